@@ -1,0 +1,91 @@
+"""What the C++ core gives to Python. Everything else of Causeway is Python over these and over stock torch."""
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+# --- vendor -------------------------------------------------------------------------------------------------
+class CausewayError(RuntimeError): ...
+
+def set_error_types(types: dict[str, type[BaseException]]) -> None:
+    """Name the Python classes that C++ raises: Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype."""
+
+def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
+    """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""
+
+def vendor_state() -> dict[str, Any]:
+    """path, name, version, abi_version, level (0..4), entries {name: offered}, extensions [name]; {} before load."""
+
+def device_count() -> int:
+    """Number of visible devices; raises VendorError with the driver's words when it cannot tell."""
+
+def set_visible_devices(indices: list[int] | None) -> None:
+    """Map device i to the vendor's indices[i]. Only before the first device is opened."""
+
+def vendor_device_count() -> int:
+    """Number of the vendor's devices, before set_visible_devices."""
+
+def device_info(device: int) -> dict[str, Any]:
+    """name, memory, dtypes (list of torch.dtype), host_addressable, alignment, compute_units,
+    capability (major, minor), uuid (16 bytes), priorities (lowest, highest)."""
+
+def is_initialized() -> bool:
+    """Whether this process has opened a device."""
+
+def init() -> None:
+    """Open the current device now instead of at its first use."""
+
+def in_bad_fork() -> bool: ...
+def drain_autograd_threads() -> None:
+    """Wait until torch's autograd threads hold nothing of Python any more; called at exit."""
+
+def stream_native_handle(stream: torch.Stream) -> int: ...
+def set_stream(stream: torch.Stream) -> None: ...
+
+# --- memory -------------------------------------------------------------------------------------------------
+def memory_snapshot(device: int) -> list[dict[str, Any]]:
+    """Segments as torch.cuda.memory_snapshot gives them: device, address, total_size, allocated_size,
+    active_size, requested_size, stream, segment_type, blocks [{address, size, requested_size, state}]."""
+
+def set_memory_fraction(fraction: float, device: int) -> None: ...
+def memory_fraction(device: int) -> float: ...
+def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...
+def raw_delete(pointer: int) -> None: ...
+def host_memory_stats() -> dict[str, int]: ...
+def host_alias(tensor: torch.Tensor) -> torch.Tensor:
+    """A CPU tensor on the bytes of a device tensor, after a sync. Raises where the host cannot address them."""
+
+def ipc_export(storage: torch.UntypedStorage) -> tuple[int, bytes, int, int]:
+    """(device, handle, offset in bytes, size in bytes); raises VendorError where the vendor has no ipc.v1."""
+
+def ipc_import(device: int, handle: bytes, offset: int, bytes: int) -> torch.UntypedStorage: ...
+
+# --- random numbers -------------------------------------------------------------------------------------------
+def default_generator(device: int) -> torch.Generator: ...
+
+# --- operators -------------------------------------------------------------------------------------------------
+RUNGS: tuple[str, ...]
+"""native, derived, decomposed, portable, host."""
+
+def operators() -> list[str]:
+    """Qualified names, "aten::add.out", of every operator with a kernel of ours."""
+
+def offered() -> dict[str, dict[str, Any]]:
+    """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
+
+def set_forced(names: list[str]) -> None:
+    """Operators that go to the host rung whatever the vendor offers."""
+
+def set_policy(fallback: str, only: list[str] | None, budget: int, dtypes: str) -> None:
+    """fallback: allow, warn or error, for the host rung; only: operators it holds for, None for all; budget:
+    host calls before it holds, -1 for none; dtypes: error or narrow, for dtypes the chip lacks."""
+
+def ledger_enable(on: bool) -> None:
+    """Count dtypes, bytes and seconds too; counts of calls by operator and rung are always kept."""
+
+def ledger_read() -> list[tuple[str, str, str, int, int, float]]:
+    """(operator, rung, dtype, calls, bytes copied, seconds), since the start of the process."""
+
+def set_decomposer(f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None) -> None:
+    """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
