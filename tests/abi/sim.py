@@ -1,0 +1,217 @@
+"""The simulated chip through its C table, with ctypes alone: no torch, no core in between.
+
+A `Sim` loads a fresh copy of the library, so that every test has its own settings and devices in one process.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import os
+import shutil
+import tempfile
+from pathlib import Path
+
+STATUS = ["OK", "UNSUPPORTED", "OUT_OF_MEMORY", "INVALID", "DEVICE_LOST", "FAILED", "NOT_READY"]
+HOST = -1
+
+i32, u32, i64, u64, ptr = C.c_int32, C.c_uint32, C.c_int64, C.c_uint64, C.c_void_p
+
+
+class DLTensor(C.Structure):
+    _fields_ = [
+        ("data", ptr), ("device_type", i32), ("device_id", i32), ("ndim", i32),
+        ("code", C.c_uint8), ("bits", C.c_uint8), ("lanes", C.c_uint16),
+        ("shape", C.POINTER(i64)), ("strides", C.POINTER(i64)), ("byte_offset", u64),
+    ]  # fmt: skip
+
+
+class Philox(C.Structure):
+    _fields_ = [("seed", u64), ("offset", u64)]
+
+
+class Arg(C.Structure):
+    pass
+
+
+class Value(C.Union):
+    _fields_ = [
+        ("i", i64), ("d", C.c_double), ("string", C.c_char_p), ("tensor", C.POINTER(DLTensor)),
+        ("ints", C.POINTER(i64)), ("tensors", C.POINTER(C.POINTER(DLTensor))), ("args", C.POINTER(Arg)),
+        ("philox", C.POINTER(Philox)), ("bits", u64),
+    ]  # fmt: skip
+
+
+Arg._fields_ = [("tag", u32), ("n", u32), ("v", Value)]
+Kernel = C.CFUNCTYPE(i32, C.POINTER(Arg), i32, ptr)
+
+
+class Op(C.Structure):
+    _fields_ = [("struct_size", u32), ("needs", u32), ("dtypes", u64), ("kernel", Kernel)]
+
+
+class DeviceInfo(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("flags", u32), ("name", C.c_char * 64), ("memory", u64), ("dtypes", u64),
+        ("alignment", u32), ("compute_units", u32), ("capability_major", i32), ("capability_minor", i32),
+        ("uuid", C.c_uint8 * 16), ("priority_lowest", i32), ("priority_highest", i32),
+    ]  # fmt: skip
+
+
+Scratch = C.CFUNCTYPE(i32, i32, ptr, u64, C.POINTER(ptr))
+Resize = C.CFUNCTYPE(i32, C.POINTER(DLTensor), i32, C.POINTER(i64))
+Setting = C.CFUNCTYPE(ptr, C.c_char_p)
+Log = C.CFUNCTYPE(None, i32, C.c_char_p)
+
+
+class Host(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("abi_version", u32), ("scratch", Scratch), ("resize", Resize),
+        ("setting", Setting), ("log", Log),
+    ]  # fmt: skip
+
+
+def _entry(*types: type) -> type:
+    return C.CFUNCTYPE(i32, *types)
+
+
+out = C.POINTER
+
+
+class Backend(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("abi_version", u32), ("name", C.c_char_p), ("version", C.c_char_p),
+        ("last_error", C.CFUNCTYPE(C.c_char_p)),
+        ("device_count", _entry(out(i32))),
+        ("device_info", _entry(i32, out(DeviceInfo))),
+        ("sync", _entry(i32)),
+        ("mem_alloc", _entry(i32, u64, out(ptr))),
+        ("mem_free", _entry(i32, ptr)),
+        ("mem_copy", _entry(ptr, i32, ptr, i32, u64, ptr)),
+        ("bind", _entry(i32)),
+        ("mem_set", _entry(i32, ptr, i32, u64, ptr)),
+        ("mem_info", _entry(i32, out(u64), out(u64))),
+        ("host_alloc", _entry(u64, out(ptr))),
+        ("host_free", _entry(ptr)),
+        ("op_find", _entry(C.c_char_p, out(Op))),
+        ("stream_create", _entry(i32, i32, out(ptr))),
+        ("stream_destroy", _entry(i32, ptr)),
+        ("stream_query", _entry(i32, ptr)),
+        ("stream_sync", _entry(i32, ptr)),
+        ("stream_wait", _entry(i32, ptr, ptr)),
+        ("event_create", _entry(i32, i32, out(ptr))),
+        ("event_destroy", _entry(i32, ptr)),
+        ("event_record", _entry(i32, ptr, ptr)),
+        ("event_query", _entry(i32, ptr)),
+        ("event_sync", _entry(i32, ptr)),
+        ("event_elapsed", _entry(i32, ptr, ptr, out(C.c_double))),
+        ("extension", _entry(C.c_char_p, out(ptr))),
+    ]  # fmt: skip
+
+
+class Ipc(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32),
+        ("mem_export", _entry(i32, ptr, out(C.c_uint8))),
+        ("mem_import", _entry(i32, out(C.c_uint8), out(ptr))),
+        ("mem_close", _entry(i32, ptr)),
+    ]  # fmt: skip
+
+
+class SimError(RuntimeError):
+    def __init__(self, status: int, words: str):
+        super().__init__(f"{STATUS[status]}: {words}")
+        self.status = STATUS[status]
+
+
+class Sim:
+    """One instance of the library. Entries are methods that raise SimError and return what they give out."""
+
+    def __init__(self, path: str | os.PathLike[str], **settings: object):
+        copy = tempfile.mkdtemp(prefix="cw-sim-")
+        try:
+            # The loader knows a file by its inode: a copy is a library of its own.
+            self.library = C.CDLL(shutil.copy(Path(path), copy))
+        finally:
+            shutil.rmtree(copy)
+        self.settings = {k.encode(): C.c_char_p(str(v).encode()) for k, v in settings.items()}
+        self.logged: list[tuple[int, str]] = []
+        self.resized: list[tuple[int, ...]] = []
+        self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
+        self.host = Host(
+            C.sizeof(Host), 1, Scratch(self._give_scratch), Resize(self._resize),
+            Setting(lambda key: C.cast(self.settings.get(key), ptr).value),
+            Log(lambda level, message: self.logged.append((level, message.decode()))),
+        )  # fmt: skip
+        self.library.cw_open_v1.restype = C.POINTER(Backend)
+        self.table = self.library.cw_open_v1(C.byref(self.host)).contents
+
+    def call(self, entry: str, *args: object) -> None:
+        status = getattr(self.table, entry)(*args)
+        if status != 0:
+            raise SimError(status, self.table.last_error().decode())
+
+    def status(self, entry: str, *args: object) -> str:
+        """The status alone, for answers that are no error, such as NOT_READY."""
+        return STATUS[getattr(self.table, entry)(*args)]
+
+    def get(self, entry: str, kind: type, *args: object):
+        """Call an entry whose last parameter is an out-parameter of `kind`; return its value."""
+        value = kind()
+        self.call(entry, *args, C.byref(value))
+        return value.value
+
+    # Shorthands for what nearly every test does.
+    def alloc(self, bytes: int, device: int = 0) -> int:
+        return self.get("mem_alloc", ptr, device, bytes)
+
+    def free(self, address: int, device: int = 0) -> None:
+        self.call("mem_free", device, address)
+
+    def write(self, address: int, data: bytes, device: int = 0, stream: int | None = None) -> None:
+        """Copy bytes to the device and wait for it."""
+        self.call("mem_copy", address, device, data, HOST, len(data), stream)
+        self.sync(device)
+
+    def read(self, address: int, bytes: int, device: int = 0, stream: int | None = None) -> bytes:
+        data = C.create_string_buffer(bytes)
+        self.call("mem_copy", data, HOST, address, device, bytes, stream)
+        if self.table.stream_sync:
+            self.call("stream_sync", device, stream)
+        else:
+            self.sync(device)
+        return data.raw
+
+    def sync(self, device: int = 0) -> None:
+        self.call("sync", device)
+
+    def stream(self, device: int = 0, priority: int = 0) -> int:
+        return self.get("stream_create", ptr, device, priority)
+
+    def event(self, device: int = 0, timing: bool = True) -> int:
+        return self.get("event_create", ptr, device, int(timing))
+
+    def info(self, device: int = 0) -> DeviceInfo:
+        info = DeviceInfo(C.sizeof(DeviceInfo))
+        self.call("device_info", device, C.byref(info))
+        return info
+
+    def ipc(self) -> Ipc:
+        return C.cast(self.get("extension", ptr, b"ipc.v1"), C.POINTER(Ipc)).contents
+
+    def _give_scratch(self, device: int, stream: int | None, bytes: int, result) -> int:
+        # As the core does: one growing buffer per stream; work on a stream is ordered, so it may be reused.
+        address, size = self._scratch.get((device, stream or 0), (0, 0))
+        if size < bytes:
+            self.sync(device)
+            if address:
+                self.free(address, device)
+            address, size = self.alloc(bytes, device), bytes
+            self._scratch[(device, stream or 0)] = address, size
+        result[0] = address
+        return 0
+
+    def _resize(self, tensor, ndim: int, shape) -> int:
+        self.resized.append(tuple(shape[i] for i in range(ndim)))
+        for i in range(ndim):
+            tensor.contents.shape[i] = shape[i]
+        return 0

@@ -1,0 +1,72 @@
+// The one exported symbol and the table behind it. Read this first, then the file of each group.
+#include <cstring>
+
+#include "causeway/abi.h"
+#include "device.hpp"
+#include "error.hpp"
+#include "event.hpp"
+#include "fault.hpp"
+#include "ipc.hpp"
+#include "memory.hpp"
+#include "settings.hpp"
+#include "stream.hpp"
+
+namespace sim {
+
+static cw_status extension(const char* name, const void** out) {
+  if (cw_status status = injected_fault("extension", nullptr)) return status;
+  if (strcmp(name, "ipc.v1") == 0) return *out = &ipc_table, CW_OK;
+  return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
+}
+
+static cw_backend* make_table() {
+  auto* table = new cw_backend{};  // lives as long as the process
+  table->struct_size = sizeof(cw_backend);
+  table->abi_version = CW_ABI_VERSION;
+  table->name = "sim";
+  table->version = "1.0";
+  table->last_error = last_error;
+
+  table->device_count = device_count;
+  table->device_info = device_info;
+  table->sync = sync;
+  table->mem_alloc = mem_alloc;
+  table->mem_free = mem_free;
+  table->mem_copy = mem_copy;
+  table->bind = bind;
+  table->mem_set = mem_set;
+  table->mem_info = mem_info;
+  table->host_alloc = host_alloc;
+  table->host_free = host_free;
+  if (settings().level < 1) return table;
+
+  if (settings().level < 2) return table;
+
+  table->stream_create = stream_create;
+  table->stream_destroy = stream_destroy;
+  table->stream_query = stream_query;
+  table->stream_sync = stream_sync;
+  table->stream_wait = stream_wait;
+  table->event_create = event_create;
+  table->event_destroy = event_destroy;
+  table->event_record = event_record;
+  table->event_query = event_query;
+  table->event_sync = event_sync;
+  table->event_elapsed = event_elapsed;
+  table->extension = extension;
+  return table;
+}
+
+}  // namespace sim
+
+// Reads settings and builds the table. Touches no device: this runs at `import torch`.
+const cw_backend* cw_open_v1(const cw_host* host) {
+  if (!host || host->abi_version != CW_ABI_VERSION) return nullptr;
+  static const cw_backend* table = [host] {
+    sim::read_settings(*host);
+    sim::make_devices();
+    sim::arm_faults();
+    return sim::make_table();
+  }();
+  return table;
+}

@@ -1,0 +1,77 @@
+#include "fault.hpp"
+
+#include <atomic>
+#include <cstring>
+#include <deque>
+
+#include "device.hpp"
+#include "error.hpp"
+#include "settings.hpp"
+
+namespace sim {
+
+namespace {
+
+struct Rule {
+  const FaultSetting* setting;
+  std::atomic<int64_t> calls{0};
+  explicit Rule(const FaultSetting* s) : setting(s) {}
+};
+std::deque<Rule>* rules = new std::deque<Rule>;
+std::atomic<int64_t> corrupt_calls{0};
+
+const char* const entries[] = {
+    "device_count",   "device_info",  "sync",           "mem_alloc",     "mem_free",    "mem_copy",
+    "bind",           "mem_set",      "mem_info",       "host_alloc",    "host_free",   "op_find",
+    "stream_create",  "stream_query", "stream_destroy", "stream_sync",   "stream_wait", "event_create",
+    "event_destroy",  "event_record", "event_query",    "event_sync",    "event_elapsed", "extension",
+    "mem_export",     "mem_import",   "mem_close"};
+
+bool is_entry(const std::string& name) {
+  for (const char* entry : entries) {
+    if (name == entry) return true;
+  }
+  return false;
+}
+
+}  // namespace
+
+void arm_faults() {
+  for (const FaultSetting& setting : settings().faults) rules->emplace_back(&setting);
+}
+
+cw_status injected_fault(const char* target, Device* device) {
+  for (Rule& rule : *rules) {  // empty but in the tests that plant something
+    if (rule.setting->target != target) continue;
+    int64_t call = ++rule.calls;
+    if (rule.setting->nth != 0 && rule.setting->nth != call) continue;
+    cw_status status = rule.setting->status;
+    if (status == CW_DEVICE_LOST && device) device->lose();
+    return fail(status, "injected fault: call %lld of %s answers %s", static_cast<long long>(call), target,
+                status_name(status));
+  }
+  return CW_OK;
+}
+
+bool skips_wait(const char* target) {
+  const auto& skipped = settings().skip_wait;
+  return !skipped.empty() && skipped.count(target) != 0;
+}
+
+bool corrupts(const char* op) {
+  if (settings().corrupt.empty() || settings().corrupt != op) return false;
+  int64_t call = ++corrupt_calls;
+  return settings().corrupt_nth == 0 || settings().corrupt_nth == call;
+}
+
+bool is_fault_target(const std::string& target) {
+  if (target.compare(0, 3, "op:") == 0) return target.find("::") != std::string::npos;
+  return is_entry(target);
+}
+
+bool is_skip_target(const std::string& target) {
+  return target == "stream_wait" || target == "mem_copy" || target == "mem_set" ||
+         target.find("::") != std::string::npos;
+}
+
+}  // namespace sim

@@ -1,0 +1,43 @@
+// What CAUSEWAY_SIM_... says about the chip to simulate. docs/sim.md explains each setting.
+#pragma once
+
+#include <cstdint>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "causeway/abi.h"
+
+namespace sim {
+
+enum class Offer { all, fastest, none };
+
+// "The nth call of `target` answers `status`"; nth 0 means every call.
+struct FaultSetting {
+  std::string target;  // a table entry, or "op:" and an operator's name
+  int64_t nth;
+  cw_status status;
+};
+
+struct Settings {
+  int32_t devices = 2;
+  uint64_t memory = uint64_t(4) << 30;  // per device; address space until it is used
+  cw_dtypes dtypes = (UINT64_C(1) << 22) - 1;
+  bool discrete = false;
+  bool async = false;
+  Offer ops = Offer::fastest;
+  int level = 2;
+  int64_t latency_us = 0;
+  std::vector<FaultSetting> faults;
+  std::set<std::string> skip_wait;
+  std::string corrupt;     // an operator's name, or empty
+  int64_t corrupt_nth = 0;
+  std::string error;       // words about the first bad value; every entry answers CW_INVALID with them
+};
+
+// Reads all settings through `host`. Never fails: a bad value is kept in `error`.
+void read_settings(const cw_host& host);
+const Settings& settings();
+const cw_host& host();  // a zeroed table has no entry: check before the call
+
+}  // namespace sim

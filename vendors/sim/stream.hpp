@@ -1,0 +1,82 @@
+// A stream: a queue and the thread that empties it, in order. With `execution` inline there is neither: the
+// caller does the work before it returns, which keeps every promise of order.
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <mutex>
+#include <string>
+#include <thread>
+#include <utility>
+
+#include "causeway/abi.h"
+#include "device.hpp"
+#include "fault.hpp"
+#include "settings.hpp"
+
+namespace sim {
+
+struct Task {
+  const char* name;
+  bool always;  // also on a lost device: an event must happen, or its waiters hang
+  std::function<cw_status()> work;
+};
+
+void simulate_latency();
+bool ending();  // the process is: nothing may wait any more
+
+}  // namespace sim
+
+struct cw_stream_t {
+  sim::Device* device = nullptr;
+  int32_t priority = 0;
+  bool live = true;  // handles are never freed, so that a stale one is recognised
+
+  void push(sim::Task task);
+  cw_status sync();  // and the first error of the work since the last sync
+  bool idle();
+  void abandon();  // at exit: drop what is queued, wait for what runs
+
+ private:
+  void run();
+  std::mutex mutex_;
+  std::condition_variable work_, done_;
+  std::deque<sim::Task> queue_;
+  std::thread thread_;
+  bool busy_ = false;
+  cw_status status_ = CW_OK;
+  std::string words_;
+};
+
+namespace sim {
+
+// The stream behind a handle of this device; NULL is its default stream.
+cw_status find_stream(Device& device, cw_stream handle, cw_stream_t** out);
+
+// Run `work` in the order of the stream: now, or on its thread.
+template <class Work>
+cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, bool always = false) {
+  if (!settings().async && !handle) {  // the hot path
+    if (settings().latency_us && !always) simulate_latency();
+    return work();
+  }
+  cw_stream_t* stream = nullptr;
+  if (cw_status status = find_stream(device, handle, &stream)) return status;
+  if (!settings().async || ending() || skips_wait(name)) {
+    if (settings().latency_us && !always) simulate_latency();
+    return work();
+  }
+  stream->push(Task{name, always, std::forward<Work>(work)});
+  return CW_OK;
+}
+
+// Entries of the table.
+cw_status sync(int32_t device);
+cw_status stream_create(int32_t device, int32_t priority, cw_stream* out);
+cw_status stream_destroy(int32_t device, cw_stream stream);
+cw_status stream_query(int32_t device, cw_stream stream);
+cw_status stream_sync(int32_t device, cw_stream stream);
+
+}  // namespace sim
