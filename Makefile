@@ -1,0 +1,77 @@
+# `make demo` and `make test` do everything from a fresh clone: environment, build, run. All targets are incremental.
+PYTHON ?= python3
+JOBS ?= 2
+BIN := .venv/bin
+PY := $(BIN)/python
+# Two makes at once must not build into one folder.
+LOCK := $(if $(shell command -v flock),flock build/.lock)
+
+export PIP_DISABLE_PIP_VERSION_CHECK := 1
+export PIP_NO_INPUT := 1
+
+.PHONY: help demo test test-all test-setups fast bench lint format docs build wheel clean distclean
+
+help: ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+demo: build ## train a network on real digits, on the simulated chip
+	$(PY) examples/digits.py
+
+test: lint build ## lint and the whole suite
+	$(PY) tests/setups.py suite setups
+
+test-all: test bench ## everything there is
+
+test-setups: build ## the device suite in its four set-ups
+	$(PY) tests/setups.py setups
+
+fast: build ## what can be tested in under a minute
+	$(PY) tests/setups.py fast
+
+bench: build ## speed against stock CPU; writes benchmarks/results/
+	$(PY) benchmarks/run.py
+
+lint: .venv/deps ## ruff, mypy, clang-format
+	$(BIN)/ruff check -q .
+	$(BIN)/ruff format -q --check .
+	$(BIN)/mypy
+	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
+
+format: .venv/deps ## put all files into the form that lint wants
+	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
+	$(BIN)/clang-format -i $(CXX_FILES)
+
+docs: build ## write the generated tables of docs/ anew
+	$(BIN)/causeway config --markdown > docs/settings.md
+
+build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway
+	@$(LOCK) $(BIN)/ninja -C build -j $(JOBS) --quiet
+	@$(LOCK) $(BIN)/cmake --install build --prefix src > build/install.log
+
+wheel: .venv/deps ## a release wheel in dist/
+	@mkdir -p build
+	rm -f dist/causeway-*.whl
+	$(LOCK) $(PY) -m pip wheel -q . --no-deps --no-build-isolation -w dist
+
+clean: ## forget what was built
+	rm -rf build dist src/causeway/_C.*.so src/causeway/lib src/causeway/include
+
+distclean: clean ## forget the environment too
+	rm -rf .venv
+
+CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | grep -v dlpack.h)
+
+.venv/deps: requirements-dev.txt
+	test -x $(PY) || $(PYTHON) -m venv .venv
+	$(PY) -m pip install -q -r requirements-dev.txt
+	@touch $@
+
+# Entry points and a path to src/; nothing is compiled here, and no Python edit needs it again.
+.venv/causeway: pyproject.toml .venv/deps
+	$(PY) -m pip install -q --no-deps --no-build-isolation -e . -C editable.mode=inplace -C wheel.cmake=false
+	@touch $@
+
+build/build.ninja: CMakeLists.txt .venv/deps
+	@mkdir -p build
+	$(LOCK) env PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(PY) > build/cmake.log
+	@touch $@
