@@ -1,11 +1,12 @@
 """Train the MNIST network on real handwritten digits, on whatever accelerator this torch has.
 
-There is nothing of Causeway in the training itself: `import torch` is enough, and the same file runs on CUDA or
-on the CPU (`--device cpu`). Only the last lines ask Causeway for its ledger, to show which rung of the ladder served
-each operator.
+There is nothing of Causeway in the training itself: `import torch` is enough, and the same file
+runs on CUDA or on the CPU (`--device cpu`). Only the last lines ask Causeway for its ledger, to
+show which rung of the ladder served each operator.
 
-The digits are scikit-learn's 1,797 scans of 8x8 pixels, resized to the 28x28 of MNIST, so nothing is downloaded.
-Exits with 1 when the accuracy is missed or when the checkpoint, loaded on the CPU, predicts anything else.
+The digits are scikit-learn's 1,797 scans of 8x8 pixels, resized to the 28x28 of MNIST, so nothing
+is downloaded. Exits with 1 when the accuracy is missed or when the checkpoint, loaded on the CPU,
+predicts anything else.
 """
 
 from __future__ import annotations
@@ -28,7 +29,9 @@ Split = tuple[torch.Tensor, torch.Tensor]
 
 
 class Net(nn.Module):
-    """Two convolutions, max-pool, two dropouts, two linear layers: the network of torch's MNIST example."""
+    """Two convolutions, max-pool, two dropouts, two linear layers: the network of torch's MNIST
+    example.
+    """
 
     def __init__(self) -> None:
         super().__init__()
@@ -118,7 +121,8 @@ def run(args: argparse.Namespace, console: Console) -> bool:
         loss, predicted = test(model, test_data)
         right, total = int((predicted == test_data[1]).sum()), len(predicted)
         console.print(
-            f"Test set: Average loss: {loss:.4f}, Accuracy: {right}/{total} ({100 * right / total:.1f}%)",
+            f"Test set: Average loss: {loss:.4f}, "
+            f"Accuracy: {right}/{total} ({100 * right / total:.1f}%)",
             highlight=False,
         )
     console.print(f"{args.epochs} epochs in {time.perf_counter() - start:.1f} s", highlight=False)
@@ -130,7 +134,8 @@ def run(args: argparse.Namespace, console: Console) -> bool:
     _, again = test(copy, on_cpu)
     same = bool(torch.equal(again, predicted.cpu()))
     console.print(
-        f"Checkpoint {path}, loaded on the CPU: {'the same' if same else 'OTHER'} predictions", highlight=False
+        f"Checkpoint {path}, loaded on the CPU: {'the same' if same else 'OTHER'} predictions",
+        highlight=False,
     )
 
     reached = right / total >= args.accuracy
@@ -141,7 +146,9 @@ def run(args: argparse.Namespace, console: Console) -> bool:
 
 def main() -> int:
     accelerator = torch.accelerator.current_accelerator()
-    parser = argparse.ArgumentParser(description="Train the MNIST network on scikit-learn's digits.")
+    parser = argparse.ArgumentParser(
+        description="Train the MNIST network on scikit-learn's digits."
+    )
     parser.add_argument("--epochs", type=int, default=12)
     parser.add_argument("--device", default=accelerator.type if accelerator else "cpu")
     parser.add_argument("--seed", type=int, default=1)

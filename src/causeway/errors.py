@@ -1,7 +1,7 @@
 """The errors that Causeway raises, one family. A message says what happened, where, and what to do.
 
-The C++ core raises the same classes (`_C.set_error_types`). Out of memory is not here: it is torch's own
-`torch.OutOfMemoryError`, so that code which catches it goes on working.
+The C++ core raises the same classes (`_C.set_error_types`). Out of memory is not here: it is
+torch's own `torch.OutOfMemoryError`, so that code which catches it goes on working.
 """
 
 
@@ -10,11 +10,13 @@ class CausewayError(RuntimeError):
 
 
 class VendorError(CausewayError):
-    """The vendor's library could not be loaded, or a call to it failed; carries the vendor's words."""
+    """The vendor's library could not be loaded, or a call to it failed; with the vendor's words."""
 
 
 class DeviceLostError(VendorError):
-    """The device is gone. Every later call on it raises this at once; only a new process gets it back."""
+    """The device is gone. Every later call on it raises this at once; only a new process gets it
+    back.
+    """
 
 
 class FallbackError(CausewayError):
@@ -22,7 +24,9 @@ class FallbackError(CausewayError):
 
 
 class UnsupportedDtypeError(CausewayError, TypeError):
-    """The chip has no such dtype. A TypeError too: that is what torch raises for one where CUDA has none."""
+    """The chip has no such dtype. A TypeError too: that is what torch raises for one where CUDA has
+    none.
+    """
 
 
 class ConfigError(CausewayError, ValueError):

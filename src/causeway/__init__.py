@@ -1,0 +1,76 @@
+"""Causeway: any accelerator as a stock PyTorch device, through one C table.
+
+`import torch` is enough: torch calls `_autoload` at its end. `import causeway` gives the few names
+that are Causeway's own: the ledger, the policy, the settings and the errors.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING, Any
+
+__version__ = "0.1.0"
+
+
+# First of all: `import causeway` imports torch, and torch asks for this before it returns.
+def _autoload() -> None:
+    """Entry point of group `torch.backends`. Never raises."""
+    from causeway import autoload
+
+    autoload.start()
+
+
+if TYPE_CHECKING:
+    from causeway import config as config
+    from causeway.errors import CausewayError as CausewayError
+    from causeway.errors import ConfigError as ConfigError
+    from causeway.errors import DeviceLostError as DeviceLostError
+    from causeway.errors import FallbackError as FallbackError
+    from causeway.errors import UnsupportedDtypeError as UnsupportedDtypeError
+    from causeway.errors import VendorError as VendorError
+    from causeway.ops.ladder import fallback as fallback
+    from causeway.ops.ladder import policy as policy
+    from causeway.ops.ledger import ledger as ledger
+
+# Imported at their first use: they cost `import torch` nothing.
+_NAMES = {
+    "config": "causeway.config",
+    "ledger": "causeway.ops.ledger",
+    "policy": "causeway.ops.ladder",
+    "fallback": "causeway.ops.ladder",
+    "CausewayError": "causeway.errors",
+    "ConfigError": "causeway.errors",
+    "DeviceLostError": "causeway.errors",
+    "FallbackError": "causeway.errors",
+    "UnsupportedDtypeError": "causeway.errors",
+    "VendorError": "causeway.errors",
+}
+__all__ = [
+    "CausewayError",
+    "ConfigError",
+    "DeviceLostError",
+    "FallbackError",
+    "UnsupportedDtypeError",
+    "VendorError",
+    "__version__",
+    "config",
+    "fallback",
+    "ledger",
+    "policy",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _NAMES:
+        raise AttributeError(f"module 'causeway' has no attribute {name!r}")
+    module = importlib.import_module(_NAMES[name])
+    return module if _NAMES[name] == f"causeway.{name}" else getattr(module, name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_NAMES])
+
+
+import torch  # noqa: E402, F401
+
+_autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; else torch has called it already

@@ -1,0 +1,175 @@
+"""What Causeway does at the end of `import torch`: give the chip its name, its module and its
+operators.
+
+It opens no device, and it never raises: `import torch` must not fail because of a chip. What went
+wrong is kept in `state`; `causeway doctor` reports it and `torch.<name>.is_available()` is False.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import re
+import time
+import types
+import warnings
+from dataclasses import dataclass, field
+
+from causeway import config
+from causeway.errors import (
+    CausewayError,
+    ConfigError,
+    DeviceLostError,
+    FallbackError,
+    UnsupportedDtypeError,
+    VendorError,
+)
+
+
+@dataclass
+class State:
+    """How far the start came."""
+
+    started: bool = False
+    device: str = ""
+    vendor: str = ""
+    library: str = ""
+    reason: str = ""  # why this vendor
+    error: Exception | None = None  # why there is no device
+    problems: list[config.Problem] = field(default_factory=list)
+    seconds: float = 0.0
+
+
+state = State()
+
+
+def start() -> None:
+    """Do it once. Never raises."""
+    if state.started:
+        return
+    state.started = True
+    begin = time.perf_counter()
+    try:
+        _attach()
+    except Exception as error:  # kept, and reported by doctor
+        state.error = error
+        _register_without_device()
+    try:
+        _find_problems()
+    except Exception as error:
+        state.problems.append(
+            config.Problem("error", f"the settings could not be checked: {error}")
+        )
+    config.over("at import")
+    state.seconds = time.perf_counter() - begin
+    _warn()
+
+
+def _attach() -> None:
+    import torch
+
+    from causeway import vendor
+
+    chosen = vendor.choose()
+    state.vendor, state.library, state.reason = chosen.name, chosen.library, chosen.reason
+
+    from causeway import _C
+
+    _C.set_error_types(
+        {
+            "Causeway": CausewayError,
+            "Vendor": VendorError,
+            "DeviceLost": DeviceLostError,
+            "Fallback": FallbackError,
+            "UnsupportedDtype": UnsupportedDtypeError,
+        }
+    )
+    settings = vendor.Settings(chosen.name)
+    try:
+        _C.load_vendor(chosen.library, settings)
+        state.vendor = settings.vendor = str(_C.vendor_state()["name"])
+    except Exception as error:  # the module is there all the same, to say why it has no device
+        state.error = error
+
+    name = _device_name()
+    torch.utils.rename_privateuse1_backend(name)
+    state.device = name
+
+    from causeway import device, workarounds
+
+    torch._register_device_module(name, device.module)
+    torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
+    workarounds.apply()
+    atexit.register(_C.drain_autograd_threads)
+    if state.error is None:
+        _push_settings()
+
+
+def _device_name() -> str:
+    """CAUSEWAY_DEVICE_NAME, else the vendor's name; a name that torch uses otherwise is refused."""
+    import torch
+
+    asked = config.get("device_name").strip()
+    if asked and (not re.fullmatch(r"[a-z][a-z0-9_]*", asked) or hasattr(torch, asked)):
+        why = "expected lower-case letters, digits and _"
+        if hasattr(torch, asked):
+            why = "torch has this name already"
+        message = f"CAUSEWAY_DEVICE_NAME is {asked!r}: {why}; it counts as {state.vendor!r}"
+        state.problems.append(config.Problem("error", message))
+        asked = ""
+    return asked or state.vendor
+
+
+def _push_settings() -> None:
+    """Hand the settings of the environment to the core. What it refuses is a problem, not a
+    failure.
+    """
+    from causeway.ops import ladder, ledger
+
+    for push in (ladder.start, ledger.start, _hide_devices):
+        try:
+            push()
+        except CausewayError as error:
+            state.problems.append(config.Problem("error", str(error)))
+
+
+def _hide_devices() -> None:
+    from causeway import _C
+
+    if config.given("visible_devices"):
+        # Bad tokens hide everything: to train on another device than the one meant would be worse.
+        visible = config.get("visible_devices")
+        _C.set_visible_devices([] if visible is None else list(visible))
+
+
+def _register_without_device() -> None:
+    """torch.<name> with nothing in it, so that code which asks whether there is a device gets its
+    answer.
+    """
+    import torch
+
+    name = config.get("device_name").strip() or state.vendor or "sim"
+    if hasattr(torch, name):
+        return
+    module = types.ModuleType(f"torch.{name}", f"No device: {state.error}")
+    module.is_available = lambda: False  # type: ignore[attr-defined]
+    module.device_count = lambda: 0  # type: ignore[attr-defined]
+    module.is_initialized = lambda: False  # type: ignore[attr-defined]
+    setattr(torch, name, module)
+
+
+def _find_problems() -> None:
+    from causeway import vendor
+
+    vendors = list(vendor.installed()) if config.unlisted() else ["sim"]
+    state.problems.extend(config.problems(vendor=state.vendor or "sim", vendors=vendors))
+
+
+def _warn() -> None:
+    messages = [problem.message for problem in state.problems]
+    if state.error is not None and not isinstance(state.error, ConfigError):
+        messages.insert(0, f"there is no device: {state.error}")
+    for message in messages:
+        # Where warnings are errors: import torch must not fail, and doctor has it anyway.
+        with contextlib.suppress(UserWarning):
+            warnings.warn(f"causeway: {message} (`causeway doctor` says more)", stacklevel=2)

@@ -1,0 +1,522 @@
+"""All settings, in one table: name, kind, default, meaning, and when each takes effect.
+
+A setting is an environment variable, CAUSEWAY_<NAME>, or is set from Python with `config.set`,
+which wins. The environment is read when a setting is asked for, so os.environ may still be changed
+until then. From Python a mistake raises at once; in the environment it must not break `import
+torch`, so there it warns, the default is used, and `causeway doctor` exits non-zero for it.
+
+A vendor's settings, CAUSEWAY_<VENDOR>_<KEY>, go to its library as text. Only those of the simulated
+chip are listed here; another vendor's are not checked.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+import warnings
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from causeway.errors import ConfigError
+
+Effect = Literal["at import", "at first use", "at once"]
+Source = Literal["default", "env", "api"]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a setting takes: `read` turns text, or a value from Python, into the value, or raises
+    ValueError.
+    """
+
+    label: str
+    read: Callable[[Any], Any]
+
+
+@dataclass(frozen=True)
+class Setting:
+    name: str
+    kind: Kind
+    default: Any
+    meaning: str
+    effect: Effect = "at once"
+    vendor: str | None = None
+
+    @property
+    def variable(self) -> str:
+        return PREFIX + self.name.upper()
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something wrong with the settings. "unused" is only warned of; "error" makes `causeway
+    doctor` fail.
+    """
+
+    severity: Literal["error", "unused"]
+    message: str
+
+
+PREFIX = "CAUSEWAY_"
+
+
+# --- kinds ----------------------------------------------------------------------------------------
+
+
+def _text(value: Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError("expected text")
+    return value
+
+
+def _flag(value: Any) -> bool:
+    words = {"1": True, "true": True, "yes": True, "on": True, "0": False, "false": False}
+    words |= {"no": False, "off": False, "": False}
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, str) and value.strip().lower() in words:
+        return words[value.strip().lower()]
+    raise ValueError("expected 1 or 0")
+
+
+def _integer(low: int, high: int | None = None) -> Kind:
+    label = f"integer from {low}" + ("" if high is None else f" to {high}")
+
+    def read(value: Any) -> int:
+        try:
+            number = int(value.strip()) if isinstance(value, str) else value
+        except ValueError:
+            number = None
+        if type(number) is not int or number < low or (high is not None and number > high):
+            raise ValueError(f"expected an {label}")
+        return number
+
+    return Kind(label, read)
+
+
+def _fraction(value: Any) -> float:
+    try:
+        number = float(value)
+    except (TypeError, ValueError):
+        number = -1.0
+    if not 0 < number <= 1:
+        raise ValueError("expected a number above 0 and up to 1")
+    return number
+
+
+def _bytes(value: Any) -> str:
+    text = str(value).strip()
+    if not re.fullmatch(r"\d+\s*([KMGT]?(i?B)?)", text, re.IGNORECASE):
+        raise ValueError("expected bytes such as 67108864, 512M or 4GiB")
+    return text
+
+
+def _names(value: Any) -> tuple[str, ...]:
+    """Names separated by commas or blanks; from Python also a sequence of them."""
+    if isinstance(value, str):
+        return tuple(name for name in re.split(r"[,\s]+", value) if name)
+    if isinstance(value, Sequence) and all(isinstance(name, str) for name in value):
+        return tuple(name.strip() for name in value if name.strip())
+    raise ValueError("expected names separated by commas")
+
+
+def _patterns(value: Any) -> tuple[str, ...]:
+    names = _names(value)
+    for name in names:
+        try:
+            re.compile(name)
+        except re.error as error:
+            raise ValueError(f"{name!r} is no regular expression ({error})") from None
+    return names
+
+
+def _indices(value: Any) -> tuple[int, ...] | None:
+    """Device indices in the order in which torch sees them. None: all; empty: no device at all."""
+    if value is None:
+        return None
+    tokens = [t.strip() for t in value.split(",")] if isinstance(value, str) else list(value)
+    if tokens == [""]:
+        return ()
+    indices: list[int] = []
+    for token in tokens:
+        # Digits only: int() would take "1_0" too, and "-1" hides what follows it silently in CUDA.
+        if not re.fullmatch(r"[0-9]+", str(token)):
+            hint = "expected indices such as 1,0; an empty value hides all devices"
+            raise ValueError(f"{token!r} is no device index ({hint})")
+        if int(token) in indices:
+            raise ValueError(f"{str(token)!r} is there twice")
+        indices.append(int(token))
+    return tuple(indices)
+
+
+def _choice(*allowed: str) -> Kind:
+    def read(value: Any) -> str:
+        if isinstance(value, str) and value.strip().lower() in allowed:
+            return value.strip().lower()
+        raise ValueError(f"expected one of {', '.join(allowed)}{_nearest(str(value), allowed)}")
+
+    return Kind(", ".join(allowed), read)
+
+
+TEXT = Kind("text", _text)
+FLAG = Kind("0 or 1", _flag)
+FRACTION = Kind("above 0, up to 1", _fraction)
+BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
+NAMES = Kind("names, separated by commas", _names)
+PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
+INDICES = Kind("indices, separated by commas", _indices)
+
+
+def _nearest(name: str, names: Sequence[str]) -> str:
+    near = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
+    return f"; did you mean {near[0]!r}?" if near else ""
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def _sim(key: str, kind: Kind, default: Any, meaning: str) -> Setting:
+    return Setting(f"sim_{key}", kind, default, meaning, "at import", vendor="sim")
+
+
+SETTINGS: Mapping[str, Setting] = {
+    s.name: s
+    for s in [
+        Setting(
+            "vendor",
+            TEXT,
+            "",
+            "The vendor: a name (an entry point of group causeway.vendors) or the path of its "
+            "library. Empty: the one that is installed, else sim.",
+            "at import",
+        ),
+        Setting(
+            "device_name",
+            TEXT,
+            "",
+            "torch's name of the device, such as npu. Empty: the vendor's own name.",
+            "at import",
+        ),
+        Setting(
+            "visible_devices",
+            INDICES,
+            None,
+            "The devices that torch sees, in this order, as CUDA_VISIBLE_DEVICES does. "
+            "Empty hides all; not set shows all.",
+            "at import",
+        ),
+        Setting(
+            "fallback",
+            PATTERNS,
+            (),
+            "Operators that go to the host rung whatever the vendor offers: 'add.out, conv.*'.",
+        ),
+        Setting(
+            "policy",
+            _choice("allow", "warn", "error"),
+            "allow",
+            "What a call that goes to the host rung does: nothing, warn once per operator, or "
+            "raise FallbackError.",
+        ),
+        Setting("policy_only", PATTERNS, (), "Operators that the policy is for. Empty: all."),
+        Setting(
+            "policy_budget",
+            _integer(-1),
+            -1,
+            "Calls to the host rung that are free before the policy holds. -1: none.",
+        ),
+        Setting(
+            "dtypes",
+            _choice("error", "narrow"),
+            "error",
+            "What a dtype that the chip lacks does: raise, or become the next narrower one "
+            "(counted in the ledger).",
+        ),
+        Setting(
+            "ledger",
+            FLAG,
+            False,
+            "Count dtypes, bytes and seconds of every operator, and print a summary at exit.",
+        ),
+        Setting(
+            "memory_fraction",
+            FRACTION,
+            1.0,
+            "The part of each device's memory that this process may take.",
+            "at import",
+        ),
+        _sim("devices", _integer(0, 64), 2, "Simulated devices."),
+        _sim("memory", BYTES, "4GiB", "Memory of each."),
+        _sim(
+            "personality",
+            NAMES,
+            (),
+            "Dtypes that the chip lacks: no-fp64, no-int64, no-complex, ... (see docs/sim.md).",
+        ),
+        _sim(
+            "memory_model",
+            _choice("unified", "discrete"),
+            "unified",
+            "unified: the host can address device memory. discrete: a host read of it is an error.",
+        ),
+        _sim(
+            "execution",
+            _choice("inline", "async"),
+            "inline",
+            "inline: work is done in the call. async: a thread for each stream does it later.",
+        ),
+        _sim(
+            "ops",
+            _choice("all", "fastest", "none"),
+            "fastest",
+            "Kernels that the chip offers: all, those no slower than the host rung, none.",
+        ),
+        _sim("level", _integer(0, 2), 2, "Offer the table up to this level only."),
+        _sim(
+            "fault",
+            NAMES,
+            (),
+            "Calls that fail: <entry>:<n>=<status>, such as mem_alloc:3=OUT_OF_MEMORY.",
+        ),
+        _sim(
+            "latency_us",
+            _integer(0, 10_000_000),
+            0,
+            "Microseconds that each piece of work takes longer.",
+        ),
+        _sim(
+            "skip_wait",
+            NAMES,
+            (),
+            "What forgets to wait for earlier work, to show that tests notice.",
+        ),
+        _sim(
+            "corrupt",
+            TEXT,
+            "",
+            "An operator that computes garbage, to show that tests notice: <operator>[:<n>].",
+        ),
+    ]
+}
+
+
+# --- reading and writing --------------------------------------------------------------------------
+
+_api: dict[str, Any] = {}
+_listeners: dict[str, Callable[[], None]] = {}
+_past: list[Effect] = []
+
+
+def _setting(name: str) -> Setting:
+    if name not in SETTINGS:
+        near = _nearest(name, list(SETTINGS))
+        raise ConfigError(f"there is no setting {name!r}{near} (`causeway config` lists all)")
+    return SETTINGS[name]
+
+
+def get(name: str) -> Any:
+    """The value in force: from Python, else from the environment, else the default.
+
+    A bad value in the environment counts as not there; `problems` has it.
+    """
+    return _read(_setting(name))[0]
+
+
+def source(name: str) -> Source:
+    """Where the value in force comes from."""
+    return _read(_setting(name))[1]
+
+
+def given(name: str) -> bool:
+    """Whether someone gave a value, good or bad."""
+    return name in _api or _setting(name).variable in os.environ
+
+
+def _read(setting: Setting) -> tuple[Any, Source]:
+    if setting.name in _api:
+        return _api[setting.name], "api"
+    text = os.environ.get(setting.variable)
+    if text is not None:
+        try:
+            return setting.kind.read(text), "env"
+        except ValueError:
+            pass
+    return setting.default, "default"
+
+
+def set(name: str, value: Any) -> None:
+    """Set `name` for this process, over the environment. Raises ConfigError for an unknown name or
+    a bad value.
+
+    Warns when the setting was needed earlier, so that it has no effect any more.
+    """
+    update({name: value})
+
+
+def update(values: Mapping[str, Any]) -> dict[str, Any]:
+    """Set several at once, all or none; give what `restore` needs to undo it."""
+    new = dict(_api)
+    for name, value in values.items():
+        setting = _setting(name)
+        try:
+            new[name] = setting.kind.read(value)
+        except ValueError as error:
+            raise ConfigError(f"setting {name!r} is {value!r}: {error}") from None
+        if setting.effect in _past:
+            warnings.warn(
+                f"setting {name!r} takes effect {setting.effect}, which is over: set "
+                f"{setting.variable} in the environment instead",
+                stacklevel=3,
+            )
+    return _replace(new, values)
+
+
+def reset(name: str) -> None:
+    """Forget what was set from Python: the environment's value, or the default, holds again."""
+    _setting(name)
+    _replace({key: value for key, value in _api.items() if key != name}, [name])
+
+
+def restore(former: Mapping[str, Any], names: Iterable[str]) -> None:
+    """Put `names` back to what they were when `update` gave `former`."""
+    names = list(names)
+    new = {key: value for key, value in _api.items() if key not in names}
+    _replace(new | {name: former[name] for name in names if name in former}, names)
+
+
+@contextmanager
+def using(**values: Any) -> Iterator[None]:
+    """Set several settings, and put the former values back at the end."""
+    former = update(values)
+    try:
+        yield
+    finally:
+        restore(former, values)
+
+
+def listen(names: Iterable[str], function: Callable[[], None]) -> None:
+    """Call `function` after each change of one of `names` from Python. If it raises, the change is
+    undone.
+    """
+    for name in names:
+        _listeners[_setting(name).name] = function
+
+
+def _replace(new: dict[str, Any], names: Iterable[str]) -> dict[str, Any]:
+    global _api
+    former, _api = _api, new
+    try:
+        for function in {_listeners[name]: None for name in names if name in _listeners}:
+            function()
+    except BaseException:
+        _api = former
+        raise
+    return former
+
+
+def over(effect: Effect) -> None:
+    """Say that `effect` has passed: changing such a setting warns from now on."""
+    _past.append(effect)
+
+
+def text(name: str) -> str | None:
+    """The value as a vendor's library gets it: the text that was given, or None where none was."""
+    value, where = _read(_setting(name))
+    if where == "default":
+        return None
+    if where == "env":
+        return os.environ[SETTINGS[name].variable]
+    if isinstance(value, bool):
+        return str(int(value))
+    return ",".join(value) if isinstance(value, tuple) else str(value)
+
+
+# --- problems -------------------------------------------------------------------------------------
+
+
+def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[Problem]:
+    """What is wrong with the CAUSEWAY_* variables of the environment.
+
+    `vendor` is the one in use, `vendors` are all that are installed: the variables of another than
+    the one in use are known, but have no effect.
+    """
+    found: list[Problem] = []
+    for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
+        name = variable.removeprefix(PREFIX).lower()
+        setting = SETTINGS.get(name)
+        owner = setting.vendor if setting else None
+        if setting is None:
+            others = [v for v in (vendor, *vendors) if v != "sim"]
+            owner = next((v for v in others if name.startswith(f"{v}_")), None)
+        if owner is not None and owner != vendor:
+            message = f"{variable} has no effect: the vendor in use is {vendor!r}, not {owner!r}"
+            found.append(Problem("unused", message))
+        elif setting is not None:
+            try:
+                setting.kind.read(os.environ[variable])
+            except ValueError as error:
+                counts = f"it counts as {_show(setting.default)}"
+                if name == "visible_devices":
+                    counts = "no device is visible"
+                message = f"{variable} is {os.environ[variable]!r}: {error}; {counts}"
+                found.append(Problem("error", message))
+        elif owner is None:
+            variables = [s.variable for s in SETTINGS.values()]
+            message = f"{variable} is no setting of Causeway{_nearest(variable, variables)}"
+            found.append(Problem("error", message))
+    if source("policy") == "default":
+        for name in ("policy_only", "policy_budget"):
+            if source(name) == "env":
+                message = f"{SETTINGS[name].variable} has no effect without CAUSEWAY_POLICY"
+                found.append(Problem("unused", message))
+    return found
+
+
+def unlisted() -> bool:
+    """Whether there is a CAUSEWAY_* variable that is not in the table: a mistake, or another
+    vendor's.
+    """
+    variables = {s.variable for s in SETTINGS.values()}
+    return any(v.startswith(PREFIX) and v not in variables for v in os.environ)
+
+
+# --- tables for people ----------------------------------------------------------------------------
+
+
+def _show(value: Any) -> str:
+    if value is None:
+        return "not set"
+    if value in ("", ()):
+        return "empty"
+    if isinstance(value, bool):
+        return str(int(value))
+    return ", ".join(map(str, value)) if isinstance(value, tuple) else str(value)
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """(name, value, source, meaning) of every setting, as `causeway config` prints it."""
+    return [(s.name, _show(get(s.name)), source(s.name), s.meaning) for s in SETTINGS.values()]
+
+
+def markdown() -> str:
+    """The table of docs/settings.md."""
+    lines = [
+        "# Settings",
+        "",
+        "Written by `make docs` from `src/causeway/config.py`.",
+        "",
+        "Set a variable before `import torch`, or call `causeway.config.set(name, value)`, which wins.",
+        "`causeway config` prints what is in force and from where. An unknown variable or a bad value",
+        "is warned of at import, with the nearest name, and fails `causeway doctor`.",
+        "",
+        "| variable | takes | default | takes effect | meaning |",
+        "| --- | --- | --- | --- | --- |",
+    ]
+    for s in SETTINGS.values():
+        lines.append(
+            f"| `{s.variable}` | {s.kind.label} | {_show(s.default)} | {s.effect} | {s.meaning} |"
+        )
+    return "\n".join(lines) + "\n"

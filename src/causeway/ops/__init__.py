@@ -1,0 +1,1 @@
+"""Operators: which rung of the ladder serves them (`ladder`), and what each served (`ledger`)."""

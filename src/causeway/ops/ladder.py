@@ -1,0 +1,118 @@
+"""What a call that goes to the host rung does, and which operators are sent there on purpose.
+
+The ladder itself is climbed in C++ (csrc/call.cpp): a route is decided once per operator and
+signature. Here is what people say about it: `policy` and `fallback`. Both hold for the whole
+process, all threads, from the call on; as a context manager they put back what was in force before.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Sequence
+from types import TracebackType
+from typing import Any, Literal
+
+from causeway import config
+from causeway.errors import ConfigError
+
+
+class Change:
+    """Settings that were changed; as a context manager, until its end."""
+
+    def __init__(self, values: dict[str, Any]) -> None:
+        self._names = list(values)
+        self._former = config.update(values)
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        config.restore(self._former, self._names)
+
+
+def policy(
+    fallback: Literal["allow", "warn", "error"] | None = None,
+    *,
+    only: Sequence[str] | None = None,
+    budget: int | None = None,
+    dtypes: Literal["error", "narrow"] | None = None,
+) -> Change:
+    """Say what a call does that goes to the host rung, and what a dtype does that the chip lacks.
+
+    `only`: names or regular expressions of the operators it holds for; `budget`: host calls that
+    are free before it holds. What is not given stays as it is. `with policy("error"): ...` raises
+    FallbackError at the first such call.
+    """
+    given = {"policy": fallback, "policy_only": only, "policy_budget": budget, "dtypes": dtypes}
+    return Change({name: value for name, value in given.items() if value is not None})
+
+
+def fallback(names: str | Sequence[str]) -> Change:
+    """Send these operators, and no others, to the host rung: "add.out, conv.*". Empty: none.
+
+    A name or regular expression that matches no operator raises ConfigError with the nearest name.
+    """
+    return Change({"fallback": names})
+
+
+def match(patterns: Sequence[str], operators: Sequence[str]) -> list[str]:
+    """The operators that the patterns mean, in their order; a pattern must match a whole name.
+
+    "aten::add.out" is meant by `aten::add.out`, by `add.out` and, as all its overloads are, by
+    `add`.
+    """
+    found: dict[str, None] = {}
+    for pattern in patterns:
+        whole = re.compile(pattern)
+        hits = [name for name in operators if any(map(whole.fullmatch, _spellings(name)))]
+        if not hits:
+            raise ConfigError(f"{pattern!r} matches no operator{_nearest(pattern, operators)}")
+        found.update(dict.fromkeys(hits))
+    return list(found)
+
+
+def _spellings(name: str) -> tuple[str, ...]:
+    short = name.split("::", 1)[-1]
+    base = short.split(".", 1)[0]
+    return name, short, base, f"{name.split('::', 1)[0]}::{base}"
+
+
+def _nearest(pattern: str, operators: Sequence[str]) -> str:
+    spellings = {spelling for name in operators for spelling in _spellings(name)[1:3]}
+    near = difflib.get_close_matches(pattern.split("::")[-1], sorted(spellings), n=1)
+    return f"; did you mean {near[0]!r}?" if near else " with a kernel of Causeway's"
+
+
+def start() -> None:
+    """Hand the environment's values to the core, and later changes as they come."""
+    config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
+    config.listen(["fallback"], _push_forced)
+    if any(config.given(name) for name in ("policy", "policy_only", "policy_budget", "dtypes")):
+        _push_policy()
+    if config.given("fallback"):
+        _push_forced()
+
+
+def _push_policy() -> None:
+    from causeway import _C
+
+    only = config.get("policy_only")
+    _C.set_policy(
+        config.get("policy"),
+        match(only, _C.operators()) if only else None,
+        config.get("policy_budget"),
+        config.get("dtypes"),
+    )
+
+
+def _push_forced() -> None:
+    from causeway import _C
+
+    patterns = config.get("fallback")
+    _C.set_forced(match(patterns, _C.operators()) if patterns else [])

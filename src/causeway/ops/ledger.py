@@ -1,0 +1,226 @@
+"""The ledger: which rung served each operator, how often, with which dtypes, copying how much, in
+what time.
+
+The core counts calls by operator and rung always; dtypes, bytes and seconds only while a ledger is
+open, since they cost time. A ledger is the difference of two readings, so ledgers nest, and one
+ledger sees the calls of all threads.
+"""
+
+from __future__ import annotations
+
+import atexit
+import json
+import sys
+import threading
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from types import TracebackType
+from typing import TYPE_CHECKING, Literal
+
+from causeway import config
+
+if TYPE_CHECKING:
+    from rich.table import Table as RichTable
+
+RUNGS = ("native", "derived", "decomposed", "portable", "host")
+Reading = dict[tuple[str, str, str], tuple[int, int, float]]
+
+
+@dataclass(frozen=True)
+class Row:
+    """Calls of one operator with one dtype that one rung served."""
+
+    operator: str
+    rung: str
+    dtype: str  # of the first tensor; "" where there was none
+    calls: int
+    bytes: int  # copied between host and device for these calls
+    seconds: float  # of the host, the call's start to its return
+
+
+class Ledger:
+    """What happened between its start and its end, or until now."""
+
+    def __init__(self) -> None:
+        self._before: Reading = {}
+        self._after: Reading | None = None
+
+    def __enter__(self) -> Ledger:
+        self._before, self._after = _read(), None
+        _open(+1)
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._after = _read()
+        _open(-1)
+
+    @property
+    def rows(self) -> list[Row]:
+        """By operator, then from the highest rung down."""
+        after = _read() if self._after is None else self._after
+        found = []
+        for key, (calls, size, seconds) in after.items():
+            old = self._before.get(key, (0, 0, 0.0))
+            if calls > old[0]:
+                found.append(Row(*key, calls - old[0], size - old[1], seconds - old[2]))
+        return sorted(found, key=lambda row: (row.operator, RUNGS.index(row.rung), row.dtype))
+
+    def total(
+        self,
+        of: Literal["calls", "bytes", "seconds"] = "calls",
+        *,
+        rung: str | None = None,
+        operator: str | None = None,
+    ) -> int | float:
+        """The sum over all rows, or over those of a rung or an operator ("aten::add.out" or
+        "add.out").
+        """
+        if rung is not None and rung not in RUNGS:
+            raise ValueError(f"there is no rung {rung!r}; the rungs are {', '.join(RUNGS)}")
+        names = (operator, f"aten::{operator}")
+        rows = [
+            r
+            for r in self.rows
+            if rung in (None, r.rung) and (operator is None or r.operator in names)
+        ]
+        return sum(getattr(row, of) for row in rows)
+
+    def to_json(self) -> str:
+        """{"rows": [{operator, rung, dtype, calls, bytes, seconds}]}"""
+        return json.dumps({"rows": [asdict(row) for row in self.rows]}, indent=1)
+
+    def table(self) -> Table:
+        """For people: `print` gives plain text, rich a table with lines and colours."""
+        return Table(self.rows)
+
+
+def ledger() -> Ledger:
+    """Open a ledger: `with causeway.ledger() as l: ...; print(l.table())`."""
+    return Ledger()
+
+
+class Table:
+    """A line per operator: calls by rung, dtypes, bytes copied, milliseconds; the longest first."""
+
+    def __init__(self, rows: Iterable[Row]) -> None:
+        rows = list(rows)
+        self.rungs = [rung for rung in RUNGS if any(row.rung == rung for row in rows)]
+        self.header = ["operator", *self.rungs, "dtypes", "copied", "ms"]
+        groups: dict[str, list[Row]] = {}
+        for row in rows:
+            groups.setdefault(row.operator, []).append(row)
+        ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "seconds"), name))
+        self.lines = [self._line(name.removeprefix("aten::"), groups[name]) for name in ordered]
+        self.sum = self._line(f"{len(groups)} operators", rows)
+
+    def _line(self, title: str, rows: list[Row]) -> list[str]:
+        calls = [sum(row.calls for row in rows if row.rung == rung) for rung in self.rungs]
+        dtypes = sorted({row.dtype.removeprefix("torch.") for row in rows} - {""})
+        return [
+            title,
+            *(str(n) if n else "-" for n in calls),
+            ", ".join(dtypes),
+            size(int(_sum(rows, "bytes"))),
+            f"{1000 * _sum(rows, 'seconds'):.1f}",
+        ]
+
+    def _right(self, column: int) -> bool:
+        return column not in (0, len(self.rungs) + 1)
+
+    def __str__(self) -> str:
+        if not self.lines:
+            return "no operator was called"
+        lines = [self.header, *self.lines, self.sum]
+        widths = [max(len(line[i]) for line in lines) for i in range(len(self.header))]
+        text = [
+            "  ".join(
+                cell.rjust(width) if self._right(i) else cell.ljust(width)
+                for i, (cell, width) in enumerate(zip(line, widths, strict=True))
+            ).rstrip()
+            for line in lines
+        ]
+        rule = "-" * max(map(len, text))
+        return "\n".join([text[0], rule, *text[1:-1], rule, text[-1]])
+
+    def __rich__(self) -> RichTable | str:
+        from rich import box
+        from rich.table import Table as RichTable
+
+        if not self.lines:
+            return str(self)
+        table = RichTable(box=box.SIMPLE_HEAD, show_footer=True)
+        for i, (title, footer) in enumerate(zip(self.header, self.sum, strict=True)):
+            colour = {"native": "green", "host": "yellow"}.get(title)
+            justify: Literal["left", "right"] = "right" if self._right(i) else "left"
+            table.add_column(title, footer, justify=justify, style=colour)
+        for line in self.lines:
+            table.add_row(*line)
+        return table
+
+
+def size(n: int) -> str:
+    """Bytes for people: 1536 is "1.5 KiB"."""
+    if n < 1024:
+        return f"{n} B" if n else "-"
+    power = min((n.bit_length() - 1) // 10, 4)
+    return f"{n / 1024**power:.1f} {'KMGT'[power - 1]}iB"
+
+
+def _sum(rows: Iterable[Row], of: str) -> float:
+    return float(sum(getattr(row, of) for row in rows))
+
+
+_lock = threading.Lock()
+_opened = 0
+
+
+def _open(change: int) -> None:
+    """The core counts everything while at least one ledger is open."""
+    from causeway import _C
+
+    global _opened
+    with _lock:
+        _opened += change
+        _C.ledger_enable(_opened > 0)
+
+
+def _read() -> Reading:
+    from causeway import _C
+
+    reading: Reading = {}
+    for operator, rung, dtype, calls, size, seconds in _C.ledger_read():
+        old = reading.get((operator, rung, dtype), (0, 0, 0.0))
+        reading[operator, rung, dtype] = (old[0] + calls, old[1] + size, old[2] + seconds)
+    return reading
+
+
+_of_process: Ledger | None = None
+
+
+def start() -> None:
+    """Open the ledger of the whole process where the setting says so."""
+    config.listen(["ledger"], _push)
+    if config.given("ledger"):
+        _push()
+
+
+def _push() -> None:
+    global _of_process
+    on = config.get("ledger")
+    if on and _of_process is None:
+        _of_process = Ledger().__enter__()
+        atexit.register(_summary)
+    elif not on and _of_process is not None:
+        _of_process.__exit__(None, None, None)
+        atexit.unregister(_summary)
+        _of_process = None
+
+
+def _summary() -> None:
+    if _of_process is not None:
+        print(f"\ncauseway: operators by rung\n{_of_process.table()}", file=sys.stderr)

@@ -1,0 +1,107 @@
+"""Which vendor's library to open, and what it is told.
+
+A vendor is found by CAUSEWAY_VENDOR, a name or the path of a library; else it is the one installed
+besides the simulated chip; else it is the simulated chip. A vendor's package offers itself by an
+entry point of group `causeway.vendors`: a callable that returns the path of its library. Nothing
+here opens a device.
+"""
+
+from __future__ import annotations
+
+import difflib
+import os
+import re
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
+from pathlib import Path
+
+from causeway import config
+from causeway.errors import VendorError
+
+GROUP = "causeway.vendors"
+
+
+@dataclass(frozen=True)
+class Vendor:
+    """A vendor that was chosen: its name, its library, and why it is this one."""
+
+    name: str
+    library: str
+    reason: str
+
+
+def sim_library() -> str:
+    """The simulated chip's library, in this package."""
+    return str(Path(__file__).parent / "lib" / "libcw_sim.so")
+
+
+def include_dir() -> str:
+    """The folder with causeway/abi.h, for a vendor's compiler."""
+    return str(Path(__file__).parent / "include")
+
+
+def installed() -> dict[str, EntryPoint]:
+    """Vendors by name, the simulated chip among them."""
+    return {point.name: point for point in entry_points(group=GROUP)}
+
+
+def choose() -> Vendor:
+    """The vendor to open. Raises VendorError where the one asked for is not there."""
+    asked = config.get("vendor").strip()
+    if asked and ("/" in asked or asked.endswith((".so", ".dylib"))):
+        path = Path(asked).expanduser()
+        if not path.is_file():
+            raise VendorError(f"CAUSEWAY_VENDOR is {asked!r}: there is no such file")
+        return Vendor(name_of_library(path), str(path.resolve()), "CAUSEWAY_VENDOR")
+
+    points = installed()
+    if asked:
+        if asked not in points:
+            near = difflib.get_close_matches(asked, points, n=1)
+            hint = f"; did you mean {near[0]!r}?" if near else ""
+            names = ", ".join(sorted(points)) or "none"
+            raise VendorError(
+                f"CAUSEWAY_VENDOR is {asked!r}: no vendor of that name is installed{hint} "
+                f"(installed: {names}; the path of a library will do too)"
+            )
+        return _open(points[asked], "CAUSEWAY_VENDOR")
+
+    others = sorted(set(points) - {"sim"})
+    if len(others) == 1:
+        return _open(points[others[0]], "the only vendor installed besides sim")
+    reason = "no other vendor is installed"
+    if others:
+        reason = f"{', '.join(others)} are installed: choose one with CAUSEWAY_VENDOR"
+    return Vendor("sim", sim_library(), reason)
+
+
+def _open(point: EntryPoint, reason: str) -> Vendor:
+    try:
+        library = point.load()()
+    except Exception as error:  # a vendor's own code; the reason is passed on
+        raise VendorError(
+            f"vendor {point.name!r} ({point.value}) does not say where its library is: "
+            f"{type(error).__name__}: {error}"
+        ) from error
+    return Vendor(point.name, os.fspath(library), reason)
+
+
+def name_of_library(path: Path) -> str:
+    """`libcw_mychip.so` is mychip's: what its settings are called until its table says its name."""
+    name = re.sub(r"^(lib)?(cw_|causeway_)?", "", path.name.split(".")[0].lower())
+    return re.sub(r"[^a-z0-9_]", "_", name) or "vendor"
+
+
+class Settings:
+    """What the vendor's library asks for: `memory` of vendor sim is CAUSEWAY_SIM_MEMORY; None where
+    it is not set.
+    """
+
+    def __init__(self, vendor: str) -> None:
+        self.vendor = vendor
+
+    def __call__(self, key: str) -> str | None:
+        name = f"{self.vendor}_{key}"
+        if name in config.SETTINGS:
+            return config.text(name)
+        return os.environ.get(config.PREFIX + name.upper())
