@@ -1,0 +1,52 @@
+// Device memory: a caching allocator per device, pools per stream. See allocator.cpp for how.
+#pragma once
+
+#include <c10/core/CachingDeviceAllocator.h>
+
+#include "device.h"
+#include "stream.h"
+
+namespace causeway {
+
+struct Block;  // one allocation: the context of its DataPtr
+
+// Make the cache of a device that is being opened.
+void open_cache(const DeviceState& device);
+
+c10::DeviceAllocator* device_allocator();
+
+// `bytes` of `device` for use on `stream`; 0 bytes is a null pointer. Throws OutOfMemoryError.
+c10::DataPtr allocate(int device, StreamState& stream, size_t bytes);
+
+// Wrap the same memory as host memory: what the CPU's allocator hands out within the host rung. `as_device` turns
+// such a DataPtr back, and returns false for any other.
+c10::DataPtr allocate_for_host(int device, StreamState& stream, size_t bytes);
+bool is_block_for_host(const c10::DataPtr& data);
+c10::DataPtr as_device(c10::DataPtr&& data, int device);
+
+void record_stream(const c10::DataPtr& data, const c10::Stream& stream);
+
+void set_memory_fraction(int device, double fraction);
+double memory_fraction(int device);
+
+struct BlockView {
+  size_t address, size, requested;
+  bool allocated, active;
+};
+struct SegmentView {
+  size_t address, size, requested, allocated, active;
+  c10::StreamId stream;
+  bool large;
+  std::vector<BlockView> blocks;
+};
+std::vector<SegmentView> memory_snapshot(int device);
+
+// The segment (one mem_alloc of the vendor) that holds `pointer`: its start, and the pointer's offset in it.
+std::pair<void*, size_t> segment_of(int device, const void* pointer);
+
+// Workspace of kernels: lives until the stream has passed what was given so far.
+cw_status scratch(int32_t vendor_device, cw_stream stream, uint64_t bytes, void** out);
+// Call after every native kernel on this thread: gives the workspace back, in the stream's order.
+void release_scratch() noexcept;
+
+}  // namespace causeway

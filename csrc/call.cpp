@@ -1,0 +1,247 @@
+// Operators: their registration with torch, and the ladder.
+#include "call.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <torch/library.h>
+
+#include "check.h"
+#include "native.h"
+#include "tensor.h"
+#include "vendor.h"
+
+namespace causeway {
+
+namespace {
+
+std::shared_mutex g_mutex;
+std::unordered_map<const c10::FunctionSchema*, Operator*>& by_schema() {
+  static auto& map = *new std::unordered_map<const c10::FunctionSchema*, Operator*>;
+  return map;
+}
+std::vector<Operator*>& all() {
+  static auto& list = *new std::vector<Operator*>;
+  return list;
+}
+
+ArgKind kind_of(const c10::Argument& arg) {
+  c10::TypePtr type = arg.type();
+  bool optional = false;
+  if (auto o = type->cast<c10::OptionalType>()) {
+    type = o->getElementType();
+    optional = true;
+  }
+  (void)optional;
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType: return ArgKind::Tensor;
+    case c10::TypeKind::GeneratorType: return ArgKind::Generator;
+    case c10::TypeKind::DeviceObjType: return ArgKind::Device;
+    case c10::TypeKind::ListType: {
+      const auto element = type->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) return ArgKind::TensorList;
+      if (auto o = element->cast<c10::OptionalType>(); o && o->getElementType()->kind() == c10::TypeKind::TensorType)
+        return ArgKind::OptionalTensorList;
+      return ArgKind::Other;
+    }
+    case c10::TypeKind::BoolType: return arg.name() == "pin_memory" ? ArgKind::Pin : ArgKind::Other;
+    default: return ArgKind::Other;
+  }
+}
+
+// Operators that torch.cuda calls with CPU tensors beside device tensors, by design.
+const std::set<std::string>& mixed() {
+  static const std::set<std::string> names = {
+      "aten::index.Tensor",       "aten::index.Tensor_out",   "aten::_index_put_impl_", "aten::index_put_",
+      "aten::index_put",          "aten::_unsafe_index.Tensor", "aten::_unsafe_index_put", "aten::index_put.out",
+      "aten::_index_put_impl",    "aten::_index_put_impl.out",  "aten::_pack_padded_sequence", "aten::_ctc_loss.Tensor",
+      "aten::_ctc_loss_backward.Tensor", "aten::_cudnn_ctc_loss.Tensor", "aten::tensor_split.tensor_indices_or_sections",
+      "aten::_foreach_copy_",     "aten::_foreach_copy",      "aten::repeat_interleave.self_Tensor",
+  };
+  return names;
+}
+
+}  // namespace
+
+Operator::Operator(const c10::OperatorHandle& h)
+    : handle(h), name(c10::toString(h.operator_name())) {
+  const auto& schema = h.schema();
+  std::map<std::string, int> written;  // alias set -> argument
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto& arg = schema.arguments()[i];
+    const bool write = arg.alias_info() && arg.alias_info()->isWrite();
+    args.push_back({kind_of(arg), write});
+    if (args.back().kind == ArgKind::Generator) generator = static_cast<int>(i);
+    if (write)
+      for (const auto& set : arg.alias_info()->beforeSets()) written[set.toQualString()] = static_cast<int>(i);
+  }
+  for (const auto& ret : schema.returns()) {
+    int of = -1;
+    if (ret.alias_info() && ret.alias_info()->isWrite())
+      for (const auto& set : ret.alias_info()->afterSets())
+        if (auto it = written.find(set.toQualString()); it != written.end()) of = it->second;
+    return_of.push_back(of);
+  }
+  mixed_devices = mixed().count(name) > 0;
+  const auto tags = h.getTags();
+  const bool random = std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
+  hidden_random = random && generator < 0;
+}
+
+Operator::~Operator() = default;
+
+void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+  Entry entry(*this);
+  if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
+    NativeForms* forms = native.load(std::memory_order_acquire);
+    if (C10_UNLIKELY(!forms)) forms = resolve_native(*this);
+    if (C10_UNLIKELY(forms->any) && call_native(*this, *stack, entry)) return;
+  }
+  call_host(*this, *stack, entry);
+}
+
+int device_of_call(const Operator& op, const Stack& stack) {
+  const size_t base = stack.size() - op.args.size();
+  int other = -1;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const c10::IValue& v = stack[base + i];
+    switch (op.args[i].kind) {
+      case ArgKind::Tensor:
+        if (v.isTensor())
+          if (const at::Tensor& t = v.toTensor(); t.defined() && t.device().type() == kDeviceType) return t.device().index();
+        break;
+      case ArgKind::TensorList:
+      case ArgKind::OptionalTensorList:
+        if (v.isList())
+          for (const c10::IValue& e : v.toListRef())
+            if (e.isTensor() && e.toTensor().defined() && e.toTensor().device().type() == kDeviceType)
+              return e.toTensor().device().index();
+        break;
+      case ArgKind::Device:
+        if (v.isDevice() && v.toDevice().type() == kDeviceType && v.toDevice().has_index()) other = v.toDevice().index();
+        break;
+      default: break;
+    }
+  }
+  return other >= 0 ? other : current_device();
+}
+
+// ---- policy ---------------------------------------------------------------------------------------------------
+
+std::atomic<bool> g_policy_on{false};
+
+Policy& policy() {
+  static Policy p;
+  return p;
+}
+
+void check_fallback(Operator& op) {
+  if (!op.policed.load()) return;
+  Policy& p = policy();
+  if (p.budget.load() >= 0 && p.budget.fetch_sub(1) > 0) return;
+  if (p.budget.load() < -1) p.budget.store(0);
+  if (p.fallback == Policy::Raise)
+    fail(Kind::Fallback, op.name, " would run on the host: ", vendor_name(), " does not offer it for this call, and the fallback policy is "
+         "'error'. Let the vendor offer it, or allow it with causeway.policy(fallback=\"allow\"); `with causeway.ledger()` counts all");
+  if (p.fallback == Policy::Warn && !op.warned.exchange(true))
+    TORCH_WARN(op.name, " runs on the host: ", vendor_name(), " does not offer it for this call (said once per operator; policy 'warn')");
+}
+
+c10::ScalarType stored_dtype(const DeviceState& d, c10::ScalarType dtype, const char* what) {
+  if (C10_LIKELY(has_dtype(d, dtype))) return dtype;
+  using T = c10::ScalarType;
+  T narrow = T::Undefined;
+  switch (dtype) {
+    case T::Double: narrow = has_dtype(d, T::Float) ? T::Float : T::Half; break;
+    case T::ComplexDouble: narrow = T::ComplexFloat; break;
+    case T::Long: narrow = T::Int; break;
+    case T::UInt64: narrow = T::UInt32; break;
+    case T::BFloat16: narrow = T::Half; break;
+    default: break;
+  }
+  const bool possible = narrow != T::Undefined && has_dtype(d, narrow);
+  if (policy().narrow && possible) {
+    count_narrowed(dtype, narrow);
+    return narrow;
+  }
+  fail(Kind::UnsupportedDtype, what, ": ", device_name(d.index), " (", d.info.name, ") has no ", c10::toString(dtype), ". ",
+       possible ? c10::str("Use ", c10::toString(narrow), ", or let Causeway narrow it: causeway.policy(dtypes=\"narrow\") or CAUSEWAY_DTYPES=narrow")
+                : std::string("Convert the tensor to a dtype that the device has first"));
+}
+
+// ---- registration ---------------------------------------------------------------------------------------------
+
+Operator& operator_for(const c10::OperatorHandle& handle) {
+  const auto* key = &handle.schema();
+  {
+    std::shared_lock lock(g_mutex);
+    if (auto it = by_schema().find(key); it != by_schema().end()) return *it->second;
+  }
+  std::unique_lock lock(g_mutex);
+  auto& slot = by_schema()[key];
+  if (!slot) {
+    slot = new Operator(handle);
+    all().push_back(slot);
+  }
+  return *slot;
+}
+
+std::vector<Operator*> operators() {
+  std::shared_lock lock(g_mutex);
+  return all();
+}
+
+namespace {
+
+// Served by kernels of our own in tensor.cpp.
+const std::set<std::string>& own() {
+  static const std::set<std::string> names = [] {
+    std::set<std::string> set;
+    for (const char* n : own_kernels()) set.insert(n);
+    return set;
+  }();
+  return names;
+}
+
+void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
+  Operator& op = operator_for(handle);
+  if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, " has no kernel for ", vendor_name(), ": the vendor does not offer it, and torch has none for "
+                                "the CPU that could stand in. Register one with torch.library.impl(\"", op.name, "\", \"PrivateUse1\")");
+  op(handle, keys, stack);
+}
+
+std::unique_ptr<torch::Library> g_library;
+
+}  // namespace
+
+void register_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  g_library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
+    if (n.name.compare(0, 6, "aten::") != 0) continue;
+    auto handle = dispatcher.findSchema(n);
+    if (!handle || own().count(c10::toString(n))) continue;
+    const std::string name = c10::toString(n);
+    // Composites that are better served whole: torch would take the convolutions apart by the device's type.
+    const bool whole = name == "aten::convolution" || name == "aten::convolution_backward";
+    if (!whole && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
+    auto op = std::make_unique<Operator>(*handle);
+    {
+      std::unique_lock lock(g_mutex);
+      by_schema()[&handle->schema()] = op.get();
+      all().push_back(op.get());
+    }
+    std::string bare = name.substr(6);
+    g_library->impl(bare.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(op)));
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+
+}  // namespace causeway

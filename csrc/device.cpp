@@ -1,0 +1,197 @@
+#include "device.h"
+
+#include <pthread.h>
+
+#include <array>
+#include <memory>
+#include <mutex>
+#include <thread>
+
+#include "allocator.h"
+#include "check.h"
+#include "storage.h"
+#include "vendor.h"
+
+namespace causeway {
+
+namespace {
+
+std::mutex g_mutex;
+std::array<std::atomic<DeviceState*>, kMaxDevices> g_devices{};  // never freed
+std::array<std::atomic<const std::string*>, kMaxDevices> g_lost{};
+std::vector<int>* g_visible = nullptr;
+std::atomic<int> g_count{-1};
+// 0: no device is open; 1: one is; 2: this is a child forked after that.
+std::atomic<int> g_phase{0};
+std::atomic<bool> g_any_lost{false};
+std::atomic<uint64_t> g_threads{0};
+const std::thread::id g_loader = std::this_thread::get_id();
+
+thread_local int t_current = 0;
+thread_local int t_bound = -1;
+
+void after_fork_in_child() {
+  if (g_phase.load() == 1) g_phase.store(2);
+}
+
+[[noreturn]] void fail_fork() {
+  fail(Kind::Causeway, "Cannot re-initialize ", vendor_name(),
+       " in forked subprocess. The parent had opened a device, and a device does not survive a fork. To use it with "
+       "multiprocessing, use the 'spawn' start method.");
+}
+
+DeviceState& open(int index) {
+  std::lock_guard lock(g_mutex);
+  if (DeviceState* d = g_devices[index].load()) return *d;
+  auto d = std::make_unique<DeviceState>();
+  d->index = index;
+  d->vendor_id = g_visible ? (*g_visible)[index] : index;
+  d->info.struct_size = sizeof(cw_device_info);
+  check(api().device_info(d->vendor_id, &d->info), "device_info", index);
+  d->info.name[sizeof d->info.name - 1] = 0;
+  d->host_addressable = d->info.flags & CW_HOST_ADDRESSABLE;
+  d->alignment = d->info.alignment ? d->info.alignment : 64;
+  if (g_phase.load() == 0) {
+    static std::once_flag once;
+    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
+    g_phase.store(1);
+  }
+  open_cache(*d);
+  if (d->host_addressable) install_cpu_allocator();
+  g_devices[index].store(d.get(), std::memory_order_release);
+  return *d.release();
+}
+
+}  // namespace
+
+int vendor_device_count() {
+  int32_t n = 0;
+  check(api().device_count(&n), "device_count", -1);
+  return std::min<int>(n, kMaxDevices);
+}
+
+int device_count() {
+  int n = g_count.load(std::memory_order_acquire);
+  if (C10_LIKELY(n >= 0)) return n;
+  n = g_visible ? static_cast<int>(g_visible->size()) : vendor_device_count();
+  g_count.store(n);
+  return n;
+}
+
+int device_count_or_zero() noexcept {
+  try {
+    return device_count();
+  } catch (const std::exception&) {
+    return 0;  // torch asks this of a noexcept interface; `causeway doctor` has the reason
+  }
+}
+
+void set_visible_devices(std::vector<int> indices) {
+  std::lock_guard lock(g_mutex);
+  if (g_phase.load() != 0) fail(Kind::Causeway, "visible devices are chosen before the first device is opened");
+  delete g_visible;
+  g_visible = new std::vector<int>(std::move(indices));
+  g_count.store(-1);
+}
+
+std::string device_name(int device) { return c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device)).str(); }
+
+int current_device() noexcept { return t_current; }
+
+static void check_index(int device) {
+  const int n = device_count();
+  if (device < 0 || device >= n)
+    fail(Kind::Causeway, "there is no device ", device_name(std::max(device, 0)), " (index ", device, "): ", n,
+         n == 1 ? " device is" : " devices are", " visible. Choose an index below ", n, ", or see CAUSEWAY_VISIBLE_DEVICES");
+}
+
+void set_device_unchecked(int device) noexcept {
+  t_current = device;
+  // Autograd's device threads set their device once, at their start.
+  if (device >= 0 && device < kMaxDevices && std::this_thread::get_id() != g_loader)
+    g_threads.fetch_or(uint64_t{1} << device, std::memory_order_relaxed);
+}
+
+void set_device(int device) {
+  if (device == t_current && g_devices[device].load(std::memory_order_relaxed)) return;
+  check_index(device);
+  set_device_unchecked(device);
+}
+
+int exchange_device(int device) {
+  const int old = t_current;
+  if (device != old) set_device(device);
+  return old;
+}
+
+DeviceState& device(int index) {
+  if (C10_UNLIKELY(index < 0 || index >= kMaxDevices)) check_index(index);
+  DeviceState* d = g_devices[index].load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!d || g_phase.load(std::memory_order_relaxed) == 2)) {
+    if (in_bad_fork()) fail_fork();
+    check_index(index);
+    d = &open(index);
+  }
+  if (C10_UNLIKELY(g_any_lost.load(std::memory_order_relaxed)) && g_lost[index].load()) fail_lost(index);
+  if (C10_UNLIKELY(t_bound != index)) {
+    if (api().bind) check(api().bind(d->vendor_id), "bind", index);
+    t_bound = index;
+  }
+  return *d;
+}
+
+bool device_opened(int index) noexcept { return index >= 0 && index < kMaxDevices && g_devices[index].load() != nullptr; }
+bool any_device_opened() noexcept { return g_phase.load() == 1; }
+bool in_bad_fork() noexcept { return g_phase.load() == 2; }
+
+void mark_lost(int device, const std::string& words) {
+  if (device < 0 || device >= kMaxDevices) return;
+  const std::string* expected = nullptr;
+  auto* kept = new std::string(words);
+  if (!g_lost[device].compare_exchange_strong(expected, kept)) delete kept;
+  g_any_lost.store(true);
+}
+
+void fail_lost(int device) {
+  const std::string* words = device >= 0 && device < kMaxDevices ? g_lost[device].load() : nullptr;
+  fail(Kind::DeviceLost, device >= 0 ? device_name(device) : vendor_name(), " is lost: ", words ? *words : last_words(),
+       ". Its memory is gone and every later call on it fails; start a new process and load the last checkpoint");
+}
+
+uint64_t devices_with_threads() noexcept { return g_threads.load(); }
+
+namespace {
+struct DtypeRow {
+  c10::ScalarType dtype;
+  uint8_t code, bits;
+};
+using T = c10::ScalarType;
+constexpr DtypeRow kDtypes[] = {
+    {T::Bool, kDLBool, 8},       {T::Byte, kDLUInt, 8},           {T::Char, kDLInt, 8},
+    {T::UInt16, kDLUInt, 16},    {T::Short, kDLInt, 16},          {T::UInt32, kDLUInt, 32},
+    {T::Int, kDLInt, 32},        {T::UInt64, kDLUInt, 64},        {T::Long, kDLInt, 64},
+    {T::Half, kDLFloat, 16},     {T::BFloat16, kDLBfloat, 16},    {T::Float, kDLFloat, 32},
+    {T::Double, kDLFloat, 64},   {T::ComplexHalf, kDLComplex, 32}, {T::ComplexFloat, kDLComplex, 64},
+    {T::ComplexDouble, kDLComplex, 128}, {T::Float8_e4m3fn, kDLFloat8_e4m3fn, 8}, {T::Float8_e5m2, kDLFloat8_e5m2, 8},
+    {T::Float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8}, {T::Float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8},
+    {T::Float8_e8m0fnu, kDLFloat8_e8m0fnu, 8}, {T::Float4_e2m1fn_x2, kDLFloat4_e2m1fn, 4},
+};
+constexpr int kDtypeCount = sizeof kDtypes / sizeof kDtypes[0];
+
+constexpr auto kBits = [] {
+  std::array<int8_t, 256> bits{};
+  for (auto& b : bits) b = -1;
+  for (int i = 0; i < kDtypeCount; ++i) bits[static_cast<uint8_t>(kDtypes[i].dtype)] = static_cast<int8_t>(i);
+  return bits;
+}();
+}  // namespace
+
+c10::ScalarType dtype_of_bit(int bit) { return bit >= 0 && bit < kDtypeCount ? kDtypes[bit].dtype : T::Undefined; }
+int bit_of_dtype(c10::ScalarType dtype) { return kBits[static_cast<uint8_t>(dtype)]; }
+DLDataType dl_dtype(c10::ScalarType dtype) {
+  const int bit = bit_of_dtype(dtype);
+  if (bit < 0) return {kDLOpaqueHandle, static_cast<uint8_t>(8 * c10::elementSize(dtype)), 1};
+  return {kDtypes[bit].code, kDtypes[bit].bits, static_cast<uint16_t>(dtype == T::Float4_e2m1fn_x2 ? 2 : 1)};
+}
+
+}  // namespace causeway

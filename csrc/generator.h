@@ -1,0 +1,37 @@
+// The device's random numbers: a seed and an offset, as CUDA's. See generator.cpp.
+#pragma once
+
+#include <ATen/core/Generator.h>
+#include <ATen/CPUGeneratorImpl.h>
+
+#include "causeway/abi.h"
+
+namespace causeway {
+
+class Generator final : public c10::GeneratorImpl {
+ public:
+  explicit Generator(int device);
+  void set_current_seed(uint64_t seed) override;
+  void set_offset(uint64_t offset) override;
+  uint64_t get_offset() const override;
+  uint64_t current_seed() const override;
+  uint64_t seed() override;
+  void set_state(const c10::TensorImpl& state) override;
+  c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  static c10::DeviceType device_type();
+
+  // The numbers of the next operator, which may use `count` of them. Takes the generator's lock.
+  cw_philox next(uint64_t count);
+  // A CPU generator for the next operator on the host rung, a function of seed and offset alone.
+  at::Generator next_for_host();
+
+ private:
+  Generator* clone_impl() const override;
+  uint64_t seed_ = c10::default_rng_seed_val;
+  uint64_t offset_ = 0;
+};
+
+const at::Generator& default_generator(int device);
+Generator& device_generator(const std::optional<at::Generator>& given, int device);
+
+}  // namespace causeway

@@ -1,0 +1,207 @@
+// A small cache of pinned blocks: power-of-two sizes, a list each. A block that copies in the background still read
+// or write waits, after its release, for events recorded then.
+#include "host_allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <bit>
+#include <cstdlib>
+#include <map>
+#include <mutex>
+
+#include "check.h"
+#include "device.h"
+#include "vendor.h"
+
+namespace causeway {
+
+namespace {
+
+constexpr size_t kSmallest = 4096;
+
+struct PinnedBlock {
+  char* start;
+  size_t size;
+  std::vector<StreamState*> used_on;
+};
+
+struct PinnedCache final : at::HostAllocator {
+  std::mutex mutex;
+  std::map<const char*, PinnedBlock*> blocks;  // all, by address
+  std::array<std::vector<PinnedBlock*>, 64> free;
+  struct Waiting {
+    PinnedBlock* block;
+    std::vector<Event*> events;
+  };
+  std::vector<Waiting> waiting;
+  at::HostStats stats;
+
+  c10::DataPtr allocate(size_t bytes) override {
+    if (bytes == 0) return {nullptr, c10::DeviceType::CPU};
+    device(current_device());
+    const size_t size = std::bit_ceil(std::max(bytes, kSmallest));
+    std::lock_guard lock(mutex);
+    collect(false);
+    auto& list = free[std::countr_zero(size)];
+    PinnedBlock* block;
+    if (!list.empty()) {
+      block = list.back();
+      list.pop_back();
+    } else {
+      block = take(size);
+    }
+    stats.active_requests.increase(1);
+    stats.active_bytes.increase(size);
+    return {block->start, block, release_block, c10::DeviceType::CPU};
+  }
+
+  PinnedBlock* take(size_t size) {
+    void* start = nullptr;
+    if (api().host_alloc) {
+      cw_status status = api().host_alloc(size, &start);
+      if (status == CW_OUT_OF_MEMORY && drop_free()) status = api().host_alloc(size, &start);
+      check(status, "host_alloc", -1);
+    } else if (!(start = std::aligned_alloc(kSmallest, size))) {
+      TORCH_CHECK_WITH(OutOfMemoryError, false, "the host is out of memory: cannot allocate ", size, " bytes to pin");
+    }
+    ++stats.num_host_alloc;
+    stats.allocations.increase(1);
+    stats.allocated_bytes.increase(size);
+    auto* block = new PinnedBlock{static_cast<char*>(start), size, {}};
+    blocks.emplace(block->start, block);
+    return block;
+  }
+
+  static void release_block(void* context);
+
+  void release(PinnedBlock* block) {
+    std::lock_guard lock(mutex);
+    stats.active_requests.decrease(1);
+    stats.active_bytes.decrease(block->size);
+    if (block->used_on.empty()) {
+      free[std::countr_zero(block->size)].push_back(block);
+      return;
+    }
+    Waiting w{block, {}};
+    for (StreamState* s : block->used_on) {
+      w.events.push_back(new_event(s->device, false));
+      record_event(*w.events.back(), *s);
+    }
+    block->used_on.clear();
+    waiting.push_back(std::move(w));
+  }
+
+  void collect(bool wait) {
+    for (size_t i = 0; i < waiting.size();) {
+      auto& events = waiting[i].events;
+      while (!events.empty()) {
+        if (wait)
+          sync_event(*events.back());
+        else if (!query_event(*events.back()))
+          break;
+        destroy_event(events.back());
+        events.pop_back();
+      }
+      if (!events.empty()) {
+        ++i;
+        continue;
+      }
+      PinnedBlock* block = waiting[i].block;
+      waiting[i] = std::move(waiting.back());
+      waiting.pop_back();
+      free[std::countr_zero(block->size)].push_back(block);
+    }
+  }
+
+  bool drop_free() {
+    bool any = false;
+    for (auto& list : free) {
+      for (PinnedBlock* block : list) {
+        any = true;
+        blocks.erase(block->start);
+        ++stats.num_host_free;
+        stats.allocations.decrease(1);
+        stats.allocated_bytes.decrease(block->size);
+        if (api().host_free)
+          check(api().host_free(block->start), "host_free", -1);
+        else
+          std::free(block->start);
+        delete block;
+      }
+      list.clear();
+    }
+    return any;
+  }
+
+  PinnedBlock* find(const void* pointer) {
+    auto* p = static_cast<const char*>(pointer);
+    auto it = blocks.upper_bound(p);
+    if (it == blocks.begin()) return nullptr;
+    PinnedBlock* block = (--it)->second;
+    return p < block->start + block->size ? block : nullptr;
+  }
+
+  bool is_simple_data_ptr(const c10::DataPtr&) const override { return true; }
+  void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
+  bool record_event(void* pointer, void*, c10::Stream stream) override { return record_pinned(pointer, stream_of(stream)); }
+  void record_event(Event& event, StreamState& stream) { causeway::record_event(event, stream); }
+  void empty_cache() override {
+    std::lock_guard lock(mutex);
+    collect(true);
+    drop_free();
+  }
+  at::HostStats get_stats() override {
+    std::lock_guard lock(mutex);
+    return stats;
+  }
+  void reset_accumulated_stats() override {
+    std::lock_guard lock(mutex);
+    for (auto* s : each()) s->reset_accumulated();
+    stats.num_host_alloc = stats.num_host_free = 0;
+  }
+  void reset_peak_stats() override {
+    std::lock_guard lock(mutex);
+    for (auto* s : each()) s->reset_peak();
+  }
+  std::array<c10::CachingAllocator::Stat*, 4> each() {
+    return {&stats.active_requests, &stats.active_bytes, &stats.allocations, &stats.allocated_bytes};
+  }
+};
+
+PinnedCache& pinned() {
+  static PinnedCache& cache = *new PinnedCache;  // outlives every tensor
+  return cache;
+}
+
+void PinnedCache::release_block(void* context) {
+  if (in_bad_fork()) return;
+  try {
+    pinned().release(static_cast<PinnedBlock*>(context));
+  } catch (const std::exception& e) {
+    TORCH_WARN("while pinned memory was freed: ", e.what());
+  }
+}
+
+REGISTER_HOST_ALLOCATOR(at::kPrivateUse1, &pinned())
+
+}  // namespace
+
+at::HostAllocator* pinned_allocator() { return &pinned(); }
+
+bool is_pinned(const void* pointer) {
+  PinnedCache& cache = pinned();
+  std::lock_guard lock(cache.mutex);
+  return cache.find(pointer) != nullptr;
+}
+
+bool record_pinned(const void* pointer, StreamState& stream) {
+  PinnedCache& cache = pinned();
+  std::lock_guard lock(cache.mutex);
+  PinnedBlock* block = cache.find(pointer);
+  if (!block) return false;
+  if (std::find(block->used_on.begin(), block->used_on.end(), &stream) == block->used_on.end())
+    block->used_on.push_back(&stream);
+  return true;
+}
+
+}  // namespace causeway

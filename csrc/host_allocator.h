@@ -1,0 +1,15 @@
+// Pinned host memory: what the vendor copies at full speed and in the background.
+#pragma once
+
+#include <ATen/core/CachingHostAllocator.h>
+
+#include "stream.h"
+
+namespace causeway {
+
+at::HostAllocator* pinned_allocator();
+bool is_pinned(const void* pointer);
+// The memory is in use by what was given to `stream` so far. False when it is not pinned memory.
+bool record_pinned(const void* pointer, StreamState& stream);
+
+}  // namespace causeway

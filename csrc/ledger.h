@@ -1,0 +1,54 @@
+// What each rung served: counts always, dtypes, bytes and seconds while a ledger is open.
+#pragma once
+
+#include <array>
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <tuple>
+#include <vector>
+
+#include <c10/core/ScalarType.h>
+
+namespace causeway {
+
+enum class Rung : uint8_t { Native, Derived, Decomposed, Portable, Host };
+constexpr int kRungs = 5;
+extern const char* const kRungNames[kRungs];
+
+struct Operator;
+
+// The running operator's line in the ledger. Copies made on its way add their bytes to it.
+class Entry {
+ public:
+  explicit Entry(Operator& op);
+  ~Entry();
+  void served(Rung rung, c10::ScalarType dtype) {
+    rung_ = rung;
+    dtype_ = dtype;
+    set_ = true;
+  }
+  static void add_bytes(uint64_t bytes);
+
+ private:
+  Operator& op_;
+  Entry* outer_ = nullptr;
+  uint64_t bytes_ = 0;
+  double inner_seconds_ = 0;  // of operators that this one called: each second counts once
+  std::chrono::steady_clock::time_point start_;
+  Rung rung_ = Rung::Host;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  bool on_;
+  bool set_ = false;
+};
+
+extern std::atomic<bool> g_ledger_on;
+
+using LedgerRow = std::tuple<std::string, std::string, std::string, uint64_t, uint64_t, double>;
+std::vector<LedgerRow> read_ledger();
+
+// A dtype that was narrowed because the chip lacks it, in the ledger as operator "narrowed".
+void count_narrowed(c10::ScalarType from, c10::ScalarType to);
+
+}  // namespace causeway

@@ -1,0 +1,275 @@
+// causeway._C: what Python sees of the core. Documented in src/causeway/_C.pyi.
+#include <regex>
+
+#include <torch/csrc/Device.h>
+#include <torch/csrc/Dtype.h>
+#include <torch/csrc/DynamicTypes.h>
+#include <torch/csrc/Exceptions.h>
+#include <torch/csrc/Generator.h>
+#include <torch/csrc/Storage.h>
+#include <torch/csrc/utils/pybind.h>
+#include <torch/extension.h>
+
+#include "allocator.h"
+#include "autograd.h"
+#include "call.h"
+#include "check.h"
+#include "device.h"
+#include "generator.h"
+#include "host_allocator.h"
+#include "ipc.h"
+#include "native.h"
+#include "storage.h"
+#include "stream.h"
+#include "vendor.h"
+
+namespace py = pybind11;
+
+namespace causeway {
+
+namespace {
+
+py::object dtype_object(c10::ScalarType dtype) {
+  return py::reinterpret_borrow<py::object>(reinterpret_cast<PyObject*>(torch::getTHPDtype(dtype)));
+}
+
+py::list dtype_list(cw_dtypes set) {
+  py::list out;
+  for (int bit = 0; dtype_of_bit(bit) != c10::ScalarType::Undefined; ++bit)
+    if ((set >> bit) & 1) out.append(dtype_object(dtype_of_bit(bit)));
+  return out;
+}
+
+py::dict vendor_state() {
+  py::dict d;
+  if (!vendor_loaded()) return d;
+  d["path"] = vendor_path();
+  d["name"] = vendor_name();
+  d["version"] = api().version ? api().version : "";
+  d["abi_version"] = api().abi_version;
+  d["level"] = vendor_level();
+  py::dict entries;
+  for (const auto& [name, offered] : vendor_entries()) entries[name.c_str()] = offered;
+  d["entries"] = entries;
+  d["extensions"] = vendor_extensions();
+  return d;
+}
+
+py::dict device_info(int index) {
+  const DeviceState& s = device(index);
+  py::dict d;
+  d["name"] = s.info.name;
+  d["memory"] = s.info.memory;
+  d["dtypes"] = dtype_list(s.info.dtypes);
+  d["host_addressable"] = s.host_addressable;
+  d["alignment"] = s.alignment;
+  d["compute_units"] = s.info.compute_units;
+  d["capability"] = py::make_tuple(s.info.capability_major, s.info.capability_minor);
+  d["uuid"] = py::bytes(reinterpret_cast<const char*>(s.info.uuid), sizeof s.info.uuid);
+  d["priorities"] = py::make_tuple(s.info.priority_lowest, s.info.priority_highest);
+  return d;
+}
+
+py::list snapshot(int index) {
+  py::list out;
+  for (const SegmentView& s : memory_snapshot(index)) {
+    py::dict d;
+    d["device"] = index;
+    d["address"] = s.address;
+    d["total_size"] = s.size;
+    d["allocated_size"] = s.allocated;
+    d["active_size"] = s.active;
+    d["requested_size"] = s.requested;
+    d["stream"] = s.stream;
+    d["segment_type"] = s.large ? "large" : "small";
+    d["segment_pool_id"] = py::make_tuple(0, 0);
+    d["is_expandable"] = false;
+    d["frames"] = py::list();
+    py::list blocks;
+    for (const BlockView& b : s.blocks) {
+      py::dict block;
+      block["address"] = b.address;
+      block["size"] = b.size;
+      block["requested_size"] = b.requested;
+      block["state"] = b.allocated ? "active_allocated" : b.active ? "active_pending_free" : "inactive";
+      block["frames"] = py::list();
+      blocks.append(block);
+    }
+    d["blocks"] = blocks;
+    out.append(d);
+  }
+  return out;
+}
+
+std::map<size_t, c10::DataPtr>& raw_blocks() {
+  static auto& blocks = *new std::map<size_t, c10::DataPtr>;
+  return blocks;
+}
+
+size_t raw_alloc(size_t bytes, int index, const c10::Stream& stream) {
+  device(index);
+  c10::DataPtr data = allocate(index, stream_of(stream), bytes);
+  const auto address = reinterpret_cast<size_t>(data.get());
+  raw_blocks()[address] = std::move(data);
+  return address;
+}
+
+void raw_delete(size_t address) {
+  if (!raw_blocks().erase(address))
+    fail(Kind::Causeway, "caching_allocator_delete: ", address, " was not made by caching_allocator_alloc, or was deleted before");
+}
+
+at::Tensor host_alias(const at::Tensor& t) {
+  if (t.device().type() != kDeviceType) return t;
+  DeviceState& d = device(t.device().index());
+  if (!d.host_addressable)
+    fail(Kind::Causeway, "the host cannot address the memory of ", device_name(d.index), "; use .cpu() for a copy");
+  sync_device(d.index);
+  at::Tensor keep = t;
+  return at::from_blob(t.mutable_data_ptr(), t.sizes(), t.strides(), [keep](void*) {}, t.options().device(at::kCPU));
+}
+
+py::dict host_stats() {
+  const at::HostStats s = pinned_allocator()->get_stats();
+  py::dict d;
+  auto put = [&](const char* name, const c10::CachingAllocator::Stat& stat) {
+    d[py::str(std::string(name) + ".current")] = stat.current;
+    d[py::str(std::string(name) + ".peak")] = stat.peak;
+    d[py::str(std::string(name) + ".allocated")] = stat.allocated;
+    d[py::str(std::string(name) + ".freed")] = stat.freed;
+  };
+  put("active_requests", s.active_requests);
+  put("active_bytes", s.active_bytes);
+  put("allocations", s.allocations);
+  put("allocated_bytes", s.allocated_bytes);
+  d["num_host_alloc"] = s.num_host_alloc;
+  d["num_host_free"] = s.num_host_free;
+  return d;
+}
+
+void set_policy(const std::string& fallback, const std::optional<std::vector<std::string>>& only, int64_t budget, const std::string& dtypes) {
+  Policy& p = policy();
+  p.fallback = fallback == "allow" ? Policy::Allow : fallback == "warn" ? Policy::Warn : Policy::Raise;
+  p.budget.store(budget);
+  p.narrow = dtypes == "narrow";
+  std::set<std::string> names;
+  if (only) names.insert(only->begin(), only->end());
+  for (Operator* op : operators()) {
+    op->policed.store(!only || names.count(op->name));
+    op->warned.store(false);
+  }
+  g_policy_on.store(p.fallback != Policy::Allow);
+}
+
+void set_forced(const std::vector<std::string>& list) {
+  const std::set<std::string> names(list.begin(), list.end());
+  for (Operator* op : operators()) op->forced.store(names.count(op->name) > 0);
+}
+
+py::dict offered_dict() {
+  py::dict out;
+  for (const auto& [name, op] : offered()) {
+    py::dict d;
+    d["needs"] = op.needs;
+    d["dtypes"] = dtype_list(op.dtypes);
+    out[name.c_str()] = d;
+  }
+  return out;
+}
+
+}  // namespace
+
+PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
+  // C++ errors of torch and ours become the Python errors that torch would raise for them.
+  py::register_local_exception_translator([](std::exception_ptr p) {
+    if (!p) return;
+    auto translate = [&]() -> PyObject* {
+      HANDLE_TH_ERRORS
+      std::rethrow_exception(p);
+      END_HANDLE_TH_ERRORS
+    };
+    try {
+      std::rethrow_exception(p);
+    } catch (const torch::PyTorchError&) {
+      translate();
+    } catch (const c10::Error&) {
+      translate();
+    }
+  });
+  const auto no_gil = py::call_guard<py::gil_scoped_release>();
+
+  m.def("set_error_types", [](const std::map<std::string, py::object>& types) {
+    for (const auto& [name, type] : types) set_error_type(name, type.ptr());
+  });
+  m.def("load_vendor", [](const std::string& path, py::object settings) {
+    settings.inc_ref();  // for the life of the process
+    PyObject* call = settings.ptr();
+    load_vendor(path, [call](const std::string& key) -> std::optional<std::string> {
+      py::gil_scoped_acquire gil;
+      py::object value = py::reinterpret_borrow<py::object>(call)(key);
+      return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
+    });
+  });
+  m.def("vendor_state", vendor_state);
+  m.def("device_count", device_count, no_gil);
+  m.def("vendor_device_count", vendor_device_count, no_gil);
+  m.def("set_visible_devices", [](std::optional<std::vector<int>> indices) {
+    std::vector<int> all;
+    if (!indices) {
+      for (int i = 0, n = vendor_device_count(); i < n; ++i) all.push_back(i);
+      indices = all;
+    }
+    set_visible_devices(*indices);
+  });
+  m.def("device_info", device_info);
+  m.def("is_initialized", any_device_opened);
+  m.def("init", [] { device(current_device()); }, no_gil);
+  m.def("in_bad_fork", in_bad_fork);
+  m.def("drain_autograd_threads", drain_autograd_threads, no_gil);
+  m.def("stream_native_handle", [](const c10::Stream& s) { return reinterpret_cast<size_t>(stream_of(s).handle); });
+  m.def("set_stream", [](const c10::Stream& s) {
+    set_device(s.device_index());
+    exchange_stream(s);
+  });
+
+  m.def("memory_snapshot", snapshot);
+  m.def("set_memory_fraction", set_memory_fraction);
+  m.def("memory_fraction", memory_fraction);
+  m.def("raw_alloc", raw_alloc);
+  m.def("raw_delete", raw_delete);
+  m.def("host_memory_stats", host_stats);
+  m.def("host_alias", host_alias);
+  m.def("ipc_export", [](py::object storage) {
+    const c10::Storage s = torch::createStorage(storage.ptr());
+    const SharedMemory shared = ipc_export(s);
+    return py::make_tuple(shared.device, py::bytes(shared.handle), shared.offset, shared.bytes);
+  });
+  m.def("ipc_import", [](int index, const std::string& handle, size_t offset, size_t bytes) {
+    c10::Storage storage = ipc_import({index, handle, offset, bytes});
+    return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::move(storage)));
+  });
+
+  m.def("default_generator", [](int index) {
+    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(index)));
+  });
+
+  m.attr("RUNGS") = [] {
+    py::tuple t(kRungs);
+    for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);
+    return t;
+  }();
+  m.def("operators", [] {
+    std::vector<std::string> names;
+    for (const Operator* op : operators()) names.push_back(op->name);
+    return names;
+  });
+  m.def("offered", offered_dict);
+  m.def("set_forced", set_forced);
+  m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
+  m.def("ledger_enable", [](bool on) { g_ledger_on.store(on); });
+  m.def("ledger_read", read_ledger);
+
+  register_operators();
+}
+
+}  // namespace causeway

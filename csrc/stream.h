@@ -1,0 +1,58 @@
+// Streams and events. Where the vendor offers none, there is one stream a device, and an event is the host's clock
+// after a sync.
+#pragma once
+
+#include <atomic>
+
+#include <c10/core/Stream.h>
+
+#include "causeway/abi.h"
+
+namespace causeway {
+
+// A stream counts what it was given and how far it was waited for, so that the host rung, which needs all earlier
+// work done, asks the vendor only when there is any. Counters and no flag: another thread's wait in progress must
+// not look like a finished one.
+struct StreamState {
+  cw_stream handle = nullptr;
+  int device = 0;
+  int priority = 0;
+  c10::StreamId id = 0;
+  std::atomic<uint64_t> given{0};
+  std::atomic<uint64_t> done{0};
+
+  bool pending() const { return done.load(std::memory_order_acquire) < given.load(std::memory_order_acquire); }
+  void sync() {
+    if (pending()) wait();
+  }
+  void wait();   // ask the vendor, whatever the counters say
+  bool query();  // whether all work is done
+  // To be called before work is given, so that no wait can miss it.
+  void give() { given.fetch_add(1, std::memory_order_acq_rel); }
+};
+
+StreamState& default_stream(int device);
+StreamState& current_stream(int device);
+StreamState& stream_of(const c10::Stream& stream);
+c10::Stream as_torch(const StreamState& stream);
+c10::Stream exchange_stream(const c10::Stream& stream);
+StreamState& stream_from_pool(int device, int priority);
+void sync_device(int device);
+
+// An event of torch: `void*` in its interface.
+struct Event {
+  int device;
+  cw_event handle = nullptr;  // NULL where the vendor offers no events
+  double ms = 0;              // the host's clock, where it offers none
+  bool recorded = false;
+  bool timing = false;
+};
+Event* new_event(int device, bool timing);
+void destroy_event(Event* event) noexcept;
+void record_event(Event& event, StreamState& stream);
+void block_stream(StreamState& stream, const Event& event);
+bool query_event(const Event& event);
+void sync_event(const Event& event);
+double elapsed_ms(const Event& start, const Event& end);
+
+}  // namespace causeway
