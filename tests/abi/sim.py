@@ -9,6 +9,7 @@ import ctypes as C
 import os
 import shutil
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 STATUS = ["OK", "UNSUPPORTED", "OUT_OF_MEMORY", "INVALID", "DEVICE_LOST", "FAILED", "NOT_READY"]
@@ -117,6 +118,39 @@ class Ipc(C.Structure):
     ]  # fmt: skip
 
 
+# name: DLPack's code and bits, and the bit in cw_dtypes
+DTYPES = {
+    "bool": (6, 8, 0), "uint8": (1, 8, 1), "int8": (0, 8, 2), "uint16": (1, 16, 3), "int16": (0, 16, 4),
+    "uint32": (1, 32, 5), "int32": (0, 32, 6), "uint64": (1, 64, 7), "int64": (0, 64, 8),
+    "float16": (2, 16, 9), "bfloat16": (4, 16, 10), "float32": (2, 32, 11), "float64": (2, 64, 12),
+    "complex64": (5, 64, 14), "complex128": (5, 128, 15),
+}  # fmt: skip
+CPU, EXT = 1, 12  # DLPack's device types
+
+
+class Dtype(str):
+    """A dtype as an argument of an operator."""
+
+
+class DeviceTensor:
+    """A tensor in device memory, as an operator gets it. `strides` are in elements."""
+
+    def __init__(self, data: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int = 0):
+        self.data, self.dtype, self.device = data, dtype, device
+        self.shape, self.strides = tuple(shape), tuple(strides)
+        code, bits, _ = DTYPES[dtype]
+        self.item_bytes = bits // 8
+        n = len(self.shape)
+        self._shape, self._strides = (i64 * max(n, 1))(*self.shape), (i64 * max(n, 1))(*self.strides)
+        kind = CPU if device == HOST else EXT
+        self.dl = DLTensor(data, kind, max(device, 0), n, code, bits, 1, self._shape, self._strides, 0)
+
+    @property
+    def shape_now(self) -> tuple[int, ...]:
+        """The shape, also after the kernel asked for another one."""
+        return tuple(self._shape[i] for i in range(self.dl.ndim))
+
+
 class SimError(RuntimeError):
     def __init__(self, status: int, words: str):
         super().__init__(f"{STATUS[status]}: {words}")
@@ -198,6 +232,20 @@ class Sim:
     def ipc(self) -> Ipc:
         return C.cast(self.get("extension", ptr, b"ipc.v1"), C.POINTER(Ipc)).contents
 
+    # Operators.
+    def find(self, name: str) -> Op:
+        """The kernel of an operator; SimError UNSUPPORTED when it is not offered."""
+        op = Op(C.sizeof(Op))
+        self.call("op_find", name.encode(), C.byref(op))
+        return op
+
+    def run(self, name: str, *args: object, stream: int | None = None, device: int = 0) -> None:
+        """Put an operator on the stream. Arguments in the contract's order: outputs first."""
+        self.call("bind", device)
+        status = self.find(name).kernel(arguments(args), len(args), stream)
+        if status != 0:
+            raise SimError(status, self.table.last_error().decode())
+
     def _give_scratch(self, device: int, stream: int | None, bytes: int, result) -> int:
         # As the core does: one growing buffer per stream; work on a stream is ordered, so it may be reused.
         address, size = self._scratch.get((device, stream or 0), (0, 0))
@@ -215,3 +263,43 @@ class Sim:
         for i in range(ndim):
             tensor.contents.shape[i] = shape[i]
         return 0
+
+
+def arguments(values: Sequence[object]) -> C.Array:
+    """An array of cw_arg. The array keeps alive what it points to."""
+    array = (Arg * max(len(values), 1))()
+    array.alive = []
+    for arg, value in zip(array, values):
+        _set(arg, value, array.alive)
+    return array
+
+
+def _set(arg: Arg, value: object, alive: list[object]) -> None:
+    alive.append(value)
+    if value is None:
+        arg.tag = 0
+    elif isinstance(value, bool):
+        arg.tag, arg.v.i = 3, int(value)
+    elif isinstance(value, int):
+        arg.tag, arg.v.i = 1, value
+    elif isinstance(value, float):
+        arg.tag, arg.v.d = 2, value
+    elif isinstance(value, Dtype):
+        arg.tag, arg.v.i = 5, DTYPES[value][2]
+    elif isinstance(value, str):
+        arg.tag, arg.n, arg.v.string = 6, len(value), value.encode()
+    elif isinstance(value, DeviceTensor):
+        arg.tag, arg.v.tensor = 7, C.pointer(value.dl)
+    elif isinstance(value, Philox):
+        arg.tag, arg.v.philox = 8, C.pointer(value)
+    elif isinstance(value, (list, tuple)) and any(isinstance(v, DeviceTensor) for v in value):
+        pointers = (C.POINTER(DLTensor) * len(value))(*(C.pointer(v.dl) for v in value))
+        alive.append(pointers)
+        arg.tag, arg.n, arg.v.tensors = 12, len(value), pointers
+    elif isinstance(value, (list, tuple)):
+        numbers = (i64 * max(len(value), 1))(*(int(v) for v in value))
+        alive.append(numbers)
+        arg.tag = 11 if value and all(isinstance(v, bool) for v in value) else 9
+        arg.n, arg.v.ints = len(value), numbers
+    else:
+        raise TypeError(f"no argument of an operator is a {type(value).__name__}")

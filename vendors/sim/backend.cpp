@@ -8,6 +8,7 @@
 #include "fault.hpp"
 #include "ipc.hpp"
 #include "memory.hpp"
+#include "ops/call.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
@@ -40,6 +41,7 @@ static cw_backend* make_table() {
   table->host_free = host_free;
   if (settings().level < 1) return table;
 
+  table->op_find = op_find;
   if (settings().level < 2) return table;
 
   table->stream_create = stream_create;

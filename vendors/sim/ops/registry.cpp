@@ -1,0 +1,86 @@
+#include "ops/registry.hpp"
+
+#include <array>
+#include <cassert>
+#include <cstring>
+#include <utility>
+
+namespace sim {
+
+namespace {
+
+const OpList& all_ops() {
+  static const OpList* all = [] {
+    auto* list = new OpList;
+    for (auto family : {pointwise_ops, fill_ops, reduce_ops, search_ops, matmul_ops, softmax_ops, norm_ops,
+                        convolution_ops, pool_ops, index_ops, loss_ops, random_ops}) {
+      list->insert(list->end(), family().begin(), family().end());
+    }
+    return list;
+  }();
+  return *all;
+}
+
+// A fault planted on an operator. What a kernel decides before it starts is answered here; what goes wrong while
+// it runs is known when the stream gets there.
+cw_status inject(const OpDef& op, Device& device, cw_stream stream) {
+  if (settings().faults.empty()) return CW_OK;
+  cw_status status = injected_fault((std::string("op:") + op.name).c_str(), nullptr);
+  if (status == CW_OK) return CW_OK;
+  std::string words = last_error();
+  auto happen = [&device, status, words] {
+    if (status == CW_DEVICE_LOST) device.lose();
+    return fail(status, "%s", words.c_str());
+  };
+  bool while_running = status == CW_FAILED || status == CW_DEVICE_LOST;
+  return while_running ? put(device, stream, op.name, happen) : happen();
+}
+
+cw_status run(size_t index, const cw_arg* args, int32_t n, cw_stream stream) {
+  const OpDef& op = all_ops()[index];
+  Device* device = device_at(bound_device());
+  if (device->lost) return fail(CW_DEVICE_LOST, "%s: device %d is lost", op.name, device->index);
+  if (!settings().faults.empty()) {
+    TRY(inject(op, *device, stream));
+    if (device->lost) return CW_OK;  // inline: unreachable; async: the loss is queued
+  }
+  Call call(op, args, n, *device, stream);
+  return op.run(call);
+}
+
+// The contract's kernels are plain functions without a context: one for each place in the list.
+constexpr size_t most_ops = 160;
+template <size_t index>
+cw_status kernel(const cw_arg* args, int32_t n, cw_stream stream) {
+  return run(index, args, n, stream);
+}
+template <size_t... index>
+constexpr std::array<cw_kernel, most_ops> make_kernels(std::index_sequence<index...>) {
+  return {{kernel<index>...}};
+}
+constexpr std::array<cw_kernel, most_ops> kernels = make_kernels(std::make_index_sequence<most_ops>());
+
+}  // namespace
+
+cw_status op_find(const char* name, cw_op* out) {
+  if (!settings().error.empty()) return fail(CW_INVALID, "%s", settings().error.c_str());
+  TRY(injected_fault("op_find", nullptr));
+  const OpList& all = all_ops();
+  assert(all.size() <= most_ops);
+  for (size_t i = 0; i < all.size() && settings().ops != Offer::none; ++i) {
+    if (strcmp(all[i].name, name) != 0) continue;
+    if (settings().ops == Offer::fastest && !is_fast(name)) break;
+    cw_dtypes dtypes = all[i].dtypes & settings().dtypes;
+    if (dtypes == 0) break;  // 0 would be read as "all"
+    cw_op op = {};
+    op.struct_size = out->struct_size;
+    op.needs = all[i].needs;
+    op.dtypes = dtypes;
+    op.kernel = kernels[i];
+    memcpy(out, &op, std::min<size_t>(out->struct_size, sizeof(op)));
+    return CW_OK;
+  }
+  return fail(CW_UNSUPPORTED, "%s is not offered", name);
+}
+
+}  // namespace sim
