@@ -37,6 +37,11 @@ def init() -> None:
     """Open the current device now instead of at its first use."""
 
 def in_bad_fork() -> bool: ...
+
+# wanted: a random operator on a device that only C++ opened (a stream, a storage) misses a seed that waits in Python
+def set_first_use(f: Callable[[], None]) -> None:
+    """Call f() once, under the GIL, before this process counts or opens its first device."""
+
 def drain_autograd_threads() -> None:
     """Wait until torch's autograd threads hold nothing of Python any more; called at exit."""
 
@@ -53,6 +58,10 @@ def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...
 def raw_delete(pointer: int) -> None: ...
 def host_memory_stats() -> dict[str, int]: ...
+# wanted: used by reset_peak_host_memory_stats and reset_accumulated_host_memory_stats of the module
+def reset_host_memory_stats(kind: str) -> None:
+    """kind: "peak" or "accumulated"."""
+
 def host_alias(tensor: torch.Tensor) -> torch.Tensor:
     """A CPU tensor on the bytes of a device tensor, after a sync. Raises where the host cannot address them."""
 

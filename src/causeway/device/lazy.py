@@ -1,0 +1,173 @@
+"""What happens before a device is first used: which are visible, what was queued, what forbids it.
+
+torch calls `_lazy_init` itself when a tensor is asked for on the device, so it is the one place
+that runs before the first device is opened. Seeds that were set earlier wait here, as torch.cuda's
+do: to set one must open no device, and must work where there is none.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import traceback
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch._utils import _LazySeedTracker
+
+from causeway import _C, autoload, config
+from causeway.errors import ConfigError, VendorError
+
+_tls = threading.local()
+_lock = threading.RLock()
+_initialized = False
+_queued: list[tuple[Callable[[], None], list[str]]] = []
+_seeds = _LazySeedTracker()  # type: ignore[no-untyped-call]
+_count: int | None = None
+_unavailable: str | None = None
+
+
+class DeferredCallError(Exception):
+    """A call that waited for the device, such as a seed, failed when the device was opened."""
+
+
+def device_name() -> str:
+    """torch's name of the device, "sim"."""
+    return str(torch._C._get_privateuse1_backend_name())
+
+
+def count_devices() -> int:
+    """Number of visible devices.
+
+    Raises the kept reason where there is no driver, ConfigError for a bad token.
+
+    The setting visible_devices is read here, at the first count, as CUDA reads its own: a script
+    may still set it after `import torch`.
+    """
+    global _count, _unavailable
+    if _count is not None:
+        return _count
+    with _lock:
+        if autoload.state.error is not None:
+            raise VendorError(str(autoload.state.error))
+        if _unavailable is not None:
+            raise VendorError(_unavailable)
+        try:
+            _see_devices()
+            _count = _C.device_count()
+        except VendorError as error:
+            # Asked once: a driver that is not there now costs seconds at each call, and does not
+            # come later.
+            _unavailable = str(error)
+            raise
+    return _count
+
+
+def _see_devices() -> None:
+    setting = config.SETTINGS["visible_devices"]
+    text = os.environ.get(setting.variable)
+    if text is not None and config.source("visible_devices") != "api":
+        try:
+            visible = setting.kind.read(text)
+        except ValueError as error:
+            raise ConfigError(f"{setting.variable} is {text!r}: {error}") from None
+    else:
+        visible = config.get("visible_devices")
+    if visible is None or _C.is_initialized():
+        return
+    there = _C.vendor_device_count()
+    for index in visible:
+        if index >= there:
+            have = f"devices 0 to {there - 1}" if there else "no device"
+            raise ConfigError(
+                f"{setting.variable} is {text!r}: there is no device {index} "
+                f"(this machine has {have})"
+            )
+    _C.set_visible_devices(list(visible))
+
+
+def device_count() -> int:
+    """Return the number of visible devices; 0 where there is no driver. Opens none."""
+    try:
+        return count_devices()
+    except VendorError:
+        return 0
+
+
+def is_available() -> bool:
+    """Return whether there is at least one device. Opens none."""
+    return device_count() > 0
+
+
+def is_initialized() -> bool:
+    """Return whether this process has opened the device."""
+    return _initialized and not _C.in_bad_fork()
+
+
+def init() -> None:
+    """Open the current device now instead of at its first use."""
+    _lazy_init()
+
+
+def _is_in_bad_fork() -> bool:
+    return _C.in_bad_fork()
+
+
+def _lazy_init() -> None:
+    global _initialized
+    if is_initialized() or hasattr(_tls, "is_initializing"):
+        return
+    with _lock:
+        if is_initialized():
+            return
+        if _C.in_bad_fork():
+            name = device_name().upper()
+            raise RuntimeError(
+                f"Cannot re-initialize {name} in forked subprocess. To use {name} with "
+                "multiprocessing, you must use the 'spawn' start method"
+            )
+        if count_devices() == 0:
+            raise VendorError(
+                f"no {device_name()} device is visible (see CAUSEWAY_VISIBLE_DEVICES)"
+            )
+        _C.init()
+        _tls.is_initializing = True  # queued calls come back here
+        try:
+            _run_queued()
+        finally:
+            del _tls.is_initializing
+        _initialized = True
+
+
+def _run_queued() -> None:
+    calls = [*_queued, *(call for call in _seeds.get_calls() if call)]
+    for function, stack in calls:
+        try:
+            function()
+        except Exception as error:
+            raise DeferredCallError(
+                f"{device_name()} call failed lazily at initialization with error: {error}\n\n"
+                f"it was originally made at:\n\n{''.join(stack)}"
+            ) from error
+    _queued.clear()
+
+
+def _lazy_call(function: Callable[[], None], **kwargs: Any) -> None:
+    """Call `function` now, or as soon as a device is opened. With seed= or seed_all= only the last
+    one is kept.
+    """
+    with _lock:
+        # C++ may have opened the device with no Python in between (a stream, a storage).
+        if not _initialized and _C.is_initialized():
+            _lazy_init()
+        if is_initialized() or hasattr(_tls, "is_initializing"):
+            function()
+            return
+        stack = traceback.format_stack()
+        if kwargs.get("seed_all", False):
+            _seeds.queue_seed_all(function, stack)  # type: ignore[no-untyped-call]
+        elif kwargs.get("seed", False):
+            _seeds.queue_seed(function, stack)  # type: ignore[no-untyped-call]
+        else:
+            _queued.append((function, stack))

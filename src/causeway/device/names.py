@@ -1,0 +1,231 @@
+"""Every public name of torch.cuda: it works on this device, or it does not, because.
+
+The table of docs/device.md is written from here (`python -m causeway.device --markdown`), and a
+test holds it against the installed torch. A name that does not work raises AttributeError with its
+reason, so hasattr() tells the truth.
+"""
+
+from __future__ import annotations
+
+# --- works --------------------------------------------------------------------------------------
+
+# Name: what differs from torch.cuda, if anything.
+WORKS: dict[str, str] = {
+    # selection
+    "can_device_access_peer": "True for any two: the contract copies between every pair",
+    "current_device": "",
+    "device": "",
+    "device_count": "",
+    "device_of": "",
+    "get_arch_list": "always []: the vendor's library holds the kernels",
+    "get_device_capability": "the vendor's numbers, not compute capabilities",
+    "get_device_name": "",
+    "get_device_properties": "also dtypes, host_addressable, alignment; nothing of NVIDIA's own",
+    "get_gencode_flags": "always empty",
+    "init": "",
+    "is_available": "",
+    "is_bf16_supported": "",
+    "is_initialized": "",
+    "is_tf32_supported": "always False: the format is NVIDIA's",
+    "ipc_collect": "",
+    "set_device": "",
+    "synchronize": "",
+    # streams and events
+    "Event": "makes a torch.Event; not interprocess=True",
+    "Stream": "",
+    "StreamContext": "",
+    "current_stream": "",
+    "default_stream": "",
+    "is_current_stream_capturing": "always False",
+    "set_stream": "",
+    "stream": "",
+    "streams": "",
+    # memory
+    "AcceleratorError": "torch's",
+    "OutOfMemoryError": "torch's",
+    "caching_allocator_alloc": "the stream is a torch.Stream, not an address",
+    "caching_allocator_delete": "",
+    "device_memory_used": "",
+    "empty_cache": "",
+    "get_allocator_backend": "",
+    "get_per_process_memory_fraction": "",
+    "host_memory_stats": "",
+    "host_memory_stats_as_nested_dict": "",
+    "max_memory_allocated": "",
+    "max_memory_cached": "deprecated",
+    "max_memory_reserved": "",
+    "mem_get_info": "",
+    "memory": "",
+    "memory_allocated": "",
+    "memory_cached": "deprecated",
+    "memory_reserved": "",
+    "memory_snapshot": "no traces",
+    "memory_stats": "",
+    "memory_stats_as_nested_dict": "",
+    "memory_summary": "",
+    "reset_accumulated_host_memory_stats": "",
+    "reset_accumulated_memory_stats": "",
+    "reset_max_memory_allocated": "deprecated",
+    "reset_max_memory_cached": "deprecated",
+    "reset_peak_host_memory_stats": "",
+    "reset_peak_memory_stats": "",
+    "set_per_process_memory_fraction": "",
+    # random numbers
+    "default_generators": "",
+    "get_rng_state": "",
+    "get_rng_state_all": "",
+    "initial_seed": "",
+    "manual_seed": "",
+    "manual_seed_all": "",
+    "random": "",
+    "seed": "",
+    "seed_all": "",
+    "set_rng_state": "",
+    "set_rng_state_all": "",
+    # mixed precision, several devices
+    "amp": "",
+    "comm": "by copies, one device after the other; use torch.distributed for speed",
+    # typed names of old code
+    "BFloat16Tensor": "",
+    "BoolTensor": "",
+    "ByteTensor": "",
+    "CharTensor": "",
+    "DoubleTensor": "",
+    "FloatTensor": "not for torch.set_default_tensor_type; use torch.set_default_device",
+    "HalfTensor": "",
+    "IntTensor": "",
+    "LongTensor": "",
+    "ShortTensor": "",
+    "has_half": "",
+    "has_magma": "always False",
+}
+
+# --- does not -----------------------------------------------------------------------------------
+
+_RUNTIME = "it is of CUDA's own runtime"
+_GRAPH = "the contract's graph.v1, by which a chip would capture work, is not used yet"
+_POOL = "its memory comes from one cache a device, which a program cannot replace or divide"
+_SENSOR = "the contract has no entry for sensors; ask the vendor's own tool"
+_STORAGE = "torch deprecates typed storages, and has them for CPU and CUDA only; use UntypedStorage"
+_NVCC = "it describes NVIDIA's compiler and architectures"
+_EXTERNAL = "the contract has no entry to adopt a stream of another library"
+_IMPORT = "it is no name of the interface: torch.cuda's source imports it"
+_SYNC = "the contract does not say which calls wait"
+
+NOT: dict[str, str] = {
+    "CUDAGraph": _GRAPH,
+    "CUDAPluggableAllocator": _POOL,
+    "CudaError": _RUNTIME,
+    "DEVICE_REQUIREMENT": _NVCC,
+    "DeferredCudaCallError": _RUNTIME + "; a late seed that fails raises DeferredCallError",
+    "ExternalStream": _EXTERNAL,
+    "GreenContext": "a share of the chip's cores is CUDA's notion",
+    "MemPool": _POOL,
+    "PYTORCH_RELEASES_CODE_CC": _NVCC,
+    "caching_allocator_disabled": _POOL,
+    "caching_allocator_enable": _POOL,
+    "change_current_allocator": _POOL,
+    "check_error": _RUNTIME,
+    "clock_rate": _SENSOR,
+    "cudaStatus": _RUNTIME,
+    "cudart": _RUNTIME,
+    "current_blas_handle": "it is a handle of cuBLAS",
+    "current_solver_handle": "it is a handle of cuSOLVER",
+    "gds": "GPUDirect Storage is NVIDIA's",
+    "get_stream_from_external": _EXTERNAL,
+    "get_sync_debug_mode": _SYNC,
+    "graph": _GRAPH,
+    "graph_pool_handle": _GRAPH,
+    "graphs": _GRAPH,
+    "green_contexts": "a share of the chip's cores is CUDA's notion",
+    "jiterator": "it compiles CUDA source",
+    "list_gpu_processes": _SENSOR,
+    "make_graphed_callables": _GRAPH,
+    "memory_usage": _SENSOR,
+    "nccl": "NCCL is NVIDIA's; use torch.distributed",
+    "nvtx": "NVTX is NVIDIA's; use torch.profiler.record_function",
+    "power_draw": _SENSOR,
+    "profiler": "it steers NVIDIA's profilers; use torch.profiler",
+    "set_sync_debug_mode": _SYNC,
+    "sparse": "it is empty",
+    "temperature": _SENSOR,
+    "tunable": "it tunes NVIDIA's and AMD's matrix libraries",
+    "use_mem_pool": _POOL,
+    "utilization": _SENSOR,
+    **dict.fromkeys(
+        (
+            "BFloat16Storage",
+            "BoolStorage",
+            "ByteStorage",
+            "CharStorage",
+            "ComplexDoubleStorage",
+            "ComplexFloatStorage",
+            "DoubleStorage",
+            "FloatStorage",
+            "HalfStorage",
+            "IntStorage",
+            "LongStorage",
+            "ShortStorage",
+        ),
+        _STORAGE,
+    ),
+    **dict.fromkeys(
+        (
+            "Any",
+            "Callable",
+            "Device",
+            "NewType",
+            "Optional",
+            "TYPE_CHECKING",
+            "cast",
+            "classproperty",
+            "importlib",
+            "lru_cache",
+            "os",
+            "platform",
+            "threading",
+            "torch",
+            "traceback",
+            "warnings",
+        ),
+        _IMPORT,
+    ),
+}
+
+# Names that torch documents with an underscore, and libraries use; not in the table of docs.
+PRIVATE_NOT: dict[str, str] = {
+    "_compile_kernel": "the contract's code.v1, to compile source, is not used yet",
+    "_record_memory_history": "no history is kept; memory_snapshot gives the present state",
+    "_sleep": "the contract has no kernel that waits",
+}
+
+
+def reason(name: str) -> str | None:
+    """Why `name` of torch.cuda is not for this device, or None."""
+    return NOT.get(name) or PRIVATE_NOT.get(name)
+
+
+def markdown() -> str:
+    """The page docs/device.md."""
+    lines = [
+        "# The device module, `torch.<name>`",
+        "",
+        "Written by `python -m causeway.device --markdown` from `src/causeway/device/names.py`.",
+        "",
+        "`torch.sim`, or whatever the device is called, has everything of `torch.cuda` that has a",
+        "meaning for any device, with the same signatures. New code is served better by",
+        "`torch.accelerator`, `torch.amp`, `torch.Stream` and `torch.Event`, which need no name of a",
+        "device. A name that is not for this device raises `AttributeError` with the reason below.",
+        "",
+        f"{len(WORKS)} names work, {len(NOT)} do not.",
+        "",
+        "| `torch.cuda.` | here |",
+        "| --- | --- |",
+    ]
+    for name in sorted({**WORKS, **NOT}, key=lambda n: (n.lower(), n)):
+        if name in NOT:
+            here = f"not for this device, because {NOT[name]}"
+        else:
+            here = "works" + (f"; {WORKS[name]}" if WORKS[name] else "")
+        lines.append(f"| `{name}` | {here} |")
+    return "\n".join(lines) + "\n"
