@@ -474,8 +474,34 @@ void free_block(void* context) {
   }
 }
 
-// The same, under another name, so that the two uses of a block can be told apart by their deleter.
-void free_block_for_host(void* context) { free_block(context); }
+// Host memory must be freed by its address alone (raw_allocate of c10::Allocator: oneDNN's scratch memory uses it), so
+// its block is looked up. Nearly always it is one that this thread allocated a moment ago.
+struct Recent {
+  void* start;
+  Block* block;
+};
+constexpr size_t kRecent = 64;
+thread_local std::array<Recent, kRecent> t_recent{};
+Recent& recent(void* start) { return t_recent[(reinterpret_cast<uintptr_t>(start) / kRound) % kRecent]; }
+
+Block* find_block(void* start) {
+  // Blocks are never deleted, and only the block that was handed out at `start` is allocated there.
+  if (const Recent& r = recent(start); C10_LIKELY(r.start == start && r.block->start == start && r.block->allocated)) return r.block;
+  for (auto& slot : g_caches) {
+    Cache* c = slot.load();
+    if (!c) continue;
+    std::lock_guard lock(c->mutex);
+    auto it = c->segments.upper_bound(static_cast<char*>(start));
+    if (it == c->segments.begin()) continue;
+    Segment& s = *(--it)->second;
+    if (static_cast<char*>(start) >= s.start + s.size) continue;
+    for (Block* b = s.first; b; b = b->next)
+      if (b->start == start) return b;
+  }
+  return nullptr;
+}
+
+void free_block_for_host(void* start) { free_block(find_block(start)); }
 
 Block* allocate_block(int index, StreamState& stream, size_t bytes) {
   Cache& c = cache(index);
@@ -571,14 +597,22 @@ c10::DataPtr allocate(int index, StreamState& stream, size_t bytes) {
 c10::DataPtr allocate_for_host(int index, StreamState& stream, size_t bytes) {
   if (bytes == 0) return {nullptr, c10::DeviceType::CPU};
   Block* block = allocate_block(index, stream, bytes);
-  return {block->start, block, free_block_for_host, c10::DeviceType::CPU};
+  recent(block->start) = {block->start, block};
+  return {block->start, block->start, free_block_for_host, c10::DeviceType::CPU};
+}
+
+bool free_for_host(void* start) {
+  Block* block = find_block(start);
+  if (block) free_block(block);
+  return block != nullptr;
 }
 
 bool is_block_for_host(const c10::DataPtr& data) { return data.get_deleter() == free_block_for_host; }
 
 c10::DataPtr as_device(c10::DataPtr&& data, int index) {
-  void* start = data.get();
-  return {start, data.release_context(), free_block, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
+  void* start = data.release_context();
+  if (!start) return {nullptr, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
+  return {start, find_block(start), free_block, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
 }
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {

@@ -22,6 +22,7 @@ c10::DataPtr allocate(int device, StreamState& stream, size_t bytes);
 // such a DataPtr back, and returns false for any other.
 c10::DataPtr allocate_for_host(int device, StreamState& stream, size_t bytes);
 bool is_block_for_host(const c10::DataPtr& data);
+bool free_for_host(void* start);  // false when `start` is no such memory
 c10::DataPtr as_device(c10::DataPtr&& data, int device);
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream);

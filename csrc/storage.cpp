@@ -25,12 +25,17 @@ struct CpuAllocator final : c10::Allocator {
   bool is_simple_data_ptr(const c10::DataPtr& data) const override {
     return is_block_for_host(data) || torch->is_simple_data_ptr(data);
   }
-  c10::DeleterFnPtr raw_deleter() const override { return torch->raw_deleter(); }
+  c10::DeleterFnPtr raw_deleter() const override { return raw_free; }
+  static void raw_free(void* start);
   void copy_data(void* to, const void* from, size_t bytes) const override { torch->copy_data(to, from, bytes); }
   c10::Allocator* torch;
 };
 
 CpuAllocator* g_cpu = nullptr;
+
+void CpuAllocator::raw_free(void* start) {
+  if (start && !free_for_host(start)) g_cpu->torch->raw_deallocate(start);
+}
 
 void keep_alive(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage)); }
 
@@ -96,14 +101,12 @@ at::Tensor make_device_tensor(c10::Storage storage, c10::DispatchKeySet keys, c1
   return at::detail::make_tensor<c10::TensorImpl>(std::move(storage), keys, c10::scalarTypeToTypeMeta(dtype));
 }
 
-// The VIEW constructor adds no autograd keys, so an alias carries no version counter: it lives below autograd.
 HostAlias::HostAlias()
-    : c10::TensorImpl(c10::TensorImpl::VIEW, c10::Storage(StoragePtr()), c10::DispatchKeySet(c10::DispatchKey::CPU),
-                      c10::scalarTypeToTypeMeta(c10::ScalarType::Float)) {}
+    : c10::TensorImpl(c10::DispatchKeySet(c10::DispatchKey::CPU), c10::scalarTypeToTypeMeta(c10::ScalarType::Float),
+                      c10::Device(c10::DeviceType::CPU)) {}
 
 void HostAlias::bind(const c10::TensorImpl& source, c10::Storage storage, int64_t storage_offset) {
   storage_ = std::move(storage);
-  device_opt_ = c10::Device(c10::DeviceType::CPU);
   const auto& s = static_cast<const HostAlias&>(source);  // for its protected fields; same layout
   data_type_ = s.data_type_;
   sizes_and_strides_ = s.sizes_and_strides_;
