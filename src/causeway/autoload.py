@@ -73,8 +73,7 @@ def _attach() -> None:
     chosen = vendor.choose()
     state.vendor, state.library, state.reason = chosen.name, chosen.library, chosen.reason
 
-    from causeway import _C
-
+    _C = _import_core()
     _C.set_error_types(
         {
             "Causeway": CausewayError,
@@ -97,12 +96,28 @@ def _attach() -> None:
 
     from causeway import device, workarounds
 
-    torch._register_device_module(name, device.module)
+    torch._register_device_module(name, device.module)  # type: ignore[no-untyped-call]
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     workarounds.apply()
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+
+
+def _import_core() -> types.ModuleType:
+    try:
+        from causeway import _C
+    except ImportError as error:
+        import torch
+
+        # Without it Python speaks of a circular import, which is misleading; else the loader says
+        # what is wrong.
+        why = "it is not there" if "circular" in str(error) else str(error)
+        raise CausewayError(
+            f"causeway._C cannot be imported with torch {torch.__version__}: {why}; build it anew "
+            "for this torch (`make build`, or pip install)"
+        ) from error
+    return _C
 
 
 def _device_name() -> str:
@@ -126,7 +141,7 @@ def _push_settings() -> None:
     """
     from causeway.ops import ladder, ledger
 
-    for push in (ladder.start, ledger.start, _hide_devices):
+    for push in (ladder.start, ledger.start, _hide_devices, _limit_memory):
         try:
             push()
         except CausewayError as error:
@@ -137,9 +152,22 @@ def _hide_devices() -> None:
     from causeway import _C
 
     if config.given("visible_devices"):
-        # Bad tokens hide everything: to train on another device than the one meant would be worse.
+        # For C++, which counts devices with no Python in between. Bad tokens hide everything: to
+        # run on another device than the one that was meant would be worse. torch.<name> reads the
+        # setting anew at its first use, and names a bad token.
         visible = config.get("visible_devices")
         _C.set_visible_devices([] if visible is None else list(visible))
+
+
+def _limit_memory() -> None:
+    if config.given("memory_fraction"):
+        from causeway import device
+
+        def limit() -> None:
+            for index in range(device.device_count()):
+                device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
+
+        device._lazy_call(limit)
 
 
 def _register_without_device() -> None:

@@ -206,7 +206,7 @@ SETTINGS: Mapping[str, Setting] = {
             None,
             "The devices that torch sees, in this order, as CUDA_VISIBLE_DEVICES does. "
             "Empty hides all; not set shows all.",
-            "at import",
+            "at first use",
         ),
         Setting(
             "fallback",
@@ -246,7 +246,7 @@ SETTINGS: Mapping[str, Setting] = {
             FRACTION,
             1.0,
             "The part of each device's memory that this process may take.",
-            "at import",
+            "at first use",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "4GiB", "Memory of each."),
@@ -464,9 +464,9 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
                 message = f"{variable} is {os.environ[variable]!r}: {error}; {counts}"
                 found.append(Problem("error", message))
         elif owner is None:
-            variables = [s.variable for s in SETTINGS.values()]
-            message = f"{variable} is no setting of Causeway{_nearest(variable, variables)}"
-            found.append(Problem("error", message))
+            near = difflib.get_close_matches(name, SETTINGS, n=1)
+            hint = f"; did you mean {SETTINGS[near[0]].variable}?" if near else ""
+            found.append(Problem("error", f"{variable} is no setting of Causeway{hint}"))
     if source("policy") == "default":
         for name in ("policy_only", "policy_budget"):
             if source(name) == "env":
@@ -508,9 +508,10 @@ def markdown() -> str:
         "",
         "Written by `make docs` from `src/causeway/config.py`.",
         "",
-        "Set a variable before `import torch`, or call `causeway.config.set(name, value)`, which wins.",
-        "`causeway config` prints what is in force and from where. An unknown variable or a bad value",
-        "is warned of at import, with the nearest name, and fails `causeway doctor`.",
+        "Set a variable before `import torch`, or call `causeway.config.set(name, value)`,",
+        "which wins. `causeway config` prints what is in force and from where. An unknown",
+        "variable or a bad value is warned of at import, with the nearest name, and fails",
+        "`causeway doctor`.",
         "",
         "| variable | takes | default | takes effect | meaning |",
         "| --- | --- | --- | --- | --- |",

@@ -61,18 +61,19 @@ def fallback(names: str | Sequence[str]) -> Change:
     return Change({"fallback": names})
 
 
-def match(patterns: Sequence[str], operators: Sequence[str]) -> list[str]:
-    """The operators that the patterns mean, in their order; a pattern must match a whole name.
+def match(setting: str, operators: Sequence[str]) -> list[str]:
+    """The operators that a setting's patterns mean, in their order; one must match a whole name.
 
     "aten::add.out" is meant by `aten::add.out`, by `add.out` and, as all its overloads are, by
     `add`.
     """
     found: dict[str, None] = {}
-    for pattern in patterns:
+    for pattern in config.get(setting):
         whole = re.compile(pattern)
         hits = [name for name in operators if any(map(whole.fullmatch, _spellings(name)))]
         if not hits:
-            raise ConfigError(f"{pattern!r} matches no operator{_nearest(pattern, operators)}")
+            near = _nearest(pattern, operators)
+            raise ConfigError(f"setting {setting!r}: {pattern!r} matches no operator{near}")
         found.update(dict.fromkeys(hits))
     return list(found)
 
@@ -102,10 +103,9 @@ def start() -> None:
 def _push_policy() -> None:
     from causeway import _C
 
-    only = config.get("policy_only")
     _C.set_policy(
         config.get("policy"),
-        match(only, _C.operators()) if only else None,
+        match("policy_only", _C.operators()) if config.get("policy_only") else None,
         config.get("policy_budget"),
         config.get("dtypes"),
     )
@@ -114,5 +114,4 @@ def _push_policy() -> None:
 def _push_forced() -> None:
     from causeway import _C
 
-    patterns = config.get("fallback")
-    _C.set_forced(match(patterns, _C.operators()) if patterns else [])
+    _C.set_forced(match("fallback", _C.operators()) if config.get("fallback") else [])

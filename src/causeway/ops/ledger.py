@@ -88,7 +88,7 @@ class Ledger:
             for r in self.rows
             if rung in (None, r.rung) and (operator is None or r.operator in names)
         ]
-        return sum(getattr(row, of) for row in rows)
+        return _sum(rows, of) if of == "seconds" else int(_sum(rows, of))
 
     def to_json(self) -> str:
         """{"rows": [{operator, rung, dtype, calls, bytes, seconds}]}"""
@@ -117,10 +117,11 @@ class Table:
         ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "seconds"), name))
         self.lines = [self._line(name.removeprefix("aten::"), groups[name]) for name in ordered]
         self.sum = self._line(f"{len(groups)} operators", rows)
+        self.sum[-3] = ""
 
     def _line(self, title: str, rows: list[Row]) -> list[str]:
         calls = [sum(row.calls for row in rows if row.rung == rung) for rung in self.rungs]
-        dtypes = sorted({row.dtype.removeprefix("torch.") for row in rows} - {""})
+        dtypes = sorted({row.dtype for row in rows} - {""})
         return [
             title,
             *(str(n) if n else "-" for n in calls),
@@ -157,7 +158,8 @@ class Table:
         for i, (title, footer) in enumerate(zip(self.header, self.sum, strict=True)):
             colour = {"native": "green", "host": "yellow"}.get(title)
             justify: Literal["left", "right"] = "right" if self._right(i) else "left"
-            table.add_column(title, footer, justify=justify, style=colour)
+            wrap = title == "dtypes"
+            table.add_column(title, footer, justify=justify, style=colour, no_wrap=not wrap)
         for line in self.lines:
             table.add_row(*line)
         return table
@@ -193,10 +195,28 @@ def _read() -> Reading:
     from causeway import _C
 
     reading: Reading = {}
-    for operator, rung, dtype, calls, size, seconds in _C.ledger_read():
+    for operator, rung, name, calls, size, seconds in _C.ledger_read():
+        dtype = _DTYPES.get(name, name.lower())
         old = reading.get((operator, rung, dtype), (0, 0, 0.0))
         reading[operator, rung, dtype] = (old[0] + calls, old[1] + size, old[2] + seconds)
     return reading
+
+
+# C++ has names of its own for some dtypes; the others differ in capitals only.
+_DTYPES = {
+    "Byte": "uint8",
+    "Char": "int8",
+    "Short": "int16",
+    "Int": "int32",
+    "Long": "int64",
+    "Half": "float16",
+    "Float": "float32",
+    "Double": "float64",
+    "ComplexHalf": "complex32",
+    "ComplexFloat": "complex64",
+    "ComplexDouble": "complex128",
+    "Undefined": "",
+}
 
 
 _of_process: Ledger | None = None

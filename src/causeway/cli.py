@@ -1,0 +1,75 @@
+"""The command `causeway`: `doctor`, `config`, `version`."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Annotated
+
+import typer
+
+import causeway
+from causeway import config, doctor
+
+app = typer.Typer(
+    help="Any accelerator as a stock PyTorch device.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("doctor")
+def run_doctor(as_json: Json = False) -> None:
+    """Say what is here, what is missing and what is broken; fails where something is broken."""
+    report = doctor.examine()
+    if as_json:
+        print(json.dumps(report.to_dict(), indent=1))
+    else:
+        from rich.console import Console
+
+        doctor.show(report, Console())
+    raise typer.Exit(1 if report.broken else 0)
+
+
+@app.command("config")
+def show_config(
+    as_json: Json = False,
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print the table of docs/settings.md.")
+    ] = False,
+) -> None:
+    """List all settings with their values and where these come from."""
+    if markdown:
+        sys.stdout.write(config.markdown())
+        return
+    rows = config.rows()
+    if as_json:
+        print(json.dumps([dict(zip(("name", "value", "source", "meaning"), r, strict=True))
+                          for r in rows], indent=1))  # fmt: skip
+        return
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table("setting", "value", "source", "meaning", box=None, padding=(0, 2, 0, 0))
+    for name, value, source, meaning in rows:
+        style = None if source == "default" else "bold"
+        table.add_row(name, escape(value), source, escape(meaning), style=style)
+    Console().print(table)
+
+
+@app.command()
+def version() -> None:
+    """Print the versions of Causeway, torch and Python."""
+    import platform
+
+    import torch
+
+    print(f"causeway {causeway.__version__}, torch {torch.__version__}, "
+          f"python {platform.python_version()}")  # fmt: skip
+
+
+if __name__ == "__main__":
+    app()

@@ -1,0 +1,212 @@
+"""`causeway doctor`: what is here, what is missing and what that costs, what is broken.
+
+Unlike `import torch` this opens every device, and computes a little on each. `examine` finds out,
+`show` prints; `causeway doctor --json` prints what `examine` found.
+"""
+
+from __future__ import annotations
+
+import platform
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import causeway
+from causeway import config
+from causeway.autoload import state
+from causeway.ops.ledger import size
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+LEVELS = {
+    0: "memory: every operator works, on the host rung",
+    1: "operators",
+    2: "streams and events",
+    3: "collectives",
+    4: "code or graphs",
+}
+
+# Entries that a vendor may leave out, a group at a time, and what it costs the user.
+COSTS = {
+    "bind": "nothing, where the vendor's runtime has no current device",
+    "mem_set": "memory is filled by a copy from the host",
+    "mem_info": "free memory is what this process has not taken; others' use is not seen",
+    "host_alloc, host_free": "pinned memory is ordinary memory: copies are slower, none overlaps",
+    "op_find": "no native operator: all run on the host rung",
+    "stream_create, stream_destroy, stream_query, stream_sync, stream_wait": (
+        "one stream per device: nothing overlaps"
+    ),
+    "event_create, event_destroy, event_record, event_query, event_sync, event_elapsed": (
+        "events are the host's clock after a sync: recording one waits"
+    ),
+    "extension": "none of comm.v1, code.v1, graph.v1, ipc.v1",
+}
+EXTENSIONS = {
+    "comm.v1": "collectives go through host memory",
+    "code.v1": "no portable kernels: the rung is left out",
+    "graph.v1": "no whole graphs: operators run one by one",
+    "ipc.v1": "device tensors cannot be sent to another process",
+}
+
+
+@dataclass
+class Report:
+    """What was found. `broken` has a line for each thing that must be mended: none, and all is
+    well.
+    """
+
+    versions: dict[str, str]
+    vendor: dict[str, Any] = field(default_factory=dict)
+    level: int | None = None
+    missing: dict[str, str] = field(default_factory=dict)
+    devices: list[dict[str, Any]] = field(default_factory=list)
+    settings: list[dict[str, str]] = field(default_factory=list)
+    workarounds: list[dict[str, str]] = field(default_factory=list)
+    broken: list[str] = field(default_factory=list)
+
+    @property
+    def verdict(self) -> str:
+        if self.broken:
+            return f"broken: {'; '.join(self.broken)}"
+        n = len(self.devices)
+        return f"good: {n} {'device' if n == 1 else 'devices'} at level L{self.level}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"verdict": self.verdict}
+
+
+def examine() -> Report:
+    """Look at everything. Never raises: what fails is in `broken`."""
+    import torch
+
+    report = Report(
+        versions={
+            "causeway": causeway.__version__,
+            "torch": torch.__version__,
+            "python": platform.python_version(),
+        }
+    )
+    report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
+    report.settings = [asdict(problem) for problem in state.problems]
+    report.broken += [p.message for p in state.problems if p.severity == "error"]
+    for part in (_vendor, _devices, _workarounds):
+        try:
+            part(report)
+        except Exception as error:
+            report.broken.append(f"{type(error).__name__}: {error}")
+    if state.error is not None:
+        report.broken = [m for m in report.broken if str(state.error) not in m]
+        report.broken.insert(0, f"there is no device: {state.error}")
+    return report
+
+
+def _vendor(report: Report) -> None:
+    if state.error is not None:
+        return
+    from causeway import _C
+
+    found = _C.vendor_state()
+    report.vendor |= {key: found[key] for key in ("name", "version", "abi_version")}
+    report.vendor["device"] = state.device
+    report.level = found["level"]
+    for names, cost in COSTS.items():
+        if not any(found["entries"][name] for name in names.split(", ")):
+            report.missing[names] = cost
+    for name, cost in EXTENSIONS.items():
+        if name not in found["extensions"]:
+            report.missing[name] = cost
+
+
+def _devices(report: Report) -> None:
+    if state.error is not None:
+        return
+    import torch
+
+    from causeway import _C
+    from causeway.device.lazy import count_devices
+
+    for index in range(count_devices()):
+        info = _C.device_info(index)
+        free, total = torch.accelerator.get_memory_info(index)
+        device = {
+            "device": f"{state.device}:{index}",
+            "name": info["name"],
+            "free": free,
+            "total": total,
+            "host_addressable": info["host_addressable"],
+            "dtypes": [str(dtype).removeprefix("torch.") for dtype in info["dtypes"]],
+        }
+        report.devices.append(device)
+        with causeway.policy("allow"):
+            wrong = _wrong(torch.device(state.device, index))
+        if wrong:
+            report.broken.append(f"{device['device']}: {wrong}")
+    if not report.devices:
+        report.broken.append("no device is visible")
+
+
+def _wrong(device: Any) -> str | None:
+    """Copy there, add, multiply, copy back: what is not as on the CPU."""
+    import torch
+
+    a = torch.arange(12, dtype=torch.float32).reshape(3, 4)
+    there = a.to(device)
+    if not torch.equal(there.cpu(), a):
+        return "what is copied there and back is not the same"
+    if not torch.equal((there + 1).cpu(), a + 1):
+        return "it adds wrongly"
+    if not torch.equal((there @ there.T).cpu(), a @ a.T):
+        return "it multiplies matrices wrongly"
+    return None
+
+
+def _workarounds(report: Report) -> None:
+    if state.error is not None:
+        return
+    from causeway import workarounds
+
+    report.workarounds = [
+        {"name": entry.name, "upstream": entry.upstream, "what": entry.what}
+        for entry in workarounds.in_force()
+    ]
+
+
+def show(report: Report, console: Console) -> None:
+    """Print a report for people."""
+    from rich.markup import escape
+    from rich.table import Table
+
+    table = Table(box=None, show_header=False, padding=(0, 2, 0, 0))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column(overflow="fold")
+
+    def line(title: str, text: str) -> None:
+        table.add_row(title, escape(text))
+
+    for name, version in report.versions.items():
+        line(name, version)
+    vendor = report.vendor
+    line("vendor", f"{vendor['name'] or 'none'} {vendor.get('version', '')} ({vendor['chosen']})")
+    line("library", vendor["library"] or "none")
+    if report.level is not None:
+        line("device", f"torch.{vendor['device']}, abi {vendor['abi_version']}")
+        for level, meaning in LEVELS.items():
+            line(f"L{level}", f"{'yes' if level <= report.level else 'no'}: {meaning}")
+    for i, (names, cost) in enumerate(report.missing.items()):
+        line("" if i else "missing", f"{names}: {cost}")
+    for device in report.devices:
+        memory = f"{size(device['free'])} free of {size(device['total'])}"
+        if not device["host_addressable"]:
+            memory += ", not addressable by the host"
+        line(device["device"], f"{device['name']}: {memory}")
+    for i, entry in enumerate(report.workarounds):
+        line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
+    for i, problem in enumerate(report.settings):
+        line("" if i else "settings", problem["message"])
+    changed = [f"{name} = {value} ({where})" for name, value, where, _ in config.rows()
+               if where != "default"]  # fmt: skip
+    for i, text in enumerate(changed):
+        line("" if i else "set", text)
+    console.print(table)
+    style = "bold red" if report.broken else "bold green"
+    console.print(f"\n{escape(report.verdict)}", style=style, highlight=False, soft_wrap=True)
