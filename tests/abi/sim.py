@@ -1,6 +1,7 @@
 """The simulated chip through its C table, with ctypes alone: no torch, no core in between.
 
-A `Sim` loads a fresh copy of the library, so that every test has its own settings and devices in one process.
+A `Sim` loads a fresh copy of the library, so that every test has its own settings
+and devices in one process.
 """
 
 from __future__ import annotations
@@ -37,7 +38,8 @@ class Arg(C.Structure):
 class Value(C.Union):
     _fields_ = [
         ("i", i64), ("d", C.c_double), ("string", C.c_char_p), ("tensor", C.POINTER(DLTensor)),
-        ("ints", C.POINTER(i64)), ("tensors", C.POINTER(C.POINTER(DLTensor))), ("args", C.POINTER(Arg)),
+        ("ints", C.POINTER(i64)), ("tensors", C.POINTER(C.POINTER(DLTensor))),
+        ("args", C.POINTER(Arg)),
         ("philox", C.POINTER(Philox)), ("bits", u64),
     ]  # fmt: skip
 
@@ -52,8 +54,10 @@ class Op(C.Structure):
 
 class DeviceInfo(C.Structure):
     _fields_ = [
-        ("struct_size", u32), ("flags", u32), ("name", C.c_char * 64), ("memory", u64), ("dtypes", u64),
-        ("alignment", u32), ("compute_units", u32), ("capability_major", i32), ("capability_minor", i32),
+        ("struct_size", u32), ("flags", u32), ("name", C.c_char * 64), ("memory", u64),
+        ("dtypes", u64),
+        ("alignment", u32), ("compute_units", u32), ("capability_major", i32),
+        ("capability_minor", i32),
         ("uuid", C.c_uint8 * 16), ("priority_lowest", i32), ("priority_highest", i32),
     ]  # fmt: skip
 
@@ -120,7 +124,8 @@ class Ipc(C.Structure):
 
 # name: DLPack's code and bits, and the bit in cw_dtypes
 DTYPES = {
-    "bool": (6, 8, 0), "uint8": (1, 8, 1), "int8": (0, 8, 2), "uint16": (1, 16, 3), "int16": (0, 16, 4),
+    "bool": (6, 8, 0), "uint8": (1, 8, 1), "int8": (0, 8, 2), "uint16": (1, 16, 3),
+    "int16": (0, 16, 4),
     "uint32": (1, 32, 5), "int32": (0, 32, 6), "uint64": (1, 64, 7), "int64": (0, 64, 8),
     "float16": (2, 16, 9), "bfloat16": (4, 16, 10), "float32": (2, 32, 11), "float64": (2, 64, 12),
     "complex64": (5, 64, 14), "complex128": (5, 128, 15),
@@ -135,15 +140,22 @@ class Dtype(str):
 class DeviceTensor:
     """A tensor in device memory, as an operator gets it. `strides` are in elements."""
 
-    def __init__(self, data: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int = 0):
+    def __init__(
+        self, data: int, dtype: str, shape: Sequence[int], strides: Sequence[int], device: int = 0
+    ):
         self.data, self.dtype, self.device = data, dtype, device
         self.shape, self.strides = tuple(shape), tuple(strides)
         code, bits, _ = DTYPES[dtype]
         self.item_bytes = bits // 8
         n = len(self.shape)
-        self._shape, self._strides = (i64 * max(n, 1))(*self.shape), (i64 * max(n, 1))(*self.strides)
+        self._shape, self._strides = (
+            (i64 * max(n, 1))(*self.shape),
+            (i64 * max(n, 1))(*self.strides),
+        )
         kind = CPU if device == HOST else EXT
-        self.dl = DLTensor(data, kind, max(device, 0), n, code, bits, 1, self._shape, self._strides, 0)
+        self.dl = DLTensor(
+            data, kind, max(device, 0), n, code, bits, 1, self._shape, self._strides, 0
+        )
 
     @property
     def shape_now(self) -> tuple[int, ...]:
@@ -158,7 +170,7 @@ class SimError(RuntimeError):
 
 
 class Sim:
-    """One instance of the library. Entries are methods that raise SimError and return what they give out."""
+    """One instance of the library; `call` and `get` raise SimError for any other status than OK."""
 
     def __init__(self, path: str | os.PathLike[str], **settings: object):
         copy = tempfile.mkdtemp(prefix="cw-sim-")
@@ -247,7 +259,7 @@ class Sim:
             raise SimError(status, self.table.last_error().decode())
 
     def _give_scratch(self, device: int, stream: int | None, bytes: int, result) -> int:
-        # As the core does: one growing buffer per stream; work on a stream is ordered, so it may be reused.
+        # As the core does: a buffer per stream, used again since work on a stream is ordered.
         address, size = self._scratch.get((device, stream or 0), (0, 0))
         if size < bytes:
             self.sync(device)
@@ -269,7 +281,7 @@ def arguments(values: Sequence[object]) -> C.Array:
     """An array of cw_arg. The array keeps alive what it points to."""
     array = (Arg * max(len(values), 1))()
     array.alive = []
-    for arg, value in zip(array, values):
+    for arg, value in zip(array, values, strict=False):  # an array of none has one
         _set(arg, value, array.alive)
     return array
 

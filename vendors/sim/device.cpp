@@ -30,8 +30,8 @@ int32_t bound_device() { return bound; }
 cw_status enter(const char* entry, int32_t index, Device** out) {
   if (!settings().error.empty()) return fail(CW_INVALID, "%s", settings().error.c_str());
   if (index < 0 || size_t(index) >= devices->size()) {
-    return fail(CW_INVALID, "%s: there is no device %d; the simulated chip has %zu (setting \"devices\")", entry,
-                index, devices->size());
+    return fail(CW_INVALID, "%s: there is no device %d; the simulated chip has %zu (setting \"devices\")", entry, index,
+                devices->size());
   }
   Device* device = device_at(index);
   if (device->lost) {
@@ -77,8 +77,8 @@ cw_status Device::open() {
   opened.store(true, std::memory_order_release);
   if (host().log) {
     char words[96];
-    snprintf(words, sizeof(words), "sim: device %d opened, %s, %s", index,
-             settings().discrete ? "discrete" : "unified", settings().async ? "async" : "inline");
+    snprintf(words, sizeof(words), "sim: device %d opened, %s, %s", index, settings().discrete ? "discrete" : "unified",
+             settings().async ? "async" : "inline");
     host().log(0, words);
   }
   return CW_OK;

@@ -85,8 +85,8 @@ cw_status event_record(int32_t index, cw_event event, cw_stream stream) {
   if (cw_status status = enter_open("event_record", index, &device)) return status;
   if (cw_status status = check("event_record", event)) return status;
   if (event->device != device) {
-    return fail(CW_INVALID, "event_record: the event is of device %d, the stream of device %d",
-                event->device->index, index);
+    return fail(CW_INVALID, "event_record: the event is of device %d, the stream of device %d", event->device->index,
+                index);
   }
   uint64_t record;
   {

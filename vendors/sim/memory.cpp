@@ -52,8 +52,10 @@ uint64_t take_hole(Device& device, uint64_t bytes) {
     uint64_t start = round_up(hole->first, align), end = hole->first + hole->second;
     if (start + bytes > end) continue;
     uint64_t before = start - hole->first;
-    if (before) hole->second = before;
-    else device.holes.erase(hole);
+    if (before)
+      hole->second = before;
+    else
+      device.holes.erase(hole);
     if (start + bytes < end) device.holes[start + bytes] = end - start - bytes;
     return start;
   }

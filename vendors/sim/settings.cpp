@@ -33,8 +33,8 @@ const Personality personalities[] = {
     {"no-bf16", CW_BFLOAT16},
     {"no-fp64", CW_FLOAT64 | CW_COMPLEX128},
     {"no-complex", CW_COMPLEX32 | CW_COMPLEX64 | CW_COMPLEX128},
-    {"no-fp8", CW_FLOAT8_E4M3FN | CW_FLOAT8_E5M2 | CW_FLOAT8_E4M3FNUZ | CW_FLOAT8_E5M2FNUZ |
-                   CW_FLOAT8_E8M0FNU | CW_FLOAT4_E2M1},
+    {"no-fp8",
+     CW_FLOAT8_E4M3FN | CW_FLOAT8_E5M2 | CW_FLOAT8_E4M3FNUZ | CW_FLOAT8_E5M2FNUZ | CW_FLOAT8_E8M0FNU | CW_FLOAT4_E2M1},
 };
 
 std::vector<std::string> split(const std::string& text) {
@@ -105,8 +105,8 @@ class Reader {
     if (parse(value) || !out_->error.empty()) return;
     std::string variable = key;
     std::transform(variable.begin(), variable.end(), variable.begin(), ::toupper);
-    out_->error = "setting \"" + std::string(key) + "\" of the simulated chip (CAUSEWAY_SIM_" + variable +
-                  ") is \"" + value + "\"; allowed: " + allowed;
+    out_->error = "setting \"" + std::string(key) + "\" of the simulated chip (CAUSEWAY_SIM_" + variable + ") is \"" +
+                  value + "\"; allowed: " + allowed;
   }
 
  private:
@@ -163,9 +163,8 @@ void read_settings(const cw_host& given) {
     s.level = value[0] - '0';
     return true;
   });
-  reader.read("latency_us", "a number of microseconds up to 10000000", [&](const std::string& value) {
-    return parse_number(value, &s.latency_us) && s.latency_us <= 10000000;
-  });
+  reader.read("latency_us", "a number of microseconds up to 10000000",
+              [&](const std::string& value) { return parse_number(value, &s.latency_us) && s.latency_us <= 10000000; });
   reader.read("fault",
               "a comma list of <entry>:<n>=<status>; the entry is one of the table's or op:<operator>, n counts "
               "calls from 1 or is *, the status is one of UNSUPPORTED, OUT_OF_MEMORY, INVALID, DEVICE_LOST, "

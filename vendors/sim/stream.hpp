@@ -64,7 +64,8 @@ cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, b
   }
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream(device, handle, &stream)) return status;
-  if (!settings().async || ending() || skips_wait(name)) {
+  if (skips_wait(name)) return work();
+  if (!settings().async || ending()) {
     if (settings().latency_us && !always) simulate_latency();
     return work();
   }

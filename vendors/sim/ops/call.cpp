@@ -65,9 +65,7 @@ cw_status Call::tensors(int i, std::vector<Tensor>* out) const {
   return CW_OK;
 }
 
-int64_t Call::integer(int i, int64_t otherwise) const {
-  return is_none(i) ? otherwise : args_[i].v.i;
-}
+int64_t Call::integer(int i, int64_t otherwise) const { return is_none(i) ? otherwise : args_[i].v.i; }
 
 std::vector<int64_t> Call::ints(int i) const {
   if (i >= n_) return {};
@@ -108,8 +106,10 @@ cw_status Call::launch_corrupted(std::function<cw_status()> work) {
       for (int64_t left = out.numel(); left > 0; --left) {
         char* element = out.data;
         for (int d = 0; d < out.ndim; ++d) element += index[d] * out.stride_bytes(d);
-        if (out.dtype == kBool) *element = !*element;
-        else store_one(element, load_one<double>(element, out.dtype) + 1.0, out.dtype);
+        if (out.dtype == kBool)
+          *element = !*element;
+        else
+          store_one(element, load_one<double>(element, out.dtype) + 1.0, out.dtype);
         for (int d = out.ndim - 1; d >= 0 && ++index[d] == out.shape[d]; --d) index[d] = 0;
       }
     }

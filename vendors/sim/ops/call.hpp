@@ -71,18 +71,14 @@ class Call {
   }
   std::string string(int i) const { return is_none(i) ? "" : args_[i].v.string; }
   std::vector<int64_t> ints(int i) const;
-  const cw_philox* philox(int i) const {
-    return i < n_ && args_[i].tag == CW_GENERATOR ? args_[i].v.philox : nullptr;
-  }
+  const cw_philox* philox(int i) const { return i < n_ && args_[i].tag == CW_GENERATOR ? args_[i].v.philox : nullptr; }
 
   // Device memory for the time of this call's work, as this process reaches it.
   cw_status scratch(uint64_t bytes, char** out) const;
   cw_status resize(int i, const std::vector<int64_t>& shape) const;
   cw_status wait() const;  // for what the stream was given so far: results that the kernel must look at
 
-  cw_status declined(const char* why) const {
-    return fail(CW_UNSUPPORTED, "%s: %s", op_.name, why);
-  }
+  cw_status declined(const char* why) const { return fail(CW_UNSUPPORTED, "%s: %s", op_.name, why); }
 
   // Do the work in the stream's order. `work` must own what it uses, and returns a cw_status.
   template <class Work>

@@ -38,14 +38,13 @@ cw_status read_geometry(const Call& call, const Tensor& in, const Tensor& weight
     if (list.size() != 1 && int(list.size()) != g->dims) return call.declined("a list of another length");
     for (int d = 0; d < g->dims; ++d) to[which][d] = list[list.size() == 1 ? 0 : size_t(d)];
   }
-  bool good = in.shape[1] == g->in_channels * g->groups && out.shape[0] == g->batch &&
-              out.shape[1] == weight.shape[0];
+  bool good = in.shape[1] == g->in_channels * g->groups && out.shape[0] == g->batch && out.shape[1] == weight.shape[0];
   for (int d = 0; d < g->dims; ++d) {
     g->in[d] = in.shape[d + 2];
     g->kernel[d] = weight.shape[d + 2];
     g->out[d] = out.shape[d + 2];
-    good = good && g->out[d] == (g->in[d] + 2 * g->padding[d] - g->dilation[d] * (g->kernel[d] - 1) - 1) /
-                                        g->stride[d] + 1;
+    good = good &&
+           g->out[d] == (g->in[d] + 2 * g->padding[d] - g->dilation[d] * (g->kernel[d] - 1) - 1) / g->stride[d] + 1;
     g->in_size *= g->in[d];
     g->out_size *= g->out[d];
     g->kernel_size *= g->kernel[d];
@@ -151,8 +150,10 @@ cw_status convolution(Call& call) {
   const uint64_t size = in.dtype == kDouble ? 8 : 4;
   TRY(call.scratch(std::max<uint64_t>(uint64_t(g.patch() * g.out_size) * size, 64), &columns));
   return call.launch([=] {
-    if (in.dtype == kDouble) convolve<double>(g, out, in, weight, has_bias ? &bias : nullptr, columns);
-    else convolve<float>(g, out, in, weight, has_bias ? &bias : nullptr, columns);
+    if (in.dtype == kDouble)
+      convolve<double>(g, out, in, weight, has_bias ? &bias : nullptr, columns);
+    else
+      convolve<float>(g, out, in, weight, has_bias ? &bias : nullptr, columns);
     return CW_OK;
   });
 }
@@ -163,8 +164,8 @@ struct Gradients {
 };
 
 template <class C>
-void differentiate(const Geometry& g, const Gradients& to, const Tensor& grad, const Tensor& in,
-                   const Tensor& weight, char* columns) {
+void differentiate(const Geometry& g, const Gradients& to, const Tensor& grad, const Tensor& in, const Tensor& weight,
+                   char* columns) {
   const Dtype dtype = stored_as<C>;
   const int64_t size = sizeof(C), m = g.out_channels, patch = g.patch(), n = g.out_size;
   if (to.wants_in) memset(to.in.data, 0, size_t(to.in.numel() * size));
@@ -225,8 +226,10 @@ cw_status convolution_backward(Call& call) {
   const uint64_t size = uint64_t(size_of(in.dtype));
   TRY(call.scratch(std::max<uint64_t>(uint64_t(g.patch() * g.out_size) * size, 64), &columns));
   return call.launch([=] {
-    if (in.dtype == kDouble) differentiate<double>(g, to, grad, in, weight, columns);
-    else differentiate<float>(g, to, grad, in, weight, columns);
+    if (in.dtype == kDouble)
+      differentiate<double>(g, to, grad, in, weight, columns);
+    else
+      differentiate<float>(g, to, grad, in, weight, columns);
     return CW_OK;
   });
 }

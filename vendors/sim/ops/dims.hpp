@@ -84,8 +84,10 @@ struct Reduction {
         }
         out_stride = to.stride_bytes(o--);
       }
-      if (which) count *= size;
-      else if (size == 0) empty = true;
+      if (which)
+        count *= size;
+      else if (size == 0)
+        empty = true;
       if (size == 1) continue;
       int& k = n[which];
       const bool joins = k > 0 && stride == strides[which][k - 1] * sizes[which][k - 1] &&

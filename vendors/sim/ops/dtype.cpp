@@ -5,13 +5,20 @@ namespace sim {
 Dtype dtype_of(DLDataType type) {
   if (type.lanes > 1) return kOther;
   switch (type.code) {
-    case kDLBool: return kBool;
-    case kDLUInt: return type.bits == 8 ? kUInt8 : type.bits == 16 ? kUInt16 : type.bits == 32 ? kUInt32 : kUInt64;
-    case kDLInt: return type.bits == 8 ? kInt8 : type.bits == 16 ? kInt16 : type.bits == 32 ? kInt32 : kInt64;
-    case kDLFloat: return type.bits == 16 ? kHalf : type.bits == 32 ? kFloat : type.bits == 64 ? kDouble : kOther;
-    case kDLBfloat: return kBFloat16;
-    case kDLComplex: return type.bits == 32 ? kComplex32 : type.bits == 64 ? kComplex64 : kComplex128;
-    default: return type.bits == 8 ? kFloat8 : kOther;
+    case kDLBool:
+      return kBool;
+    case kDLUInt:
+      return type.bits == 8 ? kUInt8 : type.bits == 16 ? kUInt16 : type.bits == 32 ? kUInt32 : kUInt64;
+    case kDLInt:
+      return type.bits == 8 ? kInt8 : type.bits == 16 ? kInt16 : type.bits == 32 ? kInt32 : kInt64;
+    case kDLFloat:
+      return type.bits == 16 ? kHalf : type.bits == 32 ? kFloat : type.bits == 64 ? kDouble : kOther;
+    case kDLBfloat:
+      return kBFloat16;
+    case kDLComplex:
+      return type.bits == 32 ? kComplex32 : type.bits == 64 ? kComplex64 : kComplex128;
+    default:
+      return type.bits == 8 ? kFloat8 : kOther;
   }
 }
 

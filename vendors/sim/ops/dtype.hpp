@@ -10,9 +10,24 @@
 namespace sim {
 
 enum Dtype : int32_t {
-  kBool = 0, kUInt8, kInt8, kUInt16, kInt16, kUInt32, kInt32, kUInt64, kInt64,
-  kHalf, kBFloat16, kFloat, kDouble, kComplex32, kComplex64, kComplex128,
-  kFloat8, kOther = -1  // kFloat8 and above: bytes that are only moved
+  kBool = 0,
+  kUInt8,
+  kInt8,
+  kUInt16,
+  kInt16,
+  kUInt32,
+  kInt32,
+  kUInt64,
+  kInt64,
+  kHalf,
+  kBFloat16,
+  kFloat,
+  kDouble,
+  kComplex32,
+  kComplex64,
+  kComplex128,
+  kFloat8,
+  kOther = -1  // kFloat8 and above: bytes that are only moved
 };
 
 constexpr cw_dtypes signed_integers = CW_INT8 | CW_INT16 | CW_INT32 | CW_INT64;
@@ -26,9 +41,15 @@ Dtype dtype_of(DLDataType type);
 int64_t size_of(Dtype dtype);
 inline bool is_floating(Dtype dtype) { return dtype >= kHalf && dtype <= kDouble; }
 
-struct Half { uint16_t bits; };
-struct BFloat16 { uint16_t bits; };
-struct Bool { uint8_t byte; };
+struct Half {
+  uint16_t bits;
+};
+struct BFloat16 {
+  uint16_t bits;
+};
+struct Bool {
+  uint8_t byte;
+};
 
 template <class To, class From>
 inline To bit_cast(From from) {
@@ -64,42 +85,77 @@ inline BFloat16 to_bfloat16(float f) {
 }
 
 template <class Compute, class Stored>
-inline Compute from_stored(Stored v) { return static_cast<Compute>(v); }
+inline Compute from_stored(Stored v) {
+  return static_cast<Compute>(v);
+}
 template <class Compute>
-inline Compute from_stored(Half v) { return static_cast<Compute>(widen(v)); }
+inline Compute from_stored(Half v) {
+  return static_cast<Compute>(widen(v));
+}
 template <class Compute>
-inline Compute from_stored(BFloat16 v) { return static_cast<Compute>(widen(v)); }
+inline Compute from_stored(BFloat16 v) {
+  return static_cast<Compute>(widen(v));
+}
 template <class Compute>
-inline Compute from_stored(Bool v) { return static_cast<Compute>(v.byte != 0); }
+inline Compute from_stored(Bool v) {
+  return static_cast<Compute>(v.byte != 0);
+}
 
-template <class Stored> struct To {
-  template <class Compute> static Stored stored(Compute v) { return static_cast<Stored>(v); }
+template <class Stored>
+struct To {
+  template <class Compute>
+  static Stored stored(Compute v) {
+    return static_cast<Stored>(v);
+  }
 };
-template <> struct To<Half> {
-  template <class Compute> static Half stored(Compute v) { return to_half(static_cast<float>(v)); }
+template <>
+struct To<Half> {
+  template <class Compute>
+  static Half stored(Compute v) {
+    return to_half(static_cast<float>(v));
+  }
 };
-template <> struct To<BFloat16> {
-  template <class Compute> static BFloat16 stored(Compute v) { return to_bfloat16(static_cast<float>(v)); }
+template <>
+struct To<BFloat16> {
+  template <class Compute>
+  static BFloat16 stored(Compute v) {
+    return to_bfloat16(static_cast<float>(v));
+  }
 };
-template <> struct To<Bool> {
-  template <class Compute> static Bool stored(Compute v) { return Bool{uint8_t(v != Compute(0))}; }
+template <>
+struct To<Bool> {
+  template <class Compute>
+  static Bool stored(Compute v) {
+    return Bool{uint8_t(v != Compute(0))};
+  }
 };
 
 // Call `f` with a value of the type that `dtype` stores.
 template <class F>
 inline void with_stored(Dtype dtype, F&& f) {
   switch (dtype) {
-    case kBool: return f(Bool{});
-    case kUInt8: return f(uint8_t{});
-    case kInt8: return f(int8_t{});
-    case kInt16: return f(int16_t{});
-    case kInt32: return f(int32_t{});
-    case kInt64: return f(int64_t{});
-    case kHalf: return f(Half{});
-    case kBFloat16: return f(BFloat16{});
-    case kFloat: return f(float{});
-    case kDouble: return f(double{});
-    default: return;  // no kernel takes the others: their dtypes are not in its set
+    case kBool:
+      return f(Bool{});
+    case kUInt8:
+      return f(uint8_t{});
+    case kInt8:
+      return f(int8_t{});
+    case kInt16:
+      return f(int16_t{});
+    case kInt32:
+      return f(int32_t{});
+    case kInt64:
+      return f(int64_t{});
+    case kHalf:
+      return f(Half{});
+    case kBFloat16:
+      return f(BFloat16{});
+    case kFloat:
+      return f(float{});
+    case kDouble:
+      return f(double{});
+    default:
+      return;  // no kernel takes the others: their dtypes are not in its set
   }
 }
 
@@ -116,6 +172,8 @@ inline Compute load_one(const char* from, Dtype dtype) {
   return value;
 }
 template <class Compute>
-inline void store_one(char* to, Compute value, Dtype dtype) { store(to, 0, &value, 1, dtype); }
+inline void store_one(char* to, Compute value, Dtype dtype) {
+  store(to, 0, &value, 1, dtype);
+}
 
 }  // namespace sim

@@ -23,22 +23,35 @@ void fill_rows(const Rows<1>& rows, const char* pattern) {
   });
 }
 
-struct Word16 { uint64_t low, high; };
+struct Word16 {
+  uint64_t low, high;
+};
 
 // The value is converted once; what is left is bytes of a width.
 cw_status fill_with(Call& call, const Tensor& out, const char (&pattern)[16]) {
   Rows<1> rows;
   rows.make({&out});
-  struct Pattern { alignas(16) char bytes[16]; } kept;
+  struct Pattern {
+    alignas(16) char bytes[16];
+  } kept;
   memcpy(kept.bytes, pattern, sizeof(kept.bytes));
   const int64_t size = size_of(out.dtype);
   return call.launch([rows, kept, size] {
     switch (size) {
-      case 1: fill_rows<uint8_t>(rows, kept.bytes); break;
-      case 2: fill_rows<uint16_t>(rows, kept.bytes); break;
-      case 4: fill_rows<uint32_t>(rows, kept.bytes); break;
-      case 8: fill_rows<uint64_t>(rows, kept.bytes); break;
-      default: fill_rows<Word16>(rows, kept.bytes);
+      case 1:
+        fill_rows<uint8_t>(rows, kept.bytes);
+        break;
+      case 2:
+        fill_rows<uint16_t>(rows, kept.bytes);
+        break;
+      case 4:
+        fill_rows<uint32_t>(rows, kept.bytes);
+        break;
+      case 8:
+        fill_rows<uint64_t>(rows, kept.bytes);
+        break;
+      default:
+        fill_rows<Word16>(rows, kept.bytes);
     }
     return CW_OK;
   });
@@ -48,8 +61,10 @@ cw_status fill_scalar(Call& call) {
   Tensor out;
   TRY(call.tensor(0, &out));
   alignas(16) char pattern[16] = {};
-  if (is_floating(out.dtype) || call.is_double(1)) store_one(pattern, call.number<double>(1), out.dtype);
-  else store_one(pattern, call.number<int64_t>(1), out.dtype);
+  if (is_floating(out.dtype) || call.is_double(1))
+    store_one(pattern, call.number<double>(1), out.dtype);
+  else
+    store_one(pattern, call.number<int64_t>(1), out.dtype);
   return fill_with(call, out, pattern);
 }
 
@@ -105,11 +120,16 @@ void copy_rows(const Rows<2>& rows) {
     return convert_rows<int64_t>(rows);
   }
   switch (size_of(to)) {
-    case 1: return move_rows<uint8_t>(rows);
-    case 2: return move_rows<uint16_t>(rows);
-    case 4: return move_rows<uint32_t>(rows);
-    case 8: return move_rows<uint64_t>(rows);
-    default: return move_rows<Word16>(rows);
+    case 1:
+      return move_rows<uint8_t>(rows);
+    case 2:
+      return move_rows<uint16_t>(rows);
+    case 4:
+      return move_rows<uint32_t>(rows);
+    case 8:
+      return move_rows<uint64_t>(rows);
+    default:
+      return move_rows<Word16>(rows);
   }
 }
 

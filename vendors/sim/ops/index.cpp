@@ -149,9 +149,11 @@ cw_status gather(Call& call) {
       for (int64_t i = 0; i < n && status == CW_OK; ++i) {
         int64_t k;
         memcpy(&k, at[1] + i * rows.stride[1][0], sizeof(k));
-        if (k < 0 || k >= size) status = out_of_range("aten::gather.out", k, size);
-        else memcpy(const_cast<char*>(at[0]) + i * rows.stride[0][0], at[2] + i * rows.stride[2][0] + k * step,
-                    size_t(width));
+        if (k < 0 || k >= size)
+          status = out_of_range("aten::gather.out", k, size);
+        else
+          memcpy(const_cast<char*>(at[0]) + i * rows.stride[0][0], at[2] + i * rows.stride[2][0] + k * step,
+                 size_t(width));
       }
     });
     return status;

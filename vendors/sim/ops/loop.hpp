@@ -100,10 +100,20 @@ struct Rows {
   }
 };
 
-template <class Compute> struct StoredAs;
-template <> struct StoredAs<float> { static constexpr Dtype dtype = kFloat; };
-template <> struct StoredAs<double> { static constexpr Dtype dtype = kDouble; };
-template <> struct StoredAs<int64_t> { static constexpr Dtype dtype = kInt64; };
+template <class Compute>
+struct StoredAs;
+template <>
+struct StoredAs<float> {
+  static constexpr Dtype dtype = kFloat;
+};
+template <>
+struct StoredAs<double> {
+  static constexpr Dtype dtype = kDouble;
+};
+template <>
+struct StoredAs<int64_t> {
+  static constexpr Dtype dtype = kInt64;
+};
 
 constexpr int64_t block = 256;  // elements: the operands of a block stay in the first-level cache
 
@@ -162,9 +172,12 @@ void map_rows(const Rows<inputs + 1>& rows, const F& f) {
       }
 #pragma omp simd
       for (int64_t i = 0; i < m; ++i) {
-        if constexpr (inputs == 1) result[i] = f(in[0][i]);
-        else if constexpr (inputs == 2) result[i] = f(in[0][i], in[1][i]);
-        else result[i] = f(in[0][i], in[1][i], in[2][i]);
+        if constexpr (inputs == 1)
+          result[i] = f(in[0][i]);
+        else if constexpr (inputs == 2)
+          result[i] = f(in[0][i], in[1][i]);
+        else
+          result[i] = f(in[0][i], in[1][i], in[2][i]);
       }
       int64_t stride = rows.stride[0][0];
       store(const_cast<char*>(at[0]) + start * stride, stride, result, m, rows.dtype[0]);

@@ -29,8 +29,7 @@ void load_line(C* to, const Matrix& m, const char* from, int64_t stride, int64_t
 // Copy rows [r, r + m) and columns [c, c + k) into tiles of `tile` lines, padded with zeros. A factor is read
 // along whichever of its sides is dense.
 template <class C, int tile>
-void pack(C* to, const Matrix& from, int64_t lines, int64_t k, int64_t line_stride, int64_t k_stride,
-          const char* at) {
+void pack(C* to, const Matrix& from, int64_t lines, int64_t k, int64_t line_stride, int64_t k_stride, const char* at) {
   C values[block_k];
   for (int64_t first = 0; first < lines; first += tile) {
     C* panel = to + first * k;
@@ -88,7 +87,10 @@ void multiply(const Product& p) {
     const int64_t m = std::min(block_m, p.m - r);
     for (int64_t c = 0; c < p.n; c += block_n) {
       const int64_t n = std::min(block_n, p.n - c);
-      std::fill(panels->sum, panels->sum + block_m * block_n, C(0));
+      const int64_t columns = (n + tile_n - 1) / tile_n * tile_n;
+      for (int64_t i = 0; i < (m + tile_m - 1) / tile_m * tile_m; ++i) {
+        std::fill(panels->sum + i * block_n, panels->sum + i * block_n + columns, C(0));
+      }
       for (int64_t q = 0; q < p.k; q += block_k) {
         const int64_t k = std::min(block_k, p.k - q);
         pack<C, tile_m>(panels->a, p.a, m, k, p.a.row, p.a.column, p.a.data + r * p.a.row + q * p.a.column);
@@ -117,9 +119,7 @@ void multiply_any(const Product& p) {
 namespace {
 
 // The last two dimensions of a tensor; `add` broadcasts to `rows` x `columns`.
-Matrix matrix_of(const Tensor& t) {
-  return {t.data, t.dtype, t.stride_bytes(t.ndim - 2), t.stride_bytes(t.ndim - 1)};
-}
+Matrix matrix_of(const Tensor& t) { return {t.data, t.dtype, t.stride_bytes(t.ndim - 2), t.stride_bytes(t.ndim - 1)}; }
 bool broadcast_matrix(const Tensor& t, int64_t rows, int64_t columns, Matrix* out) {
   *out = {t.data, t.dtype, 0, 0};
   if (t.ndim >= 1) {

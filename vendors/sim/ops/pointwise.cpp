@@ -73,16 +73,25 @@ C number_beside(const Call& call, int i) {
 }
 
 // ---- one input ---------------------------------------------------------------------------------------------
-#define UNARY(Name, expression)                                \
-  template <class C>                                           \
-  struct Name {                                                \
-    explicit Name(const Call&) {}                              \
+#define UNARY(Name, expression)                              \
+  template <class C>                                         \
+  struct Name {                                              \
+    explicit Name(const Call&) {}                            \
     inline C operator()(C a) const { return C(expression); } \
   };
 
-template <class C> inline C nan_safe_relu(C a) { return a < C(0) ? C(0) : a; }
-template <class C> inline C sigmoid(C a) { return C(1) / (C(1) + std::exp(-a)); }
-template <class C> inline C sign_of(C a) { return C((a > C(0)) - (a < C(0))); }  // of NaN 0, as torch's
+template <class C>
+inline C nan_safe_relu(C a) {
+  return a < C(0) ? C(0) : a;
+}
+template <class C>
+inline C sigmoid(C a) {
+  return C(1) / (C(1) + std::exp(-a));
+}
+template <class C>
+inline C sign_of(C a) {
+  return C((a > C(0)) - (a < C(0)));
+}  // of NaN 0, as torch's
 
 UNARY(Neg, -a)
 UNARY(Abs, a < C(0) ? -a : (a == C(0) ? C(0) : a))
@@ -102,7 +111,7 @@ UNARY(Erf, std::erf(a))
 UNARY(Floor, std::floor(a))
 UNARY(Ceil, std::ceil(a))
 UNARY(Sigmoid, sigmoid(a))
-UNARY(Silu, a * sigmoid(a))
+UNARY(Silu, a* sigmoid(a))
 UNARY(BitwiseNot, ~a)
 
 constexpr double sqrt_half = 0.70710678118654752440, sqrt_2_over_pi = 0.79788456080286535588;
@@ -124,7 +133,8 @@ struct ClampFrom {
   bool has_low, has_high;
   C low, high;
   explicit ClampFrom(const Call& call)
-      : has_low(low_at > 0 && !call.is_none(low_at)), has_high(high_at > 0 && !call.is_none(high_at)),
+      : has_low(low_at > 0 && !call.is_none(low_at)),
+        has_high(high_at > 0 && !call.is_none(high_at)),
         low(has_low ? number_beside<C>(call, low_at) : C(0)),
         high(has_high ? number_beside<C>(call, high_at) : C(0)) {}
   C operator()(C a) const {
@@ -132,15 +142,24 @@ struct ClampFrom {
     return has_high && (result > high || high != high) ? high : result;
   }
 };
-template <class C> struct Clamp : ClampFrom<C, 2, 3> { using ClampFrom<C, 2, 3>::ClampFrom; };
-template <class C> struct ClampMin : ClampFrom<C, 2, -1> { using ClampFrom<C, 2, -1>::ClampFrom; };
-template <class C> struct ClampMax : ClampFrom<C, -1, 2> { using ClampFrom<C, -1, 2>::ClampFrom; };
+template <class C>
+struct Clamp : ClampFrom<C, 2, 3> {
+  using ClampFrom<C, 2, 3>::ClampFrom;
+};
+template <class C>
+struct ClampMin : ClampFrom<C, 2, -1> {
+  using ClampFrom<C, 2, -1>::ClampFrom;
+};
+template <class C>
+struct ClampMax : ClampFrom<C, -1, 2> {
+  using ClampFrom<C, -1, 2>::ClampFrom;
+};
 
 // ---- two inputs --------------------------------------------------------------------------------------------
-#define BINARY(Name, expression)                                    \
-  template <class C>                                                \
-  struct Name {                                                     \
-    explicit Name(const Call&) {}                                   \
+#define BINARY(Name, expression)                                  \
+  template <class C>                                              \
+  struct Name {                                                   \
+    explicit Name(const Call&) {}                                 \
     inline C operator()(C a, C b) const { return C(expression); } \
   };
 
@@ -158,10 +177,16 @@ inline C power(C a, C b) {
     return std::pow(a, b);
   }
 }
-template <class C> inline C larger(C a, C b) { return a != a ? a : b != b ? b : a > b ? a : b; }
-template <class C> inline C smaller(C a, C b) { return a != a ? a : b != b ? b : a < b ? a : b; }
+template <class C>
+inline C larger(C a, C b) {
+  return a != a ? a : b != b ? b : a > b ? a : b;
+}
+template <class C>
+inline C smaller(C a, C b) {
+  return a != a ? a : b != b ? b : a < b ? a : b;
+}
 
-BINARY(Mul, a * b)
+BINARY(Mul, a* b)
 BINARY(Div, a / b)
 BINARY(Maximum, larger(a, b))
 BINARY(Minimum, smaller(a, b))
@@ -175,12 +200,12 @@ BINARY(Ge, a >= b)
 BINARY(LogicalAnd, a != C(0) && b != C(0))
 BINARY(LogicalOr, a != C(0) || b != C(0))
 BINARY(LogicalXor, (a != C(0)) != (b != C(0)))
-BINARY(BitwiseAnd, a & b)
+BINARY(BitwiseAnd, a& b)
 BINARY(BitwiseOr, a | b)
 BINARY(BitwiseXor, a ^ b)
-BINARY(TanhBackward, a * (C(1) - b * b))
-BINARY(SigmoidBackward, a * (C(1) - b) * b)
-BINARY(SiluBackward, a * sigmoid(b) * (C(1) + b * (C(1) - sigmoid(b))))
+BINARY(TanhBackward, a*(C(1) - b * b))
+BINARY(SigmoidBackward, a*(C(1) - b) * b)
+BINARY(SiluBackward, a* sigmoid(b) * (C(1) + b * (C(1) - sigmoid(b))))
 
 template <class C>
 struct Add {
@@ -229,8 +254,11 @@ struct PowNumber {
   explicit PowNumber(const Call& call) : exponent(call.number<C>(2)) {}
   C operator()(C a) const { return power(a, exponent); }
 };
-#define WITH_NUMBER(Name, F) \
-  template <class C> struct Name : WithNumber<C, F> { using WithNumber<C, F>::WithNumber; };
+#define WITH_NUMBER(Name, F)            \
+  template <class C>                    \
+  struct Name : WithNumber<C, F> {      \
+    using WithNumber<C, F>::WithNumber; \
+  };
 WITH_NUMBER(EqNumber, Eq)
 WITH_NUMBER(NeNumber, Ne)
 WITH_NUMBER(LtNumber, Lt)

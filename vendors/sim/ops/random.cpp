@@ -49,10 +49,10 @@ cw_status fill_random(Call& call, int generator_at, F f) {
       }
       // 53 bits for double; 24 for the others, whose rounding up to 1 would leave the range.
       const uint32_t a = high[i % 4], b = low[i % 4];
-      const double u = out.dtype == kDouble ? double((uint64_t(a) << 21) ^ (b >> 11)) * 0x1p-53
+      const double u = out.dtype == kDouble     ? double((uint64_t(a) << 21) ^ (b >> 11)) * 0x1p-53
                        : out.dtype == kBFloat16 ? double(a >> 24) * 0x1p-8
-                       : out.dtype == kHalf ? double(a >> 21) * 0x1p-11
-                                            : double(a >> 8) * 0x1p-24;
+                       : out.dtype == kHalf     ? double(a >> 21) * 0x1p-11
+                                                : double(a >> 8) * 0x1p-24;
       store_one(out.data + i * size, f(u, a, b), out.dtype);
     }
     return CW_OK;

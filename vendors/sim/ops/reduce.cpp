@@ -7,37 +7,47 @@ namespace sim {
 
 namespace {
 
-template <class C> struct Sum {
+template <class C>
+struct Sum {
   static C start() { return C(0); }
   static C step(C a, C x) { return a + x; }
   static C finish(C a, int64_t) { return a; }
 };
-template <class C> struct Mean : Sum<C> {
+template <class C>
+struct Mean : Sum<C> {
   static C finish(C a, int64_t n) { return C(double(a) / double(n)); }
 };
-template <class C> struct Prod {
+template <class C>
+struct Prod {
   static C start() { return C(1); }
   static C step(C a, C x) { return a * x; }
   static C finish(C a, int64_t) { return a; }
 };
-template <class C> struct Max {
-  static C start() { return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
-                                                                  : std::numeric_limits<C>::lowest(); }
+template <class C>
+struct Max {
+  static C start() {
+    return std::numeric_limits<C>::has_infinity ? -std::numeric_limits<C>::infinity()
+                                                : std::numeric_limits<C>::lowest();
+  }
   static C step(C a, C x) { return a != a || a > x ? a : x; }
   static C finish(C a, int64_t) { return a; }
 };
-template <class C> struct Min {
-  static C start() { return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity()
-                                                                  : std::numeric_limits<C>::max(); }
+template <class C>
+struct Min {
+  static C start() {
+    return std::numeric_limits<C>::has_infinity ? std::numeric_limits<C>::infinity() : std::numeric_limits<C>::max();
+  }
   static C step(C a, C x) { return a != a || a < x ? a : x; }
   static C finish(C a, int64_t) { return a; }
 };
-template <class C> struct Any {
+template <class C>
+struct Any {
   static C start() { return C(0); }
   static C step(C a, C x) { return C(a != C(0) || x != C(0)); }
   static C finish(C a, int64_t) { return a; }
 };
-template <class C> struct All {
+template <class C>
+struct All {
   static C start() { return C(1); }
   static C step(C a, C x) { return C(a != C(0) && x != C(0)); }
   static C finish(C a, int64_t) { return a; }

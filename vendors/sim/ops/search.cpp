@@ -130,8 +130,7 @@ cw_status nonzero(Call& call) {
     for (size_t row = 0; row < found.size(); ++row) {
       int64_t left = found[row];
       for (int d = in.ndim - 1; d >= 0; left /= in.shape[d--]) {
-        store_one(out.data + int64_t(row) * out.stride_bytes(0) + d * out.stride_bytes(1), left % in.shape[d],
-                  kInt64);
+        store_one(out.data + int64_t(row) * out.stride_bytes(0) + d * out.stride_bytes(1), left % in.shape[d], kInt64);
       }
     }
     return CW_OK;

@@ -1,0 +1,68 @@
+/* Prints sizes and offsets of every struct of the contract as JSON, for layout.json. */
+#include <stddef.h>
+#include <stdio.h>
+
+#include "causeway/abi.h"
+
+static const char* before = "";
+
+#define STRUCT(type) printf("%s\"%s\": {\"size\": %zu", before, #type, sizeof(type)), before = "},\n "
+#define FIELD(type, field) printf(", \"%s\": %zu", #field, offsetof(type, field))
+
+#define DEVICE_INFO(F)                                                                                               \
+  F(struct_size)                                                                                                     \
+  F(flags) F(name) F(memory) F(dtypes) F(alignment) F(compute_units) F(capability_major) F(capability_minor) F(uuid) \
+      F(priority_lowest) F(priority_highest)
+#define BACKEND(F)                                                                                                \
+  F(struct_size)                                                                                                  \
+  F(abi_version) F(name) F(version) F(last_error) F(device_count) F(device_info) F(sync) F(mem_alloc) F(mem_free) \
+      F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free) F(op_find) F(stream_create)           \
+          F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait) F(event_create) F(event_destroy)        \
+              F(event_record) F(event_query) F(event_sync) F(event_elapsed) F(extension)
+
+int main(void) {
+  printf("{");
+  STRUCT(cw_device_info);
+#define F(field) FIELD(cw_device_info, field);
+  DEVICE_INFO(F)
+#undef F
+  STRUCT(cw_philox);
+  FIELD(cw_philox, seed);
+  FIELD(cw_philox, offset);
+  STRUCT(cw_arg);
+  FIELD(cw_arg, tag);
+  FIELD(cw_arg, n);
+  FIELD(cw_arg, v);
+  STRUCT(cw_op);
+  FIELD(cw_op, struct_size);
+  FIELD(cw_op, needs);
+  FIELD(cw_op, dtypes);
+  FIELD(cw_op, kernel);
+  STRUCT(cw_host);
+  FIELD(cw_host, struct_size);
+  FIELD(cw_host, abi_version);
+  FIELD(cw_host, scratch);
+  FIELD(cw_host, resize);
+  FIELD(cw_host, setting);
+  FIELD(cw_host, log);
+  STRUCT(cw_backend);
+#define F(field) FIELD(cw_backend, field);
+  BACKEND(F)
+#undef F
+  STRUCT(cw_ipc_v1);
+  FIELD(cw_ipc_v1, struct_size);
+  FIELD(cw_ipc_v1, reserved);
+  FIELD(cw_ipc_v1, mem_export);
+  FIELD(cw_ipc_v1, mem_import);
+  FIELD(cw_ipc_v1, mem_close);
+  STRUCT(DLTensor);
+  FIELD(DLTensor, data);
+  FIELD(DLTensor, device);
+  FIELD(DLTensor, ndim);
+  FIELD(DLTensor, dtype);
+  FIELD(DLTensor, shape);
+  FIELD(DLTensor, strides);
+  FIELD(DLTensor, byte_offset);
+  printf("}}\n");
+  return 0;
+}
