@@ -7,12 +7,12 @@ opens no device.
 """
 
 # ruff: noqa: F401
+# mypy: implicit-reexport
 from __future__ import annotations
 
 import sys
-from typing import Any
 
-import torch
+from torch._C import AcceleratorError, OutOfMemoryError
 
 from causeway.device import amp, comm, memory, random, streams
 from causeway.device.lazy import (
@@ -106,8 +106,6 @@ from causeway.device.streams import (
 )
 from causeway.device.typed import DTYPES, tensor_type
 
-AcceleratorError = torch._C.AcceleratorError
-OutOfMemoryError = torch._C.OutOfMemoryError
 has_half = True
 has_magma = False
 
@@ -120,7 +118,7 @@ for _key, _submodule in _SUBMODULES.items():
     sys.modules[f"torch.{device_name()}.{_key}"] = _submodule
 
 
-def __getattr__(name: str) -> Any:
+def __getattr__(name: str) -> object:
     if name == "default_generators":
         return random.default_generators()
     if name in DTYPES:

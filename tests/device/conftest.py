@@ -1,0 +1,94 @@
+"""What the tests of the device know about it: its name, and what its set-up offers."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+import textwrap
+from collections.abc import Callable
+
+import pytest
+import torch
+
+NAME = torch._C._get_privateuse1_backend_name()
+
+
+@pytest.fixture(scope="session")
+def name() -> str:
+    """torch's name of the device, "sim"."""
+    return NAME
+
+
+@pytest.fixture
+def device() -> torch.device:
+    return torch.device(NAME, 0)
+
+
+@pytest.fixture
+def other() -> torch.device:
+    """A second device."""
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("needs two devices")
+    return torch.device(NAME, 1)
+
+
+@pytest.fixture(scope="session")
+def module():
+    """torch.sim, whatever the name."""
+    return torch.get_device_module(NAME)
+
+
+@pytest.fixture(scope="session")
+def host_addressable(module) -> bool:
+    return module.get_device_properties(0).host_addressable
+
+
+@pytest.fixture(scope="session")
+def has_streams() -> bool:
+    from causeway import _C
+
+    return _C.vendor_state()["entries"]["stream_create"]
+
+
+@pytest.fixture(scope="session")
+def has_ipc() -> bool:
+    from causeway import _C
+
+    return "ipc.v1" in _C.vendor_state()["extensions"]
+
+
+Run = Callable[..., subprocess.CompletedProcess]
+
+
+@pytest.fixture(scope="session")
+def run() -> Run:
+    """Run a script in a process of its own: `run(source, NAME=value)`; a value None unsets."""
+
+    def run(source: str, *, check: bool = True, **env: str | None):
+        environment = {**os.environ, **{k: v for k, v in env.items() if v is not None}}
+        for key in [k for k, v in env.items() if v is None]:
+            environment.pop(key, None)
+        source = re.sub(r"\bDEVICE\b", NAME, textwrap.dedent(source))
+        done = subprocess.run(
+            [sys.executable, "-c", source],
+            env=environment,
+            capture_output=True,
+            text=True,
+            timeout=240,
+            check=False,
+        )
+        if check:
+            assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture(autouse=True)
+def _same_device_after():
+    """A test that changes the current device or stream would change the meaning of the next."""
+    yield
+    if torch.accelerator.is_available():
+        torch.accelerator.set_device_index(0)

@@ -1,0 +1,101 @@
+"""torch.accelerator, complete: code that names no device."""
+
+import pytest
+import torch
+
+acc = torch.accelerator
+
+
+def test_it_is_the_current_accelerator(name):
+    assert acc.current_accelerator() == torch.device(name)
+    assert acc.current_accelerator(check_available=True) == torch.device(name)
+    assert acc.is_available()
+    assert acc.device_count() >= 1
+
+
+def test_every_public_name_is_tried_here():
+    tried = {
+        "Graph",
+        "current_accelerator",
+        "current_device_idx",
+        "current_device_index",
+        "current_stream",
+        "device_count",
+        "device_index",
+        "empty_cache",
+        "empty_host_cache",
+        "get_device_capability",
+        "get_memory_info",
+        "is_available",
+        "max_memory_allocated",
+        "max_memory_reserved",
+        "memory_allocated",
+        "memory_reserved",
+        "memory_stats",
+        "reset_accumulated_memory_stats",
+        "reset_peak_memory_stats",
+        "set_device_idx",
+        "set_device_index",
+        "set_stream",
+        "synchronize",
+    }
+    assert set(acc.__all__) <= tried
+
+
+def test_device_index(name, other):
+    acc.set_device_index(1)
+    assert acc.current_device_index() == 1
+    acc.set_device_index(0)
+    with acc.device_index(1):
+        assert acc.current_device_index() == 1
+        assert torch.empty(1, device=name).device == other
+    with acc.device_index(None):
+        assert acc.current_device_index() == 0
+
+
+@pytest.mark.filterwarnings("ignore::FutureWarning")
+def test_deprecated_device_index():
+    acc.set_device_idx(0)
+    assert acc.current_device_idx() == 0
+
+
+def test_streams(device, other):
+    stream = torch.Stream(other)
+    acc.set_stream(stream)
+    assert acc.current_device_index() == 1
+    assert acc.current_stream() == stream
+    acc.set_stream(torch.Stream(stream_id=0, device_index=1, device_type=stream.device_type))
+    acc.set_device_index(0)
+    assert acc.current_stream(device).device == device
+
+
+def test_synchronize(name, device):
+    for spelling in (None, 0, name, device):
+        acc.synchronize(spelling)
+
+
+def test_memory(device):
+    acc.empty_cache()
+    acc.reset_peak_memory_stats()
+    acc.reset_accumulated_memory_stats()
+    before = acc.memory_allocated()
+    x = torch.empty(2**20, dtype=torch.uint8, device=device)
+    assert acc.memory_allocated() == before + 2**20 == acc.max_memory_allocated()
+    assert acc.memory_reserved() <= acc.max_memory_reserved()
+    assert acc.memory_stats()["allocated_bytes.all.allocated"] == 2**20
+    free, total = acc.get_memory_info()
+    assert 0 < free <= total
+    acc.empty_host_cache()
+    del x
+
+
+def test_capability(device, module):
+    assert acc.get_device_capability(device)["supported_dtypes"] == set(
+        module.get_device_properties(0).dtypes
+    ) & set(acc.get_device_capability(device)["supported_dtypes"])
+    assert torch.float32 in acc.get_device_capability(device)["supported_dtypes"]
+
+
+def test_graph_says_that_there_is_none(name):
+    with pytest.raises(RuntimeError, match=f"(?i){name}|graph"):
+        acc.Graph().capture_begin()

@@ -1,0 +1,136 @@
+"""A process as a whole: it ends well, and threads get right numbers."""
+
+import subprocess
+import sys
+import time
+
+import pytest
+
+BACKWARD = """
+import torch
+torch.manual_seed({seed})
+net = torch.nn.Sequential(torch.nn.Linear(8, 8), torch.nn.ReLU(), torch.nn.Linear(8, 1)).to("{place}")
+class Twice(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x):
+        return x * 2
+    @staticmethod
+    def backward(ctx, g):
+        return g * 2
+Twice.apply(net(torch.randn(4, 8, device="{place}"))).sum().backward()
+"""
+
+
+@pytest.mark.slow
+def test_twenty_scripts_that_end_after_a_backward_exit_well(name, module):
+    for start in range(0, 20, 4):  # four at a time: the race needs load
+        places = [f"{name}:{i % module.device_count()}" for i in range(4)]
+        scripts = [BACKWARD.format(seed=start + i, place=place) for i, place in enumerate(places)]
+        processes = [
+            subprocess.Popen([sys.executable, "-c", s], stderr=subprocess.PIPE, text=True)
+            for s in scripts
+        ]
+        for process in processes:
+            errors = process.communicate(timeout=120)[1]
+            assert process.returncode == 0, errors
+
+
+def test_exit_with_work_in_flight(run):
+    run(
+        """
+        import torch
+        stream = torch.Stream("DEVICE")
+        with stream:
+            x = torch.randn(500, 500, device="DEVICE")
+            for _ in range(5):
+                x = x @ x
+        event = torch.Event("DEVICE"); event.record(stream)
+        """
+    )
+
+
+def test_exit_with_globals_that_hold_everything(run):
+    run(
+        """
+        import torch, atexit, threading
+        x = torch.ones(10, device="DEVICE", requires_grad=True)
+        y = (x * 2).sum(); y.backward()
+        generator = torch.Generator("DEVICE"); stream = torch.Stream("DEVICE"); event = stream.record_event()
+        pinned = torch.empty(10, pin_memory=True)
+        module = torch.DEVICE
+        class Late:
+            def __del__(self): self.kept = None
+        late = Late(); late.kept = torch.ones(3, device="DEVICE")
+        atexit.register(lambda: print((x + 1).sum().item()))
+        """
+    )
+
+
+def test_exit_is_not_slower(run):
+    begin = time.perf_counter()
+    run("import torch; torch.ones(2, device='DEVICE', requires_grad=True).sum().backward()")
+    device = time.perf_counter() - begin
+    begin = time.perf_counter()
+    run("import torch; torch.ones(2, requires_grad=True).sum().backward()")
+    assert device < time.perf_counter() - begin + 2.0
+
+
+THREADS = """
+import random, threading, time, torch
+SECONDS = {seconds}
+name = "DEVICE"
+count = torch.accelerator.device_count()
+devices = [torch.device(name, i) for i in range(count)]
+shared = [torch.Stream(d) for d in devices for _ in range(2)]
+for d in devices:
+    torch.ones(1, device=d)
+torch.accelerator.synchronize()
+before = [torch.accelerator.memory_allocated(d) for d in devices]
+errors, rounds = [], [0] * 8
+
+def work(number):
+    rng = random.Random(number)
+    end = time.monotonic() + SECONDS
+    try:
+        while time.monotonic() < end and not errors:
+            stream = rng.choice(shared)
+            size = rng.choice([1, 7, 100, 5000, 100_000])
+            value = rng.randrange(1, 100)
+            host = torch.full((size,), float(value))
+            with stream:
+                x = host.to(stream.device)
+                y = x * 2 + 1
+                z = y.clone()
+                z += x
+                back = z.cpu()
+            stream.synchronize()
+            if back.min().item() != 3 * value + 1 or back.max().item() != 3 * value + 1:
+                errors.append((number, size, value, back))
+            if count > 1:
+                other = devices[1 - stream.device.index]
+                moved = z.to(other).cpu()
+                if not torch.equal(moved, back):
+                    errors.append((number, "moved", size, moved, back))
+            rounds[number] += 1
+    except BaseException as error:
+        errors.append(error)
+
+threads = [threading.Thread(target=work, args=(i,)) for i in range(8)]
+for t in threads: t.start()
+for t in threads: t.join()
+assert not errors, errors[:2]
+assert min(rounds) > 3, rounds
+for d in devices:
+    torch.accelerator.synchronize(d)
+after = [torch.accelerator.memory_allocated(d) for d in devices]
+assert after == before, (before, after)
+"""
+
+
+def test_eight_threads_that_share_streams_get_right_numbers(run):
+    run(THREADS.format(seconds=5))
+
+
+@pytest.mark.slow
+def test_eight_threads_for_a_minute(run):
+    run(THREADS.format(seconds=60))
