@@ -266,6 +266,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("offered", offered_dict);
   m.def("set_forced", set_forced);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
+  m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("ledger_enable", [](bool on) { g_ledger_on.store(on); });
   m.def("ledger_read", read_ledger);
 

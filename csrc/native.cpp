@@ -1,14 +1,772 @@
-// The rungs that the vendor serves (stub while the host rung is brought up).
+// The rungs that the vendor serves: native, where its kernel has the operator's own form, and derived, where another
+// form of it does (functional and in-place through out=), or where inputs must be prepared first: made contiguous,
+// expanded, cast to their common dtype. And the decomposed rung, which computes an operator from served ones.
+//
+// How a call is served is decided once per signature and remembered: dtypes, sizes, strides and devices of tensors, and
+// the values of all arguments but floating-point numbers, which shapes do not depend on. Shapes of outputs come from
+// torch's meta kernels, which also give torch's own words for arguments that do not fit.
 #include "native.h"
+
+#include <map>
+#include <mutex>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <ATen/native/Resize.h>
+#include <ATen/native/TypeProperties.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_strided.h>
+#include <torch/csrc/jit/python/pybind_utils.h>
+
+#include "allocator.h"
+#include "check.h"
+#include "generator.h"
+#include "vendor.h"
 
 namespace causeway {
 
-NativeForms* resolve_native(Operator& op) {
-  auto* forms = new NativeForms;
-  op.native.store(forms);
-  return forms;
+namespace {
+
+using Key = c10::SmallVector<int64_t, 48>;
+
+struct HashKey {
+  size_t operator()(const Key& key) const {
+    uint64_t h = 0x9E3779B97F4A7C15ull;
+    for (int64_t v : key) h = (h ^ static_cast<uint64_t>(v)) * 0xff51afd7ed558ccdull, h ^= h >> 32;
+    return h;
+  }
+};
+
+struct OutMeta {
+  c10::DimVector sizes, strides;
+  c10::ScalarType dtype;
+};
+
+enum class Serve : uint8_t { Nobody, Own, Out, Decomposed };
+
+struct Route {
+  Serve serve = Serve::Nobody;
+  bool prepare = false;      // inputs or outputs must be made fit; then the rung is derived
+  std::vector<OutMeta> outs; // of outputs that are not arguments, or sizes that out= arguments must get
+  std::shared_ptr<PyObject> program;
+};
+
+constexpr size_t kMaxRoutes = 1024;  // per operator; a number that changes at each call must not fill memory
+
+std::atomic<PyObject*> g_decomposer{nullptr};
+
+}  // namespace
+
+struct Routes {
+  std::shared_mutex mutex;
+  std::unordered_map<Key, std::shared_ptr<Route>, HashKey> map;
+};
+
+namespace {
+
+// ---- what is offered ---------------------------------------------------------------------------------------------
+
+cw_op find(const std::string& name) {
+  cw_op op{};
+  op.struct_size = sizeof op;
+  const cw_status status = api().op_find(name.c_str(), &op);
+  if (status == CW_UNSUPPORTED) return {};
+  check(status, "op_find", -1);
+  if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
+  return op;
 }
-bool call_native(Operator&, Stack&, Entry&) { return false; }
-std::vector<std::pair<std::string, cw_op>> offered() { return {}; }
+
+// Vendors know torch's convolution for foreign devices by another name, with the same arguments.
+cw_op find_own(const std::string& name) {
+  cw_op op = find(name);
+  if (!op.kernel && name == "aten::convolution") op = find("aten::convolution_overrideable");
+  return op;
+}
+
+bool same_argument(const c10::Argument& a, const c10::Argument& b) { return a.name() == b.name() && *a.real_type() == *b.real_type(); }
+
+// The name of the form of `schema` that writes into given outputs, or "".
+std::string out_form(const c10::FunctionSchema& schema) {
+  static const auto& by_name = [] {
+    auto& map = *new std::unordered_multimap<std::string, c10::OperatorName>;
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) map.emplace(n.name, n);
+    return std::ref(map);
+  }();
+  std::string base = schema.name();
+  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() && schema.arguments()[0].alias_info()->isWrite();
+  if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
+  auto [it, end] = by_name.get().equal_range(base);
+  for (; it != end; ++it) {
+    auto handle = c10::Dispatcher::singleton().findSchema(it->second);
+    if (!handle) continue;
+    const auto& other = handle->schema();
+    const size_t n = schema.arguments().size();
+    if (other.arguments().size() != n + schema.returns().size() || schema.returns().empty()) continue;
+    bool fits = true;
+    for (size_t i = 0; fits && i < n; ++i) fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
+    for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
+    if (fits) return c10::toString(it->second);
+  }
+  return "";
+}
+
+// ---- signatures -----------------------------------------------------------------------------------------------------
+
+void add_tensor(Key& key, const at::Tensor& t) {
+  if (!t.defined()) return key.push_back(-2);
+  const auto* impl = t.unsafeGetTensorImpl();
+  key.push_back(static_cast<int64_t>(t.scalar_type()) | (t.is_conj() << 8) | (t.is_neg() << 9) | (impl->is_wrapped_number() << 10) |
+                (static_cast<int64_t>(t.device().type()) << 16) | (int64_t{t.device().index()} << 24) | (impl->dim() << 40));
+  for (int64_t s : impl->sizes()) key.push_back(s);
+  for (int64_t s : impl->strides()) key.push_back(s);
+}
+
+void add_value(Key& key, const c10::IValue& v, bool floats) {
+  if (v.isTensor()) return add_tensor(key, v.toTensor());
+  if (v.isInt()) return key.push_back(v.toInt() * 8 + 1);
+  if (v.isBool()) return key.push_back(v.toBool() * 8 + 2);
+  if (v.isDouble()) {
+    key.push_back(3);
+    if (floats) {
+      int64_t bits;
+      const double d = v.toDouble();
+      std::memcpy(&bits, &d, sizeof bits);
+      key.push_back(bits);
+    }
+    return;
+  }
+  if (v.isNone()) return key.push_back(4);
+  if (v.isIntList() || v.isTensorList() || v.isList()) {
+    const auto list = v.toListRef();
+    key.push_back(static_cast<int64_t>(list.size()) * 8 + 5);
+    for (const auto& e : list) add_value(key, e, floats);
+    return;
+  }
+  if (v.isDevice()) return key.push_back((int64_t{v.toDevice().index()} << 8 | int64_t(v.toDevice().type())) * 8 + 6);
+  if (v.isString()) return key.push_back(static_cast<int64_t>(std::hash<std::string>()(v.toStringRef())));
+  key.push_back(7);  // a generator, a complex number
+}
+
+bool has_tensor(const Operator& op) {
+  for (const ArgInfo& a : op.args)
+    if (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList) return true;
+  return false;
+}
+
+// ---- shapes of outputs -------------------------------------------------------------------------------------------------
+
+at::Tensor as_meta(const at::Tensor& t) {
+  if (!t.defined() || (t.device().type() != kDeviceType)) return t;
+  at::Tensor m = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
+  if (t.unsafeGetTensorImpl()->is_wrapped_number()) m.unsafeGetTensorImpl()->set_wrapped_number(true);
+  return m;
+}
+
+// Run the operator on meta tensors. Leaves results and, for out=, the resized outputs. False where torch cannot.
+bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
+  const size_t base = stack.size() - op.args.size();
+  Stack in;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const c10::IValue& v = stack[base + i];
+    switch (op.args[i].kind) {
+      case ArgKind::Tensor: in.emplace_back(v.isTensor() ? c10::IValue(as_meta(v.toTensor())) : v); break;
+      case ArgKind::TensorList: {
+        if (!v.isTensorList()) return false;
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& t : v.toTensorVector()) list.push_back(as_meta(t));
+        in.emplace_back(std::move(list));
+        break;
+      }
+      case ArgKind::OptionalTensorList: {
+        c10::List<std::optional<at::Tensor>> list;
+        for (const auto& e : v.toListRef()) list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
+        in.emplace_back(std::move(list));
+        break;
+      }
+      case ArgKind::Device: in.emplace_back(c10::Device(at::kMeta)); break;
+      case ArgKind::Generator: in.emplace_back(); break;
+      default: in.push_back(v);
+    }
+  }
+  meta = in;
+  Stack results = std::move(in);
+  try {
+    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+  } catch (const c10::NotImplementedError&) {
+    return false;
+  }
+  for (auto& r : results) meta.push_back(std::move(r));
+  return true;
+}
+
+// ---- one call of a kernel ----------------------------------------------------------------------------------------------
+
+// Holds what a cw_arg points to while the kernel runs.
+class Arguments {
+ public:
+  explicit Arguments(DeviceState& d) : device_(d) {}
+
+  void add(at::Tensor t) { args_.push_back(tensor(std::move(t))); }
+
+  void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, Operator& op, uint64_t random_count) {
+    if (v.isTensor()) {
+      const at::Tensor& t = v.toTensor();
+      if (t.defined() && t.device().type() != kDeviceType && numbers) return args_.push_back(number(t.item()));
+      return args_.push_back(tensor(t));
+    }
+    c10::TypePtr type = schema.real_type();
+    if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
+    if (type->kind() == c10::TypeKind::GeneratorType) {
+      std::optional<at::Generator> given;
+      if (v.isGenerator()) given = v.toGenerator();
+      philox_ = device_generator(given, device_.index).next(random_count);
+      cw_arg a{CW_GENERATOR, 0, {}};
+      a.v.philox = &philox_;
+      return args_.push_back(a);
+    }
+    if (type->kind() == c10::TypeKind::ScalarTypeType && v.isInt())
+      return args_.push_back(integer(CW_DTYPE, bit_of_dtype(static_cast<c10::ScalarType>(v.toInt()))));
+    args_.push_back(value(v));
+  }
+
+  cw_status run(cw_kernel kernel, StreamState& stream);
+
+  // For host->resize: the tensor behind a DLTensor that the kernel was given.
+  cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
+
+ private:
+  struct Held {
+    at::Tensor tensor;
+    DLTensor dl;
+  };
+
+  static cw_arg integer(uint32_t tag, int64_t i) {
+    cw_arg a{tag, 0, {}};
+    a.v.i = i;
+    return a;
+  }
+  static cw_arg real(double d) {
+    cw_arg a{CW_DOUBLE, 0, {}};
+    a.v.d = d;
+    return a;
+  }
+  cw_arg number(const at::Scalar& s) {
+    if (s.isBoolean()) return integer(CW_BOOLEAN, s.toBool());
+    if (s.isIntegral(false)) return integer(CW_INT, s.toLong());
+    if (s.isFloatingPoint()) return real(s.toDouble());
+    return value(c10::IValue(s.toComplexDouble()));
+  }
+
+  void fill(Held& h) {
+    const at::Tensor& t = h.tensor;
+    h.dl.data = const_cast<void*>(t.const_data_ptr());
+    h.dl.device = {kDLExtDev, device_.vendor_id};
+    h.dl.ndim = static_cast<int32_t>(t.dim());
+    h.dl.dtype = dl_dtype(t.scalar_type());
+    h.dl.shape = const_cast<int64_t*>(t.sizes().data());
+    h.dl.strides = const_cast<int64_t*>(t.strides().data());
+    h.dl.byte_offset = 0;
+  }
+
+  const DLTensor* hold(at::Tensor t) {
+    held_.push_back(std::make_unique<Held>());
+    held_.back()->tensor = std::move(t);
+    fill(*held_.back());
+    return &held_.back()->dl;
+  }
+
+  cw_arg tensor(at::Tensor t) {
+    cw_arg a{CW_NONE, 0, {}};
+    if (!t.defined()) return a;
+    a.tag = CW_TENSOR;
+    a.v.tensor = hold(std::move(t));
+    return a;
+  }
+
+  template <class T>
+  T* keep(size_t n) {
+    buffers_.push_back(std::make_unique<char[]>(n * sizeof(T) + 1));
+    return reinterpret_cast<T*>(buffers_.back().get());
+  }
+
+  cw_arg list(const c10::IValue& v) {
+    const auto items = v.toListRef();
+    cw_arg a{CW_INT_LIST, static_cast<uint32_t>(items.size()), {}};
+    if (v.isTensorList() || v.isOptionalTensorList()) {
+      auto** p = keep<const DLTensor*>(items.size());
+      for (size_t i = 0; i < items.size(); ++i)
+        p[i] = items[i].isTensor() && items[i].toTensor().defined() ? hold(items[i].toTensor()) : nullptr;
+      a.tag = CW_TENSOR_LIST;
+      a.v.tensors = p;
+    } else if (v.isDoubleList()) {
+      auto* p = keep<double>(items.size());
+      for (size_t i = 0; i < items.size(); ++i) p[i] = items[i].toDouble();
+      a.tag = CW_DOUBLE_LIST;
+      a.v.doubles = p;
+    } else if (v.isIntList() || v.isBoolList()) {
+      auto* p = keep<int64_t>(items.size());
+      for (size_t i = 0; i < items.size(); ++i) p[i] = v.isIntList() ? items[i].toInt() : items[i].toBool();
+      a.tag = v.isIntList() ? CW_INT_LIST : CW_BOOLEAN_LIST;
+      a.v.ints = p;
+    } else {
+      auto* p = keep<cw_arg>(items.size());
+      for (size_t i = 0; i < items.size(); ++i) p[i] = value(items[i]);
+      a.tag = CW_SCALAR_LIST;
+      a.v.args = p;
+    }
+    return a;
+  }
+
+  cw_arg value(const c10::IValue& v) {
+    if (v.isNone()) return {CW_NONE, 0, {}};
+    if (v.isBool()) return integer(CW_BOOLEAN, v.toBool());
+    if (v.isInt()) return integer(CW_INT, v.toInt());
+    if (v.isDouble()) return real(v.toDouble());
+    if (v.isSymInt()) return integer(CW_INT, v.toSymInt().guard_int(__FILE__, __LINE__));
+    if (v.isDevice()) return integer(CW_INT, v.toDevice().index());
+    if (v.isComplexDouble()) {
+      auto* p = keep<double>(2);
+      p[0] = v.toComplexDouble().real();
+      p[1] = v.toComplexDouble().imag();
+      cw_arg a{CW_COMPLEX, 2, {}};
+      a.v.complex = p;
+      return a;
+    }
+    if (v.isString()) {
+      const std::string& s = v.toStringRef();
+      auto* p = keep<char>(s.size() + 1);
+      std::memcpy(p, s.c_str(), s.size() + 1);
+      cw_arg a{CW_STRING, static_cast<uint32_t>(s.size()), {}};
+      a.v.string = p;
+      return a;
+    }
+    if (v.isList()) return list(v);
+    fail(Kind::Causeway, "an argument of type ", v.tagKind(), " has no form in abi.h");
+  }
+
+  DeviceState& device_;
+  c10::SmallVector<cw_arg, 12> args_;
+  c10::SmallVector<std::unique_ptr<Held>, 8> held_;
+  c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
+  cw_philox philox_{};
+};
+
+thread_local Arguments* t_arguments = nullptr;
+
+cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
+  struct Current {
+    explicit Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
+    ~Current() {
+      t_arguments = old;
+      release_scratch();
+    }
+    Arguments* old;
+  } current(this);
+  stream.give();
+  return kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
+}
+
+cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+  for (auto& h : held_) {
+    if (&h->dl != tensor) continue;
+    h->tensor.resize_(c10::IntArrayRef(shape, ndim));
+    fill(*h);
+    return CW_OK;
+  }
+  return CW_INVALID;
+}
+
+cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+  try {
+    return t_arguments ? t_arguments->resize(tensor, ndim, shape) : CW_INVALID;
+  } catch (const c10::OutOfMemoryError&) {
+    return CW_OUT_OF_MEMORY;
+  } catch (const std::exception&) {
+    return CW_FAILED;
+  }
+}
+
+const bool g_services = [] {
+  host_services().scratch = scratch;
+  host_services().resize = host_resize;
+  return true;
+}();
+
+// ---- serving --------------------------------------------------------------------------------------------------------------
+
+class NativeCall {
+ public:
+  NativeCall(Operator& op, NativeForms& forms, Stack& stack)
+      : op_(op), forms_(forms), stack_(stack), base_(stack.size() - op.args.size()), device_(device(device_of_call(op, stack))),
+        stream_(current_stream(device_.index)) {}
+
+  bool serve(Entry& entry);
+
+ private:
+  const c10::IValue& arg(size_t i) const { return stack_[base_ + i]; }
+  std::pair<std::shared_ptr<Route>, Key> route();
+  std::shared_ptr<Route> decide();
+  std::shared_ptr<Route> after(const Route& route);
+  void remember(const Key& key, const std::shared_ptr<Route>& route);
+  bool any_float() const;
+  bool fits(const cw_op& form, Route& route) const;
+  bool plan_decomposition(Route& route);
+  bool run(const Route& route, const cw_op& form, Entry& entry);
+  bool run_program(const Route& route, Entry& entry);
+  template <class F>
+  bool each_tensor(F f) const;
+  at::Tensor prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const;
+  c10::ScalarType common_dtype() const;
+  std::string words() const;
+
+  Operator& op_;
+  NativeForms& forms_;
+  Stack& stack_;
+  const size_t base_;
+  DeviceState& device_;
+  StreamState& stream_;
+};
+
+// Calls f(tensor, argument info) for every defined tensor; stops when it says false.
+template <class F>
+bool NativeCall::each_tensor(F f) const {
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    const c10::IValue& v = arg(i);
+    if (op_.args[i].kind == ArgKind::Tensor) {
+      if (v.isTensor() && v.toTensor().defined() && !f(v.toTensor(), op_.args[i])) return false;
+    } else if (op_.args[i].kind == ArgKind::TensorList || op_.args[i].kind == ArgKind::OptionalTensorList) {
+      if (!v.isList()) continue;
+      for (const auto& e : v.toListRef())
+        if (e.isTensor() && e.toTensor().defined() && !f(e.toTensor(), op_.args[i])) return false;
+    }
+  }
+  return true;
+}
+
+c10::ScalarType NativeCall::common_dtype() const {
+  at::native::ResultTypeState state{};
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    if (!info.write || op_.return_of.empty() || op_.args[0].write) state = at::native::update_result_type_state(t, state);
+    return true;
+  });
+  return at::native::result_type(state);
+}
+
+// Whether `form` takes this call, after the preparation that it asked for.
+bool NativeCall::fits(const cw_op& form, Route& route) const {
+  if (!form.kernel) return false;
+  const bool promotes = form.needs & CW_NEEDS_PROMOTION;
+  const c10::ScalarType common = promotes ? common_dtype() : c10::ScalarType::Undefined;
+  auto taken = [&](c10::ScalarType dtype) {
+    const int bit = bit_of_dtype(dtype);
+    return bit >= 0 && ((form.dtypes >> bit) & 1);
+  };
+  const bool contiguous = form.needs & CW_NEEDS_CONTIGUOUS;
+  const bool broadcast = form.needs & CW_NEEDS_BROADCAST;
+  std::optional<c10::DimVector> shape;
+  if (!route.outs.empty()) shape = route.outs[0].sizes;
+  return each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    if (t.layout() != at::kStrided || t.is_quantized() || t.is_nested()) return false;
+    const bool on_host = t.device().type() != kDeviceType;
+    if (on_host && (t.dim() > 0 || info.write || !t.is_cpu())) return false;
+    if (!on_host && t.device().index() != device_.index) return false;
+    if (!taken(!info.write && promotes ? common : t.scalar_type()) && !(on_host && (form.needs & CW_TAKES_NUMBERS))) return false;
+    if (on_host && !(form.needs & CW_TAKES_NUMBERS)) route.prepare = true;
+    if (t.is_conj() || t.is_neg()) route.prepare = true;
+    if (contiguous && !t.is_contiguous()) route.prepare = true;
+    if (!info.write && promotes && t.scalar_type() != common) route.prepare = true;
+    if (!info.write && broadcast && shape && t.sizes() != at::IntArrayRef(*shape)) route.prepare = true;
+    return true;
+  });
+}
+
+std::shared_ptr<Route> NativeCall::decide() {
+  auto route = std::make_shared<Route>();
+  bool mixed = true;
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    mixed = t.device().type() == kDeviceType || (t.is_cpu() && t.dim() == 0 && !info.write);
+    if (t.device().type() == kDeviceType && t.device().index() != device_.index) mixed = false;
+    return mixed;
+  });
+  if (!mixed) return route;  // the host rung has the words for it, or knows that the operator takes both
+  for (const auto& r : op_.handle.schema().returns())
+    if (r.alias_info() && !r.alias_info()->isWrite()) return route;  // a view is no kernel's business
+  at::AutoDispatchBelowADInplaceOrView below;
+  const bool any_kernel = forms_.own.kernel || forms_.out.kernel;
+  if (any_kernel) {
+    Stack meta;
+    if (run_meta(op_, stack_, meta)) {
+      const size_t n = op_.args.size();
+      bool simple = true;
+      for (size_t r = 0; r < op_.return_of.size(); ++r) {
+        const int of = op_.return_of[r];
+        const c10::IValue& v = of >= 0 ? meta[of] : meta[n + r];
+        if (!v.isTensor() || !v.toTensor().defined()) {
+          simple = false;
+          break;
+        }
+        const at::Tensor& t = v.toTensor();
+        if (t.layout() != at::kStrided || !has_dtype(device_, t.scalar_type())) simple = false;
+        route->outs.push_back({c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()});
+      }
+      if (simple) {
+        if (fits(forms_.own, *route)) {
+          route->serve = Serve::Own;
+          return route;
+        }
+        return after({Serve::Own, false, route->outs, nullptr});
+      }
+    }
+  }
+  plan_decomposition(*route);
+  return route;
+}
+
+// The next way to serve the call after `route` was declined.
+std::shared_ptr<Route> NativeCall::after(const Route& route) {
+  auto next = std::make_shared<Route>();
+  next->outs = route.outs;
+  if (route.serve == Serve::Own && fits(forms_.out, *next))
+    next->serve = Serve::Out;
+  else if (route.serve != Serve::Decomposed)
+    plan_decomposition(*next);
+  return next;
+}
+
+bool NativeCall::any_float() const {
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    if (arg(i).isDouble() || arg(i).isDoubleList() || arg(i).isComplexDouble()) return true;
+    if (arg(i).isTensor() && arg(i).toTensor().defined() && arg(i).toTensor().is_cpu()) return true;
+  }
+  return false;
+}
+
+bool NativeCall::plan_decomposition(Route& route) {
+  PyObject* decomposer = g_decomposer.load();
+  if (!decomposer || !api().op_find) return false;
+  py::gil_scoped_acquire gil;
+  py::tuple args(op_.args.size());
+  py::dict kwargs;
+  size_t positional = 0;
+  const auto& schema = op_.handle.schema().arguments();
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    py::object value = torch::jit::toPyObject(arg(i));
+    if (schema[i].kwarg_only())
+      kwargs[schema[i].name().c_str()] = value;
+    else
+      args[positional++] = value;
+  }
+  py::tuple front(positional);
+  for (size_t i = 0; i < positional; ++i) front[i] = args[i];
+  py::object program = py::reinterpret_borrow<py::object>(decomposer)(op_.name, front, kwargs);
+  if (program.is_none()) return false;
+  route.serve = Serve::Decomposed;
+  route.program = std::shared_ptr<PyObject>(program.release().ptr(), [](PyObject* p) {
+    if (!Py_IsInitialized()) return;
+    py::gil_scoped_acquire inner;
+    Py_DECREF(p);
+  });
+  return true;
+}
+
+std::pair<std::shared_ptr<Route>, Key> NativeCall::route() {
+  Key key;
+  const bool floats = !has_tensor(op_);
+  for (size_t i = 0; i < op_.args.size(); ++i) add_value(key, arg(i), floats);
+  Routes& routes = *forms_.routes;
+  {
+    std::shared_lock lock(routes.mutex);
+    if (auto it = routes.map.find(key); it != routes.map.end()) return {it->second, std::move(key)};
+  }
+  auto route = decide();
+  remember(key, route);
+  return {route, std::move(key)};
+}
+
+void NativeCall::remember(const Key& key, const std::shared_ptr<Route>& route) {
+  Routes& routes = *forms_.routes;
+  std::unique_lock lock(routes.mutex);
+  if (routes.map.size() >= kMaxRoutes) routes.map.clear();
+  routes.map[key] = route;
+}
+
+at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const {
+  at::Tensor p = t;
+  if (p.device().type() != kDeviceType) {
+    if (form.needs & CW_TAKES_NUMBERS) return p;
+    p = p.to(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index)));
+  }
+  p = p.resolve_conj().resolve_neg();
+  if ((form.needs & CW_NEEDS_PROMOTION) && p.scalar_type() != common) p = p.to(common);
+  if ((form.needs & CW_NEEDS_BROADCAST) && p.sizes() != shape) p = p.expand(shape);
+  if ((form.needs & CW_NEEDS_CONTIGUOUS) && !p.is_contiguous()) p = p.contiguous();
+  return p;
+}
+
+std::string NativeCall::words() const {
+  std::string s;
+  each_tensor([&](const at::Tensor& t, const ArgInfo&) {
+    s += c10::str(s.empty() ? " of " : ", ", c10::toString(t.scalar_type()), t.sizes());
+    return true;
+  });
+  return s;
+}
+
+bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
+  const bool through_out = route.serve == Serve::Out;
+  const auto& schema = op_.handle.schema().arguments();
+  const auto tags = op_.handle.getTags();
+  const bool pointwise = std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
+  const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
+  at::AutoDispatchBelowADInplaceOrView below;
+
+  // Outputs: given ones, or fresh ones of the shape that torch says.
+  c10::SmallVector<at::Tensor, 4> outs, targets;
+  for (size_t r = 0; r < op_.return_of.size(); ++r) {
+    const OutMeta& meta = route.outs[r];
+    const int of = op_.return_of[r];
+    at::Tensor target;
+    if (of >= 0) {
+      target = arg(of).toTensor();
+      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes)) at::native::resize_output(target, meta.sizes);
+      target.mutable_data_ptr();  // copy-on-write memory becomes its own
+    }
+    at::Tensor out = target;
+    // A kernel may read its inputs after it wrote outputs, so only a pointwise one may write over them.
+    const bool own_memory = of >= 0 && !(through_out && !pointwise) && !target.is_conj() && !target.is_neg() &&
+                            (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) && target.scalar_type() == meta.dtype;
+    if (!own_memory)
+      out = at::empty_strided(meta.sizes, form.needs & CW_NEEDS_CONTIGUOUS && of >= 0 ? c10::contiguous_strides(meta.sizes) : meta.strides,
+                              at::TensorOptions().dtype(meta.dtype).device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index))));
+    outs.push_back(out);
+    targets.push_back(target);
+  }
+  const bool empty = !outs.empty() && outs[0].numel() == 0;
+  if (!(empty && (form.needs & CW_NEEDS_ELEMENTS))) {
+    const at::IntArrayRef shape = outs.empty() ? at::IntArrayRef() : outs[0].sizes();
+    uint64_t count = 0;
+    for (const auto& o : outs) count = std::max<uint64_t>(count, o.numel());
+    if (outs.empty()) each_tensor([&](const at::Tensor& t, const ArgInfo&) { return count = t.numel(), false; });
+    const bool numbers = form.needs & CW_TAKES_NUMBERS;
+    Arguments arguments(device_);
+    for (const auto& o : outs) arguments.add(o);
+    for (size_t i = 0; i < op_.args.size(); ++i) {
+      const bool is_result = std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
+      if (is_result && !(through_out && !schema[i].is_out())) continue;
+      const c10::IValue& v = arg(i);
+      if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
+        arguments.add(v, schema[i], numbers, op_, count);
+      } else if (v.isTensor() && v.toTensor().defined()) {
+        arguments.add(c10::IValue(prepared(v.toTensor(), form, shape, common)), schema[i], numbers, op_, count);
+      } else if (v.isTensorList()) {
+        c10::List<at::Tensor> list;
+        for (const at::Tensor& t : v.toTensorVector()) list.push_back(prepared(t, form, shape, common));
+        arguments.add(c10::IValue(list), schema[i], numbers, op_, count);
+      } else {
+        arguments.add(v, schema[i], numbers, op_, count);
+      }
+    }
+    const cw_status status = arguments.run(form.kernel, stream_);
+    if (status == CW_UNSUPPORTED) return false;
+    if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
+  }
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  entry.served(!through_out && !route.prepare ? Rung::Native : Rung::Derived, dtype);
+  for (size_t r = 0; r < outs.size(); ++r)
+    if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
+  torch::jit::drop(stack_, op_.args.size());
+  for (size_t r = 0; r < outs.size(); ++r) stack_.emplace_back(targets[r].defined() ? targets[r] : outs[r]);
+  return true;
+}
+
+bool NativeCall::run_program(const Route& route, Entry& entry) {
+  py::gil_scoped_acquire gil;
+  at::AutoDispatchBelowADInplaceOrView below;
+  const auto& schema = op_.handle.schema();
+  std::vector<py::object> positional;
+  py::dict kwargs;
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    py::object value = torch::jit::toPyObject(arg(i));
+    if (schema.arguments()[i].kwarg_only())
+      kwargs[schema.arguments()[i].name().c_str()] = value;
+    else
+      positional.push_back(value);
+  }
+  py::tuple args(positional.size());
+  for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  py::object result;
+  try {
+    result = py::reinterpret_borrow<py::object>(route.program.get())(*args, **kwargs);
+  } catch (py::error_already_set& e) {
+    e.restore();
+    python_error error;
+    error.persist();
+    throw error;
+  }
+  entry.served(Rung::Decomposed, dtype);
+  torch::jit::drop(stack_, op_.args.size());
+  const auto& returns = schema.returns();
+  if (returns.size() == 1)
+    stack_.push_back(torch::jit::toIValue(result, returns[0].type()));
+  else
+    for (size_t r = 0; r < returns.size(); ++r) stack_.push_back(torch::jit::toIValue(result.cast<py::sequence>()[r], returns[r].type()));
+  return true;
+}
+
+bool NativeCall::serve(Entry& entry) {
+  auto [r, key] = route();
+  for (;;) {
+    bool done = false;
+    switch (r->serve) {
+      case Serve::Nobody: return false;
+      case Serve::Own: done = run(*r, forms_.own, entry); break;
+      case Serve::Out: done = run(*r, forms_.out, entry); break;
+      case Serve::Decomposed: done = run_program(*r, entry); break;
+    }
+    if (done) return true;
+    // Declined: one rung down, and for good, unless it may have been for a number that the signature leaves out.
+    r = after(*r);
+    if (!any_float()) remember(key, r);
+  }
+}
+
+}  // namespace
+
+NativeForms* resolve_native(Operator& op) {
+  auto forms = std::make_unique<NativeForms>();
+  if (api().op_find) {
+    forms->own = find_own(op.name);
+    const auto& schema = op.handle.schema();
+    bool is_out = false;
+    for (const auto& a : schema.arguments()) is_out |= a.is_out();
+    if (!is_out)
+      if (const std::string name = out_form(schema); !name.empty()) forms->out = find(name);
+    forms->any = forms->own.kernel || forms->out.kernel || g_decomposer.load();
+    forms->routes = std::make_unique<Routes>();
+  }
+  NativeForms* none = nullptr;
+  if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
+  return none;
+}
+
+bool call_native(Operator& op, Stack& stack, Entry& entry) {
+  return NativeCall(op, *op.native.load(std::memory_order_acquire), stack).serve(entry);
+}
+
+std::vector<std::pair<std::string, cw_op>> offered() {
+  std::vector<std::pair<std::string, cw_op>> out;
+  if (!api().op_find) return out;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(n);
+    if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
+  }
+  return out;
+}
+
+void set_decomposer(PyObject* f) { g_decomposer.store(f); }
 
 }  // namespace causeway

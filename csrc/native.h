@@ -1,6 +1,7 @@
-// The rungs that the vendor serves: native and derived. See native.cpp.
+// The rungs that the vendor serves, and the decomposed one, which stands on them. See native.cpp.
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -8,15 +9,14 @@
 
 namespace causeway {
 
+struct Routes;
+
 // What the vendor offers that can serve an operator.
 struct NativeForms {
-  bool any = false;
-  cw_op own{};          // under the operator's own name
-  cw_op out{};          // under the name of its out= form, for functional and in-place operators
-  std::string out_name;
-  Operator* out_op = nullptr;
-  struct Routes;
-  Routes* routes = nullptr;
+  bool any = false;         // worth a look: a kernel, or operators that a decomposition may stand on
+  cw_op own{};              // under the operator's own name
+  cw_op out{};              // under the name of its out= form, for functional and in-place operators
+  std::unique_ptr<Routes> routes;
 };
 
 // Ask the vendor once. Never returns NULL.
@@ -24,5 +24,8 @@ NativeForms* resolve_native(Operator& op);
 
 // Every operator that the vendor's op_find answers for.
 std::vector<std::pair<std::string, cw_op>> offered();
+
+// Python's planner of decompositions, `f(name, args, kwargs) -> callable | None`; NULL for none.
+void set_decomposer(PyObject* f);
 
 }  // namespace causeway

@@ -144,6 +144,7 @@ typedef cw_status (*cw_kernel)(const cw_arg* args, int32_t n, cw_stream stream);
 #define CW_NEEDS_BROADCAST 2u  /* inputs are expanded to the (first) output's shape */
 #define CW_NEEDS_PROMOTION 4u  /* inputs are cast to their common dtype by torch's rules */
 #define CW_NEEDS_ELEMENTS 8u   /* never called when the (first) output has none */
+#define CW_TAKES_NUMBERS 16u   /* a zero-dim tensor of the host may come as a number; else it is put on the device */
 
 typedef struct cw_op {
   uint32_t struct_size; /* set by the core: write no further */
