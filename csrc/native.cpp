@@ -4,7 +4,7 @@
 //
 // How a call is served is decided once per signature and remembered: dtypes, sizes, strides and devices of tensors, and
 // the values of all arguments but floating-point numbers, which shapes do not depend on. Shapes of outputs come from
-// torch's meta kernels, which also give torch's own words for arguments that do not fit.
+// torch's meta kernels.
 #include "native.h"
 
 #include <map>
@@ -163,7 +163,7 @@ at::Tensor as_meta(const at::Tensor& t) {
   return m;
 }
 
-// Run the operator on meta tensors. Leaves results and, for out=, the resized outputs. False where torch cannot.
+// Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
 bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
   const size_t base = stack.size() - op.args.size();
   Stack in;
@@ -193,7 +193,8 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
   Stack results = std::move(in);
   try {
     op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
-  } catch (const c10::NotImplementedError&) {
+  } catch (const std::exception&) {
+    // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
     return false;
   }
   for (auto& r : results) meta.push_back(std::move(r));
