@@ -552,16 +552,24 @@ def test_a_kernel_refuses_memory_that_is_not_the_devices(sim: Sim) -> None:
         sim.run("aten::neg.out", inside, beyond)
 
 
-def test_a_number_in_host_memory_is_taken_as_it_is(sim: Sim) -> None:
-    """0-dim CPU tensors, as torch makes of Python numbers, need no copy to the device."""
-    two = np.array(2.0)
-    host = DeviceTensor(two.ctypes.data, "float64", (), (), device=HOST)
-    bench = Bench(sim)
-    x = bench.put(np.arange(4, dtype="f4"))
-    sim.run("aten::mul.out", x, x, host)
-    two[...] = 9  # read before the call returned
-    sim.sync()
-    assert sim.read(x.data, 16) == np.arange(0, 8, 2, dtype="f4").tobytes()
+def test_a_number_may_stand_for_a_tensor(bench: Bench) -> None:
+    x = np.arange(4, dtype="f4")
+    same(bench.run("aten::mul.out", [x.copy()], x, 2.0)[0], 2 * x)
+    same(bench.run("aten::sub.out", [x.copy()], 1, x, 1)[0], 1 - x)
+    same(
+        bench.run("aten::add.out", [np.zeros(4, "u1")], x.astype("u1"), -1, 1)[0],
+        x.astype("u1") - np.uint8(1),
+    )
+    same(
+        bench.run("aten::where.self_out", [x.copy()], x > 1, x, 0.5)[0],
+        np.where(x > 1, x, np.float32(0.5)),
+    )
+    half = np.full(1, 0.1, "f2")
+    assert bench.run("aten::eq.Tensor_out", [np.zeros(1, bool)], half, 0.1)[0]
+    assert (
+        bench.run("aten::lt.Tensor_out", [np.zeros(3, bool)], np.array([1, 2, 3]), 2.5)[0].sum()
+        == 2
+    )
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])

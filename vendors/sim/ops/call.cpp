@@ -36,17 +36,34 @@ cw_status Call::read(const DLTensor& from, Tensor* out) const {
   out->is_host_scalar = false;
   if (count == 0) return out->data = nullptr, CW_OK;
   const char* data = static_cast<const char*>(from.data) + from.byte_offset;
-  if (from.device.device_type == kDLCPU && count == 1) {
-    out->is_host_scalar = true;
-    memcpy(out->value, data, size_t(size));
-    return CW_OK;
-  }
   TRY(resolve(device_, data + lowest, uint64_t(highest - lowest + size), op_.name, &out->data));
   out->data -= lowest;
   return CW_OK;
 }
 
+// A number in a tensor's place (CW_TAKES_NUMBERS) is a zero-dim tensor whose one element travels with it.
+bool Call::number_as_tensor(int i, Tensor* out) const {
+  if (!(op_.needs & CW_TAKES_NUMBERS) || i >= n_) return false;
+  const cw_arg& arg = args_[i];
+  if (arg.tag == CW_DOUBLE)
+    out->dtype = kDouble;
+  else if (arg.tag == CW_INT)
+    out->dtype = kInt64;
+  else if (arg.tag == CW_BOOLEAN)
+    out->dtype = kBool;
+  else
+    return false;
+  out->ndim = 0;
+  out->is_host_scalar = true;
+  if (arg.tag == CW_DOUBLE)
+    store_one(out->value, arg.v.d, kDouble);
+  else
+    store_one(out->value, arg.v.i, out->dtype);
+  return true;
+}
+
 cw_status Call::tensor(int i, Tensor* out) const {
+  if (number_as_tensor(i, out)) return CW_OK;
   if (i >= n_ || args_[i].tag != CW_TENSOR) {
     return fail(CW_INVALID, "%s: argument %d of %d is not a tensor", op_.name, i, n_);
   }

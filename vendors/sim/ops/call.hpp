@@ -25,7 +25,7 @@ struct Tensor {
   int32_t ndim = 0;
   int64_t shape[most_dims];
   int64_t strides[most_dims];
-  bool is_host_scalar = false;  // one element in host memory, kept in `value`
+  bool is_host_scalar = false;  // a number that came in a tensor's place, kept in `value`
   alignas(16) char value[16];
 
   int64_t numel() const;
@@ -90,6 +90,7 @@ class Call {
  private:
   cw_status launch_corrupted(std::function<cw_status()> work);
   cw_status read(const DLTensor& tensor, Tensor* out) const;
+  bool number_as_tensor(int i, Tensor* out) const;
   const OpDef& op_;
   const cw_arg* args_;
   int32_t n_;

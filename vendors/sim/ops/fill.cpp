@@ -12,11 +12,15 @@ template <class Word>
 void fill_rows(const Rows<1>& rows, const char* pattern) {
   Word word;
   memcpy(&word, pattern, sizeof(word));
+  const bool zero = std::all_of(pattern, pattern + sizeof(word), [](char byte) { return byte == 0; });
   rows.each([&](const char* const* at, int64_t n) {
     char* to = const_cast<char*>(at[0]);
     const int64_t stride = rows.stride[0][0];
     if (stride == int64_t(sizeof(Word))) {
-      std::fill_n(reinterpret_cast<Word*>(to), n, word);
+      if (zero)
+        memset(to, 0, size_t(n) * sizeof(word));
+      else
+        std::fill_n(reinterpret_cast<Word*>(to), n, word);
     } else {
       for (int64_t i = 0; i < n; ++i) memcpy(to + i * stride, &word, sizeof(word));
     }

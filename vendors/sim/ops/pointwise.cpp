@@ -14,19 +14,44 @@ enum class Kind {
   bits,      // integers and bool only
 };
 
-// What torch computes in: double when a tensor that counts has it, int64_t when all are integers.
+// What torch computes in: double when a tensor that counts has it, int64_t when all are integers. Numbers that
+// came in a tensor's place tell integers from floats, and nothing else.
 template <int inputs>
 Dtype compute_dtype(const Call& call, Kind kind, const Tensor& out, const Tensor* in) {
   bool all_integers = true, any_double = out.dtype == kDouble, all_zero_dim = true;
   for (int k = 0; k < inputs; ++k) {
     all_integers = all_integers && !is_floating(in[k].dtype);
+    if (in[k].is_host_scalar) continue;
     any_double = any_double || (in[k].dtype == kDouble && in[k].ndim > 0);
     all_zero_dim = all_zero_dim && in[k].ndim == 0;
   }
-  for (int k = 0; k < inputs && all_zero_dim; ++k) any_double = any_double || in[k].dtype == kDouble;
+  for (int k = 0; k < inputs && all_zero_dim; ++k) {
+    any_double = any_double || (in[k].dtype == kDouble && !in[k].is_host_scalar);
+  }
   for (int i = inputs + 1; i < call.size(); ++i) all_integers = all_integers && !call.is_double(i);
   if (any_double) return kDouble;
   return all_integers && kind != Kind::floating ? kInt64 : kFloat;
+}
+
+// Beside a tensor of its kind a number takes the tensor's dtype before the two are compared: 0.1 is 0.09998 for
+// float16. Where the result is rounded anyway it stays exact, as in torch's CPU kernels.
+template <int inputs>
+void round_numbers(const Call& call, Tensor* in) {
+  if (!(call.op().needs & CW_NEEDS_PROMOTION)) return;
+  for (int k = 0; k < inputs; ++k) {
+    if (!in[k].is_host_scalar) continue;
+    for (int other = 0; other < inputs; ++other) {
+      const Dtype dtype = in[other].dtype;
+      if (in[other].is_host_scalar || dtype == kBool || is_floating(dtype) < is_floating(in[k].dtype)) continue;
+      const double real_value = load_one<double>(in[k].value, in[k].dtype);
+      const int64_t integer = load_one<int64_t>(in[k].value, in[k].dtype);
+      in[k].dtype = dtype;
+      if (is_floating(dtype))
+        store_one(in[k].value, real_value, dtype);
+      else
+        store_one(in[k].value, integer, dtype);
+    }
+  }
 }
 
 // The kernel of operator F, whose element function is made from the call: F<float>(call)(a, b).
@@ -39,6 +64,7 @@ cw_status map(Call& call) {
     TRY(call.tensor(k + 1, &in[k]));
     tensors[k + 1] = &in[k];
   }
+  round_numbers<inputs>(call, in);
   Rows<inputs + 1> rows;
   if (!rows.make(tensors)) return fail(CW_INVALID, "%s: the shapes do not broadcast", call.op().name);
   auto compute_in = [&](auto example) {
@@ -186,6 +212,8 @@ inline C smaller(C a, C b) {
   return a != a ? a : b != b ? b : a < b ? a : b;
 }
 
+BINARY(Plus, a + b)
+BINARY(Minus, a - b)
 BINARY(Mul, a* b)
 BINARY(Div, a / b)
 BINARY(Maximum, larger(a, b))
@@ -285,9 +313,14 @@ struct Addcdiv {
   C operator()(C a, C b, C c) const { return a + value * b / c; }
 };
 
+// alpha is 1 in nearly every call.
+cw_status add(Call& call) { return call.number<double>(3, 1) == 1 ? map<Plus, 2>(call) : map<Add, 2>(call); }
+cw_status sub(Call& call) { return call.number<double>(3, 1) == 1 ? map<Minus, 2>(call) : map<Sub, 2>(call); }
+
 template <template <class> class F>
 constexpr auto floating_unary = map<F, 1, Kind::floating>;
 
+constexpr uint32_t numbers_too = CW_TAKES_NUMBERS;
 constexpr cw_dtypes float_results = real;  // an integer input has a float result
 
 }  // namespace
@@ -319,42 +352,42 @@ const OpList& pointwise_ops() {
       {"aten::silu.out", floating_unary<Silu>, floats},
       {"aten::gelu.out", floating_unary<Gelu>, floats},
 
-      {"aten::add.out", map<Add, 2>, real},
-      {"aten::sub.out", map<Sub, 2>, numbers},
-      {"aten::mul.out", map<Mul, 2>, real},
-      {"aten::div.out", map<Div, 2, Kind::floating>, real},
-      {"aten::pow.Tensor_Tensor_out", map<Pow, 2>, numbers},
+      {"aten::add.out", add, real, numbers_too},
+      {"aten::sub.out", sub, numbers, numbers_too},
+      {"aten::mul.out", map<Mul, 2>, real, numbers_too},
+      {"aten::div.out", map<Div, 2, Kind::floating>, real, numbers_too},
+      {"aten::pow.Tensor_Tensor_out", map<Pow, 2>, numbers, numbers_too},
       {"aten::pow.Tensor_Scalar_out", map<PowNumber, 1>, numbers},
       // A comparison must be made in the common dtype, and the output does not tell it: the core casts.
-      {"aten::maximum.out", map<Maximum, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::minimum.out", map<Minimum, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::eq.Tensor_out", map<Eq, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::ne.Tensor_out", map<Ne, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::lt.Tensor_out", map<Lt, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::le.Tensor_out", map<Le, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::gt.Tensor_out", map<Gt, 2>, real, CW_NEEDS_PROMOTION},
-      {"aten::ge.Tensor_out", map<Ge, 2>, real, CW_NEEDS_PROMOTION},
+      {"aten::maximum.out", map<Maximum, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::minimum.out", map<Minimum, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::eq.Tensor_out", map<Eq, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::ne.Tensor_out", map<Ne, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::lt.Tensor_out", map<Lt, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::le.Tensor_out", map<Le, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::gt.Tensor_out", map<Gt, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
+      {"aten::ge.Tensor_out", map<Ge, 2>, real, CW_NEEDS_PROMOTION | numbers_too},
       {"aten::eq.Scalar_out", map<EqNumber, 1>, real},
       {"aten::ne.Scalar_out", map<NeNumber, 1>, real},
       {"aten::lt.Scalar_out", map<LtNumber, 1>, real},
       {"aten::le.Scalar_out", map<LeNumber, 1>, real},
       {"aten::gt.Scalar_out", map<GtNumber, 1>, real},
       {"aten::ge.Scalar_out", map<GeNumber, 1>, real},
-      {"aten::logical_and.out", map<LogicalAnd, 2>, real},
-      {"aten::logical_or.out", map<LogicalOr, 2>, real},
-      {"aten::logical_xor.out", map<LogicalXor, 2>, real},
-      {"aten::bitwise_and.Tensor_out", map<BitwiseAnd, 2, Kind::bits>, integers | CW_BOOL},
-      {"aten::bitwise_or.Tensor_out", map<BitwiseOr, 2, Kind::bits>, integers | CW_BOOL},
-      {"aten::bitwise_xor.Tensor_out", map<BitwiseXor, 2, Kind::bits>, integers | CW_BOOL},
+      {"aten::logical_and.out", map<LogicalAnd, 2>, real, numbers_too},
+      {"aten::logical_or.out", map<LogicalOr, 2>, real, numbers_too},
+      {"aten::logical_xor.out", map<LogicalXor, 2>, real, numbers_too},
+      {"aten::bitwise_and.Tensor_out", map<BitwiseAnd, 2, Kind::bits>, integers | CW_BOOL, numbers_too},
+      {"aten::bitwise_or.Tensor_out", map<BitwiseOr, 2, Kind::bits>, integers | CW_BOOL, numbers_too},
+      {"aten::bitwise_xor.Tensor_out", map<BitwiseXor, 2, Kind::bits>, integers | CW_BOOL, numbers_too},
       {"aten::threshold_backward.grad_input", map<ThresholdBackward, 2>, numbers},
       {"aten::tanh_backward.grad_input", map<TanhBackward, 2, Kind::floating>, floats},
       {"aten::sigmoid_backward.grad_input", map<SigmoidBackward, 2, Kind::floating>, floats},
       {"aten::silu_backward.grad_input", map<SiluBackward, 2, Kind::floating>, floats},
       {"aten::gelu_backward.grad_input", map<GeluBackward, 2, Kind::floating>, floats},
 
-      {"aten::where.self_out", map<Where, 3>, real},
-      {"aten::addcmul.out", map<Addcmul, 3>, numbers},
-      {"aten::addcdiv.out", map<Addcdiv, 3, Kind::floating>, floats},
+      {"aten::where.self_out", map<Where, 3>, real, numbers_too},
+      {"aten::addcmul.out", map<Addcmul, 3>, numbers, numbers_too},
+      {"aten::addcdiv.out", map<Addcdiv, 3, Kind::floating>, floats, numbers_too},
   };
   return list;
 }
