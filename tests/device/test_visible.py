@@ -2,7 +2,10 @@
 
 import pytest
 
-NAMES = "import torch; print([torch.DEVICE.get_device_name(i) for i in range(torch.DEVICE.device_count())])"
+NAMES = """
+import torch
+print([torch.DEVICE.get_device_name(i) for i in range(torch.DEVICE.device_count())])
+"""
 
 
 @pytest.fixture(scope="module")
@@ -111,7 +114,8 @@ def test_fork_after_use_is_a_clear_error_in_the_child(run):
             try:
                 assert torch.DEVICE._is_in_bad_fork() and not torch.DEVICE.is_initialized()
                 torch.manual_seed(0)
-                for use in (lambda: torch.ones(2, device="DEVICE"), lambda: x + 1, torch.DEVICE.synchronize):
+                new = lambda: torch.ones(2, device="DEVICE")
+                for use in (new, lambda: x + 1, torch.DEVICE.synchronize):
                     try:
                         use()
                     except RuntimeError as error:

@@ -119,6 +119,8 @@ for _key, _submodule in _SUBMODULES.items():
 
 
 def __getattr__(name: str) -> object:
+    if name == "_initialized":  # torch.utils.checkpoint reads it before it keeps our random state
+        return is_initialized()
     if name == "default_generators":
         return random.default_generators()
     if name in DTYPES:

@@ -122,7 +122,7 @@ def _rebuild(
 
 
 def _rebuild_empty(device: str) -> torch.UntypedStorage:
-    return torch.UntypedStorage(0, device=device)  # type: ignore[no-untyped-call]
+    return torch.empty(0, dtype=torch.uint8, device=device).untyped_storage()
 
 
 def _release(flags: torch.UntypedStorage, byte: int) -> None:
