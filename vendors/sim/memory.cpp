@@ -110,8 +110,15 @@ void retire(Device& device, const Allocation& a) {
 }  // namespace
 
 cw_status map_memory(Device& device, uint64_t bytes, int fd, bool imported, void** out) {
-  uint64_t mapped = round_up(bytes, granule);
+  uint64_t mapped = round_up(bytes, granule);  // wraps only for sizes that are refused below
   std::lock_guard<std::mutex> lock(device.memory_mutex);
+  const uint64_t left = settings().memory - device.used;
+  if (!imported && bytes > left) {
+    if (fd >= 0) close(fd);
+    return fail(CW_OUT_OF_MEMORY, "device %d has %llu of %llu bytes free, and %llu were asked for", device.index,
+                static_cast<unsigned long long>(left), static_cast<unsigned long long>(settings().memory),
+                static_cast<unsigned long long>(bytes));
+  }
   uint64_t start = take_hole(device, mapped);
   if (start == UINT64_MAX) {
     if (fd >= 0) close(fd);
@@ -168,14 +175,6 @@ cw_status mem_alloc(int32_t index, uint64_t bytes, void** out) {
   if (cw_status status = enter_open("mem_alloc", index, &device)) return status;
   *out = nullptr;
   if (bytes == 0) return CW_OK;
-  {
-    std::lock_guard<std::mutex> lock(device->memory_mutex);
-    if (bytes > settings().memory - std::min(device->used, settings().memory)) {
-      return fail(CW_OUT_OF_MEMORY, "device %d has %llu of %llu bytes free, and %llu were asked for", index,
-                  static_cast<unsigned long long>(settings().memory - device->used),
-                  static_cast<unsigned long long>(settings().memory), static_cast<unsigned long long>(bytes));
-    }
-  }
   return map_memory(*device, bytes, shareable_memory(bytes), false, out);
 }
 

@@ -11,8 +11,10 @@ namespace sim {
 
 bool is_fast(const char* name) {
   static const char* const fast[] = {
-      "aten::zero_",         // memset
-      "aten::fill_.Scalar",  // one store per element; the CPU kernel goes through a TensorIterator
+      // Through the core, 4 to 10,000 elements: 1.4 to 2.5 us, the host rung 1.6 to 2.4 us; one store per element.
+      "aten::fill_.Scalar",
+      // 64 x 10: 14 us, the host rung 76 us, which fills first and then starts a parallel loop.
+      "aten::nll_loss_backward.grad_input",
   };
   for (const char* entry : fast) {
     if (strcmp(entry, name) == 0) return true;

@@ -22,9 +22,15 @@ struct Select {
   const char* op = nullptr;
 
   cw_status run() const {
+    const int64_t width = size_of(slice.dtype[0]);
+    const bool dense = slice.ndim == 1 && !slice.empty && slice.stride[0][0] == width && slice.stride[1][0] == width;
     for (int64_t j = 0; j < count; ++j) {
       int64_t i = load_one<int64_t>(index.data + j * index.stride_bytes(0), index.dtype);
       if (i < 0 || i >= size) return out_of_range(op, i, size);
+      if (dense) {  // a row of an embedding
+        memcpy(slice.data[0] + j * out_step, slice.data[1] + i * in_step, size_t(slice.shape[0] * width));
+        continue;
+      }
       Rows<2> rows = slice;
       rows.data[0] += j * out_step;
       rows.data[1] += i * in_step;
