@@ -625,7 +625,7 @@ void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
   if (std::find(block->used_on.begin(), block->used_on.end(), &s) == block->used_on.end()) block->used_on.push_back(&s);
 }
 
-void set_memory_fraction(int index, double fraction) {
+void set_memory_fraction(double fraction, int index) {
   if (!(fraction > 0 && fraction <= 1))
     throw std::invalid_argument(c10::str("the memory fraction is ", fraction, "; it must be above 0 and at most 1"));
   Cache& c = cache(index);

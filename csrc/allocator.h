@@ -27,7 +27,7 @@ c10::DataPtr as_device(c10::DataPtr&& data, int device);
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream);
 
-void set_memory_fraction(int device, double fraction);
+void set_memory_fraction(double fraction, int device);
 double memory_fraction(int device);
 
 struct BlockView {

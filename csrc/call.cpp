@@ -11,7 +11,6 @@
 
 #include "check.h"
 #include "native.h"
-#include "tensor.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -196,16 +195,6 @@ std::vector<Operator*> operators() {
 
 namespace {
 
-// Served by kernels of our own in tensor.cpp.
-const std::set<std::string>& own() {
-  static const std::set<std::string> names = [] {
-    std::set<std::string> set;
-    for (const char* n : own_kernels()) set.insert(n);
-    return set;
-  }();
-  return names;
-}
-
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
   Operator& op = operator_for(handle);
   if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
@@ -224,12 +213,12 @@ void register_operators() {
   for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
     if (n.name.compare(0, 6, "aten::") != 0) continue;
     auto handle = dispatcher.findSchema(n);
-    if (!handle || own().count(c10::toString(n))) continue;
+    if (!handle) continue;
     const std::string name = c10::toString(n);
     // Composites that are better served whole: torch would take the convolutions apart by the device's type.
     const bool whole = name == "aten::convolution" || name == "aten::convolution_backward";
     if (!whole && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
-    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);
     {
       std::unique_lock lock(g_mutex);

@@ -40,6 +40,14 @@ void after_fork_in_child() {
        "multiprocessing, use the 'spawn' start method.");
 }
 
+std::function<void()>* g_first_use = nullptr;
+std::atomic<bool> g_first_use_waits{false};
+
+// What `f` does may come here again; then it is done already.
+void first_use() {
+  if (g_first_use_waits.load() && g_first_use_waits.exchange(false)) (*g_first_use)();
+}
+
 DeviceState& open(int index) {
   std::lock_guard lock(g_mutex);
   if (DeviceState* d = g_devices[index].load()) return *d;
@@ -73,6 +81,7 @@ int vendor_device_count() {
 int device_count() {
   int n = g_count.load(std::memory_order_acquire);
   if (C10_LIKELY(n >= 0)) return n;
+  first_use();
   n = g_visible ? static_cast<int>(g_visible->size()) : vendor_device_count();
   g_count.store(n);
   return n;
@@ -84,6 +93,11 @@ int device_count_or_zero() noexcept {
   } catch (const std::exception&) {
     return 0;  // torch asks this of a noexcept interface; `causeway doctor` has the reason
   }
+}
+
+void set_first_use(std::function<void()> f) {
+  g_first_use = new std::function<void()>(std::move(f));
+  g_first_use_waits.store(true);
 }
 
 void set_visible_devices(std::vector<int> indices) {
@@ -129,6 +143,7 @@ DeviceState& device(int index) {
   DeviceState* d = g_devices[index].load(std::memory_order_acquire);
   if (C10_UNLIKELY(!d || g_phase.load(std::memory_order_relaxed) == 2)) {
     if (in_bad_fork()) fail_fork();
+    first_use();
     check_index(index);
     d = &open(index);
   }

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <string>
 #include <vector>
 
@@ -26,6 +27,8 @@ struct DeviceState {
 int device_count();             // throws with the driver's words when it cannot tell
 int device_count_or_zero() noexcept;
 int vendor_device_count();
+// Call `f` once, before this process counts or opens its first device: what waits in Python for that.
+void set_first_use(std::function<void()> f);
 void set_visible_devices(std::vector<int> indices);
 
 int current_device() noexcept;

@@ -45,7 +45,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     // Bit i of torch's mask is scalar type i.
     for (int i = 0; i < static_cast<int>(c10::NUMBER_OF_DEVICE_CAPABILITIES) && i < 64; ++i) {
       const auto dtype = static_cast<c10::ScalarType>(i);
-      if (bit_of_dtype(dtype) >= 0 && !has_dtype(state, dtype)) capability.capability_data.capability_bits &= ~(1ULL << i);
+      if (bit_of_dtype(dtype) < 0 || !has_dtype(state, dtype)) capability.capability_data.capability_bits &= ~(1ULL << i);
     }
     return capability;
   }

@@ -388,7 +388,7 @@ at::Tensor HostCall::adopt(at::Tensor t) {
     if (from == host) ours = to;
   if (!ours) {
     const size_t bytes = host->nbytes();
-    const bool born_there = is_block_for_host(host->data_ptr());
+    const bool born_there = is_block_for_host(host->data_ptr()) || !host->data();  // a ZeroTensor has no memory
     if (C10_LIKELY(born_there)) {
       ours = make_storage(as_device(std::move(host->_mutable_data_ptr_no_checks()), device_.index), bytes, host->resizable());
       auto keep = StoragePtr::reclaim_copy(host);

@@ -225,6 +225,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("is_initialized", any_device_opened);
   m.def("init", [] { device(current_device()); }, no_gil);
   m.def("in_bad_fork", in_bad_fork);
+  m.def("set_first_use", [](py::object f) {
+    PyObject* call = f.release().ptr();  // for the life of the process
+    set_first_use([call] {
+      py::gil_scoped_acquire gil;
+      py::reinterpret_borrow<py::object>(call)();
+    });
+  });
   m.def("drain_autograd_threads", drain_autograd_threads, no_gil);
   m.def("stream_native_handle", [](const c10::Stream& s) { return reinterpret_cast<size_t>(stream_of(s).handle); });
   m.def("set_stream", [](const c10::Stream& s) {
@@ -238,6 +245,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("raw_alloc", raw_alloc);
   m.def("raw_delete", raw_delete);
   m.def("host_memory_stats", host_stats);
+  m.def("reset_host_memory_stats", [](const std::string& kind) {
+    if (kind == "peak")
+      pinned_allocator()->reset_peak_stats();
+    else
+      pinned_allocator()->reset_accumulated_stats();
+  });
   m.def("host_alias", host_alias);
   m.def("ipc_export", [](py::object storage) {
     const c10::Storage s = torch::createStorage(storage.ptr());

@@ -23,31 +23,6 @@
 
 namespace causeway {
 
-const std::vector<const char*>& own_kernels() {
-  static const std::vector<const char*> names = {
-      "aten::empty.memory_format",
-      "aten::empty_strided",
-      "aten::as_strided",
-      "aten::view",
-      "aten::_reshape_alias",
-      "aten::unfold",
-      "aten::resize_",
-      "aten::set_",
-      "aten::set_.source_Tensor",
-      "aten::set_.source_Storage",
-      "aten::set_.source_Storage_storage_offset",
-      "aten::copy_",
-      "aten::_copy_from",
-      "aten::_copy_from_and_resize",
-      "aten::_local_scalar_dense",
-      "aten::record_stream",
-      "aten::_has_compatible_shallow_copy_type",
-      "aten::_scaled_dot_product_fused_attention_overrideable",
-      "aten::_scaled_dot_product_fused_attention_overrideable_backward",
-  };
-  return names;
-}
-
 namespace {
 
 int index_of(const std::optional<c10::Device>& d) { return d && d->has_index() ? d->index() : current_device(); }
@@ -369,6 +344,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
 }
+
+// Asked before a tensor subclass is, as the composite kernel of other devices is.
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type)); }
 
 }  // namespace causeway
 
