@@ -9,16 +9,17 @@ static const char* before = "";
 #define STRUCT(type) printf("%s\"%s\": {\"size\": %zu", before, #type, sizeof(type)), before = "},\n "
 #define FIELD(type, field) printf(", \"%s\": %zu", #field, offsetof(type, field))
 
-#define DEVICE_INFO(F)                                                                                               \
-  F(struct_size)                                                                                                     \
-  F(flags) F(name) F(memory) F(dtypes) F(alignment) F(compute_units) F(capability_major) F(capability_minor) F(uuid) \
-      F(priority_lowest) F(priority_highest)
-#define BACKEND(F)                                                                                                \
-  F(struct_size)                                                                                                  \
-  F(abi_version) F(name) F(version) F(last_error) F(device_count) F(device_info) F(sync) F(mem_alloc) F(mem_free) \
-      F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free) F(op_find) F(stream_create)           \
-          F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait) F(event_create) F(event_destroy)        \
-              F(event_record) F(event_query) F(event_sync) F(event_elapsed) F(extension)
+// clang-format off
+#define DEVICE_INFO(F)                                                                                   \
+  F(struct_size) F(flags) F(name) F(memory) F(dtypes) F(alignment) F(compute_units) F(capability_major)  \
+  F(capability_minor) F(uuid) F(priority_lowest) F(priority_highest)
+#define BACKEND(F)                                                                                        \
+  F(struct_size) F(abi_version) F(name) F(version) F(last_error) F(device_count) F(device_info) F(sync)   \
+  F(mem_alloc) F(mem_free) F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free)          \
+  F(op_find) F(stream_create) F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait)             \
+  F(event_create) F(event_destroy) F(event_record) F(event_query) F(event_sync) F(event_elapsed)          \
+  F(extension)
+// clang-format on
 
 int main(void) {
   printf("{");
