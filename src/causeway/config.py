@@ -297,7 +297,7 @@ SETTINGS: Mapping[str, Setting] = {
             "corrupt",
             TEXT,
             "",
-            "An operator that computes garbage, to show that tests notice: <operator>[:<n>].",
+            "An operator that computes garbage, to show that tests notice: aten::add.out[:<n>].",
         ),
     ]
 }

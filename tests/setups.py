@@ -1,0 +1,100 @@
+"""Run the tests: `python tests/setups.py suite setups`, or `fast`, or the names of single set-ups.
+
+`suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
+other chips: other memory models, work done later, other sets of operators, nothing but memory. Two
+processes at a time, a thread each. The last line counts all that ran.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from dataclasses import dataclass, field
+from pathlib import Path
+
+ROOT = Path(__file__).parent.parent
+DEVICE = ("tests/test_tiny.py", "tests/device")
+
+
+@dataclass(frozen=True)
+class Run:
+    tests: tuple[str, ...]
+    sim: dict[str, str] = field(default_factory=dict)
+    marked: str = ""
+
+
+RUNS = {
+    "suite": Run(("tests",)),
+    "unified-inline": Run(DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "inline", "OPS": "all"}),
+    "unified-async": Run(DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "async", "OPS": "none"}),
+    "discrete-async": Run(DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}),
+    "level-0": Run(DEVICE, {"LEVEL": "0"}),
+    "fast": Run(
+        ("tests/test_tiny.py", "tests/unit", "tests/device"), {}, "not slow and not process"
+    ),
+}
+GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "level-0"]}
+Counts = dict[str, int]
+
+
+def run(name: str) -> Counts:
+    """Run pytest for one set-up; give how many tests passed, failed and were skipped."""
+    plan = RUNS[name]
+    junit = ROOT / "build" / f"tests-{name}.xml"
+    junit.unlink(missing_ok=True)
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        "-n2",
+        "--dist=worksteal",
+        f"--junitxml={junit}",
+    ]
+    if plan.marked:
+        command += ["-m", plan.marked]
+    environment = os.environ | {f"CAUSEWAY_SIM_{key}": value for key, value in plan.sim.items()}
+    environment |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
+    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or ''}", flush=True)
+    status = subprocess.run(
+        [*command, *plan.tests], cwd=ROOT, env=environment, check=False
+    ).returncode
+    counts = {"passed": 0, "failed": 0, "skipped": 0}
+    if junit.exists():
+        for suite in ElementTree.parse(junit).iter("testsuite"):
+            tests, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            counts["passed"] += tests - skipped - failed
+            counts["failed"] += failed
+            counts["skipped"] += skipped
+    if status != 0 and counts["failed"] == 0:
+        counts["failed"] = (
+            1  # pytest itself failed: nothing collected, a worker died, a wrong option
+        )
+    return counts
+
+
+def main(names: list[str]) -> int:
+    order = [name for given in names for name in GROUPS.get(given, [given])]
+    unknown = [name for name in order if name not in RUNS]
+    if unknown or not order:
+        print(f"usage: setups.py {' | '.join([*RUNS, *GROUPS])}", file=sys.stderr)
+        return 2
+    lines, total = [], {"passed": 0, "failed": 0, "skipped": 0}
+    for name in order:
+        start = time.monotonic()
+        counts = run(name)
+        for key, count in counts.items():
+            total[key] += count
+        text = ", ".join(f"{count} {key}" for key, count in counts.items())
+        lines.append(f"{name:16} {time.monotonic() - start:6.0f} s   {text}")
+    print("\n" + "\n".join(lines))
+    print(", ".join(f"{count} {key}" for key, count in total.items()))
+    return 1 if total["failed"] else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,76 @@
+"""The release wheel, in a new environment, gives the device and passes the tiny tests."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import sysconfig
+import venv
+import zipfile
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parent.parent
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.xdist_group("wheel")]
+
+
+def run(*command: str | Path, **more: str) -> str:
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
+    done = subprocess.run(
+        command, cwd=ROOT, env=environment | more, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    return done.stdout
+
+
+@pytest.fixture(scope="module")
+def wheel() -> Path:
+    run("make", "wheel")
+    (path,) = (ROOT / "dist").glob("causeway-*.whl")
+    return path
+
+
+def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
+    names = set(zipfile.ZipFile(wheel).namelist())
+    for needed in (
+        "causeway/__init__.py",
+        "causeway/py.typed",
+        "causeway/_C.pyi",
+        f"causeway/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
+        "causeway/lib/libcw_sim.so",
+        "causeway/include/causeway/abi.h",
+        "causeway/include/causeway/dlpack.h",
+    ):
+        assert needed in names, sorted(names)
+    strange = [n for n in names if not n.startswith(("causeway/", "causeway-"))]
+    assert strange == []
+    assert not [n for n in names if "__pycache__" in n or n.endswith((".cpp", ".o"))]
+
+
+def test_the_wheel_knows_no_path_of_this_machine(wheel: Path, tmp_path: Path) -> None:
+    zipfile.ZipFile(wheel).extractall(tmp_path)
+    (core,) = (tmp_path / "causeway").glob("_C*.so")
+    header = run("readelf", "-d", core)
+    assert "$ORIGIN/../torch/lib" in header
+    assert str(ROOT) not in header
+
+
+def test_the_tiny_tests_pass_in_a_new_environment(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (place,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", wheel)
+    # torch and pytest from the development environment: to copy 700 MB would prove nothing. The
+    # development tree itself is not found there: a .pth file is read in site-packages only.
+    (place / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    program = "import causeway; print(causeway.__file__)"
+    assert run(python, "-c", program).strip() == str(place / "causeway" / "__init__.py")
+    run(
+        python, "-m", "pytest", "-q", "-p", "no:cacheprovider", "--noconftest", "tests/test_tiny.py"
+    )
+    doctor = run(tmp_path / "venv" / "bin" / "causeway", "doctor", COLUMNS="500")
+    assert str(place / "causeway" / "lib" / "libcw_sim.so") in doctor
+    assert "good: 2 devices" in doctor
