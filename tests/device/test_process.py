@@ -4,8 +4,9 @@ import time
 
 import pytest
 
-# The last thing is a backward. Half of the time the device's autograd thread is the one that lets go
-# of `Slow`, and is still at it when the interpreter goes down: without a wait at exit, 7 of 20 abort.
+# The last thing is a backward. Half of the time the device's autograd thread is the one that lets
+# go of `Slow`, and is still at it when the interpreter goes down: without a wait at exit, 7 of 20
+# abort.
 ENDS_AFTER_BACKWARD = """
 import os, sys, threading, time, torch
 from torch.utils._python_dispatch import TorchDispatchMode
