@@ -43,6 +43,7 @@ format: .venv/deps ## put all files into the form that lint wants
 
 docs: build ## write the generated tables of docs/ anew
 	$(BIN)/causeway config --markdown > docs/settings.md
+	$(PY) -m causeway.device --markdown > docs/device.md
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway
 	@$(LOCK) $(BIN)/ninja -C build -j $(JOBS) --quiet

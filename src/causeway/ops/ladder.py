@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
@@ -92,12 +92,21 @@ def _nearest(pattern: str, operators: Sequence[str]) -> str:
 
 def start() -> None:
     """Hand the environment's values to the core, and later changes as they come."""
+    from causeway import _C
+
+    _C.set_decomposer(_plan)
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
     if any(config.given(name) for name in ("policy", "policy_only", "policy_budget", "dtypes")):
         _push_policy()
     if config.given("fallback"):
         _push_forced()
+
+
+def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+    from causeway.ops import decompose  # torch's decompositions take a second to import
+
+    return decompose.plan(name, args, kwargs)
 
 
 def _push_policy() -> None:

@@ -1,0 +1,59 @@
+"""Docs cannot rot: their tables are what the code writes, their Python runs, their paths exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from causeway import config
+
+ROOT = Path(__file__).parents[2]
+PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "vendors/template/README.md"]
+PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+
+
+def blocks(page: str, language: str) -> list[str]:
+    text = (ROOT / page).read_text()
+    return re.findall(rf"^```{language}\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
+
+
+def test_the_table_of_settings_is_what_the_code_writes() -> None:
+    assert (ROOT / "docs/settings.md").read_text() == config.markdown(), "run `make docs`"
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
+def test_python_in_docs_runs(run_python, page: str) -> None:
+    program = "\n".join(blocks(page, "python"))
+    compile(program, page, "exec")
+    done = run_python(program)
+    assert done.stderr == ""
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_links_in_docs_lead_somewhere(page: str) -> None:
+    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text())
+    missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
+    assert missing == []
+
+
+def test_the_readme_tree_is_the_tree() -> None:
+    (tree,) = blocks("README.md", "text")
+    folder = ""
+    for line in tree.splitlines():
+        name = line.split()[0]
+        folder = folder if line.startswith("  ") else name
+        path = ROOT / folder / name if line.startswith("  ") else ROOT / name
+        assert path.exists(), line
+    # Every module of the package has its line.
+    package = ROOT / "src" / "causeway"
+    modules = [p.name for p in package.iterdir() if p.suffix == ".py" and p.name[0] != "_"]
+    assert [name for name in modules if f"  {name} " not in tree] == []
+
+
+def test_every_make_target_says_what_it_does() -> None:
+    makefile = (ROOT / "Makefile").read_text()
+    (phony,) = re.findall(r"^\.PHONY: (.*)$", makefile, re.MULTILINE)
+    for target in phony.split():
+        assert re.search(rf"^{target}:.*## \S", makefile, re.MULTILINE), target
