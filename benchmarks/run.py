@@ -1,0 +1,280 @@
+"""Speed of the device against stock torch on the CPU, both sides in one process and in turn.
+
+Every figure is a ratio: each round times both sides one after the other, and the median of the
+rounds' ratios counts, so a busy machine slows both. Absolute times are printed for orientation.
+
+    python benchmarks/run.py            all, with a table; writes benchmarks/results/core.json
+    python benchmarks/run.py tiny copy  some
+    python benchmarks/run.py --check    exit with 1 where a bar is missed
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+from torch import nn
+
+THREADS = 2
+RESULTS = Path(__file__).parent / "results"
+
+
+@dataclass
+class Figure:
+    """One comparison. `ratio` is ours to stock; `bar` is the limit that the project set itself."""
+
+    group: str
+    name: str
+    unit: str  # of `stock` and `ours`
+    stock: float
+    ours: float
+    ratio: float
+    bar: float | None
+    better: str  # "lower" or "higher" ratio
+
+    @property
+    def met(self) -> bool | None:
+        if self.bar is None:
+            return None
+        return self.ratio <= self.bar if self.better == "lower" else self.ratio >= self.bar
+
+
+def seconds(f: Callable[[], object], calls: int) -> float:
+    start = time.perf_counter()
+    for _ in range(calls):
+        f()
+    return (time.perf_counter() - start) / calls
+
+
+def compare(
+    stock: Callable[[], object], ours: Callable[[], object], *, calls: int, rounds: int
+) -> tuple[float, float, float]:
+    """(stock seconds, our seconds, median of ours / stock) over `rounds` rounds in turn."""
+    stock(), ours()
+    pairs = []
+    for r in range(rounds):
+        first, second = (stock, ours) if r % 2 == 0 else (ours, stock)
+        a, b = seconds(first, calls), seconds(second, calls)
+        pairs.append((a, b) if r % 2 == 0 else (b, a))
+    ratio = statistics.median(o / s for s, o in pairs)
+    return statistics.median(s for s, _ in pairs), statistics.median(o for _, o in pairs), ratio
+
+
+def device() -> torch.device:
+    accelerator = torch.accelerator.current_accelerator()
+    if accelerator is None:
+        sys.exit("no accelerator: `causeway doctor` says why")
+    return accelerator
+
+
+# --- tiny operators ---------------------------------------------------------------------------
+
+
+def tiny() -> Iterator[Figure]:
+    """Time per call on tensors so small that only the call counts. Bar: 1.5, aim: 1.2."""
+    a, b, m = torch.randn(4), torch.rand(4) + 0.5, torch.randn(2, 2)
+    cases: dict[str, Callable[..., torch.Tensor]] = {
+        "add": lambda a, b, m: a + b,
+        "mul": lambda a, b, m: a * b,
+        "add_": lambda a, b, m: a.add_(b),
+        "mul by a number": lambda a, b, m: a * 1.0,
+        "relu": lambda a, b, m: torch.relu(a),
+        "exp": lambda a, b, m: torch.exp(b),
+        "sum": lambda a, b, m: m.sum(),
+        "softmax": lambda a, b, m: torch.softmax(m, 1),
+        "mm": lambda a, b, m: torch.mm(m, m),
+    }
+    there = [t.to(device()) for t in (a, b, m)]
+    with torch.no_grad():
+        for name, f in cases.items():
+            stock, ours, ratio = compare(
+                lambda f=f: f(a, b, m), lambda f=f: f(*there), calls=3000, rounds=15
+            )
+            yield Figure("tiny", name, "µs", stock * 1e6, ours * 1e6, ratio, 1.5, "lower")
+
+
+# --- training steps ---------------------------------------------------------------------------
+
+
+class Block(nn.Module):
+    """A transformer block of GPT's kind: attention and a feed-forward net, pre-norm."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
+        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
+        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
+        self.heads = heads
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        n, t, c = x.shape
+        q, k, v = self.qkv(self.norm1(x)).view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
+        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
+        x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
+        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
+
+
+def mnist_step(where: torch.device) -> Callable[[], object]:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5),
+        nn.Linear(128, 10), nn.LogSoftmax(1),
+    ).to(where)  # fmt: skip
+    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
+    x, y = torch.randn(64, 1, 28, 28).to(where), torch.randint(10, (64,)).to(where)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.nll_loss(net(x), y).backward()
+        optimizer.step()
+        torch.accelerator.synchronize()
+
+    return step
+
+
+def gpt_step(where: torch.device) -> Callable[[], object]:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(256, 256), Block(256, 4), Block(256, 4), nn.Linear(256, 256))
+    net.to(where)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    x = torch.randint(256, (8, 128)).to(where)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        nn.functional.cross_entropy(net(x).flatten(0, 1), x.flatten()).backward()
+        optimizer.step()
+        torch.accelerator.synchronize()
+
+    return step
+
+
+def step() -> Iterator[Figure]:
+    """Training steps; the ratio is of speeds. Bar: 0.95."""
+    for name, make in {"MNIST network, SGD": mnist_step, "2 GPT blocks, AdamW": gpt_step}.items():
+        cpu, dev = make(torch.device("cpu")), make(device())
+        for f in (cpu, dev):
+            seconds(f, 3)
+        stock, ours, ratio = compare(cpu, dev, calls=3, rounds=15)
+        yield Figure("step", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, 0.95, "higher")
+
+
+# --- memory -----------------------------------------------------------------------------------
+
+
+def copy() -> Iterator[Figure]:
+    """256 MiB to the device and back, against torch.clone on the CPU; of speeds. Bar: 0.9."""
+    host = torch.randn(64 << 20)
+    there = host.to(device())
+    for name, f in {"to the device": lambda: host.to(device()), "to the host": there.cpu}.items():
+        stock, ours, ratio = compare(host.clone, f, calls=1, rounds=9)
+        yield Figure("copy", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, 0.9, "higher")
+
+
+def allocation() -> Iterator[Figure]:
+    """torch.empty from the cache. The bar is a difference: 1 µs more than on the CPU."""
+    where = device()
+    for name, n in {"4 B": 1, "64 KiB": 16 << 10, "4 MiB": 1 << 20}.items():
+        stock, ours, _ = compare(
+            lambda n=n: torch.empty(n), lambda n=n: torch.empty(n, device=where),
+            calls=2000, rounds=15,
+        )  # fmt: skip
+        more = (ours - stock) * 1e6
+        yield Figure("allocation", f"{name}, µs more", "µs", stock * 1e6, ours * 1e6, more, 1.0, "lower")  # fmt: skip
+
+
+# --- processes ----------------------------------------------------------------------------------
+
+
+def _run(code: str, **env: str) -> float:
+    start = time.perf_counter()
+    subprocess.run([sys.executable, "-c", code], check=True, env={**os.environ, **env})
+    return time.perf_counter() - start
+
+
+def process() -> Iterator[Figure]:
+    """`import torch` with and without Causeway (bar: 100 ms more), and the end of a process."""
+    off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+    pairs = [(_run("import torch", **off), _run("import torch")) for _ in range(9)]
+    stock, ours = (statistics.median(x) for x in zip(*pairs, strict=True))
+    more = statistics.median(o - s for s, o in pairs) * 1e3
+    yield Figure("process", "import torch, ms more", "ms", stock * 1e3, ours * 1e3, more, 100, "lower")  # fmt: skip
+    code = (
+        "import torch, os, time, atexit\n"
+        "atexit.register(lambda: print(time.perf_counter() - start, file=open(os.environ['OUT'], 'w')))\n"
+        "w = torch.ones(4, device={!r}, requires_grad=True)\n(w * w).sum().backward()\n"
+        "start = time.perf_counter()\n"
+    )
+    times: dict[str, list[float]] = {"cpu": [], str(device()): []}
+    out = RESULTS / "exit.tmp"
+    RESULTS.mkdir(exist_ok=True)
+    # atexit runs last in, first out: a function registered before `import torch` ends would run
+    # after Causeway's. So the clock stops in one that is registered first of all.
+    first = (
+        "import atexit, os, time\n"
+        "t = [0.0]\n"
+        "atexit.register(lambda: open(os.environ['OUT'], 'w').write(str(time.perf_counter() - t[0])))\n"
+    )
+    body = code.split("\n", 2)[2].replace("start = time.perf_counter()", "t[0] = time.perf_counter()")
+    for _ in range(9):
+        for where in times:
+            _run(first + "import torch\n" + body.format(where), OUT=str(out))
+            times[where].append(float(out.read_text()))
+    out.unlink()
+    stock, ours = (statistics.median(v) for v in times.values())
+    more = (ours - stock) * 1e3
+    yield Figure("process", "end after backward, ms more", "ms", stock * 1e3, ours * 1e3, more, 5, "lower")  # fmt: skip
+
+
+GROUPS = {"tiny": tiny, "step": step, "copy": copy, "allocation": allocation, "process": process}
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("group", nargs="*", help=f"of {', '.join(GROUPS)}")
+    parser.add_argument("--check", action="store_true", help="exit with 1 where a bar is missed")
+    options = parser.parse_args()
+    if unknown := set(options.group) - set(GROUPS):
+        parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    torch.set_num_threads(THREADS)
+    figures = []
+    table = Table(title=f"{device()} against stock torch {torch.__version__} on the CPU, {THREADS} threads")
+    for column in ("", "what", "stock", "ours", "ratio", "bar", ""):
+        table.add_column(column, justify="left" if column in ("", "what") else "right")
+    for name in options.group or GROUPS:
+        for f in GROUPS[name]():
+            figures.append(f)
+            mark = {None: "", True: "met", False: "[red]missed[/]"}[f.met]
+            bar = "" if f.bar is None else ("≤ " if f.better == "lower" else "≥ ") + f"{f.bar:g}"
+            table.add_row(
+                f.group, f.name, f"{f.stock:.2f} {f.unit}", f"{f.ours:.2f} {f.unit}",
+                f"{f.ratio:.2f}", bar, mark,
+            )  # fmt: skip
+    Console().print(table)
+    RESULTS.mkdir(exist_ok=True)
+    report = {
+        "torch": torch.__version__,
+        "device": str(device()),
+        "threads": THREADS,
+        "machine": platform.machine(),
+        "figures": [{**asdict(f), "met": f.met} for f in figures],
+    }
+    name = "core" if not options.group else "-".join(options.group)
+    (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    return 1 if options.check and any(f.met is False for f in figures) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
