@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import threading
 
@@ -98,11 +99,20 @@ def test_the_table_has_a_line_per_operator_the_longest_first() -> None:
 
 
 def test_rich_and_plain_tables_say_the_same() -> None:
-    console = Console(width=100, record=True, file=open("/dev/null", "w"))  # noqa: SIM115
+    console = Console(width=100, record=True, file=io.StringIO())
     console.print(Table(ROWS))
     words = console.export_text().replace("─", "").split()
     plain = str(Table(ROWS)).replace("-" * 10, "").split()
-    assert [w for w in words if w.strip("-")] == [w for w in plain if w.strip("-")]
+    assert sorted(w for w in words if w.strip("-")) == sorted(w for w in plain if w.strip("-"))
+
+
+def test_a_narrow_terminal_shortens_the_names_and_nothing_else() -> None:
+    console = Console(width=60, record=True, file=io.StringIO())
+    console.print(Table([*ROWS, Row("aten::" + "long" * 20, "host", "bool", 1, 0, 12.0)]))
+    text = console.export_text()
+    assert "longlo" in text
+    assert text.count("…") == 1
+    assert "12000.0" in text
 
 
 def test_an_empty_table_says_so() -> None:

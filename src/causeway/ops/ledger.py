@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Literal
 from causeway import config
 
 if TYPE_CHECKING:
-    from rich.table import Table as RichTable
+    from rich.console import Console, ConsoleOptions, RenderResult
 
 RUNGS = ("native", "derived", "decomposed", "portable", "host")
 Reading = dict[tuple[str, str, str], tuple[int, int, float]]
@@ -116,7 +116,7 @@ class Table:
             groups.setdefault(row.operator, []).append(row)
         ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "seconds"), name))
         self.lines = [self._line(name.removeprefix("aten::"), groups[name]) for name in ordered]
-        self.sum = self._line(f"{len(groups)} operators", rows)
+        self.sum = self._line(f"{len(groups)} operator{'s' * (len(groups) != 1)}", rows)
         self.sum[-3] = ""
 
     def _line(self, title: str, rows: list[Row]) -> list[str]:
@@ -148,21 +148,36 @@ class Table:
         rule = "-" * max(map(len, text))
         return "\n".join([text[0], rule, *text[1:-1], rule, text[-1]])
 
-    def __rich__(self) -> RichTable | str:
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich import box
         from rich.table import Table as RichTable
 
         if not self.lines:
-            return str(self)
-        table = RichTable(box=box.SIMPLE_HEAD, show_footer=True)
+            yield str(self)
+            return
+        widths = [
+            max(map(len, cells)) for cells in zip(self.header, *self.lines, self.sum, strict=True)
+        ]
+        names = (name for line in self.lines for name in line[-3].split(", "))
+        widths[-3] = max(len("dtypes"), *(len(name) + 1 for name in names))  # one below the other
+        # The first column alone gives way where the terminal is narrow.
+        room = options.max_width - sum(widths[1:]) - 2 * len(widths)
+        widths[0] = max(12, min(widths[0], room))
+        table = RichTable(
+            box=box.SIMPLE_HEAD, show_footer=True, pad_edge=False, padding=(0, 1, 0, 0)
+        )
         for i, (title, footer) in enumerate(zip(self.header, self.sum, strict=True)):
-            colour = {"native": "green", "host": "yellow"}.get(title)
-            justify: Literal["left", "right"] = "right" if self._right(i) else "left"
-            wrap = title == "dtypes"
-            table.add_column(title, footer, justify=justify, style=colour, no_wrap=not wrap)
+            table.add_column(
+                title,
+                footer,
+                justify="right" if self._right(i) else "left",
+                style={"native": "green", "host": "yellow"}.get(title),
+                width=widths[i],
+                no_wrap=title != "dtypes",
+            )
         for line in self.lines:
             table.add_row(*line)
-        return table
+        yield table
 
 
 def size(n: int) -> str:
