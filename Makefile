@@ -1,6 +1,7 @@
 # `make demo` and `make test` do everything from a fresh clone: environment, build, run. All targets are incremental.
 PYTHON ?= python3
 JOBS ?= 2
+WHEELS ?= dist
 BIN := .venv/bin
 PY := $(BIN)/python
 # Two makes at once must not build into one folder.
@@ -51,8 +52,8 @@ build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, 
 
 wheel: .venv/deps ## a release wheel in dist/
 	@mkdir -p build
-	rm -f dist/causeway-*.whl
-	$(LOCK) $(PY) -m pip wheel -q . --no-deps --no-build-isolation -w dist
+	rm -f $(WHEELS)/causeway-*.whl
+	$(LOCK) $(PY) -m pip wheel -q . --no-deps --no-build-isolation -w $(WHEELS)
 
 clean: ## forget what was built
 	rm -rf build dist src/causeway/_C.*.so src/causeway/lib src/causeway/include

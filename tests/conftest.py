@@ -56,5 +56,6 @@ def run_python() -> Run:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """A new Python costs seconds, so `make fast` leaves these out."""
     for item in items:
-        if "run_python" in getattr(item, "fixturenames", ()):
+        starts = {"run_python", "run"} & {*getattr(item, "fixturenames", ())}
+        if starts or item.path.stem == "test_multiprocessing":
             item.add_marker("process")

@@ -14,7 +14,7 @@ import pytest
 
 ROOT = Path(__file__).parent.parent
 
-pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200), pytest.mark.xdist_group("wheel")]
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(1200)]
 
 
 def run(*command: str | Path, **more: str) -> str:
@@ -27,9 +27,10 @@ def run(*command: str | Path, **more: str) -> str:
 
 
 @pytest.fixture(scope="module")
-def wheel() -> Path:
-    run("make", "wheel")
-    (path,) = (ROOT / "dist").glob("causeway-*.whl")
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    place = tmp_path_factory.mktemp("wheels")
+    run("make", "wheel", f"WHEELS={place}")
+    (path,) = place.glob("causeway-*.whl")
     return path
 
 
