@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "native.h"
+#include "unboxed.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -92,11 +93,20 @@ Operator::Operator(const c10::OperatorHandle& h)
 
 Operator::~Operator() = default;
 
+void Operator::force(bool on) {
+  forced.store(on);
+  const NativeForms* forms = native.load();
+  host_only.store(forms && (on || !forms->any));
+}
+
 void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
   Entry entry(*this);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
     NativeForms* forms = native.load(std::memory_order_acquire);
-    if (C10_UNLIKELY(!forms)) forms = resolve_native(*this);
+    if (C10_UNLIKELY(!forms)) {
+      forms = resolve_native(*this);
+      host_only.store(!forms->any);
+    }
     if (C10_UNLIKELY(forms->any) && call_native(*this, *stack, entry)) return;
   }
   call_host(*this, *stack, entry);
@@ -131,6 +141,9 @@ int device_of_call(const Operator& op, const Stack& stack) {
 // ---- policy ---------------------------------------------------------------------------------------------------
 
 std::atomic<bool> g_policy_on{false};
+std::atomic<bool> g_watched{false};
+
+void update_watched() { g_watched.store(g_policy_on.load() || g_ledger_on.load()); }
 
 Policy& policy() {
   static Policy p;
@@ -225,8 +238,13 @@ void register_operators() {
       by_schema()[&handle->schema()] = op.get();
       all().push_back(op.get());
     }
-    std::string bare = name.substr(6);
-    g_library->impl(bare.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(op)));
+    const std::string bare = name.substr(6);
+    if (auto kernel = unboxed_kernel(*op)) {
+      g_library->impl(bare.c_str(), std::move(*kernel));
+      (void)op.release();  // as long as the process
+    } else {
+      g_library->impl(bare.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(op)));
+    }
   }
 }
 

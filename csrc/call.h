@@ -48,6 +48,8 @@ struct Operator final : c10::OperatorKernel {
   std::array<std::atomic<uint64_t>, kRungs> calls{};
 
   std::atomic<NativeForms*> native{nullptr};  // resolved at the first call
+  std::atomic<bool> host_only{false};         // resolved, and only the host rung can serve it
+  void force(bool on);
 };
 
 // Registers a kernel for every operator that has one on the CPU, and the fallback for all others.
@@ -70,6 +72,8 @@ struct Policy {
 };
 Policy& policy();
 extern std::atomic<bool> g_policy_on;  // fallback is not Allow
+extern std::atomic<bool> g_watched;    // a policy holds or a ledger is open: every call goes the long way
+void update_watched();
 void check_fallback(Operator& op);
 
 // `dtype` as `device` stores it: itself; or, as the policy says, a narrower one (counted), or an error.

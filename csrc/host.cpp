@@ -15,9 +15,9 @@
 #include <c10/core/CPUAllocator.h>
 
 #include "allocator.h"
-#include "call.h"
 #include "check.h"
 #include "generator.h"
+#include "host.h"
 #include "host_allocator.h"
 #include "storage.h"
 #include "tensor.h"
@@ -28,25 +28,6 @@ namespace causeway {
 namespace {
 
 using c10::TensorImpl;
-
-// A device tensor and the CPU tensor that stands for it.
-struct Stand {
-  at::Tensor original;
-  at::Tensor alias;
-  c10::StorageImpl* host_storage = nullptr;
-  uint16_t arg = 0;
-  bool write = false;
-  bool pooled = false;
-};
-
-// Bytes of a device storage, staged on the host.
-struct Staged {
-  c10::StorageImpl* device_storage;
-  StoragePtr host;
-  void* host_data = nullptr;
-  size_t begin, end;
-  bool write = false;
-};
 
 struct AliasPool {
   std::vector<c10::intrusive_ptr<HostAlias>> free;
@@ -66,54 +47,27 @@ std::pair<size_t, size_t> span(const TensorImpl& t) {
   return {begin, end + item};
 }
 
-class HostCall {
- public:
-  HostCall(Operator& op, Stack& stack)
-      : op_(op), stack_(stack), base_(stack.size() - op.args.size()), device_(device(device_of_call(op, stack))),
-        stream_(current_stream(device_.index)) {}
-  ~HostCall() { drop(); }
+}  // namespace
 
-  void run(Entry& entry) {
-    collect();
-    entry.served(Rung::Host, dtype_);
-    stream_.sync();
-    if (!device_.host_addressable) stage();
-    substitute();
-    call();
-    if (!device_.host_addressable) write_back();
-    for (Stand& s : stands_)
-      if (s.write) update(s);
-    results();
-  }
+void HostCall::run(Stack& stack, Entry& entry) {
+  collect(stack);
+  entry.served(Rung::Host, dtype_);
+  stream_.sync();
+  if (!device_.host_addressable) stage();
+  substitute(stack);
+  call(stack);
+  if (!device_.host_addressable) write_back();
+  update_written();
+  results(stack);
+}
 
- private:
-  void collect();
-  void collect(const at::Tensor& t, size_t arg, bool write);
-  void stage();
-  void substitute();
-  at::Tensor alias_of(Stand& s);
-  void call();
-  void write_back();
-  void update(Stand& s);
-  void results();
-  at::Tensor result(at::Tensor t);
-  at::Tensor view(const Stand& s, TensorImpl* host);
-  at::Tensor adopt(at::Tensor t);
-  void copy_to_device(void* to, const void* from, size_t bytes);
-  size_t staged_offset(const c10::StorageImpl* host) const;
-  void drop();
-
-  Operator& op_;
-  Stack& stack_;
-  const size_t base_;
-  DeviceState& device_;
-  StreamState& stream_;
-  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
-  c10::SmallVector<Stand, 6> stands_;
-  c10::SmallVector<Staged, 1> staged_;
-  c10::SmallVector<std::pair<c10::StorageImpl*, StoragePtr>, 1> adopted_;
-  bool lists_ = false;
-};
+const at::Tensor& HostCall::stand_in(const at::Tensor& t, bool write) {
+  auto& s = stands_.emplace_back();
+  s.original = t;
+  s.write = write;
+  s.alias = alias_of(s);
+  return s.alias;
+}
 
 void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
   if (!t.defined()) return;
@@ -134,9 +88,10 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
               t.device(), "! (when checking argument ", op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
 }
 
-void HostCall::collect() {
+void HostCall::collect(Stack& stack) {
+  const size_t base = stack.size() - op_.args.size();
   for (size_t i = 0; i < op_.args.size(); ++i) {
-    c10::IValue& v = stack_[base_ + i];
+    c10::IValue& v = stack[base + i];
     const ArgInfo& info = op_.args[i];
     switch (info.kind) {
       case ArgKind::Other: break;
@@ -245,15 +200,16 @@ at::Tensor HostCall::alias_of(Stand& s) {
   return at::Tensor(c10::intrusive_ptr<TensorImpl>(std::move(alias)));
 }
 
-void HostCall::substitute() {
+void HostCall::substitute(Stack& stack) {
+  const size_t base = stack.size() - op_.args.size();
   for (Stand& s : stands_) s.alias = alias_of(s);
   if (C10_LIKELY(!lists_)) {
-    for (Stand& s : stands_) stack_[base_ + s.arg] = s.alias;
+    for (Stand& s : stands_) stack[base + s.arg] = s.alias;
     return;
   }
   size_t next = 0;
   for (size_t i = 0; i < op_.args.size(); ++i) {
-    c10::IValue& v = stack_[base_ + i];
+    c10::IValue& v = stack[base + i];
     auto stand_in = [&](const at::Tensor& t) { return t.defined() && is_device(t) ? stands_[next++].alias : t; };
     if (op_.args[i].kind == ArgKind::Tensor) {
       if (v.isTensor()) v = stand_in(v.toTensor());
@@ -269,6 +225,8 @@ void HostCall::substitute() {
     }
   }
 }
+
+namespace {
 
 // Operators that draw without a generator argument draw from the CPU's default generator: lend it the device's numbers.
 class LendRandom {
@@ -289,7 +247,9 @@ class LendRandom {
   at::Tensor state_;
 };
 
-void HostCall::call() {
+}  // namespace
+
+void HostCall::call(Stack& stack) {
   // Below autograd also where no autograd key led here (factories, inference tensors): aliases have no history.
   at::AutoDispatchBelowADInplaceOrView below;
   std::optional<LendRandom> random;
@@ -300,9 +260,9 @@ void HostCall::call() {
     if (C10_UNLIKELY(!s.pooled)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
   if (device_.host_addressable) {
     AllocateOnDevice hook(device_.index, stream_);
-    op_.handle.redispatchBoxed(keys, &stack_);
+    op_.handle.redispatchBoxed(keys, &stack);
   } else {
-    op_.handle.redispatchBoxed(keys, &stack_);
+    op_.handle.redispatchBoxed(keys, &stack);
   }
 }
 
@@ -418,11 +378,11 @@ at::Tensor HostCall::result(at::Tensor t) {
   return adopt(std::move(t));
 }
 
-void HostCall::results() {
+void HostCall::results(Stack& stack) {
   const size_t n = op_.return_of.size();
-  const size_t first = stack_.size() - n;
+  const size_t first = stack.size() - n;
   for (size_t r = 0; r < n; ++r) {
-    c10::IValue& v = stack_[first + r];
+    c10::IValue& v = stack[first + r];
     if (v.isTensor()) {
       if (const int arg = op_.return_of[r]; arg >= 0) {
         for (const Stand& s : stands_) {
@@ -465,11 +425,10 @@ void HostCall::drop() {
   }
 }
 
-}  // namespace
-
 void call_host(Operator& op, Stack& stack, Entry& entry) {
   if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
-  HostCall(op, stack).run(entry);
+  DeviceState& d = device(device_of_call(op, stack));
+  HostCall(op, d, current_stream(d.index)).run(stack, entry);
 }
 
 }  // namespace causeway

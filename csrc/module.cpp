@@ -159,11 +159,12 @@ void set_policy(const std::string& fallback, const std::optional<std::vector<std
     op->warned.store(false);
   }
   g_policy_on.store(p.fallback != Policy::Allow);
+  update_watched();
 }
 
 void set_forced(const std::vector<std::string>& list) {
   const std::set<std::string> names(list.begin(), list.end());
-  for (Operator* op : operators()) op->forced.store(names.count(op->name) > 0);
+  for (Operator* op : operators()) op->force(names.count(op->name) > 0);
 }
 
 py::dict offered_dict() {
@@ -280,7 +281,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_forced", set_forced);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
-  m.def("ledger_enable", [](bool on) { g_ledger_on.store(on); });
+  m.def("ledger_enable", [](bool on) {
+    g_ledger_on.store(on);
+    update_watched();
+  });
   m.def("ledger_read", read_ledger);
 
   register_operators();

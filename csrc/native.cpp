@@ -737,6 +737,13 @@ bool NativeCall::serve(Entry& entry) {
 
 }  // namespace
 
+// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
+static bool has_arithmetic() {
+  static const bool offered = (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  return offered;
+}
+
 NativeForms* resolve_native(Operator& op) {
   auto forms = std::make_unique<NativeForms>();
   if (api().op_find) {
@@ -746,7 +753,7 @@ NativeForms* resolve_native(Operator& op) {
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
       if (const std::string name = out_form(schema); !name.empty()) forms->out = find(name);
-    forms->any = forms->own.kernel || forms->out.kernel || g_decomposer.load();
+    forms->any = forms->own.kernel || forms->out.kernel || (g_decomposer.load() && has_arithmetic());
     forms->routes = std::make_unique<Routes>();
   }
   NativeForms* none = nullptr;

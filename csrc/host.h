@@ -1,0 +1,73 @@
+// One operator on the host rung: its device tensors, the CPU tensors that stand for them, and the way back.
+// See host.cpp.
+#pragma once
+
+#include <c10/util/SmallVector.h>
+
+#include "call.h"
+#include "storage.h"
+
+namespace causeway {
+
+// A device tensor and the CPU tensor that stands for it.
+struct Stand {
+  at::Tensor original;
+  at::Tensor alias;
+  c10::StorageImpl* host_storage = nullptr;
+  uint16_t arg = 0;
+  bool write = false;
+  bool pooled = false;
+};
+
+// Bytes of a device storage, staged on the host.
+struct Staged {
+  c10::StorageImpl* device_storage;
+  StoragePtr host;
+  void* host_data = nullptr;
+  size_t begin, end;
+  bool write = false;
+};
+
+class HostCall {
+ public:
+  HostCall(Operator& op, DeviceState& device, StreamState& stream) : op_(op), device_(device), stream_(stream) {}
+  ~HostCall() { drop(); }
+
+  // The whole call, with arguments and results on `stack`.
+  void run(Stack& stack, Entry& entry);
+
+  // The same by parts, for callers that hold arguments unboxed, where the host can address the memory.
+  const at::Tensor& stand_in(const at::Tensor& t, bool write);
+  void update_written() {
+    for (Stand& s : stands_)
+      if (s.write) update(s);
+  }
+  at::Tensor result(at::Tensor t);
+
+ private:
+  void collect(Stack& stack);
+  void collect(const at::Tensor& t, size_t arg, bool write);
+  void stage();
+  void substitute(Stack& stack);
+  at::Tensor alias_of(Stand& s);
+  void call(Stack& stack);
+  void write_back();
+  void update(Stand& s);
+  void results(Stack& stack);
+  at::Tensor view(const Stand& s, c10::TensorImpl* host);
+  at::Tensor adopt(at::Tensor t);
+  void copy_to_device(void* to, const void* from, size_t bytes);
+  size_t staged_offset(const c10::StorageImpl* host) const;
+  void drop();
+
+  Operator& op_;
+  DeviceState& device_;
+  StreamState& stream_;
+  c10::ScalarType dtype_ = c10::ScalarType::Undefined;
+  c10::SmallVector<Stand, 6> stands_;
+  c10::SmallVector<Staged, 1> staged_;
+  c10::SmallVector<std::pair<c10::StorageImpl*, StoragePtr>, 1> adopted_;
+  bool lists_ = false;
+};
+
+}  // namespace causeway
