@@ -18,7 +18,6 @@ from dataclasses import dataclass, field
 from causeway import config
 from causeway.errors import (
     CausewayError,
-    ConfigError,
     DeviceLostError,
     FallbackError,
     UnsupportedDtypeError,
@@ -195,7 +194,7 @@ def _find_problems() -> None:
 
 def _warn() -> None:
     messages = [problem.message for problem in state.problems]
-    if state.error is not None and not isinstance(state.error, ConfigError):
+    if state.error is not None:
         messages.insert(0, f"there is no device: {state.error}")
     for message in messages:
         # Where warnings are errors: import torch must not fail, and doctor has it anyway.

@@ -85,6 +85,20 @@ def test_a_library_that_is_no_vendor_is_refused_with_the_reason(run_python, tmp_
     assert "cannot open the vendor's library" in done.stderr
 
 
+def test_a_core_that_cannot_be_imported_is_a_warning_and_no_device(run_python) -> None:
+    program = """
+import sys
+sys.modules["causeway._C"] = None  # as where it was built for another torch
+import torch
+print(torch.sim.is_available(), torch.sim.device_count())
+from causeway import doctor
+print(doctor.examine().verdict)
+"""
+    done = run_python(program)
+    assert done.stdout.startswith("False 0\nbroken: there is no device: causeway._C cannot be")
+    assert "build it anew for this torch" in done.stderr
+
+
 def test_mistakes_in_the_environment_warn_and_count_as_not_there(run_python) -> None:
     program = "import torch; print(torch.ones(1, device='sim').item())"
     done = run_python(
