@@ -61,7 +61,7 @@ def x(device):
 
 def compute(name, args, kwargs):
     """By the plan and on the CPU."""
-    plan = decompose.plan(name, args, kwargs)
+    plan = decompose.decomposition(name, args, kwargs)
     assert plan is not None
     on_cpu = [decompose._to(v, "cpu") for v in args]
     cpu = decompose._overload(name)(*on_cpu, **kwargs)
@@ -98,28 +98,28 @@ def test_values_are_the_cpus(offers, x, name):
 def test_in_place_and_out_forms(offers, x):
     expected = torch.nn.functional.hardswish(x.cpu())
     out = torch.empty_like(x)
-    plan = decompose.plan("aten::hardswish.out", (x,), {"out": out})
+    plan = decompose.decomposition("aten::hardswish.out", (x,), {"out": out})
     assert plan(x, out=out) is out
     torch.testing.assert_close(out.cpu(), expected)
     small = torch.empty(0, device=x.device)
     plan(x, out=small)
     torch.testing.assert_close(small.cpu(), expected)
     y = x.clone()
-    plan = decompose.plan("aten::hardswish_", (y,), {})
+    plan = decompose.decomposition("aten::hardswish_", (y,), {})
     assert plan(y) is y
     torch.testing.assert_close(y.cpu(), expected)
 
 
 def test_none_where_an_operator_is_missing(offers, x):
     offers(without=("clamp_min.out", "clamp.out", "clamp_max.out"))
-    assert decompose.plan("aten::hardswish", (x,), {}) is None
+    assert decompose.decomposition("aten::hardswish", (x,), {}) is None
     offers(without=OFFERED)
-    assert decompose.plan("aten::hardswish", (x,), {}) is None
+    assert decompose.decomposition("aten::hardswish", (x,), {}) is None
 
 
 def test_none_where_a_dtype_is_missing(offers, x):
     offers(dtypes=[torch.float16])
-    assert decompose.plan("aten::leaky_relu", (x,), {}) is None
+    assert decompose.decomposition("aten::leaky_relu", (x,), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -136,17 +136,17 @@ def test_none_where_a_dtype_is_missing(offers, x):
     ],
 )
 def test_none_where_there_is_no_honest_decomposition(offers, x, name, args):
-    assert decompose.plan(name, args(x), {}) is None
+    assert decompose.decomposition(name, args(x), {}) is None
 
 
 def test_none_for_cpu_tensors_and_while_planning(offers, x):
-    assert decompose.plan("aten::leaky_relu", (x.cpu(),), {}) is None
+    assert decompose.decomposition("aten::leaky_relu", (x.cpu(),), {}) is None
     with decompose._planning():
-        assert decompose.plan("aten::leaky_relu", (x,), {}) is None
+        assert decompose.decomposition("aten::leaky_relu", (x,), {}) is None
 
 
 def test_other_shapes_and_numbers_are_new_programs(offers, x):
-    plan = decompose.plan("aten::leaky_relu", (x, 0.1), {})
+    plan = decompose.decomposition("aten::leaky_relu", (x, 0.1), {})
     for value in (x[1:], x.t(), x[:0], x.half()):
         for slope in (0.1, 0.5, 2):
             expected = torch.nn.functional.leaky_relu(value.cpu(), slope)
@@ -162,7 +162,7 @@ def test_other_shapes_and_numbers_are_new_programs(offers, x):
 def test_numbers_that_stand_for_dtypes(offers, x):
     offers(also=("pow.Tensor_Scalar_out",))
     number = 7  # c10::ScalarType::Double, as the core hands it on
-    plan = decompose.plan("aten::_softmax", (x, 1, False), {})
+    plan = decompose.decomposition("aten::_softmax", (x, 1, False), {})
     assert plan is not None
     plan = decompose._decomposed("aten::sum.dim_IntList")
     if plan is not None:
@@ -171,7 +171,7 @@ def test_numbers_that_stand_for_dtypes(offers, x):
 
 
 def test_replay_calls_operators_and_nothing_else(offers, x):
-    plan = decompose.plan("aten::hardswish", (x,), {})
+    plan = decompose.decomposition("aten::hardswish", (x,), {})
     from torch.utils._python_dispatch import TorchDispatchMode
 
     seen = []
@@ -188,11 +188,11 @@ def test_replay_calls_operators_and_nothing_else(offers, x):
 
 
 def test_an_operator_never_asks_for_itself(offers, x):
-    plan = decompose.plan("aten::leaky_relu", (x, 0.1), {})
+    plan = decompose.decomposition("aten::leaky_relu", (x, 0.1), {})
     running = decompose._thread.__dict__.setdefault("running", [])
     running.append(plan.op)
     try:
-        assert decompose.plan("aten::leaky_relu", (x, 0.1), {}) is None
+        assert decompose.decomposition("aten::leaky_relu", (x, 0.1), {}) is None
         expected = torch.nn.functional.leaky_relu(x.cpu(), 0.1)
         torch.testing.assert_close(plan(x, 0.1).cpu(), expected)
     finally:
@@ -200,7 +200,7 @@ def test_an_operator_never_asks_for_itself(offers, x):
 
 
 def test_no_memory_is_kept(offers, x, module):
-    plan = decompose.plan("aten::huber_loss", (x, x, 1, 1.0), {})
+    plan = decompose.decomposition("aten::huber_loss", (x, x, 1, 1.0), {})
     plan(x, x, 1, 1.0)
     gc.collect()
     before = module.memory_allocated()
@@ -215,7 +215,7 @@ def test_core_takes_the_rung_where_the_host_would_copy(run):
         import torch, causeway
         from causeway import _C
         from causeway.ops import decompose
-        _C.set_decomposer(decompose.decomposer)
+        _C.set_decomposer(decompose.plan)
         host = torch.DEVICE.get_device_properties(0).host_addressable
         x = torch.randn(16, 16, device="DEVICE", requires_grad=True)
         y = torch.nn.functional.hardswish(x)

@@ -43,12 +43,23 @@ def test_seed_before_first_use_counts(run):
     assert done.returncode == 0
 
 
-def test_seed_before_first_use_counts_for_a_device_that_a_stream_opened(run):
+@pytest.mark.parametrize(
+    "first_use",
+    [
+        'torch.DEVICE.is_available(); torch.manual_seed(3); torch.Stream("DEVICE")',
+        'torch.manual_seed(3); torch.Stream("DEVICE")',
+        'torch.manual_seed(3); generator = torch.Generator("DEVICE")',
+        "torch.manual_seed(3); torch.accelerator.set_device_index(0)",
+        'torch.manual_seed(3); torch.UntypedStorage(8, device="DEVICE")',
+    ],
+)
+def test_seed_before_first_use_counts_for_a_device_that_only_cpp_opened(run, first_use):
     run(
-        """
+        f"""
         import torch
-        torch.manual_seed(3)
-        torch.Stream("DEVICE")
+        from causeway import _C
+        {first_use}
+        assert _C.default_generator(0).initial_seed() == 3
         a = torch.rand(4, device="DEVICE")
         torch.manual_seed(3)
         assert torch.equal(a.cpu(), torch.rand(4, device="DEVICE").cpu())

@@ -23,6 +23,7 @@ _tls = threading.local()
 _lock = threading.RLock()
 _initialized = False
 _queued: list[tuple[Callable[[], None], list[str]]] = []
+_counted = False  # whether the generators can be had
 _seeds = _LazySeedTracker()  # type: ignore[no-untyped-call]
 _count: int | None = None
 _unavailable: str | None = None
@@ -62,6 +63,17 @@ def count_devices() -> int:
             _unavailable = str(error)
             raise
     return _count
+
+
+def _first_use() -> None:
+    """What the core calls before it counts or opens the first device, with or without Python."""
+    global _counted
+    _see_devices()
+    _counted = True
+    _run([call for call in _seeds.get_calls() if call])
+
+
+_C.set_first_use(_first_use)
 
 
 def _see_devices() -> None:
@@ -134,14 +146,14 @@ def _lazy_init() -> None:
         _C.init()
         _tls.is_initializing = True  # queued calls come back here
         try:
-            _run_queued()
+            _run(_queued)
+            _queued.clear()
         finally:
             del _tls.is_initializing
         _initialized = True
 
 
-def _run_queued() -> None:
-    calls = [*_queued, *(call for call in _seeds.get_calls() if call)]
+def _run(calls: list[tuple[Callable[[], None], list[str]]]) -> None:
     for function, stack in calls:
         try:
             function()
@@ -150,24 +162,27 @@ def _run_queued() -> None:
                 f"{device_name()} call failed lazily at initialization with error: {error}\n\n"
                 f"it was originally made at:\n\n{''.join(stack)}"
             ) from error
-    _queued.clear()
 
 
 def _lazy_call(function: Callable[[], None], **kwargs: Any) -> None:
-    """Call `function` now, or as soon as a device is opened. With seed= or seed_all= only the last
-    one is kept.
+    """Call `function` now, or as soon as a device is opened.
+
+    With seed= or seed_all= only the last one is kept, and it is called as soon as the devices are
+    counted: a generator is there without its device.
     """
+    seeds_all, seeds = kwargs.get("seed_all", False), kwargs.get("seed", False)
     with _lock:
         # C++ may have opened the device with no Python in between (a stream, a storage).
         if not _initialized and _C.is_initialized():
             _lazy_init()
-        if is_initialized() or hasattr(_tls, "is_initializing"):
+        ready = is_initialized() or hasattr(_tls, "is_initializing")
+        if ready or (_counted and (seeds or seeds_all)):
             function()
             return
         stack = traceback.format_stack()
-        if kwargs.get("seed_all", False):
+        if seeds_all:
             _seeds.queue_seed_all(function, stack)  # type: ignore[no-untyped-call]
-        elif kwargs.get("seed", False):
+        elif seeds:
             _seeds.queue_seed(function, stack)  # type: ignore[no-untyped-call]
         else:
             _queued.append((function, stack))

@@ -78,7 +78,7 @@ def _set_rng_state_offset(offset: int, device: Device = None) -> None:
 def manual_seed(seed: int) -> None:
     """Seed the current device's generator. Without a device it does nothing."""
     seed = int(seed)
-    _lazy_call(lambda: _seed_one(current_device(), seed), seed=True)
+    _lazy_call(lambda: _seed_one(_current(), seed), seed=True)
 
 
 def manual_seed_all(seed: int) -> None:
@@ -92,6 +92,11 @@ def manual_seed_all(seed: int) -> None:
             _seed_one(index, seed)
 
     _lazy_call(seed_each, seed_all=True)
+
+
+def _current() -> int:
+    """The current device's index, as current_device gives it, but opening none."""
+    return int(torch._C._accelerator_getDeviceIndex())
 
 
 def _seed_one(index: int, seed: int) -> None:

@@ -1,6 +1,6 @@
 """The decomposed rung: an operator that the vendor lacks, computed by operators that it has.
 
-`plan` takes torch's own decomposition of the operator and traces it on meta tensors of the call's
+It takes torch's own decomposition of the operator and traces it on meta tensors of the call's
 shapes. Only if every operator in the trace is one that the vendor offers, for its dtypes, is there
 a plan; else the call goes on down the ladder. The trace becomes straight-line Python, one line an
 operator, kept for each set of shapes and numbers: replaying it costs a call of each operator and
@@ -40,11 +40,11 @@ class NotServed(Exception):
     """An operator in the trace is not one that the vendor offers."""
 
 
-def decomposer(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
-    """What the core asks: `plan`, where the host rung would have to copy.
+def plan(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
+    """What the core asks, once for each signature: a `decomposition`, or None for the next rung.
 
-    Where the host can address device memory, torch's fused CPU kernel is 5 to 10 times as fast as
-    the operators that a decomposition needs (measured on the simulated chip, 8x8).
+    None where the host can address device memory: there torch's fused CPU kernel is 5 to 10 times
+    as fast as the operators of a decomposition (measured on the simulated chip, 8x8).
     """
     from causeway.device.properties import get_device_properties
 
@@ -52,14 +52,14 @@ def decomposer(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | No
         if tensor.device.type != "cpu":
             if get_device_properties(tensor.device).host_addressable:
                 return None
-            return plan(name, args, kwargs)
+            return decomposition(name, args, kwargs)
     return None
 
 
-def plan(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
+def decomposition(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
     """A function that computes operator `name` from operators that the vendor offers, or None.
 
-    Called by the core once for each signature; the function takes any arguments of that signature.
+    It takes any arguments of the operator, of other shapes too.
     """
     if getattr(_thread, "planning", False) or not _offered():
         return None
