@@ -295,9 +295,9 @@ struct Cache {
 
   Block* from_vendor(Pool& p, size_t size, size_t asked) {
     const bool large = size > kSmallLimit;
-    size_t bytes = !large ? std::max(kSmallSegment, size)
-                         : size < kMediumLimit ? kMediumSegment
-                                               : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
+    size_t bytes = !large                ? std::max(kSmallSegment, size)
+                   : size < kMediumLimit ? kMediumSegment
+                                         : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
     void* start = take_segment(bytes);
     if (!start) {
       // In order of what it costs: blocks waiting for other streams, cached segments of the right size, all cached
@@ -428,12 +428,13 @@ struct Cache {
     const size_t reserved = stats.reserved_bytes[0].current, used = stats.allocated_bytes[0].current;
     const std::string words = last_words();
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), used, reserved, c10::Device(kDeviceType, device));
-    TORCH_CHECK_WITH(
-        OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked), ". The device has ",
-        mib(total), ", of which ", mib(free), " is free",
-        limit ? c10::str("; this process may use ", mib(limit), " (set_per_process_memory_fraction)") : "", ". PyTorch holds ",
-        mib(used), " in tensors and has ", mib(reserved), " reserved; the largest free block is ", mib(largest_free()),
-        ". Use smaller batches or free tensors; torch.", vendor_name(), ".memory_summary() shows what holds memory. (Vendor: ", words, ")");
+    TORCH_CHECK_WITH(OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked),
+                     ". The device has ", mib(total), ", of which ", mib(free), " is free",
+                     limit ? c10::str("; this process may use ", mib(limit), " (set_per_process_memory_fraction)") : "",
+                     ". PyTorch holds ", mib(used), " in tensors and has ", mib(reserved),
+                     " reserved; the largest free block is ", mib(largest_free()),
+                     ". Use smaller batches or free tensors; torch.", vendor_name(),
+                     ".memory_summary() shows what holds memory. (Vendor: ", words, ")");
   }
 
   std::pair<size_t, size_t> free_and_total() {
@@ -486,7 +487,8 @@ Recent& recent(void* start) { return t_recent[(reinterpret_cast<uintptr_t>(start
 
 Block* find_block(void* start) {
   // Blocks are never deleted, and only the block that was handed out at `start` is allocated there.
-  if (const Recent& r = recent(start); C10_LIKELY(r.start == start && r.block->start == start && r.block->allocated)) return r.block;
+  if (const Recent& r = recent(start); C10_LIKELY(r.start == start && r.block->start == start && r.block->allocated))
+    return r.block;
   for (auto& slot : g_caches) {
     Cache* c = slot.load();
     if (!c) continue;
@@ -665,7 +667,8 @@ std::pair<void*, size_t> segment_of(int index, const void* pointer) {
   auto it = c.segments.upper_bound(p);
   if (it != c.segments.begin() && p < (--it)->second->start + it->second->size)
     return {it->second->start, p - it->second->start};
-  fail(Kind::Causeway, "this memory of ", device_name(index), " was not allocated by this process, so it cannot be shared on; "
+  fail(Kind::Causeway, "this memory of ", device_name(index),
+       " was not allocated by this process, so it cannot be shared on; "
        "clone() the tensor first");
 }
 

@@ -27,7 +27,8 @@ struct Nothing final : torch::autograd::Node {
 };
 
 void drain(int index) {
-  at::Tensor t = at::empty({1}, at::TensorOptions().device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))));
+  at::Tensor t =
+      at::empty({1}, at::TensorOptions().device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))));
   auto node = make_node<Nothing>();
   node->add_input_metadata(t);  // its device chooses the thread
   torch::autograd::Engine::get_default_engine().execute({torch::autograd::Edge(node, 0)}, {t}, /*keep_graph=*/false,

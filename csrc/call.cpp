@@ -37,9 +37,12 @@ ArgKind kind_of(const c10::Argument& arg) {
   }
   (void)optional;
   switch (type->kind()) {
-    case c10::TypeKind::TensorType: return ArgKind::Tensor;
-    case c10::TypeKind::GeneratorType: return ArgKind::Generator;
-    case c10::TypeKind::DeviceObjType: return ArgKind::Device;
+    case c10::TypeKind::TensorType:
+      return ArgKind::Tensor;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::Generator;
+    case c10::TypeKind::DeviceObjType:
+      return ArgKind::Device;
     case c10::TypeKind::ListType: {
       const auto element = type->expectRef<c10::ListType>().getElementType();
       if (element->kind() == c10::TypeKind::TensorType) return ArgKind::TensorList;
@@ -47,27 +50,41 @@ ArgKind kind_of(const c10::Argument& arg) {
         return ArgKind::OptionalTensorList;
       return ArgKind::Other;
     }
-    case c10::TypeKind::BoolType: return arg.name() == "pin_memory" ? ArgKind::Pin : ArgKind::Other;
-    default: return ArgKind::Other;
+    case c10::TypeKind::BoolType:
+      return arg.name() == "pin_memory" ? ArgKind::Pin : ArgKind::Other;
+    default:
+      return ArgKind::Other;
   }
 }
 
 // Operators that torch.cuda calls with CPU tensors beside device tensors, by design.
 const std::set<std::string>& mixed() {
   static const std::set<std::string> names = {
-      "aten::index.Tensor",       "aten::index.Tensor_out",   "aten::_index_put_impl_", "aten::index_put_",
-      "aten::index_put",          "aten::_unsafe_index.Tensor", "aten::_unsafe_index_put", "aten::index_put.out",
-      "aten::_index_put_impl",    "aten::_index_put_impl.out",  "aten::_pack_padded_sequence", "aten::_ctc_loss.Tensor",
-      "aten::_ctc_loss_backward.Tensor", "aten::_cudnn_ctc_loss.Tensor", "aten::tensor_split.tensor_indices_or_sections",
-      "aten::_foreach_copy_",     "aten::_foreach_copy",      "aten::repeat_interleave.self_Tensor",
+      "aten::index.Tensor",
+      "aten::index.Tensor_out",
+      "aten::_index_put_impl_",
+      "aten::index_put_",
+      "aten::index_put",
+      "aten::_unsafe_index.Tensor",
+      "aten::_unsafe_index_put",
+      "aten::index_put.out",
+      "aten::_index_put_impl",
+      "aten::_index_put_impl.out",
+      "aten::_pack_padded_sequence",
+      "aten::_ctc_loss.Tensor",
+      "aten::_ctc_loss_backward.Tensor",
+      "aten::_cudnn_ctc_loss.Tensor",
+      "aten::tensor_split.tensor_indices_or_sections",
+      "aten::_foreach_copy_",
+      "aten::_foreach_copy",
+      "aten::repeat_interleave.self_Tensor",
   };
   return names;
 }
 
 }  // namespace
 
-Operator::Operator(const c10::OperatorHandle& h)
-    : handle(h), name(c10::toString(h.operator_name())) {
+Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString(h.operator_name())) {
   const auto& schema = h.schema();
   std::map<std::string, int> written;  // alias set -> argument
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -120,7 +137,8 @@ int device_of_call(const Operator& op, const Stack& stack) {
     switch (op.args[i].kind) {
       case ArgKind::Tensor:
         if (v.isTensor())
-          if (const at::Tensor& t = v.toTensor(); t.defined() && t.device().type() == kDeviceType) return t.device().index();
+          if (const at::Tensor& t = v.toTensor(); t.defined() && t.device().type() == kDeviceType)
+            return t.device().index();
         break;
       case ArgKind::TensorList:
       case ArgKind::OptionalTensorList:
@@ -130,9 +148,11 @@ int device_of_call(const Operator& op, const Stack& stack) {
               return e.toTensor().device().index();
         break;
       case ArgKind::Device:
-        if (v.isDevice() && v.toDevice().type() == kDeviceType && v.toDevice().has_index()) other = v.toDevice().index();
+        if (v.isDevice() && v.toDevice().type() == kDeviceType && v.toDevice().has_index())
+          other = v.toDevice().index();
         break;
-      default: break;
+      default:
+        break;
     }
   }
   return other >= 0 ? other : current_device();
@@ -156,10 +176,13 @@ void check_fallback(Operator& op) {
   if (p.budget.load() >= 0 && p.budget.fetch_sub(1) > 0) return;
   if (p.budget.load() < -1) p.budget.store(0);
   if (p.fallback == Policy::Raise)
-    fail(Kind::Fallback, op.name, " would run on the host: ", vendor_name(), " does not offer it for this call, and the fallback policy is "
-         "'error'. Let the vendor offer it, or allow it with causeway.policy(fallback=\"allow\"); `with causeway.ledger()` counts all");
+    fail(Kind::Fallback, op.name, " would run on the host: ", vendor_name(),
+         " does not offer it for this call, and the fallback policy is "
+         "'error'. Let the vendor offer it, or allow it with causeway.policy(fallback=\"allow\"); `with "
+         "causeway.ledger()` counts all");
   if (p.fallback == Policy::Warn && !op.warned.exchange(true))
-    TORCH_WARN(op.name, " runs on the host: ", vendor_name(), " does not offer it for this call (said once per operator; policy 'warn')");
+    TORCH_WARN(op.name, " runs on the host: ", vendor_name(),
+               " does not offer it for this call (said once per operator; policy 'warn')");
 }
 
 c10::ScalarType stored_dtype(const DeviceState& d, c10::ScalarType dtype, const char* what) {
@@ -167,20 +190,33 @@ c10::ScalarType stored_dtype(const DeviceState& d, c10::ScalarType dtype, const 
   using T = c10::ScalarType;
   T narrow = T::Undefined;
   switch (dtype) {
-    case T::Double: narrow = has_dtype(d, T::Float) ? T::Float : T::Half; break;
-    case T::ComplexDouble: narrow = T::ComplexFloat; break;
-    case T::Long: narrow = T::Int; break;
-    case T::UInt64: narrow = T::UInt32; break;
-    case T::BFloat16: narrow = T::Half; break;
-    default: break;
+    case T::Double:
+      narrow = has_dtype(d, T::Float) ? T::Float : T::Half;
+      break;
+    case T::ComplexDouble:
+      narrow = T::ComplexFloat;
+      break;
+    case T::Long:
+      narrow = T::Int;
+      break;
+    case T::UInt64:
+      narrow = T::UInt32;
+      break;
+    case T::BFloat16:
+      narrow = T::Half;
+      break;
+    default:
+      break;
   }
   const bool possible = narrow != T::Undefined && has_dtype(d, narrow);
   if (policy().narrow && possible) {
     count_narrowed(dtype, narrow);
     return narrow;
   }
-  fail(Kind::UnsupportedDtype, what, ": ", device_name(d.index), " (", d.info.name, ") has no ", c10::toString(dtype), ". ",
-       possible ? c10::str("Use ", c10::toString(narrow), ", or let Causeway narrow it: causeway.policy(dtypes=\"narrow\") or CAUSEWAY_DTYPES=narrow")
+  fail(Kind::UnsupportedDtype, what, ": ", device_name(d.index), " (", d.info.name, ") has no ", c10::toString(dtype),
+       ". ",
+       possible ? c10::str("Use ", c10::toString(narrow),
+                           ", or let Causeway narrow it: causeway.policy(dtypes=\"narrow\") or CAUSEWAY_DTYPES=narrow")
                 : std::string("Convert the tensor to a dtype that the device has first"));
 }
 
@@ -211,8 +247,10 @@ namespace {
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
   Operator& op = operator_for(handle);
   if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, " has no kernel for ", vendor_name(), ": the vendor does not offer it, and torch has none for "
-                                "the CPU that could stand in. Register one with torch.library.impl(\"", op.name, "\", \"PrivateUse1\")");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, " has no kernel for ", vendor_name(),
+                                ": the vendor does not offer it, and torch has none for "
+                                "the CPU that could stand in. Register one with torch.library.impl(\"",
+                                op.name, "\", \"PrivateUse1\")");
   op(handle, keys, stack);
 }
 
@@ -222,7 +260,8 @@ std::unique_ptr<torch::Library> g_library;
 
 void register_operators() {
   auto& dispatcher = c10::Dispatcher::singleton();
-  g_library = std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  g_library =
+      std::make_unique<torch::Library>(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
     if (n.name.compare(0, 6, "aten::") != 0) continue;
     auto handle = dispatcher.findSchema(n);

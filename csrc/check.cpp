@@ -41,9 +41,11 @@ void fail_status(cw_status status, const char* entry, int device, const std::str
     TORCH_CHECK_WITH(OutOfMemoryError, false, where, " is out of memory in ", entry, detail, ": ", words,
                      ". Use smaller batches, or free tensors first.");
   }
-  const char* remedy = status == CW_INVALID ? "The call was wrong for this device: this is a bug of Causeway or of the vendor's library unless "
-                                              "the words above name a setting."
-                                            : "Run `causeway doctor`; the vendor's log may say more.";
+  const char* remedy =
+      status == CW_INVALID
+          ? "The call was wrong for this device: this is a bug of Causeway or of the vendor's library unless "
+            "the words above name a setting."
+          : "Run `causeway doctor`; the vendor's log may say more.";
   fail(Kind::Vendor, where, ": ", entry, " failed with ", status_name(status), detail, ": ", words, ". ", remedy);
 }
 

@@ -116,7 +116,8 @@ static void check_index(int device) {
   const int n = device_count();
   if (device < 0 || device >= n)
     fail(Kind::Causeway, "there is no device ", device_name(std::max(device, 0)), " (index ", device, "): ", n,
-         n == 1 ? " device is" : " devices are", " visible. Choose an index below ", n, ", or see CAUSEWAY_VISIBLE_DEVICES");
+         n == 1 ? " device is" : " devices are", " visible. Choose an index below ", n,
+         ", or see CAUSEWAY_VISIBLE_DEVICES");
 }
 
 void set_device_unchecked(int device) noexcept {
@@ -155,7 +156,9 @@ DeviceState& device(int index) {
   return *d;
 }
 
-bool device_opened(int index) noexcept { return index >= 0 && index < kMaxDevices && g_devices[index].load() != nullptr; }
+bool device_opened(int index) noexcept {
+  return index >= 0 && index < kMaxDevices && g_devices[index].load() != nullptr;
+}
 bool any_device_opened() noexcept { return g_phase.load() == 1; }
 bool in_bad_fork() noexcept { return g_phase.load() == 2; }
 
@@ -182,14 +185,28 @@ struct DtypeRow {
 };
 using T = c10::ScalarType;
 constexpr DtypeRow kDtypes[] = {
-    {T::Bool, kDLBool, 8},       {T::Byte, kDLUInt, 8},           {T::Char, kDLInt, 8},
-    {T::UInt16, kDLUInt, 16},    {T::Short, kDLInt, 16},          {T::UInt32, kDLUInt, 32},
-    {T::Int, kDLInt, 32},        {T::UInt64, kDLUInt, 64},        {T::Long, kDLInt, 64},
-    {T::Half, kDLFloat, 16},     {T::BFloat16, kDLBfloat, 16},    {T::Float, kDLFloat, 32},
-    {T::Double, kDLFloat, 64},   {T::ComplexHalf, kDLComplex, 32}, {T::ComplexFloat, kDLComplex, 64},
-    {T::ComplexDouble, kDLComplex, 128}, {T::Float8_e4m3fn, kDLFloat8_e4m3fn, 8}, {T::Float8_e5m2, kDLFloat8_e5m2, 8},
-    {T::Float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8}, {T::Float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8},
-    {T::Float8_e8m0fnu, kDLFloat8_e8m0fnu, 8}, {T::Float4_e2m1fn_x2, kDLFloat4_e2m1fn, 4},
+    {T::Bool, kDLBool, 8},
+    {T::Byte, kDLUInt, 8},
+    {T::Char, kDLInt, 8},
+    {T::UInt16, kDLUInt, 16},
+    {T::Short, kDLInt, 16},
+    {T::UInt32, kDLUInt, 32},
+    {T::Int, kDLInt, 32},
+    {T::UInt64, kDLUInt, 64},
+    {T::Long, kDLInt, 64},
+    {T::Half, kDLFloat, 16},
+    {T::BFloat16, kDLBfloat, 16},
+    {T::Float, kDLFloat, 32},
+    {T::Double, kDLFloat, 64},
+    {T::ComplexHalf, kDLComplex, 32},
+    {T::ComplexFloat, kDLComplex, 64},
+    {T::ComplexDouble, kDLComplex, 128},
+    {T::Float8_e4m3fn, kDLFloat8_e4m3fn, 8},
+    {T::Float8_e5m2, kDLFloat8_e5m2, 8},
+    {T::Float8_e4m3fnuz, kDLFloat8_e4m3fnuz, 8},
+    {T::Float8_e5m2fnuz, kDLFloat8_e5m2fnuz, 8},
+    {T::Float8_e8m0fnu, kDLFloat8_e8m0fnu, 8},
+    {T::Float4_e2m1fn_x2, kDLFloat4_e2m1fn, 4},
 };
 constexpr int kDtypeCount = sizeof kDtypes / sizeof kDtypes[0];
 

@@ -39,8 +39,8 @@ uint64_t Generator::seed() {
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
-  if (state.numel() != kStateBytes || state.dtype() != c10::scalarTypeToTypeMeta(c10::ScalarType::Byte) || !state.is_cpu() ||
-      !state.is_contiguous())
+  if (state.numel() != kStateBytes || state.dtype() != c10::scalarTypeToTypeMeta(c10::ScalarType::Byte) ||
+      !state.is_cpu() || !state.is_contiguous())
     fail(Kind::Causeway, "a generator state of ", device().str(), " is a contiguous CPU tensor of ", kStateBytes,
          " bytes (seed and offset); got ", state.numel(), " elements of ", state.dtype(), " on ", state.device(),
          ". A state saved by another kind of device does not fit");
@@ -99,8 +99,8 @@ const at::Generator& default_generator(int device) {
 Generator& device_generator(const std::optional<at::Generator>& given, int device) {
   const at::Generator& g = given && given->defined() ? *given : default_generator(device);
   if (g.device().type() != kDeviceType)
-    fail(Kind::Causeway, "Expected a '", c10::DeviceTypeName(kDeviceType, true), "' device type for generator but found '", g.device().str(),
-         "'; make it with torch.Generator(device=...)");
+    fail(Kind::Causeway, "Expected a '", c10::DeviceTypeName(kDeviceType, true),
+         "' device type for generator but found '", g.device().str(), "'; make it with torch.Generator(device=...)");
   return *g.get<Generator>();
 }
 

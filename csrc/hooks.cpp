@@ -40,7 +40,8 @@ struct Hooks final : at::PrivateUse1HooksInterface {
         if (auto p = reinterpret_cast<size_t>(pointer); p >= s.address && p < s.address + s.size)
           return {kDeviceType, static_cast<c10::DeviceIndex>(i)};
     }
-    fail(Kind::Causeway, "the address ", pointer, " lies in the memory of no ", vendor_name(), " device of this process");
+    fail(Kind::Causeway, "the address ", pointer, " lies in the memory of no ", vendor_name(),
+         " device of this process");
   }
   bool isPinnedPtr(const void* pointer) const override { return is_pinned(pointer); }
   at::Allocator* getPinnedMemoryAllocator() const override { return pinned_allocator(); }

@@ -73,8 +73,9 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
   if (!t.defined()) return;
   if (is_device(t)) {
     if (t.device().index() != device_.index && !op_.mixed_devices)
-      TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device_name(device_.index),
-                  " and ", t.device(), "! (when checking argument ", op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
+      TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+                  device_name(device_.index), " and ", t.device(), "! (when checking argument ",
+                  op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
     if (dtype_ == c10::ScalarType::Undefined) dtype_ = t.scalar_type();
     auto& s = stands_.emplace_back();
     s.original = t;
@@ -84,8 +85,9 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
   }
   // As with torch.cuda, a zero-dim CPU tensor is a number, unless it would be written.
   if (op_.mixed_devices || (t.dim() == 0 && !write && t.is_cpu())) return;
-  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ", device_name(device_.index), " and ",
-              t.device(), "! (when checking argument ", op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
+  TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
+              device_name(device_.index), " and ", t.device(), "! (when checking argument ",
+              op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
 }
 
 void HostCall::collect(Stack& stack) {
@@ -94,7 +96,8 @@ void HostCall::collect(Stack& stack) {
     c10::IValue& v = stack[base + i];
     const ArgInfo& info = op_.args[i];
     switch (info.kind) {
-      case ArgKind::Other: break;
+      case ArgKind::Other:
+        break;
       case ArgKind::Tensor:
         if (v.isTensor()) collect(v.toTensor(), i, info.write);
         break;
@@ -115,8 +118,12 @@ void HostCall::collect(Stack& stack) {
         v = device_generator(given, device_.index).next_for_host();
         break;
       }
-      case ArgKind::Device: v = c10::IValue(c10::Device(c10::DeviceType::CPU)); break;
-      case ArgKind::Pin: v = c10::IValue(); break;
+      case ArgKind::Device:
+        v = c10::IValue(c10::Device(c10::DeviceType::CPU));
+        break;
+      case ArgKind::Pin:
+        v = c10::IValue();
+        break;
     }
   }
 }
@@ -127,7 +134,8 @@ void HostCall::stage() {
     c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
     if (s.write) storage->mutable_data_ptr();  // copy-on-write memory becomes its own
     const auto [begin, end] = span(*t);
-    auto it = std::find_if(staged_.begin(), staged_.end(), [&](const Staged& x) { return x.device_storage == storage; });
+    auto it =
+        std::find_if(staged_.begin(), staged_.end(), [&](const Staged& x) { return x.device_storage == storage; });
     if (it == staged_.end()) {
       auto& x = staged_.emplace_back();
       x.device_storage = storage;
@@ -147,13 +155,14 @@ void HostCall::stage() {
     c10::DataPtr data = pinned_allocator()->allocate(bytes);
     if (bytes) {
       const char* from = static_cast<const char*>(x.device_storage->data()) + x.begin;
-      check(api().mem_copy(data.get(), CW_HOST, from, device_.vendor_id, bytes, stream_.handle), "mem_copy", device_.index);
+      check(api().mem_copy(data.get(), CW_HOST, from, device_.vendor_id, bytes, stream_.handle), "mem_copy",
+            device_.index);
       stream_.give();
       Entry::add_bytes(bytes);
     }
     x.host_data = data.get();
-    x.host = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes), std::move(data),
-                                                   cpu_allocator(), true);
+    x.host = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                                   std::move(data), cpu_allocator(), true);
   }
   stream_.sync();
 }
@@ -161,7 +170,9 @@ void HostCall::stage() {
 at::Tensor HostCall::alias_of(Stand& s) {
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
-  if (!storage) fail(Kind::Causeway, op_.name, ": a ", t->layout(), " tensor of ", device_name(device_.index), " has no host form yet");
+  if (!storage)
+    fail(Kind::Causeway, op_.name, ": a ", t->layout(), " tensor of ", device_name(device_.index),
+         " has no host form yet");
   int64_t offset = t->storage_offset();
   StoragePtr host;
   if (!device_.host_addressable) {
@@ -175,9 +186,10 @@ at::Tensor HostCall::alias_of(Stand& s) {
     if (auto* d = dynamic_cast<DeviceStorage*>(storage); C10_LIKELY(d != nullptr))
       host = StoragePtr::reclaim_copy(d->twin());
     else  // made by torch itself, from_blob for one
-      host = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(storage->nbytes()),
-                                                   c10::DataPtr(const_cast<void*>(storage->data()), c10::DeviceType::CPU),
-                                                   c10::GetCPUAllocator(), storage->resizable());
+      host = c10::make_intrusive<c10::StorageImpl>(
+          c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(storage->nbytes()),
+          c10::DataPtr(const_cast<void*>(storage->data()), c10::DeviceType::CPU), c10::GetCPUAllocator(),
+          storage->resizable());
   }
   s.host_storage = host.get();
   if (C10_UNLIKELY(!is_plain(*t))) {
@@ -293,11 +305,13 @@ void HostCall::update(Stand& s) {
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   TensorImpl* a = s.alias.unsafeGetTensorImpl();
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
-  if (device_.host_addressable && C10_UNLIKELY(s.host_storage->data() != storage->data() || s.host_storage->nbytes() != storage->nbytes())) {
+  if (device_.host_addressable &&
+      C10_UNLIKELY(s.host_storage->data() != storage->data() || s.host_storage->nbytes() != storage->nbytes())) {
     const size_t bytes = s.host_storage->nbytes();
     c10::DataPtr data = std::move(s.host_storage->_mutable_data_ptr_no_checks());
     if (!bytes || is_block_for_host(data)) {
-      storage->set_data_ptr_noswap(bytes ? as_device(std::move(data), device_.index) : allocate(device_.index, stream_, 0));
+      storage->set_data_ptr_noswap(bytes ? as_device(std::move(data), device_.index)
+                                         : allocate(device_.index, stream_, 0));
     } else {
       c10::DataPtr ours = allocate(device_.index, stream_, bytes);
       copy_to_device(ours.get(), data.get(), bytes);
@@ -325,8 +339,10 @@ at::Tensor HostCall::view(const Stand& s, TensorImpl* host) {
   TensorImpl* original = s.original.unsafeGetTensorImpl();
   constexpr c10::DispatchKeySet bits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   const auto keys = (original->key_set() - bits) | (host->key_set() & bits);
-  auto t = at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, c10::Storage(original->storage()), keys, host->dtype());
-  const int64_t offset = host->storage_offset() + static_cast<int64_t>(staged_offset(s.host_storage) / host->itemsize());
+  auto t =
+      at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, c10::Storage(original->storage()), keys, host->dtype());
+  const int64_t offset =
+      host->storage_offset() + static_cast<int64_t>(staged_offset(s.host_storage) / host->itemsize());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(host->sizes(), host->strides(), offset);
   return t;
 }
@@ -340,8 +356,8 @@ at::Tensor HostCall::adopt(at::Tensor t) {
     impl = t.unsafeGetTensorImpl();
   }
   if (C10_UNLIKELY(!impl->has_storage()))
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op_.name, " gives a ", t.toString(), ", which cannot live on ", device_name(device_.index),
-                                "; move the input to the CPU first");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, op_.name, " gives a ", t.toString(), ", which cannot live on ",
+                                device_name(device_.index), "; move the input to the CPU first");
   c10::StorageImpl* host = impl->unsafe_storage().unsafeGetStorageImpl();
   StoragePtr ours;
   for (auto& [from, to] : adopted_)
@@ -350,7 +366,8 @@ at::Tensor HostCall::adopt(at::Tensor t) {
     const size_t bytes = host->nbytes();
     const bool born_there = is_block_for_host(host->data_ptr()) || !host->data();  // a ZeroTensor has no memory
     if (C10_LIKELY(born_there)) {
-      ours = make_storage(as_device(std::move(host->_mutable_data_ptr_no_checks()), device_.index), bytes, host->resizable());
+      ours = make_storage(as_device(std::move(host->_mutable_data_ptr_no_checks()), device_.index), bytes,
+                          host->resizable());
       auto keep = StoragePtr::reclaim_copy(host);
       if (C10_UNLIKELY(c10::raw::intrusive_ptr::use_count(host) > 2)) adopted_.emplace_back(host, ours);
       static_cast<DeviceStorage*>(ours.get())->adopt_twin(std::move(keep));

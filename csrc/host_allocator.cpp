@@ -143,7 +143,9 @@ struct PinnedCache final : at::HostAllocator {
 
   bool is_simple_data_ptr(const c10::DataPtr&) const override { return true; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
-  bool record_event(void* pointer, void*, c10::Stream stream) override { return record_pinned(pointer, stream_of(stream)); }
+  bool record_event(void* pointer, void*, c10::Stream stream) override {
+    return record_pinned(pointer, stream_of(stream));
+  }
   void record_event(Event& event, StreamState& stream) { causeway::record_event(event, stream); }
   void empty_cache() override {
     std::lock_guard lock(mutex);

@@ -51,7 +51,8 @@ SharedMemory ipc_export(const c10::Storage& storage) {
   // The other process knows nothing of our streams.
   sync_device(index);
   SharedMemory shared{index, std::string(CW_IPC_HANDLE_SIZE, '\0'), offset, storage.nbytes()};
-  check(table.mem_export(d.vendor_id, start, reinterpret_cast<uint8_t*>(shared.handle.data())), "ipc.mem_export", index);
+  check(table.mem_export(d.vendor_id, start, reinterpret_cast<uint8_t*>(shared.handle.data())), "ipc.mem_export",
+        index);
   return shared;
 }
 
@@ -59,7 +60,8 @@ c10::Storage ipc_import(const SharedMemory& shared) {
   const DeviceState& d = device(shared.device);
   const cw_ipc_v1& table = ipc();
   if (shared.handle.size() != CW_IPC_HANDLE_SIZE)
-    fail(Kind::Causeway, "a handle of shared memory has ", CW_IPC_HANDLE_SIZE, " bytes, this one ", shared.handle.size());
+    fail(Kind::Causeway, "a handle of shared memory has ", CW_IPC_HANDLE_SIZE, " bytes, this one ",
+         shared.handle.size());
   std::shared_ptr<Imported> segment;
   {
     std::lock_guard lock(g_mutex);
@@ -67,13 +69,15 @@ c10::Storage ipc_import(const SharedMemory& shared) {
     segment = slot.lock();
     if (!segment) {
       void* start = nullptr;
-      check(table.mem_import(d.vendor_id, reinterpret_cast<const uint8_t*>(shared.handle.data()), &start), "ipc.mem_import", shared.device);
+      check(table.mem_import(d.vendor_id, reinterpret_cast<const uint8_t*>(shared.handle.data()), &start),
+            "ipc.mem_import", shared.device);
       segment = std::make_shared<Imported>(shared.device, start);
       slot = segment;
     }
   }
   void* data = static_cast<char*>(segment->start) + shared.offset;
-  c10::DataPtr ptr(data, new std::shared_ptr<Imported>(segment), drop, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(shared.device)));
+  c10::DataPtr ptr(data, new std::shared_ptr<Imported>(segment), drop,
+                   c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(shared.device)));
   return c10::Storage(make_storage(std::move(ptr), shared.bytes, /*resizable=*/false));
 }
 

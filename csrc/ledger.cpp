@@ -65,7 +65,8 @@ std::vector<LedgerRow> read_ledger() {
   std::map<std::pair<const Operator*, Rung>, uint64_t> detailed;
   for (const auto& [key, sums] : g_rows) {
     const char* dtype = key.dtype == c10::ScalarType::Undefined ? "" : c10::toString(key.dtype);
-    rows.emplace_back(key.op->name, kRungNames[static_cast<int>(key.rung)], dtype, sums.calls, sums.bytes, sums.seconds);
+    rows.emplace_back(key.op->name, kRungNames[static_cast<int>(key.rung)], dtype, sums.calls, sums.bytes,
+                      sums.seconds);
     detailed[{key.op, key.rung}] += sums.calls;
   }
   // Calls that ran while no ledger was open have no dtype.
@@ -78,7 +79,8 @@ std::vector<LedgerRow> read_ledger() {
     }
   }
   for (const auto& [pair, calls] : g_narrowed)
-    rows.emplace_back(c10::str("narrowed to ", c10::toString(pair.second)), "narrowed", c10::toString(pair.first), calls, 0, 0.0);
+    rows.emplace_back(c10::str("narrowed to ", c10::toString(pair.second)), "narrowed", c10::toString(pair.first),
+                      calls, 0, 0.0);
   return rows;
 }
 

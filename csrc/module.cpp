@@ -116,7 +116,8 @@ size_t raw_alloc(size_t bytes, int index, const c10::Stream& stream) {
 
 void raw_delete(size_t address) {
   if (!raw_blocks().erase(address))
-    fail(Kind::Causeway, "caching_allocator_delete: ", address, " was not made by caching_allocator_alloc, or was deleted before");
+    fail(Kind::Causeway, "caching_allocator_delete: ", address,
+         " was not made by caching_allocator_alloc, or was deleted before");
 }
 
 at::Tensor host_alias(const at::Tensor& t) {
@@ -147,7 +148,8 @@ py::dict host_stats() {
   return d;
 }
 
-void set_policy(const std::string& fallback, const std::optional<std::vector<std::string>>& only, int64_t budget, const std::string& dtypes) {
+void set_policy(const std::string& fallback, const std::optional<std::vector<std::string>>& only, int64_t budget,
+                const std::string& dtypes) {
   Policy& p = policy();
   p.fallback = fallback == "allow" ? Policy::Allow : fallback == "warn" ? Policy::Warn : Policy::Raise;
   p.budget.store(budget);
@@ -263,9 +265,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return py::reinterpret_steal<py::object>(THPStorage_Wrap(std::move(storage)));
   });
 
-  m.def("default_generator", [](int index) {
-    return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(index)));
-  });
+  m.def("default_generator",
+        [](int index) { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(index))); });
 
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);

@@ -47,8 +47,8 @@ enum class Serve : uint8_t { Nobody, Own, Out, Decomposed };
 
 struct Route {
   Serve serve = Serve::Nobody;
-  bool prepare = false;      // inputs or outputs must be made fit; then the rung is derived
-  std::vector<OutMeta> outs; // of outputs that are not arguments, or sizes that out= arguments must get
+  bool prepare = false;  // inputs or outputs must be made fit; then the rung is derived
+  std::vector<OutMeta> outs;  // of outputs that are not arguments, or sizes that out= arguments must get
   std::shared_ptr<PyObject> program;
 };
 
@@ -84,7 +84,9 @@ cw_op find_own(const std::string& name) {
   return op;
 }
 
-bool same_argument(const c10::Argument& a, const c10::Argument& b) { return a.name() == b.name() && *a.real_type() == *b.real_type(); }
+bool same_argument(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
 
 // The name of the form of `schema` that writes into given outputs, or "".
 std::string out_form(const c10::FunctionSchema& schema) {
@@ -94,7 +96,8 @@ std::string out_form(const c10::FunctionSchema& schema) {
     return std::ref(map);
   }();
   std::string base = schema.name();
-  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() && schema.arguments()[0].alias_info()->isWrite();
+  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
+                        schema.arguments()[0].alias_info()->isWrite();
   if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
   auto [it, end] = by_name.get().equal_range(base);
   for (; it != end; ++it) {
@@ -104,7 +107,8 @@ std::string out_form(const c10::FunctionSchema& schema) {
     const size_t n = schema.arguments().size();
     if (other.arguments().size() != n + schema.returns().size() || schema.returns().empty()) continue;
     bool fits = true;
-    for (size_t i = 0; fits && i < n; ++i) fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
+    for (size_t i = 0; fits && i < n; ++i)
+      fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
     for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
     if (fits) return c10::toString(it->second);
   }
@@ -116,8 +120,9 @@ std::string out_form(const c10::FunctionSchema& schema) {
 void add_tensor(Key& key, const at::Tensor& t) {
   if (!t.defined()) return key.push_back(-2);
   const auto* impl = t.unsafeGetTensorImpl();
-  key.push_back(static_cast<int64_t>(t.scalar_type()) | (t.is_conj() << 8) | (t.is_neg() << 9) | (impl->is_wrapped_number() << 10) |
-                (static_cast<int64_t>(t.device().type()) << 16) | (int64_t{t.device().index()} << 24) | (impl->dim() << 40));
+  key.push_back(static_cast<int64_t>(t.scalar_type()) | (t.is_conj() << 8) | (t.is_neg() << 9) |
+                (impl->is_wrapped_number() << 10) | (static_cast<int64_t>(t.device().type()) << 16) |
+                (int64_t{t.device().index()} << 24) | (impl->dim() << 40));
   for (int64_t s : impl->sizes()) key.push_back(s);
   for (int64_t s : impl->strides()) key.push_back(s);
 }
@@ -150,7 +155,8 @@ void add_value(Key& key, const c10::IValue& v, bool floats) {
 
 bool has_tensor(const Operator& op) {
   for (const ArgInfo& a : op.args)
-    if (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList) return true;
+    if (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList)
+      return true;
   return false;
 }
 
@@ -170,7 +176,9 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
   for (size_t i = 0; i < op.args.size(); ++i) {
     const c10::IValue& v = stack[base + i];
     switch (op.args[i].kind) {
-      case ArgKind::Tensor: in.emplace_back(v.isTensor() ? c10::IValue(as_meta(v.toTensor())) : v); break;
+      case ArgKind::Tensor:
+        in.emplace_back(v.isTensor() ? c10::IValue(as_meta(v.toTensor())) : v);
+        break;
       case ArgKind::TensorList: {
         if (!v.isTensorList()) return false;
         c10::List<at::Tensor> list;
@@ -180,13 +188,19 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
       }
       case ArgKind::OptionalTensorList: {
         c10::List<std::optional<at::Tensor>> list;
-        for (const auto& e : v.toListRef()) list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
+        for (const auto& e : v.toListRef())
+          list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
         in.emplace_back(std::move(list));
         break;
       }
-      case ArgKind::Device: in.emplace_back(c10::Device(at::kMeta)); break;
-      case ArgKind::Generator: in.emplace_back(); break;
-      default: in.push_back(v);
+      case ArgKind::Device:
+        in.emplace_back(c10::Device(at::kMeta));
+        break;
+      case ArgKind::Generator:
+        in.emplace_back();
+        break;
+      default:
+        in.push_back(v);
     }
   }
   meta = in;
@@ -399,7 +413,11 @@ const bool g_services = [] {
 class NativeCall {
  public:
   NativeCall(Operator& op, NativeForms& forms, Stack& stack)
-      : op_(op), forms_(forms), stack_(stack), base_(stack.size() - op.args.size()), device_(device(device_of_call(op, stack))),
+      : op_(op),
+        forms_(forms),
+        stack_(stack),
+        base_(stack.size() - op.args.size()),
+        device_(device(device_of_call(op, stack))),
         stream_(current_stream(device_.index)) {}
 
   bool serve(Entry& entry);
@@ -448,7 +466,8 @@ bool NativeCall::each_tensor(F f) const {
 c10::ScalarType NativeCall::common_dtype() const {
   at::native::ResultTypeState state{};
   each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
-    if (!info.write || op_.return_of.empty() || op_.args[0].write) state = at::native::update_result_type_state(t, state);
+    if (!info.write || op_.return_of.empty() || op_.args[0].write)
+      state = at::native::update_result_type_state(t, state);
     return true;
   });
   return at::native::result_type(state);
@@ -472,7 +491,8 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
     const bool on_host = t.device().type() != kDeviceType;
     if (on_host && (t.dim() > 0 || info.write || !t.is_cpu())) return false;
     if (!on_host && t.device().index() != device_.index) return false;
-    if (!taken(!info.write && promotes ? common : t.scalar_type()) && !(on_host && (form.needs & CW_TAKES_NUMBERS))) return false;
+    if (!taken(!info.write && promotes ? common : t.scalar_type()) && !(on_host && (form.needs & CW_TAKES_NUMBERS)))
+      return false;
     if (on_host && !(form.needs & CW_TAKES_NUMBERS)) route.prepare = true;
     if (t.is_conj() || t.is_neg()) route.prepare = true;
     if (contiguous && !t.is_contiguous()) route.prepare = true;
@@ -592,7 +612,8 @@ void NativeCall::remember(const Key& key, const std::shared_ptr<Route>& route) {
   routes.map[key] = route;
 }
 
-at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const {
+at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape,
+                                c10::ScalarType common) const {
   at::Tensor p = t;
   if (p.device().type() != kDeviceType) {
     if (form.needs & CW_TAKES_NUMBERS) return p;
@@ -630,16 +651,21 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     at::Tensor target;
     if (of >= 0) {
       target = arg(of).toTensor();
-      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes)) at::native::resize_output(target, meta.sizes);
+      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes))
+        at::native::resize_output(target, meta.sizes);
       target.mutable_data_ptr();  // copy-on-write memory becomes its own
     }
     at::Tensor out = target;
     // A kernel may read its inputs after it wrote outputs, so only a pointwise one may write over them.
     const bool own_memory = of >= 0 && !(through_out && !pointwise) && !target.is_conj() && !target.is_neg() &&
-                            (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) && target.scalar_type() == meta.dtype;
+                            (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) &&
+                            target.scalar_type() == meta.dtype;
     if (!own_memory)
-      out = at::empty_strided(meta.sizes, form.needs & CW_NEEDS_CONTIGUOUS && of >= 0 ? c10::contiguous_strides(meta.sizes) : meta.strides,
-                              at::TensorOptions().dtype(meta.dtype).device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index))));
+      out = at::empty_strided(
+          meta.sizes, form.needs & CW_NEEDS_CONTIGUOUS && of >= 0 ? c10::contiguous_strides(meta.sizes) : meta.strides,
+          at::TensorOptions()
+              .dtype(meta.dtype)
+              .device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index))));
     outs.push_back(out);
     targets.push_back(target);
   }
@@ -653,7 +679,8 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     Arguments arguments(device_);
     for (const auto& o : outs) arguments.add(o);
     for (size_t i = 0; i < op_.args.size(); ++i) {
-      const bool is_result = std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
+      const bool is_result =
+          std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
       if (is_result && !(through_out && !schema[i].is_out())) continue;
       const c10::IValue& v = arg(i);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
@@ -714,7 +741,8 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   if (returns.size() == 1)
     stack_.push_back(torch::jit::toIValue(result, returns[0].type()));
   else
-    for (size_t r = 0; r < returns.size(); ++r) stack_.push_back(torch::jit::toIValue(result.cast<py::sequence>()[r], returns[r].type()));
+    for (size_t r = 0; r < returns.size(); ++r)
+      stack_.push_back(torch::jit::toIValue(result.cast<py::sequence>()[r], returns[r].type()));
   return true;
 }
 
@@ -723,10 +751,17 @@ bool NativeCall::serve(Entry& entry) {
   for (;;) {
     bool done = false;
     switch (r->serve) {
-      case Serve::Nobody: return false;
-      case Serve::Own: done = run(*r, forms_.own, entry); break;
-      case Serve::Out: done = run(*r, forms_.out, entry); break;
-      case Serve::Decomposed: done = run_program(*r, entry); break;
+      case Serve::Nobody:
+        return false;
+      case Serve::Own:
+        done = run(*r, forms_.own, entry);
+        break;
+      case Serve::Out:
+        done = run(*r, forms_.out, entry);
+        break;
+      case Serve::Decomposed:
+        done = run_program(*r, entry);
+        break;
     }
     if (done) return true;
     // Declined: one rung down, and for good, unless it may have been for a number that the signature leaves out.

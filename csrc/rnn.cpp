@@ -25,8 +25,9 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Te
   return {hy, cy, at::cat({i, f, g, o}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy, const Tensor& cx,
-                                                      const Tensor& cy, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy,
+                                                      const Tensor& cx, const Tensor& cy, const Tensor& workspace,
+                                                      bool has_bias) {
   const bool from_h = grad_hy && grad_hy->defined(), from_c = grad_cy && grad_cy->defined();
   if (!from_h && !from_c) return {};
   const auto gates = workspace.chunk(4, 1);
@@ -40,8 +41,8 @@ std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad
 }
 
 // workspace: reset, update and new gate, the old hidden state, and the new gate's hidden part, [batch, 5 * hidden].
-std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx, const OptionalTensor& input_bias,
-                                    const OptionalTensor& hidden_bias) {
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
+                                    const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
   const auto in = plus(input_gates, input_bias).chunk(3, 1);
   const auto hidden = plus(hidden_gates, hidden_bias).chunk(3, 1);
   const Tensor r = (in[0] + hidden[0]).sigmoid(), z = (in[1] + hidden[1]).sigmoid();
@@ -49,7 +50,8 @@ std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hid
   return {n + z * (hx - n), at::cat({r, z, n, hx, hidden[2]}, 1)};
 }
 
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy, const Tensor& workspace, bool has_bias) {
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy, const Tensor& workspace,
+                                                                     bool has_bias) {
   const auto parts = workspace.chunk(5, 1);
   const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &hx = parts[3], &hidden_n = parts[4];
   const Tensor gz = grad_hy * (hx - n) * z * (1 - z);
@@ -57,7 +59,8 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
   const Tensor gr = gn * hidden_n * r * (1 - r);
   Tensor grad_input = at::cat({gr, gz, gn}, 1);
   Tensor grad_hidden = at::cat({gr, gz, gn * r}, 1);
-  return {grad_input, grad_hidden, grad_hy * z, has_bias ? grad_input.sum(0) : Tensor(), has_bias ? grad_hidden.sum(0) : Tensor()};
+  return {grad_input, grad_hidden, grad_hy * z, has_bias ? grad_input.sum(0) : Tensor(),
+          has_bias ? grad_hidden.sum(0) : Tensor()};
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {

@@ -39,8 +39,8 @@ void CpuAllocator::raw_free(void* start) {
 
 void keep_alive(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage)); }
 
-StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10::DataPtr data, c10::Allocator* allocator,
-                  bool resizable) {
+StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10::DataPtr data,
+                  c10::Allocator* allocator, bool resizable) {
   if (!data && !bytes.is_heap_allocated() && bytes.as_int_unchecked() > 0 && allocator)
     data = allocator->allocate(bytes.as_int_unchecked());
   return c10::make_intrusive<DeviceStorage>(how, std::move(bytes), std::move(data), allocator, resizable);
@@ -63,7 +63,8 @@ c10::StorageImpl* DeviceStorage::twin() {
   void* bytes = const_cast<void*>(static_cast<const void*>(data()));
   if (C10_UNLIKELY(!t)) {
     auto made = c10::make_intrusive<c10::StorageImpl>(c10::StorageImpl::use_byte_size_t(), nbytes(),
-                                                      c10::DataPtr(bytes, c10::DeviceType::CPU), c10::GetCPUAllocator(), resizable());
+                                                      c10::DataPtr(bytes, c10::DeviceType::CPU), c10::GetCPUAllocator(),
+                                                      resizable());
     t = made.get();
     c10::StorageImpl* none = nullptr;
     if (twin_.compare_exchange_strong(none, t, std::memory_order_acq_rel))
@@ -93,8 +94,8 @@ void DeviceStorage::release_twin() {
 }
 
 StoragePtr make_storage(c10::DataPtr data, size_t bytes, bool resizable) {
-  return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes), std::move(data),
-                                            device_allocator(), resizable);
+  return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                            std::move(data), device_allocator(), resizable);
 }
 
 at::Tensor make_device_tensor(c10::Storage storage, c10::DispatchKeySet keys, c10::ScalarType dtype) {
@@ -119,14 +120,15 @@ void HostAlias::bind(const c10::TensorImpl& source, c10::Storage storage, int64_
   is_channels_last_3d_ = s.is_channels_last_3d_;
   is_non_overlapping_and_dense_ = s.is_non_overlapping_and_dense_;
   is_wrapped_number_ = s.is_wrapped_number_;
-  constexpr c10::DispatchKeySet kBits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
+  constexpr c10::DispatchKeySet kBits(
+      {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
   key_set_ = c10::DispatchKeySet(c10::DispatchKey::CPU) | (s.key_set_ & kBits);
 }
 
 c10::DispatchKeySet kind_of(const c10::TensorImpl& t) {
   using c10::DispatchKey;
-  constexpr c10::DispatchKeySet kinds({DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::NestedTensor,
-                                       DispatchKey::Python});
+  constexpr c10::DispatchKeySet kinds({DispatchKey::Quantized, DispatchKey::Sparse, DispatchKey::SparseCsr,
+                                       DispatchKey::NestedTensor, DispatchKey::Python});
   return t.key_set() & kinds;
 }
 

@@ -81,8 +81,10 @@ StreamState& stream_of(const c10::Stream& stream) {
   if (id == 0) return streams(index).main;
   const int64_t slot = id - 1;
   if (slot >= 0 && slot < kPriorities * kPoolSize)
-    if (StreamState* s = streams(index).pool[slot / kPoolSize][slot % kPoolSize].load(std::memory_order_acquire)) return *s;
-  fail(Kind::Causeway, "stream id ", id, " of ", device_name(index), " was not made by this process; make one with torch.Stream()");
+    if (StreamState* s = streams(index).pool[slot / kPoolSize][slot % kPoolSize].load(std::memory_order_acquire))
+      return *s;
+  fail(Kind::Causeway, "stream id ", id, " of ", device_name(index),
+       " was not made by this process; make one with torch.Stream()");
 }
 
 c10::Stream as_torch(const StreamState& s) {
@@ -181,14 +183,15 @@ void sync_event(const Event& event) {
 
 double elapsed_ms(const Event& start, const Event& end) {
   if (!start.recorded || !end.recorded)
-    fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ", start.recorded ? "end" : "start", " event first");
-  if (!start.timing || !end.timing)
-    fail(Kind::Causeway, "elapsed_time needs events made with enable_timing=True");
+    fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ", start.recorded ? "end" : "start",
+         " event first");
+  if (!start.timing || !end.timing) fail(Kind::Causeway, "elapsed_time needs events made with enable_timing=True");
   if (!start.handle) return end.ms - start.ms;
   if (!query_event(start) || !query_event(end))
     fail(Kind::Causeway, "elapsed_time: the work before the events is not done; synchronize() the end event first");
   double ms = 0;
-  check(api().event_elapsed(device(start.device).vendor_id, start.handle, end.handle, &ms), "event_elapsed", start.device);
+  check(api().event_elapsed(device(start.device).vendor_id, start.handle, end.handle, &ms), "event_elapsed",
+        start.device);
   return ms;
 }
 

@@ -33,13 +33,16 @@ bool is_ours(const at::Tensor& t) { return t.device().type() == kDeviceType; }
 
 // What torch.utils.deterministic.fill_uninitialized_memory promises: NaN, or the largest value.
 void fill_if_deterministic(const at::Tensor& t) {
-  if (C10_LIKELY(!at::globalContext().deterministicAlgorithms() || !at::globalContext().deterministicFillUninitializedMemory())) return;
+  if (C10_LIKELY(!at::globalContext().deterministicAlgorithms() ||
+                 !at::globalContext().deterministicFillUninitializedMemory()))
+    return;
   if (t.is_floating_point() || t.is_complex())
     t.fill_(std::numeric_limits<double>::quiet_NaN());
   else if (t.scalar_type() == at::kBool)
     t.fill_(true);
   else
-    AT_DISPATCH_V2(t.scalar_type(), "fill_uninitialized", AT_WRAP([&] { t.fill_(at::Scalar(static_cast<int64_t>(std::numeric_limits<scalar_t>::max()))); }),
+    AT_DISPATCH_V2(t.scalar_type(), "fill_uninitialized",
+                   AT_WRAP([&] { t.fill_(at::Scalar(static_cast<int64_t>(std::numeric_limits<scalar_t>::max()))); }),
                    AT_EXPAND(AT_INTEGRAL_TYPES));
 }
 
@@ -48,9 +51,11 @@ struct Place {
   c10::ScalarType dtype;
 };
 
-Place place_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout, std::optional<at::Device> where, std::optional<bool> pin) {
+Place place_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout, std::optional<at::Device> where,
+                std::optional<bool> pin) {
   TORCH_CHECK(!pin.value_or(false), "Only dense CPU tensors can be pinned");
-  TORCH_CHECK(!layout || *layout == at::kStrided, "empty: layout ", layout.value_or(at::kStrided), " is made by its own constructor, not by empty()");
+  TORCH_CHECK(!layout || *layout == at::kStrided, "empty: layout ", layout.value_or(at::kStrided),
+              " is made by its own constructor, not by empty()");
   DeviceState& d = device(index_of(where));
   return {d, stored_dtype(d, dtype.value_or(c10::get_default_dtype_as_scalartype()), "empty")};
 }
@@ -61,8 +66,8 @@ at::Tensor make(const Place& place, size_t bytes) {
                             c10::DispatchKeySet(c10::DispatchKey::PrivateUse1), place.dtype);
 }
 
-at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout, std::optional<at::Device> where,
-                 std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
+at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
+                 std::optional<at::Device> where, std::optional<bool> pin, std::optional<at::MemoryFormat> format) {
   at::detail::check_size_nonnegative(size);
   const Place place = place_for(dtype, layout, where, pin);
   at::Tensor t = make(place, at::detail::computeStorageNbytesContiguous(size, c10::elementSize(place.dtype)));
@@ -72,8 +77,8 @@ at::Tensor empty(at::IntArrayRef size, std::optional<at::ScalarType> dtype, std:
   return t;
 }
 
-at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype, std::optional<at::Layout> layout,
-                         std::optional<at::Device> where, std::optional<bool> pin) {
+at::Tensor empty_strided(at::IntArrayRef size, at::IntArrayRef stride, std::optional<at::ScalarType> dtype,
+                         std::optional<at::Layout> layout, std::optional<at::Device> where, std::optional<bool> pin) {
   at::detail::check_size_nonnegative(size);
   const Place place = place_for(dtype, layout, where, pin);
   at::Tensor t = make(place, at::detail::computeStorageNbytes(size, stride, c10::elementSize(place.dtype)));
@@ -91,7 +96,8 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::opti
     at::detail::check_size_nonnegative(size);
     impl->set_sizes_contiguous(size);
     const size_t bytes = at::detail::computeStorageNbytesContiguous(size, impl->itemsize(), impl->storage_offset());
-    if (impl->numel() > 0 && bytes > bytes_before) resize_storage(*impl->unsafe_storage().unsafeGetStorageImpl(), bytes);
+    if (impl->numel() > 0 && bytes > bytes_before)
+      resize_storage(*impl->unsafe_storage().unsafeGetStorageImpl(), bytes);
   }
   if (format) {
     TORCH_CHECK(*format != at::MemoryFormat::Preserve, "Unsupported memory format", *format);
@@ -102,15 +108,17 @@ const at::Tensor& resize(const at::Tensor& self, at::IntArrayRef size, std::opti
                                                  at::globalContext().deterministicFillUninitializedMemory())) {
     const auto item = static_cast<int64_t>(impl->itemsize());
     at::Tensor fresh = at::empty({0}, self.options());
-    fresh.set_(self.storage(), static_cast<int64_t>(bytes_before) / item, {static_cast<int64_t>(bytes_after - bytes_before) / item}, {1});
+    fresh.set_(self.storage(), static_cast<int64_t>(bytes_before) / item,
+               {static_cast<int64_t>(bytes_after - bytes_before) / item}, {1});
     fill_if_deterministic(fresh);
   }
   return self;
 }
 
-at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size, at::IntArrayRef stride) {
-  TORCH_CHECK(source.device().type() == kDeviceType, "set_: expected a storage on ", self.device(), " but got one on ", source.device(),
-              "; move the data with .to() instead");
+at::Tensor& set_storage(at::Tensor& self, at::Storage source, int64_t offset, at::IntArrayRef size,
+                        at::IntArrayRef stride) {
+  TORCH_CHECK(source.device().type() == kDeviceType, "set_: expected a storage on ", self.device(), " but got one on ",
+              source.device(), "; move the data with .to() instead");
   at::native::checkSetStorage(self, source, offset, size, stride);
   auto* impl = self.unsafeGetTensorImpl();
   impl->set_storage_offset(offset);
@@ -152,8 +160,8 @@ Operator& copy_operator() {
 
 // The same elements in the same order in memory, none left out: a copy of bytes.
 bool same_layout(const at::Tensor& a, const at::Tensor& b) {
-  return a.scalar_type() == b.scalar_type() && a.strides() == b.strides() && a.is_non_overlapping_and_dense() && a.is_conj() == b.is_conj() &&
-         a.is_neg() == b.is_neg();
+  return a.scalar_type() == b.scalar_type() && a.strides() == b.strides() && a.is_non_overlapping_and_dense() &&
+         a.is_conj() == b.is_conj() && a.is_neg() == b.is_neg();
 }
 
 void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& stream) {
@@ -203,7 +211,9 @@ bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blo
 at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) {
   TORCH_CHECK(self.defined() && source.defined(), "copy_: self and src must be defined tensors");
   if (self.is_same(source)) return self;
-  TORCH_CHECK(!self._is_zerotensor(), "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");
+  TORCH_CHECK(
+      !self._is_zerotensor(),
+      "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");
   if (source._is_zerotensor()) return self.zero_();
   c10::MaybeOwned<at::Tensor> expanded = at::expand_inplace(self, source, "copy");
   if (self.numel() == 0) return self;
@@ -213,7 +223,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   const bool both = is_ours(self) && is_ours(from);
   if (both && self.device() != from.device()) {
     // Prepare on the source's side, send dense bytes, finish on the target's.
-    at::Tensor dense = same_layout(self, from) ? from : from.to(self.scalar_type()).resolve_conj().resolve_neg().contiguous();
+    at::Tensor dense =
+        same_layout(self, from) ? from : from.to(self.scalar_type()).resolve_conj().resolve_neg().contiguous();
     if (same_layout(self, dense)) {
       copy_across(self, dense);
     } else {
@@ -277,32 +288,37 @@ void record_stream_kernel(at::Tensor& self, at::Stream stream) { record_stream(s
 // nn.Module.to() keeps Parameter objects where this says yes, as it does for torch.cuda: a dense tensor may change
 // between our device and the others in place.
 bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& from) {
-  return kind_of(*self.unsafeGetTensorImpl()) == kind_of(*from.unsafeGetTensorImpl()) && self.is_meta() == from.is_meta();
+  return kind_of(*self.unsafeGetTensorImpl()) == kind_of(*from.unsafeGetTensorImpl()) &&
+         self.is_meta() == from.is_meta();
 }
 
 // ---- attention ------------------------------------------------------------------------------------------------------------
 
 // Fused where torch's CPU kernel is: the choice of the CPU holds for the host rung too.
-int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask, double dropout,
-                   bool causal, std::optional<double> scale, bool gqa) {
+int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
+                   double dropout, bool causal, std::optional<double> scale, bool gqa) {
   const auto choice = static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, mask, dropout, causal, scale, gqa));
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
 }
 
-using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor, at::Tensor, at::Tensor>;
-Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& bias, double dropout,
-                    bool causal, bool, std::optional<double> scale) {
+using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
+                             at::Tensor, at::Tensor>;
+Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                    const std::optional<at::Tensor>& bias, double dropout, bool causal, bool,
+                    std::optional<double> scale) {
   auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
   at::Tensor none = at::empty({0}, q.options().dtype(at::kLong).device(at::kCPU));
   return {out, logsumexp, none, none, q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
-    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias, std::array<bool, 4>,
-    const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&, c10::SymInt, c10::SymInt, double dropout,
-    bool causal, const at::Tensor&, const at::Tensor&, std::optional<double> scale) {
+    const at::Tensor& grad, const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const at::Tensor& bias,
+    std::array<bool, 4>, const at::Tensor& out, const at::Tensor& logsumexp, const at::Tensor&, const at::Tensor&,
+    c10::SymInt, c10::SymInt, double dropout, bool causal, const at::Tensor&, const at::Tensor&,
+    std::optional<double> scale) {
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
+      grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
+      scale);
   return {gq, gk, gv, at::Tensor()};
 }
 
@@ -346,7 +362,9 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
 }
 
 // Asked before a tensor subclass is, as the composite kernel of other devices is.
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type)); }
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) {
+  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+}
 
 }  // namespace causeway
 

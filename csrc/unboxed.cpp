@@ -44,7 +44,8 @@ struct Unboxed {
 
   Return operator()(Args... args) {
     const Tensor& first = std::get<0>(std::forward_as_tuple(args...));
-    if (C10_LIKELY(op->host_only.load(std::memory_order_acquire) && !g_watched.load(std::memory_order_relaxed) && plain(args...))) {
+    if (C10_LIKELY(op->host_only.load(std::memory_order_acquire) && !g_watched.load(std::memory_order_relaxed) &&
+                   plain(args...))) {
       DeviceState& d = device(first.device().index());
       if (C10_LIKELY(d.host_addressable)) return direct(d, args...);
     }
@@ -58,7 +59,8 @@ struct Unboxed {
     auto look = [&](const auto& a) {
       if constexpr (is_tensor<decltype(a)>) {
         const c10::TensorImpl* t = a.unsafeGetTensorImpl();
-        if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty()) good = false;
+        if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty())
+          good = false;
         if (good) where = t->device();
         any = true;
       }
@@ -115,7 +117,9 @@ struct Unboxed {
 template <class Return, class... Args>
 bool matches(const Operator& op) {
   const auto& schema = op.handle.schema();
-  if (schema.arguments().size() != sizeof...(Args) || schema.returns().size() != 1 || op.mixed_devices || op.hidden_random) return false;
+  if (schema.arguments().size() != sizeof...(Args) || schema.returns().size() != 1 || op.mixed_devices ||
+      op.hidden_random)
+    return false;
   const auto& ret = schema.returns()[0];
   if (ret.type()->kind() != c10::TypeKind::TensorType) return false;
   const bool aliases = ret.alias_info() != nullptr;
@@ -139,8 +143,9 @@ std::optional<torch::CppFunction> unboxed_kernel(Operator& op) {
   using S = const Scalar&;
   using D = std::optional<at::ScalarType>;
   std::optional<torch::CppFunction> out;
-  (void)(add<Tensor, T>(op, out) || add<Tensor, T, T>(op, out) || add<Tensor, T, T, S>(op, out) || add<Tensor, T, S>(op, out) ||
-         add<Tensor, T, S, S>(op, out) || add<Tensor, T, T, T>(op, out) || add<Tensor, T, T, T, S>(op, out) || add<Tensor, T, T, T, S, S>(op, out) ||
+  (void)(add<Tensor, T>(op, out) || add<Tensor, T, T>(op, out) || add<Tensor, T, T, S>(op, out) ||
+         add<Tensor, T, S>(op, out) || add<Tensor, T, S, S>(op, out) || add<Tensor, T, T, T>(op, out) ||
+         add<Tensor, T, T, T, S>(op, out) || add<Tensor, T, T, T, S, S>(op, out) ||
          add<Tensor, T, int64_t, bool>(op, out) || add<Tensor, T, T, int64_t>(op, out) || add<Tensor, T, D>(op, out) ||
          add<Tensor&, Tensor&>(op, out) || add<Tensor&, Tensor&, T>(op, out) || add<Tensor&, Tensor&, T, S>(op, out) ||
          add<Tensor&, Tensor&, S>(op, out) || add<Tensor&, Tensor&, T, T, S>(op, out));

@@ -33,12 +33,12 @@ struct Entry {
 
 #define ENTRY(field, group) {#field, offsetof(cw_backend, field), group}
 constexpr Entry kEntries[] = {
-    ENTRY(device_count, 0),   ENTRY(device_info, 0),   ENTRY(sync, 0),          ENTRY(mem_alloc, 0),
-    ENTRY(mem_free, 0),       ENTRY(mem_copy, 0),      ENTRY(bind, -1),         ENTRY(mem_set, -1),
-    ENTRY(mem_info, -1),      ENTRY(host_alloc, 1),    ENTRY(host_free, 1),     ENTRY(op_find, -1),
-    ENTRY(stream_create, 2),  ENTRY(stream_destroy, 2), ENTRY(stream_query, 2), ENTRY(stream_sync, 2),
-    ENTRY(stream_wait, 2),    ENTRY(event_create, 3),  ENTRY(event_destroy, 3), ENTRY(event_record, 3),
-    ENTRY(event_query, 3),    ENTRY(event_sync, 3),    ENTRY(event_elapsed, 3), ENTRY(extension, -1),
+    ENTRY(device_count, 0),  ENTRY(device_info, 0),    ENTRY(sync, 0),          ENTRY(mem_alloc, 0),
+    ENTRY(mem_free, 0),      ENTRY(mem_copy, 0),       ENTRY(bind, -1),         ENTRY(mem_set, -1),
+    ENTRY(mem_info, -1),     ENTRY(host_alloc, 1),     ENTRY(host_free, 1),     ENTRY(op_find, -1),
+    ENTRY(stream_create, 2), ENTRY(stream_destroy, 2), ENTRY(stream_query, 2),  ENTRY(stream_sync, 2),
+    ENTRY(stream_wait, 2),   ENTRY(event_create, 3),   ENTRY(event_destroy, 3), ENTRY(event_record, 3),
+    ENTRY(event_query, 3),   ENTRY(event_sync, 3),     ENTRY(event_elapsed, 3), ENTRY(extension, -1),
 };
 #undef ENTRY
 constexpr const char* kGroups[] = {"", "host memory", "streams", "events"};
@@ -82,7 +82,8 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
   std::memcpy(&table, given, std::min<size_t>(given->struct_size, sizeof table));
   auto good = [](const char* s) {
     if (!s || !*s || *s < 'a' || *s > 'z') return false;
-    return std::all_of(s, s + std::strlen(s), [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
+    return std::all_of(s, s + std::strlen(s),
+                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
   };
   if (!good(table.name))
     refuse("its name is ", table.name ? c10::str('"', table.name, '"') : "NULL",
@@ -100,7 +101,8 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
   }
   if (!all[0]) refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
   for (int g = 1; g < 4; ++g)
-    if (any[g] && !all[g]) refuse("it offers ", kGroups[g], " without ", missing[g], "; offer all of the group or none");
+    if (any[g] && !all[g])
+      refuse("it offers ", kGroups[g], " without ", missing[g], "; offer all of the group or none");
   return table;
 }
 
