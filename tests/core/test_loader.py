@@ -1,0 +1,143 @@
+"""A vendor's library loads or is refused with a reason; `import torch` goes well either way."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import odd_vendors
+import pytest
+from odd_vendors import INCLUDE, NAMES
+
+TEMPLATE = INCLUDE.parent / "vendors/template/template.c"
+GOOD = ["good", "newer_table", "older_table"]
+# What `causeway doctor` says of those that are refused.
+BAD = {
+    "bad_name": 'its name is "My Chip!"; torch needs lower-case letters',
+    "declines": "cw_open_v1 returned NULL",
+    "incomplete_group": "it offers streams without stream_wait",
+    "no_device": "libtestdriver.so.1 is not installed",
+    "no_symbol": "it does not export cw_open_v1",
+    "truncated_table": "it lacks mem_copy, which level 0 needs",
+    "wrong_version": "its table is of abi version 2",
+}
+DOCTOR = "from causeway.cli import app; app(['doctor', '--json'])"
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory):
+    """The path of an odd vendor's library, built once."""
+    folder = tmp_path_factory.mktemp("vendors")
+    return lambda name: str(odd_vendors.build(name, folder))
+
+
+WORKS = """
+import torch
+assert torch.test.is_available() and torch.test.device_count() == 1
+assert torch.accelerator.current_accelerator() == torch.device("test")
+x = torch.arange(4.0, device="test", requires_grad=True)
+y = x + x
+assert y.device == torch.device("test", 0) and y.tolist() == [0, 2, 4, 6]
+(y * x).sum().backward()
+assert x.grad.tolist() == [0, 4, 8, 12]
+s, e = torch.Stream("test"), torch.Event("test", enable_timing=True)
+e.record(s); s.synchronize()
+net = torch.nn.Linear(4, 2).to("test")
+assert net(x).cpu().shape == (2,)
+torch.test.empty_cache(); torch.test.synchronize()
+"""
+
+
+@pytest.mark.parametrize("name", GOOD)
+def test_a_good_library_is_a_device_named_after_the_vendor(run, library, name: str) -> None:
+    assert run(WORKS, CAUSEWAY_VENDOR=library(name)) == ""
+
+
+REFUSED = """
+import torch
+a = torch.ones(3) + 1
+accelerator = torch.accelerator.current_accelerator(check_available=True)
+assert accelerator is None, accelerator
+import causeway.autoload
+module = getattr(torch, causeway.autoload.state.device)
+assert module.is_available() is False and module.device_count() == 0
+try:
+    torch.ones(3, device=causeway.autoload.state.device)
+except RuntimeError as error:
+    print(error)
+else:
+    raise AssertionError
+"""
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_a_bad_library_leaves_torch_well_and_no_device(run, library, name: str) -> None:
+    said = run(REFUSED, CAUSEWAY_VENDOR=library(name), PYTHONWARNINGS="ignore")
+    assert BAD[name] in said
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_doctor_names_what_is_wrong_and_fails(run, library, name: str) -> None:
+    out = run(DOCTOR, status=1, CAUSEWAY_VENDOR=library(name), PYTHONWARNINGS="ignore")
+    report, _ = json.JSONDecoder().raw_decode(out[out.index("{") :])
+    assert BAD[name] in " ".join(report["broken"]) + report["verdict"]
+
+
+def test_every_odd_vendor_is_either_good_or_bad() -> None:
+    assert sorted([*GOOD, *BAD]) == NAMES
+
+
+TRAINS = """
+import torch
+torch.manual_seed(0)
+x = torch.randn(64, 3, device="template")
+target = x @ torch.tensor([[1.0], [-2.0], [0.5]], device="template") + 3
+net = torch.nn.Linear(3, 1).to("template")
+optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+for step in range(200):
+    optimizer.zero_grad()
+    loss = torch.nn.functional.mse_loss(net(x), target)
+    loss.backward()
+    optimizer.step()
+assert loss.item() < 1e-6, loss
+torch.testing.assert_close(net.bias.cpu(), torch.tensor([3.0]), rtol=1e-3, atol=1e-3)
+from causeway import _C
+assert _C.vendor_state()["level"] == 0
+"""
+
+
+def test_the_template_trains_a_linear_layer(run, tmp_path: Path) -> None:
+    built = odd_vendors.compile_c(TEMPLATE, tmp_path / "libcw_template.so", "-pedantic")
+    run(TRAINS, CAUSEWAY_VENDOR=str(built))
+
+
+NPU = """
+import torch
+assert torch.npu.is_available() and torch.npu.device_count() == 2
+assert not hasattr(torch, "sim")
+x = torch.ones(3, device="npu", requires_grad=True)
+with torch.npu.device(1):
+    y = torch.ones(3).npu()
+assert y.device == torch.device("npu:1") and y.is_npu
+torch.npu.set_device("npu:0")
+with torch.npu.stream(torch.npu.Stream()), torch.autocast("npu"):
+    (x * 2).sum().backward()
+torch.npu.synchronize()
+assert x.grad.tolist() == [2, 2, 2]
+assert torch.nn.Linear(2, 2).npu().weight.device.type == "npu"
+import causeway
+with causeway.ledger() as ledger:
+    x.detach() + 1
+assert ledger.total() == 1
+"""
+
+
+def test_the_device_takes_the_name_that_a_script_expects(run) -> None:
+    run(NPU, CAUSEWAY_DEVICE_NAME="npu")
+
+
+def test_no_file_and_no_vendor_of_that_name_leave_torch_well(run) -> None:
+    for wrong in ("/no/such/libcw_x.so", "no_such_vendor"):
+        program = "import torch; print(torch.ones(1).item(), torch.accelerator.is_available())"
+        said = run(program, CAUSEWAY_VENDOR=wrong, PYTHONWARNINGS="ignore")
+        assert said == "1.0 False\n"
