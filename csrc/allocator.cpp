@@ -672,24 +672,4 @@ std::pair<void*, size_t> segment_of(int index, const void* pointer) {
        "clone() the tensor first");
 }
 
-namespace {
-thread_local std::vector<c10::DataPtr> t_scratch;
-}
-
-cw_status scratch(int32_t vendor_device, cw_stream, uint64_t bytes, void** out) {
-  try {
-    const int index = current_device();
-    (void)vendor_device;
-    t_scratch.push_back(allocate(index, current_stream(index), bytes));
-    *out = t_scratch.back().get();
-    return CW_OK;
-  } catch (const c10::OutOfMemoryError&) {
-    return CW_OUT_OF_MEMORY;
-  } catch (const std::exception&) {
-    return CW_FAILED;
-  }
-}
-
-void release_scratch() noexcept { t_scratch.clear(); }
-
 }  // namespace causeway

@@ -45,9 +45,4 @@ std::vector<SegmentView> memory_snapshot(int device);
 // The segment (one mem_alloc of the vendor) that holds `pointer`: its start, and the pointer's offset in it.
 std::pair<void*, size_t> segment_of(int device, const void* pointer);
 
-// Workspace of kernels: lives until the stream has passed what was given so far.
-cw_status scratch(int32_t vendor_device, cw_stream stream, uint64_t bytes, void** out);
-// Call after every native kernel on this thread: gives the workspace back, in the stream's order.
-void release_scratch() noexcept;
-
 }  // namespace causeway

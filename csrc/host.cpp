@@ -132,7 +132,7 @@ void HostCall::stage() {
   for (Stand& s : stands_) {
     TensorImpl* t = s.original.unsafeGetTensorImpl();
     c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
-    if (s.write) storage->mutable_data_ptr();  // copy-on-write memory becomes its own
+    if (s.write) materialize(*storage);
     const auto [begin, end] = span(*t);
     auto it =
         std::find_if(staged_.begin(), staged_.end(), [&](const Staged& x) { return x.device_storage == storage; });
@@ -182,7 +182,7 @@ at::Tensor HostCall::alias_of(Stand& s) {
       offset = t->numel() ? offset - static_cast<int64_t>(x.begin / t->itemsize()) : 0;
     }
   } else {
-    if (s.write) storage->mutable_data_ptr();
+    if (s.write) materialize(*storage);
     if (auto* d = dynamic_cast<DeviceStorage*>(storage); C10_LIKELY(d != nullptr))
       host = StoragePtr::reclaim_copy(d->twin());
     else  // made by torch itself, from_blob for one

@@ -22,6 +22,7 @@
 #include "allocator.h"
 #include "check.h"
 #include "generator.h"
+#include "storage.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -247,6 +248,9 @@ class Arguments {
 
   cw_status run(cw_kernel kernel, StreamState& stream);
 
+  // Workspace: given back with these arguments, in the stream's order.
+  cw_status scratch(uint64_t bytes, void** out);
+
   // For host->resize: the tensor behind a DLTensor that the kernel was given.
   cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
 
@@ -364,6 +368,7 @@ class Arguments {
   c10::SmallVector<cw_arg, 12> args_;
   c10::SmallVector<std::unique_ptr<Held>, 8> held_;
   c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
+  c10::SmallVector<c10::DataPtr, 1> scratch_;
   cw_philox philox_{};
 };
 
@@ -372,14 +377,17 @@ thread_local Arguments* t_arguments = nullptr;
 cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
   struct Current {
     explicit Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
-    ~Current() {
-      t_arguments = old;
-      release_scratch();
-    }
+    ~Current() { t_arguments = old; }
     Arguments* old;
   } current(this);
   stream.give();
   return kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
+}
+
+cw_status Arguments::scratch(uint64_t bytes, void** out) {
+  scratch_.push_back(allocate(device_.index, current_stream(device_.index), bytes));
+  *out = scratch_.back().get();
+  return CW_OK;
 }
 
 cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
@@ -392,9 +400,11 @@ cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t*
   return CW_INVALID;
 }
 
-cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+// What the vendor asks for while a kernel of its runs on this thread.
+template <class F>
+cw_status for_kernel(F f) {
   try {
-    return t_arguments ? t_arguments->resize(tensor, ndim, shape) : CW_INVALID;
+    return t_arguments ? f(*t_arguments) : CW_INVALID;
   } catch (const c10::OutOfMemoryError&) {
     return CW_OUT_OF_MEMORY;
   } catch (const std::exception&) {
@@ -402,8 +412,16 @@ cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape
   }
 }
 
+cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+  return for_kernel([&](Arguments& a) { return a.resize(tensor, ndim, shape); });
+}
+
+cw_status host_scratch(int32_t, cw_stream, uint64_t bytes, void** out) {
+  return for_kernel([&](Arguments& a) { return a.scratch(bytes, out); });
+}
+
 const bool g_services = [] {
-  host_services().scratch = scratch;
+  host_services().scratch = host_scratch;
   host_services().resize = host_resize;
   return true;
 }();
@@ -523,9 +541,13 @@ std::shared_ptr<Route> NativeCall::decide() {
       for (size_t r = 0; r < op_.return_of.size(); ++r) {
         const int of = op_.return_of[r];
         const c10::IValue& v = of >= 0 ? meta[of] : meta[n + r];
-        if (!v.isTensor() || !v.toTensor().defined()) {
+        if (!v.isTensor()) {
           simple = false;
           break;
+        }
+        if (!v.toTensor().defined()) {  // switched off by an output_mask
+          route->outs.push_back({{}, {}, c10::ScalarType::Undefined});
+          continue;
         }
         const at::Tensor& t = v.toTensor();
         if (t.layout() != at::kStrided || !has_dtype(device_, t.scalar_type())) simple = false;
@@ -647,13 +669,18 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   c10::SmallVector<at::Tensor, 4> outs, targets;
   for (size_t r = 0; r < op_.return_of.size(); ++r) {
     const OutMeta& meta = route.outs[r];
+    if (meta.dtype == c10::ScalarType::Undefined) {
+      outs.emplace_back();
+      targets.emplace_back();
+      continue;
+    }
     const int of = op_.return_of[r];
     at::Tensor target;
     if (of >= 0) {
       target = arg(of).toTensor();
       if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes))
         at::native::resize_output(target, meta.sizes);
-      target.mutable_data_ptr();  // copy-on-write memory becomes its own
+      materialize(*target.storage().unsafeGetStorageImpl());
     }
     at::Tensor out = target;
     // A kernel may read its inputs after it wrote outputs, so only a pointwise one may write over them.
@@ -669,11 +696,12 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     outs.push_back(out);
     targets.push_back(target);
   }
-  const bool empty = !outs.empty() && outs[0].numel() == 0;
+  const bool empty = !outs.empty() && outs[0].defined() && outs[0].numel() == 0;
   if (!(empty && (form.needs & CW_NEEDS_ELEMENTS))) {
-    const at::IntArrayRef shape = outs.empty() ? at::IntArrayRef() : outs[0].sizes();
+    const at::IntArrayRef shape = outs.empty() || !outs[0].defined() ? at::IntArrayRef() : outs[0].sizes();
     uint64_t count = 0;
-    for (const auto& o : outs) count = std::max<uint64_t>(count, o.numel());
+    for (const auto& o : outs)
+      if (o.defined()) count = std::max<uint64_t>(count, o.numel());
     if (outs.empty()) each_tensor([&](const at::Tensor& t, const ArgInfo&) { return count = t.numel(), false; });
     const bool numbers = form.needs & CW_TAKES_NUMBERS;
     Arguments arguments(device_);

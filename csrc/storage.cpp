@@ -7,6 +7,7 @@
 
 #include "allocator.h"
 #include "device.h"
+#include "torch_version.h"
 
 namespace causeway {
 
@@ -44,6 +45,14 @@ StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10:
   if (!data && !bytes.is_heap_allocated() && bytes.as_int_unchecked() > 0 && allocator)
     data = allocator->allocate(bytes.as_int_unchecked());
   return c10::make_intrusive<DeviceStorage>(how, std::move(bytes), std::move(data), allocator, resizable);
+}
+
+bool is_shared_until_written(const c10::StorageImpl& storage) {
+#if CAUSEWAY_TORCH_AT_LEAST(2, 13)
+  return storage.has_materializer();
+#else
+  return c10::impl::cow::is_cow_data_ptr(storage.data_ptr());
+#endif
 }
 
 const bool g_registered = [] {
@@ -123,6 +132,14 @@ void HostAlias::bind(const c10::TensorImpl& source, c10::Storage storage, int64_
   constexpr c10::DispatchKeySet kBits(
       {c10::DispatchKey::Conjugate, c10::DispatchKey::Negative, c10::DispatchKey::ZeroTensor});
   key_set_ = c10::DispatchKeySet(c10::DispatchKey::CPU) | (s.key_set_ & kBits);
+}
+
+void materialize(c10::StorageImpl& storage) {
+  if (C10_LIKELY(!is_shared_until_written(storage))) return;
+  // The allocator, which knows no storage, copies within the current device.
+  const int old = exchange_device(storage.device().index());
+  storage.mutable_data_ptr();
+  exchange_device(old);
 }
 
 c10::DispatchKeySet kind_of(const c10::TensorImpl& t) {

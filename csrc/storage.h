@@ -33,6 +33,9 @@ StoragePtr make_storage(c10::DataPtr data, size_t bytes, bool resizable = true);
 // A new dense device tensor without autograd history; the caller sets sizes.
 at::Tensor make_device_tensor(c10::Storage storage, c10::DispatchKeySet keys, c10::ScalarType dtype);
 
+// Make copy-on-write memory the storage's own before it is written; a no-op for any other.
+void materialize(c10::StorageImpl& storage);
+
 // Tensors of other kinds than dense ones: what their keys say, whatever the device.
 c10::DispatchKeySet kind_of(const c10::TensorImpl& t);
 

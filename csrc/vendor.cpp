@@ -57,12 +57,12 @@ cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
 }
 const char* setting(const char* key) {
   static std::mutex mutex;
-  static std::map<std::string, std::string>& values = *new std::map<std::string, std::string>;
-  std::lock_guard lock(mutex);
+  static auto& values = *new std::map<std::string, std::string>;
   const Settings& settings = g_vendor ? g_vendor->settings : g_opening;
   if (!settings) return nullptr;
-  auto value = settings(key);
+  auto value = settings(key);  // may take the GIL, so before the lock
   if (!value) return nullptr;
+  std::lock_guard lock(mutex);
   return (values[key] = *value).c_str();
 }
 void log(int32_t level, const char* message) {

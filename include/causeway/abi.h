@@ -94,7 +94,9 @@ typedef struct cw_device_info {
 /* ---- operators ------------------------------------------------------------------------------------------- */
 /* One argument of an operator. Outputs come first, in the order of the schema's returns, then the other
  * arguments in the schema's order; a tensor that an in-place operator changes comes once, as its output.
- * Outputs are allocated. Undefined optional arguments are CW_NONE. */
+ * Outputs are allocated. Undefined optional arguments are CW_NONE, and so are outputs that the caller switched off
+ * (output_mask). Tensors say device_type kDLExtDev and the vendor's device number. Lists of tensors that an operator
+ * without a return changes in place (_fused_sgd_) come where the schema has them. */
 #define CW_NONE 0u
 #define CW_INT 1u         /* i: int, SymInt, an enum (memory format, layout), device index */
 #define CW_DOUBLE 2u      /* d */
@@ -110,8 +112,9 @@ typedef struct cw_device_info {
 #define CW_TENSOR_LIST 12u  /* tensors, n of them; an undefined one is NULL */
 #define CW_SCALAR_LIST 13u  /* args, n of them, each CW_INT, CW_DOUBLE, CW_BOOLEAN or CW_COMPLEX */
 
-/* Random operators draw from Philox-4x32-10 with this key, from this counter on. The core has already moved the
- * generator's own counter past what the operator may use. */
+/* Random operators draw from Philox-4x32-10 with this key, from this counter on, four numbers a counter: an operator
+ * with n elements may use counters offset to offset + ceil(n / 4). The core has already moved the generator past
+ * them. */
 typedef struct cw_philox {
   uint64_t seed;
   uint64_t offset;
