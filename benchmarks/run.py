@@ -17,6 +17,7 @@ import platform
 import statistics
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass
@@ -204,38 +205,42 @@ def _run(code: str, **env: str) -> float:
     return time.perf_counter() - start
 
 
+# atexit runs last in, first out: the clock stops in a function that is registered before all others.
+END = """
+import atexit, os, time
+start = [0.0]
+stop = lambda: open(os.environ["OUT"], "w").write(str(time.perf_counter() - start[0]))
+atexit.register(stop)
+import torch
+w = torch.ones(4, device="{}", requires_grad=True)
+(w * w).sum().backward()
+start[0] = time.perf_counter()
+"""
+
+
 def process() -> Iterator[Figure]:
     """`import torch` with and without Causeway (bar: 100 ms more), and the end of a process."""
     off = {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
     pairs = [(_run("import torch", **off), _run("import torch")) for _ in range(9)]
-    stock, ours = (statistics.median(x) for x in zip(*pairs, strict=True))
-    more = statistics.median(o - s for s, o in pairs) * 1e3
-    yield Figure("process", "import torch, ms more", "ms", stock * 1e3, ours * 1e3, more, 100, "lower")  # fmt: skip
-    code = (
-        "import torch, os, time, atexit\n"
-        "atexit.register(lambda: print(time.perf_counter() - start, file=open(os.environ['OUT'], 'w')))\n"
-        "w = torch.ones(4, device={!r}, requires_grad=True)\n(w * w).sum().backward()\n"
-        "start = time.perf_counter()\n"
-    )
-    times: dict[str, list[float]] = {"cpu": [], str(device()): []}
-    out = RESULTS / "exit.tmp"
-    RESULTS.mkdir(exist_ok=True)
-    # atexit runs last in, first out: a function registered before `import torch` ends would run
-    # after Causeway's. So the clock stops in one that is registered first of all.
-    first = (
-        "import atexit, os, time\n"
-        "t = [0.0]\n"
-        "atexit.register(lambda: open(os.environ['OUT'], 'w').write(str(time.perf_counter() - t[0])))\n"
-    )
-    body = code.split("\n", 2)[2].replace("start = time.perf_counter()", "t[0] = time.perf_counter()")
-    for _ in range(9):
-        for where in times:
-            _run(first + "import torch\n" + body.format(where), OUT=str(out))
-            times[where].append(float(out.read_text()))
-    out.unlink()
-    stock, ours = (statistics.median(v) for v in times.values())
-    more = (ours - stock) * 1e3
-    yield Figure("process", "end after backward, ms more", "ms", stock * 1e3, ours * 1e3, more, 5, "lower")  # fmt: skip
+    yield _more("process", "import torch, ms more", "ms", pairs, 100)
+    with tempfile.TemporaryDirectory() as folder:
+        out = Path(folder) / "seconds"
+        pairs = []
+        for _ in range(9):
+            times = []
+            for where in ("cpu", str(device())):
+                _run(END.format(where), OUT=str(out))
+                times.append(float(out.read_text()))
+            pairs.append((times[0], times[1]))
+    yield _more("process", "end after a backward, ms more", "ms", pairs, 5)
+
+
+def _more(group: str, name: str, unit: str, pairs: list[tuple[float, float]], bar: float) -> Figure:
+    """The median difference of pairs of seconds; the bar is for it."""
+    scale = {"ms": 1e3, "µs": 1e6}[unit]
+    stock, ours = (statistics.median(side) * scale for side in zip(*pairs, strict=True))
+    more = statistics.median(o - s for s, o in pairs) * scale
+    return Figure(group, name, unit, stock, ours, more, bar, "lower")
 
 
 GROUPS = {"tiny": tiny, "step": step, "copy": copy, "allocation": allocation, "process": process}
@@ -250,7 +255,9 @@ def main() -> int:
         parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
     torch.set_num_threads(THREADS)
     figures = []
-    table = Table(title=f"{device()} against stock torch {torch.__version__} on the CPU, {THREADS} threads")
+    table = Table(
+        title=f"{device()} against stock torch {torch.__version__} on the CPU, {THREADS} threads"
+    )
     for column in ("", "what", "stock", "ours", "ratio", "bar", ""):
         table.add_column(column, justify="left" if column in ("", "what") else "right")
     for name in options.group or GROUPS:

@@ -526,8 +526,8 @@ struct Allocator final : c10::DeviceAllocator {
     const int index = current_device();
     DeviceState& d = device(index);
     StreamState& stream = current_stream(index);
-    stream.give();
     check(api().mem_copy(to, d.vendor_id, from, d.vendor_id, bytes, stream.handle), "mem_copy", index);
+    stream.give();
   }
   bool initialized() override { return any_device_opened(); }
   void emptyCache(c10::MempoolId_t) override {

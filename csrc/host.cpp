@@ -280,8 +280,8 @@ void HostCall::call(Stack& stack) {
 
 void HostCall::copy_to_device(void* to, const void* from, size_t bytes) {
   if (!bytes) return;
-  stream_.give();
   check(api().mem_copy(to, device_.vendor_id, from, CW_HOST, bytes, stream_.handle), "mem_copy", device_.index);
+  stream_.give();
   Entry::add_bytes(bytes);
 }
 

@@ -162,6 +162,7 @@ void set_policy(const std::string& fallback, const std::optional<std::vector<std
   }
   g_policy_on.store(p.fallback != Policy::Allow);
   update_watched();
+  forget_routes();
 }
 
 void set_forced(const std::vector<std::string>& list) {

@@ -380,8 +380,9 @@ cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
     ~Current() { t_arguments = old; }
     Arguments* old;
   } current(this);
+  const cw_status status = kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
   stream.give();
-  return kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
+  return status;
 }
 
 cw_status Arguments::scratch(uint64_t bytes, void** out) {
@@ -836,6 +837,15 @@ std::vector<std::pair<std::string, cw_op>> offered() {
     if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
   }
   return out;
+}
+
+void forget_routes() {
+  for (Operator* op : operators()) {
+    NativeForms* forms = op->native.load();
+    if (!forms || !forms->routes) continue;
+    std::unique_lock lock(forms->routes->mutex);
+    forms->routes->map.clear();
+  }
 }
 
 void set_decomposer(PyObject* f) { g_decomposer.store(f); }

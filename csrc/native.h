@@ -19,6 +19,9 @@ struct NativeForms {
   std::unique_ptr<Routes> routes;
 };
 
+// Decide every route anew: what serves a call depends on the policy too.
+void forget_routes();
+
 // Ask the vendor once. Never returns NULL.
 NativeForms* resolve_native(Operator& op);
 

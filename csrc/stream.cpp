@@ -164,8 +164,8 @@ void block_stream(StreamState& stream, const Event& event) {
   if (!event.recorded || !event.handle) return;
   if (!api().stream_wait) return sync_event(event);
   const DeviceState& d = device(stream.device);
-  stream.give();
   check(api().stream_wait(d.vendor_id, stream.handle, event.handle), "stream_wait", stream.device);
+  stream.give();
 }
 
 bool query_event(const Event& event) {

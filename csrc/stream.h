@@ -27,7 +27,7 @@ struct StreamState {
   }
   void wait();   // ask the vendor, whatever the counters say
   bool query();  // whether all work is done
-  // To be called before work is given, so that no wait can miss it.
+  // To be called when the vendor has the work, not before: a wait of another thread in between would count it as done.
   void give() { given.fetch_add(1, std::memory_order_acq_rel); }
 };
 
@@ -43,7 +43,7 @@ void sync_device(int device);
 struct Event {
   int device;
   cw_event handle = nullptr;  // NULL where the vendor offers no events
-  double ms = 0;              // the host's clock, where it offers none
+  double ms = 0;  // the host's clock, where it offers none
   bool recorded = false;
   bool timing = false;
 };

@@ -168,8 +168,8 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& strea
   auto side = [](const at::Tensor& t) { return is_ours(t) ? home(t).vendor_id : CW_HOST; };
   void* target = to.mutable_data_ptr();
   const void* source = from.const_data_ptr();
-  stream.give();
   check(api().mem_copy(target, side(to), source, side(from), to.nbytes(), stream.handle), "mem_copy", stream.device);
+  stream.give();
   Entry::add_bytes(to.nbytes());
 }
 
@@ -273,8 +273,8 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     stream.sync();
     std::memcpy(bytes, from, item);
   } else {
-    stream.give();
     check(api().mem_copy(bytes, CW_HOST, from, d.vendor_id, item, stream.handle), "mem_copy", d.index);
+    stream.give();
     stream.sync();
   }
   at::Tensor value = at::from_blob(bytes, {}, at::TensorOptions().dtype(self.scalar_type()));
@@ -332,8 +332,8 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   c10::DataPtr data = allocate(index, stream, bytes);
   const size_t keep = std::min(bytes, storage.nbytes());
   if (keep) {
-    stream.give();
     check(api().mem_copy(data.get(), d.vendor_id, storage.data(), d.vendor_id, keep, stream.handle), "mem_copy", index);
+    stream.give();
   }
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);

@@ -182,18 +182,18 @@ typedef struct cw_backend {
   const char* (*last_error)(void);
 
   /* Level 0, memory. These six are needed, and enough: every operator then works on the host rung. */
-  cw_status (*device_count)(int32_t* out);                    /* 0 devices is CW_OK; no driver: a failure with words */
+  cw_status (*device_count)(int32_t* out); /* 0 devices is CW_OK; no driver: a failure with words */
   cw_status (*device_info)(int32_t device, cw_device_info* out);
-  cw_status (*sync)(int32_t device);                          /* wait for all work on the device */
+  cw_status (*sync)(int32_t device); /* wait for all work on the device */
   cw_status (*mem_alloc)(int32_t device, uint64_t bytes, void** out);
-  cw_status (*mem_free)(int32_t device, void* ptr);           /* the core has synchronised what used it */
+  cw_status (*mem_free)(int32_t device, void* ptr); /* the core has synchronised what used it */
   /* In the order of `stream`, which belongs to the destination's device, or the source's when the destination is
    * the host. May return early; host memory stays valid and unchanged until the stream passed this point. */
   cw_status (*mem_copy)(void* dst, int32_t dst_device, const void* src, int32_t src_device, uint64_t bytes,
                         cw_stream stream);
 
   /* Level 0, optional. */
-  cw_status (*bind)(int32_t device);                          /* make it this thread's; NULL: nothing to do */
+  cw_status (*bind)(int32_t device); /* make it this thread's; NULL: nothing to do */
   cw_status (*mem_set)(int32_t device, void* ptr, int32_t byte, uint64_t bytes, cw_stream stream); /* NULL: copies */
   cw_status (*mem_info)(int32_t device, uint64_t* free, uint64_t* total); /* NULL: counted by the core */
   /* Host memory that `mem_copy` reads and writes at full speed and in the background. Both or none; NULL: the

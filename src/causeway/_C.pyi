@@ -37,7 +37,6 @@ def init() -> None:
     """Open the current device now instead of at its first use."""
 
 def in_bad_fork() -> bool: ...
-
 def set_first_use(f: Callable[[], None]) -> None:
     """Call f() once, under the GIL, before this process counts or opens its first device."""
 
@@ -94,5 +93,7 @@ def ledger_enable(on: bool) -> None:
 def ledger_read() -> list[tuple[str, str, str, int, int, float]]:
     """(operator, rung, dtype, calls, bytes copied, seconds), since the start of the process."""
 
-def set_decomposer(f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None) -> None:
+def set_decomposer(
+    f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None,
+) -> None:
     """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""

@@ -43,14 +43,17 @@ class NotServed(Exception):
 def plan(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
     """What the core asks, once for each signature: a `decomposition`, or None for the next rung.
 
-    None where the host can address device memory: there torch's fused CPU kernel is 5 to 10 times
-    as fast as the operators of a decomposition (measured on the simulated chip, 8x8).
+    None where the host can address device memory and the policy allows the host rung: there
+    torch's fused CPU kernel is 5 to 10 times as fast as the operators of a decomposition (measured
+    on the simulated chip, 8x8).
     """
+    from causeway import config
     from causeway.device.properties import get_device_properties
 
     for tensor in _tensors([*args, *kwargs.values()]):
         if tensor.device.type != "cpu":
-            if get_device_properties(tensor.device).host_addressable:
+            free = get_device_properties(tensor.device).host_addressable
+            if free and config.get("policy") == "allow":
                 return None
             return decomposition(name, args, kwargs)
     return None
