@@ -189,11 +189,12 @@ def allocation() -> Iterator[Figure]:
     where = device()
     for name, n in {"4 B": 1, "64 KiB": 16 << 10, "4 MiB": 1 << 20}.items():
         stock, ours, _ = compare(
-            lambda n=n: torch.empty(n), lambda n=n: torch.empty(n, device=where),
-            calls=2000, rounds=15,
-        )  # fmt: skip
-        more = (ours - stock) * 1e6
-        yield Figure("allocation", f"{name}, µs more", "µs", stock * 1e6, ours * 1e6, more, 1.0, "lower")  # fmt: skip
+            lambda n=n: torch.empty(n),
+            lambda n=n: torch.empty(n, device=where),
+            calls=2000,
+            rounds=15,
+        )
+        yield _more("allocation", f"{name}, µs more", "µs", [(stock, ours)], 1.0)
 
 
 # --- processes ----------------------------------------------------------------------------------
@@ -205,7 +206,7 @@ def _run(code: str, **env: str) -> float:
     return time.perf_counter() - start
 
 
-# atexit runs last in, first out: the clock stops in a function that is registered before all others.
+# atexit runs last in, first out: the clock stops in a function that is registered before all.
 END = """
 import atexit, os, time
 start = [0.0]
