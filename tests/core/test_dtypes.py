@@ -148,7 +148,7 @@ def test_every_spelling_of_int64_is_refused() -> None:
     x, whole = torch.arange(4.0, device="sim"), torch.arange(4)
     for call in (
         lambda: whole.to("sim"),
-        lambda: x.long(),
+        x.long,
         lambda: torch.tensor([1, 2], device="sim"),
         lambda: torch.arange(4, device="sim"),
         lambda: torch.randint(0, 4, (3,), device="sim"),

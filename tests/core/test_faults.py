@@ -1,0 +1,283 @@
+"""A planted fault for each promise is caught, and its message says what, where and what to do."""
+
+from __future__ import annotations
+
+import pytest
+
+# What each program below starts with.
+HEAD = """
+import causeway, pytest, torch
+def error(call, kind):
+    with pytest.raises(kind) as caught:
+        call()
+    return str(caught.value)
+def says(message, *words):
+    for word in words:
+        assert word in message, (word, message)
+"""
+
+
+@pytest.fixture(scope="session")
+def plant(run):
+    """Run a program on the chip with these settings; it checks for itself."""
+
+    def plant(program: str, **settings: str) -> str:
+        import textwrap
+
+        return run(HEAD + textwrap.dedent(program), **settings)
+
+    return plant
+
+
+# --- wrong numbers ------------------------------------------------------------------------------
+
+
+def test_a_kernel_that_gives_garbage_is_caught_by_a_comparison_with_the_host(plant) -> None:
+    program = """
+        x, y = torch.rand(2, 8, device="sim").unbind()
+        def both(call):
+            with causeway.fallback("add.*, mul.*"):
+                host = call()
+            return call().cpu(), host.cpu()
+        torch.testing.assert_close(*both(lambda: x * y))
+        message = error(lambda: torch.testing.assert_close(*both(lambda: x + y)), AssertionError)
+        says(message, "not close", "Mismatched elements: 8 / 8")
+        torch.testing.assert_close((x + y).cpu(), x.cpu() + y.cpu() + 1)  # wrong by one, as planted
+    """
+    plant(program, ops="all", corrupt="aten::add.out")
+
+
+def test_the_sweep_over_operators_catches_a_wrong_kernel(plant) -> None:
+    from pathlib import Path
+
+    program = f"""
+        import sys
+        sys.path.insert(0, {str(Path(__file__).parent)!r})
+        import sweep
+        count, found = sweep.differences("products")
+        assert any(case.startswith("bmm") for case in found), found
+        assert not any(case.startswith("linear") for case in found), found
+    """
+    plant(program, ops="all", corrupt="aten::bmm.out")
+
+
+WAITS = """
+import causeway, torch
+side = torch.Stream("sim")
+x = torch.zeros(64, device="sim")
+x + x  # the first call of an operator may take longer than the latency
+torch.accelerator.synchronize()
+results = []
+for i in range(1, 4):
+    with side:
+        for _ in range(3):  # each takes the latency, and so does the sum below
+            x.fill_(i)
+    torch.accelerator.current_stream().wait_stream(side)
+    y = x + x
+    results.append(y.cpu()[0].item())
+    side.wait_stream(torch.accelerator.current_stream())
+print(results)
+"""
+
+
+@pytest.mark.parametrize("model", ["unified", "discrete"])
+def test_a_missing_wait_gives_other_numbers_and_none_missing_gives_right_ones(run, model) -> None:
+    slow = {"ops": "all", "execution": "async", "latency_us": "20000", "memory_model": model}
+    assert run(WAITS, **slow) == "[2.0, 4.0, 6.0]\n"
+    assert run(WAITS, **slow, skip_wait="stream_wait") != "[2.0, 4.0, 6.0]\n"
+
+
+def test_a_kernel_that_does_not_wait_for_its_turn_gives_other_numbers(run) -> None:
+    program = """
+        import torch
+        x = torch.zeros(64, device="sim")
+        x + x  # the first call of an operator may take longer than the latency
+        torch.accelerator.synchronize()
+        for i in range(4):
+            x.fill_(i)
+        print((x + x).cpu()[0].item())
+    """
+    slow = {"ops": "all", "execution": "async", "latency_us": "20000"}
+    assert run(program, **slow) == "6.0\n"
+    assert run(program, **slow, skip_wait="aten::add.out") != "6.0\n"
+
+
+# --- memory -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("model", ["unified", "discrete"])
+def test_out_of_memory_says_all_and_the_process_goes_on(plant, model: str) -> None:
+    program = """
+        MIB = 2**20
+        kept = torch.empty(40 * MIB, dtype=torch.uint8, device="sim")
+        hole = torch.empty(10 * MIB, dtype=torch.uint8, device="sim")
+        message = error(lambda: torch.empty(30 * MIB, dtype=torch.uint8, device="sim"),
+                        torch.OutOfMemoryError)
+        says(message, "sim:0 is out of memory", "Tried to allocate 30.00 MiB", "64.00 MiB",
+             "is free", "reserved", "the largest free block is", "memory_summary()", "Vendor:")
+        assert torch.accelerator.memory_stats()["num_ooms"] == 1
+        # An operator that needs memory says so too.
+        says(error(lambda: kept + kept, torch.OutOfMemoryError), "Tried to allocate 40.00 MiB")
+        del kept
+        again = torch.ones(30 * MIB, dtype=torch.uint8, device="sim")
+        assert again[0].item() == again[-1].item() == 1
+        assert torch.ones(3, device="sim:1").sum().item() == 3
+    """
+    plant(program, memory="64M", memory_model=model)
+
+
+def test_an_allocation_that_fails_once_is_tried_again_with_an_empty_cache(plant) -> None:
+    program = """
+        x = torch.ones(2**20, device="sim")
+        del x
+        y = torch.ones(2**23, device="sim")
+        assert y.sum().item() == 2**23
+        assert torch.accelerator.memory_stats()["num_ooms"] == 0
+        assert torch.accelerator.memory_stats()["num_alloc_retries"] == 1
+    """
+    plant(program, fault="mem_alloc:2=OUT_OF_MEMORY")
+
+
+def test_an_allocation_that_fails_for_another_reason_is_no_out_of_memory(plant) -> None:
+    program = """
+        message = error(lambda: torch.ones(4, device="sim"), causeway.VendorError)
+        says(message, "sim:0", "mem_alloc failed with FAILED", "call 1 of mem_alloc")
+        assert torch.ones(4, device="sim").sum().item() == 4
+    """
+    plant(program, fault="mem_alloc:1=FAILED")
+
+
+# --- calls that fail ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+def test_a_failed_copy_names_entry_device_and_the_vendors_words(plant, execution: str) -> None:
+    program = """
+        x = torch.arange(4.0)
+        message = error(lambda: x.to("sim:1"), causeway.VendorError)
+        says(message, "sim:1", "mem_copy failed with FAILED", "injected fault: call 1 of mem_copy",
+             "causeway doctor")
+        assert x.to("sim:1").cpu().tolist() == [0, 1, 2, 3]
+    """
+    plant(program, memory_model="discrete", execution=execution, fault="mem_copy:1=FAILED")
+
+
+def test_a_failed_operator_names_itself_its_shapes_and_dtypes(plant) -> None:
+    program = """
+        x, whole = torch.rand(2, 3, device="sim"), torch.ones(3, dtype=torch.int32, device="sim")
+        message = error(lambda: x + whole, causeway.VendorError)
+        says(message, "sim:0", "aten::add.Tensor failed with FAILED", "Float[2, 3]", "Int[3]",
+             "injected fault: call 1 of op:aten::add.out")
+        torch.testing.assert_close((x + whole).cpu(), x.cpu() + 1)
+        x.requires_grad_()
+        says(error((x * x).sum().backward, causeway.VendorError), "aten::mul", "Float[2, 3]")
+        assert x.grad is None
+    """
+    plant(program, ops="all", fault="op:aten::add.out:1=FAILED,op:aten::mul.out:2=FAILED")
+
+
+def test_an_operator_that_fails_later_is_named_when_the_host_waits(plant) -> None:
+    program = """
+        x = torch.rand(2, 3, device="sim")
+        x + x
+        says(error(torch.accelerator.synchronize, causeway.VendorError), "aten::add.out", "sim:0")
+        torch.accelerator.synchronize()
+        x + x
+        assert torch.equal((x + x).cpu(), x.cpu() * 2)
+    """
+    plant(program, ops="all", execution="async", fault="op:aten::add.out:1=FAILED")
+
+
+def test_any_status_that_a_vendor_gives_is_named(plant) -> None:
+    program = """
+        x = torch.rand(4, device="sim")
+        says(error(lambda: x + x, causeway.VendorError), "INVALID", "bug of Causeway or of the")
+        says(error(lambda: x * x, torch.OutOfMemoryError), "sim:0 is out of memory in aten::mul")
+        says(error(lambda: torch.Stream("sim"), causeway.VendorError), "stream_create", "FAILED")
+        torch.Stream("sim")
+        assert (x + x).sum().item() > 0
+    """
+    faults = "op:aten::add.out:1=INVALID,op:aten::mul.out:1=OUT_OF_MEMORY,stream_create:1=FAILED"
+    plant(program, ops="all", fault=faults)
+
+
+def test_a_driver_that_cannot_count_its_devices_says_so_at_first_use(plant) -> None:
+    program = """
+        torch.ones(1)
+        message = error(lambda: torch.ones(1, device="sim"), RuntimeError)
+        says(message, "injected fault", "device_count")
+    """
+    plant(program, fault="device_count:*=FAILED", PYTHONWARNINGS="ignore")
+
+
+# --- a lost device ------------------------------------------------------------------------------
+
+
+LOST = """
+import time
+x, other = torch.ones(4, device="sim:0"), torch.ones(4, device="sim:1")
+torch.accelerator.synchronize(0)
+torch.accelerator.synchronize(1)
+def lose():
+    x + x
+    torch.accelerator.synchronize(0)
+says(error(lose, causeway.DeviceLostError), "sim:0 is lost: ", "start a new process")
+begin = time.perf_counter()
+for call in (lambda: x + x, lambda: x.add_(1), lambda: x.sum(), lambda: x.sin(), lambda: x.cpu(),
+             lambda: x[0].item(), lambda: x.to("sim:1"), lambda: torch.ones(3).to("sim:0"),
+             lambda: torch.ones(2, device="sim:0"), lambda: torch.Stream("sim:0"),
+             lambda: torch.accelerator.synchronize(0)):
+    says(error(call, causeway.DeviceLostError), "sim:0 is lost: ", "start a new process")
+assert time.perf_counter() - begin < 1
+assert (other + 1).tolist() == [2, 2, 2, 2]
+torch.accelerator.synchronize(1)
+del x
+torch.accelerator.memory_allocated(1)
+"""
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+@pytest.mark.parametrize("model", ["unified", "discrete"])
+def test_a_lost_device_says_so_at_once_and_the_other_goes_on(plant, execution, model) -> None:
+    chip = {"ops": "all", "execution": execution, "memory_model": model}
+    plant(LOST, **chip, fault="op:aten::add.out:1=DEVICE_LOST")
+
+
+# --- fork ---------------------------------------------------------------------------------------
+
+
+def test_a_child_forked_after_use_gets_a_clear_error_and_the_parent_goes_on(plant) -> None:
+    program = """
+        import os
+        x = torch.ones(4, device="sim")
+        read, write = os.pipe()
+        child = os.fork()
+        if child == 0:
+            words = []
+            for call in (lambda: x + 1, lambda: torch.ones(2, device="sim"), lambda: x.cpu(),
+                         lambda: torch.ones(2).to("sim"), torch.sim.synchronize):
+                try:
+                    call()
+                    words.append("nothing")
+                except RuntimeError as e:
+                    words.append(str(e))
+            os.write(write, "|".join(words).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        for words in os.read(read, 10000).decode().split("|"):
+            says(words, "Cannot re-initialize", "forked subprocess", "'spawn' start method")
+        assert (x + 1).tolist() == [2, 2, 2, 2]
+    """
+    plant(program, PYTHONWARNINGS="ignore")
+    plant(program, PYTHONWARNINGS="ignore", memory_model="discrete", execution="async", ops="all")
+
+
+def test_discrete_memory_that_the_host_touches_ends_the_process_with_a_clear_line(run) -> None:
+    program = """
+        import ctypes, torch
+        x = torch.ones(4, device="sim")
+        ctypes.c_float.from_address(x.data_ptr()).value
+    """
+    said = run(program, status=None, memory_model="discrete")
+    assert "the host touched memory of device 0" in said
+    assert ".cpu() first" in said
