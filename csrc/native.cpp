@@ -3,7 +3,7 @@
 // expanded, cast to their common dtype. And the decomposed rung, which computes an operator from served ones.
 //
 // How a call is served is decided once per signature and remembered: dtypes, sizes, strides and devices of tensors, and
-// the values of all arguments but floating-point numbers, which shapes do not depend on. Shapes of outputs come from
+// the values of all arguments but floating-point numbers, which shapes depend on only where no tensor is read. Shapes of outputs come from
 // torch's meta kernels.
 #include "native.h"
 
@@ -154,9 +154,11 @@ void add_value(Key& key, const c10::IValue& v, bool floats) {
   key.push_back(7);  // a generator, a complex number
 }
 
-bool has_tensor(const Operator& op) {
+// Outputs do not count: arange.start_out has one, and its shape still depends on floating-point numbers.
+bool reads_tensor(const Operator& op) {
   for (const ArgInfo& a : op.args)
-    if (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList)
+    if (!a.write &&
+        (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList))
       return true;
   return false;
 }
@@ -616,7 +618,7 @@ bool NativeCall::plan_decomposition(Route& route) {
 
 std::pair<std::shared_ptr<Route>, Key> NativeCall::route() {
   Key key;
-  const bool floats = !has_tensor(op_);
+  const bool floats = !reads_tensor(op_);
   for (size_t i = 0; i < op_.args.size(); ++i) add_value(key, arg(i), floats);
   Routes& routes = *forms_.routes;
   {
