@@ -11,6 +11,7 @@ body may take the arguments of `parametrize` (numbers and words) but no fixtures
 from __future__ import annotations
 
 import functools
+import gc
 import importlib.util
 import inspect
 import json
@@ -115,6 +116,7 @@ def serve() -> None:
     for line in sys.stdin:
         path, name, arguments = json.loads(line)
         error = None
+        gc.collect()  # what a test before left must not go during this one, which may count bytes
         try:
             if path not in modules:
                 spec = importlib.util.spec_from_file_location(f"elsewhere_{len(modules)}", path)

@@ -2,8 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
+import torch
 from elsewhere import on
+
+import causeway
 
 NO_FP64 = {"personality": "no-fp64"}
 NO_INT64 = {"personality": "no-int64"}
@@ -17,10 +22,6 @@ def refuses(call, dtype: str, *words: str) -> None:
     """The error says the dtype, the device and what to do, and is both a CausewayError and a
     TypeError.
     """
-    import pytest
-
-    import causeway
-
     with pytest.raises(causeway.UnsupportedDtypeError) as caught:
         call()
     assert isinstance(caught.value, causeway.CausewayError)
@@ -31,9 +32,6 @@ def refuses(call, dtype: str, *words: str) -> None:
 
 def float64_spellings() -> dict:
     """Ways to ask for a float64 tensor on the device: title to a function of a float32 one."""
-    import io
-
-    import torch
 
     def loaded(x):
         file = io.BytesIO()
@@ -84,8 +82,6 @@ def float64_spellings() -> dict:
 
 @on(NO_FP64, DISCRETE, NO_FP64 | {"level": "0"})
 def test_every_spelling_of_float64_is_refused() -> None:
-    import torch
-
     x = torch.arange(4.0, device="sim")
     refused_as = {"result_type": "ComplexDouble"}
     accepted = []
@@ -100,8 +96,6 @@ def test_every_spelling_of_float64_is_refused() -> None:
 
 @on(NO_FP64)
 def test_the_error_names_the_operator_where_there_is_one() -> None:
-    import torch
-
     x = torch.arange(4.0, device="sim")
     refuses(lambda: x.cumsum(0, dtype=torch.float64), "Double", "cumsum")
     refuses(lambda: x.sum(dtype=torch.float64), "Double", "sum")
@@ -110,8 +104,6 @@ def test_the_error_names_the_operator_where_there_is_one() -> None:
 
 @on(NO_FP64)
 def test_the_module_knows_which_dtypes_there_are() -> None:
-    import torch
-
     dtypes = torch.sim.get_device_properties(0).dtypes
     assert torch.float32 in dtypes
     assert torch.float64 not in dtypes
@@ -119,8 +111,6 @@ def test_the_module_knows_which_dtypes_there_are() -> None:
 
 @on(NO_FP64, DISCRETE)
 def test_what_needs_no_float64_works_without_it() -> None:
-    import torch
-
     x = torch.arange(4.0, device="sim", requires_grad=True)
     y = (x * 1.5 + torch.tensor(2.0, dtype=torch.float64)).mean()
     y.backward()
@@ -135,16 +125,12 @@ def test_what_needs_no_float64_works_without_it() -> None:
 @on(NO_FP64, DISCRETE)
 @pytest.mark.xfail(strict=True, reason="torch prints floats through float64 on the device")
 def test_a_tensor_is_printed_without_float64() -> None:
-    import torch
-
     x = torch.tensor([1.0, 2.5], device="sim")
     assert str(x) == "tensor([1.0000, 2.5000], device='sim:0')"
 
 
 @on(NO_INT64)
 def test_every_spelling_of_int64_is_refused() -> None:
-    import torch
-
     x, whole = torch.arange(4.0, device="sim"), torch.arange(4)
     for call in (
         lambda: whole.to("sim"),
@@ -162,8 +148,6 @@ def test_every_spelling_of_int64_is_refused() -> None:
 
 @on(NO_BF16)
 def test_every_spelling_of_bfloat16_is_refused() -> None:
-    import torch
-
     x = torch.arange(4.0, device="sim")
     assert not torch.sim.is_bf16_supported()
     for call in (
@@ -181,8 +165,6 @@ def test_every_spelling_of_bfloat16_is_refused() -> None:
 
 @on(NARROW, NARROW_DISCRETE)
 def test_every_spelling_of_float64_is_narrowed() -> None:
-    import torch
-
     x = torch.arange(4.0, device="sim")
     wrong = []
     for title, call in float64_spellings().items():
@@ -199,8 +181,6 @@ def test_every_spelling_of_float64_is_narrowed() -> None:
 
 @on(NARROW, NARROW_DISCRETE)
 def test_narrowed_values_are_right() -> None:
-    import torch
-
     wide = torch.tensor([0.1, -2.5, 1e30, float("inf"), float("nan")], dtype=torch.float64)
     torch.testing.assert_close(wide.to("sim").cpu(), wide.float(), equal_nan=True, rtol=0, atol=0)
     assert wide.t().expand(2, 5).to("sim").cpu()[1, 1] == -2.5
@@ -222,10 +202,6 @@ def test_narrowed_values_are_right() -> None:
 @on(NARROW, NARROW_DISCRETE)
 @pytest.mark.xfail(strict=True, reason="ops/ledger.py does not know the rows of narrowed dtypes")
 def test_what_was_narrowed_is_in_the_ledger() -> None:
-    import torch
-
-    import causeway
-
     with causeway.ledger() as ledger:
         torch.zeros(3, dtype=torch.float64).to("sim")
     with causeway.ledger() as none:
@@ -241,8 +217,6 @@ def test_what_was_narrowed_is_in_the_ledger() -> None:
 
 @on(NARROW)
 def test_a_network_in_float64_trains_narrowed() -> None:
-    import torch
-
     torch.manual_seed(0)
     net = torch.nn.Linear(3, 2).double().to("sim")
     x, target = torch.randn(8, 3, dtype=torch.float64).to("sim"), torch.randn(8, 2).to("sim")
@@ -261,8 +235,6 @@ def test_a_network_in_float64_trains_narrowed() -> None:
 @on(NARROW)
 @pytest.mark.xfail(strict=True, reason="the CPU's nll_loss takes int64 targets only")
 def test_classes_may_be_narrowed() -> None:
-    import torch
-
     logits, classes = torch.eye(3), torch.tensor([0, 2, 1])
     want = torch.nn.functional.cross_entropy(logits, classes)
     have = torch.nn.functional.cross_entropy(logits.to("sim"), classes.to("sim"))
@@ -271,10 +243,6 @@ def test_classes_may_be_narrowed() -> None:
 
 @on(NO_FP64)
 def test_a_policy_narrows_for_its_time_only() -> None:
-    import torch
-
-    import causeway
-
     with causeway.policy(dtypes="narrow"):
         x = torch.arange(4, dtype=torch.float64).to("sim")
         assert x.dtype == torch.float32

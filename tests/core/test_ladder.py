@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 import inspect
+import os
 import re
+import warnings
 from pathlib import Path
 
 import pytest
+import sweep
+import torch
+import torch.nn.functional as F
 from elsewhere import on
 from odd_vendors import HERE, compile_c
+
+import causeway
+from causeway import _C
 
 ALL = {"ops": "all"}
 ALL_DISCRETE = {"ops": "all", "memory_model": "discrete"}
@@ -21,8 +29,6 @@ def served(call) -> dict[str, str]:
     """Operators that a call went through, with their rungs; what a test needs to make tensors with
     is no part of it.
     """
-    import causeway
-
     with causeway.ledger() as ledger:
         call()
     return {row.operator.removeprefix("aten::"): row.rung for row in ledger.rows}
@@ -33,8 +39,6 @@ def served(call) -> dict[str, str]:
 
 @on(ALL, ALL_DISCRETE)
 def test_an_out_call_that_is_offered_is_native() -> None:
-    import torch
-
     x, y, out = torch.ones(3, 4, 4, device="sim").unbind()
     assert served(lambda: torch.add(x, y, out=out)) == {"add.out": "native"}
     assert served(lambda: torch.mm(x, y, out=out)) == {"mm.out": "native"}
@@ -43,8 +47,6 @@ def test_an_out_call_that_is_offered_is_native() -> None:
 
 @on(ALL, ALL_DISCRETE)
 def test_functional_and_in_place_calls_are_derived_from_out() -> None:
-    import torch
-
     x, y = torch.rand(2, 4, 4, device="sim").unbind()
     assert served(lambda: x + y) == {"add.Tensor": "derived"}
     assert served(lambda: x.add_(y)) == {"add_.Tensor": "derived"}
@@ -54,9 +56,6 @@ def test_functional_and_in_place_calls_are_derived_from_out() -> None:
 
 @on(ALL, ALL_DISCRETE)
 def test_inputs_are_made_contiguous_where_the_kernel_asks() -> None:
-    import torch
-    import torch.nn.functional as F
-
     x = torch.rand(4, 4, device="sim")
     assert served(lambda: F.layer_norm(x, (4,))) == {"native_layer_norm": "native"}
     assert served(lambda: F.layer_norm(x.t(), (4,)))["native_layer_norm"] == "derived"
@@ -65,8 +64,6 @@ def test_inputs_are_made_contiguous_where_the_kernel_asks() -> None:
 
 @on(ALL, ALL_DISCRETE)
 def test_inputs_are_promoted_where_the_kernel_asks() -> None:
-    import torch
-
     x, whole = torch.rand(4, device="sim"), torch.arange(4, device="sim")
     same, mixed = torch.empty(2, 4, device="sim").unbind()
     assert served(lambda: torch.maximum(x, x, out=same))["maximum.out"] == "native"
@@ -76,9 +73,6 @@ def test_inputs_are_promoted_where_the_kernel_asks() -> None:
 
 @on(ALL_DISCRETE, LATER)
 def test_an_operator_that_the_chip_lacks_is_decomposed_into_those_it_has() -> None:
-    import torch
-    import torch.nn.functional as F
-
     x = torch.randn(8, 8, device="sim", requires_grad=True)
     assert served(lambda: F.hardswish(x))["hardswish"] == "decomposed"
     loss = F.hardswish(x).sum()
@@ -88,8 +82,6 @@ def test_an_operator_that_the_chip_lacks_is_decomposed_into_those_it_has() -> No
 
 @on(ALL, ALL_DISCRETE, NONE, STAGED)
 def test_what_nothing_else_serves_runs_on_the_host() -> None:
-    import torch
-
     x = torch.rand(4, 4, device="sim")
     assert served(lambda: x.cumsum(0))["cumsum"] == "host"
     assert set(served(lambda: torch.linalg.eigh(x)).values()) == {"host"}
@@ -97,8 +89,6 @@ def test_what_nothing_else_serves_runs_on_the_host() -> None:
 
 @on(NONE, STAGED)
 def test_a_chip_without_operators_serves_all_on_the_host() -> None:
-    import torch
-
     x = torch.rand(4, 4, device="sim")
     calls = served(lambda: torch.relu(x @ x + 1).sum())
     assert set(calls.values()) == {"host"}
@@ -109,8 +99,6 @@ def test_a_chip_without_operators_serves_all_on_the_host() -> None:
     {"ops": "all", "fault": "op:aten::add.out:*=UNSUPPORTED,op:aten::sum.IntList_out:1=UNSUPPORTED"}
 )
 def test_a_kernel_that_declines_sends_the_call_one_rung_down() -> None:
-    import torch
-
     x = torch.arange(6.0, device="sim")
     for _ in range(2):
         assert served(lambda: x + x) == {"add.Tensor": "host"}
@@ -124,8 +112,6 @@ def test_a_kernel_that_declines_sends_the_call_one_rung_down() -> None:
 
 @on(ALL, ALL_DISCRETE)
 def test_a_view_is_nobodys_business() -> None:
-    import torch
-
     x = torch.rand(4, 4, device="sim")
     assert "native" not in served(lambda: x.t().unsqueeze(0).expand(2, 4, 4)).values()
     view = x.t()[1:]
@@ -155,10 +141,6 @@ KNOWN = {
 )
 @on(ALL, NONE, STAGED, LATER)
 def test_results_are_the_cpus(family: str) -> None:
-    import os
-
-    import sweep
-
     known = []
     if os.environ.get("CAUSEWAY_SIM_OPS") == "all":
         known += KNOWN["ALL"]
@@ -173,8 +155,6 @@ def test_results_are_the_cpus(family: str) -> None:
 @on(ALL)
 @pytest.mark.xfail(strict=True, reason="csrc/native.cpp: resized outputs get contiguous strides")
 def test_an_output_made_by_torch_keeps_the_strides_of_the_input() -> None:
-    import torch
-
     x = torch.rand(4, 3, device="sim").t()
     assert torch.abs(x).stride() == torch.logical_not(x).stride() == (1, 3)
 
@@ -182,8 +162,6 @@ def test_an_output_made_by_torch_keeps_the_strides_of_the_input() -> None:
 @on(ALL)
 @pytest.mark.xfail(strict=True, reason="csrc/native.cpp: shapes of convolution are taken as dense")
 def test_a_convolution_keeps_channels_last() -> None:
-    import torch
-
     x = torch.rand(2, 3, 8, 8, device="sim").to(memory_format=torch.channels_last)
     out = torch.nn.functional.conv2d(x, torch.rand(4, 3, 3, 3, device="sim"))
     assert out.is_contiguous(memory_format=torch.channels_last)
@@ -192,9 +170,6 @@ def test_a_convolution_keeps_channels_last() -> None:
 @on(ALL, ALL_DISCRETE)
 @pytest.mark.xfail(strict=True, reason="meta kernels refuse less than the CPU's kernels")
 def test_an_integer_in_place_refuses_a_result_that_is_none() -> None:
-    import pytest
-    import torch
-
     whole = torch.arange(1, 5, device="sim")
     for call in (lambda: (whole > 2).mul_(2), whole.exp_, lambda: whole.div_(whole)):
         with pytest.raises(RuntimeError, match="can't be cast"):
@@ -205,9 +180,6 @@ def test_an_integer_in_place_refuses_a_result_that_is_none() -> None:
 @on(ALL_DISCRETE)
 @pytest.mark.xfail(strict=True, reason="a decomposition checks less than the CPU's kernel")
 def test_a_decomposed_operator_refuses_what_the_cpu_refuses() -> None:
-    import pytest
-    import torch
-
     whole, mask = torch.arange(1, 5, device="sim"), torch.ones(3, dtype=torch.bool, device="sim")
     for call in (whole.exp_, lambda: mask - 2, mask.relu, lambda: mask.add_(2)):
         with pytest.raises(RuntimeError):
@@ -218,9 +190,6 @@ def test_a_decomposed_operator_refuses_what_the_cpu_refuses() -> None:
 @on(ALL)
 @pytest.mark.xfail(strict=True, reason="the kernel is called with no elements")
 def test_the_largest_of_nothing_is_refused() -> None:
-    import pytest
-    import torch
-
     for call in (torch.max, torch.min, lambda x: torch.min(x, 0)):
         with pytest.raises((RuntimeError, IndexError)):
             call(torch.empty(0, 4, device="sim", dtype=torch.int64))
@@ -301,8 +270,6 @@ HOST = (NONE, STAGED, {"ops": "none", "memory_model": "discrete", "execution": "
 
 def agree(f, *shape: int) -> None:
     """`f`, given a tensor, makes and changes tensors; both sides must end with the same ones."""
-    import torch
-
     x = torch.arange(float(torch.Size(shape).numel())).view(shape) / 4 + 1
     want, have = f(x.clone()), f(x.to("sim"))
     for w, h in zip(want, have, strict=True):
@@ -317,8 +284,6 @@ def agree(f, *shape: int) -> None:
 
 @on(*HOST)
 def test_arguments_that_are_one_tensor_stay_one() -> None:
-    import torch
-
     agree(lambda x: [x, x.add_(x)], 3, 4)
     agree(lambda x: [x, torch.mul(x, x, out=x)], 3, 4)
     agree(lambda x: [x, x.addcmul_(x, x)], 3, 4)
@@ -328,8 +293,6 @@ def test_arguments_that_are_one_tensor_stay_one() -> None:
 
 @on(*HOST)
 def test_out_may_be_a_view_beside_its_inputs() -> None:
-    import torch
-
     agree(lambda x: [x, torch.add(x[:2], x[1:3], out=x[3:])], 5, 4)
     agree(lambda x: [x, torch.exp(x[:, 0], out=x[:, 3])], 4, 5)
     agree(lambda x: [x, torch.mm(x[:2, :2], x[:2, 2:4], out=x[2:4, 1:3])], 4, 5)
@@ -338,9 +301,6 @@ def test_out_may_be_a_view_beside_its_inputs() -> None:
 
 @on(*HOST)
 def test_out_that_overlaps_itself_is_refused() -> None:
-    import pytest
-    import torch
-
     x = torch.rand(8, device="sim")
     with pytest.raises(RuntimeError, match="unsupported operation"):
         torch.exp(x[:-1], out=x[1:])
@@ -350,8 +310,6 @@ def test_out_that_overlaps_itself_is_refused() -> None:
 
 @on(*HOST)
 def test_out_is_resized_as_torch_does() -> None:
-    import torch
-
     agree(lambda x: [torch.exp(x, out=x.new_empty(0))], 3, 4)
     agree(lambda x: [torch.cumsum(x, 0, out=x.new_empty(0)), x], 3, 4)
     agree(lambda x: [torch.mm(x, x.t(), out=x.new_empty(0)), x], 3, 4)
@@ -362,8 +320,6 @@ def test_out_is_resized_as_torch_does() -> None:
 
 @on(*HOST)
 def test_a_returned_view_shares_memory_with_its_base() -> None:
-    import torch
-
     def views(x):
         pieces = [x.t(), x[1:], x.view(-1)[::3], x.diagonal(), x.unfold(1, 2, 1), *x.split(1, 1)]
         pieces += [x.squeeze(), x.unsqueeze(1), x.expand(2, 3, 4), x.permute(1, 0), x.detach()]
@@ -381,8 +337,6 @@ def test_a_returned_view_shares_memory_with_its_base() -> None:
 
 @on(*HOST)
 def test_a_slice_is_changed_in_place_and_nothing_beside_it() -> None:
-    import torch
-
     def changes(x):
         x[1::2, ::3].mul_(10)
         x.t()[2].fill_(-1)
@@ -402,8 +356,6 @@ def test_a_slice_is_changed_in_place_and_nothing_beside_it() -> None:
 
 @on(*HOST, ALL)
 def test_lists_of_tensors_are_served() -> None:
-    import torch
-
     def lists(x):
         a, b = [x.clone(), x[0].clone(), x.new_empty(0)], [x + 1, x[1], x.new_empty(0)]
         made = torch._foreach_add(a, b, alpha=2)
@@ -421,8 +373,6 @@ def test_lists_of_tensors_are_served() -> None:
 
 @on(*HOST)
 def test_complex_and_conjugated_tensors_are_served() -> None:
-    import torch
-
     z = torch.arange(6).view(2, 3) * (1 + 2j)
     d = z.to("sim")
     for f in (lambda t: t.conj() * t, lambda t: t.conj().mT @ t, lambda t: t.imag.neg() + t.real):
@@ -436,11 +386,6 @@ def test_complex_and_conjugated_tensors_are_served() -> None:
 
 @on(ALL, ALL_DISCRETE, NONE, STAGED)
 def test_calls_over_all_rungs_add_up() -> None:
-    import torch
-
-    import causeway
-    from causeway import _C
-
     x = torch.rand(4, 4, device="sim")
     before = sum(row[3] for row in _C.ledger_read())
     with causeway.ledger() as ledger:
@@ -454,10 +399,6 @@ def test_calls_over_all_rungs_add_up() -> None:
 
 @on(STAGED, {"ops": "none", "memory_model": "discrete", "execution": "async"})
 def test_bytes_that_the_host_rung_copies_are_counted() -> None:
-    import torch
-
-    import causeway
-
     x, y = torch.rand(2, 256, device="sim").unbind()
     for call, bytes in (
         (x.sin, 2 * 1024),
@@ -476,10 +417,6 @@ def test_bytes_that_the_host_rung_copies_are_counted() -> None:
 
 @on(NONE)
 def test_the_host_rung_copies_nothing_in_unified_memory() -> None:
-    import torch
-
-    import causeway
-
     x = torch.rand(256, device="sim")
     with causeway.ledger() as ledger:
         x.sin_().add(x).cumsum(0).sum()
@@ -489,10 +426,6 @@ def test_the_host_rung_copies_nothing_in_unified_memory() -> None:
 
 @on(ALL_DISCRETE, LATER)
 def test_native_calls_copy_nothing() -> None:
-    import torch
-
-    import causeway
-
     x = torch.rand(16, 16, device="sim")
     with causeway.ledger() as ledger:
         ((x @ x).t() + 1).sum()
@@ -502,10 +435,6 @@ def test_native_calls_copy_nothing() -> None:
 
 @on(ALL)
 def test_an_inner_ledger_sees_its_part_only() -> None:
-    import torch
-
-    import causeway
-
     x = torch.rand(4, device="sim")
     with causeway.ledger() as outer:
         x.add(1)
@@ -522,10 +451,6 @@ def test_an_inner_ledger_sees_its_part_only() -> None:
 
 @on(ALL, ALL_DISCRETE)
 def test_an_operator_is_forced_to_the_host_at_run_time_and_comes_back() -> None:
-    import torch
-
-    import causeway
-
     x = torch.arange(4.0, device="sim")
     assert served(lambda: x + x) == {"add.Tensor": "derived"}
     for names in (" add.* , mm", "aten::add.Tensor", ["add"], "add[.].*"):
@@ -537,10 +462,6 @@ def test_an_operator_is_forced_to_the_host_at_run_time_and_comes_back() -> None:
 
 @on(ALL | {"CAUSEWAY_FALLBACK": "mm , exp.*"})
 def test_the_environment_forces_too_and_run_time_takes_over() -> None:
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     assert served(lambda: x @ x) == {"mm": "host"}
     assert served(x.exp_) == {"exp_": "host"}
@@ -551,11 +472,6 @@ def test_the_environment_forces_too_and_run_time_takes_over() -> None:
 
 @on(ALL)
 def test_an_unknown_operator_raises_with_the_nearest_and_changes_nothing() -> None:
-    import pytest
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     for wrong, near in (("ad.out", "add.out"), ("bnm", "bmm"), ("softmaxx", "softmax")):
         with pytest.raises(causeway.ConfigError, match=f"did you mean '_?{near}"):
@@ -565,11 +481,6 @@ def test_an_unknown_operator_raises_with_the_nearest_and_changes_nothing() -> No
 
 @on(ALL, ALL_DISCRETE)
 def test_the_policy_refuses_the_host_rung_and_no_other() -> None:
-    import pytest
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     with causeway.policy("error"):
         x @ x + 1
@@ -584,10 +495,6 @@ def test_the_policy_refuses_the_host_rung_and_no_other() -> None:
 
 @on(ALL)
 def test_a_view_is_no_fallback_to_the_policy() -> None:
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     with causeway.policy("error"):
         for view in (x.t(), x[1:], x.view(-1), x.unsqueeze(0), x.expand(2, 4, 4), x.detach()):
@@ -607,8 +514,6 @@ def test_a_copy_across_in_unified_memory_is_no_fallback_to_the_policy() -> None:
 
 
 def copy_both_ways_where_no_fallback_is_allowed() -> None:
-    import causeway
-
     with causeway.policy("error"):
         x = torch.rand(4, 4).to("sim")
         assert x.to("cpu").sum() > 0
@@ -618,12 +523,6 @@ def copy_both_ways_where_no_fallback_is_allowed() -> None:
 
 @on(ALL)
 def test_the_policy_warns_once_for_each_operator() -> None:
-    import warnings
-
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     with causeway.policy("warn"), warnings.catch_warnings(record=True) as said:
         warnings.simplefilter("always")
@@ -637,11 +536,6 @@ def test_the_policy_warns_once_for_each_operator() -> None:
 
 @on(ALL)
 def test_the_policy_holds_for_the_operators_named_and_after_its_budget() -> None:
-    import pytest
-    import torch
-
-    import causeway
-
     x = torch.rand(4, 4, device="sim")
     with causeway.policy("error", only=["cumsum.*"], budget=3):
         for _ in range(3):
@@ -654,11 +548,6 @@ def test_the_policy_holds_for_the_operators_named_and_after_its_budget() -> None
 
 @on(ALL)
 def test_a_refused_call_leaves_its_arguments_alone() -> None:
-    import pytest
-    import torch
-
-    import causeway
-
     x = torch.ones(4, device="sim")
     with causeway.policy("error"), pytest.raises(causeway.FallbackError):
         x.cumsum_(0)

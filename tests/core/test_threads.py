@@ -6,8 +6,11 @@ CAUSEWAY_TEST_SECONDS says how long the threads run (8; the release run takes 60
 from __future__ import annotations
 
 import os
+import threading
 
 import pytest
+import torch
+import torch.nn.functional as F
 from elsewhere import on
 
 SECONDS = os.environ.get("CAUSEWAY_TEST_SECONDS", "8")
@@ -95,9 +98,6 @@ def test_eight_threads_with_shared_streams_get_right_numbers_and_give_all_back(r
 @on(INLINE, LATER, {"level": "0"})
 @pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
 def test_a_thousand_steps_end_with_the_bytes_of_the_tenth(optimizer: str) -> None:
-    import torch
-    import torch.nn.functional as F
-
     steps = 1000 if optimizer == "AdamW" else 200
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 3))
@@ -122,8 +122,6 @@ def test_a_thousand_steps_end_with_the_bytes_of_the_tenth(optimizer: str) -> Non
 
 @on(INLINE, LATER)
 def test_steps_of_changing_shapes_keep_no_memory() -> None:
-    import torch
-
     net = torch.nn.Linear(8, 8).to("sim")
     for step in range(300):
         rows = 1 + step * 7 % 97
@@ -139,8 +137,6 @@ def test_steps_of_changing_shapes_keep_no_memory() -> None:
 @on(INLINE, LATER, {"level": "0", "memory_model": "discrete"})
 @pytest.mark.parametrize("foreach", [False, True])
 def test_tensors_and_optimizer_state_stay_on_the_second_device(foreach: bool) -> None:
-    import torch
-
     torch.accelerator.synchronize(0)
     before = torch.accelerator.memory_allocated(0)
     net = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.BatchNorm1d(8), torch.nn.Linear(8, 1))
@@ -164,10 +160,6 @@ def test_tensors_and_optimizer_state_stay_on_the_second_device(foreach: bool) ->
 
 @on(INLINE, LATER)
 def test_threads_have_current_devices_and_streams_of_their_own() -> None:
-    import threading
-
-    import torch
-
     seen, go = {}, threading.Barrier(4)
 
     def work(number: int) -> None:
@@ -191,10 +183,6 @@ def test_threads_have_current_devices_and_streams_of_their_own() -> None:
 
 @on(INLINE, LATER)
 def test_a_route_is_decided_once_for_all_threads() -> None:
-    import threading
-
-    import torch
-
     def work() -> None:
         for rows in range(1, 60):
             x = torch.ones(rows, 3, device="sim")
