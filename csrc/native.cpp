@@ -9,6 +9,7 @@
 
 #include <map>
 #include <mutex>
+#include <set>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -89,20 +90,26 @@ bool same_argument(const c10::Argument& a, const c10::Argument& b) {
   return a.name() == b.name() && *a.real_type() == *b.real_type();
 }
 
+// All overloads of an operator's base name, "aten::add".
+const std::vector<c10::OperatorName>& names_of(const std::string& base) {
+  static const auto& all = *[] {
+    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) (*map)[n.name].push_back(n);
+    return map;
+  }();
+  static const std::vector<c10::OperatorName> none;
+  auto it = all.find(base);
+  return it == all.end() ? none : it->second;
+}
+
 // The name of the form of `schema` that writes into given outputs, or "".
 std::string out_form(const c10::FunctionSchema& schema) {
-  static const auto& by_name = [] {
-    auto& map = *new std::unordered_multimap<std::string, c10::OperatorName>;
-    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) map.emplace(n.name, n);
-    return std::ref(map);
-  }();
   std::string base = schema.name();
   const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
                         schema.arguments()[0].alias_info()->isWrite();
   if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
-  auto [it, end] = by_name.get().equal_range(base);
-  for (; it != end; ++it) {
-    auto handle = c10::Dispatcher::singleton().findSchema(it->second);
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
     if (!handle) continue;
     const auto& other = handle->schema();
     const size_t n = schema.arguments().size();
@@ -111,9 +118,31 @@ std::string out_form(const c10::FunctionSchema& schema) {
     for (size_t i = 0; fits && i < n; ++i)
       fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
     for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
-    if (fits) return c10::toString(it->second);
+    if (fits) return c10::toString(name);
   }
   return "";
+}
+
+// The dtype that the operator computes, before it is put into the outputs that were given; nothing where that is not
+// known. torch's meta kernels do not all refuse what cannot be cast, as its CPU kernels do.
+std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema) {
+  std::string base = schema.name();
+  const auto& args = schema.arguments();
+  size_t n = 0;
+  while (n < args.size() && !args[n].is_out()) ++n;
+  const bool in_place = n == args.size();
+  if (in_place && base.back() == '_') base.pop_back();
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle || handle->schema().arguments().size() != n) continue;
+    bool fits = true;
+    for (size_t k = 0; fits && k < n; ++k) {
+      const auto& other = handle->schema().arguments()[k];
+      fits = same_argument(args[k], other) && !(other.alias_info() && other.alias_info()->isWrite());
+    }
+    if (fits) return handle;
+  }
+  return std::nullopt;
 }
 
 // ---- signatures -----------------------------------------------------------------------------------------------------
@@ -173,7 +202,8 @@ at::Tensor as_meta(const at::Tensor& t) {
 }
 
 // Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
-bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
+// `form`: another form of the operator, with the first of its arguments.
+bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form = nullptr) {
   const size_t base = stack.size() - op.args.size();
   Stack in;
   for (size_t i = 0; i < op.args.size(); ++i) {
@@ -206,10 +236,11 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta) {
         in.push_back(v);
     }
   }
+  if (form) in.resize(form->schema().arguments().size());
   meta = in;
   Stack results = std::move(in);
   try {
-    op.handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+    (form ? *form : op.handle).redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
   } catch (const std::exception&) {
     // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
     return false;
@@ -450,6 +481,7 @@ class NativeCall {
   std::shared_ptr<Route> after(const Route& route);
   void remember(const Key& key, const std::shared_ptr<Route>& route);
   bool any_float() const;
+  bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
   bool plan_decomposition(Route& route);
   bool run(const Route& route, const cw_op& form, Entry& entry);
@@ -535,6 +567,7 @@ std::shared_ptr<Route> NativeCall::decide() {
   for (const auto& r : op_.handle.schema().returns())
     if (r.alias_info() && !r.alias_info()->isWrite()) return route;  // a view is no kernel's business
   at::AutoDispatchBelowADInplaceOrView below;
+  if (!host_would_take()) return route;
   const bool any_kernel = forms_.own.kernel || forms_.out.kernel;
   if (any_kernel) {
     Stack meta;
@@ -555,6 +588,16 @@ std::shared_ptr<Route> NativeCall::decide() {
         const at::Tensor& t = v.toTensor();
         if (t.layout() != at::kStrided || !has_dtype(device_, t.scalar_type())) simple = false;
         route->outs.push_back({c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()});
+        // Resized by a meta kernel it is dense; the operator that allocates its result knows the strides.
+        if (of >= 0 && op_.handle.schema().arguments()[of].is_out() && arg(of).toTensor().sizes() != t.sizes()) {
+          Stack fresh;
+          const auto functional = functional_form(op_.handle.schema());
+          if (functional && run_meta(op_, stack_, fresh, &*functional)) {
+            const c10::IValue& result = fresh[functional->schema().arguments().size() + r];
+            if (result.isTensor() && result.toTensor().sizes() == t.sizes())
+              route->outs.back().strides = c10::DimVector(result.toTensor().strides());
+          }
+        }
       }
       if (simple) {
         if (fits(forms_.own, *route)) {
@@ -567,6 +610,36 @@ std::shared_ptr<Route> NativeCall::decide() {
   }
   plan_decomposition(*route);
   return route;
+}
+
+// False for calls that torch's CPU kernel refuses and nothing on the way here would: the host rung has the words.
+bool NativeCall::host_would_take() const {
+  bool any_read = false, any_element = false, any_bool = false, integral_target = false;
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    any_read |= !info.write;
+    any_element |= !info.write && t.numel() > 0;
+    any_bool |= t.scalar_type() == at::kBool;
+    integral_target |= info.write && c10::isIntegralType(t.scalar_type(), /*includeBool=*/true);
+    return true;
+  });
+  const auto tags = op_.handle.getTags();
+  const bool pointwise = std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
+  if (!pointwise) return !any_read || any_element;  // the largest of nothing; there is nothing to compute either
+  if (any_bool && !forms_.own.kernel && !forms_.out.kernel) return false;  // decompositions take it for a number
+  static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
+                                                    "aten::neg_", "aten::relu", "aten::relu_"};
+  if (any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
+  if (!integral_target) return true;
+  const auto functional = functional_form(op_.handle.schema());
+  Stack meta;
+  if (!functional || !run_meta(op_, stack_, meta, &*functional)) return true;
+  const c10::IValue& result = meta.back();
+  bool castable = true;
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    if (info.write && result.isTensor()) castable &= c10::canCast(result.toTensor().scalar_type(), t.scalar_type());
+    return castable;
+  });
+  return castable;
 }
 
 // The next way to serve the call after `route` was declined.
@@ -681,8 +754,8 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     at::Tensor target;
     if (of >= 0) {
       target = arg(of).toTensor();
-      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes))
-        at::native::resize_output(target, meta.sizes);
+      if (schema[of].is_out() && at::native::resize_output(target, meta.sizes))
+        target.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
       materialize(*target.storage().unsafeGetStorageImpl());
     }
     at::Tensor out = target;
@@ -690,12 +763,16 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     const bool own_memory = of >= 0 && !(through_out && !pointwise) && !target.is_conj() && !target.is_neg() &&
                             (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) &&
                             target.scalar_type() == meta.dtype;
-    if (!own_memory)
-      out = at::empty_strided(
-          meta.sizes, form.needs & CW_NEEDS_CONTIGUOUS && of >= 0 ? c10::contiguous_strides(meta.sizes) : meta.strides,
-          at::TensorOptions()
-              .dtype(meta.dtype)
-              .device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index))));
+    if (!own_memory) {
+      const auto options = at::TensorOptions()
+                               .dtype(meta.dtype)
+                               .device(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index)));
+      const auto dense = c10::contiguous_strides(meta.sizes);
+      const bool as_asked =
+          !(form.needs & CW_NEEDS_CONTIGUOUS) || at::IntArrayRef(dense) == at::IntArrayRef(meta.strides);
+      out = at::empty_strided(meta.sizes, as_asked ? meta.strides : dense, options);
+      if (!target.defined() && !as_asked) target = at::empty_strided(meta.sizes, meta.strides, options);
+    }
     outs.push_back(out);
     targets.push_back(target);
   }

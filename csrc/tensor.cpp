@@ -16,6 +16,7 @@
 #include "allocator.h"
 #include "call.h"
 #include "check.h"
+#include "host.h"
 #include "host_allocator.h"
 #include "native.h"
 #include "storage.h"
@@ -246,9 +247,15 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     if (!forms) forms = resolve_native(op);
     if (forms->any && call_native(op, stack, entry)) return self;
   }
-  call_host(op, stack, entry);
-  // The CPU kernel moved these bytes across; on one device nothing crossed.
-  if (!both) Entry::add_bytes(self.nbytes());
+  if (both || forced) {
+    call_host(op, stack, entry);
+    return self;
+  }
+  // To or from the host: the host moves the bytes, and that is no fallback.
+  DeviceState& d = home(is_ours(self) ? self : from);
+  HostCall(op, d, current_stream(d.index)).run(stack, entry);
+  entry.served(Rung::Native, self.scalar_type());
+  Entry::add_bytes(self.nbytes());
   return self;
 }
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import _tensor_str
 
 from causeway.device import ipc
 from causeway.device.lazy import device_name
@@ -34,6 +35,25 @@ class Workaround:
 def _version() -> tuple[int, int]:
     major, minor = re.findall(r"\d+", torch.__version__)[:2]
     return int(major), int(minor)
+
+
+# --- printing where the chip has no float64 -----------------------------------------------------
+
+_totype: Callable[[torch.Tensor], torch.Tensor] = _tensor_str.tensor_totype
+
+
+def _fixed_totype(t: torch.Tensor) -> torch.Tensor:
+    if t.device.type == device_name():
+        return _totype(t.cpu())
+    return _totype(t)
+
+
+def _apply_print() -> None:
+    _tensor_str.tensor_totype = _fixed_totype
+
+
+def _needs_print() -> bool:
+    return _totype(torch.ones(1, device=device_name())).device.type == device_name()
 
 
 # --- Tensor.__dlpack_device__ -------------------------------------------------------------------
@@ -112,6 +132,15 @@ ALL = (
         "`parameter.data = tensor` does not list PrivateUse1",
         _apply_shallow_copy,
         _needs_shallow_copy,
+    ),
+    Workaround(
+        "print",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_tensor_str.py#L117",
+        (2, 11),
+        None,
+        "printing a tensor of floats converts it to float64 on the device, which a chip may lack",
+        _apply_print,
+        _needs_print,
     ),
     Workaround(
         "multiprocessing",

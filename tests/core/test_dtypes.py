@@ -123,7 +123,6 @@ def test_what_needs_no_float64_works_without_it() -> None:
 
 
 @on(NO_FP64, DISCRETE)
-@pytest.mark.xfail(strict=True, reason="torch prints floats through float64 on the device")
 def test_a_tensor_is_printed_without_float64() -> None:
     x = torch.tensor([1.0, 2.5], device="sim")
     assert str(x) == "tensor([1.0000, 2.5000], device='sim:0')"
@@ -200,7 +199,6 @@ def test_narrowed_values_are_right() -> None:
 
 
 @on(NARROW, NARROW_DISCRETE)
-@pytest.mark.xfail(strict=True, reason="ops/ledger.py does not know the rows of narrowed dtypes")
 def test_what_was_narrowed_is_in_the_ledger() -> None:
     with causeway.ledger() as ledger:
         torch.zeros(3, dtype=torch.float64).to("sim")

@@ -23,6 +23,8 @@ if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 RUNGS = ("native", "derived", "decomposed", "portable", "host")
+NARROWED = "narrowed"  # no rung: tensors of a dtype that the chip lacks, made with a narrower one
+COLUMNS = (*RUNGS, NARROWED)
 Reading = dict[tuple[str, str, str], tuple[int, int, float]]
 
 
@@ -68,7 +70,7 @@ class Ledger:
             old = self._before.get(key, (0, 0, 0.0))
             if calls > old[0]:
                 found.append(Row(*key, calls - old[0], size - old[1], seconds - old[2]))
-        return sorted(found, key=lambda row: (row.operator, RUNGS.index(row.rung), row.dtype))
+        return sorted(found, key=lambda row: (row.operator, COLUMNS.index(row.rung), row.dtype))
 
     def total(
         self,
@@ -80,8 +82,8 @@ class Ledger:
         """The sum over all rows, or over those of a rung or an operator ("aten::add.out" or
         "add.out").
         """
-        if rung is not None and rung not in RUNGS:
-            raise ValueError(f"there is no rung {rung!r}; the rungs are {', '.join(RUNGS)}")
+        if rung is not None and rung not in COLUMNS:
+            raise ValueError(f"there is no rung {rung!r}; the rungs are {', '.join(COLUMNS)}")
         names = (operator, f"aten::{operator}")
         rows = [
             r
@@ -109,7 +111,7 @@ class Table:
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
-        self.rungs = [rung for rung in RUNGS if any(row.rung == rung for row in rows)]
+        self.rungs = [rung for rung in COLUMNS if any(row.rung == rung for row in rows)]
         self.header = ["operator", *self.rungs, "dtypes", "copied", "ms"]
         groups: dict[str, list[Row]] = {}
         for row in rows:
