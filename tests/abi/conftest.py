@@ -57,8 +57,11 @@ def run_python(sim_library: Path) -> Callable[..., subprocess.CompletedProcess[s
     def run(script: str, timeout: float = 30) -> subprocess.CompletedProcess[str]:
         head = f"import sys; sys.path.insert(0, {str(HERE)!r})\n"
         head += f"from sim import *\npath = {str(sim_library)!r}\n"
+        # The runner's faulthandler would write beside what the chip writes.
+        quiet = {k: v for k, v in os.environ.items() if k != "PYTHONFAULTHANDLER"}
         return subprocess.run(
             [sys.executable, "-c", head + script],
+            env=quiet,
             capture_output=True,
             text=True,
             timeout=timeout,
