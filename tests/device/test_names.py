@@ -58,16 +58,18 @@ def test_markdown_command_prints_the_table(run):
     assert "| `CUDAGraph` | not for this device" in done.stdout
 
 
-def test_import_of_the_module_takes_milliseconds(run):
+def test_import_of_the_module_is_a_small_part_of_the_import_of_torch(run):
     done = run(
         """
-        import torch, time, sys
-        before = set(sys.modules)
+        import time, sys
+        begin = time.process_time()
+        import torch
+        whole = time.process_time() - begin
         for key in [k for k in sys.modules if k.startswith("causeway.device")]:
             del sys.modules[key]
-        begin = time.perf_counter()
+        begin = time.process_time()
         import causeway.device
-        print(1e3 * (time.perf_counter() - begin))
+        print((time.process_time() - begin) / whole)
         """
     )
-    assert float(done.stdout) < 50
+    assert float(done.stdout) < 0.05
