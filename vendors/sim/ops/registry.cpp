@@ -36,8 +36,17 @@ cw_status inject(const OpDef& op, Device& device, cw_stream stream) {
   return while_running ? put(device, stream, op.name, happen) : happen();
 }
 
+// Whether `fastest` gives this call to the host rung: its first output is larger than the kernel is fast for.
+bool too_large(const OpDef& op, const cw_arg* args, int32_t n) {
+  if (settings().ops != Offer::fastest || n == 0 || args[0].tag != CW_TENSOR) return false;
+  int64_t elements = 1;
+  for (int32_t d = 0; d < args[0].v.tensor->ndim; ++d) elements *= args[0].v.tensor->shape[d];
+  return elements > fast_up_to(op.name);
+}
+
 cw_status run(size_t index, const cw_arg* args, int32_t n, cw_stream stream) {
   const OpDef& op = all_ops()[index];
+  if (too_large(op, args, n)) return fail(CW_UNSUPPORTED, "%s is no faster than the host for this size", op.name);
   Device* device = device_at(bound_device());
   if (device->lost) return fail(CW_DEVICE_LOST, "%s: device %d is lost", op.name, device->index);
   if (!settings().faults.empty()) {
@@ -69,7 +78,7 @@ cw_status op_find(const char* name, cw_op* out) {
   assert(all.size() <= most_ops);
   for (size_t i = 0; i < all.size() && settings().ops != Offer::none; ++i) {
     if (strcmp(all[i].name, name) != 0) continue;
-    if (settings().ops == Offer::fastest && !is_fast(name)) break;
+    if (settings().ops == Offer::fastest && fast_up_to(name) == 0) break;
     cw_dtypes dtypes = all[i].dtypes & settings().dtypes;
     if (dtypes == 0) break;  // 0 would be read as "all"
     cw_op op = {};

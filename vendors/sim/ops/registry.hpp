@@ -22,6 +22,6 @@ const OpList& index_ops();
 const OpList& loss_ops();
 const OpList& random_ops();
 
-bool is_fast(const char* name);  // fastest.cpp
+int64_t fast_up_to(const char* name);  // elements of the first output; 0: slower at any size. fastest.cpp
 
 }  // namespace sim
