@@ -30,12 +30,7 @@ std::vector<Operator*>& all() {
 
 ArgKind kind_of(const c10::Argument& arg) {
   c10::TypePtr type = arg.type();
-  bool optional = false;
-  if (auto o = type->cast<c10::OptionalType>()) {
-    type = o->getElementType();
-    optional = true;
-  }
-  (void)optional;
+  if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
   switch (type->kind()) {
     case c10::TypeKind::TensorType:
       return ArgKind::Tensor;

@@ -258,7 +258,7 @@ class Arguments {
 
   void add(at::Tensor t) { args_.push_back(tensor(std::move(t))); }
 
-  void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, Operator& op, uint64_t random_count) {
+  void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, uint64_t random_count) {
     if (v.isTensor()) {
       const at::Tensor& t = v.toTensor();
       if (t.defined() && t.device().type() != kDeviceType && numbers) return args_.push_back(number(t.item()));
@@ -462,6 +462,12 @@ const bool g_services = [] {
 
 // ---- serving --------------------------------------------------------------------------------------------------------------
 
+// Whether each element of the result depends on the same element of the inputs alone.
+bool is_pointwise(const Operator& op) {
+  const auto tags = op.handle.getTags();
+  return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
+}
+
 class NativeCall {
  public:
   NativeCall(Operator& op, NativeForms& forms, Stack& stack)
@@ -622,8 +628,7 @@ bool NativeCall::host_would_take() const {
     integral_target |= info.write && c10::isIntegralType(t.scalar_type(), /*includeBool=*/true);
     return true;
   });
-  const auto tags = op_.handle.getTags();
-  const bool pointwise = std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
+  const bool pointwise = is_pointwise(op_);
   if (!pointwise) return !any_read || any_element;  // the largest of nothing; there is nothing to compute either
   if (any_bool && !forms_.own.kernel && !forms_.out.kernel) return false;  // decompositions take it for a number
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
@@ -736,8 +741,7 @@ std::string NativeCall::words() const {
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out;
   const auto& schema = op_.handle.schema().arguments();
-  const auto tags = op_.handle.getTags();
-  const bool pointwise = std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
+  const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
   at::AutoDispatchBelowADInplaceOrView below;
 
@@ -792,15 +796,15 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       if (is_result && !(through_out && !schema[i].is_out())) continue;
       const c10::IValue& v = arg(i);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
-        arguments.add(v, schema[i], numbers, op_, count);
+        arguments.add(v, schema[i], numbers, count);
       } else if (v.isTensor() && v.toTensor().defined()) {
-        arguments.add(c10::IValue(prepared(v.toTensor(), form, shape, common)), schema[i], numbers, op_, count);
+        arguments.add(c10::IValue(prepared(v.toTensor(), form, shape, common)), schema[i], numbers, count);
       } else if (v.isTensorList()) {
         c10::List<at::Tensor> list;
         for (const at::Tensor& t : v.toTensorVector()) list.push_back(prepared(t, form, shape, common));
-        arguments.add(c10::IValue(list), schema[i], numbers, op_, count);
+        arguments.add(c10::IValue(list), schema[i], numbers, count);
       } else {
-        arguments.add(v, schema[i], numbers, op_, count);
+        arguments.add(v, schema[i], numbers, count);
       }
     }
     const cw_status status = arguments.run(form.kernel, stream_);
