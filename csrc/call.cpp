@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include "check.h"
+#include "layouts.h"
 #include "native.h"
 #include "unboxed.h"
 #include "vendor.h"
@@ -73,6 +74,9 @@ const std::set<std::string>& mixed() {
       "aten::_foreach_copy_",
       "aten::_foreach_copy",
       "aten::repeat_interleave.self_Tensor",
+      // of sparse and nested tensors; dense ones have a kernel of their own
+      "aten::copy_",
+      "aten::copy_sparse_to_sparse_",
   };
   return names;
 }
@@ -111,8 +115,9 @@ void Operator::force(bool on) {
   host_only.store(forms && (on || !forms->any));
 }
 
-void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet, Stack* stack) {
+void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) {
   Entry entry(*this);
+  if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, *stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
     NativeForms* forms = native.load(std::memory_order_acquire);
     if (C10_UNLIKELY(!forms)) {
@@ -241,11 +246,12 @@ namespace {
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
   Operator& op = operator_for(handle);
-  if (!handle.hasComputedKernelForDispatchKey(c10::DispatchKey::CPU))
-    TORCH_CHECK_NOT_IMPLEMENTED(false, op.name, " has no kernel for ", vendor_name(),
-                                ": the vendor does not offer it, and torch has none for "
-                                "the CPU that could stand in. Register one with torch.library.impl(\"",
-                                op.name, "\", \"PrivateUse1\")");
+  const auto on_host = (c10::DispatchKeySet(c10::DispatchKey::CPU) | (keys & kLayouts)).highestPriorityTypeId();
+  if (!handle.hasComputedKernelForDispatchKey(on_host))
+    TORCH_CHECK_NOT_IMPLEMENTED(
+        false, "Could not run '", op.name, "' with arguments from the '", c10::toString(keys.highestPriorityTypeId()),
+        "' backend: ", vendor_name(), " does not offer it, and torch has no kernel for '", c10::toString(on_host),
+        "' that could stand in. Register one with torch.library.impl(\"", op.name, "\", \"PrivateUse1\")");
   op(handle, keys, stack);
 }
 
@@ -282,7 +288,40 @@ void register_operators() {
   }
 }
 
+void register_layouts() {
+  // torch finds a composite made for dense tensors before it finds a fallback: where the CPU has a kernel of its own
+  // for a kind of tensors, the fallback is registered by name.
+  using c10::DispatchKey;
+  constexpr DispatchKey composites[] = {DispatchKey::CompositeImplicitAutograd, DispatchKey::CompositeExplicitAutograd,
+                                        DispatchKey::CompositeExplicitAutogradNonFunctional,
+                                        DispatchKey::CompositeImplicitAutogradNestedTensor};
+  constexpr std::pair<DispatchKey, DispatchKey> kinds[] = {
+      {DispatchKey::QuantizedCPU, DispatchKey::QuantizedPrivateUse1},
+      {DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1},
+      {DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1},
+      {DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1}};
+  auto& dispatcher = c10::Dispatcher::singleton();
+  const std::vector<c10::OperatorName> names = dispatcher.getAllOpNames();
+  for (const auto& [cpu, ours] : kinds) {
+    auto* library = new torch::Library(torch::Library::IMPL, "aten", ours, __FILE__, __LINE__);  // never freed either
+    for (const c10::OperatorName& n : names) {
+      if (n.name.compare(0, 6, "aten::") != 0) continue;
+      auto handle = dispatcher.findSchema(n);
+      if (!handle || !handle->hasKernelForDispatchKey(cpu) || handle->hasKernelForDispatchKey(ours)) continue;
+      if (std::none_of(std::begin(composites), std::end(composites),
+                       [&](DispatchKey k) { return handle->hasKernelForDispatchKey(k); }))
+        continue;
+      library->impl(c10::toString(n).substr(6).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    }
+  }
+}
+
 TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
 TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
 
 }  // namespace causeway

@@ -59,7 +59,7 @@ Operator& operator_for(const c10::OperatorHandle& handle);
 
 // Rungs: each serves the call and leaves the results on the stack, or returns false with the stack untouched.
 bool call_native(Operator& op, Stack& stack, Entry& entry);
-void call_host(Operator& op, Stack& stack, Entry& entry);
+void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds = {});
 
 // The device that a call is about: of its first device tensor, else of its device argument, else the current one.
 int device_of_call(const Operator& op, const Stack& stack);

@@ -19,6 +19,7 @@
 #include "generator.h"
 #include "host.h"
 #include "host_allocator.h"
+#include "layouts.h"
 #include "storage.h"
 #include "tensor.h"
 #include "vendor.h"
@@ -77,17 +78,35 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
                   device_name(device_.index), " and ", t.device(), "! (when checking argument ",
                   op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
     if (dtype_ == c10::ScalarType::Undefined) dtype_ = t.scalar_type();
+    if (C10_UNLIKELY(has_parts(*t.unsafeGetTensorImpl()))) return collect_parts(t, arg, write);
     auto& s = stands_.emplace_back();
     s.original = t;
     s.arg = static_cast<uint16_t>(arg);
     s.write = write;
     return;
   }
+  writes_host_ |= write;
   // As with torch.cuda, a zero-dim CPU tensor is a number, unless it would be written.
   if (op_.mixed_devices || (t.dim() == 0 && !write && t.is_cpu())) return;
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
               device_name(device_.index), " and ", t.device(), "! (when checking argument ",
               op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
+}
+
+void HostCall::collect_parts(const at::Tensor& t, size_t arg, bool write) {
+  const Parts parts = parts_of(t);
+  for (const at::Tensor& part : parts) {
+    auto& s = stands_.emplace_back();
+    s.original = part;
+    s.arg = kPart;
+    s.write = write;
+  }
+  auto& s = stands_.emplace_back();
+  s.original = t;
+  s.arg = static_cast<uint16_t>(arg);
+  s.parts = static_cast<uint8_t>(parts.size());
+  s.write = write;
+  lists_ = true;  // arguments and stands no longer go in step
 }
 
 void HostCall::collect(Stack& stack) {
@@ -119,6 +138,7 @@ void HostCall::collect(Stack& stack) {
         break;
       }
       case ArgKind::Device:
+        to_host_ |= v.isDevice() && v.toDevice().type() != kDeviceType;
         v = c10::IValue(c10::Device(c10::DeviceType::CPU));
         break;
       case ArgKind::Pin:
@@ -130,6 +150,7 @@ void HostCall::collect(Stack& stack) {
 
 void HostCall::stage() {
   for (Stand& s : stands_) {
+    if (s.parts) continue;
     TensorImpl* t = s.original.unsafeGetTensorImpl();
     c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
     if (s.write) materialize(*storage);
@@ -167,12 +188,18 @@ void HostCall::stage() {
   stream_.sync();
 }
 
+at::Tensor HostCall::assembled(const Stand& s) {
+  Parts parts;
+  for (const Stand* part = &s - s.parts; part != &s; ++part) parts.push_back(part->alias);
+  return assemble(s.original, parts);
+}
+
 at::Tensor HostCall::alias_of(Stand& s) {
+  if (C10_UNLIKELY(s.parts)) return assembled(s);
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
   if (!storage)
-    fail(Kind::Causeway, op_.name, ": a ", t->layout(), " tensor of ", device_name(device_.index),
-         " has no host form yet");
+    fail(Kind::Causeway, op_.name, ": a ", t->layout(), " tensor of ", device_name(device_.index), " has no host form");
   int64_t offset = t->storage_offset();
   StoragePtr host;
   if (!device_.host_addressable) {
@@ -222,7 +249,11 @@ void HostCall::substitute(Stack& stack) {
   size_t next = 0;
   for (size_t i = 0; i < op_.args.size(); ++i) {
     c10::IValue& v = stack[base + i];
-    auto stand_in = [&](const at::Tensor& t) { return t.defined() && is_device(t) ? stands_[next++].alias : t; };
+    auto stand_in = [&](const at::Tensor& t) {
+      if (!t.defined() || !is_device(t)) return t;
+      while (stands_[next].arg == kPart) ++next;
+      return stands_[next++].alias;
+    };
     if (op_.args[i].kind == ArgKind::Tensor) {
       if (v.isTensor()) v = stand_in(v.toTensor());
     } else if (op_.args[i].kind == ArgKind::TensorList && v.isTensorList()) {
@@ -267,10 +298,10 @@ void HostCall::call(Stack& stack) {
   std::optional<LendRandom> random;
   if (C10_UNLIKELY(op_.hidden_random)) random.emplace(device_.index);
   constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
-  c10::DispatchKeySet keys = cpu;
+  c10::DispatchKeySet keys = cpu | kinds_;
   for (const Stand& s : stands_)
     if (C10_UNLIKELY(!s.pooled)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
-  if (device_.host_addressable) {
+  if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) {
     AllocateOnDevice hook(device_.index, stream_);
     op_.handle.redispatchBoxed(keys, &stack);
   } else {
@@ -302,6 +333,8 @@ void HostCall::write_back() {
 
 // Bring an argument that was written up to date with its alias: sizes, bits, and memory if it was resized.
 void HostCall::update(Stand& s) {
+  if (s.arg == kPart) return;  // what became of it is seen with the whole
+  if (C10_UNLIKELY(s.parts)) return update_parts(s);
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   TensorImpl* a = s.alias.unsafeGetTensorImpl();
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
@@ -327,6 +360,12 @@ void HostCall::update(Stand& s) {
   }
   if (C10_UNLIKELY(s.original.is_conj() != s.alias.is_conj())) s.original._set_conj(s.alias.is_conj());
   if (C10_UNLIKELY(s.original.is_neg() != s.alias.is_neg())) s.original._set_neg(s.alias.is_neg());
+}
+
+void HostCall::update_parts(Stand& s) {
+  Parts ours;
+  for (at::Tensor& part : parts_of(s.alias)) ours.push_back(result(std::move(part)));
+  replace_parts(s.original, s.alias, ours);
 }
 
 size_t HostCall::staged_offset(const c10::StorageImpl* host) const {
@@ -387,6 +426,15 @@ at::Tensor HostCall::adopt(at::Tensor t) {
 at::Tensor HostCall::result(at::Tensor t) {
   if (!t.defined() || !t.is_cpu()) return t;
   TensorImpl* impl = t.unsafeGetTensorImpl();
+  if (C10_UNLIKELY(has_parts(*impl))) {
+    for (const Stand& s : stands_)
+      if (impl == s.alias.unsafeGetTensorImpl()) return s.original;
+    if (to_host_) return t.clone();
+    Parts ours;
+    for (at::Tensor& part : parts_of(t)) ours.push_back(result(std::move(part)));
+    return assemble(t, ours);
+  }
+  if (C10_UNLIKELY(to_host_)) return t.clone();
   c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
   for (const Stand& s : stands_) {
     if (impl == s.alias.unsafeGetTensorImpl()) return s.original;
@@ -436,16 +484,16 @@ void HostCall::drop() {
       auto* alias = static_cast<HostAlias*>(impl.release());
       alias->unbind();
       t_pool.free.push_back(c10::intrusive_ptr<HostAlias>::reclaim(alias));
-    } else if (impl.use_count() > 1 && device_.host_addressable) {
+    } else if (impl.use_count() > 1 && device_.host_addressable && !s.parts) {
       if (auto* d = dynamic_cast<DeviceStorage*>(s.original.storage().unsafeGetStorageImpl())) d->release_twin();
     }
   }
 }
 
-void call_host(Operator& op, Stack& stack, Entry& entry) {
+void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds) {
   if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
-  HostCall(op, d, current_stream(d.index)).run(stack, entry);
+  HostCall(op, d, current_stream(d.index), kinds).run(stack, entry);
 }
 
 }  // namespace causeway

@@ -15,9 +15,11 @@ struct Stand {
   at::Tensor alias;
   c10::StorageImpl* host_storage = nullptr;
   uint16_t arg = 0;
+  uint8_t parts = 0;  // a sparse or nested tensor: so many stands before this one are its parts
   bool write = false;
   bool pooled = false;
 };
+constexpr uint16_t kPart = 0xffff;  // `arg` of a part
 
 // Bytes of a device storage, staged on the host.
 struct Staged {
@@ -30,7 +32,9 @@ struct Staged {
 
 class HostCall {
  public:
-  HostCall(Operator& op, DeviceState& device, StreamState& stream) : op_(op), device_(device), stream_(stream) {}
+  // `kinds`: functionality keys (sparse, nested, quantized) that led the call here.
+  HostCall(Operator& op, DeviceState& device, StreamState& stream, c10::DispatchKeySet kinds = {})
+      : op_(op), device_(device), stream_(stream), kinds_(kinds) {}
   ~HostCall() { drop(); }
 
   // The whole call, with arguments and results on `stack`.
@@ -47,12 +51,15 @@ class HostCall {
  private:
   void collect(Stack& stack);
   void collect(const at::Tensor& t, size_t arg, bool write);
+  void collect_parts(const at::Tensor& t, size_t arg, bool write);
   void stage();
   void substitute(Stack& stack);
   at::Tensor alias_of(Stand& s);
+  at::Tensor assembled(const Stand& s);
   void call(Stack& stack);
   void write_back();
   void update(Stand& s);
+  void update_parts(Stand& s);
   void results(Stack& stack);
   at::Tensor view(const Stand& s, c10::TensorImpl* host);
   at::Tensor adopt(at::Tensor t);
@@ -63,11 +70,14 @@ class HostCall {
   Operator& op_;
   DeviceState& device_;
   StreamState& stream_;
+  c10::DispatchKeySet kinds_;
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
   c10::SmallVector<Stand, 6> stands_;
   c10::SmallVector<Staged, 1> staged_;
   c10::SmallVector<std::pair<c10::StorageImpl*, StoragePtr>, 1> adopted_;
   bool lists_ = false;
+  bool writes_host_ = false;  // an argument in host memory is written: its memory must stay the host's
+  bool to_host_ = false;      // the caller asked for results in host memory
 };
 
 }  // namespace causeway

@@ -18,6 +18,7 @@
 #include "generator.h"
 #include "host_allocator.h"
 #include "ipc.h"
+#include "layouts.h"
 #include "native.h"
 #include "storage.h"
 #include "stream.h"
@@ -290,6 +291,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("ledger_read", read_ledger);
 
   register_operators();
+  register_layouts();
 }
 
 }  // namespace causeway

@@ -1,0 +1,156 @@
+// Sparse and strided nested tensors. Their data are dense tensors, which live on the device like any other; their
+// shape lives in the TensorImpl. On the host rung a CPU tensor of the same kind stands in, made of the stand-ins of
+// the parts.
+#include "layouts.h"
+
+#include <ATen/NestedTensorImpl.h>
+#include <ATen/SparseCsrTensorImpl.h>
+#include <ATen/SparseTensorImpl.h>
+
+#include <ATen/ops/_dimI_native.h>
+#include <ATen/ops/_dimV_native.h>
+#include <ATen/ops/_indices_native.h>
+#include <ATen/ops/_nested_tensor_size_native.h>
+#include <ATen/ops/_nested_tensor_storage_offsets_native.h>
+#include <ATen/ops/_nested_tensor_strides_native.h>
+#include <ATen/ops/_nnz_native.h>
+#include <ATen/ops/_pin_memory_native.h>
+#include <ATen/ops/_to_copy_native.h>
+#include <ATen/ops/_values_native.h>
+#include <ATen/ops/ccol_indices_native.h>
+#include <ATen/ops/col_indices_native.h>
+#include <ATen/ops/crow_indices_native.h>
+#include <ATen/ops/dense_dim_native.h>
+#include <ATen/ops/indices_native.h>
+#include <ATen/ops/is_coalesced_native.h>
+#include <ATen/ops/is_pinned_native.h>
+#include <ATen/ops/is_same_size_native.h>
+#include <ATen/ops/row_indices_native.h>
+#include <ATen/ops/sparse_dim_native.h>
+#include <ATen/ops/values_native.h>
+#include <torch/library.h>
+
+namespace causeway {
+
+namespace {
+
+using at::SparseCsrTensorImpl;
+using at::SparseTensorImpl;
+using at::native::NestedTensorImpl;
+using c10::DispatchKey;
+using c10::DispatchKeySet;
+
+bool has(const c10::TensorImpl& t, DispatchKey functionality) { return t.key_set().has(functionality); }
+
+// The kind's key on the parts' device.
+DispatchKeySet key_on(DispatchKey cpu, DispatchKey device, const at::Tensor& part) {
+  return DispatchKeySet(part.is_cpu() ? cpu : device);
+}
+
+template <typename Impl>
+Impl* impl(const at::Tensor& t) {
+  return static_cast<Impl*>(t.unsafeGetTensorImpl());
+}
+
+void fill(SparseTensorImpl* to, const SparseTensorImpl* like, const Parts& parts) {
+  to->raw_resize_(like->sparse_dim(), like->dense_dim(), like->sizes());
+  to->set_indices_and_values_unsafe(parts[0], parts[1]);
+  to->set_coalesced(like->coalesced());
+}
+
+}  // namespace
+
+bool has_parts(const c10::TensorImpl& t) {
+  constexpr DispatchKeySet made({DispatchKey::Sparse, DispatchKey::SparseCsr, DispatchKey::NestedTensor});
+  return !(t.key_set() & made).empty();
+}
+
+Parts parts_of(const at::Tensor& t) {
+  const auto& base = *t.unsafeGetTensorImpl();
+  if (has(base, DispatchKey::Sparse))
+    return {impl<SparseTensorImpl>(t)->indices(), impl<SparseTensorImpl>(t)->values()};
+  if (has(base, DispatchKey::SparseCsr)) {
+    const auto* csr = impl<SparseCsrTensorImpl>(t);
+    return {csr->compressed_indices(), csr->plain_indices(), csr->values()};
+  }
+  return {impl<NestedTensorImpl>(t)->get_unsafe_storage_as_tensor()};
+}
+
+at::Tensor assemble(const at::Tensor& like, const Parts& parts) {
+  const auto& base = *like.unsafeGetTensorImpl();
+  const c10::Device place = parts.back().device();
+  if (has(base, DispatchKey::Sparse)) {
+    auto t = at::detail::make_tensor<SparseTensorImpl>(
+        key_on(DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1, parts[1]), like.dtype());
+    t.unsafeGetTensorImpl()->_change_backend_component_keys(place);
+    fill(impl<SparseTensorImpl>(t), impl<SparseTensorImpl>(like), parts);
+    return t;
+  }
+  if (has(base, DispatchKey::SparseCsr)) {
+    auto t = at::detail::make_tensor<SparseCsrTensorImpl>(
+        key_on(DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1, parts[2]), place, like.layout(),
+        like.dtype());
+    impl<SparseCsrTensorImpl>(t)->set_member_tensors(parts[0], parts[1], parts[2], like.sizes());
+    return t;
+  }
+  const auto* nested = impl<NestedTensorImpl>(like);
+  // Shapes always live on the host, in memory of their own.
+  return at::detail::make_tensor<NestedTensorImpl>(parts[0], nested->get_nested_sizes().clone(),
+                                                   nested->get_nested_strides().clone(),
+                                                   nested->get_storage_offsets().clone());
+}
+
+void replace_parts(const at::Tensor& t, const at::Tensor& like, const Parts& parts) {
+  const auto& base = *t.unsafeGetTensorImpl();
+  if (has(base, DispatchKey::Sparse)) {
+    fill(impl<SparseTensorImpl>(t), impl<SparseTensorImpl>(like), parts);
+  } else if (has(base, DispatchKey::SparseCsr)) {
+    impl<SparseCsrTensorImpl>(t)->set_member_tensors(parts[0], parts[1], parts[2], like.sizes());
+  } else {
+    const auto* ours = impl<NestedTensorImpl>(t);
+    const auto* theirs = impl<NestedTensorImpl>(like);
+    TORCH_CHECK(ours->get_nested_sizes().equal(theirs->get_nested_sizes()) &&
+                    ours->get_nested_strides().equal(theirs->get_nested_strides()),
+                "A nested tensor of ", t.device(), " cannot change its shape in place; use the operator's result");
+  }
+}
+
+// What only reads a tensor's own fields is torch's on every device.
+TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
+  m.impl("_indices", TORCH_FN(at::native::_indices_sparse));
+  m.impl("_values", TORCH_FN(at::native::_values_sparse));
+  m.impl("indices", TORCH_FN(at::native::indices_sparse));
+  m.impl("values", TORCH_FN(at::native::values_sparse));
+  m.impl("sparse_dim", TORCH_FN(at::native::sparse_dim_sparse));
+  m.impl("dense_dim", TORCH_FN(at::native::dense_dim_sparse));
+  m.impl("_dimI", TORCH_FN(at::native::sparse_dim_sparse));
+  m.impl("_dimV", TORCH_FN(at::native::dense_dim_sparse));
+  m.impl("_nnz", TORCH_FN(at::native::_nnz_sparse));
+  m.impl("is_coalesced", TORCH_FN(at::native::is_coalesced_sparse));
+  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_sparse_coo));
+  m.impl("is_pinned", TORCH_FN(at::native::is_pinned_sparse_coo));
+}
+
+TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
+  m.impl("crow_indices", TORCH_FN(at::native::crow_indices_sparse_csr));
+  m.impl("col_indices", TORCH_FN(at::native::col_indices_sparse_csr));
+  m.impl("ccol_indices", TORCH_FN(at::native::ccol_indices_sparse_csr));
+  m.impl("row_indices", TORCH_FN(at::native::row_indices_sparse_csr));
+  m.impl("values", TORCH_FN(at::native::values_sparse_csr));
+  m.impl("sparse_dim", TORCH_FN(at::native::sparse_dim_sparse_csr));
+  m.impl("dense_dim", TORCH_FN(at::native::dense_dim_sparse_csr));
+  m.impl("_nnz", TORCH_FN(at::native::_nnz_sparse_csr));
+  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_sparse_compressed));
+  m.impl("is_pinned", TORCH_FN(at::native::is_pinned_sparse_compressed));
+}
+
+TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
+  m.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
+  m.impl("_nested_tensor_strides", TORCH_FN(at::native::_nested_tensor_strides));
+  m.impl("_nested_tensor_storage_offsets", TORCH_FN(at::native::_nested_tensor_storage_offsets));
+  m.impl("_to_copy", TORCH_FN(at::native::_to_copy_nested));
+  m.impl("is_same_size", TORCH_FN(at::native::nested_is_same_size));
+  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_nested));
+}
+
+}  // namespace causeway
