@@ -503,7 +503,7 @@ Block* find_block(void* start) {
   return nullptr;
 }
 
-void free_block_for_host(void* start) { free_block(find_block(start)); }
+void free_by_address(void* start) { free_block(find_block(start)); }
 
 Block* allocate_block(int index, StreamState& stream, size_t bytes) {
   Cache& c = cache(index);
@@ -518,10 +518,8 @@ struct Allocator final : c10::DeviceAllocator {
     device(index);
     return causeway::allocate(index, current_stream(index), bytes);
   }
-  // Copy-on-write needs to know that nothing but the block hangs on a DataPtr.
-  bool is_simple_data_ptr(const c10::DataPtr& data) const override {
-    return data.get_deleter() == free_block || data.get_context() == data.get();
-  }
+  // Copy-on-write frees memory by its address; see as_simple.
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_context() == data.get(); }
   void copy_data(void* to, const void* from, size_t bytes) const override {
     const int index = current_device();
     DeviceState& d = device(index);
@@ -600,7 +598,7 @@ c10::DataPtr allocate_for_host(int index, StreamState& stream, size_t bytes) {
   if (bytes == 0) return {nullptr, c10::DeviceType::CPU};
   Block* block = allocate_block(index, stream, bytes);
   recent(block->start) = {block->start, block};
-  return {block->start, block->start, free_block_for_host, c10::DeviceType::CPU};
+  return {block->start, block->start, free_by_address, c10::DeviceType::CPU};
 }
 
 bool free_for_host(void* start) {
@@ -609,7 +607,7 @@ bool free_for_host(void* start) {
   return block != nullptr;
 }
 
-bool is_block_for_host(const c10::DataPtr& data) { return data.get_deleter() == free_block_for_host; }
+bool is_block_for_host(const c10::DataPtr& data) { return data.get_deleter() == free_by_address; }
 
 c10::DataPtr as_device(c10::DataPtr&& data, int index) {
   void* start = data.release_context();
@@ -617,10 +615,17 @@ c10::DataPtr as_device(c10::DataPtr&& data, int index) {
   return {start, find_block(start), free_block, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
 }
 
+c10::DataPtr as_simple(c10::DataPtr&& data) {
+  if (data.get_deleter() != free_block) return std::move(data);
+  auto* block = static_cast<Block*>(data.release_context());
+  return {block->start, block->start, free_by_address, data.device()};
+}
+
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
   // Memory that is not ours (shared, from a foreign producer, copy-on-write) has its own owner to ask.
-  if (data.get_deleter() != free_block) return;
-  auto* block = static_cast<Block*>(data.get_context());
+  const bool simple = data.get_deleter() == free_by_address && data.get_context();
+  if (data.get_deleter() != free_block && !simple) return;
+  auto* block = simple ? find_block(data.get_context()) : static_cast<Block*>(data.get_context());
   StreamState& s = stream_of(stream);
   std::lock_guard lock(block->cache->mutex);
   if (&s == block->segment->pool->stream) return;

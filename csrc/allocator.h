@@ -25,6 +25,9 @@ bool is_block_for_host(const c10::DataPtr& data);
 bool free_for_host(void* start);  // false when `start` is no such memory
 c10::DataPtr as_device(c10::DataPtr&& data, int device);
 
+// The same memory with its address as the context, the only form that torch's copy-on-write can share.
+c10::DataPtr as_simple(c10::DataPtr&& data);
+
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream);
 
 void set_memory_fraction(double fraction, int device);

@@ -74,6 +74,8 @@ const std::set<std::string>& mixed() {
       "aten::_foreach_copy_",
       "aten::_foreach_copy",
       "aten::repeat_interleave.self_Tensor",
+      "aten::index_fill_.int_Scalar",
+      "aten::index_fill_.int_Tensor",
       // of sparse and nested tensors; dense ones have a kernel of their own
       "aten::copy_",
       "aten::copy_sparse_to_sparse_",

@@ -333,7 +333,6 @@ void HostCall::write_back() {
 
 // Bring an argument that was written up to date with its alias: sizes, bits, and memory if it was resized.
 void HostCall::update(Stand& s) {
-  if (s.arg == kPart) return;  // what became of it is seen with the whole
   if (C10_UNLIKELY(s.parts)) return update_parts(s);
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   TensorImpl* a = s.alias.unsafeGetTensorImpl();

@@ -28,6 +28,7 @@
 #include <ATen/ops/row_indices_native.h>
 #include <ATen/ops/sparse_dim_native.h>
 #include <ATen/ops/values_native.h>
+#include <ATen/native/DispatchStub.h>
 #include <torch/library.h>
 
 namespace causeway {
@@ -153,4 +154,19 @@ TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
   m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_nested));
 }
 
+// Each element's place in the dense tensor, row-major: [sparse_dim, nnz] -> [nnz].
+at::Tensor flatten_indices(const at::Tensor& indices, c10::IntArrayRef size) {
+  std::vector<int64_t> strides(size.size(), 1);
+  for (size_t d = size.size(); d-- > 1;) strides[d - 1] = strides[d] * size[d];
+  at::Tensor flat = at::zeros({indices.size(1)}, indices.options());
+  for (size_t d = 0; d < size.size(); ++d) flat.add_(indices.select(0, static_cast<int64_t>(d)), strides[d]);
+  return flat;
+}
+
 }  // namespace causeway
+
+namespace at::native {
+// Declared in a header that the wheel does not carry.
+DECLARE_DISPATCH(at::Tensor (*)(const at::Tensor&, c10::IntArrayRef), flatten_indices_stub)
+REGISTER_PRIVATEUSE1_DISPATCH(flatten_indices_stub, &causeway::flatten_indices)
+}  // namespace at::native

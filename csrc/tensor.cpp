@@ -5,6 +5,10 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/ops/_empty_affine_quantized_native.h>
+#include <ATen/ops/_lazy_clone_native.h>
+#include <ATen/ops/_empty_per_channel_affine_quantized_native.h>
+#include <ATen/ops/empty_quantized_native.h>
 #include <ATen/ops/_fused_sdp_choice.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
@@ -259,6 +263,12 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   return self;
 }
 
+at::Tensor lazy_clone(const at::Tensor& self) {
+  c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
+  storage->set_data_ptr_noswap(as_simple(std::move(storage->_mutable_data_ptr_no_checks())));
+  return at::native::_lazy_clone(self);
+}
+
 at::Tensor copy_from(const at::Tensor& self, const at::Tensor& target, bool non_blocking) {
   at::Tensor to = target;
   copy(to, self, non_blocking);
@@ -359,13 +369,25 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("set_.source_Storage", TORCH_FN(set_storage_all));
   m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
   m.impl("copy_", TORCH_FN(copy));
+  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
   m.impl("_copy_from", TORCH_FN(copy_from));
   m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
   m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
   m.impl("record_stream", TORCH_FN(record_stream_kernel));
+  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
+  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+}
+
+// torch's own, with the quantizer that they are given; the bytes are copied as any.
+TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
+  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
+  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
+  m.impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
+  m.impl("_copy_from", TORCH_FN(copy_from));
+  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
 }
 
 // Asked before a tensor subclass is, as the composite kernel of other devices is.
