@@ -270,9 +270,10 @@ void register_operators() {
     auto handle = dispatcher.findSchema(n);
     if (!handle) continue;
     const std::string name = c10::toString(n);
-    // Composites that are better served whole: torch would take the convolutions apart by the device's type.
-    const bool whole = name == "aten::convolution" || name == "aten::convolution_backward";
-    if (!whole && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    // Composites that look at the device's type, or ask for a kernel by it: served whole.
+    static const std::set<std::string> whole = {"aten::convolution", "aten::convolution_backward", "aten::mode.values",
+                                                "aten::conj_physical_", "aten::addr_"};
+    if (!whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);
     {

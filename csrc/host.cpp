@@ -62,7 +62,21 @@ void HostCall::run(Stack& stack, Entry& entry) {
   results(stack);
 }
 
+// The stand of the same tensor, if it came before: kernels tell an output that is also an input by its identity. Long
+// lists are of the foreach operators, which do not.
+Stand* HostCall::earlier(const at::Tensor& t) {
+  constexpr size_t few = 16;
+  for (size_t i = 0, n = std::min(few, stands_.size()); i < n; ++i)
+    if (stands_[i].original.unsafeGetTensorImpl() == t.unsafeGetTensorImpl() && !stands_[i].same) return &stands_[i];
+  return nullptr;
+}
+
 const at::Tensor& HostCall::stand_in(const at::Tensor& t, bool write) {
+  if (Stand* s = earlier(t); C10_UNLIKELY(s != nullptr)) {
+    if (write && !s->write) materialize(*t.storage().unsafeGetStorageImpl());
+    s->write |= write;
+    return s->alias;
+  }
   auto& s = stands_.emplace_back();
   s.original = t;
   s.write = write;
@@ -78,11 +92,15 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
                   device_name(device_.index), " and ", t.device(), "! (when checking argument ",
                   op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
     if (dtype_ == c10::ScalarType::Undefined) dtype_ = t.scalar_type();
-    if (C10_UNLIKELY(has_parts(*t.unsafeGetTensorImpl()))) return collect_parts(t, arg, write);
+    Stand* first = earlier(t);
+    if (first && write)
+      for (Stand* part = first - first->parts; part <= first; ++part) part->write = true;
+    if (!first && C10_UNLIKELY(has_parts(*t.unsafeGetTensorImpl()))) return collect_parts(t, arg, write);
     auto& s = stands_.emplace_back();
     s.original = t;
     s.arg = static_cast<uint16_t>(arg);
     s.write = write;
+    s.same = first != nullptr;
     return;
   }
   writes_host_ |= write;
@@ -150,7 +168,7 @@ void HostCall::collect(Stack& stack) {
 
 void HostCall::stage() {
   for (Stand& s : stands_) {
-    if (s.parts) continue;
+    if (s.parts || s.same) continue;
     TensorImpl* t = s.original.unsafeGetTensorImpl();
     c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
     if (s.write) materialize(*storage);
@@ -195,6 +213,11 @@ at::Tensor HostCall::assembled(const Stand& s) {
 }
 
 at::Tensor HostCall::alias_of(Stand& s) {
+  if (C10_UNLIKELY(s.same)) {
+    Stand* first = earlier(s.original);
+    s.host_storage = first->host_storage;
+    return first->alias;
+  }
   if (C10_UNLIKELY(s.parts)) return assembled(s);
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   c10::StorageImpl* storage = t->unsafe_storage().unsafeGetStorageImpl();
@@ -300,7 +323,7 @@ void HostCall::call(Stack& stack) {
   constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
   c10::DispatchKeySet keys = cpu | kinds_;
   for (const Stand& s : stands_)
-    if (C10_UNLIKELY(!s.pooled)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
+    if (C10_UNLIKELY(!s.pooled && !s.same)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
   if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) {
     AllocateOnDevice hook(device_.index, stream_);
     op_.handle.redispatchBoxed(keys, &stack);
@@ -333,6 +356,7 @@ void HostCall::write_back() {
 
 // Bring an argument that was written up to date with its alias: sizes, bits, and memory if it was resized.
 void HostCall::update(Stand& s) {
+  if (s.same) return;
   if (C10_UNLIKELY(s.parts)) return update_parts(s);
   TensorImpl* t = s.original.unsafeGetTensorImpl();
   TensorImpl* a = s.alias.unsafeGetTensorImpl();
@@ -476,6 +500,8 @@ void HostCall::results(Stack& stack) {
 
 // Give aliases back to the pool. One that somebody kept (a Python kernel can) owns its memory from now on.
 void HostCall::drop() {
+  for (Stand& s : stands_)
+    if (C10_UNLIKELY(s.same)) s.alias.reset();
   for (Stand& s : stands_) {
     if (!s.alias.defined()) continue;
     auto impl = s.alias.unsafeReleaseIntrusivePtr();

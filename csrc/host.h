@@ -18,6 +18,7 @@ struct Stand {
   uint8_t parts = 0;  // a sparse or nested tensor: so many stands before this one are its parts
   bool write = false;
   bool pooled = false;
+  bool same = false;  // an earlier stand is of the same tensor and has the alias
 };
 constexpr uint16_t kPart = 0xffff;  // `arg` of a part
 
@@ -54,6 +55,7 @@ class HostCall {
   void collect_parts(const at::Tensor& t, size_t arg, bool write);
   void stage();
   void substitute(Stack& stack);
+  Stand* earlier(const at::Tensor& t);
   at::Tensor alias_of(Stand& s);
   at::Tensor assembled(const Stand& s);
   void call(Stack& stack);

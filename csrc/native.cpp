@@ -620,12 +620,12 @@ std::shared_ptr<Route> NativeCall::decide() {
 
 // False for calls that torch's CPU kernel refuses and nothing on the way here would: the host rung has the words.
 bool NativeCall::host_would_take() const {
-  bool any_read = false, any_element = false, any_bool = false, integral_target = false;
+  bool any_read = false, any_element = false, any_bool = false, any_write = false;
   each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
     any_read |= !info.write;
     any_element |= !info.write && t.numel() > 0;
     any_bool |= t.scalar_type() == at::kBool;
-    integral_target |= info.write && c10::isIntegralType(t.scalar_type(), /*includeBool=*/true);
+    any_write |= info.write;
     return true;
   });
   const bool pointwise = is_pointwise(op_);
@@ -634,17 +634,16 @@ bool NativeCall::host_would_take() const {
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
                                                     "aten::neg_", "aten::relu", "aten::relu_"};
   if (any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
-  if (!integral_target) return true;
+  if (!any_write) return true;
   const auto functional = functional_form(op_.handle.schema());
   Stack meta;
-  if (!functional || !run_meta(op_, stack_, meta, &*functional)) return true;
-  const c10::IValue& result = meta.back();
-  bool castable = true;
-  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
-    if (info.write && result.isTensor()) castable &= c10::canCast(result.toTensor().scalar_type(), t.scalar_type());
-    return castable;
+  if (!functional || !run_meta(op_, stack_, meta, &*functional) || !meta.back().isTensor()) return true;
+  // Written over, a result keeps its target's shape; and it is computed in its own dtype before it becomes the target's.
+  const at::Tensor& result = meta.back().toTensor();
+  const bool out = op_.handle.schema().arguments().back().is_out();
+  return each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+    return !info.write || (t.scalar_type() == result.scalar_type() && (out || t.sizes() == result.sizes()));
   });
-  return castable;
 }
 
 // The next way to serve the call after `route` was declined.

@@ -42,8 +42,8 @@ void keep_alive(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10
 
 StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10::DataPtr data,
                   c10::Allocator* allocator, bool resizable) {
-  if (!data && !bytes.is_heap_allocated() && bytes.as_int_unchecked() > 0 && allocator)
-    data = allocator->allocate(bytes.as_int_unchecked());
+  // Also for no bytes: a storage's device is that of its DataPtr.
+  if (!data && !bytes.is_heap_allocated() && allocator) data = allocator->allocate(bytes.as_int_unchecked());
   return c10::make_intrusive<DeviceStorage>(how, std::move(bytes), std::move(data), allocator, resizable);
 }
 

@@ -9,7 +9,7 @@
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_empty_per_channel_affine_quantized_native.h>
 #include <ATen/ops/empty_quantized_native.h>
-#include <ATen/ops/_fused_sdp_choice.h>
+#include <ATen/ops/_fused_sdp_choice_native.h>
 #include <ATen/ops/_reshape_alias_native.h>
 #include <ATen/ops/as_strided_native.h>
 #include <ATen/ops/unfold_native.h>
@@ -246,7 +246,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
     return self;
   }
   Stack stack{self, from, non_blocking};
-  if (both && !forced) {
+  const bool bits = self.is_conj() || self.is_neg() || from.is_conj() || from.is_neg();  // resolving them copies
+  if (both && !forced && !bits) {
     NativeForms* forms = op.native.load(std::memory_order_acquire);
     if (!forms) forms = resolve_native(op);
     if (forms->any && call_native(op, stack, entry)) return self;
@@ -314,7 +315,9 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 // Fused where torch's CPU kernel is: the choice of the CPU holds for the host rung too.
 int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
                    double dropout, bool causal, std::optional<double> scale, bool gqa) {
-  const auto choice = static_cast<at::SDPBackend>(at::_fused_sdp_choice(q, k, v, mask, dropout, causal, scale, gqa));
+  // Not through the dispatcher: the answer depends on requires_grad, and vmap has no rule for the question.
+  const auto choice =
+      static_cast<at::SDPBackend>(at::native::_fused_sdp_choice_cpp(q, k, v, mask, dropout, causal, scale, gqa));
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
 }
 
@@ -377,6 +380,7 @@ TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
   m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
   m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
+  m.impl("_fused_sdp_choice", TORCH_FN(sdp_choice));
   m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
   m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
 }
