@@ -496,6 +496,7 @@ class NativeCall {
   bool each_tensor(F f) const;
   at::Tensor prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const;
   c10::ScalarType common_dtype() const;
+  bool is_also_read(const at::Tensor& target) const;
   std::string words() const;
 
   Operator& op_;
@@ -728,6 +729,10 @@ at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntA
   return p;
 }
 
+bool NativeCall::is_also_read(const at::Tensor& target) const {
+  return !each_tensor([&](const at::Tensor& t, const ArgInfo& info) { return info.write || !t.is_same(target); });
+}
+
 std::string NativeCall::words() const {
   std::string s;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) {
@@ -757,6 +762,8 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     at::Tensor target;
     if (of >= 0) {
       target = arg(of).toTensor();
+      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes) && is_also_read(target))
+        return false;  // resized, it would no longer be the input: the host has the words
       if (schema[of].is_out() && at::native::resize_output(target, meta.sizes))
         target.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
       materialize(*target.storage().unsafeGetStorageImpl());

@@ -249,7 +249,7 @@ SETTINGS: Mapping[str, Setting] = {
             "at first use",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
-        _sim("memory", BYTES, "4GiB", "Memory of each."),
+        _sim("memory", BYTES, "16GiB", "Memory of each."),
         _sim(
             "personality",
             NAMES,

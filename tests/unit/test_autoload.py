@@ -154,7 +154,7 @@ import torch
 torch.ones(1, device="sim:1")
 print(torch.sim.get_per_process_memory_fraction(1))
 try:
-    torch.empty(3 << 30, dtype=torch.uint8, device="sim:1")
+    torch.empty(9 << 30, dtype=torch.uint8, device="sim:1")
 except torch.OutOfMemoryError as error:
     print("refused")
 """

@@ -21,7 +21,7 @@ struct FaultSetting {
 
 struct Settings {
   int32_t devices = 2;
-  uint64_t memory = uint64_t(4) << 30;  // per device; address space until it is used
+  uint64_t memory = uint64_t(16) << 30;  // per device; address space until it is used
   cw_dtypes dtypes = (UINT64_C(1) << 22) - 1;
   bool discrete = false;
   bool async = false;
