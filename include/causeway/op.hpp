@@ -267,23 +267,35 @@ struct Element<optional<Tensor>> {
   static optional<Tensor> get(const DLTensor* kept) { return kept ? optional<Tensor>(kept) : std::nullopt; }
 };
 
-// A number of any kind.
+// A number of any kind, by value: it outlives the call.
 class Scalar {
  public:
-  explicit Scalar(const cw_arg& a) : a_(&a) {}
-  bool is_boolean() const { return a_->tag == CW_BOOLEAN; }
-  bool is_integral() const { return a_->tag == CW_INT; }
-  bool is_floating() const { return a_->tag == CW_DOUBLE; }
-  bool is_complex() const { return a_->tag == CW_COMPLEX; }
+  explicit Scalar(const cw_arg& a) : tag_(a.tag) {
+    if (tag_ == CW_COMPLEX)
+      real_ = a.v.complex[0], imag_ = a.v.complex[1];
+    else if (tag_ == CW_DOUBLE)
+      real_ = a.v.d;
+    else
+      integer_ = a.v.i;
+  }
+  bool is_boolean() const { return tag_ == CW_BOOLEAN; }
+  bool is_integral() const { return tag_ == CW_INT; }
+  bool is_floating() const { return tag_ == CW_DOUBLE; }
+  bool is_complex() const { return tag_ == CW_COMPLEX; }
   // As a real number; of a complex one its real part.
   template <class T>
   T to() const {
-    return is_floating() ? T(a_->v.d) : is_complex() ? T(a_->v.complex[0]) : T(a_->v.i);
+    return is_floating() || is_complex() ? T(real_) : T(integer_);
   }
-  double imag() const { return is_complex() ? a_->v.complex[1] : 0; }
+  double imag() const { return imag_; }
 
  private:
-  const cw_arg* a_;
+  uint32_t tag_;
+  union {
+    int64_t integer_;
+    double real_;
+  };
+  double imag_ = 0;
 };
 
 template <>
@@ -292,7 +304,7 @@ struct Element<Scalar> {
   static Scalar get(const cw_arg& kept) { return Scalar(kept); }
 };
 
-// A tensor, or the number of a zero-dim tensor of the host. An input that a function takes as Operand and not as
+// A tensor, or the number of a zero-dim tensor of the host; as long as the call. An input that a function takes as Operand and not as
 // Tensor says CW_TAKES_NUMBERS for the operator.
 class Operand {
  public:
@@ -592,4 +604,8 @@ cw_status find(const Entry (&table)[n], const char* name, cw_op* out) {
 }
 
 }  // namespace cw
+
+#undef CW_HIDDEN
+#undef CW_COLD
+#undef CW_PRINTF
 #endif  // CAUSEWAY_OP_HPP

@@ -124,7 +124,7 @@ def operators() -> tuple[Operator, ...]:
     # An operator that is called without a kernel of ours is in the list from then on.
     for name in sorted({*filter(_has_kernel, _C.operators())} & {*schemas}):
         operator = _operator(schemas[name], name)
-        if operator is None or not _has_shapes(name, operator):
+        if operator is None or (operator.outputs and not _has_shapes(name)):
             continue
         out = _out_form(schemas[name])
         if out and (of := _operator(schemas[out], out)):
@@ -177,12 +177,10 @@ def _has_kernel(name: str) -> bool:
     return name in _WHOLE or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
 
 
-def _has_shapes(name: str, operator: Operator) -> bool:
+def _has_shapes(name: str) -> bool:
     """Whether torch can tell the shapes of the outputs. A fallback is no meta kernel."""
     keys = ("Meta", *_COMPOSITE)
-    return not operator.outputs or any(
-        torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys
-    )
+    return any(torch._C._dispatch_has_kernel_for_dispatch_key(name, key) for key in keys)
 
 
 def _writes(argument: Any) -> bool:
@@ -373,7 +371,8 @@ a whole class of operators. `dtypes` are those of all tensors that the call has,
 
 {count} forms to write; they serve {served} more. `?` may be `NONE`. Names are without `aten::`.
 Operators of which a call never reaches a vendor are not here: composites, views, results that are
-no tensors, and those whose shapes torch has no meta kernel for.
+no tensors, and those whose shapes torch has no meta kernel for. The core asks for a meta kernel also
+where there is no output, so for now it does not call {uncalled}.
 
 | operator | outputs | arguments | serves |
 | --- | --- | --- | --- |
@@ -384,7 +383,10 @@ def markdown() -> str:
     """The text of docs/operators.md."""
     rows = [o for o in operators() if not o.served_by]
     served = len(operators()) - len(rows)
-    page = _PAGE.format(version=torch_version(), count=len(rows), served=served)
+    uncalled = [f"`{_short(o.name)}`" for o in rows if not o.outputs and not _has_shapes(o.name)]
+    page = _PAGE.format(
+        version=torch_version(), count=len(rows), served=served, uncalled=", ".join(uncalled)
+    )
     for o in rows:
         serves = ", ".join(f"`{_short(name)}`" for name in o.serves)
         cells = (f"`{_short(o.name)}`", _listed(o.outputs), _listed(o.inputs), serves)
