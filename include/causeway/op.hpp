@@ -438,8 +438,9 @@ constexpr Needs pointwise(cw_dtypes dtypes) {
 // Of dense tensors whose shapes and dtypes are their own: reductions, products, indices.
 constexpr Needs dense(cw_dtypes dtypes) { return {CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS, dtypes}; }
 
-// Not constexpr, so that a constexpr table that gets here does not compile.
+// Not constexpr, so that a constexpr table that gets to one of these does not compile.
 inline void only_inputs_of_a_pointwise_operator_can_be_broadcast_to_its_output() {}
+inline void copy_takes_strides_since_the_core_makes_tensors_dense_with_it() {}
 
 // ---- a typed function as a kernel --------------------------------------------------------------------------------
 template <class F>
@@ -585,6 +586,9 @@ constexpr Entry op(Needs needs) {
   using K = Kernel<Op, function>;
   if ((needs.bits & CW_NEEDS_BROADCAST) && !Op::is_pointwise)
     only_inputs_of_a_pointwise_operator_can_be_broadcast_to_its_output();
+  const string_view name = Op::name;
+  if ((needs.bits & CW_NEEDS_CONTIGUOUS) && (name == "aten::copy_" || name == "aten::copy.out"))
+    copy_takes_strides_since_the_core_makes_tensors_dense_with_it();
   cw_op made{sizeof(cw_op), needs.bits | K::needs(), needs.of, nullptr};
   if constexpr (K::is_right()) made.kernel = &K::run;
   return {Op::name, made};

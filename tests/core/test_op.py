@@ -33,6 +33,10 @@ CALLS: dict[str, list[str]] = {
         "aten::add.out | t11[2,3] | t11[2,3] 4 | t11[2,3] 7 | int 1",
     ],
     "z.mul_(y)": ["aten::mul_.Tensor | t11[2,3] | t11[2,3] 7"],
+    "z.copy_(x.t().contiguous().t())": [
+        "aten::copy_ | t11[3,2] | t11[3,2] strided 5 | false",
+        "aten::copy_ | t11[2,3] | t11[2,3] strided 5 | false",
+    ],
     "torch.where(x > 3, x, y)": [
         "aten::where.self_out | t11[2,3] | t0[2,3] | t11[2,3] 5 | t11[2,3] 7"
     ],
@@ -226,6 +230,10 @@ REFUSED = {
     "a softmax that is broadcast": (
         TABLE.format("_softmax_out, good", "cw::pointwise(0)"),
         "only_inputs_of_a_pointwise_operator_can_be_broadcast_to_its_output",
+    ),
+    "a copy that is not strided": (
+        "static void f(Tensor, Tensor, bool) {}" + TABLE.format("copy_, f", "cw::dense(0)"),
+        "copy_takes_strides_since_the_core_makes_tensors_dense_with_it",
     ),
 }
 

@@ -43,8 +43,8 @@ _TYPES = {
 
 # Other names that the core asks by: torch has a convolution of its own for foreign devices.
 _ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
-# Composites that the core takes whole.
-_WHOLE = ("aten::convolution", "aten::convolution_backward")
+# Composites that the core takes whole, and its own copy_, which asks for the vendor's.
+_WHOLE = frozenset({"aten::convolution", "aten::convolution_backward", "aten::copy_"})
 _COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
@@ -122,7 +122,8 @@ def operators() -> tuple[Operator, ...]:
     forms: dict[str, Operator] = {}
     serves: dict[str, list[str]] = {}
     # An operator that is called without a kernel of ours is in the list from then on.
-    for name in sorted({*filter(_has_kernel, _C.operators())} & {*schemas}):
+    reached = _WHOLE | {*filter(_has_kernel, _C.operators())}
+    for name in sorted(reached & {*schemas}):
         operator = _operator(schemas[name], name)
         if operator is None or (operator.outputs and not _has_shapes(name)):
             continue
@@ -174,7 +175,7 @@ def _replace(operator: Operator, **changes: Any) -> Operator:
 
 
 def _has_kernel(name: str) -> bool:
-    return name in _WHOLE or torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU")
+    return bool(torch._C._dispatch_has_kernel_for_dispatch_key(name, "CPU"))
 
 
 def _has_shapes(name: str) -> bool:
@@ -365,7 +366,7 @@ final shapes and dtypes.
 
 `cw::pointwise(dtypes)` and `cw::dense(dtypes)` are the two to start from; a constant of either serves
 a whole class of operators. `dtypes` are those of all tensors that the call has, given outputs too:
-`eq.Tensor_out` writes bool.
+`eq.Tensor_out` writes bool. `copy_` takes strides: with it the core makes tensors dense.
 
 ## The table
 

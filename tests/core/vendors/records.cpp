@@ -101,6 +101,7 @@ namespace aten = cw::aten;
 constexpr cw::Entry table[] = {
     record<aten::add_out>,
     record<aten::mul__Tensor>,
+    record<aten::copy_>,
     record<aten::where_self_out>,
     record<aten::clamp_out>,
     record<aten::gelu_out>,
