@@ -7,6 +7,7 @@ given, and decline.
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 
@@ -164,15 +165,21 @@ print(json.dumps(found))
 """
 
 
+def build(name: str, folder: Path) -> Path:
+    """The library of vendors/<name>.cpp, built into `folder`, whose files it may include."""
+    library = folder / f"libcw_{name}.so"
+    here = Path(__file__).parent
+    flags = ["-O0", "-g0", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror", f"-I{folder}"]
+    flags += ["-Wno-missing-field-initializers", f"-I{here.parent / 'abi/vendors'}"]
+    source = here / "vendors" / f"{name}.cpp"
+    subprocess.run([*GXX, *flags, str(source), "-o", str(library)], check=True)
+    return library
+
+
 @pytest.fixture(scope="session")
 def arrived(run_python, tmp_path_factory: pytest.TempPathFactory) -> dict[str, list[str] | str]:
     """For each call what the vendor wrote down, or the error."""
-    library = tmp_path_factory.mktemp("vendor") / "libcw_records.so"
-    here = Path(__file__).parent
-    flags = ["-O0", "-g0", "-shared", "-fPIC", "-Wall", "-Wextra", "-Werror"]
-    flags += ["-Wno-missing-field-initializers", f"-I{here.parent / 'abi/vendors'}"]
-    source = here / "vendors/records.cpp"
-    subprocess.run([*GXX, *flags, str(source), "-o", str(library)], check=True)
+    library = build("records", tmp_path_factory.mktemp("vendor"))
     calls = json.dumps([*CALLS, WITHOUT_META, *WRONG])
     done = run_python(PROGRAM, CAUSEWAY_VENDOR=str(library), CALLS=calls, OMP_NUM_THREADS="1")
     found: dict[str, list[str] | str] = json.loads(done.stdout)
@@ -192,6 +199,61 @@ def test_an_operator_without_results_needs_no_meta_kernel(arrived) -> None:
 @pytest.mark.parametrize("call", WRONG)
 def test_a_call_that_does_not_fit_is_refused_with_words(arrived, call: str) -> None:
     assert WRONG[call] in arrived[call]
+
+
+# --- all operators --------------------------------------------------------------------------------
+
+# torch's own samples for its operators, two each.
+SWEEP = """
+import ctypes, os, sys, torch
+try:
+    from torch.testing._internal.common_methods_invocations import op_db
+except ImportError as error:
+    sys.exit(f"SKIP {error}")
+def to(value):
+    strided = isinstance(value, torch.Tensor) and value.layout == torch.strided
+    return value.to("test") if strided else value
+for op in op_db:
+    dtype = torch.float32 if torch.float32 in op.dtypes else torch.int64
+    if dtype not in op.dtypes:
+        continue
+    try:
+        for sample, _ in zip(op.sample_inputs("cpu", dtype), range(2)):
+            sample = sample.transform(to)
+            op.op(sample.input, *sample.args, **sample.kwargs)
+    except Exception:
+        pass  # what the CPU does not do
+library = ctypes.CDLL(os.environ["CAUSEWAY_VENDOR"])
+library.everything_seen.restype = ctypes.c_char_p
+print(library.everything_seen().decode(), end="")
+"""
+ABI = (ROOT / "include/causeway/abi.h").read_text()
+TAGS = re.findall(
+    r"#define CW_(\w+) \d+u", ABI[ABI.index("One argument") : ABI.index("cw_philox {")]
+)
+NUMBERS = {"INT", "DOUBLE", "BOOLEAN", "COMPLEX"}
+
+
+@pytest.mark.slow
+def test_every_call_has_the_tags_that_the_schema_says(run_python, tmp_path: Path) -> None:
+    known = {o.name: (*o.outputs, *o.inputs) for o in schema.operators()}
+    # To copy a conjugated tensor the core resolves it, by a copy of a conjugated tensor.
+    names = [name for name in known if not name.startswith("aten::copy")]
+    (tmp_path / "names.inc").write_text("".join(f'"{name}",\n' for name in names))
+    library = str(build("everything", tmp_path))
+    done = run_python(SWEEP, status=None, CAUSEWAY_VENDOR=library, OMP_NUM_THREADS="1")
+    if "SKIP" in done.stderr:
+        pytest.skip(done.stderr)
+    assert done.returncode == 0, done.stderr
+    calls = [line.split() for line in done.stdout.splitlines()]
+    assert len({name for name, *_ in calls}) > 600
+    for name, *numbers in calls:
+        tags = [TAGS[int(number)] for number in numbers]
+        assert len(tags) == len(known[name]), (name, tags)
+        for tag, argument in zip(tags, known[name], strict=True):
+            wanted = argument.tag.removesuffix("?")
+            right = NUMBERS if wanted == "number" else {wanted}
+            assert tag in right | ({"NONE"} if argument.optional else set()), (name, argument, tag)
 
 
 # --- what does not compile ------------------------------------------------------------------------
