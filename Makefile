@@ -45,6 +45,8 @@ format: .venv/deps ## put all files into the form that lint wants
 docs: build ## write the generated tables of docs/ anew
 	$(BIN)/causeway config --markdown > docs/settings.md
 	$(PY) -m causeway.device --markdown > docs/device.md
+	$(BIN)/causeway operators --markdown > docs/operators.md
+	$(BIN)/causeway operators --header > include/causeway/operators.hpp
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway
 	@$(LOCK) $(BIN)/ninja -C build -j $(JOBS) --quiet

@@ -44,6 +44,8 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/lib/libcw_sim.so",
         "causeway/include/causeway/abi.h",
         "causeway/include/causeway/dlpack.h",
+        "causeway/include/causeway/op.hpp",
+        "causeway/include/causeway/operators.hpp",
     ):
         assert needed in names, sorted(names)
     strange = [n for n in names if not n.startswith(("causeway/", "causeway-"))]

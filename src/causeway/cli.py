@@ -1,4 +1,4 @@
-"""The command `causeway`: `doctor`, `config`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `version`."""
 
 from __future__ import annotations
 
@@ -58,6 +58,31 @@ def show_config(
         style = None if source == "default" else "bold"
         table.add_row(name, escape(value), source, escape(meaning), style=style)
     Console().print(table)
+
+
+@app.command("operators")
+def show_operators(
+    name: Annotated[str, typer.Argument(help="A part of the names to print.")] = "",
+    header: Annotated[
+        bool, typer.Option("--header", help="Print operators.hpp for the torch installed.")
+    ] = False,
+    markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/operators.md.")] = False,
+) -> None:
+    """List the operators that a vendor can be asked for, with their arguments."""
+    from causeway.ops import schema
+
+    if header or markdown:
+        sys.stdout.write(schema.header() if header else schema.markdown())
+        return
+    text = schema.describe(name)
+    if not text:
+        print(
+            f"a vendor is asked for no operator with {name!r} in its name. torch takes composites "
+            "apart: the ledger (CAUSEWAY_LEDGER=1) has what a program really calls",
+            file=sys.stderr,
+        )
+        raise typer.Exit(1)
+    sys.stdout.write(text)
 
 
 @app.command()

@@ -33,7 +33,8 @@ def test_python_in_docs_runs(run_python, page: str) -> None:
 
 @pytest.mark.parametrize("page", PAGES)
 def test_links_in_docs_lead_somewhere(page: str) -> None:
-    links = re.findall(r"\]\((?!http)([^)#]+)", (ROOT / page).read_text())
+    prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
+    links = re.findall(r"\]\((?!http)([^)#]+)", prose)  # in code it may be a C++ lambda
     missing = [link for link in links if not ((ROOT / page).parent / link).exists()]
     assert missing == []
 
