@@ -73,6 +73,11 @@ cw_philox Generator::next(uint64_t count) {
   return now;
 }
 
+void Generator::give_back(const cw_philox& numbers) {
+  std::lock_guard lock(mutex_);
+  if (seed_ == numbers.seed) offset_ = numbers.offset;
+}
+
 at::Generator Generator::next_for_host() {
   const cw_philox now = next(4);
   uint64_t mixed = now.seed;

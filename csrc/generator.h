@@ -22,6 +22,8 @@ class Generator final : public c10::GeneratorImpl {
 
   // The numbers of the next operator, which may use `count` of them. Takes the generator's lock.
   cw_philox next(uint64_t count);
+  // They were not drawn after all.
+  void give_back(const cw_philox& numbers);
   // A CPU generator for the next operator on the host rung, a function of seed and offset alone.
   at::Generator next_for_host();
 

@@ -265,6 +265,13 @@ at::Tensor HostCall::alias_of(Stand& s) {
 void HostCall::substitute(Stack& stack) {
   const size_t base = stack.size() - op_.args.size();
   for (Stand& s : stands_) s.alias = alias_of(s);
+  if (C10_UNLIKELY(!kinds_.empty()))  // sparse kernels ask whether to note what the backward needs
+    for (Stand& s : stands_)
+      if (s.original.requires_grad()) {
+        TensorImpl* alias = s.alias.unsafeGetTensorImpl();
+        alias->set_autograd_meta(c10::impl::GetAutogradMetaFactory()->make());
+        alias->autograd_meta()->set_requires_grad(true, alias);
+      }
   if (C10_LIKELY(!lists_)) {
     for (Stand& s : stands_) stack[base + s.arg] = s.alias;
     return;

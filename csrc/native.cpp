@@ -269,7 +269,8 @@ class Arguments {
     if (type->kind() == c10::TypeKind::GeneratorType) {
       std::optional<at::Generator> given;
       if (v.isGenerator()) given = v.toGenerator();
-      philox_ = device_generator(given, device_.index).next(random_count);
+      generator_ = &device_generator(given, device_.index);
+      philox_ = generator_->next(random_count);
       cw_arg a{CW_GENERATOR, 0, {}};
       a.v.philox = &philox_;
       return args_.push_back(a);
@@ -402,6 +403,7 @@ class Arguments {
   c10::SmallVector<std::unique_ptr<Held>, 8> held_;
   c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
   c10::SmallVector<c10::DataPtr, 1> scratch_;
+  Generator* generator_ = nullptr;
   cw_philox philox_{};
 };
 
@@ -415,6 +417,8 @@ cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
   } current(this);
   const cw_status status = kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
   stream.give();
+  // A kernel that declined drew nothing: the same seed gives the same numbers whether it is asked or not.
+  if (status == CW_UNSUPPORTED && generator_) generator_->give_back(philox_);
   return status;
 }
 
@@ -468,6 +472,12 @@ bool is_pointwise(const Operator& op) {
   return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
 }
 
+// Whether the shape of the result depends on the data.
+bool finds_shape(const Operator& op) {
+  const auto tags = op.handle.getTags();
+  return std::find(tags.begin(), tags.end(), at::Tag::dynamic_output_shape) != tags.end();
+}
+
 class NativeCall {
  public:
   NativeCall(Operator& op, NativeForms& forms, Stack& stack)
@@ -489,6 +499,7 @@ class NativeCall {
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
+  bool begin_empty(Route& route) const;
   bool plan_decomposition(Route& route);
   bool run(const Route& route, const cw_op& form, Entry& entry);
   bool run_program(const Route& route, Entry& entry);
@@ -546,10 +557,10 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   const bool broadcast = form.needs & CW_NEEDS_BROADCAST;
   std::optional<c10::DimVector> shape;
   if (!route.outs.empty()) shape = route.outs[0].sizes;
-  return each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+  const bool all = each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
     if (t.layout() != at::kStrided || t.is_quantized() || t.is_nested()) return false;
     const bool on_host = t.device().type() != kDeviceType;
-    if (on_host && (t.dim() > 0 || info.write || !t.is_cpu())) return false;
+    if (on_host && (t.dim() > 0 || info.write || !t.is_cpu() || info.kind != ArgKind::Tensor)) return false;
     if (!on_host && t.device().index() != device_.index) return false;
     if (!taken(!info.write && promotes ? common : t.scalar_type()) && !(on_host && (form.needs & CW_TAKES_NUMBERS)))
       return false;
@@ -560,6 +571,16 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
     if (!info.write && broadcast && shape && t.sizes() != at::IntArrayRef(*shape)) route.prepare = true;
     return true;
   });
+  return all && !(route.prepare && op_.name == "aten::copy_");  // what prepares is a copy itself
+}
+
+// Outputs whose shape the kernel finds while it runs (host->resize) begin empty. Not nonzero: its result is column-major.
+bool NativeCall::begin_empty(Route& route) const {
+  if (op_.return_of.size() != 1 || !arg(0).isTensor()) return false;
+  if (op_.handle.schema().name() != "aten::masked_select") return false;
+  route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, arg(0).toTensor().scalar_type()});
+  const int of = op_.return_of[0];
+  return of < 0 || arg(of).toTensor().scalar_type() == route.outs[0].dtype;
 }
 
 std::shared_ptr<Route> NativeCall::decide() {
@@ -578,6 +599,14 @@ std::shared_ptr<Route> NativeCall::decide() {
   const bool any_kernel = forms_.own.kernel || forms_.out.kernel;
   if (any_kernel) {
     Stack meta;
+    if (op_.return_of.empty() || begin_empty(*route)) {  // nothing to allocate, or nothing yet
+      if (fits(forms_.own, *route)) {
+        route->serve = Serve::Own;
+        return route;
+      }
+      return after({Serve::Own, false, route->outs, nullptr});
+    }
+    route->outs.clear();
     if (run_meta(op_, stack_, meta)) {
       const size_t n = op_.args.size();
       bool simple = true;
@@ -748,6 +777,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
   at::AutoDispatchBelowADInplaceOrView below;
+  const bool begins_empty = finds_shape(op_);
 
   // Outputs: given ones, or fresh ones of the shape that torch says.
   c10::SmallVector<at::Tensor, 4> outs, targets;
@@ -786,8 +816,11 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     outs.push_back(out);
     targets.push_back(target);
   }
-  const bool empty = !outs.empty() && outs[0].defined() && outs[0].numel() == 0;
-  if (!(empty && (form.needs & CW_NEEDS_ELEMENTS))) {
+  const auto is_empty = [](const at::Tensor& o) { return o.defined() && o.numel() == 0; };
+  const bool skip = (form.needs & CW_NEEDS_ELEMENTS) && !outs.empty() && is_empty(outs[0]) && !begins_empty;
+  if (skip && !std::all_of(outs.begin(), outs.end(), [&](const at::Tensor& o) { return !o.defined() || is_empty(o); }))
+    return false;  // statistics of nothing, say
+  if (!skip) {
     const at::IntArrayRef shape = outs.empty() || !outs[0].defined() ? at::IntArrayRef() : outs[0].sizes();
     uint64_t count = 0;
     for (const auto& o : outs)

@@ -149,7 +149,10 @@ c10::DispatchKeySet kind_of(const c10::TensorImpl& t) {
   return t.key_set() & kinds;
 }
 
-void HostAlias::unbind() { storage_ = c10::Storage(); }
+void HostAlias::unbind() {
+  storage_ = c10::Storage();
+  if (C10_UNLIKELY(autograd_meta() != nullptr)) set_autograd_meta(nullptr);
+}
 
 AllocateOnDevice::AllocateOnDevice(int device, StreamState& stream) : old_device_(t_device), old_stream_(t_stream) {
   t_device = device;

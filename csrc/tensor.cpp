@@ -5,6 +5,7 @@
 #include <ATen/ExpandUtils.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/transformers/attention.h>
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/_empty_affine_quantized_native.h>
 #include <ATen/ops/_lazy_clone_native.h>
 #include <ATen/ops/_empty_per_channel_affine_quantized_native.h>
@@ -47,8 +48,8 @@ void fill_if_deterministic(const at::Tensor& t) {
     t.fill_(true);
   else
     AT_DISPATCH_V2(t.scalar_type(), "fill_uninitialized",
-                   AT_WRAP([&] { t.fill_(at::Scalar(static_cast<int64_t>(std::numeric_limits<scalar_t>::max()))); }),
-                   AT_EXPAND(AT_INTEGRAL_TYPES));
+                   AT_WRAP([&] { t.fill_(at::Scalar(std::numeric_limits<scalar_t>::max())); }),
+                   AT_EXPAND(AT_INTEGRAL_TYPES), AT_EXPAND(AT_BAREBONES_UNSIGNED_TYPES));
 }
 
 struct Place {
@@ -62,6 +63,8 @@ Place place_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> l
   TORCH_CHECK(!layout || *layout == at::kStrided, "empty: layout ", layout.value_or(at::kStrided),
               " is made by its own constructor, not by empty()");
   DeviceState& d = device(index_of(where));
+  if (C10_UNLIKELY(dtype == at::kComplexHalf))
+    TORCH_WARN_ONCE("ComplexHalf support is experimental: many operators lack it.");
   return {d, stored_dtype(d, dtype.value_or(c10::get_default_dtype_as_scalartype()), "empty")};
 }
 
@@ -222,6 +225,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   if (source._is_zerotensor()) return self.zero_();
   c10::MaybeOwned<at::Tensor> expanded = at::expand_inplace(self, source, "copy");
   if (self.numel() == 0) return self;
+  at::assert_no_internal_overlap(self);
+  at::assert_no_partial_overlap(self, *expanded);
   Operator& op = copy_operator();
   Entry entry(op);
   at::Tensor from = *expanded;
