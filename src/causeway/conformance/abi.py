@@ -8,6 +8,7 @@ line of JSON before and after each check, so that the parent knows which one a c
 from __future__ import annotations
 
 import ctypes as C
+import itertools
 import json
 import sys
 import threading
@@ -233,7 +234,7 @@ def allocations_are_apart(chip: Chip) -> None:
     sizes = [1, 7, 64, 65, 1000, 4096, 4097]
     with chip.memory(*sizes) as got:
         spans = sorted(zip(got, sizes, strict=True))
-        for (a, size), (b, _) in zip(spans, spans[1:], strict=False):
+        for (a, size), (b, _) in itertools.pairwise(spans):
             expect(a + size <= b, f"{size} bytes at {a:#x} end before the next", f"{b:#x}")
         for k, (address, size) in enumerate(zip(got, sizes, strict=True)):
             chip.library.write(address, pattern(size, k))
@@ -327,7 +328,7 @@ def mem_info_counts(chip: Chip) -> None:
     def free_bytes() -> int:
         free, total = u64(), u64()
         chip.library.call("mem_info", 0, C.byref(free), C.byref(total))
-        expect(0 < total.value, "some memory", total.value)
+        expect(total.value > 0, "some memory", total.value)
         expect(free.value <= total.value, "free <= total", f"{free.value} of {total.value}")
         return free.value
 
