@@ -53,6 +53,7 @@ cw_status injected_fault(const char* target, Device* device) {
 }
 
 bool skips_wait(const char* target) {
+  if (settings().bugs.count("missing_wait") && strcmp(target, "aten::tanh.out") == 0) return true;
   const auto& skipped = settings().skip_wait;
   return !skipped.empty() && skipped.count(target) != 0;
 }

@@ -10,6 +10,7 @@ from __future__ import annotations
 import ctypes as C
 import itertools
 import json
+import os
 import sys
 import threading
 import time
@@ -31,9 +32,10 @@ from causeway.conformance.table import (
 
 KIB, MIB = 1 << 10, 1 << 20
 CANARY = 0xC5
-STREAMS = ("stream_create", "stream_destroy", "stream_query", "stream_sync", "stream_wait")
-EVENTS = ("event_create", "event_destroy", "event_record", "event_query", "event_sync")
-EVENTS += ("event_elapsed",)
+STREAMS = tuple(f"stream_{verb}" for verb in ("create", "destroy", "query", "sync", "wait"))
+EVENTS = tuple(
+    f"event_{verb}" for verb in ("create", "destroy", "record", "query", "sync", "elapsed")
+)
 
 
 @dataclass(frozen=True)
@@ -758,13 +760,14 @@ def run(check: Check, chip: Chip) -> Check:
 
 
 def main() -> None:
-    """Read {library, settings_of, checks, operators} from stdin; write a line a check."""
+    """Read {library, settings_of, checks, operators}; write lines, for `workers`."""
     from causeway import vendor
 
-    task = json.load(sys.stdin)
+    task = json.loads(sys.stdin.readline())
+    pipe = os.fdopen(int(os.environ["CAUSEWAY_CONFORMANCE_PIPE"]), "w")
 
     def say(**what: object) -> None:
-        print(json.dumps(what), flush=True)
+        print(json.dumps(what), file=pipe, flush=True)
 
     try:
         library = Library(task["library"], vendor.Settings(task["settings_of"]))
@@ -772,7 +775,7 @@ def main() -> None:
     except (OSError, AttributeError, TableError, Skipped) as error:
         say(broken=str(error) if isinstance(error, Skipped) else f"{type(error).__name__}: {error}")
         return
-    say(entries=[name for name, _ in library.table._fields_[4:] if library.offers(name)])
+    say(entries=[field[0] for field in library.table._fields_[4:] if library.offers(field[0])])
     for check in task["checks"]:
         say(begins=check["name"])
         say(ended=asdict(run(Check(**check), chip)))

@@ -26,7 +26,7 @@ from causeway.numerics import base_name
 
 Tensor = torch.Tensor
 SAMPLES = 40  # of one function and dtype
-CALLS = 10  # of one operator and dtype
+CALLS = 10  # of one operator and dtype, besides recipes
 FUNCTIONS = 8  # whose samples are run for one operator
 SEED = 2718
 
@@ -175,12 +175,13 @@ def _calls(found: Iterable[tuple[str, tuple[Any, ...]]], family: Family, source:
 
 def harvest(family: Family, dtype: torch.dtype) -> list[Call]:
     """Calls of the family with `dtype`, as different as there are; none where nothing reaches it."""
-    calls = [Call(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))]
+    by_hand = [Call(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))]
+    calls: list[Call] = []
     for info in related(family.offered):
         recorder = _Recorder(set(family.harvested))
         _run_samples(info, dtype, recorder)
         calls += _calls(recorder.found, family, info.name)
-    return _most_different(_with_dtype(calls, dtype))
+    return by_hand + _most_different(_with_dtype(calls, dtype))
 
 
 def sweep(family: Family) -> list[Call]:
