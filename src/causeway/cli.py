@@ -85,7 +85,7 @@ def run_conformance(
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)
         with terminal.status("asking the table") as status:
-            found = suite.run(options, lambda text: status.update(text))
+            found = suite.run(options, status.update)
         if json_file:
             report.write_json(found, json_file)
         if html_file:

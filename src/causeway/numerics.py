@@ -14,8 +14,8 @@ element is made of, and `magnitude` the sum of the absolute terms, which `magnit
 operators that are sums of products. That is the running error bound of N. J. Higham, Accuracy and
 Stability of Numerical Algorithms (2nd ed. 2002), sections 3.1 and 4.2: |error| <= gamma_n * sum
 |terms| with gamma_n = n u / (1 - n u). For long sums gamma_n is far from what happens; N. J. Higham
-and T. Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41 (2019),
-show sqrt(n) in its place with a constant: `growth` is min(n, 8 sqrt(n)).
+and T. Mary, A New Approach to Probabilistic Rounding Error Analysis, SIAM J. Sci. Comput. 41
+(2019), show sqrt(n) in its place with a constant: `growth` is min(n, 8 sqrt(n)).
 
 NaN and infinity have places of their own and count as elements; -0 equals 0.
 """
@@ -108,7 +108,7 @@ def unit(dtype: torch.dtype) -> float:
 
 
 def accumulator(dtype: torch.dtype) -> torch.dtype:
-    """What torch adds up in, at::opmath_type: float32 for narrower floats, else the dtype itself."""
+    """What torch adds up in, at::opmath_type: float32 for narrower floats, else the dtype."""
     if dtype in (torch.float64, torch.float32):
         return dtype
     if dtype.is_complex:
@@ -268,8 +268,8 @@ def _verdict(came: Tensor, reference: Tensor, right: Tensor, rule: str, best: Te
 
 
 def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
-    """The distance between numbers of `dtype` around `x`, an ulp: J.-M. Muller, On the definition of
-    ulp(x), INRIA RR-5504 (2005). Below the normal numbers it is that of the smallest.
+    """The distance between numbers of `dtype` around `x`, an ulp: J.-M. Muller, On the definition
+    of ulp(x), INRIA RR-5504 (2005). Below the normal numbers it is that of the smallest.
     """
     info = torch.finfo(dtype)
     _, exponent = torch.frexp(x.double().abs().clamp(min=info.smallest_normal))
@@ -287,27 +287,31 @@ def _names(rule: str, names: str) -> dict[str, str]:
 OPERATORS: dict[str, str] = {
     **_names(
         "exact",
-        "abs neg sign sgn relu clamp clamp_min clamp_max maximum minimum fmax fmin amax amin aminmax max "
-        "min eq ne lt le gt ge isnan isinf isfinite where copy to_copy clone cat stack gather "
-        "scatter index index_put index_select masked_fill masked_select embedding sort topk argsort argmax "
-        "argmin any all nonzero logical_and logical_or logical_xor logical_not bitwise_and bitwise_or "
-        "bitwise_xor bitwise_not bitwise_left_shift bitwise_right_shift floor ceil trunc round "
-        "fill zero full ones zeros tril triu flip roll repeat threshold threshold_backward "
-        "max_pool2d_with_indices max_pool3d_with_indices hardtanh searchsorted bucketize "
-        "unique cummax cummin kthvalue median mode signbit copysign positive eye",
+        "abs neg sign sgn relu clamp clamp_min clamp_max maximum minimum fmax fmin amax amin "
+        "aminmax max min eq ne lt le gt ge isnan isinf isfinite where copy to_copy clone cat "
+        "stack gather scatter index index_put index_select masked_fill masked_select embedding "
+        "sort topk argsort argmax argmin any all nonzero logical_and logical_or logical_xor "
+        "logical_not bitwise_and bitwise_or bitwise_xor bitwise_not bitwise_left_shift "
+        "bitwise_right_shift floor ceil trunc round fill zero full ones zeros tril triu flip "
+        "roll repeat threshold threshold_backward max_pool2d_with_indices "
+        "max_pool3d_with_indices hardtanh searchsorted bucketize unique cummax cummin kthvalue "
+        "median mode signbit copysign positive eye",
     ),
     **_names(
         "arithmetic",
-        "add sub rsub mul div sqrt reciprocal square addcmul addcdiv lerp remainder fmod floor_divide "
-        "frac arange linspace rsqrt hardsigmoid hardswish leaky_relu "
+        "add sub rsub mul div sqrt reciprocal square addcmul addcdiv lerp remainder fmod "
+        "floor_divide frac arange linspace rsqrt hardsigmoid hardswish leaky_relu "
         "native_dropout_backward foreach_add foreach_mul foreach_sub foreach_div",
     ),
     **_names(
         "transcendental",
-        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh acosh "
-        "atanh sigmoid atan2 hypot erf",
+        "exp exp2 expm1 log log2 log10 log1p sin cos tan asin acos atan sinh cosh tanh asinh "
+        "acosh atanh sigmoid atan2 hypot erf",
     ),
-    **_names("power", "pow erfc erfinv lgamma digamma float_power xlogy logaddexp logaddexp2"),
+    **_names(
+        "power",
+        "pow erfc erfinv lgamma digamma float_power xlogy logaddexp logaddexp2",
+    ),
     **_names(
         "smooth",
         "silu gelu mish elu celu selu softplus log_sigmoid tanh_backward sigmoid_backward "
@@ -315,9 +319,9 @@ OPERATORS: dict[str, str] = {
     ),
     **_names(
         "reduction",
-        "sum mean prod nansum cumsum cumprod avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool2d "
-        "avg_pool2d_backward embedding_dense_backward scatter_add index_add mse_loss l1_loss "
-        "nll_loss_forward nll_loss_backward nll_loss mse_loss_backward "
+        "sum mean prod nansum cumsum cumprod avg_pool1d avg_pool2d avg_pool3d "
+        "adaptive_avg_pool2d avg_pool2d_backward embedding_dense_backward scatter_add index_add "
+        "mse_loss l1_loss nll_loss_forward nll_loss_backward nll_loss mse_loss_backward "
         "max_pool2d_with_indices_backward bincount trace",
     ),
     **_names(
@@ -328,45 +332,18 @@ OPERATORS: dict[str, str] = {
 }
 
 # Operators that are sums of products: run on absolute values they give the magnitude. Here, which
-# operator stands in for one that subtracts.
-MAGNITUDE: dict[str, str] = dict.fromkeys(
-    [
-        "add",
-        "mul",
-        "div",
-        "addcmul",
-        "addcdiv",
-        "sum",
-        "mean",
-        "prod",
-        "nansum",
-        "cumsum",
-        "avg_pool1d",
-        "avg_pool2d",
-        "avg_pool3d",
-        "adaptive_avg_pool2d",
-        "avg_pool2d_backward",
-        "embedding_dense_backward",
-        "scatter_add",
-        "index_add",
-        "mm",
-        "bmm",
-        "addmm",
-        "baddbmm",
-        "addbmm",
-        "addmv",
-        "addr",
-        "mv",
-        "dot",
-        "convolution",
-        "convolution_backward",
-        "max_pool2d_with_indices_backward",
-        "arange",
-        "nll_loss_forward",
+# operator stands in for one that subtracts; "" is the operator itself.
+MAGNITUDE: dict[str, str] = {
+    **_names(
+        "",
+        "add mul div addcmul addcdiv sum mean prod nansum cumsum avg_pool1d avg_pool2d "
+        "avg_pool3d adaptive_avg_pool2d avg_pool2d_backward embedding_dense_backward "
+        "scatter_add index_add mm bmm addmm baddbmm addbmm addmv addr mv dot convolution "
+        "convolution_backward max_pool2d_with_indices_backward arange nll_loss_forward "
         "nll_loss_backward",
-    ],
-    "",
-) | {"sub": "aten::add"}
+    ),
+    "sub": "aten::add",
+}
 
 
 def base_name(operator: str) -> str:

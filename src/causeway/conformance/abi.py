@@ -183,7 +183,7 @@ def in_threads(n: int, work: Callable[[int], None]) -> None:
         raise failures[0]
 
 
-# --- level 0: memory ----------------------------------------------------------------------------
+# --- level 0: memory ------------------------------------------------------------------------------
 
 
 def table_has_what_is_needed(chip: Chip) -> None:
@@ -395,7 +395,7 @@ def threads_use_memory(chip: Chip) -> None:
     in_threads(8, work)
 
 
-# --- level 1: operators -------------------------------------------------------------------------
+# --- level 1: operators ---------------------------------------------------------------------------
 
 
 def unknown_operators_are_unsupported(chip: Chip) -> None:
@@ -450,7 +450,7 @@ def threads_find_operators(chip: Chip) -> None:
     in_threads(4, lambda k: expect(ask() == alone, "the answers of one thread", "others"))
 
 
-# --- level 2: streams and events ----------------------------------------------------------------
+# --- level 2: streams and events ------------------------------------------------------------------
 
 
 def work_on_a_stream_keeps_its_order(chip: Chip) -> None:

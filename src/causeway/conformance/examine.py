@@ -16,8 +16,10 @@ from causeway.conformance.workers import speaker
 from causeway.errors import CausewayError
 
 # In the order of the report's columns.
-ORDER = ("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8")
-ORDER += ("bool", "complex64", "complex128")
+ORDER = (
+    *("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"),
+    *("bool", "complex64", "complex128"),
+)
 
 
 def main() -> None:

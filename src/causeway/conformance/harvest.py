@@ -56,11 +56,11 @@ def tensors_in(values: Any) -> Iterator[Tensor]:
             yield from tensors_in(value)
 
 
-class _Recorder(TorchDispatchMode):
+class _Recorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     """Keeps the calls of the operators in `wanted`, with copies of their inputs."""
 
     def __init__(self, wanted: set[str]) -> None:
-        super().__init__()
+        super().__init__()  # type: ignore[no-untyped-call]
         self.wanted = wanted
         self.found: list[tuple[str, tuple[Any, ...]]] = []
 
@@ -161,7 +161,8 @@ def _run_samples(info: Any, dtype: torch.dtype, recorder: _Recorder) -> None:
 def _differentiate(result: Any) -> None:
     outputs = [t for t in tensors_in(result) if t.requires_grad]
     if outputs:
-        torch.autograd.backward(outputs, [torch.randn_like(t) for t in outputs])
+        gradients = [torch.randn_like(t) for t in outputs]
+        torch.autograd.backward(outputs, gradients)
 
 
 def _calls(found: Iterable[tuple[str, tuple[Any, ...]]], family: Family, source: str) -> list[Call]:
@@ -174,7 +175,7 @@ def _calls(found: Iterable[tuple[str, tuple[Any, ...]]], family: Family, source:
 
 
 def harvest(family: Family, dtype: torch.dtype) -> list[Call]:
-    """Calls of the family with `dtype`, as different as there are; none where nothing reaches it."""
+    """Calls of the family with `dtype`, as different as there are."""
     by_hand = [Call(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))]
     calls: list[Call] = []
     for info in related(family.offered):
@@ -240,7 +241,8 @@ def _run_optimizers(recorder: _Recorder) -> None:
                 with recorder:
                     for _ in range(2):
                         optimizer.zero_grad()
-                        torch.stack([p.square().sum() for p in parameters]).sum().backward()
+                        loss = torch.stack([p.square().sum() for p in parameters]).sum()
+                        _differentiate(loss)
                         optimizer.step()
             except (RuntimeError, TypeError, ValueError):  # not every optimizer has every form
                 continue

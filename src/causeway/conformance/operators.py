@@ -7,6 +7,8 @@ dtype, shape, strides, what was left alone, and by the ledger that the vendor's 
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import hashlib
 import re
 import time
@@ -17,7 +19,9 @@ from typing import Any
 import torch
 
 from causeway import numerics
+from causeway.autoload import state
 from causeway.conformance import variations
+from causeway.conformance.direct import Declined, Direct
 from causeway.conformance.families import Family, Kind, family, inputs_of, kind_of, overload
 from causeway.conformance.harvest import (
     Call,
@@ -31,11 +35,15 @@ from causeway.conformance.harvest import (
 )
 from causeway.conformance.placement import Placement, dirty_cache, poisoned
 from causeway.conformance.randoms import random_cases
+from causeway.conformance.table import TableError
+from causeway.vendor import Settings
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
 OURS = ("native", "derived")  # rungs on which the vendor's kernel for the operator runs
 VARIED = 2  # calls of an operator and dtype that are varied
+ON_A_STREAM = "on a stream"
+ALONE = "alone"  # no rung: the kernel without the core, which does not call it
 LARGEST = 1 << 21  # elements of the results of a large case
 # Factors of terms that cancel inside, so that no change of the inputs shows them.
 FACTORS = {"native_layer_norm_backward": ("grad_out", "rstd", "weight")}
@@ -66,7 +74,7 @@ class Cell:
 
 @dataclass
 class Result:
-    """What came of an operator. `ratio`: time of a call against the host rung's, below 1 is faster."""
+    """What came of an operator. `ratio`: time of a call against that of the host rung."""
 
     operator: str
     needs: int
@@ -80,8 +88,15 @@ class Result:
     def tested(self) -> bool:
         """Whether the vendor's kernel served at least one case."""
         return any(
-            cell.rungs.get(rung, 0) for cell in self.cells.values() for rung in OURS if cell.offered
+            cell.rungs.get(rung, 0)
+            for cell in self.cells.values()
+            for rung in (*OURS, ALONE)
+            if cell.offered
         )
+
+    @property
+    def failed(self) -> bool:
+        return any(cell.failed for cell in self.cells.values())
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self) | {"tested": self.tested}
@@ -123,7 +138,7 @@ def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
 
 
-# --- the CPU ----------------------------------------------------------------------------------------
+# --- the CPU --------------------------------------------------------------------------------------
 
 
 def copies(inputs: Inputs) -> Inputs:
@@ -133,10 +148,10 @@ def copies(inputs: Inputs) -> Inputs:
     def copy(t: Tensor) -> Tensor:
         storage = t.untyped_storage()
         if storage._cdata not in done:
-            done[storage._cdata] = torch.empty(0, dtype=torch.uint8).set_(storage.clone())
-        return (
-            done[storage._cdata].view(t.dtype).as_strided(t.shape, t.stride(), t.storage_offset())
-        )
+            bytes = torch.empty(0, dtype=torch.uint8).set_(storage)
+            done[storage._cdata] = bytes.clone()
+        own = done[storage._cdata].view(t.dtype)
+        return own.as_strided(t.shape, t.stride(), t.storage_offset())
 
     return tuple(map_tensors(inputs, copy))
 
@@ -204,7 +219,8 @@ def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
         if t.is_floating_point() or (
             not any_float and t.dtype != torch.bool and id(t) not in places
         ):
-            return change(t.to(torch.float64).contiguous())
+            wide: Tensor = change(t.to(torch.float64).contiguous())
+            return wide
         return t
 
     wide: list[Any] = []
@@ -243,6 +259,10 @@ class Reference:
     magnitude: list[Tensor] | None = None
     terms: int = 1
     meta: list[Tensor] = field(default_factory=list)  # dtypes and layouts as right as the CPU's
+
+    def wanted(self) -> list[Tensor]:
+        """Results of the dtypes that a kernel is asked for."""
+        return [t.to(self.dtype(k)) for k, t in enumerate(self.results)]
 
     def dtype(self, k: int) -> torch.dtype:
         """The dtype of result `k`: torch's own where the CPU's is another (layer_norm's mean)."""
@@ -323,7 +343,7 @@ def terms_of(case: Case, results: list[Tensor]) -> int:
     return max(1, -(-max(sizes) // smallest))
 
 
-# --- the device -------------------------------------------------------------------------------------
+# --- the device -----------------------------------------------------------------------------------
 
 
 class Runner:
@@ -460,7 +480,7 @@ def _home(t: Tensor) -> Tensor:
         return here
 
 
-# --- cases --------------------------------------------------------------------------------------------
+# --- cases ----------------------------------------------------------------------------------------
 
 
 def cases(family: Family, dtype: torch.dtype, calls: list[Call]) -> Iterator[Case]:
@@ -478,6 +498,10 @@ def cases(family: Family, dtype: torch.dtype, calls: list[Call]) -> Iterator[Cas
 
     for at in calls:
         yield from each(at.source, "as it is", at.inputs)
+        if any(t.numel() > 1 for t in tensors_in(at.inputs)):
+            for kind, form in family.forms:
+                if kind == "functional":
+                    yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
     varied = sorted(calls, key=_worth, reverse=True)[:VARIED]
     for number, at in enumerate(varied):
         for name, inputs in _tried(variations.variations(family, at.inputs, dtype)):
@@ -523,7 +547,7 @@ def _worth(at: Call) -> tuple[int, int]:
     return (min(first.ndim, 3) if small else 0), min(len(tensors), 3)
 
 
-# --- an operator ----------------------------------------------------------------------------------------
+# --- an operator ----------------------------------------------------------------------------------
 
 
 class Examiner:
@@ -540,6 +564,13 @@ class Examiner:
         self.families = {name: family(name, frozenset(offered)) for name in offered}
         self.runner = Runner(device)
         want(self.families.values())
+        self._direct: Direct | None = None
+
+    def direct(self) -> Direct:
+        if self._direct is None:
+            assert state.library is not None
+            self._direct = Direct(state.library, Settings(state.vendor or ""))
+        return self._direct
 
     def examine(
         self, name: str, dtype: re.Pattern[str] | None = None, case: str | None = None
@@ -564,6 +595,8 @@ class Examiner:
                     best = last
             if cell.passed or cell.failed or cell.declined or offered:
                 result.cells[dtype_name(each)] = cell
+        if not result.tested and not result.failed:
+            self._alone(result, found, dtype, case)
         if best is not None and case is None:
             result.ratio = self._time(best)
         return result
@@ -577,7 +610,8 @@ class Examiner:
         best: Case | None = None
         streamed = False
         for each in cases(found, dtype, calls):
-            if only is not None and each.id != only:
+            late = each.variation == ON_A_STREAM
+            if (only is not None and each.id != only) or (late and (streamed or not cell.offered)):
                 continue
             if not cell.offered and (cell.passed or cell.failed or cell.declined):
                 break  # which rung serves it is all there is to know
@@ -585,19 +619,58 @@ class Examiner:
                 reference = reference_of(each)
             except Refused:
                 continue
-            run = self.runner.run
+            run = self.runner.run_on_stream if late else self.runner.run
+            streamed = streamed or late
             self.tell(f"{each.id} {each.title} {each.variation}")
-            self._run(cell, each, lambda each=each, r=reference, f=run: f(each, r))
+            self._run(cell, each, functools.partial(run, each, reference))
             if each.kind == "functional" and (best is None or each.variation == "huge"):
                 best = each
-            if cell.offered and each.kind == "functional" and not streamed and _some(each):
-                streamed = True
-                late = Case(**{**vars(each), "variation": "on a stream"})
-                self._run(
-                    cell, late,
-                    lambda late=late, r=reference: self.runner.run_on_stream(late, r),
-                )  # fmt: skip
         return best
+
+    def _alone(
+        self, result: Result, found: Family, dtype: re.Pattern[str] | None, only: str | None
+    ) -> None:
+        """The kernel without the core, where no case of the others reached it."""
+        direct = self.direct()
+        for each in self.dtypes:
+            cell = result.cells.get(dtype_name(each), Cell())
+            if (dtype and not dtype.fullmatch(dtype_name(each))) or not cell.offered:
+                continue
+            kind, form = "functional", found.reference
+            for first in cases(found, each, harvest(found, each)):
+                if (first.kind, first.form, first.out) not in (
+                    (kind, form, "plain"),
+                    ("out", found.offered, "plain"),
+                ) or first.variation == ON_A_STREAM:
+                    continue
+                variation = f"{first.variation}, {ALONE}"
+                one = Case(**{**vars(first), "kind": "functional", "variation": variation})
+                if (only is None or one.id == only) and self._takes(found, one):
+                    self.tell(f"{one.id} {one.title} {variation}")
+                    with contextlib.suppress(Refused):
+                        self._run(cell, one, functools.partial(self._run_alone, direct, one))
+            if cell.passed or cell.failed:
+                result.cells[dtype_name(each)] = cell
+
+    def _takes(self, found: Family, case: Case) -> bool:
+        dtypes = self.offered[found.offered]["dtypes"]
+        return all(t.dtype in dtypes for t in tensors_in(case.inputs))
+
+    def _run_alone(self, direct: Direct, case: Case) -> tuple[str, float]:
+        reference = reference_of(case)
+        needs = self.offered[case.family.offered]["needs"]
+        try:
+            results, damage = direct.run(
+                case.family, needs, copies(case.inputs), reference.wanted()
+            )
+        except Declined:
+            return "", 0.0
+        except TableError as error:
+            raise Wrong(str(error)) from error
+        worst = judge(results, reference, strides=False)
+        if damage:
+            raise Wrong(damage)
+        return ALONE, worst
 
     def _count(
         self, cell: Cell, only: str | None, title: str, found: Family, dtype: torch.dtype,
@@ -631,7 +704,7 @@ class Examiner:
             return
         if rung:
             cell.rungs[rung] = cell.rungs.get(rung, 0) + 1
-        if rung in OURS:
+        if rung in (*OURS, ALONE):
             cell.passed += 1
             cell.worst = max(cell.worst, worst)
         else:
@@ -661,7 +734,3 @@ class Examiner:
             return None
         finally:
             _C.set_forced([])
-
-
-def _some(case: Case) -> bool:
-    return any(t.numel() > 1 for t in tensors_in(case.inputs))

@@ -1,13 +1,15 @@
 """Tensors on the device with a guard on both sides, so that what a kernel writes beside them shows.
 
-Each storage becomes a buffer: a guard, its bytes, a guard; views keep their layout, and tensors that
-share a storage share the buffer. Guards, and outputs that nothing has written yet, hold 0xFF bytes: NaN for
-every float, -1 for every signed integer; for bool, which has but two values, 0 and 1 by turns.
+Each storage becomes a buffer: a guard, its bytes, a guard. Views keep their layout, and tensors
+that share a storage share the buffer. Guards, and outputs that nothing has written yet, hold 0xFF
+bytes: NaN for every float, -1 for every signed integer; for bool, which has but two values, 0 and 1
+by turns.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 
@@ -25,7 +27,7 @@ def poison(n: int, dtype: torch.dtype) -> Tensor:
 @dataclass
 class _Buffer:
     role: str
-    there: Tensor
+    there: Any
     before: Tensor  # bytes, on the CPU
     item: int
     written: list[Tensor] = field(default_factory=list)
@@ -39,7 +41,7 @@ class Placement:
         self._buffers: dict[int, _Buffer] = {}
         self._alive: list[Tensor] = []  # an address stands for a storage as long as that lives
 
-    def put(self, t: Tensor, role: str) -> Tensor:
+    def put(self, t: Tensor, role: str) -> Any:
         """`t` with its layout, on the device."""
         key = t.untyped_storage()._cdata
         self._alive.append(t)
@@ -48,12 +50,25 @@ class Placement:
             n = data.numel()
             before = poison(-(-n // 16) * 16 + 2 * GUARD, t.dtype)
             before[GUARD : GUARD + n] = data
-            there = before.view(t.dtype).to(self.device)
+            there = self._upload(before, t.dtype)
             self._buffers[key] = _Buffer(role, there, before, t.element_size())
-        buffer = self._buffers[key]
-        typed = buffer.there if buffer.there.dtype == t.dtype else buffer.there.view(t.dtype)
-        offset = GUARD // t.element_size() + t.storage_offset()
-        return typed.as_strided(t.shape, t.stride(), offset)
+        return self._view(self._buffers[key].there, t)
+
+    def _upload(self, before: Tensor, dtype: torch.dtype) -> Any:
+        return before.view(dtype).to(self.device)
+
+    def _download(self, there: Any, size: int) -> Tensor:
+        bytes: Tensor = there.cpu().view(torch.uint8)
+        return bytes
+
+    def _view(self, there: Any, t: Tensor) -> Any:
+        typed = there if there.dtype == t.dtype else there.view(t.dtype)
+        return typed.as_strided(t.shape, t.stride(), GUARD // t.element_size() + t.storage_offset())
+
+    def after(self, t: Tensor) -> Tensor:
+        """The bytes of the buffer that `t`, a CPU tensor that was put, is in."""
+        buffer = self._buffers[t.untyped_storage()._cdata]
+        return self._download(buffer.there, len(buffer.before))
 
     def writes(self, t: Tensor) -> None:
         """Say that the call may write the elements of `t`, a CPU tensor that was put."""
@@ -62,7 +77,7 @@ class Placement:
     def damage(self) -> str:
         """What was written that should not have been, in words, or "". Waits for the device."""
         for buffer in self._buffers.values():
-            after = buffer.there.cpu().view(torch.uint8)
+            after = self._download(buffer.there, len(buffer.before))
             changed = after != buffer.before
             if not changed.any():
                 continue

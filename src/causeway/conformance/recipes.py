@@ -123,9 +123,37 @@ def _sort(dtype: torch.dtype) -> Iterator[Inputs]:
 def _sum(dtype: torch.dtype) -> Iterator[Inputs]:
     for shape, dim in (((10007,), [0]), ((3, 5000), [1]), ((5000, 3), [0]), ((30, 40, 50), [0, 2])):
         yield numbers(*shape, dtype=dtype), dim, False, None
-    if not dtype.is_floating_point and dtype != torch.bool:  # the sum is an int64
-        high = torch.iinfo(dtype).max
+    if not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
+        high = torch.iinfo(dtype).max  # the sum is an int64
         yield torch.full((1000,), min(high, 2**40), dtype=dtype), [0], False, None
+
+
+# (input, weight, stride, padding, dilation, groups)
+CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int, int], ...] = (
+    ((2, 3, 8, 9), (4, 3, 3, 3), 1, 1, 1, 1),
+    ((2, 4, 9, 8), (6, 2, 3, 2), 2, 0, 1, 2),
+    ((1, 2, 10, 10), (3, 2, 3, 3), 1, 2, 2, 1),
+    ((2, 3, 20), (5, 3, 4), 2, 1, 1, 1),
+    ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), 1, 0, 1, 1),
+)
+
+
+def _convolution(dtype: torch.dtype) -> Iterator[Inputs]:
+    for size, kernel, stride, padding, dilation, groups in CONVOLUTIONS:
+        x, weight = numbers(*size, dtype=dtype), numbers(*kernel, dtype=dtype, seed=1)
+        n = len(size) - 2
+        how = ([stride] * n, [padding] * n, [dilation] * n, False, [0] * n, groups)
+        yield x, weight, numbers(kernel[0], dtype=dtype, seed=2), *how
+        yield x, weight, None, *how
+
+
+def _convolution_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, weight, bias, *how in _convolution(dtype):
+        out = torch.ops.aten.convolution(x, weight, bias, *how)
+        grad = numbers(*out.shape, dtype=dtype, seed=3)
+        biases = None if bias is None else [weight.shape[0]]
+        for mask in ([True, True, bias is not None], [False, True, False]):
+            yield grad, x, weight, biases, *how, mask
 
 
 def _layer_norm(dtype: torch.dtype) -> Iterator[Inputs]:
@@ -139,7 +167,7 @@ def _layer_norm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
     for rows, length in ((4, 6), (3, 1000), (33, 65)):
         x = numbers(rows, length, dtype=dtype) * 3 + 1
         weight, bias = numbers(length, dtype=dtype), numbers(length, dtype=dtype, seed=1)
-        _, mean, rstd = torch.native_layer_norm(x, [length], weight, bias, 1e-5)
+        _, mean, rstd = torch.ops.aten.native_layer_norm(x, [length], weight, bias, 1e-5)
         grad = numbers(rows, length, dtype=dtype, seed=2)
         yield grad, x, [length], mean, rstd, weight, bias, [True, True, True]
         yield grad, x, [length], mean, rstd, None, None, [True, False, False]
@@ -159,6 +187,8 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::bmm": _products(3, False),
     "aten::addmm": _products(2, True),
     "aten::baddbmm": _products(3, True),
+    "aten::convolution": _convolution,
+    "aten::convolution_backward": _convolution_backward,
     "aten::sort.stable": _sort,
     "aten::sum.dim_IntList": _sum,
     "aten::native_layer_norm": _layer_norm,
@@ -169,7 +199,8 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
 def recipes(family: Family, dtype: torch.dtype) -> list[Inputs]:
     """The calls of a family by hand, in `dtype`; those that the CPU refuses are dropped later."""
     found: list[Inputs] = []
+    recipe = RECIPES.get(family.reference)
     # One that needs an operator which the CPU lacks for the dtype ends the list.
     with contextlib.suppress(RuntimeError):
-        found.extend(RECIPES.get(family.reference, lambda dtype: iter(()))(dtype))
+        found.extend(recipe(dtype) if recipe else ())
     return found

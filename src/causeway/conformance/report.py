@@ -15,7 +15,8 @@ from causeway.conformance.abi import Check
 if TYPE_CHECKING:
     from rich.console import Console
 
-RUNGS = ("native", "derived", "decomposed", "portable", "host")
+# "alone" is no rung: the kernel without Causeway, which does not call it.
+RUNGS = ("native", "derived", "alone", "decomposed", "portable", "host")
 
 
 @dataclass
@@ -48,7 +49,7 @@ class Report:
             for cell in operator.get("cells", {}).values()
             if cell["offered"]
         ]
-        passed = sum(word in RUNGS[:2] for word in cells)
+        passed = sum(word in RUNGS[:3] for word in cells)
         return {
             "good": self.good,
             "checks_passed": sum(check.state == "passed" for check in self.checks),
@@ -58,6 +59,11 @@ class Report:
             "operators_failed": len(self.failed_operators),
             "operators_not_tested": [
                 o["operator"] for o in self.operators if state(o) == "not tested"
+            ],
+            "operators_alone": [
+                operator["operator"]
+                for operator in self.operators
+                if any("alone" in cell["rungs"] for cell in operator.get("cells", {}).values())
             ],
             "cases": sum(
                 cell[key]
@@ -185,6 +191,8 @@ def show(report: Report, console: Console) -> None:
             for failure in cell["failures"][:2]:
                 line(f"    {failure['call']} ({failure['variation']})\n      {failure['why']}")
                 line(f"      {report.repro(operator['operator'], dtype, failure['case'])}", "dim")
+    for name in report.summary["operators_alone"]:
+        line(f"tested alone, since Causeway does not call it: {name}", "yellow")
     for name in report.summary["operators_not_tested"]:
         line(f"offered, not tested: {name}", "yellow")
     line(report.verdict, "bold green" if report.good else "bold red")

@@ -311,8 +311,11 @@ class Library:
 
     def _resize(self, tensor: Any, ndim: int, shape: Any) -> int:
         self.resized.append(tuple(shape[i] for i in range(ndim)))
-        for i in range(ndim):
+        step = 1
+        for i in reversed(range(ndim)):
             tensor.contents.shape[i] = shape[i]
+            tensor.contents.strides[i] = step
+            step *= shape[i]
         return 0
 
 

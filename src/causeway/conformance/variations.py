@@ -32,7 +32,7 @@ CHECKED = {"mm", "bmm", "addmm", "baddbmm", "cat", "gather", "index_select", "co
 CHECKED |= {"dot", "where"}
 
 
-# --- layouts: the same values in other places -------------------------------------------------------
+# --- layouts: the same values in other places -----------------------------------------------------
 
 
 def transposed(t: Tensor) -> Tensor:
@@ -82,7 +82,7 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
 }
 
 
-# --- values -----------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def _special(t: Tensor, seed: int) -> Tensor:
@@ -109,7 +109,7 @@ def _few(t: Tensor, seed: int) -> Tensor:
     return found.to(t.dtype)
 
 
-# --- all --------------------------------------------------------------------------------------------
+# --- all ------------------------------------------------------------------------------------------
 
 
 def variations(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
@@ -192,12 +192,10 @@ def _sizes(family: Family, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
             "second zero-dim",
             map_tensors(inputs, lambda t: scalar.clone() if t is tensors[1] else t),
         )
-    if len(tensors) > 1 and tensors[0].shape == tensors[1].shape:
-        if tensors[0].dtype == tensors[1].dtype:
-            yield (
-                "same tensor twice",
-                map_tensors(inputs, lambda t: tensors[0] if t is tensors[1] else t),
-            )
+    alike = len(tensors) > 1 and tensors[0].shape == tensors[1].shape
+    if alike and tensors[0].dtype == tensors[1].dtype:
+        twice = map_tensors(inputs, lambda t: tensors[0] if t is tensors[1] else t)
+        yield "same tensor twice", twice
 
 
 def _with_values(
@@ -230,7 +228,7 @@ def _numbers(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tup
     """Other values of alpha, beta, eps and their like."""
     for k, argument in enumerate(inputs_of(family.schema)):
         kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
-        if isinstance(inputs[k], Tensor) or isinstance(inputs[k], (list, tuple)):
+        if isinstance(inputs[k], (Tensor, list, tuple)):
             continue
         values: tuple[Any, ...] = ()
         if kind == "number":

@@ -1,8 +1,8 @@
 """Processes that ask: one for the table, some for the operators. What ends one of them is a failure
 of what it was at, and the rest goes on in a new one.
 
-A worker writes lines of JSON to a pipe of its own, so that whatever the vendor's library prints does
-not get between them.
+A worker writes lines of JSON to a pipe of its own: what the library prints does not get
+between them.
 """
 
 from __future__ import annotations
@@ -123,7 +123,7 @@ def speaker() -> Callable[..., None]:
     return lambda **what: print(json.dumps(what), file=pipe, flush=True)
 
 
-# --- the table --------------------------------------------------------------------------------------
+# --- the table ------------------------------------------------------------------------------------
 
 
 def ask_table(
@@ -166,7 +166,7 @@ def ask_table(
     return done, entries
 
 
-# --- operators --------------------------------------------------------------------------------------
+# --- operators ------------------------------------------------------------------------------------
 
 
 class Operators:
