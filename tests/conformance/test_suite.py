@@ -211,6 +211,19 @@ def test_a_library_that_is_none_is_named(tmp_path: Path) -> None:
         suite.run(Options(library=str(library)))
 
 
+def test_a_case_that_is_not_there_is_named(patch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CausewayError, match="--case 00000000 matches no case"):
+        suite.run(Options(op="^aten::zero_$", dtype="float32", case="00000000"))
+
+
+def test_a_kernel_that_the_core_does_not_call_is_tested_alone(patch: pytest.MonkeyPatch) -> None:
+    found = suite.run(Options(op="^aten::nonzero.out$", dtype="float32"))
+    assert found.good
+    assert found.summary["operators_not_tested"] == []
+    cell = found.operators[0]["cells"]["float32"]
+    assert cell["rungs"].get("alone", 0) or cell["rungs"].get("native", 0)
+
+
 def test_a_pattern_that_matches_nothing_is_named(patch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CausewayError, match="matches none of the operators"):
         suite.run(Options(op="no_such_operator"))

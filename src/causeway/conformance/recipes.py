@@ -120,6 +120,18 @@ def _sort(dtype: torch.dtype) -> Iterator[Inputs]:
         yield numbers(3, 5, 4, dtype=dtype), True, 1, descending
 
 
+def _threshold_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((20, 20), (1000,), ()):
+        yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), 0
+        yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), 2
+
+
+def _embedding(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((7,), (3, 5), ()):
+        places = numbers(*shape, dtype=torch.uint8).to(torch.int64)
+        yield numbers(10, 6, dtype=dtype), places, -1, False, False
+
+
 def _sum(dtype: torch.dtype) -> Iterator[Inputs]:
     for shape, dim in (((10007,), [0]), ((3, 5000), [1]), ((5000, 3), [0]), ((30, 40, 50), [0, 2])):
         yield numbers(*shape, dtype=dtype), dim, False, None
@@ -187,6 +199,8 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::bmm": _products(3, False),
     "aten::addmm": _products(2, True),
     "aten::baddbmm": _products(3, True),
+    "aten::threshold_backward": _threshold_backward,
+    "aten::embedding": _embedding,
     "aten::convolution": _convolution,
     "aten::convolution_backward": _convolution_backward,
     "aten::sort.stable": _sort,

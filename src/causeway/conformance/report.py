@@ -78,7 +78,7 @@ class Report:
     @property
     def verdict(self) -> str:
         s = self.summary
-        words = [f"{s['checks_passed']} checks of the table passed"]
+        words = [f"{s['checks_passed']} checks of the table passed"] if self.checks else []
         if s["checks_skipped"]:
             words.append(f"{s['checks_skipped']} do not apply")
         if self.operators:

@@ -93,3 +93,14 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
 
     workers.examine(names, keep)
     report.operators = [found[name] for name in names]
+    none = not any(_cases(o) or o.get("broken") for o in report.operators)
+    if none and (options.case or options.dtype):
+        asked = f"--case {options.case}" if options.case else f"--dtype {options.dtype!r}"
+        raise CausewayError(
+            f"{asked} matches no case of {len(names)} operators; the dtypes are "
+            f"{', '.join(about['dtypes'])}, and an ID belongs to one operator and dtype"
+        )
+
+
+def _cases(operator: dict[str, Any]) -> int:
+    return sum(c["passed"] + c["failed"] + c["declined"] for c in operator["cells"].values())
