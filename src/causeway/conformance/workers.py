@@ -23,7 +23,7 @@ from causeway.conformance import abi
 from causeway.conformance.abi import Check
 from causeway.errors import CausewayError
 
-PATIENCE = 120.0  # seconds without a word until a worker counts as hanging
+PATIENCE = 300.0  # seconds without a word until a worker counts as hanging
 
 # A process for the table has no torch: the package's own __init__ would import it.
 _WITHOUT_TORCH = """

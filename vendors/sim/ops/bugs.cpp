@@ -286,6 +286,11 @@ bool is_bug(const std::string& name) {
   return false;
 }
 
+bool plants_bug(const char* name, const char* op) {
+  const Bug* bug = bug_in(op);
+  return bug && strcmp(bug->name, name) == 0;
+}
+
 FaultyKernel planted_bug(const OpDef& op) { return bug_in(op.name) ? run_planted : nullptr; }
 
 }  // namespace sim

@@ -10,6 +10,7 @@ namespace sim {
 
 std::string bug_names();
 bool is_bug(const std::string& name);
+bool plants_bug(const char* name, const char* op);  // in this operator, and switched on
 
 // The faulty kernel that is planted in place of `op`, or null.
 using FaultyKernel = cw_status (*)(const OpDef& op, const cw_arg* args, int32_t n, Device& device, cw_stream stream);
