@@ -1,8 +1,9 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from typing import Annotated
 
@@ -83,6 +84,51 @@ def show_operators(
         )
         raise typer.Exit(1)
     sys.stdout.write(text)
+
+
+@app.command("conformance")
+def run_conformance(
+    library: Annotated[
+        str, typer.Option("--vendor", help="The vendor's library; else the one in use.")
+    ] = "",
+    level: Annotated[int, typer.Option(min=0, max=2, help="Ask no higher level.")] = 2,
+    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
+    dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
+    case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
+    workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
+    json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
+    html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
+) -> None:
+    """Test a vendor's library: the table by levels, and each operator against the CPU."""
+    from rich.console import Console
+
+    from causeway.conformance import report, suite
+
+    console, terminal = Console(), Console(stderr=True)
+    options = suite.Options(library, level, op, dtype, case, workers)
+    try:
+        for name, pattern in (("op", op), ("dtype", dtype)):
+            _compiles(name, pattern)
+        with terminal.status("asking the table") as status:
+            found = suite.run(options, status.update)
+        if json_file:
+            report.write_json(found, json_file)
+        if html_file:
+            report.write(html_file, found.to_html())
+    except (causeway.CausewayError, OSError) as error:
+        print(f"causeway conformance: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    report.show(found, console)
+    raise typer.Exit(0 if found.good else 1)
+
+
+def _compiles(option: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise causeway.ConfigError(
+            f"--{option} {pattern!r} is no regular expression: {error}"
+        ) from None
 
 
 @app.command()

@@ -299,6 +299,12 @@ SETTINGS: Mapping[str, Setting] = {
             "",
             "An operator that computes garbage, to show that tests notice: aten::add.out[:<n>].",
         ),
+        _sim(
+            "bug",
+            NAMES,
+            (),
+            "Mistakes that kernels are known to make, to show that tests notice (see docs/sim.md).",
+        ),
     ]
 }
 

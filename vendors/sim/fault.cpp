@@ -6,6 +6,7 @@
 
 #include "device.hpp"
 #include "error.hpp"
+#include "ops/bugs.hpp"
 #include "settings.hpp"
 
 namespace sim {
@@ -53,6 +54,7 @@ cw_status injected_fault(const char* target, Device* device) {
 }
 
 bool skips_wait(const char* target) {
+  if (!settings().bugs.empty() && plants_bug("missing_wait", target)) return true;
   const auto& skipped = settings().skip_wait;
   return !skipped.empty() && skipped.count(target) != 0;
 }

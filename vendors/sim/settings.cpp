@@ -6,6 +6,7 @@
 
 #include "error.hpp"
 #include "fault.hpp"
+#include "ops/bugs.hpp"
 
 namespace sim {
 
@@ -185,6 +186,13 @@ void read_settings(const cw_host& given) {
                 }
                 return true;
               });
+  reader.read("bug", ("a comma list of " + bug_names()).c_str(), [&](const std::string& value) {
+    for (const std::string& part : split(value)) {
+      if (!is_bug(part)) return false;
+      s.bugs.insert(part);
+    }
+    return true;
+  });
   reader.read("corrupt", "<operator> or <operator>:<n>", [&](const std::string& value) {
     s.corrupt = value;
     size_t colon = value.rfind(':');

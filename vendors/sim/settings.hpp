@@ -32,6 +32,7 @@ struct Settings {
   std::set<std::string> skip_wait;
   std::string corrupt;     // an operator's name, or empty
   int64_t corrupt_nth = 0;
+  std::set<std::string> bugs;  // names of ops/bugs.cpp
   std::string error;       // words about the first bad value; every entry answers CW_INVALID with them
 };
 

@@ -5,6 +5,8 @@
 #include <cstring>
 #include <utility>
 
+#include "ops/bugs.hpp"
+
 namespace sim {
 
 namespace {
@@ -13,7 +15,7 @@ const OpList& all_ops() {
   static const OpList* all = [] {
     auto* list = new OpList;
     for (auto family : {pointwise_ops, fill_ops, reduce_ops, search_ops, matmul_ops, softmax_ops, norm_ops,
-                        convolution_ops, pool_ops, index_ops, loss_ops, random_ops}) {
+                        convolution_ops, pool_ops, index_ops, loss_ops, random_ops, sort_ops}) {
       list->insert(list->end(), family().begin(), family().end());
     }
     return list;
@@ -52,6 +54,9 @@ cw_status run(size_t index, const cw_arg* args, int32_t n, cw_stream stream) {
   if (!settings().faults.empty()) {
     TRY(inject(op, *device, stream));
     if (device->lost) return CW_OK;  // inline: unreachable; async: the loss is queued
+  }
+  if (!settings().bugs.empty()) {
+    if (FaultyKernel faulty = planted_bug(op)) return faulty(op, args, n, *device, stream);
   }
   Call call(op, args, n, *device, stream);
   return op.run(call);

@@ -1,0 +1,781 @@
+"""The contract without torch: each check asks the table something and says what came.
+
+A check is a function that takes a `Chip`; it calls `expect`, which raises `Differs`, or raises
+`Skipped`. What it asks is its docstring's first line. Run as a process of its own, `main` writes a
+line of JSON before and after each check, so that the parent knows which one a crash belongs to.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import itertools
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+
+from causeway.conformance.table import (
+    HOST,
+    STATUS,
+    DeviceInfo,
+    Library,
+    Op,
+    TableError,
+    i32,
+    ptr,
+    u64,
+)
+
+KIB, MIB = 1 << 10, 1 << 20
+CANARY = 0xC5
+STREAMS = tuple(f"stream_{verb}" for verb in ("create", "destroy", "query", "sync", "wait"))
+EVENTS = tuple(
+    f"event_{verb}" for verb in ("create", "destroy", "record", "query", "sync", "elapsed")
+)
+
+
+@dataclass(frozen=True)
+class Check:
+    """What was asked, what was expected, what came; state is passed, failed or skipped."""
+
+    level: int
+    name: str
+    asked: str
+    state: str
+    expected: str = ""
+    came: str = ""
+
+
+class Differs(Exception):
+    def __init__(self, expected: str, came: str) -> None:
+        super().__init__(f"expected {expected}, came {came}")
+        self.expected, self.came = expected, came
+
+
+class Skipped(Exception):
+    """The vendor does not offer what the check needs."""
+
+
+def expect(good: bool, expected: str, came: object) -> None:
+    if not good:
+        raise Differs(expected, str(came))
+
+
+class Chip:
+    """A library and what the checks share: its devices, and memory that is given back."""
+
+    def __init__(self, library: Library, operators: list[str]) -> None:
+        self.library = library
+        self.operators = operators
+        self.count: int = library.get("device_count", i32)
+        if self.count == 0:
+            raise Skipped("the vendor has no device here")
+        self.info = library.info(0)
+        self.alignment = self.info.alignment or 64
+
+    def needs(self, *entries: str) -> None:
+        """Skip the check where the vendor leaves one of these out."""
+        missing = [entry for entry in entries if not self.library.offers(entry)]
+        if missing:
+            raise Skipped(f"not offered: {', '.join(missing)}")
+
+    @contextmanager
+    def memory(self, *sizes: int, device: int = 0) -> Iterator[list[int]]:
+        got: list[int] = []
+        try:
+            for size in sizes:
+                got.append(self.library.alloc(size, device))
+            yield got
+        finally:
+            self.library.sync(device)
+            for address in got:
+                self.library.free(address, device)
+
+    @contextmanager
+    def streams(self, n: int) -> Iterator[list[int]]:
+        got = [self.library.stream() for _ in range(n)]
+        try:
+            yield got
+        finally:
+            for stream in got:
+                self.library.call("stream_sync", 0, stream)
+                self.library.call("stream_destroy", 0, stream)
+
+    @contextmanager
+    def events(self, n: int) -> Iterator[list[int]]:
+        got = [self.library.event() for _ in range(n)]
+        try:
+            yield got
+        finally:
+            for event in got:
+                self.library.call("event_destroy", 0, event)
+
+    def fill(self, address: int, value: int, bytes: int, stream: int | None = None) -> None:
+        """mem_set, or a copy where the vendor has none. Does not wait for mem_set."""
+        if self.library.offers("mem_set"):
+            self.library.call("mem_set", 0, address, value, bytes, stream)
+        else:
+            data = C.create_string_buffer(b"%c" % value * bytes, bytes)
+            self.library.call("mem_copy", address, 0, data, HOST, bytes, stream)
+            self.wait(stream)
+
+    def wait(self, stream: int | None = None) -> None:
+        if self.library.offers("stream_sync"):
+            self.library.call("stream_sync", 0, stream)
+        else:
+            self.library.sync()
+
+    def busy(self, a: int, b: int, bytes: int, stream: int | None, value: int) -> None:
+        """Work that takes the chip a while; at its end both `a` and `b` hold `value`."""
+        for step in range(8):
+            self.fill(a, (value + 7 - step) % 256, bytes, stream)
+            self.library.call("mem_copy", b, 0, a, 0, bytes, stream)
+
+    def refused(self, entry: str, *args: object) -> TableError:
+        """The failure that the call must be, with words."""
+        try:
+            self.library.call(entry, *args)
+        except TableError as error:
+            expect(error.status in STATUS, "a status of abi.h", error.status)
+            expect(error.words.strip() != "", "last_error gives words", f"{error.status}, no words")
+            return error
+        raise Differs(f"{entry} fails", "OK")
+
+
+def same(found: bytes, expected: bytes, what: str) -> None:
+    """The first byte that differs, if any."""
+    if found == expected:
+        return
+    at = next(i for i, (a, b) in enumerate(zip(found, expected, strict=True)) if a != b)
+    wrong = sum(a != b for a, b in zip(found, expected, strict=True))
+    raise Differs(
+        f"{what}: byte {at} is 0x{expected[at]:02x}",
+        f"0x{found[at]:02x}; {wrong} of {len(found)} bytes differ",
+    )
+
+
+def pattern(n: int, seed: int = 0) -> bytes:
+    """Bytes that repeat with no power of two, so that a shifted copy shows."""
+    period = bytes((i * 31 + i // 17 + seed) % 256 for i in range(997))
+    return (period * (n // 997 + 1))[:n]
+
+
+def in_threads(n: int, work: Callable[[int], None]) -> None:
+    """Run work(0) ... work(n - 1) at once; the first failure is the check's."""
+    failures: list[Exception] = []
+
+    def guarded(k: int) -> None:
+        try:
+            work(k)
+        except Exception as error:
+            failures.append(error)
+
+    threads = [threading.Thread(target=guarded, args=(k,)) for k in range(n)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
+
+
+# --- level 0: memory ------------------------------------------------------------------------------
+
+
+def table_has_what_is_needed(chip: Chip) -> None:
+    """Are the six entries of level 0 there, and each group whole or absent?"""
+    chip_entries = ("device_count", "device_info", "sync", "mem_alloc", "mem_free", "mem_copy")
+    missing = [entry for entry in chip_entries if not chip.library.offers(entry)]
+    expect(not missing, "all six entries", f"missing: {', '.join(missing)}")
+    for group in (STREAMS, EVENTS, ("host_alloc", "host_free")):
+        offered = [entry for entry in group if chip.library.offers(entry)]
+        expect(len(offered) in (0, len(group)), f"all of {', '.join(group)}, or none", offered)
+    name = (chip.library.table.name or b"").decode(errors="replace")
+    plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower()
+    expect(bool(name) and plain, "a name of lower-case letters, digits and _", repr(name))
+
+
+def device_info_is_sane(chip: Chip) -> None:
+    """Does device_info give a name, memory, dtypes and a power of two as alignment?"""
+    for device in range(chip.count):
+        info = chip.library.info(device)
+        expect(bool(info.name), f"a name of device {device}", repr(info.name))
+        expect(info.memory > 0, "memory", info.memory)
+        expect(info.dtypes != 0, "some dtypes", info.dtypes)
+        power = info.alignment & (info.alignment - 1) == 0
+        expect(power, "an alignment that is a power of two, or 0", info.alignment)
+        came = (info.priority_lowest, info.priority_highest)
+        expect(came[1] <= came[0], "the highest priority is no larger than the lowest", came)
+
+
+def device_info_writes_no_further(chip: Chip) -> None:
+    """Does device_info keep to the struct_size that it is given?"""
+    raw = (C.c_uint8 * C.sizeof(DeviceInfo))(*[CANARY] * C.sizeof(DeviceInfo))
+    info = DeviceInfo.from_buffer(raw)
+    short = DeviceInfo.alignment.offset
+    info.struct_size = short
+    chip.library.call("device_info", 0, C.byref(info))
+    same(bytes(raw)[short:], bytes([CANARY]) * (len(raw) - short), f"behind byte {short}")
+
+
+def addresses_are_aligned(chip: Chip) -> None:
+    """Is what mem_alloc gives aligned as device_info says, whatever the size?"""
+    sizes = (1, 3, 63, 64, 65, 1000, KIB, MIB + 1, 3 * MIB)
+    with chip.memory(*sizes) as got:
+        for size, address in zip(sizes, got, strict=True):
+            came = f"{address:#x} for {size} bytes"
+            expect(address % chip.alignment == 0, f"a multiple of {chip.alignment}", came)
+
+
+def allocations_are_apart(chip: Chip) -> None:
+    """Do live allocations hold their own bytes?"""
+    sizes = [1, 7, 64, 65, 1000, 4096, 4097]
+    with chip.memory(*sizes) as got:
+        spans = sorted(zip(got, sizes, strict=True))
+        for (a, size), (b, _) in itertools.pairwise(spans):
+            expect(a + size <= b, f"{size} bytes at {a:#x} end before the next", f"{b:#x}")
+        for k, (address, size) in enumerate(zip(got, sizes, strict=True)):
+            chip.library.write(address, pattern(size, k))
+        for k, (address, size) in enumerate(zip(got, sizes, strict=True)):
+            same(chip.library.read(address, size), pattern(size, k), f"allocation {k}")
+
+
+def bytes_come_back(chip: Chip) -> None:
+    """Does what is copied there and back stay the same, at odd offsets and sizes?"""
+    with chip.memory(MIB) as (address,):
+        for offset, n in ((0, 1), (0, 64), (1, 1), (3, 17), (63, 129), (100, 65537), (0, MIB)):
+            chip.library.write(address, bytes([CANARY]) * MIB)
+            chip.library.write(address + offset, pattern(n))
+            whole = chip.library.read(address, MIB)
+            same(whole[offset : offset + n], pattern(n), f"{n} bytes at offset {offset}")
+            rest = whole[:offset] + whole[offset + n :]
+            same(rest, bytes([CANARY]) * (MIB - n), f"beside {n} bytes at offset {offset}")
+
+
+def copies_within_a_device(chip: Chip) -> None:
+    """Does a copy within a device move its bytes and no others?"""
+    with chip.memory(64 * KIB, 64 * KIB) as (a, b):
+        chip.library.write(a, pattern(64 * KIB))
+        chip.library.write(b, bytes([CANARY]) * (64 * KIB))
+        chip.library.call("mem_copy", b + 5, 0, a + 3, 0, 40001, None)
+        chip.wait()
+        found = chip.library.read(b, 64 * KIB)
+        same(found[5:40006], pattern(64 * KIB)[3:40004], "what was copied")
+        same(found[:5] + found[40006:], bytes([CANARY]) * (64 * KIB - 40001), "beside it")
+
+
+def copies_between_devices(chip: Chip) -> None:
+    """Does a copy between two devices arrive?"""
+    if chip.count < 2:
+        raise Skipped("there is one device")
+    with chip.memory(KIB, device=0) as (here,), chip.memory(KIB, device=1) as (there,):
+        chip.library.write(here, pattern(KIB), 0)
+        chip.library.call("mem_copy", there, 1, here, 0, KIB, None)
+        chip.library.sync(1)
+        same(chip.library.read(there, KIB, 1), pattern(KIB), "what arrived")
+
+
+def nothing_is_copied(chip: Chip) -> None:
+    """Are zero bytes allocated, copied, set and freed without a fuss?"""
+    nothing = chip.library.get("mem_alloc", ptr, 0, 0)
+    chip.library.call("mem_free", 0, nothing)
+    with chip.memory(64) as (address,):
+        chip.library.write(address, pattern(64))
+        chip.library.call("mem_copy", address, 0, b"x", HOST, 0, None)
+        if chip.library.offers("mem_set"):
+            chip.library.call("mem_set", 0, address, 1, 0, None)
+        chip.wait()
+        same(chip.library.read(address, 64), pattern(64), "memory after it")
+
+
+def set_fills_its_bytes(chip: Chip) -> None:
+    """Does mem_set fill what it was given, and nothing beside it?"""
+    chip.needs("mem_set")
+    with chip.memory(4096) as (address,):
+        for value in (0, 1, 0x5A, 255):
+            for offset, n in ((0, 4096), (1, 1), (3, 1021), (64, 128)):
+                chip.library.write(address, bytes([CANARY]) * 4096)
+                chip.library.call("mem_set", 0, address + offset, value, n, None)
+                chip.wait()
+                wanted = bytearray([CANARY]) * 4096
+                wanted[offset : offset + n] = bytes([value]) * n
+                same(chip.library.read(address, 4096), bytes(wanted), f"{n} bytes at {offset}")
+
+
+def out_of_memory_is_an_answer(chip: Chip) -> None:
+    """Is more memory than there is answered OUT_OF_MEMORY, with words, and survived?"""
+    error = chip.refused("mem_alloc", 0, chip.info.memory * 2 + (1 << 40), C.byref(ptr()))
+    expect(error.status == "OUT_OF_MEMORY", "OUT_OF_MEMORY", error)
+    with chip.memory(KIB) as (address,):
+        chip.library.write(address, pattern(KIB))
+        same(chip.library.read(address, KIB), pattern(KIB), "memory after it")
+
+
+def memory_comes_back(chip: Chip) -> None:
+    """Can much memory be had and given back again and again?"""
+    size = min(chip.info.memory // 4, 64 * MIB)
+    for _ in range(8):
+        with chip.memory(size):
+            pass
+
+
+def mem_info_counts(chip: Chip) -> None:
+    """Is free memory no more than all, and no more after an allocation than before?"""
+    chip.needs("mem_info")
+
+    def free_bytes() -> int:
+        free, total = u64(), u64()
+        chip.library.call("mem_info", 0, C.byref(free), C.byref(total))
+        expect(total.value > 0, "some memory", total.value)
+        expect(free.value <= total.value, "free <= total", f"{free.value} of {total.value}")
+        return free.value
+
+    before = free_bytes()
+    with chip.memory(16 * MIB):
+        during = free_bytes()
+        expect(during <= before, f"at most {before} bytes free", during)
+
+
+def host_memory_is_copied(chip: Chip) -> None:
+    """Does host memory of host_alloc hold bytes, and do copies reach it?"""
+    chip.needs("host_alloc", "host_free")
+    host: int = chip.library.get("host_alloc", ptr, 64 * KIB)
+    try:
+        C.memmove(host, pattern(64 * KIB), 64 * KIB)
+        with chip.memory(64 * KIB) as (address,):
+            chip.library.call("mem_copy", address, 0, host, HOST, 64 * KIB, None)
+            chip.wait()
+            same(chip.library.read(address, 64 * KIB), pattern(64 * KIB), "what arrived")
+            C.memset(host, 0, 64 * KIB)
+            chip.library.call("mem_copy", host, HOST, address, 0, 64 * KIB, None)
+            chip.wait()
+            same(C.string_at(host, 64 * KIB), pattern(64 * KIB), "what came back")
+    finally:
+        chip.library.call("host_free", host)
+
+
+def a_wrong_device_has_words(chip: Chip) -> None:
+    """Is a device that is not there refused, with words?"""
+    for device in (chip.count, -7, 2**31 - 1):
+        chip.refused("mem_alloc", device, 64, C.byref(ptr()))
+        chip.refused("device_info", device, C.byref(DeviceInfo(C.sizeof(DeviceInfo))))
+        chip.refused("sync", device)
+
+
+def words_belong_to_a_thread(chip: Chip) -> None:
+    """Does last_error keep each thread's own words?"""
+    chip.needs("last_error")
+    chip.refused("mem_alloc", chip.count + 11, 64, C.byref(ptr()))
+    before = chip.library.words()
+
+    def fail_elsewhere(_: int) -> None:
+        chip.refused("sync", chip.count + 22)
+
+    in_threads(1, fail_elsewhere)
+    expect(chip.library.words() == before, repr(before), repr(chip.library.words()))
+
+
+def threads_use_memory(chip: Chip) -> None:
+    """Do eight threads that allocate, copy and free keep their bytes apart?"""
+
+    def work(k: int) -> None:
+        if chip.library.offers("bind"):
+            chip.library.call("bind", 0)
+        for round in range(20):
+            size = 100 + 997 * k + 13 * round
+            address = chip.library.alloc(size)
+            chip.library.write(address, pattern(size, k + round))
+            same(chip.library.read(address, size), pattern(size, k + round), f"thread {k}")
+            chip.library.free(address)
+
+    in_threads(8, work)
+
+
+# --- level 1: operators ---------------------------------------------------------------------------
+
+
+def unknown_operators_are_unsupported(chip: Chip) -> None:
+    """Is a name that torch does not have answered UNSUPPORTED?"""
+    chip.needs("op_find")
+    for name in ("aten::no_such_operator.out", "", "aten::", "add", "x" * 4096, "mylib::op"):
+        status = chip.library.status("op_find", name.encode(), C.byref(Op(C.sizeof(Op))))
+        expect(status == "UNSUPPORTED", f"UNSUPPORTED for {name[:40]!r}", status)
+
+
+def operators_are_answered_twice_alike(chip: Chip) -> None:
+    """Does op_find give each operator of torch the same answer twice, OK or UNSUPPORTED?"""
+    chip.needs("op_find")
+    for name in chip.operators:
+        answers = []
+        for _ in range(2):
+            op = Op(C.sizeof(Op))
+            status = chip.library.status("op_find", name.encode(), C.byref(op))
+            answers.append((status, op.needs, op.dtypes, C.cast(op.kernel, ptr).value))
+        expect(answers[0] == answers[1], f"{name}: {answers[0]}", answers[1])
+        status, needs, dtypes, kernel = answers[0]
+        expect(status in ("OK", "UNSUPPORTED"), f"{name}: OK or UNSUPPORTED", status)
+        if status == "OK":
+            expect(bool(kernel), f"{name}: a kernel", "NULL")
+            expect(needs < 32, f"{name}: needs that abi.h has", f"{needs:#x}")
+            none = dtypes != 0 and dtypes & chip.info.dtypes == 0
+            expect(not none, f"{name}: a dtype that the device has", f"{dtypes:#x}")
+
+
+def op_find_writes_no_further(chip: Chip) -> None:
+    """Does op_find keep to the struct_size that it is given?"""
+    chip.needs("op_find")
+    for name in chip.operators:
+        raw = (C.c_uint8 * (C.sizeof(Op) + 32))(*[CANARY] * (C.sizeof(Op) + 32))
+        op = Op.from_buffer(raw)
+        op.struct_size = C.sizeof(Op)
+        if chip.library.status("op_find", name.encode(), C.byref(op)) == "OK":
+            same(bytes(raw)[C.sizeof(Op) :], bytes([CANARY]) * 32, f"{name}: behind cw_op")
+
+
+def threads_find_operators(chip: Chip) -> None:
+    """Do threads that ask op_find at once get the answers that one gets?"""
+    chip.needs("op_find")
+
+    def ask() -> list[str]:
+        return [
+            chip.library.status("op_find", name.encode(), C.byref(Op(C.sizeof(Op))))
+            for name in chip.operators[:500]
+        ]
+
+    alone = ask()
+    in_threads(4, lambda k: expect(ask() == alone, "the answers of one thread", "others"))
+
+
+# --- level 2: streams and events ------------------------------------------------------------------
+
+
+def work_on_a_stream_keeps_its_order(chip: Chip) -> None:
+    """Does a copy between two of many writes see the one before it, on any stream?"""
+    chip.needs(*STREAMS)
+    size = 256 * KIB
+    with chip.streams(1) as (new,), chip.memory(size, size) as (a, b):
+        for stream in (new, None):
+            for value in range(40):
+                chip.fill(a, value, size, stream)
+                chip.library.call("mem_copy", b, 0, a, 0, size, stream)
+                chip.fill(a, 255, size, stream)
+            found = chip.library.read(b, size, 0, stream)
+            same(found, b"\x27" * size, "the copy of the last write")
+
+
+def work_is_read_on_its_stream(chip: Chip) -> None:
+    """Does a copy to the host see the work that its stream was given before?"""
+    chip.needs(*STREAMS)
+    size = 4 * MIB
+    with chip.streams(1) as (stream,), chip.memory(size, size) as (a, b):
+        for value in (3, 77, 200):
+            chip.busy(a, b, size, stream, value)
+            same(chip.library.read(b, size, 0, stream), bytes([value]) * size, "at the end")
+
+
+def a_new_stream_is_idle(chip: Chip) -> None:
+    """Is stream_query OK for a stream that was given nothing, also while another is busy?"""
+    chip.needs(*STREAMS)
+    size = 16 * MIB
+    with chip.streams(2) as (one, two), chip.memory(size, size) as (a, b):
+        chip.busy(a, b, size, one, 1)
+        status = chip.library.status("stream_query", 0, two)
+        expect(status == "OK", "OK of the idle stream", status)
+        busy = chip.library.status("stream_query", 0, one)
+        expect(busy in ("OK", "NOT_READY"), "OK or NOT_READY of the busy one", busy)
+        chip.library.call("stream_sync", 0, one)
+        status = chip.library.status("stream_query", 0, one)
+        expect(status == "OK", "OK after stream_sync", status)
+
+
+def streams_do_not_wait_for_each_other(chip: Chip) -> None:
+    """Is a little work on one stream done while much work on another is queued?"""
+    chip.needs(*STREAMS)
+    size = 16 * MIB
+    with chip.streams(2) as (one, two), chip.memory(size, size, 64) as (a, b, c):
+        for _ in range(4):
+            chip.busy(a, b, size, one, 1)
+        if chip.library.status("stream_query", 0, one) == "OK":
+            raise Skipped("work is done before the call returns")
+        chip.fill(c, 9, 64, two)
+        chip.library.call("stream_sync", 0, two)
+        after = chip.library.status("stream_query", 0, one)
+        same(chip.library.read(c, 64, 0, two), b"\x09" * 64, "the little work")
+        if after == "OK":  # allowed: a chip may have one queue; and time proves nothing
+            raise Skipped("the streams were not seen to overlap")
+
+
+def events_order_two_streams(chip: Chip) -> None:
+    """Does work behind stream_wait see all that was before the event on another stream?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 8 * MIB
+    with chip.streams(2) as (one, two), chip.events(1) as (done,):
+        with chip.memory(size, size, size) as (a, b, c):
+            for first, second, value in ((one, two, 5), (two, one, 99), (None, two, 201),
+                                         (one, None, 44)):  # fmt: skip
+                chip.busy(a, b, size, first, value)
+                chip.library.call("event_record", 0, done, first)
+                chip.library.call("stream_wait", 0, second, done)
+                chip.library.call("mem_copy", c, 0, b, 0, size, second)
+                found = chip.library.read(c, size, 0, second)
+                same(found, bytes([value]) * size, "the second stream's copy")
+                chip.wait(first)
+
+
+def a_wait_is_for_the_record_that_was(chip: Chip) -> None:
+    """Does a stream that waits for an event not wait for work recorded on it later?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 16 * MIB
+    with chip.streams(2) as (one, two), chip.events(1) as (event,):
+        with chip.memory(size, size) as (a, b):
+            chip.library.call("event_record", 0, event, one)
+            chip.library.call("stream_wait", 0, two, event)
+            for _ in range(4):
+                chip.busy(a, b, size, one, 1)
+            chip.library.call("event_record", 0, event, one)
+            if chip.library.status("event_query", 0, event) == "OK":
+                raise Skipped("work is done before the call returns")
+            chip.library.call("stream_sync", 0, two)
+            after = chip.library.status("event_query", 0, event)
+            if after == "OK":  # the wait may have been right, and the work quick
+                raise Skipped("the later work was done as well")
+
+
+def an_event_never_recorded_is_ready(chip: Chip) -> None:
+    """Is an event that was never recorded ready, and no obstacle to a stream?"""
+    chip.needs(*STREAMS, *EVENTS)
+    with chip.streams(1) as (stream,), chip.events(1) as (event,):
+        status = chip.library.status("event_query", 0, event)
+        expect(status == "OK", "OK", status)
+        chip.library.call("event_sync", 0, event)
+        chip.library.call("stream_wait", 0, stream, event)
+        chip.library.call("stream_sync", 0, stream)
+
+
+def event_sync_waits(chip: Chip) -> None:
+    """Is an event OK or NOT_READY while work runs, and OK with the work done after event_sync?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 8 * MIB
+    with chip.streams(1) as (stream,), chip.events(1) as (event,):
+        with chip.memory(size, size) as (a, b):
+            chip.busy(a, b, size, stream, 66)
+            chip.library.call("event_record", 0, event, stream)
+            status = chip.library.status("event_query", 0, event)
+            expect(status in ("OK", "NOT_READY"), "OK or NOT_READY", status)
+            chip.library.call("event_sync", 0, event)
+            status = chip.library.status("event_query", 0, event)
+            expect(status == "OK", "OK after event_sync", status)
+            # On the default stream, which nothing but event_sync has ordered.
+            same(chip.library.read(b, size), bytes([66]) * size, "what the event stands for")
+
+
+def an_event_recorded_again_is_the_last_record(chip: Chip) -> None:
+    """Does event_sync wait for the last record of an event that was recorded twice?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 8 * MIB
+    with chip.streams(2) as (one, two), chip.events(1) as (event,):
+        with chip.memory(size, size) as (a, b):
+            chip.library.call("event_record", 0, event, one)
+            chip.library.call("event_sync", 0, event)
+            chip.busy(a, b, size, two, 31)
+            chip.library.call("event_record", 0, event, two)
+            chip.library.call("event_sync", 0, event)
+            same(chip.library.read(b, size), bytes([31]) * size, "what the event stands for")
+
+
+def elapsed_time_is_of_the_stream(chip: Chip) -> None:
+    """Is elapsed time not negative, more for more work, and refused where nothing was recorded?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 8 * MIB
+    with chip.streams(1) as (stream,), chip.events(3) as (start, middle, end):
+        with chip.memory(size, size) as (a, b):
+            error = chip.refused("event_elapsed", 0, start, end, C.byref(C.c_double()))
+            expect(error.status != "DEVICE_LOST", "a failure of the call alone", error)
+            began = time.perf_counter()
+            chip.library.call("event_record", 0, start, stream)
+            chip.library.call("event_record", 0, middle, stream)
+            chip.busy(a, b, size, stream, 1)
+            chip.library.call("event_record", 0, end, stream)
+            chip.library.call("event_sync", 0, end)
+            wall = (time.perf_counter() - began) * 1e3
+            none: float = chip.library.get("event_elapsed", C.c_double, 0, start, middle)
+            much: float = chip.library.get("event_elapsed", C.c_double, 0, start, end)
+            expect(0 <= none <= much, "0 <= time of nothing <= time of work", f"{none}, {much} ms")
+            expect(much > 0, "some time for the work", f"{much} ms")
+            expect(much <= 2 * wall + 10, f"about the {wall:.1f} ms that the host saw", f"{much}")
+
+
+def an_event_may_go_before_its_work(chip: Chip) -> None:
+    """May an event be destroyed while a stream still waits for it?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 4 * MIB
+    with chip.streams(2) as (one, two), chip.memory(size, size, size) as (a, b, c):
+        event = chip.library.event()
+        chip.busy(a, b, size, one, 12)
+        chip.library.call("event_record", 0, event, one)
+        chip.library.call("stream_wait", 0, two, event)
+        chip.library.call("event_destroy", 0, event)
+        chip.library.call("mem_copy", c, 0, b, 0, size, two)
+        same(chip.library.read(c, size, 0, two), bytes([12]) * size, "the second stream's copy")
+
+
+def sync_waits_for_every_stream(chip: Chip) -> None:
+    """Is all work of all streams done after sync of the device?"""
+    chip.needs(*STREAMS)
+    size = 4 * MIB
+    with chip.streams(3) as streams, chip.memory(*[size] * 6) as got:
+        for k, stream in enumerate(streams):
+            chip.busy(got[2 * k], got[2 * k + 1], size, stream, 50 + k)
+        chip.library.sync()
+        for k, stream in enumerate(streams):
+            status = chip.library.status("stream_query", 0, stream)
+            expect(status == "OK", f"OK of stream {k}", status)
+            same(chip.library.read(got[2 * k + 1], size), bytes([50 + k]) * size, f"stream {k}")
+
+
+def streams_have_priorities(chip: Chip) -> None:
+    """Can a stream of each priority that device_info names be made and used?"""
+    chip.needs(*STREAMS)
+    for priority in {chip.info.priority_lowest, chip.info.priority_highest}:
+        stream = chip.library.stream(0, priority)
+        with chip.memory(64) as (address,):
+            chip.fill(address, 8, 64, stream)
+            same(chip.library.read(address, 64, 0, stream), b"\x08" * 64, f"priority {priority}")
+        chip.library.call("stream_destroy", 0, stream)
+
+
+def threads_use_streams(chip: Chip) -> None:
+    """Do eight threads, each with a stream and an event of its own, keep order and bytes?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 64 * KIB
+
+    def work(k: int) -> None:
+        if chip.library.offers("bind"):
+            chip.library.call("bind", 0)
+        a, b = chip.library.alloc(size), chip.library.alloc(size)
+        with chip.streams(1) as (stream,), chip.events(1) as (event,):
+            for round in range(10):
+                value = (k * 16 + round) % 256
+                chip.busy(a, b, size, stream, value)
+                chip.library.call("event_record", 0, event, stream)
+                chip.library.call("event_sync", 0, event)
+                found = chip.library.read(b, size, 0, stream)
+                same(found, bytes([value]) * size, f"thread {k}")
+        chip.library.free(a)
+        chip.library.free(b)
+
+    in_threads(8, work)
+
+
+def threads_share_a_stream(chip: Chip) -> None:
+    """Does one stream take work of four threads at once?"""
+    chip.needs(*STREAMS)
+    with chip.streams(1) as (stream,), chip.memory(*[4096] * 4) as got:
+
+        def work(k: int) -> None:
+            for _ in range(50):
+                chip.fill(got[k], k + 1, 4096, stream)
+
+        in_threads(4, work)
+        for k, address in enumerate(got):
+            same(chip.library.read(address, 4096, 0, stream), bytes([k + 1]) * 4096, f"thread {k}")
+
+
+LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
+    0: (
+        table_has_what_is_needed,
+        device_info_is_sane,
+        device_info_writes_no_further,
+        addresses_are_aligned,
+        allocations_are_apart,
+        bytes_come_back,
+        copies_within_a_device,
+        copies_between_devices,
+        nothing_is_copied,
+        set_fills_its_bytes,
+        out_of_memory_is_an_answer,
+        memory_comes_back,
+        mem_info_counts,
+        host_memory_is_copied,
+        a_wrong_device_has_words,
+        words_belong_to_a_thread,
+        threads_use_memory,
+    ),
+    1: (
+        unknown_operators_are_unsupported,
+        operators_are_answered_twice_alike,
+        op_find_writes_no_further,
+        threads_find_operators,
+    ),
+    2: (
+        work_on_a_stream_keeps_its_order,
+        work_is_read_on_its_stream,
+        a_new_stream_is_idle,
+        streams_do_not_wait_for_each_other,
+        events_order_two_streams,
+        a_wait_is_for_the_record_that_was,
+        an_event_never_recorded_is_ready,
+        event_sync_waits,
+        an_event_recorded_again_is_the_last_record,
+        elapsed_time_is_of_the_stream,
+        an_event_may_go_before_its_work,
+        sync_waits_for_every_stream,
+        streams_have_priorities,
+        threads_use_streams,
+        threads_share_a_stream,
+    ),
+}
+
+
+def plan(level: int) -> list[Check]:
+    """The checks up to `level`, in their order, none of them run yet."""
+    return [
+        Check(at, function.__name__, (function.__doc__ or "").splitlines()[0], "planned")
+        for at, functions in LEVELS.items()
+        for function in functions
+        if at <= level
+    ]
+
+
+def run(check: Check, chip: Chip) -> Check:
+    """Ask; whatever the vendor's library throws back is an answer."""
+    function = next(f for f in LEVELS[check.level] if f.__name__ == check.name)
+
+    def done(state: str, expected: str = "", came: str = "") -> Check:
+        return Check(check.level, check.name, check.asked, state, expected, came)
+
+    try:
+        function(chip)
+    except Skipped as why:
+        return done("skipped", came=str(why))
+    except Differs as error:
+        return done("failed", error.expected, error.came)
+    except TableError as error:
+        return done("failed", "OK", str(error))
+    return done("passed")
+
+
+def main() -> None:
+    """Read {library, settings_of, checks, operators}; write lines, for `workers`."""
+    from causeway import vendor
+
+    task = json.loads(sys.stdin.readline())
+    pipe = os.fdopen(int(os.environ["CAUSEWAY_CONFORMANCE_PIPE"]), "w")
+
+    def say(**what: object) -> None:
+        print(json.dumps(what), file=pipe, flush=True)
+
+    try:
+        library = Library(task["library"], vendor.Settings(task["settings_of"]))
+        chip = Chip(library, task["operators"])
+    except (OSError, AttributeError, TableError, Skipped) as error:
+        say(broken=str(error) if isinstance(error, Skipped) else f"{type(error).__name__}: {error}")
+        return
+    say(entries=[field[0] for field in library.table._fields_[4:] if library.offers(field[0])])
+    for check in task["checks"]:
+        say(begins=check["name"])
+        say(ended=asdict(run(Check(**check), chip)))

@@ -1,0 +1,63 @@
+"""The process that examines operators: `python -m causeway.conformance.examine`, for `workers`."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import traceback
+
+import torch
+
+from causeway import _C
+from causeway.autoload import state
+from causeway.conformance.operators import Examiner, Result, dtype_name
+from causeway.conformance.workers import speaker
+from causeway.errors import CausewayError
+
+# In the order of the report's columns.
+ORDER = (
+    *("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"),
+    *("bool", "complex64", "complex128"),
+)
+
+
+def main() -> None:
+    """Read what to restrict to, then a name a line; write what came."""
+    say = speaker()
+    only = json.loads(sys.stdin.readline())
+    if state.error is not None or not torch.accelerator.is_available():
+        say(broken=f"there is no device: {state.error or 'none is visible'}")
+        return
+    torch.set_num_threads(1)
+    accelerator = torch.accelerator.current_accelerator()
+    assert accelerator is not None
+    device = torch.device(accelerator.type, 0)
+    info = _C.device_info(0)
+    dtypes = [d for name in ORDER if (d := getattr(torch, name)) in info["dtypes"]]
+    offered = _C.offered()
+    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text))
+    say(about={
+        "offered": sorted(offered),
+        "dtypes": [dtype_name(d) for d in dtypes],
+        "device": info["name"],
+        "vendor": _C.vendor_state()["name"],
+        "version": _C.vendor_state()["version"],
+        "operators_of_torch": len(_C.operators()),
+    })  # fmt: skip
+    dtype = re.compile(only["dtype"]) if only.get("dtype") else None
+    for line in sys.stdin:
+        name = json.loads(line)
+        try:
+            result = examiner.examine(name, dtype, only.get("case"))
+        except CausewayError as error:
+            result = Result(name, 0, "", [], broken=str(error))
+        except Exception as error:  # of the suite or of torch: told, and the next one goes on
+            where = traceback.extract_tb(error.__traceback__)[-1]
+            words = f"{type(error).__name__}: {error} ({where.name}, line {where.lineno})"
+            result = Result(name, 0, "", [], broken=words)
+        say(result=result.to_dict())
+
+
+if __name__ == "__main__":
+    main()

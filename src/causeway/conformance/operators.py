@@ -1,0 +1,736 @@
+"""Each operator that the vendor offers, against the CPU.
+
+A case is a call in one form (functional, in-place, out=) with one variation. It is run on the CPU,
+in float64 where that changes only rounding, and on the device between guards; compared are values,
+dtype, shape, strides, what was left alone, and by the ledger that the vendor's kernel served it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import functools
+import hashlib
+import re
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from typing import Any
+
+import torch
+
+from causeway import numerics
+from causeway.autoload import state
+from causeway.conformance import variations
+from causeway.conformance.direct import Declined, Direct
+from causeway.conformance.families import Family, Kind, family, inputs_of, kind_of, overload
+from causeway.conformance.harvest import (
+    Call,
+    arguments_for,
+    describe,
+    harvest,
+    map_tensors,
+    sweep,
+    tensors_in,
+    want,
+)
+from causeway.conformance.placement import Placement, dirty_cache, poisoned
+from causeway.conformance.randoms import random_cases
+from causeway.conformance.table import TableError
+from causeway.vendor import Settings
+
+Tensor = torch.Tensor
+Inputs = tuple[Any, ...]
+OURS = ("native", "derived")  # rungs on which the vendor's kernel for the operator runs
+VARIED = 2  # calls of an operator and dtype that are varied
+ON_A_STREAM = "on a stream"
+ALONE = "alone"  # no rung: the kernel without the core, which does not call it
+LARGEST = 1 << 21  # elements of the results of a large case
+# Factors of terms that cancel inside, so that no change of the inputs shows them.
+FACTORS = {"native_layer_norm_backward": ("grad_out", "rstd", "weight")}
+TOLD = 5  # failures of an operator and dtype that are told in full
+
+
+@dataclass
+class Failure:
+    case: str
+    form: str
+    variation: str
+    call: str
+    why: str
+
+
+@dataclass
+class Cell:
+    """An operator with a dtype. Calls that another rung served count as declined."""
+
+    offered: bool = True
+    rungs: dict[str, int] = field(default_factory=dict)
+    passed: int = 0
+    failed: int = 0
+    declined: int = 0
+    failures: list[Failure] = field(default_factory=list)
+    worst: float = 0.0  # the largest error, as a share of what is allowed
+
+
+@dataclass
+class Result:
+    """What came of an operator. `ratio`: time of a call against that of the host rung."""
+
+    operator: str
+    needs: int
+    rule: str
+    forms: list[str]
+    cells: dict[str, Cell] = field(default_factory=dict)
+    ratio: float | None = None
+    broken: str = ""
+
+    @property
+    def tested(self) -> bool:
+        """Whether the vendor's kernel served at least one case."""
+        return any(
+            cell.rungs.get(rung, 0)
+            for cell in self.cells.values()
+            for rung in (*OURS, ALONE)
+            if cell.offered
+        )
+
+    @property
+    def failed(self) -> bool:
+        return any(cell.failed for cell in self.cells.values())
+
+    def to_dict(self) -> dict[str, Any]:
+        return asdict(self) | {"tested": self.tested}
+
+
+@dataclass(frozen=True)
+class Case:
+    """One call in one form. `source` and `variation` say how it came to be."""
+
+    family: Family
+    dtype: torch.dtype
+    kind: Kind
+    form: str
+    source: str
+    variation: str
+    inputs: Inputs
+    out: str = "plain"  # layout of outputs that are given: plain, sliced, transposed, or the input
+
+    @property
+    def id(self) -> str:
+        text = f"{self.family.offered}|{self.form}|{self.dtype}|{self.source}|{self.variation}"
+        return hashlib.sha256(f"{text}|{self.out}".encode()).hexdigest()[:8]
+
+    @property
+    def title(self) -> str:
+        out = "" if self.kind != "out" else f", out={self.out}"
+        return f"{self.form}({describe(self.inputs)}{out})"
+
+
+class Refused(Exception):
+    """The CPU does not take the call: it is no case."""
+
+
+class Wrong(Exception):
+    """The device's answer is wrong, in words."""
+
+
+def dtype_name(dtype: torch.dtype) -> str:
+    return str(dtype).removeprefix("torch.")
+
+
+# --- the CPU --------------------------------------------------------------------------------------
+
+
+def copies(inputs: Inputs) -> Inputs:
+    """Copies with the same layout, shared where the originals share."""
+    done: dict[int, Tensor] = {}
+
+    def copy(t: Tensor) -> Tensor:
+        storage = t.untyped_storage()
+        if storage._cdata not in done:
+            bytes = torch.empty(0, dtype=torch.uint8).set_(storage)
+            done[storage._cdata] = bytes.clone()
+        own = done[storage._cdata].view(t.dtype)
+        return own.as_strided(t.shape, t.stride(), t.storage_offset())
+
+    return tuple(map_tensors(inputs, copy))
+
+
+def call(name: str, inputs: Inputs, outs: list[Tensor] | None = None) -> list[Tensor]:
+    """Call an operator; its results as a list."""
+    args, kwargs = arguments_for(name, inputs)
+    target = overload(name)
+    if outs is not None:
+        names = [a.name for a in target._schema.arguments if a.is_out]
+        kwargs |= dict(zip(names, outs, strict=True))
+    result = target(*args, **kwargs)
+    results = result if isinstance(result, (list, tuple)) else [result]
+    return [t for t in results if t is not None]  # an output_mask switches some off
+
+
+def on_cpu(case: Case) -> list[Tensor]:
+    """The CPU's results. Raises Refused where it takes no such call."""
+    reference = case.form if case.kind == "in-place" else case.family.reference
+    if case.variation in ("huge", "equal keys") and _elements(case) > LARGEST:
+        raise Refused("too large a result")
+    try:
+        if kind_of(overload(reference)._schema) == "out":
+            empty = [torch.empty(0, dtype=case.dtype) for _ in overload(reference)._schema.returns]
+            return call(reference, copies(case.inputs), empty)
+        return call(reference, copies(case.inputs))
+    except (RuntimeError, IndexError, ValueError, TypeError) as error:
+        raise Refused(str(error)) from error
+
+
+def _elements(case: Case) -> int:
+    """How many the results have; 0 where torch cannot tell without computing."""
+    try:
+        results = call(case.family.reference, map_tensors(case.inputs, _as_meta))
+    except Exception:  # a meta function in Python asserts
+        return 0
+    return sum(t.numel() for t in results)
+
+
+def on_meta(case: Case) -> list[Tensor]:
+    """What torch.compile expects of the functional form: dtypes and layouts of its results."""
+    try:
+        return call(case.family.reference, map_tensors(case.inputs, _as_meta))
+    except Exception:  # a meta function in Python asserts
+        return []
+
+
+def _as_meta(t: Tensor) -> Tensor:
+    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
+
+
+def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
+    """The inputs in float64, numbers too after `change`. Integers stay where floats are beside."""
+    any_float = any(t.is_floating_point() for t in tensors_in(case.inputs))
+    places = {
+        id(t)
+        for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True)
+        if argument.name in variations.PLACES
+        for t in tensors_in(value)
+    }
+
+    def widen(t: Tensor) -> Tensor:
+        if t.is_complex():
+            return t.to(torch.complex128)
+        if t.is_floating_point() or (
+            not any_float and t.dtype != torch.bool and id(t) not in places
+        ):
+            wide: Tensor = change(t.to(torch.float64).contiguous())
+            return wide
+        return t
+
+    wide: list[Any] = []
+    for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
+        if isinstance(value, torch.dtype) and value.is_floating_point:
+            wide.append(torch.float64)
+        elif str(argument.type) in ("number", "float", "Optional[number]") and value is not None:
+            wide.append(change(value))
+        else:
+            wide.append(map_tensors(value, widen))
+    return tuple(wide)
+
+
+def in_float64(case: Case, name: str, inputs: Inputs, like: list[Tensor]) -> list[Tensor] | None:
+    """Results of the operator in float64, or None where it has none of the same shapes."""
+    try:
+        if kind_of(overload(name)._schema) == "out":
+            results = call(
+                name, copies(inputs), [t.new_empty(0, dtype=torch.float64) for t in like]
+            )
+        else:
+            results = call(name, copies(inputs))
+    except (RuntimeError, IndexError, ValueError, TypeError):
+        return None
+    # Dense inputs: the reference does not depend on how the CPU's kernels read strides.
+    return results if [t.shape for t in results] == [t.shape for t in like] else None
+
+
+@dataclass
+class Reference:
+    """The CPU's results, those in float64, and what tolerances need."""
+
+    results: list[Tensor]
+    rule: str
+    exact: list[Tensor] | None = None
+    magnitude: list[Tensor] | None = None
+    terms: int = 1
+    meta: list[Tensor] = field(default_factory=list)  # dtypes and layouts as right as the CPU's
+
+    def wanted(self) -> list[Tensor]:
+        """Results of the dtypes that a kernel is asked for."""
+        return [t.to(self.dtype(k)) for k, t in enumerate(self.results)]
+
+    def dtype(self, k: int) -> torch.dtype:
+        """The dtype of result `k`: torch's own where the CPU's is another (layer_norm's mean)."""
+        return (self.meta if len(self.meta) == len(self.results) else self.results)[k].dtype
+
+
+def reference_of(case: Case) -> Reference:
+    results = on_cpu(case)
+    if case.out == "input":
+        first = next(tensors_in(case.inputs))
+        if (first.dtype, first.shape) != (results[0].dtype, results[0].shape) or overlaps(first):
+            raise Refused("the input cannot hold the result")
+    rule = numerics.rule_of(case.family.offered)
+    found = Reference(results, rule)
+    if case.kind != "in-place" and case.family.reference_kind == "functional":
+        found.meta = on_meta(case)
+    if case.kind == "out" and len(results) != len(overload(case.form)._schema.returns):
+        raise Refused("an output is switched off")
+    if rule == "exact" or not any(t.is_floating_point() for t in results):
+        return found
+    name = case.family.reference
+    found.exact = in_float64(case, name, _wide(case), results)
+    stand_in = numerics.MAGNITUDE.get(numerics.base_name(name))
+    if stand_in is not None:
+        other = name.replace("aten::sub", stand_in) if stand_in else name
+        found.magnitude = in_float64(case, other, _wide(case, abs), results)
+    elif found.exact is not None and rule == "statistics":
+        found.magnitude = _sensitivity(case, found.exact)
+    elif found.exact is not None:
+        floats = [t for t in tensors_in(case.inputs) if t.is_floating_point()]
+        one = numerics.magnitude_of(name, floats, found.exact[0])
+        found.magnitude = None if one is None else [one] * len(results)
+    found.terms = terms_of(case, results)
+    return found
+
+
+def _sensitivity(case: Case, exact: list[Tensor]) -> list[Tensor] | None:
+    """How far results move for a relative change of the inputs, as a share of that change: the
+    condition number by a trial, since the error is that number times the rounding of the inputs.
+    N. J. Higham, Accuracy and Stability of Numerical Algorithms (2nd ed. 2002), section 1.6.
+    """
+    change = 2.0**-20
+    generator = torch.Generator().manual_seed(1)
+
+    def move(t: Tensor) -> Tensor:
+        if not t.is_floating_point():
+            return t
+        signs = torch.randint(0, 2, t.shape, generator=generator, dtype=torch.float64) * 2 - 1
+        return t * (1 + change * signs)
+
+    moved = in_float64(case, case.family.reference, map_tensors(_wide(case), move), exact)
+    if moved is None:
+        return None
+    product, wanted = 1.0, FACTORS.get(numerics.base_name(case.family.reference), ())
+    for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
+        if argument.name in wanted and isinstance(value, Tensor) and value.numel():
+            product *= float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
+    found = []
+    for a, b in zip(moved, exact, strict=True):
+        size = b.double().abs().nan_to_num(0.0, 0.0, 0.0)
+        step = ((a.double() - b.double()).abs() / change).nan_to_num(0.0, 0.0, 0.0)
+        if b.numel():
+            step = (size.max() + step.max() + (product if wanted else 0.0)).expand_as(b)
+        found.append(step)
+    return found
+
+
+def terms_of(case: Case, results: list[Tensor]) -> int:
+    """How many terms an element of the result is made of, at most."""
+    sizes = [t.numel() for t in tensors_in(case.inputs)] or [1]
+    base = numerics.base_name(case.family.reference)
+    if base in ("mm", "bmm", "addmm", "baddbmm", "addbmm"):
+        return int(next(iter(tensors_in(case.inputs[-2:]
+                        if base in ("mm", "bmm") else case.inputs[1:2]))).shape[-1])  # fmt: skip
+    if numerics.rule_of(base) in ("matmul", "statistics"):
+        return max(sizes)
+    smallest = min((t.numel() for t in results if t.numel()), default=1)
+    return max(1, -(-max(sizes) // smallest))
+
+
+# --- the device -----------------------------------------------------------------------------------
+
+
+class Runner:
+    """Runs cases of one operator on the device."""
+
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self._counts: dict[tuple[str, str], int] = {}
+        self.rung()
+
+    def rung(self, form: str = "", family: Family | None = None) -> str:
+        """The rung that served `form` since the last question, or "". Where torch makes a form of
+        another of the family (relu.out of relu), that one's.
+        """
+        from causeway import _C
+
+        counts: dict[tuple[str, str], int] = {}
+        for operator, rung, _, calls, _, _ in _C.ledger_read():
+            counts[operator, rung] = counts.get((operator, rung), 0) + calls
+        before, self._counts = self._counts, counts
+        new = [key for key, n in counts.items() if n > before.get(key, 0)]
+        served = [rung for operator, rung in new if operator == form]
+        if not served and family is not None:
+            names = {name for _, name in family.forms}
+            served = [rung for operator, rung in new if operator in names]
+        # One call, one rung; were there several, the least of them is what counts.
+        order = [*OURS, "decomposed", "portable", "host"]
+        return max(served, key=order.index) if served else ""
+
+    def run(self, case: Case, reference: Reference) -> tuple[str, float]:
+        """The rung that served the case, and its largest error as a share of the bound."""
+        placement = Placement(self.device)
+        originals = copies(case.inputs)
+        roles = iter(range(1000))
+        inputs = map_tensors(originals, lambda t: placement.put(t, f"input {next(roles)}"))
+        outs: list[Tensor] | None = None
+        if case.kind == "in-place":
+            placement.writes(next(tensors_in(originals)))
+        elif case.kind == "out":
+            outs = []
+            for k, like in enumerate(reference.results):
+                like = like.to(reference.dtype(k))  # noqa: PLW2901
+                given = self._output(case, like, originals, k)
+                outs.append(placement.put(given, f"output {k}"))
+                placement.writes(given)
+        else:
+            dirty_cache(self.device)
+        torch.accelerator.synchronize(self.device)
+        self.rung()
+        try:
+            results = call(case.form, inputs, outs)
+            torch.accelerator.synchronize(self.device)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise Wrong(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from error
+        rung = self.rung(case.form, case.family)
+        worst = judge(results, reference, strides=outs is None)
+        if outs is not None:
+            for given, result in zip(outs, results, strict=True):
+                if given.data_ptr() != result.data_ptr():
+                    raise Wrong("the result is not the tensor that was given as out")
+        if words := placement.damage():
+            raise Wrong(words)
+        return rung, worst
+
+    def _output(self, case: Case, like: Tensor, originals: Inputs, k: int) -> Tensor:
+        if case.out == "input" and k == 0:
+            return next(tensors_in(originals))
+        shape, dense = tuple(like.shape), list(like.stride())
+        if case.out == "sliced":
+            return poisoned(shape, tuple(3 * s for s in dense), like.dtype)
+        if case.out == "transposed" and like.ndim >= 2:
+            back = like.transpose(-1, -2).contiguous().transpose(-1, -2)
+            return poisoned(shape, back.stride(), like.dtype)
+        return poisoned(shape, tuple(dense), like.dtype)
+
+    def run_on_stream(self, case: Case, reference: Reference) -> tuple[str, float]:
+        """The call right behind much other work on a stream of its own, nothing waiting for it."""
+        there = map_tensors(copies(case.inputs), lambda t: t.to(self.device))
+        late = map_tensors(
+            copies(case.inputs),
+            lambda t: poisoned(tuple(t.shape), t.contiguous().stride(), t.dtype).to(self.device),
+        )
+        big = torch.zeros(1 << 22, device=self.device)
+        other = torch.zeros_like(big)
+        torch.accelerator.synchronize(self.device)
+        stream = torch.Stream(self.device)
+        self.rung()
+        try:
+            with stream:
+                for _ in range(3):
+                    other.copy_(big)
+                for a, b in zip(tensors_in(late), tensors_in(there), strict=True):
+                    a.copy_(b)
+                results = call(case.form, late)
+                found = [t.cpu() for t in results]
+            torch.accelerator.synchronize(self.device)
+        except (RuntimeError, ValueError, TypeError, IndexError) as error:
+            raise Wrong(f"raised {type(error).__name__}: {str(error).splitlines()[0]}") from error
+        return self.rung(case.form, case.family), judge(found, reference, strides=False)
+
+
+def judge(results: list[Tensor], reference: Reference, *, strides: bool) -> float:
+    """The largest error, as a share of what is allowed. Raises Wrong."""
+    largest = 0.0
+    if len(results) != len(reference.results):
+        raise Wrong(f"{len(results)} results, expected {len(reference.results)}")
+    for k, (came, should) in enumerate(zip(results, reference.results, strict=True)):
+        meta = reference.meta[k] if k < len(reference.meta) else should
+        if came.dtype != should.dtype and came.dtype == meta.dtype:
+            should = should.to(meta.dtype)  # noqa: PLW2901
+        verdict = numerics.compare(
+            _home(came) if strides else came.cpu(),
+            should,
+            rule=reference.rule,
+            exact=reference.exact[k] if reference.exact else None,
+            terms=reference.terms,
+            magnitude=reference.magnitude[k] if reference.magnitude else None,
+            strides=strides and came.stride() != meta.stride(),
+        )
+        if not verdict.good:
+            raise Wrong(f"result {k}: {verdict}" if len(results) > 1 else str(verdict))
+        largest = max(largest, verdict.worst)
+    return largest
+
+
+def _home(t: Tensor) -> Tensor:
+    """On the CPU with the strides that it has on the device."""
+    here = t.cpu()
+    if here.stride() == t.stride() or t.numel() == 0:
+        return here
+    try:
+        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(here)
+    except RuntimeError:  # overlapping: an in-place result on such memory
+        return here
+
+
+# --- cases ----------------------------------------------------------------------------------------
+
+
+def cases(family: Family, dtype: torch.dtype, calls: list[Call]) -> Iterator[Case]:
+    """All cases of an operator and dtype, the same ones each time."""
+
+    def each(source: str, variation: str, inputs: Inputs) -> Iterator[Case]:
+        for kind, form in family.forms:
+            twice = variation == "same tensor twice"
+            if kind == "in-place":
+                if twice and not variations.pointwise(family):
+                    continue  # undefined where an element reads more than itself
+                if overlaps(next(tensors_in(inputs))):
+                    continue  # undefined where two elements are one
+            yield Case(family, dtype, kind, form, source, variation, inputs)
+
+    for at in calls:
+        yield from each(at.source, "as it is", at.inputs)
+        if any(t.numel() > 1 for t in tensors_in(at.inputs)):
+            for kind, form in family.forms:
+                if kind == "functional":
+                    yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
+    varied = sorted(calls, key=_worth, reverse=True)[:VARIED]
+    for number, at in enumerate(varied):
+        for name, inputs in _tried(variations.variations(family, at.inputs, dtype)):
+            yield from each(at.source, name, inputs)
+        if number == 0:
+            for name, inputs in _tried(variations.huge(family, at.inputs, dtype)):
+                yield from each(at.source, name, inputs)
+        for kind, form in family.forms:
+            if kind != "out":
+                continue
+            layouts = ["sliced", "transposed"]
+            if variations.pointwise(family):
+                layouts.append("input")  # dropped where the result has another dtype or shape
+            for out in layouts:
+                yield Case(family, dtype, kind, form, at.source, f"out {out}", at.inputs, out)
+
+
+def overlaps(t: Tensor) -> bool:
+    """Whether two elements of `t` are the same memory."""
+    reach = 0
+    for stride, size in sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1):
+        if stride <= reach:
+            return True
+        reach += stride * (size - 1)
+    return False
+
+
+def _tried(found: Iterator[tuple[str, Inputs]]) -> Iterator[tuple[str, Inputs]]:
+    """The variations up to the first that cannot even be made."""
+    try:
+        yield from found
+    except (RuntimeError, IndexError):
+        return
+
+
+def _worth(at: Call) -> tuple[int, int]:
+    """Calls with several dimensions and some elements are worth varying."""
+    tensors = list(tensors_in(at.inputs))
+    if not tensors:
+        return 0, 0
+    first = tensors[0]
+    small = 2 <= first.numel() <= 4096
+    return (min(first.ndim, 3) if small else 0), min(len(tensors), 3)
+
+
+# --- an operator ----------------------------------------------------------------------------------
+
+
+class Examiner:
+    """Examines operators one after another; `tell` is called with each case before it is run."""
+
+    def __init__(
+        self, device: torch.device, offered: dict[str, dict[str, Any]],
+        dtypes: list[torch.dtype], tell: Callable[[str], None] = lambda text: None,
+    ) -> None:  # fmt: skip
+        self.device = device
+        self.offered = offered
+        self.dtypes = dtypes
+        self.tell = tell
+        self.families = {name: family(name, frozenset(offered)) for name in offered}
+        self.runner = Runner(device)
+        want(self.families.values())
+        self._direct: Direct | None = None
+
+    def direct(self) -> Direct:
+        if self._direct is None:
+            assert state.library is not None
+            self._direct = Direct(state.library, Settings(state.vendor or ""))
+        return self._direct
+
+    def examine(
+        self, name: str, dtype: re.Pattern[str] | None = None, case: str | None = None
+    ) -> Result:
+        """All cases of operator `name`, or those of a dtype, or the one with an ID."""
+        found = self.families[name]
+        info = self.offered[name]
+        forms = [form for _, form in found.forms]
+        result = Result(name, info["needs"], numerics.rule_of(name), forms)
+        best: Case | None = None
+        for each in self.dtypes:
+            if dtype and not dtype.fullmatch(dtype_name(each)):
+                continue
+            offered = each in info["dtypes"]
+            cell = Cell(offered)
+            if found.random:
+                for title, test in random_cases(found, each, self.device) if offered else ():
+                    self._count(cell, case, title, found, each, test)
+            else:
+                last = self._examine_dtype(cell, found, each, case)
+                if offered and last and (best is None or each == torch.float32):
+                    best = last
+            if cell.passed or cell.failed or cell.declined or offered:
+                result.cells[dtype_name(each)] = cell
+        if not result.tested and not result.failed:
+            self._alone(result, found, dtype, case)
+        if best is not None and case is None:
+            result.ratio = self._time(best)
+        return result
+
+    def _examine_dtype(
+        self, cell: Cell, found: Family, dtype: torch.dtype, only: str | None
+    ) -> Case | None:
+        calls = harvest(found, dtype)
+        if not calls and dtype == torch.float32 and cell.offered:
+            calls = sweep(found)
+        best: Case | None = None
+        streamed = False
+        for each in cases(found, dtype, calls):
+            late = each.variation == ON_A_STREAM
+            if (only is not None and each.id != only) or (late and (streamed or not cell.offered)):
+                continue
+            if not cell.offered and (cell.passed or cell.failed or cell.declined):
+                break  # which rung serves it is all there is to know
+            try:
+                reference = reference_of(each)
+            except Refused:
+                continue
+            run = self.runner.run_on_stream if late else self.runner.run
+            streamed = streamed or late
+            self.tell(f"{each.id} {each.title} {each.variation}")
+            self._run(cell, each, functools.partial(run, each, reference))
+            if each.kind == "functional" and (best is None or each.variation == "huge"):
+                best = each
+        return best
+
+    def _alone(
+        self, result: Result, found: Family, dtype: re.Pattern[str] | None, only: str | None
+    ) -> None:
+        """The kernel without the core, where no case of the others reached it."""
+        direct = self.direct()
+        for each in self.dtypes:
+            cell = result.cells.get(dtype_name(each), Cell())
+            if (dtype and not dtype.fullmatch(dtype_name(each))) or not cell.offered:
+                continue
+            kind, form = "functional", found.reference
+            for first in cases(found, each, harvest(found, each)):
+                if (first.kind, first.form, first.out) not in (
+                    (kind, form, "plain"),
+                    ("out", found.offered, "plain"),
+                ) or first.variation == ON_A_STREAM:
+                    continue
+                variation = f"{first.variation}, {ALONE}"
+                one = Case(**{**vars(first), "kind": "functional", "variation": variation})
+                if (only is None or one.id == only) and self._takes(found, one):
+                    self.tell(f"{one.id} {one.title} {variation}")
+                    with contextlib.suppress(Refused):
+                        self._run(cell, one, functools.partial(self._run_alone, direct, one))
+            if cell.passed or cell.failed:
+                result.cells[dtype_name(each)] = cell
+
+    def _takes(self, found: Family, case: Case) -> bool:
+        dtypes = self.offered[found.offered]["dtypes"]
+        return all(t.dtype in dtypes for t in tensors_in(case.inputs))
+
+    def _run_alone(self, direct: Direct, case: Case) -> tuple[str, float]:
+        reference = reference_of(case)
+        needs = self.offered[case.family.offered]["needs"]
+        try:
+            results, damage = direct.run(
+                case.family, needs, copies(case.inputs), reference.wanted()
+            )
+        except Declined:
+            return "", 0.0
+        except TableError as error:
+            raise Wrong(str(error)) from error
+        worst = judge(results, reference, strides=False)
+        if damage:
+            raise Wrong(damage)
+        return ALONE, worst
+
+    def _count(
+        self, cell: Cell, only: str | None, title: str, found: Family, dtype: torch.dtype,
+        test: Callable[[], None],
+    ) -> None:  # fmt: skip
+        kind, form = found.forms[0]
+        each = Case(found, dtype, kind, form, "random", title, ())
+        if only is not None and each.id != only:
+            return
+
+        def run() -> tuple[str, float]:
+            self.runner.rung()
+            try:
+                test()
+            except AssertionError as error:
+                raise Wrong(str(error)) from error
+            return self.runner.rung(form), 0.0
+
+        self.tell(f"{each.id} {title}")
+        self._run(cell, each, run)
+
+    def _run(self, cell: Cell, case: Case, run: Callable[[], tuple[str, float]]) -> None:
+        try:
+            rung, worst = run()
+        except Wrong as why:
+            cell.failed += 1
+            if len(cell.failures) < TOLD:
+                cell.failures.append(
+                    Failure(case.id, case.kind, case.variation, case.title, str(why))
+                )
+            return
+        if rung:
+            cell.rungs[rung] = cell.rungs.get(rung, 0) + 1
+        if rung in (*OURS, ALONE):
+            cell.passed += 1
+            cell.worst = max(cell.worst, worst)
+        else:
+            cell.declined += 1
+
+    def _time(self, case: Case) -> float | None:
+        """Time of the call against that of the host rung; None where one of the two fails."""
+        from causeway import _C
+
+        there = map_tensors(copies(case.inputs), lambda t: t.to(self.device))
+
+        def best() -> float:
+            times = []
+            for _ in range(5):
+                torch.accelerator.synchronize(self.device)
+                start = time.perf_counter()
+                call(case.form, there)
+                torch.accelerator.synchronize(self.device)
+                times.append(time.perf_counter() - start)
+            return min(times[1:])
+
+        try:
+            ours = best()
+            _C.set_forced([case.form])
+            return round(ours / best(), 3)
+        except RuntimeError:
+            return None
+        finally:
+            _C.set_forced([])

@@ -1,0 +1,112 @@
+"""Random operators: the same seed gives the same numbers, and they are distributed as the CPU's.
+
+Whether two samples come from one distribution is asked of the largest distance between their
+empirical distribution functions (N. V. Smirnov, 1939): for n numbers each it exceeds
+sqrt(-ln(alpha / 2) / n) with probability alpha.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from causeway.conformance.families import Family, inputs_of, kind_of, overload
+from causeway.conformance.harvest import arguments_for
+
+Tensor = torch.Tensor
+N = 20000
+ALPHA = 1e-6
+
+# Arguments other than the defaults, by name.
+OTHERS: dict[str, Any] = {"from": -2.0, "to": 3.0, "mean": 1.5, "std": 0.5, "p": 0.2, "lambd": 2.0}
+OTHERS |= {"median": 0.5, "sigma": 2.0, "low": 2, "high": 9, "size": [N], "n": 100}
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """The largest distance between the distribution functions of two samples."""
+    x, y = a.double().flatten().sort().values, b.double().flatten().sort().values
+    at = torch.cat([x, y])
+    below = torch.searchsorted(x, at, right=True) / x.numel()
+    return float((below - torch.searchsorted(y, at, right=True) / y.numel()).abs().max())
+
+
+def random_cases(
+    family: Family, dtype: torch.dtype, device: torch.device
+) -> Iterator[tuple[str, Callable[[], None]]]:
+    """(title, test): a test raises AssertionError with the words."""
+    name = family.forms[0][1]
+
+    def draw(where: Any, seed: int | None, others: bool, n: int = N) -> Tensor:
+        """n numbers; with a seed from a generator of its own, else from the default one."""
+        generator = None
+        if seed is not None:
+            generator = torch.Generator(device=where).manual_seed(seed)
+        values: list[Any] = []
+        for argument in inputs_of(overload(name)._schema):
+            kind = str(argument.type)
+            if "Generator" in kind:
+                values.append(generator)
+            elif kind == "Tensor":
+                values.append(torch.full((n,), 0.5).to(dtype).to(where))
+            elif others and argument.name in OTHERS:
+                values.append(OTHERS[argument.name])
+            elif argument.default_value is not None or not argument.has_default_value():
+                values.append(argument.default_value)
+            else:
+                values.append(None)
+        args, kwargs = arguments_for(name, values)
+        if kind_of(overload(name)._schema) == "out":
+            kwargs["out"] = torch.empty(n, dtype=dtype, device=where)
+        result = overload(name)(*args, **kwargs)
+        first: Tensor = result[0] if isinstance(result, (tuple, list)) else result
+        return first.cpu()
+
+    def differ(a: Tensor, b: Tensor) -> bool:
+        return not torch.equal(a, b)
+
+    def same_seed() -> None:
+        a, b = draw(device, 7, False), draw(device, 7, False)
+        assert not differ(a, b), f"the same seed gave other numbers: {a[:3]} and {b[:3]}"
+        torch.manual_seed(7)
+        c = draw(device, None, False)
+        torch.manual_seed(7)
+        d = draw(device, None, False)
+        assert not differ(c, d), "torch.manual_seed(7) twice gave other numbers"
+
+    def goes_on() -> None:
+        torch.manual_seed(7)
+        a, b = draw(device, None, False), draw(device, None, False)
+        assert differ(a, b), "two draws after each other gave the same numbers"
+        c = draw(device, 8, False)
+        assert differ(draw(device, 7, False), c), "two seeds gave the same numbers"
+
+    def distribution(others: bool) -> None:
+        here, there = draw("cpu", 1, others), draw(device, 1, others)
+        assert here.dtype == there.dtype, f"dtype {there.dtype}, expected {here.dtype}"
+        found, bound = distance(there, here), math.sqrt(-math.log(ALPHA / 2) / N)
+        assert found <= bound, (
+            f"the numbers are not distributed as the CPU's: distance {found:.4f}, at most "
+            f"{bound:.4f} (means {there.double().mean():.4g} and {here.double().mean():.4g})"
+        )
+
+    def independent() -> None:
+        x = draw(device, 3, False).double()
+        x = (x - x.mean()) / x.std().clamp(min=1e-9)
+        found = float((x[1:] * x[:-1]).mean().abs())
+        assert found <= 6 / math.sqrt(N), f"neighbours are correlated: {found:.4f}"
+
+    def odd_sizes() -> None:
+        for n in (0, 1, 2, 3, 5, 255, 257):
+            assert draw(device, 5, False, n).numel() == n
+        long, short = draw(device, 5, False, 257), draw(device, 5, False, 257)
+        assert not differ(long, short), "the same seed gave other numbers for 257 elements"
+
+    yield "same seed", same_seed
+    yield "goes on", goes_on
+    yield "distribution", lambda: distribution(False)
+    yield "distribution with other arguments", lambda: distribution(True)
+    yield "independent", independent
+    yield "odd sizes", odd_sizes

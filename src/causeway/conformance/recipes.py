@@ -1,0 +1,220 @@
+"""Calls that torch's samples do not make: operators that they never reach, and sizes at which
+kernels change what they do, such as a sum longer than a block.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from causeway.conformance.families import Family
+
+Inputs = tuple[Any, ...]
+
+
+def numbers(*shape: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
+    """Seeded numbers that a dtype holds exactly or nearly: normal, small integers, or bools."""
+    generator = torch.Generator().manual_seed(seed + 31 * len(shape))
+    if dtype.is_floating_point:
+        return torch.randn(shape, generator=generator).to(dtype)
+    if dtype == torch.bool:
+        return torch.randint(0, 2, shape, generator=generator).bool()
+    return torch.randint(-9 if dtype.is_signed else 0, 10, shape, generator=generator).to(dtype)
+
+
+def _fill(dtype: torch.dtype) -> Iterator[Inputs]:
+    value = 2.5 if dtype.is_floating_point else True if dtype == torch.bool else 3
+    for shape in ((3, 4), (1000,), (2, 3, 5), ()):
+        yield numbers(*shape, dtype=dtype), value
+    yield numbers(3, 4, dtype=dtype), 0
+    if dtype.is_floating_point:
+        yield numbers(3, 4, dtype=dtype), float("nan")
+
+
+def _bounds(dtype: torch.dtype) -> Iterator[Inputs]:
+    low, high = (-0.4, 0.7) if dtype.is_floating_point else (2, 5)
+    for shape in ((20, 20), (1000,), ()):
+        x = numbers(*shape, dtype=dtype)
+        yield x, low, high
+        yield x, None, high
+        yield x, low, None
+    yield numbers(20, dtype=dtype), high, low
+    yield numbers(20, dtype=dtype), float("nan"), high
+
+
+def _bound(dtype: torch.dtype) -> Iterator[Inputs]:
+    for bound in (0.4, 3, -1) if dtype.is_floating_point else (3, 0):
+        for shape in ((20, 20), (1000,), ()):
+            yield numbers(*shape, dtype=dtype), bound
+
+
+def _beside_a_number(dtype: torch.dtype) -> Iterator[Inputs]:
+    values: tuple[Any, ...] = (3, 0, 0.5, True, float("inf"), float("nan"))
+    for value in values:
+        for shape in ((20, 20), ()):
+            x = numbers(*shape, dtype=dtype)
+            yield x, value
+            if x.ndim:
+                yield x, x.flatten()[7].item()
+
+
+def _powers(dtype: torch.dtype) -> Iterator[Inputs]:
+    exponents: tuple[Any, ...] = (2, 3, 0, 1, -1, 0.5, 2.5, -0.5)
+    for exponent in exponents:
+        for shape in ((20, 20), ()):
+            yield numbers(*shape, dtype=dtype), exponent
+
+
+def _zero(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((3, 4), (1000,), (2, 3, 5), ()):
+        yield (numbers(*shape, dtype=dtype),)
+
+
+def _copy(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((3, 4), (1000,), (2, 3, 5), ()):
+        yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), False
+    yield numbers(3, 4, dtype=dtype), numbers(4, dtype=dtype, seed=1), False
+    yield numbers(3, 4, dtype=dtype), numbers(4, 3, dtype=dtype, seed=1).t(), False
+    for other in (
+        torch.float32,
+        torch.float64,
+        torch.float16,
+        torch.int64,
+        torch.int32,
+        torch.bool,
+    ):
+        yield numbers(5, 7, dtype=other), numbers(5, 7, dtype=dtype, seed=1), False
+
+
+def _arange(dtype: torch.dtype) -> Iterator[Inputs]:
+    if dtype.is_floating_point:
+        yield from ((0.0, 5.0, 0.5), (-1.5, 2.0, 0.25), (3.0, 0.0, -0.5))
+    yield from ((0, 10, 1), (1, 100, 3), (0, 0, 1), (10, 0, -2))
+
+
+def _products(dims: int, added: bool) -> Callable[[torch.dtype], Iterator[Inputs]]:
+    def make(dtype: torch.dtype) -> Iterator[Inputs]:
+        for m, k, n in ((5, 7, 3), (37, 301, 65), (1, 1000, 1), (70, 4, 9)):
+            batch = (3,) if dims == 3 else ()
+            a = numbers(*batch, m, k, dtype=dtype)
+            b = numbers(*batch, k, n, dtype=dtype, seed=1)
+            if not added:
+                yield a, b
+                continue
+            scalars = (0.5, -2.0) if dtype.is_floating_point else (2, -3)
+            yield numbers(*batch, m, n, dtype=dtype, seed=2), a, b, 1, 1
+            yield numbers(n, dtype=dtype, seed=2), a, b, *scalars
+            yield numbers(*batch, m, n, dtype=dtype, seed=2), a, b, 0, scalars[0]
+
+    return make
+
+
+def _sort(dtype: torch.dtype) -> Iterator[Inputs]:
+    for descending in (False, True):
+        yield numbers(1000, dtype=dtype), True, -1, descending
+        yield numbers(7, 300, dtype=dtype).round(), True, 1, descending
+        yield numbers(300, 7, dtype=dtype).round(), True, 0, descending
+        yield numbers(3, 5, 4, dtype=dtype), True, 1, descending
+
+
+def _threshold_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((20, 20), (1000,), ()):
+        yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), 0
+        yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), 2
+
+
+def _embedding(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((7,), (3, 5), ()):
+        places = numbers(*shape, dtype=torch.uint8).to(torch.int64)
+        yield numbers(10, 6, dtype=dtype), places, -1, False, False
+
+
+def _sum(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape, dim in (((10007,), [0]), ((3, 5000), [1]), ((5000, 3), [0]), ((30, 40, 50), [0, 2])):
+        yield numbers(*shape, dtype=dtype), dim, False, None
+    if not (dtype.is_floating_point or dtype.is_complex or dtype == torch.bool):
+        high = torch.iinfo(dtype).max  # the sum is an int64
+        yield torch.full((1000,), min(high, 2**40), dtype=dtype), [0], False, None
+
+
+# (input, weight, stride, padding, dilation, groups)
+CONVOLUTIONS: tuple[tuple[tuple[int, ...], tuple[int, ...], int, int, int, int], ...] = (
+    ((2, 3, 8, 9), (4, 3, 3, 3), 1, 1, 1, 1),
+    ((2, 4, 9, 8), (6, 2, 3, 2), 2, 0, 1, 2),
+    ((1, 2, 10, 10), (3, 2, 3, 3), 1, 2, 2, 1),
+    ((2, 3, 20), (5, 3, 4), 2, 1, 1, 1),
+    ((1, 2, 5, 6, 7), (3, 2, 2, 3, 2), 1, 0, 1, 1),
+)
+
+
+def _convolution(dtype: torch.dtype) -> Iterator[Inputs]:
+    for size, kernel, stride, padding, dilation, groups in CONVOLUTIONS:
+        x, weight = numbers(*size, dtype=dtype), numbers(*kernel, dtype=dtype, seed=1)
+        n = len(size) - 2
+        how = ([stride] * n, [padding] * n, [dilation] * n, False, [0] * n, groups)
+        yield x, weight, numbers(kernel[0], dtype=dtype, seed=2), *how
+        yield x, weight, None, *how
+
+
+def _convolution_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, weight, bias, *how in _convolution(dtype):
+        out = torch.ops.aten.convolution(x, weight, bias, *how)
+        grad = numbers(*out.shape, dtype=dtype, seed=3)
+        biases = None if bias is None else [weight.shape[0]]
+        for mask in ([True, True, bias is not None], [False, True, False]):
+            yield grad, x, weight, biases, *how, mask
+
+
+def _layer_norm(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, length in ((4, 6), (3, 1000), (33, 65)):
+        x = numbers(rows, length, dtype=dtype) * 3 + 1
+        yield x, [length], numbers(length, dtype=dtype), numbers(length, dtype=dtype, seed=1), 1e-5
+        yield x, [length], None, None, 1e-3
+
+
+def _layer_norm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, length in ((4, 6), (3, 1000), (33, 65)):
+        x = numbers(rows, length, dtype=dtype) * 3 + 1
+        weight, bias = numbers(length, dtype=dtype), numbers(length, dtype=dtype, seed=1)
+        _, mean, rstd = torch.ops.aten.native_layer_norm(x, [length], weight, bias, 1e-5)
+        grad = numbers(rows, length, dtype=dtype, seed=2)
+        yield grad, x, [length], mean, rstd, weight, bias, [True, True, True]
+        yield grad, x, [length], mean, rstd, None, None, [True, False, False]
+
+
+RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
+    "aten::pow.Tensor_Scalar": _powers,
+    "aten::clamp": _bounds,
+    "aten::clamp_min": _bound,
+    "aten::clamp_max": _bound,
+    **{f"aten::{name}.Scalar": _beside_a_number for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "aten::fill_.Scalar": _fill,
+    "aten::zero_": _zero,
+    "aten::copy_": _copy,
+    "aten::arange.start_out": _arange,
+    "aten::mm": _products(2, False),
+    "aten::bmm": _products(3, False),
+    "aten::addmm": _products(2, True),
+    "aten::baddbmm": _products(3, True),
+    "aten::threshold_backward": _threshold_backward,
+    "aten::embedding": _embedding,
+    "aten::convolution": _convolution,
+    "aten::convolution_backward": _convolution_backward,
+    "aten::sort.stable": _sort,
+    "aten::sum.dim_IntList": _sum,
+    "aten::native_layer_norm": _layer_norm,
+    "aten::native_layer_norm_backward": _layer_norm_backward,
+}
+
+
+def recipes(family: Family, dtype: torch.dtype) -> list[Inputs]:
+    """The calls of a family by hand, in `dtype`; those that the CPU refuses are dropped later."""
+    found: list[Inputs] = []
+    recipe = RECIPES.get(family.reference)
+    # One that needs an operator which the CPU lacks for the dtype ends the list.
+    with contextlib.suppress(RuntimeError):
+        found.extend(recipe(dtype) if recipe else ())
+    return found

@@ -1,0 +1,198 @@
+"""What the suite found: a table of operators by dtypes, as data, as a page, as lines for people."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import tempfile
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from causeway.conformance.abi import Check
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+# "alone" is no rung: the kernel without Causeway, which does not call it.
+RUNGS = ("native", "derived", "alone", "decomposed", "portable", "host")
+
+
+@dataclass
+class Report:
+    """`operators` are operators.Result as dictionaries; `about` says whose."""
+
+    about: dict[str, Any]
+    checks: list[Check] = field(default_factory=list)
+    operators: list[dict[str, Any]] = field(default_factory=list)
+    vendor_option: str = ""  # the --vendor that it was called with
+
+    @property
+    def failed_checks(self) -> list[Check]:
+        return [check for check in self.checks if check.state == "failed"]
+
+    @property
+    def failed_operators(self) -> list[dict[str, Any]]:
+        return [o for o in self.operators if state(o) == "failed"]
+
+    @property
+    def good(self) -> bool:
+        return not self.failed_checks and not self.failed_operators
+
+    @property
+    def summary(self) -> dict[str, Any]:
+        """Numbers. Coverage: of the dtypes that operators are offered with, those that passed."""
+        cells = [
+            cell_state(cell)
+            for operator in self.operators
+            for cell in operator.get("cells", {}).values()
+            if cell["offered"]
+        ]
+        passed = sum(word in RUNGS[:3] for word in cells)
+        return {
+            "good": self.good,
+            "checks_passed": sum(check.state == "passed" for check in self.checks),
+            "checks_failed": len(self.failed_checks),
+            "checks_skipped": sum(check.state == "skipped" for check in self.checks),
+            "operators_passed": sum(state(o) == "passed" for o in self.operators),
+            "operators_failed": len(self.failed_operators),
+            "operators_not_tested": [
+                o["operator"] for o in self.operators if state(o) == "not tested"
+            ],
+            "operators_alone": [
+                operator["operator"]
+                for operator in self.operators
+                if any("alone" in cell["rungs"] for cell in operator.get("cells", {}).values())
+            ],
+            "cases": sum(
+                cell[key]
+                for operator in self.operators
+                for cell in operator.get("cells", {}).values()
+                for key in ("passed", "failed")
+            ),
+            "coverage": round(passed / len(cells), 4) if cells else None,
+            "operators_of_torch": self.about.get("operators_of_torch"),
+        }
+
+    @property
+    def verdict(self) -> str:
+        s = self.summary
+        words = [f"{s['checks_passed']} checks of the table passed"] if self.checks else []
+        if s["checks_skipped"]:
+            words.append(f"{s['checks_skipped']} do not apply")
+        if self.operators:
+            words.append(f"{s['operators_passed']} operators passed in {s['cases']} cases")
+        if s["operators_not_tested"]:
+            words.append(f"{len(s['operators_not_tested'])} offered, not tested")
+        if s["coverage"] is not None:
+            words.append(f"coverage {s['coverage']:.1%} of the dtypes offered")
+        if self.good:
+            return f"conforms: {', '.join(words)}"
+        bad = [f"{s['checks_failed']} checks"] if s["checks_failed"] else []
+        bad += [f"{s['operators_failed']} operators"] if s["operators_failed"] else []
+        return f"does not conform: {' and '.join(bad)} failed; {', '.join(words)}"
+
+    def repro(self, operator: str, dtype: str, case: str) -> str:
+        """The command that runs one case again."""
+        vendor = f" --vendor {shlex.quote(self.vendor_option)}" if self.vendor_option else ""
+        return f"causeway conformance{vendor} --op '^{operator}$' --dtype {dtype} --case {case}"
+
+    def to_dict(self) -> dict[str, Any]:
+        operators = []
+        for operator in self.operators:
+            cells = {
+                dtype: cell
+                | {
+                    "state": cell_state(cell),
+                    "failures": [
+                        f | {"repro": self.repro(operator["operator"], dtype, f["case"])}
+                        for f in cell["failures"]
+                    ],
+                }
+                for dtype, cell in operator.get("cells", {}).items()
+            }
+            operators.append(operator | {"cells": cells, "state": state(operator)})
+        return {
+            "about": self.about,
+            "summary": self.summary,
+            "verdict": self.verdict,
+            "checks": [asdict(check) for check in self.checks],
+            "operators": operators,
+        }
+
+    def to_html(self) -> str:
+        """A page that needs nothing else."""
+        import jinja2
+
+        environment = jinja2.Environment(
+            loader=jinja2.FileSystemLoader(Path(__file__).parent),
+            autoescape=True,
+            undefined=jinja2.StrictUndefined,
+            trim_blocks=True,
+            lstrip_blocks=True,
+        )
+        return environment.get_template("report.html.jinja").render(self.to_dict())
+
+
+def cell_state(cell: dict[str, Any]) -> str:
+    """failed, the rung that served it, or "not tested" (offered) and "no case" (not offered)."""
+    if cell["failed"]:
+        return "failed"
+    served = [rung for rung in RUNGS if cell["rungs"].get(rung)]
+    if cell["offered"] and not (cell["passed"] or served):
+        return "not tested"
+    return served[0] if served else "no case"
+
+
+def state(operator: dict[str, Any]) -> str:
+    """passed, failed or "not tested" of an operator as a whole."""
+    cells = operator.get("cells", {}).values()
+    if operator.get("broken") or any(cell["failed"] for cell in cells):
+        return "failed"
+    return "passed" if operator["tested"] else "not tested"
+
+
+def write(path: str, text: str) -> None:
+    """Write a file all at once: who reads it never sees half of it."""
+    target = Path(path)
+    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
+    try:
+        with os.fdopen(handle, "w", encoding="utf-8") as file:
+            file.write(text)
+        os.chmod(temporary, 0o644)
+        os.replace(temporary, target)
+    except BaseException:
+        os.unlink(temporary)
+        raise
+
+
+def write_json(report: Report, path: str) -> None:
+    write(path, json.dumps(report.to_dict(), indent=1) + "\n")
+
+
+def show(report: Report, console: Console) -> None:
+    """What failed, what was not tested, and the verdict."""
+    from rich.markup import escape
+
+    def line(text: str, style: str = "") -> None:
+        console.print(escape(text), style=style, highlight=False, soft_wrap=True)
+
+    for check in report.failed_checks:
+        line(f"L{check.level} {check.name}: {check.asked}", "bold red")
+        line(f"    expected {check.expected}\n    came     {check.came}")
+    for operator in report.failed_operators:
+        line(operator["operator"], "bold red")
+        if operator.get("broken"):
+            line(f"    {operator['broken']}")
+        for dtype, cell in operator.get("cells", {}).items():
+            if cell["failed"]:
+                line(f"  {dtype}: {cell['failed']} of {cell['failed'] + cell['passed']} cases")
+            for failure in cell["failures"][:2]:
+                line(f"    {failure['call']} ({failure['variation']})\n      {failure['why']}")
+                line(f"      {report.repro(operator['operator'], dtype, failure['case'])}", "dim")
+    for name in report.summary["operators_alone"]:
+        line(f"tested alone, since Causeway does not call it: {name}", "yellow")
+    for name in report.summary["operators_not_tested"]:
+        line(f"offered, not tested: {name}", "yellow")
+    line(report.verdict, "bold green" if report.good else "bold red")

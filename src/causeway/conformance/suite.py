@@ -1,0 +1,106 @@
+"""The whole suite, as `causeway conformance` runs it."""
+
+from __future__ import annotations
+
+import datetime
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import causeway
+from causeway import vendor
+from causeway.conformance.families import operator_names
+from causeway.conformance.report import Report, state
+from causeway.conformance.workers import Operators, ask_table
+from causeway.errors import CausewayError
+
+
+@dataclass(frozen=True)
+class Options:
+    """`library`: a path, or "" for the vendor in use. The patterns are regular expressions."""
+
+    library: str = ""
+    level: int = 2
+    op: str = ""
+    dtype: str = ""
+    case: str = ""
+    workers: int = 1
+
+
+def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
+    """Ask all that the options say; `tell` gets a line of progress after each part.
+
+    Raises CausewayError where the library cannot be asked at all, or a pattern matches nothing.
+    """
+    library, name = _library(options.library)
+    report = Report(
+        {
+            "vendor": name,
+            "version": "",
+            "library": Path(library).name,
+            "device": "",
+            "offered": 0,
+            "dtypes": [],
+            "causeway": causeway.__version__,
+            "torch": torch.__version__,
+            "date": datetime.date.today().isoformat(),
+        },
+        vendor_option=options.library,
+    )
+    some = bool(options.op or options.dtype or options.case)
+    if not some:
+        report.checks, entries = ask_table(library, name, options.level, operator_names())
+        tell(f"{len(report.checks)} checks of the table")
+        if options.level < 1 or "op_find" not in entries:
+            return report
+    _operators(report, library, options, tell)
+    return report
+
+
+def _library(given: str) -> tuple[str, str]:
+    if not given:
+        chosen = vendor.choose()
+        return chosen.library, chosen.name
+    path = Path(given).expanduser()
+    if not path.is_file():
+        raise CausewayError(f"--vendor is {given!r}: there is no such file")
+    return str(path.resolve()), vendor.name_of_library(path)
+
+
+def _operators(report: Report, library: str, options: Options, tell: Callable[[str], None]) -> None:
+    only = {"dtype": options.dtype or None, "case": options.case or None}
+    workers = Operators(library if options.library else None, options.workers, only)
+    about = workers.about
+    report.about |= {k: about[k] for k in ("vendor", "version", "device", "dtypes")}
+    report.about |= {
+        "offered": len(about["offered"]),
+        "operators_of_torch": about["operators_of_torch"],
+    }
+    names = [n for n in about["offered"] if re.search(options.op, n)]
+    if not names and options.op:
+        workers.examine([], lambda result: None)
+        raise CausewayError(f"--op {options.op!r} matches none of the operators that are offered")
+    found: dict[str, dict[str, Any]] = {}
+
+    def keep(result: dict[str, Any]) -> None:
+        found[result["operator"]] = {"cells": {}, "tested": False} | result
+        tell(f"{len(found)} of {len(names)} operators: {result['operator']} "
+             f"{state(found[result['operator']])}")  # fmt: skip
+
+    workers.examine(names, keep)
+    report.operators = [found[name] for name in names]
+    none = not any(_cases(o) or o.get("broken") for o in report.operators)
+    if none and (options.case or options.dtype):
+        asked = f"--case {options.case}" if options.case else f"--dtype {options.dtype!r}"
+        raise CausewayError(
+            f"{asked} matches no case of {len(names)} operators; the dtypes are "
+            f"{', '.join(about['dtypes'])}, and an ID belongs to one operator and dtype"
+        )
+
+
+def _cases(operator: dict[str, Any]) -> int:
+    return sum(c["passed"] + c["failed"] + c["declined"] for c in operator["cells"].values())

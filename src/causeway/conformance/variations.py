@@ -1,0 +1,252 @@
+"""A call made into others that a kernel may get wrong: layouts, sizes, values, numbers, aliases.
+
+Whether a variation makes sense for an operator is for the CPU to say: what it refuses is no case.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from causeway.conformance.families import Family, inputs_of, overload
+from causeway.conformance.harvest import map_tensors, tensors_in
+from causeway.conformance.placement import poison
+from causeway.conformance.recipes import numbers
+from causeway.numerics import base_name
+
+Tensor = torch.Tensor
+Inputs = tuple[Any, ...]
+HUGE = (1 << 17) + 3  # elements
+MANY = 400  # equal keys
+
+# Arguments whose numbers are places: other values would be out of range.
+PLACES = {"index", "indices", "target", "offsets", "batch_sizes", "lengths", "input_lengths"}
+PLACES |= {"target_lengths", "max_indices", "offset2bag", "bag_size", "crow_indices", "col_indices"}
+
+# Operators that are not pointwise, but whose CPU kernel refuses shapes that do not fit.
+CHECKED = {"mm", "bmm", "addmm", "baddbmm", "cat", "gather", "index_select", "convolution", "mv"}
+CHECKED |= {"dot", "where"}
+
+
+# --- layouts: the same values in other places -----------------------------------------------------
+
+
+def transposed(t: Tensor) -> Tensor:
+    return t.transpose(-1, -2).contiguous().transpose(-1, -2) if t.ndim >= 2 else sliced(t)
+
+
+def permuted(t: Tensor) -> Tensor:
+    back = list(range(t.ndim))[::-1]
+    return t.permute(back).contiguous().permute(back) if t.ndim >= 2 else t
+
+
+def sliced(t: Tensor) -> Tensor:
+    """Every second element, of every dimension."""
+    big = _poison([2 * n + 1 for n in t.shape] or [3], t.dtype)
+    view = big[tuple(slice(1, None, 2) for _ in t.shape)] if t.ndim else big[1]
+    return view.copy_(t)
+
+
+def offset(t: Tensor) -> Tensor:
+    """Dense, but not where an allocation starts."""
+    return _poison([t.numel() + 3], t.dtype)[3:].view(t.shape).copy_(t)
+
+
+def expanded(t: Tensor) -> Tensor:
+    return t.narrow(0, 0, 1).expand_as(t) if t.ndim and t.shape[0] else t
+
+
+def overlapping(t: Tensor) -> Tensor:
+    """Windows that overlap: each stride is 1."""
+    if t.ndim < 2 or t.numel() == 0:
+        return t
+    return t.flatten().clone().as_strided(t.shape, [1] * t.ndim)
+
+
+def _poison(shape: list[int], dtype: torch.dtype) -> Tensor:
+    n = math.prod(shape)
+    return poison(max(n, 1) * dtype.itemsize, dtype).view(dtype)[:n].view(shape)
+
+
+LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
+    "transposed": transposed,
+    "permuted": permuted,
+    "sliced": sliced,
+    "offset": offset,
+    "expanded": expanded,
+    "overlapping": overlapping,
+}
+
+
+# --- values ---------------------------------------------------------------------------------------
+
+
+def _special(t: Tensor, seed: int) -> Tensor:
+    """NaN, both infinities and -0 among the others, at places that differ from tensor to tensor."""
+    flat = t.flatten().clone()
+    for k, value in enumerate((float("nan"), float("inf"), -float("inf"), -0.0, 0.0)):
+        flat[(3 * k + seed) % 17 :: 17] = value
+    return flat.view(t.shape)
+
+
+def _subnormal(t: Tensor, seed: int) -> Tensor:
+    part = torch.rand(t.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+    least = torch.finfo(t.dtype).smallest_normal
+    return (part * least * torch.where(t.double() < 0, -1.0, 1.0)).to(t.dtype)
+
+
+def _random(t: Tensor, seed: int) -> Tensor:
+    return numbers(*t.shape, dtype=t.dtype, seed=seed)
+
+
+def _few(t: Tensor, seed: int) -> Tensor:
+    """Only three different values, so that there are many equal keys."""
+    found = torch.randint(0, 3, t.shape, generator=torch.Generator().manual_seed(seed))
+    return found.to(t.dtype)
+
+
+# --- all ------------------------------------------------------------------------------------------
+
+
+def variations(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
+    """(name, inputs) for each variation of a call; the same whenever it is asked."""
+    for name, layout in LAYOUTS.items():
+        yield name, map_tensors(inputs, layout)
+        if name in ("transposed", "sliced") and len(list(tensors_in(inputs))) > 1:
+            yield f"first {name}", _first(inputs, layout)
+    yield from _sizes(family, inputs)
+    yield from _values(family, inputs, dtype)
+    yield from _numbers(family, inputs, dtype)
+
+
+def huge(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
+    """Many elements, and many equal ones: once for an operator and dtype."""
+    tensors = list(tensors_in(inputs))
+    if not tensors or not tensors[0].ndim or not tensors[0].numel():
+        return
+    size = tensors[0].shape[0]
+    largest = max(t.numel() for t in tensors)
+
+    def longer(to: int) -> Inputs:
+        times = -(-to // largest)
+
+        def repeat(t: Tensor) -> Tensor:
+            if t.ndim and t.shape[0] == size:
+                return t.repeat([times] + [1] * (t.ndim - 1))
+            return t
+
+        return tuple(map_tensors(inputs, repeat))
+
+    big = longer(HUGE)
+    if max(t.numel() for t in tensors_in(big)) <= 4 * HUGE:
+        yield "huge", _with_values(family, big, dtype, _random, _seed(inputs))
+    yield "equal keys", _with_values(family, longer(MANY), dtype, _few, 1)
+
+
+def _first(inputs: Inputs, layout: Callable[[Tensor], Tensor]) -> Inputs:
+    done = False
+
+    def change(t: Tensor) -> Tensor:
+        nonlocal done
+        if done:
+            return t
+        done = True
+        return layout(t)
+
+    return tuple(map_tensors(inputs, change))
+
+
+def _sizes(family: Family, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
+    tensors = [t for t in tensors_in(inputs) if t.ndim]
+    if not tensors:
+        return
+    checked = base_name(family.reference) in CHECKED
+    if len(tensors) > 1 and not pointwise(family) and not checked:
+        return  # the CPU does not check all shapes: what it computes may be nonsense
+    first = tensors[0].shape
+    for dim in {0, len(first) - 1}:
+        size = first[dim]
+
+        def empty(t: Tensor, dim: int = dim, size: int = size) -> Tensor:
+            return t.narrow(dim, 0, 0) if t.ndim > dim and t.shape[dim] == size else t
+
+        yield f"zero-size {dim}", map_tensors(inputs, lambda t, e=empty: e(t).clone())
+    if all(t.numel() for t in tensors):
+        yield "zero-dim", map_tensors(inputs, lambda t: t.flatten()[0].clone() if t.numel() else t)
+        yield (
+            "one element",
+            map_tensors(inputs, lambda t: t.flatten()[:1].reshape([1] * t.ndim).clone()),
+        )
+    if len(tensors) > 1 and tensors[0].shape == tensors[1].shape:
+        for name, dim in (("row", 0), ("column", -1)):
+            for k, what in ((0, "first"), (1, "second")):
+                narrow = tensors[k].narrow(dim, 0, min(1, tensors[k].shape[dim])).clone()
+                changed = map_tensors(inputs, lambda t, k=k, n=narrow: n if t is tensors[k] else t)
+                yield f"{what} a {name}", changed
+        scalar = tensors[1].flatten()[:1].squeeze() if tensors[1].numel() else tensors[1]
+        yield (
+            "second zero-dim",
+            map_tensors(inputs, lambda t: scalar.clone() if t is tensors[1] else t),
+        )
+    alike = len(tensors) > 1 and tensors[0].shape == tensors[1].shape
+    if alike and tensors[0].dtype == tensors[1].dtype:
+        twice = map_tensors(inputs, lambda t: tensors[0] if t is tensors[1] else t)
+        yield "same tensor twice", twice
+
+
+def _with_values(
+    family: Family, inputs: Inputs, dtype: torch.dtype, make: Callable[[Tensor, int], Tensor],
+    seed: int,
+) -> Inputs:  # fmt: skip
+    """`inputs` with other values in tensors of the dtype that hold no places."""
+    changed: list[Any] = []
+    for k, (argument, value) in enumerate(zip(inputs_of(family.schema), inputs, strict=True)):
+        if argument.name in PLACES:
+            changed.append(value)
+            continue
+
+        def change(t: Tensor, k: int = k) -> Tensor:
+            return make(t, seed + k) if t.dtype == dtype else t
+
+        changed.append(map_tensors(value, change))
+    return tuple(changed)
+
+
+def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
+    for seed in (1, 2):
+        yield f"random {seed}", _with_values(family, inputs, dtype, _random, seed)
+    if dtype.is_floating_point:
+        yield "NaN and Inf", _with_values(family, inputs, dtype, _special, 5)
+        yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
+
+
+def _numbers(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
+    """Other values of alpha, beta, eps and their like."""
+    for k, argument in enumerate(inputs_of(family.schema)):
+        kind = str(argument.type).removeprefix("Optional[").removesuffix("]")
+        if isinstance(inputs[k], (Tensor, list, tuple)):
+            continue
+        values: tuple[Any, ...] = ()
+        if kind == "number":
+            values = (2.5, -0.5, 3) if dtype.is_floating_point else (3, 2)
+            if dtype.is_signed:
+                values += (-2,)
+        elif kind == "float":
+            values = (0.25,)
+        for value in values:
+            if value != inputs[k]:
+                yield f"{argument.name}={value}", (*inputs[:k], value, *inputs[k + 1 :])
+
+
+def pointwise(family: Family) -> bool:
+    return torch.Tag.pointwise in overload(family.reference).tags
+
+
+def _seed(inputs: Inputs) -> int:
+    """A number that depends on the shapes alone."""
+    text = repr([tuple(t.shape) for t in tensors_in(inputs)])
+    return int(hashlib.sha256(text.encode()).hexdigest()[:6], 16)

@@ -1,0 +1,229 @@
+"""The suite finds each mistake that is planted, and a right chip passes."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from causeway import vendor
+from causeway.conformance import report as reports
+from causeway.conformance import suite
+from causeway.conformance.report import Report, state
+from causeway.conformance.suite import Options
+from causeway.conformance.workers import ask_table
+from causeway.errors import CausewayError
+
+# The mistake, the operator it is in, and how a failure of it reads.
+BUGS = {
+    "unstable_sort": ("aten::sort.values_stable", "result 1: wrong values"),
+    "one_in_10000": ("aten::mul.out", r"wrong values: 13 of \d{6} elements"),
+    "ignores_strides": ("aten::exp.out", "wrong values"),
+    "out_of_bounds": ("aten::neg.out", "wrote out of bounds: .* behind output 0"),
+    "ignores_alpha": ("aten::add.out", "wrong values"),
+    "narrow_sum": ("aten::sum.IntList_out", r"expected 1099511627776000, came \d"),
+    "missing_wait": ("aten::tanh.out", "wrong values"),
+    "half_accumulation": ("aten::mm.out", r"wrong values: .* \(matmul\)"),
+    "loses_nan": ("aten::relu.out", "expected nan, came 0.0"),
+    "aliasing": ("aten::addcmul.out", "wrong values"),
+    "mutates_input": ("aten::sigmoid.out", "input 0 was changed"),
+    "stale_workspace": ("aten::bmm.out", "came nan"),
+    "same_numbers": ("aten::uniform_", "two draws .* gave the same numbers"),
+    "flushes_subnormals": ("aten::abs.out", "expected .*e-.*, came 0.0"),
+    "crashes": ("aten::erf.out", "the process ended with SIGABRT.*; case"),
+}
+OPERATORS = f"^({'|'.join(re.escape(operator) for operator, _ in BUGS.values())})$"
+OPTIONS = Options(op=OPERATORS, dtype="float32|float16|int64")
+
+
+@pytest.fixture(scope="module")
+def patch() -> Iterator[pytest.MonkeyPatch]:
+    with pytest.MonkeyPatch.context() as patch:
+        for name in [name for name in os.environ if name.startswith("CAUSEWAY_")]:
+            patch.delenv(name)
+        patch.setenv("CAUSEWAY_SIM_OPS", "all")
+        patch.setenv("CAUSEWAY_SIM_EXECUTION", "async")
+        yield patch
+
+
+@pytest.fixture(scope="module")
+def clean(patch: pytest.MonkeyPatch) -> Report:
+    return suite.run(OPTIONS)
+
+
+@pytest.fixture(scope="module")
+def buggy(patch: pytest.MonkeyPatch) -> Report:
+    with pytest.MonkeyPatch.context() as inner:
+        inner.setenv("CAUSEWAY_SIM_BUG", ",".join(BUGS))
+        return suite.run(OPTIONS)
+
+
+def operator(report: Report, name: str) -> dict:
+    return next(found for found in report.operators if found["operator"] == name)
+
+
+def failures(found: dict) -> list[str]:
+    texts = [f["why"] for cell in found["cells"].values() for f in cell["failures"]]
+    return texts + ([found["broken"]] if found.get("broken") else [])
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_planted_mistake_is_found(buggy: Report, bug: str) -> None:
+    name, words = BUGS[bug]
+    found = operator(buggy, name)
+    assert state(found) == "failed"
+    assert any(re.search(words, text) for text in failures(found)), failures(found)
+
+
+@pytest.mark.parametrize("bug", BUGS)
+def test_a_right_kernel_passes(clean: Report, bug: str) -> None:
+    found = operator(clean, BUGS[bug][0])
+    assert (state(found), failures(found)) == ("passed", [])
+    served = {rung for cell in found["cells"].values() for rung in cell["rungs"]}
+    assert served & {"native", "derived"}
+
+
+def test_the_verdicts_say_so(clean: Report, buggy: Report) -> None:
+    assert clean.good
+    assert clean.verdict.startswith("conforms: ")
+    assert not buggy.good
+    assert "does not conform: 15 operators failed" in buggy.verdict
+
+
+def test_mistakes_of_one_operator_leave_the_others_alone(buggy: Report) -> None:
+    relu = operator(buggy, "aten::relu.out")["cells"]
+    assert relu["float32"]["failed"] < relu["float32"]["passed"]  # only NaN is lost
+    assert relu["int64"]["failed"] == 0
+
+
+def test_a_failure_can_be_run_again_alone(
+    buggy: Report, patch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    cell = buggy.to_dict()["operators"][0]["cells"]["float32"]
+    failure = cell["failures"][0]
+    words = shlex.split(failure["repro"])
+    assert words[0] == "causeway"
+    variables = os.environ | {"CAUSEWAY_SIM_BUG": ",".join(BUGS)}
+    done = subprocess.run(
+        [sys.executable, "-m", *words, "--json", str(tmp_path / "again.json")],
+        env=variables, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 1, done.stdout + done.stderr
+    again = json.loads((tmp_path / "again.json").read_text())
+    (only,) = again["operators"]
+    assert [f["case"] for f in only["cells"]["float32"]["failures"]] == [failure["case"]]
+    assert (only["cells"]["float32"]["passed"], only["cells"]["float32"]["failed"]) == (0, 1)
+
+
+def test_the_page_is_whole_and_escaped(buggy: Report, tmp_path: Path) -> None:
+    evil = Report(buggy.about | {"vendor": "<script>alert(1)</script>"}, [], buggy.operators)
+    page = evil.to_html()
+    assert "<script>" not in page
+    assert "&lt;script&gt;" in page
+    assert all(name in page for name, _ in BUGS.values())
+    assert "http" not in page  # needs nothing else
+    target = tmp_path / "page.html"
+    target.write_text("old")
+    reports.write(str(target), page)
+    assert target.read_text() == page
+    assert list(tmp_path.iterdir()) == [target]
+
+
+def test_operators_that_nothing_reached_are_not_passed(clean: Report) -> None:
+    cell = {"offered": True, "rungs": {"host": 3}, "passed": 0, "failed": 0, "failures": []}
+    found = {"operator": "aten::x", "cells": {"float32": cell}, "tested": False}
+    report = Report(clean.about, [], [found])
+    assert report.summary["operators_not_tested"] == ["aten::x"]
+    assert report.summary["operators_passed"] == 0
+
+
+# --- the table ------------------------------------------------------------------------------------
+
+
+def table(**settings: str) -> dict[str, str]:
+    with pytest.MonkeyPatch.context() as patch:
+        for key, value in settings.items():
+            patch.setenv(f"CAUSEWAY_SIM_{key.upper()}", value)
+        checks, _ = ask_table(vendor.sim_library(), "sim", 2, ["aten::add.out", "aten::mm.out"])
+    return {check.name: check.state for check in checks}
+
+
+@pytest.mark.parametrize("memory_model", ["unified", "discrete"])
+def test_a_right_table_passes(memory_model: str) -> None:
+    states = table(execution="async", memory_model=memory_model)
+    assert set(states.values()) <= {"passed", "skipped"}
+    assert list(states.values()).count("passed") >= len(states) - 2
+
+
+@pytest.mark.parametrize(
+    ("settings", "check"),
+    [
+        ({"skip_wait": "stream_wait", "execution": "async"}, "events_order_two_streams"),
+        ({"skip_wait": "mem_copy", "execution": "async"}, "work_on_a_stream_keeps_its_order"),
+        ({"fault": "mem_alloc:*=OUT_OF_MEMORY"}, "bytes_come_back"),
+        ({"fault": "mem_set:3=FAILED"}, "set_fills_its_bytes"),
+        ({"fault": "op_find:5=FAILED"}, "unknown_operators_are_unsupported"),
+        ({"fault": "event_sync:1=FAILED"}, "an_event_never_recorded_is_ready"),
+    ],
+)
+def test_a_faulty_table_is_found(settings: dict[str, str], check: str) -> None:
+    assert table(**settings)[check] == "failed"
+
+
+def test_lower_levels_are_asked_what_they_offer() -> None:
+    states = table(level="0")
+    assert states["bytes_come_back"] == "passed"
+    assert states["operators_are_answered_twice_alike"] == "skipped"
+    assert states["events_order_two_streams"] == "skipped"
+    assert "failed" not in states.values()
+
+
+def test_the_template_conforms(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    library = tmp_path / "libcw_template.so"
+    source = root / "vendors/template/template.c"
+    command = ["cc", "-shared", "-fPIC", f"-I{root / 'include'}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    found = suite.run(Options(library=str(library)))
+    assert found.good, found.verdict
+    assert found.operators == []
+
+
+# --- mistakes of the caller -----------------------------------------------------------------------
+
+
+def test_a_library_that_is_not_there_is_named() -> None:
+    with pytest.raises(CausewayError, match="there is no such file"):
+        suite.run(Options(library="/no/such/lib.so"))
+
+
+def test_a_library_that_is_none_is_named(tmp_path: Path) -> None:
+    library = tmp_path / "libcw_text.so"
+    library.write_text("no library")
+    with pytest.raises(CausewayError, match="cannot be asked"):
+        suite.run(Options(library=str(library)))
+
+
+def test_a_case_that_is_not_there_is_named(patch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CausewayError, match="--case 00000000 matches no case"):
+        suite.run(Options(op="^aten::zero_$", dtype="float32", case="00000000"))
+
+
+def test_a_kernel_that_the_core_does_not_call_is_tested_alone(patch: pytest.MonkeyPatch) -> None:
+    found = suite.run(Options(op="^aten::nonzero.out$", dtype="float32"))
+    assert found.good
+    assert found.summary["operators_not_tested"] == []
+    cell = found.operators[0]["cells"]["float32"]
+    assert cell["rungs"].get("alone", 0) or cell["rungs"].get("native", 0)
+
+
+def test_a_pattern_that_matches_nothing_is_named(patch: pytest.MonkeyPatch) -> None:
+    with pytest.raises(CausewayError, match="matches none of the operators"):
+        suite.run(Options(op="no_such_operator"))
