@@ -1,0 +1,37 @@
+"""Where the device need not agree with the CPU, with the reason, and what waits for the core.
+
+An entry holds for each cell of its operators, kinds and dtypes ("*": all), and each of these cells
+must fail without it: a cell that agrees is reported as a failure, so that the list stays true.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+
+@dataclass(frozen=True)
+class Entry:
+    """`operators`, `kinds` and `dtypes` are patterns with blanks between them."""
+
+    operators: str
+    kinds: str
+    dtypes: str
+    reason: str
+
+    def holds(self, kind: str, dtype: str, operator: str) -> bool:
+        given = ((self.operators, operator), (self.kinds, kind), (self.dtypes, dtype))
+        return all(
+            any(fnmatchcase(name, pattern) for pattern in patterns.split())
+            for patterns, name in given
+        )
+
+
+EXCEPTED: tuple[Entry, ...] = ()
+
+# TEMPORARY: the core is to be made to agree, and then the entry goes. Must be empty in a release.
+WAITING: tuple[Entry, ...] = ()
+
+
+def find(entries: tuple[Entry, ...], kind: str, dtype: str, operator: str) -> Entry | None:
+    return next((entry for entry in entries if entry.holds(kind, dtype, operator)), None)

@@ -1,0 +1,579 @@
+"""torch's operator database on the device against the CPU.
+
+    python tests/torch/operators.py [-n 2] [--dtypes float32,int64] [--kinds forward] [op ...]
+
+A cell is an operator, a dtype and a kind of call: forward, in-place, out=, backward, second order,
+forward mode, vmap, and the errors that the operator promises. Its samples are the database's own,
+made on the CPU and copied to both sides (same.py says what is compared). Where the CPU refuses, the
+device must refuse, with the same type of error. What need not agree is in excepted.py; an entry of
+it that agrees is a failure too.
+
+Random operators draw the same numbers for the same seed and leave the host's generator alone; what
+empty() gives has no values. The table at the end counts cells.
+"""
+
+from __future__ import annotations
+
+import argparse
+import collections
+import contextlib
+import json
+import os
+import random
+import subprocess
+import sys
+import threading
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import excepted
+import torch
+from same import NAME, Copies, Tensor, differences, same_bits, sharing, tensors, weights
+
+# Those that take float32 only do not depend on the dtype.
+KINDS = (
+    "forward", "inplace", "out", "backward", "second", "jvp", "vmap", "errors", "refusals",
+)  # fmt: skip
+DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "int64", "bool")
+# How many samples a cell takes, spread evenly over those that there are; None: all.
+SAMPLES = {
+    "forward": None, "inplace": None, "out": 6, "backward": None, "second": 2,
+    "jvp": 4, "vmap": 4, "errors": None, "refusals": 2,
+}  # fmt: skip
+WITH_GRADIENTS = ("backward", "second", "jvp")
+SEED = 7
+# What these give has no values yet.
+VALUELESS = {
+    "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
+}  # fmt: skip
+
+
+@dataclass
+class Cell:
+    """What came of one operator, dtype and kind. `status`: passed, failed, excepted or n/a."""
+
+    operator: str
+    dtype: str
+    kind: str
+    status: str = "n/a"
+    samples: int = 0
+    exact: bool = True
+    words: list[str] = field(default_factory=list)
+    seconds: float = 0.0
+
+    @property
+    def key(self) -> tuple[str, str, str]:
+        return self.kind, self.dtype, self.operator
+
+
+# --- one call on both sides ----------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    arguments: list[Tensor]
+    results: Any = None
+    error: Exception | None = None
+    written: list[int] = field(default_factory=list)  # how often each argument was
+    drew: bool = False  # from the host's generator
+
+
+def _generators() -> tuple[torch.Generator, torch.Generator]:
+    from causeway import _C
+
+    return torch.default_generator, _C.default_generator(0)
+
+
+def _call(place: str, function: Callable[..., Any], given: Any, seed: int = SEED) -> Outcome:
+    """`function` on copies of the arguments in this place."""
+    copies = Copies(place)
+    arguments = copies.of(given)
+    host, device = _generators()
+    host.manual_seed(seed)
+    device.manual_seed(seed)
+    before = host.get_state()
+    outcome = Outcome([*tensors(arguments)])
+    versions = [x._version for x in outcome.arguments]
+    # Something made from nothing is made where the others are.
+    alone = next(tensors(arguments), None) is None
+    try:
+        if alone:
+            with torch.device(place):
+                outcome.results = function(*arguments)
+        else:
+            outcome.results = function(*arguments)
+    except Exception as error:
+        outcome.error = error.with_traceback(None)
+    outcome.written = [x._version - v for x, v in zip(outcome.arguments, versions, strict=True)]
+    outcome.drew = not torch.equal(before, host.get_state())
+    return outcome
+
+
+@dataclass
+class Verdict:
+    words: str = ""
+    exact: bool = True
+
+
+def compare(function: Callable[..., Any], given: Any, *, valueless: bool = False) -> Verdict:
+    """Call on both sides, and say the first thing that differs."""
+    want = _call("cpu", function, given)
+    have = _call(NAME, function, given)
+    if want.error is not None:
+        return _refusals(want.error, have.error)
+    if have.error is not None:
+        return Verdict(f"{type(have.error).__name__}: {_line(have.error)}", False)
+    if have.drew:
+        return Verdict("drew from the host's generator", False)
+    words, exact = differences(want.results, have.results, values=not (want.drew or valueless))
+    if words:
+        return Verdict(words, False)
+    if want.drew:
+        again = _call(NAME, function, given)
+        pairs = zip(tensors(have.results), tensors(again.results), strict=True)
+        if not all(same_bits(a.detach().cpu(), b.detach().cpu()) for a, b in pairs):
+            return Verdict("other numbers for the same seed", False)
+    elif any(want.written) or any(have.written):
+        words, equal = differences(want.arguments, have.arguments)
+        exact &= equal
+        if words:
+            return Verdict(f"arguments after the call: {words}", False)
+    shared = [sharing([*tensors(x.results)], x.arguments) for x in (want, have)]
+    if shared[0] != shared[1]:
+        return Verdict(f"shares memory with {shared[1]}, not with {shared[0]}", False)
+    return Verdict("", exact)
+
+
+def _refusals(want: Exception, have: Exception | None) -> Verdict:
+    if have is None:
+        return Verdict(f"the CPU refuses it: {_line(want)}", False)
+    if type(want) is type(have):
+        return Verdict()
+    return Verdict(
+        f"refused with {type(have).__name__} ({_line(have)}), "
+        f"not {type(want).__name__} ({_line(want)})",
+        False,
+    )
+
+
+def _line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:240]
+
+
+# --- kinds ---------------------------------------------------------------------------------------
+
+Case = tuple[Callable[..., Any], Any, str]  # a function, its arguments, and what it is in words
+
+
+def _arguments(sample: Any) -> tuple[Any, ...]:
+    return sample.input, sample.args, sample.kwargs
+
+
+def _forward(op: Any, sample: Any) -> Iterator[Case]:
+    yield lambda x, args, kwargs: op(x, *args, **kwargs), _arguments(sample), ""
+
+
+def _inplace(op: Any, sample: Any) -> Iterator[Case]:
+    function = op.get_inplace()
+
+    def call(x: Any, args: Any, kwargs: Any) -> Any:
+        result = function(x, *args, **kwargs)
+        return result, result is x
+
+    yield call, _arguments(sample), ""
+
+
+def _out(op: Any, sample: Any) -> Iterator[Case]:
+    """out= of the right shape, with room around each element, too small, of another dtype."""
+    x, args, kwargs = Copies("cpu").of(_arguments(sample))
+    try:
+        expected = op(x, *args, **kwargs)
+    except Exception:
+        return  # refused by the CPU: for another kind to say
+    outs = expected if isinstance(expected, tuple | list) else (expected,)
+    if not outs or not all(isinstance(x, Tensor) and x.layout == torch.strided for x in outs):
+        return
+
+    def filled(x: Tensor) -> Tensor:
+        return x.fill_(float("nan") if x.is_floating_point() else 1)
+
+    def spread(x: Tensor) -> Tensor:
+        wide = torch.empty([2 * n for n in x.shape], dtype=x.dtype)
+        return filled(wide)[tuple(slice(None, None, 2) for _ in x.shape)]
+
+    makers: dict[str, Callable[[Tensor], Tensor]] = {
+        "right": lambda x: filled(torch.empty_like(x, memory_format=torch.contiguous_format)),
+        "like": lambda x: filled(torch.empty_strided(x.shape, x.stride(), dtype=x.dtype)),
+        "spread": spread,
+        "empty": lambda x: torch.empty(0, dtype=x.dtype),
+        "small": lambda x: filled(torch.empty(1, dtype=x.dtype)),
+        "int": lambda x: torch.zeros(x.shape, dtype=torch.int32),
+        "double": lambda x: torch.zeros(x.shape, dtype=torch.float64),
+        "complex": lambda x: torch.zeros(x.shape, dtype=torch.complex128),
+    }
+    several = isinstance(expected, tuple | list)
+
+    def call(x: Any, args: Any, kwargs: Any, out: Any) -> Any:
+        result = op(x, *args, **kwargs, out=out)
+        given = out if isinstance(out, tuple | list) else (out,)
+        back = result if isinstance(result, tuple | list) else (result,)
+        return list(back), [a is b for a, b in zip(back, given, strict=True)]
+
+    for words, make in makers.items():
+        made = tuple(make(x.detach()) for x in outs)
+        yield call, (*_arguments(sample), made if several else made[0]), f"out={words}"
+
+
+def _differentiable(given: Any) -> list[Tensor]:
+    return [x for x in tensors(given) if x.requires_grad]
+
+
+def _backward(op: Any, sample: Any) -> Iterator[Case]:
+    finish = sample.output_process_fn_grad
+
+    def call(x: Any, args: Any, kwargs: Any) -> Any:
+        leaves = _differentiable((x, args, kwargs))
+        out = op.gradcheck_wrapper(op.get_op(), x, *args, **kwargs)
+        used = [r for r in tensors(finish(out)) if r.requires_grad]
+        if not used or not leaves:
+            return out, None
+        grads = torch.autograd.grad(used, leaves, [weights(r) for r in used], allow_unused=True)
+        return out, list(grads)
+
+    yield call, _arguments(sample), ""
+
+
+def _second(op: Any, sample: Any) -> Iterator[Case]:
+    finish = sample.output_process_fn_grad
+
+    def call(x: Any, args: Any, kwargs: Any) -> Any:
+        leaves = _differentiable((x, args, kwargs))
+        out = op.gradcheck_wrapper(op.get_op(), x, *args, **kwargs)
+        used = [r for r in tensors(finish(out)) if r.requires_grad]
+        if not used or not leaves:
+            return None
+        first = torch.autograd.grad(
+            used, leaves, [weights(r) for r in used], allow_unused=True, create_graph=True
+        )
+        again = [g for g in first if g is not None and g.requires_grad]
+        if not again:
+            return list(first), None
+        seconds = torch.autograd.grad(again, leaves, [weights(g) for g in again], allow_unused=True)
+        return list(first), list(seconds)
+
+    yield call, _arguments(sample), ""
+
+
+def _jvp(op: Any, sample: Any) -> Iterator[Case]:
+    from torch.autograd import forward_ad
+
+    def dual(x: Any) -> Any:
+        if isinstance(x, Tensor):
+            return forward_ad.make_dual(x.detach(), weights(x)) if x.requires_grad else x
+        if isinstance(x, list | tuple):
+            return type(x)(dual(y) for y in x)
+        return {k: dual(v) for k, v in x.items()} if isinstance(x, dict) else x
+
+    def call(x: Any, args: Any, kwargs: Any) -> Any:
+        with forward_ad.dual_level():
+            out = op.gradcheck_wrapper(op.get_op(), dual(x), *dual(args), **dual(kwargs))
+            return [tuple(forward_ad.unpack_dual(r)) for r in tensors(out)]
+
+    yield call, _arguments(sample), ""
+
+
+def _vmap(op: Any, sample: Any) -> Iterator[Case]:
+    def call(x: Any, args: Any, kwargs: Any) -> Any:
+        given = [*tensors((x, args, kwargs))]
+        if not given:
+            return None
+        stacked = [torch.stack([t, t]) for t in given]
+
+        def function(*each: Tensor) -> Any:
+            it = iter(each)
+
+            def replace(y: Any) -> Any:
+                if isinstance(y, Tensor):
+                    return next(it)
+                if isinstance(y, list | tuple):
+                    return type(y)(replace(z) for z in y)
+                return {k: replace(v) for k, v in y.items()} if isinstance(y, dict) else y
+
+            new_x, new_args, new_kwargs = replace(x), replace(args), replace(kwargs)
+            return [*tensors(op(new_x, *new_args, **new_kwargs))]
+
+        return torch.func.vmap(function, randomness="different")(*stacked)
+
+    yield call, _arguments(sample), ""
+
+
+CASES = {
+    "forward": _forward,
+    "inplace": _inplace,
+    "out": _out,
+    "backward": _backward,
+    "second": _second,
+    "jvp": _jvp,
+    "vmap": _vmap,
+    "errors": _forward,
+    "refusals": _forward,
+}
+
+
+def applies(op: Any, kind: str, dtype: torch.dtype) -> bool:
+    """Whether the database declares this cell."""
+    supported = dtype in op.supported_dtypes("cpu")
+    if kind == "refusals":
+        return not supported
+    if kind == "errors":
+        return dtype == torch.float32 and op.error_inputs_func is not None
+    with_gradients = dtype in op.supported_backward_dtypes("cpu")
+    return (
+        supported
+        and {
+            "forward": True,
+            "inplace": op.get_inplace() is not None,
+            "out": op.supports_out,
+            "backward": with_gradients,
+            "second": with_gradients and op.supports_gradgrad,
+            "jvp": with_gradients and op.supports_forward_ad,
+            "vmap": True,
+        }[kind]
+    )
+
+
+def _samples(op: Any, kind: str, dtype: torch.dtype) -> list[Any]:
+    random.seed(SEED)
+    torch.manual_seed(SEED)
+    if kind == "errors":
+        return [error.sample_input for error in op.error_inputs("cpu")]
+    return list(op.sample_inputs("cpu", dtype, requires_grad=kind in WITH_GRADIENTS))
+
+
+def _spread(samples: list[Any], most: int | None) -> list[Any]:
+    if most is None or len(samples) <= most:
+        return samples
+    return [samples[i * len(samples) // most] for i in range(most)]
+
+
+def check(op: Any, dtype: str, kinds: tuple[str, ...]) -> Iterator[Cell]:
+    """All cells of an operator and a dtype."""
+    made: dict[Any, list[Any]] = {}
+    for kind in kinds:
+        cell = Cell(op.full_name, dtype, kind)
+        start = time.perf_counter()
+        if applies(op, kind, getattr(torch, dtype)):
+            source = "errors" if kind == "errors" else kind in WITH_GRADIENTS
+            try:
+                if source not in made:
+                    made[source] = _samples(op, kind, getattr(torch, dtype))
+            except Exception as error:
+                if kind == "refusals":
+                    yield cell  # no arguments of this dtype can be made
+                    continue
+                made[source] = []
+                cell.words.append(f"no samples: {_line(error)}")
+            _check(op, cell, _spread(made[source], SAMPLES[kind]))
+        cell.seconds = round(time.perf_counter() - start, 3)
+        yield cell
+
+
+def _check(op: Any, cell: Cell, samples: list[Any]) -> None:
+    found: dict[str, str] = {}
+    for sample in samples:
+        for function, given, what in CASES[cell.kind](op, sample):
+            cell.samples += 1
+            verdict = compare(function, given, valueless=op.name in VALUELESS)
+            cell.exact &= verdict.exact
+            if verdict.words:
+                words = f"{what} {verdict.words}".strip()
+                found.setdefault(words[:40], f"{words} <- {_describe(given)}")
+    cell.words += found.values()
+    expected = excepted.find(excepted.EXCEPTED, *cell.key)
+    waiting = excepted.find(excepted.WAITING, *cell.key)
+    cell.status = "failed" if cell.words else "passed"
+    if expected or waiting:
+        if cell.words:
+            cell.status = "excepted" if expected else "waiting"
+        else:
+            cell.status = "failed"
+            cell.words = ["agrees with the CPU: take its entry out of excepted.py"]
+
+
+def _describe(given: Any) -> str:
+    """Arguments in a line: tensors by dtype, shape and strides."""
+    if isinstance(given, Tensor):
+        words = f"{str(given.dtype)[6:]}{list(given.shape)}"
+        if given.layout != torch.strided or given.is_nested:
+            return f"{words}:{str(given.layout)[6:]}"
+        return words if given.is_contiguous() else f"{words}:{given.stride()}"
+    if isinstance(given, list | tuple):
+        return f"({', '.join(_describe(x) for x in given)})"
+    if isinstance(given, dict):
+        return f"{{{', '.join(f'{k}={_describe(v)}' for k, v in given.items())}}}"
+    return repr(given)[:60]
+
+
+# --- the whole database --------------------------------------------------------------------------
+
+
+def database() -> list[Any]:
+    from torch.testing._internal.common_methods_invocations import op_db
+
+    return sorted(op_db, key=lambda op: op.full_name)
+
+
+def sweep(
+    ops: list[Any], dtypes: tuple[str, ...] = DTYPES, kinds: tuple[str, ...] = KINDS
+) -> Iterator[Cell]:
+    """The cells of these operators, one after the other."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        for op in ops:
+            for dtype in dtypes:
+                yield from check(op, dtype, kinds)
+
+
+def serve(dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+    """A worker: an operator's number in, its cells out, a line of JSON each."""
+    replies = os.fdopen(os.dup(1), "w")
+    os.dup2(2, 1)
+    torch.set_num_threads(1)
+    ops = database()
+    for line in sys.stdin:
+        cells = [asdict(cell) for cell in sweep([ops[int(line)]], dtypes, kinds)]
+        replies.write(json.dumps(cells) + "\n")
+        replies.flush()
+
+
+class Worker:
+    """A Python that sweeps operators; a new one where it died or took too long."""
+
+    LIMIT_S = 300
+
+    def __init__(self, dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
+        self.chosen = ["--dtypes", ",".join(dtypes), "--kinds", ",".join(kinds)]
+        self.process: subprocess.Popen[str] | None = None
+
+    def run(self, number: int) -> list[dict[str, Any]] | str:
+        """The cells of an operator, or how the worker ended."""
+        if self.process is None:
+            command = [sys.executable, "-X", "faulthandler", __file__, "--serve", *self.chosen]
+            self.process = subprocess.Popen(
+                command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+            )
+        process = self.process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        timer = threading.Timer(self.LIMIT_S, process.kill)
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                process.stdin.write(f"{number}\n")
+                process.stdin.flush()
+            reply = process.stdout.readline()
+        finally:
+            timer.cancel()
+        if reply:
+            cells: list[dict[str, Any]] = json.loads(reply)
+            return cells
+        self.process = None
+        return f"the process ended with status {process.wait()}"
+
+    def stop(self) -> None:
+        if self.process is not None:
+            self.process.communicate()
+
+
+def sweep_with_workers(
+    names: list[str], dtypes: tuple[str, ...], kinds: tuple[str, ...], workers: int
+) -> list[Cell]:
+    """The cells of the operators named (all for none), swept by several processes."""
+    every = [op.full_name for op in database()]
+    unknown = set(names) - set(every)
+    if unknown:
+        raise ValueError(f"torch's database has no {', '.join(sorted(unknown))}")
+    numbers = collections.deque(i for i, name in enumerate(every) if not names or name in names)
+    cells: list[Cell] = []
+
+    def work() -> None:
+        worker = Worker(dtypes, kinds)
+        while numbers:
+            number = numbers.popleft()
+            came = worker.run(number)
+            if isinstance(came, str):
+                cells.append(Cell(every[number], dtypes[0], kinds[0], "failed", words=[came]))
+            else:
+                cells.extend(Cell(**cell) for cell in came)
+        worker.stop()
+
+    threads = [threading.Thread(target=work) for _ in range(workers)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    return sorted(cells, key=lambda cell: (cell.operator, cell.dtype, cell.kind))
+
+
+STATUSES = ("passed", "failed", "waiting", "excepted", "n/a")
+
+
+def table(cells: list[Cell]) -> dict[str, dict[str, dict[str, int]]]:
+    """Counts by kind and dtype: cells by status, samples, and the passed that are bit-equal."""
+    counts: dict[str, dict[str, dict[str, int]]] = {}
+    for cell in cells:
+        row = counts.setdefault(cell.kind, {}).setdefault(cell.dtype, collections.Counter())
+        row[cell.status] += 1
+        row["samples"] += cell.samples
+        row["exact"] += cell.status == "passed" and cell.exact
+    names = (*STATUSES, "exact", "samples")
+    return {
+        kind: {dtype: {n: counts[kind][dtype][n] for n in names} for dtype in sorted(counts[kind])}
+        for kind in sorted(counts)
+    }
+
+
+def show(counts: dict[str, dict[str, dict[str, int]]]) -> str:
+    names = (*STATUSES, "exact", "samples")
+    lines = [f"{'kind':9} {'dtype':10} " + " ".join(f"{name:>8}" for name in names)]
+    for kind, rows in counts.items():
+        for dtype, row in rows.items():
+            lines.append(f"{kind:9} {dtype:10} " + " ".join(f"{row[name]:8}" for name in names))
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("operators", nargs="*", help="full names; none: all")
+    parser.add_argument("--dtypes", default=",".join(DTYPES))
+    parser.add_argument("--kinds", default=",".join(KINDS))
+    parser.add_argument("-n", type=int, default=2, help="processes")
+    parser.add_argument("--json", type=Path, help="write all cells that do not pass, and the table")
+    parser.add_argument("--serve", action="store_true", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    dtypes, kinds = tuple(given.dtypes.split(",")), tuple(given.kinds.split(","))
+    if given.serve:
+        serve(dtypes, kinds)
+        return 0
+    start = time.monotonic()
+    cells = sweep_with_workers(given.operators, dtypes, kinds, given.n)
+    for cell in cells:
+        if cell.status == "failed":
+            print(f"FAILED {cell.kind} {cell.dtype} {cell.operator}")
+            for words in cell.words[:4]:
+                print(f"    {words}")
+    counts = table(cells)
+    print(show(counts))
+    print(f"{len(cells)} cells in {time.monotonic() - start:.0f} s")
+    if given.json:
+        rest = [asdict(cell) for cell in cells if cell.status in ("failed", "waiting", "excepted")]
+        given.json.write_text(json.dumps({"counts": counts, "cells": rest}, indent=1) + "\n")
+    return 1 if any(cell.status == "failed" for cell in cells) else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,216 @@
+"""Arguments made twice, on the CPU and on the device, and results compared to the last bit.
+
+`Copies` gives tensors of one place which are to each other what the given ones are: the same object
+stays one object, views of one storage stay views of one storage, conjugate and negative bits and
+strides stay. `differences` compares what two calls gave: values with the places of NaN and Inf,
+dtype, shape, strides, offset, view or not, bits, requires_grad, and which results share memory with
+which arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+
+Tensor = torch.Tensor
+NAME = torch._C._get_privateuse1_backend_name()
+
+# Where the device runs another kernel than the CPU: relative and absolute.
+CLOSE = {
+    torch.float64: (1e-7, 1e-7),
+    torch.float32: (1e-5, 1e-5),
+    torch.float16: (2e-3, 1e-3),
+    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.complex128: (1e-7, 1e-7),
+    torch.complex64: (1e-5, 1e-5),
+    torch.complex32: (2e-3, 1e-3),
+}
+
+
+class Copies:
+    """Copies of arguments in one place, alike in memory to the originals."""
+
+    def __init__(self, place: str) -> None:
+        self.place = place
+        self.storages: dict[int, Any] = {}
+        self.tensors: dict[int, Tensor] = {}
+
+    def of(self, given: Any) -> Any:
+        """The same arguments here: tensors copied, names of devices changed, the rest as it is."""
+        if isinstance(given, Tensor):
+            return self._tensor(given)
+        if type(given) in (list, tuple):
+            return type(given)(self.of(x) for x in given)
+        if isinstance(given, tuple):  # a named tuple
+            return type(given)(*(self.of(x) for x in given))
+        if isinstance(given, dict):
+            return {key: self.of(value) for key, value in given.items()} | self._device(given)
+        if isinstance(given, torch.device):
+            return torch.device(self.place)
+        return given
+
+    def _device(self, given: dict[Any, Any]) -> dict[str, str]:
+        return {"device": self.place} if given.get("device") is not None else {}
+
+    def _tensor(self, given: Tensor) -> Tensor:
+        copy = self.tensors.get(id(given))
+        if copy is None:
+            copy = self.tensors[id(given)] = self._copy(given)
+            copy.requires_grad_(given.requires_grad)
+        return copy
+
+    def _copy(self, given: Tensor) -> Tensor:
+        plain = given.detach()
+        if plain.layout != torch.strided or plain.is_quantized or plain.is_nested:
+            return plain.clone() if self.place == "cpu" else plain.to(self.place)
+        conjugate, negative = plain.is_conj(), plain.is_neg()
+        storage = plain.untyped_storage()
+        key = storage._cdata
+        if key not in self.storages:
+            whole = torch.empty(0, dtype=torch.uint8).set_(storage)
+            copied = whole.clone() if self.place == "cpu" else whole.to(self.place)
+            self.storages[key] = (copied.untyped_storage(), storage)  # the key lives as long
+        copy = torch.empty(0, dtype=plain.dtype, device=self.place)
+        copy.set_(self.storages[key][0], plain.storage_offset(), plain.size(), plain.stride())
+        copy = copy.conj() if conjugate else copy
+        return torch._neg_view(copy) if negative else copy
+
+
+def tensors(given: Any) -> Iterator[Tensor]:
+    """All tensors of nested lists, tuples and dictionaries, in order."""
+    if isinstance(given, Tensor):
+        yield given
+    elif isinstance(given, list | tuple):
+        for x in given:
+            yield from tensors(x)
+    elif isinstance(given, dict):
+        for x in given.values():
+            yield from tensors(x)
+
+
+def numel(x: Tensor) -> int:
+    return x.numel() if not x.is_nested else x._nested_tensor_size().prod(1).sum().item()
+
+
+def weights(result: Tensor) -> Tensor:
+    """An incoming gradient: of a size like 1, another for each element, equal on both sides."""
+    numbers = torch.arange(numel(result), dtype=torch.float64).remainder(7) / 4 - 0.6
+    return numbers.to(result.dtype).view(result.shape).to(result.device)
+
+
+def sharing(results: list[Tensor], arguments: list[Tensor]) -> list[tuple[int, ...]]:
+    """For each result the numbers of the arguments and earlier results in whose memory it lies."""
+    keys = [_memory(x) for x in (*arguments, *results)]
+    count = len(arguments)
+    return [
+        tuple(j for j in range(count + i) if keys[j] and keys[j] == keys[count + i])
+        for i in range(len(results))
+    ]
+
+
+def _memory(x: Tensor) -> int:
+    if (
+        x.layout != torch.strided
+        or x.is_nested
+        or torch._C._functorch.is_functorch_wrapped_tensor(x)
+    ):
+        return 0
+    storage = x.untyped_storage()
+    return storage._cdata if storage.nbytes() else 0
+
+
+def differences(want: Any, have: Any, *, values: bool = True) -> tuple[str, bool]:
+    """What the device's is otherwise than the CPU's, and whether they are equal to the bit."""
+    if isinstance(want, Tensor) and isinstance(have, Tensor):
+        return _tensors(want, have, values)
+    if isinstance(want, list | tuple) and isinstance(have, list | tuple):
+        if type(want) is not type(have) or len(want) != len(have):
+            return (
+                f"{type(have).__name__} of {len(have)}, not {type(want).__name__} of {len(want)}",
+                False,
+            )
+        exact = True
+        for i, (w, h) in enumerate(zip(want, have, strict=True)):
+            words, equal = differences(w, h, values=values)
+            exact &= equal
+            if words:
+                return f"[{i}]: {words}", False
+        return "", exact
+    if isinstance(want, dict) and isinstance(have, dict):
+        return differences([*want.items()], [*have.items()], values=values)
+    if isinstance(want, torch.device) and isinstance(have, torch.device):
+        return ("", True) if have.type == NAME else (f"device {have}", False)
+    if isinstance(want, torch.storage.TypedStorage | torch.UntypedStorage):
+        return "", True
+    nan = isinstance(want, float) and want != want and have != have
+    if type(want) is type(have) and (nan or not values or want == have):
+        return "", True
+    return f"{have!r}, not {want!r}", False
+
+
+def _traits(x: Tensor) -> dict[str, Any]:
+    traits = {
+        "dtype": x.dtype,
+        "layout": x.layout,
+        "shape": x._nested_tensor_size().tolist() if x.is_nested else tuple(x.shape),
+        "requires_grad": x.requires_grad,
+        "is_leaf": x.is_leaf,
+        "is_view": x._is_view(),
+        "conj": x.is_conj(),
+        "neg": x.is_neg(),
+        "quantized": x.is_quantized,
+        "type": type(x).__name__,
+    }
+    if x.layout == torch.strided and not x.is_nested:
+        traits["strides"] = x.stride()
+        traits["offset"] = x.storage_offset()
+    return traits
+
+
+def _tensors(want: Tensor, have: Tensor, values: bool) -> tuple[str, bool]:
+    if have.device.type != NAME:
+        return f"is on {have.device}", False
+    ours, theirs = _traits(have), _traits(want)
+    if ours != theirs:
+        found = [f"{k} {ours.get(k)}, not {v}" for k, v in theirs.items() if ours.get(k) != v]
+        return ", ".join(found), False
+    if not values:
+        return "", True
+    return numbers(want, have.detach().cpu())
+
+
+def numbers(want: Tensor, have: Tensor) -> tuple[str, bool]:
+    """How the numbers of two tensors on the CPU differ, and whether their bits are equal."""
+    want = want.detach()
+    if want.layout == torch.strided and not want.is_nested and not want.is_quantized:
+        if same_bits(want, have):
+            return "", True
+        if not (want.is_floating_point() or want.is_complex()):
+            return f"values differ: {_short(have)}, not {_short(want)}", False
+    rtol, atol = CLOSE.get(want.dtype, (0.0, 0.0))
+    try:
+        torch.testing.assert_close(have, want, rtol=rtol, atol=atol, equal_nan=True)
+    except AssertionError as error:
+        return " ".join(str(error).split())[:300], False
+    return "", False
+
+
+def same_bits(a: Tensor, b: Tensor) -> bool:
+    """Equal element by element, a NaN being equal to a NaN."""
+    if a.shape != b.shape:
+        return False
+    if a.dtype == torch.complex32 and b.dtype == torch.complex32:
+        a, b = torch.view_as_real(a.resolve_conj()), torch.view_as_real(b.resolve_conj())
+    if a.dtype.itemsize == 1 and a.dtype.is_floating_point:
+        a, b = a.float(), b.float()
+    if torch.equal(a, b):
+        return True
+    if not (a.dtype.is_floating_point or a.dtype.is_complex):
+        return False
+    return bool(((a == b) | ((a != a) & (b != b))).all())
+
+
+def _short(x: Tensor) -> str:
+    return str(x.flatten()[:6].tolist())
