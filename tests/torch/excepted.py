@@ -27,7 +27,15 @@ class Entry:
         )
 
 
-EXCEPTED: tuple[Entry, ...] = ()
+EXCEPTED: tuple[Entry, ...] = (
+    Entry(
+        "nn.functional.max_pool1d",
+        "forward",
+        "*",
+        "torch pools without indices only on a device called cpu; elsewhere the result is a "
+        "squeezed view of what max_pool2d gave",
+    ),
+)
 
 # TEMPORARY: the core is to be made to agree, and then the entry goes. Must be empty in a release.
 WAITING: tuple[Entry, ...] = ()

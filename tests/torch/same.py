@@ -10,6 +10,7 @@ which arguments.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -29,6 +30,13 @@ CLOSE = {
 }
 
 
+@dataclass(frozen=True)
+class Host:
+    """An argument that is a tensor on the CPU whatever the device."""
+
+    tensor: Tensor
+
+
 class Copies:
     """Copies of arguments in one place, alike in memory to the originals."""
 
@@ -41,9 +49,11 @@ class Copies:
         """The same arguments here: tensors copied, names of devices changed, the rest as it is."""
         if isinstance(given, Tensor):
             return self._tensor(given)
+        if isinstance(given, Host):
+            return given.tensor.clone()
         if type(given) in (list, tuple):
             return type(given)(self.of(x) for x in given)
-        if isinstance(given, tuple):  # a named tuple
+        if hasattr(given, "_fields"):  # a named tuple
             return type(given)(*(self.of(x) for x in given))
         if isinstance(given, dict):
             return {key: self.of(value) for key, value in given.items()} | self._device(given)
@@ -63,6 +73,8 @@ class Copies:
 
     def _copy(self, given: Tensor) -> Tensor:
         plain = given.detach()
+        if plain.is_meta:
+            return plain
         if plain.layout != torch.strided or plain.is_quantized or plain.is_nested:
             return plain.clone() if self.place == "cpu" else plain.to(self.place)
         conjugate, negative = plain.is_conj(), plain.is_neg()
@@ -97,7 +109,7 @@ def numel(x: Tensor) -> int:
 def weights(result: Tensor) -> Tensor:
     """An incoming gradient: of a size like 1, another for each element, equal on both sides."""
     numbers = torch.arange(numel(result), dtype=torch.float64).remainder(7) / 4 - 0.6
-    return numbers.to(result.dtype).view(result.shape).to(result.device)
+    return numbers.to(result.dtype).view(result.shape).to(result.device, copy=True)
 
 
 def sharing(results: list[Tensor], arguments: list[Tensor]) -> list[tuple[int, ...]]:
