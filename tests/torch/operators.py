@@ -32,7 +32,7 @@ from typing import Any
 
 import excepted
 import torch
-from same import NAME, Copies, Host, Tensor, differences, same_bits, sharing, tensors, weights
+from same import SEED, Copies, Gradients, Host, Tensor, compare, first_line, tensors, weights
 
 # Those that take float32 only do not depend on the dtype.
 KINDS = (
@@ -45,7 +45,6 @@ SAMPLES = {
     "jvp": 4, "vmap": 4, "errors": None, "refusals": 2,
 }  # fmt: skip
 WITH_GRADIENTS = ("backward", "second", "jvp")
-SEED = 7
 # What these give has no values yet.
 VALUELESS = {
     "empty", "empty_like", "empty_permuted", "empty_strided", "new_empty", "new_empty_strided",
@@ -68,100 +67,6 @@ class Cell:
     @property
     def key(self) -> tuple[str, str, str]:
         return self.kind, self.dtype, self.operator
-
-
-# --- one call on both sides ----------------------------------------------------------------------
-
-
-@dataclass
-class Outcome:
-    arguments: list[Tensor]
-    results: Any = None
-    error: Exception | None = None
-    written: list[int] = field(default_factory=list)  # how often each argument was
-    drew: bool = False  # from the host's generator
-
-
-def _generators() -> tuple[torch.Generator, torch.Generator]:
-    from causeway import _C
-
-    return torch.default_generator, _C.default_generator(0)
-
-
-def _call(place: str, function: Callable[..., Any], given: Any, seed: int = SEED) -> Outcome:
-    """`function` on copies of the arguments in this place."""
-    copies = Copies(place)
-    arguments = copies.of(given)
-    host, device = _generators()
-    host.manual_seed(seed)
-    device.manual_seed(seed)
-    before = host.get_state()
-    outcome = Outcome([*tensors(arguments)])
-    versions = [x._version for x in outcome.arguments]
-    # Something made from nothing is made where the others are.
-    alone = next(tensors(arguments), None) is None
-    try:
-        if alone:
-            with torch.device(place):
-                outcome.results = function(*arguments)
-        else:
-            outcome.results = function(*arguments)
-    except Exception as error:
-        outcome.error = error.with_traceback(None)
-    outcome.written = [x._version - v for x, v in zip(outcome.arguments, versions, strict=True)]
-    outcome.drew = not torch.equal(before, host.get_state())
-    return outcome
-
-
-@dataclass
-class Verdict:
-    words: str = ""
-    exact: bool = True
-
-
-def compare(function: Callable[..., Any], given: Any, *, valueless: bool = False) -> Verdict:
-    """Call on both sides, and say the first thing that differs."""
-    want = _call("cpu", function, given)
-    have = _call(NAME, function, given)
-    if want.error is not None:
-        return _refusals(want.error, have.error)
-    if have.error is not None:
-        return Verdict(f"{type(have.error).__name__}: {_line(have.error)}", False)
-    if have.drew:
-        return Verdict("drew from the host's generator", False)
-    words, exact = differences(want.results, have.results, values=not (want.drew or valueless))
-    if words:
-        return Verdict(words, False)
-    if want.drew:
-        again = _call(NAME, function, given)
-        pairs = zip(tensors(have.results), tensors(again.results), strict=True)
-        if not all(same_bits(a.detach().cpu(), b.detach().cpu()) for a, b in pairs):
-            return Verdict("other numbers for the same seed", False)
-    elif not valueless and (any(want.written) or any(have.written)):
-        words, equal = differences(want.arguments, have.arguments)
-        exact &= equal
-        if words:
-            return Verdict(f"arguments after the call: {words}", False)
-    shared = [sharing([*tensors(x.results)], x.arguments) for x in (want, have)]
-    if shared[0] != shared[1]:
-        return Verdict(f"shares memory with {shared[1]}, not with {shared[0]}", False)
-    return Verdict("", exact)
-
-
-def _refusals(want: Exception, have: Exception | None) -> Verdict:
-    if have is None:
-        return Verdict(f"the CPU refuses it: {_line(want)}", False)
-    if type(want) is type(have):
-        return Verdict()
-    return Verdict(
-        f"refused with {type(have).__name__} ({_line(have)}), "
-        f"not {type(want).__name__} ({_line(want)})",
-        False,
-    )
-
-
-def _line(error: BaseException) -> str:
-    return (str(error).strip().splitlines() or [""])[0][:240]
 
 
 # --- kinds ---------------------------------------------------------------------------------------
@@ -247,7 +152,7 @@ def _backward(op: Any, sample: Any) -> Iterator[Case]:
         if not used or not leaves:
             return out, None
         grads = torch.autograd.grad(used, leaves, [weights(r) for r in used], allow_unused=True)
-        return out, list(grads)
+        return out, Gradients(grads)
 
     yield call, _arguments(op, sample), ""
 
@@ -266,11 +171,12 @@ def _second(op: Any, sample: Any) -> Iterator[Case]:
         )
         again = [g for g in first if g is not None and g.requires_grad]
         if not again:
-            return list(first), None
+            return Gradients(first), None
         seconds = torch.autograd.grad(again, leaves, [weights(g) for g in again], allow_unused=True)
         # Where several are summed, the strides are those of the first. Which is the first goes by
         # the numbers of nodes, and a backward on a device counts those that it makes by itself.
-        return list(first), [None if g is None else g.contiguous().clone() for g in seconds]
+        seconds = (None if g is None else g.contiguous() for g in seconds)
+        return Gradients(first), Gradients(seconds)
 
     yield call, _arguments(op, sample), ""
 
@@ -383,7 +289,7 @@ def check(op: Any, dtype: str, kinds: tuple[str, ...]) -> Iterator[Cell]:
                     yield cell  # no arguments of this dtype can be made
                     continue
                 made[source] = []
-                cell.words.append(f"no samples: {_line(error)}")
+                cell.words.append(f"no samples: {first_line(error)}")
             _check(op, cell, _spread(made[source], SAMPLES[kind]))
         cell.seconds = round(time.perf_counter() - start, 3)
         yield cell

@@ -9,24 +9,25 @@ which arguments.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
 
 Tensor = torch.Tensor
 NAME = torch._C._get_privateuse1_backend_name()
+SEED = 7
 
 # Where the device runs another kernel than the CPU: relative and absolute.
 CLOSE = {
     torch.float64: (1e-7, 1e-7),
     torch.float32: (1e-5, 1e-5),
-    torch.float16: (2e-3, 1e-3),
-    torch.bfloat16: (1.6e-2, 1e-2),
+    torch.float16: (4e-3, 1e-3),
+    torch.bfloat16: (3.2e-2, 1e-2),
     torch.complex128: (1e-7, 1e-7),
     torch.complex64: (1e-5, 1e-5),
-    torch.complex32: (2e-3, 1e-3),
+    torch.complex32: (4e-3, 1e-3),
 }
 
 
@@ -90,6 +91,10 @@ class Copies:
         return torch._neg_view(copy) if negative else copy
 
 
+class Gradients(list[Any]):
+    """Results of autograd: whether one is a view says only how it was summed."""
+
+
 def tensors(given: Any) -> Iterator[Tensor]:
     """All tensors of nested lists, tuples and dictionaries, in order."""
     if isinstance(given, Tensor):
@@ -133,25 +138,28 @@ def _memory(x: Tensor) -> int:
     return storage._cdata if storage.nbytes() else 0
 
 
-def differences(want: Any, have: Any, *, values: bool = True) -> tuple[str, bool]:
+def differences(
+    want: Any, have: Any, *, values: bool = True, views: bool = True
+) -> tuple[str, bool]:
     """What the device's is otherwise than the CPU's, and whether they are equal to the bit."""
     if isinstance(want, Tensor) and isinstance(have, Tensor):
-        return _tensors(want, have, values)
+        return _tensors(want, have, values, views)
     if isinstance(want, list | tuple) and isinstance(have, list | tuple):
         if type(want) is not type(have) or len(want) != len(have):
             return (
                 f"{type(have).__name__} of {len(have)}, not {type(want).__name__} of {len(want)}",
                 False,
             )
+        views = views and not isinstance(want, Gradients)
         exact = True
         for i, (w, h) in enumerate(zip(want, have, strict=True)):
-            words, equal = differences(w, h, values=values)
+            words, equal = differences(w, h, values=values, views=views)
             exact &= equal
             if words:
                 return f"[{i}]: {words}", False
         return "", exact
     if isinstance(want, dict) and isinstance(have, dict):
-        return differences([*want.items()], [*have.items()], values=values)
+        return differences([*want.items()], [*have.items()], values=values, views=views)
     if isinstance(want, torch.device) and isinstance(have, torch.device):
         return ("", True) if have.type == NAME else (f"device {have}", False)
     if isinstance(want, torch.storage.TypedStorage | torch.UntypedStorage):
@@ -181,10 +189,12 @@ def _traits(x: Tensor) -> dict[str, Any]:
     return traits
 
 
-def _tensors(want: Tensor, have: Tensor, values: bool) -> tuple[str, bool]:
+def _tensors(want: Tensor, have: Tensor, values: bool, views: bool) -> tuple[str, bool]:
     if have.device.type != NAME:
         return f"is on {have.device}", False
     ours, theirs = _traits(have), _traits(want)
+    if not views:
+        ours["is_view"] = theirs["is_view"]
     if ours != theirs:
         found = [f"{k} {ours.get(k)}, not {v}" for k, v in theirs.items() if ours.get(k) != v]
         return ", ".join(found), False
@@ -226,3 +236,97 @@ def same_bits(a: Tensor, b: Tensor) -> bool:
 
 def _short(x: Tensor) -> str:
     return str(x.flatten()[:6].tolist())
+
+
+# --- one call on both sides ----------------------------------------------------------------------
+
+
+@dataclass
+class Outcome:
+    arguments: list[Tensor]
+    results: Any = None
+    error: Exception | None = None
+    written: list[int] = field(default_factory=list)  # how often each argument was
+    drew: bool = False  # from the host's generator
+
+
+def _generators() -> tuple[torch.Generator, torch.Generator]:
+    from causeway import _C
+
+    return torch.default_generator, _C.default_generator(0)
+
+
+def _call(place: str, function: Callable[..., Any], given: Any, seed: int = SEED) -> Outcome:
+    """`function` on copies of the arguments in this place."""
+    copies = Copies(place)
+    arguments = copies.of(given)
+    host, device = _generators()
+    host.manual_seed(seed)
+    device.manual_seed(seed)
+    before = host.get_state()
+    outcome = Outcome([*tensors(arguments)])
+    versions = [x._version for x in outcome.arguments]
+    # Something made from nothing is made where the others are.
+    alone = next(tensors(arguments), None) is None
+    try:
+        if alone:
+            with torch.device(place):
+                outcome.results = function(*arguments)
+        else:
+            outcome.results = function(*arguments)
+    except Exception as error:
+        outcome.error = error.with_traceback(None)
+    outcome.written = [x._version - v for x, v in zip(outcome.arguments, versions, strict=True)]
+    outcome.drew = not torch.equal(before, host.get_state())
+    return outcome
+
+
+@dataclass
+class Verdict:
+    words: str = ""
+    exact: bool = True
+
+
+def compare(function: Callable[..., Any], given: Any, *, valueless: bool = False) -> Verdict:
+    """Call on both sides, and say the first thing that differs."""
+    want = _call("cpu", function, given)
+    have = _call(NAME, function, given)
+    if want.error is not None:
+        return _refusals(want.error, have.error)
+    if have.error is not None:
+        return Verdict(f"{type(have.error).__name__}: {first_line(have.error)}", False)
+    if have.drew:
+        return Verdict("drew from the host's generator", False)
+    words, exact = differences(want.results, have.results, values=not (want.drew or valueless))
+    if words:
+        return Verdict(words, False)
+    if want.drew:
+        again = _call(NAME, function, given)
+        pairs = zip(tensors(have.results), tensors(again.results), strict=True)
+        if not all(same_bits(a.detach().cpu(), b.detach().cpu()) for a, b in pairs):
+            return Verdict("other numbers for the same seed", False)
+    elif not valueless and (any(want.written) or any(have.written)):
+        words, equal = differences(want.arguments, have.arguments)
+        exact &= equal
+        if words:
+            return Verdict(f"arguments after the call: {words}", False)
+    shared = [sharing([*tensors(x.results)], x.arguments) for x in (want, have)]
+    if shared[0] != shared[1]:
+        return Verdict(f"shares memory with {shared[1]}, not with {shared[0]}", False)
+    return Verdict("", exact)
+
+
+def _refusals(want: Exception, have: Exception | None) -> Verdict:
+    if have is None:
+        return Verdict(f"the CPU refuses it: {first_line(want)}", False)
+    if type(want) is type(have):
+        return Verdict()
+    return Verdict(
+        f"refused with {type(have).__name__} ({first_line(have)}), "
+        f"not {type(want).__name__} ({first_line(want)})",
+        False,
+    )
+
+
+def first_line(error: BaseException) -> str:
+    return (str(error).strip().splitlines() or [""])[0][:240]
