@@ -139,11 +139,11 @@ def _memory(x: Tensor) -> int:
 
 
 def differences(
-    want: Any, have: Any, *, values: bool = True, views: bool = True
+    want: Any, have: Any, *, values: bool = True, views: bool = True, times: float = 1
 ) -> tuple[str, bool]:
     """What the device's is otherwise than the CPU's, and whether they are equal to the bit."""
     if isinstance(want, Tensor) and isinstance(have, Tensor):
-        return _tensors(want, have, values, views)
+        return _tensors(want, have, values, views, times)
     if isinstance(want, list | tuple) and isinstance(have, list | tuple):
         if type(want) is not type(have) or len(want) != len(have):
             return (
@@ -153,13 +153,14 @@ def differences(
         views = views and not isinstance(want, Gradients)
         exact = True
         for i, (w, h) in enumerate(zip(want, have, strict=True)):
-            words, equal = differences(w, h, values=values, views=views)
+            words, equal = differences(w, h, values=values, views=views, times=times)
             exact &= equal
             if words:
                 return f"[{i}]: {words}", False
         return "", exact
     if isinstance(want, dict) and isinstance(have, dict):
-        return differences([*want.items()], [*have.items()], values=values, views=views)
+        pairs = [*want.items()], [*have.items()]
+        return differences(*pairs, values=values, views=views, times=times)
     if isinstance(want, torch.device) and isinstance(have, torch.device):
         return ("", True) if have.type == NAME else (f"device {have}", False)
     if isinstance(want, torch.storage.TypedStorage | torch.UntypedStorage):
@@ -186,10 +187,14 @@ def _traits(x: Tensor) -> dict[str, Any]:
     if x.layout == torch.strided and not x.is_nested:
         traits["strides"] = x.stride()
         traits["offset"] = x.storage_offset()
+    elif x.layout == torch.sparse_coo:
+        traits["coalesced"] = x.is_coalesced()
     return traits
 
 
-def _tensors(want: Tensor, have: Tensor, values: bool, views: bool) -> tuple[str, bool]:
+def _tensors(
+    want: Tensor, have: Tensor, values: bool, views: bool, times: float
+) -> tuple[str, bool]:
     if have.device.type != NAME:
         return f"is on {have.device}", False
     ours, theirs = _traits(have), _traits(want)
@@ -200,10 +205,10 @@ def _tensors(want: Tensor, have: Tensor, values: bool, views: bool) -> tuple[str
         return ", ".join(found), False
     if not values:
         return "", True
-    return numbers(want, have.detach().cpu())
+    return numbers(want, have.detach().cpu(), times)
 
 
-def numbers(want: Tensor, have: Tensor) -> tuple[str, bool]:
+def numbers(want: Tensor, have: Tensor, times: float) -> tuple[str, bool]:
     """How the numbers of two tensors on the CPU differ, and whether their bits are equal."""
     want = want.detach()
     if want.layout == torch.strided and not want.is_nested and not want.is_quantized:
@@ -213,7 +218,7 @@ def numbers(want: Tensor, have: Tensor) -> tuple[str, bool]:
             return f"values differ: {_short(have)}, not {_short(want)}", False
     rtol, atol = CLOSE.get(want.dtype, (0.0, 0.0))
     try:
-        torch.testing.assert_close(have, want, rtol=rtol, atol=atol, equal_nan=True)
+        torch.testing.assert_close(have, want, rtol=rtol * times, atol=atol * times, equal_nan=True)
     except AssertionError as error:
         return " ".join(str(error).split())[:300], False
     return "", False
@@ -287,8 +292,10 @@ class Verdict:
     exact: bool = True
 
 
-def compare(function: Callable[..., Any], given: Any, *, valueless: bool = False) -> Verdict:
-    """Call on both sides, and say the first thing that differs."""
+def compare(
+    function: Callable[..., Any], given: Any, *, valueless: bool = False, times: float = 1
+) -> Verdict:
+    """Call on both sides, and say the first thing that differs. `times` loosens what is close."""
     want = _call("cpu", function, given)
     have = _call(NAME, function, given)
     if want.error is not None:
@@ -297,7 +304,8 @@ def compare(function: Callable[..., Any], given: Any, *, valueless: bool = False
         return Verdict(f"{type(have.error).__name__}: {first_line(have.error)}", False)
     if have.drew:
         return Verdict("drew from the host's generator", False)
-    words, exact = differences(want.results, have.results, values=not (want.drew or valueless))
+    values = not (want.drew or valueless)
+    words, exact = differences(want.results, have.results, values=values, times=times)
     if words:
         return Verdict(words, False)
     if want.drew:
