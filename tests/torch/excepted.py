@@ -18,6 +18,7 @@ class Entry:
     kinds: str
     dtypes: str
     reason: str
+    fatal: bool = False  # it ends the process: only the command, which has workers, runs it
 
     def holds(self, kind: str, dtype: str, operator: str) -> bool:
         given = ((self.operators, operator), (self.kinds, kind), (self.dtypes, dtype))
@@ -73,7 +74,7 @@ WAITING: tuple[Entry, ...] = (
     Entry(
         "nn.functional.scaled_dot_product_attention", "vmap", "*", "the choice is no batched call"
     ),
-    Entry("sparse.mm.reduce", "backward", "*", "sparse; ends the process"),
+    Entry("sparse.mm.reduce", "backward", "*", "amax and amin", fatal=True),
 )
 
 

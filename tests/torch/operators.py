@@ -279,7 +279,10 @@ def check(op: Any, dtype: str, kinds: tuple[str, ...]) -> Iterator[Cell]:
     for kind in kinds:
         cell = Cell(op.full_name, dtype, kind)
         start = time.perf_counter()
-        if applies(op, kind, getattr(torch, dtype)):
+        waiting = excepted.find(excepted.WAITING, *cell.key)
+        if waiting and waiting.fatal and not Worker.serving:
+            cell.status = "waiting"
+        elif applies(op, kind, getattr(torch, dtype)):
             source = "errors" if kind == "errors" else kind in WITH_GRADIENTS
             try:
                 if source not in made:
@@ -366,6 +369,7 @@ def serve(dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(1)
+    Worker.serving = True
     ops = database()
     for line in sys.stdin:
         number, start = map(int, line.split())
@@ -378,6 +382,7 @@ class Worker:
     """A Python that sweeps operators; a new one where it died or took too long."""
 
     LIMIT_S = 120
+    serving = False  # whether this process is one
 
     def __init__(self, dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         self.chosen = ["--dtypes", ",".join(dtypes), "--kinds", ",".join(kinds)]

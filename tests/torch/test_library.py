@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Iterator
 
@@ -152,6 +153,7 @@ TORCH_LIBRARY_IMPL(causeway_cpp, CPU, m) { m.impl("raw", raw); }
 
 
 @pytest.mark.slow
+@pytest.mark.skipif(not os.environ.get("TEST_ALL"), reason="`make test-torch` runs it")
 def test_a_cpp_extension_serves_the_device(tmp_path) -> None:
     if shutil.which("c++") is None:
         pytest.skip("needs a C++ compiler")
