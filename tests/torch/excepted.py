@@ -59,18 +59,8 @@ EXCEPTED: tuple[Entry, ...] = (
 
 # TEMPORARY: the core is to be made to agree, and then the entry goes. Must be empty in a release.
 WAITING: tuple[Entry, ...] = (
-    Entry("addr logical_and logical_or logical_xor", "inplace", "*", "resized, not refused"),
-    Entry("ldexp", "inplace", "*float* complex*", "resized, not refused"),
-    Entry("cat", "errors", "float32", "out= overlaps an input"),
-    Entry("mode", "out", "*", "torch names its devices"),
     Entry("conj_physical", "inplace", "complex64", "a stub without our kernel"),
     Entry("svd", "out", "complex64", "a stub without our kernel: conj_physical_"),
-    Entry(
-        "nn.functional.scaled_dot_product_attention",
-        "backward",
-        "*",
-        "strides of the gradients with a mask",
-    ),
     Entry(
         "nn.functional.scaled_dot_product_attention", "vmap", "*", "the choice is no batched call"
     ),
