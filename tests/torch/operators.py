@@ -381,7 +381,7 @@ def serve(dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
 class Worker:
     """A Python that sweeps operators; a new one where it died or took too long."""
 
-    LIMIT_S = 120
+    LIMIT_S = 300  # for a cell
     serving = False  # whether this process is one
 
     def __init__(self, dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
