@@ -1,6 +1,6 @@
 """torch's operator database: float32 whole, and each operator with one other dtype.
 
-All dtypes: `make test-all`, or `python tests/torch/operators.py`.
+All dtypes and kinds: `make test-all`, or `python tests/torch/operators.py`.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import torch
 
 SHARDS = 24
 OTHERS = operators.DTYPES[1:]
+COMMON = ("forward", "inplace", "out", "backward", "refusals")
 
 
 @pytest.mark.parametrize("shard", range(SHARDS))
@@ -27,11 +28,13 @@ def test_another_dtype_agrees_with_the_cpu(shard: int) -> None:
         op = every[i]
         declared = [d for d in OTHERS if getattr(torch, d) in op.supported_dtypes("cpu")]
         if declared:
-            agree([op], (declared[i % len(declared)],))
+            agree([op], (declared[i % len(declared)],), COMMON)
 
 
-def agree(ops: list[object], dtypes: tuple[str, ...]) -> None:
-    cells = [*operators.sweep(ops, dtypes)]
+def agree(
+    ops: list[object], dtypes: tuple[str, ...], kinds: tuple[str, ...] = operators.KINDS
+) -> None:
+    cells = [*operators.sweep(ops, dtypes, kinds)]
     wrong = [cell for cell in cells if cell.status == "failed"]
     words = [f"{c.kind} {c.dtype} {c.operator}: {w}" for c in wrong for w in c.words[:2]]
     assert not wrong, "\n".join(words)
@@ -42,7 +45,7 @@ def agree(ops: list[object], dtypes: tuple[str, ...]) -> None:
     [
         ("aten::add.out", "add"),
         ("aten::sum.IntList_out", "sum"),
-        ("aten::relu", "nn.functional.relu"),
+        ("aten::mm.out", "mm"),
     ],
 )
 def test_the_sweep_finds_a_wrong_kernel(run_python, operator: str, wrong: str) -> None:
