@@ -320,6 +320,10 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 // Fused where torch's CPU kernel is: the choice of the CPU holds for the host rung too.
 int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
                    double dropout, bool causal, std::optional<double> scale, bool gqa) {
+  // vmap has a rule for torch's own attentions only; what they are made of it takes apart.
+  if (q.key_set().has(c10::DispatchKey::FuncTorchBatched) || k.key_set().has(c10::DispatchKey::FuncTorchBatched) ||
+      v.key_set().has(c10::DispatchKey::FuncTorchBatched))
+    return static_cast<int64_t>(at::SDPBackend::math);
   // Not through the dispatcher: the answer depends on requires_grad, and vmap has no rule for the question.
   const auto choice =
       static_cast<at::SDPBackend>(at::native::_fused_sdp_choice_cpp(q, k, v, mask, dropout, causal, scale, gqa));

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -21,6 +23,13 @@ def blocks(page: str, language: str) -> list[str]:
 
 def test_the_table_of_settings_is_what_the_code_writes() -> None:
     assert (ROOT / "docs/settings.md").read_text() == config.markdown(), "run `make docs`"
+
+
+def test_the_table_of_the_readme_is_what_was_counted() -> None:
+    script = ROOT / "tests/torch/results.py"
+    command = [sys.executable, str(script), "--markdown"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert table in (ROOT / "README.md").read_text(), f"run `{script.name} --readme`"
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])

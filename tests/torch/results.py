@@ -1,0 +1,123 @@
+"""Everything in tests/torch, counted: `make test-torch` writes results.json and the README's table.
+
+python tests/torch/results.py             # run, print the counts, write results.json
+python tests/torch/results.py --markdown  # the README's table, from results.json
+python tests/torch/results.py --readme    # put it into the README
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import re
+import subprocess
+import sys
+import xml.etree.ElementTree as ElementTree
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+RESULTS = HERE / "results.json"
+README = ROOT / "README.md"
+BLOCK = re.compile(r"(<!-- from tests/torch/results.json -->\n).*?(\n<!-- end -->)", re.DOTALL)
+
+# A row of the README's table: a kind of operators.py, and what it is.
+ROWS = {
+    "forward": "forward",
+    "inplace": "in place",
+    "out": "`out=`",
+    "backward": "backward",
+    "second": "second order",
+    "jvp": "forward mode",
+    "vmap": "`vmap`",
+    "errors": "errors",
+    "refusals": "dtypes refused",
+}
+DTYPES = ("float32", "float64", "float16", "bfloat16", "complex64", "int64", "bool")
+
+
+def agreeing(row: dict[str, int]) -> str:
+    """How many cells agree, and of how many where not all do."""
+    total = sum(row[status] for status in ("passed", "failed", "waiting", "excepted"))
+    if total == 0:
+        return ""
+    return str(total) if row["passed"] == total else f"{row['passed']} of {total}"
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The table of the README."""
+    counts = results["operators"]
+    lines = ["| | " + " | ".join(DTYPES) + " |", "| --- |" + " --- |" * len(DTYPES)]
+    for kind, words in ROWS.items():
+        cells = [agreeing(counts[kind][dtype]) for dtype in DTYPES]
+        lines.append(f"| {words} | " + " | ".join(cells) + " |")
+    return "\n".join(re.sub(r"  +", " ", line) for line in lines)
+
+
+def measure(workers: int) -> dict[str, Any]:
+    """Run all operators and all test files of this folder."""
+    import torch
+
+    build = ROOT / "build"
+    build.mkdir(exist_ok=True)
+    found, junit = build / "operators.json", build / "tests-torch.xml"
+    environment = os.environ | {"OMP_NUM_THREADS": "1", "TEST_ALL": "1"}
+    command = [sys.executable, str(HERE / "operators.py"), "-n", str(workers), "--json", str(found)]
+    subprocess.run(command, env=environment, cwd=ROOT, check=False)
+    command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", "--dist=worksteal"]
+    command += [f"--junitxml={junit}", str(HERE)]
+    subprocess.run(command, env=environment, cwd=ROOT, check=False)
+    return {
+        "torch": torch.__version__.partition("+")[0],
+        "operators": json.loads(found.read_text())["counts"],
+        "files": files(junit),
+    }
+
+
+def files(junit: Path) -> dict[str, dict[str, int]]:
+    """Passed, failed and skipped tests of each file."""
+    counts: dict[str, Counter[str]] = {}
+    for case in ElementTree.parse(junit).iter("testcase"):
+        parts = [p for p in case.get("classname", "").split(".") if p.startswith("test_")]
+        tags = {child.tag for child in case}
+        failed = "failed" if tags & {"failure", "error"} else ""
+        outcome = failed or ("skipped" if "skipped" in tags else "passed")
+        counts.setdefault(f"{parts[0] if parts else '?'}.py", Counter())[outcome] += 1
+    names = ("passed", "failed", "skipped")
+    return {file: {name: counts[file][name] for name in names} for file in sorted(counts)}
+
+
+def show(results: dict[str, Any]) -> str:
+    lines = [f"{'file':24} {'passed':>8} {'failed':>8} {'skipped':>8}"]
+    for file, row in results["files"].items():
+        lines.append(f"{file:24} {row['passed']:8} {row['failed']:8} {row['skipped']:8}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--markdown", action="store_true")
+    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("-n", type=int, default=2, help="processes")
+    given = parser.parse_args()
+    if given.markdown or given.readme:
+        text = markdown(json.loads(RESULTS.read_text()))
+        if given.markdown:
+            print(text)
+        else:
+            whole = README.read_text()
+            README.write_text(BLOCK.sub(lambda m: m[1] + text + m[2], whole))
+        return 0
+    results = measure(given.n)
+    RESULTS.write_text(json.dumps(results, indent=1) + "\n")
+    print(show(results))
+    failed = sum(row["failed"] for row in results["files"].values())
+    failed += sum(row["failed"] for kind in results["operators"].values() for row in kind.values())
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,128 @@
+"""LSTM, GRU and RNN with all their flags, forward and backward, against the CPU."""
+
+from __future__ import annotations
+
+import copy
+import itertools
+from typing import Any
+
+import pytest
+import torch
+from same import NAME, Gradients, compare, tensors
+from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
+
+FLAGS = [
+    {"num_layers": layers, "bidirectional": both, "bias": bias, "batch_first": first}
+    for layers, both, bias, first in itertools.product(
+        (1, 2), (False, True), (True, False), (False, True)
+    )
+]
+KINDS: list[tuple[str, dict[str, Any]]] = [
+    *((name, flags) for name in ("LSTM", "GRU", "RNN") for flags in FLAGS),
+    *(("RNN", flags | {"nonlinearity": "relu"}) for flags in FLAGS[:4]),
+    *(("LSTM", flags | {"proj_size": 2}) for flags in FLAGS),
+]
+CPU = torch.device("cpu")
+
+
+def named(kind: tuple[str, dict[str, Any]]) -> str:
+    return "-".join([kind[0], *(f"{k}={v}" for k, v in kind[1].items())])
+
+
+def run(net: torch.nn.Module) -> Any:
+    """A function for `compare`: outputs, last states and all gradients."""
+
+    def call(place: torch.device, x: torch.Tensor, lengths: Any, state: Any) -> Any:
+        here = copy.deepcopy(net).to(place)
+        given = pack_padded_sequence(x, lengths, net.batch_first) if lengths is not None else x
+        out, last = here(given, state)
+        if lengths is not None:
+            out, back = pad_packed_sequence(out, net.batch_first)
+            assert back.tolist() == lengths.tolist()
+        results = [out, *tensors(last)]
+        leaves = [x, *tensors(state), *here.parameters()]
+        grads = torch.autograd.grad(results, leaves, [torch.ones_like(r) for r in results])
+        return results, Gradients(g.clone() for g in grads)
+
+    return call
+
+
+def states(net: Any, batch: int, dtype: torch.dtype) -> Any:
+    rows = net.num_layers * (2 if net.bidirectional else 1)
+    hidden = torch.randn(rows, batch, net.proj_size or net.hidden_size, dtype=dtype)
+    if not isinstance(net, torch.nn.LSTM):
+        return hidden.requires_grad_()
+    cell = torch.randn(rows, batch, net.hidden_size, dtype=dtype)
+    return hidden.requires_grad_(), cell.requires_grad_()
+
+
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("kind", KINDS, ids=named)
+def test_every_flag_agrees_with_the_cpu(kind: tuple[str, dict[str, Any]], packed: bool) -> None:
+    net = getattr(torch.nn, kind[0])(3, 4, **kind[1])
+    shape = (2, 5, 3) if net.batch_first else (5, 2, 3)
+    x = torch.randn(shape, requires_grad=True)
+    lengths = torch.tensor([5, 3]) if packed else None
+    verdict = compare(keeping(run(net), lengths), (CPU, x, states(net, 2, torch.float32)))
+    assert not verdict.words
+
+
+def keeping(call: Any, lengths: Any) -> Any:
+    """Lengths are numbers for the host."""
+    return lambda place, x, state: call(place, x, lengths, state)
+
+
+@pytest.mark.parametrize("dtype", [torch.float64, torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_other_dtypes_agree_with_the_cpu(name: str, dtype: torch.dtype) -> None:
+    net = getattr(torch.nn, name)(3, 4, 2, bidirectional=True).to(dtype)
+    x = torch.randn(5, 2, 3, dtype=dtype, requires_grad=True)
+    # A fused cell rounds between other steps than the CPU's chain of operators.
+    times = 1 if dtype == torch.float64 else 8
+    assert not compare(keeping(run(net), None), (CPU, x, states(net, 2, dtype)), times=times).words
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_unsorted_lengths_and_no_batch(name: str) -> None:
+    net = getattr(torch.nn, name)(3, 4)
+
+    def unsorted(place: torch.device, x: torch.Tensor) -> Any:
+        packed = pack_padded_sequence(x, torch.tensor([2, 5, 3]), enforce_sorted=False)
+        out, last = copy.deepcopy(net).to(place)(packed)
+        return pad_packed_sequence(out)[0], [*tensors(last)]
+
+    assert not compare(unsorted, (CPU, torch.randn(5, 3, 3))).words
+    alone = lambda place, x: [*tensors(copy.deepcopy(net).to(place)(x))]  # noqa: E731
+    assert not compare(alone, (CPU, torch.randn(5, 3))).words
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_dropout_between_layers_obeys_the_seed_and_stops_in_eval(name: str) -> None:
+    net = getattr(torch.nn, name)(3, 8, 2, dropout=0.5)
+    ours = copy.deepcopy(net).to(NAME)
+    x = torch.randn(5, 2, 3)
+
+    def draw(seed: int) -> torch.Tensor:
+        torch.manual_seed(seed)
+        return ours(x.to(NAME))[0].detach().cpu()
+
+    assert torch.equal(draw(1), draw(1))
+    assert not torch.equal(draw(1), draw(2))
+    net.eval(), ours.eval()
+    torch.testing.assert_close(draw(3), net(x)[0], rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["LSTMCell", "GRUCell", "RNNCell"])
+@pytest.mark.parametrize("bias", [True, False])
+def test_cells_agree_with_the_cpu(name: str, bias: bool) -> None:
+    net = getattr(torch.nn, name)(3, 4, bias=bias)
+
+    def call(place: torch.device, x: torch.Tensor) -> Any:
+        here = copy.deepcopy(net).to(place)
+        out = [*tensors(here(x))]
+        return out, Gradients(
+            g.clone()
+            for g in torch.autograd.grad(sum(o.sum() for o in out), [x, *here.parameters()])
+        )
+
+    assert not compare(call, (CPU, torch.randn(2, 3, requires_grad=True))).words
