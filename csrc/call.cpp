@@ -78,6 +78,9 @@ const std::set<std::string>& mixed() {
       "aten::index_fill_.int_Tensor",
       // of sparse and nested tensors; dense ones have a kernel of their own
       "aten::copy_",
+      "aten::_nested_view_from_buffer",
+      "aten::_nested_view_from_buffer_copy",
+      "aten::_nested_from_padded",
       "aten::copy_sparse_to_sparse_",
   };
   return names;

@@ -462,6 +462,12 @@ at::Tensor HostCall::result(at::Tensor t) {
     if (to_host_) return t.clone();
     Parts ours;
     for (at::Tensor& part : parts_of(t)) ours.push_back(result(std::move(part)));
+    // A view of an inference tensor is one too.
+    std::optional<c10::InferenceMode> inference;
+    for (const Stand* s = stands_.begin(); s != stands_.end() && impl->unsafe_storage(); ++s)
+      if (s->parts && s->original.is_inference() &&
+          (s - 1)->host_storage == impl->unsafe_storage().unsafeGetStorageImpl())
+        inference.emplace(true);
     return assemble(t, ours);
   }
   if (C10_UNLIKELY(to_host_)) return t.clone();

@@ -86,6 +86,10 @@ cw_op find_own(const std::string& name) {
   return op;
 }
 
+// The gradient's other name leaves out the bias's shape, argument 3.
+constexpr const char* kConvolutionBackward = "aten::convolution_backward";
+constexpr int kBiasShape = 3;
+
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {
   return a.name() == b.name() && *a.real_type() == *b.real_type();
 }
@@ -833,6 +837,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       const bool is_result =
           std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
       if (is_result && !(through_out && !schema[i].is_out())) continue;
+      if (static_cast<int>(i) == forms_.left_out) continue;
       const c10::IValue& v = arg(i);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
@@ -934,6 +939,10 @@ NativeForms* resolve_native(Operator& op) {
   auto forms = std::make_unique<NativeForms>();
   if (api().op_find) {
     forms->own = find_own(op.name);
+    if (!forms->own.kernel && op.name == kConvolutionBackward) {
+      forms->own = find("aten::convolution_backward_overrideable");
+      forms->left_out = kBiasShape;
+    }
     const auto& schema = op.handle.schema();
     bool is_out = false;
     for (const auto& a : schema.arguments()) is_out |= a.is_out();

@@ -372,8 +372,8 @@ a whole class of operators. `dtypes` are those of all tensors that the call has,
 
 {count} forms to write; they serve {served} more. `?` may be `NONE`. Names are without `aten::`.
 Operators of which a call never reaches a vendor are not here: composites, views, results that are
-no tensors, and those whose shapes torch has no meta kernel for. The core asks for a meta kernel also
-where there is no output, so for now it does not call {uncalled}.
+no tensors, and those whose shapes torch has no meta kernel for. `nonzero.out` is here but for now it
+is not called: on the CPU its result is column-major, and a kernel has no way to ask for that.
 
 | operator | outputs | arguments | serves |
 | --- | --- | --- | --- |
@@ -384,10 +384,7 @@ def markdown() -> str:
     """The text of docs/operators.md."""
     rows = [o for o in operators() if not o.served_by]
     served = len(operators()) - len(rows)
-    uncalled = [f"`{_short(o.name)}`" for o in rows if not o.outputs and not _has_shapes(o.name)]
-    page = _PAGE.format(
-        version=torch_version(), count=len(rows), served=served, uncalled=", ".join(uncalled)
-    )
+    page = _PAGE.format(version=torch_version(), count=len(rows), served=served)
     for o in rows:
         serves = ", ".join(f"`{_short(name)}`" for name in o.serves)
         cells = (f"`{_short(o.name)}`", _listed(o.outputs), _listed(o.inputs), serves)
