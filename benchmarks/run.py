@@ -197,6 +197,51 @@ def allocation() -> Iterator[Figure]:
         yield _more("allocation", f"{name}, µs more", "µs", [(stock, ours)], 1.0)
 
 
+# --- layouts ------------------------------------------------------------------------------------
+
+# In a process of its own, where the chip offers all that it has: a kernel that wants dense tensors.
+LAYOUTS = """
+import json, sys, torch
+sys.path.insert(0, {folder!r})
+from run import compare
+torch.set_num_threads({threads})
+n, norm = 512, torch.nn.functional.layer_norm
+cube = torch.randn(8, n, n, device={where!r})
+layouts = {{
+    "transposed": cube.transpose(1, 2),
+    "sliced": torch.randn(8, 2 * n, n + 4, device={where!r})[:, ::2, 2:-2],
+    "expanded": cube[:1].expand(8, n, n),
+    "permuted twice": cube.permute(1, 2, 0).permute(2, 1, 0),
+}}
+found = {{}}
+for name, x in layouts.items():
+    dense = compare(lambda: norm(cube, (n,)), lambda: norm(x, (n,)), calls=2, rounds=9)
+    by_hand = compare(
+        lambda: norm(x.contiguous(), (n,)), lambda: norm(x, (n,)), calls=2, rounds=9
+    )
+    found[name] = [dense, by_hand]
+print(json.dumps(found))
+"""
+
+
+def layout() -> Iterator[Figure]:
+    """Strided inputs of a kernel that wants dense ones: against a dense input, and against one copy
+    made by hand. Views before it add none, so the bar for the latter is 1.2.
+    """
+    given = {"folder": str(Path(__file__).parent), "threads": THREADS, "where": str(device())}
+    done = subprocess.run(
+        [sys.executable, "-c", LAYOUTS.format(**given)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CAUSEWAY_SIM_OPS": "all"},
+    )
+    for name, (dense, by_hand) in json.loads(done.stdout).items():
+        for against, (a, b, ratio), bar in (("dense", dense, None), ("one copy", by_hand, 1.2)):
+            title = f"{name}, to {against}"
+            yield Figure("layout", title, "ms", a * 1e3, b * 1e3, ratio, bar, "lower")
+
+
 # --- processes ----------------------------------------------------------------------------------
 
 
@@ -244,7 +289,14 @@ def _more(group: str, name: str, unit: str, pairs: list[tuple[float, float]], ba
     return Figure(group, name, unit, stock, ours, more, bar, "lower")
 
 
-GROUPS = {"tiny": tiny, "step": step, "copy": copy, "allocation": allocation, "process": process}
+GROUPS = {
+    "tiny": tiny,
+    "step": step,
+    "copy": copy,
+    "allocation": allocation,
+    "layout": layout,
+    "process": process,
+}
 
 
 def main() -> int:

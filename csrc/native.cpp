@@ -756,9 +756,13 @@ at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntA
     p = p.to(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device_.index)));
   }
   p = p.resolve_conj().resolve_neg();
-  if ((form.needs & CW_NEEDS_PROMOTION) && p.scalar_type() != common) p = p.to(common);
-  if ((form.needs & CW_NEEDS_BROADCAST) && p.sizes() != shape) p = p.expand(shape);
-  if ((form.needs & CW_NEEDS_CONTIGUOUS) && !p.is_contiguous()) p = p.contiguous();
+  // Whatever is needed, in one copy: views first where the result is to be dense, else after the conversion.
+  const bool dense = form.needs & CW_NEEDS_CONTIGUOUS, broadcast = form.needs & CW_NEEDS_BROADCAST;
+  if (dense && broadcast && p.sizes() != shape) p = p.expand(shape);
+  if ((form.needs & CW_NEEDS_PROMOTION) && p.scalar_type() != common)
+    p = dense ? p.to(common, /*non_blocking=*/false, /*copy=*/false, at::MemoryFormat::Contiguous) : p.to(common);
+  if (broadcast && p.sizes() != shape) p = p.expand(shape);
+  if (dense && !p.is_contiguous()) p = p.contiguous();
   return p;
 }
 

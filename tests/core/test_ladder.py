@@ -368,6 +368,17 @@ def test_complex_and_conjugated_tensors_are_served() -> None:
     torch.testing.assert_close(d.cpu(), (z.conj() * 2j).conj().resolve_conj())
 
 
+@on(ALL, ALL_DISCRETE)
+def test_a_chain_of_views_becomes_one_copy() -> None:
+    cube, half = torch.rand(2, 8, 9, device="sim"), torch.rand(4, 4, device="sim").half()
+    with causeway.ledger() as ledger:
+        F.layer_norm(cube.permute(1, 2, 0)[:, ::2].transpose(0, 2)[..., 1:5], (4,))
+    assert ledger.total(operator="copy_") == 1, ledger.rows
+    with causeway.ledger() as ledger:  # converted, expanded and made dense
+        torch.where(torch.ones(3, 4, 4, dtype=torch.bool, device="sim"), half.t(), 1.0)
+    assert ledger.total(operator="copy_") <= 2, ledger.rows
+
+
 # --- the ledger counts each call once -----------------------------------------------------------
 
 

@@ -108,3 +108,10 @@ def test_the_pages_program_runs_on_the_example(run_python, library: Path) -> Non
     header, _, *rows = done.stdout.splitlines()
     (row,) = [row for row in rows if row.startswith("_softmax")]
     assert dict(zip(header.split(), row.split(), strict=False)).get("host", "-") == "-"
+
+
+def test_the_example_passes_the_conformance_suite(library: Path) -> None:
+    done = CliRunner().invoke(
+        app, ["conformance", "--vendor", str(library), "--op", "softmax", "--dtype", "float32"]
+    )
+    assert done.exit_code == 0, done.output

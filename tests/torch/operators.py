@@ -279,10 +279,7 @@ def check(op: Any, dtype: str, kinds: tuple[str, ...]) -> Iterator[Cell]:
     for kind in kinds:
         cell = Cell(op.full_name, dtype, kind)
         start = time.perf_counter()
-        waiting = excepted.find(excepted.WAITING, *cell.key)
-        if waiting and waiting.fatal and not Worker.serving:
-            cell.status = "waiting"
-        elif applies(op, kind, getattr(torch, dtype)):
+        if applies(op, kind, getattr(torch, dtype)):
             source = "errors" if kind == "errors" else kind in WITH_GRADIENTS
             try:
                 if source not in made:
@@ -314,12 +311,10 @@ def _check(op: Any, cell: Cell, samples: list[Any]) -> None:
 
 def settled(cell: Cell) -> Cell:
     """Its status, by what differs and by what may."""
-    expected = excepted.find(excepted.EXCEPTED, *cell.key)
-    waiting = excepted.find(excepted.WAITING, *cell.key)
     cell.status = "failed" if cell.words else "passed"
-    if expected or waiting:
+    if excepted.find(*cell.key):
         if cell.words:
-            cell.status = "excepted" if expected else "waiting"
+            cell.status = "excepted"
         else:
             cell.status = "failed"
             cell.words = ["agrees with the CPU: take its entry out of excepted.py"]
@@ -369,7 +364,6 @@ def serve(dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
     replies = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     torch.set_num_threads(1)
-    Worker.serving = True
     ops = database()
     for line in sys.stdin:
         number, start = map(int, line.split())
@@ -382,7 +376,6 @@ class Worker:
     """A Python that sweeps operators; a new one where it died or took too long."""
 
     LIMIT_S = 300  # for a cell
-    serving = False  # whether this process is one
 
     def __init__(self, dtypes: tuple[str, ...], kinds: tuple[str, ...]) -> None:
         self.chosen = ["--dtypes", ",".join(dtypes), "--kinds", ",".join(kinds)]
@@ -457,7 +450,7 @@ def sweep_with_workers(
     return sorted(cells, key=lambda cell: (cell.operator, cell.dtype, cell.kind))
 
 
-STATUSES = ("passed", "failed", "waiting", "excepted", "n/a")
+STATUSES = ("passed", "failed", "excepted", "n/a")
 
 
 def table(cells: list[Cell]) -> dict[str, dict[str, dict[str, int]]]:
@@ -508,7 +501,7 @@ def main() -> int:
     print(show(counts))
     print(f"{len(cells)} cells in {time.monotonic() - start:.0f} s")
     if given.json:
-        rest = [asdict(cell) for cell in cells if cell.status in ("failed", "waiting", "excepted")]
+        rest = [asdict(cell) for cell in cells if cell.status in ("failed", "excepted")]
         given.json.write_text(json.dumps({"counts": counts, "cells": rest}, indent=1) + "\n")
     return 1 if any(cell.status == "failed" for cell in cells) else 0
 

@@ -13,7 +13,14 @@ DOCTOR = "import sys; from causeway.cli import app; app(['doctor', *sys.argv[1:]
 
 def test_a_good_machine_passes(run_python) -> None:
     done = run_python(DOCTOR)
-    for words in ("torch", "vendor", "sim:1", "16.0 GiB", "workarounds", "good: 2 devices at level"):
+    for words in (
+        "torch",
+        "vendor",
+        "sim:1",
+        "16.0 GiB",
+        "workarounds",
+        "good: 2 devices at level",
+    ):
         assert words in done.stdout
 
 
