@@ -462,12 +462,11 @@ at::Tensor HostCall::result(at::Tensor t) {
     if (to_host_) return t.clone();
     Parts ours;
     for (at::Tensor& part : parts_of(t)) ours.push_back(result(std::move(part)));
-    // A view of an inference tensor is one too.
-    std::optional<c10::InferenceMode> inference;
-    for (const Stand* s = stands_.begin(); s != stands_.end() && impl->unsafe_storage(); ++s)
-      if (s->parts && s->original.is_inference() &&
-          (s - 1)->host_storage == impl->unsafe_storage().unsafeGetStorageImpl())
-        inference.emplace(true);
+    // A view is an inference tensor if its base is one, whatever the mode is now.
+    std::optional<c10::InferenceMode> mode;
+    const c10::StorageImpl* storage = impl->unsafe_storage().unsafeGetStorageImpl();
+    for (const Stand* s = stands_.begin(); storage && s != stands_.end(); ++s)
+      if (s->parts && (s - 1)->host_storage == storage) mode.emplace(s->original.is_inference());
     return assemble(t, ours);
   }
   if (C10_UNLIKELY(to_host_)) return t.clone();

@@ -100,7 +100,9 @@ def test_nested_tensors() -> None:
     assert there._nested_tensor_size().device.type == "cpu"
     with torch.inference_mode():
         frozen = torch.nested.nested_tensor(parts, device="sim")
+        viewed = there.transpose(1, 2)
     assert frozen.transpose(1, 2).is_inference()
+    assert not viewed.is_inference()
 
 
 def test_quantized_tensors() -> None:
