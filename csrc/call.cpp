@@ -306,18 +306,21 @@ void register_layouts() {
       {DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1},
       {DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1},
       {DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1}};
+  std::array<torch::Library*, std::size(kinds)> libraries{};  // never freed either
+  for (size_t k = 0; k < libraries.size(); ++k)
+    libraries[k] = new torch::Library(torch::Library::IMPL, "aten", kinds[k].second, __FILE__, __LINE__);
   auto& dispatcher = c10::Dispatcher::singleton();
-  const std::vector<c10::OperatorName> names = dispatcher.getAllOpNames();
-  for (const auto& [cpu, ours] : kinds) {
-    auto* library = new torch::Library(torch::Library::IMPL, "aten", ours, __FILE__, __LINE__);  // never freed either
-    for (const c10::OperatorName& n : names) {
-      if (n.name.compare(0, 6, "aten::") != 0) continue;
-      auto handle = dispatcher.findSchema(n);
-      if (!handle || !handle->hasKernelForDispatchKey(cpu) || handle->hasKernelForDispatchKey(ours)) continue;
+  for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
+    if (n.name.compare(0, 6, "aten::") != 0) continue;
+    auto handle = dispatcher.findSchema(n);
+    if (!handle) continue;
+    for (size_t k = 0; k < libraries.size(); ++k) {
+      const auto& [cpu, ours] = kinds[k];
+      if (!handle->hasKernelForDispatchKey(cpu) || handle->hasKernelForDispatchKey(ours)) continue;
       if (std::none_of(std::begin(composites), std::end(composites),
-                       [&](DispatchKey k) { return handle->hasKernelForDispatchKey(k); }))
+                       [&](DispatchKey key) { return handle->hasKernelForDispatchKey(key); }))
         continue;
-      library->impl(c10::toString(n).substr(6).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+      libraries[k]->impl(c10::toString(n).substr(6).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
     }
   }
 }
