@@ -253,10 +253,11 @@ void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack
   Operator& op = operator_for(handle);
   const auto on_host = (c10::DispatchKeySet(c10::DispatchKey::CPU) | (keys & kLayouts)).highestPriorityTypeId();
   if (!handle.hasComputedKernelForDispatchKey(on_host))
-    TORCH_CHECK_NOT_IMPLEMENTED(
-        false, "Could not run '", op.name, "' with arguments from the '", c10::toString(keys.highestPriorityTypeId()),
-        "' backend: ", vendor_name(), " does not offer it, and torch has no kernel for '", c10::toString(on_host),
-        "' that could stand in. Register one with torch.library.impl(\"", op.name, "\", \"PrivateUse1\")");
+    TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", op.name, "' with arguments from the '",
+                                c10::toString(on_host), "' backend, which stands in for ", vendor_name(),
+                                ": the vendor does not offer this operator, and torch has no kernel there. Register "
+                                "one with torch.library.impl(\"",
+                                op.name, "\", \"PrivateUse1\")");
   op(handle, keys, stack);
 }
 

@@ -91,6 +91,8 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
       TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                   device_name(device_.index), " and ", t.device(), "! (when checking argument ",
                   op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
+    // Copies of sparse tensors have both ends; a storage is read once its own device is done with it.
+    if (C10_UNLIKELY(t.device().index() != device_.index)) current_stream(t.device().index()).sync();
     if (dtype_ == c10::ScalarType::Undefined) dtype_ = t.scalar_type();
     Stand* first = earlier(t);
     if (first && write)
@@ -194,9 +196,11 @@ void HostCall::stage() {
     c10::DataPtr data = pinned_allocator()->allocate(bytes);
     if (bytes) {
       const char* from = static_cast<const char*>(x.device_storage->data()) + x.begin;
-      check(api().mem_copy(data.get(), CW_HOST, from, device_.vendor_id, bytes, stream_.handle), "mem_copy",
-            device_.index);
-      stream_.give();
+      DeviceState& home = device(x.device_storage->device().index());  // of a sparse copy it may be another
+      StreamState& stream = home.index == device_.index ? stream_ : current_stream(home.index);
+      check(api().mem_copy(data.get(), CW_HOST, from, home.vendor_id, bytes, stream.handle), "mem_copy", home.index);
+      stream.give();
+      if (&stream != &stream_) stream.sync();
       Entry::add_bytes(bytes);
     }
     x.host_data = data.get();

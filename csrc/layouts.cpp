@@ -29,6 +29,7 @@
 #include <ATen/ops/sparse_dim_native.h>
 #include <ATen/ops/values_native.h>
 #include <ATen/native/DispatchStub.h>
+#include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
 namespace causeway {
@@ -81,9 +82,9 @@ at::Tensor assemble(const at::Tensor& like, const Parts& parts) {
   const auto& base = *like.unsafeGetTensorImpl();
   const c10::Device place = parts.back().device();
   if (has(base, DispatchKey::Sparse)) {
+    const c10::DeviceGuard guard(place);  // where it is made is where it stays
     auto t = at::detail::make_tensor<SparseTensorImpl>(
         key_on(DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1, parts[1]), like.dtype());
-    t.unsafeGetTensorImpl()->_change_backend_component_keys(place);
     fill(impl<SparseTensorImpl>(t), impl<SparseTensorImpl>(like), parts);
     return t;
   }

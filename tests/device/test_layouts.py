@@ -69,6 +69,19 @@ def test_a_sparse_tensor_changes_in_place() -> None:
     assert s.to_dense().count_nonzero() == 0
 
 
+def test_a_sparse_tensor_goes_from_one_device_to_another() -> None:
+    for layout in ("coo", "csr"):
+        there = LAYOUTS[layout]((matrix().to("sim:1") + 1).relu())
+        moved = there.to("sim:0")
+        assert moved.device.index == moved.values().device.index == 0 if layout == "csr" else True
+        torch.testing.assert_close(moved.to_dense().cpu(), matrix() + 1, rtol=0, atol=0)
+
+
+def test_what_no_kernel_can_serve_is_said() -> None:
+    with pytest.raises(NotImplementedError, match=r"aten::empty_strided.*'SparseCPU' backend"):
+        torch.empty_strided((2, 3), (3, 1), layout=torch.sparse_coo, device="sim")
+
+
 def test_sparse_gradients_of_an_embedding() -> None:
     torch.manual_seed(0)
     stock = nn.Embedding(5, 3, sparse=True)
