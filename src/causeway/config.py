@@ -152,6 +152,34 @@ def _indices(value: Any) -> tuple[int, ...] | None:
     return tuple(indices)
 
 
+def _steps(value: Any) -> tuple[int, int] | None:
+    """(first, end), the end not included. "10:20" is 10 to 19, "10:" all from 10, "10" that one."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        found = re.fullmatch(r"([0-9]*)(?:(:)([0-9]*))?", re.sub(r"\s", "", value))
+        if found is None:
+            raise ValueError("expected steps such as 10:20 (10 to 19), 10: or 10")
+        first, colon, end = found.groups()
+        if not first and not end:
+            return None
+        low = int(first or 0)
+        value = (low, (int(end) if end else _LAST) if colon else low + 1)
+    if not isinstance(value, Sequence) or [type(n) for n in value] != [int, int]:
+        raise ValueError("expected (first, end)")
+    if not 0 <= value[0] < value[1]:
+        raise ValueError("expected a first step below the end, which is not included")
+    return value[0], value[1]
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if callable(value) or hasattr(value, "write"):
+        return value
+    raise ValueError("expected stdout, stderr, a path, an open file or a function")
+
+
 def _choice(*allowed: str) -> Kind:
     def read(value: Any) -> str:
         if isinstance(value, str) and value.strip().lower() in allowed:
@@ -168,6 +196,9 @@ BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
 INDICES = Kind("indices, separated by commas", _indices)
+STEPS = Kind("steps, such as 10:20 (10 to 19)", _steps)
+TARGET = Kind("stdout, stderr or a path", _target)
+_LAST = 1 << 62  # of the steps
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -240,6 +271,30 @@ SETTINGS: Mapping[str, Setting] = {
             FLAG,
             False,
             "Count dtypes, bytes and seconds of every operator, and print a summary at exit.",
+        ),
+        Setting(
+            "dump",
+            _integer(0, 3),
+            0,
+            "Print operators as they run: 1 with the rung that served each, 2 with arguments, "
+            "3 with their values. May be changed in os.environ while the program runs.",
+        ),
+        Setting("dump_ops", PATTERNS, (), "Operators that are dumped. Empty: all."),
+        Setting("dump_steps", STEPS, None, "Steps in which operators are dumped. Not set: all."),
+        Setting("dump_ranks", INDICES, None, "Processes of a run that dump. Not set: all."),
+        Setting("dump_to", TARGET, "stdout", "Where the dump goes: {rank}, {pid} are filled in."),
+        Setting(
+            "overflow",
+            _choice("off", "warn", "raise"),
+            "off",
+            "What the first operator that makes infinity or NaN does; its inputs are saved. May be "
+            "changed in os.environ while the program runs.",
+        ),
+        Setting(
+            "overflow_save",
+            TEXT,
+            "",
+            "Folder for the call that overflowed and its inputs. Empty: a temporary one.",
         ),
         Setting(
             "memory_fraction",
@@ -443,6 +498,22 @@ def text(name: str) -> str | None:
 # --- problems -------------------------------------------------------------------------------------
 
 
+def problem(name: str) -> str | None:
+    """What is wrong with the value that the environment gives a setting; None for nothing."""
+    setting = _setting(name)
+    text = os.environ.get(setting.variable)
+    if text is None:
+        return None
+    try:
+        setting.kind.read(text)
+    except ValueError as error:
+        counts = f"it counts as {_show(setting.default)}"
+        if name == "visible_devices":
+            counts = "no device is visible"
+        return f"{setting.variable} is {text!r}: {error}; {counts}"
+    return None
+
+
 def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[Problem]:
     """What is wrong with the CAUSEWAY_* variables of the environment.
 
@@ -461,13 +532,7 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
             message = f"{variable} has no effect: the vendor in use is {vendor!r}, not {owner!r}"
             found.append(Problem("unused", message))
         elif setting is not None:
-            try:
-                setting.kind.read(os.environ[variable])
-            except ValueError as error:
-                counts = f"it counts as {_show(setting.default)}"
-                if name == "visible_devices":
-                    counts = "no device is visible"
-                message = f"{variable} is {os.environ[variable]!r}: {error}; {counts}"
+            if (message := problem(name)) is not None:
                 found.append(Problem("error", message))
         elif owner is None:
             near = difflib.get_close_matches(name, SETTINGS, n=1)

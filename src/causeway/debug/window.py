@@ -1,0 +1,49 @@
+"""Which steps and which ranks a tool looks at."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Any
+
+from causeway.errors import ConfigError
+
+
+def rank() -> int:
+    """This process's number among those of the run, 0 where it is alone."""
+    distributed = _distributed()
+    if distributed is not None:
+        return int(distributed.get_rank())
+    text = os.environ.get("RANK", "")
+    return int(text) if text.isdecimal() else 0
+
+
+def world_size() -> int:
+    """How many processes the run has."""
+    distributed = _distributed()
+    if distributed is not None:
+        return int(distributed.get_world_size())
+    text = os.environ.get("WORLD_SIZE", "")
+    return int(text) if text.isdecimal() and "RANK" in os.environ else 1
+
+
+def _distributed() -> Any:
+    found = sys.modules.get("torch.distributed")  # who has not imported it has started no group
+    return found if found and found.is_available() and found.is_initialized() else None
+
+
+class Window:
+    """Steps from `first` up to, and without, `end`; and ranks. None: all."""
+
+    def __init__(
+        self, steps: tuple[int, int] | None = None, ranks: Sequence[int] | None = None
+    ) -> None:
+        if steps is not None and (len(steps) != 2 or steps[0] >= steps[1]):
+            raise ConfigError(f"steps={steps!r}: expected (first, end) with first below end")
+        self.steps = steps
+        self.here = ranks is None or not ranks or rank() in ranks
+
+    def has(self, step: int) -> bool:
+        """Whether the tool looks at this step in this process."""
+        return self.here and (self.steps is None or self.steps[0] <= step < self.steps[1])
