@@ -22,10 +22,15 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway.debug.dump import dump as dump
+    from causeway.debug.overflow import overflow as overflow
+    from causeway.debug.record import record as record
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
     from causeway.errors import FallbackError as FallbackError
+    from causeway.errors import NonFiniteError as NonFiniteError
+    from causeway.errors import TraceError as TraceError
     from causeway.errors import UnsupportedDtypeError as UnsupportedDtypeError
     from causeway.errors import VendorError as VendorError
     from causeway.ops.ladder import fallback as fallback
@@ -35,13 +40,18 @@ if TYPE_CHECKING:
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
     "config": "causeway.config",
+    "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
+    "overflow": "causeway.debug.overflow",
+    "record": "causeway.debug.record",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
     "FallbackError": "causeway.errors",
+    "NonFiniteError": "causeway.errors",
+    "TraceError": "causeway.errors",
     "UnsupportedDtypeError": "causeway.errors",
     "VendorError": "causeway.errors",
 }
@@ -50,13 +60,18 @@ __all__ = [
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
+    "NonFiniteError",
+    "TraceError",
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
     "config",
+    "dump",
     "fallback",
     "ledger",
+    "overflow",
     "policy",
+    "record",
 ]
 
 

@@ -394,8 +394,7 @@ def test_no_mutation_of_a_trace_is_accepted_in_silence(name, where, change) -> N
             Path(folder, other).write_bytes(bytes(content) if other == name else old)
         try:
             count = read_all(Path(folder))
-        except TraceError as error:
-            assert str(folder) in str(error)
+        except TraceError:
             return
         assert count == 4
         assert name != "calls.jsonl" or bytes(content) == files[name]

@@ -98,9 +98,8 @@ class Report:
         """The command that runs one case again."""
         vendor = f" --vendor {shlex.quote(self.vendor_option)}" if self.vendor_option else ""
         cases = f" --cases {shlex.quote(self.cases_option)}" if self.cases_option else ""
-        return (
-            f"causeway conformance{vendor}{cases} --op '^{operator}$' --dtype {dtype} --case {case}"
-        )
+        which = f"--op '^{operator}$' --dtype {dtype} --case {case}"
+        return f"causeway conformance{vendor}{cases} {which}"
 
     def to_dict(self) -> dict[str, Any]:
         operators = []

@@ -45,8 +45,8 @@ def _bytes(text: str) -> int:
 
 
 def record(
-    context: typer.Context,
-    script: Annotated[str, typer.Argument(help="The program; its arguments follow.")],
+    script: Annotated[str, typer.Argument(help="The program.")],
+    args: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="The trace, a new folder.")] = "trace",
     module: Annotated[bool, typer.Option("-m", help="The program is a module's name.")] = False,
     ops: Annotated[str, typer.Option(help="Only operators that match.")] = ".*",
@@ -80,7 +80,7 @@ def record(
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording.record(out, options=chosen))
             stack.callback(_summary, writer)
-            run(script, context.args, module=module)
+            run(script, args or [], module=module)
 
 
 def _summary(writer: object) -> None:
@@ -147,7 +147,7 @@ def diff(
             results[rank] = json.loads(found.to_json())
             show.difference(found, Console(), rank)
         if json_file:
-            body = results[""] if "" in results else results
+            body = results.get("", results)
             write_whole(Path(json_file), json.dumps(body, indent=1).encode())
     raise typer.Exit(0 if same else 1)
 

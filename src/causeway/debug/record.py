@@ -144,7 +144,9 @@ def folder_of(path: str | Path) -> Path:
 
 
 @contextlib.contextmanager
-def record(path: str | Path, **options: Any) -> Iterator[Writer | None]:
+def record(
+    path: str | Path, options: Options | None = None, **given: Any
+) -> Iterator[Writer | None]:
     """Write every call within to the trace `path`, a new folder; in a run of several processes to
     `path`/rank<n>.
 
@@ -153,7 +155,7 @@ def record(path: str | Path, **options: Any) -> Iterator[Writer | None]:
     whole, `full_steps`, `budget` in bytes, `via="auto"|"device"|"dispatch"`. Gives the writer, or
     None in a rank that was not asked for.
     """
-    chosen = Options(**options)
+    chosen = replace(options or Options(), **given)
     about = {
         "device": dispatch.our_device(),
         "accelerator": _accelerator(),

@@ -164,7 +164,7 @@ class Runner:
         _check_size(call, self.shape.op, here, self.limit)
         taken = Snapshot(tuple(here), self.shape.writes)
         there = here if self.device.type == "cpu" else self._arguments(self.device)
-        came = [t for t in values.tensors_in(self._call(there))]
+        came = list(values.tensors_in(self._call(there)))
         if self.shape.random:
             return Replayed(call, "ran", inputs, why="it draws random numbers")
         state, against, why = self._judge(taken, came)
