@@ -107,7 +107,6 @@ def replay(
     from causeway.debug.trace import write_whole
 
     with _told("replay"):
-        config.PATTERNS.read(ops)
         found = run(Trace(trace), device, ops=ops)
         if json_file:
             write_whole(Path(json_file), found.to_json().encode())
@@ -158,19 +157,13 @@ def cases(
     ops: Annotated[str, typer.Option("--op", help="Only operators that match.")] = ".*",
 ) -> None:
     """Turn recorded operators into cases for `causeway conformance --cases`."""
-    import re
-
     from causeway.debug import cases as making
     from causeway.debug.reader import Trace
-    from causeway.ops import ladder
+    from causeway.debug.selection import Names
 
     with _told("cases"):
-        config.PATTERNS.read(ops)
-        pattern = re.compile(ops)
-        opened = Trace(trace)
-        calls = [
-            c for c in opened.calls if any(map(pattern.fullmatch, ladder.spellings(c.operator)))
-        ]
+        names, opened = Names(ops), Trace(trace)
+        calls = [c for c in opened.calls if names.has(c.operator)]
         found = making.cases_of(calls)
         if not found:
             raise ConfigError(f"{trace} has no call that --op {ops!r} matches")

@@ -12,20 +12,20 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import re
 import sys
 import threading
 import traceback
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway.debug import modules, observe, steps
+from causeway.debug.selection import Names
 from causeway.debug.trace import arguments
 from causeway.debug.values import tensors_in
-from causeway.ops import ladder
+from causeway.errors import CausewayError
 
 Via = Literal["auto", "device", "dispatch"]
 _sequence = itertools.count(1 << 40)  # above those of the core, which counts its own
@@ -86,21 +86,13 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         super().__init__()  # type: ignore[no-untyped-call]
         self.observer = observer
         self.skip = skip  # the device whose calls the core shows
-        wanted = observer.operators
-        texts: Sequence[str] = [wanted] if isinstance(wanted, str) else wanted
-        self.patterns = [re.compile(text) for text in texts]
-        self.chosen: dict[Any, bool] = {}
+        self.names = Names(observer.operators)
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        wanted = self.chosen.get(func)
-        if wanted is None:
-            spellings = ladder.spellings(func.name())
-            wanted = any(p.fullmatch(s) for p in self.patterns for s in spellings)
-            self.chosen[func] = wanted
-        if not wanted:
+        if not self.names.has(func.name()):
             return func(*args, **kwargs)
         inputs = arguments(func._schema, args, kwargs)
         if self.skip and _on(inputs, self.skip):
@@ -144,7 +136,7 @@ def watch(observer: observe.Observer, via: Via = "auto") -> Iterator[None]:
     """
     ours = our_device()
     if via == "device" and not ours:
-        raise observe.CausewayError(
+        raise CausewayError(
             "there is no device of Causeway's to look at (`causeway doctor` says why); "
             "via='dispatch' sees those of the CPU and CUDA"
         )

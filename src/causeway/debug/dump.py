@@ -11,6 +11,7 @@ seen too: Python tells of it (`environment`), and the next operator looks.
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import textwrap
@@ -21,9 +22,9 @@ from typing import Any, TextIO
 
 import torch
 
-from causeway import config
+from causeway import config, numerics
 from causeway.debug import observe, tensors, values
-from causeway.debug.window import Window, rank, world_size
+from causeway.debug.selection import Window, rank, world_size
 from causeway.errors import ConfigError
 from causeway.ops.ladder import Change
 
@@ -70,11 +71,11 @@ class Dumper(observe.Observer):
             call.notes[self] = "".join(lines)
 
     def after(self, call: Any) -> None:
-        if not self.window.has(call.step):
+        if not self.level or not self.window.has(call.step):
             return
         indent = "  " * call.depth
         place = ", ".join(p for p in (f"step {call.step}", call.phase, call.module) if p)
-        text = f"{indent}{call.name}  {call.rung}  [{place}]\n"
+        text = f"{indent}{call.name}  {served_by(call)}  [{place}]\n"
         if call.error:
             text = text[:-1] + f"  raised {call.error.splitlines()[0]}\n"
         if self.level > 1:
@@ -106,6 +107,28 @@ class Dumper(observe.Observer):
         if self.level > 2 and tensors.has_values(t):
             text += "\n" + textwrap.indent(repr(tensors.at_home(t)), "    ")
         return text
+
+
+def served_by(call: Any) -> str:
+    """The rung and the kernel that served a call, such as "native: add.out of sim"."""
+    rung = str(call.rung)
+    if rung in ("native", "derived"):
+        from causeway.autoload import state
+
+        return f"{rung}: {_kernel(call.name)} of {state.vendor}"
+    return {"host": "host: the CPU's kernel", "core": "core: Causeway's own kernel"}.get(rung, rung)
+
+
+@functools.cache
+def _kernel(name: str) -> str:
+    """The operator that a vendor offers in whose kernel a call of `name` ends."""
+    from causeway import _C
+
+    offered = _C.offered()
+    if name not in offered:  # then it is the form that writes into given outputs
+        base = numerics.base_name(name)
+        name = next((other for other in offered if numerics.base_name(other) == base), name)
+    return name.removeprefix("aten::")
 
 
 def _writer(to: Target) -> Callable[[Any, str], None]:
@@ -176,3 +199,9 @@ def apply() -> None:
     _running = new
     if former is not None:
         observe.remove(former)
+        former.level = 0  # a call under way has begun with it
+
+
+def running() -> Dumper | None:
+    """What the settings have looking on, if anything."""
+    return _running

@@ -8,13 +8,19 @@ every operator is set up, which looks at the settings at the next call and goes.
 from __future__ import annotations
 
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 from causeway import config
 from causeway.debug import dump, observe, overflow
+from causeway.debug.selection import Names
 from causeway.errors import CausewayError
 
-TOOLS = {"dump": (dump.SETTINGS, dump.apply), "overflow": (overflow.SETTINGS, overflow.apply)}
+# Settings, what makes the tool follow them, and who looks on.
+TOOLS: dict[str, tuple[tuple[str, ...], Callable[[], None], Callable[[], Any]]] = {
+    "dump": (dump.SETTINGS, dump.apply, dump.running),
+    "overflow": (overflow.SETTINGS, overflow.apply, overflow.running),
+}
 
 
 def apply(tool: str) -> None:
@@ -33,6 +39,15 @@ class _Look(observe.Observer):
         observe.remove(self)
         for tool in tools:
             _from_environment(tool)
+        # This call too: who looks on from now on is told of it here.
+        running = [TOOLS[tool][2]() for tool in tools]
+        call.notes[self] = [r for r in running if r and Names(r.operators).has(call.name)]
+        for observer in call.notes[self]:
+            observer.before(call)
+
+    def after(self, call: Any) -> None:
+        for observer in call.notes.pop(self, ()):
+            observer.after(call)
 
 
 def _from_environment(tool: str) -> None:
@@ -51,7 +66,7 @@ _look = _Look()
 def changed(variable: str) -> None:
     """A variable of the environment is about to get another value."""
     name = variable.removeprefix(config.PREFIX).lower()
-    for tool, (names, _) in TOOLS.items():
+    for tool, (names, _, _) in TOOLS.items():
         if name in names:
             if not _look.tools:
                 observe.add(_look)

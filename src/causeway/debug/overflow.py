@@ -233,3 +233,8 @@ def apply() -> None:
     if action != "off":
         _running = Watch(action, save=config.get("overflow_save"))
         observe.add(_running)
+
+
+def running() -> Watch | None:
+    """What the settings have looking on, if anything."""
+    return _running

@@ -6,7 +6,6 @@ import contextlib
 import functools
 import itertools
 import os
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -16,12 +15,11 @@ import torch
 
 from causeway.debug import dispatch, observe, tensors
 from causeway.debug.dispatch import Via
+from causeway.debug.selection import Names, Window, rank, world_size
 from causeway.debug.tensors import TensorRecord
 from causeway.debug.trace import Call, Writer, written_by
 from causeway.debug.values import map_tensors, tensors_in
-from causeway.debug.window import Window, rank, world_size
 from causeway.errors import ConfigError
-from causeway.ops import ladder
 
 Keep = Literal["none", "statistics", "hash", "full"]
 KEEP: tuple[Keep, ...] = ("none", "statistics", "hash", "full")  # each has what those before have
@@ -61,14 +59,12 @@ class Recorder(observe.Observer):
         self.options = options
         self.window = Window(options.steps, options.ranks)
         self._full_steps = Window(options.full_steps)
-        texts = [options.full] if isinstance(options.full, str) else options.full
-        self._full = [re.compile(text) for text in texts if text]
+        self._full = Names(options.full)
         self._numbers = itertools.count()
 
     def keep_of(self, name: str, step: int) -> Keep:
         """What is kept of the values of a call."""
-        chosen = any(p.fullmatch(s) for p in self._full for s in ladder.spellings(name))
-        return "full" if chosen and self._full_steps.has(step) else self.options.keep
+        return "full" if self._full.has(name) and self._full_steps.has(step) else self.options.keep
 
     def before(self, call: Any) -> None:
         if call.depth and not self.options.nested:

@@ -13,7 +13,6 @@ crash of torch does no harm.
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -26,11 +25,11 @@ from causeway.debug import reference, values
 from causeway.debug.align import outputs
 from causeway.debug.diff import of_statistics
 from causeway.debug.reader import Trace
+from causeway.debug.selection import Names
 from causeway.debug.snapshot import Snapshot
 from causeway.debug.tensors import DTYPES, Memory, TensorRecord, digest, generate
 from causeway.debug.trace import Call
 from causeway.errors import ConfigError, TraceError
-from causeway.ops import ladder
 
 Tensor = torch.Tensor
 State = Literal["agrees", "differs", "ran", "not run"]
@@ -116,12 +115,11 @@ def replay(
         torch.empty(0, device=where)
     except RuntimeError as error:
         raise ConfigError(f"device {str(device)!r}: {str(error).splitlines()[0]}") from None
-    patterns = [re.compile(text) for text in ([ops] if isinstance(ops, str) else ops)]
+    names = Names(ops)
     found = Replay(trace, str(where))
     seen: dict[str, Replayed] = {}
     for call in trace.calls:
-        spellings = ladder.spellings(call.operator)
-        if call.depth or not any(p.fullmatch(s) for p in patterns for s in spellings):
+        if call.depth or not names.has(call.operator):
             continue
         key = _key(call)
         if key in seen:

@@ -1,13 +1,36 @@
-"""Which steps and which ranks a tool looks at."""
+"""Which operators, steps and ranks a tool looks at."""
 
 from __future__ import annotations
 
 import os
+import re
 import sys
 from collections.abc import Sequence
 from typing import Any
 
 from causeway.errors import ConfigError
+from causeway.ops import ladder
+
+
+class Names:
+    """Operators by names or regular expressions, as `causeway.fallback` takes them."""
+
+    def __init__(self, wanted: str | Sequence[str]) -> None:
+        texts = [wanted] if isinstance(wanted, str) else wanted
+        try:
+            self._patterns = [re.compile(text) for text in texts if text]
+        except re.error as error:
+            raise ConfigError(f"{wanted!r} is no regular expression: {error}") from None
+        self._known: dict[str, bool] = {}
+
+    def has(self, name: str) -> bool:
+        """Whether the operator "aten::add.out" is one of them."""
+        found = self._known.get(name)
+        if found is None:
+            spellings = ladder.spellings(name)
+            found = any(p.fullmatch(s) for p in self._patterns for s in spellings)
+            self._known[name] = found
+        return found
 
 
 def rank() -> int:
