@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.debug.record import record as record
+    from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
@@ -46,6 +47,7 @@ _NAMES = {
     "record": "causeway.debug.record",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
@@ -72,6 +74,7 @@ __all__ = [
     "overflow",
     "policy",
     "record",
+    "step",
 ]
 
 

@@ -1,3 +1,1 @@
-"""Tools that look at every operator: dump, record, replay, diff, overflow watch. Nothing here is
-imported, and nothing costs anything, until one of them is asked for.
-"""
+"""Tools that look on while a program runs, in the dispatcher: they cost nothing when off."""

@@ -27,7 +27,7 @@ LONGEST = 32 << 20  # bytes of a line
 SMALL = 1 << 20  # bytes of a header
 _SEAL = re.compile(rb',"crc":"([0-9a-f]{8})"\}\Z')
 _OPERATOR = re.compile(r"[A-Za-z_]\w{0,99}::[A-Za-z_]\w{0,199}(\.[A-Za-z_]\w{0,99})?", re.ASCII)
-PHASES = ("forward", "backward")
+PHASES = ("forward", "backward", "optimizer")
 
 
 def _strict(text: bytes) -> Any:
