@@ -532,8 +532,8 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
             message = f"{variable} has no effect: the vendor in use is {vendor!r}, not {owner!r}"
             found.append(Problem("unused", message))
         elif setting is not None:
-            if (message := problem(name)) is not None:
-                found.append(Problem("error", message))
+            if (wrong := problem(name)) is not None:
+                found.append(Problem("error", wrong))
         elif owner is None:
             near = difflib.get_close_matches(name, SETTINGS, n=1)
             hint = f"; did you mean {SETTINGS[near[0]].variable}?" if near else ""

@@ -2,7 +2,9 @@
 
 Functional, in-place and out= forms of an operator count as one. Views and allocations are left out:
 they compute nothing, and every backend has its own. What is left is aligned as `diff` aligns lines:
-first by operator, phase and the shapes of the results, then, in the gaps, by operator alone.
+first by operator, phase and the shapes of the results, then, in the gaps, by operator alone. What
+still has no partner may stand elsewhere in its step (an optimizer goes by parameters, or by
+operators), where operator, shapes and numbers tell.
 """
 
 from __future__ import annotations
@@ -11,7 +13,8 @@ import difflib
 import itertools
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from causeway.debug.reader import Trace
 from causeway.debug.tensors import TensorRecord
@@ -43,16 +46,21 @@ SAME = {
     "clone": "copy",
     "contiguous": "copy",
 }
+# Memory that nobody has written yet: its values mean nothing.
+UNWRITTEN = re.compile(r"(new_)?empty\w*|resize\w*")
 # Nothing is computed: memory is made, named anew or read by the host.
 NOTHING = re.compile(
-    r"(new_)?empty\w*|resize\w*|set|local_scalar_dense|item|record_stream|detach|alias|lift\w*"
+    rf"{UNWRITTEN.pattern}|set|local_scalar_dense|item|record_stream|detach|alias|lift\w*"
     r"|as_strided|view\w*|reshape_alias|unsafe_view|pin_memory|is_pinned|storage_offset"
 )
 
 
+FILLS = {"copy", "fill", "zero"}
+
+
 def canonical(operator: str) -> str:
     """The computation that an operator is, whatever its form: "add" for aten::add_.Tensor."""
-    name = base_name(operator)
+    name = base_name(operator).removeprefix("foreach_")
     return SAME.get(name, name)
 
 
@@ -81,23 +89,46 @@ def inputs(call: Call, schema: str) -> list[TensorRecord]:
 class Alignment:
     """Pairs of calls, and those that are in one trace only.
 
-    A gap with calls of both is `split`: the machines may have taken one computation apart
-    differently. `only` has gaps with calls of one trace alone: (before, calls).
+    A gap with calls of both is `split`: the machines took one computation apart differently. Where
+    both end with results of the same shapes, these last calls are a pair all the same.
     """
 
     pairs: list[tuple[Call, Call]] = field(default_factory=list)
     split: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
     only_a: list[Call] = field(default_factory=list)
     only_b: list[Call] = field(default_factory=list)
+    filled: int = 0  # copies and fills in one trace only: devices make tensors differently
 
 
-def computing(trace: Trace) -> list[Call]:
-    """The calls of a trace that are compared: outermost ones that compute and did not fail."""
-    return [
-        call
-        for call in trace.calls
-        if not call.depth and not call.error and computes(call, trace.schemas[call.operator])
-    ]
+def unroll(calls: Sequence[Call]) -> list[Call]:
+    """The outermost calls that did not fail, a foreach operator as a call for each tensor."""
+    found = []
+    for call in calls:
+        if call.depth or call.error:
+            continue
+        lists = [v for v in call.args if isinstance(v, list)]
+        if "::_foreach_" not in call.operator or not lists:
+            found.append(call)
+            continue
+        for k in range(len(lists[0])):
+
+            def part(value: Any, k: int = k, n: int = len(lists[0])) -> Any:
+                return value[k] if isinstance(value, list) and len(value) == n else value
+
+            found.append(
+                replace(
+                    call,
+                    args=list(map(part, call.args)),
+                    results=list(map(part, call.results)),
+                    written={i: part(v) for i, v in call.written.items()},
+                )
+            )
+    return found
+
+
+def computing(calls: Sequence[Call], trace: Trace) -> list[Call]:
+    """Those of a trace's calls that are compared: they compute."""
+    return [call for call in calls if computes(call, trace.schemas[call.operator])]
 
 
 def align(a: Sequence[Call], b: Sequence[Call]) -> Alignment:
@@ -113,27 +144,49 @@ def align(a: Sequence[Call], b: Sequence[Call]) -> Alignment:
 
 
 def _align(a: list[Call], b: list[Call], found: Alignment) -> None:
-    gap_a: list[Call] = []
-    gap_b: list[Call] = []
-
-    def close() -> None:
-        if gap_a and gap_b:
-            found.split.append((gap_a.copy(), gap_b.copy()))
-        else:
-            found.only_a.extend(gap_a)
-            found.only_b.extend(gap_b)
-        gap_a.clear()
-        gap_b.clear()
-
+    """Match the calls of one step."""
+    gaps: list[tuple[list[Call], list[Call]]] = [([], [])]
+    pairs = []
     for one, other in _matched(a, b):
         if one is not None and other is not None:
-            close()
-            found.pairs.append((one, other))
+            pairs.append((one, other))
+            gaps.append(([], []))
         elif one is not None:
-            gap_a.append(one)
+            gaps[-1][0].append(one)
         elif other is not None:
-            gap_b.append(other)
-    close()
+            gaps[-1][1].append(other)
+    moved = _moved([c for gap, _ in gaps for c in gap], [c for _, gap in gaps for c in gap])
+    gone = {id(call) for pair in moved for call in pair}
+    for gap in gaps:
+        ours, theirs = ([c for c in calls if id(c) not in gone] for calls in gap)
+        if ours and theirs:
+            found.split.append((ours, theirs))
+            if _token(ours[-1])[2:] == _token(theirs[-1])[2:]:
+                pairs.append((ours[-1], theirs[-1]))
+            continue
+        for calls, only in ((ours, found.only_a), (theirs, found.only_b)):
+            lone = [c for c in calls if canonical(c.operator) not in FILLS]
+            found.filled += len(calls) - len(lone)
+            only.extend(lone)
+    found.pairs += sorted([*pairs, *moved], key=lambda pair: pair[0].sequence)
+
+
+def _moved(a: list[Call], b: list[Call]) -> list[tuple[Call, Call]]:
+    """Pairs among calls without a partner, in order for each kind."""
+    waiting: dict[tuple[object, ...], list[Call]] = {}
+    for call in b:
+        waiting.setdefault(_kind(call), []).append(call)
+    found = []
+    for call in a:
+        others = waiting.get(_kind(call))
+        if others:
+            found.append((call, others.pop(0)))
+    return found
+
+
+def _kind(call: Call) -> tuple[object, ...]:
+    numbers = sorted(f"{v:.6g}" for v in call.args if isinstance(v, float) and v not in (0, 1))
+    return (*_token(call), *numbers)
 
 
 def _matched(a: list[Call], b: list[Call]) -> Iterator[tuple[Call | None, Call | None]]:

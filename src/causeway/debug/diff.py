@@ -5,23 +5,28 @@ values, else their hash, else statistics. Rounding adds up along a program, so t
 size of the difference against the size of the values, with a tolerance by dtype, and not the bound
 of a single operator. Beside it stands how far the inputs differ already: a call whose inputs agree
 and whose results do not is where the divergence arises.
+
+Sums that cancel leave nothing but rounding, on both machines (the gradient of a bias before a batch
+norm). Such a result may differ by what its terms are rounded by; what follows from it is counted,
+and no divergence, unless it is further apart than the noise it was made of.
 """
 
 from __future__ import annotations
 
 import json
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 
-from causeway.debug import align
+from causeway.debug import align, values
 from causeway.debug.reader import Trace
 from causeway.debug.tensors import DTYPES, TensorRecord
 from causeway.debug.trace import Call
-from causeway.numerics import base_name
+from causeway.numerics import accumulator, base_name, growth, rule_of, unit
 
 # What rounding may add up to along a network, as a share of the values.
 TOLERANCE = {
@@ -47,10 +52,11 @@ class Distance:
     how: str = ""
     why: str = ""  # words, where more than the size is wrong
     allowed: float = math.inf
+    noise: float = 0.0  # what rounding explains, relative to the values too
 
     @property
     def good(self) -> bool:
-        return not self.why and self.size <= self.allowed
+        return not self.why and (self.size <= self.allowed or self.size <= self.noise)
 
 
 @dataclass
@@ -61,7 +67,7 @@ class Row:
     b: Call
     result: Distance
     inputs: Distance
-    output: int = 0
+    noise: bool = False  # beyond tolerance, and only for rounding noise before it
 
     @property
     def arises(self) -> bool:
@@ -106,10 +112,11 @@ class Difference:
     split: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
     random: int = 0
     unknown: int = 0  # matched, but neither values nor statistics were kept
+    filled: int = 0
 
     @property
     def wrong(self) -> list[Row]:
-        return [row for row in self.rows if not row.result.good]
+        return [row for row in self.rows if not row.result.good and not row.noise]
 
     @property
     def first(self) -> Row | None:
@@ -126,10 +133,11 @@ class Difference:
         return not (self.wrong or self.only_a or self.only_b)
 
     def worst(self) -> list[Row]:
-        rows = [row for row in self.rows if row.result.how or row.result.why]
+        rows = [row for row in self.rows if (row.result.how or row.result.why) and not row.noise]
 
         def key(row: Row) -> tuple[bool, float]:
-            share = row.result.size / row.result.allowed if row.result.allowed else row.result.size
+            allowed = max(row.result.allowed, row.result.noise)
+            share = row.result.size / allowed if allowed else row.result.size
             return bool(row.result.why), share if math.isfinite(share) else 0.0
 
         return sorted(rows, key=key, reverse=True)[:WORST]
@@ -144,11 +152,13 @@ class Difference:
             )
         if self.unknown:
             said.append(f"{self.unknown} matched calls have no values or statistics to compare")
-        for ours, theirs in self.split:
-            said.append(
-                f"split differently, not compared: {_names(ours)} against {_names(theirs)} "
-                f"({ours[0].place})"
-            )
+        if noise := sum(row.noise for row in self.rows):
+            said.append(f"{noise} calls differ by what follows from sums that are rounding noise")
+        if self.filled:
+            said.append(f"{self.filled} copies and fills are in one trace only")
+        split = Counter(f"{_names(ours)} against {_names(theirs)}" for ours, theirs in self.split)
+        for words, times in split.items():
+            said.append(f"split differently{f' ({times} times)' if times > 1 else ''}: {words}")
         return said
 
     def to_json(self) -> str:
@@ -179,17 +189,54 @@ def _names(calls: Sequence[Call]) -> str:
 def compare(a: Trace, b: Trace, *, rtol: float | None = None) -> Difference:
     """Compare two traces. `rtol`: in place of the tolerances by dtype. Raises TraceError."""
     found = Difference(a, b)
-    matched = align.align(align.computing(a), align.computing(b))
+    ours, theirs = align.unroll(a.calls), align.unroll(b.calls)
+    matched = align.align(align.computing(ours, a), align.computing(theirs, b))
     found.split, found.only_a, found.only_b = matched.split, matched.only_a, matched.only_b
-    for one, other in matched.pairs:
-        if _is_random(one.operator):
+    found.filled = matched.filled
+    partners = {id(one): other for one, other in matched.pairs}
+    noise: set[object] = set()  # tensors of the first trace that came of nothing but rounding
+    for one in ours:
+        noisy = any(_identity(r) in noise for r in values.tensors_in(one.args, TensorRecord))
+        other = partners.get(id(one))
+        if other is not None and _is_random(one.operator):
             found.random += 1
-            continue
-        row = _row(a, b, one, other, rtol)
-        if not row.result.how and not row.result.why:
-            found.unknown += 1
-        found.rows.append(row)
+        elif other is not None:
+            row = _row(a, b, one, other, rtol)
+            row.noise = noisy and not row.result.good and not row.arises
+            if not row.result.how and not row.result.why:
+                found.unknown += 1
+            found.rows.append(row)
+            noisy = noisy or (row.result.size > row.result.allowed and row.result.good)
+        if noisy:
+            noise.update(_identity(r) for r in align.outputs(one))
     return found
+
+
+def _identity(record: TensorRecord) -> object:
+    """The same for a tensor wherever it is seen, as long as nobody writes to it."""
+    if record.statistics:
+        return record.shape, *sorted(record.statistics.items())
+    return record
+
+
+def _floor(call: Call, schema: str, dtype: torch.dtype, numel: int) -> float:
+    """How far an element of the result is off where all terms cancel: see numerics, with typical
+    sizes in place of each term's.
+    """
+    if rule_of(call.operator) not in ("reduction", "matmul", "statistics"):
+        return 0.0
+    sizes, largest = [], 1
+    for record in align.inputs(call, schema):
+        known = record.statistics or {}
+        if "norm" in known:
+            sizes.append(known["norm"] / math.sqrt(max(known["count"], 1)))
+            largest = max(largest, record.numel)
+    sizes.sort(reverse=True)
+    terms = max(1, largest // max(numel, 1))
+    if not sizes or terms == 1 or not dtype.is_floating_point:
+        return 0.0
+    size = sizes[0] * max([1.0, *sizes[1:2]])
+    return growth(terms) * unit(accumulator(dtype)) * terms * size
 
 
 def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
@@ -197,11 +244,12 @@ def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
     if len(ours) != len(theirs):
         why = f"{len(ours)} results against {len(theirs)}"
         return Row(one, other, Distance(why=why), Distance())
-    worst, at = Distance(), 0
-    for k, (x, y) in enumerate(zip(ours, theirs, strict=True)):
-        distance = _distance(a, b, x, y, rtol)
+    worst = Distance()
+    for x, y in zip(ours, theirs, strict=True):
+        floor = _floor(one, a.schemas[one.operator], DTYPES[x.dtype], x.numel)
+        distance = _distance(a, b, x, y, rtol, floor)
         if not worst.how or (not distance.good, distance.size) > (not worst.good, worst.size):
-            worst, at = distance, k
+            worst = distance
     before = Distance()
     inputs = [align.inputs(c, t.schemas[c.operator]) for t, c in ((a, one), (b, other))]
     if not worst.good and len(inputs[0]) == len(inputs[1]):
@@ -209,7 +257,7 @@ def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
             distance = _distance(a, b, x, y, rtol)
             if distance.how and (not before.how or distance.size > before.size or distance.why):
                 before = distance
-    return Row(one, other, worst, before, at)
+    return Row(one, other, worst, before)
 
 
 def _is_random(operator: str) -> bool:
@@ -227,7 +275,19 @@ def _allowed(dtype: torch.dtype, rtol: float | None) -> float:
     return TOLERANCE.get(dtype, NARROW) if rtol is None else rtol
 
 
-def _distance(a: Trace, b: Trace, x: TensorRecord, y: TensorRecord, rtol: float | None) -> Distance:
+def _distance(
+    a: Trace, b: Trace, x: TensorRecord, y: TensorRecord, rtol: float | None, floor: float = 0.0
+) -> Distance:
+    found = _plain_distance(a, b, x, y, rtol)
+    if floor and not found.good and x.statistics and "norm" in x.statistics:
+        size = x.statistics["norm"] / math.sqrt(max(x.numel, 1))
+        return replace(found, noise=floor / size if size else math.inf)
+    return found
+
+
+def _plain_distance(
+    a: Trace, b: Trace, x: TensorRecord, y: TensorRecord, rtol: float | None
+) -> Distance:
     allowed = _allowed(DTYPES[x.dtype], rtol)
     if (x.shape, x.dtype) != (y.shape, y.dtype):
         return Distance(math.inf, "shape and dtype", f"{x} against {y}", allowed)

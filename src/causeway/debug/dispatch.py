@@ -27,6 +27,7 @@ from causeway.debug.trace import arguments
 from causeway.debug.values import tensors_in
 from causeway.errors import CausewayError
 
+NO_OPERATORS = ("profiler", "prim")  # notes that torch makes for itself
 Via = Literal["auto", "device", "dispatch"]
 _sequence = itertools.count(1 << 40)  # above those of the core, which counts its own
 
@@ -92,7 +93,7 @@ class _Mode(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if not self.names.has(func.name()):
+        if func.namespace in NO_OPERATORS or not self.names.has(func.name()):
             return func(*args, **kwargs)
         inputs = arguments(func._schema, args, kwargs)
         if self.skip and _on(inputs, self.skip):

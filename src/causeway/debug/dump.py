@@ -47,8 +47,8 @@ def dump(
     ending where there are several (or takes {rank} and {pid}), an open file, or a function that is
     called with the call and the text. What is not given stays as the settings say.
     """
-    given = {"dump": level, "dump_ops": ops, "dump_steps": steps, "dump_ranks": ranks}
-    given["dump_to"] = str(to) if isinstance(to, Path) else to
+    given: dict[str, Any] = {"dump": level, "dump_ops": ops, "dump_steps": steps}
+    given |= {"dump_ranks": ranks, "dump_to": str(to) if isinstance(to, Path) else to}
     return Change({name: value for name, value in given.items() if value is not None})
 
 

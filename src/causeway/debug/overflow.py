@@ -26,9 +26,11 @@ import torch
 
 from causeway import config
 from causeway.debug import align, observe, tensors
+from causeway.debug.tensors import TensorRecord
 from causeway.debug.trace import Call, Writer, written_by
 from causeway.debug.values import map_tensors, tensors_in
 from causeway.errors import NonFiniteError
+from causeway.numerics import base_name
 
 SETTINGS = ("overflow", "overflow_save")
 Tensor = torch.Tensor
@@ -90,10 +92,11 @@ class Watch(observe.Observer):
 
     def after(self, call: Any) -> None:
         kept = call.notes.pop(self, None)
-        if kept is None or call.error or align.NOTHING.fullmatch(align.base_name(call.name)):
+        if kept is None or call.error or align.NOTHING.fullmatch(base_name(call.name)):
             return
         changed = [call.args[i] for i in written_by(call.op._schema)]
-        results = [t for t in tensors_in([call.results, changed]) if _floats(t)]
+        left = {id(t): t for t in tensors_in([call.results, changed])}
+        results = [t for t in left.values() if _floats(t)]
         self.calls += 1
         if not any(_suspect(t) for t in results):
             return
@@ -139,7 +142,7 @@ class Watch(observe.Observer):
         return found
 
     def _save(self, call: Any, args: list[Any], record: Call) -> Path:
-        from causeway.debug.record import look
+        from causeway.debug.record import look, outcome
 
         folder = Path(self.save or tempfile.mkdtemp(prefix="causeway-overflow-"))
         while folder.exists() and any(folder.iterdir()):
@@ -147,16 +150,18 @@ class Watch(observe.Observer):
         writer = Writer(folder, {"keep": "full", "why": "overflow"})
         storages: dict[int, int] = {}
         outs = [a.is_out for a in call.op._schema.arguments]
+
+        def whole(t: Tensor) -> TensorRecord:
+            return look(t, "full", storages, writer)
+
+        def plain(t: Tensor) -> TensorRecord:
+            return look(t, "none", storages, writer)
+
         record.args = [
-            map_tensors(
-                _none_to_out(value, given),
-                lambda t, out=out: look(t, "none" if out else "full", storages, writer),
-            )
+            map_tensors(given, plain) if out else map_tensors(value, whole)
             for value, given, out in zip(args, call.args, outs, strict=True)
         ]
-        record.results = map_tensors(
-            list(call.results), lambda t: look(t, "full", storages, writer)
-        )
+        outcome(record, call, whole)
         writer.write(record, str(call.op._schema))
         writer.close()
         return folder

@@ -232,8 +232,7 @@ class Trace:
             if size < 8 or declared > size - 8:
                 raise TraceError(f"{path}: a header of {declared} bytes in a file of {size}")
             try:
-                opened = safe_open(str(path), framework="pt")
-                self._shards[number] = opened.__enter__()
+                self._shards[number] = safe_open(str(path), framework="pt")
             except Exception as error:  # SafetensorError is not exported by all its versions
                 raise TraceError(f"{path}: {str(error)[:200]}") from None
         return self._shards[number]

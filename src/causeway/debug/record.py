@@ -6,20 +6,21 @@ import contextlib
 import functools
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
 
 import torch
 
-from causeway.debug import dispatch, observe, tensors
+from causeway.debug import align, dispatch, observe, tensors
 from causeway.debug.dispatch import Via
 from causeway.debug.selection import Names, Window, rank, world_size
 from causeway.debug.tensors import TensorRecord
 from causeway.debug.trace import Call, Writer, written_by
 from causeway.debug.values import map_tensors, tensors_in
 from causeway.errors import ConfigError
+from causeway.numerics import base_name
 
 Keep = Literal["none", "statistics", "hash", "full"]
 KEEP: tuple[Keep, ...] = ("none", "statistics", "hash", "full")  # each has what those before have
@@ -103,19 +104,9 @@ class Recorder(observe.Observer):
         record, keep, storages = note
         record.rung, record.error = call.rung, call.error
         if not call.error:
-            found: dict[int, TensorRecord] = {}
-
-            def seen(t: torch.Tensor) -> TensorRecord:
-                if id(t) not in found:
-                    found[id(t)] = look(t, keep, storages, self.writer)
-                return found[id(t)]
-
-            record.results = [map_tensors(value, seen) for value in call.results]
-            results = {id(t) for t in tensors_in(call.results)}
-            for i in written_by(call.op._schema):
-                # Most are what comes back.
-                if not all(id(t) in results for t in tensors_in(call.args[i])):
-                    record.written[i] = map_tensors(call.args[i], seen)
+            if align.UNWRITTEN.fullmatch(base_name(call.name)):
+                keep = "none"
+            outcome(record, call, lambda t: look(t, keep, storages, self.writer))
         self.writer.write(record, str(call.op._schema))
 
 
@@ -132,6 +123,25 @@ def look(t: torch.Tensor, keep: Keep, storages: dict[int, int], writer: Writer) 
     if keep == "hash":
         return record
     return replace(record, data=writer.keep(record, here))
+
+
+def outcome(record: Call, call: Any, see: Callable[[torch.Tensor], TensorRecord]) -> None:
+    """Fill in what a call left: its results, and what it changed beside them. `see` is asked once
+    for each tensor.
+    """
+    found: dict[int, TensorRecord] = {}
+
+    def seen(t: torch.Tensor) -> TensorRecord:
+        if id(t) not in found:
+            found[id(t)] = see(t)
+        return found[id(t)]
+
+    record.results = [map_tensors(value, seen) for value in call.results]
+    results = {id(t) for t in tensors_in(call.results)}
+    for i in written_by(call.op._schema):
+        # Most are what comes back.
+        if not all(id(t) in results for t in tensors_in(call.args[i])):
+            record.written[i] = map_tensors(call.args[i], seen)
 
 
 def folder_of(path: str | Path) -> Path:

@@ -55,10 +55,9 @@ def difference(found: Difference, console: Console, rank: str = "") -> None:
             _line(console, f"{title}: {len(only) - SHOWN} more", "red")
     worst = [row for row in found.worst() if row.result.size or row.result.why]
     if worst:
-        table = Table(
-            "step", "phase", "module", "operator", "apart", "allowed", "inputs", box=None,
-            padding=(0, 2, 0, 0),
-        )  # fmt: skip
+        table = Table(box=None, padding=(0, 2, 0, 0))
+        for column in ("step", "phase", "module", "operator", "apart", "allowed", "inputs", "by"):
+            table.add_column(column, overflow="fold")
         for row in worst:
             style = None if row.result.good else "red"
             table.add_row(*map(escape, _cells(row)), style=style)
@@ -76,7 +75,7 @@ def difference(found: Difference, console: Console, rank: str = "") -> None:
 
 
 def _cells(row: Row) -> list[str]:
-    apart = row.result.why or f"{row.result.size:.2g} ({row.result.how})"
+    apart = row.result.why or f"{row.result.size:.2g}"
     return [
         str(row.a.step),
         row.a.phase,
@@ -85,4 +84,5 @@ def _cells(row: Row) -> list[str]:
         apart,
         f"{row.result.allowed:.2g}",
         f"{row.inputs.size:.2g}" if row.inputs.how else "",
+        row.result.how,
     ]

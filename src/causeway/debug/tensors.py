@@ -180,9 +180,8 @@ def describe(t: Tensor, storages: dict[int, int] | None = None) -> TensorRecord:
             number = storages.setdefault(t.untyped_storage()._cdata, len(storages))
         except (RuntimeError, NotImplementedError):  # a wrapper has none
             number = len(storages)
-    return TensorRecord(
-        tuple(t.shape), dtype, str(t.device), tuple(t.stride()), t.storage_offset(), number
-    )
+    offset = int(t.storage_offset())
+    return TensorRecord(tuple(t.shape), dtype, str(t.device), tuple(t.stride()), offset, number)
 
 
 def has_values(t: Tensor) -> bool:
@@ -253,7 +252,7 @@ def _of_integers(t: Tensor) -> dict[str, float]:
     if t.dtype not in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
         t = t.to(torch.int64)  # the wider unsigned ones have few kernels
     low, high = torch.aminmax(t)
-    found = {"count": t.numel(), "min": int(low), "max": int(high)}
+    found: dict[str, float] = {"count": t.numel(), "min": int(low), "max": int(high)}
     found["mean"] = float(t.sum(dtype=torch.float64)) / t.numel()
     if t.ndim == 1 and t.numel() > 1 and bool((t[1:] >= t[:-1]).all()):
         found["sorted"] = 1
@@ -304,11 +303,11 @@ def generate(record: TensorRecord, seed: int) -> Tensor:
 class Memory:
     """Makes the tensors of one call on `device`; those that shared memory share it again.
 
-    `values` gives the dense values of a record, on the CPU.
+    `values` gives the dense values of a record, on the CPU; None leaves what is there, or zeros.
     """
 
     device: torch.device
-    values: Callable[[TensorRecord], Tensor]
+    values: Callable[[TensorRecord], Tensor | None]
     limit: int = 1 << 32  # bytes of one call
     _groups: dict[int, list[TensorRecord]] = field(default_factory=dict)
     _made: dict[int, tuple[Tensor, int]] = field(default_factory=dict)
@@ -341,7 +340,8 @@ class Memory:
         size = memory.numel() // dtype.itemsize
         flat = memory[: size * dtype.itemsize].view(dtype)
         view = flat.as_strided(record.shape, record.stride or (), offset)
-        _fill(view, flat, self.values(record))
+        if (values := self.values(record)) is not None:
+            _fill(view, flat, values)
         if self.device.type == "cpu":
             return view
         return self._there(record, view, offset)
