@@ -22,6 +22,8 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway.debug.compare import CompareError as CompareError
+    from causeway.debug.compare import compare as compare
     from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
@@ -39,6 +41,8 @@ _NAMES = {
     "ledger": "causeway.ops.ledger",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compare": "causeway.debug.compare",
+    "CompareError": "causeway.debug.compare",
     "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
@@ -49,12 +53,14 @@ _NAMES = {
 }
 __all__ = [
     "CausewayError",
+    "CompareError",
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
+    "compare",
     "config",
     "fallback",
     "ledger",
