@@ -22,6 +22,8 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway.debug.compare import CompareError as CompareError
+    from causeway.debug.compare import compare as compare
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.debug.record import record as record
@@ -47,6 +49,8 @@ _NAMES = {
     "record": "causeway.debug.record",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compare": "causeway.debug.compare",
+    "CompareError": "causeway.debug.compare",
     "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
@@ -59,6 +63,7 @@ _NAMES = {
 }
 __all__ = [
     "CausewayError",
+    "CompareError",
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
@@ -67,6 +72,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
+    "compare",
     "config",
     "dump",
     "fallback",

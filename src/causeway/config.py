@@ -153,22 +153,22 @@ def _indices(value: Any) -> tuple[int, ...] | None:
 
 
 def _steps(value: Any) -> tuple[int, int] | None:
-    """(first, end), the end not included. "10:20" is 10 to 19, "10:" all from 10, "10" that one."""
+    """(first, last). "10:20" is 10 to 20, "10:" all from 10, "10" that one."""
     if value is None:
         return None
     if isinstance(value, str):
         found = re.fullmatch(r"([0-9]*)(?:(:)([0-9]*))?", re.sub(r"\s", "", value))
         if found is None:
-            raise ValueError("expected steps such as 10:20 (10 to 19), 10: or 10")
-        first, colon, end = found.groups()
-        if not first and not end:
+            raise ValueError("expected steps such as 10:20, 10: or 10")
+        first, colon, last = found.groups()
+        if not first and not last:
             return None
-        low = int(first or 0)
-        value = (low, (int(end) if end else _LAST) if colon else low + 1)
+        low = int(first or 1)
+        value = (low, (int(last) if last else _LAST) if colon else low)
     if not isinstance(value, Sequence) or [type(n) for n in value] != [int, int]:
-        raise ValueError("expected (first, end)")
-    if not 0 <= value[0] < value[1]:
-        raise ValueError("expected a first step below the end, which is not included")
+        raise ValueError("expected (first, last)")
+    if not 1 <= value[0] <= value[1]:
+        raise ValueError("expected a first step from 1 on, and a last one that is no earlier")
     return value[0], value[1]
 
 
@@ -196,7 +196,7 @@ BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
 INDICES = Kind("indices, separated by commas", _indices)
-STEPS = Kind("steps, such as 10:20 (10 to 19)", _steps)
+STEPS = Kind("steps, such as 10:20", _steps)
 TARGET = Kind("stdout, stderr or a path", _target)
 _LAST = 1 << 62  # of the steps
 

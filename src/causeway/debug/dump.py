@@ -42,7 +42,7 @@ def dump(
 ) -> Change:
     """Dump operators from now on; as a context manager, until its end. Level 0 is off.
 
-    `ops`: names or regular expressions; `steps`: (first, end), the end not included; `ranks`: of a
+    `ops`: names or regular expressions; `steps`: (first, last), counted from 1; `ranks`: of a
     run of several processes. `to`: "stdout", "stderr", a path, which gets the rank before its
     ending where there are several (or takes {rank} and {pid}), an open file, or a function that is
     called with the call and the text. What is not given stays as the settings say.

@@ -156,7 +156,7 @@ def record(
     """Write every call within to the trace `path`, a new folder; in a run of several processes to
     `path`/rank<n>.
 
-    The options are the fields of `Options`: `ops`, `steps=(first, end)`, `ranks`,
+    The options are the fields of `Options`: `ops`, `steps=(first, last)`, `ranks`,
     `keep="none"|"statistics"|"hash"|"full"`, `full="conv.*"` for operators whose values are kept
     whole, `full_steps`, `budget` in bytes, `via="auto"|"device"|"dispatch"`. Gives the writer, or
     None in a rank that was not asked for.

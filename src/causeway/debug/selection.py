@@ -57,16 +57,16 @@ def _distributed() -> Any:
 
 
 class Window:
-    """Steps from `first` up to, and without, `end`; and ranks. None: all."""
+    """Steps from `first` to `last`, and ranks. None: all."""
 
     def __init__(
         self, steps: tuple[int, int] | None = None, ranks: Sequence[int] | None = None
     ) -> None:
-        if steps is not None and (len(steps) != 2 or steps[0] >= steps[1]):
-            raise ConfigError(f"steps={steps!r}: expected (first, end) with first below end")
+        if steps is not None and not (len(steps) == 2 and 1 <= steps[0] <= steps[1]):
+            raise ConfigError(f"steps is {steps!r}; expected (first, last), the first step is 1")
         self.steps = steps
         self.here = ranks is None or not ranks or rank() in ranks
 
     def has(self, step: int) -> bool:
         """Whether the tool looks at this step in this process."""
-        return self.here and (self.steps is None or self.steps[0] <= step < self.steps[1])
+        return self.here and (self.steps is None or self.steps[0] <= step <= self.steps[1])
