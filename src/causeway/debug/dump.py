@@ -159,7 +159,7 @@ def _to_file(to: str) -> Callable[[Any, str], None]:
             try:
                 path.parent.mkdir(parents=True, exist_ok=True)
                 opened[process] = path.open("a", buffering=1, encoding="utf-8")
-            except OSError as error:
+            except (OSError, ValueError) as error:
                 raise ConfigError(f"setting 'dump_to' is {to!r}: {error}") from None
         return opened[process]
 

@@ -83,18 +83,21 @@ class Watch(observe.Observer):
     def before(self, call: Any) -> None:
         if call.depth or (self.stop and self.found):
             return
-        # What is changed in place is gone afterwards.
-        outs = [a.is_out for a in call.op._schema.arguments]
-        kept = {
-            i: map_tensors(call.args[i], _copy) for i in written_by(call.op._schema) if not outs[i]
-        }
+        kept: dict[int, Any] = {}
+        if written := [call.args[i] for i in written_by(call.op)]:
+            # What is changed in place is gone afterwards, and so is what shares its memory.
+            memory = {_memory(t) for t in tensors_in(written)}
+            schema = call.op._schema.arguments
+            for i, value in enumerate(call.args):
+                if not schema[i].is_out and any(_memory(t) in memory for t in tensors_in(value)):
+                    kept[i] = map_tensors(value, _copy)
         call.notes[self] = kept
 
     def after(self, call: Any) -> None:
         kept = call.notes.pop(self, None)
         if kept is None or call.error or align.NOTHING.fullmatch(base_name(call.name)):
             return
-        changed = [call.args[i] for i in written_by(call.op._schema)]
+        changed = [call.args[i] for i in written_by(call.op)]
         left = {id(t): t for t in tensors_in([call.results, changed])}
         results = [t for t in left.values() if _floats(t)]
         self.calls += 1
@@ -177,6 +180,10 @@ class Watch(observe.Observer):
 
 def _none_to_out(value: Any, given: Any) -> Any:
     return given if value is None else value
+
+
+def _memory(t: Tensor) -> int:
+    return t.untyped_storage()._cdata if tensors.has_values(t) else 0
 
 
 def _copy(t: Tensor) -> Tensor:

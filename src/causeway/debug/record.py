@@ -138,7 +138,7 @@ def outcome(record: Call, call: Any, see: Callable[[torch.Tensor], TensorRecord]
 
     record.results = [map_tensors(value, seen) for value in call.results]
     results = {id(t) for t in tensors_in(call.results)}
-    for i in written_by(call.op._schema):
+    for i in written_by(call.op):
         # Most are what comes back.
         if not all(id(t) in results for t in tensors_in(call.args[i])):
             record.written[i] = map_tensors(call.args[i], seen)

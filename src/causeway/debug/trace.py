@@ -14,6 +14,7 @@ is seen. Nothing is pickled. `Writer` writes, `Trace` in `reader` reads.
 from __future__ import annotations
 
 import datetime
+import functools
 import json
 import os
 import platform
@@ -21,7 +22,7 @@ import sys
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -252,8 +253,11 @@ def arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[
     return found
 
 
-def written_by(schema: Any) -> Iterable[int]:
-    """The indices of the arguments that the schema says are changed."""
-    for i, argument in enumerate(schema.arguments):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield i
+@functools.cache
+def written_by(operator: Any) -> tuple[int, ...]:
+    """The indices of the arguments that an operator's schema says are changed."""
+    return tuple(
+        i
+        for i, argument in enumerate(operator._schema.arguments)
+        if argument.alias_info is not None and argument.alias_info.is_write
+    )
