@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from causeway import config as config
     from causeway.debug.compare import CompareError as CompareError
     from causeway.debug.compare import compare as compare
+    from causeway.debug.divergence import first_divergence as first_divergence
     from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
@@ -43,6 +44,7 @@ _NAMES = {
     "fallback": "causeway.ops.ladder",
     "compare": "causeway.debug.compare",
     "CompareError": "causeway.debug.compare",
+    "first_divergence": "causeway.debug.divergence",
     "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
@@ -63,6 +65,7 @@ __all__ = [
     "compare",
     "config",
     "fallback",
+    "first_divergence",
     "ledger",
     "policy",
     "step",

@@ -138,9 +138,10 @@ def _push_settings() -> None:
     """Hand the settings of the environment to the core. What it refuses is a problem, not a
     failure.
     """
+    from causeway.debug import switch
     from causeway.ops import ladder, ledger
 
-    for push in (ladder.start, ledger.start, _hide_devices, _limit_memory):
+    for push in (ladder.start, ledger.start, switch.start, _hide_devices, _limit_memory):
         try:
             push()
         except CausewayError as error:

@@ -152,6 +152,22 @@ def _indices(value: Any) -> tuple[int, ...] | None:
     return tuple(indices)
 
 
+def _steps(value: Any) -> tuple[int, int] | None:
+    """First and last step, both of them included: "10-20", or "10" for one."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if not re.fullmatch(r"\s*\d+\s*(-\s*\d+\s*)?", value):
+            raise ValueError("expected steps such as 10-20")
+        numbers = [int(part) for part in value.split("-")]
+        value = (numbers[0], numbers[-1])
+    pair = tuple(value)
+    whole = len(pair) == 2 and all(type(n) is int for n in pair)
+    if not whole or not 1 <= pair[0] <= pair[1]:
+        raise ValueError("expected steps such as 10-20, the first is 1")
+    return pair[0], pair[1]
+
+
 def _choice(*allowed: str) -> Kind:
     def read(value: Any) -> str:
         if isinstance(value, str) and value.strip().lower() in allowed:
@@ -167,6 +183,7 @@ FRACTION = Kind("above 0, up to 1", _fraction)
 BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
+STEPS = Kind("steps, such as 10-20", _steps)
 INDICES = Kind("indices, separated by commas", _indices)
 
 
@@ -241,6 +258,22 @@ SETTINGS: Mapping[str, Setting] = {
             False,
             "Count dtypes, bytes and seconds of every operator, and print a summary at exit.",
         ),
+        Setting(
+            "compare",
+            PATTERNS,
+            (),
+            "Operators that also run on the CPU, which compares results and inputs: '.*' is all. "
+            "A table at exit (see docs/compare.md).",
+        ),
+        Setting("compare_every", _integer(1), 1, "Compare each n-th call of an operator."),
+        Setting("compare_steps", STEPS, None, "Compare in these steps of training only: 10-20."),
+        Setting(
+            "compare_folder",
+            TEXT,
+            "",
+            "Where failures.jsonl and a script for each failure are written. Empty: nowhere.",
+        ),
+        Setting("compare_raise", FLAG, False, "Raise CompareError in the operator's caller."),
         Setting(
             "memory_fraction",
             FRACTION,
