@@ -360,7 +360,7 @@ def _watch(sink: _Sink) -> Iterator[None]:
             what = "output" if isinstance(output, Tensor) else f"output {k}"
             sink.take(step, "forward", path, what, t)
             if t.requires_grad:
-                t.register_hook(_gradient(sink, path, what))
+                t.register_hook(_gradient(sink, path, what))  # type: ignore[no-untyped-call]
 
     def before_step(optimizer: torch.optim.Optimizer, args: Any, kwargs: Any) -> None:
         for k, p in enumerate(_parameters(optimizer)):
