@@ -242,6 +242,46 @@ def layout() -> Iterator[Figure]:
             yield Figure("layout", title, "ms", a * 1e3, b * 1e3, ratio, bar, "lower")
 
 
+# --- tools --------------------------------------------------------------------------------------
+
+
+def tools() -> Iterator[Figure]:
+    """A training step while a tool looks on, against the same step without. Bars: 4 for comparing
+    every operator, 1.5 for an observer that is told of every operator.
+    """
+    import causeway
+    from causeway.debug import observe
+
+    step = mnist_step(device())
+    seconds(step, 3)
+
+    def compared() -> None:
+        with causeway.compare():
+            step()
+
+    class Names(observe.Observer):
+        def after(self, call: observe.Call) -> None:
+            names.append((call.name, call.rung))
+
+    names: list[tuple[str, str]] = []
+
+    def observed() -> None:
+        names.clear()
+        observer = Names()
+        observe.add(observer)
+        try:
+            step()
+        finally:
+            observe.remove(observer)
+
+    for name, f, bar in (
+        ("compare, every operator of the MNIST step", compared, 4.0),
+        ("observer, every operator of the MNIST step", observed, 1.5),
+    ):
+        stock, ours, ratio = compare(step, f, calls=1, rounds=15)
+        yield Figure("tools", name, "ms", stock * 1e3, ours * 1e3, ratio, bar, "lower")
+
+
 # --- processes ----------------------------------------------------------------------------------
 
 
@@ -295,6 +335,7 @@ GROUPS = {
     "copy": copy,
     "allocation": allocation,
     "layout": layout,
+    "tools": tools,
     "process": process,
 }
 

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from causeway import config as config
     from causeway.debug.compare import CompareError as CompareError
     from causeway.debug.compare import compare as compare
+    from causeway.debug.divergence import first_divergence as first_divergence
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.debug.record import record as record
@@ -51,6 +52,7 @@ _NAMES = {
     "fallback": "causeway.ops.ladder",
     "compare": "causeway.debug.compare",
     "CompareError": "causeway.debug.compare",
+    "first_divergence": "causeway.debug.divergence",
     "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
@@ -76,6 +78,7 @@ __all__ = [
     "config",
     "dump",
     "fallback",
+    "first_divergence",
     "ledger",
     "overflow",
     "policy",

@@ -138,9 +138,10 @@ def _push_settings() -> None:
     """Hand the settings of the environment to the core. What it refuses is a problem, not a
     failure.
     """
+    from causeway.debug import switch
     from causeway.ops import ladder, ledger
 
-    for push in (ladder.start, ledger.start, _hide_devices, _limit_memory, _switch_tools):
+    for push in (ladder.start, ledger.start, switch.start, _hide_devices, _limit_memory):
         try:
             push()
         except CausewayError as error:
@@ -167,34 +168,6 @@ def _limit_memory() -> None:
                 device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
 
         device._lazy_call(limit)
-
-
-def _switch_tools() -> None:
-    """The tools that settings switch on and off, at any time. None is imported before it is on."""
-    from causeway import _C
-
-    def listen(tool: str) -> None:
-        def apply() -> None:
-            from causeway.debug import environment
-
-            environment.apply(tool)
-
-        names = [name for name in config.SETTINGS if name.split("_")[0] == tool]
-        variables.update(config.SETTINGS[name].variable for name in names)
-        config.listen(names, apply)
-        if config.given(tool):
-            apply()
-
-    def changed(variable: str) -> None:
-        if variable in variables:
-            from causeway.debug import environment
-
-            environment.changed(variable)
-
-    variables: set[str] = set()
-    for tool in ("dump", "overflow"):
-        listen(tool)
-    _C.watch_environment(config.PREFIX, changed)
 
 
 def _register_without_device() -> None:

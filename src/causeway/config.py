@@ -153,18 +153,18 @@ def _indices(value: Any) -> tuple[int, ...] | None:
 
 
 def _steps(value: Any) -> tuple[int, int] | None:
-    """(first, last). "10:20" is 10 to 20, "10:" all from 10, "10" that one."""
+    """First and last step, both included. "10-20"; "10-" is all from 10, "10" that one."""
     if value is None:
         return None
     if isinstance(value, str):
-        found = re.fullmatch(r"([0-9]*)(?:(:)([0-9]*))?", re.sub(r"\s", "", value))
+        found = re.fullmatch(r"([0-9]*)(?:(-)([0-9]*))?", re.sub(r"\s", "", value))
         if found is None:
-            raise ValueError("expected steps such as 10:20, 10: or 10")
-        first, colon, last = found.groups()
+            raise ValueError("expected steps such as 10-20, 10- or 10")
+        first, dash, last = found.groups()
         if not first and not last:
             return None
         low = int(first or 1)
-        value = (low, (int(last) if last else _LAST) if colon else low)
+        value = (low, (int(last) if last else _LAST) if dash else low)
     if not isinstance(value, Sequence) or [type(n) for n in value] != [int, int]:
         raise ValueError("expected (first, last)")
     if not 1 <= value[0] <= value[1]:
@@ -196,7 +196,7 @@ BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
 INDICES = Kind("indices, separated by commas", _indices)
-STEPS = Kind("steps, such as 10:20", _steps)
+STEPS = Kind("steps, such as 10-20", _steps)
 TARGET = Kind("stdout, stderr or a path", _target)
 _LAST = 1 << 62  # of the steps
 
@@ -296,6 +296,22 @@ SETTINGS: Mapping[str, Setting] = {
             "",
             "Folder for the call that overflowed and its inputs. Empty: a temporary one.",
         ),
+        Setting(
+            "compare",
+            PATTERNS,
+            (),
+            "Operators that also run on the CPU, which compares results and inputs: '.*' is all. "
+            "A table at exit (see docs/compare.md).",
+        ),
+        Setting("compare_every", _integer(1), 1, "Compare each n-th call of an operator."),
+        Setting("compare_steps", STEPS, None, "Compare in these steps of training only: 10-20."),
+        Setting(
+            "compare_folder",
+            TEXT,
+            "",
+            "Where failures.jsonl and a script for each failure are written. Empty: nowhere.",
+        ),
+        Setting("compare_raise", FLAG, False, "Raise CompareError in the operator's caller."),
         Setting(
             "memory_fraction",
             FRACTION,

@@ -13,6 +13,7 @@ import torch
 import causeway
 from causeway import config
 from causeway.debug import dump as module
+from causeway.debug import switch
 from causeway.errors import ConfigError
 
 
@@ -22,7 +23,7 @@ def _off(monkeypatch: pytest.MonkeyPatch):
         if name.startswith("CAUSEWAY_DUMP"):
             monkeypatch.delenv(name)
     yield
-    for name in module.SETTINGS:
+    for name in switch.TOOLS["dump"]:
         config.reset(name)
     assert module.running() is None
 

@@ -207,7 +207,7 @@ def test_commands_record_and_compare_a_program(tmp_path: Path, device: torch.dev
     [
         (["record", "missing.py"], "there is no such file"),
         (["record", "--via", "wire", __file__], "expected auto, device or dispatch"),
-        (["record", "--steps", "9:3", __file__], "--steps is '9:3'"),
+        (["record", "--steps", "9-3", __file__], "--steps is '9-3'"),
         (["record", "--budget", "much", __file__], "--budget is 'much'"),
         (["record", "--keep", "all", __file__], "expected one of none"),
         (["record", "--ops", "(", __file__], "no regular expression"),

@@ -50,7 +50,7 @@ def record(
     out: Annotated[str, typer.Option("--out", "-o", help="The trace, a new folder.")] = "trace",
     module: Annotated[bool, typer.Option("-m", help="The program is a module's name.")] = False,
     ops: Annotated[str, typer.Option(help="Only operators that match.")] = ".*",
-    steps: Annotated[str, typer.Option(help="Only these steps: 10:20, 10: or 10.")] = "",
+    steps: Annotated[str, typer.Option(help="Only these steps: 10-20, 10- or 10.")] = "",
     keep: Annotated[
         str, typer.Option(help="Of all values: none, statistics, hash or full.")
     ] = "statistics",

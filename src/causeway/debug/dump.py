@@ -28,7 +28,6 @@ from causeway.debug.selection import Window, rank, world_size
 from causeway.errors import ConfigError
 from causeway.ops.ladder import Change
 
-SETTINGS = ("dump", "dump_ops", "dump_steps", "dump_ranks", "dump_to")
 Target = str | Path | TextIO | Callable[[Any, str], None]
 
 

@@ -1,4 +1,4 @@
-"""Tools that are switched by settings: dump and the overflow watch, also through os.environ.
+"""Tools that are switched through os.environ while the program runs: dump, overflow, compare.
 
 Python tells the core of each os.environ["CAUSEWAY_..."] = ... by an audit event, so nothing asks
 the environment again and again. The event comes before the variable has its value: an observer of
@@ -12,14 +12,15 @@ from collections.abc import Callable
 from typing import Any
 
 from causeway import config
-from causeway.debug import dump, observe, overflow
+from causeway.debug import dump, observe, overflow, switch
 from causeway.debug.selection import Names
 from causeway.errors import CausewayError
 
 # Settings, what makes the tool follow them, and who looks on.
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[], None], Callable[[], Any]]] = {
-    "dump": (dump.SETTINGS, dump.apply, dump.running),
-    "overflow": (overflow.SETTINGS, overflow.apply, overflow.running),
+    "dump": (switch.TOOLS["dump"], dump.apply, dump.running),
+    "overflow": (switch.TOOLS["overflow"], overflow.apply, overflow.running),
+    "compare": (switch.COMPARE, switch.push_compare, lambda: None),  # from the next call on
 }
 
 

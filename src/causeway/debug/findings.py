@@ -177,6 +177,8 @@ def describe(values: Iterable[Any]) -> str:
 
 def _describe(value: Any) -> str:
     if isinstance(value, torch.Tensor):
+        if torch.nn.parameter.is_lazy(value):
+            return "uninitialized"
         kind = "" if value.layout == torch.strided else f" {str(value.layout)[6:]}"
         if value.is_nested:
             return f"{dtype_name(value.dtype)} nested"

@@ -77,8 +77,9 @@ class Judge:
             return self._parts(k, came, should)
         came, should = _plain(came), _plain(should)
         strides = came.stride() == should.stride()
+        strict = self.limits.reference == "float64" and self.rule != "exact"
         if came.dtype == should.dtype and came.shape == should.shape and strides:
-            same = not self.tolerance.values or same_bits(came, should)
+            same = not self.tolerance.values or (not strict and same_bits(came, should))
             if same:
                 return Judged(Verdict(rule=self.rule, elements=came.numel()))
         if came.dtype != should.dtype or not strides:
@@ -186,6 +187,9 @@ class Judge:
         built = self.taken.build(writable=False).values
         source, dim = built[0], built[self.tolerance.places[1]] if len(built) > 1 else -1
         first = next(iter(flat(self.same.values())))
+        arguments = cpu.shape_of(self.name).op._schema.arguments
+        if any(a.name == "stable" and v is True for a, v in zip(arguments, built, strict=True)):
+            return False
         if not isinstance(dim, int) or isinstance(dim, bool):
             dim = -1
         if not isinstance(source, Tensor) or not isinstance(first, Tensor) or source.ndim == 0:
@@ -199,6 +203,8 @@ class Judge:
 
     def _parts(self, k: int, came: Tensor, should: Tensor) -> Judged:
         """Sparse, nested and quantized tensors, by the dense tensors that they are made of."""
+        if not self.tolerance.values:
+            return Judged(Verdict())
         if came.shape != should.shape if not came.is_nested else came.dim() != should.dim():
             return Judged(
                 Verdict("wrong shape", came=str(list(came.shape)), expected=str(list(should.shape)))

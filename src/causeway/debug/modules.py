@@ -50,6 +50,20 @@ def of_node(thread: int, sequence: int) -> str:
     return paths[at] if at >= 0 else ""
 
 
+def path_of(module: torch.nn.Module) -> str:
+    """Path of a module that has run, or ""."""
+    return _paths.get(module, "")
+
+
+def owner_of(parameter: torch.Tensor) -> tuple[str, str]:
+    """(path of its module, name there) of a parameter of a module that has run, or ("", "")."""
+    for module, path in list(_paths.items()):
+        for name, own in module._parameters.items():
+            if own is parameter:
+                return path, name
+    return "", ""
+
+
 def open() -> None:
     """Follow modules from now on; each open needs a close."""
     global _users
@@ -82,6 +96,8 @@ def _running() -> list[str]:
 
 
 def _enter(module: torch.nn.Module, args: Any) -> None:
+    if torch.compiler.is_compiling():  # a compiled graph is one piece: its caller's path holds
+        return
     running = _running()
     path = _paths.get(module)
     if path is None:
@@ -96,6 +112,8 @@ def _enter(module: torch.nn.Module, args: Any) -> None:
 
 
 def _leave(module: torch.nn.Module, args: Any, output: Any) -> None:
+    if torch.compiler.is_compiling():
+        return
     running = _running()
     if running:  # not where the tool was opened inside of this module
         running.pop()

@@ -32,7 +32,6 @@ from causeway.debug.values import map_tensors, tensors_in
 from causeway.errors import NonFiniteError
 from causeway.numerics import base_name
 
-SETTINGS = ("overflow", "overflow_save")
 Tensor = torch.Tensor
 Action = Literal["warn", "raise"] | Callable[["Found"], None]
 

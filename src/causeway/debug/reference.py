@@ -16,6 +16,7 @@ import torch
 from torch._ops import OpOverload
 
 from causeway import _C, numerics
+from causeway.debug import tolerances
 from causeway.debug.observe import overload
 from causeway.debug.snapshot import Built, Snapshot, flat
 
@@ -68,14 +69,17 @@ _shapes: dict[str, Shape] = {}
 def shape_of(name: str) -> Shape:
     found = _shapes.get(name)
     if found is None:
-        found = _shapes[name] = _digest(overload(name))
+        found = _shapes[name] = _digest(overload(name), tolerances.of(name).writes)
     return found
 
 
-def _digest(op: OpOverload) -> Shape:
+def _digest(op: OpOverload, also: tuple[str, ...]) -> Shape:
     schema = op._schema
     info = [a.alias_info for a in schema.arguments]
-    writes = tuple(i is not None and bool(i.is_write) for i in info)
+    writes = tuple(
+        (i is not None and bool(i.is_write)) or a.name in also
+        for i, a in zip(info, schema.arguments, strict=True)
+    )
     returned: set[str] = set()
     aliases = False
     for ret in schema.returns:
@@ -84,7 +88,8 @@ def _digest(op: OpOverload) -> Shape:
             returned |= set(ret.alias_info.before_set) | set(ret.alias_info.after_set)
     unreturned = tuple(
         k for k, i in enumerate(info)
-        if i is not None and i.is_write and not (set(i.before_set) | set(i.after_set)) & returned
+        if writes[k] and not (
+            i is not None and (set(i.before_set) | set(i.after_set)) & returned)
     )  # fmt: skip
     generator = next((k for k, a in enumerate(schema.arguments) if "Generator" in str(a.type)), -1)
     random = torch.Tag.nondeterministic_seeded in op.tags
@@ -174,6 +179,8 @@ def _drawing(generator: torch.Generator | None) -> Iterator[None]:
 
 def _first_line(error: BaseException) -> str:
     text = str(error).strip().split("\n")[0]
+    if isinstance(error, NotImplementedError) and ("Could not run" in text or "not impl" in text):
+        return "it has no kernel; the operators that this one calls are compared by themselves"
     return f"{type(error).__name__}: {text[:200]}"
 
 

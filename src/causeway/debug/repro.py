@@ -73,7 +73,7 @@ class NoRepro(Exception):
 
 
 def save(failure: Failure, taken: Snapshot, state: torch.Tensor | None, folder: Path) -> Failure:
-    """Write the script below `folder`; give the failure with its place, or with why there is none."""
+    """Write the script below `folder`; the failure with its place, or with why there is none."""
     short = failure.operator.removeprefix("aten::").replace("::", ".")
     mark = hashlib.sha256(f"{failure.operator}|{failure.signature}|{failure.kind}".encode())
     target = folder / f"{short}-{mark.hexdigest()[:8]}"

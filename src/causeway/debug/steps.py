@@ -46,6 +46,26 @@ def optimizer() -> str:
     return getattr(_local, "optimizer", "")
 
 
+def before_end(hook: Any) -> Any:
+    """Call hook(optimizer, args, kwargs) at the end of each optimizer's step, while it still counts
+    as that step; gives a handle to remove it. Only while counting is open.
+    """
+    handle = _Handle(hook)
+    _hooks.append(handle)
+    return handle
+
+
+class _Handle:
+    def __init__(self, hook: Any) -> None:
+        self.hook = hook
+
+    def remove(self) -> None:
+        _hooks.remove(self)
+
+
+_hooks: list[_Handle] = []
+
+
 def open() -> None:
     """Count from now on; each open needs a close. The first of several starts at step 1."""
     global _users
@@ -76,6 +96,8 @@ def _enter(optimizer: Any, args: Any, kwargs: Any) -> None:
 def _leave(optimizer: Any, args: Any, kwargs: Any) -> None:
     global _done
     _local.optimizer = ""
+    for handle in list(_hooks):
+        handle.hook(optimizer, args, kwargs)
     with _lock:
         count = _counts[optimizer] = _counts.get(optimizer, _done) + 1
         if not _by_hand:

@@ -20,6 +20,8 @@ class Tolerance:
     compare: bool = True
     values: bool = True
     inputs: bool = True
+    writes: tuple[str, ...] = ()
+    results: int | None = None
     rule: str = ""
     rtol: float | None = None
     atol: float | None = None
@@ -54,6 +56,6 @@ def _entry(data: dict[str, Any]) -> tuple[re.Pattern[str], Tolerance]:
         raise ValueError(f"tolerances.toml: {match!r} {what}")
     if given.get("rule", "exact") not in numerics.RULES:
         raise ValueError(f"tolerances.toml: {match!r}: there is no rule {given['rule']!r}")
-    if "places" in given:
-        given["places"] = tuple(given["places"])
+    for name in {"places", "writes"} & set(given):
+        given[name] = tuple(given[name])
     return re.compile(match), Tolerance(**given)
