@@ -159,6 +159,19 @@ def test_statistics_make_numbers_that_are_distributed_so() -> None:
     assert torch.equal(made.nan_to_num(), tensors.generate(record, 1).nan_to_num())
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
+@pytest.mark.parametrize("scale", [1e-6, 1.0, 300.0])
+def test_statistics_are_those_of_float64(dtype: torch.dtype, scale: float) -> None:
+    t = torch.randn(1 << 20, generator=torch.Generator().manual_seed(0)).mul(scale).add(scale / 4)
+    t = t.to(dtype)
+    exact, found = t.double(), tensors.statistics(t)
+    assert found["min"] == float(exact.min())
+    assert found["max"] == float(exact.max())
+    assert found["mean"] == pytest.approx(float(exact.mean()), abs=1e-4 * scale)
+    assert found["norm"] == pytest.approx(float(exact.norm()), rel=1e-4)
+    assert found["std"] == pytest.approx(float(exact.std()), rel=1e-3)
+
+
 def test_places_stay_places_when_they_are_generated() -> None:
     t = torch.tensor([0, 3, 3, 9])
     record = replace(tensors.describe(t), statistics=tensors.statistics(t))

@@ -104,7 +104,7 @@ class Dumper(observe.Observer):
             text += f", {record.layout}"
         text += f", {record.device}"
         if self.level > 2 and tensors.has_values(t):
-            text += "\n" + textwrap.indent(repr(tensors.at_home(t)), "    ")
+            text += "\n" + textwrap.indent(repr(tensors.at_home(t, copy=False)), "    ")
         return text
 
 

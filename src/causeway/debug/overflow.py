@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import torch
 
+import causeway
 from causeway import config
 from causeway.debug import align, observe, tensors
 from causeway.debug.tensors import TensorRecord
@@ -33,6 +34,7 @@ from causeway.errors import NonFiniteError
 from causeway.numerics import base_name
 
 Tensor = torch.Tensor
+_NOT_THE_USERS = (*torch.__path__, *causeway.__path__)  # files of frames that tell nothing
 Action = Literal["warn", "raise"] | Callable[["Found"], None]
 
 
@@ -138,7 +140,11 @@ class Watch(observe.Observer):
             thread=call.thread,
         )  # fmt: skip
         found = Found(made, call.name, record, nan, inf, call.rung)
-        found.stack = [f"{f.filename}:{f.lineno} in {f.name}" for f in call.stack]
+        found.stack = [
+            f"{f.filename}:{f.lineno} in {f.name}"
+            for f in call.stack
+            if not f.filename.startswith(_NOT_THE_USERS)
+        ]
         if self.save is not None and (made or nan):
             found.folder = self._save(call, args, record)
         return found
@@ -204,7 +210,7 @@ def _suspect(t: Tensor) -> bool:
 def _count(found: list[Tensor]) -> tuple[int, int]:
     nan = inf = 0
     for t in found:
-        here = tensors.at_home(t)
+        here = tensors.at_home(t, copy=False)
         here = torch.view_as_real(here) if here.is_complex() else here
         here = here.float() if here.dtype.itemsize == 1 else here
         nan += int(here.isnan().sum())

@@ -115,7 +115,7 @@ def look(t: torch.Tensor, keep: Keep, storages: dict[int, int], writer: Writer) 
     record = tensors.describe(t, storages)
     if keep == "none" or not tensors.has_values(t):
         return record
-    here = tensors.at_home(t)
+    here = tensors.at_home(t, copy=keep == "full")
     record = replace(record, statistics=tensors.statistics(here))
     if keep == "statistics":
         return record

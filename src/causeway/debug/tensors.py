@@ -17,6 +17,7 @@ from typing import Any
 
 import torch
 
+from causeway.debug import snapshot
 from causeway.errors import TraceError
 
 Tensor = torch.Tensor
@@ -195,13 +196,17 @@ def has_values(t: Tensor) -> bool:
     )
 
 
-def at_home(t: Tensor) -> Tensor:
-    """A dense copy on the CPU, with memory of its own."""
-    t = t.detach()
-    here = t.resolve_conj().resolve_neg().cpu().contiguous()
-    if t.device.type == "cpu" and here.data_ptr() == t.data_ptr():
-        here = here.clone(memory_format=torch.contiguous_format)
-    return here
+def at_home(t: Tensor, *, copy: bool = True) -> Tensor:
+    """`t` on the CPU, dense; with memory of its own where `copy` is asked for, else perhaps the
+    very memory of `t`, not to be written.
+    """
+    t = t.detach().resolve_conj().resolve_neg()
+    if t.device.type == torch._C._get_privateuse1_backend_name():
+        here = snapshot.home(t).contiguous()
+    else:
+        here = t.cpu().contiguous()
+    own = here.untyped_storage().data_ptr() != t.untyped_storage().data_ptr()
+    return here if own or not copy else here.clone(memory_format=torch.contiguous_format)
 
 
 def digest(t: Tensor) -> str:
@@ -227,8 +232,9 @@ def statistics(t: Tensor) -> dict[str, float]:
     found: dict[str, float] = {"count": n}
     if t.dtype.itemsize == 1:  # few operators take the 8-bit floats
         t = t.float()
-    finite = t.isfinite()
-    if not bool(finite.all()):
+    low, high = (float(v) for v in torch.aminmax(t))  # NaN, if there is one
+    if not math.isfinite(low) or not math.isfinite(high):
+        finite = t.isfinite()
         found |= {
             "nan": int(t.isnan().sum()),
             "inf": int((t == math.inf).sum()),
@@ -237,14 +243,17 @@ def statistics(t: Tensor) -> dict[str, float]:
         t = t[finite]
         if t.numel() == 0:
             return found
-    low, high = torch.aminmax(t)
-    mean = float(t.sum(dtype=torch.float64)) / t.numel()
-    norm = float(torch.linalg.vector_norm(t, dtype=torch.float64))
-    if not math.isfinite(norm) or norm == 0.0:
-        norm = float(t.double().norm())
+        low, high = (float(v) for v in torch.aminmax(t))
+    # In float32, which torch adds up in parts; in float64 it would take ten times as long.
+    wide = torch.float64 if t.dtype == torch.float64 else torch.float32
+    total = float(t.sum(dtype=wide))
+    norm = float(torch.linalg.vector_norm(t, dtype=wide))
+    if not math.isfinite(total) or not math.isfinite(norm) or (norm == 0.0 and low != high):
+        total, norm = float(t.double().sum()), float(t.double().norm())
+    mean = total / t.numel()
     square = norm * norm / t.numel() - mean * mean
-    found |= {"min": float(low), "max": float(high), "mean": mean, "norm": norm}
-    found["std"] = math.sqrt(max(square, 0.0)) if math.isfinite(square) else float(high)
+    found |= {"min": low, "max": high, "mean": mean, "norm": norm}
+    found["std"] = math.sqrt(max(square, 0.0)) if math.isfinite(square) else high
     return {k: v for k, v in found.items() if math.isfinite(v)}
 
 
