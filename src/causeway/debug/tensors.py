@@ -165,6 +165,7 @@ def from_json(value: Any) -> TensorRecord:
 # --- looking at a tensor --------------------------------------------------------------------------
 
 DIGEST = 16  # bytes
+PART = 4096  # elements that are added up in float32
 
 
 def describe(t: Tensor, storages: dict[int, int] | None = None) -> TensorRecord:
@@ -244,10 +245,10 @@ def statistics(t: Tensor) -> dict[str, float]:
         if t.numel() == 0:
             return found
         low, high = (float(v) for v in torch.aminmax(t))
-    # In float32, which torch adds up in parts; in float64 it would take ten times as long.
+    # In float32, as float64 would take ten times as long; torch's sums are in parts, its norms not.
     wide = torch.float64 if t.dtype == torch.float64 else torch.float32
     total = float(t.sum(dtype=wide))
-    norm = float(torch.linalg.vector_norm(t, dtype=wide))
+    norm = _norm(t.reshape(-1), wide)
     if not math.isfinite(total) or not math.isfinite(norm) or (norm == 0.0 and low != high):
         total, norm = float(t.double().sum()), float(t.double().norm())
     mean = total / t.numel()
@@ -255,6 +256,13 @@ def statistics(t: Tensor) -> dict[str, float]:
     found |= {"min": low, "max": high, "mean": mean, "norm": norm}
     found["std"] = math.sqrt(max(square, 0.0)) if math.isfinite(square) else high
     return {k: v for k, v in found.items() if math.isfinite(v)}
+
+
+def _norm(t: Tensor, wide: torch.dtype) -> float:
+    whole = t.numel() // PART * PART
+    parts = torch.linalg.vector_norm(t[:whole].view(-1, PART), dim=1, dtype=wide).double()
+    rest = torch.linalg.vector_norm(t[whole:], dtype=wide).double()
+    return math.hypot(float(parts.norm()), float(rest))
 
 
 def _of_integers(t: Tensor) -> dict[str, float]:
