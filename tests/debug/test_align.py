@@ -171,6 +171,28 @@ def test_random_operators_are_said_not_compared(tmp_path: Path) -> None:
     assert "draw random numbers" in found.notes()[0]
 
 
+def test_what_follows_from_random_numbers_is_counted_and_a_fault_behind_is_named(
+    tmp_path: Path,
+) -> None:
+    def steps(mask: torch.Tensor, fault: float) -> list[Step]:
+        dropped = A * mask
+        return [
+            ("aten::native_dropout", [A], [dropped, mask]),
+            ("aten::neg", [dropped], [-dropped]),
+            ("aten::relu", [B], [B.relu() + fault]),
+        ]
+
+    ours = write(tmp_path / "a", steps(numbers(9).gt(0).float(), 0.0))
+    theirs = write(tmp_path / "b", steps(numbers(10).gt(0).float(), 0.0))
+    wrong = write(tmp_path / "c", steps(numbers(10).gt(0).float(), 0.1))
+    found = compare(ours, theirs)
+    assert found.same
+    assert sum(row.noise for row in found.rows) == 1
+    found = compare(ours, wrong)
+    assert found.first is not None
+    assert found.first.a.operator == "aten::relu"
+
+
 def test_long_traces_are_aligned_around_what_is_missing() -> None:
     def calls(names: str) -> list[Call]:
         return [Call(k, f"aten::{name}", [], []) for k, name in enumerate(names)]

@@ -7,8 +7,9 @@ of a single operator. Beside it stands how far the inputs differ already: a call
 and whose results do not is where the divergence arises.
 
 Sums that cancel leave nothing but rounding, on both machines (the gradient of a bias before a batch
-norm). Such a result may differ by what its terms are rounded by; what follows from it is counted,
-and no divergence, unless it is further apart than the noise it was made of.
+norm). Such a result may differ by what its terms are rounded by; what follows from it, and from
+random numbers, is counted, and no divergence, unless it is ten times further apart than the noise
+that it was made of.
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Row:
     b: Call
     result: Distance
     inputs: Distance
-    noise: bool = False  # beyond tolerance, and only for rounding noise before it
+    noise: bool = False  # beyond tolerance, but no more than the noise that it was made of
 
     @property
     def arises(self) -> bool:
@@ -147,13 +148,16 @@ class Difference:
         said = [f"{t.folder}: {state}" for t in (self.a, self.b) if (state := t.state())]
         if self.random:
             said.append(
-                f"{self.random} calls draw random numbers, which differ from device to device: not "
-                "compared, but what follows from them is (evaluate, or switch dropout off)"
+                f"{self.random} calls draw random numbers, which differ from device to device, and "
+                "are not compared (evaluate, or switch dropout off, to compare what follows)"
             )
         if self.unknown:
             said.append(f"{self.unknown} matched calls have no values or statistics to compare")
         if noise := sum(row.noise for row in self.rows):
-            said.append(f"{noise} calls differ by what follows from sums that are rounding noise")
+            said.append(
+                f"{noise} calls differ no more than what they were made of: random numbers, or "
+                "sums that are nothing but rounding"
+            )
         if self.filled:
             said.append(f"{self.filled} copies and fills are in one trace only")
         split = Counter(f"{_names(ours)} against {_names(theirs)}" for ours, theirs in self.split)
@@ -194,12 +198,13 @@ def compare(a: Trace, b: Trace, *, rtol: float | None = None) -> Difference:
     found.split, found.only_a, found.only_b = matched.split, matched.only_a, matched.only_b
     found.filled = matched.filled
     partners = {id(one): other for one, other in matched.pairs}
-    noise: set[object] = set()  # tensors of the first trace that came of nothing but rounding
+    noise: set[object] = set()  # tensors of the first trace that came of rounding, or at random
     for one in ours:
         noisy = any(_identity(r) in noise for r in values.tensors_in(one.args, TensorRecord))
         other = partners.get(id(one))
         if other is not None and _is_random(one.operator):
             found.random += 1
+            noisy = noisy or not _row(a, b, one, other, rtol).result.good
         elif other is not None:
             row = _row(a, b, one, other, rtol)
             row.noise = noisy and not row.result.good and not row.arises
