@@ -23,7 +23,7 @@ def overload(name: str):
     return getattr(getattr(torch.ops.aten, base), form or "default")
 
 
-def write(folder: Path, steps: list[Step], *, keep: str = "full") -> Trace:
+def write(folder: Path, steps: list[Step], *, keep: str = "full", module: str = "Net.{}") -> Trace:
     """A trace of calls: operator, inputs, results."""
     writer = Writer(folder, {})
 
@@ -42,7 +42,7 @@ def write(folder: Path, steps: list[Step], *, keep: str = "full") -> Trace:
             name,
             [look(t, storages) for t in inputs],
             [look(t, storages) for t in results],
-            module=f"Net.{number}",
+            module=module.format(number),
             step=1,
         )
         writer.write(call, str(overload(name)._schema))
@@ -88,10 +88,11 @@ def test_a_computation_that_was_split_differently_is_said_and_is_no_difference(
     tmp_path: Path,
 ) -> None:
     end = ("aten::relu", [C], [C.relu()])
-    ours = write(tmp_path / "a", [("aten::addcmul", [A, B, C], [A + B * C]), end])
+    ours = write(tmp_path / "a", [("aten::addcmul", [A, B, C], [A + B * C]), end], module="Net")
     theirs = write(
         tmp_path / "b",
         [("aten::mul.Tensor", [B, C], [B * C]), ("aten::add.Tensor", [A, C], [A + B * C]), end],
+        module="Net",
     )
     found = compare(ours, theirs)
     assert found.same
@@ -169,6 +170,20 @@ def test_random_operators_are_said_not_compared(tmp_path: Path) -> None:
     assert found.same
     assert found.random == 1
     assert "draw random numbers" in found.notes()[0]
+
+
+def test_an_optimizer_may_go_by_parameters_or_by_operators(tmp_path: Path) -> None:
+    params = [numbers(k, 3, 3) for k in range(4)]
+    muls: list[Step] = [("aten::mul_.Tensor", [p], [p * 0.9]) for p in params]
+    negs: list[Step] = [("aten::neg_", [p * 0.9], [-p * 0.9]) for p in params]
+    by_parameter = [step for pair in zip(muls, negs, strict=True) for step in pair]
+    found = compare(
+        write(tmp_path / "a", by_parameter, module="SGD"),
+        write(tmp_path / "b", [*muls, *negs], module="SGD"),
+    )
+    assert found.same
+    assert len(found.rows) == 8
+    assert all(row.result.size == 0 for row in found.rows)
 
 
 def test_what_follows_from_random_numbers_is_counted_and_a_fault_behind_is_named(

@@ -1,16 +1,15 @@
 """Which call of one trace is which of another, though the two machines split operators differently.
 
-Functional, in-place and out= forms of an operator count as one. Views and allocations are left out:
-they compute nothing, and every backend has its own. What is left is aligned as `diff` aligns lines:
-first by operator, phase and the shapes of the results, then, in the gaps, by operator alone. What
-still has no partner may stand elsewhere in its step (an optimizer goes by parameters, or by
-operators), where operator, shapes and numbers tell.
+Functional, in-place and out= forms of an operator count as one. Views and allocations are left
+out: they compute nothing, and every backend has its own. In each step the calls of one kind
+(operator, phase, shapes of the results, numbers) are matched in their order where both traces have
+as many; so an optimizer may go by parameters on one machine and by operators on the other. What is
+left is aligned as `diff` aligns lines, by kind, then by operator alone.
 """
 
 from __future__ import annotations
 
 import difflib
-import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
@@ -89,8 +88,8 @@ def inputs(call: Call, schema: str) -> list[TensorRecord]:
 class Alignment:
     """Pairs of calls, and those that are in one trace only.
 
-    A gap with calls of both is `split`: the machines took one computation apart differently. Where
-    both end with results of the same shapes, these last calls are a pair all the same.
+    Where both have calls without a partner in a module and phase, the computation was `split`
+    differently. If they end with results of the same shapes, the last calls are a pair.
     """
 
     pairs: list[tuple[Call, Call]] = field(default_factory=list)
@@ -145,63 +144,49 @@ def align(a: Sequence[Call], b: Sequence[Call]) -> Alignment:
 
 def _align(a: list[Call], b: list[Call], found: Alignment) -> None:
     """Match the calls of one step."""
-    gaps: list[tuple[list[Call], list[Call]]] = [([], [])]
-    pairs = []
-    for one, other in _matched(a, b):
-        if one is not None and other is not None:
-            pairs.append((one, other))
-            gaps.append(([], []))
-        elif one is not None:
-            gaps[-1][0].append(one)
-        elif other is not None:
-            gaps[-1][1].append(other)
-    moved = _moved([c for gap, _ in gaps for c in gap], [c for _, gap in gaps for c in gap])
-    gone = {id(call) for pair in moved for call in pair}
-    for gap in gaps:
-        ours, theirs = ([c for c in calls if id(c) not in gone] for calls in gap)
+    pairs = _in_order(a, b)
+    for name in (_kind, _name):
+        a, b = _left(a, b, pairs)
+        for same, (i, j), (k, m) in _blocks([name(c) for c in a], [name(c) for c in b]):
+            if same:
+                pairs += zip(a[i:j], b[k:m], strict=True)
+    groups: dict[tuple[str, str], tuple[list[Call], list[Call]]] = {}
+    for side, calls in enumerate(_left(a, b, pairs)):
+        for call in calls:
+            if canonical(call.operator) in FILLS:
+                found.filled += 1
+            else:
+                groups.setdefault((call.phase, call.module), ([], []))[side].append(call)
+    for ours, theirs in groups.values():
         if ours and theirs:
             found.split.append((ours, theirs))
             if _token(ours[-1])[2:] == _token(theirs[-1])[2:]:
                 pairs.append((ours[-1], theirs[-1]))
-            continue
-        for calls, only in ((ours, found.only_a), (theirs, found.only_b)):
-            lone = [c for c in calls if canonical(c.operator) not in FILLS]
-            found.filled += len(calls) - len(lone)
-            only.extend(lone)
-    found.pairs += sorted([*pairs, *moved], key=lambda pair: pair[0].sequence)
+        found.only_a += [] if theirs else ours
+        found.only_b += [] if ours else theirs
+    found.pairs += sorted(pairs, key=lambda pair: pair[0].sequence)
 
 
-def _moved(a: list[Call], b: list[Call]) -> list[tuple[Call, Call]]:
-    """Pairs among calls without a partner, in order for each kind."""
-    waiting: dict[tuple[object, ...], list[Call]] = {}
-    for call in b:
-        waiting.setdefault(_kind(call), []).append(call)
-    found = []
-    for call in a:
-        others = waiting.get(_kind(call))
-        if others:
-            found.append((call, others.pop(0)))
-    return found
+def _in_order(a: list[Call], b: list[Call]) -> list[tuple[Call, Call]]:
+    """Pairs of the kinds that both have equally often: the first with the first, and so on."""
+    kinds: dict[tuple[object, ...], tuple[list[Call], list[Call]]] = {}
+    for side, calls in enumerate((a, b)):
+        for call in calls:
+            kinds.setdefault(_kind(call), ([], []))[side].append(call)
+    both = [group for group in kinds.values() if len(group[0]) == len(group[1])]
+    return [pair for ours, theirs in both for pair in zip(ours, theirs, strict=True)]
+
+
+def _left(
+    a: list[Call], b: list[Call], pairs: list[tuple[Call, Call]]
+) -> tuple[list[Call], list[Call]]:
+    gone = {id(call) for pair in pairs for call in pair}
+    return [c for c in a if id(c) not in gone], [c for c in b if id(c) not in gone]
 
 
 def _kind(call: Call) -> tuple[object, ...]:
     numbers = sorted(f"{v:.6g}" for v in call.args if isinstance(v, float) and v not in (0, 1))
     return (*_token(call), *numbers)
-
-
-def _matched(a: list[Call], b: list[Call]) -> Iterator[tuple[Call | None, Call | None]]:
-    whole = ([_token(c) for c in a], [_token(c) for c in b])
-    for same, (i, j), (k, m) in _blocks(*whole):
-        if same:
-            yield from zip(a[i:j], b[k:m], strict=True)
-            continue
-        names = ([_name(c) for c in a[i:j]], [_name(c) for c in b[k:m]])
-        for alike, (p, q), (r, s) in _blocks(*names):
-            if alike:
-                yield from zip(a[i + p : i + q], b[k + r : k + s], strict=True)
-            else:
-                yield from itertools.product(a[i + p : i + q], [None])
-                yield from itertools.product([None], b[k + r : k + s])
 
 
 def _token(call: Call) -> tuple[object, ...]:

@@ -198,22 +198,30 @@ def compare(a: Trace, b: Trace, *, rtol: float | None = None) -> Difference:
     found.split, found.only_a, found.only_b = matched.split, matched.only_a, matched.only_b
     found.filled = matched.filled
     partners = {id(one): other for one, other in matched.pairs}
-    noise: set[object] = set()  # tensors of the first trace that came of rounding, or at random
+    # Tensors of the first trace that came of nothing but rounding, and those that came at random.
+    noise: set[object] = set()
+    chance: set[object] = set()
     for one in ours:
-        noisy = any(_identity(r) in noise for r in values.tensors_in(one.args, TensorRecord))
+        read = {_identity(r) for r in values.tensors_in(one.args, TensorRecord)}
         other = partners.get(id(one))
-        if other is not None and _is_random(one.operator):
+        random = _is_random(one.operator)
+        noisy, chancy = bool(read & noise), random or bool(read & chance)
+        if random:
             found.random += 1
-            noisy = noisy or not _row(a, b, one, other, rtol).result.good
         elif other is not None:
             row = _row(a, b, one, other, rtol)
-            row.noise = noisy and not row.result.good and not row.arises
+            # Statistics of two draws may be alike, which says nothing about what follows.
+            blind = chancy and row.result.how == "statistics" and not row.result.why
+            row.noise = not row.result.good and (blind or ((noisy or chancy) and not row.arises))
             if not row.result.how and not row.result.why:
                 found.unknown += 1
             found.rows.append(row)
             noisy = noisy or (row.result.size > row.result.allowed and row.result.good)
+        left = [_identity(r) for r in align.outputs(one)]
         if noisy:
-            noise.update(_identity(r) for r in align.outputs(one))
+            noise.update(left)
+        if chancy:
+            chance.update(left)
     return found
 
 

@@ -67,6 +67,8 @@ def difference(found: Difference, console: Console, rank: str = "") -> None:
         if (origin := found.origin) is not None and origin is not first:
             _line(console, f"first with inputs that agree: {origin}", "bold red")
     words = f"{len(found.rows)} calls matched, {len(found.wrong)} beyond tolerance"
+    if noise := sum(row.noise for row in found.rows):
+        words += f", {noise} not judged"
     if found.unknown == len(found.rows):
         words += ", and nothing was kept to compare numbers by"
     missing = len(found.only_a) + len(found.only_b)
