@@ -169,7 +169,7 @@ def test_random_operators_are_said_not_compared(tmp_path: Path) -> None:
     found = compare(a, b)
     assert found.same
     assert found.random == 1
-    assert "draw random numbers" in found.notes()[0]
+    assert "drew other random numbers" in found.notes()[0]
 
 
 def test_an_optimizer_may_go_by_parameters_or_by_operators(tmp_path: Path) -> None:
