@@ -16,6 +16,7 @@ import os
 import sys
 import textwrap
 import threading
+import warnings
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TextIO
@@ -23,7 +24,7 @@ from typing import Any, TextIO
 import torch
 
 from causeway import config, numerics
-from causeway.debug import observe, tensors, values
+from causeway.debug import dispatch, observe, tensors, values
 from causeway.debug.selection import Window, rank, world_size
 from causeway.errors import ConfigError
 from causeway.ops.ladder import Change
@@ -46,6 +47,11 @@ def dump(
     ending where there are several (or takes {rank} and {pid}), an open file, or a function that is
     called with the call and the text. What is not given stays as the settings say.
     """
+    if level and not dispatch.our_device():
+        warnings.warn(
+            "causeway: there is no device, so nothing will be dumped (`causeway doctor` says why)",
+            stacklevel=2,
+        )
     given: dict[str, Any] = {"dump": level, "dump_ops": ops, "dump_steps": steps}
     given |= {"dump_ranks": ranks, "dump_to": str(to) if isinstance(to, Path) else to}
     return Change({name: value for name, value in given.items() if value is not None})
