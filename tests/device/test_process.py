@@ -76,6 +76,7 @@ def test_exit_with_globals_that_hold_everything(run):
     )
 
 
+@pytest.mark.not_compared("it measures time")
 def test_exit_is_not_slower(run):
     def exit_seconds(place):
         done = run(
