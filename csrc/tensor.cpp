@@ -21,9 +21,9 @@
 #include "allocator.h"
 #include "call.h"
 #include "check.h"
+#include "forms.h"
 #include "host.h"
 #include "host_allocator.h"
-#include "native.h"
 #include "storage.h"
 #include "vendor.h"
 
