@@ -17,6 +17,7 @@
 #include "call.h"
 #include "check.h"
 #include "device.h"
+#include "environment.h"
 #include "forms.h"
 #include "generator.h"
 #include "host_allocator.h"
@@ -291,6 +292,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("offered", offered_dict);
   m.def("set_forced", set_forced);
+  m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("ledger_enable", [](bool on) {

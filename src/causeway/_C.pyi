@@ -82,6 +82,9 @@ def operators() -> list[str]:
 def offered() -> dict[str, dict[str, Any]]:
     """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
 
+def watch_environment(prefix: str, changed: Callable[[str], None]) -> None:
+    """Call `changed(name)` just before os.environ gives a variable whose name begins with `prefix` another value."""
+
 def set_forced(names: list[str]) -> None:
     """Operators that go to the host rung whatever the vendor offers."""
 

@@ -25,11 +25,16 @@ if TYPE_CHECKING:
     from causeway.debug.compare import CompareError as CompareError
     from causeway.debug.compare import compare as compare
     from causeway.debug.divergence import first_divergence as first_divergence
+    from causeway.debug.dump import dump as dump
+    from causeway.debug.overflow import overflow as overflow
+    from causeway.debug.record import record as record
     from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
     from causeway.errors import FallbackError as FallbackError
+    from causeway.errors import NonFiniteError as NonFiniteError
+    from causeway.errors import TraceError as TraceError
     from causeway.errors import UnsupportedDtypeError as UnsupportedDtypeError
     from causeway.errors import VendorError as VendorError
     from causeway.ops.ladder import fallback as fallback
@@ -39,7 +44,10 @@ if TYPE_CHECKING:
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
     "config": "causeway.config",
+    "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
+    "overflow": "causeway.debug.overflow",
+    "record": "causeway.debug.record",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
     "compare": "causeway.debug.compare",
@@ -50,6 +58,8 @@ _NAMES = {
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
     "FallbackError": "causeway.errors",
+    "NonFiniteError": "causeway.errors",
+    "TraceError": "causeway.errors",
     "UnsupportedDtypeError": "causeway.errors",
     "VendorError": "causeway.errors",
 }
@@ -59,15 +69,20 @@ __all__ = [
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
+    "NonFiniteError",
+    "TraceError",
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
     "compare",
     "config",
+    "dump",
     "fallback",
     "first_divergence",
     "ledger",
+    "overflow",
     "policy",
+    "record",
     "step",
 ]
 

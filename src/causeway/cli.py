@@ -1,4 +1,6 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`; from
+debug.command `record`, `replay`, `diff`, `cases`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.debug import command as debug
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -95,6 +98,9 @@ def run_conformance(
     op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
     dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
     case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
+    cases: Annotated[
+        str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
+    ] = "",
     workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
     json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
     html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
@@ -105,7 +111,7 @@ def run_conformance(
     from causeway.conformance import report, suite
 
     console, terminal = Console(), Console(stderr=True)
-    options = suite.Options(library, level, op, dtype, case, workers)
+    options = suite.Options(library, level, op, dtype, case, workers, cases)
     try:
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)
@@ -129,6 +135,12 @@ def _compiles(option: str, pattern: str) -> None:
         raise causeway.ConfigError(
             f"--{option} {pattern!r} is no regular expression: {error}"
         ) from None
+
+
+app.command("record", context_settings={"allow_interspersed_args": False})(debug.record)
+app.command("replay")(debug.replay)
+app.command("diff")(debug.diff)
+app.command("cases")(debug.cases)
 
 
 @app.command()

@@ -27,6 +27,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     operators: list[dict[str, Any]] = field(default_factory=list)
     vendor_option: str = ""  # the --vendor that it was called with
+    cases_option: str = ""  # and the --cases
 
     @property
     def failed_checks(self) -> list[Check]:
@@ -96,7 +97,9 @@ class Report:
     def repro(self, operator: str, dtype: str, case: str) -> str:
         """The command that runs one case again."""
         vendor = f" --vendor {shlex.quote(self.vendor_option)}" if self.vendor_option else ""
-        return f"causeway conformance{vendor} --op '^{operator}$' --dtype {dtype} --case {case}"
+        cases = f" --cases {shlex.quote(self.cases_option)}" if self.cases_option else ""
+        which = f"--op '^{operator}$' --dtype {dtype} --case {case}"
+        return f"causeway conformance{vendor}{cases} {which}"
 
     def to_dict(self) -> dict[str, Any]:
         operators = []
@@ -193,6 +196,8 @@ def show(report: Report, console: Console) -> None:
                 line(f"      {report.repro(operator['operator'], dtype, failure['case'])}", "dim")
     for name in report.summary["operators_alone"]:
         line(f"tested alone, since Causeway does not call it: {name}", "yellow")
+    for name, times in report.about.get("cases_not_offered", {}).items():
+        line(f"not offered: {name}, {times} calls in the program", "yellow")
     for name in report.summary["operators_not_tested"]:
         line(f"offered, not tested: {name}", "yellow")
     line(report.verdict, "bold green" if report.good else "bold red")

@@ -29,6 +29,11 @@ _paths: WeakKeyDictionary[torch.nn.Module, str] = WeakKeyDictionary()
 _notes: dict[int, tuple[list[int], list[str]]] = {}
 
 
+def threads() -> list[int]:
+    """The threads, by torch's numbers, whose forwards are noted."""
+    return list(_notes)
+
+
 def current() -> str:
     """Path of the innermost module whose forward runs on this thread, or ""."""
     running = _running()

@@ -1,8 +1,12 @@
-"""Tools that settings switch on: for the whole process, or from the moment they are set."""
+"""Tools that settings switch on: for the whole process, or from the moment they are set, in Python
+or in os.environ. None is imported before it is on.
+"""
 
 from __future__ import annotations
 
 import atexit
+import functools
+import itertools
 import sys
 from typing import TYPE_CHECKING
 
@@ -12,6 +16,10 @@ if TYPE_CHECKING:
     from causeway.debug.compare import Compare
 
 COMPARE = ("compare", "compare_every", "compare_steps", "compare_folder", "compare_raise")
+TOOLS = {
+    "dump": ("dump", "dump_ops", "dump_steps", "dump_ranks", "dump_to"),
+    "overflow": ("overflow", "overflow_save"),
+}
 SHOWN = 40  # rows without failures in the table at the end
 
 _compare: Compare | None = None
@@ -19,9 +27,31 @@ _compare: Compare | None = None
 
 def start() -> None:
     """Hand the environment's values to the tools, and later changes as they come."""
-    config.listen(COMPARE, _push_compare)
+    from causeway import _C
+
+    config.listen(COMPARE, push_compare)
     if config.given("compare"):
-        _push_compare()
+        push_compare()
+    for tool, names in TOOLS.items():
+        apply = functools.partial(_apply, tool)
+        config.listen(names, apply)
+        if config.given(tool):
+            apply()
+    variables = {config.SETTINGS[n].variable for n in (*COMPARE, *itertools.chain(*TOOLS.values()))}
+
+    def changed(variable: str) -> None:
+        if variable in variables:
+            from causeway.debug import environment
+
+            environment.changed(variable)
+
+    _C.watch_environment(config.PREFIX, changed)
+
+
+def _apply(tool: str) -> None:
+    from causeway.debug import environment
+
+    environment.apply(tool)
 
 
 def comparison() -> Compare | None:
@@ -29,7 +59,7 @@ def comparison() -> Compare | None:
     return _compare
 
 
-def _push_compare() -> None:
+def push_compare() -> None:
     global _compare
     former, _compare = _compare, None
     if former is not None:
