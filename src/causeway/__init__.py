@@ -22,6 +22,7 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
@@ -38,6 +39,7 @@ _NAMES = {
     "ledger": "causeway.ops.ledger",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
@@ -57,6 +59,7 @@ __all__ = [
     "fallback",
     "ledger",
     "policy",
+    "step",
 ]
 
 
