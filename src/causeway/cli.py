@@ -1,4 +1,6 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `coverage`, `explain`,
+`version`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.coverage.command import run_coverage, run_explain
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -129,6 +132,10 @@ def _compiles(option: str, pattern: str) -> None:
         raise causeway.ConfigError(
             f"--{option} {pattern!r} is no regular expression: {error}"
         ) from None
+
+
+app.command("coverage")(run_coverage)
+app.command("explain")(run_explain)
 
 
 @app.command()
