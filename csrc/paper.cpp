@@ -354,6 +354,12 @@ cw_status op_find(const char* name, cw_op* out) {
   return CW_OK;
 }
 
+// None but that which says that the library was asked what its kernels take.
+cw_status extension(const char* name, const void** out) {
+  if (g_chip->check && std::strcmp(name, "check.v1") == 0) return *out = g_chip->check, CW_OK;
+  return refuse(CW_UNSUPPORTED, c10::str("extension ", name, " is not on paper"));
+}
+
 }  // namespace
 
 void load_paper(Paper paper, const std::string& path, Settings settings) {
@@ -399,6 +405,7 @@ void load_paper(Paper paper, const std::string& path, Settings settings) {
   table.mem_copy = mem_copy;
   table.mem_set = mem_set;
   table.op_find = op_find;
+  table.extension = extension;
   try {
     use_table(table, path, std::move(settings));
   } catch (...) {

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -31,6 +32,7 @@ def chip(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def ledgers() -> Callable[..., Ledgers]:
     """The ledger of each model, in a new process with these settings (CAUSEWAY_... of the name)."""
 
+    @functools.cache
     def run(*arguments: str, **settings: str) -> Ledgers:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
         environment |= {f"CAUSEWAY_{k.upper()}": v for k, v in settings.items()}

@@ -9,7 +9,7 @@ import linecache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from causeway.coverage.model import Coverage
+from causeway.coverage.model import Coverage, Row
 from causeway.pages import atomic, sarif
 
 if TYPE_CHECKING:
@@ -92,7 +92,6 @@ def _result(rule: str, words: str, file: str, line: int) -> sarif.Result:
 def show(coverage: Coverage, console: Console, most: int = 15) -> None:
     """What is missing, the rungs, the verdict."""
     from rich.markup import escape
-    from rich.table import Table
 
     from causeway.ops.ledger import size
 
@@ -106,21 +105,16 @@ def show(coverage: Coverage, console: Console, most: int = 15) -> None:
         where = f" ({failure['file']}:{failure['line']})" if failure.get("file") else ""
         line(f"the program ended: {failure['message']}{where}", "bold red")
     missing = coverage.missing
-    if missing:
-        table = Table("missing", "calls", "of bytes", "of time", "called at", "why",
-                      box=None, padding=(0, 2, 0, 0))  # fmt: skip
-        for row in missing[:most]:
-            first = next((s for s, _ in row.sources.most_common() if s[0]), None)
-            table.add_row(
-                escape(row.operator), str(row.calls),
-                f"{100 * coverage.share(row, 'bytes'):.1f} %",
-                f"{100 * coverage.share(row, 'seconds'):.1f} %",
-                escape(f"{Path(first[0]).name}:{first[1]}") if first else "",
-                escape(row.reason),
-            )  # fmt: skip
-        console.print(table)
-        if len(missing) > most:
-            line(f"and {len(missing) - most} more (--html or --json has all)")
+    for row in missing[:most]:
+        first = next((s for s, _ in row.sources.most_common() if s[0]), None)
+        where = f", {first[0]}:{first[1]}" if first else ""
+        shares = (
+            f"{_percent(coverage, row, 'bytes')} of bytes, {_percent(coverage, row, 'seconds')}"
+        )
+        line(row.operator, "bold yellow" if row.rung == "host" else "bold red")
+        line(f"    {row.calls} calls, {shares} of time{where}\n    {row.reason}")
+    if len(missing) > most:
+        line(f"and {len(missing) - most} more (--html or --json has all)")
     for n in coverage.narrowed[:most]:
         line(
             f"{n.dtype} is not on the chip: {n.count} tensors at {n.source[0]}:{n.source[1]}", "red"
@@ -132,3 +126,7 @@ def show(coverage: Coverage, console: Console, most: int = 15) -> None:
     good = bool(coverage.rows) and not (missing or coverage.narrowed or coverage.failure)
     bad = coverage.failure is not None or not coverage.rows
     line(coverage.verdict, "bold green" if good else "bold red" if bad else "bold yellow")
+
+
+def _percent(coverage: Coverage, row: Row, of: str) -> str:
+    return f"{100 * coverage.share(row, of):.1f} %"

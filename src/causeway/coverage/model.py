@@ -96,7 +96,8 @@ class Coverage:
         if names:
             first = ", ".join(name.removeprefix("aten::") for name in names[:4])
             more = f" and {len(names) - 4} more" if len(names) > 4 else ""
-            words += f"; {len(names)} operators do not: {first}{more}"
+            do_not = "operator does not" if len(names) == 1 else "operators do not"
+            words += f"; {len(names)} {do_not}: {first}{more}"
         if self.lacking:
             words += f"; the chip has no {', '.join(self.lacking)}"
         if self.failure:

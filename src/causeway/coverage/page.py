@@ -60,7 +60,7 @@ def page(coverage: Coverage) -> Page:
         table = _operators(coverage, linked)
         blocks.append(Section("Operators", [Text(words), table], note=str(len(coverage.rows))))
     if listings:
-        blocks.append(Section("Sources", listings, foldable=True, note=f"{len(listings)} files"))
+        blocks.append(Section("Sources", listings, foldable=True, note=str(len(listings))))
     vendor = coverage.vendor
     about = [
         ("chip", f"{vendor['name']} {vendor['version']} ({vendor['device']})"),
