@@ -16,6 +16,7 @@
 
 #include "allocator.h"
 #include "check.h"
+#include "dry.h"
 #include "generator.h"
 #include "host.h"
 #include "host_allocator.h"
@@ -53,6 +54,7 @@ std::pair<size_t, size_t> span(const TensorImpl& t) {
 void HostCall::run(Stack& stack, Entry& entry) {
   collect(stack);
   entry.served(Rung::Host, dtype_);
+  if (C10_UNLIKELY(is_dry()) && run_dry(stack)) return;
   stream_.sync();
   if (!device_.host_addressable) stage();
   substitute(stack);
@@ -60,6 +62,7 @@ void HostCall::run(Stack& stack, Entry& entry) {
   if (!device_.host_addressable) write_back();
   update_written();
   results(stack);
+  if (C10_UNLIKELY(is_dry())) note_contents(stack);
 }
 
 // The stand of the same tensor, if it came before: kernels tell an output that is also an input by its identity. Long

@@ -19,12 +19,14 @@
 #include "device.h"
 #include "environment.h"
 #include "forms.h"
+#include "dry.h"
 #include "generator.h"
 #include "host_allocator.h"
 #include "ipc.h"
 #include "layouts.h"
 #include "native.h"
 #include "observe.h"
+#include "paper.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
@@ -176,6 +178,38 @@ void set_forced(const std::vector<std::string>& list) {
   for (Operator* op : operators()) op->force(names.count(op->name) > 0);
 }
 
+cw_dtypes dtype_set(const py::handle& list) {
+  cw_dtypes set = 0;
+  for (const py::handle d : list)
+    if (const int bit = bit_of_dtype(reinterpret_cast<THPDtype*>(d.ptr())->scalar_type); bit >= 0)
+      set |= UINT64_C(1) << bit;
+  return set;
+}
+
+// A function of Python that settings are asked of, for the life of the process.
+Settings python_settings(py::object settings) {
+  PyObject* call = settings.release().ptr();
+  return [call](const std::string& key) -> std::optional<std::string> {
+    py::gil_scoped_acquire gil;
+    py::object value = py::reinterpret_borrow<py::object>(call)(key);
+    return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
+  };
+}
+
+void load_paper_dict(const py::dict& d, const std::string& path, py::object settings) {
+  Paper paper;
+  paper.name = d["name"].cast<std::string>();
+  paper.version = d["version"].cast<std::string>();
+  paper.device = d["device"].cast<std::string>();
+  paper.memory = d["memory"].cast<uint64_t>();
+  paper.dtypes = dtype_set(d["dtypes"]);
+  paper.host_addressable = d["host_addressable"].cast<bool>();
+  paper.library = d["library"].cast<std::string>();
+  for (const auto& [name, op] : d["operators"].cast<py::dict>())
+    paper.operators.push_back({name.cast<std::string>(), op["needs"].cast<uint32_t>(), dtype_set(op["dtypes"])});
+  load_paper(std::move(paper), path, python_settings(std::move(settings)));
+}
+
 py::dict offered_dict() {
   py::dict out;
   for (const auto& [name, op] : offered()) {
@@ -211,15 +245,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_error_types", [](const std::map<std::string, py::object>& types) {
     for (const auto& [name, type] : types) set_error_type(name, type.ptr());
   });
-  m.def("load_vendor", [](const std::string& path, py::object settings) {
-    settings.inc_ref();  // for the life of the process
-    PyObject* call = settings.ptr();
-    load_vendor(path, [call](const std::string& key) -> std::optional<std::string> {
-      py::gil_scoped_acquire gil;
-      py::object value = py::reinterpret_borrow<py::object>(call)(key);
-      return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
-    });
-  });
+  m.def("load_vendor",
+        [](const std::string& path, py::object settings) { load_vendor(path, python_settings(std::move(settings))); });
+  m.def("load_paper", load_paper_dict);
+  m.def(
+      "set_dry",
+      [](bool on, int64_t small) {
+        g_small.store(small);
+        g_dry.store(on);
+      },
+      py::arg("on"), py::arg("small") = 1 << 16);
+  m.def("needed_contents", needed_contents);
   m.def("vendor_state", vendor_state);
   m.def("device_count", device_count, no_gil);
   m.def("vendor_device_count", vendor_device_count, no_gil);

@@ -22,6 +22,7 @@
 #include "call.h"
 #include "check.h"
 #include "forms.h"
+#include "dry.h"
 #include "host.h"
 #include "host_allocator.h"
 #include "observe.h"
@@ -198,6 +199,7 @@ void copy_across(const at::Tensor& to, const at::Tensor& from) {
 
 // True when the bytes could go by the vendor's mem_copy, and went.
 bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  if (C10_UNLIKELY(is_dry()) && !is_ours(self)) need_contents(from, "a copy to the host");
   if (!same_layout(self, from)) return false;
   if (is_ours(self) && is_ours(from)) {
     copy_bytes(self, from, current_stream(self.device().index()));
@@ -290,6 +292,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   DeviceState& d = home(self);
   StreamState& stream = current_stream(d.index);
+  if (C10_UNLIKELY(is_dry())) need_contents(self, "a number (.item(), a condition)");
   char bytes[16];
   const size_t item = self.element_size();
   const void* from = self.const_data_ptr();

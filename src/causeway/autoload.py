@@ -84,7 +84,12 @@ def _attach() -> None:
     )
     settings = vendor.Settings(chosen.name)
     try:
-        _C.load_vendor(chosen.library, settings)
+        if chosen.library.endswith(vendor.PAPER):
+            from causeway.coverage import paper
+
+            paper.load(chosen.library, settings)
+        else:
+            _C.load_vendor(chosen.library, settings)
         state.vendor = settings.vendor = str(_C.vendor_state()["name"])
     except Exception as error:  # the module is there all the same, to say why it has no device
         state.error = error

@@ -1,5 +1,5 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`; from
-debug.command `record`, `replay`, `diff`, `cases`.
+"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`), and the commands of
+each package, from its command.py.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.coverage.command import run_coverage, run_explain
 from causeway.debug import command as debug
 
 app = typer.Typer(
@@ -141,6 +142,8 @@ app.command("record", context_settings={"allow_interspersed_args": False})(debug
 app.command("replay")(debug.replay)
 app.command("diff")(debug.diff)
 app.command("cases")(debug.cases)
+app.command("coverage")(run_coverage)
+app.command("explain")(run_explain)
 
 
 @app.command()

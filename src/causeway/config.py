@@ -220,8 +220,9 @@ SETTINGS: Mapping[str, Setting] = {
             "vendor",
             TEXT,
             "",
-            "The vendor: a name (an entry point of group causeway.vendors) or the path of its "
-            "library. Empty: the one that is installed, else sim.",
+            "The vendor: a name (an entry point of group causeway.vendors), the path of its "
+            "library, or that of a conformance report (.json), which stands in for a chip that is "
+            "not here. Empty: the one that is installed, else sim.",
             "at import",
         ),
         Setting(

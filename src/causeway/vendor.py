@@ -1,9 +1,9 @@
 """Which vendor's library to open, and what it is told.
 
-A vendor is found by CAUSEWAY_VENDOR, a name or the path of a library; else it is the one installed
-besides the simulated chip; else it is the simulated chip. A vendor's package offers itself by an
-entry point of group `causeway.vendors`: a callable that returns the path of its library. Nothing
-here opens a device.
+A vendor is found by CAUSEWAY_VENDOR, a name, the path of a library or of a conformance report; else
+it is the one installed besides the simulated chip; else it is the simulated chip. A vendor's
+package offers itself by an entry point of group `causeway.vendors`: a callable that returns the
+path of its library. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from causeway import config
 from causeway.errors import VendorError
 
 GROUP = "causeway.vendors"
+PAPER = ".json"  # a chip on paper: a conformance report in place of a library
 
 
 @dataclass(frozen=True)
@@ -57,7 +58,7 @@ def installed() -> dict[str, EntryPoint]:
 def choose() -> Vendor:
     """The vendor to open. Raises VendorError where the one asked for is not there."""
     asked = config.get("vendor").strip()
-    if asked and ("/" in asked or asked.endswith((".so", ".dylib"))):
+    if asked and ("/" in asked or asked.endswith((".so", ".dylib", PAPER))):
         path = Path(asked).expanduser()
         if not path.is_file():
             raise VendorError(f"CAUSEWAY_VENDOR is {asked!r}: there is no such file")
