@@ -12,6 +12,7 @@
 #include "check.h"
 #include "layouts.h"
 #include "native.h"
+#include "profile.h"
 #include "unboxed.h"
 #include "vendor.h"
 
@@ -168,7 +169,7 @@ int device_of_call(const Operator& op, const Stack& stack) {
 std::atomic<bool> g_policy_on{false};
 std::atomic<bool> g_watched{false};
 
-void update_watched() { g_watched.store(g_policy_on.load() || g_ledger_on.load()); }
+void update_watched() { g_watched.store(g_policy_on.load() || g_ledger_on.load() || g_profiling.load()); }
 
 Policy& policy() {
   static Policy p;

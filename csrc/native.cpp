@@ -23,6 +23,7 @@
 #include "allocator.h"
 #include "check.h"
 #include "generator.h"
+#include "profile.h"
 #include "storage.h"
 #include "vendor.h"
 
@@ -80,9 +81,12 @@ cw_op find(const std::string& name) {
 }
 
 // Vendors know torch's convolution for foreign devices by another name, with the same arguments.
-cw_op find_own(const std::string& name) {
+cw_op find_own(std::string& name) {
   cw_op op = find(name);
-  if (!op.kernel && name == "aten::convolution") op = find("aten::convolution_overrideable");
+  if (!op.kernel && name == "aten::convolution") {
+    op = find("aten::convolution_overrideable");
+    if (op.kernel) name = "aten::convolution_overrideable";
+  }
   return op;
 }
 
@@ -781,6 +785,7 @@ std::string NativeCall::words() const {
 
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out;
+  const Rung rung = !through_out && !route.prepare ? Rung::Native : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
@@ -855,13 +860,16 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
         arguments.add(v, schema[i], numbers, count);
       }
     }
+    Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
+    span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status = arguments.run(form.kernel, stream_);
+    if (status != CW_OK) span.drop();
     if (status == CW_UNSUPPORTED) return false;
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
-  entry.served(!through_out && !route.prepare ? Rung::Native : Rung::Derived, dtype);
+  entry.served(rung, dtype);
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
   torch::jit::drop(stack_, op_.args.size());
@@ -886,6 +894,8 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  Profiled span(Work::Host, op_.name.c_str());
+  span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
   py::object result;
   try {
     result = py::reinterpret_borrow<py::object>(route.program.get())(*args, **kwargs);
@@ -942,16 +952,18 @@ static bool has_arithmetic() {
 NativeForms* resolve_native(Operator& op) {
   auto forms = std::make_unique<NativeForms>();
   if (api().op_find) {
-    forms->own = find_own(op.name);
+    forms->own_name = op.name;
+    forms->own = find_own(forms->own_name);
     if (!forms->own.kernel && op.name == kConvolutionBackward) {
-      forms->own = find("aten::convolution_backward_overrideable");
+      forms->own_name = "aten::convolution_backward_overrideable";
+      forms->own = find(forms->own_name);
       forms->left_out = kBiasShape;
     }
     const auto& schema = op.handle.schema();
     bool is_out = false;
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
-      if (const std::string name = out_form(schema); !name.empty()) forms->out = find(name);
+      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
     forms->any = forms->own.kernel || forms->out.kernel || (g_decomposer.load() && has_arithmetic());
     forms->routes = std::make_unique<Routes>();
   }

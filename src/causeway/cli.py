@@ -1,4 +1,4 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `profile`, `version`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.profile.command import run_profile
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -129,6 +130,9 @@ def _compiles(option: str, pattern: str) -> None:
         raise causeway.ConfigError(
             f"--{option} {pattern!r} is no regular expression: {error}"
         ) from None
+
+
+app.command("profile")(run_profile)
 
 
 @app.command()
