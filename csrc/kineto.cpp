@@ -93,21 +93,26 @@ class Session final : public libkineto::IActivityProfilerSession {
       a.linked = range;
       a.log(logger);
     }
-    std::map<std::pair<int, int64_t>, StreamState*> streams;
-    for (const DeviceSpan& s : trace_.device_spans) streams[{s.cause->device, s.cause->stream->id}] = s.cause->stream;
-    int named = -1;
-    for (const auto& [key, stream] : streams) {
-      const auto [index, id] = key;
-      if (index != named)
-        logger.handleDeviceInfo(
-            {index, libkineto::kExceedMaxPid + index, device_name(index), plain(device(index).info.name)}, start);
-      named = index;
-      logger.handleResourceInfo({id, id, index, id ? c10::str("stream ", id) : std::string("default stream")}, start);
-    }
+    logger_ = &logger;
+    start_ = start;
   }
-  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }  // several: see processTrace
+  std::unique_ptr<libkineto::DeviceInfo> getDeviceInfo() override { return nullptr; }  // several: see getTraceBuffer
   std::vector<libkineto::ResourceInfo> getResourceInfos() override { return {}; }
-  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override { return std::move(buffer_); }
+  // Kineto names the processes 0 to 15 as GPUs of its own, and a later name wins: this is the last that it asks for.
+  std::unique_ptr<libkineto::CpuTraceBuffer> getTraceBuffer() override {
+    std::map<int, std::set<int64_t>> streams;
+    for (const DeviceSpan& s : trace_.device_spans) streams[s.cause->device].insert(s.cause->stream->id);
+    for (const auto& [index, ids] : streams) {
+      if (!logger_) break;
+      const std::string label = plain(device(index).info.name);
+      logger_->handleDeviceInfo({index, libkineto::kExceedMaxPid + index, device_name(index), label}, start_);
+      for (const int64_t id : ids)
+        logger_->handleResourceInfo({id, id, index, id ? c10::str("stream ", id) : std::string("default stream")},
+                                    start_);
+    }
+    logger_ = nullptr;
+    return std::move(buffer_);
+  }
   void pushCorrelationId(uint64_t id) override { push_operation(id); }
   void popCorrelationId() override { pop_operation(); }
   void pushUserCorrelationId(uint64_t id) override { push_range(id); }
@@ -166,6 +171,8 @@ class Session final : public libkineto::IActivityProfilerSession {
   }
 
   const bool runtime_;
+  ActivityLogger* logger_ = nullptr;  // of the trace that is being processed
+  int64_t start_ = 0;
   Trace trace_;
   std::unique_ptr<libkineto::CpuTraceBuffer> buffer_;
 };

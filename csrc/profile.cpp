@@ -256,11 +256,17 @@ namespace {
 
 void read_events(Recorder& r) {
   collect(r, 0);
+  // How far apart the clocks are is known to half of a wait, which is long where threads take turns. But the event after
+  // the work was recorded when the host had put the work there: no zero may be earlier than that says.
+  std::unordered_map<int, int64_t> zeros;
+  for (const auto& [index, clock] : r.clocks) zeros[index] = clock.first.host_ns - clock.first.device_ns;
+  for (const auto& span : r.trace.spans)
+    if (const auto it = r.times.find(span.get()); it != r.times.end())
+      zeros[span->device] = std::max(zeros[span->device], span->end_ns - static_cast<int64_t>(it->second.end_ms * 1e6));
   for (const auto& span : r.trace.spans) {
     const auto it = r.times.find(span.get());
     if (it == r.times.end()) continue;
-    const Clock& clock = clock_of(r, span->device);
-    const int64_t zero = clock.first.host_ns - clock.first.device_ns;
+    const int64_t zero = zeros[span->device];
     const int64_t end = zero + static_cast<int64_t>(it->second.end_ms * 1e6);
     int64_t begin = zero + static_cast<int64_t>(it->second.begin_ms * 1e6);
     // An idle stream comes to the event before the host has put the work there.

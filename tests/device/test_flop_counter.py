@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from torch import nn
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils.flop_counter import FlopCounterMode
 
 
@@ -46,7 +47,10 @@ def count(make, device, backward):
     model, inputs = make()
     model = model.to(device)
     inputs = tuple(x.detach().to(device).requires_grad_(x.requires_grad) for x in inputs)
-    with FlopCounterMode(display=False) as counter:
+    # The CPU's fused RNN and attention are of another kind: the counter of torch 2.13 has no
+    # formula for them, and counts nothing.
+    plain = torch.backends.mkldnn.flags(enabled=False), sdpa_kernel(SDPBackend.MATH)
+    with plain[0], plain[1], FlopCounterMode(display=False) as counter:
         result = model(*inputs)
         if backward:
             result.sum().backward()

@@ -26,10 +26,14 @@ def clock(request):
 
 
 @pytest.fixture(scope="module")
-def has_operators() -> bool:
-    from causeway import _C
-
-    return bool(_C.offered())
+def has_operators(name) -> bool:
+    """Whether the chip computes what is asked of it here itself."""
+    x = torch.ones(4, 4, device=name)
+    with causeway.ledger() as ledger:
+        x.mul(2)
+        torch.addmm(x, x, x)
+        torch.ones(256, 256, device=name).add(1)
+    return ledger.total(rung="host") == 0
 
 
 def step(device) -> None:
@@ -90,7 +94,7 @@ def check_structure(trace) -> None:
             assert launch["ts"] + launch["dur"] <= op["ts"] + op["dur"] + 1, (op, launch)
         assert e["ts"] >= launch["ts"] - 0.002, f"began before it was launched: {launch} {e}"
         assert first <= e["ts"], e
-        assert e["ts"] + e["dur"] <= last + 1000, e
+        assert e["ts"] + e["dur"] <= last + 1000, f"outside the window: {e}"
         arrow = starts[number], ends[number]
         assert (arrow[0]["pid"], arrow[0]["tid"]) == (launch["pid"], launch["tid"])
         assert (arrow[1]["pid"], arrow[1]["tid"]) == (e["pid"], e["tid"])
@@ -117,10 +121,11 @@ def test_the_trace_is_sound(device, tmp_path, clock, has_operators) -> None:
 @pytest.mark.parametrize(
     ("damage", "words"),
     [
-        (lambda e, _: e.update(dur=1e6), "overlap"),
+        (lambda e, _: e.update(dur=1e6), "outside the window"),
+        (lambda e, o: o.update(dur=e["ts"] + e["dur"] - o["ts"]), "they overlap"),
         (lambda e, _: e.update(ts=e["ts"] - 1e6), "before it was launched"),
         (lambda e, _: e["args"].update({"External id": 10**6}), "no operator"),
-        (lambda e, o: e["args"].update(correlation=o["args"]["correlation"]), ""),
+        (lambda e, o: e["args"].update(correlation=o["args"]["correlation"]), r"assert \d+ == \d+"),
     ],
 )
 def test_a_damaged_trace_is_found(device, tmp_path, damage, words, has_operators) -> None:
@@ -141,7 +146,8 @@ def test_a_kernel_is_where_its_operator_is_in_the_program(device, tmp_path, has_
     by = defaultdict(set)
     for e in of_kind(trace, "kernel"):
         by[operators.get(e["args"]["External id"])].add((e["name"], e["args"]["rung"]))
-    assert ("aten::addmm.out", "native") in by["aten::addmm"]
+    assert by["aten::addmm"] == {("aten::addmm.out", "derived")}  # through its other form
+    assert by["aten::fill_"] == {("aten::fill_.Scalar", "native")}
     # The backward pass runs on another thread, and is correlated there.
     assert any("backward" in str(op) or op == "aten::mm" for op in by)
 
@@ -192,10 +198,10 @@ def test_key_averages_have_time_on_the_device(device, tmp_path, name, clock, has
     of_operators = sum(
         e.self_device_time_total
         for e in p.key_averages()
-        if e.device_type == torch.autograd.DeviceType.CPU
+        if e.device_type == torch.autograd.DeviceType.CPU and not e.is_user_annotation
     )
     assert of_operators == pytest.approx(kernels, rel=0.05)
-    for key in (f"self_{name}_time_total", "self_device_time_total", f"{name}_time_total"):
+    for key in ("self_device_time_total", "self_privateuse1_time_total", "device_time_total"):
         table = p.key_averages().table(sort_by=key, row_limit=5)
         assert f"Self {name.upper()}" in table
 
@@ -207,7 +213,9 @@ def test_shapes_stacks_modules_and_memory_are_recorded(device, tmp_path) -> None
     linear = [e for e in p.events() if e.name == "aten::addmm"]
     assert linear[0].input_shapes[1:3] == [[32, 64], [64, 64]]
     assert sum(e.flops or 0 for e in p.key_averages()) > 0
-    assert any("step" in frame for e in p.events() for frame in e.stack)
+    functions = [e["name"] for e in of_kind(trace, "python_function")]
+    assert any(name.endswith(": step") for name in functions)
+    assert any("Linear" in name for name in functions)
     assert sum(e.device_memory_usage for e in p.events() if e.device_memory_usage > 0) > 0
     memory = [e for e in trace["traceEvents"] if e["name"] == "[memory]"]
     device_type = 20  # c10::DeviceType::PrivateUse1

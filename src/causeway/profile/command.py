@@ -50,6 +50,9 @@ def run_profile(
 
     status = 0
     try:
+        for path in (trace, json_file, html_file):
+            if path is not None and not path.parent.is_dir():
+                raise CausewayError(f"{path} cannot be written: there is no folder {path.parent}")
         if script.suffixes[-1:] in ([".json"], [".gz"]):
             found = sums.report(traces.read(script))
         else:
