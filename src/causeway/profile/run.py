@@ -88,7 +88,8 @@ class Profile:
             from torch.optim.optimizer import register_optimizer_step_post_hook
 
             hook = register_optimizer_step_post_hook(self._on_step)
-        self.profiler.start()
+        with _quiet_kineto():
+            self.profiler.start()
         try:
             yield
         finally:
@@ -109,6 +110,19 @@ class Profile:
             part.replace(path)
         finally:
             part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _quiet_kineto() -> Iterator[None]:
+    """Kineto of torch 2.13 writes two lines about each trace; it reads its level at the first."""
+    if "KINETO_LOG_LEVEL" in os.environ:
+        yield
+        return
+    os.environ["KINETO_LOG_LEVEL"] = "99"
+    try:
+        yield
+    finally:
+        del os.environ["KINETO_LOG_LEVEL"]
 
 
 def run_script(script: Path, arguments: Sequence[str]) -> int:
