@@ -21,9 +21,12 @@ cw_op find(const std::string& name) {
 }
 
 // Vendors know torch's convolution for foreign devices by another name, with the same arguments.
-cw_op find_own(const std::string& name) {
+cw_op find_own(std::string& name) {
   cw_op op = find(name);
-  if (!op.kernel && name == "aten::convolution") op = find("aten::convolution_overrideable");
+  if (!op.kernel && name == "aten::convolution") {
+    op = find("aten::convolution_overrideable");
+    if (op.kernel) name = "aten::convolution_overrideable";
+  }
   return op;
 }
 
@@ -100,16 +103,18 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
 NativeForms* resolve_native(Operator& op) {
   auto forms = std::make_unique<NativeForms>();
   if (api().op_find) {
-    forms->own = find_own(op.name);
+    forms->own_name = op.name;
+    forms->own = find_own(forms->own_name);
     if (!forms->own.kernel && op.name == kConvolutionBackward) {
-      forms->own = find("aten::convolution_backward_overrideable");
+      forms->own_name = "aten::convolution_backward_overrideable";
+      forms->own = find(forms->own_name);
       forms->left_out = kBiasShape;
     }
     const auto& schema = op.handle.schema();
     bool is_out = false;
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
-      if (const std::string name = out_form(schema); !name.empty()) forms->out = find(name);
+      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
     forms->any = forms->own.kernel || forms->out.kernel || (has_decomposer() && has_arithmetic());
   }
   NativeForms* none = nullptr;

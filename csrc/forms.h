@@ -17,6 +17,7 @@ struct NativeForms {
   bool any = false;   // worth a look: a kernel, or operators that a decomposition may stand on
   cw_op own{};        // under the operator's own name
   cw_op out{};        // under the name of its out= form, for functional and in-place operators
+  std::string own_name, out_name;  // as the vendor knows them
   int left_out = -1;  // the argument that `own` does not take
   Routes routes;
 };

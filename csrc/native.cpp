@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "forms.h"
+#include "profile.h"
 #include "storage.h"
 
 namespace causeway {
@@ -419,6 +420,7 @@ std::string NativeCall::words() const {
 
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out;
+  const Rung rung = !through_out && !route.prepare ? Rung::Native : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
@@ -493,13 +495,16 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
         arguments.add(v, schema[i], numbers, count);
       }
     }
+    Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
+    span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status = arguments.run(form.kernel, stream_);
+    if (status != CW_OK) span.drop();
     if (status == CW_UNSUPPORTED) return false;
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
-  entry.served(!through_out && !route.prepare ? Rung::Native : Rung::Derived, dtype);
+  entry.served(rung, dtype);
   if (begins_empty && op_.handle.schema().name() == kNonzero) {  // column-major, as the CPU's
     const at::Tensor rows = std::move(outs[0]);
     outs[0] = at::empty_strided(rows.sizes(), {1, rows.size(0)}, rows.options()).copy_(rows);
@@ -528,6 +533,8 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  Profiled span(Work::Host, op_.name.c_str());
+  span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
   py::object result;
   try {
     result = py::reinterpret_borrow<py::object>(route.program.get())(*args, **kwargs);

@@ -26,6 +26,7 @@
 #include "host.h"
 #include "host_allocator.h"
 #include "observe.h"
+#include "profile.h"
 #include "storage.h"
 #include "vendor.h"
 
@@ -178,8 +179,7 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& strea
   auto side = [](const at::Tensor& t) { return is_ours(t) ? home(t).vendor_id : CW_HOST; };
   void* target = to.mutable_data_ptr();
   const void* source = from.const_data_ptr();
-  check(api().mem_copy(target, side(to), source, side(from), to.nbytes(), stream.handle), "mem_copy", stream.device);
-  stream.give();
+  copy_on(stream, target, side(to), source, side(from), to.nbytes());
   Entry::add_bytes(to.nbytes());
 }
 
@@ -266,6 +266,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   // To or from the host: the host moves the bytes, and that is no fallback.
   DeviceState& d = home(is_ours(self) ? self : from);
+  Profiled span(Work::HostCopy, is_ours(self) ? "Memcpy HtoD (by the host)" : "Memcpy DtoH (by the host)", nullptr,
+                self.nbytes());
   HostCall(op, d, current_stream(d.index)).run(stack, entry);
   entry.served(Rung::Native, self.scalar_type());
   Entry::add_bytes(self.nbytes());
@@ -300,8 +302,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     stream.sync();
     std::memcpy(bytes, from, item);
   } else {
-    check(api().mem_copy(bytes, CW_HOST, from, d.vendor_id, item, stream.handle), "mem_copy", d.index);
-    stream.give();
+    copy_on(stream, bytes, CW_HOST, from, d.vendor_id, item);
     stream.sync();
   }
   at::Tensor value = at::from_blob(bytes, {}, at::TensorOptions().dtype(self.scalar_type()));
@@ -364,10 +365,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   StreamState& stream = current_stream(index);
   c10::DataPtr data = allocate(index, stream, bytes);
   const size_t keep = std::min(bytes, storage.nbytes());
-  if (keep) {
-    check(api().mem_copy(data.get(), d.vendor_id, storage.data(), d.vendor_id, keep, stream.handle), "mem_copy", index);
-    stream.give();
-  }
+  if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);
 }

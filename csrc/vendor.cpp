@@ -185,7 +185,7 @@ const void* vendor_extension(const char* name) {
 
 std::vector<std::string> vendor_extensions() {
   std::vector<std::string> out;
-  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1"})
+  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"})
     if (vendor_extension(name)) out.emplace_back(name);
   return out;
 }

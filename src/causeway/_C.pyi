@@ -62,6 +62,20 @@ def memory_snapshot(device: int) -> list[dict[str, Any]]:
     """Segments as torch.cuda.memory_snapshot gives them: device, address, total_size, allocated_size,
     active_size, requested_size, stream, segment_type, blocks [{address, size, requested_size, state}]."""
 
+def memory_history(device: int) -> list[dict[str, Any]]:
+    """What the allocator did, oldest first, in torch's form: action, addr, size, stream, time_us, frames."""
+
+def set_memory_history(
+    enabled: str | None,
+    context: str | None,
+    stacks: str,
+    max_entries: int,
+    clear: bool,
+    skip: list[str],
+) -> None: ...
+def set_profile_clock(clock: str) -> None:
+    """clock: "device", the vendor's own times where it has them, or "events"."""
+
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...

@@ -146,7 +146,14 @@ def _push_settings() -> None:
     from causeway.debug import switch
     from causeway.ops import ladder, ledger
 
-    for push in (ladder.start, ledger.start, switch.start, _hide_devices, _limit_memory):
+    for push in (
+        ladder.start,
+        ledger.start,
+        switch.start,
+        _hide_devices,
+        _limit_memory,
+        _profile_clock,
+    ):
         try:
             push()
         except CausewayError as error:
@@ -173,6 +180,17 @@ def _limit_memory() -> None:
                 device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
 
         device._lazy_call(limit)
+
+
+def _profile_clock() -> None:
+    from causeway import _C
+
+    def push() -> None:
+        _C.set_profile_clock(config.get("profile_clock"))
+
+    config.listen(["profile_clock"], push)
+    if config.given("profile_clock"):
+        push()
 
 
 def _register_without_device() -> None:

@@ -15,6 +15,7 @@ import causeway
 from causeway import config, doctor
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.debug import command as debug
+from causeway.profile.command import run_profile
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -144,6 +145,7 @@ app.command("diff")(debug.diff)
 app.command("cases")(debug.cases)
 app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)
+app.command("profile")(run_profile)
 
 
 @app.command()

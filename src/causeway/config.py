@@ -320,6 +320,14 @@ SETTINGS: Mapping[str, Setting] = {
             "The part of each device's memory that this process may take.",
             "at first use",
         ),
+        Setting(
+            "profile_clock",
+            _choice("device", "events"),
+            "device",
+            "Where torch.profiler has the times of kernels and copies from: the device's own "
+            "record of them (the vendor's profile.v1), or events around each, which it also takes "
+            "where the vendor has no such record.",
+        ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),
         _sim(
