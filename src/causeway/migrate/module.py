@@ -28,6 +28,7 @@ _HELPER = re.compile(
 )
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
 _PLACEHOLDER = re.compile(r"\0(\w+)\0")
+_OTHER = re.compile(r"(mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)(:\d*)?$")
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
@@ -87,11 +88,10 @@ class Module:
         self._keep = self._kept_lines()
         quotes = self.source.text
         self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
-        tail = quotes
-        self.has_cpu_path = bool(re.search(r"""is_available|["']cpu\b|no_cuda|\.cpu\b""", tail))
-        self.other_devices = bool(
-            re.search(r"""["'](mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)\b""", tail)
-        )
+        strings = {n.value for n in self.names.all(ast.Constant) if isinstance(n.value, str)}
+        self.has_cpu_path = "is_available" in quotes or "no_cuda" in quotes or "cpu" in strings
+        # With these the program tells more than one accelerator apart.
+        self.other_devices = any(_OTHER.match(s) for s in strings)
         self.indent = _indent(quotes)
 
     # -- what rules ask
@@ -201,6 +201,12 @@ class Module:
         if self.kept(node) or not self.settings.wants(rule.code):
             return False
         edits = list(edits)
+        if not self.vendor and self._only_for_cuda(node):
+            self._draft(
+                rule, node, "portable", "it is behind a condition that is only true with CUDA",
+                "Leave it, or widen the condition first.", api, category, "info",
+            )  # fmt: skip
+            return False
         if not (rule.safe if safe is None else safe) and not self.settings.unsafe:
             self._draft(
                 rule, node, "manual", message + ": not done, as it may change what the program does",
@@ -299,16 +305,49 @@ class Module:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
         child = node
         while (up := getattr(child, "up", None)) is not None:
-            if (isinstance(up, ast.If) and child in up.body) or (
+            no = getattr(up, "test", None)
+            if isinstance(up, ast.IfExp) and child is up.orelse and isinstance(no, ast.UnaryOp):
+                if isinstance(no.op, ast.Not) and self._asks(no.operand):
+                    return True
+            elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
                 both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
                 for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
-                    if isinstance(test, ast.Call) and self.resolve(test.func) in (
-                        "torch.cuda.is_available",
-                        "torch.accelerator.is_available",
-                    ):
+                    if self._asks(test):
                         return True
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return False
+            child = up
+        return False
+
+    def _asks(self, test: ast.expr) -> bool:
+        return isinstance(test, ast.Call) and self.resolve(test.func) in (
+            "torch.cuda.is_available",
+            "torch.accelerator.is_available",
+        )
+
+    def _only_for_cuda(self, node: ast.AST) -> bool:
+        """Whether `node` is only evaluated where torch.version.cuda is set."""
+        child = node
+        while (up := getattr(child, "up", None)) is not None:
+            tests: list[ast.expr] = []
+            if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
+                tests = up.values[: up.values.index(child)]  # type: ignore[arg-type]
+            elif (isinstance(up, ast.If) and child in up.body) or (
+                isinstance(up, ast.IfExp) and child is up.body
+            ):
+                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
+                tests = up.test.values if both else [up.test]  # type: ignore[attr-defined]
+            for test in tests:
+                if (
+                    isinstance(test, ast.Compare)
+                    and len(test.ops) == 1
+                    and isinstance(test.ops[0], ast.IsNot)
+                ):
+                    test = test.left
+                if self.resolve(test) == "torch.version.cuda":
+                    return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up

@@ -76,7 +76,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             certain |= _counterpart(other, what)
         elif isinstance(up, ast.keyword):
             call = up.up
-            if isinstance(call, ast.Call) and _foreign(module, call):
+            if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
                 return None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
                 certain |= _option(call, word)
