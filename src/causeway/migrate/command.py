@@ -60,7 +60,7 @@ def migrate(
     from causeway.migrate.settings import Settings, from_pyproject
 
     console, terminal = _consoles()
-    chosen = [path for path in paths or [Path()]]
+    chosen = list(paths or [Path()])
     try:
         if sum((write, undo, check, output is not None)) > 1:
             raise CausewayError("of --write, --undo, --check and --output only one can be given")

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Finding, Kind, Severity
-from causeway.migrate.names import Names, Scope, statement
+from causeway.migrate.names import Names, Scope, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -138,6 +138,14 @@ class Module:
             node, api = inner, api.rpartition(".")[0]
         return Use(node, api) if knowledge.find(api) else whole
 
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """All statements that import."""
+        return [*self.names.all(ast.Import), *self.names.all(ast.ImportFrom)]
+
+    def assignments(self) -> list[ast.Assign | ast.AnnAssign]:
+        """All plain assignments."""
+        return [*self.names.all(ast.Assign), *self.names.all(ast.AnnAssign)]
+
     def resolve(self, node: ast.AST) -> str:
         """The qualified name of an expression, or ""."""
         return knowledge.canonical(self.names.resolve(node) or "")
@@ -209,7 +217,7 @@ class Module:
             return False
         if not (rule.safe if safe is None else safe) and not self.settings.unsafe:
             self._draft(
-                rule, node, "manual", message + ": not done, as it may change what the program does",
+                rule, node, "manual", message + ": not done, for it may change what a program does",
                 f"{tip or rule.by_hand} `--unsafe` does it.", api, category, "warning",
             )  # fmt: skip
             return False
@@ -279,6 +287,9 @@ class Module:
 
     def spelled(self, node: ast.AST, api: str) -> str:
         """A qualified name of torch, written with the name that torch has here."""
+        root = self.root(node)
+        if root is not None and self.names.resolve(root) == "torch":
+            return root.id + api.removeprefix("torch")
         return self.torch(node) + api.removeprefix("torch")
 
     def helper(self, node: ast.AST) -> str:
@@ -345,8 +356,10 @@ class Module:
                     and len(test.ops) == 1
                     and isinstance(test.ops[0], ast.IsNot)
                 ):
-                    test = test.left
-                if self.resolve(test) == "torch.version.cuda":
+                    asked: ast.expr = test.left
+                else:
+                    asked = test
+                if self.resolve(asked) == "torch.version.cuda":
                     return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
@@ -372,19 +385,16 @@ class Module:
 
     def quote_for(self, node: ast.AST) -> str:
         """A quote that can stand where `node` is, also inside of an f-string."""
-        while node is not None:
-            if isinstance(node, ast.JoinedStr):
-                return '"' if "'" in self.text(node)[:4] else "'"
-            node = node.up  # type: ignore[attr-defined]
+        around: ast.AST | None = node
+        while around is not None:
+            if isinstance(around, ast.JoinedStr):
+                return '"' if "'" in self.text(around)[:4] else "'"
+            around = getattr(around, "up", None)
         return self.quote
 
     def in_fstring(self, node: ast.AST) -> bool:
         """Whether a node is inside of an f-string."""
-        while node is not None:
-            if isinstance(node, ast.FormattedValue):
-                return True
-            node = node.up  # type: ignore[attr-defined]
-        return False
+        return any(isinstance(up, ast.FormattedValue) for _, up in ancestors(node))
 
     def rename(self, use: Use, api: str) -> list[Edit]:
         """Edits that make a used name mean `api`.
@@ -450,7 +460,7 @@ class Module:
         return Edit(self.source.start(keyword), self.source.start(keyword.value), "")
 
     def parenthesised(self, node: ast.expr, text: str) -> str:
-        """`text`, a comparison or condition, in parentheses where the place of `node` needs them."""
+        """`text`, a comparison, in parentheses where the place of `node` needs them."""
         up = node.up  # type: ignore[attr-defined]
         needs = isinstance(
             up,
@@ -536,7 +546,7 @@ class Module:
                     after,
                     d.api,
                     d.category,
-                )  # fmt: skip
+                )
             )
         return sorted(set(found))
 

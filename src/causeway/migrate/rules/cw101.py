@@ -48,7 +48,7 @@ def _constant(module: Module, node: ast.Constant) -> None:
     if found is None:
         if not isinstance(node.up, ast.Expr | ast.Dict | ast.Subscript):  # type: ignore[attr-defined]
             module.report(
-                RULE, node, "manual", f"{module.text(node)} stays: nothing shows that it is a device",
+                RULE, node, "manual", f"{module.text(node)} stays: it may be no device",
                 tip="If it is, write torch.accelerator.current_accelerator().type.",
                 severity="info",
             )  # fmt: skip

@@ -113,7 +113,7 @@ def _not_cpu(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]
 
 
 def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
-    """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true on a machine with a CPU alone."""
+    """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true where there is but a CPU."""
     kind, quote = module.device_type(node), module.quote_for(node)
     cpu = f"{quote}cpu{quote}"
     negative = isinstance(node.ops[0], ast.NotEq | ast.NotIn)
