@@ -16,10 +16,10 @@ from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
 # A module in which none of this occurs has nothing that a rule looks for; a test compares the list
 # with the rules. It is asked of bytes, before anything is decoded or parsed.
 _CONCERNS = re.compile(
-    rb"cuda|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
+    rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
     rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.load|from torch import"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS"
 )
 
 
@@ -28,7 +28,8 @@ OUR_MISTAKE = "a mistake of causeway migrate, please report it"
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
-    if not _CONCERNS.search(file.data):
+    loads = b"torch" in file.data and b".load(" in file.data
+    if not loads and not _CONCERNS.search(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
         text, encoding = decode(file.data)
