@@ -16,6 +16,7 @@ from causeway import config, doctor
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.debug import command as debug
 from causeway.profile.command import run_profile
+from causeway.migrate import command as migrate_command
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -23,6 +24,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("migrate")(migrate_command.migrate)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
