@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
+from causeway.migrate.files import PATTERNS
 from causeway.migrate.settings import Settings
 
 # changed: rewritten. portable: named CUDA, and stays because it does no harm elsewhere.
@@ -118,6 +119,7 @@ Converter = Callable[[FileInput, Settings], FileResult]
 CONVERTERS: dict[str, str] = {
     ".py": "causeway.migrate.python:convert",
     ".pyw": "causeway.migrate.python:convert",
+    **PATTERNS,
 }
 
 
