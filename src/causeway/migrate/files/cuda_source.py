@@ -63,14 +63,14 @@ class Estimate:
 
     @property
     def effort(self) -> Effort:
-        """low: no kernels. medium: plain kernels, each element for itself or nearly so. high:
+        """hours: no kernels. days: plain kernels, each element for itself or nearly so. weeks:
         what depends on CUDA's hardware, or more than a handful of kernels.
         """
         if not self.kernels and not self.hard:
-            return "low"
+            return "hours"
         if self.hard or "CUTLASS" in self.libraries or len(self.kernels) > 8 or self.lines > 800:
-            return "high"
-        return "medium"
+            return "weeks"
+        return "days"
 
 
 def estimate(text: str) -> Estimate:
@@ -121,6 +121,7 @@ def _source(draft: Draft) -> None:
     draft.say(
         SOURCE, "unsupported", (first, end if end > first else len(draft.text)),
         f"{', '.join(parts)} (effort: {it.effort})", tip[0].upper() + tip[1:],
+        api="a source in CUDA",
         category="operator",
     )  # fmt: skip
     for name, span in it.kernels:
@@ -129,10 +130,10 @@ def _source(draft: Draft) -> None:
 
 
 _ADVICE: dict[Effort, str] = {
-    "low": "it launches no kernel of its own: torch's operators or its generic streams will do.",
-    "medium": "write it with torch's operators first and let torch.compile fuse them; a kernel for "
+    "hours": "it launches no kernel of its own: torch's operators or its generic streams will do.",
+    "days": "write it with torch's operators first and let torch.compile fuse them; a kernel for "
     "the chip where that is too slow.",
-    "high": "see whether torch has the operator by now (scaled_dot_product_attention, "
+    "weeks": "see whether torch has the operator by now (scaled_dot_product_attention, "
     "torchvision.ops); else write it with torch's operators, and kernels for the chip last.",
 }
 
@@ -154,7 +155,7 @@ def _host(draft: Draft) -> None:
         return
     names = sorted({match.group() for match in found})
     shown = ", ".join(names[:6]) + (", …" if len(names) > 6 else "")
-    effort = "low" if len(found) <= 10 else "medium"
+    effort = "hours" if len(found) <= 10 else "days"
     draft.say(
         EXTENSION, "unsupported", found[0].span(),
         f"{_count(len(found), 'use')} of CUDA in a C++ extension: {shown} (effort: {effort})",
