@@ -106,10 +106,11 @@ class Draft:
             return
         # The same place is reached twice by an alias of YAML, or by two readings of a word.
         if not any(
-            note.start < other.end and other.start < note.end
+            (note.rule, note.start, note.end) == (other.rule, other.start, other.end)
+            or (note.new is not None and other.new is not None
+                and note.start < other.end and other.start < note.end)
             for other in self.notes
-            if other.rule == note.rule or (other.new is not None and note.new is not None)
-        ):
+        ):  # fmt: skip
             self.notes.append(note)
 
     @property
@@ -157,12 +158,14 @@ def run(file: FileInput, settings: Settings, convert: Callable[[Draft], None]) -
         text = file.data.decode("utf-8")
     except UnicodeDecodeError as error:
         return FileResult(file.path, "unparsable", f"not UTF-8: {error.reason} at {error.start}")
-    draft = Draft(text, settings)
+    # Parsers differ in what they make of a byte order mark, so they do not see it.
+    mark = "\ufeff" if text.startswith("\ufeff") else ""
+    draft = Draft(text.removeprefix(mark), settings)
     try:
         convert(draft)
     except NotReadableError as error:
         where = "" if error.place is None else f"line {draft.line(error.place)}: "
         return FileResult(file.path, "unparsable", f"{where}{error}", text, text)
-    after = draft.after
+    after = mark + draft.after
     status: Status = "unchanged" if after == text else "converted"
     return FileResult(file.path, status, "", text, after, findings=draft.findings(file.path))

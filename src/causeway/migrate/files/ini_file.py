@@ -26,6 +26,8 @@ _STRING = re.compile(r"\"([^\"\\\r\n]*)\"|'([^'\r\n]*)'")
 _LISTS = re.compile(
     r"^[ \t]*(?P<key>dependencies|requires|install_requires|[\w-]+)[ \t]*=[ \t]*\[", re.MULTILINE
 )
+# Texts of several lines hold what only looks like pairs.
+_TEXTS = re.compile(r'"""(?:\\.|[^\\])*?"""|\'\'\'.*?\'\'\'', re.DOTALL)
 _DEPENDENCIES = re.compile(r"dependenc|requires|extras", re.IGNORECASE)
 
 
@@ -41,15 +43,15 @@ def convert_ini(file: FileInput, settings: Settings) -> FileResult:
 
 def _toml(draft: Draft) -> None:
     try:
-        before = tomllib.loads(draft.text.removeprefix("\ufeff"))
+        before = tomllib.loads(draft.text)
     except tomllib.TOMLDecodeError as error:
         raise NotReadableError(f"not TOML: {error}") from None
     _pairs(draft, {"="}, quoted=True)
     _toml_requirements(draft)
-    after = tomllib.loads(draft.after.removeprefix("\ufeff"))
+    after = tomllib.loads(draft.after)
     changed = [note for note in draft.notes if note.new is not None]
     if _differences(before, after) != len(changed):
-        # A line that looked like a pair was part of a text of several lines.
+        # A line that looked like a pair was something else.
         draft.notes = [note for note in draft.notes if note.new is None]
 
 
@@ -66,10 +68,11 @@ def _ini(draft: Draft) -> None:
 
 
 def _pairs(draft: Draft, signs: set[str], *, quoted: bool) -> None:
+    text = _TEXTS.sub(lambda t: re.sub(r"[^\n]", " ", t.group()), draft.text)
     sections = [(0, ""), *((s.start(), s.group(1)) for s in _SECTION.finditer(draft.text))]
     keys: dict[str, set[str]] = {}
     found = []
-    for pair in _LINE.finditer(draft.text):
+    for pair in _LINE.finditer(text):
         section = max(s for s in sections if s[0] <= pair.start())[1]
         keys.setdefault(section, set()).add(values.key(pair.group("name").strip('"')))
         if pair.group("sign") in signs and (pair.group("quote") or not quoted):

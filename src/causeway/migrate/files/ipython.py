@@ -8,7 +8,9 @@ commands, which are read as a script.
 from __future__ import annotations
 
 import ast
+import io
 import re
+import tokenize
 import warnings
 from dataclasses import dataclass, field
 
@@ -66,6 +68,15 @@ def read_python(source: str, number: int) -> Cell | None:
     """The same for a body that should be Python."""
     if _parses(source):
         return Cell("", source)
+    # A line of a text or of a bracket may begin with % too; looking for that takes time.
+    for careful in (False, True):
+        cell = _hide(source, number, careful=careful)
+        if cell.hidden and _parses(cell.body):
+            return cell
+    return None
+
+
+def _hide(source: str, number: int, *, careful: bool) -> Cell:
     hidden: dict[str, str] = {}
     lines: list[str] = []
     open_ended = ""  # a magic whose line goes on
@@ -76,7 +87,7 @@ def read_python(source: str, number: int) -> Cell | None:
             continue
         found = _LINE.match(line)
         name = f"__causeway_magic_{number}_{len(hidden)}__"
-        if found:
+        if found and not (careful and _is_open("\n".join(lines))):
             hidden[name] = found.group("magic")
             lines.append(found.group("indent") + (found.group("assigned") or "") + name)
             open_ended = name if line.endswith("\\") else ""
@@ -85,8 +96,19 @@ def read_python(source: str, number: int) -> Cell | None:
             lines.append(line.replace(line.strip(), name))
         else:
             lines.append(line)
-    body = "\n".join(lines)
-    return Cell("", body, hidden=hidden) if hidden and _parses(body) else None
+    return Cell("", "\n".join(lines), hidden=hidden)
+
+
+def _is_open(source: str) -> bool:
+    """Whether a bracket or a text of several lines is still open at the end."""
+    try:
+        for _ in tokenize.generate_tokens(io.StringIO(source + "\n").readline):
+            pass
+    except tokenize.TokenError as error:
+        return "EOF in multi-line" in str(error)
+    except SyntaxError:  # an indentation that does not fit
+        return False
+    return False
 
 
 def _parses(source: str) -> bool:

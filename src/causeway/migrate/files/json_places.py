@@ -49,7 +49,7 @@ class Node:
 def read(text: str) -> Node:
     """The value in `text`. Raises NotReadableError where it is not JSON."""
     try:
-        start = _SPACE.match(text, 1 if text.startswith("\ufeff") else 0)
+        start = _SPACE.match(text)
         assert start is not None
         node = _value(text, start.end())
         end = _blank(text, node.end)

@@ -232,6 +232,7 @@ def _written(text: str, cell: _Cell, ascii_only: bool) -> str:
     old = [item.value for item in node.items]
     raw = [text[item.start : item.end] for item in node.items]
     new = re.findall(r"[^\n]*\n|[^\n]+", cell.after)
+    new += [""] if old[-1] == "" else []
     items: list[str] = []
     for tag, i1, i2, j1, j2 in difflib.SequenceMatcher(None, old, new, False).get_opcodes():
         items += raw[i1:i2] if tag == "equal" else [

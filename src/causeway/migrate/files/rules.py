@@ -28,6 +28,7 @@ class Rule:
     after: str = ""
     target: str = "portable"
     safe: bool = True
+    path: str = "run.sh"  # what sort of file the example is
 
 
 _TABLE = (
@@ -76,6 +77,7 @@ _TABLE = (
         "device: cuda:0  # the first",
         "device: npu:0  # the first",
         target="npu",
+        path="config.yaml",
     ),
     Rule(
         "CW605",
@@ -86,6 +88,7 @@ _TABLE = (
         "Write auto.",
         "trainer:\n  accelerator: gpu\n  max_epochs: 3",
         "trainer:\n  accelerator: auto\n  max_epochs: 3",
+        path="config.yaml",
     ),
     Rule(
         "CW606",
@@ -128,6 +131,7 @@ _TABLE = (
         "Name the device-agnostic function (torch.accelerator, torch.amp); its arguments differ.",
         "_target_: torch.cuda.amp.GradScaler",
         "_target_: torch.cuda.amp.GradScaler",
+        path="config.yaml",
     ),
     Rule(
         "CW610",
@@ -138,6 +142,7 @@ _TABLE = (
         "distributed_type: MULTI_GPU",
         "distributed_type: MULTI_NPU",
         target="npu",
+        path="config.yaml",
     ),
     Rule(
         "CW611",
@@ -148,6 +153,7 @@ _TABLE = (
         "Nothing; for Lightning `accelerator: auto` and `devices:`.",
         "gpus: 4",
         "gpus: 4",
+        path="config.yaml",
     ),
     Rule(
         "CW612",
@@ -176,6 +182,7 @@ _TABLE = (
         "Leave the part behind + out.",
         "torch==2.1.0+cu121",
         "torch==2.1.0",
+        path="requirements.txt",
     ),
     Rule(
         "CW631",
@@ -187,6 +194,7 @@ _TABLE = (
         "--extra-index-url https://download.pytorch.org/whl/cu121",
         "--extra-index-url https://download.pytorch.org/whl/cpu",
         safe=False,
+        path="requirements.txt",
     ),
     Rule(
         "CW632",
@@ -196,6 +204,7 @@ _TABLE = (
         "See the package's line in the table of packages: an alternative, and what it costs.",
         "flash-attn==2.5.8",
         "flash-attn==2.5.8",
+        path="requirements.txt",
     ),
     Rule(
         "CW633",
@@ -206,6 +215,7 @@ _TABLE = (
         "Leave the line out: a build of torch that needs it brings it.",
         "nvidia-cublas-cu12==12.1.3.1",
         "nvidia-cublas-cu12==12.1.3.1",
+        path="requirements.txt",
     ),
     Rule(
         "CW640",
@@ -217,6 +227,7 @@ _TABLE = (
         "vendor's package.",
         "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04",
         "FROM nvidia/cuda:12.1.0-devel-ubuntu22.04",
+        path="Dockerfile",
     ),
     Rule(
         "CW641",
@@ -227,6 +238,7 @@ _TABLE = (
         "Set what the vendor's runtime asks for in their place.",
         "ENV NVIDIA_VISIBLE_DEVICES=all",
         "ENV NVIDIA_VISIBLE_DEVICES=all",
+        path="Dockerfile",
     ),
     Rule(
         "CW650",
@@ -238,6 +250,7 @@ _TABLE = (
         "in Triton; last, a kernel for the chip.",
         "__global__ void scale(float* x) {}",
         "__global__ void scale(float* x) {}",
+        path="kernel.cu",
     ),
     Rule(
         "CW651",
@@ -246,8 +259,9 @@ _TABLE = (
         "The host's side of an extension: checks for CUDA tensors, streams, launches.",
         "x.is_cuda() is x.device().is_privateuseone() elsewhere; streams and guards have generic "
         "forms in c10 (c10::Stream, c10::DeviceGuard, c10::impl::VirtualGuardImpl).",
-        "TORCH_CHECK(x.is_cuda());",
-        "TORCH_CHECK(x.is_cuda());",
+        "#include <torch/extension.h>\nvoid f(at::Tensor x) { TORCH_CHECK(x.is_cuda()); }",
+        "#include <torch/extension.h>\nvoid f(at::Tensor x) { TORCH_CHECK(x.is_cuda()); }",
+        path="extension.cpp",
     ),
 )  # fmt: skip
 

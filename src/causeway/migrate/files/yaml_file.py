@@ -18,7 +18,8 @@ from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
 # Parsing is slow; most files say nothing of this.
-_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|flash|apex|dali|triton|bitsandbytes|cupy", re.IGNORECASE)
+_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|^dependencies:", re.IGNORECASE | re.MULTILINE)
+_SCRIPT_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|nsys|install", re.IGNORECASE)
 _LARGEST = 1 << 20
 _SCRIPTS = {
     "after_script", "args", "before_script", "cmd", "command", "commands", "entrypoint", "run",
@@ -63,40 +64,19 @@ def _documents(text: str) -> list[Any]:
     except ModuleNotFoundError:
         raise NotReadableError("PyYAML is missing: `pip install pyyaml`") from None
 
-    # Both readers skip a byte order mark without counting it.
-    offset = 1 if text.startswith("\ufeff") else 0
     try:
-        documents = list(yaml.compose_all(text[offset:], Loader=_loader(yaml)))
+        documents = list(yaml.compose_all(text, Loader=_loader(yaml)))
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark
-        raise NotReadableError(
-            f"not YAML: {error.problem}", mark.index + offset if mark else None
-        ) from None
+        raise NotReadableError(f"not YAML: {error.problem}", mark.index if mark else None) from None
     except (yaml.YAMLError, RecursionError) as error:
         raise NotReadableError(f"not YAML: {type(error).__name__}") from None
-    for document in documents:
-        _shift(document, offset, set())
     return [document for document in documents if document is not None]
 
 
 def _loader(yaml: Any) -> Any:
     """libyaml's reader is seven times as fast; its marks count characters too."""
     return getattr(yaml, "CSafeLoader", yaml.SafeLoader)
-
-
-def _shift(node: Any, offset: int, seen: set[int]) -> None:
-    """Move the marks of a tree, where the parser did not see the beginning of the text."""
-    if node is None or offset == 0 or id(node) in seen:
-        return
-    seen.add(id(node))
-    for mark in (node.start_mark, node.end_mark):
-        if id(mark) not in seen:
-            seen.add(id(mark))
-            mark.index += offset
-    if isinstance(node.value, list):
-        for item in node.value:
-            for inner in item if isinstance(item, tuple) else (item,):
-                _shift(inner, offset, seen)
 
 
 def _scalars(
@@ -149,7 +129,7 @@ def _value(draft: Draft, it: _Scalar) -> None:
         draft.say(requirements.PART, "manual", it.span, "a channel of CUDA's packages",
                   "Leave it out with the packages that come from it.", api=it.value)  # fmt: skip
         return
-    if name.lower() in _SCRIPTS and it.span and _WORTH.search(it.value):
+    if name.lower() in _SCRIPTS and it.span and _SCRIPT_WORTH.search(it.value):
         _script(draft, it.span)
         return
     if name.lower() in _ENVIRONMENTS and it.span:  # a list of NAME=value

@@ -158,8 +158,8 @@ def _list(
         "where",
         "rule",
         "source",
-        Column("what"),
-        Column("what to do", wide=True),
+        "what",
+        "what to do",
     ]
     return Section(
         title, [Table(columns, rows, empty="nothing")], foldable=True, open=open_,
@@ -179,14 +179,13 @@ def _files(result: Result, anchors: dict[str, str]) -> Section:
         rows.append(
             [
                 name,
-                Badge(file.status, _STATUS[file.status], hint=file.reason),
+                [Badge(file.status, _STATUS[file.status]), file.reason],
                 *(numbers.kinds[kind] for kind in SHORT),
                 "" if numbers.share is None else Share(numbers.share),
-                file.reason,
             ]
         )
     columns: list[str | Column] = [
-        "file", "", *(Column(SHORT[k], WORDS[k]) for k in SHORT), "done", Column("", wide=True),
+        Column("file", wide=True), "status", *(Column(SHORT[k], WORDS[k]) for k in SHORT), "done",
     ]  # fmt: skip
     quiet = len(result.files) - len(rows)
     note = f"{len(rows)}, and {quiet} without anything of CUDA" if quiet else str(len(rows))
@@ -198,7 +197,9 @@ def _rules(findings: Sequence[Finding]) -> Section:
     for code, kinds in figures.by(findings, lambda f: f.rule).items():
         about = catalogue.describe(code)
         rows.append([Code(code), about["title"], *(kinds[kind] for kind in SHORT), about["why"]])
-    columns: list[str | Column] = ["rule", "title", *SHORT.values(), Column("why", wide=True)]
+    columns: list[str | Column] = [
+        "rule", "title", *SHORT.values(), "why"
+    ]  # fmt: skip
     return Section("Rules", [Table(columns, rows, empty="none")], foldable=True, open=False,
                    note=str(len(rows)))  # fmt: skip
 
@@ -217,7 +218,10 @@ def _advice(findings: Sequence[Finding], anchors: dict[str, str]) -> list[Sectio
         ]
         for f in some
     ]
-    columns: list[str | Column] = ["where", "about", "rule", "source", Column("hint", wide=True)]
+    columns: list[str | Column] = [
+        "where", "about", "rule", "source",
+        "hint",
+    ]  # fmt: skip
     text = Text("Hints that hold on any accelerator; no code was changed for them.")
     return [Section("Precision and speed", [text, Table(columns, rows)], foldable=True, open=False,
                     note=str(len(rows)))]  # fmt: skip
