@@ -78,7 +78,9 @@ def _parse(text: str, *, compiled: bool = False) -> ast.Module:
         warnings.simplefilter("ignore")  # invalid escapes are the author's
         tree = ast.parse(text)
         if compiled:
-            compile(tree, "<converted>", "exec", dont_inherit=True)
+            # Cells of a notebook may await.
+            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            compile(tree, "<converted>", "exec", flags, dont_inherit=True)
         return tree
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import Literal
 
 from causeway.migrate.files.draft import Draft, Span, run
-from causeway.migrate.files.packages import Effort
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
@@ -48,6 +48,9 @@ _HOST = re.compile(
     r"\bkCUDA\b|<cuda(?:_runtime)?\w*\.h>"
 )
 _WORTH = re.compile(r"torch/|ATen/|c10/|pybind11|PYBIND11_MODULE|TORCH_LIBRARY|cuda_runtime")
+
+
+Effort = Literal["hours", "days", "weeks"]
 
 
 @dataclass(frozen=True)

@@ -67,13 +67,26 @@ def read(source: str, number: int) -> Cell | None:
 def read_python(source: str, number: int) -> Cell | None:
     """The same for a body that should be Python."""
     if _parses(source):
-        return Cell("", source)
+        return _without_future(source, number)
     # A line of a text or of a bracket may begin with % too; looking for that takes time.
     for careful in (False, True):
         cell = _hide(source, number, careful=careful)
         if cell.hidden and _parses(cell.body):
             return cell
     return None
+
+
+def _without_future(source: str, number: int) -> Cell:
+    """Imports from the future may stand in any cell of a notebook, but once in a program."""
+    if number == 1 or "__future__" not in source:
+        return Cell("", source)
+    hidden: dict[str, str] = {}
+    lines = source.split("\n")
+    for i, line in enumerate(lines):
+        if re.match(r"from __future__ import [\w, ]+\Z", line):
+            name = f"__causeway_magic_{number}_{len(hidden)}__"
+            hidden[name], lines[i] = line, name
+    return Cell("", "\n".join(lines), hidden=hidden)
 
 
 def _hide(source: str, number: int, *, careful: bool) -> Cell:

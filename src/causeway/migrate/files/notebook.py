@@ -187,7 +187,9 @@ def _python(cells: list[_Cell], file: FileInput, settings: Settings) -> str:
     result = convert_python(FileInput(file.path, program.encode(), file.own_cuda), settings)
     if result.status not in ("converted", "unchanged"):
         return f"the cells together are not Python: {result.reason}"
-    parts = _MARK.split("\n" + result.after)
+    # A converter that had nothing to do gives no text at all.
+    after = result.after if result.status == "converted" else program
+    parts = _MARK.split("\n" + after)
     numbers = [int(number) for number in parts[1::2]]
     texts = [text.removeprefix("\n") if i == 0 else text for i, text in enumerate(parts[::2])]
     if numbers != [cell.number for cell in mine[1:]]:

@@ -37,6 +37,8 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
     result = python(replace(file, data=draft.after.encode()), settings)
     if result.status not in ("converted", "unchanged"):
         return result
+    if result.status == "unchanged":
+        result.after = draft.after
     result.before = text
     result.status = "converted" if result.after != text else "unchanged"
     result.findings = sorted([*result.findings, *draft.findings(file.path)])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from functools import cache
 
+from causeway.migrate import knowledge
 from causeway.migrate.files import rules as files
 from causeway.migrate.finding import Finding
 
@@ -22,12 +23,14 @@ _GROUPS = {
 @cache
 def describe(code: str) -> dict[str, str]:
     """A rule's title, name, severity, why and by_hand; of one that is not known, its code."""
-    rule = files.RULES.get(code)
+    from causeway.migrate.rules import RULES
+
+    rule = RULES.get(code) or files.RULES.get(code)
     if rule is None:
         return {"title": code, "name": code, "severity": "warning", "why": "", "by_hand": ""}
     return {
         "title": rule.title,
-        "name": "".join(word.capitalize() for word in rule.title.split()),
+        "name": rule.name,
         "severity": rule.severity,
         "why": rule.why,
         "by_hand": rule.by_hand,
@@ -42,6 +45,11 @@ def group(found: Finding) -> str:
     return "other"
 
 
+def is_advice(found: Finding) -> bool:
+    """Whether a finding is advice on precision or speed, and no place that names CUDA."""
+    return found.rule.startswith("CW7")
+
+
 def is_unknown(found: Finding) -> bool:
     """Whether a finding is about a name that no table knows."""
-    return found.rule == "CW199"
+    return found.api.startswith("torch.cuda.") and knowledge.find(found.api) is None

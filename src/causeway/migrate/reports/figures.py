@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from causeway.migrate.finding import KINDS, FileResult, Finding, Kind, Result
+from causeway.migrate.reports import catalogue
 
 WORDS: dict[Kind, str] = {
     "changed": "changed",
@@ -24,11 +25,6 @@ SHORT: dict[Kind, str] = {
     "manual": "by hand",
     "unsupported": "CUDA only",
 }
-
-
-def is_advice(found: Finding) -> bool:
-    """Whether a finding is advice on precision or speed, and not a place that names CUDA."""
-    return found.category in ("precision", "performance")
 
 
 @dataclass
@@ -81,7 +77,7 @@ def count(files: Iterable[FileResult], *, lines: int = 0, of: int = 0) -> Figure
         figures.files += 1
         figures.statuses[file.status] += 1
         for found in file.findings:
-            if is_advice(found):
+            if catalogue.is_advice(found):
                 figures.advice[found.category] += 1
             else:
                 figures.kinds[found.kind] += 1
@@ -99,7 +95,7 @@ def by(findings: Iterable[Finding], key: Callable[[Finding], str]) -> dict[str, 
     """Counts of kinds for each value of `key`, the most frequent first; without advice."""
     found: dict[str, Counter[str]] = {}
     for finding in findings:
-        if not is_advice(finding):
+        if not catalogue.is_advice(finding):
             found.setdefault(key(finding), Counter())[finding.kind] += 1
     return dict(sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 
