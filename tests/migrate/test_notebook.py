@@ -130,6 +130,30 @@ def test_an_import_that_is_added_goes_into_the_first_cell(convert: Convert) -> N
     assert cells[1]["source"] == [f"{NEW}()"]
 
 
+def test_the_device_is_named_before_the_first_cell_that_uses_it() -> None:
+    """With Python's own converter, and functions defined before torch is imported."""
+    cells = (
+        code("def early():", "    pass"),
+        code("import torch", "import torch.nn as nn"),
+        code("use = torch.cuda.is_available()", "if use:", "    model = nn.Linear(2, 2).cuda()"),
+        code(
+            "from __future__ import annotations", "import torch", "%time x = torch.ones(2).cuda()"
+        ),
+        code("y = await f(x.cuda())"),
+    )
+    after = json.loads(run(json.dumps(notebook(*cells), indent=1)).after)["cells"]
+    sources = ["".join(cell["source"]) for cell in after]
+    defined = [i for i, source in enumerate(sources) if "current_accelerator" in source]
+    assert defined == [1]
+    assert sources[0] == "def early():\n    pass"
+    assert "from __future__ import annotations\n" in sources[3]
+    assert not any("cuda" in source.replace("torch.ones(2).cuda()", "") for source in sources)
+    names: dict[str, Any] = {}
+    for source in sources[:3]:
+        exec(source, names)
+    assert isinstance(names["use"], bool)
+
+
 def test_a_cell_that_is_not_python_is_said_and_the_others_are_converted(convert: Convert) -> None:
     result = convert(json.dumps(notebook(code("torch ="), code(f"{OLD}()"))))
     assert json.loads(result.after)["cells"][1]["source"] == [f"{NEW}()"]

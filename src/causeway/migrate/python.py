@@ -184,7 +184,7 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
-        at = _after_imports(module, torch_import)
+        at = _after_imports(module, torch_import, known)
         if at is None:
             module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
         else:
@@ -209,7 +209,9 @@ def _imports_torch(stmt: ast.stmt) -> bool:
     )
 
 
-def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
+def _after_imports(
+    module: Module, torch_import: ast.stmt | None, known: str
+) -> int | None:
     """The end of the last import that comes before anything that may need the device."""
     wanted = {id(top) for node in module.helper_wanted if (top := _top(node)) is not None}
     last: ast.stmt | None = None
@@ -221,20 +223,21 @@ def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
             break
         if isinstance(stmt, ast.Import | ast.ImportFrom):
             last = stmt
-            seen_torch = seen_torch or _binds_torch(stmt)
+            seen_torch = seen_torch or _binds(stmt, known)
         elif isinstance(stmt, ast.Try | ast.If | ast.With) and any(
             isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(stmt)
         ):
             last = stmt
-            seen_torch = seen_torch or any(_binds_torch(n) for n in ast.walk(stmt))
+            seen_torch = seen_torch or any(_binds(n, known) for n in ast.walk(stmt))
         elif isinstance(stmt, ast.For | ast.While):
             break
-    if last is None:
-        return None
     if not seen_torch:
         for stmt in module.tree.body:  # torch comes late; so does the helper
-            if _binds_torch(stmt):
+            if _binds(stmt, known):
                 last = stmt
+                break
+    if last is None:
+        return None
     source = module.source
     end = source.end(last)
     return (
@@ -244,10 +247,13 @@ def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
     )
 
 
-def _binds_torch(node: ast.AST) -> bool:
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether a statement imports something as `name`."""
     if isinstance(node, ast.Import):
-        return any(a.name.partition(".")[0] == "torch" for a in node.names)
-    return isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names)
+        return any((a.asname or a.name.partition(".")[0]) == name for a in node.names)
+    return isinstance(node, ast.ImportFrom) and any(
+        a.name == "*" or (a.asname or a.name) == name for a in node.names
+    )
 
 
 def _top(node: ast.AST) -> ast.AST | None:

@@ -18,6 +18,12 @@ _LINE = re.compile(
     r"(?P<indent>[ \t]*)(?P<assigned>[A-Za-z_][\w.,\[\]'\" \t]*=[ \t]*)?"
     r"(?P<magic>[%!][^\n]*|\?[^\n]*)\Z"
 )
+# May stand in any cell of a notebook, but in a program only at its beginning.
+_FUTURE = re.compile(r"^from __future__ import [\w, ]+$", re.MULTILINE)
+# A magic before a statement of Python on the same line.
+_BEFORE = re.compile(
+    r"%(?:time|timeit|prun|memit|lprun|mprun)(?:[ \t]+-\w+(?:[ \t]+\d+)?)*[ \t]+(?=\S)"
+)
 _HELP = re.compile(r"[ \t]*%?[A-Za-z_*][\w.*\[\]]*\?\??[ \t]*\Z")
 _CELL = re.compile(r"\s*%%(?P<name>\S*)[ \t]*(?P<rest>[^\n]*)(?:\n|\Z)")
 # Cell magics whose body is Python.
@@ -67,7 +73,8 @@ def read(source: str, number: int) -> Cell | None:
 def read_python(source: str, number: int) -> Cell | None:
     """The same for a body that should be Python."""
     if _parses(source):
-        return _without_future(source, number)
+        future = number > 1 and _FUTURE.search(source)
+        return _hide(source, number, magics=False) if future else Cell("", source)
     # A line of a text or of a bracket may begin with % too; looking for that takes time.
     for careful in (False, True):
         cell = _hide(source, number, careful=careful)
@@ -76,20 +83,7 @@ def read_python(source: str, number: int) -> Cell | None:
     return None
 
 
-def _without_future(source: str, number: int) -> Cell:
-    """Imports from the future may stand in any cell of a notebook, but once in a program."""
-    if number == 1 or "__future__" not in source:
-        return Cell("", source)
-    hidden: dict[str, str] = {}
-    lines = source.split("\n")
-    for i, line in enumerate(lines):
-        if re.match(r"from __future__ import [\w, ]+\Z", line):
-            name = f"__causeway_magic_{number}_{len(hidden)}__"
-            hidden[name], lines[i] = line, name
-    return Cell("", "\n".join(lines), hidden=hidden)
-
-
-def _hide(source: str, number: int, *, careful: bool) -> Cell:
+def _hide(source: str, number: int, *, magics: bool = True, careful: bool = False) -> Cell:
     hidden: dict[str, str] = {}
     lines: list[str] = []
     open_ended = ""  # a magic whose line goes on
@@ -98,13 +92,21 @@ def _hide(source: str, number: int, *, careful: bool) -> Cell:
             hidden[open_ended] += "\n" + line
             open_ended = open_ended if line.endswith("\\") else ""
             continue
-        found = _LINE.match(line)
+        found = _LINE.match(line) if magics else None
         name = f"__causeway_magic_{number}_{len(hidden)}__"
-        if found and not (careful and _is_open("\n".join(lines))):
+        before = _BEFORE.match(found.group("magic")) if found else None
+        if found and before and not found.group("assigned"):
+            # The statement is converted with the others; two on a line are allowed.
+            hidden[f"{name}; "] = before.group()
+            lines.append(f"{found.group('indent')}{name}; {found.group('magic')[before.end() :]}")
+        elif found and not (careful and _is_open("\n".join(lines))):
             hidden[name] = found.group("magic")
             lines.append(found.group("indent") + (found.group("assigned") or "") + name)
             open_ended = name if line.endswith("\\") else ""
-        elif _HELP.match(line):
+        elif number > 1 and _FUTURE.match(line):
+            hidden[name] = line
+            lines.append(name)
+        elif magics and _HELP.match(line):
             hidden[name] = line.strip()
             lines.append(line.replace(line.strip(), name))
         else:
