@@ -51,6 +51,11 @@ class Finding:
     api: str = ""  # qualified name: "torch.cuda.FloatTensor"; "" where there is none
     category: Category = "api"
 
+    @property
+    def is_advice(self) -> bool:
+        """Whether it is a hint on precision or speed (CW7xx), and no place that names CUDA."""
+        return self.rule.startswith("CW7")
+
 
 @dataclass(frozen=True)
 class FileInput:
@@ -102,9 +107,9 @@ class Result:
 
     def totals(self) -> dict[str, int]:
         """Counts: a key for each kind of finding, each status of files ("files_converted"), "files"
-        and "lines".
+        and "lines". Hints on precision and speed do not count.
         """
-        kinds = Counter(f.kind for file in self.files for f in file.findings)
+        kinds = Counter(f.kind for file in self.files for f in file.findings if not f.is_advice)
         statuses = Counter(file.status for file in self.files)
         counts: dict[str, int] = {kind: kinds[kind] for kind in KINDS}
         for status in ("converted", "unchanged", "unparsable", "skipped"):

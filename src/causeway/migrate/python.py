@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 
-from causeway.migrate import knowledge
+from causeway.migrate import advice, knowledge
 from causeway.migrate.finding import FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
 from causeway.migrate.rules import RUNS
@@ -25,7 +25,7 @@ _CONCERNS = re.compile(
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
-    if not _CONCERNS.search(file.data):
+    if not _CONCERNS.search(file.data) and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
         text, encoding = decode(file.data)
@@ -65,6 +65,7 @@ def convert_source(
     _relocate(module)
     for run in RUNS:
         run(module)
+    advice.run(module)
     _imports(module)
     module.settle()
     after = apply(source, module.edits)

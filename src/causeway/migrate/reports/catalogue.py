@@ -23,9 +23,10 @@ _GROUPS = {
 @cache
 def describe(code: str) -> dict[str, str]:
     """A rule's title, name, severity, why and by_hand; of one that is not known, its code."""
+    from causeway.migrate import advice
     from causeway.migrate.rules import RULES
 
-    rule = RULES.get(code) or files.RULES.get(code)
+    rule = RULES.get(code) or files.RULES.get(code) or advice.RULES.get(code)
     if rule is None:
         return {"title": code, "name": code, "severity": "warning", "why": "", "by_hand": ""}
     return {
@@ -43,11 +44,6 @@ def group(found: Finding) -> str:
         if found.rule[:length] in _GROUPS:
             return _GROUPS[found.rule[:length]]
     return "other"
-
-
-def is_advice(found: Finding) -> bool:
-    """Whether a finding is advice on precision or speed, and no place that names CUDA."""
-    return found.rule.startswith("CW7")
 
 
 def is_unknown(found: Finding) -> bool:

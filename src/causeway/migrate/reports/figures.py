@@ -11,7 +11,6 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from causeway.migrate.finding import KINDS, FileResult, Finding, Kind, Result
-from causeway.migrate.reports import catalogue
 
 WORDS: dict[Kind, str] = {
     "changed": "changed",
@@ -77,7 +76,7 @@ def count(files: Iterable[FileResult], *, lines: int = 0, of: int = 0) -> Figure
         figures.files += 1
         figures.statuses[file.status] += 1
         for found in file.findings:
-            if catalogue.is_advice(found):
+            if found.is_advice:
                 figures.advice[found.category] += 1
             else:
                 figures.kinds[found.kind] += 1
@@ -95,7 +94,7 @@ def by(findings: Iterable[Finding], key: Callable[[Finding], str]) -> dict[str, 
     """Counts of kinds for each value of `key`, the most frequent first; without advice."""
     found: dict[str, Counter[str]] = {}
     for finding in findings:
-        if not catalogue.is_advice(finding):
+        if not finding.is_advice:
             found.setdefault(key(finding), Counter())[finding.kind] += 1
     return dict(sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0])))
 

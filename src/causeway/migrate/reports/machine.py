@@ -86,7 +86,7 @@ def to_sarif(result: Result) -> dict[str, Any]:
             found.column,
             found.end_line,
             found.end_column,
-            level="note" if catalogue.is_advice(found) else _LEVELS[found.kind],
+            level="note" if found.is_advice else _LEVELS[found.kind],
             text=found.before,
         )
         for found in findings

@@ -143,7 +143,7 @@ def _where(found: Finding, anchors: dict[str, str]) -> Cell:
 def _list(
     title: str, findings: Sequence[Finding], anchors: dict[str, str], *, open_: bool = True
 ) -> Section:
-    some = [f for f in findings if not catalogue.is_advice(f)]
+    some = [f for f in findings if not f.is_advice]
     rows: list[list[Cell]] = [
         [
             _where(f, anchors),
@@ -205,7 +205,7 @@ def _rules(findings: Sequence[Finding]) -> Section:
 
 
 def _advice(findings: Sequence[Finding], anchors: dict[str, str]) -> list[Section]:
-    some = [f for f in findings if catalogue.is_advice(f)]
+    some = [f for f in findings if f.is_advice]
     if not some:
         return []
     rows: list[list[Cell]] = [

@@ -31,7 +31,7 @@ _FORMULA = tuple("=+-@\t\r\n\uff1d\uff0b\uff0d\uff20")
 
 
 def _is_open(found: Finding) -> bool:
-    return found.kind in ("unsupported", "manual") and not catalogue.is_advice(found)
+    return found.kind in ("unsupported", "manual") and not found.is_advice
 
 
 _TABLES: dict[str, tuple[tuple[str, ...], Callable[[Finding], bool]]] = {
