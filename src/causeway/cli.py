@@ -1,4 +1,4 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `migrate`, `version`."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.migrate import command as migrate_command
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -18,6 +19,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+app.command("migrate")(migrate_command.migrate)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 

@@ -124,9 +124,7 @@ def _folder(
                 yield Found(path, _name(path, root), size, skip)
 
 
-def _ignored(
-    path: Path, is_folder: bool, specs: list[tuple[Path, pathspec.GitIgnoreSpec]]
-) -> bool:
+def _ignored(path: Path, is_folder: bool, specs: list[tuple[Path, pathspec.GitIgnoreSpec]]) -> bool:
     ignored = False
     for base, spec in specs:
         name = path.relative_to(base).as_posix() + ("/" if is_folder else "")

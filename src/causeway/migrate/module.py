@@ -14,7 +14,7 @@ from dataclasses import dataclass, field
 
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Finding, Kind, Severity
-from causeway.migrate.names import Names, Scope, statement
+from causeway.migrate.names import Names, Scope, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -28,6 +28,7 @@ _HELPER = re.compile(
 )
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
 _PLACEHOLDER = re.compile(r"\0(\w+)\0")
+_OTHER = re.compile(r"(mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)(:\d*)?$")
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
@@ -87,11 +88,10 @@ class Module:
         self._keep = self._kept_lines()
         quotes = self.source.text
         self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
-        tail = quotes
-        self.has_cpu_path = bool(re.search(r"""is_available|["']cpu\b|no_cuda|\.cpu\b""", tail))
-        self.other_devices = bool(
-            re.search(r"""["'](mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)\b""", tail)
-        )
+        strings = {n.value for n in self.names.all(ast.Constant) if isinstance(n.value, str)}
+        self.has_cpu_path = "is_available" in quotes or "no_cuda" in quotes or "cpu" in strings
+        # With these the program tells more than one accelerator apart.
+        self.other_devices = any(_OTHER.match(s) for s in strings)
         self.indent = _indent(quotes)
 
     # -- what rules ask
@@ -137,6 +137,14 @@ class Module:
                 break
             node, api = inner, api.rpartition(".")[0]
         return Use(node, api) if knowledge.find(api) else whole
+
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """All statements that import."""
+        return [*self.names.all(ast.Import), *self.names.all(ast.ImportFrom)]
+
+    def assignments(self) -> list[ast.Assign | ast.AnnAssign]:
+        """All plain assignments."""
+        return [*self.names.all(ast.Assign), *self.names.all(ast.AnnAssign)]
 
     def resolve(self, node: ast.AST) -> str:
         """The qualified name of an expression, or ""."""
@@ -201,9 +209,15 @@ class Module:
         if self.kept(node) or not self.settings.wants(rule.code):
             return False
         edits = list(edits)
+        if not self.vendor and self._only_for_cuda(node):
+            self._draft(
+                rule, node, "portable", "it is behind a condition that is only true with CUDA",
+                "Leave it, or widen the condition first.", api, category, "info",
+            )  # fmt: skip
+            return False
         if not (rule.safe if safe is None else safe) and not self.settings.unsafe:
             self._draft(
-                rule, node, "manual", message + ": not done, as it may change what the program does",
+                rule, node, "manual", message + ": not done, for it may change what a program does",
                 f"{tip or rule.by_hand} `--unsafe` does it.", api, category, "warning",
             )  # fmt: skip
             return False
@@ -273,6 +287,9 @@ class Module:
 
     def spelled(self, node: ast.AST, api: str) -> str:
         """A qualified name of torch, written with the name that torch has here."""
+        root = self.root(node)
+        if root is not None and self.names.resolve(root) == "torch":
+            return root.id + api.removeprefix("torch")
         return self.torch(node) + api.removeprefix("torch")
 
     def helper(self, node: ast.AST) -> str:
@@ -299,16 +316,51 @@ class Module:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
         child = node
         while (up := getattr(child, "up", None)) is not None:
-            if (isinstance(up, ast.If) and child in up.body) or (
+            no = getattr(up, "test", None)
+            if isinstance(up, ast.IfExp) and child is up.orelse and isinstance(no, ast.UnaryOp):
+                if isinstance(no.op, ast.Not) and self._asks(no.operand):
+                    return True
+            elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
                 both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
                 for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
-                    if isinstance(test, ast.Call) and self.resolve(test.func) in (
-                        "torch.cuda.is_available",
-                        "torch.accelerator.is_available",
-                    ):
+                    if self._asks(test):
                         return True
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return False
+            child = up
+        return False
+
+    def _asks(self, test: ast.expr) -> bool:
+        return isinstance(test, ast.Call) and self.resolve(test.func) in (
+            "torch.cuda.is_available",
+            "torch.accelerator.is_available",
+        )
+
+    def _only_for_cuda(self, node: ast.AST) -> bool:
+        """Whether `node` is only evaluated where torch.version.cuda is set."""
+        child = node
+        while (up := getattr(child, "up", None)) is not None:
+            tests: list[ast.expr] = []
+            if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
+                tests = up.values[: up.values.index(child)]  # type: ignore[arg-type]
+            elif (isinstance(up, ast.If) and child in up.body) or (
+                isinstance(up, ast.IfExp) and child is up.body
+            ):
+                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
+                tests = up.test.values if both else [up.test]  # type: ignore[attr-defined]
+            for test in tests:
+                if (
+                    isinstance(test, ast.Compare)
+                    and len(test.ops) == 1
+                    and isinstance(test.ops[0], ast.IsNot)
+                ):
+                    asked: ast.expr = test.left
+                else:
+                    asked = test
+                if self.resolve(asked) == "torch.version.cuda":
+                    return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up
@@ -333,19 +385,16 @@ class Module:
 
     def quote_for(self, node: ast.AST) -> str:
         """A quote that can stand where `node` is, also inside of an f-string."""
-        while node is not None:
-            if isinstance(node, ast.JoinedStr):
-                return '"' if "'" in self.text(node)[:4] else "'"
-            node = node.up  # type: ignore[attr-defined]
+        around: ast.AST | None = node
+        while around is not None:
+            if isinstance(around, ast.JoinedStr):
+                return '"' if "'" in self.text(around)[:4] else "'"
+            around = getattr(around, "up", None)
         return self.quote
 
     def in_fstring(self, node: ast.AST) -> bool:
         """Whether a node is inside of an f-string."""
-        while node is not None:
-            if isinstance(node, ast.FormattedValue):
-                return True
-            node = node.up  # type: ignore[attr-defined]
-        return False
+        return any(isinstance(up, ast.FormattedValue) for _, up in ancestors(node))
 
     def rename(self, use: Use, api: str) -> list[Edit]:
         """Edits that make a used name mean `api`.
@@ -411,7 +460,7 @@ class Module:
         return Edit(self.source.start(keyword), self.source.start(keyword.value), "")
 
     def parenthesised(self, node: ast.expr, text: str) -> str:
-        """`text`, a comparison or condition, in parentheses where the place of `node` needs them."""
+        """`text`, a comparison, in parentheses where the place of `node` needs them."""
         up = node.up  # type: ignore[attr-defined]
         needs = isinstance(
             up,
@@ -497,7 +546,7 @@ class Module:
                     after,
                     d.api,
                     d.category,
-                )  # fmt: skip
+                )
             )
         return sorted(set(found))
 

@@ -9,7 +9,7 @@ that is bound to different things is not resolved.
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Literal, TypeVar
 
 Node = TypeVar("Node", bound=ast.AST)
@@ -134,58 +134,63 @@ class Names:
     # -- the walk
 
     def _visit_all(self, tree: ast.Module) -> None:
+        # The hot loop: most of the time goes into it, so it is written flat.
         stack: list[tuple[ast.AST, Scope]] = [(tree, self.module)]
-        by_type = self.by_type
+        by_type, ast_type = self.by_type, ast.AST
         while stack:
             node, scope = stack.pop()
+            kind = type(node)
             node.scope = scope  # type: ignore[attr-defined]
-            by_type.setdefault(type(node), []).append(node)
-            visit = _VISIT.get(type(node))
+            if kind in by_type:
+                by_type[kind].append(node)
+            else:
+                by_type[kind] = [node]
+            visit = _VISIT.get(kind)
             if visit is not None:
                 visit(self, node, scope)
-            for child, inner in self._children(node, scope):
-                child.up = node  # type: ignore[attr-defined]
-                stack.append((child, inner))
+            if kind in _SCOPED:
+                for child, inner in self._scoped(node, scope):
+                    child.up = node  # type: ignore[attr-defined]
+                    stack.append((child, inner))
+                continue
+            for name in node._fields:
+                value = getattr(node, name, None)
+                if isinstance(value, list):
+                    for child in value:
+                        if isinstance(child, ast_type):
+                            child.up = node  # type: ignore[attr-defined]
+                            stack.append((child, scope))
+                elif isinstance(value, ast_type) and not isinstance(value, _SHARED):
+                    value.up = node  # type: ignore[attr-defined]
+                    stack.append((value, scope))
         for scope, name in self._declared:
             self.module.bindings.setdefault(name, []).extend(scope.bindings.pop(name, []))
 
-    def _children(self, node: ast.AST, scope: Scope) -> Iterator[tuple[ast.AST, Scope]]:
-        if isinstance(node, FUNCTIONS):
+    def _scoped(self, node: ast.AST, scope: Scope) -> list[tuple[ast.AST, Scope]]:
+        """The children of a node that makes a scope, each with the scope that it is in."""
+        outer: list[ast.AST] = []
+        inside: list[ast.AST] = []
+        if isinstance(node, (*FUNCTIONS, ast.Lambda)):
             inner = Scope("function", node, scope)
             _bind_arguments(inner, node.args)
-            for arg in _all_arguments(node.args):
-                self.used.add(arg.arg)
-            for child in (*node.decorator_list, *_outside(node.args)):
-                yield child, scope
-            if node.returns:
-                yield node.returns, scope
+            self.used.update(arg.arg for arg in _all_arguments(node.args))
+            outer += _outside(node.args)
             node.args.up, node.args.scope = node, scope  # type: ignore[attr-defined]
-            for child in node.body:
-                yield child, inner
-        elif isinstance(node, ast.Lambda):
-            inner = Scope("lambda", node, scope)
-            _bind_arguments(inner, node.args)
-            for arg in _all_arguments(node.args):
-                self.used.add(arg.arg)
-            for child in _outside(node.args):
-                yield child, scope
-            node.args.up, node.args.scope = node, scope  # type: ignore[attr-defined]
-            yield node.body, inner
+            if isinstance(node, ast.Lambda):
+                inside.append(node.body)
+            else:
+                outer += [*node.decorator_list, *([node.returns] if node.returns else ())]
+                inside += node.body
         elif isinstance(node, ast.ClassDef):
             inner = Scope("class", node, scope)
-            for child in (*node.decorator_list, *node.bases, *node.keywords):
-                yield child, scope
-            for child in node.body:
-                yield child, inner
-        elif isinstance(node, _COMPREHENSIONS):
-            inner = Scope("comprehension", node, scope)
-            node.inner = inner  # type: ignore[union-attr]
-            elements = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
-            for child in (*elements, *node.generators):
-                yield child, inner
+            outer += [*node.decorator_list, *node.bases, *node.keywords]
+            inside += node.body
         else:
-            for child in ast.iter_child_nodes(node):
-                yield child, scope
+            assert isinstance(node, _COMPREHENSIONS)
+            inner = Scope("comprehension", node, scope)
+            elements = (node.key, node.value) if isinstance(node, ast.DictComp) else (node.elt,)
+            inside += [*elements, *node.generators]
+        return [(child, scope) for child in outer] + [(child, inner) for child in inside]
 
     def _name(self, node: ast.Name, scope: Scope) -> None:
         self.used.add(node.id)
@@ -229,7 +234,10 @@ class Names:
         self._declared += [(scope, name) for name in node.names]
 
 
-_VISIT = {
+# Of these there is one object for a whole tree.
+_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+_SCOPED = {*FUNCTIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS}
+_VISIT: dict[type[ast.AST], Callable[..., None]] = {
     ast.Name: Names._name,
     ast.Import: Names._import,
     ast.ImportFrom: Names._import_from,
@@ -277,13 +285,7 @@ def _assigned(node: ast.Name) -> ast.expr | None:
 
 def _stand_in(node: ast.AST) -> bool:
     """Whether a binding only replaces an import that failed."""
-    while node is not None:
-        if isinstance(node, ast.ExceptHandler):
-            return True
-        if isinstance(node, (*FUNCTIONS, ast.Lambda)) and isinstance(node.up, ast.Module):  # type: ignore[union-attr]
-            return False
-        node = node.up  # type: ignore[attr-defined]
-    return False
+    return any(isinstance(up, ast.ExceptHandler) for _, up in ancestors(node))
 
 
 def statement(node: ast.AST) -> ast.stmt:

@@ -1,4 +1,4 @@
-"""The converter of Python modules: parse, let the rules look, apply their edits, check the result."""
+"""The converter of Python modules: parse, let the rules look, apply their edits, check it."""
 
 from __future__ import annotations
 
@@ -131,11 +131,11 @@ def _search(module: Module, joined: ast.JoinedStr, node: ast.expr, wanted: str) 
     for old, new in zip(ast.walk(node), ast.walk(tree), strict=True):
         if not hasattr(new, "lineno"):
             continue
-        for name in ("lineno", "end_lineno"):
-            setattr(old, name, getattr(new, name) + line - 1)
-        for name, on in (("col_offset", "lineno"), ("end_col_offset", "end_lineno")):
-            first = getattr(new, on) == 1
-            setattr(old, name, getattr(new, name) + (shift - 1 if first else 0))
+        for place in ("lineno", "end_lineno"):
+            setattr(old, place, getattr(new, place) + line - 1)
+        for place, on in (("col_offset", "lineno"), ("end_col_offset", "end_lineno")):
+            on_first = getattr(new, on) == 1
+            setattr(old, place, getattr(new, place) + (shift - 1 if on_first else 0))
     return True
 
 
@@ -147,10 +147,8 @@ def _imports(module: Module) -> None:
     lines: list[str] = []
     vendor_line = ""
     if target and module.target_used and target.module:
-        if target.module not in module.names.used and f"import {target.module}" not in (
-            module.source.text
-        ):
-            vendor_line = f"import {target.module}"
+        known_already = target.module.partition(".")[0] in module.names.used
+        vendor_line = "" if known_already else f"import {target.module}"
     helper = bool(module.helper_wanted) and not module.helper_exists
     if not (module.torch_wanted or vendor_line or helper):
         return
@@ -185,11 +183,11 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
-        at = _after_imports(module, torch_import, known)
-        if at is None:
+        after = _after_imports(module, torch_import, known)
+        if after is None:
             module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
         else:
-            module.edits.append(Edit(at, at, newline * 2 + text))
+            module.edits.append(Edit(after, after, newline * 2 + text))
 
 
 def _first_statement(module: Module) -> int:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 import tomllib
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,6 +28,19 @@ class Settings:
         if any(code.startswith(c) for c in self.ignore):
             return False
         return not self.select or any(code.startswith(c) for c in self.select)
+
+    def checked(self) -> Settings:
+        """These settings; a target that is no name, or a code that is no rule's, is a
+        ConfigError.
+        """
+        if not re.fullmatch(r"[a-z][a-z0-9_]*", self.target) or self.target in ("cuda", "cpu"):
+            raise ConfigError(
+                f'target must be "portable" or the name of a device, such as npu: {self.target!r}'
+            )
+        for code in (*self.select, *self.ignore):
+            if not re.fullmatch(r"CW\d{0,3}", code):
+                raise ConfigError(f"{code!r} is no code of a rule, such as CW101, or its beginning")
+        return self
 
 
 def from_pyproject(start: Path) -> dict[str, Any]:

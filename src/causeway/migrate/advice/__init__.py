@@ -17,26 +17,48 @@ __all__ = ["RULES", "concerns", "run"]
 
 
 def run(module: Module) -> None:
-    """Report the hints for a module. Runs after the rules: it looks at nodes that they have done."""
-    if not re.search(r"\btorch\b", module.source.text):
+    """Report the hints for a module. Runs after the rules, for it looks at what they have done."""
+    text = module.source.text
+    if not re.search(r"\btorch\b", text):
         return
-    hints = [
-        hint
+    left_out = {
+        hint.rule.code
         for hint in HINTS
-        if module.settings.wants(hint.rule.code)
-        and not (hint.unless and re.search(hint.unless, module.source.text))
-    ]
-    found: set[str] = set()
-    nodes = [*module.names.all(ast.Call), *module.names.all(ast.Attribute)]
+        if not module.settings.wants(hint.rule.code)
+        or (hint.unless and re.search(hint.unless, text))
+    }
+    nodes: list[ast.Call | ast.Attribute] = [*module.names.all(ast.Call)]
+    nodes += module.names.all(ast.Attribute)
+    nodes = [node for node in nodes if _word(node) in _BY_WORD]
     for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset, n.end_lineno or 0)):
-        for hint in hints:
-            if hint.once and hint.rule.code in found:
-                continue
-            if _fits(module, node, hint):
-                found.add(hint.rule.code)
+        for hint in _BY_WORD[_word(node)]:
+            if hint.rule.code not in left_out and _fits(module, node, hint):
                 place = node.func if isinstance(node, ast.Call) else node
                 module.report(hint.rule, place, "portable", hint.message, api=_api(module, place),
                               category=hint.category)  # fmt: skip
+                if hint.once:
+                    left_out.add(hint.rule.code)
+
+
+def _by_word() -> dict[str, list[Hint]]:
+    found: dict[str, list[Hint]] = {}
+    for hint in HINTS:
+        for word in (*hint.looked_for(), *looks.WORDS.get(hint.rule.code, ())):
+            if hint not in found.setdefault(word, []):
+                found[word].append(hint)
+    return found
+
+
+def _word(node: ast.Call | ast.Attribute) -> str:
+    """What a node is found by: the last part of its name; "eps" for a call with that keyword."""
+    if isinstance(node, ast.Attribute):
+        return node.attr
+    if any(k.arg == "eps" for k in node.keywords):
+        return "eps"
+    return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
+
+
+_BY_WORD = _by_word()
 
 
 def _api(module: Module, node: ast.AST) -> str:
@@ -67,8 +89,9 @@ def _fits(module: Module, node: ast.Call | ast.Attribute, hint: Hint) -> bool:
 
 def _is_called(module: Module, node: ast.Call, hint: Hint) -> bool:
     func = node.func
-    if isinstance(func, ast.Attribute) and func.attr in hint.methods:
-        if module.resolve(func):  # a function of a module, such as np.double
-            return False
-        return func.attr not in looks.BARE or not (node.args or node.keywords)
-    return bool(hint.calls) and module.resolve(func) in hint.calls
+    meaning = module.resolve(func)
+    if meaning:  # a function of a module, so no method: np.double is another double
+        return meaning in hint.calls
+    if not isinstance(func, ast.Attribute) or func.attr not in hint.methods:
+        return False
+    return func.attr not in looks.BARE or not (node.args or node.keywords)

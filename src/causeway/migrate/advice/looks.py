@@ -148,5 +148,11 @@ ALSO: dict[str, Look] = {
 }
 # Looked at for every call.
 ALONE: dict[str, Look] = {"CW707": _tiny, "CW763": _zeros, "CW764": _blocking}
+# What such calls are found by.
+WORDS: dict[str, tuple[str, ...]] = {
+    "CW707": ("eps",),
+    "CW763": ("zero_grad",),
+    "CW764": ("to", "cuda"),
+}
 # Methods of a tensor that take no argument.
 BARE = frozenset({"double", "half", "item", "tolist", "numpy", "eval"})

@@ -109,8 +109,9 @@ HINTS: tuple[Hint, ...] = (
         "seed",
         "Random numbers from a seed",
         "The same seed gives other numbers on another device: each has a generator of its own.",
-        "To compare two devices draw on the host and move: `torch.randn(n, generator=g).to(device)` "
-        "with g of the CPU. Weights are drawn where the module is built.",
+        "To compare two devices draw on the host and move: "
+        "`torch.randn(n, generator=g).to(device)` with g of the CPU. Weights "
+        "are drawn where the module is built.",
         "import torch\n\ntorch.manual_seed(0)\n",
         "a seed gives other numbers on each device",
         calls=(

@@ -217,9 +217,9 @@ def _spread(mine: list[_Cell], bodies: list[str], findings: list[Finding]) -> No
         # Above it in the cell: the head, and magics of several lines.
         above = "\n".join(bodies[at].split("\n")[: found.line - starts[at]])
         extra = sum(text.count("\n") for name, text in cell.read.hidden.items() if name in above)
-        line = bodies[at].split("\n")[found.line - starts[at]]
+        own = bodies[at].split("\n")[found.line - starts[at]]
         same = sum(len(text) - len(name) for name, text in cell.read.hidden.items()
-                   if name in line[: found.column])  # fmt: skip
+                   if name in own[: found.column])  # fmt: skip
         shift = cell.read.head.count("\n") + extra - starts[at] + 1
         cell.findings.append(
             replace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module, Use
-from causeway.migrate.names import ancestors
+from causeway.migrate.names import FUNCTIONS, ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
 
@@ -135,5 +135,9 @@ def _annotation(child: ast.AST, up: ast.AST) -> bool:
     return (
         (isinstance(up, ast.arg) and up.annotation is child)
         or (isinstance(up, ast.AnnAssign) and up.annotation is child)
-        or (isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef) and up.returns is child)
+        or (isinstance(up, FUNCTIONS) and up.returns is child)
+        or (
+            isinstance(up, FUNCTIONS)
+            and any(a.annotation is child for a in ast.walk(up.args) if isinstance(a, ast.arg))
+        )
     )

@@ -13,7 +13,8 @@ RULE = Rule(
     why="torch.cuda's functions serve CUDA alone; torch.accelerator has them for every device.",
     by_hand="Ask torch.accelerator, or torch.get_device_module() for what only some devices have.",
     before="import torch\n\ntorch.cuda.set_device(1)\nn = torch.cuda.device_count()\n",
-    after="import torch\n\ntorch.accelerator.set_device_index(1)\nn = torch.accelerator.device_count()\n",
+    after="import torch\n\ntorch.accelerator.set_device_index(1)\n"
+    "n = torch.accelerator.device_count()\n",
 )
 
 

@@ -65,9 +65,10 @@ def _make(module: Module, use: Use, name: str) -> None:
             return
         for i, (arg, parameter) in enumerate(zip(call.args, _PARAMETERS[name], strict=False)):
             if name == "Event" or i > 0:
-                edits.append(Edit(*[_outer(module, call, arg)] * 2, f"{parameter}="))
+                at = _outer(module, call, arg)
+                edits.append(Edit(at, at, f"{parameter}="))
     module.change(RULE, call or use.node, edits, f"torch.{name} serves every accelerator",
-                  tip=f"torch.{name} has the methods of torch.cuda.{name}.", api=use.api)  # fmt: skip
+                  tip=f"It has the methods of torch.cuda.{name}.", api=use.api)  # fmt: skip
     module.done.add(id(use.node))
 
 
@@ -103,21 +104,20 @@ def _context(module: Module, use: Use, streams: set[str]) -> None:
         name = use.api.removeprefix("torch.cuda.")
         new = f"{module.torch(use.node)}.get_device_module().{name}"
         module.change(RULE, use.node, [module.replace(use.node, new)],
-                      "the context of the device in use, which takes None too",
-                      tip="Where the stream is never None, `with stream:` is enough.", api=use.api)  # fmt: skip
+                      "the context of the device in use, which takes None too", api=use.api,
+                      tip="Where the stream is never None, `with stream:` is enough.")  # fmt: skip
 
 
 def _known_streams(module: Module) -> set[str]:
     """Names and attributes that are assigned streams and nothing else."""
     good: set[str] = set()
     bad: set[str] = set()
-    for kind in (ast.Assign, ast.AnnAssign):
-        for node in module.names.all(kind):
-            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-            for target in targets:
-                if isinstance(target, ast.Name | ast.Attribute):
-                    is_stream = node.value is not None and _is_stream(module, node.value, set())
-                    (good if is_stream else bad).add(module.text(target))
+    for node in module.assignments():
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Attribute):
+                is_stream = node.value is not None and _is_stream(module, node.value, set())
+                (good if is_stream else bad).add(module.text(target))
     for arg in module.names.module.bindings:
         if any(isinstance(b.node, ast.arg) for b in module.names.module.bindings[arg]):
             bad.add(arg)

@@ -41,7 +41,8 @@ def run(module: Module) -> None:
         if call and arg is not None and (kind := _kind(module, arg)):
             edits = module.rename(use, api.to)
             if kind == "device":
-                edits.append(Edit(*[module.source.end(arg)] * 2, ".index"))
+                at = module.source.end(arg)
+                edits.append(Edit(at, at, ".index"))
             module.change(RULE, call, edits, "device_index chooses among the devices in use",
                           tip=api.tip, api=use.api)  # fmt: skip
             module.done.add(id(use.node))

@@ -12,8 +12,10 @@ RULE = Rule(
     title="Memory: statistics and caches",
     why="Memory is counted by each device's allocator; torch.accelerator asks the one in use.",
     by_hand="Ask torch.accelerator, or torch.get_device_module() for what only some devices have.",
-    before="import torch\n\ntorch.cuda.empty_cache()\npeak = torch.cuda.max_memory_allocated(device=0)\n",
-    after="import torch\n\nif torch.accelerator.is_available():\n    torch.accelerator.empty_cache()\npeak = torch.accelerator.max_memory_allocated(0)\n",
+    before="import torch\n\ntorch.cuda.empty_cache()\n"
+    "peak = torch.cuda.max_memory_allocated(device=0)\n",
+    after="import torch\n\nif torch.accelerator.is_available():\n"
+    "    torch.accelerator.empty_cache()\npeak = torch.accelerator.max_memory_allocated(0)\n",
 )
 
 

@@ -10,7 +10,7 @@ RULE = Rule(
     code="CW110",
     name="properties",
     title="Names and properties of a device",
-    why="They describe NVIDIA's chips; torch.get_device_module() is the module of the device in use.",
+    why="They are NVIDIA's; torch.get_device_module() is the module of the device in use.",
     by_hand="Ask torch.accelerator, or torch.get_device_module() for what only some devices have.",
     before="import torch\n\nname = torch.cuda.get_device_name(0)\n",
     after="import torch\n\nname = torch.get_device_module().get_device_name(0)\n",

@@ -51,7 +51,7 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             region = [up.body]
         elif isinstance(up, ast.If) and up.test is child:
             region = list(up.body)
-        elif isinstance(up, ast.UnaryOp) or isinstance(up, ast.FunctionDef):
+        elif isinstance(up, ast.UnaryOp | ast.FunctionDef):
             return False
         for node in region:
             low, high = start(node), end(node)

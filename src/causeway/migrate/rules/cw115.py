@@ -63,9 +63,8 @@ def _compare(module: Module, node: ast.Compare) -> None:
             at = module.source.start(literal) + len(parts[0]) + len(parts[1])
             module.change(RULE, node, [Edit(at, at + 4, module.vendor)], "the vendor's name")
         return
-    edits = _exact(module, node, literal) if _exactly(module, other) else _not_cpu(
-        module, node, literal
-    )  # fmt: skip
+    exact = _exactly(module, node, other)
+    edits = _exact(module, node, literal) if exact else _not_cpu(module, node, literal)
     if edits:
         module.change(RULE, node, edits, "the device is compared with the CPU",
                       tip="True for every accelerator.")  # fmt: skip
@@ -75,14 +74,22 @@ def _cuda(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
 
 
-def _exactly(module: Module, other: ast.expr) -> bool:
+def _exactly(module: Module, node: ast.Compare, other: ast.expr) -> bool:
     """Whether "not the CPU" would say more than the comparison: the program knows other devices, or
     compares a whole name, which may have an index.
     """
     if module.other_devices:
         return True
     kind = isinstance(other, ast.Attribute) and other.attr == "type"
-    return not kind and "cuda:" in module.source.text
+    whole = isinstance(node.ops[0], ast.Eq | ast.NotEq)
+    return (
+        whole
+        and not kind
+        and any(
+            isinstance(c.value, str) and c.value.startswith("cuda:")
+            for c in module.names.all(ast.Constant)
+        )
+    )
 
 
 def _operator(module: Module, node: ast.Compare) -> tuple[int, int]:
@@ -106,7 +113,7 @@ def _not_cpu(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]
 
 
 def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
-    """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true on a machine with a CPU alone."""
+    """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true where there is but a CPU."""
     kind, quote = module.device_type(node), module.quote_for(node)
     cpu = f"{quote}cpu{quote}"
     negative = isinstance(node.ops[0], ast.NotEq | ast.NotIn)

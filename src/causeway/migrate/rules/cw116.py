@@ -24,10 +24,9 @@ RULE = Rule(
 
 
 def run(module: Module) -> None:
-    for kind in (ast.ImportFrom, ast.Import):
-        for node in module.names.all(kind):
-            if any(_concerned(node, alias) for alias in node.names):
-                _statement(module, node)
+    for node in module.imports():
+        if any(_concerned(node, alias) for alias in node.names):
+            _statement(module, node)
 
 
 def _concerned(node: ast.ImportFrom | ast.Import, alias: ast.alias) -> bool:
@@ -178,4 +177,4 @@ def _star(module: Module, node: ast.ImportFrom | ast.Import) -> None:
         )
         module.change(RULE, node, [Edit(end, end, text)],
                       "the names that are used are taken from where they serve every device",
-                      tip="They come after the import with *, and replace what it brought.")  # fmt: skip
+                      tip="They replace what the import with * brought.")  # fmt: skip

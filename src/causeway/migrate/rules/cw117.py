@@ -11,8 +11,8 @@ RULE = Rule(
     code="CW117",
     name="unknown",
     title="A name of torch.cuda that is not known, or the module itself",
-    why="torch.cuda as an object, or a name that no supported torch has: what it is used for cannot "
-    "be seen.",
+    why="torch.cuda as an object, or a name that no supported torch has: what it is used for "
+    "cannot be seen.",
     by_hand="Write the name that is wanted in full, or ask torch.get_device_module().",
     before='import torch\n\nf = getattr(torch.cuda, "synchronize")\n',
     after='import torch\n\nf = getattr(torch.cuda, "synchronize")\n',

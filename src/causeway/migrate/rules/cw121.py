@@ -52,7 +52,7 @@ def run(module: Module) -> None:
     for use in module.uses("apex"):
         new = _SAME.get(use.api)
         node = use.node
-        if isinstance(node, ast.Name) and not module.names.bindings(node)[0].kind == "import":
+        if isinstance(node, ast.Name) and module.names.bindings(node)[0].kind != "import":
             module.done.add(id(node))
         elif new is None or (use.call and not _plain(use)):
             module.report(RULE, use.call or node, "unsupported", f"`{use.api}` is for CUDA",
@@ -62,9 +62,8 @@ def run(module: Module) -> None:
             module.gone.discard(id(module.root(node)))
         else:
             _same(module, use, new)
-    for kind in (ast.ImportFrom, ast.Import):
-        for node in module.names.all(kind):
-            _import(module, node)
+    for statement in module.imports():
+        _import(module, statement)
 
 
 def _plain(use: Use) -> bool:
@@ -86,10 +85,10 @@ def _same(module: Module, use: Use, new: str) -> None:
     else:
         edits.append(module.replace(use.node, module.spelled(use.node, new)))
     call = use.call
-    if call and use.api.endswith("FusedAdam"):
-        # AdamW decays by 0.01 where nothing is said; FusedAdam does not.
-        if not any(k.arg == "weight_decay" for k in call.keywords):
-            edits.append(module.insert_last(call, "weight_decay=0.0"))
+    # AdamW decays by 0.01 where nothing is said; FusedAdam does not.
+    silent = call and not any(k.arg == "weight_decay" for k in call.keywords)
+    if call and silent and use.api.endswith("FusedAdam"):
+        edits.append(module.insert_last(call, "weight_decay=0.0"))
     module.change(RULE, call or use.node, edits, f"`{new}` does the same", api=use.api,
                   category="operator")  # fmt: skip
     module.done.add(id(use.node))
@@ -134,7 +133,8 @@ def _import(module: Module, node: ast.ImportFrom | ast.Import) -> None:
         indent = source.slice(source.line_start(start), start)
         separator = f"{source.newline}{indent}" if not indent.strip() else "; "
         module.change(RULE, node, [Edit(start, end, separator.join(parts) or "pass")],
-                      "the same names from torch", api=node.module or "", category="operator")  # fmt: skip
+                      "the same names from torch", api=node.module or "",
+                      category="operator")  # fmt: skip
 
 
 def _package(module: Module, node: ast.ImportFrom | ast.Import) -> None:

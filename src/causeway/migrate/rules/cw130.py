@@ -12,7 +12,8 @@ RULE = Rule(
     name="backend-flags",
     title="Flags of torch.backends and torch.version",
     why="They are switches and facts of CUDA's libraries. Most do no harm elsewhere.",
-    by_hand="Leave them; say what you want of every device with torch.use_deterministic_algorithms() and torch.set_float32_matmul_precision().",
+    by_hand="Leave them; say what you want of every device with "
+    "torch.use_deterministic_algorithms() and torch.set_float32_matmul_precision().",
     before=_EXAMPLE,
     after=_EXAMPLE,
 )

@@ -30,8 +30,8 @@ _PAIR = re.compile(r"(?:(cpu:\w+),)?cuda:nccl(?:,(cpu:\w+))?")
 
 
 def run(module: Module) -> None:
-    for node in sorted(module.names.all(ast.Compare), key=module.source.start):
-        _compare(module, node)
+    for comparison in sorted(module.names.all(ast.Compare), key=module.source.start):
+        _compare(module, comparison)
     for node in sorted(module.names.all(ast.Constant), key=module.source.start):
         if isinstance(node.value, str) and id(node) not in module.done:
             _constant(module, node, node.value)
@@ -41,7 +41,8 @@ def run(module: Module) -> None:
             module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
                           "the backend of the device in use", api=use.api)  # fmt: skip
         elif name == "is_nccl_available" and use.call and not module.vendor:
-            new = f"{_distributed(module, use.node)}.is_backend_available({default(module, use.call)})"
+            asks = f"{_distributed(module, use.node)}.is_backend_available"
+            new = f"{asks}({default(module, use.call)})"
             module.change(RULE, use.call, [module.replace(use.call, new)],
                           "the backend of the device in use", api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))

@@ -11,8 +11,12 @@ RULE = Rule(
     code="CW141",
     name="data-parallel",
     title="DataParallel, one process for several devices",
-    why="It copies the model between CUDA devices at each step; other devices are not served, and DistributedDataParallel is faster on all.",
-    by_hand="Start one process a device (torchrun --nproc-per-node=auto), call torch.distributed.init_process_group(), wrap with torch.nn.parallel.DistributedDataParallel, give the DataLoader a DistributedSampler.",
+    why="It copies the model between CUDA devices at each step; other devices are not "
+    "served, and DistributedDataParallel is faster on all.",
+    by_hand="Start one process a device (torchrun --nproc-per-node=auto), call "
+    "torch.distributed.init_process_group(), wrap with "
+    "torch.nn.parallel.DistributedDataParallel, give the DataLoader a "
+    "DistributedSampler.",
     before=_EXAMPLE,
     after=_EXAMPLE,
 )

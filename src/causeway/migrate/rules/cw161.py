@@ -21,18 +21,17 @@ RULE = Rule(
 
 
 def run(module: Module) -> None:
-    for kind in (ast.Import, ast.ImportFrom):
-        for node in module.names.all(kind):
-            if isinstance(node, ast.Import):
-                names = [alias.name for alias in node.names]
-            elif node.level == 0:
-                names = [f"{node.module}.{alias.name}" for alias in node.names]
-            else:
-                continue
-            for name in names:
-                package = knowledge.packages().get(name.partition(".")[0])
-                if package and package.rule == RULE.code and id(node) not in module.done:
-                    _report(module, node, name, package)
+    for node in module.imports():
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package = knowledge.packages().get(name.partition(".")[0])
+            if package and package.rule == RULE.code and id(node) not in module.done:
+                _report(module, node, name, package)
 
 
 def _report(

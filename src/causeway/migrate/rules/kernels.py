@@ -28,6 +28,10 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     if where is None:
         return False
     for inner in ast.walk(where):
+        if isinstance(inner, ast.Attribute) and inner.attr == "enabled" and isinstance(
+            inner.ctx, ast.Load
+        ) and module.resolve(inner) == "torch.backends.cudnn.enabled":  # fmt: skip
+            return True
         if isinstance(inner, ast.Call) and _kernel(module, inner.func):
             return True
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Subscript):

@@ -12,6 +12,7 @@ import re
 from enum import Enum
 
 from causeway.migrate.module import Module
+from causeway.migrate.names import FUNCTIONS, ancestors
 
 _DEVICE_WORD = re.compile(r"device|map_location|(^|_)dev(_|$)", re.I)
 _BACKEND_WORD = re.compile(r"backend", re.I)
@@ -75,14 +76,15 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             other = up.orelse if child is up.body else up.body
             certain |= _counterpart(other, what)
         elif isinstance(up, ast.keyword):
-            call = up.up
-            if isinstance(call, ast.Call) and _foreign(module, call):
+            call = up.up  # type: ignore[attr-defined]
+            if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
                 return None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
                 certain |= _option(call, word)
             if up.arg and word.search(up.arg):
                 certain = True
-                if direct and isinstance(call, ast.Call) and _takes_device(module, call):
+                takes = up.arg in ("device", "map_location")
+                if direct and takes and isinstance(call, ast.Call) and _takes_device(module, call):
                     return Role.DEVICE
             return Role.TYPE if certain else None
         elif isinstance(up, ast.Call):
@@ -91,7 +93,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 continue
             if child not in up.args or _foreign(module, up):
                 return None
-            found = _positional(module, up, up.args.index(child), what, word)  # type: ignore[arg-type]
+            found = _positional(module, up, up.args.index(child), what, word)
             if found is Role.DEVICE and not direct:
                 return Role.TYPE
             return found or (Role.TYPE if certain else None)
@@ -166,11 +168,7 @@ def backend_like(module: Module, node: ast.expr) -> bool:
 
 def surely_not_torch(module: Module, node: ast.AST) -> bool:
     """Whether a node is an argument of another framework's function."""
-    while node is not None and not isinstance(node, ast.stmt):
-        if isinstance(node, ast.Call) and _foreign(module, node):
-            return True
-        node = node.up  # type: ignore[attr-defined]
-    return False
+    return any(isinstance(up, ast.Call) and _foreign(module, up) for _, up in ancestors(node))
 
 
 def _split(node: ast.expr) -> bool:
@@ -216,13 +214,13 @@ def _positional(
 ) -> Role | None:
     api = module.resolve(call.func)
     if what == "backend":
-        return Role.TYPE if _BACKEND_AT.get(api) == position or _named_before(
-            call, position, word) or _own_parameter(module, call, position, word) else None  # fmt: skip
+        known = _BACKEND_AT.get(api) == position or _named_before(call, position, word)
+        return Role.TYPE if known or _own_parameter(module, call, position, word) else None
     if _TYPE_AT.get(api) == position:
         return Role.TYPE
     if _DEVICE_AT.get(api) == position:
         return Role.DEVICE
-    if position == 0 and (api.startswith("torch.cuda.") or api.startswith("torch.accelerator.")):
+    if position == 0 and api.startswith(("torch.cuda.", "torch.accelerator.")):
         return Role.DEVICE
     attr = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if attr in _METHODS and position == 0 and not api.startswith(("shutil", "os.")):
@@ -302,11 +300,7 @@ def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
 
 
 def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
-    while node is not None:
-        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-            return node
-        node = node.up  # type: ignore[attr-defined]
-    return None
+    return next((up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)), None)
 
 
 def _is_format(child: ast.AST, call: ast.Call) -> bool:
