@@ -29,6 +29,8 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
         tree = ast.parse(text)
     except (SyntaxError, ValueError, RecursionError):
         return python(file, settings)  # it says what is wrong
+    if text.startswith("\ufeff"):
+        return python(file, settings)
     draft = Draft(text, settings)
     for node in ast.walk(tree):
         if isinstance(node, ast.keyword) and node.arg in _LISTS:

@@ -11,6 +11,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from causeway.migrate.finding import Result
     from causeway.pages.page import Section
 
@@ -31,3 +33,10 @@ def write(result: Result, folder: str | Path, more: Sequence[Section] = ()) -> l
     machine.write_sarif(result, root / SARIF)
     page.write(result, root / HTML, more)
     return [root / JSON, root / SARIF, root / HTML, *tables.write(result, root)]
+
+
+def show(result: Result, console: Console) -> None:
+    """Print the tables of a conversion for people."""
+    from causeway.migrate.reports import terminal
+
+    terminal.show(result, console)

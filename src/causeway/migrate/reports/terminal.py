@@ -15,7 +15,7 @@ _ROWS = 15
 
 
 def show(result: Result, console: Console) -> None:
-    """Print the totals by rule, the files with most to do by hand, and the verdict."""
+    """Print the totals by rule, the files with most to do by hand, and how many hints there are."""
     from rich.markup import escape
     from rich.table import Table
 
@@ -24,10 +24,10 @@ def show(result: Result, console: Console) -> None:
     rules = figures.by(findings, lambda f: f.rule)
     if rules:
         table = Table(box=None, padding=(0, 2, 0, 0))
-        table.add_column("rule")
-        table.add_column("", overflow="ellipsis", no_wrap=True)
+        table.add_column("rule", no_wrap=True)
+        table.add_column("", overflow="ellipsis", no_wrap=True, ratio=1)
         for kind, short in figures.SHORT.items():
-            table.add_column(short, justify="right", style=_STYLES[kind])
+            table.add_column(short, justify="right", style=_STYLES[kind], no_wrap=True)
         for code, kinds in list(rules.items())[:_ROWS]:
             table.add_row(code, escape(catalogue.describe(code)["title"]),
                           *(str(kinds[kind] or "") for kind in figures.SHORT))  # fmt: skip
@@ -44,15 +44,8 @@ def show(result: Result, console: Console) -> None:
         table = Table("most to do by hand", "", box=None, padding=(0, 2, 0, 0))
         for path, kinds in list(todo.items())[:5]:
             table.add_row(escape(path), str(sum(kinds.values())))
-        console.print()
         console.print(table)
-    for file in result.files:
-        if file.status == "unparsable":
-            console.print(f"[red]not read[/]  {escape(file.path)}: {escape(file.reason)}",
-                          soft_wrap=True)  # fmt: skip
-    console.print()
-    words = f"{numbers.files} files, {numbers.lines} lines. {numbers.verdict}"
     hints = sum(numbers.advice.values())
     if hints:
-        words += f" {hints} hints on precision and speed are in the report."
-    console.print(escape(words), soft_wrap=True)
+        console.print(f"{hints} {'hint' if hints == 1 else 'hints'} on precision and speed: see "
+                      "--findings or a report", highlight=False, soft_wrap=True)  # fmt: skip
