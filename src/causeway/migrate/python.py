@@ -25,7 +25,8 @@ _CONCERNS = re.compile(
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
-    if not _CONCERNS.search(file.data) and not advice.concerns(file.data):
+    concerns = _CONCERNS.search(file.data) is not None
+    if not concerns and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
         text, encoding = decode(file.data)
@@ -33,7 +34,9 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
         return FileResult(file.path, "unparsable", f"cannot be decoded: {error}")
     result = FileResult(file.path, "unchanged", before=text, after=text, encoding=encoding)
     try:
-        after, findings = convert_source(text, settings, path=file.path, own_cuda=file.own_cuda)
+        after, findings = convert_source(
+            text, settings, path=file.path, own_cuda=file.own_cuda, hints_only=not concerns
+        )
     except (SyntaxError, ValueError) as error:
         result.status = "unparsable"
         line = getattr(error, "lineno", None)
@@ -55,15 +58,16 @@ def convert_source(
     *,
     path: str = "<source>",
     own_cuda: frozenset[str] = frozenset(),
+    hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
-    """The converted text of a module, and what was found. Raises SyntaxError where it does not
-    parse.
+    """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
+    is nothing for them. Raises SyntaxError where it does not parse.
     """
     tree = _parse(text)
     source = Source(text)
     module = Module(path, source, tree, settings, own_cuda)
     _relocate(module)
-    for run in RUNS:
+    for run in () if hints_only else RUNS:
         run(module)
     advice.run(module)
     _imports(module)
@@ -208,9 +212,7 @@ def _imports_torch(stmt: ast.stmt) -> bool:
     )
 
 
-def _after_imports(
-    module: Module, torch_import: ast.stmt | None, known: str
-) -> int | None:
+def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) -> int | None:
     """The end of the last import that comes before anything that may need the device."""
     wanted = {id(top) for node in module.helper_wanted if (top := _top(node)) is not None}
     last: ast.stmt | None = None

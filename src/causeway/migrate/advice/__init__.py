@@ -26,6 +26,7 @@ def run(module: Module) -> None:
         for hint in HINTS
         if not module.settings.wants(hint.rule.code)
         or (hint.unless and re.search(hint.unless, text))
+        or not re.search(hint.needs, text)
     }
     nodes: list[ast.Call | ast.Attribute] = [*module.names.all(ast.Call)]
     nodes += module.names.all(ast.Attribute)

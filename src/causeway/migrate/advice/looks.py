@@ -23,12 +23,13 @@ def around(node: ast.AST) -> Iterator[ast.AST]:
 
 
 def is_training(loop: ast.AST) -> bool:
-    """Whether a loop itself takes gradients: calls backward()."""
+    """Whether a loop takes a step each time: calls backward(), and not in a loop of its own."""
     if not hasattr(loop, "_trains"):
         loop._trains = any(  # type: ignore[attr-defined]
             isinstance(inner, ast.Call)
             and isinstance(inner.func, ast.Attribute)
             and inner.func.attr == "backward"
+            and next(around(inner), None) is loop
             for inner in ast.walk(loop)
         )
     return bool(loop._trains)  # type: ignore[attr-defined]

@@ -1,9 +1,9 @@
 """Hints on precision (CW70x) and speed (CW75x) that hold on any accelerator, as data.
 
 A hint looks for calls, by the qualified name or by the name of a method, or for a dotted name that
-is used. `inside` asks for a loop around it, `without` for keywords that are not given, `unless` for
-a text that the module does not have, `once` for the first of a module. What cannot be said so has a
-function in `looks.py` with the hint's name.
+is used. `inside` asks for a loop around it, `without` for keywords that are not given, `needs` for
+a text that the module has, `unless` for one that it has not, `once` for the first of a module. What
+cannot be said so has a function in `looks.py` by the hint's code.
 """
 
 from __future__ import annotations
@@ -34,6 +34,7 @@ class Hint:
     names: tuple[str, ...] = ()  # qualified names, called or not
     inside: Literal["", "loop", "training"] = ""  # training: a loop that calls backward()
     without: tuple[str, ...] = ()
+    needs: str = ""
     unless: str = ""
     once: bool = False
 
@@ -89,6 +90,7 @@ HINTS: tuple[Hint, ...] = (
         "gradients in float16 with nothing that scales them",
         methods=("half",),
         names=("torch.float16", "torch.half"),
+        needs=r"\.backward\(",
         unless=r"GradScaler|loss_scale|scale_loss|apex|deepspeed|no_grad|inference_mode",
         once=True,
     ),

@@ -110,7 +110,8 @@ def _commands(cell: _Cell, file: FileInput, settings: Settings) -> None:
     read = cell.read
     if read is None:
         if _WORTH.search(cell.source):
-            cell.findings.append(_note(file.path, CELL, "a cell that is not Python stays as it is"))
+            message = "a cell that is not Python stays as it is"
+            cell.findings += _note(file.path, settings, CELL, "manual", message)
         return
     offset = read.head.count("\n")
     if read.language == "shell":
@@ -125,7 +126,7 @@ def _commands(cell: _Cell, file: FileInput, settings: Settings) -> None:
             if result.status == "converted":
                 cell.after = read.head + result.after
     elif read.language in ("cu", "cuda"):
-        cell.findings.append(_note(file.path, "CW650", "a cell in CUDA", "unsupported"))
+        cell.findings += _note(file.path, settings, "CW650", "unsupported", "a cell in CUDA")
     for name, magic in read.hidden.items():
         line = offset + read.body[: read.body.index(name)].count("\n")
         # What is hidden may be several lines long, and those before it too.
@@ -160,10 +161,13 @@ def _script(cell: _Cell, text: str, line: int, file: FileInput, settings: Settin
     return draft.after
 
 
-def _note(path: str, rule: str, message: str, kind: finding.Kind = "manual") -> Finding:
-    draft = Draft(" ")
+def _note(
+    path: str, settings: Settings, rule: str, kind: finding.Kind, message: str
+) -> list[Finding]:
+    """A finding about a cell as a whole."""
+    draft = Draft(" ", settings)
     draft.say(rule, kind, (0, 1), message)
-    return draft.findings(path)[0]
+    return draft.findings(path)
 
 
 def _moved(found: Finding, path: str, lines: int) -> Finding:

@@ -191,6 +191,8 @@ class _Reader:
     def _word_of(self, i: int, command: Command) -> int:
         word = self.word(i)
         i = word.end
+        if word.text.isdigit() and self.peek(i) in ("<", ">"):  # 2>&1
+            return i
         assigns = not command.words and _ASSIGNED.match(word.text)
         if self.peek(i) == "(" and _ARRAY.match(word.text):
             elements: list[Word] = []
