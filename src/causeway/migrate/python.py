@@ -23,6 +23,9 @@ _CONCERNS = re.compile(
 )
 
 
+OUR_MISTAKE = "a mistake of causeway migrate, please report it"
+
+
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
     concerns = _CONCERNS.search(file.data) is not None
@@ -45,6 +48,10 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
         return result
     except RecursionError:
         result.status, result.reason = "unparsable", "nested too deep for Python's parser"
+        return result
+    except AssertionError as error:
+        # A mistake of this converter must not cost the user the rest of the tree.
+        result.status, result.reason = "skipped", f"{OUR_MISTAKE}: {error}"
         return result
     result.after, result.findings = after, findings
     if after != text:
@@ -74,7 +81,10 @@ def convert_source(
     module.settle()
     after = apply(source, module.edits)
     if after != text:
-        _parse(after, compiled=True)
+        try:
+            _parse(after, compiled=True)
+        except SyntaxError as error:
+            raise AssertionError(f"line {error.lineno} would not parse: {error.msg}") from None
     return after, module.findings()
 
 
@@ -188,7 +198,11 @@ def _imports(module: Module) -> None:
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
         after = _after_imports(module, torch_import, known)
-        if after is None:
+        if after is not None:
+            for edit in sorted(module.edits, reverse=True):  # imports that went
+                if edit.start < after < edit.end:
+                    after = edit.start - len(newline)
+        if after is None or after <= 0:
             module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
         else:
             module.edits.append(Edit(after, after, newline * 2 + text))
