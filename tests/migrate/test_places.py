@@ -65,8 +65,7 @@ def test_a_script_changes_only_where_findings_say(text: str) -> None:
 def test_each_character_of_a_word_is_where_the_word_says(text: str) -> None:
     try:
         script = shell_words.read(text)
-    except ShellSyntaxError as error:
-        assert 0 <= error.position <= len(text)
+    except ShellSyntaxError:
         return
     for command in script.commands:
         for word in (*command.words, *command.assignments):

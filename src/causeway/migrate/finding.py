@@ -26,6 +26,7 @@ Severity = Literal["info", "warning", "error"]
 Category = Literal["api", "operator", "precision", "performance"]
 # unparsable: not in the language its name says, or not in its encoding. skipped: excluded, too
 # large, a link, of no kind that is known. Both are left as they are, with `reason`.
+OUR_MISTAKE = "a mistake of causeway migrate, please report it"  # begins such a reason
 Status = Literal["converted", "unchanged", "unparsable", "skipped"]
 
 

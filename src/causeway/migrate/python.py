@@ -7,7 +7,7 @@ import re
 import warnings
 
 from causeway.migrate import advice, knowledge
-from causeway.migrate.finding import FileInput, FileResult, Finding
+from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
 from causeway.migrate.rules import RUNS
 from causeway.migrate.settings import Settings
@@ -21,9 +21,6 @@ _CONCERNS = re.compile(
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
     rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.load|from torch import"
 )
-
-
-OUR_MISTAKE = "a mistake of causeway migrate, please report it"
 
 
 def convert(file: FileInput, settings: Settings) -> FileResult:

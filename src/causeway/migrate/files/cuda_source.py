@@ -146,10 +146,11 @@ def _count(n: int, one: str, many: str = "") -> str:
 
 
 def _host(draft: Draft) -> None:
-    if not _WORTH.search(draft.text):
+    if not _WORTH.search(draft.text) or not (
+        _HOST.search(draft.text) or "__global__" in draft.text
+    ):
         return
-    it = estimate(draft.text)
-    if it.kernels:
+    if _KERNEL.search(_COMMENT.sub(_blank, draft.text)):
         _source(draft)
         return
     code = re.sub(r"//[^\n]*|/\*.*?\*/", _blank, draft.text, flags=re.DOTALL)

@@ -10,7 +10,7 @@ from causeway.migrate.files.variables import judge_variable
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
-_WORTH = re.compile(r'"[^"\n]*(?:cuda|nccl|gpu|nvidia)', re.IGNORECASE)
+_WORTH = re.compile(r"cuda|nccl|gpu|nvidia", re.IGNORECASE)
 # Beyond this it is data, not a configuration.
 _LARGEST = 1 << 20
 
