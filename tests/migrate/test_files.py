@@ -348,3 +348,31 @@ def test_every_module_that_a_package_stands_for_is_in_the_table() -> None:
 def test_a_package_that_only_sounds_like_one_is_not(name: str) -> None:
     assert packages.find(name) is None
     assert not packages.is_part_of_cuda(name)
+
+
+def test_setup_is_converted_as_python_and_its_requirements_too() -> None:
+    text = (
+        "from setuptools import setup\nimport torch\n\n"
+        'setup(name="torch==2.0+cu118", install_requires=["torch==2.1.0+cu121", "numpy"],\n'
+        "      extras_require={'é': ['flash-attn>=2', \"tri\" \"ton\"]}, cuda=torch.cuda.device_count())\n"
+    )
+    converter = finding.converter("sub/setup.py")
+    assert converter is not None
+    result = converter(FileInput("sub/setup.py", text.encode()), Settings())
+    after = text.replace("2.1.0+cu121", "2.1.0").replace("torch.cuda", "torch.accelerator")
+    assert (result.before, result.after, result.status) == (text, after, "converted")
+    found = {(f.rule, f.line, f.before) for f in result.findings}
+    assert {("CW630", 4, "+cu121"), ("CW632", 5, "flash-attn")} <= found
+    again = converter(FileInput("sub/setup.py", after.encode()), Settings())
+    assert again.after == after
+
+
+@pytest.mark.parametrize(
+    "text", ["setup(cuda\n", "# é\r\nsetup(install_requires=['torch==1+cu118'])\r\n"]
+)
+def test_setup_keeps_its_line_ends_and_says_where_it_is_broken(text: str) -> None:
+    converter = finding.converter("setup.py")
+    assert converter is not None
+    result = converter(FileInput("setup.py", text.encode()), Settings())
+    assert result.after == text.replace("+cu118", "")
+    assert result.status == ("converted" if "cu118" in text else "unparsable")

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
 from causeway.migrate import knowledge
@@ -82,6 +82,8 @@ class Module:
         self.torch_wanted = False
         self.helper_wanted: list[ast.AST] = []
         self.target_used = False
+        # What the spelling of the next change asks for; granted when the change is made.
+        self._asks_for: list[Callable[[], object]] = []
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self._helper = ""
         self._occupied: list[tuple[int, int]] = []
@@ -206,6 +208,7 @@ class Module:
         another's range, or that a comment keeps, is not made.
         """
         self.done.add(id(node))
+        asked, self._asks_for = self._asks_for, []
         if self.kept(node) or not self.settings.wants(rule.code):
             return False
         edits = list(edits)
@@ -227,6 +230,8 @@ class Module:
                 api, category, "warning",
             )  # fmt: skip
             return False
+        for grant in asked:
+            grant()
         for edit in edits:
             self.edits.append(edit)
             if edit.end > edit.start:
@@ -249,6 +254,7 @@ class Module:
     ) -> None:
         """Say that a place stays as it is. `breaking`: it fails where there is no CUDA."""
         self.done.add(id(node))
+        self._asks_for = []
         if self.kept(node) or not self.settings.wants(rule.code):
             return
         if breaking:
@@ -282,7 +288,7 @@ class Module:
                     return name
                 seen.add(name)
             scope = scope.parent
-        self.torch_wanted = True
+        self._asks_for.append(lambda: setattr(self, "torch_wanted", True))
         return "torch"
 
     def spelled(self, node: ast.AST, api: str) -> str:
@@ -300,17 +306,21 @@ class Module:
                 for name in (*_HELPER_NAMES, *(f"accelerator_{n}" for n in range(2, 1000)))
                 if name not in self.names.used
             )
-        self.helper_wanted.append(node)
+        self._asks_for.append(lambda: self.helper_wanted.append(node))
         return self._helper
 
     def device(self, node: ast.AST) -> str:
         """An expression of the device, for an argument that takes a torch.device."""
         if self.vendor:
-            self.target_used = True
+            self.use_target()
             return f"{self.quote_for(node)}{self.vendor}{self.quote_for(node)}"
         if self._available(node):
             return f"\0{self.torch(node)}\0"
         return self.helper(node)
+
+    def use_target(self) -> None:
+        """Ask for the import of the vendor's module."""
+        self._asks_for.append(lambda: setattr(self, "target_used", True))
 
     def _available(self, node: ast.AST) -> bool:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
@@ -409,16 +419,16 @@ class Module:
             bindings = self.names.bindings(node)
             for binding in bindings:
                 if binding.kind == "import":
-                    self.homes[id(binding.node), node.id] = api
+                    self._move(binding.node, node.id, api)
             if not bindings:
-                self.star_uses.add(node.id)
+                self._asks_for.append(lambda: self.star_uses.add(node.id))
             return []
         meaning = knowledge.canonical(self.names.lookup(root.id, root.scope) or "")  # type: ignore[attr-defined]
         for old, new in (("torch.cuda.amp", "torch.amp"),):
             kinds = {b.kind for b in self.names.bindings(root)}
             if meaning == old and api.startswith(new + ".") and kinds == {"import"}:
                 for binding in self.names.bindings(root):
-                    self.homes[id(binding.node), root.id] = new
+                    self._move(binding.node, root.id, new)
                 tail = api.removeprefix(new)
                 start = self.source.end(root)
                 if self.source.slice(start, self.source.end(node)) == tail:
@@ -426,11 +436,17 @@ class Module:
                 return [Edit(start, self.source.end(node), tail)]
         return [self.replace(node, self.spelled(node, api))]
 
+    def _move(self, statement: ast.AST, name: str, home: str) -> None:
+        def grant() -> None:
+            self.homes[id(statement), name] = home
+
+        self._asks_for.append(grant)
+
     def replace(self, node: ast.expr, text: str) -> Edit:
         """An edit that writes `text` in place of a node."""
         root = self.root(node)
         if root is not None:
-            self.gone.add(id(root))
+            self._asks_for.append(lambda: self.gone.add(id(root)))
         return Edit(self.source.start(node), self.source.end(node), text)
 
     def insert_first(self, call: ast.Call, text: str) -> Edit:
@@ -454,6 +470,14 @@ class Module:
             comma = self.source.data[place] == 44  # ','
             at = place + 1
         return Edit(at, at, f" {text}" if comma else f", {text}")
+
+    def argument_start(self, call: ast.Call, arg: ast.expr) -> int:
+        """Where a positional argument starts, with the parentheses around it."""
+        earlier = call.args[: call.args.index(arg)]
+        if not earlier:
+            return self.source.skip(self.source.open_paren(call) + 1)
+        comma = self.source.skip(self.source.end(earlier[-1]), also=b")")
+        return self.source.skip(comma + 1)
 
     def unkey(self, keyword: ast.keyword) -> Edit:
         """An edit that makes a keyword argument positional."""

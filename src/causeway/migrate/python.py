@@ -16,16 +16,17 @@ from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
 # A module in which none of this occurs has nothing that a rule looks for; a test compares the list
 # with the rules. It is asked of bytes, before anything is decoded or parsed.
 _CONCERNS = re.compile(
-    rb"cuda|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
+    rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
     rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.load|from torch import"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b"
 )
 
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
-    concerns = _CONCERNS.search(file.data) is not None
+    loads = b"torch" in file.data and b".load(" in file.data
+    concerns = loads or _CONCERNS.search(file.data) is not None
     if not concerns and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:

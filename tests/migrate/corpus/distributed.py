@@ -54,9 +54,10 @@ def worker(rank, world, args, out):
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("--backend", default="nccl" if torch.cuda.is_available() else "gloo")
+    parser.add_argument("--gloo", action="store_true", help="not nccl, also with CUDA")
     parser.add_argument("--port", type=int, default=29511)
     parser.add_argument("--out", default="losses.json")
     args = parser.parse_args()
-    mp.spawn(worker, args=(2, 2, args, args.out)[1:], nprocs=2)
+    args.backend = "gloo" if args.gloo else "nccl"
+    mp.spawn(worker, args=(2, args, args.out), nprocs=2)
     print(open(args.out).read())

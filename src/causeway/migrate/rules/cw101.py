@@ -57,7 +57,7 @@ def _constant(module: Module, node: ast.Constant) -> None:
         module.report(RULE, node, "manual", "a device string in several pieces")
         return
     if module.vendor:
-        module.target_used = True
+        module.use_target()
         at = module.source.start(node) + len(parts[0]) + len(parts[1])
         edits = [Edit(at, at + 4, module.vendor)]
     elif _whole_device(module, node):
@@ -145,5 +145,6 @@ def _fstring(module: Module, node: ast.JoinedStr) -> None:
         return
     at = module.source.start(node) + opening.end() - len("cuda")
     new = module.vendor or f"{{{module.device_type(node)}}}"
-    module.target_used |= bool(module.vendor)
+    if module.vendor:
+        module.use_target()
     module.change(RULE, node, [Edit(at, at + 4, new)], "the accelerator's name before the index")

@@ -38,7 +38,7 @@ def run(module: Module) -> None:
 
 def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[str]) -> None:
     api = module.resolve(func)
-    if api.partition(".")[0] in FOREIGN:
+    if api.partition(".")[0] in FOREIGN or _is_module(module, func.value):
         return
     if api == "torch.Tensor.cuda":
         module.report(RULE, call, "manual", "the method is called by its class",
@@ -59,7 +59,7 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
         )  # fmt: skip
         return
     if module.vendor:
-        module.target_used = True
+        module.use_target()
         end = module.source.end(func)
         module.change(RULE, call, [Edit(end - 4, end, module.vendor)],
                       f"torch.{module.vendor} adds this method")  # fmt: skip
@@ -78,6 +78,13 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
     else:
         module.change(RULE, call, edits, "`.to(device)` moves to any device",
                       tip="`.to()` of a tensor and of a module do what `.cuda()` did.")  # fmt: skip
+
+
+def _is_module(module: Module, node: ast.expr) -> bool:
+    """Whether `node` is a module, `import x`, so that `x.cuda()` is a function of it."""
+    return isinstance(node, ast.Name) and any(
+        isinstance(b.node, ast.Import) for b in module.names.bindings(node)
+    )
 
 
 def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | None:

@@ -38,7 +38,7 @@ def run(module: Module) -> None:
             module.report(RULE, node, "manual", "`is_cuda` is called: it is no tensor's attribute")
             continue
         if module.vendor:
-            module.target_used = True
+            module.use_target()
             edits = [Edit(end - 4, end, module.vendor)]
         else:
             edits = _edits(module, node)

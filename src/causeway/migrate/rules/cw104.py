@@ -53,7 +53,7 @@ def _use(module: Module, use: Use) -> None:
         module.done.add(id(node))  # the assignment is what changes
         return
     if module.vendor:
-        module.target_used = True
+        module.use_target()
         new = module.spelled(node, f"torch.{module.vendor}.{kind}")
         module.change(RULE, node, [module.replace(node, new)], f"it is a type of {module.vendor}",
                       api=use.api)  # fmt: skip
@@ -117,7 +117,7 @@ def _string(module: Module, node: ast.Constant, api: str) -> None:
     call = _type_call(node)
     kind = api.rpartition(".")[2]
     if module.vendor and parts:
-        module.target_used = True
+        module.use_target()
         new = f"{parts[0]}{parts[1]}torch.{module.vendor}.{kind}{parts[1]}"
         module.change(RULE, node, [module.replace(node, new)], f"it is a type of {module.vendor}",
                       api=api)  # fmt: skip

@@ -65,19 +65,11 @@ def _make(module: Module, use: Use, name: str) -> None:
             return
         for i, (arg, parameter) in enumerate(zip(call.args, _PARAMETERS[name], strict=False)):
             if name == "Event" or i > 0:
-                at = _outer(module, call, arg)
+                at = module.argument_start(call, arg)
                 edits.append(Edit(at, at, f"{parameter}="))
     module.change(RULE, call or use.node, edits, f"torch.{name} serves every accelerator",
                   tip=f"It has the methods of torch.cuda.{name}.", api=use.api)  # fmt: skip
     module.done.add(id(use.node))
-
-
-def _outer(module: Module, call: ast.Call, arg: ast.expr) -> int:
-    """Where an argument starts, with the parentheses around it."""
-    earlier = [a for a in call.args if module.source.start(a) < module.source.start(arg)]
-    if not earlier:
-        return module.source.skip(module.source.open_paren(call) + 1)
-    return module.source.skip(module.source.data.index(b",", module.source.end(earlier[-1])) + 1)
 
 
 def _context(module: Module, use: Use, streams: set[str]) -> None:

@@ -59,9 +59,14 @@ def _compare(module: Module, node: ast.Compare) -> None:
     if module.vendor:
         parts = module.source.string_parts(literal)
         if parts:
-            module.target_used = True
+            module.use_target()
             at = module.source.start(literal) + len(parts[0]) + len(parts[1])
             module.change(RULE, node, [Edit(at, at + 4, module.vendor)], "the vendor's name")
+        return
+    if isinstance(node.ops[0], ast.In | ast.NotIn) and _container(module, other):
+        edit = Edit(module.source.start(literal), module.source.end(literal),
+                    module.device_type(node))  # fmt: skip
+        module.change(RULE, node, [edit], "the accelerator's name among others")
         return
     exact = _exactly(module, node, other)
     edits = _exact(module, node, literal) if exact else _not_cpu(module, node, literal)
@@ -90,6 +95,16 @@ def _exactly(module: Module, node: ast.Compare, other: ast.expr) -> bool:
             for c in module.names.all(ast.Constant)
         )
     )
+
+
+def _container(module: Module, node: ast.expr) -> bool:
+    """Whether a name holds several devices, and no name of one."""
+    if isinstance(node, ast.Name):
+        for binding in module.names.bindings(node):
+            if isinstance(binding.value, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp):
+                return True
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name.lower().endswith(("s", "map", "dict", "list", "set"))
 
 
 def _operator(module: Module, node: ast.Compare) -> tuple[int, int]:
@@ -159,7 +174,7 @@ def _startswith(module: Module, call: ast.Call) -> None:
     at = module.source.start(literal) + len(parts[0]) + len(parts[1])
     start, end = module.source.start(call), module.source.end(call)
     if module.vendor:
-        module.target_used = True
+        module.use_target()
         edits = [Edit(at, at + 4, module.vendor)]
     elif module.other_devices or literal.value == "cuda:":
         kind, quote = module.device_type(call), module.quote_for(call)

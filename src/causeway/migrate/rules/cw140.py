@@ -54,7 +54,7 @@ def run(module: Module) -> None:
 def default(module: Module, node: ast.AST) -> str:
     """An expression of the name of the device's own backend."""
     if module.vendor:
-        module.target_used = True
+        module.use_target()
         quote = module.quote_for(node)
         return f"{quote}{knowledge.target(module.vendor).collectives}{quote}"
     return f"{_distributed(module, node)}.get_default_backend_for_device({module.device(node)})"
@@ -96,7 +96,7 @@ def _constant(module: Module, node: ast.Constant, value: str) -> None:
         text = f"f{quote}{new}{quote}"
     elif pair:
         target = knowledge.target(module.vendor)
-        module.target_used = True
+        module.use_target()
         text = value.replace("cuda", module.vendor).replace("nccl", target.collectives)
         text = f"{parts[0]}{parts[1]}{text}{parts[1]}"
     else:

@@ -47,12 +47,12 @@ _BACKEND_AT = {
     "torch.distributed.new_group": 2,
     "torch.distributed.is_backend_available": 0,
 }
-_METHODS = {"to", "to_empty", "pin_memory", "empty_like", "type_as"}
+_METHODS = {"to", "cuda", "to_empty", "pin_memory", "empty_like", "type_as"}
 # Packages whose "cuda" is no device of torch.
 _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
-    "cuda", "ctranslate2", "llama_cpp",
+    "cuda", "ctranslate2", "llama_cpp", "tvm",
 }  # fmt: skip
 
 
@@ -122,7 +122,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
-            certain = certain or any(_counterpart(e, what) for e in up.elts)
+            certain = certain or all(_among_devices(e, what) for e in up.elts)
         elif isinstance(up, ast.FormattedValue):
             return Role.TYPE if certain else None
         elif isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod | ast.Add):
@@ -185,6 +185,22 @@ def _counterpart(node: ast.expr, what: str) -> bool:
         node = node.orelse
     values = ("cpu", "mps", "xpu") if what == "device" else ("gloo", "mpi")
     return isinstance(node, ast.Constant) and node.value in values
+
+
+_DEVICES = re.compile(r"(cpu|cuda|mps|xpu|xla|hpu|npu|mlu|meta|auto|gpu|hip|rocm|tpu|sim)(:\d+)?")
+_BACKENDS = re.compile(r"nccl|gloo|mpi|ucc|hccl|xccl")
+
+
+def _among_devices(node: ast.expr, what: str) -> bool:
+    """Whether a member of a list is of the sort: ["cpu", "cuda"]."""
+    known = _DEVICES if what == "device" else _BACKENDS
+    if isinstance(node, ast.Starred | ast.Name):
+        return False
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and bool(known.fullmatch(node.value))
+    )
 
 
 def _option(call: ast.Call, word: re.Pattern[str]) -> bool:

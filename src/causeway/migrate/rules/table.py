@@ -49,7 +49,7 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
 
 def vendor(module: Module, rule: Rule, use: Use) -> None:
     """Write a vendor's name: torch.npu.x."""
-    module.target_used = True
+    module.use_target()
     name = use.api.removeprefix("torch.cuda.")
     new = module.spelled(use.node, f"torch.{module.vendor}.{name}")
     module.change(rule, use.node, [module.replace(use.node, new)],
