@@ -129,6 +129,11 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "CW102": [
+        (
+            "torch.load(p, map_location=lambda s, l: s.cuda(torch.cuda.current_device()))\n",
+            "torch.load(p, map_location=torch.device(accelerator.type, "
+            "torch.accelerator.current_device_index()))\n",
+        ),
         ("x = next(it).cuda()\n", "x = next(it).to(accelerator)\n"),
         ("x.cuda(non_blocking=True)\n", "x.to(accelerator, non_blocking=True)\n"),
         ("x.cuda(0, True)\n", "x.to(torch.device(accelerator.type, 0), non_blocking=True)\n"),
@@ -294,10 +299,14 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('torch.distributed.init_process_group("cpu:gloo,cuda:nccl")\n',
          'torch.distributed.init_process_group(f"cpu:gloo,{accelerator.type}:'
          '{torch.distributed.get_default_backend_for_device(accelerator)}")\n'),
+        # only read, not started: it must not fail where a device has no collectives
         ('backend = "nccl" if torch.cuda.is_available() else "gloo"\n',
-         "backend = torch.distributed.get_default_backend_for_device("
-         "torch.accelerator.current_accelerator()) "
+         "backend = torch.distributed.Backend.default_device_backend_map.get("
+         'torch.accelerator.current_accelerator().type, "gloo") '
          'if torch.accelerator.is_available() else "gloo"\n'),
+        ('p.add_argument("--dist-backend", default="nccl")\n',
+         'p.add_argument("--dist-backend", default=torch.distributed.Backend.'
+         'default_device_backend_map.get(accelerator.type, "gloo"))\n'),
         ('if args.dist_backend == "nccl": pass\n', 'if args.dist_backend != "gloo": pass\n'),
     ],
     "CW153": [

@@ -29,6 +29,9 @@ _HELPER = re.compile(
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
 _PLACEHOLDER = re.compile(r"\0(\w+)\0")
 _OTHER = re.compile(r"(mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)(:\d*)?$")
+_FRAMEWORKS = re.compile(
+    r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
+)
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
@@ -95,6 +98,22 @@ class Module:
         # With these the program tells more than one accelerator apart.
         self.other_devices = any(_OTHER.match(s) for s in strings)
         self.indent = _indent(quotes)
+        self.other_framework = self._is_of_another_framework()
+
+    def _is_of_another_framework(self) -> bool:
+        """Whether a module never imports torch, and speaks of an array library that has devices."""
+        imported = {
+            name.partition(".")[0]
+            for node in self.imports()
+            for name in (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+            )
+        }
+        if "torch" in imported or self.names.stars:
+            return False
+        return bool(_FRAMEWORKS.search(self.source.text))
 
     # -- what rules ask
 

@@ -27,6 +27,8 @@ _WITH_INDEX = re.compile(r"cuda:(\d*|%[ds]|\{[^{}]*\})")
 
 
 def run(module: Module) -> None:
+    if module.other_framework:
+        return
     for node in sorted(
         (n for n in module.names.all(ast.Constant) if _candidate(n)), key=module.source.start
     ):

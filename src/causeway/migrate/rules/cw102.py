@@ -27,7 +27,7 @@ _DEVICE_NAME = re.compile(r"(^|_)(device|dev)(_|$)|device$", re.I)
 
 
 def run(module: Module) -> None:
-    if _other_framework(module):
+    if module.other_framework:
         return
     own = _own_classes(module)
     for call in sorted(module.names.all(ast.Call), key=module.source.start):
@@ -70,11 +70,16 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
     elif edits and _storage(module, call, func):
         lambda_ = call.up  # type: ignore[attr-defined]
         index = call.args[0] if call.args else None
-        device = module.device(call)
+        start, end = module.source.start(lambda_), module.source.end(lambda_)
         if index is not None and not (isinstance(index, ast.Constant) and index.value is None):
-            device = _indexed(module, call, index)
-        module.change(RULE, lambda_, [module.replace(lambda_, device)],
-                      "the device itself is a map_location")  # fmt: skip
+            makes = f"{module.torch(call)}.device({module.device_type(call)}, "
+            edits = [
+                Edit(start, module.source.start(index), makes),
+                Edit(module.source.end(index), end, ")"),
+            ]
+        else:
+            edits = [Edit(start, end, module.device(call))]
+        module.change(RULE, lambda_, edits, "the device itself is a map_location")
     else:
         module.change(RULE, call, edits, "`.to(device)` moves to any device",
                       tip="`.to()` of a tensor and of a module do what `.cuda()` did.")  # fmt: skip
@@ -121,10 +126,6 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
     return edits
 
 
-def _indexed(module: Module, call: ast.Call, index: ast.expr) -> str:
-    return f"{module.torch(call)}.device({module.device_type(call)}, {module.text(index)})"
-
-
 def _is_device(module: Module, node: ast.expr) -> bool:
     """Whether an argument is a torch.device and no number, by its name or what makes it."""
     if isinstance(node, ast.Call):
@@ -165,19 +166,6 @@ def _storage(module: Module, call: ast.Call, func: ast.Attribute) -> bool:
         isinstance(holder, ast.Call) and module.resolve(holder.func) == "torch.load"
     )
     return located and func.value.id == up.args.args[0].arg
-
-
-def _other_framework(module: Module) -> bool:
-    """Whether the module is written for another framework that has `.cuda()`, and not for torch."""
-    imported = {
-        binding.qualified.partition(".")[0]
-        for bindings in module.names.module.bindings.values()
-        for binding in bindings
-        if binding.kind == "import"
-    }
-    return "torch" not in imported and bool(
-        imported & {"paddle", "tinygrad", "mindspore", "jittor"}
-    )
 
 
 def _own_classes(module: Module) -> frozenset[str]:

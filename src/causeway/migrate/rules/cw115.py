@@ -23,6 +23,8 @@ RULE = Rule(
 
 
 def run(module: Module) -> None:
+    if module.other_framework:
+        return
     for node in sorted(module.names.all(ast.Compare), key=module.source.start):
         _compare(module, node)
     for call in module.names.all(ast.Call):

@@ -18,7 +18,8 @@ RULE = Rule(
     title="NCCL as the backend of collectives",
     why="NCCL serves CUDA alone; each device has a backend of its own, which torch knows.",
     by_hand="`torch.distributed.get_default_backend_for_device(device)`, or no backend at all: "
-    "init_process_group() then takes that of each device.",
+    "init_process_group() then takes that of each device. The first raises where a device has no "
+    "collectives, so a default that is only read asks `Backend.default_device_backend_map`.",
     before="import torch\nimport torch.distributed as dist\n\n"
     'dist.init_process_group(backend="nccl")\n',
     after="import torch\nimport torch.distributed as dist\n\n"
@@ -57,7 +58,22 @@ def default(module: Module, node: ast.AST) -> str:
         module.use_target()
         quote = module.quote_for(node)
         return f"{quote}{knowledge.target(module.vendor).collectives}{quote}"
-    return f"{_distributed(module, node)}.get_default_backend_for_device({module.device(node)})"
+    distributed = _distributed(module, node)
+    if _asked_at_once(module, node):
+        return f"{distributed}.get_default_backend_for_device({module.device(node)})"
+    # A default that is only read: it must not fail where the device has no collectives.
+    quote, kind = module.quote_for(node), module.device_type(node)
+    return f"{distributed}.Backend.default_device_backend_map.get({kind}, {quote}gloo{quote})"
+
+
+def _asked_at_once(module: Module, node: ast.AST) -> bool:
+    """Whether the backend is an argument of a call that starts it."""
+    up = node.up  # type: ignore[attr-defined]
+    call = up.up if isinstance(up, ast.keyword) else up  # type: ignore[attr-defined]
+    return isinstance(call, ast.Call) and module.resolve(call.func) in (
+        "torch.distributed.init_process_group",
+        "torch.distributed.new_group",
+    )
 
 
 def _distributed(module: Module, node: ast.AST) -> str:
