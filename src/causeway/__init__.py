@@ -22,6 +22,7 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway import redirect as transfer
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
 _NAMES = {
     "config": "causeway.config",
     "ledger": "causeway.ops.ledger",
+    "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
     "CausewayError": "causeway.errors",
@@ -57,6 +59,7 @@ __all__ = [
     "fallback",
     "ledger",
     "policy",
+    "transfer",
 ]
 
 
@@ -64,7 +67,9 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'causeway' has no attribute {name!r}")
     module = importlib.import_module(_NAMES[name])
-    return module if _NAMES[name] == f"causeway.{name}" else getattr(module, name)
+    # `transfer` is a module under another name: the statement `import causeway.transfer` does more.
+    whole = _NAMES[name] == f"causeway.{name}" or name == "transfer"
+    return module if whole else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -1,4 +1,6 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `version`."""
+"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `run`,
+`version`.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +13,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.redirect.command import run_program
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -120,6 +123,9 @@ def run_conformance(
         raise typer.Exit(2) from None
     report.show(found, console)
     raise typer.Exit(0 if found.good else 1)
+
+
+app.command("run", context_settings={"allow_interspersed_args": False})(run_program)
 
 
 def _compiles(option: str, pattern: str) -> None:
