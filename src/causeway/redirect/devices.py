@@ -28,8 +28,10 @@ class Devices:
                 self.to_target[index] = there
             else:
                 self.to_cuda[there] = torch.device("cuda", index)
-        if target != "cpu":
-            self.to_cuda[self._device(None)] = torch.device("cuda")
+        # On the CPU, tensors of the host and of the device cannot be told apart: all are shown as
+        # CUDA's, so that a reference takes the paths that the program takes on the device.
+        shown = torch.device("cuda", 0) if target == "cpu" else torch.device("cuda")
+        self.to_cuda[self._device(None)] = shown
 
     def _device(self, index: int | None) -> torch.device:
         if self.target == "cpu" or index is None:
@@ -65,7 +67,7 @@ class Devices:
         it is.
         """
         if self.target == "cpu":
-            return text
+            return text.replace("torch.", "torch.cuda.") if text.endswith("Tensor") else text
         if text == self.target or text.startswith(self.target + ":"):
             return "cuda" + text[len(self.target) :]
         kind = f"torch.{self.target}."

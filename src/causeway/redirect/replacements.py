@@ -73,6 +73,41 @@ def _public(name: str) -> str:
     return name.removesuffix(".__init__").removesuffix(".__new__")
 
 
+def pin(original: Any, target: Target, devices: Devices) -> Any:
+    """pin_memory(device=None) and is_pinned(device=None)."""
+    if devices.target != "cpu":
+        return argument(original, target, devices)
+    pins = target.name.endswith("pin_memory")
+
+    def call(self: torch.Tensor, device: Any = None) -> Any:
+        return self if pins else True  # all memory is the host's
+
+    return like(original, call)
+
+
+def loader(original: Any, target: Target, devices: Devices) -> Any:
+    """DataLoader(..., pin_memory_device="")."""
+    rewritten = argument(original, target, devices)
+    if devices.target != "cpu":
+        return rewritten
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        rewritten(self, *args, **kwargs)
+        self.pin_memory = False
+
+    return like(original, call)
+
+
+def record_stream(original: Any, target: Target, devices: Devices) -> Any:
+    """Tensor.record_stream(stream): on the CPU there is nothing to wait for."""
+
+    def call(self: torch.Tensor, stream: Any) -> None:
+        if devices.target != "cpu":
+            original(self, stream)
+
+    return like(original, call)
+
+
 def scaler(original: Any, target: Target, devices: Devices) -> Any:
     """`__init__` of GradScaler: a device that is not given is CUDA's."""
     rewritten = argument(original, target, devices)
@@ -137,7 +172,9 @@ def default_type(original: Any, target: Target, devices: Devices) -> Any:
 
     def call(t: Any, /) -> None:
         kind = t if isinstance(t, str) else getattr(t, "__name__", "")
-        if isinstance(t, str) or type(t).__name__ == "TensorType":
+        if devices.target == "cpu":
+            t = t.replace("torch.cuda.", "torch.") if isinstance(t, str) else t
+        elif isinstance(t, str) or type(t).__name__ == "TensorType":
             short = str(kind).rsplit(".", 1)[-1]
             if str(kind).startswith(("torch.cuda.", f"torch.{devices.target}.")):
                 note(target.name)
@@ -223,7 +260,7 @@ def name(original: Any, target: Target, devices: Devices) -> Any:
     """A function that gives the name of the device's type."""
 
     def call(*args: Any, **kwargs: Any) -> Any:
-        return devices.target
+        return None if devices.target == "cpu" else devices.target
 
     return like(original, call)
 
@@ -369,6 +406,27 @@ def init_group(original: Any, target: Target, devices: Devices) -> Any:
     return like(original, call)
 
 
+def parallel(original: Any, target: Target, devices: Devices) -> Any:
+    """DistributedDataParallel(module, device_ids=None, output_device=None, ...)."""
+
+    def call(
+        self: Any,
+        module: Any,
+        device_ids: Any = None,
+        output_device: Any = None,
+        *args: Any,
+        **kwargs: Any,
+    ) -> None:
+        if devices.target == "cpu":
+            device_ids = output_device = None  # they are of GPUs
+        elif device_ids is not None:
+            device_ids = [devices.rewrite(device) for device in device_ids]
+        output_device = devices.rewrite(output_device)
+        original(self, module, device_ids, output_device, *args, **kwargs)
+
+    return like(original, call)
+
+
 def group(original: Any, target: Target, devices: Devices) -> Any:
     """new_group(ranks=None, timeout=None, backend=None, ...)."""
 
@@ -405,8 +463,12 @@ HOW: dict[str, Builder] = {
     "group": group,
     "init group": init_group,
     "is_cuda": is_cuda_property,
+    "loader": loader,
     "move": move,
     "name": name,
+    "parallel": parallel,
+    "pin": pin,
+    "record stream": record_stream,
     "returns": returns,
     "scaler": scaler,
     "true": true,

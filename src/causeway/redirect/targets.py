@@ -102,8 +102,9 @@ METHODS = (
         "torch.Tensor.new_tensor", example='torch.ones(2).new_tensor([1], device="cuda").is_cuda'
     ),
     Target("torch.Tensor.new_zeros", example='torch.ones(2).new_zeros(2, device="cuda").is_cuda'),
-    Target("torch.Tensor.pin_memory", position=1),
-    Target("torch.Tensor.is_pinned", position=1),
+    Target("torch.Tensor.pin_memory", "pin", position=1),
+    Target("torch.Tensor.is_pinned", "pin", position=1),
+    Target("torch.Tensor.record_stream", "record stream"),
     Target(
         "torch._C._nn._parse_to",
         position=0,
@@ -162,7 +163,7 @@ OTHERS = (
         "torch.utils._device.DeviceContext.__init__",
         position=1,
         says="`with torch.device(...)` and `torch.set_default_device`",
-        example='(torch.set_default_device("cuda"), torch.ones(2), torch.set_default_device(None))[1].is_cuda',
+        example='[torch.set_default_device(d) or torch.ones(2) for d in ("cuda", None)][0].is_cuda',
     ),
     Target(
         "torch.set_default_tensor_type",
@@ -204,6 +205,7 @@ OTHERS = (
     ),
     Target(
         "torch.utils.data.DataLoader.__init__",
+        "loader",
         argument="pin_memory_device",
         says="deprecated by torch",
     ),
@@ -225,6 +227,11 @@ DISTRIBUTED = (
         "torch.distributed.init_process_group",
         "init group",
         says='"nccl" becomes what the device has, see below',
+    ),
+    Target(
+        "torch.nn.parallel.DistributedDataParallel.__init__",
+        "parallel",
+        says="with target cpu, device_ids and output_device are dropped",
     ),
     Target("torch.distributed.new_group", "group", argument="backend", position=2),
     Target(

@@ -15,9 +15,7 @@ np.random.seed(0)
 generator = nn.Sequential(
     nn.Linear(16, 64), nn.LeakyReLU(0.2), nn.Linear(64, 64), nn.BatchNorm1d(64), nn.Tanh()
 )
-discriminator = nn.Sequential(
-    nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1), nn.Sigmoid()
-)
+discriminator = nn.Sequential(nn.Linear(64, 64), nn.LeakyReLU(0.2), nn.Linear(64, 1), nn.Sigmoid())
 adversarial_loss = torch.nn.BCELoss()
 if cuda:
     generator.cuda()
