@@ -1,6 +1,8 @@
 // causeway._C: what Python sees of the core. Documented in src/causeway/_C.pyi.
 #include <regex>
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -20,6 +22,7 @@
 #include "ipc.h"
 #include "layouts.h"
 #include "native.h"
+#include "observe.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
@@ -270,6 +273,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("default_generator",
         [](int index) { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(index))); });
 
+  m.def("host_generator", [](int64_t seed, int64_t offset) {
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_Wrap(host_generator({static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)})));
+  });
+
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);
     for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);
@@ -289,6 +297,39 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     update_watched();
   });
   m.def("ledger_read", read_ledger);
+
+  py::class_<Call, std::shared_ptr<Call>>(m, "Call")
+      .def_property_readonly("name", [](const Call& c) { return c.op->name; })
+      .def_readonly("rung", &Call::rung)
+      .def_readonly("error", &Call::error)
+      .def_readonly("sequence", &Call::sequence)
+      .def_readonly("thread", &Call::thread)
+      .def_readonly("depth", &Call::depth)
+      .def_readonly("backward", &Call::backward)
+      .def_readonly("node", &Call::node)
+      .def_readonly("node_sequence", &Call::node_sequence)
+      .def_readonly("node_thread", &Call::node_thread)
+      .def("args",
+           [](const Call& c) {
+             const auto& schema = c.op->handle.schema().arguments();
+             py::tuple out(c.args.size());
+             for (size_t i = 0; i < c.args.size(); ++i) out[i] = to_python(c.args[i], schema[i].real_type());
+             return out;
+           })
+      .def("results", [](const Call& c) {
+        const auto& schema = c.op->handle.schema().returns();
+        py::tuple out(c.results.size());
+        for (size_t i = 0; i < c.results.size(); ++i) out[i] = to_python(c.results[i], schema[i].real_type());
+        return out;
+      });
+  m.def("own_kernels", own_kernels);
+  m.def("set_observers", [](py::object begin, py::object end, const std::vector<std::string>& names) {
+    set_observers(begin.is_none() ? nullptr : begin.release().ptr(), end.is_none() ? nullptr : end.release().ptr(),
+                  names);
+  });
+  m.def("pause_observers", pause_observers);
+  m.def("autograd_position",
+        [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });
 
   register_operators();
   register_layouts();

@@ -24,6 +24,7 @@
 #include "host.h"
 #include "host_allocator.h"
 #include "native.h"
+#include "observe.h"
 #include "storage.h"
 #include "vendor.h"
 
@@ -369,38 +370,43 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  m.impl("view", TORCH_FN(at::native::view));
-  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  m.impl("unfold", TORCH_FN(at::native::unfold));
-  m.impl("resize_", TORCH_FN(resize));
-  m.impl("set_", TORCH_FN(set_empty));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage_all));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
-  m.impl("copy_", TORCH_FN(copy));
-  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  m.impl("record_stream", TORCH_FN(record_stream_kernel));
-  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
-  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
-  m.impl("_fused_sdp_choice", TORCH_FN(sdp_choice));
-  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+  m.impl("empty.memory_format", own<&empty>("empty.memory_format"));
+  m.impl("empty_strided", own<&empty_strided>("empty_strided"));
+  m.impl("as_strided", own<&at::native::as_strided_tensorimpl>("as_strided"));
+  m.impl("view", own<&at::native::view>("view"));
+  m.impl("_reshape_alias", own<&at::native::_reshape_alias>("_reshape_alias"));
+  m.impl("unfold", own<&at::native::unfold>("unfold"));
+  m.impl("resize_", own<&resize>("resize_"));
+  m.impl("set_", own<&set_empty>("set_"));
+  m.impl("set_.source_Tensor", own<&set_tensor>("set_.source_Tensor"));
+  m.impl("set_.source_Storage", own<&set_storage_all>("set_.source_Storage"));
+  m.impl("set_.source_Storage_storage_offset", own<&set_storage>("set_.source_Storage_storage_offset"));
+  m.impl("copy_", own<&copy>("copy_"));
+  m.impl("_lazy_clone", own<&lazy_clone>("_lazy_clone"));
+  m.impl("_copy_from", own<&copy_from>("_copy_from"));
+  m.impl("_copy_from_and_resize", own<&copy_from_and_resize>("_copy_from_and_resize"));
+  m.impl("_local_scalar_dense", own<&local_scalar_dense>("_local_scalar_dense"));
+  m.impl("record_stream", own<&record_stream_kernel>("record_stream"));
+  m.impl("_empty_affine_quantized", own<&at::native::empty_affine_quantized>("_empty_affine_quantized"));
+  m.impl("_empty_per_channel_affine_quantized",
+         own<&at::native::empty_per_channel_affine_quantized>("_empty_per_channel_affine_quantized"));
+  m.impl("_has_compatible_shallow_copy_type",
+         own<&has_compatible_shallow_copy_type>("_has_compatible_shallow_copy_type"));
+  m.impl("_fused_sdp_choice", own<&sdp_choice>("_fused_sdp_choice"));
+  m.impl("_scaled_dot_product_fused_attention_overrideable",
+         own<&attention>("_scaled_dot_product_fused_attention_overrideable"));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward",
+         own<&attention_backward>("_scaled_dot_product_fused_attention_overrideable_backward"));
 }
 
 // torch's own, with the quantizer that they are given; the bytes are copied as any.
 TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
-  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
-  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
-  m.impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_empty_affine_quantized", own<&at::native::empty_affine_quantized>("_empty_affine_quantized"));
+  m.impl("_empty_per_channel_affine_quantized",
+         own<&at::native::empty_per_channel_affine_quantized>("_empty_per_channel_affine_quantized"));
+  m.impl("empty_quantized", own<&at::native::empty_quantized>("empty_quantized"));
+  m.impl("_copy_from", own<&copy_from>("_copy_from"));
+  m.impl("_copy_from_and_resize", own<&copy_from_and_resize>("_copy_from_and_resize"));
 }
 
 // Asked before a tensor subclass is, as the composite kernel of other devices is.

@@ -69,6 +69,8 @@ def ipc_import(device: int, handle: bytes, offset: int, bytes: int) -> torch.Unt
 
 # --- random numbers -------------------------------------------------------------------------------------------
 def default_generator(device: int) -> torch.Generator: ...
+def host_generator(seed: int, offset: int) -> torch.Generator:
+    """A generator of the CPU that draws what the host rung draws where the device's generator has this state."""
 
 # --- operators -------------------------------------------------------------------------------------------------
 RUNGS: tuple[str, ...]
@@ -97,3 +99,35 @@ def set_decomposer(
     f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None,
 ) -> None:
     """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
+
+# --- observers -------------------------------------------------------------------------------------------------
+class Call:
+    """One observed call; see causeway.debug.observe.Call, which is what observers get."""
+
+    name: str
+    rung: str
+    error: str
+    sequence: int
+    thread: int
+    depth: int
+    backward: bool
+    node: str
+    node_sequence: int
+    node_thread: int
+    def args(self) -> tuple[Any, ...]: ...
+    def results(self) -> tuple[Any, ...]: ...
+
+def own_kernels() -> list[str]:
+    """Qualified names of the kernels that are Causeway's own and that no rung serves."""
+
+def set_observers(
+    begin: Callable[[Call], Any] | None, end: Callable[[Call, Any], None] | None, names: list[str]
+) -> None:
+    """`begin(call)` before and `end(call, token)` after each call of these operators, with the token that begin gave.
+    An operator that torch makes known later is observed until begin gives None for it."""
+
+def pause_observers(on: bool) -> bool:
+    """Whether this thread's calls go unobserved; gives what was before."""
+
+def autograd_position() -> tuple[int, int]:
+    """What tells this thread's next autograd node: torch's number of the thread, and the node's number."""

@@ -23,6 +23,9 @@ def _autoload() -> None:
 if TYPE_CHECKING:
     from causeway import config as config
     from causeway import redirect as transfer
+    from causeway.debug.compare import CompareError as CompareError
+    from causeway.debug.compare import compare as compare
+    from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
@@ -40,6 +43,9 @@ _NAMES = {
     "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compare": "causeway.debug.compare",
+    "CompareError": "causeway.debug.compare",
+    "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
@@ -49,16 +55,19 @@ _NAMES = {
 }
 __all__ = [
     "CausewayError",
+    "CompareError",
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
+    "compare",
     "config",
     "fallback",
     "ledger",
     "policy",
+    "step",
     "transfer",
 ]
 
