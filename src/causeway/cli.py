@@ -1,5 +1,5 @@
 """The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `run`,
-`version`.
+`verify`, `version`.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import typer
 import causeway
 from causeway import config, doctor
 from causeway.redirect.command import run_program
+from causeway.verify.command import verify_scripts
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -126,6 +127,7 @@ def run_conformance(
 
 
 app.command("run", context_settings={"allow_interspersed_args": False})(run_program)
+app.command("verify")(verify_scripts)
 
 
 def _compiles(option: str, pattern: str) -> None:

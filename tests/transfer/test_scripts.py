@@ -19,7 +19,11 @@ def losses(script: str, target: str, *before: str, **variables: str) -> list[flo
     environment |= {"OMP_NUM_THREADS": "1", **variables}
     command = [sys.executable, "-m", "causeway", "run", "--target", target, *before]
     done = subprocess.run(
-        [*command, str(SCRIPTS / script)], env=environment, capture_output=True, text=True
+        [*command, str(SCRIPTS / script)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
     )
     assert done.returncode == 0, done.stdout + done.stderr
     return [float(line.split()[1]) for line in done.stdout.splitlines() if line.startswith("loss")]
@@ -62,7 +66,12 @@ def run(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedPro
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
     command = [sys.executable, "-m", "causeway", "run", *arguments]
     return subprocess.run(
-        command, cwd=cwd, env={**environment, **variables}, capture_output=True, text=True
+        command,
+        cwd=cwd,
+        env={**environment, **variables},
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
 
@@ -82,7 +91,9 @@ def test_run_is_python_from_the_arguments_to_the_exit_status(tmp_path: Path) -> 
     assert done.stdout.split("\n")[0] == (
         f"__main__ {program} {[str(program), '--help']} {tmp_path}"
     )
-    plain = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    plain = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False
+    )
     ours = run(str(program), cwd=tmp_path)
     assert ours.returncode == 1
     assert plain.returncode == 1
@@ -151,5 +162,7 @@ def test_importing_the_switch_redirects_and_importing_causeway_does_not(tmp_path
         "causeway.transfer.disable()\n"
         "assert not torch.cuda.is_available()\n"
     )
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True)
+    done = subprocess.run(
+        [sys.executable, str(program)], capture_output=True, text=True, check=False
+    )
     assert done.returncode == 0, done.stderr

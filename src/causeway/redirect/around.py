@@ -26,6 +26,7 @@ def prepare() -> None:
     """Fill what torch fills at its first use from its own namespace: it must hold originals."""
     from torch.utils._device import _device_constructors
 
+    forget()
     _device_constructors()
     torch.jit._builtins._get_builtin_table()  # type: ignore[no-untyped-call]
 
@@ -180,13 +181,11 @@ def _compiler(devices: Devices, stack: ExitStack) -> None:
     def revert() -> None:
         for function in undo:
             function()
-        _forget()
 
-    _forget()
     stack.callback(revert)
 
 
-def _forget() -> None:
+def forget() -> None:
     """Drop what the compiler remembers of torch's namespace, and what it has compiled."""
     rules = sys.modules.get("torch._dynamo.trace_rules")
     if rules is None:

@@ -120,8 +120,13 @@ def _content(cell: types.CellType) -> Any:
         return None
 
 
-def _ours(module: str | None) -> bool:
-    return not module or module == "torch" or module.startswith(("torch.", "causeway."))
+def _ours(module: Any) -> bool:
+    return (
+        not isinstance(module, str)
+        or not module
+        or module == "torch"
+        or module.startswith(("torch.", "causeway."))
+    )
 
 
 def _name(value: Any) -> str:

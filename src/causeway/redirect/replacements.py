@@ -247,9 +247,11 @@ def version(original: Any, target: Target, devices: Devices) -> Any:
 
 
 def true(original: Any, target: Target, devices: Devices) -> Any:
-    """A question that is answered with yes."""
+    """A question that is answered with yes, but not to torch: it would look for NVIDIA's parts."""
 
     def call(*args: Any, **kwargs: Any) -> bool:
+        if inside(sys._getframe(1)):
+            return bool(original(*args, **kwargs))
         note(target.name)
         return True
 
@@ -353,7 +355,7 @@ class Class:
         return hash(self._original)
 
     def __reduce__(self) -> str:
-        return self.__name__
+        return str(self.__name__)
 
     def __repr__(self) -> str:
         return repr(self._original)

@@ -59,6 +59,7 @@ class Redirection:
 
         with ExitStack() as stack:
             around.prepare()
+            stack.callback(around.forget)  # after all is put back
             patches = Patches()
             stack.callback(patches.undo)
             self._replace(patches)

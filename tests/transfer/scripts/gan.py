@@ -6,7 +6,7 @@ import torch.nn as nn
 from sklearn.datasets import load_digits
 from torch.autograd import Variable
 
-cuda = True if torch.cuda.is_available() else False
+cuda = True if torch.cuda.is_available() else False  # noqa: SIM210
 assert cuda
 Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor
 torch.manual_seed(0)

@@ -2,7 +2,7 @@
 
 import math
 import os
-import this  # noqa: F401
+import this
 from codecs import decode
 from contextlib import nullcontext
 
