@@ -4,6 +4,7 @@ files, CUDA_VISIBLE_DEVICES, the environment of child processes, and the compile
 
 from __future__ import annotations
 
+import functools
 import importlib.abc
 import importlib.machinery
 import importlib.util
@@ -39,7 +40,7 @@ def follow(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     _environment(devices, stack)
     _device_names(devices, stack)
     _visible(devices, stack)
-    _compiler(devices, stack)
+    _compiler(devices, patches, stack)
 
 
 def _script(patches: Patches, stack: ExitStack) -> None:
@@ -163,20 +164,26 @@ def visible(there: int) -> list[int] | None:
 # --- the compiler -------------------------------------------------------------------------------
 
 
-def _compiler(devices: Devices, stack: ExitStack) -> None:
+def _compiler(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     """torch.compile traces `x.device` and `x.is_cuda` by itself: give it the program's view."""
-    name = "torch._dynamo.variables.tensor"
     undo: list[Callable[[], None]] = []
 
-    def apply(module: ModuleType) -> None:
+    def view(module: ModuleType) -> None:
         undo.append(_trace_view(module, devices))
 
-    if name in sys.modules:
-        apply(sys.modules[name])
-    else:
-        finder = _Later(name, apply)
-        sys.meta_path.insert(0, finder)
-        undo.append(lambda: sys.meta_path.remove(finder) if finder in sys.meta_path else None)
+    def tables(module: ModuleType) -> None:
+        undo.append(_trace_tables(module, patches))
+
+    for name, apply in (
+        ("torch._dynamo.variables.tensor", view),
+        ("torch._dynamo.variables.torch", tables),
+    ):
+        if name in sys.modules:
+            apply(sys.modules[name])
+        else:
+            finder = _Later(name, apply)
+            sys.meta_path.insert(0, finder)
+            undo.append(functools.partial(_leave, finder))
 
     def revert() -> None:
         for function in undo:
@@ -223,6 +230,38 @@ def _trace_view(module: ModuleType, devices: Devices) -> Callable[[], None]:
         variable.method_attr_is_cuda = read_is_cuda
 
     return undo
+
+
+def _trace_tables(module: ModuleType, patches: Patches) -> Callable[[], None]:
+    """The compiler knows by tables which functions it may call while it traces: they hold both."""
+    added: list[tuple[Any, Any]] = []
+    for table in [t for t in vars(module).values() if isinstance(t, dict | set)]:
+        if table is vars(module):
+            continue
+        for original, new in patches.pairs():
+            try:
+                if original in table or new in table:
+                    added += [(table, o) for o in (original, new) if o not in table]
+            except TypeError:  # not hashable
+                continue
+    for table, item in added:
+        if isinstance(table, dict):
+            table[item] = None
+        else:
+            table.add(item)
+
+    def undo() -> None:
+        new = {id(pair[1]) for pair in patches.pairs()}
+        for table in {id(t): t for t, _ in added}.values():
+            for item in [i for i in table if id(i) in new]:
+                table.pop(item) if isinstance(table, dict) else table.remove(item)
+
+    return undo
+
+
+def _leave(finder: _Later) -> None:
+    if finder in sys.meta_path:
+        sys.meta_path.remove(finder)
 
 
 class _Later(importlib.abc.MetaPathFinder):

@@ -42,10 +42,10 @@ def replacements(devices: Devices) -> Iterator[tuple[Any, str, Any, str]]:
     """(owner, name, new, what serves it) of every name below torch.cuda that is replaced."""
     module = _module(devices)
     for name in sorted({*WORKS, *_PRIVATE} - _LEFT):
-        if not hasattr(torch.cuda, name) or not hasattr(module, name):
-            continue
         if name == "default_generators":
             yield torch.cuda, name, Generators(module), "the device's generators"
+            continue
+        if not hasattr(torch.cuda, name) or not hasattr(module, name):
             continue
         served = f"torch.{devices.target}.{name}" if devices.target != "cpu" else "the host"
         yield torch.cuda, name, _counted(name, getattr(module, name)), served

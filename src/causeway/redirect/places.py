@@ -15,10 +15,12 @@ from itertools import islice
 from types import CodeType, FrameType
 from typing import Any
 
-import torch
+from torch.compiler import is_compiling
 
-_INSIDE = ("torch.", "causeway.")
-_counts: dict[tuple[str, CodeType | None, int], int] = {}
+_INSIDE = ("torch.", "causeway.", "importlib.")
+# By the code's address: hashing a code object reads all of it. `_codes` keeps it alive.
+_counts: dict[tuple[str, int, int], int] = {}
+_codes: dict[int, CodeType] = {}
 
 
 @dataclass(frozen=True)
@@ -40,18 +42,32 @@ def inside(frame: FrameType) -> bool:
 
 def note(api: str, depth: int = 2) -> None:
     """Count a call of `api`; `depth` frames up is who called."""
-    if torch.compiler.is_compiling():
+    if is_compiling():
         return
     frame: FrameType | None = sys._getframe(depth)
     while frame is not None and inside(frame):
         frame = frame.f_back
-    key = (api, None, 0) if frame is None else (api, frame.f_code, frame.f_lasti)
-    _counts[key] = _counts.get(key, 0) + 1
+    if frame is None:  # the call came from C++, in a thread of its own
+        _counts[api, 0, 0] = _counts.get((api, 0, 0), 0) + 1
+    else:
+        count(api, frame)
+
+
+def count(api: str, frame: FrameType) -> None:
+    """Count a call of `api` that `frame` makes now."""
+    code = frame.f_code
+    key = (api, id(code), frame.f_lasti)
+    try:
+        _counts[key] += 1
+    except KeyError:
+        _codes[id(code)] = code
+        _counts[key] = 1
 
 
 def clear() -> None:
     """Forget all counts."""
     _counts.clear()
+    _codes.clear()
 
 
 def _line(code: CodeType, instruction: int) -> int:
@@ -63,8 +79,9 @@ def _line(code: CodeType, instruction: int) -> int:
 def read(to: dict[str, str]) -> list[Place]:
     """All places, by file and line. `to` says what serves each name."""
     merged: dict[tuple[str, str, int], int] = {}
-    for (api, code, instruction), calls in list(_counts.items()):
-        if code is None:  # the call came from C++, in a thread of its own
+    for (api, address, instruction), calls in list(_counts.items()):
+        code = _codes.get(address)
+        if code is None:
             key = (api, "", 0)
         else:
             key = (api, _absolute(code.co_filename), _line(code, instruction))

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from causeway.redirect.places import inside, note
+from causeway.redirect.places import count, inside, note
 
 if TYPE_CHECKING:
     from causeway.redirect.devices import Devices
@@ -193,14 +193,17 @@ def default_type(original: Any, target: Target, devices: Devices) -> Any:
 
 def device_property(original: Any, target: Target, devices: Devices) -> Any:
     """A property `device` that shows CUDA's device to all but torch's own code."""
-    read, shown, api = original.__get__, devices.to_cuda, target.name
+    read, shown, api = original.__get__, devices.to_cuda.get, target.name
 
     def device(self: Any) -> torch.device:
         real: torch.device = read(self)
-        there = shown.get(real)
-        if there is None or inside(sys._getframe(1)):
+        there = shown(real)
+        if there is None:
             return real
-        note(api)
+        frame = sys._getframe(1)
+        if inside(frame):
+            return real
+        count(api, frame)
         return there
 
     return property(device, doc=original.__doc__)
@@ -210,11 +213,14 @@ def is_cuda_property(original: Any, target: Target, devices: Devices) -> Any:
     """A property `is_cuda`, true for the target to all but torch's own code."""
     read, shown, api = original.__get__, devices.to_cuda, target.name
 
+    real_device = torch._C.TensorBase.device.__get__
+
     def is_cuda(self: Any) -> bool:
-        if inside(sys._getframe(1)):
+        frame = sys._getframe(1)
+        if inside(frame):
             return bool(read(self))
-        note(api)
-        return self.device.type == "cuda" or torch._C.TensorBase.device.__get__(self) in shown
+        count(api, frame)
+        return real_device(self) in shown
 
     def storage_is_cuda(self: Any) -> bool:
         if inside(sys._getframe(1)):
