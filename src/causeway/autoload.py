@@ -106,6 +106,7 @@ def _attach() -> None:
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+    _redirect()
 
 
 def _import_core() -> types.ModuleType:
@@ -158,6 +159,18 @@ def _push_settings() -> None:
             push()
         except CausewayError as error:
             state.problems.append(config.Problem("error", str(error)))
+
+
+def _redirect() -> None:
+    """Redirect CUDA's calls where a setting asks for it; without one nothing of it is imported."""
+    if config.get("transfer") == "off" and not config.get("transfer_report"):
+        return
+    from causeway.redirect import switch
+
+    try:
+        switch.start()
+    except CausewayError as error:
+        state.problems.append(config.Problem("error", str(error)))
 
 
 def _hide_devices() -> None:

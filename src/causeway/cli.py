@@ -1,5 +1,5 @@
-"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`), and the commands of
-each package, from its command.py.
+"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`) and
+`conformance`; the commands of other packages are in their command.py.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ import causeway
 from causeway import config, doctor
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.debug import command as debug
-from causeway.profile.command import run_profile
 from causeway.migrate import command as migrate_command
+from causeway.profile.command import run_profile
+from causeway.redirect.command import run_program
+from causeway.verify.command import verify_scripts
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -130,6 +132,10 @@ def run_conformance(
         raise typer.Exit(2) from None
     report.show(found, console)
     raise typer.Exit(0 if found.good else 1)
+
+
+app.command("run", context_settings={"allow_interspersed_args": False})(run_program)
+app.command("verify")(verify_scripts)
 
 
 def _compiles(option: str, pattern: str) -> None:

@@ -226,6 +226,21 @@ SETTINGS: Mapping[str, Setting] = {
             "at import",
         ),
         Setting(
+            "transfer",
+            _choice("off", "device", "cpu"),
+            "off",
+            "Redirect CUDA's calls, at the end of `import torch`, to the device or to the CPU; "
+            "`causeway run` sets it.",
+            "at import",
+        ),
+        Setting(
+            "transfer_report",
+            TEXT,
+            "",
+            "The file to which a program writes at its end what was redirected, as JSON.",
+            "at import",
+        ),
+        Setting(
             "device_name",
             TEXT,
             "",
