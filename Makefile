@@ -50,6 +50,7 @@ docs: build ## write the generated tables of docs/ anew
 	$(BIN)/causeway config --markdown > docs/settings.md
 	$(PY) -m causeway.device --markdown > docs/device.md
 	$(BIN)/causeway operators --markdown > docs/operators.md
+	$(PY) -m causeway.migrate.docs docs/rules
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway

@@ -10,9 +10,11 @@
 #include <torch/library.h>
 
 #include "check.h"
+#include "forms.h"
 #include "layouts.h"
 #include "native.h"
 #include "observe.h"
+#include "profile.h"
 #include "unboxed.h"
 #include "vendor.h"
 
@@ -193,7 +195,7 @@ std::atomic<bool> g_policy_on{false};
 std::atomic<bool> g_watched{false};
 
 void update_watched() {
-  g_watched.store(g_policy_on.load() || g_ledger_on.load());
+  g_watched.store(g_policy_on.load() || g_ledger_on.load() || g_profiling.load());
   g_entries_on.store(g_ledger_on.load() || g_observing.load());
 }
 

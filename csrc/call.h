@@ -78,7 +78,8 @@ struct Policy {
 };
 Policy& policy();
 extern std::atomic<bool> g_policy_on;  // fallback is not Allow
-extern std::atomic<bool> g_watched;    // a policy holds or a ledger is open: every call goes the long way
+extern std::atomic<bool>
+    g_watched;    // a policy holds, a ledger is open or a trace is taken: every call goes the long way
 void update_watched();
 void check_fallback(Operator& op);
 

@@ -21,10 +21,12 @@
 #include "allocator.h"
 #include "call.h"
 #include "check.h"
+#include "forms.h"
+#include "dry.h"
 #include "host.h"
 #include "host_allocator.h"
-#include "native.h"
 #include "observe.h"
+#include "profile.h"
 #include "storage.h"
 #include "vendor.h"
 
@@ -177,8 +179,7 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& strea
   auto side = [](const at::Tensor& t) { return is_ours(t) ? home(t).vendor_id : CW_HOST; };
   void* target = to.mutable_data_ptr();
   const void* source = from.const_data_ptr();
-  check(api().mem_copy(target, side(to), source, side(from), to.nbytes(), stream.handle), "mem_copy", stream.device);
-  stream.give();
+  copy_on(stream, target, side(to), source, side(from), to.nbytes());
   Entry::add_bytes(to.nbytes());
 }
 
@@ -198,6 +199,7 @@ void copy_across(const at::Tensor& to, const at::Tensor& from) {
 
 // True when the bytes could go by the vendor's mem_copy, and went.
 bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  if (C10_UNLIKELY(is_dry()) && !is_ours(self)) need_contents(from, "a copy to the host");
   if (!same_layout(self, from)) return false;
   if (is_ours(self) && is_ours(from)) {
     copy_bytes(self, from, current_stream(self.device().index()));
@@ -264,6 +266,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   // To or from the host: the host moves the bytes, and that is no fallback.
   DeviceState& d = home(is_ours(self) ? self : from);
+  Profiled span(Work::HostCopy, is_ours(self) ? "Memcpy HtoD (by the host)" : "Memcpy DtoH (by the host)", nullptr,
+                self.nbytes());
   HostCall(op, d, current_stream(d.index)).run(stack, entry);
   entry.served(Rung::Native, self.scalar_type());
   Entry::add_bytes(self.nbytes());
@@ -290,6 +294,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   DeviceState& d = home(self);
   StreamState& stream = current_stream(d.index);
+  if (C10_UNLIKELY(is_dry())) need_contents(self, "a number (.item(), a condition)");
   char bytes[16];
   const size_t item = self.element_size();
   const void* from = self.const_data_ptr();
@@ -297,8 +302,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     stream.sync();
     std::memcpy(bytes, from, item);
   } else {
-    check(api().mem_copy(bytes, CW_HOST, from, d.vendor_id, item, stream.handle), "mem_copy", d.index);
-    stream.give();
+    copy_on(stream, bytes, CW_HOST, from, d.vendor_id, item);
     stream.sync();
   }
   at::Tensor value = at::from_blob(bytes, {}, at::TensorOptions().dtype(self.scalar_type()));
@@ -361,10 +365,7 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   StreamState& stream = current_stream(index);
   c10::DataPtr data = allocate(index, stream, bytes);
   const size_t keep = std::min(bytes, storage.nbytes());
-  if (keep) {
-    check(api().mem_copy(data.get(), d.vendor_id, storage.data(), d.vendor_id, keep, stream.handle), "mem_copy", index);
-    stream.give();
-  }
+  if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);
 }

@@ -14,6 +14,17 @@ def set_error_types(types: dict[str, type[BaseException]]) -> None:
 def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
     """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""
 
+def load_paper(paper: dict[str, Any], path: str, settings: Callable[[str], str | None]) -> None:
+    """Take a chip that is not there for the vendor: name, version, device, memory, dtypes, host_addressable,
+    operators {name: {needs, dtypes}}, library (its path, or ""). Its kernels compute on the CPU."""
+
+def set_dry(on: bool, small: int = 65536) -> None:
+    """On a chip on paper: count and shape, and compute only what is known and has `small` elements at most. Raises in
+    the operator where the program asks for a number that was not computed."""
+
+def needed_contents() -> str:
+    """What a dry run was asked for and did not have, "" for nothing."""
+
 def vendor_state() -> dict[str, Any]:
     """path, name, version, abi_version, level (0..4), entries {name: offered}, extensions [name]; {} before load."""
 
@@ -50,6 +61,20 @@ def set_stream(stream: torch.Stream) -> None: ...
 def memory_snapshot(device: int) -> list[dict[str, Any]]:
     """Segments as torch.cuda.memory_snapshot gives them: device, address, total_size, allocated_size,
     active_size, requested_size, stream, segment_type, blocks [{address, size, requested_size, state}]."""
+
+def memory_history(device: int) -> list[dict[str, Any]]:
+    """What the allocator did, oldest first, in torch's form: action, addr, size, stream, time_us, frames."""
+
+def set_memory_history(
+    enabled: str | None,
+    context: str | None,
+    stacks: str,
+    max_entries: int,
+    clear: bool,
+    skip: list[str],
+) -> None: ...
+def set_profile_clock(clock: str) -> None:
+    """clock: "device", the vendor's own times where it has them, or "events"."""
 
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...

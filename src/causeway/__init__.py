@@ -22,6 +22,7 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway import redirect as transfer
     from causeway.debug.compare import CompareError as CompareError
     from causeway.debug.compare import compare as compare
     from causeway.debug.divergence import first_divergence as first_divergence
@@ -48,6 +49,7 @@ _NAMES = {
     "ledger": "causeway.ops.ledger",
     "overflow": "causeway.debug.overflow",
     "record": "causeway.debug.record",
+    "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
     "compare": "causeway.debug.compare",
@@ -84,6 +86,7 @@ __all__ = [
     "policy",
     "record",
     "step",
+    "transfer",
 ]
 
 
@@ -91,7 +94,9 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'causeway' has no attribute {name!r}")
     module = importlib.import_module(_NAMES[name])
-    return module if _NAMES[name] == f"causeway.{name}" else getattr(module, name)
+    # `transfer` is a module under another name: the statement `import causeway.transfer` does more.
+    whole = _NAMES[name] == f"causeway.{name}" or name == "transfer"
+    return module if whole else getattr(module, name)
 
 
 def __dir__() -> list[str]:

@@ -220,8 +220,24 @@ SETTINGS: Mapping[str, Setting] = {
             "vendor",
             TEXT,
             "",
-            "The vendor: a name (an entry point of group causeway.vendors) or the path of its "
-            "library. Empty: the one that is installed, else sim.",
+            "The vendor: a name (an entry point of group causeway.vendors), the path of its "
+            "library, or that of a conformance report (.json), which stands in for a chip that is "
+            "not here. Empty: the one that is installed, else sim.",
+            "at import",
+        ),
+        Setting(
+            "transfer",
+            _choice("off", "device", "cpu"),
+            "off",
+            "Redirect CUDA's calls, at the end of `import torch`, to the device or to the CPU; "
+            "`causeway run` sets it.",
+            "at import",
+        ),
+        Setting(
+            "transfer_report",
+            TEXT,
+            "",
+            "The file to which a program writes at its end what was redirected, as JSON.",
             "at import",
         ),
         Setting(
@@ -318,6 +334,14 @@ SETTINGS: Mapping[str, Setting] = {
             1.0,
             "The part of each device's memory that this process may take.",
             "at first use",
+        ),
+        Setting(
+            "profile_clock",
+            _choice("device", "events"),
+            "device",
+            "Where torch.profiler has the times of kernels and copies from: the device's own "
+            "record of them (the vendor's profile.v1), or events around each, which it also takes "
+            "where the vendor has no such record.",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),

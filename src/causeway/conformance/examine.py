@@ -46,6 +46,15 @@ def main() -> None:
         "vendor": _C.vendor_state()["name"],
         "version": _C.vendor_state()["version"],
         "operators_of_torch": len(_C.operators()),
+        "chip": {
+            "memory": info["memory"],
+            "host_addressable": info["host_addressable"],
+            "dtypes": [dtype_name(d) for d in info["dtypes"]],
+        },
+        "offers": {
+            name: {"needs": o["needs"], "dtypes": [dtype_name(d) for d in o["dtypes"]]}
+            for name, o in sorted(offered.items())
+        },
     })  # fmt: skip
     dtype = re.compile(only["dtype"]) if only.get("dtype") else None
     for line in sys.stdin:

@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import tempfile
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causeway.conformance.abi import Check
+from causeway.pages.atomic import write as write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -126,16 +124,9 @@ class Report:
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
-        import jinja2
+        from causeway.conformance.page import page
 
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(Path(__file__).parent),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        return environment.get_template("report.html.jinja").render(self.to_dict())
+        return page(self).to_html()
 
 
 def cell_state(cell: dict[str, Any]) -> str:
@@ -154,20 +145,6 @@ def state(operator: dict[str, Any]) -> str:
     if operator.get("broken") or any(cell["failed"] for cell in cells):
         return "failed"
     return "passed" if operator["tested"] else "not tested"
-
-
-def write(path: str, text: str) -> None:
-    """Write a file all at once: who reads it never sees half of it."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def write_json(report: Report, path: str) -> None:

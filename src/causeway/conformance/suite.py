@@ -19,6 +19,8 @@ from causeway.conformance.report import Report, state
 from causeway.conformance.workers import Operators, ask_table
 from causeway.errors import CausewayError
 
+_OF_THE_CHIP = ("vendor", "version", "device", "dtypes", "chip", "offers")
+
 
 @dataclass(frozen=True)
 class Options:
@@ -80,7 +82,7 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
             "cases": options.cases or None}  # fmt: skip
     workers = Operators(library if options.library else None, options.workers, only)
     about = workers.about
-    report.about |= {k: about[k] for k in ("vendor", "version", "device", "dtypes")}
+    report.about |= {k: about[k] for k in _OF_THE_CHIP}
     report.about |= {
         "offered": len(about["offered"]),
         "operators_of_torch": about["operators_of_torch"],

@@ -27,7 +27,7 @@ import torch
 from causeway.debug import judge, observe, randomness, repro, tolerances
 from causeway.debug import reference as cpu
 from causeway.debug.findings import Failure, Findings, Row, describe, plain
-from causeway.debug.snapshot import Built, Snapshot, flat
+from causeway.debug.snapshot import Built, Snapshot, Uncopied, flat
 from causeway.errors import CausewayError
 from causeway.numerics import Verdict
 
@@ -153,6 +153,9 @@ class Compare(observe.Observer):
                 index = _device_of(call.args)
                 taken.generator = cpu.generator_of(name, call.args, index)
                 taken.state = taken.generator.get_state()
+        except Uncopied as why:
+            self._skip(row, str(why))
+            return
         except Exception as error:  # the comparison's own limits must not end the program
             self._skip(row, f"its arguments could not be copied ({_words(error)})")
             return
@@ -168,6 +171,8 @@ class Compare(observe.Observer):
             self._compare(call, taken)
         except CompareError:
             raise
+        except Uncopied as why:
+            self._skip(taken.row, str(why))
         except Exception as error:
             self._skip(taken.row, f"the comparison failed ({_words(error)})")
 

@@ -21,6 +21,10 @@ Tensor = torch.Tensor
 MARGIN = 64  # bytes on either side, where the storage has them; also what offsets are aligned to
 
 
+class Uncopied(Exception):
+    """A tensor of which no image can be made, and why."""
+
+
 @dataclass
 class Piece:
     """Bytes `begin` to `end` of one storage, that of `owner`."""
@@ -104,10 +108,12 @@ class Snapshot:
         return value
 
     def _tensor(self, t: Tensor, write: bool) -> Dense | Whole:
+        if torch.nn.parameter.is_lazy(t):  # its Python class has no shape, the tensor has
+            t = t.as_subclass(torch.Tensor)
         if not is_dense(t):
-            # A view of a nested tensor may be one that torch cannot copy; nobody writes to views.
-            fixed = t._is_zerotensor() or (t.is_nested and not t.is_contiguous())
-            return Whole(t.detach() if fixed else t.detach().clone(), write)
+            if t.is_nested and not t.is_contiguous():
+                raise Uncopied("torch cannot copy a nested tensor that is a view")
+            return Whole(t if t._is_zerotensor() else t.detach().clone(), write)
         storage = t.untyped_storage()
         key, size, offset = storage._cdata, t.element_size(), int(t.storage_offset())
         begin = end = offset * size

@@ -1,0 +1,175 @@
+"""Writing what was converted: in place with a journal to take it back, or as a copy of the tree.
+
+A journal is a folder `.causeway/migrate/<number>/` at the root: `journal.json` with the hashes of
+each file before and after, and the originals. It is complete before the first file is replaced, and
+each file is replaced at once, so that an interruption leaves every file old or new, and undoing
+works.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+from collections.abc import Iterable
+from pathlib import Path
+
+from causeway.migrate.engine import MigrateError
+from causeway.migrate.finding import FileResult, Result
+from causeway.migrate.source import encode
+
+_FOLDER = Path(".causeway") / "migrate"
+
+
+def write(result: Result) -> list[Path]:
+    """Replace the files that changed, with a journal for `undo`; the files written.
+
+    Raises MigrateError, with nothing written, where a file has changed since it was read.
+    """
+    root = Path(result.root)
+    changed = [file for file in result.files if file.changed]
+    if not changed:
+        return []
+    stale = [f.path for f in changed if (root / f.path).read_bytes() != _before(f)]
+    if stale:
+        raise MigrateError(
+            f"{_list(stale)} changed while it was converted; nothing was written. Run again."
+        )
+    folder = _next(root)
+    for file in changed:
+        _place(folder / "originals" / file.path, _before(file))
+    entries = [
+        {"path": f.path, "before": _hash(_before(f)), "after": _hash(_after(f))} for f in changed
+    ]
+    _place(folder / "journal.json", json.dumps({"version": 1, "files": entries}, indent=1).encode())
+    _place(root / ".causeway" / ".gitignore", b"*\n")
+    for file in changed:
+        _replace(root / file.path, _after(file))
+    return [root / file.path for file in changed]
+
+
+def undo(start: Path) -> list[Path]:
+    """Put back what the last `write` at or above `start` replaced; the files restored.
+
+    Raises MigrateError, with nothing restored, where there is no journal, or where files changed
+    since; the message names them.
+    """
+    folder = start if start.is_dir() else start.parent
+    root = next((p for p in (folder, *folder.parents) if _journals(p)), None)
+    if root is None:
+        raise MigrateError(f"there is nothing to undo: no {_FOLDER} at or above {folder}")
+    journal = _journals(root)[-1]
+    table = json.loads((journal / "journal.json").read_text(encoding="utf-8"))
+    if table.get("version") != 1:
+        raise MigrateError(f"{journal} is of another version of Causeway; restore its originals")
+    changed, todo = [], []
+    for entry in table["files"]:
+        path = root / entry["path"]
+        now = _hash(path.read_bytes()) if path.is_file() else ""
+        if now == entry["after"]:
+            todo.append(path)
+        elif now != entry["before"]:
+            changed.append(entry["path"])
+    if changed:
+        raise MigrateError(
+            f"{_list(changed)} changed since the conversion; nothing was undone. The originals are "
+            f"in {journal / 'originals'}"
+        )
+    for path in todo:
+        _replace(path, (journal / "originals" / path.relative_to(root)).read_bytes())
+    shutil.rmtree(journal)
+    if not _journals(root):
+        shutil.rmtree(root / ".causeway" / "migrate")
+        left = [p.name for p in (root / ".causeway").iterdir()]
+        if left == [".gitignore"]:
+            shutil.rmtree(root / ".causeway")
+    return todo
+
+
+def copy(result: Result, paths: Iterable[Path], target: Path) -> list[Path]:
+    """Write the tree to `target` with the changes in it; the files that differ from the originals.
+
+    All files are copied, also those of no kind that is converted; links stay links. Folders of
+    version control and caches are left out. Raises MigrateError where `target` exists with
+    something in it, or lies inside of the tree.
+    """
+    root = Path(result.root)
+    sources = [path.resolve() for path in paths]
+    goal = target.resolve()
+    if goal.exists() and (not goal.is_dir() or any(goal.iterdir())):
+        raise MigrateError(f"{target} is not empty; name a folder that is not there yet")
+    if any(path.is_dir() and (goal == path or path in goal.parents) for path in sources):
+        raise MigrateError(f"{target} is inside of what is converted; name a folder outside of it")
+    goal.parent.mkdir(parents=True, exist_ok=True)
+    # Beside the goal, then renamed: there is a whole copy or none.
+    with tempfile.TemporaryDirectory(dir=goal.parent, prefix=f".{goal.name}.") as made:
+        work = Path(made) / "copy"
+        work.mkdir()
+        ignore = shutil.ignore_patterns(".git", ".hg", ".svn", ".causeway", "__pycache__")
+        for path in sources:
+            place = work / path.relative_to(root)
+            place.parent.mkdir(parents=True, exist_ok=True)
+            if path.is_dir():
+                shutil.copytree(path, place, symlinks=True, ignore=ignore, dirs_exist_ok=True)
+            else:
+                shutil.copy2(path, place)
+        for file in result.files:
+            if file.changed:
+                (work / file.path).write_bytes(_after(file))
+        if goal.exists():
+            goal.rmdir()
+        os.replace(work, goal)
+    return [goal / file.path for file in result.files if file.changed]
+
+
+def _before(file: FileResult) -> bytes:
+    return encode(file.before, file.encoding)
+
+
+def _after(file: FileResult) -> bytes:
+    return encode(file.after, file.encoding)
+
+
+def _hash(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def _journals(root: Path) -> list[Path]:
+    """Journals of a folder, oldest first; one that was cut off while it was written is none."""
+    folder = root / _FOLDER
+    found = folder.glob("*/journal.json") if folder.is_dir() else ()
+    return sorted((p.parent for p in found), key=lambda p: int(p.name))
+
+
+def _next(root: Path) -> Path:
+    folder = root / _FOLDER
+    folder.mkdir(parents=True, exist_ok=True)
+    numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()]
+    fresh = folder / f"{max(numbers, default=0) + 1:04d}"
+    fresh.mkdir()
+    return fresh
+
+
+def _place(path: Path, data: bytes) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(data)
+
+
+def _replace(path: Path, data: bytes) -> None:
+    """Write a file at once, with the mode that it has."""
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
+    try:
+        with os.fdopen(handle, "wb") as file:
+            file.write(data)
+        shutil.copymode(path, name)
+        os.replace(name, path)
+    except BaseException:
+        Path(name).unlink(missing_ok=True)
+        raise
+
+
+def _list(names: list[str]) -> str:
+    shown = ", ".join(names[:5])
+    return shown + (f" and {len(names) - 5} more" if len(names) > 5 else "")

@@ -1,0 +1,630 @@
+"""One Python module under conversion: what rules ask and what they answer.
+
+A rule looks at nodes, then calls `change` with exact edits or `report` without any. Everything that
+a rule writes is spelled here, so that `--target` and the name of the helper variable live in one
+place. Edits that would overlap are refused and become a finding for a hand.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field
+
+from causeway.migrate import knowledge
+from causeway.migrate.finding import Category, Finding, Kind, Severity
+from causeway.migrate.names import Names, Scope, ancestors, statement
+from causeway.migrate.rule import Rule
+from causeway.migrate.settings import Settings
+from causeway.migrate.source import Edit, Source
+
+# The one line that converted modules may get. With check_available, a build of torch for CUDA on a
+# machine without a GPU gives the CPU too.
+HELPER = '{torch}.accelerator.current_accelerator(check_available=True) or {torch}.device("cpu")'
+_HELPER = re.compile(
+    r"\w+\.accelerator\.current_accelerator\(\s*check_available\s*=\s*True\s*\)\s*"
+    r"""or\s+\w+\.device\(\s*["']cpu["']\s*\)"""
+)
+_HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
+_PLACEHOLDER = re.compile(r"\0(\w+)\0")
+_OTHER = re.compile(r"(mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)(:\d*)?$")
+_FRAMEWORKS = re.compile(
+    r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
+)
+_KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
+
+
+@dataclass
+class _Draft:
+    """A finding whose texts are filled in at the end, when all edits are known."""
+
+    rule: Rule
+    start: int
+    end: int
+    kind: Kind
+    message: str
+    tip: str
+    api: str
+    category: Category
+    severity: Severity
+
+
+@dataclass(frozen=True)
+class Use:
+    """A dotted name that is used, as long as the module writes it, and what it means."""
+
+    node: ast.Name | ast.Attribute
+    api: str
+
+    @property
+    def call(self) -> ast.Call | None:
+        """The call of this name, or None where it is only named."""
+        up = self.node.up  # type: ignore[union-attr]
+        return up if isinstance(up, ast.Call) and up.func is self.node else None
+
+
+@dataclass
+class Module:
+    """See above. `settings.target` is "portable" or the name of a device."""
+
+    path: str
+    source: Source
+    tree: ast.Module
+    settings: Settings
+    own_cuda: frozenset[str] = frozenset()
+    edits: list[Edit] = field(default_factory=list)
+    drafts: list[_Draft] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.names = Names(self.tree, knowledge.exported())
+        self.done: set[int] = set()  # id of nodes that a rule has dealt with
+        self.homes: dict[tuple[int, str], str] = {}  # (import, bound name): its new meaning
+        self.gone: set[int] = set()  # id of Name nodes that an edit removes
+        self.star_uses: set[str] = set()  # names of an import with * that changed their home
+        self.torch_wanted = False
+        self.helper_wanted: list[ast.AST] = []
+        self.target_used = False
+        # What the spelling of the next change asks for; granted when the change is made.
+        self._asks_for: list[Callable[[], object]] = []
+        self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
+        self._helper = ""
+        self._torch_names: dict[int, str] = {}
+        self._occupied: list[tuple[int, int]] = []
+        self._keep = self._kept_lines()
+        quotes = self.source.text
+        self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
+        strings = {n.value for n in self.names.all(ast.Constant) if isinstance(n.value, str)}
+        self.has_cpu_path = "is_available" in quotes or "no_cuda" in quotes or "cpu" in strings
+        # With these the program tells more than one accelerator apart.
+        self.other_devices = any(_OTHER.match(s) for s in strings)
+        self.indent = _indent(quotes)
+        self.other_framework = self._is_of_another_framework()
+
+    def _is_of_another_framework(self) -> bool:
+        """Whether a module never imports torch, and speaks of an array library that has devices."""
+        imported = {
+            name.partition(".")[0]
+            for node in self.imports()
+            for name in (
+                [a.name for a in node.names]
+                if isinstance(node, ast.Import)
+                else [node.module or ""]
+            )
+        }
+        if "torch" in imported or self.names.stars:
+            return False
+        return bool(_FRAMEWORKS.search(self.source.text))
+
+    # -- what rules ask
+
+    @property
+    def vendor(self) -> str:
+        """The device name that is written out, or "" for portable code."""
+        return "" if self.settings.target == "portable" else self.settings.target
+
+    def uses(self, *roots: str) -> Iterator[Use]:
+        """Names that are used, not dealt with yet, and mean `roots` or something below."""
+        below = tuple(root + "." for root in roots)
+        for use in self._all_uses():
+            matches = use.api.startswith(below) or use.api in roots
+            if matches and id(use.node) not in self.done:
+                yield use
+
+    def _all_uses(self) -> list[Use]:
+        if not hasattr(self, "_uses"):
+            found: list[Use] = []
+            for kind in (ast.Attribute, ast.Name):
+                for node in self.names.all(kind):
+                    up = node.up  # type: ignore[attr-defined]
+                    if isinstance(up, ast.Attribute) and up.value is node:
+                        continue
+                    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                        continue
+                    api = self.names.resolve(node)
+                    if api:
+                        found.append(self._known_part(node, knowledge.canonical(api)))  # type: ignore[arg-type]
+            found.sort(key=lambda use: self.source.start(use.node))
+            self._uses = found
+        return self._uses
+
+    def _known_part(self, node: ast.Name | ast.Attribute, api: str) -> Use:
+        """Cut attributes off a name of torch.cuda until it is one that is known."""
+        if not api.startswith("torch.cuda."):
+            return Use(node, api)
+        whole = Use(node, api)
+        while not knowledge.find(api) and isinstance(node, ast.Attribute):
+            inner = node.value
+            if not isinstance(inner, ast.Name | ast.Attribute) or api.count(".") <= 2:
+                break
+            node, api = inner, api.rpartition(".")[0]
+        return Use(node, api) if knowledge.find(api) else whole
+
+    def imports(self) -> list[ast.Import | ast.ImportFrom]:
+        """All statements that import."""
+        return [*self.names.all(ast.Import), *self.names.all(ast.ImportFrom)]
+
+    def assignments(self) -> list[ast.Assign | ast.AnnAssign]:
+        """All plain assignments."""
+        return [*self.names.all(ast.Assign), *self.names.all(ast.AnnAssign)]
+
+    def resolve(self, node: ast.AST) -> str:
+        """The qualified name of an expression, or ""."""
+        return knowledge.canonical(self.names.resolve(node) or "")
+
+    def root(self, node: ast.AST) -> ast.Name | None:
+        """The name that a dotted name starts with."""
+        while isinstance(node, ast.Attribute):
+            node = node.value
+        return node if isinstance(node, ast.Name) else None
+
+    def text(self, node: ast.AST) -> str:
+        """The source of a node."""
+        return self.source.segment(node)
+
+    def kept(self, node: ast.AST) -> bool:
+        """Whether a comment `# causeway: keep` covers a node."""
+        if not self._keep:
+            return False
+        first, last = node.lineno, node.end_lineno  # type: ignore[attr-defined]
+        return any(low <= last and first <= high for low, high in self._keep)
+
+    def guarded(self, node: ast.AST) -> bool:
+        """Whether a condition around a node asks for a GPU already."""
+        asks = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
+        child = node
+        while (up := getattr(child, "up", None)) is not None:
+            test: ast.AST | None = None
+            if (isinstance(up, ast.If) and child in up.body) or (
+                isinstance(up, ast.IfExp) and child is up.body
+            ):
+                test = up.test
+            elif isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
+                if child is not up.values[0]:
+                    test = up.values[0]
+            elif isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                return False
+            if test is not None and asks.search(self.text(test)):
+                return True
+            child = up
+        return False
+
+    # -- what rules answer
+
+    def change(
+        self,
+        rule: Rule,
+        node: ast.AST,
+        edits: Iterable[Edit],
+        message: str,
+        *,
+        tip: str = "",
+        api: str = "",
+        category: Category = "api",
+        severity: Severity = "info",
+        safe: bool | None = None,
+    ) -> bool:
+        """Make edits; whether they were made. Unsafe ones wait for `--unsafe`, and one that meets
+        another's range, or that a comment keeps, is not made.
+        """
+        self.done.add(id(node))
+        asked, self._asks_for = self._asks_for, []
+        if self.kept(node) or not self.settings.wants(rule.code):
+            return False
+        edits = list(edits)
+        if not self.vendor and self._only_for_cuda(node):
+            self._draft(
+                rule, node, "portable", "it is behind a condition that is only true with CUDA",
+                "Leave it, or widen the condition first.", api, category, "info",
+            )  # fmt: skip
+            return False
+        if not (rule.safe if safe is None else safe) and not self.settings.unsafe:
+            self._draft(
+                rule, node, "manual", message + ": not done, for it may change what a program does",
+                f"{tip or rule.by_hand} `--unsafe` does it.", api, category, "warning",
+            )  # fmt: skip
+            return False
+        if any(self._taken(e) for e in edits):
+            self._draft(
+                rule, node, "manual", "another change of this place came first", rule.by_hand,
+                api, category, "warning",
+            )  # fmt: skip
+            return False
+        for grant in asked:
+            grant()
+        for edit in edits:
+            self.edits.append(edit)
+            if edit.end > edit.start:
+                self._occupied.append((edit.start, edit.end))
+        self._draft(rule, node, "changed", message, tip or rule.by_hand, api, category, severity)
+        return True
+
+    def report(
+        self,
+        rule: Rule,
+        node: ast.AST,
+        kind: Kind,
+        message: str,
+        *,
+        tip: str = "",
+        api: str = "",
+        category: Category = "api",
+        severity: Severity | None = None,
+        breaking: bool = False,
+    ) -> None:
+        """Say that a place stays as it is. `breaking`: it fails where there is no CUDA."""
+        self.done.add(id(node))
+        self._asks_for = []
+        if self.kept(node) or not self.settings.wants(rule.code):
+            return
+        if breaking:
+            self.breaking.append(node)
+        usual: Severity = "info" if kind == "portable" else rule.severity
+        self._draft(rule, node, kind, message, tip or rule.by_hand, api, category,
+                    severity or usual)  # fmt: skip
+
+    def _draft(self, rule: Rule, node: ast.AST, kind: Kind, message: str, tip: str, api: str,
+               category: Category, severity: Severity) -> None:  # fmt: skip
+        start, end = self.source.start(node), self.source.end(node)
+        draft = _Draft(rule, start, end, kind, message, tip, api, category, severity)
+        self.drafts.append(draft)
+
+    def _taken(self, edit: Edit) -> bool:
+        if edit.end == edit.start:
+            return any(s < edit.start < e for s, e in self._occupied)
+        return any(s < edit.end and edit.start < e for s, e in self._occupied) or any(
+            edit.start < e.start < edit.end for e in self.edits if e.start == e.end
+        )
+
+    # -- spelling
+
+    def torch(self, node: ast.AST) -> str:
+        """How torch is called where `node` is; asks for `import torch` where it has no name."""
+        name = self._torch_name(node.scope)  # type: ignore[attr-defined]
+        if name:
+            return name
+        self._asks_for.append(lambda: setattr(self, "torch_wanted", True))
+        return "torch"
+
+    def _torch_name(self, scope: Scope | None) -> str:
+        if scope is None:
+            return ""
+        known = self._torch_names.get(id(scope))
+        if known is None:
+            names = (n for n in scope.bindings if self.names.lookup(n, scope) == "torch")
+            known = next(names, "")
+            outer = "" if known else self._torch_name(scope.parent)
+            # A name of an outer scope counts only where it is not bound to something else here.
+            known = known or ("" if outer in scope.bindings else outer)
+            self._torch_names[id(scope)] = known
+        return known
+
+    def spelled(self, node: ast.AST, api: str) -> str:
+        """A qualified name of torch, written with the name that torch has here."""
+        root = self.root(node)
+        if root is not None and self.names.resolve(root) == "torch":
+            return root.id + api.removeprefix("torch")
+        return self.torch(node) + api.removeprefix("torch")
+
+    def helper(self, node: ast.AST) -> str:
+        """The name of the variable that holds the device; asks for it to be defined."""
+        if not self._helper:
+            self._helper = self._existing_helper() or next(
+                name
+                for name in (*_HELPER_NAMES, *(f"accelerator_{n}" for n in range(2, 1000)))
+                if name not in self.names.used
+            )
+        self._asks_for.append(lambda: self.helper_wanted.append(node))
+        return self._helper
+
+    def device(self, node: ast.AST) -> str:
+        """An expression of the device, for an argument that takes a torch.device."""
+        if self.vendor:
+            self.use_target()
+            return f"{self.quote_for(node)}{self.vendor}{self.quote_for(node)}"
+        if self._available(node):
+            return f"\0{self.torch(node)}\0"
+        return self.helper(node)
+
+    def use_target(self) -> None:
+        """Ask for the import of the vendor's module."""
+        self._asks_for.append(lambda: setattr(self, "target_used", True))
+
+    def _available(self, node: ast.AST) -> bool:
+        """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
+        child = node
+        while (up := getattr(child, "up", None)) is not None:
+            no = getattr(up, "test", None)
+            if isinstance(up, ast.IfExp) and child is up.orelse and isinstance(no, ast.UnaryOp):
+                if isinstance(no.op, ast.Not) and self._asks(no.operand):
+                    return True
+            elif (isinstance(up, ast.If) and child in up.body) or (
+                isinstance(up, ast.IfExp) and child is up.body
+            ):
+                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
+                for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
+                    if self._asks(test):
+                        return True
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return False
+            child = up
+        return False
+
+    def _asks(self, test: ast.expr) -> bool:
+        return isinstance(test, ast.Call) and self.resolve(test.func) in (
+            "torch.cuda.is_available",
+            "torch.accelerator.is_available",
+        )
+
+    def _only_for_cuda(self, node: ast.AST) -> bool:
+        """Whether `node` is only evaluated where torch.version.cuda is set."""
+        child = node
+        while (up := getattr(child, "up", None)) is not None:
+            tests: list[ast.expr] = []
+            if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
+                tests = up.values[: up.values.index(child)]  # type: ignore[arg-type]
+            elif (isinstance(up, ast.If) and child in up.body) or (
+                isinstance(up, ast.IfExp) and child is up.body
+            ):
+                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
+                tests = up.test.values if both else [up.test]  # type: ignore[attr-defined]
+            for test in tests:
+                if (
+                    isinstance(test, ast.Compare)
+                    and len(test.ops) == 1
+                    and isinstance(test.ops[0], ast.IsNot)
+                ):
+                    asked: ast.expr = test.left
+                else:
+                    asked = test
+                if self.resolve(asked) == "torch.version.cuda":
+                    return True
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return False
+            child = up
+        return False
+
+    def settle(self) -> None:
+        """Decide how the device is written where it is known to be there: by the helper if the
+        module has one anyway, else by asking torch.
+        """
+        name = self._helper if self.helper_wanted else ""
+
+        def written(match: re.Match[str]) -> str:
+            return name or f"{match.group(1)}.accelerator.current_accelerator()"
+
+        self.edits = [Edit(e.start, e.end, _PLACEHOLDER.sub(written, e.text)) for e in self.edits]
+
+    def device_type(self, node: ast.AST) -> str:
+        """An expression of the device's name, a str."""
+        if self.vendor:
+            return self.device(node)
+        return f"{self.device(node)}.type"
+
+    def quote_for(self, node: ast.AST) -> str:
+        """A quote that can stand where `node` is, also inside of an f-string."""
+        around: ast.AST | None = node
+        while around is not None:
+            if isinstance(around, ast.JoinedStr):
+                return '"' if "'" in self.text(around)[:4] else "'"
+            around = getattr(around, "up", None)
+        return self.quote
+
+    def in_fstring(self, node: ast.AST) -> bool:
+        """Whether a node is inside of an f-string."""
+        return any(isinstance(up, ast.FormattedValue) for _, up in ancestors(node))
+
+    def rename(self, use: Use, api: str) -> list[Edit]:
+        """Edits that make a used name mean `api`.
+
+        `torch.cuda.x` is written anew; a name that an import brought keeps its name, and the
+        import changes. Names that were assigned change where they are assigned.
+        """
+        node = use.node
+        root = self.root(node)
+        assert root is not None
+        if isinstance(node, ast.Name):
+            bindings = self.names.bindings(node)
+            for binding in bindings:
+                if binding.kind == "import":
+                    self._move(binding.node, node.id, api)
+            if not bindings:
+                self._asks_for.append(lambda: self.star_uses.add(node.id))
+            return []
+        meaning = knowledge.canonical(self.names.lookup(root.id, root.scope) or "")  # type: ignore[attr-defined]
+        for old, new in (("torch.cuda.amp", "torch.amp"),):
+            kinds = {b.kind for b in self.names.bindings(root)}
+            if meaning == old and api.startswith(new + ".") and kinds == {"import"}:
+                for binding in self.names.bindings(root):
+                    self._move(binding.node, root.id, new)
+                tail = api.removeprefix(new)
+                start = self.source.end(root)
+                if self.source.slice(start, self.source.end(node)) == tail:
+                    return []
+                return [Edit(start, self.source.end(node), tail)]
+        return [self.replace(node, self.spelled(node, api))]
+
+    def _move(self, statement: ast.AST, name: str, home: str) -> None:
+        def grant() -> None:
+            self.homes[id(statement), name] = home
+
+        self._asks_for.append(grant)
+
+    def replace(self, node: ast.expr, text: str) -> Edit:
+        """An edit that writes `text` in place of a node."""
+        root = self.root(node)
+        if root is not None:
+            self._asks_for.append(lambda: self.gone.add(id(root)))
+        return Edit(self.source.start(node), self.source.end(node), text)
+
+    def insert_first(self, call: ast.Call, text: str) -> Edit:
+        """An edit that adds a first argument to a call."""
+        at = self.source.open_paren(call) + 1
+        if not call.args and not call.keywords:
+            return Edit(at, at, text)
+        at = self.source.skip(at)
+        return Edit(at, at, text + ", ")
+
+    def insert_last(self, call: ast.Call, text: str) -> Edit:
+        """An edit that adds a last argument to a call."""
+        parts = [*call.args, *(k.value for k in call.keywords)]
+        end = self.source.end(call) - 1
+        if not parts:
+            at = self.source.open_paren(call) + 1
+            return Edit(at, at, text)
+        at = max(self.source.end(p) for p in parts)
+        comma = False
+        while (place := self.source.skip(at)) < end:
+            comma = self.source.data[place] == 44  # ','
+            at = place + 1
+        return Edit(at, at, f" {text}" if comma else f", {text}")
+
+    def argument_start(self, call: ast.Call, arg: ast.expr) -> int:
+        """Where a positional argument starts, with the parentheses around it."""
+        earlier = call.args[: call.args.index(arg)]
+        if not earlier:
+            return self.source.skip(self.source.open_paren(call) + 1)
+        comma = self.source.skip(self.source.end(earlier[-1]), also=b")")
+        return self.source.skip(comma + 1)
+
+    def unkey(self, keyword: ast.keyword) -> Edit:
+        """An edit that makes a keyword argument positional."""
+        return Edit(self.source.start(keyword), self.source.start(keyword.value), "")
+
+    def parenthesised(self, node: ast.expr, text: str) -> str:
+        """`text`, a comparison, in parentheses where the place of `node` needs them."""
+        up = node.up  # type: ignore[attr-defined]
+        needs = isinstance(
+            up,
+            ast.Compare | ast.BinOp | ast.UnaryOp | ast.Attribute | ast.Subscript | ast.Await
+            | ast.Starred | ast.FormattedValue | ast.NamedExpr,
+        )  # fmt: skip
+        if isinstance(up, ast.Call) and up.func is not node:
+            needs = False
+        if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
+            needs = False
+        if isinstance(up, ast.Subscript) and up.slice is node:
+            needs = False
+        return f"({text})" if needs else text
+
+    # -- the parts
+
+    @property
+    def helper_name(self) -> str:
+        """The name of the helper variable, once it was asked for."""
+        return self._helper
+
+    def _existing_helper(self) -> str:
+        for stmt in self.tree.body:
+            if (
+                isinstance(stmt, ast.Assign)
+                and isinstance(stmt.targets[0], ast.Name)
+                and _HELPER.fullmatch(self.text(stmt.value))
+                and len(self.names.module.bindings.get(stmt.targets[0].id, [])) == 1
+            ):
+                self.helper_exists = True
+                return stmt.targets[0].id
+        return ""
+
+    helper_exists = False
+
+    def _kept_lines(self) -> list[tuple[int, int]]:
+        """Ranges of lines that comments keep: a statement that the comment is on; the one after a
+        comment that stands alone.
+        """
+        data = self.source.data
+        if not _KEEP.search(data):
+            return []
+        lines = {self.source.place(m.start())[0] for m in _KEEP.finditer(data)}
+        ranges = []
+        for node in ast.walk(self.tree):
+            if not isinstance(node, ast.stmt):
+                continue
+            first = min([node.lineno, *(d.lineno for d in getattr(node, "decorator_list", ()))])
+            last = node.end_lineno or node.lineno
+            body = getattr(node, "body", None)
+            head = body[0].lineno - 1 if body else last
+            before = first - 1
+            if before in lines and data[self.source.starts[before - 1] :].lstrip()[:1] == b"#":
+                ranges.append((first, last))
+            elif any(first <= line <= max(head, first) for line in lines):
+                ranges.append((first, max(head, first)))
+        return ranges
+
+    def findings(self) -> list[Finding]:
+        """The findings, with texts and places."""
+        found = []
+        for d in self.drafts:
+            line, column = self.source.place(d.start)
+            end_line, end_column = self.source.place(d.end)
+            inside = [e for e in self.edits if d.start <= e.start and e.end <= d.end]
+            after = ""
+            if d.kind == "changed":
+                after = _applied(self.source.data, d.start, d.end, inside)
+            found.append(
+                Finding(
+                    self.path,
+                    line,
+                    column,
+                    end_line,
+                    end_column,
+                    d.rule.code,
+                    d.kind,
+                    d.message,
+                    d.tip,
+                    d.severity,
+                    d.rule.safe,
+                    self.source.slice(d.start, d.end),
+                    after,
+                    d.api,
+                    d.category,
+                )
+            )
+        return sorted(set(found))
+
+
+def _applied(data: bytes, start: int, end: int, edits: list[Edit]) -> str:
+    pieces, at = [], start
+    for edit in sorted(edits, key=lambda e: (e.start, e.end)):
+        pieces += [data[at : edit.start], edit.text.encode()]
+        at = edit.end
+    return b"".join([*pieces, data[at:end]]).decode(errors="replace")
+
+
+def _indent(text: str) -> str:
+    found = re.search(r"^(?:[^\n]*:[ \t]*(?:#[^\n]*)?\r?\n)([ \t]+)\S", text, re.M)
+    if found and found.group(1).startswith("\t"):
+        return "\t"
+    return "  " if found and found.group(1) == "  " else "    "
+
+
+def alone(module: Module, node: ast.expr) -> ast.Expr | None:
+    """The statement that is nothing but `node` and shares its lines with no other, or None."""
+    stmt = statement(node)
+    if not isinstance(stmt, ast.Expr) or stmt.value is not node:
+        return None
+    source = module.source
+    start, end = source.start(stmt), source.end(stmt)
+    before = source.slice(source.line_start(start), start)
+    after = source.slice(end, source.line_end(end)).strip()
+    return stmt if not before.strip() and (not after or after.startswith("#")) else None

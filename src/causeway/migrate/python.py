@@ -1,0 +1,279 @@
+"""The converter of Python modules: parse, let the rules look, apply their edits, check it."""
+
+from __future__ import annotations
+
+import ast
+import re
+import warnings
+
+from causeway.migrate import advice, knowledge
+from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
+from causeway.migrate.module import HELPER, Module
+from causeway.migrate.rules import RUNS
+from causeway.migrate.settings import Settings
+from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
+
+# A module in which none of this occurs has nothing that a rule looks for; a test compares the list
+# with the rules. It is asked of bytes, before anything is decoded or parsed.
+_CONCERNS = re.compile(
+    rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
+    rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
+    rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b"
+)
+
+
+def convert(file: FileInput, settings: Settings) -> FileResult:
+    """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
+    loads = b"torch" in file.data and b".load(" in file.data
+    concerns = loads or _CONCERNS.search(file.data) is not None
+    if not concerns and not advice.concerns(file.data):
+        return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
+    try:
+        text, encoding = decode(file.data)
+    except Undecodable as error:
+        return FileResult(file.path, "unparsable", f"cannot be decoded: {error}")
+    result = FileResult(file.path, "unchanged", before=text, after=text, encoding=encoding)
+    try:
+        after, findings = convert_source(
+            text, settings, path=file.path, own_cuda=file.own_cuda, hints_only=not concerns
+        )
+    except (SyntaxError, ValueError) as error:
+        result.status = "unparsable"
+        line = getattr(error, "lineno", None)
+        where = f"line {line}: " if line else ""
+        result.reason = f"{where}{getattr(error, 'msg', None) or error}"
+        return result
+    except RecursionError:
+        result.status, result.reason = "unparsable", "nested too deep for Python's parser"
+        return result
+    except AssertionError as error:
+        # A mistake of this converter must not cost the user the rest of the tree.
+        result.status, result.reason = "skipped", f"{OUR_MISTAKE}: {error}"
+        return result
+    result.after, result.findings = after, findings
+    if after != text:
+        result.status = "converted"
+    return result
+
+
+def convert_source(
+    text: str,
+    settings: Settings,
+    *,
+    path: str = "<source>",
+    own_cuda: frozenset[str] = frozenset(),
+    hints_only: bool = False,
+) -> tuple[str, list[Finding]]:
+    """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
+    is nothing for them. Raises SyntaxError where it does not parse.
+    """
+    tree = _parse(text)
+    source = Source(text)
+    module = Module(path, source, tree, settings, own_cuda)
+    _relocate(module)
+    for run in () if hints_only else RUNS:
+        run(module)
+    advice.run(module)
+    _imports(module)
+    module.settle()
+    after = apply(source, module.edits)
+    if after != text:
+        try:
+            _check(after)
+        except SyntaxError as error:
+            raise AssertionError(f"line {error.lineno} would not parse: {error.msg}") from None
+    return after, module.findings()
+
+
+def _parse(text: str) -> ast.Module:
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # invalid escapes are the author's
+        return ast.parse(text)
+
+
+def _check(text: str) -> None:
+    """Compile a text, from the text: to make a tree of objects takes most of the time."""
+    # Cells of a notebook may await.
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        compile(text, "<converted>", "exec", flags, dont_inherit=True)
+
+
+def _relocate(module: Module) -> None:
+    """Python 3.11 places what is inside of f-strings wrongly where they span lines or are joined;
+    find the true places, or take the nodes from the rules.
+    """
+    for joined in module.names.all(ast.JoinedStr):
+        text = module.text(joined)
+        if "cuda" not in text and "nccl" not in text:
+            continue
+        for value in joined.values:
+            if not isinstance(value, ast.FormattedValue):
+                continue
+            wanted = ast.dump(value.value)
+            try:
+                right = ast.dump(ast.parse(f"({module.text(value.value)})", mode="eval").body)
+            except (SyntaxError, ValueError):
+                right = ""
+            if right != wanted and not _search(module, joined, value.value, wanted):
+                for node in ast.walk(value.value):
+                    module.done.add(id(node))
+
+
+def _search(module: Module, joined: ast.JoinedStr, node: ast.expr, wanted: str) -> bool:
+    """Give `node` the place of the one expression in the f-string that reads like it."""
+    source = module.source
+    start, end = source.start(joined), source.end(joined)
+    data = source.data[start:end]
+    found = []
+    for brace in re.finditer(rb"\{", data):
+        begin = brace.end()
+        for stop in re.finditer(rb"[}!:=]", data[begin:]):
+            piece = data[begin : begin + stop.start()]
+            try:
+                tree = ast.parse(b"(" + piece + b")", mode="eval").body
+            except (SyntaxError, ValueError):
+                continue
+            if ast.dump(tree) == wanted:
+                found.append((begin, tree))
+                break
+    if len(found) != 1:
+        return False
+    begin, tree = found[0]
+    line, _ = source.place(start + begin)
+    shift = start + begin - source.starts[line - 1]
+    for old, new in zip(ast.walk(node), ast.walk(tree), strict=True):
+        if not hasattr(new, "lineno"):
+            continue
+        for place in ("lineno", "end_lineno"):
+            setattr(old, place, getattr(new, place) + line - 1)
+        for place, on in (("col_offset", "lineno"), ("end_col_offset", "end_lineno")):
+            on_first = getattr(new, on) == 1
+            setattr(old, place, getattr(new, place) + (shift - 1 if on_first else 0))
+    return True
+
+
+def _imports(module: Module) -> None:
+    """Insert the lines that the rules' spellings need: `import torch`, a vendor's module, and the
+    variable that holds the device.
+    """
+    target = knowledge.target(module.vendor) if module.vendor else None
+    lines: list[str] = []
+    vendor_line = ""
+    if target and module.target_used and target.module:
+        known_already = target.module.partition(".")[0] in module.names.used
+        vendor_line = "" if known_already else f"import {target.module}"
+    helper = bool(module.helper_wanted) and not module.helper_exists
+    if not (module.torch_wanted or vendor_line or helper):
+        return
+    if helper and module.names.lookup("torch", module.names.module) != "torch":
+        known = next(
+            (n for n in module.names.module.bindings
+             if module.names.lookup(n, module.names.module) == "torch"), ""
+        )  # fmt: skip
+    else:
+        known = "torch"
+    if helper and not known:
+        module.torch_wanted, known = True, "torch"
+    body = module.tree.body
+    first_import = _first_statement(module)
+    torch_import = next((s for s in body if _imports_torch(s)), None)
+    source = module.source
+    newline = source.newline
+    if module.torch_wanted and "torch" not in module.names.module.bindings:
+        lines.append("import torch")
+        torch_import = None
+    if vendor_line:
+        if torch_import is not None:
+            end = source.end(torch_import)
+            module.edits.append(Edit(end, end, newline + vendor_line))
+        else:
+            lines.append(vendor_line)
+    if lines:
+        at = first_import
+        gap = (
+            newline if at == len(source.data) and source.data and source.data[-1:] != b"\n" else ""
+        )
+        module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
+    if helper:
+        text = f"{module.helper_name} = {HELPER.format(torch=known)}"
+        after = _after_imports(module, torch_import, known)
+        if after is not None:
+            for edit in sorted(module.edits, reverse=True):  # imports that went
+                if edit.start < after < edit.end:
+                    after = edit.start - len(newline)
+        if after is None or after <= 0:
+            module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
+        else:
+            module.edits.append(Edit(after, after, newline * 2 + text))
+
+
+def _first_statement(module: Module) -> int:
+    """Where a first import may stand: after the docstring and the imports from the future."""
+    for stmt in module.tree.body:
+        doc = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
+        future = isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
+        if not doc and not future:
+            decorators = getattr(stmt, "decorator_list", [])
+            first = min([stmt, *decorators], key=lambda n: n.lineno)
+            return module.source.line_start(module.source.start(first))
+    return len(module.source.data)
+
+
+def _imports_torch(stmt: ast.stmt) -> bool:
+    return isinstance(stmt, ast.Import) and any(
+        a.name == "torch" or (a.name.startswith("torch.") and not a.asname) for a in stmt.names
+    )
+
+
+def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) -> int | None:
+    """The end of the last import that comes before anything that may need the device."""
+    wanted = {id(top) for node in module.helper_wanted if (top := _top(node)) is not None}
+    last: ast.stmt | None = None
+    seen_torch = torch_import is None and "torch" not in module.names.module.bindings
+    for stmt in module.tree.body:
+        if id(stmt) in wanted or isinstance(
+            stmt, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        ):
+            break
+        if isinstance(stmt, ast.Import | ast.ImportFrom):
+            last = stmt
+            seen_torch = seen_torch or _binds(stmt, known)
+        elif isinstance(stmt, ast.Try | ast.If | ast.With) and any(
+            isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(stmt)
+        ):
+            last = stmt
+            seen_torch = seen_torch or any(_binds(n, known) for n in ast.walk(stmt))
+        elif isinstance(stmt, ast.For | ast.While):
+            break
+    if not seen_torch:
+        for stmt in module.tree.body:  # torch comes late; so does the helper
+            if _binds(stmt, known):
+                last = stmt
+                break
+    if last is None:
+        return None
+    source = module.source
+    end = source.end(last)
+    return (
+        source.line_end(end)
+        if not source.slice(end, source.line_end(end)).strip().startswith(";")
+        else None
+    )
+
+
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether a statement imports something as `name`."""
+    if isinstance(node, ast.Import):
+        return any((a.asname or a.name.partition(".")[0]) == name for a in node.names)
+    return isinstance(node, ast.ImportFrom) and any(
+        a.name == "*" or (a.asname or a.name) == name for a in node.names
+    )
+
+
+def _top(node: ast.AST) -> ast.AST | None:
+    while getattr(node, "up", None) is not None and not isinstance(node.up, ast.Module):  # type: ignore[attr-defined]
+        node = node.up  # type: ignore[attr-defined]
+    return node

@@ -1,0 +1,152 @@
+"""CW101: the device as a string, "cuda", "cuda:0", f"cuda:{rank}"."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from causeway.migrate.module import Module
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules.roles import Role, role, surely_not_torch
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW101",
+    name="device-string",
+    title="The device's name as a string",
+    why='"cuda" names one vendor\'s device; the accelerator that torch sees has a name of its own.',
+    by_hand="`torch.accelerator.current_accelerator()` is the device, its `.type` the name.",
+    before='import torch\n\nx = torch.ones(2, device="cuda")\ny = x.to("cuda:0")\n',
+    after="import torch\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n'
+    'x = torch.ones(2, device=accelerator)\ny = x.to(f"{accelerator.type}:0")\n',
+)
+# "cuda:0", and what is completed by % or .format or +.
+_WITH_INDEX = re.compile(r"cuda:(\d*|%[ds]|\{[^{}]*\})")
+
+
+def run(module: Module) -> None:
+    if module.other_framework:
+        return
+    for node in sorted(
+        (n for n in module.names.all(ast.Constant) if _candidate(n)), key=module.source.start
+    ):
+        if id(node) not in module.done:
+            _constant(module, node)
+    for joined in module.names.all(ast.JoinedStr):
+        _fstring(module, joined)
+
+
+def _candidate(node: ast.Constant) -> bool:
+    if not isinstance(node.value, str) or isinstance(node.up, ast.JoinedStr):  # type: ignore[attr-defined]
+        return False
+    return node.value == "cuda" or bool(_WITH_INDEX.fullmatch(node.value))
+
+
+def _constant(module: Module, node: ast.Constant) -> None:
+    found = role(module, node, "device")
+    parts = module.source.string_parts(node)
+    if found is None:
+        if not isinstance(node.up, ast.Expr | ast.Dict | ast.Subscript):  # type: ignore[attr-defined]
+            module.report(
+                RULE, node, "manual", f"{module.text(node)} stays: it may be no device",
+                tip="If it is, write torch.accelerator.current_accelerator().type.",
+                severity="info",
+            )  # fmt: skip
+        return
+    if parts is None or "b" in parts[0].lower() or "\\" in parts[2]:
+        module.report(RULE, node, "manual", "a device string in several pieces")
+        return
+    if module.vendor:
+        module.use_target()
+        at = module.source.start(node) + len(parts[0]) + len(parts[1])
+        edits = [Edit(at, at + 4, module.vendor)]
+    elif _whole_device(module, node):
+        _device_call(module, node)
+        return
+    elif _filled(module, node):
+        call = node.up.up  # type: ignore[attr-defined]
+        at = module.source.start(node) + len(parts[0]) + len(parts[1])
+        edits = [Edit(at, at + 4, "{}"), module.insert_first(call, module.device_type(node))]
+    elif node.value == "cuda":
+        text = module.device(node) if found is Role.DEVICE else module.device_type(node)
+        edits = [module.replace(node, _apart(module, node, text))]
+    else:
+        edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
+    module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
+
+
+def _whole_device(module: Module, node: ast.Constant) -> bool:
+    """Whether it is all of `torch.device("cuda")`."""
+    up = node.up  # type: ignore[attr-defined]
+    return (
+        node.value == "cuda"
+        and isinstance(up, ast.Call)
+        and up.args == [node]
+        and not up.keywords
+        and module.resolve(up.func) == "torch.device"
+    )
+
+
+def _device_call(module: Module, node: ast.Constant) -> None:
+    call = node.up  # type: ignore[attr-defined]
+    edit = Edit(module.source.start(call), module.source.end(call), module.device(node))
+    if module.change(RULE, call, [edit], f"the accelerator in place of {module.text(node)}"):
+        root = module.root(call.func)
+        module.gone.add(id(root))
+
+
+def _filled(module: Module, node: ast.Constant) -> bool:
+    """Whether it is completed by `.format(…)` with places that have no names or numbers."""
+    up = node.up  # type: ignore[attr-defined]
+    if not (isinstance(up, ast.Attribute) and isinstance(up.up, ast.Call) and up.up.func is up):  # type: ignore[attr-defined]
+        return False
+    call = up.up  # type: ignore[attr-defined]
+    return node.value == "cuda:{}" and bool(call.args) and not call.keywords
+
+
+def _indexed(module: Module, node: ast.Constant, parts: tuple[str, str, str]) -> str:
+    rest = parts[2][4:]
+    if "{" in rest:  # "cuda:{}".format(i)
+        rest = rest.replace("{", "{{").replace("}", "}}")
+    quote = module.quote_for(node) if module.in_fstring(node) else parts[1]
+    return f"f{quote}{{{module.device_type(node)}}}{rest}{quote}"
+
+
+def _apart(module: Module, node: ast.expr, text: str) -> str:
+    """`text` with spaces where it would touch a keyword: `else"cuda"`."""
+    data, start, end = module.source.data, module.source.start(node), module.source.end(node)
+    if data[start - 1 : start].isalnum():
+        text = " " + text
+    return text + " " if data[end : end + 1].isalpha() else text
+
+
+def _fstring(module: Module, node: ast.JoinedStr) -> None:
+    """f"cuda:{rank}": the name at the start is replaced, the rest stays."""
+    first = node.values[0] if node.values else None
+    if not isinstance(first, ast.Constant):
+        return
+    if len(node.values) == 1 and first.value == "cuda":
+        found = role(module, node, "device")
+        if found is not None and not module.vendor:
+            new_text = module.device(node) if found is Role.DEVICE else module.device_type(node)
+            module.change(RULE, node, [module.replace(node, _apart(module, node, new_text))],
+                          f"the accelerator in place of {module.text(node)}")  # fmt: skip
+            return
+    if not re.match(r"cuda(:\d*)?$", str(first.value)):
+        return
+    if id(node) in module.done or surely_not_torch(module, node):
+        return
+    text = module.text(node)
+    opening = re.match(r"""([fFrR]+)('{3}|"{3}|'|")cuda""", text)
+    if role(module, node, "device", certain=True) is None:
+        return
+    if not opening:
+        module.report(RULE, node, "manual", "a device string in several pieces")
+        return
+    at = module.source.start(node) + opening.end() - len("cuda")
+    new = module.vendor or f"{{{module.device_type(node)}}}"
+    if module.vendor:
+        module.use_target()
+    module.change(RULE, node, [Edit(at, at + 4, new)], "the accelerator's name before the index")

@@ -1,0 +1,143 @@
+"""CW104: typed tensors, `torch.cuda.FloatTensor`."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate.module import Module, Use
+from causeway.migrate.names import FUNCTIONS, ancestors
+from causeway.migrate.rule import Rule
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW104",
+    name="typed-tensor",
+    title="A tensor type of torch.cuda",
+    why="`torch.cuda.FloatTensor` is a dtype and a device in one name, and the device is CUDA.",
+    by_hand="Build the tensor with `torch.tensor`, `torch.empty` or `torch.zeros`, with `dtype=` "
+    "and `device=`.",
+    before="import torch\n\nx = torch.cuda.FloatTensor(2, 3)\ny = x.type(torch.cuda.LongTensor)\n",
+    after="import torch\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n'
+    "x = torch.FloatTensor(2, 3).to(accelerator)\ny = x.to(accelerator, torch.int64)\n",
+)
+
+DTYPES = {
+    "BFloat16Tensor": "bfloat16",
+    "BoolTensor": "bool",
+    "ByteTensor": "uint8",
+    "CharTensor": "int8",
+    "DoubleTensor": "float64",
+    "FloatTensor": "float32",
+    "HalfTensor": "float16",
+    "IntTensor": "int32",
+    "LongTensor": "int64",
+    "ShortTensor": "int16",
+}
+NAMES = {f"torch.cuda.{name}": dtype for name, dtype in DTYPES.items()}
+
+
+def run(module: Module) -> None:
+    for use in module.uses(*NAMES):
+        if use.api in NAMES:
+            _use(module, use)
+    for node in module.names.all(ast.Constant):
+        if isinstance(node.value, str) and node.value in NAMES and id(node) not in module.done:
+            _string(module, node, node.value)
+
+
+def _use(module: Module, use: Use) -> None:
+    node, kind = use.node, use.api.rpartition(".")[2]
+    if isinstance(node, ast.Name) and any(b.kind == "assign" for b in module.names.bindings(node)):
+        module.done.add(id(node))  # the assignment is what changes
+        return
+    if module.vendor:
+        module.use_target()
+        new = module.spelled(node, f"torch.{module.vendor}.{kind}")
+        module.change(RULE, node, [module.replace(node, new)], f"it is a type of {module.vendor}",
+                      api=use.api)  # fmt: skip
+        return
+    call = _type_call(node)
+    if use.call:
+        end = module.source.end(use.call)
+        module.change(
+            RULE, use.call,
+            [
+                module.replace(node, module.spelled(node, f"torch.{kind}")),
+                Edit(end, end, f".to({module.device(node)})"),
+            ],
+            "the tensor is built on the CPU and moved",
+            tip=f"`torch.empty(…, dtype=torch.{NAMES[use.api]}, device=…)` builds it in place.",
+            api=use.api,
+        )  # fmt: skip
+        module.done.add(id(node))
+    elif call:
+        _type(module, call, node, use.api)
+    elif any(_annotation(child, up) for child, up in ancestors(node)):
+        module.change(RULE, node, [module.replace(node, module.spelled(node, "torch.Tensor"))],
+                      "an annotation names no device", api=use.api)  # fmt: skip
+    else:
+        new = f"{module.torch(node)}.get_device_module().{kind}"
+        module.change(
+            RULE, node, [module.replace(node, new)], "it is the type of the device in use",
+            tip="A dtype and a device say the same and work everywhere; not every vendor's module "
+            "has typed tensors.",
+            api=use.api,
+        )  # fmt: skip
+
+
+def _type_call(node: ast.expr) -> ast.Call | None:
+    """The call `x.type(node)`, or None."""
+    up = node.up  # type: ignore[attr-defined]
+    if (
+        isinstance(up, ast.Call)
+        and isinstance(up.func, ast.Attribute)
+        and up.func.attr == "type"
+        and up.args == [node]
+    ):
+        return up
+    return None
+
+
+def _type(module: Module, call: ast.Call, node: ast.expr, api: str) -> None:
+    """`x.type(torch.cuda.FloatTensor)` to `x.to(accelerator, torch.float32)`."""
+    end = module.source.end(call.func)
+    dtype = module.spelled(node, f"torch.{NAMES[api]}")
+    module.change(
+        RULE, call,
+        [Edit(end - 4, end, "to"), module.replace(node, f"{module.device(node)}, {dtype}")],
+        "a dtype and a device in place of the type", api=api,
+    )  # fmt: skip
+    module.done.add(id(node))
+
+
+def _string(module: Module, node: ast.Constant, api: str) -> None:
+    parts = module.source.string_parts(node)
+    call = _type_call(node)
+    kind = api.rpartition(".")[2]
+    if module.vendor and parts:
+        module.use_target()
+        new = f"{parts[0]}{parts[1]}torch.{module.vendor}.{kind}{parts[1]}"
+        module.change(RULE, node, [module.replace(node, new)], f"it is a type of {module.vendor}",
+                      api=api)  # fmt: skip
+    elif call:
+        _type(module, call, node, api)
+    elif parts and not module.in_fstring(node) and isinstance(node.up, ast.Compare):  # type: ignore[attr-defined]
+        new = f"f{parts[1]}torch.{{{module.device_type(node)}}}.{kind}{parts[1]}"
+        module.change(RULE, node, [module.replace(node, new)], "the type's name has the device's",
+                      api=api)  # fmt: skip
+    else:
+        module.report(RULE, node, "manual", "the name of a tensor type as a string", api=api)
+
+
+def _annotation(child: ast.AST, up: ast.AST) -> bool:
+    return (
+        (isinstance(up, ast.arg) and up.annotation is child)
+        or (isinstance(up, ast.AnnAssign) and up.annotation is child)
+        or (isinstance(up, FUNCTIONS) and up.returns is child)
+        or (
+            isinstance(up, FUNCTIONS)
+            and any(a.annotation is child for a in ast.walk(up.args) if isinstance(a, ast.arg))
+        )
+    )

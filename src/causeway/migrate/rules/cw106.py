@@ -1,0 +1,131 @@
+"""CW106: streams and events."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module, Use
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules import table
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW106",
+    name="streams",
+    title="Streams and events",
+    why="torch.Stream and torch.Event serve every accelerator; torch.cuda's serve CUDA alone.",
+    by_hand="`torch.Stream(device)`, `torch.Event(enable_timing=True)`, and `with stream:`.",
+    before="import torch\n\ns = torch.cuda.Stream()\ne = torch.cuda.Event(True)\n"
+    "with torch.cuda.stream(s):\n    e.record()\n",
+    after="import torch\n\ns = torch.Stream()\ne = torch.Event(enable_timing=True)\n"
+    "with s:\n    e.record()\n",
+)
+_PARAMETERS = {
+    "Event": ("enable_timing", "blocking", "interprocess"),
+    "Stream": ("device", "priority"),
+}
+
+
+def run(module: Module) -> None:
+    streams = _known_streams(module)
+    for use in module.uses("torch.cuda"):
+        name = use.api.removeprefix("torch.cuda.")
+        if name in ("Stream", "Event", "stream", "StreamContext"):
+            if module.vendor:
+                if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
+                    module.done.add(id(use.node))
+                else:
+                    table.vendor(module, RULE, use)
+            elif name in _PARAMETERS:
+                _make(module, use, name)
+            else:
+                _context(module, use, streams)
+    table.run(module, RULE)
+    for node in module.names.all(ast.Attribute):
+        if node.attr in ("cuda_stream", "cuda_event") and isinstance(node.ctx, ast.Load):
+            module.report(
+                RULE, node, "manual", f"`.{node.attr}` is an address of CUDA's runtime",
+                tip="Hand the torch.Stream itself to code that knows it; an extension for CUDA "
+                "stays for CUDA.",
+            )  # fmt: skip
+
+
+def _make(module: Module, use: Use, name: str) -> None:
+    edits = module.rename(use, f"torch.{name}")
+    call = use.call
+    if call:
+        known = {"device", "priority", "enable_timing", "blocking", "interprocess"}
+        if any(k.arg not in known for k in call.keywords) or any(
+            isinstance(a, ast.Starred) for a in call.args
+        ):
+            module.report(RULE, call, "manual", f"arguments that torch.{name} does not take",
+                          api=use.api)  # fmt: skip
+            module.done.add(id(use.node))
+            return
+        for i, (arg, parameter) in enumerate(zip(call.args, _PARAMETERS[name], strict=False)):
+            if name == "Event" or i > 0:
+                at = module.argument_start(call, arg)
+                edits.append(Edit(at, at, f"{parameter}="))
+    module.change(RULE, call or use.node, edits, f"torch.{name} serves every accelerator",
+                  tip=f"It has the methods of torch.cuda.{name}.", api=use.api)  # fmt: skip
+    module.done.add(id(use.node))
+
+
+def _context(module: Module, use: Use, streams: set[str]) -> None:
+    call = use.call
+    if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
+        module.done.add(id(use.node))
+    elif (
+        call
+        and len(call.args) == 1
+        and not call.keywords
+        and isinstance(call.up, ast.withitem)  # type: ignore[attr-defined]
+        and _is_stream(module, call.args[0], streams)
+    ):
+        source, arg = module.source, call.args[0]
+        root = module.root(use.node)
+        edits = [
+            Edit(source.start(call), source.start(arg), ""),
+            Edit(source.end(arg), source.end(call), ""),
+        ]
+        if module.change(RULE, call, edits, "a stream is a context manager itself", api=use.api):
+            module.gone.add(id(root))
+        module.done.add(id(use.node))
+    else:
+        name = use.api.removeprefix("torch.cuda.")
+        new = f"{module.torch(use.node)}.get_device_module().{name}"
+        module.change(RULE, use.node, [module.replace(use.node, new)],
+                      "the context of the device in use, which takes None too", api=use.api,
+                      tip="Where the stream is never None, `with stream:` is enough.")  # fmt: skip
+
+
+def _known_streams(module: Module) -> set[str]:
+    """Names and attributes that are assigned streams and nothing else."""
+    good: set[str] = set()
+    bad: set[str] = set()
+    for node in module.assignments():
+        targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+        for target in targets:
+            if isinstance(target, ast.Name | ast.Attribute):
+                is_stream = node.value is not None and _is_stream(module, node.value, set())
+                (good if is_stream else bad).add(module.text(target))
+    for arg in module.names.module.bindings:
+        if any(isinstance(b.node, ast.arg) for b in module.names.module.bindings[arg]):
+            bad.add(arg)
+    return good - bad
+
+
+def _is_stream(module: Module, node: ast.expr, streams: set[str]) -> bool:
+    if isinstance(node, ast.Call):
+        return (
+            module.resolve(node.func)
+            in {
+                "torch.cuda.Stream",
+                "torch.cuda.current_stream",
+                "torch.cuda.default_stream",
+                "torch.Stream",
+            }
+            or knowledge.canonical(module.resolve(node.func)) == "torch.accelerator.current_stream"
+        )
+    return isinstance(node, ast.Name | ast.Attribute) and module.text(node) in streams

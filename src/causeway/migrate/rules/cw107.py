@@ -1,0 +1,69 @@
+"""CW107: the context `torch.cuda.device`."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules import table
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW107",
+    name="device-context",
+    title="The current device for a block",
+    why="torch.cuda.device chooses among CUDA's devices; torch.accelerator.device_index among "
+    "those in use.",
+    by_hand="`with torch.accelerator.device_index(i):`; for a torch.device, its `.index`.",
+    before="import torch\n\nwith torch.cuda.device(1):\n    pass\n",
+    after="import torch\n\nwith torch.accelerator.device_index(1):\n    pass\n",
+)
+_INDEX = re.compile(r"(^|_)(rank|gpu|idx|index|id|i|gpu_id)$", re.I)
+
+
+def run(module: Module) -> None:
+    for use in module.uses("torch.cuda.device"):
+        api, call = knowledge.find(use.api), use.call
+        if use.api != "torch.cuda.device" or api is None:
+            continue
+        if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
+            module.done.add(id(use.node))
+            continue
+        if module.vendor:
+            table.vendor(module, RULE, use)
+            continue
+        arg = None
+        if call and len(call.args) + len(call.keywords) == 1:
+            arg = call.args[0] if call.args else call.keywords[0].value
+        if call and arg is not None and (kind := _kind(module, arg)):
+            edits = module.rename(use, api.to)
+            if kind == "device":
+                at = module.source.end(arg)
+                edits.append(Edit(at, at, ".index"))
+            module.change(RULE, call, edits, "device_index chooses among the devices in use",
+                          tip=api.tip, api=use.api)  # fmt: skip
+            module.done.add(id(use.node))
+        else:
+            new = f"{module.torch(use.node)}.get_device_module().device"
+            module.change(RULE, use.node, [module.replace(use.node, new)],
+                          "the context of the device in use, which takes an index or a device",
+                          tip=api.tip, api=use.api)  # fmt: skip
+    table.run(module, RULE)
+
+
+def _kind(module: Module, arg: ast.expr) -> str:
+    """Whether an argument is an "index" or a "device", or "" where nothing shows it."""
+    if isinstance(arg, ast.Constant) and type(arg.value) is int:
+        return "index"
+    if isinstance(arg, ast.Attribute) and arg.attr == "device":
+        owner = arg.value
+        own = isinstance(owner, ast.Name) and owner.id in ("self", "args", "opt", "cfg", "config")
+        return "" if own or (isinstance(owner, ast.Attribute)) else "device"
+    if isinstance(arg, ast.Call):
+        last = arg.func.attr if isinstance(arg.func, ast.Attribute) else ""
+        return "index" if last in ("get_device", "current_device", "get_rank") else ""
+    name = arg.attr if isinstance(arg, ast.Attribute) else getattr(arg, "id", "")
+    return "index" if _INDEX.search(name) else ""

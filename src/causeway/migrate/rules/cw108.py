@@ -1,0 +1,94 @@
+"""CW108: random numbers."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module, Use, alone
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules import table
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW108",
+    name="random",
+    title="Seeds and states of random numbers",
+    why="torch.manual_seed seeds the CPU and every accelerator; torch.cuda's functions CUDA alone.",
+    by_hand="`torch.manual_seed(seed)` once; states by torch.get_device_module().get_rng_state().",
+    before="import torch\n\ntorch.manual_seed(1)\ntorch.cuda.manual_seed_all(1)\n",
+    after="import torch\n\ntorch.manual_seed(1)\n",
+)
+
+
+def run(module: Module) -> None:
+    for use in module.uses("torch.cuda"):
+        api = knowledge.find(use.api)
+        if api and api.rule == RULE.code and api.action == "special":
+            if module.vendor:
+                table.apply(module, RULE, use, api)
+                continue
+            if _seeded_beside(module, use):
+                continue
+            edits = module.rename(use, api.to)
+            module.change(RULE, use.call or use.node, edits,
+                          f"`{api.to}` seeds the CPU and every accelerator", tip=api.tip,
+                          api=use.api)  # fmt: skip
+            module.done.add(id(use.node))
+    table.run(module, RULE)
+
+
+def _seeded_beside(module: Module, use: Use) -> bool:
+    """Drop a seed for CUDA where torch.manual_seed gets the same among the statements around it,
+    with nothing between them that could draw a number.
+    """
+    call = use.call
+    stmt = alone(module, call) if call else None
+    if call is None or stmt is None or len(call.args) != 1 or call.keywords:
+        return False
+    if not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant):
+        return False
+    up, block = stmt.up, None  # type: ignore[attr-defined]
+    for name in ("body", "orelse", "finalbody"):
+        if stmt in (getattr(up, name, None) or []):
+            block = getattr(up, name)
+    if block is None:
+        return False
+    wanted, at = module.text(call.args[0]), block.index(stmt)
+    for step in (-1, 1):
+        i = at + step
+        while 0 <= i < len(block) and _only_settings(module, block[i]):
+            if _seeds(module, block[i], wanted):
+                source = module.source
+                start, end = (
+                    source.line_start(source.start(stmt)),
+                    source.line_end(source.end(stmt)),
+                )
+                end += len(source.newline) if end < len(source.data) else 0
+                done = module.change(
+                    RULE, stmt, [Edit(start, end, "")],
+                    "torch.manual_seed beside it seeds every accelerator too", api=use.api,
+                )  # fmt: skip
+                if done:
+                    module.gone.add(id(module.root(use.node)))
+                module.done.add(id(use.node))
+                return True
+            i += step
+    return False
+
+
+def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
+    call = stmt.value if isinstance(stmt, ast.Expr) else None
+    return (
+        isinstance(call, ast.Call)
+        and module.resolve(call.func) == "torch.manual_seed"
+        and len(call.args) == 1
+        and module.text(call.args[0]) == wanted
+    )
+
+
+def _only_settings(module: Module, stmt: ast.stmt) -> bool:
+    """Whether a statement seeds something or sets a switch."""
+    if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
+        return "seed" in module.text(stmt.value.func) or "determin" in module.text(stmt.value.func)
+    return isinstance(stmt, ast.Assign) and "backends" in module.text(stmt.targets[0])

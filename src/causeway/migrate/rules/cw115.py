@@ -1,0 +1,202 @@
+"""CW115: comparisons with the device's name, `x.device.type == "cuda"`."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate.module import Module
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules.kernels import chooses_kernel
+from causeway.migrate.rules.roles import device_like
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW115",
+    name="device-comparison",
+    title="A comparison with the device's name",
+    why='`device.type == "cuda"` is False on every other accelerator, and its branch is not taken.',
+    by_hand='`device.type != "cpu"`; where the program knows more devices, compare with '
+    "`torch.accelerator.current_accelerator().type`.",
+    before='import torch\n\n\ndef f(device):\n    return device.type == "cuda"\n',
+    after='import torch\n\n\ndef f(device):\n    return device.type != "cpu"\n',
+)
+
+
+def run(module: Module) -> None:
+    if module.other_framework:
+        return
+    for node in sorted(module.names.all(ast.Compare), key=module.source.start):
+        _compare(module, node)
+    for call in module.names.all(ast.Call):
+        _startswith(module, call)
+
+
+def _compare(module: Module, node: ast.Compare) -> None:
+    if len(node.ops) != 1:
+        return
+    left, op, right = node.left, node.ops[0], node.comparators[0]
+    if _cuda(left) and isinstance(op, ast.In | ast.NotIn):
+        literal, other = left, right
+    elif _cuda(right) and isinstance(op, ast.Eq | ast.NotEq):
+        literal, other = right, left
+    elif _cuda(left) and isinstance(op, ast.Eq | ast.NotEq):
+        literal, other = left, right
+    else:
+        return
+    module.done.add(id(literal))
+    if not device_like(module, other):
+        # A back-end, an implementation, a mode: "cuda" may be its name.
+        module.report(
+            RULE, node, "manual", "a comparison with \"cuda\" of what may be no device",
+            tip="If it is a device, compare its type with \"cpu\" instead.", severity="info",
+        )  # fmt: skip
+        return
+    if chooses_kernel(module, node):
+        module.report(
+            RULE, node, "manual", "it decides on a kernel that is for CUDA alone",
+            tip="Leave it where another branch serves other devices; else write that branch with "
+            "torch's operators.",
+        )  # fmt: skip
+        return
+    if module.vendor:
+        parts = module.source.string_parts(literal)
+        if parts:
+            module.use_target()
+            at = module.source.start(literal) + len(parts[0]) + len(parts[1])
+            module.change(RULE, node, [Edit(at, at + 4, module.vendor)], "the vendor's name")
+        return
+    if isinstance(node.ops[0], ast.In | ast.NotIn) and _container(module, other):
+        edit = Edit(module.source.start(literal), module.source.end(literal),
+                    module.device_type(node))  # fmt: skip
+        module.change(RULE, node, [edit], "the accelerator's name among others")
+        return
+    exact = _exactly(module, node, other)
+    edits = _exact(module, node, literal) if exact else _not_cpu(module, node, literal)
+    if edits:
+        module.change(RULE, node, edits, "the device is compared with the CPU",
+                      tip="True for every accelerator.")  # fmt: skip
+
+
+def _cuda(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "cuda"
+
+
+def _exactly(module: Module, node: ast.Compare, other: ast.expr) -> bool:
+    """Whether "not the CPU" would say more than the comparison: the program knows other devices, or
+    compares a whole name, which may have an index.
+    """
+    if module.other_devices:
+        return True
+    kind = isinstance(other, ast.Attribute) and other.attr == "type"
+    whole = isinstance(node.ops[0], ast.Eq | ast.NotEq)
+    return (
+        whole
+        and not kind
+        and any(
+            isinstance(c.value, str) and c.value.startswith("cuda:")
+            for c in module.names.all(ast.Constant)
+        )
+    )
+
+
+def _container(module: Module, node: ast.expr) -> bool:
+    """Whether a name holds several devices, and no name of one."""
+    if isinstance(node, ast.Name):
+        for binding in module.names.bindings(node):
+            if isinstance(binding.value, ast.List | ast.Tuple | ast.Set | ast.Dict | ast.ListComp):
+                return True
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return name.lower().endswith(("s", "map", "dict", "list", "set"))
+
+
+def _operator(module: Module, node: ast.Compare) -> tuple[int, int]:
+    """The range of the operator, with the spaces and parentheses around it left out."""
+    start = module.source.skip(module.source.end(node.left), also=b")")
+    length = {ast.Eq: 2, ast.NotEq: 2, ast.In: 2}.get(type(node.ops[0]))
+    if length is None:  # not in
+        inner = module.source.skip(start + 3)
+        return start, inner + 2
+    return start, start + length
+
+
+def _not_cpu(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
+    parts = module.source.string_parts(literal)
+    if parts is None:
+        return []
+    start, end = _operator(module, node)
+    opposite = {ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in"}
+    at = module.source.start(literal) + len(parts[0]) + len(parts[1])
+    return [Edit(start, end, opposite[type(node.ops[0])]), Edit(at, at + 4, "cpu")]
+
+
+def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
+    """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true where there is but a CPU."""
+    kind, quote = module.device_type(node), module.quote_for(node)
+    cpu = f"{quote}cpu{quote}"
+    negative = isinstance(node.ops[0], ast.NotEq | ast.NotIn)
+    edits = []
+    start, end = module.source.start(node), module.source.end(node)
+    prefix, suffix = ("not ", "") if negative else ("", "")
+    up = node.up  # type: ignore[attr-defined]
+    if module.parenthesised(node, "x") != "x" or (negative and isinstance(up, ast.UnaryOp)):
+        prefix, suffix = "(" + prefix, ")"
+    if isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
+        text = f"{cpu} != {kind}"
+    else:
+        text = f"{kind} != {cpu}"
+    if prefix:
+        edits.append(Edit(start, start, prefix))
+    edits.append(Edit(module.source.start(literal), module.source.end(literal), text))
+    if negative:
+        a, b = _operator(module, node)
+        edits.append(Edit(a, b, "==" if isinstance(node.ops[0], ast.NotEq) else "in"))
+    if suffix:
+        edits.append(Edit(end, end, suffix))
+    return edits
+
+
+def _startswith(module: Module, call: ast.Call) -> None:
+    func = call.func
+    if not (
+        isinstance(func, ast.Attribute)
+        and func.attr == "startswith"
+        and len(call.args) == 1
+        and isinstance(call.args[0], ast.Constant)
+        and call.args[0].value in ("cuda", "cuda:")
+    ):
+        return
+    literal = call.args[0]
+    module.done.add(id(literal))
+    if not device_like(module, func.value):
+        return
+    parts = module.source.string_parts(literal)
+    if parts is None or chooses_kernel(module, call):
+        module.report(RULE, call, "manual", "it asks for CUDA's name")
+        return
+    at = module.source.start(literal) + len(parts[0]) + len(parts[1])
+    start, end = module.source.start(call), module.source.end(call)
+    if module.vendor:
+        module.use_target()
+        edits = [Edit(at, at + 4, module.vendor)]
+    elif module.other_devices or literal.value == "cuda:":
+        kind, quote = module.device_type(call), module.quote_for(call)
+        tail = "" if literal.value == "cuda" else f" + {quote}:{quote}"
+        edits = [
+            Edit(start, start, f"({kind} != {quote}cpu{quote} and "),
+            Edit(module.source.start(literal), module.source.end(literal), kind + tail),
+            Edit(end, end, ")"),
+        ]
+    else:
+        up = call.up  # type: ignore[attr-defined]
+        if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
+            not_at = module.source.start(up)
+            if module.source.slice(not_at, start).strip() != "not":
+                module.report(RULE, call, "manual", "it asks for CUDA's name")
+                return
+            edits = [Edit(not_at, start, ""), Edit(at, at + 4, "cpu")]
+        elif module.parenthesised(call, "x") != "x":
+            edits = [Edit(start, start, "(not "), Edit(at, at + 4, "cpu"), Edit(end, end, ")")]
+        else:
+            edits = [Edit(start, start, "not "), Edit(at, at + 4, "cpu")]
+    module.change(RULE, call, edits, "the device is compared with the CPU",
+                  tip="True for every accelerator.")  # fmt: skip

@@ -1,0 +1,152 @@
+"""CW120: mixed precision, torch.cuda.amp."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module, Use
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules import table
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW120",
+    name="amp",
+    title="Mixed precision of torch.cuda.amp",
+    why="torch.amp takes the device as an argument; torch.cuda.amp is deprecated, and CUDA's.",
+    by_hand="`torch.amp.autocast(device_type, …)`, `torch.amp.GradScaler(device_type, …)`, "
+    "`torch.amp.custom_fwd(device_type=…)`. torch.cuda.amp switches itself off on the CPU: where "
+    "the program runs there too, say `enabled=`.",
+    before="import torch\nfrom torch.cuda.amp import GradScaler, autocast\n\n"
+    "scaler = GradScaler()\nwith autocast():\n    pass\n",
+    after="import torch\nfrom torch.amp import GradScaler, autocast\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n'
+    "scaler = GradScaler(accelerator.type)\nwith autocast(accelerator.type):\n    pass\n",
+)
+_AUTOCAST = ("enabled", "dtype", "cache_enabled")
+
+
+def run(module: Module) -> None:
+    for use in module.uses("torch.cuda.amp"):
+        name = use.api.removeprefix("torch.cuda.amp.")
+        if name in ("autocast", "GradScaler"):
+            _context(module, use, name)
+        elif name in ("custom_fwd", "custom_bwd"):
+            _custom(module, use, name)
+    for use in module.uses("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler"):
+        _literal(module, use)
+    table.run(module, RULE)
+
+
+def _context(module: Module, use: Use, name: str) -> None:
+    api, call = knowledge.find(use.api), use.call
+    assert api is not None
+    if call is None:
+        _named(module, use, name)
+        return
+    edits = [*module.rename(use, api.to), module.insert_first(call, module.device_type(call))]
+    if name == "autocast":
+        for arg, parameter in zip(call.args, _AUTOCAST, strict=False):
+            at = module.argument_start(call, arg)
+            edits.append(Edit(at, at, f"{parameter}="))
+    if any(isinstance(a, ast.Starred) for a in call.args):
+        module.report(RULE, call, "manual", "arguments that are not seen here", api=use.api)
+        module.done.add(id(use.node))
+        return
+    edits += _enabled(module, call, name, 0 if name == "autocast" else 4)
+    module.change(RULE, call, edits, f"torch.amp.{name} takes the device", tip=api.tip,
+                  api=use.api, category="precision")  # fmt: skip
+    module.done.add(id(use.node))
+
+
+def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[Edit]:
+    """torch.cuda.amp is off on the CPU: so it stays in programs that run there."""
+    if module.vendor or not module.has_cpu_path or module.guarded(call):
+        return []
+    node = call
+    quote = module.quote_for(node)
+    condition = f"{module.device_type(node)} != {quote}cpu{quote}"
+    value = next((k.value for k in call.keywords if k.arg == "enabled"), None)
+    if value is None and len(call.args) > position:
+        value = call.args[position]
+    if any(k.arg is None for k in call.keywords):
+        return []
+    if value is None:
+        if not call.args and not call.keywords:
+            at = module.source.open_paren(call) + 1
+            return [Edit(at, at, f", enabled={condition}")]
+        return [module.insert_last(call, f"enabled={condition}")]
+    if isinstance(value, ast.Constant) and value.value is True:
+        return [Edit(module.source.start(value), module.source.end(value), condition)]
+    if isinstance(value, ast.Constant):
+        return []
+    start, end = module.source.start(value), module.source.end(value)
+    low = isinstance(value, ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr)
+    edits = [Edit(end, end, f"{')' if low else ''} and {condition}")]
+    return [Edit(start, start, "("), *edits] if low else edits
+
+
+def _named(module: Module, use: Use, name: str) -> None:
+    """A class that is not called where it is named: an assignment, an annotation, isinstance."""
+    node = use.node
+    up = node.up  # type: ignore[union-attr]
+    if isinstance(node, ast.Name) and table.assigned(module, node):
+        module.done.add(id(node))
+        return
+    decorates = node in getattr(up, "decorator_list", ())
+    called = isinstance(up, ast.Assign | ast.keyword) or (
+        isinstance(up, ast.Call) and module.resolve(up.func) not in ("isinstance", "")
+    )
+    if decorates or (isinstance(up, ast.keyword | ast.Call) and called):
+        module.report(RULE, node, "manual", f"{name} is handed on, and must be given the device",
+                      tip=f"Hand on `functools.partial(torch.amp.{name}, device_type)`.",
+                      api=use.api)  # fmt: skip
+        return
+    module.change(RULE, node, module.rename(use, f"torch.amp.{name}"),
+                  f"torch.amp.{name} serves every device", api=use.api)  # fmt: skip
+
+
+def _custom(module: Module, use: Use, name: str) -> None:
+    node, call = use.node, use.call
+    up = node.up  # type: ignore[union-attr]
+    edits = module.rename(use, f"torch.amp.{name}")
+    device = f"device_type={module.device_type(node)}"
+    if call and (call.keywords or not call.args):
+        edits.append(module.insert_first(call, device))
+    elif node in getattr(up, "decorator_list", ()):
+        end = module.source.end(node)
+        edits.append(Edit(end, end, f"({device})"))
+    elif call:
+        # custom_fwd(f) as a plain call
+        at = module.source.open_paren(call)
+        edits.append(Edit(at, at, f"({device})"))
+    elif isinstance(node, ast.Name) and table.assigned(module, node):
+        module.done.add(id(node))
+        return
+    else:
+        module.report(RULE, node, "manual", f"{name} must be given the device", api=use.api)
+        return
+    module.change(RULE, call or node, edits, f"torch.amp.{name} takes the device", api=use.api,
+                  category="precision")  # fmt: skip
+    module.done.add(id(node))
+
+
+def _literal(module: Module, use: Use) -> None:
+    """torch.autocast("cuda") is off on the CPU too; CW101 changes the string itself."""
+    call = use.call
+    if call is None:
+        return
+    device = call.args[0] if call.args else None
+    for keyword in call.keywords:
+        if keyword.arg in ("device_type", "device"):
+            device = keyword.value
+    if not (isinstance(device, ast.Constant) and device.value == "cuda"):
+        return
+    name = use.api.rpartition(".")[2]
+    position = 2 if name == "autocast" else 5
+    edits = _enabled(module, call, name, position)
+    if edits and not any(isinstance(a, ast.Starred) for a in call.args):
+        module.change(RULE, call, edits, f"{name} stays off on the CPU", api=use.api,
+                      category="precision")  # fmt: skip

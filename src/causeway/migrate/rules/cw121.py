@@ -1,0 +1,142 @@
+"""CW121: apex."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate.module import Module, Use
+from causeway.migrate.rule import Rule
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW121",
+    name="apex",
+    title="NVIDIA's apex",
+    why="apex is built for CUDA; torch has its parts, for every device.",
+    by_hand="Level O1: drop `amp.initialize`, put the forward pass into "
+    "`with torch.amp.autocast(device_type):`, make `scaler = torch.amp.GradScaler(device_type)`, "
+    "and write `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()` for "
+    "`with amp.scale_loss(…)` and `optimizer.step()`. Level O0: drop the calls. Level O2 and O3: "
+    "`model.half()`, norms in float32.",
+    before="import torch\nfrom apex.normalization import FusedLayerNorm\n\n"
+    "norm = FusedLayerNorm(8)\n",
+    after="import torch\nfrom torch.nn import LayerNorm as FusedLayerNorm\n\n"
+    "norm = FusedLayerNorm(8)\n",
+)
+# Same arguments, same meaning.
+_SAME = {
+    "apex.normalization.FusedLayerNorm": "torch.nn.LayerNorm",
+    "apex.normalization.fused_layer_norm.FusedLayerNorm": "torch.nn.LayerNorm",
+    "apex.normalization.MixedFusedLayerNorm": "torch.nn.LayerNorm",
+    "apex.normalization.FusedRMSNorm": "torch.nn.RMSNorm",
+    "apex.parallel.convert_syncbn_model": "torch.nn.SyncBatchNorm.convert_sync_batchnorm",
+    "apex.parallel.SyncBatchNorm": "torch.nn.SyncBatchNorm",
+    "apex.parallel.optimized_sync_batchnorm.SyncBatchNorm": "torch.nn.SyncBatchNorm",
+    "apex.parallel.DistributedDataParallel": "torch.nn.parallel.DistributedDataParallel",
+    "apex.optimizers.FusedAdam": "torch.optim.AdamW",
+    "apex.optimizers.FusedSGD": "torch.optim.SGD",
+    "apex.optimizers.FusedAdagrad": "torch.optim.Adagrad",
+}
+_ARGUMENTS = {
+    "apex.parallel.DistributedDataParallel": {"module"},
+    "apex.optimizers.FusedAdam": {"params", "lr", "betas", "eps", "weight_decay", "amsgrad"},
+    "apex.optimizers.FusedSGD": {
+        "params", "lr", "momentum", "dampening", "weight_decay", "nesterov",
+    },
+    "apex.optimizers.FusedAdagrad": {"params", "lr", "eps", "weight_decay"},
+    "apex.parallel.convert_syncbn_model": {"module", "process_group"},
+}  # fmt: skip
+
+
+def run(module: Module) -> None:
+    for use in module.uses("apex"):
+        new = _SAME.get(use.api)
+        node = use.node
+        if isinstance(node, ast.Name) and module.names.bindings(node)[0].kind != "import":
+            module.done.add(id(node))
+        elif new is None or (use.call and not _plain(use)):
+            module.report(RULE, use.call or node, "unsupported", f"`{use.api}` is for CUDA",
+                          api=use.api, category="precision" if ".amp." in use.api else "operator",
+                          breaking=True)  # fmt: skip
+            module.done.add(id(node))
+            module.gone.discard(id(module.root(node)))
+        else:
+            _same(module, use, new)
+    for statement in module.imports():
+        _import(module, statement)
+
+
+def _plain(use: Use) -> bool:
+    allowed = _ARGUMENTS.get(use.api)
+    assert use.call
+    if allowed is None:
+        return True
+    if any(isinstance(a, ast.Starred) for a in use.call.args) or len(use.call.args) > 1:
+        return False
+    return all(k.arg in allowed for k in use.call.keywords)
+
+
+def _same(module: Module, use: Use, new: str) -> None:
+    edits: list[Edit] = []
+    if isinstance(use.node, ast.Name):
+        edits += module.rename(use, new)
+        if new.endswith("convert_sync_batchnorm"):  # a method: no import brings it
+            edits = [module.replace(use.node, module.spelled(use.node, new))]
+    else:
+        edits.append(module.replace(use.node, module.spelled(use.node, new)))
+    call = use.call
+    # AdamW decays by 0.01 where nothing is said; FusedAdam does not.
+    silent = call and not any(k.arg == "weight_decay" for k in call.keywords)
+    if call and silent and use.api.endswith("FusedAdam"):
+        edits.append(module.insert_last(call, "weight_decay=0.0"))
+    module.change(RULE, call or use.node, edits, f"`{new}` does the same", api=use.api,
+                  category="operator")  # fmt: skip
+    module.done.add(id(use.node))
+
+
+def _import(module: Module, node: ast.ImportFrom | ast.Import) -> None:
+    """Names that have a new home are imported from there; those without uses go."""
+    if isinstance(node, ast.Import):
+        if any(a.name.partition(".")[0] == "apex" for a in node.names):
+            _package(module, node)
+        return
+    if (node.module or "").partition(".")[0] != "apex" or node.level:
+        return
+    stay: list[str] = []
+    lines: dict[str, list[str]] = {}
+    changed = False
+    for alias in node.names:
+        name = alias.asname or alias.name
+        home = module.homes.get((id(node), name))
+        uses = [
+            n for n in module.names.all(ast.Name)
+            if n.id == name and any(b.node is node for b in module.names.bindings(n))
+            and isinstance(n.ctx, ast.Load)
+        ]  # fmt: skip
+        if home and home.count(".") <= 3 and not home.endswith("convert_sync_batchnorm"):
+            where, _, new = home.rpartition(".")
+            lines.setdefault(where, []).append(new if new == name else f"{new} as {name}")
+            changed = True
+        elif uses and all(id(u) in module.gone for u in uses):
+            changed = True
+        else:
+            stay.append(alias.name + (f" as {alias.asname}" if alias.asname else ""))
+    if stay:
+        _package(module, node)
+        module.done.discard(id(node))
+    if changed:
+        source = module.source
+        start, end = source.start(node), source.end(node)
+        parts = [f"from {where} import {', '.join(names)}" for where, names in lines.items()]
+        if stay:
+            parts.insert(0, f"from {node.module} import {', '.join(stay)}")
+        indent = source.slice(source.line_start(start), start)
+        separator = f"{source.newline}{indent}" if not indent.strip() else "; "
+        module.change(RULE, node, [Edit(start, end, separator.join(parts) or "pass")],
+                      "the same names from torch", api=node.module or "",
+                      category="operator")  # fmt: skip
+
+
+def _package(module: Module, node: ast.ImportFrom | ast.Import) -> None:
+    module.report(RULE, node, "unsupported", "apex is built for CUDA (effort: hours)",
+                  api="apex", category="operator")  # fmt: skip

@@ -1,0 +1,150 @@
+"""CW140: NCCL, the backend of collectives."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module
+from causeway.migrate.rule import Rule
+from causeway.migrate.rules import notes, table
+from causeway.migrate.rules.roles import backend_like, role
+from causeway.migrate.source import Edit
+
+RULE = Rule(
+    code="CW140",
+    name="nccl",
+    title="NCCL as the backend of collectives",
+    why="NCCL serves CUDA alone; each device has a backend of its own, which torch knows.",
+    by_hand="`torch.distributed.get_default_backend_for_device(device)`, or no backend at all: "
+    "init_process_group() then takes that of each device. The first raises where a device has no "
+    "collectives, so a default that is only read asks `Backend.default_device_backend_map`.",
+    before="import torch\nimport torch.distributed as dist\n\n"
+    'dist.init_process_group(backend="nccl")\n',
+    after="import torch\nimport torch.distributed as dist\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n'
+    "dist.init_process_group(backend=dist.get_default_backend_for_device(accelerator))\n",
+)
+_PAIR = re.compile(r"(?:(cpu:\w+),)?cuda:nccl(?:,(cpu:\w+))?")
+
+
+def run(module: Module) -> None:
+    for comparison in sorted(module.names.all(ast.Compare), key=module.source.start):
+        _compare(module, comparison)
+    for node in sorted(module.names.all(ast.Constant), key=module.source.start):
+        if isinstance(node.value, str) and id(node) not in module.done:
+            _constant(module, node, node.value)
+    for use in module.uses("torch.distributed"):
+        name = use.api.removeprefix("torch.distributed.")
+        if name == "Backend.NCCL":
+            module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
+                          "the backend of the device in use", api=use.api)  # fmt: skip
+        elif name == "is_nccl_available" and use.call and not module.vendor:
+            asks = f"{_distributed(module, use.node)}.is_backend_available"
+            new = f"{asks}({default(module, use.call)})"
+            module.change(RULE, use.call, [module.replace(use.call, new)],
+                          "the backend of the device in use", api=use.api)  # fmt: skip
+            module.gone.add(id(module.root(use.node)))
+            module.done.add(id(use.node))
+    notes.run(module, RULE)
+    table.run(module, RULE)
+
+
+def default(module: Module, node: ast.AST) -> str:
+    """An expression of the name of the device's own backend."""
+    if module.vendor:
+        module.use_target()
+        quote = module.quote_for(node)
+        return f"{quote}{knowledge.target(module.vendor).collectives}{quote}"
+    distributed = _distributed(module, node)
+    if _asked_at_once(module, node):
+        return f"{distributed}.get_default_backend_for_device({module.device(node)})"
+    # A default that is only read: it must not fail where the device has no collectives.
+    quote, kind = module.quote_for(node), module.device_type(node)
+    return f"{distributed}.Backend.default_device_backend_map.get({kind}, {quote}gloo{quote})"
+
+
+def _asked_at_once(module: Module, node: ast.AST) -> bool:
+    """Whether the backend is an argument of a call that starts it."""
+    up = node.up  # type: ignore[attr-defined]
+    call = up.up if isinstance(up, ast.keyword) else up  # type: ignore[attr-defined]
+    return isinstance(call, ast.Call) and module.resolve(call.func) in (
+        "torch.distributed.init_process_group",
+        "torch.distributed.new_group",
+    )
+
+
+def _distributed(module: Module, node: ast.AST) -> str:
+    scope = node.scope  # type: ignore[attr-defined]
+    while scope is not None:
+        for name in scope.bindings:
+            if module.names.lookup(name, scope) == "torch.distributed":
+                return str(name)
+        scope = scope.parent
+    return module.spelled(node, "torch.distributed")
+
+
+def _constant(module: Module, node: ast.Constant, value: str) -> None:
+    pair = _PAIR.fullmatch(value)
+    if value.lower() != "nccl" and not pair:
+        return
+    if role(module, node, "backend") is None and not pair:
+        if not isinstance(node.up, ast.Expr | ast.Dict):  # type: ignore[attr-defined]
+            module.report(RULE, node, "manual",
+                          f"{module.text(node)} stays: nothing shows that it is a backend",
+                          severity="info")  # fmt: skip
+        return
+    parts = module.source.string_parts(node)
+    if parts is None or module.in_fstring(node):
+        module.report(RULE, node, "manual", "a backend in several pieces")
+        return
+    if pair and not module.vendor:
+        quote, other = parts[1], "'" if parts[1][0] == '"' else '"'
+        backend = default(module, node)
+        if other in backend or quote in backend:
+            module.report(RULE, node, "manual", "a backend in several pieces")
+            return
+        new = value.replace("cuda", f"{{{module.device_type(node)}}}").replace(
+            "nccl", f"{{{backend}}}"
+        )
+        text = f"f{quote}{new}{quote}"
+    elif pair:
+        target = knowledge.target(module.vendor)
+        module.use_target()
+        text = value.replace("cuda", module.vendor).replace("nccl", target.collectives)
+        text = f"{parts[0]}{parts[1]}{text}{parts[1]}"
+    else:
+        text = default(module, node)
+    module.change(RULE, node, [module.replace(node, text)], "the backend of the device in use")
+
+
+def _compare(module: Module, node: ast.Compare) -> None:
+    if len(node.ops) != 1 or not isinstance(node.ops[0], ast.Eq | ast.NotEq):
+        return
+    left, right = node.left, node.comparators[0]
+    literal, other = (right, left) if _nccl(right) else (left, right)
+    if not _nccl(literal):
+        return
+    module.done.add(id(literal))
+    parts = module.source.string_parts(literal)
+    api = module.resolve(other)
+    if not backend_like(module, other) and not api.startswith("torch.distributed"):
+        return
+    if parts is None:
+        return
+    if module.vendor:
+        text = default(module, literal)
+        edits = [Edit(module.source.start(literal), module.source.end(literal), text)]
+    else:
+        # gloo is what a program takes on the CPU.
+        start = module.source.skip(module.source.end(left), also=b")")
+        opposite = "!=" if isinstance(node.ops[0], ast.Eq) else "=="
+        at = module.source.start(literal) + len(parts[0]) + len(parts[1])
+        edits = [Edit(start, start + 2, opposite), Edit(at, at + 4, "gloo")]
+    module.change(RULE, node, edits, "a device's own backend is any but gloo")
+
+
+def _nccl(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and node.value == "nccl"

@@ -1,0 +1,51 @@
+"""CW161: packages that are for CUDA alone."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate import knowledge
+from causeway.migrate.module import Module
+from causeway.migrate.rule import Rule
+
+RULE = Rule(
+    code="CW161",
+    name="cuda-package",
+    title="A package for CUDA alone",
+    why="Its kernels are compiled for NVIDIA's chips.",
+    by_hand="Take the alternative that the finding names, or import the package only where "
+    "torch.version.cuda is set and keep a version with torch's operators beside it.",
+    before="import flash_attn\n",
+    after="import flash_attn\n",
+)
+
+
+def run(module: Module) -> None:
+    for node in module.imports():
+        if isinstance(node, ast.Import):
+            names = [alias.name for alias in node.names]
+        elif node.level == 0:
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            continue
+        for name in names:
+            package = knowledge.packages().get(name.partition(".")[0])
+            if package and package.rule == RULE.code and id(node) not in module.done:
+                _report(module, node, name, package)
+
+
+def _report(
+    module: Module,
+    node: ast.Import | ast.ImportFrom,
+    name: str,
+    package: knowledge.Package,
+) -> None:
+    if package.only and not f"{name}.".startswith(f"{package.only}."):
+        return
+    if package.name == "cuda" and isinstance(node, ast.ImportFrom) and "torch" in name:
+        return
+    says = "is for CUDA alone" if package.kind == "unsupported" else "works elsewhere by settings"
+    module.report(
+        RULE, node, package.kind, f"`{name}` {says} (effort: {package.effort})",
+        tip=f"Alternative: {package.alternative}.", api=name, category="operator",
+    )  # fmt: skip

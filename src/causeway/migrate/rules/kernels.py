@@ -1,0 +1,75 @@
+"""Whether a condition chooses between code for CUDA alone and other code."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from causeway.migrate.module import Module
+from causeway.migrate.names import FUNCTIONS, ancestors
+
+_CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
+_EXTENSION = re.compile(r"(^|[._])(_ext|_C|ext_module|.*_ext|.*_cuda|.*_cuda_.*|cuda_.*)($|\.)")
+
+
+def chooses_kernel(module: Module, node: ast.AST) -> bool:
+    """Whether a question about the device leads to kernels that exist for CUDA alone: a function
+    that calls one in the same function, or a choice of "cuda" as an implementation beside it.
+    """
+    where: ast.AST | None = None
+    for child, up in ancestors(node):
+        if isinstance(up, ast.BoolOp):
+            for value in up.values:
+                if value is not child and _implementation(module, value):
+                    return True
+        if isinstance(up, FUNCTIONS) and child in up.body:
+            where = up
+            break
+    if where is None:
+        return False
+    for inner in ast.walk(where):
+        if isinstance(inner, ast.Attribute) and inner.attr == "enabled" and isinstance(
+            inner.ctx, ast.Load
+        ) and module.resolve(inner) == "torch.backends.cudnn.enabled":  # fmt: skip
+            return True
+        if isinstance(inner, ast.Call) and _kernel(module, inner.func):
+            return True
+        if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Subscript):
+            api = module.resolve(inner.func.value)
+            name = getattr(inner.func.value, "id", "")
+            if api.startswith("triton") or name.endswith("_kernel"):
+                return True
+    return False
+
+
+def _kernel(module: Module, func: ast.expr) -> bool:
+    parts: list[str] = []
+    node = func
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return False
+    name = ".".join([node.id, *reversed(parts)])
+    api = module.resolve(func) or name
+    if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(
+        (".cuda", ".is_cuda")
+    ):
+        return False
+    if _CUDA_WORD.search(name) or _CUDA_WORD.search(api):
+        return not name.startswith(("self.", "args.", "torch."))
+    head = api.rpartition(".")[0]
+    return bool(head) and bool(_EXTENSION.search(head)) and not api.startswith("torch.")
+
+
+def _implementation(module: Module, node: ast.expr) -> bool:
+    """`impl == "cuda"`: a comparison with "cuda" of what is no device."""
+    from causeway.migrate.rules.roles import device_like
+
+    return (
+        isinstance(node, ast.Compare)
+        and len(node.comparators) == 1
+        and isinstance(node.comparators[0], ast.Constant)
+        and node.comparators[0].value == "cuda"
+        and not device_like(module, node.left)
+    )

@@ -1,0 +1,343 @@
+"""What a string is for: a device, a collective backend, or something else.
+
+A string "cuda" is only rewritten where its place shows that it names a device: an argument called
+`device`, `.to("cuda")`, `torch.device("cuda")`, a variable that later goes to such a place, the
+other branch of a choice of "cpu". Keys, paths, messages and flags show nothing of that.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from enum import Enum
+
+from causeway.migrate.module import Module
+from causeway.migrate.names import FUNCTIONS, ancestors
+
+_DEVICE_WORD = re.compile(r"device|map_location|(^|_)dev(_|$)", re.I)
+_BACKEND_WORD = re.compile(r"backend", re.I)
+# Callees whose argument at a position is a device, as a name (str) or as a torch.device.
+_TYPE_AT = {
+    "torch.device": 0,
+    "torch.autocast": 0,
+    "torch.amp.autocast": 0,
+    "torch.amp.GradScaler": 0,
+    "torch.amp.is_autocast_available": 0,
+    "torch.amp.autocast_mode.is_autocast_available": 0,
+    "torch.get_autocast_dtype": 0,
+    "torch.set_autocast_dtype": 0,
+    "torch.is_autocast_enabled": 0,
+    "torch.set_autocast_enabled": 0,
+    "torch.distributed.init_device_mesh": 0,
+    "torch.distributed.device_mesh.init_device_mesh": 0,
+    "torch.distributed.DeviceMesh": 0,
+    "torch.distributed.device_mesh.DeviceMesh": 0,
+    "torch.distributed.get_default_backend_for_device": 0,
+}
+_DEVICE_AT = {
+    "torch.Generator": 0,
+    "torch.set_default_device": 0,
+    "torch.get_device_module": 0,
+    "torch.load": 1,
+    "torch.Stream": 0,
+    "torch.Event": 0,
+}
+_BACKEND_AT = {
+    "torch.distributed.init_process_group": 0,
+    "torch.distributed.new_group": 2,
+    "torch.distributed.is_backend_available": 0,
+}
+_METHODS = {"to", "cuda", "to_empty", "pin_memory", "empty_like", "type_as"}
+# Packages whose "cuda" is no device of torch.
+_FOREIGN = {
+    "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
+    "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
+    "cuda", "ctranslate2", "llama_cpp", "tvm",
+}  # fmt: skip
+
+
+class Role(Enum):
+    """A torch.device is taken, or only a str."""
+
+    DEVICE = 1
+    TYPE = 2
+
+
+def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) -> Role | None:
+    """The role of a string as a "device" or a "backend", or None where nothing shows one.
+
+    `certain`: the string itself shows it (f"cuda:{i}"), only its surroundings may deny it.
+    """
+    word = _DEVICE_WORD if what == "device" else _BACKEND_WORD
+    child: ast.AST = node
+    direct = True
+    while (up := getattr(child, "up", None)) is not None:
+        if isinstance(up, ast.IfExp) and child is not up.test:
+            other = up.orelse if child is up.body else up.body
+            certain |= _counterpart(other, what)
+        elif isinstance(up, ast.keyword):
+            call = up.up  # type: ignore[attr-defined]
+            if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
+                return None
+            if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
+                certain |= _option(call, word)
+            if up.arg and word.search(up.arg):
+                certain = True
+                takes = up.arg in ("device", "map_location")
+                if direct and takes and isinstance(call, ast.Call) and _takes_device(module, call):
+                    return Role.DEVICE
+            return Role.TYPE if certain else None
+        elif isinstance(up, ast.Call):
+            if _is_format(child, up):
+                child, direct = up, False
+                continue
+            if child not in up.args or _foreign(module, up):
+                return None
+            found = _positional(module, up, up.args.index(child), what, word)
+            if found is Role.DEVICE and not direct:
+                return Role.TYPE
+            return found or (Role.TYPE if certain else None)
+        elif isinstance(up, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
+            targets = up.targets if isinstance(up, ast.Assign) else [up.target]
+            named = any(_named(module, t, what, word) for t in targets)
+            return Role.TYPE if named or certain else None
+        elif isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+            parameter = _default_of(up.args, child)
+            if parameter is None:
+                return None
+            return Role.TYPE if certain or word.search(parameter) or _flows(module, parameter, what) else None  # noqa: E501  # fmt: skip
+        elif isinstance(up, ast.Return):
+            function = _function(up)
+            named_so = function is not None and word.search(function.name)
+            return Role.TYPE if certain or named_so else None
+        elif isinstance(up, ast.Dict):
+            if child in up.keys:
+                if what == "device" and _map_location(up):
+                    return Role.TYPE
+                return None
+            key = up.keys[up.values.index(child)]  # type: ignore[arg-type]
+            named_so = isinstance(key, ast.Constant) and word.search(str(key.value))
+            found_so = certain or bool(named_so) or (what == "device" and _map_location(up))
+            return Role.TYPE if found_so else None
+        elif isinstance(up, ast.Compare):
+            return Role.TYPE if _compared(module, up, child, what, word) else None
+        elif isinstance(up, ast.List | ast.Tuple | ast.Set):
+            certain = certain or all(_among_devices(e, what) for e in up.elts)
+        elif isinstance(up, ast.FormattedValue):
+            return Role.TYPE if certain else None
+        elif isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod | ast.Add):
+            if child is not up.left:
+                return None
+        elif isinstance(up, ast.For | ast.comprehension) and child is up.iter:
+            loop = up.target
+            named = _named(module, loop, what, word)
+            return Role.TYPE if named else None
+        elif isinstance(up, ast.Attribute):
+            if up.attr != "format":
+                return None
+        elif not isinstance(up, ast.BoolOp | ast.Starred):
+            return None
+        direct = direct and isinstance(up, ast.IfExp | ast.BoolOp)
+        child = up
+    return None
+
+
+def device_like(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is a device or its name, by its own name or by where it goes."""
+    if isinstance(node, ast.Attribute) and node.attr == "type":
+        return device_like(module, node.value)
+    if isinstance(node, ast.Call):
+        if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
+            return device_like(module, node.args[0])
+        if isinstance(node.func, ast.Attribute) and node.func.attr in ("lower", "strip"):
+            return device_like(module, node.func.value)
+        return device_like(module, node.func)
+    if isinstance(node, ast.Subscript):
+        if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
+            return bool(_DEVICE_WORD.search(node.slice.value))
+        return _split(node.value) and device_like(module, node.value.func.value)  # type: ignore[attr-defined]
+    return _named(module, node, "device", _DEVICE_WORD)
+
+
+def backend_like(module: Module, node: ast.expr) -> bool:
+    """Whether an expression is the name of a collective backend."""
+    if isinstance(node, ast.Call):
+        return backend_like(module, node.func)
+    return _named(module, node, "backend", _BACKEND_WORD)
+
+
+def surely_not_torch(module: Module, node: ast.AST) -> bool:
+    """Whether a node is an argument of another framework's function."""
+    return any(isinstance(up, ast.Call) and _foreign(module, up) for _, up in ancestors(node))
+
+
+def _split(node: ast.expr) -> bool:
+    return (
+        isinstance(node, ast.Call)
+        and isinstance(node.func, ast.Attribute)
+        and node.func.attr == "split"
+    )
+
+
+def _counterpart(node: ast.expr, what: str) -> bool:
+    """Whether the other choice says what this one is: "cpu" beside "cuda"."""
+    while isinstance(node, ast.IfExp):
+        node = node.orelse
+    values = ("cpu", "mps", "xpu") if what == "device" else ("gloo", "mpi")
+    return isinstance(node, ast.Constant) and node.value in values
+
+
+_DEVICES = re.compile(r"(cpu|cuda|mps|xpu|xla|hpu|npu|mlu|meta|auto|gpu|hip|rocm|tpu|sim)(:\d+)?")
+_BACKENDS = re.compile(r"nccl|gloo|mpi|ucc|hccl|xccl")
+
+
+def _among_devices(node: ast.expr, what: str) -> bool:
+    """Whether a member of a list is of the sort: ["cpu", "cuda"]."""
+    known = _DEVICES if what == "device" else _BACKENDS
+    if isinstance(node, ast.Starred | ast.Name):
+        return False
+    return (
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and bool(known.fullmatch(node.value))
+    )
+
+
+def _option(call: ast.Call, word: re.Pattern[str]) -> bool:
+    """Whether an option of a command line is called so: add_argument("--device", …)."""
+    named = [*call.args, *(k.value for k in call.keywords if k.arg == "dest")]
+    return any(
+        isinstance(a, ast.Constant) and isinstance(a.value, str) and word.search(a.value)
+        and " " not in a.value
+        for a in named
+    )  # fmt: skip
+
+
+def _foreign(module: Module, call: ast.Call) -> bool:
+    return module.resolve(call.func).partition(".")[0] in _FOREIGN
+
+
+def _takes_device(module: Module, call: ast.Call) -> bool:
+    api = module.resolve(call.func)
+    if api in _TYPE_AT:
+        return False
+    attr = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return api.startswith("torch.") or attr in _METHODS or attr.startswith("new_")
+
+
+def _positional(
+    module: Module, call: ast.Call, position: int, what: str, word: re.Pattern[str]
+) -> Role | None:
+    api = module.resolve(call.func)
+    if what == "backend":
+        known = _BACKEND_AT.get(api) == position or _named_before(call, position, word)
+        return Role.TYPE if known or _own_parameter(module, call, position, word) else None
+    if _TYPE_AT.get(api) == position:
+        return Role.TYPE
+    if _DEVICE_AT.get(api) == position:
+        return Role.DEVICE
+    if position == 0 and api.startswith(("torch.cuda.", "torch.accelerator.")):
+        return Role.DEVICE
+    attr = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if attr in _METHODS and position == 0 and not api.startswith(("shutil", "os.")):
+        return Role.DEVICE
+    if _named_before(call, position, word) or _own_parameter(module, call, position, word):
+        return Role.TYPE
+    return None
+
+
+def _named_before(call: ast.Call, position: int, word: re.Pattern[str]) -> bool:
+    """`getattr(args, "device", "cuda")`, `config.get("device", "cuda")`."""
+    return any(
+        isinstance(a, ast.Constant) and isinstance(a.value, str) and word.search(a.value)
+        and " " not in a.value
+        for a in call.args[:position]
+    )  # fmt: skip
+
+
+def _own_parameter(module: Module, call: ast.Call, position: int, word: re.Pattern[str]) -> bool:
+    """Whether a function or class of this module has such a parameter at that position."""
+    if not isinstance(call.func, ast.Name):
+        return False
+    for binding in module.names.bindings(call.func):
+        node, offset = binding.node, 0
+        if isinstance(node, ast.ClassDef):
+            inits = [n for n in node.body if getattr(n, "name", "") == "__init__"]
+            if not inits:
+                continue
+            node, offset = inits[0], 1
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            names = [a.arg for a in (*node.args.posonlyargs, *node.args.args)][offset:]
+            if position < len(names) and word.search(names[position]):
+                return True
+    return False
+
+
+def _named(module: Module, node: ast.expr, what: str, word: re.Pattern[str]) -> bool:
+    if isinstance(node, ast.Subscript):
+        key = node.slice
+        return isinstance(key, ast.Constant) and bool(word.search(str(key.value)))
+    name = node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+    return bool(name) and (bool(word.search(name)) or _flows(module, module.text(node), what))
+
+
+def _flows(module: Module, name: str, what: str) -> bool:
+    """Whether a variable goes to a place that takes a device, somewhere in the module."""
+    if what != "device":
+        return False
+    cached: set[str] | None = getattr(module, "_flow", None)
+    if cached is None:
+        cached = set()
+        for call in module.names.all(ast.Call):
+            places = [k.value for k in call.keywords if k.arg and _DEVICE_WORD.search(k.arg)]
+            attr = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+            if call.args and attr == "to":
+                places.append(call.args[0])
+            api = module.resolve(call.func)
+            at = {**_TYPE_AT, **_DEVICE_AT}.get(api)
+            if at is not None and len(call.args) > at:
+                places.append(call.args[at])
+            cached |= {module.text(p) for p in places if isinstance(p, ast.Name | ast.Attribute)}
+        module._flow = cached  # type: ignore[attr-defined]
+    return name in cached
+
+
+def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
+    """The parameter that `node` is the default of."""
+    positional = [*args.posonlyargs, *args.args]
+    for arg, default in zip(positional[len(positional) - len(args.defaults) :], args.defaults,
+                            strict=True):  # fmt: skip
+        if default is node:
+            return arg.arg
+    for arg, keyword_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
+        if keyword_default is node:
+            return arg.arg
+    return None
+
+
+def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
+    return next((up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)), None)
+
+
+def _is_format(child: ast.AST, call: ast.Call) -> bool:
+    return False if child is not call.func else isinstance(child, ast.Attribute)
+
+
+def _map_location(node: ast.Dict) -> bool:
+    """Whether a dictionary maps the devices of a checkpoint."""
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.keyword):
+        return up.arg == "map_location"
+    if isinstance(up, ast.Assign) and isinstance(up.targets[0], ast.Name):
+        return up.targets[0].id == "map_location"
+    return False
+
+
+def _compared(
+    module: Module, node: ast.Compare, child: ast.AST, what: str, word: re.Pattern[str]
+) -> bool:
+    """Whether a member of a tuple is compared with a device: `device in ("cuda", "cpu")`."""
+    if child is node.left or isinstance(child, ast.Constant):
+        return False
+    like = device_like if what == "device" else backend_like
+    return like(module, node.left)

@@ -1,0 +1,94 @@
+"""The part that rules on functions of torch.cuda share: each does what cuda.toml says."""
+
+from __future__ import annotations
+
+import ast
+
+from causeway.migrate import knowledge
+from causeway.migrate.knowledge import Api
+from causeway.migrate.module import Module, Use, alone
+from causeway.migrate.rule import Rule
+from causeway.migrate.source import Edit
+
+
+def run(module: Module, rule: Rule) -> None:
+    """Apply `rule` to all uses of the names that cuda.toml gives to it."""
+    for use in module.uses("torch.cuda"):
+        api = knowledge.find(use.api)
+        if api and api.rule == rule.code and api.action != "special":
+            apply(module, rule, use, api)
+
+
+def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
+    """Rename, or report, one use."""
+    node = use.node
+    if not isinstance(getattr(node, "ctx", None), ast.Load):
+        module.report(rule, node, "manual", f"`{use.api}` is replaced by the program itself",
+                      tip="Replace the new name too, or drop it.", api=use.api)  # fmt: skip
+    elif isinstance(node, ast.Name) and assigned(module, node):
+        module.done.add(id(node))
+    elif api.action == "keep":
+        if api.status != "internal":
+            module.report(rule, node, "portable", f"`{use.api}` does no harm on other devices",
+                          tip=api.tip, api=use.api, category=api.category)  # fmt: skip
+        module.done.add(id(node))
+    elif api.action == "manual" or (api.status == "missing" and module.vendor):
+        module.report(rule, node, "manual", f"`{use.api}` exists for CUDA alone",
+                      tip=api.tip, api=use.api, category=api.category, breaking=True)  # fmt: skip
+    elif module.vendor:
+        vendor(module, rule, use)
+    elif api.action == "module":
+        name = use.api.removeprefix("torch.cuda.")
+        new = f"{module.torch(node)}.get_device_module().{name}"
+        module.change(rule, node, [module.replace(node, new)],
+                      f"`{name}` is asked of the device in use", tip=api.tip, api=use.api,
+                      category=api.category)  # fmt: skip
+    else:
+        _rename(module, rule, use, api)
+
+
+def vendor(module: Module, rule: Rule, use: Use) -> None:
+    """Write a vendor's name: torch.npu.x."""
+    module.use_target()
+    name = use.api.removeprefix("torch.cuda.")
+    new = module.spelled(use.node, f"torch.{module.vendor}.{name}")
+    module.change(rule, use.node, [module.replace(use.node, new)],
+                  f"`torch.{module.vendor}` has this name too", api=use.api)  # fmt: skip
+
+
+def assigned(module: Module, node: ast.Name) -> bool:
+    """Whether a name was assigned (`sync = torch.cuda.synchronize`): its definition changes."""
+    return any(b.kind == "assign" for b in module.names.bindings(node))
+
+
+def _rename(module: Module, rule: Rule, use: Use, api: Api) -> None:
+    edits = module.rename(use, api.to)
+    call = use.call
+    if call:
+        for keyword in call.keywords:
+            if api.positional and keyword.arg == api.positional and not call.args:
+                edits.append(module.unkey(keyword))
+        edits += _guard(module, call, api)
+    module.change(rule, call or use.node, edits, f"`{api.to}` in place of `{use.api}`",
+                  tip=api.tip, api=use.api, category=api.category)  # fmt: skip
+    module.done.add(id(use.node))
+
+
+def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
+    """A condition around a call that would raise where there is no accelerator, and did not."""
+    if not api.guard or module.guarded(call):
+        return []
+    source, start, end = module.source, module.source.start(call), module.source.end(call)
+    asks = f"{module.torch(call)}.accelerator.is_available()"
+    stmt = alone(module, call)
+    if api.guard == "statement":
+        if stmt is None:
+            return []
+        indent = source.slice(source.line_start(start), start)
+        return [Edit(start, start, f"if {asks}:{source.newline}{indent}{module.indent}")]
+    if not module.has_cpu_path or stmt:
+        return []
+    value = "{{}}" if api.guard == "{}" and module.in_fstring(call) else api.guard
+    if module.in_fstring(call) and "{" in value:
+        return []
+    return [Edit(start, start, "("), Edit(end, end, f" if {asks} else {value})")]

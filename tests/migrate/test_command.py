@@ -1,0 +1,292 @@
+"""`causeway migrate` on trees: previews, writing, undoing, copies, settings, what must stay."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner, Result
+
+from causeway.cli import app
+from causeway.migrate import engine, journal
+from causeway.migrate.python import OUR_MISTAKE
+from causeway.migrate.settings import Settings
+
+CUDA = "import torch\n\nx = torch.zeros(2).cuda()  # keep me\n"
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    (root / "pkg").mkdir(parents=True)
+    (root / "train.py").write_text(CUDA)
+    (root / "pkg" / "net.py").write_text("import torch\n\nn = torch.cuda.device_count()\n")
+    (root / "pkg" / "plain.py").write_text("print('nothing')\n")
+    (root / "data.bin").write_bytes(b"\0cuda")
+    return root
+
+
+def migrate(*args: object) -> Result:
+    return CliRunner().invoke(app, ["migrate", *map(str, args)])
+
+
+def snapshot(root: Path) -> dict[str, bytes]:
+    return {str(p.relative_to(root)): p.read_bytes() for p in root.rglob("*") if p.is_file()}
+
+
+def test_a_preview_shows_a_diff_writes_nothing_and_exits_with_1(tree: Path) -> None:
+    before = snapshot(tree)
+    result = migrate(tree)
+    assert result.exit_code == 1
+    assert "+x = torch.zeros(2).to(accelerator)  # keep me" in result.output
+    assert snapshot(tree) == before
+
+
+def test_check_names_the_files_that_would_change(tree: Path) -> None:
+    result = migrate(tree, "--check")
+    assert result.exit_code == 1
+    assert "train.py" in result.output
+    assert "plain.py" not in result.output
+    assert "+" not in result.stdout
+
+
+def test_a_second_run_has_nothing_to_do(tree: Path) -> None:
+    assert migrate(tree, "--write").exit_code == 0
+    after = snapshot(tree)
+    assert migrate(tree, "--check").exit_code == 0
+    assert migrate(tree, "--write").exit_code == 0
+    assert snapshot(tree) == after
+
+
+def test_undo_gives_back_every_byte_and_mode(tree: Path) -> None:
+    (tree / "train.py").chmod(0o755)
+    before = snapshot(tree)
+    assert migrate(tree, "--write").exit_code == 0
+    assert (tree / "train.py").stat().st_mode & 0o777 == 0o755
+    assert snapshot(tree) != before
+    assert migrate(tree, "--undo").exit_code == 0
+    assert snapshot(tree) == before
+    assert (tree / "train.py").stat().st_mode & 0o777 == 0o755
+
+
+def test_undo_refuses_where_a_file_changed_and_names_it(tree: Path) -> None:
+    migrate(tree, "--write")
+    (tree / "train.py").write_text("mine\n")
+    converted = snapshot(tree)
+    result = migrate(tree, "--undo")
+    assert result.exit_code == 2
+    assert "train.py" in result.output
+    assert snapshot(tree) == converted
+
+
+def test_undo_takes_back_one_write_after_another(tree: Path) -> None:
+    first = snapshot(tree)
+    migrate(tree, "--write")
+    (tree / "more.py").write_text(CUDA)
+    migrate(tree, "--write")
+    assert migrate(tree, "--undo").exit_code == 0
+    assert (tree / "more.py").read_text() == CUDA
+    (tree / "more.py").unlink()
+    assert migrate(tree, "--undo").exit_code == 0
+    assert snapshot(tree) == first
+    assert "nothing to undo" in migrate(tree, "--undo").output
+
+
+def test_nothing_is_written_where_a_file_changes_under_the_conversion(tree: Path) -> None:
+    result = engine.run([tree], Settings(jobs=1))
+    (tree / "pkg" / "net.py").write_text("mine\n")
+    with pytest.raises(engine.MigrateError, match=r"net\.py"):
+        journal.write(result)
+    assert (tree / "train.py").read_text() == CUDA
+
+
+def test_an_interrupted_write_is_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = snapshot(tree)
+    replace, calls = os.replace, []
+
+    def failing(a: str, b: str) -> None:
+        calls.append(b)
+        if len(calls) == 2:
+            raise OSError("disk full")
+        replace(a, b)
+
+    monkeypatch.setattr(os, "replace", failing)
+    assert migrate(tree, "--write").exit_code == 2
+    monkeypatch.undo()
+    assert snapshot(tree) != before
+    assert not list(tree.rglob(".*.py.*")), "temporary files stay"
+    assert migrate(tree, "--undo").exit_code == 0
+    assert snapshot(tree) == before
+
+
+def test_a_copy_has_all_files_and_leaves_the_tree(tree: Path, tmp_path: Path) -> None:
+    before = snapshot(tree)
+    (tree / "link.py").symlink_to("train.py")
+    assert migrate(tree, "-o", tmp_path / "out").exit_code == 0
+    copied = snapshot(tmp_path / "out")
+    assert copied.keys() - {"link.py"} == before.keys()
+    assert copied["data.bin"] == before["data.bin"]
+    assert b"accelerator" in copied["train.py"]
+    assert (tmp_path / "out" / "link.py").is_symlink()
+    assert (tree / "train.py").read_text() == CUDA
+    assert migrate(tree, "-o", tmp_path / "out").exit_code == 2  # not empty
+    assert migrate(tree, "-o", tree / "inside").exit_code == 2
+
+
+def test_one_file_is_converted_alone(tree: Path) -> None:
+    assert migrate(tree / "train.py", "--write").exit_code == 0
+    assert "accelerator" in (tree / "train.py").read_text()
+    assert "cuda" in (tree / "pkg" / "net.py").read_text()
+
+
+def test_links_are_not_followed(tree: Path, tmp_path: Path) -> None:
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    (outside / "theirs.py").write_text(CUDA)
+    (tree / "folder").symlink_to(outside)
+    (tree / "file.py").symlink_to(outside / "theirs.py")
+    result = migrate(tree, "--write")
+    assert (outside / "theirs.py").read_text() == CUDA
+    assert "file.py: left as it is: a symbolic link" in result.output
+
+
+def test_ignored_and_excluded_files_stay(tree: Path) -> None:
+    (tree / ".gitignore").write_text("build/\n*_pb2.py\n!keep_pb2.py\n")
+    for name in ("build/a.py", "a_pb2.py", "keep_pb2.py", "vendor/b.py", "env/lib/c.py"):
+        (tree / name).parent.mkdir(parents=True, exist_ok=True)
+        (tree / name).write_text(CUDA)
+    (tree / "env" / "pyvenv.cfg").write_text("")
+    assert migrate(tree, "--write", "--exclude", "vendor/").exit_code == 0
+    changed = {p for p, data in snapshot(tree).items() if b".to(accelerator)" in data}
+    assert changed == {"train.py", "keep_pb2.py"}
+
+
+def test_files_that_do_not_parse_or_decode_are_reported_and_stay(tree: Path) -> None:
+    (tree / "old.py").write_text("print 'cuda'\n")
+    (tree / "bytes.py").write_bytes(b"x = 'cuda \xff'\n")
+    (tree / "null.py").write_bytes(b"cuda\0")
+    before = snapshot(tree)
+    result = migrate(tree, "--check")
+    for name in (
+        "old.py: left as it is: line 1",
+        "bytes.py: left as it is: cannot be decoded",
+        "null.py",
+    ):
+        assert name in result.output
+    migrate(tree, "--write")
+    after = snapshot(tree)
+    assert all(after[n] == before[n] for n in ("old.py", "bytes.py", "null.py"))
+
+
+def test_encodings_and_marks_stay(tree: Path) -> None:
+    latin = "# -*- coding: latin-1 -*-\nimport torch\nname = 'é'\nx = torch.zeros(1).cuda()\n"
+    (tree / "latin.py").write_bytes(latin.encode("latin-1"))
+    (tree / "mark.py").write_bytes(b"\xef\xbb\xbf" + CUDA.replace("\n", "\r\n").encode())
+    migrate(tree, "--write")
+    assert "name = 'é'".encode("latin-1") in (tree / "latin.py").read_bytes()
+    assert b".to(accelerator)" in (tree / "latin.py").read_bytes()
+    marked = (tree / "mark.py").read_bytes()
+    assert marked.startswith(b"\xef\xbb\xbf")
+    assert marked.count(b"\n") == marked.count(b"\r\n")
+
+
+def test_the_users_code_is_never_run(tree: Path) -> None:
+    (tree / "bomb.py").write_text("import torch\nraise SystemExit('cuda')\n")
+    (tree / "conftest.py").write_text("open('cuda', 'w')\n")
+    assert migrate(tree, "--check").exit_code == 1
+    assert not (tree / "cuda").exists()
+
+
+def test_settings_come_from_pyproject_and_options_win(tree: Path) -> None:
+    (tree / "pyproject.toml").write_text(
+        '[tool.causeway.migrate]\ntarget = "npu"\nexclude = ["pkg/"]\n'
+    )
+    result = migrate(tree)
+    assert "x.npu()" in result.output.replace("torch.zeros(2)", "x")
+    assert "net.py" not in result.output
+    assert "accelerator" in migrate(tree, "--target", "portable").output
+
+
+@pytest.mark.parametrize(
+    ("table", "says"),
+    [
+        ('targt = "npu"', "no setting 'targt'"),
+        ("unsafe = 1", "true or false"),
+        ('exclude = "pkg"', "a list of strings"),
+        ('target = "cuda"', "name of a device"),
+        ('select = ["E501"]', "no code of a rule"),
+        ("target = ", "is no TOML"),
+    ],
+)
+def test_wrong_settings_are_errors(tree: Path, table: str, says: str) -> None:
+    (tree / "pyproject.toml").write_text(f"[tool.causeway.migrate]\n{table}\n")
+    result = migrate(tree)
+    assert result.exit_code == 2
+    assert says in result.output
+
+
+def test_rules_can_be_selected_and_ignored(tree: Path) -> None:
+    assert "train.py" not in migrate(tree, "--select", "CW105").output
+    assert "net.py" not in migrate(tree, "--ignore", "CW105").output
+
+
+def test_unsafe_rules_wait_for_the_option(tree: Path) -> None:
+    (tree / "load.py").write_text("import torch\n\ns = torch.load('a.pt')\n")
+    assert "map_location=" not in migrate(tree, "--findings").stdout.partition("CW152")[0]
+    assert "+s = torch.load('a.pt', map_location=accelerator)" in migrate(tree, "--unsafe").output
+
+
+def test_findings_name_places_and_tips(tree: Path) -> None:
+    output = migrate(tree, "--findings").output
+    assert re.search(r"train\.py:3:5: CW102 changed: .+\. .+", output)
+
+
+def test_contradicting_options_are_refused(tree: Path) -> None:
+    assert migrate(tree, "--write", "--check").exit_code == 2
+    assert migrate(tree / "no_such").exit_code == 2
+
+
+def test_processes_give_the_same_as_one(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for i in range(12):
+        (tree / f"m{i}.py").write_text(CUDA * (i + 1))
+    alone = engine.run([tree], Settings(jobs=1))
+    monkeypatch.setattr(engine, "_WORTH_PROCESSES", 0)
+    told: list[tuple[int, int]] = []
+    several = engine.run([tree], Settings(jobs=2), lambda a, b: told.append((a, b)))
+    assert several.files == alone.files
+    assert several.totals() == alone.totals()
+    assert told[-1] == (len(alone.files), len(alone.files))
+
+
+def test_classes_with_a_cuda_of_their_own_are_known_across_files(tree: Path) -> None:
+    (tree / "pkg" / "batch.py").write_text(
+        "class Batch:\n    def cuda(self):\n        self.x = self.x.cuda()\n        return self\n"
+    )
+    (tree / "use.py").write_text(
+        "import torch\nfrom pkg.batch import Batch\n\nb = Batch()\nb.cuda()\ntorch.ones(1).cuda()\n"
+    )
+    migrate(tree, "--write")
+    text = (tree / "use.py").read_text()
+    assert "b.cuda()" in text
+    assert "torch.ones(1).to(accelerator)" in text
+    assert "self.x.to(accelerator)" in (tree / "pkg" / "batch.py").read_text()
+
+
+def test_a_mistake_of_a_rule_costs_one_file_and_is_said(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The planted fault: a rule that writes what does not parse."""
+    from causeway.migrate import python
+    from causeway.migrate.source import Edit
+
+    def breaks(module: object) -> None:
+        if "zeros" in module.source.text:  # type: ignore[attr-defined]
+            module.edits.append(Edit(0, 0, "def ("))  # type: ignore[attr-defined]
+
+    monkeypatch.setattr(python, "RUNS", (*python.RUNS, breaks))
+    result = migrate(tree, "--write")
+    assert f"train.py: left as it is: {OUR_MISTAKE}" in result.output
+    assert (tree / "train.py").read_text() == CUDA
+    assert "accelerator" in (tree / "pkg" / "net.py").read_text()

@@ -1,0 +1,126 @@
+"""What is known of torch's names agrees with the torch that is installed."""
+
+from __future__ import annotations
+
+import importlib
+import re
+from pathlib import Path
+
+import pytest
+import torch
+
+from causeway.migrate import knowledge
+from causeway.migrate.finding import FileInput
+from causeway.migrate.python import _CONCERNS, convert, convert_source
+from causeway.migrate.rules import RULES
+from causeway.migrate.settings import Settings
+
+SUBMODULES = ("amp", "nvtx", "profiler", "comm", "nccl", "sparse", "gds", "tunable")
+IMPORTED = {"contextlib", "contextmanager", "check_error", "cudart", "collections", "warnings",
+            "Sequence", "torch", "Callable", "Storage", "os", "sys", "concurrent", "glob", "mp",
+            "shutil", "autocast_mode", "common", "grad_scaler"}  # fmt: skip
+
+
+def exists(name: str) -> bool:
+    parts = name.split(".")
+    found: object = importlib.import_module(parts[0])
+    for part in parts[1:]:
+        if not hasattr(found, part):
+            return False
+        found = getattr(found, part)
+    return True
+
+
+def test_every_public_name_of_torch_cuda_is_known() -> None:
+    names = {f"torch.cuda.{n}" for n in dir(torch.cuda) if not n.startswith("_")}
+    for module in SUBMODULES:
+        found = importlib.import_module(f"torch.cuda.{module}")
+        names |= {
+            f"torch.cuda.{module}.{n}"
+            for n in dir(found)
+            if not n.startswith("_") and n not in IMPORTED
+        }
+    assert not sorted(names - set(knowledge.apis())), "names that nobody classified"
+
+
+def test_every_replacement_exists_in_the_installed_torch() -> None:
+    assert [a.to for a in knowledge.apis().values() if a.to and not exists(a.to)] == []
+
+
+def test_replacements_are_no_younger_than_the_oldest_torch_that_is_supported() -> None:
+    def release(text: str) -> tuple[int, ...]:
+        return tuple(map(int, text.split(".")))
+
+    young = [a.name for a in knowledge.apis().values() if a.since and release(a.since) > (2, 11)]
+    assert young == []
+    assert all(a.since for a in knowledge.apis().values() if a.to)
+
+
+def test_names_asked_of_the_device_module_exist_on_the_simulated_chip() -> None:
+    missing = [
+        api.name
+        for api in knowledge.apis().values()
+        if api.action == "module" and not exists(api.name.replace("torch.cuda", "torch.sim"))
+    ]
+    # What it lacks is named in docs/device.md with the reason.
+    assert all(knowledge.apis()[name].status == "limited" for name in missing)
+    assert len(missing) <= 12, missing
+
+
+@pytest.mark.parametrize("name", sorted(knowledge.apis()))
+def test_a_name_is_spelled_out_as_its_entry_says(name: str) -> None:
+    api = knowledge.apis()[name]
+    assert api.rule in RULES
+    assert api.tip
+    after, findings = convert_source(f"import torch\n\nf = {name}\n", Settings())
+    if api.action == "rename":
+        assert api.to in after
+    if api.action == "module":
+        assert f"torch.get_device_module().{name.removeprefix('torch.cuda.')}" in after
+    if api.action in ("keep", "manual"):
+        assert name in after
+    if api.status != "internal":
+        assert findings, "nothing was said about it"
+
+
+def test_every_name_that_a_conversion_writes_exists() -> None:
+    """Convert each name in a call, and look all names of torch up that come out."""
+    for api in knowledge.apis().values():
+        after, _ = convert_source(f"import torch\n\n{api.name}(x)\n", Settings())
+        for name in re.findall(r"\btorch(?:\.\w+)+", after.partition("\n\n")[2]):
+            if name != api.name:
+                assert exists(name), f"{api.name} became {name}"
+
+
+def test_the_filter_of_bytes_lets_through_whatever_a_rule_looks_for() -> None:
+    packages = [p.only or p.name for p in knowledge.packages().values()]
+    for name in (*knowledge.apis(), *packages):
+        assert _CONCERNS.search(f"import {name}".encode()), name
+    for rule in RULES.values():
+        result = convert(FileInput("x.py", rule.before.encode()), Settings())
+        assert result.findings, rule.code
+
+
+def test_notes_and_packages_name_rules_and_alternatives() -> None:
+    assert all(note.tip and note.rule in RULES for note in knowledge.notes().values())
+    for package in knowledge.packages().values():
+        assert package.alternative
+        assert package.rule in RULES
+        assert package.effort in ("hours", "days", "weeks")
+
+
+def test_docs_have_a_page_for_each_rule() -> None:
+    from causeway.migrate import docs
+
+    folder = Path(__file__).parents[2] / "docs" / "rules"
+    pages = docs.pages()
+    assert {f"{code}.md" for code in RULES} <= set(pages)
+    for name, text in pages.items():
+        assert (folder / name).read_text(encoding="utf-8") == text, "run `make docs`"
+
+
+def test_the_example_of_the_docs_is_what_comes_out() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "migrate.md").read_text(encoding="utf-8")
+    before, after, kept = re.findall(r"```python\n(.*?)```", page, re.S)
+    assert convert_source(before, Settings())[0] == after
+    assert convert_source(kept, Settings())[0] == kept

@@ -1,0 +1,434 @@
+"""Each rule by two tables: what it must leave, and what it must make of what.
+
+A case is the lines after `import torch`; the helper variable is added to the expectation where it
+is used. Every result is converted again, and must stay.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+from causeway.migrate.module import HELPER
+from causeway.migrate.python import convert_source
+from causeway.migrate.rules import RULES
+from causeway.migrate.settings import Settings
+
+HELP = f"accelerator = {HELPER.format(torch='torch')}\n\n"
+HEAD = "import torch\n\n"
+
+NOOP: dict[str, list[str]] = {
+    "CW162": [
+        "y = torch.ops.aten.add.Tensor(x, x)\nz = torch.ops.torchvision.nms(a, b, 0.5)\n",
+        "def f(torch):\n    return torch.ops.mine.scale(x)\n",
+        "y = torch.ops.mine.scale(x)\n",  # reported
+    ],
+    "CW101": [
+        'fish = "barracuda"\n',
+        'path = "checkpoints/cuda/model_cuda.pt"\n',
+        'flags = {"cuda": True}\nprint(flags["cuda"])\n',
+        'print("cuda")\n',
+        '"""About cuda, torch.cuda.is_available() and .cuda()."""\n# x.cuda()\n',
+        'kernel = """__global__ void f() {} // torch.cuda.synchronize()"""\n',
+        'parser.add_argument("--no-cuda", action="store_true", help="disable cuda")\n',
+        'import xgboost\n\nm = xgboost.XGBClassifier(device="cuda")\n',
+        'mode = "cuda"\n',
+        "raw = b'cuda'\n",
+        'open("cuda", "w").write("cuda:0")\n',
+    ],
+    "CW102": [
+        "cuda = True\nprint(args.cuda, self.cuda)\n",
+        "class Batch:\n    def cuda(self):\n        return self\n\n\nBatch().cuda()\n",
+        "class Batch:\n    def cuda(self):\n        return self\n\n\nb = Batch()\nb.cuda()\n",
+        "class Batch:\n    def cuda(self):\n        return self\n\n\n"
+        "def f(b: Batch):\n    return b.cuda()\n",
+        "class Batch:\n    def cuda(self):\n        return self\n\n\n"
+        "def f(batch):\n    return batch.cuda()\n",  # may be one: reported
+        "import numba.cuda\n\nnumba.cuda.jit()\n",
+        "x.cuda(*where)\n",
+        "x.cuda(stream=3)\n",
+    ],
+    "CW103": [
+        "is_cuda = 1\nprint(is_cuda)\n",
+        "def f(x):\n    if x.is_cuda:\n        return ops_cuda.forward(x)\n    return slow(x)\n",
+    ],
+    "CW105": [
+        "def f(torch):\n    return torch.cuda.device_count()\n",
+        "class torch:\n    pass\n\n\nn = torch.cuda.device_count()\n",
+        "n = torch.cuda.device_count()  # causeway: keep\n",
+        "# causeway: keep\nif True:\n    n = torch.cuda.device_count()\n",
+        "if torch.version.cuda:\n    torch.cuda.synchronize()\n",
+    ],
+    "CW110": ["a = torch.cuda.get_device_capability() >= (7, 0)\n"],
+    "CW111": ['torch.cuda.nvtx.range_push("a")\ntorch.cuda.nvtx.range_pop()\n'],
+    "CW112": ["g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"],
+    "CW113": ["torch.cuda.cudart().cudaProfilerStart()\n"],
+    "CW114": [
+        "ok = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8\n",
+        "if torch.cuda.is_available():\n    torch.cuda.cudart()\n",
+        "ok = torch.accelerator.is_available()\n",
+    ],
+    "CW115": [
+        'if implementation == "cuda":\n    pass\n',
+        'def f(x):\n    return x.device.type == "cuda" and impl == "cuda"\n',
+    ],
+    "CW117": ['has = hasattr(torch.cuda, "amp")\n', "f = getattr(torch.cuda, name)\n"],
+    "CW121": ["from apex import amp\n\nmodel, optimizer = amp.initialize(model, optimizer)\n"],
+    "CW130": [
+        "torch.backends.cudnn.benchmark = True\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
+        "print(torch.version.cuda)\n",
+    ],
+    "CW140": [
+        'print("nccl")\n',
+        'log = "nccl"\n',
+        'os.environ["NCCL_DEBUG"] = "INFO"\n',
+    ],
+    "CW141": ["model = torch.nn.DataParallel(model, device_ids=[0, 1])\n"],
+    "CW142": ['import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'],
+    "CW152": ['s = torch.load("a.pt")\n', 's = torch.load("a.pt", map_location="cpu")\n'],
+    "CW153": ["torch.set_default_tensor_type(torch.DoubleTensor)\n"],
+    "CW160": ["from torch.utils.cpp_extension import load\n\nops = load('ops', ['ops.cu'])\n"],
+    "CW161": ["import flash_attn\nimport triton\nfrom nvidia.dali import pipeline_def\n"],
+}
+
+CHANGED: dict[str, list[tuple[str, str]]] = {
+    "CW101": [
+        ('x.to("cuda")\n', "x.to(accelerator)\n"),
+        ("x.to('cuda:1', non_blocking=True)\n", "x.to(f'{accelerator.type}:1', non_blocking=True)\n"),  # noqa: E501
+        ('d = torch.device("cuda")\n', "d = accelerator\n"),
+        ('d = torch.device("cuda", rank)\n', "d = torch.device(accelerator.type, rank)\n"),
+        ('x.to(f"cuda:{rank}")\n', 'x.to(f"{accelerator.type}:{rank}")\n'),
+        ('d = f"cuda"\nx.to(d)\n', "d = accelerator.type\nx.to(d)\n"),
+        ('device = "cuda:%d" % rank\n', 'device = f"{accelerator.type}:%d" % rank\n'),
+        ('device = "cuda:" + str(rank)\n', 'device = f"{accelerator.type}:" + str(rank)\n'),
+        ('device = "cuda:{}".format(i)\n', 'device = "{}:{}".format(accelerator.type, i)\n'),
+        (
+            'parser.add_argument("--device", default="cuda", choices=["cuda", "cpu"])\n',
+            'parser.add_argument("--device", default=accelerator.type, '
+            'choices=[accelerator.type, "cpu"])\n',
+        ),
+        ('c = {"device": "cuda", "cuda": 1}\n', 'c = {"device": accelerator.type, "cuda": 1}\n'),
+        ('d = getattr(args, "device", "cuda")\n', 'd = getattr(args, "device", accelerator.type)\n'),  # noqa: E501
+        (
+            'def f(x, device="cuda"):\n    return x.to(device)\n',
+            "def f(x, device=accelerator.type):\n    return x.to(device)\n",
+        ),
+        ('g = torch.Generator(device="cuda")\n', "g = torch.Generator(device=accelerator)\n"),
+        (
+            'd = DataLoader(s, pin_memory_device="cuda")\n',
+            "d = DataLoader(s, pin_memory_device=accelerator.type)\n",
+        ),
+        ('w = "cuda" if flag else "cpu"\n', 'w = accelerator.type if flag else "cpu"\n'),
+        ('w = "cuda"if flag else"cpu"\n', 'w = accelerator.type if flag else"cpu"\n'),
+        (
+            'torch.load(p, map_location={"cuda:0": "cuda:%d" % rank})\n',
+            'torch.load(p, map_location={f"{accelerator.type}:0": f"{accelerator.type}:%d" % rank})\n',  # noqa: E501
+        ),
+        (
+            "print(f\"on {'cuda' if flag else 'cpu'} {fish['cuda']}\")\n",
+            "print(f\"on {accelerator.type if flag else 'cpu'} {fish['cuda']}\")\n",
+        ),
+    ],
+    "CW102": [
+        (
+            "torch.load(p, map_location=lambda s, l: s.cuda(torch.cuda.current_device()))\n",
+            "torch.load(p, map_location=torch.device(accelerator.type, "
+            "torch.accelerator.current_device_index()))\n",
+        ),
+        ("x = next(it).cuda()\n", "x = next(it).to(accelerator)\n"),
+        ("x.cuda(non_blocking=True)\n", "x.to(accelerator, non_blocking=True)\n"),
+        ("x.cuda(0, True)\n", "x.to(torch.device(accelerator.type, 0), non_blocking=True)\n"),
+        ("x.cuda(next(it))\n", "x.to(torch.device(accelerator.type, next(it)))\n"),
+        (
+            "x.cuda(device=args.gpu)\n",
+            "x.to(device=torch.device(accelerator.type, args.gpu))\n",
+        ),
+        ("x.cuda(device)\n", "x.to(device)\n"),
+        ('x.cuda("cuda:1")\n', 'x.to(f"{accelerator.type}:1")\n'),
+        ("x.cuda(None)\n", "x.to(accelerator)\n"),
+        (
+            "def f(x, device=None):\n    return x.cuda(device)\n",
+            "def f(x, device=None):\n"
+            "    return x.to(device if device is not None else accelerator)\n",
+        ),
+        ("y = (x\n     .cuda()  # move\n     .half())\n",
+         "y = (x\n     .to(accelerator)  # move\n     .half())\n"),
+        ("z = [t.cuda() for t in xs]\n", "z = [t.to(accelerator) for t in xs]\n"),
+        (
+            "torch.load(p, map_location=lambda storage, loc: storage.cuda(0))\n",
+            "torch.load(p, map_location=torch.device(accelerator.type, 0))\n",
+        ),
+        (
+            "class Net(torch.nn.Module):\n    def cuda(self, device=None):\n"
+            "        return super().cuda()\n\n\nNet().cuda()\n",
+            "class Net(torch.nn.Module):\n    def cuda(self, device=None):\n"
+            "        return super().to(accelerator)\n\n\nNet().cuda()\n",
+        ),
+    ],
+    "CW103": [
+        ("assert x.is_cuda\n", 'assert x.device.type != "cpu"\n'),
+        ("if not x.is_cuda:\n    pass\n", 'if x.device.type == "cpu":\n    pass\n'),
+        ("a = x.is_cuda == y.is_cuda\n",
+         'a = (x.device.type != "cpu") == (y.device.type != "cpu")\n'),
+        ("a = next(m.parameters()).is_cuda and b\n",
+         'a = next(m.parameters()).device.type != "cpu" and b\n'),
+        ('print(f"{x.is_cuda}")\n', "print(f\"{(x.device.type != 'cpu')}\")\n"),
+        ('mps = "mps"\na = x.is_cuda\n',
+         'mps = "mps"\na = x.device.type == accelerator.type != "cpu"\n'),
+    ],
+    "CW104": [
+        ("x = torch.cuda.LongTensor([1])\n", "x = torch.LongTensor([1]).to(accelerator)\n"),
+        ("T = torch.cuda.FloatTensor if c else torch.FloatTensor\n",
+         "T = torch.get_device_module().FloatTensor if c else torch.FloatTensor\n"),
+        ("x.type('torch.cuda.HalfTensor')\n", "x.to(accelerator, torch.float16)\n"),
+        ("a = x.type() == 'torch.cuda.FloatTensor'\n",
+         "a = x.type() == f'torch.{accelerator.type}.FloatTensor'\n"),
+        ("def f(x: torch.cuda.FloatTensor): ...\n", "def f(x: torch.Tensor): ...\n"),
+    ],
+    "CW105": [
+        ("torch.cuda.synchronize(device=0)\n",
+         "if torch.accelerator.is_available():\n    torch.accelerator.synchronize(0)\n"),
+        ("def f():\n\ttorch.cuda.synchronize()\n",
+         "def f():\n\tif torch.accelerator.is_available():\n\t\ttorch.accelerator.synchronize()\n"),
+        ("if gpu: torch.cuda.synchronize()\n", "if gpu: torch.accelerator.synchronize()\n"),
+        ("cuda = torch.cuda\nn = cuda.device_count()\n",
+         "cuda = torch.cuda\nn = torch.accelerator.device_count()\n"),
+        ("sync = torch.cuda.synchronize\nsync()\n",
+         "sync = torch.accelerator.synchronize\nsync()\n"),
+        ("e = torch.cuda.OutOfMemoryError\n", "e = torch.OutOfMemoryError\n"),
+        ('print(f"""a\n{torch.cuda.device_count()} cuda""")\n',
+         'print(f"""a\n{torch.accelerator.device_count()} cuda""")\n'),
+    ],
+    "CW106": [
+        ("e = torch.cuda.Event(True, False)\n",
+         "e = torch.Event(enable_timing=True, blocking=False)\n"),
+        ("s = torch.cuda.Stream(d, -1)\n", "s = torch.Stream(d, priority=-1)\n"),
+        ("with torch.cuda.stream(s), open(p) as f:\n    pass\n",
+         "with torch.get_device_module().stream(s), open(p) as f:\n    pass\n"),
+        ("torch.cuda.current_stream().wait_stream(s)\n",
+         "torch.accelerator.current_stream().wait_stream(s)\n"),
+        ("def f(s: torch.cuda.Stream): ...\n", "def f(s: torch.Stream): ...\n"),
+    ],
+    "CW107": [
+        ("with torch.cuda.device(x.device):\n    pass\n",
+         "with torch.accelerator.device_index(x.device.index):\n    pass\n"),
+        ("with torch.cuda.device(where):\n    pass\n",
+         "with torch.get_device_module().device(where):\n    pass\n"),
+        ("with torch.cuda.device(x.get_device()):\n    pass\n",
+         "with torch.accelerator.device_index(x.get_device()):\n    pass\n"),
+    ],
+    "CW108": [
+        ("torch.cuda.manual_seed(1)\n", "torch.manual_seed(1)\n"),
+        ("torch.manual_seed(s)\nx = torch.rand(1)\ntorch.cuda.manual_seed(s)\n",
+         "torch.manual_seed(s)\nx = torch.rand(1)\ntorch.manual_seed(s)\n"),
+        ("state = torch.cuda.get_rng_state()\n",
+         "state = torch.get_device_module().get_rng_state()\n"),
+    ],
+    "CW109": [
+        ('use = "cpu"\nm = torch.cuda.memory_allocated() / 2\n',
+         'use = "cpu"\nm = (torch.accelerator.memory_allocated() '
+         "if torch.accelerator.is_available() else 0) / 2\n"),
+        ("if gpu:\n    m = torch.cuda.memory_cached(0)\n",
+         "if gpu:\n    m = torch.accelerator.memory_reserved(0)\n"),
+        ("torch.cuda.memory.empty_cache()\n",
+         "if torch.accelerator.is_available():\n    torch.accelerator.empty_cache()\n"),
+        ("f, t = torch.cuda.mem_get_info()\n", "f, t = torch.accelerator.get_memory_info()\n"),
+    ],
+    "CW110": [
+        ("p = torch.cuda.get_device_properties(0)\n",
+         "p = torch.get_device_module().get_device_properties(0)\n"),
+    ],
+    "CW114": [
+        ('d = torch.device("cuda:0" if torch.cuda.is_available() else "cpu")\n',
+         'd = torch.device(f"{torch.accelerator.current_accelerator().type}:0" '
+         'if torch.accelerator.is_available() else "cpu")\n'),
+        ("c = not args.no_cuda and torch.cuda.is_available()\n",
+         "c = not args.no_cuda and torch.accelerator.is_available()\n"),
+        ('b = "gloo" if not torch.cuda.is_available() else "cuda"\n', ""),
+    ],
+    "CW115": [
+        ('a = "cuda" in device\n', 'a = "cpu" not in device\n'),
+        ('if args.device != "cuda": pass\n', 'if args.device == "cpu": pass\n'),
+        ('a = str(x.device).startswith("cuda")\n', 'a = not str(x.device).startswith("cpu")\n'),
+        ('if not device.startswith("cuda"): pass\n', 'if device.startswith("cpu"): pass\n'),
+        ('d = "mps"\na = device.type == "cuda"\n',
+         'd = "mps"\na = device.type == accelerator.type != "cpu"\n'),
+        ('d = "xpu"\na = device != "cuda" or b\n',
+         'd = "xpu"\na = not device == accelerator.type != "cpu" or b\n'),
+    ],
+    "CW116": [
+        ("from torch import cuda as c\n\nn = c.device_count()\n",
+         "\nn = torch.accelerator.device_count()\n"),
+        ("from torch.cuda import device_count as n, current_device\n\nn(), current_device()\n",
+         "from torch.accelerator import device_count as n, current_device_index as current_device\n"
+         "\nn(), current_device()\n"),
+        ("def f():\n    from torch.cuda import Stream, synchronize, get_rng_state\n"
+         "    return Stream, synchronize, get_rng_state()\n",
+         "def f():\n    from torch import Stream\n    from torch.accelerator import synchronize\n"
+         "    return Stream, synchronize, torch.get_device_module().get_rng_state()\n"),
+    ],
+    "CW120": [
+        ("with torch.cuda.amp.autocast(True, torch.bfloat16):\n    pass\n",
+         "with torch.amp.autocast(accelerator.type, enabled=True, dtype=torch.bfloat16):\n    pass\n"),  # noqa: E501
+        ("from torch.cuda import amp\n\ns = amp.GradScaler(init_scale=2.0)\n",
+         "from torch import amp\n\nHELPs = amp.GradScaler(accelerator.type, init_scale=2.0)\n"),
+        ("@torch.cuda.amp.autocast()\ndef f(): ...\n",
+         "@torch.amp.autocast(accelerator.type)\ndef f(): ...\n"),
+        ("@torch.cuda.amp.custom_fwd\ndef f(): ...\n",
+         "@torch.amp.custom_fwd(device_type=accelerator.type)\ndef f(): ...\n"),
+        ("@torch.cuda.amp.custom_fwd(cast_inputs=torch.half)\ndef f(): ...\n",
+         "@torch.amp.custom_fwd(device_type=accelerator.type, cast_inputs=torch.half)\n"
+         "def f(): ...\n"),
+        # off on the CPU before, so off on the CPU after
+        ('d = "cpu"\nwith torch.cuda.amp.autocast(enabled=a or b):\n    pass\n',
+         'd = "cpu"\nwith torch.amp.autocast(accelerator.type, '
+         'enabled=(a or b) and accelerator.type != "cpu"):\n    pass\n'),
+        ('d = "cpu"\nwith torch.autocast("cuda"):\n    pass\n',
+         'd = "cpu"\nwith torch.autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n'
+         "    pass\n"),
+    ],
+    "CW121": [
+        ("from apex.parallel import DistributedDataParallel as DDP\n\nm = DDP(m)\n",
+         "from torch.nn.parallel import DistributedDataParallel as DDP\n\nm = DDP(m)\n"),
+        ("import apex\n\no = apex.optimizers.FusedAdam(p, lr=1e-3)\n",
+         "import apex\n\no = torch.optim.AdamW(p, lr=1e-3, weight_decay=0.0)\n"),
+    ],
+    "CW140": [
+        ('torch.distributed.init_process_group("nccl", world_size=2)\n',
+         "torch.distributed.init_process_group("
+         "torch.distributed.get_default_backend_for_device(accelerator), world_size=2)\n"),
+        ('torch.distributed.init_process_group("cpu:gloo,cuda:nccl")\n',
+         'torch.distributed.init_process_group(f"cpu:gloo,{accelerator.type}:'
+         '{torch.distributed.get_default_backend_for_device(accelerator)}")\n'),
+        # only read, not started: it must not fail where a device has no collectives
+        ('backend = "nccl" if torch.cuda.is_available() else "gloo"\n',
+         "backend = torch.distributed.Backend.default_device_backend_map.get("
+         'torch.accelerator.current_accelerator().type, "gloo") '
+         'if torch.accelerator.is_available() else "gloo"\n'),
+        ('p.add_argument("--dist-backend", default="nccl")\n',
+         'p.add_argument("--dist-backend", default=torch.distributed.Backend.'
+         'default_device_backend_map.get(accelerator.type, "gloo"))\n'),
+        ('if args.dist_backend == "nccl": pass\n', 'if args.dist_backend != "gloo": pass\n'),
+    ],
+    "CW153": [
+        ("torch.set_default_tensor_type(torch.cuda.HalfTensor if c else torch.HalfTensor)\n",
+         'torch.set_default_device(accelerator if c else "cpu"); '
+         "torch.set_default_dtype(torch.float16)\n"),
+    ],
+}  # fmt: skip
+CHANGED["CW114"].pop()
+
+
+def convert(text: str, **settings: object) -> str:
+    after, findings = convert_source(text, Settings(**settings))  # type: ignore[arg-type]
+    assert all(f.tip and f.message for f in findings)
+    again, _ = convert_source(after, Settings(**settings))  # type: ignore[arg-type]
+    assert again == after, "a second run changes something"
+    return after
+
+
+def expected(body: str) -> str:
+    if "accelerator." not in body.replace("torch.accelerator.", "") and not any(
+        word in body for word in ("(accelerator", "=accelerator", " accelerator", ", accelerator")
+    ):
+        return HEAD + body
+    if "HELP" in body:
+        return "import torch\n" + body.replace("HELP", HELP)
+    lines = body.split("\n")
+    last = max((i for i, line in enumerate(lines) if line.startswith(("import ", "from "))),
+               default=-1)  # fmt: skip
+    if last < 0:
+        return HEAD + HELP + body
+    first, rest = "\n".join(lines[: last + 1]), "\n".join(lines[last + 1 :])
+    return HEAD + first + "\n\n" + HELP.strip("\n") + "\n" + rest
+
+
+@pytest.mark.parametrize(
+    ("code", "body"), [(code, body) for code, bodies in NOOP.items() for body in bodies]
+)
+def test_leaves_what_is_not_its_own(code: str, body: str) -> None:
+    assert convert(HEAD + body) == HEAD + body
+
+
+@pytest.mark.parametrize(
+    ("code", "before", "after"),
+    [(code, *case) for code, cases in CHANGED.items() for case in cases],
+)
+def test_converts(code: str, before: str, after: str) -> None:
+    assert convert(HEAD + before) == (expected(after) if "HELP" not in after else (
+        "import torch\n\nfrom torch import amp\n\n" + HELP + after.partition("HELP")[2]
+    ))  # fmt: skip
+
+
+@pytest.mark.parametrize("code", RULES)
+def test_does_what_its_page_shows(code: str) -> None:
+    rule = RULES[code]
+    assert convert(rule.before) == rule.after
+    if rule.before == rule.after:
+        _, findings = convert_source(rule.before, Settings())
+        assert code in {f.rule for f in findings}, "a rule that only reports must report"
+
+
+def test_every_rule_has_a_case() -> None:
+    assert set(RULES) <= set(NOOP) | set(CHANGED), set(RULES) - set(NOOP) - set(CHANGED)
+
+
+@pytest.mark.parametrize("end", ["\r\n", "\n"])
+def test_line_ends_stay(end: str) -> None:
+    before = end.join(
+        ["import torch", "", "x = torch.zeros(1).cuda()", "torch.cuda.empty_cache()", ""]
+    )
+    after = convert(before)
+    assert after.replace("\r\n", "\n").count("\n") == after.count(end)
+
+
+def test_expressions_are_evaluated_once_and_in_order() -> None:
+    before = (
+        "import torch\n\ncalls = []\n\n\ndef note(v):\n    calls.append(v)\n    return v\n\n\n"
+        "torch.zeros(note(1)).cuda(note(0), note(True))\n"
+        "torch.zeros(note(2)).to('cuda:%d' % note(0), non_blocking=note(False))\n"
+        "torch.cuda.FloatTensor(note(3))\nif torch.zeros(note(4)).is_cuda and note(5): pass\n"
+        "with torch.cuda.amp.autocast(enabled=note(False), dtype=note(torch.bfloat16)): pass\n"
+    )
+    space: dict[str, object] = {}
+    exec(compile(convert(before), "converted", "exec"), space)
+    device = torch_device()
+    wanted = [1, 0, True, 2, 0, False, 3, 4, *([5] if device else []), False]
+    assert [c for c in space["calls"] if not hasattr(c, "itemsize")] == wanted  # type: ignore[attr-defined]
+
+
+def torch_device() -> bool:
+    import torch
+
+    return torch.accelerator.is_available() and False  # zeros() above are on the CPU
+
+
+VENDOR = [
+    ("x.cuda(0, non_blocking=True)\n", "x.npu(0, non_blocking=True)\n"),
+    ('x.to("cuda:0")\n', 'x.to("npu:0")\n'),
+    ('x.to(f"cuda:{i}")\n', 'x.to(f"npu:{i}")\n'),
+    ("torch.cuda.synchronize()\n", "torch.npu.synchronize()\n"),
+    ("a = x.is_cuda\n", "a = x.is_npu\n"),
+    ("T = torch.cuda.FloatTensor\n", "T = torch.npu.FloatTensor\n"),
+    ('torch.distributed.init_process_group("nccl")\n',
+     'torch.distributed.init_process_group("hccl")\n'),
+    ('torch.distributed.init_process_group("cpu:gloo,cuda:nccl")\n',
+     'torch.distributed.init_process_group("cpu:gloo,npu:hccl")\n'),
+    ('import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\nx.cuda()\n',
+     'import os\n\nos.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0"\nx.npu()\n'),
+    ("with torch.cuda.amp.autocast():\n    pass\n", 'with torch.amp.autocast("npu"):\n    pass\n'),
+    ('if device.type == "cuda": pass\n', 'if device.type == "npu": pass\n'),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("before", "after"), VENDOR)
+def test_a_target_writes_the_vendors_names(before: str, after: str) -> None:
+    assert convert(HEAD + before, target="npu") == "import torch\nimport torch_npu\n\n" + after
+
+
+def test_other_targets_have_their_own_names() -> None:
+    text = 'import torch\n\nx.cuda()\ntorch.distributed.init_process_group("nccl")\n'
+    assert "import torch_mlu" in convert(text, target="mlu")
+    assert '"cncl"' in convert(text, target="mlu")
+    named = convert(text, target="sim")
+    assert "x.sim()" in named
+    assert "import torch_sim" not in named
