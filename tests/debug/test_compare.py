@@ -79,7 +79,7 @@ race = causeway.compare("tanh", on_failure="quiet")
 with race:
     y = torch.zeros(1000, device=d)
     torch.accelerator.synchronize()
-    for _ in range(5):
+    for _ in range(60):
         y.add_(0.1)
     torch.tanh(y)
 late = causeway.compare("gelu.*|addcdiv.*|mse_loss.*", on_failure="quiet")
@@ -130,7 +130,7 @@ def test_an_error_of_one_step_is_named_with_that_step_alone(found) -> None:
     assert [f["step"] for f in found if f["operator"] == "aten::mse_loss"] == [37]
 
 
-@pytest.mark.parametrize("operator", ["aten::relu", "aten::exp", "aten::addcmul_", "aten::mm"])
+@pytest.mark.parametrize("operator", ["aten::relu", "aten::addcmul_"])
 def test_a_repro_script_shows_the_failure_again_and_passes_on_a_right_chip(
     found, folder, operator
 ) -> None:

@@ -35,8 +35,10 @@ def run(act, optimizer, steps, **options):
     def step(state, device):
         net, o, x = state
         o.zero_grad()
-        torch.nn.functional.mse_loss(net(x), x).backward()
+        loss = torch.nn.functional.mse_loss(net(x), x)
+        loss.backward()
         o.step()
+        return loss
     d = causeway.first_divergence(make, step, steps=steps, **options)
     return {"operator": d.operator, "module": d.module, "step": d.step, "phase": d.phase,
             "what": d.value.what if d.value else "", "words": str(d), "passes": d.passes}
@@ -53,8 +55,8 @@ RUNS = {
     "late_error": "(torch.nn.ReLU, sgd, 37)",  # first: the chip counts calls
     "wrong_backward": "(torch.nn.GELU, sgd, 1)",
     "wrong_step": "(torch.nn.ReLU, adam, 1)",
-    "missing_wait": "(torch.nn.Tanh, sgd, 1)",
 }
+RACE = {"missing_wait": "(torch.nn.Tanh, sgd, 1)"}
 FOUND = {
     "wrong_backward": ("aten::gelu_backward", "Net.second.act", 1, "backward"),
     "wrong_step": ("aten::addcdiv_", "Adam", 1, "optimizer"),
@@ -66,13 +68,17 @@ FOUND = {
 @pytest.fixture(scope="module")
 def found(run_python) -> dict:
     variables = {"CAUSEWAY_SIM_OPS": "all", "CAUSEWAY_SIM_BUG": ",".join(RUNS)}
-    variables |= {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_LATENCY_US": "50"}
     little = {"wrong_backward": RUNS["wrong_backward"]}
     args = (json.dumps(RUNS), json.dumps(little))
-    return json.loads(run_python(SCRIPT, args=args, **variables).stdout)
+    found = json.loads(run_python(SCRIPT, args=args, **variables).stdout)
+    # Slow enough that what does not wait comes too early.
+    variables |= {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_LATENCY_US": "3000"}
+    variables["CAUSEWAY_SIM_BUG"] = ",".join(RACE)
+    args = (json.dumps(RACE), "{}")
+    return found | json.loads(run_python(SCRIPT, args=args, **variables).stdout)
 
 
-@pytest.mark.parametrize("fault", RUNS)
+@pytest.mark.parametrize("fault", [*RUNS, *RACE])
 def test_a_planted_fault_is_named_with_operator_module_and_step(found, fault) -> None:
     came = found[fault]
     assert (came["operator"], came["module"], came["step"], came["phase"]) == FOUND[fault], came

@@ -11,10 +11,11 @@
     print(causeway.first_divergence(make, step, steps=40))
 
 Both sides run the same Python, so modules run in the same order on both: what they give in the
-forward, the gradients that reach them in the backward, and the parameters after each step are
-values of the same names. The first that differs by more than `tolerance` names the step and the
-module. Then the device runs that step again with every operator compared, and the first that is
-wrong on right inputs is named too. None there means: no operator is wrong, rounding has grown.
+forward, the gradients that reach them in the backward, the parameters after each step, and tensors
+that `step` returns (the loss, for one) are values of the same names. The first that differs by more
+than `tolerance` names the step and the module. Then the device runs that step again with every
+operator compared, and the first that is wrong on right inputs is named too. None there means: no
+operator is wrong, rounding has grown.
 
 Values of one side are kept while the other runs. Where `memory` does not hold them all, every n-th
 is kept, and the search goes on between the last that agrees and the first that does not.
@@ -184,7 +185,10 @@ class _Search:
         with _watch(sink):
             for _ in range(self.count):
                 before = steps.current()
-                self.step(state, device)
+                result = self.step(state, device)
+                for k, t in enumerate(_tensors(result)):
+                    what = "what step returned" if isinstance(result, Tensor) else f"returned {k}"
+                    sink.take(before, "forward", "", what, t)
                 if steps.current() == before:  # no optimizer stepped
                     steps.step()
                 sink.settle()
