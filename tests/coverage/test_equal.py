@@ -44,6 +44,7 @@ def test_ten_models_take_the_same_rungs_with_nothing_computed(chip: Path, ledger
     assert all("asks for a number" in rows[0] for rows in found.values())
 
 
+@pytest.mark.slow
 def test_ten_models_take_the_same_rungs_with_their_numbers(chip: Path, ledgers: Ledgers) -> None:
     real = ledgers(vendor="sim", **DISCRETE)
     assert differing(real, ledgers("run", vendor=str(chip), **DISCRETE)) == {}
@@ -56,6 +57,7 @@ def test_ten_models_take_the_same_rungs_where_kernels_decline(chip: Path, ledger
     assert differing(real, ledgers("small", vendor=str(chip), **UNIFIED)) == {}
 
 
+@pytest.mark.slow
 def test_another_chip_is_told_apart(chip: Path, ledgers: Ledgers) -> None:
     """The comparison can fail: one operator more on the host is seen in each model that has it."""
     other = ledgers(vendor="sim", fallback="aten::_softmax", **DISCRETE)
