@@ -364,6 +364,23 @@ def event(**changes: Any) -> dict[str, Any]:
     return made | changes
 
 
+def test_cudas_own_operators_are_followed_or_named(tmp_path: Path, command: Command) -> None:
+    heads, stats = [2, 4, 8, 16], [2, 4, 8]
+    attention = {
+        "Input Dims": [heads, heads, heads, heads, [], heads, stats, [], [], [], [], [], []],
+        "Input type": ["c10::Half"] * 4 + [""] + ["c10::Half", "float"] + ["long int"] * 2
+        + ["Scalar", "GenericList", "Scalar", ""],
+    }  # fmt: skip
+    name = "aten::_scaled_dot_product_efficient_attention_backward"
+    rnn = event(name="aten::_cudnn_rnn_backward", ts=9)
+    events = [event(name=name, args=attention), rnn]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    found = asked(command, "trace.json", tmp_path)
+    operators = [row["operator"] for row in found["operators"]]
+    assert operators == ["aten::_scaled_dot_product_flash_attention_for_cpu_backward"]
+    assert any("aten::_cudnn_rnn_backward (it is CUDA's own" in note for note in found["notes"])
+
+
 @pytest.mark.parametrize(
     ("content", "words"),
     [
