@@ -17,7 +17,7 @@ from torch import nn
 from typer.testing import CliRunner
 
 from causeway import cli
-from causeway.coverage import paper, roofline, trace
+from causeway.coverage import forms, paper, roofline, trace
 from causeway.errors import CausewayError, ConfigError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -427,6 +427,18 @@ def test_explain_says_rung_reason_forms_and_tree(command: Command) -> None:
     arguments = ("explain", "aten::special_erfcx", "--json", "--dtype", "float32")
     found = json.loads(command(*arguments).stdout)
     assert [(r["dtype"], r["rung"]) for r in found["rungs"]] == [("float32", "host")]
+
+
+def test_the_reason_knows_every_name_that_a_vendor_is_asked_by() -> None:
+    offered = {"aten::convolution_backward_overrideable": ["float32"], "aten::add.out": ["float32"]}
+    declined = forms.reason("aten::convolution_backward", "host", ["float32"], offered)
+    assert "offers aten::convolution_backward_overrideable, not for this call" in declined
+    assert "not for int64" in forms.reason("aten::add.Tensor", "host", ["int64"], offered)
+    assert (
+        forms.reason("aten::add_.Tensor", "derived", ["float32"], offered)
+        == "served by the vendor's aten::add.out"
+    )
+    assert "no kernel of a vendor" in forms.reason("aten::view", "host", ["float32"], offered)
 
 
 def test_explain_knows_the_nearest_name(command: Command) -> None:

@@ -65,3 +65,17 @@ def test_another_chip_is_told_apart(chip: Path, ledgers: Ledgers) -> None:
     has = {name for name, rows in other.items() if any(r[0] == "aten::_softmax" for r in rows)}
     assert found == has
     assert has
+
+
+@pytest.mark.slow
+def test_a_published_report_says_the_same_but_for_what_kernels_decline(
+    ledgers: Ledgers, causeway_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    report = tmp_path / "sim.json"
+    # What the report says of the chip does not depend on the cases that were tested.
+    options = ("--op", "^aten::relu.out$", "--dtype", "float32", "--json", str(report))
+    causeway_command("conformance", *options, **DISCRETE)
+    found = differing(ledgers(vendor="sim", **DISCRETE), ledgers("dry", vendor=str(report)))
+    assert found.keys() == NEEDS_NUMBERS | {"unet"}
+    # The simulated chip declines transposed convolutions.
+    assert {row[0] for row in found["unet"]} == {"aten::convolution", "aten::convolution_backward"}
