@@ -190,6 +190,7 @@ def test_a_step_that_needs_its_numbers_is_run_and_says_so(
     assert "was not seen" in dry["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_function_that_returns_a_model_gets_a_step_of_training(
     functions: Path, command: Command
 ) -> None:
@@ -364,6 +365,7 @@ def event(**changes: Any) -> dict[str, Any]:
     return made | changes
 
 
+@pytest.mark.slow
 def test_cudas_own_operators_are_followed_or_named(tmp_path: Path, command: Command) -> None:
     heads, stats = [2, 4, 8, 16], [2, 4, 8]
     attention = {
@@ -416,6 +418,7 @@ def test_a_trace_that_is_cut_off_is_refused(profile: Path, tmp_path: Path) -> No
 # --- explain --------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_explain_says_rung_reason_forms_and_tree(command: Command) -> None:
     done = command("explain", "gelu", "--dtype", "float32", "--dtype", "float64")
     text = done.stdout
