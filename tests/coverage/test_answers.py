@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import gzip
 import json
+import os
 import subprocess
 from collections.abc import Callable
 from pathlib import Path
@@ -13,11 +14,14 @@ from typing import Any
 import pytest
 import torch
 from torch import nn
+from typer.testing import CliRunner
 
-from causeway.coverage import paper, roofline, trace
+from causeway import cli
+from causeway.coverage import forms, paper, roofline, trace
 from causeway.errors import CausewayError, ConfigError
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+Command = Callable[..., Any]
 
 NAME = "<script>window.evil=1<.py"  # a slash would be a folder
 SCRIPT = """\
@@ -149,46 +153,87 @@ def functions(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def asked(run: Run, target: str, folder: Path, *options: str, **more: Any) -> dict[str, Any]:
+@pytest.fixture
+def command(monkeypatch: pytest.MonkeyPatch) -> Command:
+    """`causeway ARGUMENTS` in this process, which starts the chip's alone."""
+
+    def run(*arguments: str, status: int = 0, cwd: Path | None = None) -> Any:
+        for name in [name for name in os.environ if name.startswith("CAUSEWAY_")]:
+            monkeypatch.delenv(name)
+        for name, value in SETTINGS.items():
+            monkeypatch.setenv(f"CAUSEWAY_{name.upper()}", value)
+        if cwd is not None:
+            monkeypatch.chdir(cwd)
+        done = CliRunner().invoke(cli.app, arguments)
+        assert done.exit_code == status, done.output
+        return done
+
+    return run
+
+
+def asked(run: Command, target: str, folder: Path, *options: str) -> dict[str, Any]:
     out = folder / "answer.json"
-    run("coverage", target, "--json", str(out), *options, cwd=folder, **{**SETTINGS, **more})
+    run("coverage", target, "--json", str(out), *options, cwd=folder)
     found: dict[str, Any] = json.loads(out.read_text())
     return found
 
 
 def test_a_step_that_needs_its_numbers_is_run_and_says_so(
-    functions: Path, causeway_command: Run
+    functions: Path, command: Command
 ) -> None:
-    found = asked(causeway_command, f"{functions}:step", functions.parent)
+    found = asked(command, f"{functions}:step", functions.parent)
     assert not found["dry"]
     assert "asks for a number" in found["notes"][0]
     assert "aten::erfinv" in [row["operator"].removesuffix(".out") for row in found["operators"]]
-    dry = asked(causeway_command, f"{functions}:step", functions.parent, "--dry")
+    dry = asked(command, f"{functions}:step", functions.parent, "--dry")
     assert dry["dry"]
     assert "was not seen" in dry["notes"][0]
 
 
+@pytest.mark.slow
 def test_a_function_that_returns_a_model_gets_a_step_of_training(
-    functions: Path, causeway_command: Run
+    functions: Path, command: Command
 ) -> None:
-    found = asked(causeway_command, "mine:model", functions.parent, "--optimizer", "sgd")
+    found = asked(command, "mine:model", functions.parent, "--optimizer", "sgd")
     phases = {phase for row in found["operators"] for phase in row["phases"]}
     assert phases == {"forward", "backward", "optimizer"}
 
 
-def test_an_error_of_the_program_is_told_with_its_line(
-    functions: Path, causeway_command: Run
-) -> None:
-    found = asked(causeway_command, f"{functions}:breaks", functions.parent)
+def test_an_error_of_the_program_is_told_with_its_line(functions: Path, command: Command) -> None:
+    found = asked(command, f"{functions}:breaks", functions.parent)
     assert found["failure"]["line"] == 13
     assert "must match" in found["failure"]["message"]
 
 
-def test_a_program_that_uses_no_chip_gets_one(tmp_path: Path, causeway_command: Run) -> None:
+def test_a_program_that_uses_no_chip_gets_one(tmp_path: Path, command: Command) -> None:
     (tmp_path / "plain.py").write_text("import torch\nprint((torch.ones(3) + 1).shape)\n")
-    found = asked(causeway_command, "plain.py", tmp_path)
+    found = asked(command, "plain.py", tmp_path)
     assert "aten::add" in str(found["operators"])
     assert any("set_default_device" in note for note in found["notes"])
+
+
+BIG = """\
+import resource
+import torch
+
+device = torch.accelerator.current_accelerator()
+with device:
+    model = torch.nn.Sequential(*(torch.nn.Linear(16384, 16384) for _ in range(4)))
+    model(torch.randn(4096, 16384)).sum().backward()
+    torch.optim.AdamW(model.parameters()).step()
+open("used", "w").write(str(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024))
+"""
+
+
+def test_a_model_that_fits_nowhere_takes_no_memory_and_no_math(
+    tmp_path: Path, command: Command
+) -> None:
+    (tmp_path / "big.py").write_text(BIG)
+    found = asked(command, "big.py", tmp_path)
+    assert found["dry"]
+    assert found["peak_bytes"] > 16 << 30  # weights, gradients and two moments of 4 GiB each
+    assert int((tmp_path / "used").read_text()) < found["peak_bytes"] / 16
+    assert sum(row["flops"] for row in found["operators"]) > 2 * 3 * 4 * 4096 * 16384**2 * 0.9
 
 
 @pytest.mark.parametrize(
@@ -204,9 +249,9 @@ def test_a_program_that_uses_no_chip_gets_one(tmp_path: Path, causeway_command: 
     ],
 )
 def test_what_cannot_be_asked_is_refused(
-    arguments: list[str], words: str, causeway_command: Run, tmp_path: Path
+    arguments: list[str], words: str, command: Command, tmp_path: Path
 ) -> None:
-    done = causeway_command("coverage", *arguments, status=2, cwd=tmp_path)
+    done = command("coverage", *arguments, status=2, cwd=tmp_path)
     assert words in done.stderr
 
 
@@ -229,13 +274,13 @@ def published(**changes: Any) -> dict[str, Any]:
     return {"about": about | changes, "operators": [{"operator": "aten::add.out", "cells": cells}]}
 
 
-def test_a_report_stands_for_the_chip(tmp_path: Path, causeway_command: Run) -> None:
+def test_a_report_stands_for_the_chip(tmp_path: Path, command: Command) -> None:
     (tmp_path / "chip.json").write_text(json.dumps(published()))
     (tmp_path / "m.py").write_text(
         "import torch\nd = torch.device('chip')\nx = torch.ones(4, device=d)\n"
         "x + x\nx.addcmul(x, x)\ntorch.ones(4, device=d, dtype=torch.int64) + 1\nx.exp()\n"
     )
-    found = asked(causeway_command, "m.py", tmp_path, "--support", "chip.json")
+    found = asked(command, "m.py", tmp_path, "--support", "chip.json")
     rungs = {(row["operator"], row["rung"]) for row in found["operators"]}
     assert ("aten::add.Tensor", "derived") in rungs
     assert ("aten::add.Tensor", "host") in rungs  # int64
@@ -266,7 +311,7 @@ assert (y @ y.t()).exp().cpu().allclose((x @ x.t()).exp())
         ({"about": {"vendor": "x"}, "operators": []}, "older Causeway"),
         (published(vendor="../x"), "expected lower-case"),
         (published(vendor=7), "expected a str"),
-        (published(offers={"aten::add.out": {"needs": 99, "dtypes": []}}), "abi.h does not have"),
+        (published(offers={"aten::add.out": {"needs": 99, "dtypes": []}}), "mean nothing"),
         (published(offers={"aten::add.out": {"needs": 0, "dtypes": ["Tensor"]}}), "no dtype"),
         (published(offers={"aten::add.out": 3}), "no object"),
         (published(chip={"memory": "much"}), "expected a int"),
@@ -300,9 +345,9 @@ def profile(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_a_trace_is_followed_to_what_the_chip_would_call(
-    profile: Path, causeway_command: Run, tmp_path: Path
+    profile: Path, command: Command, tmp_path: Path
 ) -> None:
-    found = asked(causeway_command, str(profile), tmp_path)
+    found = asked(command, str(profile), tmp_path)
     rows = {row["operator"]: row for row in found["operators"]}
     for name in ("aten::convolution", "aten::convolution_backward", "aten::addmm"):
         assert name in rows, sorted(rows)
@@ -318,6 +363,24 @@ def event(**changes: Any) -> dict[str, Any]:
     args = {"Input Dims": [[2], [2]], "Input type": ["float", "float"], **changes.pop("args", {})}
     made = {"ph": "X", "cat": "cpu_op", "name": "aten::mul", "ts": 1, "dur": 1, "args": args}
     return made | changes
+
+
+@pytest.mark.slow
+def test_cudas_own_operators_are_followed_or_named(tmp_path: Path, command: Command) -> None:
+    heads, stats = [2, 4, 8, 16], [2, 4, 8]
+    attention = {
+        "Input Dims": [heads, heads, heads, heads, [], heads, stats, [], [], [], [], [], []],
+        "Input type": ["c10::Half"] * 4 + [""] + ["c10::Half", "float"] + ["long int"] * 2
+        + ["Scalar", "GenericList", "Scalar", ""],
+    }  # fmt: skip
+    name = "aten::_scaled_dot_product_efficient_attention_backward"
+    rnn = event(name="aten::_cudnn_rnn_backward", ts=9)
+    events = [event(name=name, args=attention), rnn]
+    (tmp_path / "trace.json").write_text(json.dumps({"traceEvents": events}))
+    found = asked(command, "trace.json", tmp_path)
+    operators = [row["operator"] for row in found["operators"]]
+    assert operators == ["aten::_scaled_dot_product_flash_attention_for_cpu_backward"]
+    assert any("aten::_cudnn_rnn_backward (it is CUDA's own" in note for note in found["notes"])
 
 
 @pytest.mark.parametrize(
@@ -355,10 +418,9 @@ def test_a_trace_that_is_cut_off_is_refused(profile: Path, tmp_path: Path) -> No
 # --- explain --------------------------------------------------------------------------------------
 
 
-def test_explain_says_rung_reason_forms_and_tree(causeway_command: Run) -> None:
-    done = causeway_command(
-        "explain", "gelu", "--dtype", "float32", "--dtype", "float64", **SETTINGS
-    )
+@pytest.mark.slow
+def test_explain_says_rung_reason_forms_and_tree(command: Command) -> None:
+    done = command("explain", "gelu", "--dtype", "float32", "--dtype", "float64")
     text = done.stdout
     assert "aten::gelu(Tensor self" in text
     assert "float64  refused     the chip has no float64" in text
@@ -366,12 +428,24 @@ def test_explain_says_rung_reason_forms_and_tree(causeway_command: Run) -> None:
     assert "torch's decomposition:" in text
     assert "aten::erf" in text
     arguments = ("explain", "aten::special_erfcx", "--json", "--dtype", "float32")
-    found = json.loads(causeway_command(*arguments, **SETTINGS).stdout)
+    found = json.loads(command(*arguments).stdout)
     assert [(r["dtype"], r["rung"]) for r in found["rungs"]] == [("float32", "host")]
 
 
-def test_explain_knows_the_nearest_name(causeway_command: Run) -> None:
-    done = causeway_command("explain", "aten::gellu", status=2)
+def test_the_reason_knows_every_name_that_a_vendor_is_asked_by() -> None:
+    offered = {"aten::convolution_backward_overrideable": ["float32"], "aten::add.out": ["float32"]}
+    declined = forms.reason("aten::convolution_backward", "host", ["float32"], offered)
+    assert "offers aten::convolution_backward_overrideable, not for this call" in declined
+    assert "not for int64" in forms.reason("aten::add.Tensor", "host", ["int64"], offered)
+    assert (
+        forms.reason("aten::add_.Tensor", "derived", ["float32"], offered)
+        == "served by the vendor's aten::add.out"
+    )
+    assert "no kernel of a vendor" in forms.reason("aten::view", "host", ["float32"], offered)
+
+
+def test_explain_knows_the_nearest_name(command: Command) -> None:
+    done = command("explain", "aten::gellu", status=2)
     assert "did you mean aten::gelu" in done.stderr
 
 

@@ -44,6 +44,7 @@ def test_ten_models_take_the_same_rungs_with_nothing_computed(chip: Path, ledger
     assert all("asks for a number" in rows[0] for rows in found.values())
 
 
+@pytest.mark.slow
 def test_ten_models_take_the_same_rungs_with_their_numbers(chip: Path, ledgers: Ledgers) -> None:
     real = ledgers(vendor="sim", **DISCRETE)
     assert differing(real, ledgers("run", vendor=str(chip), **DISCRETE)) == {}
@@ -56,6 +57,7 @@ def test_ten_models_take_the_same_rungs_where_kernels_decline(chip: Path, ledger
     assert differing(real, ledgers("small", vendor=str(chip), **UNIFIED)) == {}
 
 
+@pytest.mark.slow
 def test_another_chip_is_told_apart(chip: Path, ledgers: Ledgers) -> None:
     """The comparison can fail: one operator more on the host is seen in each model that has it."""
     other = ledgers(vendor="sim", fallback="aten::_softmax", **DISCRETE)
@@ -63,3 +65,17 @@ def test_another_chip_is_told_apart(chip: Path, ledgers: Ledgers) -> None:
     has = {name for name, rows in other.items() if any(r[0] == "aten::_softmax" for r in rows)}
     assert found == has
     assert has
+
+
+@pytest.mark.slow
+def test_a_published_report_says_the_same_but_for_what_kernels_decline(
+    ledgers: Ledgers, causeway_command: Callable[..., Any], tmp_path: Path
+) -> None:
+    report = tmp_path / "sim.json"
+    # What the report says of the chip does not depend on the cases that were tested.
+    options = ("--op", "^aten::relu.out$", "--dtype", "float32", "--json", str(report))
+    causeway_command("conformance", *options, **DISCRETE)
+    found = differing(ledgers(vendor="sim", **DISCRETE), ledgers("dry", vendor=str(report)))
+    assert found.keys() == NEEDS_NUMBERS | {"unet"}
+    # The simulated chip declines transposed convolutions.
+    assert {row[0] for row in found["unet"]} == {"aten::convolution", "aten::convolution_backward"}

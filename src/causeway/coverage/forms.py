@@ -10,6 +10,10 @@ from causeway.ops import schema
 Offered = Mapping[str, Iterable[str]]  # operator -> dtypes
 
 
+# torch's name for foreign devices, which the core asks for where the other is not offered.
+_BACKWARD = {"aten::convolution_backward": "aten::convolution_backward_overrideable"}
+
+
 @cache
 def _known() -> dict[str, schema.Operator]:
     return {operator.name: operator for operator in schema.operators()}
@@ -22,7 +26,7 @@ def forms(operator: str) -> tuple[str, ...]:
     if known is None:
         return ()
     names = [known.served_by] if known.served_by else []
-    alias = schema.ALIASES.get(operator)
+    alias = schema.ALIASES.get(operator, _BACKWARD.get(operator))
     return tuple(dict.fromkeys([*names, operator, *([alias] if alias else [])]))
 
 

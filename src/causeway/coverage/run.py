@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from causeway import vendor
-from causeway.coverage import model, paper, roofline
+from causeway.coverage import forms, model, paper, roofline
 from causeway.coverage.child import Job
 from causeway.errors import CausewayError
 
@@ -100,7 +100,7 @@ def _notes(came: dict[str, Any], support: str) -> list[str]:
         )
     called = {calls["operator"] for calls in came["calls"]}
     declining = paper.declines(support) if support else {}
-    served = sorted(called & declining.keys())
+    served = sorted({form for name in called for form in forms.forms(name)} & declining.keys())
     if served:
         notes.append(
             "Kernels of these operators declined some calls of the conformance suite, which the "
@@ -152,7 +152,7 @@ def _child(job: Job, chip: str, folder: Path) -> dict[str, Any]:
     # What the program prints is not the answer.
     done = subprocess.run(
         [sys.executable, "-m", "causeway.coverage.child", str(task), str(out)],
-        env=environment, stdout=sys.stderr, check=False,
+        env=environment, stdout=2, check=False,
     )  # fmt: skip
     if not out.is_file():
         raise CausewayError(

@@ -37,12 +37,24 @@ _DTYPES = {
     "c10::Float8_e4m3fn": "float8_e4m3fn", "c10::Float8_e5m2": "float8_e5m2",
 }  # fmt: skip
 
-# CUDA's own names, and the operator that stands there on every device.
-_CUDA = {
-    "aten::cudnn_convolution": "aten::convolution",
-    "aten::_efficient_attention_forward": "aten::scaled_dot_product_attention",
-    "aten::_flash_attention_forward": "aten::scaled_dot_product_attention",
-}
+# CUDA's own operators of a backward, and what a chip is asked for in their place: its name, and its
+# arguments as places in CUDA's or as text. Those of a forward are inside one that every device has.
+_ATTENTION = "aten::_scaled_dot_product_flash_attention_for_cpu_backward"
+_CUDA: dict[str, tuple[str, tuple[int | str, ...]]] = {
+    "aten::cudnn_batch_norm_backward": (
+        "aten::native_batch_norm_backward", (1, 0, 2, 3, 4, 5, 6, "True", 7, "[True, True, True]"),
+    ),
+    "aten::_scaled_dot_product_efficient_attention_backward": (
+        _ATTENTION, (0, 1, 2, 3, 5, 6, "0.0", "False"),
+    ),
+    "aten::_scaled_dot_product_flash_attention_backward": (
+        _ATTENTION, (0, 1, 2, 3, 4, 5, "0.0", "False"),
+    ),
+    "aten::_scaled_dot_product_cudnn_attention_backward": (
+        _ATTENTION, (0, 1, 2, 3, 4, 5, "0.0", "False"),
+    ),
+}  # fmt: skip
+_OF_CUDA = re.compile(r"aten::_?(cudnn|miopen|flash_attention|efficient_attention)")
 
 
 @dataclass(frozen=True)
@@ -200,7 +212,8 @@ def _frozen(dims: Any, name: str, depth: int = 0) -> Any:
 
 
 def _again(event: Event, device: torch.device) -> None:
-    namespace, _, base = _CUDA.get(event.name, event.name).partition("::")
+    event = _translated(event)
+    namespace, _, base = event.name.partition("::")
     packet = getattr(getattr(torch.ops, namespace, None), base, None)
     if not isinstance(packet, torch._ops.OpOverloadPacket):
         raise NotAgain("torch has no such operator here")
@@ -219,6 +232,26 @@ def _again(event: Event, device: torch.device) -> None:
         op(*args, **kwargs)
         return
     raise NotAgain(why)
+
+
+def _translated(event: Event) -> Event:
+    """A call of CUDA's own operator as that of the one that stands there on a chip."""
+    if event.name in _CUDA:
+        name, places = _CUDA[event.name]
+        if any(isinstance(p, int) and p >= len(event.types) for p in places):
+            raise NotAgain("the trace has not all of its arguments")
+        values = (*event.values, *[""] * len(event.types))
+        return Event(
+            name,
+            tuple(event.types[p] if isinstance(p, int) else "Scalar" for p in places),
+            tuple(event.dims[p] if isinstance(p, int) else () for p in places),
+            tuple(values[p] if isinstance(p, int) else p for p in places),
+            event.phase,
+            event.source,
+        )
+    if _OF_CUDA.match(event.name):
+        raise NotAgain("it is CUDA's own, and a chip is asked for another")
+    return event
 
 
 def _arguments(schema: Any, event: Event, device: torch.device) -> tuple[list[Any], dict[str, Any]]:
