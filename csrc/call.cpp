@@ -10,6 +10,7 @@
 #include <torch/library.h>
 
 #include "check.h"
+#include "forms.h"
 #include "layouts.h"
 #include "native.h"
 #include "profile.h"

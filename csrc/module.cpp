@@ -16,6 +16,7 @@
 #include "call.h"
 #include "check.h"
 #include "device.h"
+#include "forms.h"
 #include "generator.h"
 #include "host_allocator.h"
 #include "ipc.h"

@@ -12,7 +12,7 @@ import difflib
 import os
 import re
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 from causeway import config
@@ -41,8 +41,17 @@ def include_dir() -> str:
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Vendors by name, the simulated chip among them."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """Vendors by name, the simulated chip among them; the first on sys.path where two have one
+    name.
+    """
+    # importlib.metadata.entry_points reads and parses every package's metadata, a third of what
+    # Causeway adds to `import torch`: parsed is only what names the group.
+    found: dict[str, EntryPoint] = {}
+    for package in distributions():
+        if f"[{GROUP}]" in (package.read_text("entry_points.txt") or ""):
+            for point in package.entry_points.select(group=GROUP):
+                found.setdefault(point.name, point)
+    return found
 
 
 def choose() -> Vendor:
