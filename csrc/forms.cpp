@@ -23,11 +23,9 @@ cw_op find(const std::string& name) {
 // Vendors know torch's convolution for foreign devices by another name, with the same arguments.
 cw_op find_own(std::string& name) {
   cw_op op = find(name);
-  if (!op.kernel && name == "aten::convolution") {
-    op = find("aten::convolution_overrideable");
-    if (op.kernel) name = "aten::convolution_overrideable";
-  }
-  return op;
+  if (op.kernel || name != "aten::convolution") return op;
+  name = "aten::convolution_overrideable";
+  return find(name);
 }
 
 // The gradient's other name leaves out the bias's shape, argument 3.
