@@ -169,12 +169,30 @@ def _converted(
     jobs = settings.jobs or len(os.sched_getaffinity(0))
     work = [(file, settings, own) for file in files]
     if jobs == 1 or sum(file.size for file in files) < _WORTH_PROCESSES:
-        yield from map(_one, work)
+        collecting = gc.isenabled()
+        _quiet()
+        try:
+            yield from map(_one, work)
+        finally:
+            gc.unfreeze()
+            if collecting:
+                gc.enable()
         return
     # fork: a fresh interpreter would import torch, which takes longer than most trees.
     context = multiprocessing.get_context("fork")
-    with ProcessPoolExecutor(jobs, mp_context=context, initializer=gc.disable) as pool:
+    with ProcessPoolExecutor(jobs, mp_context=context, initializer=_quiet) as pool:
         yield from pool.map(_one, work, chunksize=max(1, min(16, len(work) // (4 * jobs))))
+
+
+def _quiet() -> None:
+    """Stop the collector, and let it pass over what is there already (all of torch)."""
+    gc.disable()
+    gc.freeze()
+
+
+# Collection while trees of nodes are made takes longer than they do; their cycles are freed here.
+_COLLECT_EVERY = 100
+_since_collection = 0
 
 
 def _one(work: tuple[Found, Settings, frozenset[str]]) -> tuple[FileResult, int]:
@@ -193,6 +211,12 @@ def _one(work: tuple[Found, Settings, frozenset[str]]) -> tuple[FileResult, int]
         # A mistake of a converter must not cost the rest of the tree; the user is told.
         what = f"{type(error).__name__}: {error}"
         result = FileResult(file.name, "skipped", f"{OUR_MISTAKE}: {what}")
+    if result.before:
+        global _since_collection
+        _since_collection += 1
+        if _since_collection >= _COLLECT_EVERY:
+            _since_collection = 0
+            gc.collect()
     return result, data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))
 
 

@@ -89,6 +89,7 @@ class Module:
         self._asks_for: list[Callable[[], object]] = []
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self._helper = ""
+        self._torch_names: dict[int, str] = {}
         self._occupied: list[tuple[int, int]] = []
         self._keep = self._kept_lines()
         quotes = self.source.text
@@ -124,10 +125,10 @@ class Module:
 
     def uses(self, *roots: str) -> Iterator[Use]:
         """Names that are used, not dealt with yet, and mean `roots` or something below."""
+        below = tuple(root + "." for root in roots)
         for use in self._all_uses():
-            if id(use.node) in self.done:
-                continue
-            if any(use.api == root or use.api.startswith(root + ".") for root in roots):
+            matches = use.api.startswith(below) or use.api in roots
+            if matches and id(use.node) not in self.done:
                 yield use
 
     def _all_uses(self) -> list[Use]:
@@ -299,16 +300,24 @@ class Module:
 
     def torch(self, node: ast.AST) -> str:
         """How torch is called where `node` is; asks for `import torch` where it has no name."""
-        scope: Scope | None = node.scope  # type: ignore[attr-defined]
-        seen: set[str] = set()
-        while scope is not None:
-            for name in scope.bindings:
-                if name not in seen and self.names.lookup(name, scope) == "torch":
-                    return name
-                seen.add(name)
-            scope = scope.parent
+        name = self._torch_name(node.scope)  # type: ignore[attr-defined]
+        if name:
+            return name
         self._asks_for.append(lambda: setattr(self, "torch_wanted", True))
         return "torch"
+
+    def _torch_name(self, scope: Scope | None) -> str:
+        if scope is None:
+            return ""
+        known = self._torch_names.get(id(scope))
+        if known is None:
+            names = (n for n in scope.bindings if self.names.lookup(n, scope) == "torch")
+            known = next(names, "")
+            outer = "" if known else self._torch_name(scope.parent)
+            # A name of an outer scope counts only where it is not bound to something else here.
+            known = known or ("" if outer in scope.bindings else outer)
+            self._torch_names[id(scope)] = known
+        return known
 
     def spelled(self, node: ast.AST, api: str) -> str:
         """A qualified name of torch, written with the name that torch has here."""

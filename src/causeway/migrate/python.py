@@ -80,21 +80,25 @@ def convert_source(
     after = apply(source, module.edits)
     if after != text:
         try:
-            _parse(after, compiled=True)
+            _check(after)
         except SyntaxError as error:
             raise AssertionError(f"line {error.lineno} would not parse: {error.msg}") from None
     return after, module.findings()
 
 
-def _parse(text: str, *, compiled: bool = False) -> ast.Module:
+def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes are the author's
-        tree = ast.parse(text)
-        if compiled:
-            # Cells of a notebook may await.
-            flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
-            compile(tree, "<converted>", "exec", flags, dont_inherit=True)
-        return tree
+        return ast.parse(text)
+
+
+def _check(text: str) -> None:
+    """Compile a text, from the text: to make a tree of objects takes most of the time."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        # Cells of a notebook may await.
+        flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+        compile(text, "<converted>", "exec", flags, dont_inherit=True)
 
 
 def _relocate(module: Module) -> None:
