@@ -53,7 +53,11 @@ NOOP: dict[str, list[str]] = {
         "# causeway: keep\nif True:\n    n = torch.cuda.device_count()\n",
         "if torch.version.cuda:\n    torch.cuda.synchronize()\n",
     ],
-    "CW110": ["a = torch.cuda.get_device_capability() >= (7, 0)\n"],
+    "CW110": [
+        "def f():\n    if not torch.cuda.is_available() or not flash:\n        return None\n"
+        "    p = torch.cuda.get_device_properties(0)\n    return p.major == 8\n",
+        "a = torch.cuda.get_device_capability() >= (7, 0)\n",
+    ],
     "CW111": ['torch.cuda.nvtx.range_push("a")\ntorch.cuda.nvtx.range_pop()\n'],
     "CW112": ["g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"],
     "CW113": ["torch.cuda.cudart().cudaProfilerStart()\n"],
