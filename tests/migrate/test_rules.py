@@ -94,6 +94,19 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('x.to("cuda")\n', "x.to(accelerator)\n"),
         ("x.to('cuda:1', non_blocking=True)\n", "x.to(f'{accelerator.type}:1', non_blocking=True)\n"),  # noqa: E501
         ('d = torch.device("cuda")\n', "d = accelerator\n"),
+        (
+            'from dataclasses import dataclass, field\n\n\n@dataclass\nclass Args:\n'
+            '    device: str = field(default="cuda", metadata={"help": "cuda"})\n',
+            'from dataclasses import dataclass, field\n\n\n@dataclass\nclass Args:\n'
+            '    device: str = field(default=accelerator.type, metadata={"help": "cuda"})\n',
+        ),
+        (
+            'def main(device: str = Option("cuda"), mode: str = Option("cuda")): ...\n',
+            'def main(device: str = Option(accelerator.type), mode: str = Option("cuda")): ...\n',
+        ),
+        ('d = torch.device(type="cuda", index=1)\n',
+         "d = torch.device(type=accelerator.type, index=1)\n"),
+        ("é = 'ü'; x.to('cuda')  # 漢字\n", "é = 'ü'; x.to(accelerator)  # 漢字\n"),
         ('d = torch.device("cuda", rank)\n', "d = torch.device(accelerator.type, rank)\n"),
         ('x.to(f"cuda:{rank}")\n', 'x.to(f"{accelerator.type}:{rank}")\n'),
         ('d = f"cuda"\nx.to(d)\n', "d = accelerator.type\nx.to(d)\n"),
