@@ -121,6 +121,30 @@ def test_an_interrupted_write_is_undone(tree: Path, monkeypatch: pytest.MonkeyPa
     assert snapshot(tree) == before
 
 
+def test_neither_a_journal_nor_a_link_reaches_out_of_the_tree(tree: Path, tmp_path: Path) -> None:
+    import hashlib
+    import json
+
+    victim = tmp_path / "victim"
+    victim.write_text("mine")
+    mine = hashlib.sha256(b"mine").hexdigest()
+    journals = tree / ".causeway" / "migrate" / "0001"
+    (journals / "originals").mkdir(parents=True)
+    entry = {"path": "../victim", "before": "", "after": mine}
+    (journals / "journal.json").write_text(json.dumps({"version": 1, "files": [entry]}))
+    assert migrate(tree, "--undo").exit_code == 2
+    assert victim.read_text() == "mine"
+    outside = tmp_path / "outside"
+    outside.mkdir()
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "a.py").write_text(CUDA)
+    (other / ".causeway").symlink_to(outside)
+    assert migrate(other, "--write").exit_code == 2
+    assert not list(outside.iterdir())
+    assert (other / "a.py").read_text() == CUDA
+
+
 def test_a_copy_has_all_files_and_leaves_the_tree(tree: Path, tmp_path: Path) -> None:
     before = snapshot(tree)
     (tree / "link.py").symlink_to("train.py")

@@ -121,6 +121,6 @@ def test_docs_have_a_page_for_each_rule() -> None:
 
 def test_the_example_of_the_docs_is_what_comes_out() -> None:
     page = (Path(__file__).parents[2] / "docs" / "migrate.md").read_text(encoding="utf-8")
-    before, after, kept = re.findall(r"```python\n(.*?)```", page, re.S)
+    before, after, kept = re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)
     assert convert_source(before, Settings())[0] == after
     assert convert_source(kept, Settings())[0] == kept

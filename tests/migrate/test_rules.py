@@ -58,7 +58,11 @@ NOOP: dict[str, list[str]] = {
         "# causeway: keep\nif True:\n    n = torch.cuda.device_count()\n",
         "if torch.version.cuda:\n    torch.cuda.synchronize()\n",
     ],
-    "CW110": ["a = torch.cuda.get_device_capability() >= (7, 0)\n"],
+    "CW110": [
+        "def f():\n    if not torch.cuda.is_available() or not flash:\n        return None\n"
+        "    p = torch.cuda.get_device_properties(0)\n    return p.major == 8\n",
+        "a = torch.cuda.get_device_capability() >= (7, 0)\n",
+    ],
     "CW111": ['torch.cuda.nvtx.range_push("a")\ntorch.cuda.nvtx.range_pop()\n'],
     "CW112": ["g = torch.cuda.CUDAGraph()\nwith torch.cuda.graph(g):\n    pass\n"],
     "CW113": ["torch.cuda.cudart().cudaProfilerStart()\n"],
@@ -95,6 +99,19 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('x.to("cuda")\n', "x.to(accelerator)\n"),
         ("x.to('cuda:1', non_blocking=True)\n", "x.to(f'{accelerator.type}:1', non_blocking=True)\n"),  # noqa: E501
         ('d = torch.device("cuda")\n', "d = accelerator\n"),
+        (
+            'from dataclasses import dataclass, field\n\n\n@dataclass\nclass Args:\n'
+            '    device: str = field(default="cuda", metadata={"help": "cuda"})\n',
+            'from dataclasses import dataclass, field\n\n\n@dataclass\nclass Args:\n'
+            '    device: str = field(default=accelerator.type, metadata={"help": "cuda"})\n',
+        ),
+        (
+            'def main(device: str = Option("cuda"), mode: str = Option("cuda")): ...\n',
+            'def main(device: str = Option(accelerator.type), mode: str = Option("cuda")): ...\n',
+        ),
+        ('d = torch.device(type="cuda", index=1)\n',
+         "d = torch.device(type=accelerator.type, index=1)\n"),
+        ("é = 'ü'; x.to('cuda')  # 漢字\n", "é = 'ü'; x.to(accelerator)  # 漢字\n"),
         ('d = torch.device("cuda", rank)\n', "d = torch.device(accelerator.type, rank)\n"),
         ('x.to(f"cuda:{rank}")\n', 'x.to(f"{accelerator.type}:{rank}")\n'),
         ('d = f"cuda"\nx.to(d)\n', "d = accelerator.type\nx.to(d)\n"),

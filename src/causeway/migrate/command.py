@@ -203,4 +203,7 @@ def _summary(terminal: Console, result: Result, *, write: bool, output: Path | N
         markup=False, highlight=False, soft_wrap=True,
     )  # fmt: skip
     if write and totals["files_converted"]:
-        terminal.print("`causeway migrate --undo` takes it back")
+        here = Path(result.root) == Path.cwd() or Path(result.root) in Path.cwd().parents
+        where = "" if here else f" {result.root}"
+        terminal.print(f"`causeway migrate --undo{where}` takes it back", markup=False,
+                       highlight=False, soft_wrap=True)  # fmt: skip

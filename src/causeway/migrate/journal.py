@@ -67,6 +67,9 @@ def undo(start: Path) -> list[Path]:
     changed, todo = [], []
     for entry in table["files"]:
         path = root / entry["path"]
+        # A journal that came with somebody's repository must not reach out of it.
+        if not path.resolve().is_relative_to(root.resolve()) or path.is_symlink():
+            raise MigrateError(f"{journal} names {entry['path']}, which is not in {root}")
         now = _hash(path.read_bytes()) if path.is_file() else ""
         if now == entry["after"]:
             todo.append(path)
@@ -145,6 +148,8 @@ def _journals(root: Path) -> list[Path]:
 
 def _next(root: Path) -> Path:
     folder = root / _FOLDER
+    if not folder.resolve().is_relative_to(root.resolve()):
+        raise MigrateError(f"{root / '.causeway'} is a link out of the tree; remove it first")
     folder.mkdir(parents=True, exist_ok=True)
     numbers = [int(p.name) for p in folder.iterdir() if p.name.isdigit()]
     fresh = folder / f"{max(numbers, default=0) + 1:04d}"

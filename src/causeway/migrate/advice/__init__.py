@@ -18,27 +18,32 @@ __all__ = ["RULES", "concerns", "run"]
 
 def run(module: Module) -> None:
     """Report the hints for a module. Runs after the rules, for it looks at what they have done."""
-    text = module.source.text
-    if not re.search(r"\btorch\b", text):
+    if "torch" not in module.source.text:
         return
-    left_out = {
-        hint.rule.code
-        for hint in HINTS
-        if not module.settings.wants(hint.rule.code)
-        or (hint.unless and re.search(hint.unless, text))
-        or not re.search(hint.needs, text)
-    }
+    wanted: dict[str, bool] = {}  # by code, asked at the first place that a hint may fit
     nodes: list[ast.Call | ast.Attribute] = [*module.names.all(ast.Call)]
     nodes += module.names.all(ast.Attribute)
     nodes = [node for node in nodes if _word(node) in _BY_WORD]
     for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset, n.end_lineno or 0)):
         for hint in _BY_WORD[_word(node)]:
-            if hint.rule.code not in left_out and _fits(module, node, hint):
+            code = hint.rule.code
+            if wanted.get(code) is False or not _fits(module, node, hint):
+                continue
+            if code not in wanted:
+                wanted[code] = _is_wanted(module, hint)
+            if wanted[code]:
                 place = node.func if isinstance(node, ast.Call) else node
                 module.report(hint.rule, place, "portable", hint.message, api=_api(module, place),
                               category=hint.category)  # fmt: skip
-                if hint.once:
-                    left_out.add(hint.rule.code)
+                wanted[code] = not hint.once
+
+
+def _is_wanted(module: Module, hint: Hint) -> bool:
+    """Whether a hint is selected, and the module as a whole is one that it is for."""
+    text = module.source.text
+    if not module.settings.wants(hint.rule.code) or not re.search(hint.needs, text):
+        return False
+    return not (hint.unless and re.search(hint.unless, text))
 
 
 def _by_word() -> dict[str, list[Hint]]:

@@ -317,7 +317,9 @@ HINTS: tuple[Hint, ...] = (
 )
 
 RULES: dict[str, Rule] = {hint.rule.code: hint.rule for hint in HINTS}
-_WORDS = {word for hint in HINTS for word in hint.looked_for()} | {"eps", "zero_grad", "backward"}
+# item() and its like are looked for in loops of training only, which call backward().
+_WORDS = {word for hint in HINTS for word in hint.looked_for()} - {"item", "tolist", "numpy"}
+_WORDS |= {"backward", "zero_grad"}
 _CONCERNS = re.compile(rb"\b(?:%s)\b" % b"|".join(word.encode() for word in sorted(_WORDS)))
 
 

@@ -170,9 +170,9 @@ def _list(
 def _files(result: Result, anchors: dict[str, str]) -> Section:
     rows: list[list[Cell]] = []
     for file in sorted(result.files, key=lambda f: f.path):
-        if not file.findings and file.status in ("unchanged", "skipped"):
-            continue
         numbers = figures.count([file])
+        if not numbers.places and file.status in ("unchanged", "skipped"):
+            continue
         name: Cell = Code(file.path)
         if file.path in anchors:
             name = Link(file.path, f"#{anchors[file.path]}")
@@ -250,7 +250,7 @@ def _diffs(result: Result, anchors: dict[str, str]) -> list[Section]:
                 foldable=True,
                 open=len(files) <= _OPEN_DIFFS,
                 anchor=anchors[file.path],
-                note=f"{changes} changes",
+                note=f"{changes} change" + "s" * (changes != 1),
             )
         )
     if left_out:

@@ -39,19 +39,40 @@ def run(module: Module) -> None:
             table.apply(module, RULE, use, api)
 
 
+def _after(node: ast.If) -> list[ast.AST]:
+    """What runs only where `if not available: return` did not return: the statements behind it."""
+    found: list[ast.AST] = [*node.orelse]
+    if not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue):
+        return found
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(node.up, name, None)  # type: ignore[attr-defined]
+        if isinstance(block, list) and node in block:
+            found += block[block.index(node) + 1 :]
+    return found
+
+
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     start, end = module.source.start, module.source.end
     edited = [(e.start, e.end) for e in module.edits]
     child: ast.AST
+    negated = False
     for child, up in ancestors(use.node):
         region: list[ast.AST] = []
-        if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
+        if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
+            negated = not negated
+        elif negated and isinstance(up, ast.BoolOp) and isinstance(up.op, ast.Or):
+            region = [v for v in up.values if v is not child]
+        elif negated and isinstance(up, ast.If) and up.test is child:
+            region = _after(up)
+        elif negated:
+            return False
+        elif isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
             region = [v for v in up.values if v is not child]
         elif isinstance(up, ast.IfExp) and up.test is child:
             region = [up.body]
         elif isinstance(up, ast.If) and up.test is child:
             region = list(up.body)
-        elif isinstance(up, ast.UnaryOp | ast.FunctionDef):
+        elif isinstance(up, ast.FunctionDef):
             return False
         for node in region:
             low, high = start(node), end(node)

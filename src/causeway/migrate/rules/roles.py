@@ -79,6 +79,11 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             call = up.up  # type: ignore[attr-defined]
             if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
                 return None
+            if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
+                child = call
+                continue
+            if up.arg == "type" and isinstance(call, ast.Call):
+                return Role.TYPE if module.resolve(call.func) == "torch.device" else None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
                 certain |= _option(call, word)
             if up.arg and word.search(up.arg):
@@ -93,6 +98,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 continue
             if child not in up.args or _foreign(module, up):
                 return None
+            if child is up.args[0] and _field(up):
+                child = up
+                continue
             found = _positional(module, up, up.args.index(child), what, word)
             if found is Role.DEVICE and not direct:
                 return Role.TYPE
@@ -317,6 +325,12 @@ def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
 
 def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
     return next((up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)), None)
+
+
+def _field(call: ast.Call) -> bool:
+    """Whether a call says the default of a parameter or a field: `field(default="cuda")`."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
+    return name in ("field", "Field", "Option", "Argument", "attrib", "ib")
 
 
 def _is_format(child: ast.AST, call: ast.Call) -> bool:
