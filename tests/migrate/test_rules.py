@@ -42,6 +42,10 @@ NOOP: dict[str, list[str]] = {
         "x.cuda(*where)\n",
         "x.cuda(stream=3)\n",
     ],
+    "CW102 scripted": [
+        "@torch.jit.script\ndef f(x):\n    return x.cuda()\n",
+        "def f(x):\n    return x.cuda()\n\n\ng = torch.jit.script(f)\n",
+    ],
     "CW103": [
         "is_cuda = 1\nprint(is_cuda)\n",
         "def f(x):\n    if x.is_cuda:\n        return ops_cuda.forward(x)\n    return slow(x)\n",
@@ -189,8 +193,11 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     ],
     "CW104": [
         ("x = torch.cuda.LongTensor([1])\n", "x = torch.LongTensor([1]).to(accelerator)\n"),
-        ("T = torch.cuda.FloatTensor if c else torch.FloatTensor\n",
-         "T = torch.get_device_module().FloatTensor if c else torch.FloatTensor\n"),
+        ("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n",
+         "T = torch.get_device_module().FloatTensor if cuda else torch.FloatTensor\n"),
+        # unguarded it was there on the CPU too
+        ("T = {0: torch.cuda.FloatTensor}\n",
+         'T = {0: getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor)}\n'),
         ("x.type('torch.cuda.HalfTensor')\n", "x.to(accelerator, torch.float16)\n"),
         ("a = x.type() == 'torch.cuda.FloatTensor'\n",
          "a = x.type() == f'torch.{accelerator.type}.FloatTensor'\n"),
@@ -270,6 +277,12 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     "CW116": [
         ("from torch import cuda as c\n\nn = c.device_count()\n",
          "\nn = torch.accelerator.device_count()\n"),
+        ("from torch.cuda import (\n    device_count,  # how many\n    Stream,\n)  # noqa\n\n"
+         "device_count(), Stream()\n",
+         "from torch.accelerator import device_count  # how many\nfrom torch import Stream  # noqa\n\n"  # noqa: E501
+         "device_count(), Stream()\n"),
+        ("from torch import cuda  # the GPU\n\nn = cuda.device_count()\n",
+         "# the GPU\n\nn = torch.accelerator.device_count()\n"),
         ("from torch.cuda import device_count as n, current_device\n\nn(), current_device()\n",
          "from torch.accelerator import device_count as n, current_device_index as current_device\n"
          "\nn(), current_device()\n"),
