@@ -25,6 +25,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "check.h"
+#include "profile.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -52,6 +53,7 @@ struct Segment {
   Pool* pool;
   bool large;
   Block* first;
+  Frames frames;
 };
 
 struct Block {
@@ -66,6 +68,7 @@ struct Block {
   bool in_list = false;       // free, and in a list of its exact size
   bool waiting = false;       // freed, and waiting for other streams
   c10::SmallVector<StreamState*, 1> used_on;
+  Frames frames;              // of who asked for it, where a history is kept
 };
 
 struct BySize {
@@ -130,6 +133,7 @@ struct Cache {
     std::vector<Event*> events;
   };
   std::vector<Waiting> waiting;
+  History history;
 
   Pool& pool(StreamState& stream) {
     if (C10_LIKELY(last_stream == &stream)) return *last_pool;
@@ -145,6 +149,7 @@ struct Cache {
 
   Block* allocate(size_t bytes, StreamState& stream) {
     const size_t size = (bytes + round - 1) / round * round;
+    Frames frames = gather_frames(Stacks::State);
     std::lock_guard lock(mutex);
     if (C10_UNLIKELY(!waiting.empty())) collect_waiting(false);
     Pool& p = pool(stream);
@@ -162,7 +167,7 @@ struct Cache {
       merge_lists(p);
       block = from_tree(p, size);
     }
-    if (!block) block = from_vendor(p, size, bytes);
+    if (!block) block = from_vendor(p, size, bytes, frames);
     block->allocated = true;
     block->requested = bytes;
     const bool large = block->segment->large;
@@ -171,24 +176,39 @@ struct Cache {
     add(stats.requested_bytes, large, bytes);
     add(stats.active, large, 1);
     add(stats.active_bytes, large, block->size);
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) {
+      note(MemoryAction::Alloc, *block, frames);
+      block->frames = std::move(frames);
+    }
     return block;
   }
 
   void release(Block* block) {
+    const Frames frames = gather_frames(Stacks::All);
     std::lock_guard lock(mutex);
     const bool large = block->segment->large;
     block->allocated = false;
     take(stats.allocation, large, 1);
     take(stats.allocated_bytes, large, block->size);
     take(stats.requested_bytes, large, block->requested);
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) note(MemoryAction::FreeRequested, *block, frames);
+    block->frames = nullptr;
     if (C10_UNLIKELY(!block->used_on.empty())) return wait_for_streams(block);
-    make_free(block);
+    make_free(block, frames);
   }
 
   // -- below: the lock is held ---------------------------------------------------------------------------------
 
-  void make_free(Block* block) {
+  void note(MemoryAction action, const Block& b, const Frames& frames) {
+    history.add(action, reinterpret_cast<size_t>(b.start), b.requested, b.segment->pool->stream->id, frames);
+  }
+  void note(MemoryAction action, const Segment& s, const Frames& frames) {
+    history.add(action, reinterpret_cast<size_t>(s.start), s.size, s.pool->stream->id, frames);
+  }
+
+  void make_free(Block* block, const Frames& frames = nullptr) {
     const bool large = block->segment->large;
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) note(MemoryAction::FreeCompleted, *block, frames);
     take(stats.active, large, 1);
     take(stats.active_bytes, large, block->size);
     Pool& p = *block->segment->pool;
@@ -293,7 +313,7 @@ struct Cache {
     return block;
   }
 
-  Block* from_vendor(Pool& p, size_t size, size_t asked) {
+  Block* from_vendor(Pool& p, size_t size, size_t asked, const Frames& frames) {
     const bool large = size > kSmallLimit;
     size_t bytes = !large                ? std::max(kSmallSegment, size)
                    : size < kMediumLimit ? kMediumSegment
@@ -306,24 +326,29 @@ struct Cache {
       collect_waiting(true);
       for (auto& [_, pool] : pools) merge_lists(*pool);
       if (Block* b = from_tree(p, size)) return b;
-      if (release_segments(bytes)) start = take_segment(bytes);
+      if (release_segments(bytes, frames)) start = take_segment(bytes);
       if (!start) {
-        release_segments(SIZE_MAX);
+        release_segments(SIZE_MAX, frames);
         start = take_segment(bytes);
       }
       if (!start) {  // a segment with no room to spare
         bytes = size;
         start = take_segment(bytes);
       }
-      if (!start) fail_out_of_memory(asked);
+      if (!start) {
+        if (g_history_on.load())
+          history.add(MemoryAction::OutOfMemory, free_and_total().first, asked, p.stream->id, frames);
+        fail_out_of_memory(asked);
+      }
     }
-    return add_segment(p, start, bytes, large, size);
+    return add_segment(p, start, bytes, large, size, frames);
   }
 
   void* take_segment(size_t bytes) {
     const size_t reserved = stats.reserved_bytes[0].current;
     if (limit && reserved + bytes > limit) return nullptr;
     void* start = nullptr;
+    Profiled span(Work::Call, "mem_alloc", nullptr, bytes);
     const cw_status status = api().mem_alloc(vendor_id, bytes, &start);
     if (status == CW_OUT_OF_MEMORY) return nullptr;
     check(status, "mem_alloc", device);
@@ -331,7 +356,7 @@ struct Cache {
     return start;
   }
 
-  Block* add_segment(Pool& p, void* start, size_t bytes, bool large, size_t size) {
+  Block* add_segment(Pool& p, void* start, size_t bytes, bool large, size_t size, const Frames& frames) {
     auto segment = std::make_unique<Segment>();
     segment->start = static_cast<char*>(start);
     segment->size = bytes;
@@ -343,6 +368,8 @@ struct Cache {
     block->segment = segment.get();
     block->cache = this;
     segment->first = block;
+    segment->frames = frames;
+    if (g_history_on.load(std::memory_order_relaxed)) note(MemoryAction::SegmentAlloc, *segment, frames);
     add(stats.segment, large, 1);
     add(stats.reserved_bytes, large, bytes);
     segments.emplace(segment->start, std::move(segment));
@@ -350,7 +377,7 @@ struct Cache {
   }
 
   // Give cached segments back to the vendor: the smallest single one of at least `bytes`, or all for SIZE_MAX.
-  bool release_segments(size_t bytes) {
+  bool release_segments(size_t bytes, const Frames& frames) {
     std::vector<Block*> whole;
     for (auto& [_, p] : pools) {
       merge_lists(*p);
@@ -368,8 +395,12 @@ struct Cache {
     for (Block* b : whole) {
       Segment* s = b->segment;
       tree(*s->pool, s->large).erase(b);
-      check(api().mem_free(vendor_id, s->start), "mem_free", device);
+      {
+        Profiled span(Work::Call, "mem_free", nullptr, s->size);
+        check(api().mem_free(vendor_id, s->start), "mem_free", device);
+      }
       ++stats.num_device_free;
+      if (g_history_on.load(std::memory_order_relaxed)) note(MemoryAction::SegmentFree, *s, frames);
       take(stats.segment, s->large, 1);
       take(stats.reserved_bytes, s->large, s->size);
       spare.push_back(b);
@@ -524,16 +555,16 @@ struct Allocator final : c10::DeviceAllocator {
     const int index = current_device();
     DeviceState& d = device(index);
     StreamState& stream = current_stream(index);
-    check(api().mem_copy(to, d.vendor_id, from, d.vendor_id, bytes, stream.handle), "mem_copy", index);
-    stream.give();
+    copy_on(stream, to, d.vendor_id, from, d.vendor_id, bytes);
   }
   bool initialized() override { return any_device_opened(); }
   void emptyCache(c10::MempoolId_t) override {
+    const Frames frames = gather_frames(Stacks::All);
     for (auto& slot : g_caches) {
       if (Cache* c = slot.load()) {
         std::lock_guard lock(c->mutex);
         c->collect_waiting(true);
-        c->release_segments(SIZE_MAX);
+        c->release_segments(SIZE_MAX, frames);
       }
     }
   }
@@ -653,16 +684,36 @@ std::vector<SegmentView> memory_snapshot(int index) {
   Cache& c = cache(index);
   std::lock_guard lock(c.mutex);
   for (auto& [start, s] : c.segments) {
-    SegmentView view{reinterpret_cast<size_t>(start), s->size, 0, 0, 0, s->pool->stream->id, s->large, {}};
+    SegmentView view{reinterpret_cast<size_t>(start), s->size, 0, 0, 0, s->pool->stream->id, s->large, {}, s->frames};
     for (Block* b = s->first; b; b = b->next) {
       const bool active = b->allocated || b->waiting;
-      view.blocks.push_back({reinterpret_cast<size_t>(b->start), b->size, b->requested, b->allocated, active});
+      view.blocks.push_back(
+          {reinterpret_cast<size_t>(b->start), b->size, b->requested, b->allocated, active, b->frames});
       if (b->allocated) view.allocated += b->size, view.requested += b->requested;
       if (active) view.active += b->size;
     }
     out.push_back(std::move(view));
   }
   return out;
+}
+
+void record_history(const HistoryOptions& options, bool clear) {
+  set_history(options);
+  if (options.on && !clear) return;
+  for (auto& slot : g_caches) {
+    Cache* c = slot.load();
+    if (!c) continue;
+    std::lock_guard lock(c->mutex);
+    c->history.clear();
+  }
+}
+
+std::vector<MemoryEvent> memory_history(int index) {
+  if (!device_opened(index)) return {};
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  if (g_history_on.load()) c.history.add(MemoryAction::Snapshot, 0, 0, 0, nullptr);
+  return c.history.events();
 }
 
 std::pair<void*, size_t> segment_of(int index, const void* pointer) {

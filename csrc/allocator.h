@@ -4,6 +4,7 @@
 #include <c10/core/CachingDeviceAllocator.h>
 
 #include "device.h"
+#include "history.h"
 #include "stream.h"
 
 namespace causeway {
@@ -36,14 +37,20 @@ double memory_fraction(int device);
 struct BlockView {
   size_t address, size, requested;
   bool allocated, active;
+  Frames frames;  // of who asked for it, where a history is kept
 };
 struct SegmentView {
   size_t address, size, requested, allocated, active;
   c10::StreamId stream;
   bool large;
   std::vector<BlockView> blocks;
+  Frames frames;
 };
 std::vector<SegmentView> memory_snapshot(int device);
+
+// Begin or end the history of all devices. What was kept goes with its end, or where `clear` says so.
+void record_history(const HistoryOptions& options, bool clear);
+std::vector<MemoryEvent> memory_history(int device);
 
 // The segment (one mem_alloc of the vendor) that holds `pointer`: its start, and the pointer's offset in it.
 std::pair<void*, size_t> segment_of(int device, const void* pointer);

@@ -10,8 +10,11 @@
 #include <torch/library.h>
 
 #include "check.h"
+#include "forms.h"
 #include "layouts.h"
 #include "native.h"
+#include "observe.h"
+#include "profile.h"
 #include "unboxed.h"
 #include "vendor.h"
 
@@ -116,22 +119,45 @@ Operator::~Operator() = default;
 
 void Operator::force(bool on) {
   forced.store(on);
+  update_host_only();
+}
+
+void Operator::observe(bool on) {
+  observed.store(on);
+  update_host_only();
+}
+
+void Operator::update_host_only() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
   const NativeForms* forms = native.load();
-  host_only.store(forms && (on || !forms->any));
+  host_only.store(forms && (forced.load() || !forms->any) && !observed.load());
 }
 
 void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) {
+  if (C10_LIKELY(!observed.load(std::memory_order_relaxed)) || observers_are_running()) return serve(keys, *stack);
+  Observation observation(*this, {stack->end() - static_cast<std::ptrdiff_t>(args.size()), stack->end()}, false);
+  try {
+    serve(keys, *stack);
+    observation.returned({stack->end() - static_cast<std::ptrdiff_t>(return_of.size()), stack->end()});
+  } catch (...) {
+    observation.raised();
+    throw;
+  }
+}
+
+void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
   Entry entry(*this);
-  if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, *stack, entry, kinds);
+  if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
     NativeForms* forms = native.load(std::memory_order_acquire);
     if (C10_UNLIKELY(!forms)) {
       forms = resolve_native(*this);
-      host_only.store(!forms->any);
+      update_host_only();
     }
-    if (C10_UNLIKELY(forms->any) && call_native(*this, *stack, entry)) return;
+    if (C10_UNLIKELY(forms->any) && call_native(*this, stack, entry)) return;
   }
-  call_host(*this, *stack, entry);
+  call_host(*this, stack, entry);
 }
 
 int device_of_call(const Operator& op, const Stack& stack) {
@@ -168,7 +194,10 @@ int device_of_call(const Operator& op, const Stack& stack) {
 std::atomic<bool> g_policy_on{false};
 std::atomic<bool> g_watched{false};
 
-void update_watched() { g_watched.store(g_policy_on.load() || g_ledger_on.load()); }
+void update_watched() {
+  g_watched.store(g_policy_on.load() || g_ledger_on.load() || g_profiling.load());
+  g_entries_on.store(g_ledger_on.load() || g_observing.load());
+}
 
 Policy& policy() {
   static Policy p;
@@ -237,6 +266,7 @@ Operator& operator_for(const c10::OperatorHandle& handle) {
   auto& slot = by_schema()[key];
   if (!slot) {
     slot = new Operator(handle);
+    slot->observe(g_observing.load());  // observers say at its first call whether they want it
     all().push_back(slot);
   }
   return *slot;

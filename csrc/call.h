@@ -44,12 +44,18 @@ struct Operator final : c10::OperatorKernel {
   std::atomic<bool> forced{false};   // to the host rung
   std::atomic<bool> policed{true};   // the fallback policy holds for it
   std::atomic<bool> warned{false};
+  std::atomic<bool> observed{false};  // see observe.h
 
   std::array<std::atomic<uint64_t>, kRungs> calls{};
 
   std::atomic<NativeForms*> native{nullptr};  // resolved at the first call
-  std::atomic<bool> host_only{false};         // resolved, and only the host rung can serve it
+  std::atomic<bool> host_only{false};         // resolved, only the host rung can serve it, and nobody observes it
   void force(bool on);
+  void observe(bool on);
+
+ private:
+  void serve(c10::DispatchKeySet keys, Stack& stack);
+  void update_host_only();
 };
 
 // Registers a kernel for every operator that has one on the CPU, and the fallback for all others.
@@ -72,7 +78,8 @@ struct Policy {
 };
 Policy& policy();
 extern std::atomic<bool> g_policy_on;  // fallback is not Allow
-extern std::atomic<bool> g_watched;    // a policy holds or a ledger is open: every call goes the long way
+extern std::atomic<bool>
+    g_watched;    // a policy holds, a ledger is open or a trace is taken: every call goes the long way
 void update_watched();
 void check_fallback(Operator& op);
 

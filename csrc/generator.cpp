@@ -78,8 +78,9 @@ void Generator::give_back(const cw_philox& numbers) {
   if (seed_ == numbers.seed) offset_ = numbers.offset;
 }
 
-at::Generator Generator::next_for_host() {
-  const cw_philox now = next(4);
+at::Generator Generator::next_for_host() { return host_generator(next(4)); }
+
+at::Generator host_generator(const cw_philox& now) {
   uint64_t mixed = now.seed;
   if (now.offset) {  // splitmix64's finaliser, so that neighbouring offsets give unrelated streams
     mixed += 0x9E3779B97F4A7C15ull * (now.offset / 4);

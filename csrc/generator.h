@@ -33,6 +33,9 @@ class Generator final : public c10::GeneratorImpl {
   uint64_t offset_ = 0;
 };
 
+// The CPU's generator that draws what the host rung draws at this place of a device's numbers.
+at::Generator host_generator(const cw_philox& numbers);
+
 const at::Generator& default_generator(int device);
 Generator& device_generator(const std::optional<at::Generator>& given, int device);
 

@@ -16,10 +16,12 @@
 
 #include "allocator.h"
 #include "check.h"
+#include "dry.h"
 #include "generator.h"
 #include "host.h"
 #include "host_allocator.h"
 #include "layouts.h"
+#include "profile.h"
 #include "storage.h"
 #include "tensor.h"
 #include "vendor.h"
@@ -53,6 +55,7 @@ std::pair<size_t, size_t> span(const TensorImpl& t) {
 void HostCall::run(Stack& stack, Entry& entry) {
   collect(stack);
   entry.served(Rung::Host, dtype_);
+  if (C10_UNLIKELY(is_dry()) && run_dry(stack)) return;
   stream_.sync();
   if (!device_.host_addressable) stage();
   substitute(stack);
@@ -60,6 +63,7 @@ void HostCall::run(Stack& stack, Entry& entry) {
   if (!device_.host_addressable) write_back();
   update_written();
   results(stack);
+  if (C10_UNLIKELY(is_dry())) note_contents(stack);
 }
 
 // The stand of the same tensor, if it came before: kernels tell an output that is also an input by its identity. Long
@@ -198,8 +202,7 @@ void HostCall::stage() {
       const char* from = static_cast<const char*>(x.device_storage->data()) + x.begin;
       DeviceState& home = device(x.device_storage->device().index());  // of a sparse copy it may be another
       StreamState& stream = home.index == device_.index ? stream_ : current_stream(home.index);
-      check(api().mem_copy(data.get(), CW_HOST, from, home.vendor_id, bytes, stream.handle), "mem_copy", home.index);
-      stream.give();
+      copy_on(stream, data.get(), CW_HOST, from, home.vendor_id, bytes);
       if (&stream != &stream_) stream.sync();
       Entry::add_bytes(bytes);
     }
@@ -345,8 +348,7 @@ void HostCall::call(Stack& stack) {
 
 void HostCall::copy_to_device(void* to, const void* from, size_t bytes) {
   if (!bytes) return;
-  check(api().mem_copy(to, device_.vendor_id, from, CW_HOST, bytes, stream_.handle), "mem_copy", device_.index);
-  stream_.give();
+  copy_on(stream_, to, device_.vendor_id, from, CW_HOST, bytes);
   Entry::add_bytes(bytes);
 }
 
@@ -534,6 +536,8 @@ void HostCall::drop() {
 void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds) {
   if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
+  Profiled span(Work::Host, op.name.c_str());
+  span.serves(op.name.c_str(), kRungNames[static_cast<int>(Rung::Host)]);
   HostCall(op, d, current_stream(d.index), kinds).run(stack, entry);
 }
 

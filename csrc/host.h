@@ -50,6 +50,8 @@ class HostCall {
   at::Tensor result(at::Tensor t);
 
  private:
+  bool run_dry(Stack& stack);  // dry.cpp: the results' shapes alone
+  void note_contents(const Stack& stack);
   void collect(Stack& stack);
   void collect(const at::Tensor& t, size_t arg, bool write);
   void collect_parts(const at::Tensor& t, size_t arg, bool write);
@@ -79,6 +81,7 @@ class HostCall {
   c10::SmallVector<std::pair<c10::StorageImpl*, StoragePtr>, 1> adopted_;
   bool lists_ = false;
   bool writes_host_ = false;  // an argument in host memory is written: its memory must stay the host's
+  bool unknown_ = false;      // what is read was never computed; see dry.cpp
   bool to_host_ = false;      // the caller asked for results in host memory
 };
 

@@ -32,6 +32,8 @@
 #include <c10/core/DeviceGuard.h>
 #include <torch/library.h>
 
+#include "observe.h"
+
 namespace causeway {
 
 namespace {
@@ -119,40 +121,41 @@ void replace_parts(const at::Tensor& t, const at::Tensor& like, const Parts& par
 
 // What only reads a tensor's own fields is torch's on every device.
 TORCH_LIBRARY_IMPL(aten, SparsePrivateUse1, m) {
-  m.impl("_indices", TORCH_FN(at::native::_indices_sparse));
-  m.impl("_values", TORCH_FN(at::native::_values_sparse));
-  m.impl("indices", TORCH_FN(at::native::indices_sparse));
-  m.impl("values", TORCH_FN(at::native::values_sparse));
-  m.impl("sparse_dim", TORCH_FN(at::native::sparse_dim_sparse));
-  m.impl("dense_dim", TORCH_FN(at::native::dense_dim_sparse));
-  m.impl("_dimI", TORCH_FN(at::native::sparse_dim_sparse));
-  m.impl("_dimV", TORCH_FN(at::native::dense_dim_sparse));
-  m.impl("_nnz", TORCH_FN(at::native::_nnz_sparse));
-  m.impl("is_coalesced", TORCH_FN(at::native::is_coalesced_sparse));
-  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_sparse_coo));
-  m.impl("is_pinned", TORCH_FN(at::native::is_pinned_sparse_coo));
+  m.impl("_indices", own<&at::native::_indices_sparse>("_indices"));
+  m.impl("_values", own<&at::native::_values_sparse>("_values"));
+  m.impl("indices", own<&at::native::indices_sparse>("indices"));
+  m.impl("values", own<&at::native::values_sparse>("values"));
+  m.impl("sparse_dim", own<&at::native::sparse_dim_sparse>("sparse_dim"));
+  m.impl("dense_dim", own<&at::native::dense_dim_sparse>("dense_dim"));
+  m.impl("_dimI", own<&at::native::sparse_dim_sparse>("_dimI"));
+  m.impl("_dimV", own<&at::native::dense_dim_sparse>("_dimV"));
+  m.impl("_nnz", own<&at::native::_nnz_sparse>("_nnz"));
+  m.impl("is_coalesced", own<&at::native::is_coalesced_sparse>("is_coalesced"));
+  m.impl("_pin_memory", own<&at::native::_pin_memory_sparse_coo>("_pin_memory"));
+  m.impl("is_pinned", own<&at::native::is_pinned_sparse_coo>("is_pinned"));
 }
 
 TORCH_LIBRARY_IMPL(aten, SparseCsrPrivateUse1, m) {
-  m.impl("crow_indices", TORCH_FN(at::native::crow_indices_sparse_csr));
-  m.impl("col_indices", TORCH_FN(at::native::col_indices_sparse_csr));
-  m.impl("ccol_indices", TORCH_FN(at::native::ccol_indices_sparse_csr));
-  m.impl("row_indices", TORCH_FN(at::native::row_indices_sparse_csr));
-  m.impl("values", TORCH_FN(at::native::values_sparse_csr));
-  m.impl("sparse_dim", TORCH_FN(at::native::sparse_dim_sparse_csr));
-  m.impl("dense_dim", TORCH_FN(at::native::dense_dim_sparse_csr));
-  m.impl("_nnz", TORCH_FN(at::native::_nnz_sparse_csr));
-  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_sparse_compressed));
-  m.impl("is_pinned", TORCH_FN(at::native::is_pinned_sparse_compressed));
+  m.impl("crow_indices", own<&at::native::crow_indices_sparse_csr>("crow_indices"));
+  m.impl("col_indices", own<&at::native::col_indices_sparse_csr>("col_indices"));
+  m.impl("ccol_indices", own<&at::native::ccol_indices_sparse_csr>("ccol_indices"));
+  m.impl("row_indices", own<&at::native::row_indices_sparse_csr>("row_indices"));
+  m.impl("values", own<&at::native::values_sparse_csr>("values"));
+  m.impl("sparse_dim", own<&at::native::sparse_dim_sparse_csr>("sparse_dim"));
+  m.impl("dense_dim", own<&at::native::dense_dim_sparse_csr>("dense_dim"));
+  m.impl("_nnz", own<&at::native::_nnz_sparse_csr>("_nnz"));
+  m.impl("_pin_memory", own<&at::native::_pin_memory_sparse_compressed>("_pin_memory"));
+  m.impl("is_pinned", own<&at::native::is_pinned_sparse_compressed>("is_pinned"));
 }
 
 TORCH_LIBRARY_IMPL(aten, NestedTensorPrivateUse1, m) {
-  m.impl("_nested_tensor_size", TORCH_FN(at::native::_nested_tensor_size));
-  m.impl("_nested_tensor_strides", TORCH_FN(at::native::_nested_tensor_strides));
-  m.impl("_nested_tensor_storage_offsets", TORCH_FN(at::native::_nested_tensor_storage_offsets));
-  m.impl("_to_copy", TORCH_FN(at::native::_to_copy_nested));
-  m.impl("is_same_size", TORCH_FN(at::native::nested_is_same_size));
-  m.impl("_pin_memory", TORCH_FN(at::native::_pin_memory_nested));
+  m.impl("_nested_tensor_size", own<&at::native::_nested_tensor_size>("_nested_tensor_size"));
+  m.impl("_nested_tensor_strides", own<&at::native::_nested_tensor_strides>("_nested_tensor_strides"));
+  m.impl("_nested_tensor_storage_offsets",
+         own<&at::native::_nested_tensor_storage_offsets>("_nested_tensor_storage_offsets"));
+  m.impl("_to_copy", own<&at::native::_to_copy_nested>("_to_copy"));
+  m.impl("is_same_size", own<&at::native::nested_is_same_size>("is_same_size"));
+  m.impl("_pin_memory", own<&at::native::_pin_memory_nested>("_pin_memory"));
 }
 
 // Each element's place in the dense tensor, row-major: [sparse_dim, nnz] -> [nnz].

@@ -4,11 +4,13 @@
 #include <mutex>
 
 #include "call.h"
+#include "observe.h"
 
 namespace causeway {
 
 const char* const kRungNames[kRungs] = {"native", "derived", "decomposed", "portable", "host"};
 std::atomic<bool> g_ledger_on{false};
+std::atomic<bool> g_entries_on{false};
 
 namespace {
 
@@ -29,7 +31,7 @@ thread_local Entry* t_entry = nullptr;
 
 }  // namespace
 
-Entry::Entry(Operator& op) : op_(op), on_(g_ledger_on.load(std::memory_order_relaxed)) {
+Entry::Entry(Operator& op) : op_(op), on_(g_entries_on.load(std::memory_order_relaxed)) {
   if (C10_LIKELY(!on_)) return;
   outer_ = t_entry;
   t_entry = this;
@@ -43,6 +45,8 @@ Entry::~Entry() {
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
   if (outer_) outer_->inner_seconds_ += seconds;
   if (!set_) return;  // it threw
+  note_rung(op_, rung_);
+  if (!g_ledger_on.load(std::memory_order_relaxed)) return;
   std::lock_guard lock(g_mutex);
   Sums& sums = g_rows[{&op_, rung_, dtype_}];
   ++sums.calls;

@@ -1,6 +1,8 @@
 // causeway._C: what Python sees of the core. Documented in src/causeway/_C.pyi.
 #include <regex>
 
+#include <ATen/SequenceNumber.h>
+#include <ATen/record_function.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
 #include <torch/csrc/DynamicTypes.h>
@@ -8,6 +10,7 @@
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/Storage.h>
 #include <torch/csrc/utils/pybind.h>
+#include <torch/csrc/profiler/combined_traceback.h>
 #include <torch/extension.h>
 
 #include "allocator.h"
@@ -15,16 +18,28 @@
 #include "call.h"
 #include "check.h"
 #include "device.h"
+#include "environment.h"
+#include "forms.h"
+#include "dry.h"
 #include "generator.h"
 #include "host_allocator.h"
 #include "ipc.h"
 #include "layouts.h"
 #include "native.h"
+#include "observe.h"
+#include "paper.h"
+#include "profile.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
 
 namespace py = pybind11;
+
+// Of torch/csrc/profiler/python/combined_traceback.h, which includes a header that wheels lack.
+namespace torch {
+TORCH_API std::vector<py::object> py_symbolize(std::vector<CapturedTraceback*>& to_symbolize);
+TORCH_PYTHON_API void installCapturedTracebackPython();
+}  // namespace torch
 
 namespace causeway {
 
@@ -71,9 +86,77 @@ py::dict device_info(int index) {
   return d;
 }
 
+// The stacks of a snapshot, made readable all at once: most of them share their frames.
+class Symbols {
+ public:
+  void want(const Frames& frames) {
+    if (frames && places_.emplace(frames.get(), all_.size()).second) all_.push_back(frames.get());
+  }
+  void resolve() {
+    if (!all_.empty()) found_ = torch::py_symbolize(all_);
+  }
+  py::object of(const Frames& frames) const {
+    return frames ? found_[places_.at(frames.get())] : py::object(py::list());
+  }
+
+ private:
+  std::map<const torch::CapturedTraceback*, size_t> places_;
+  std::vector<torch::CapturedTraceback*> all_;
+  std::vector<py::object> found_;
+};
+
+// What happened on a device, oldest first, in torch's form.
+py::list history(int index) {
+  const auto events = memory_history(index);
+  Symbols symbols;
+  for (const MemoryEvent& e : events) symbols.want(e.frames);
+  symbols.resolve();
+  py::list out;
+  for (const MemoryEvent& e : events) {
+    py::dict d;
+    d["action"] = action_name(e.action);
+    d[e.action == MemoryAction::OutOfMemory ? "device_free" : "addr"] = e.address;
+    d["size"] = e.size;
+    d["stream"] = e.stream;
+    d["time_us"] = e.time_us;
+    d["pool_id"] = py::make_tuple(0, 0);
+    d["compile_context"] = "N/A";
+    d["user_metadata"] = "";
+    d["frames"] = symbols.of(e.frames);
+    out.append(d);
+  }
+  return out;
+}
+
+void set_memory_history(const std::optional<std::string>& enabled, const std::optional<std::string>& context,
+                        const std::string& stacks, size_t max_entries, bool clear,
+                        const std::vector<std::string>& skip) {
+  HistoryOptions o;
+  o.on = enabled.has_value();
+  o.events = enabled == "all";
+  o.stacks = !context             ? Stacks::None
+             : context == "state" ? Stacks::State
+             : context == "alloc" ? Stacks::Alloc
+                                  : Stacks::All;
+  o.cpp = stacks == "all";
+  o.max_events = std::max<size_t>(max_entries, 1);
+  for (int i = 0; i <= static_cast<int>(MemoryAction::Snapshot); ++i)
+    if (std::count(skip.begin(), skip.end(), action_name(static_cast<MemoryAction>(i))))
+      o.skip.insert(static_cast<MemoryAction>(i));
+  if (o.on) torch::installCapturedTracebackPython();
+  record_history(o, clear);
+}
+
 py::list snapshot(int index) {
   py::list out;
-  for (const SegmentView& s : memory_snapshot(index)) {
+  const auto segments = memory_snapshot(index);
+  Symbols symbols;
+  for (const SegmentView& s : segments) {
+    symbols.want(s.frames);
+    for (const BlockView& b : s.blocks) symbols.want(b.frames);
+  }
+  symbols.resolve();
+  for (const SegmentView& s : segments) {
     py::dict d;
     d["device"] = index;
     d["address"] = s.address;
@@ -85,7 +168,7 @@ py::list snapshot(int index) {
     d["segment_type"] = s.large ? "large" : "small";
     d["segment_pool_id"] = py::make_tuple(0, 0);
     d["is_expandable"] = false;
-    d["frames"] = py::list();
+    d["frames"] = symbols.of(s.frames);
     py::list blocks;
     for (const BlockView& b : s.blocks) {
       py::dict block;
@@ -93,7 +176,7 @@ py::list snapshot(int index) {
       block["size"] = b.size;
       block["requested_size"] = b.requested;
       block["state"] = b.allocated ? "active_allocated" : b.active ? "active_pending_free" : "inactive";
-      block["frames"] = py::list();
+      block["frames"] = symbols.of(b.frames);
       blocks.append(block);
     }
     d["blocks"] = blocks;
@@ -171,6 +254,38 @@ void set_forced(const std::vector<std::string>& list) {
   for (Operator* op : operators()) op->force(names.count(op->name) > 0);
 }
 
+cw_dtypes dtype_set(const py::handle& list) {
+  cw_dtypes set = 0;
+  for (const py::handle d : list)
+    if (const int bit = bit_of_dtype(reinterpret_cast<THPDtype*>(d.ptr())->scalar_type); bit >= 0)
+      set |= UINT64_C(1) << bit;
+  return set;
+}
+
+// A function of Python that settings are asked of, for the life of the process.
+Settings python_settings(py::object settings) {
+  PyObject* call = settings.release().ptr();
+  return [call](const std::string& key) -> std::optional<std::string> {
+    py::gil_scoped_acquire gil;
+    py::object value = py::reinterpret_borrow<py::object>(call)(key);
+    return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
+  };
+}
+
+void load_paper_dict(const py::dict& d, const std::string& path, py::object settings) {
+  Paper paper;
+  paper.name = d["name"].cast<std::string>();
+  paper.version = d["version"].cast<std::string>();
+  paper.device = d["device"].cast<std::string>();
+  paper.memory = d["memory"].cast<uint64_t>();
+  paper.dtypes = dtype_set(d["dtypes"]);
+  paper.host_addressable = d["host_addressable"].cast<bool>();
+  paper.library = d["library"].cast<std::string>();
+  for (const auto& [name, op] : d["operators"].cast<py::dict>())
+    paper.operators.push_back({name.cast<std::string>(), op["needs"].cast<uint32_t>(), dtype_set(op["dtypes"])});
+  load_paper(std::move(paper), path, python_settings(std::move(settings)));
+}
+
 py::dict offered_dict() {
   py::dict out;
   for (const auto& [name, op] : offered()) {
@@ -206,15 +321,17 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_error_types", [](const std::map<std::string, py::object>& types) {
     for (const auto& [name, type] : types) set_error_type(name, type.ptr());
   });
-  m.def("load_vendor", [](const std::string& path, py::object settings) {
-    settings.inc_ref();  // for the life of the process
-    PyObject* call = settings.ptr();
-    load_vendor(path, [call](const std::string& key) -> std::optional<std::string> {
-      py::gil_scoped_acquire gil;
-      py::object value = py::reinterpret_borrow<py::object>(call)(key);
-      return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
-    });
-  });
+  m.def("load_vendor",
+        [](const std::string& path, py::object settings) { load_vendor(path, python_settings(std::move(settings))); });
+  m.def("load_paper", load_paper_dict);
+  m.def(
+      "set_dry",
+      [](bool on, int64_t small) {
+        g_small.store(small);
+        g_dry.store(on);
+      },
+      py::arg("on"), py::arg("small") = 1 << 16);
+  m.def("needed_contents", needed_contents);
   m.def("vendor_state", vendor_state);
   m.def("device_count", device_count, no_gil);
   m.def("vendor_device_count", vendor_device_count, no_gil);
@@ -244,7 +361,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     exchange_stream(s);
   });
 
+  m.def("set_profile_clock", [](const std::string& clock) { g_times_of_vendor.store(clock != "events"); });
+
   m.def("memory_snapshot", snapshot);
+  m.def("memory_history", history);
+  m.def("set_memory_history", set_memory_history);
   m.def("set_memory_fraction", set_memory_fraction);
   m.def("memory_fraction", memory_fraction);
   m.def("raw_alloc", raw_alloc);
@@ -270,6 +391,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("default_generator",
         [](int index) { return py::reinterpret_steal<py::object>(THPGenerator_Wrap(default_generator(index))); });
 
+  m.def("host_generator", [](int64_t seed, int64_t offset) {
+    return py::reinterpret_steal<py::object>(
+        THPGenerator_Wrap(host_generator({static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)})));
+  });
+
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);
     for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);
@@ -282,6 +408,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("offered", offered_dict);
   m.def("set_forced", set_forced);
+  m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("ledger_enable", [](bool on) {
@@ -289,6 +416,39 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     update_watched();
   });
   m.def("ledger_read", read_ledger);
+
+  py::class_<Call, std::shared_ptr<Call>>(m, "Call")
+      .def_property_readonly("name", [](const Call& c) { return c.op->name; })
+      .def_readonly("rung", &Call::rung)
+      .def_readonly("error", &Call::error)
+      .def_readonly("sequence", &Call::sequence)
+      .def_readonly("thread", &Call::thread)
+      .def_readonly("depth", &Call::depth)
+      .def_readonly("backward", &Call::backward)
+      .def_readonly("node", &Call::node)
+      .def_readonly("node_sequence", &Call::node_sequence)
+      .def_readonly("node_thread", &Call::node_thread)
+      .def("args",
+           [](const Call& c) {
+             const auto& schema = c.op->handle.schema().arguments();
+             py::tuple out(c.args.size());
+             for (size_t i = 0; i < c.args.size(); ++i) out[i] = to_python(c.args[i], schema[i].real_type());
+             return out;
+           })
+      .def("results", [](const Call& c) {
+        const auto& schema = c.op->handle.schema().returns();
+        py::tuple out(c.results.size());
+        for (size_t i = 0; i < c.results.size(); ++i) out[i] = to_python(c.results[i], schema[i].real_type());
+        return out;
+      });
+  m.def("own_kernels", own_kernels);
+  m.def("set_observers", [](py::object begin, py::object end, const std::vector<std::string>& names) {
+    set_observers(begin.is_none() ? nullptr : begin.release().ptr(), end.is_none() ? nullptr : end.release().ptr(),
+                  names);
+  });
+  m.def("pause_observers", pause_observers);
+  m.def("autograd_position",
+        [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });
 
   register_operators();
   register_layouts();

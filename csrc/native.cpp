@@ -2,199 +2,28 @@
 // form of it does (functional and in-place through out=), or where inputs must be prepared first: made contiguous,
 // expanded, cast to their common dtype. And the decomposed rung, which computes an operator from served ones.
 //
-// How a call is served is decided once per signature and remembered: dtypes, sizes, strides and devices of tensors, and
-// the values of all arguments but floating-point numbers, which shapes depend on only where no tensor is read. Shapes of outputs come from
-// torch's meta kernels.
+// How a call is served is decided once per signature (routes.h). Shapes of outputs come from torch's meta kernels.
 #include "native.h"
 
-#include <map>
-#include <mutex>
 #include <set>
-#include <shared_mutex>
-#include <unordered_map>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
-#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <torch/csrc/jit/python/pybind_utils.h>
 
-#include "allocator.h"
+#include "arguments.h"
 #include "check.h"
-#include "generator.h"
+#include "forms.h"
+#include "profile.h"
 #include "storage.h"
-#include "vendor.h"
 
 namespace causeway {
 
 namespace {
 
-using Key = c10::SmallVector<int64_t, 48>;
-
-struct HashKey {
-  size_t operator()(const Key& key) const {
-    uint64_t h = 0x9E3779B97F4A7C15ull;
-    for (int64_t v : key) h = (h ^ static_cast<uint64_t>(v)) * 0xff51afd7ed558ccdull, h ^= h >> 32;
-    return h;
-  }
-};
-
-struct OutMeta {
-  c10::DimVector sizes, strides;
-  c10::ScalarType dtype;
-};
-
-enum class Serve : uint8_t { Nobody, Own, Out, Decomposed };
-
-struct Route {
-  Serve serve = Serve::Nobody;
-  bool prepare = false;  // inputs or outputs must be made fit; then the rung is derived
-  std::vector<OutMeta> outs;  // of outputs that are not arguments, or sizes that out= arguments must get
-  std::shared_ptr<PyObject> program;
-};
-
-constexpr size_t kMaxRoutes = 1024;  // per operator; a number that changes at each call must not fill memory
-
 std::atomic<PyObject*> g_decomposer{nullptr};
-
-}  // namespace
-
-struct Routes {
-  std::shared_mutex mutex;
-  std::unordered_map<Key, std::shared_ptr<Route>, HashKey> map;
-};
-
-namespace {
-
-// ---- what is offered ---------------------------------------------------------------------------------------------
-
-cw_op find(const std::string& name) {
-  cw_op op{};
-  op.struct_size = sizeof op;
-  const cw_status status = api().op_find(name.c_str(), &op);
-  if (status == CW_UNSUPPORTED) return {};
-  check(status, "op_find", -1);
-  if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
-  return op;
-}
-
-// Vendors know torch's convolution for foreign devices by another name, with the same arguments.
-cw_op find_own(const std::string& name) {
-  cw_op op = find(name);
-  if (!op.kernel && name == "aten::convolution") op = find("aten::convolution_overrideable");
-  return op;
-}
-
-// The gradient's other name leaves out the bias's shape, argument 3.
-constexpr const char* kConvolutionBackward = "aten::convolution_backward";
-constexpr int kBiasShape = 3;
-
-bool same_argument(const c10::Argument& a, const c10::Argument& b) {
-  return a.name() == b.name() && *a.real_type() == *b.real_type();
-}
-
-// All overloads of an operator's base name, "aten::add".
-const std::vector<c10::OperatorName>& names_of(const std::string& base) {
-  static const auto& all = *[] {
-    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
-    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) (*map)[n.name].push_back(n);
-    return map;
-  }();
-  static const std::vector<c10::OperatorName> none;
-  auto it = all.find(base);
-  return it == all.end() ? none : it->second;
-}
-
-// The name of the form of `schema` that writes into given outputs, or "".
-std::string out_form(const c10::FunctionSchema& schema) {
-  std::string base = schema.name();
-  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
-                        schema.arguments()[0].alias_info()->isWrite();
-  if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
-  for (const auto& name : names_of(base)) {
-    auto handle = c10::Dispatcher::singleton().findSchema(name);
-    if (!handle) continue;
-    const auto& other = handle->schema();
-    const size_t n = schema.arguments().size();
-    if (other.arguments().size() != n + schema.returns().size() || schema.returns().empty()) continue;
-    bool fits = true;
-    for (size_t i = 0; fits && i < n; ++i)
-      fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
-    for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
-    if (fits) return c10::toString(name);
-  }
-  return "";
-}
-
-// The dtype that the operator computes, before it is put into the outputs that were given; nothing where that is not
-// known. torch's meta kernels do not all refuse what cannot be cast, as its CPU kernels do.
-std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema) {
-  std::string base = schema.name();
-  const auto& args = schema.arguments();
-  size_t n = 0;
-  while (n < args.size() && !args[n].is_out()) ++n;
-  const bool in_place = n == args.size();
-  if (in_place && base.back() == '_') base.pop_back();
-  for (const auto& name : names_of(base)) {
-    auto handle = c10::Dispatcher::singleton().findSchema(name);
-    if (!handle || handle->schema().arguments().size() != n) continue;
-    bool fits = true;
-    for (size_t k = 0; fits && k < n; ++k) {
-      const auto& other = handle->schema().arguments()[k];
-      fits = same_argument(args[k], other) && !(other.alias_info() && other.alias_info()->isWrite());
-    }
-    if (fits) return handle;
-  }
-  return std::nullopt;
-}
-
-// ---- signatures -----------------------------------------------------------------------------------------------------
-
-void add_tensor(Key& key, const at::Tensor& t) {
-  if (!t.defined()) return key.push_back(-2);
-  const auto* impl = t.unsafeGetTensorImpl();
-  key.push_back(static_cast<int64_t>(t.scalar_type()) | (t.is_conj() << 8) | (t.is_neg() << 9) |
-                (impl->is_wrapped_number() << 10) | (static_cast<int64_t>(t.device().type()) << 16) |
-                (int64_t{t.device().index()} << 24) | (impl->dim() << 40));
-  for (int64_t s : impl->sizes()) key.push_back(s);
-  for (int64_t s : impl->strides()) key.push_back(s);
-}
-
-void add_value(Key& key, const c10::IValue& v, bool floats) {
-  if (v.isTensor()) return add_tensor(key, v.toTensor());
-  if (v.isInt()) return key.push_back(v.toInt() * 8 + 1);
-  if (v.isBool()) return key.push_back(v.toBool() * 8 + 2);
-  if (v.isDouble()) {
-    key.push_back(3);
-    if (floats) {
-      int64_t bits;
-      const double d = v.toDouble();
-      std::memcpy(&bits, &d, sizeof bits);
-      key.push_back(bits);
-    }
-    return;
-  }
-  if (v.isNone()) return key.push_back(4);
-  if (v.isIntList() || v.isTensorList() || v.isList()) {
-    const auto list = v.toListRef();
-    key.push_back(static_cast<int64_t>(list.size()) * 8 + 5);
-    for (const auto& e : list) add_value(key, e, floats);
-    return;
-  }
-  if (v.isDevice()) return key.push_back((int64_t{v.toDevice().index()} << 8 | int64_t(v.toDevice().type())) * 8 + 6);
-  if (v.isString()) return key.push_back(static_cast<int64_t>(std::hash<std::string>()(v.toStringRef())));
-  key.push_back(7);  // a generator, a complex number
-}
-
-// Outputs do not count: arange.start_out has one, and its shape still depends on floating-point numbers.
-bool reads_tensor(const Operator& op) {
-  for (const ArgInfo& a : op.args)
-    if (!a.write &&
-        (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList))
-      return true;
-  return false;
-}
 
 // ---- shapes of outputs -------------------------------------------------------------------------------------------------
 
@@ -253,221 +82,6 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
   return true;
 }
 
-// ---- one call of a kernel ----------------------------------------------------------------------------------------------
-
-// Holds what a cw_arg points to while the kernel runs.
-class Arguments {
- public:
-  explicit Arguments(DeviceState& d) : device_(d) {}
-
-  void add(at::Tensor t) { args_.push_back(tensor(std::move(t))); }
-
-  void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, uint64_t random_count) {
-    if (v.isTensor()) {
-      const at::Tensor& t = v.toTensor();
-      if (t.defined() && t.device().type() != kDeviceType && numbers) return args_.push_back(number(t.item()));
-      return args_.push_back(tensor(t));
-    }
-    c10::TypePtr type = schema.real_type();
-    if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
-    if (type->kind() == c10::TypeKind::GeneratorType) {
-      std::optional<at::Generator> given;
-      if (v.isGenerator()) given = v.toGenerator();
-      generator_ = &device_generator(given, device_.index);
-      philox_ = generator_->next(random_count);
-      cw_arg a{CW_GENERATOR, 0, {}};
-      a.v.philox = &philox_;
-      return args_.push_back(a);
-    }
-    if (type->kind() == c10::TypeKind::ScalarTypeType && v.isInt())
-      return args_.push_back(integer(CW_DTYPE, bit_of_dtype(static_cast<c10::ScalarType>(v.toInt()))));
-    args_.push_back(value(v));
-  }
-
-  cw_status run(cw_kernel kernel, StreamState& stream);
-
-  // Workspace: given back with these arguments, in the stream's order.
-  cw_status scratch(uint64_t bytes, void** out);
-
-  // For host->resize: the tensor behind a DLTensor that the kernel was given.
-  cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
-
- private:
-  struct Held {
-    at::Tensor tensor;
-    DLTensor dl;
-  };
-
-  static cw_arg integer(uint32_t tag, int64_t i) {
-    cw_arg a{tag, 0, {}};
-    a.v.i = i;
-    return a;
-  }
-  static cw_arg real(double d) {
-    cw_arg a{CW_DOUBLE, 0, {}};
-    a.v.d = d;
-    return a;
-  }
-  cw_arg number(const at::Scalar& s) {
-    if (s.isBoolean()) return integer(CW_BOOLEAN, s.toBool());
-    if (s.isIntegral(false)) return integer(CW_INT, s.toLong());
-    if (s.isFloatingPoint()) return real(s.toDouble());
-    return value(c10::IValue(s.toComplexDouble()));
-  }
-
-  void fill(Held& h) {
-    const at::Tensor& t = h.tensor;
-    h.dl.data = const_cast<void*>(t.const_data_ptr());
-    h.dl.device = {kDLExtDev, device_.vendor_id};
-    h.dl.ndim = static_cast<int32_t>(t.dim());
-    h.dl.dtype = dl_dtype(t.scalar_type());
-    h.dl.shape = const_cast<int64_t*>(t.sizes().data());
-    h.dl.strides = const_cast<int64_t*>(t.strides().data());
-    h.dl.byte_offset = 0;
-  }
-
-  const DLTensor* hold(at::Tensor t) {
-    held_.push_back(std::make_unique<Held>());
-    held_.back()->tensor = std::move(t);
-    fill(*held_.back());
-    return &held_.back()->dl;
-  }
-
-  cw_arg tensor(at::Tensor t) {
-    cw_arg a{CW_NONE, 0, {}};
-    if (!t.defined()) return a;
-    a.tag = CW_TENSOR;
-    a.v.tensor = hold(std::move(t));
-    return a;
-  }
-
-  template <class T>
-  T* keep(size_t n) {
-    buffers_.push_back(std::make_unique<char[]>(n * sizeof(T) + 1));
-    return reinterpret_cast<T*>(buffers_.back().get());
-  }
-
-  cw_arg list(const c10::IValue& v) {
-    const auto items = v.toListRef();
-    cw_arg a{CW_INT_LIST, static_cast<uint32_t>(items.size()), {}};
-    if (v.isTensorList() || v.isOptionalTensorList()) {
-      auto** p = keep<const DLTensor*>(items.size());
-      for (size_t i = 0; i < items.size(); ++i)
-        p[i] = items[i].isTensor() && items[i].toTensor().defined() ? hold(items[i].toTensor()) : nullptr;
-      a.tag = CW_TENSOR_LIST;
-      a.v.tensors = p;
-    } else if (v.isDoubleList()) {
-      auto* p = keep<double>(items.size());
-      for (size_t i = 0; i < items.size(); ++i) p[i] = items[i].toDouble();
-      a.tag = CW_DOUBLE_LIST;
-      a.v.doubles = p;
-    } else if (v.isIntList() || v.isBoolList()) {
-      auto* p = keep<int64_t>(items.size());
-      for (size_t i = 0; i < items.size(); ++i) p[i] = v.isIntList() ? items[i].toInt() : items[i].toBool();
-      a.tag = v.isIntList() ? CW_INT_LIST : CW_BOOLEAN_LIST;
-      a.v.ints = p;
-    } else {
-      auto* p = keep<cw_arg>(items.size());
-      for (size_t i = 0; i < items.size(); ++i) p[i] = value(items[i]);
-      a.tag = CW_SCALAR_LIST;
-      a.v.args = p;
-    }
-    return a;
-  }
-
-  cw_arg value(const c10::IValue& v) {
-    if (v.isNone()) return {CW_NONE, 0, {}};
-    if (v.isBool()) return integer(CW_BOOLEAN, v.toBool());
-    if (v.isInt()) return integer(CW_INT, v.toInt());
-    if (v.isDouble()) return real(v.toDouble());
-    if (v.isSymInt()) return integer(CW_INT, v.toSymInt().guard_int(__FILE__, __LINE__));
-    if (v.isDevice()) return integer(CW_INT, v.toDevice().index());
-    if (v.isComplexDouble()) {
-      auto* p = keep<double>(2);
-      p[0] = v.toComplexDouble().real();
-      p[1] = v.toComplexDouble().imag();
-      cw_arg a{CW_COMPLEX, 2, {}};
-      a.v.complex = p;
-      return a;
-    }
-    if (v.isString()) {
-      const std::string& s = v.toStringRef();
-      auto* p = keep<char>(s.size() + 1);
-      std::memcpy(p, s.c_str(), s.size() + 1);
-      cw_arg a{CW_STRING, static_cast<uint32_t>(s.size()), {}};
-      a.v.string = p;
-      return a;
-    }
-    if (v.isList()) return list(v);
-    fail(Kind::Causeway, "an argument of type ", v.tagKind(), " has no form in abi.h");
-  }
-
-  DeviceState& device_;
-  c10::SmallVector<cw_arg, 12> args_;
-  c10::SmallVector<std::unique_ptr<Held>, 8> held_;
-  c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
-  c10::SmallVector<c10::DataPtr, 1> scratch_;
-  Generator* generator_ = nullptr;
-  cw_philox philox_{};
-};
-
-thread_local Arguments* t_arguments = nullptr;
-
-cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
-  struct Current {
-    explicit Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
-    ~Current() { t_arguments = old; }
-    Arguments* old;
-  } current(this);
-  const cw_status status = kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
-  stream.give();
-  // A kernel that declined drew nothing: the same seed gives the same numbers whether it is asked or not.
-  if (status == CW_UNSUPPORTED && generator_) generator_->give_back(philox_);
-  return status;
-}
-
-cw_status Arguments::scratch(uint64_t bytes, void** out) {
-  scratch_.push_back(allocate(device_.index, current_stream(device_.index), bytes));
-  *out = scratch_.back().get();
-  return CW_OK;
-}
-
-cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
-  for (auto& h : held_) {
-    if (&h->dl != tensor) continue;
-    h->tensor.resize_(c10::IntArrayRef(shape, ndim));
-    fill(*h);
-    return CW_OK;
-  }
-  return CW_INVALID;
-}
-
-// What the vendor asks for while a kernel of its runs on this thread.
-template <class F>
-cw_status for_kernel(F f) {
-  try {
-    return t_arguments ? f(*t_arguments) : CW_INVALID;
-  } catch (const c10::OutOfMemoryError&) {
-    return CW_OUT_OF_MEMORY;
-  } catch (const std::exception&) {
-    return CW_FAILED;
-  }
-}
-
-cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
-  return for_kernel([&](Arguments& a) { return a.resize(tensor, ndim, shape); });
-}
-
-cw_status host_scratch(int32_t, cw_stream, uint64_t bytes, void** out) {
-  return for_kernel([&](Arguments& a) { return a.scratch(bytes, out); });
-}
-
-const bool g_services = [] {
-  host_services().scratch = host_scratch;
-  host_services().resize = host_resize;
-  return true;
-}();
-
 // ---- serving --------------------------------------------------------------------------------------------------------------
 
 // Whether each element of the result depends on the same element of the inputs alone.
@@ -480,6 +94,28 @@ bool is_pointwise(const Operator& op) {
 bool finds_shape(const Operator& op) {
   const auto tags = op.handle.getTags();
   return std::find(tags.begin(), tags.end(), at::Tag::dynamic_output_shape) != tags.end();
+}
+
+constexpr const char* kNonzero = "aten::nonzero";
+
+// torch's meta kernels take the results of every convolution for dense; its CPU kernels give channels-last ones where
+// the input or the weight is so.
+void follow_memory_format(const Operator& op, const Stack& stack, std::vector<OutMeta>& outs) {
+  const std::string& name = op.handle.schema().name();
+  const bool forward = name == "aten::convolution";
+  if (!forward && name != "aten::convolution_backward") return;
+  const size_t first = stack.size() - op.args.size() + (forward ? 0 : 1);
+  auto last = c10::MemoryFormat::Contiguous;
+  for (size_t i = first; i < first + 2; ++i) {
+    const auto format = stack[i].toTensor().suggest_memory_format();
+    if (format != c10::MemoryFormat::Contiguous) last = format;
+  }
+  if (last == c10::MemoryFormat::ChannelsLast3d && stack[first].toTensor().scalar_type() == at::kDouble) return;
+  if (last == c10::MemoryFormat::Contiguous) return;
+  const bool flat = last == c10::MemoryFormat::ChannelsLast;
+  for (OutMeta& out : outs)
+    if (out.sizes.size() == (flat ? 4 : 5))
+      out.strides = flat ? c10::get_channels_last_strides_2d(out.sizes) : c10::get_channels_last_strides_3d(out.sizes);
 }
 
 class NativeCall {
@@ -499,7 +135,6 @@ class NativeCall {
   std::pair<std::shared_ptr<Route>, Key> route();
   std::shared_ptr<Route> decide();
   std::shared_ptr<Route> after(const Route& route);
-  void remember(const Key& key, const std::shared_ptr<Route>& route);
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
@@ -578,12 +213,19 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   return all && !(route.prepare && op_.name == "aten::copy_");  // what prepares is a copy itself
 }
 
-// Outputs whose shape the kernel finds while it runs (host->resize) begin empty. Not nonzero: its result is column-major.
+// Outputs whose shape the kernel finds while it runs (host->resize) begin empty.
 bool NativeCall::begin_empty(Route& route) const {
   if (op_.return_of.size() != 1 || !arg(0).isTensor()) return false;
-  if (op_.handle.schema().name() != "aten::masked_select") return false;
-  route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, arg(0).toTensor().scalar_type()});
+  const std::string& name = op_.handle.schema().name();
+  const at::Tensor& self = arg(0).toTensor();
   const int of = op_.return_of[0];
+  if (name == kNonzero && of < 0) {  // into a given tensor torch writes by its strides, if its size fits
+    const c10::DimVector none{0, self.dim()};
+    route.outs.push_back({none, c10::contiguous_strides(none), at::kLong});
+    return true;
+  }
+  if (name != "aten::masked_select") return false;
+  route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, self.scalar_type()});
   return of < 0 || arg(of).toTensor().scalar_type() == route.outs[0].dtype;
 }
 
@@ -640,6 +282,7 @@ std::shared_ptr<Route> NativeCall::decide() {
         }
       }
       if (simple) {
+        follow_memory_format(op_, stack_, route->outs);
         if (fits(forms_.own, *route)) {
           route->serve = Serve::Own;
           return route;
@@ -663,21 +306,30 @@ bool NativeCall::host_would_take() const {
     return true;
   });
   const bool pointwise = is_pointwise(op_);
-  if (!pointwise) return !any_read || any_element;  // the largest of nothing; there is nothing to compute either
-  if (any_bool && !forms_.own.kernel && !forms_.out.kernel) return false;  // decompositions take it for a number
+  if (!pointwise && any_read && !any_element)
+    return false;  // the largest of nothing; there is nothing to compute either
+  if (pointwise && any_bool && !forms_.own.kernel && !forms_.out.kernel)
+    return false;  // decompositions take it for a number
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
                                                     "aten::neg_", "aten::relu", "aten::relu_"};
-  if (any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
+  if (pointwise && any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
   if (!any_write) return true;
-  const auto functional = functional_form(op_.handle.schema());
+  const auto& schema = op_.handle.schema();
+  const auto functional = functional_form(schema);
   Stack meta;
-  if (!functional || !run_meta(op_, stack_, meta, &*functional) || !meta.back().isTensor()) return true;
-  // Written over, a result keeps its target's shape; and it is computed in its own dtype before it becomes the target's.
-  const at::Tensor& result = meta.back().toTensor();
-  const bool out = op_.handle.schema().arguments().back().is_out();
-  return each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
-    return !info.write || (t.scalar_type() == result.scalar_type() && (out || t.sizes() == result.sizes()));
-  });
+  if (!functional || !run_meta(op_, stack_, meta, &*functional)) return true;
+  // Written over, a result keeps its target's shape; and it is computed in its own dtype before it becomes the target's,
+  // which not every operator allows.
+  const bool out = schema.arguments().back().is_out();
+  const size_t results = meta.size() - schema.returns().size();
+  for (size_t r = 0; r < op_.return_of.size(); ++r) {
+    const int of = op_.return_of[r];
+    if (of < 0 || !meta[results + r].isTensor() || !arg(of).isTensor()) continue;
+    const at::Tensor &target = arg(of).toTensor(), &result = meta[results + r].toTensor();
+    if (!target.defined() || !result.defined()) continue;
+    if (target.scalar_type() != result.scalar_type() || (!out && target.sizes() != result.sizes())) return false;
+  }
+  return true;
 }
 
 // The next way to serve the call after `route` was declined.
@@ -728,24 +380,11 @@ bool NativeCall::plan_decomposition(Route& route) {
 }
 
 std::pair<std::shared_ptr<Route>, Key> NativeCall::route() {
-  Key key;
-  const bool floats = !reads_tensor(op_);
-  for (size_t i = 0; i < op_.args.size(); ++i) add_value(key, arg(i), floats);
-  Routes& routes = *forms_.routes;
-  {
-    std::shared_lock lock(routes.mutex);
-    if (auto it = routes.map.find(key); it != routes.map.end()) return {it->second, std::move(key)};
-  }
+  Key key = signature(op_, stack_);
+  if (auto known = forms_.routes.find(key)) return {std::move(known), std::move(key)};
   auto route = decide();
-  remember(key, route);
+  forms_.routes.remember(key, route);
   return {route, std::move(key)};
-}
-
-void NativeCall::remember(const Key& key, const std::shared_ptr<Route>& route) {
-  Routes& routes = *forms_.routes;
-  std::unique_lock lock(routes.mutex);
-  if (routes.map.size() >= kMaxRoutes) routes.map.clear();
-  routes.map[key] = route;
 }
 
 at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape,
@@ -781,6 +420,7 @@ std::string NativeCall::words() const {
 
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out;
+  const Rung rung = !through_out && !route.prepare ? Rung::Native : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
@@ -855,13 +495,20 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
         arguments.add(v, schema[i], numbers, count);
       }
     }
+    Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
+    span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status = arguments.run(form.kernel, stream_);
+    if (status != CW_OK) span.drop();
     if (status == CW_UNSUPPORTED) return false;
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
-  entry.served(!through_out && !route.prepare ? Rung::Native : Rung::Derived, dtype);
+  entry.served(rung, dtype);
+  if (begins_empty && op_.handle.schema().name() == kNonzero) {  // column-major, as the CPU's
+    const at::Tensor rows = std::move(outs[0]);
+    outs[0] = at::empty_strided(rows.sizes(), {1, rows.size(0)}, rows.options()).copy_(rows);
+  }
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
   torch::jit::drop(stack_, op_.args.size());
@@ -886,6 +533,8 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  Profiled span(Work::Host, op_.name.c_str());
+  span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
   py::object result;
   try {
     result = py::reinterpret_borrow<py::object>(route.program.get())(*args, **kwargs);
@@ -926,63 +575,22 @@ bool NativeCall::serve(Entry& entry) {
     if (done) return true;
     // Declined: one rung down, and for good, unless it may have been for a number that the signature leaves out.
     r = after(*r);
-    if (!any_float()) remember(key, r);
+    if (!any_float()) forms_.routes.remember(key, r);
   }
 }
 
 }  // namespace
 
-// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
-static bool has_arithmetic() {
-  static const bool offered = (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
-                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
-  return offered;
-}
-
-NativeForms* resolve_native(Operator& op) {
-  auto forms = std::make_unique<NativeForms>();
-  if (api().op_find) {
-    forms->own = find_own(op.name);
-    if (!forms->own.kernel && op.name == kConvolutionBackward) {
-      forms->own = find("aten::convolution_backward_overrideable");
-      forms->left_out = kBiasShape;
-    }
-    const auto& schema = op.handle.schema();
-    bool is_out = false;
-    for (const auto& a : schema.arguments()) is_out |= a.is_out();
-    if (!is_out)
-      if (const std::string name = out_form(schema); !name.empty()) forms->out = find(name);
-    forms->any = forms->own.kernel || forms->out.kernel || (g_decomposer.load() && has_arithmetic());
-    forms->routes = std::make_unique<Routes>();
-  }
-  NativeForms* none = nullptr;
-  if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
-  return none;
-}
-
 bool call_native(Operator& op, Stack& stack, Entry& entry) {
   return NativeCall(op, *op.native.load(std::memory_order_acquire), stack).serve(entry);
 }
 
-std::vector<std::pair<std::string, cw_op>> offered() {
-  std::vector<std::pair<std::string, cw_op>> out;
-  if (!api().op_find) return out;
-  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
-    const std::string name = c10::toString(n);
-    if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
-  }
-  return out;
-}
-
 void forget_routes() {
-  for (Operator* op : operators()) {
-    NativeForms* forms = op->native.load();
-    if (!forms || !forms->routes) continue;
-    std::unique_lock lock(forms->routes->mutex);
-    forms->routes->map.clear();
-  }
+  for (Operator* op : operators())
+    if (NativeForms* forms = op->native.load()) forms->routes.forget();
 }
 
 void set_decomposer(PyObject* f) { g_decomposer.store(f); }
+bool has_decomposer() { return g_decomposer.load() != nullptr; }
 
 }  // namespace causeway

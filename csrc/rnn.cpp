@@ -6,6 +6,8 @@
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
+#include "observe.h"
+
 namespace causeway {
 
 namespace {
@@ -64,10 +66,10 @@ std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tenso
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("_thnn_fused_lstm_cell", TORCH_FN(lstm_cell));
-  m.impl("_thnn_fused_lstm_cell_backward_impl", TORCH_FN(lstm_cell_backward));
-  m.impl("_thnn_fused_gru_cell", TORCH_FN(gru_cell));
-  m.impl("_thnn_fused_gru_cell_backward", TORCH_FN(gru_cell_backward));
+  m.impl("_thnn_fused_lstm_cell", own<&lstm_cell>("_thnn_fused_lstm_cell"));
+  m.impl("_thnn_fused_lstm_cell_backward_impl", own<&lstm_cell_backward>("_thnn_fused_lstm_cell_backward_impl"));
+  m.impl("_thnn_fused_gru_cell", own<&gru_cell>("_thnn_fused_gru_cell"));
+  m.impl("_thnn_fused_gru_cell_backward", own<&gru_cell_backward>("_thnn_fused_gru_cell_backward"));
 }
 
 }  // namespace

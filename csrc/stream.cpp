@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "device.h"
+#include "profile.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -47,6 +48,7 @@ double host_ms() {
 void StreamState::wait() {
   const uint64_t until = given.load(std::memory_order_acquire);
   const DeviceState& d = causeway::device(device);
+  Profiled span(Work::Call, api().stream_sync ? "stream_sync" : "sync");
   if (api().stream_sync)
     check(api().stream_sync(d.vendor_id, handle), "stream_sync", device);
   else
@@ -121,6 +123,7 @@ StreamState& stream_from_pool(int device_index, int priority) {
 
 void sync_device(int device_index) {
   const DeviceState& d = device(device_index);
+  Profiled span(Work::Call, "sync");
   check(api().sync(d.vendor_id), "sync", device_index);
 }
 
@@ -178,6 +181,7 @@ bool query_event(const Event& event) {
 
 void sync_event(const Event& event) {
   if (!event.recorded || !event.handle) return;
+  Profiled span(Work::Call, "event_sync");
   check(api().event_sync(device(event.device).vendor_id, event.handle), "event_sync", event.device);
 }
 

@@ -6,6 +6,8 @@
 #include <ATen/OpMathType.h>
 #include <torch/library.h>
 
+#include "observe.h"
+
 namespace causeway {
 
 namespace {
@@ -93,12 +95,12 @@ Tensor backward_elementwise(const Tensor& grad, const Tensor& input, const Tenso
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("batch_norm_stats", TORCH_FN(stats));
-  m.impl("batch_norm_elemt", TORCH_FN(elementwise));
-  m.impl("batch_norm_gather_stats", TORCH_FN(gather));
-  m.impl("batch_norm_gather_stats_with_counts", TORCH_FN(gather_counts));
-  m.impl("batch_norm_backward_reduce", TORCH_FN(backward_reduce));
-  m.impl("batch_norm_backward_elemt", TORCH_FN(backward_elementwise));
+  m.impl("batch_norm_stats", own<&stats>("batch_norm_stats"));
+  m.impl("batch_norm_elemt", own<&elementwise>("batch_norm_elemt"));
+  m.impl("batch_norm_gather_stats", own<&gather>("batch_norm_gather_stats"));
+  m.impl("batch_norm_gather_stats_with_counts", own<&gather_counts>("batch_norm_gather_stats_with_counts"));
+  m.impl("batch_norm_backward_reduce", own<&backward_reduce>("batch_norm_backward_reduce"));
+  m.impl("batch_norm_backward_elemt", own<&backward_elementwise>("batch_norm_backward_elemt"));
 }
 
 }  // namespace

@@ -21,9 +21,12 @@
 #include "allocator.h"
 #include "call.h"
 #include "check.h"
+#include "forms.h"
+#include "dry.h"
 #include "host.h"
 #include "host_allocator.h"
-#include "native.h"
+#include "observe.h"
+#include "profile.h"
 #include "storage.h"
 #include "vendor.h"
 
@@ -176,8 +179,7 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& strea
   auto side = [](const at::Tensor& t) { return is_ours(t) ? home(t).vendor_id : CW_HOST; };
   void* target = to.mutable_data_ptr();
   const void* source = from.const_data_ptr();
-  check(api().mem_copy(target, side(to), source, side(from), to.nbytes(), stream.handle), "mem_copy", stream.device);
-  stream.give();
+  copy_on(stream, target, side(to), source, side(from), to.nbytes());
   Entry::add_bytes(to.nbytes());
 }
 
@@ -197,6 +199,7 @@ void copy_across(const at::Tensor& to, const at::Tensor& from) {
 
 // True when the bytes could go by the vendor's mem_copy, and went.
 bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blocking) {
+  if (C10_UNLIKELY(is_dry()) && !is_ours(self)) need_contents(from, "a copy to the host");
   if (!same_layout(self, from)) return false;
   if (is_ours(self) && is_ours(from)) {
     copy_bytes(self, from, current_stream(self.device().index()));
@@ -263,6 +266,8 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   // To or from the host: the host moves the bytes, and that is no fallback.
   DeviceState& d = home(is_ours(self) ? self : from);
+  Profiled span(Work::HostCopy, is_ours(self) ? "Memcpy HtoD (by the host)" : "Memcpy DtoH (by the host)", nullptr,
+                self.nbytes());
   HostCall(op, d, current_stream(d.index)).run(stack, entry);
   entry.served(Rung::Native, self.scalar_type());
   Entry::add_bytes(self.nbytes());
@@ -289,6 +294,7 @@ at::Tensor copy_from_and_resize(const at::Tensor& self, const at::Tensor& target
 at::Scalar local_scalar_dense(const at::Tensor& self) {
   DeviceState& d = home(self);
   StreamState& stream = current_stream(d.index);
+  if (C10_UNLIKELY(is_dry())) need_contents(self, "a number (.item(), a condition)");
   char bytes[16];
   const size_t item = self.element_size();
   const void* from = self.const_data_ptr();
@@ -296,8 +302,7 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
     stream.sync();
     std::memcpy(bytes, from, item);
   } else {
-    check(api().mem_copy(bytes, CW_HOST, from, d.vendor_id, item, stream.handle), "mem_copy", d.index);
-    stream.give();
+    copy_on(stream, bytes, CW_HOST, from, d.vendor_id, item);
     stream.sync();
   }
   at::Tensor value = at::from_blob(bytes, {}, at::TensorOptions().dtype(self.scalar_type()));
@@ -360,47 +365,49 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   StreamState& stream = current_stream(index);
   c10::DataPtr data = allocate(index, stream, bytes);
   const size_t keep = std::min(bytes, storage.nbytes());
-  if (keep) {
-    check(api().mem_copy(data.get(), d.vendor_id, storage.data(), d.vendor_id, keep, stream.handle), "mem_copy", index);
-    stream.give();
-  }
+  if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);
 }
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
-  m.impl("empty.memory_format", TORCH_FN(empty));
-  m.impl("empty_strided", TORCH_FN(empty_strided));
-  m.impl("as_strided", TORCH_FN(at::native::as_strided_tensorimpl));
-  m.impl("view", TORCH_FN(at::native::view));
-  m.impl("_reshape_alias", TORCH_FN(at::native::_reshape_alias));
-  m.impl("unfold", TORCH_FN(at::native::unfold));
-  m.impl("resize_", TORCH_FN(resize));
-  m.impl("set_", TORCH_FN(set_empty));
-  m.impl("set_.source_Tensor", TORCH_FN(set_tensor));
-  m.impl("set_.source_Storage", TORCH_FN(set_storage_all));
-  m.impl("set_.source_Storage_storage_offset", TORCH_FN(set_storage));
-  m.impl("copy_", TORCH_FN(copy));
-  m.impl("_lazy_clone", TORCH_FN(lazy_clone));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
-  m.impl("_local_scalar_dense", TORCH_FN(local_scalar_dense));
-  m.impl("record_stream", TORCH_FN(record_stream_kernel));
-  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
-  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
-  m.impl("_has_compatible_shallow_copy_type", TORCH_FN(has_compatible_shallow_copy_type));
-  m.impl("_fused_sdp_choice", TORCH_FN(sdp_choice));
-  m.impl("_scaled_dot_product_fused_attention_overrideable", TORCH_FN(attention));
-  m.impl("_scaled_dot_product_fused_attention_overrideable_backward", TORCH_FN(attention_backward));
+  m.impl("empty.memory_format", own<&empty>("empty.memory_format"));
+  m.impl("empty_strided", own<&empty_strided>("empty_strided"));
+  m.impl("as_strided", own<&at::native::as_strided_tensorimpl>("as_strided"));
+  m.impl("view", own<&at::native::view>("view"));
+  m.impl("_reshape_alias", own<&at::native::_reshape_alias>("_reshape_alias"));
+  m.impl("unfold", own<&at::native::unfold>("unfold"));
+  m.impl("resize_", own<&resize>("resize_"));
+  m.impl("set_", own<&set_empty>("set_"));
+  m.impl("set_.source_Tensor", own<&set_tensor>("set_.source_Tensor"));
+  m.impl("set_.source_Storage", own<&set_storage_all>("set_.source_Storage"));
+  m.impl("set_.source_Storage_storage_offset", own<&set_storage>("set_.source_Storage_storage_offset"));
+  m.impl("copy_", own<&copy>("copy_"));
+  m.impl("_lazy_clone", own<&lazy_clone>("_lazy_clone"));
+  m.impl("_copy_from", own<&copy_from>("_copy_from"));
+  m.impl("_copy_from_and_resize", own<&copy_from_and_resize>("_copy_from_and_resize"));
+  m.impl("_local_scalar_dense", own<&local_scalar_dense>("_local_scalar_dense"));
+  m.impl("record_stream", own<&record_stream_kernel>("record_stream"));
+  m.impl("_empty_affine_quantized", own<&at::native::empty_affine_quantized>("_empty_affine_quantized"));
+  m.impl("_empty_per_channel_affine_quantized",
+         own<&at::native::empty_per_channel_affine_quantized>("_empty_per_channel_affine_quantized"));
+  m.impl("_has_compatible_shallow_copy_type",
+         own<&has_compatible_shallow_copy_type>("_has_compatible_shallow_copy_type"));
+  m.impl("_fused_sdp_choice", own<&sdp_choice>("_fused_sdp_choice"));
+  m.impl("_scaled_dot_product_fused_attention_overrideable",
+         own<&attention>("_scaled_dot_product_fused_attention_overrideable"));
+  m.impl("_scaled_dot_product_fused_attention_overrideable_backward",
+         own<&attention_backward>("_scaled_dot_product_fused_attention_overrideable_backward"));
 }
 
 // torch's own, with the quantizer that they are given; the bytes are copied as any.
 TORCH_LIBRARY_IMPL(aten, QuantizedPrivateUse1, m) {
-  m.impl("_empty_affine_quantized", TORCH_FN(at::native::empty_affine_quantized));
-  m.impl("_empty_per_channel_affine_quantized", TORCH_FN(at::native::empty_per_channel_affine_quantized));
-  m.impl("empty_quantized", TORCH_FN(at::native::empty_quantized));
-  m.impl("_copy_from", TORCH_FN(copy_from));
-  m.impl("_copy_from_and_resize", TORCH_FN(copy_from_and_resize));
+  m.impl("_empty_affine_quantized", own<&at::native::empty_affine_quantized>("_empty_affine_quantized"));
+  m.impl("_empty_per_channel_affine_quantized",
+         own<&at::native::empty_per_channel_affine_quantized>("_empty_per_channel_affine_quantized"));
+  m.impl("empty_quantized", own<&at::native::empty_quantized>("empty_quantized"));
+  m.impl("_copy_from", own<&copy_from>("_copy_from"));
+  m.impl("_copy_from_and_resize", own<&copy_from_and_resize>("_copy_from_and_resize"));
 }
 
 // Asked before a tensor subclass is, as the composite kernel of other devices is.

@@ -8,6 +8,13 @@
 #define CAUSEWAY_TORCH_AT_LEAST(major, minor) \
   (TORCH_VERSION_MAJOR > (major) || (TORCH_VERSION_MAJOR == (major) && TORCH_VERSION_MINOR >= (minor)))
 
+// Where torch forwards a backend's activity profiler to Kineto itself; before, Kineto is asked directly.
+#if __has_include(<torch/csrc/profiler/standalone/privateuse1_profiler.h>)
+#define CAUSEWAY_HAS_PROFILER_REGISTRY 1
+#else
+#define CAUSEWAY_HAS_PROFILER_REGISTRY 0
+#endif
+
 namespace causeway {
 
 // 2.13 counts references to autograd nodes intrusively; before, they were shared_ptr.

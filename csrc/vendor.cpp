@@ -113,12 +113,7 @@ HostServices& host_services() {
   return services;
 }
 
-void load_vendor(const std::string& path, Settings settings) {
-  if (g_vendor) {
-    if (g_vendor->path == path) return;
-    fail(Kind::Vendor, "the vendor of this process is ", g_vendor->path, "; one process has one vendor, so ", path,
-         " needs another process");
-  }
+cw_backend open_library(const std::string& path, const Settings& settings) {
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fail(Kind::Vendor, "cannot open the vendor's library: ", dlerror());
   auto open = reinterpret_cast<cw_open_fn>(dlsym(library, "cw_open_v1"));
@@ -128,19 +123,33 @@ void load_vendor(const std::string& path, Settings settings) {
   }
   g_opening = settings;
   try {
-    auto vendor = std::make_unique<Vendor>();
-    vendor->table = checked_table(open(&kHost), path);
-    vendor->path = path;
-    vendor->name = vendor->table.name;
-    vendor->version = vendor->table.version ? vendor->table.version : "";
-    vendor->settings = std::move(settings);
-    g_vendor = vendor.release();
+    const cw_backend table = checked_table(open(&kHost), path);
     g_opening = nullptr;
+    return table;
   } catch (...) {
     g_opening = nullptr;
     dlclose(library);
     throw;
   }
+}
+
+void use_table(const cw_backend& table, const std::string& path, Settings settings) {
+  if (g_vendor) {
+    if (g_vendor->path == path) return;
+    fail(Kind::Vendor, "the vendor of this process is ", g_vendor->path, "; one process has one vendor, so ", path,
+         " needs another process");
+  }
+  auto vendor = std::make_unique<Vendor>();
+  vendor->table = checked_table(&table, path);
+  vendor->path = path;
+  vendor->name = vendor->table.name;
+  vendor->version = vendor->table.version ? vendor->table.version : "";
+  vendor->settings = std::move(settings);
+  g_vendor = vendor.release();
+}
+
+void load_vendor(const std::string& path, Settings settings) {
+  use_table(g_vendor ? cw_backend{} : open_library(path, settings), path, settings);
 }
 
 bool vendor_loaded() { return g_vendor != nullptr; }
@@ -176,7 +185,7 @@ const void* vendor_extension(const char* name) {
 
 std::vector<std::string> vendor_extensions() {
   std::vector<std::string> out;
-  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1"})
+  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"})
     if (vendor_extension(name)) out.emplace_back(name);
   return out;
 }

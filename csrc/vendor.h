@@ -16,6 +16,10 @@ using Settings = std::function<std::optional<std::string>(const std::string&)>;
 // Open `path`, copy and check its table. Opens no device. Throws Kind::Vendor with the reason; then nothing is kept.
 void load_vendor(const std::string& path, Settings settings);
 
+// The two steps of it, for a table that wraps a library's or comes from none; see paper.cpp.
+cw_backend open_library(const std::string& path, const Settings& settings);
+void use_table(const cw_backend& table, const std::string& path, Settings settings);
+
 bool vendor_loaded();
 const cw_backend& api();  // throws while no vendor is loaded
 const std::string& vendor_path();

@@ -1,11 +1,13 @@
-"""What all tests share: the device, and a new Python for what can be done once in a process."""
+"""What all tests share: the device, a browser, and a new Python for what a process does once."""
 
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 import torch
@@ -51,6 +53,31 @@ def run_python() -> Run:
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """selenium's driver of a headless Chromium."""
+    selenium = pytest.importorskip("selenium.webdriver", reason="selenium is not installed")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser")
+    driver = shutil.which("chromedriver")
+    if not chromium or not driver:
+        pytest.skip("there is no Chromium with its chromedriver to look at the pages with")
+    options = selenium.ChromeOptions()
+    options.binary_location = chromium
+    for argument in (
+        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "no-first-run",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        "disable-dev-shm-usage", "window-size=1280,1600",
+        f"user-data-dir={tmp_path_factory.mktemp('chromium')}",
+    ):  # fmt: skip
+        options.add_argument(f"--{argument}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
+    window = selenium.Chrome(options, selenium.ChromeService(executable_path=driver))
+    try:
+        yield window
+    finally:
+        window.quit()
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -1,8 +1,9 @@
 """Run the tests: `python tests/setups.py suite setups`, or `fast`, or the names of single set-ups.
 
 `suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
-other chips: other memory models, work done later, other sets of operators, nothing but memory. Two
-processes at a time, a thread each. The last line counts all that ran.
+other chips, but for what is marked `once`: other memory models, work done later, other sets of
+operators, nothing but memory. Two processes at a time, a thread each. The last line counts all that
+ran.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEVICE = ("tests/test_tiny.py", "tests/device")
+OTHER = "not once"
 
 
 @dataclass(frozen=True)
@@ -28,10 +30,16 @@ class Run:
 
 RUNS = {
     "suite": Run(("tests",)),
-    "unified-inline": Run(DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "inline", "OPS": "all"}),
-    "unified-async": Run(DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "async", "OPS": "none"}),
-    "discrete-async": Run(DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}),
-    "level-0": Run(DEVICE, {"LEVEL": "0"}),
+    "unified-inline": Run(
+        DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "inline", "OPS": "all"}, OTHER
+    ),
+    "unified-async": Run(
+        DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "async", "OPS": "none"}, OTHER
+    ),
+    "discrete-async": Run(
+        DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}, OTHER
+    ),
+    "level-0": Run(DEVICE, {"LEVEL": "0"}, OTHER),
     "fast": Run(
         ("tests/test_tiny.py", "tests/unit", "tests/device"), {}, "not slow and not process"
     ),

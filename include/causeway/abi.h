@@ -220,7 +220,8 @@ typedef struct cw_backend {
   cw_status (*event_sync)(int32_t device, cw_event event);
   cw_status (*event_elapsed)(int32_t device, cw_event start, cw_event end, double* ms);
 
-  /* A further table by name, "comm.v1", "code.v1", "graph.v1", "ipc.v1"; it starts with its own struct_size.
+  /* A further table by name, "comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"; it starts with
+   * its own struct_size.
    * UNSUPPORTED: not offered. NULL: none is. */
   cw_status (*extension)(const char* name, const void** out);
 } cw_backend;
@@ -236,6 +237,38 @@ typedef struct cw_ipc_v1 {
   cw_status (*mem_import)(int32_t device, const uint8_t handle[CW_IPC_HANDLE_SIZE], void** out);
   cw_status (*mem_close)(int32_t device, void* ptr); /* of mem_import */
 } cw_ipc_v1;
+
+/* ---- extension "check.v1": what a kernel would answer -------------------------------------------------------- *
+ * For those who ask what a model needs with no chip at hand (`causeway coverage`). Without it each kernel counts as
+ * taking all that its `cw_op` says. */
+typedef struct cw_check_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* CW_OK or CW_UNSUPPORTED, as the kernel of operator `name` would answer to these arguments. Opens no device and
+   * does nothing: tensors have a shape, strides and a dtype, and their data is not to be touched. */
+  cw_status (*op_check)(const char* name, const cw_arg* args, int32_t n);
+} cw_check_v1;
+
+/* ---- extension "profile.v1": what the chip did, and when ------------------------------------------------------
+ * Without it the core times work by events around each kernel and copy. That works for any chip, but the time between
+ * two events also holds what the host took to put the work there; here the chip says when it began and ended. */
+typedef struct cw_activity {
+  uint64_t correlation; /* the last `correlate` of the thread that put the work there; 0: none */
+  int64_t begin_ns;     /* on the clock that `clock` reads */
+  int64_t end_ns;
+  const char* name;     /* the chip's own name of a kernel; valid until the next `start` */
+} cw_activity;
+typedef struct cw_profile_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  cw_status (*clock)(int32_t device, int64_t* ns); /* now; any start, but steady and in real nanoseconds */
+  cw_status (*start)(void); /* note work that is put on any stream of any device from now on; forget what was noted */
+  cw_status (*stop)(void);
+  cw_status (*correlate)(uint64_t id); /* what this thread puts on streams from now on bears this number */
+  /* Hand out up to `capacity` activities that are over, each once, in any order; fewer than `capacity`: that is all.
+   * The core has synchronised the devices. Events and waits are no activities. */
+  cw_status (*read)(cw_activity* out, uint32_t capacity, uint32_t* count);
+} cw_profile_v1;
 
 /* The one symbol. Must not touch a driver or a device: it runs at `import torch`. Returns NULL with nothing
  * opened when it cannot work with `host`. The table lives as long as the process. */

@@ -14,6 +14,17 @@ def set_error_types(types: dict[str, type[BaseException]]) -> None:
 def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
     """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""
 
+def load_paper(paper: dict[str, Any], path: str, settings: Callable[[str], str | None]) -> None:
+    """Take a chip that is not there for the vendor: name, version, device, memory, dtypes, host_addressable,
+    operators {name: {needs, dtypes}}, library (its path, or ""). Its kernels compute on the CPU."""
+
+def set_dry(on: bool, small: int = 65536) -> None:
+    """On a chip on paper: count and shape, and compute only what is known and has `small` elements at most. Raises in
+    the operator where the program asks for a number that was not computed."""
+
+def needed_contents() -> str:
+    """What a dry run was asked for and did not have, "" for nothing."""
+
 def vendor_state() -> dict[str, Any]:
     """path, name, version, abi_version, level (0..4), entries {name: offered}, extensions [name]; {} before load."""
 
@@ -51,6 +62,20 @@ def memory_snapshot(device: int) -> list[dict[str, Any]]:
     """Segments as torch.cuda.memory_snapshot gives them: device, address, total_size, allocated_size,
     active_size, requested_size, stream, segment_type, blocks [{address, size, requested_size, state}]."""
 
+def memory_history(device: int) -> list[dict[str, Any]]:
+    """What the allocator did, oldest first, in torch's form: action, addr, size, stream, time_us, frames."""
+
+def set_memory_history(
+    enabled: str | None,
+    context: str | None,
+    stacks: str,
+    max_entries: int,
+    clear: bool,
+    skip: list[str],
+) -> None: ...
+def set_profile_clock(clock: str) -> None:
+    """clock: "device", the vendor's own times where it has them, or "events"."""
+
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...
@@ -69,6 +94,8 @@ def ipc_import(device: int, handle: bytes, offset: int, bytes: int) -> torch.Unt
 
 # --- random numbers -------------------------------------------------------------------------------------------
 def default_generator(device: int) -> torch.Generator: ...
+def host_generator(seed: int, offset: int) -> torch.Generator:
+    """A generator of the CPU that draws what the host rung draws where the device's generator has this state."""
 
 # --- operators -------------------------------------------------------------------------------------------------
 RUNGS: tuple[str, ...]
@@ -79,6 +106,9 @@ def operators() -> list[str]:
 
 def offered() -> dict[str, dict[str, Any]]:
     """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
+
+def watch_environment(prefix: str, changed: Callable[[str], None]) -> None:
+    """Call `changed(name)` just before os.environ gives a variable whose name begins with `prefix` another value."""
 
 def set_forced(names: list[str]) -> None:
     """Operators that go to the host rung whatever the vendor offers."""
@@ -97,3 +127,35 @@ def set_decomposer(
     f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None,
 ) -> None:
     """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
+
+# --- observers -------------------------------------------------------------------------------------------------
+class Call:
+    """One observed call; see causeway.debug.observe.Call, which is what observers get."""
+
+    name: str
+    rung: str
+    error: str
+    sequence: int
+    thread: int
+    depth: int
+    backward: bool
+    node: str
+    node_sequence: int
+    node_thread: int
+    def args(self) -> tuple[Any, ...]: ...
+    def results(self) -> tuple[Any, ...]: ...
+
+def own_kernels() -> list[str]:
+    """Qualified names of the kernels that are Causeway's own and that no rung serves."""
+
+def set_observers(
+    begin: Callable[[Call], Any] | None, end: Callable[[Call, Any], None] | None, names: list[str]
+) -> None:
+    """`begin(call)` before and `end(call, token)` after each call of these operators, with the token that begin gave.
+    An operator that torch makes known later is observed until begin gives None for it."""
+
+def pause_observers(on: bool) -> bool:
+    """Whether this thread's calls go unobserved; gives what was before."""
+
+def autograd_position() -> tuple[int, int]:
+    """What tells this thread's next autograd node: torch's number of the thread, and the node's number."""

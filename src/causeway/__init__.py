@@ -22,10 +22,20 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import config as config
+    from causeway import redirect as transfer
+    from causeway.debug.compare import CompareError as CompareError
+    from causeway.debug.compare import compare as compare
+    from causeway.debug.divergence import first_divergence as first_divergence
+    from causeway.debug.dump import dump as dump
+    from causeway.debug.overflow import overflow as overflow
+    from causeway.debug.record import record as record
+    from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceLostError as DeviceLostError
     from causeway.errors import FallbackError as FallbackError
+    from causeway.errors import NonFiniteError as NonFiniteError
+    from causeway.errors import TraceError as TraceError
     from causeway.errors import UnsupportedDtypeError as UnsupportedDtypeError
     from causeway.errors import VendorError as VendorError
     from causeway.ops.ladder import fallback as fallback
@@ -35,28 +45,48 @@ if TYPE_CHECKING:
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
     "config": "causeway.config",
+    "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
+    "overflow": "causeway.debug.overflow",
+    "record": "causeway.debug.record",
+    "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compare": "causeway.debug.compare",
+    "CompareError": "causeway.debug.compare",
+    "first_divergence": "causeway.debug.divergence",
+    "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
     "FallbackError": "causeway.errors",
+    "NonFiniteError": "causeway.errors",
+    "TraceError": "causeway.errors",
     "UnsupportedDtypeError": "causeway.errors",
     "VendorError": "causeway.errors",
 }
 __all__ = [
     "CausewayError",
+    "CompareError",
     "ConfigError",
     "DeviceLostError",
     "FallbackError",
+    "NonFiniteError",
+    "TraceError",
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
+    "compare",
     "config",
+    "dump",
     "fallback",
+    "first_divergence",
     "ledger",
+    "overflow",
     "policy",
+    "record",
+    "step",
+    "transfer",
 ]
 
 
@@ -64,7 +94,9 @@ def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'causeway' has no attribute {name!r}")
     module = importlib.import_module(_NAMES[name])
-    return module if _NAMES[name] == f"causeway.{name}" else getattr(module, name)
+    # `transfer` is a module under another name: the statement `import causeway.transfer` does more.
+    whole = _NAMES[name] == f"causeway.{name}" or name == "transfer"
+    return module if whole else getattr(module, name)
 
 
 def __dir__() -> list[str]:

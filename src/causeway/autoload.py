@@ -84,7 +84,12 @@ def _attach() -> None:
     )
     settings = vendor.Settings(chosen.name)
     try:
-        _C.load_vendor(chosen.library, settings)
+        if chosen.library.endswith(vendor.PAPER):
+            from causeway.coverage import paper
+
+            paper.load(chosen.library, settings)
+        else:
+            _C.load_vendor(chosen.library, settings)
         state.vendor = settings.vendor = str(_C.vendor_state()["name"])
     except Exception as error:  # the module is there all the same, to say why it has no device
         state.error = error
@@ -101,6 +106,7 @@ def _attach() -> None:
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+    _redirect()
 
 
 def _import_core() -> types.ModuleType:
@@ -138,13 +144,33 @@ def _push_settings() -> None:
     """Hand the settings of the environment to the core. What it refuses is a problem, not a
     failure.
     """
+    from causeway.debug import switch
     from causeway.ops import ladder, ledger
 
-    for push in (ladder.start, ledger.start, _hide_devices, _limit_memory):
+    for push in (
+        ladder.start,
+        ledger.start,
+        switch.start,
+        _hide_devices,
+        _limit_memory,
+        _profile_clock,
+    ):
         try:
             push()
         except CausewayError as error:
             state.problems.append(config.Problem("error", str(error)))
+
+
+def _redirect() -> None:
+    """Redirect CUDA's calls where a setting asks for it; without one nothing of it is imported."""
+    if config.get("transfer") == "off" and not config.get("transfer_report"):
+        return
+    from causeway.redirect import switch
+
+    try:
+        switch.start()
+    except CausewayError as error:
+        state.problems.append(config.Problem("error", str(error)))
 
 
 def _hide_devices() -> None:
@@ -167,6 +193,17 @@ def _limit_memory() -> None:
                 device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
 
         device._lazy_call(limit)
+
+
+def _profile_clock() -> None:
+    from causeway import _C
+
+    def push() -> None:
+        _C.set_profile_clock(config.get("profile_clock"))
+
+    config.listen(["profile_clock"], push)
+    if config.given("profile_clock"):
+        push()
 
 
 def _register_without_device() -> None:

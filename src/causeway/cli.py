@@ -1,9 +1,10 @@
-"""The command `causeway`: `doctor`, `config`, `operators`, `conformance`, `migrate`, `version`."""
+"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`); commands of
+packages are in the command.py of each.
+"""
 
 from __future__ import annotations
 
 import json
-import re
 import sys
 from typing import Annotated
 
@@ -11,7 +12,13 @@ import typer
 
 import causeway
 from causeway import config, doctor
-from causeway.migrate import command as migrate_command
+from causeway.conformance.command import run_conformance
+from causeway.coverage.command import run_coverage, run_explain
+from causeway.debug import command as debug
+from causeway.migrate.command import migrate
+from causeway.profile.command import run_profile
+from causeway.redirect.command import run_program
+from causeway.verify.command import verify_scripts
 
 app = typer.Typer(
     help="Any accelerator as a stock PyTorch device.",
@@ -19,7 +26,6 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-app.command("migrate")(migrate_command.migrate)
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -88,49 +94,20 @@ def show_operators(
     sys.stdout.write(text)
 
 
-@app.command("conformance")
-def run_conformance(
-    library: Annotated[
-        str, typer.Option("--vendor", help="The vendor's library; else the one in use.")
-    ] = "",
-    level: Annotated[int, typer.Option(min=0, max=2, help="Ask no higher level.")] = 2,
-    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
-    dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
-    case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
-    workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
-    json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
-    html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
-) -> None:
-    """Test a vendor's library: the table by levels, and each operator against the CPU."""
-    from rich.console import Console
+# A program's own arguments come after its name, options among them.
+PROGRAM = {"allow_interspersed_args": False}
 
-    from causeway.conformance import report, suite
-
-    console, terminal = Console(), Console(stderr=True)
-    options = suite.Options(library, level, op, dtype, case, workers)
-    try:
-        for name, pattern in (("op", op), ("dtype", dtype)):
-            _compiles(name, pattern)
-        with terminal.status("asking the table") as status:
-            found = suite.run(options, status.update)
-        if json_file:
-            report.write_json(found, json_file)
-        if html_file:
-            report.write(html_file, found.to_html())
-    except (causeway.CausewayError, OSError) as error:
-        print(f"causeway conformance: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
-    report.show(found, console)
-    raise typer.Exit(0 if found.good else 1)
-
-
-def _compiles(option: str, pattern: str) -> None:
-    try:
-        re.compile(pattern)
-    except re.error as error:
-        raise causeway.ConfigError(
-            f"--{option} {pattern!r} is no regular expression: {error}"
-        ) from None
+app.command("conformance")(run_conformance)
+app.command("coverage")(run_coverage)
+app.command("explain")(run_explain)
+app.command("profile")(run_profile)
+app.command("record", context_settings=PROGRAM)(debug.record)
+app.command("replay")(debug.replay)
+app.command("diff")(debug.diff)
+app.command("cases")(debug.cases)
+app.command("migrate")(migrate)
+app.command("run", context_settings=PROGRAM)(run_program)
+app.command("verify")(verify_scripts)
 
 
 @app.command()

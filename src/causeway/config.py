@@ -152,6 +152,34 @@ def _indices(value: Any) -> tuple[int, ...] | None:
     return tuple(indices)
 
 
+def _steps(value: Any) -> tuple[int, int] | None:
+    """First and last step, both included. "10-20"; "10-" is all from 10, "10" that one."""
+    if value is None:
+        return None
+    if isinstance(value, str):
+        found = re.fullmatch(r"([0-9]*)(?:(-)([0-9]*))?", re.sub(r"\s", "", value))
+        if found is None:
+            raise ValueError("expected steps such as 10-20, 10- or 10")
+        first, dash, last = found.groups()
+        if not first and not last:
+            return None
+        low = int(first or 1)
+        value = (low, (int(last) if last else _LAST) if dash else low)
+    if not isinstance(value, Sequence) or [type(n) for n in value] != [int, int]:
+        raise ValueError("expected (first, last)")
+    if not 1 <= value[0] <= value[1]:
+        raise ValueError("expected a first step from 1 on, and a last one that is no earlier")
+    return value[0], value[1]
+
+
+def _target(value: Any) -> Any:
+    if isinstance(value, str) and value.strip():
+        return value.strip()
+    if callable(value) or hasattr(value, "write"):
+        return value
+    raise ValueError("expected stdout, stderr, a path, an open file or a function")
+
+
 def _choice(*allowed: str) -> Kind:
     def read(value: Any) -> str:
         if isinstance(value, str) and value.strip().lower() in allowed:
@@ -168,6 +196,9 @@ BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
 INDICES = Kind("indices, separated by commas", _indices)
+STEPS = Kind("steps, such as 10-20", _steps)
+TARGET = Kind("stdout, stderr or a path", _target)
+_LAST = 1 << 62  # of the steps
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -189,8 +220,24 @@ SETTINGS: Mapping[str, Setting] = {
             "vendor",
             TEXT,
             "",
-            "The vendor: a name (an entry point of group causeway.vendors) or the path of its "
-            "library. Empty: the one that is installed, else sim.",
+            "The vendor: a name (an entry point of group causeway.vendors), the path of its "
+            "library, or that of a conformance report (.json), which stands in for a chip that is "
+            "not here. Empty: the one that is installed, else sim.",
+            "at import",
+        ),
+        Setting(
+            "transfer",
+            _choice("off", "device", "cpu"),
+            "off",
+            "Redirect CUDA's calls, at the end of `import torch`, to the device or to the CPU; "
+            "`causeway run` sets it.",
+            "at import",
+        ),
+        Setting(
+            "transfer_report",
+            TEXT,
+            "",
+            "The file to which a program writes at its end what was redirected, as JSON.",
             "at import",
         ),
         Setting(
@@ -242,11 +289,59 @@ SETTINGS: Mapping[str, Setting] = {
             "Count dtypes, bytes and seconds of every operator, and print a summary at exit.",
         ),
         Setting(
+            "dump",
+            _integer(0, 3),
+            0,
+            "Print operators as they run: 1 with the rung that served each, 2 with arguments, "
+            "3 with their values. May be changed in os.environ while the program runs.",
+        ),
+        Setting("dump_ops", PATTERNS, (), "Operators that are dumped. Empty: all."),
+        Setting("dump_steps", STEPS, None, "Steps in which operators are dumped. Not set: all."),
+        Setting("dump_ranks", INDICES, None, "Processes of a run that dump. Not set: all."),
+        Setting("dump_to", TARGET, "stdout", "Where the dump goes: {rank}, {pid} are filled in."),
+        Setting(
+            "overflow",
+            _choice("off", "warn", "raise"),
+            "off",
+            "What the first operator that makes infinity or NaN does; its inputs are saved. May be "
+            "changed in os.environ while the program runs.",
+        ),
+        Setting(
+            "overflow_save",
+            TEXT,
+            "",
+            "Folder for the call that overflowed and its inputs. Empty: a temporary one.",
+        ),
+        Setting(
+            "compare",
+            PATTERNS,
+            (),
+            "Operators that also run on the CPU, which compares results and inputs: '.*' is all. "
+            "A table at exit (see docs/compare.md).",
+        ),
+        Setting("compare_every", _integer(1), 1, "Compare each n-th call of an operator."),
+        Setting("compare_steps", STEPS, None, "Compare in these steps of training only: 10-20."),
+        Setting(
+            "compare_folder",
+            TEXT,
+            "",
+            "Where failures.jsonl and a script for each failure are written. Empty: nowhere.",
+        ),
+        Setting("compare_raise", FLAG, False, "Raise CompareError in the operator's caller."),
+        Setting(
             "memory_fraction",
             FRACTION,
             1.0,
             "The part of each device's memory that this process may take.",
             "at first use",
+        ),
+        Setting(
+            "profile_clock",
+            _choice("device", "events"),
+            "device",
+            "Where torch.profiler has the times of kernels and copies from: the device's own "
+            "record of them (the vendor's profile.v1), or events around each, which it also takes "
+            "where the vendor has no such record.",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),
@@ -443,6 +538,22 @@ def text(name: str) -> str | None:
 # --- problems -------------------------------------------------------------------------------------
 
 
+def problem(name: str) -> str | None:
+    """What is wrong with the value that the environment gives a setting; None for nothing."""
+    setting = _setting(name)
+    text = os.environ.get(setting.variable)
+    if text is None:
+        return None
+    try:
+        setting.kind.read(text)
+    except ValueError as error:
+        counts = f"it counts as {_show(setting.default)}"
+        if name == "visible_devices":
+            counts = "no device is visible"
+        return f"{setting.variable} is {text!r}: {error}; {counts}"
+    return None
+
+
 def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[Problem]:
     """What is wrong with the CAUSEWAY_* variables of the environment.
 
@@ -461,14 +572,8 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
             message = f"{variable} has no effect: the vendor in use is {vendor!r}, not {owner!r}"
             found.append(Problem("unused", message))
         elif setting is not None:
-            try:
-                setting.kind.read(os.environ[variable])
-            except ValueError as error:
-                counts = f"it counts as {_show(setting.default)}"
-                if name == "visible_devices":
-                    counts = "no device is visible"
-                message = f"{variable} is {os.environ[variable]!r}: {error}; {counts}"
-                found.append(Problem("error", message))
+            if (wrong := problem(name)) is not None:
+                found.append(Problem("error", wrong))
         elif owner is None:
             near = difflib.get_close_matches(name, SETTINGS, n=1)
             hint = f"; did you mean {SETTINGS[near[0]].variable}?" if near else ""

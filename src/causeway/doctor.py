@@ -39,12 +39,13 @@ COSTS = {
     "event_create, event_destroy, event_record, event_query, event_sync, event_elapsed": (
         "events are the host's clock after a sync: recording one waits"
     ),
-    "extension": "none of comm.v1, code.v1, graph.v1, ipc.v1",
+    "extension": "none of comm.v1, code.v1, graph.v1, ipc.v1, profile.v1",
 }
 EXTENSIONS = {
     "comm.v1": "collectives go through host memory",
     "code.v1": "no portable kernels: the rung is left out",
     "graph.v1": "no whole graphs: operators run one by one",
+    "profile.v1": "torch.profiler times kernels and copies by events around them",
     "ipc.v1": "device tensors cannot be sent to another process",
 }
 

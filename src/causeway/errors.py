@@ -31,3 +31,13 @@ class UnsupportedDtypeError(CausewayError, TypeError):
 
 class ConfigError(CausewayError, ValueError):
     """A setting that does not exist, or a value that it does not take."""
+
+
+class TraceError(CausewayError, ValueError):
+    """A trace, or a file of cases, that is damaged, of another version, or not one at all; with the
+    file and the line.
+    """
+
+
+class NonFiniteError(CausewayError, ArithmeticError):
+    """An operator gave infinity or NaN, and the overflow watch was asked to raise."""

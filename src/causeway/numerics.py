@@ -131,6 +131,11 @@ class Verdict:
     max_rel: float = 0.0
     max_ulp: float = 0.0
     worst: float = 0.0  # the largest error, as a share of what is allowed
+    diff1: float = (
+        0.0  # mean relative error: sum |a - b| / sum |b|, over finite elements as all of these
+    )
+    diff2: float = 0.0  # RMS ratio: sqrt(sum (a - b)^2 / sum b^2)
+    cosine: float = 1.0  # of the angle between the two as vectors
 
     @property
     def good(self) -> bool:
@@ -170,7 +175,7 @@ def compare(
     ):
         if a != b:
             return Verdict(f"wrong {what}", rule, came=str(a), expected=str(b))
-    if strides and _steps(came) != _steps(reference):
+    if strides and steps(came) != steps(reference):
         was, should = list(came.stride()), list(reference.stride())
         return Verdict("wrong strides", rule, came=str(was), expected=str(should))
     if came.numel() == 0:
@@ -182,11 +187,11 @@ def compare(
             magnitude = magnitude.abs().unsqueeze(-1)
         return compare(*parts, rule=rule, exact=exact, terms=terms, magnitude=magnitude)
     if not came.dtype.is_floating_point:
-        return _verdict(came, reference, came == reference, "exact", reference)
+        return verdict(came, reference, came == reference, "exact", reference)
     if came.dtype.itemsize == 1:  # the 8-bit floats cannot be compared as they are
         came, reference = came.float(), reference.float()
     if rule == "exact":
-        return _verdict(came, reference, _equal(came, reference), rule, reference)
+        return verdict(came, reference, _equal(came, reference), rule, reference)
     # Against float64 the bound is one error wide; between two rounded results it is two.
     best = reference.double() if exact is None else exact.double()
     bound = _bound(came.dtype, best, RULES[rule], terms, magnitude)
@@ -199,10 +204,10 @@ def compare(
     error = torch.minimum(*((came.double() - t.double()).abs().nan_to_num(0.0, 0.0, 0.0)
                             for t in (reference, best)))  # fmt: skip
     worst = float((error / wide).clamp(max=1).max())
-    return replace(_verdict(came, reference, right, rule, best), worst=worst)
+    return replace(verdict(came, reference, right, rule, best), worst=worst)
 
 
-def _steps(t: Tensor) -> list[int]:
+def steps(t: Tensor) -> list[int]:
     """Strides that mean something: those of dimensions with more than one element."""
     if t.numel() == 0:
         return []
@@ -238,9 +243,11 @@ def _within(came: Tensor, other: Tensor, bound: Tensor) -> Tensor:
     return torch.where(finite, difference <= bound, _equal(came.double(), other.double()))
 
 
-def _verdict(came: Tensor, reference: Tensor, right: Tensor, rule: str, best: Tensor) -> Verdict:
+def verdict(came: Tensor, reference: Tensor, right: Tensor, rule: str, best: Tensor) -> Verdict:
+    """The verdict where `right` says which elements are, and errors are against `best`."""
     n = came.numel()
-    max_abs = max_rel = max_ulp = 0.0
+    max_abs = max_rel = max_ulp = diff1 = diff2 = 0.0
+    cosine = 1.0
     if came.dtype != torch.bool:
         a, b = came.double(), best.double()
         both = a.isfinite() & b.isfinite()
@@ -250,8 +257,11 @@ def _verdict(came: Tensor, reference: Tensor, right: Tensor, rule: str, best: Te
         max_rel = torch.where(both & (size > 0), difference / size, 0.0).max().item()
         if came.dtype.is_floating_point:
             max_ulp = torch.where(both, difference / spacing(b, came.dtype), 0.0).max().item()
+        diff1, diff2, cosine = _distances(a, b, both, difference)
     if bool(right.all()):
-        return Verdict(rule=rule, elements=n, max_abs=max_abs, max_rel=max_rel, max_ulp=max_ulp)
+        return Verdict(
+            "", rule, 0, n, None, "", "", max_abs, max_rel, max_ulp, 0.0, diff1, diff2, cosine
+        )
     first = tuple((~right).nonzero()[0].tolist())
     return Verdict(
         "wrong values",
@@ -264,7 +274,31 @@ def _verdict(came: Tensor, reference: Tensor, right: Tensor, rule: str, best: Te
         max_abs,
         max_rel,
         max_ulp,
+        0.0,
+        diff1,
+        diff2,
+        cosine,
     )
+
+
+def _distances(
+    a: Tensor, b: Tensor, both: Tensor, difference: Tensor
+) -> tuple[float, float, float]:
+    """diff1, diff2 and cosine of two tensors in float64. 0, 0, 1 where they are the same; infinity
+    for a ratio to nothing.
+    """
+    if not bool(difference.any()):
+        return 0.0, 0.0, 1.0
+    a, b = (torch.where(both, t, 0.0).flatten() for t in (a, b))
+    # Scaled, so that squares neither overflow nor vanish.
+    scale = max(a.abs().max().item(), b.abs().max().item()) or 1.0
+    a, b, difference = a / scale, b / scale, difference.flatten() / scale
+    size, square = b.abs().sum().item(), b.dot(b).item()
+    error = difference.dot(difference).item()
+    diff1 = difference.sum().item() / size if size else math.inf
+    diff2 = math.sqrt(error / square) if square else math.inf
+    lengths = math.sqrt(square * a.dot(a).item())
+    return diff1, diff2, a.dot(b).item() / lengths if lengths else 0.0
 
 
 def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
@@ -274,6 +308,17 @@ def spacing(x: Tensor, dtype: torch.dtype) -> Tensor:
     info = torch.finfo(dtype)
     _, exponent = torch.frexp(x.double().abs().clamp(min=info.smallest_normal))
     return torch.ldexp(torch.full_like(x, info.eps, dtype=torch.float64), exponent - 1)
+
+
+def distance(a: Tensor, b: Tensor) -> float:
+    """The largest distance between the distribution functions of two samples: N. V. Smirnov, 1939.
+
+    For n numbers each it exceeds sqrt(-ln(alpha / 2) / n) with probability alpha.
+    """
+    x, y = a.double().flatten().sort().values, b.double().flatten().sort().values
+    at = torch.cat([x, y])
+    below = torch.searchsorted(x, at, right=True) / x.numel()
+    return float((below - torch.searchsorted(y, at, right=True) / y.numel()).abs().max())
 
 
 # --- which rule holds for an operator -------------------------------------------------------------

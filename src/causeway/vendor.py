@@ -1,9 +1,9 @@
 """Which vendor's library to open, and what it is told.
 
-A vendor is found by CAUSEWAY_VENDOR, a name or the path of a library; else it is the one installed
-besides the simulated chip; else it is the simulated chip. A vendor's package offers itself by an
-entry point of group `causeway.vendors`: a callable that returns the path of its library. Nothing
-here opens a device.
+A vendor is found by CAUSEWAY_VENDOR, a name, the path of a library or of a conformance report; else
+it is the one installed besides the simulated chip; else it is the simulated chip. A vendor's
+package offers itself by an entry point of group `causeway.vendors`: a callable that returns the
+path of its library. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -12,13 +12,14 @@ import difflib
 import os
 import re
 from dataclasses import dataclass
-from importlib.metadata import EntryPoint, entry_points
+from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
 
 from causeway import config
 from causeway.errors import VendorError
 
 GROUP = "causeway.vendors"
+PAPER = ".json"  # a chip on paper: a conformance report in place of a library
 
 
 @dataclass(frozen=True)
@@ -41,14 +42,23 @@ def include_dir() -> str:
 
 
 def installed() -> dict[str, EntryPoint]:
-    """Vendors by name, the simulated chip among them."""
-    return {point.name: point for point in entry_points(group=GROUP)}
+    """Vendors by name, the simulated chip among them; the first on sys.path where two have one
+    name.
+    """
+    # importlib.metadata.entry_points reads and parses every package's metadata, a third of what
+    # Causeway adds to `import torch`: parsed is only what names the group.
+    found: dict[str, EntryPoint] = {}
+    for package in distributions():
+        if f"[{GROUP}]" in (package.read_text("entry_points.txt") or ""):
+            for point in package.entry_points.select(group=GROUP):
+                found.setdefault(point.name, point)
+    return found
 
 
 def choose() -> Vendor:
     """The vendor to open. Raises VendorError where the one asked for is not there."""
     asked = config.get("vendor").strip()
-    if asked and ("/" in asked or asked.endswith((".so", ".dylib"))):
+    if asked and ("/" in asked or asked.endswith((".so", ".dylib", PAPER))):
         path = Path(asked).expanduser()
         if not path.is_file():
             raise VendorError(f"CAUSEWAY_VENDOR is {asked!r}: there is no such file")

@@ -92,3 +92,25 @@ def _same_device_after():
     yield
     if torch.accelerator.is_available():
         torch.accelerator.set_device_index(0)
+
+
+@pytest.fixture(autouse=True)
+def _right_where_compared():
+    """With CAUSEWAY_COMPARE='.*' every operator of these tests is compared with the CPU too."""
+    from causeway.debug import switch
+
+    comparison = switch.comparison()
+    before = len(comparison.failures) if comparison else 0
+    yield
+    if comparison is not None:
+        found = comparison.failures[before:]
+        assert not found, "\n".join(map(str, found))
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Tests that look at what a comparison changes are left out while one is on."""
+    if not os.environ.get("CAUSEWAY_COMPARE"):
+        return
+    for item in items:
+        if marker := item.get_closest_marker("not_compared"):
+            item.add_marker(pytest.mark.skip(reason=f"while comparing: {marker.args[0]}"))

@@ -40,6 +40,7 @@ for start in range(0, 20, 4):
 """
 
 
+@pytest.mark.once
 def test_twenty_scripts_that_end_right_after_a_backward_exit_well(run):
     run(ENDS_AFTER_BACKWARD, PYTHONWARNINGS="ignore")
 
@@ -76,6 +77,8 @@ def test_exit_with_globals_that_hold_everything(run):
     )
 
 
+@pytest.mark.once
+@pytest.mark.not_compared("it measures time")
 def test_exit_is_not_slower(run):
     def exit_seconds(place):
         done = run(
@@ -148,5 +151,6 @@ def test_eight_threads_that_share_streams_get_right_numbers(run):
 
 
 @pytest.mark.slow
+@pytest.mark.once
 def test_eight_threads_for_a_minute(run):
     run(THREADS.format(seconds=60))

@@ -8,6 +8,9 @@ print([torch.DEVICE.get_device_name(i) for i in range(torch.DEVICE.device_count(
 """
 
 
+pytestmark = pytest.mark.once
+
+
 @pytest.fixture(scope="module")
 def names(run, module):
     if module.device_count() < 2:

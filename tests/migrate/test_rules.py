@@ -17,6 +17,11 @@ HELP = f"accelerator = {HELPER.format(torch='torch')}\n\n"
 HEAD = "import torch\n\n"
 
 NOOP: dict[str, list[str]] = {
+    "CW162": [
+        "y = torch.ops.aten.add.Tensor(x, x)\nz = torch.ops.torchvision.nms(a, b, 0.5)\n",
+        "def f(torch):\n    return torch.ops.mine.scale(x)\n",
+        "y = torch.ops.mine.scale(x)\n",  # reported
+    ],
     "CW101": [
         'fish = "barracuda"\n',
         'path = "checkpoints/cuda/model_cuda.pt"\n',

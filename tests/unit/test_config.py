@@ -186,3 +186,28 @@ def test_the_command_lists_value_and_source(run_python) -> None:
     assert rows["policy"]["source"] == "env"
     assert rows["ledger"]["source"] == "default"
     assert list(rows) == list(config.SETTINGS)
+
+
+@pytest.mark.parametrize(
+    ("given", "steps"),
+    [("10-20", (10, 20)), (" 3 ", (3, 3)), ("7-", (7, 1 << 62)), ("-4", (1, 4)), ("", None),
+     ((2, 5), (2, 5)), (None, None)],
+)  # fmt: skip
+def test_steps_are_read_as_first_and_last(given: object, steps: object) -> None:
+    with config.using(dump_steps=given):
+        assert config.get("dump_steps") == steps
+
+
+@pytest.mark.parametrize("given", ["x", "5-3", "0-2", "1:2", (3, 1), (0, 1), 7, (1, 2, 3)])
+def test_steps_that_are_none_raise(given: object) -> None:
+    with pytest.raises(ConfigError, match="'dump_steps'"):
+        config.set("dump_steps", given)
+
+
+def test_a_problem_of_one_setting_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert config.problem("dump") is None
+    monkeypatch.setenv("CAUSEWAY_DUMP", "7")
+    assert config.problem("dump") == "CAUSEWAY_DUMP is '7': expected an integer from 0 to 3; " \
+        "it counts as 0"  # fmt: skip
+    monkeypatch.setenv("CAUSEWAY_DUMP", "0")
+    assert config.problem("dump") is None

@@ -10,7 +10,7 @@ import causeway
 
 def test_every_error_is_of_one_family() -> None:
     names = [name for name in causeway.__all__ if name.endswith("Error")]
-    assert len(names) == 6
+    assert len(names) == 9
     for name in names:
         assert issubclass(getattr(causeway, name), causeway.CausewayError)
         assert issubclass(getattr(causeway, name), RuntimeError)

@@ -123,3 +123,13 @@ def test_every_rule_has_a_reason_and_every_operator_a_rule() -> None:
     assert set(numerics.MAGNITUDE) <= set(numerics.OPERATORS)
     assert numerics.rule_of("aten::_softmax.out") == "statistics"
     assert numerics.rule_of("aten::add_.Tensor") == "arithmetic"
+
+
+def test_a_verdict_has_mean_relative_error_rms_ratio_and_cosine() -> None:
+    came, reference = torch.tensor([3.0, 4.5]), torch.tensor([3.0, 4.0])
+    verdict = numerics.compare(came, reference, rule="arithmetic")
+    assert verdict.diff1 == pytest.approx(0.5 / 7)
+    assert verdict.diff2 == pytest.approx(0.1)
+    assert verdict.cosine == pytest.approx((9 + 18) / (5 * (9 + 20.25) ** 0.5))
+    same = numerics.compare(reference, reference, rule="arithmetic")
+    assert (same.diff1, same.diff2, same.cosine) == (0, 0, 1)

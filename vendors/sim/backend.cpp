@@ -9,6 +9,7 @@
 #include "ipc.hpp"
 #include "memory.hpp"
 #include "ops/call.hpp"
+#include "profile.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
 
@@ -17,6 +18,8 @@ namespace sim {
 static cw_status extension(const char* name, const void** out) {
   if (cw_status status = injected_fault("extension", nullptr)) return status;
   if (strcmp(name, "ipc.v1") == 0) return *out = &ipc_table, CW_OK;
+  if (strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
+  if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 

@@ -14,6 +14,7 @@
 #include "causeway/abi.h"
 #include "device.hpp"
 #include "fault.hpp"
+#include "profile.hpp"
 #include "settings.hpp"
 
 namespace sim {
@@ -55,9 +56,8 @@ namespace sim {
 // The stream behind a handle of this device; NULL is its default stream.
 cw_status find_stream(Device& device, cw_stream handle, cw_stream_t** out);
 
-// Run `work` in the order of the stream: now, or on its thread.
 template <class Work>
-cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, bool always = false) {
+cw_status put_unprofiled(Device& device, cw_stream handle, const char* name, Work&& work, bool always = false) {
   if (!settings().async && !handle) {  // the hot path
     if (settings().latency_us && !always) simulate_latency();
     return work();
@@ -71,6 +71,21 @@ cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, b
   }
   stream->push(Task{name, always, std::forward<Work>(work)});
   return CW_OK;
+}
+
+// Run `work` in the order of the stream: now, or on its thread. What is done `always` is an event's and no activity.
+template <class Work>
+cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, bool always = false) {
+  if (__builtin_expect(profiling.load(std::memory_order_relaxed), false) && !always) {
+    auto timed = [name, id = correlation(), work = std::forward<Work>(work)]() mutable {
+      const int64_t begin = clock_ns();
+      const cw_status status = work();
+      note(name, id, begin, clock_ns());
+      return status;
+    };
+    return put_unprofiled(device, handle, name, std::move(timed));
+  }
+  return put_unprofiled(device, handle, name, std::forward<Work>(work), always);
 }
 
 // Entries of the table.

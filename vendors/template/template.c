@@ -131,7 +131,7 @@ static const cw_backend table = {
      * .event_create = ..., .event_destroy = ..., .event_record = ..., .event_query = ..., .event_sync = ...,
      * .event_elapsed = ...,
 
-     * Further tables: "ipc.v1", "comm.v1", "code.v1", "graph.v1"
+     * Further tables: "ipc.v1", "profile.v1", "comm.v1", "code.v1", "graph.v1"
      * .extension = ...,
      */
 };

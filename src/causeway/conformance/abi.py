@@ -21,12 +21,15 @@ from dataclasses import asdict, dataclass
 from causeway.conformance.table import (
     HOST,
     STATUS,
+    Activity,
     DeviceInfo,
     Library,
     Op,
     TableError,
     i32,
+    i64,
     ptr,
+    u32,
     u64,
 )
 
@@ -609,6 +612,58 @@ def elapsed_time_is_of_the_stream(chip: Chip) -> None:
             expect(much <= 2 * wall + 10, f"about the {wall:.1f} ms that the host saw", f"{much}")
 
 
+def the_profile_says_when_work_ran(chip: Chip) -> None:
+    """Has profile.v1 each copy once, under its number, within the time in which it can have run?"""
+    chip.needs("extension")
+    try:
+        profile = chip.library.profile()
+    except TableError as error:
+        raise Skipped(f"not offered: profile.v1 ({error})") from None
+
+    def ask(entry: str, *args: object) -> None:
+        status = getattr(profile, entry)(*args)
+        expect(status == 0, f"OK of {entry}", f"{STATUS[status]}: {chip.library.words()}")
+
+    def now() -> int:
+        ns = i64()
+        ask("clock", 0, C.byref(ns))
+        return ns.value
+
+    def read() -> list[Activity]:
+        got, count, found = (Activity * 4)(), u32(), []
+        while True:
+            ask("read", got, 4, C.byref(count))
+            expect(count.value <= 4, "at most the 4 asked for", count.value)
+            found += [Activity.from_buffer_copy(a) for a in got[: count.value]]
+            if count.value < 4:
+                return found
+
+    size = 4 * MIB
+    with chip.memory(size, size) as (a, b):
+        ask("start")
+        began = now()
+        for number in range(1, 7):
+            ask("correlate", number)
+            chip.library.call("mem_copy", b, 0, a, 0, size, None)
+        ask("correlate", 0)
+        chip.library.sync()
+        ended = now()
+        ask("stop")
+        chip.library.call("mem_copy", b, 0, a, 0, size, None)
+        chip.library.sync()
+        found = read()
+        numbers = sorted(x.correlation for x in found if x.correlation)
+        expect(numbers == [1, 2, 3, 4, 5, 6], "activities 1 to 6, each once", numbers)
+        last = began
+        for x in sorted(found, key=lambda x: int(x.correlation)):
+            if x.correlation:
+                good = last <= x.begin_ns <= x.end_ns <= ended
+                expect(good, f"{last} <= begin <= end <= {ended}", f"{x.begin_ns}, {x.end_ns}")
+                last = x.end_ns
+        expect(last > began, "some time for the work", f"{last - began} ns")
+        expect(read() == [], "each activity handed out once", "more of them")
+
+
 def an_event_may_go_before_its_work(chip: Chip) -> None:
     """May an event be destroyed while a stream still waits for it?"""
     chip.needs(*STREAMS, *EVENTS)
@@ -722,6 +777,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         event_sync_waits,
         an_event_recorded_again_is_the_last_record,
         elapsed_time_is_of_the_stream,
+        the_profile_says_when_work_ran,
         an_event_may_go_before_its_work,
         sync_waits_for_every_stream,
         streams_have_priorities,

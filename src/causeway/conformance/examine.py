@@ -11,6 +11,7 @@ import torch
 
 from causeway import _C
 from causeway.autoload import state
+from causeway.conformance.given import Given
 from causeway.conformance.operators import Examiner, Result, dtype_name
 from causeway.conformance.workers import speaker
 from causeway.errors import CausewayError
@@ -36,7 +37,8 @@ def main() -> None:
     info = _C.device_info(0)
     dtypes = [d for name in ORDER if (d := getattr(torch, name)) in info["dtypes"]]
     offered = _C.offered()
-    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text))
+    given = Given(only["cases"]) if only.get("cases") else None
+    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text), given)
     say(about={
         "offered": sorted(offered),
         "dtypes": [dtype_name(d) for d in dtypes],
@@ -44,6 +46,15 @@ def main() -> None:
         "vendor": _C.vendor_state()["name"],
         "version": _C.vendor_state()["version"],
         "operators_of_torch": len(_C.operators()),
+        "chip": {
+            "memory": info["memory"],
+            "host_addressable": info["host_addressable"],
+            "dtypes": [dtype_name(d) for d in info["dtypes"]],
+        },
+        "offers": {
+            name: {"needs": o["needs"], "dtypes": [dtype_name(d) for d in o["dtypes"]]}
+            for name, o in sorted(offered.items())
+        },
     })  # fmt: skip
     dtype = re.compile(only["dtype"]) if only.get("dtype") else None
     for line in sys.stdin:

@@ -23,6 +23,7 @@ from causeway.autoload import state
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
 from causeway.conformance.families import Family, Kind, family, inputs_of, kind_of, overload
+from causeway.conformance.given import Given
 from causeway.conformance.harvest import (
     Call,
     arguments_for,
@@ -483,8 +484,10 @@ def _home(t: Tensor) -> Tensor:
 # --- cases ----------------------------------------------------------------------------------------
 
 
-def cases(family: Family, dtype: torch.dtype, calls: list[Call]) -> Iterator[Case]:
-    """All cases of an operator and dtype, the same ones each time."""
+def cases(
+    family: Family, dtype: torch.dtype, calls: list[Call], *, varied: bool = True
+) -> Iterator[Case]:
+    """All cases of an operator and dtype, the same ones each time; `varied`: not only as it is."""
 
     def each(source: str, variation: str, inputs: Inputs) -> Iterator[Case]:
         for kind, form in family.forms:
@@ -502,8 +505,7 @@ def cases(family: Family, dtype: torch.dtype, calls: list[Call]) -> Iterator[Cas
             for kind, form in family.forms:
                 if kind == "functional":
                     yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
-    varied = sorted(calls, key=_worth, reverse=True)[:VARIED]
-    for number, at in enumerate(varied):
+    for number, at in enumerate(sorted(calls, key=_worth, reverse=True)[: VARIED * varied]):
         for name, inputs in _tried(variations.variations(family, at.inputs, dtype)):
             yield from each(at.source, name, inputs)
         if number == 0:
@@ -556,7 +558,9 @@ class Examiner:
     def __init__(
         self, device: torch.device, offered: dict[str, dict[str, Any]],
         dtypes: list[torch.dtype], tell: Callable[[str], None] = lambda text: None,
+        given: Given | None = None,
     ) -> None:  # fmt: skip
+        self.given = given  # calls of a user's program, in place of torch's samples
         self.device = device
         self.offered = offered
         self.dtypes = dtypes
@@ -586,7 +590,7 @@ class Examiner:
                 continue
             offered = each in info["dtypes"]
             cell = Cell(offered)
-            if found.random:
+            if found.random and self.given is None:
                 for title, test in random_cases(found, each, self.device) if offered else ():
                     self._count(cell, case, title, found, each, test)
             else:
@@ -604,12 +608,15 @@ class Examiner:
     def _examine_dtype(
         self, cell: Cell, found: Family, dtype: torch.dtype, only: str | None
     ) -> Case | None:
-        calls = harvest(found, dtype)
-        if not calls and dtype == torch.float32 and cell.offered:
-            calls = sweep(found)
+        if self.given is not None:
+            calls = self.given.calls(found, dtype)
+        else:
+            calls = harvest(found, dtype)
+            if not calls and dtype == torch.float32 and cell.offered:
+                calls = sweep(found)
         best: Case | None = None
         streamed = False
-        for each in cases(found, dtype, calls):
+        for each in cases(found, dtype, calls, varied=self.given is None):
             late = each.variation == ON_A_STREAM
             if (only is not None and each.id != only) or (late and (streamed or not cell.offered)):
                 continue
@@ -637,7 +644,9 @@ class Examiner:
             if (dtype and not dtype.fullmatch(dtype_name(each))) or not cell.offered:
                 continue
             kind, form = "functional", found.reference
-            for first in cases(found, each, harvest(found, each)):
+            given = self.given
+            calls = harvest(found, each) if given is None else given.calls(found, each)
+            for first in cases(found, each, calls, varied=given is None):
                 if (first.kind, first.form, first.out) not in (
                     (kind, form, "plain"),
                     ("out", found.offered, "plain"),

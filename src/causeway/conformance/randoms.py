@@ -15,6 +15,7 @@ import torch
 
 from causeway.conformance.families import Family, inputs_of, kind_of, overload
 from causeway.conformance.harvest import arguments_for
+from causeway.numerics import distance
 
 Tensor = torch.Tensor
 N = 20000
@@ -23,14 +24,6 @@ ALPHA = 1e-6
 # Arguments other than the defaults, by name.
 OTHERS: dict[str, Any] = {"from": -2.0, "to": 3.0, "mean": 1.5, "std": 0.5, "p": 0.2, "lambd": 2.0}
 OTHERS |= {"median": 0.5, "sigma": 2.0, "low": 2, "high": 9, "size": [N], "n": 100}
-
-
-def distance(a: Tensor, b: Tensor) -> float:
-    """The largest distance between the distribution functions of two samples."""
-    x, y = a.double().flatten().sort().values, b.double().flatten().sort().values
-    at = torch.cat([x, y])
-    below = torch.searchsorted(x, at, right=True) / x.numel()
-    return float((below - torch.searchsorted(y, at, right=True) / y.numel()).abs().max())
 
 
 def random_cases(

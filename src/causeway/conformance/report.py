@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
-import tempfile
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causeway.conformance.abi import Check
+from causeway.pages.atomic import write as write
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -27,6 +25,7 @@ class Report:
     checks: list[Check] = field(default_factory=list)
     operators: list[dict[str, Any]] = field(default_factory=list)
     vendor_option: str = ""  # the --vendor that it was called with
+    cases_option: str = ""  # and the --cases
 
     @property
     def failed_checks(self) -> list[Check]:
@@ -96,7 +95,9 @@ class Report:
     def repro(self, operator: str, dtype: str, case: str) -> str:
         """The command that runs one case again."""
         vendor = f" --vendor {shlex.quote(self.vendor_option)}" if self.vendor_option else ""
-        return f"causeway conformance{vendor} --op '^{operator}$' --dtype {dtype} --case {case}"
+        cases = f" --cases {shlex.quote(self.cases_option)}" if self.cases_option else ""
+        which = f"--op '^{operator}$' --dtype {dtype} --case {case}"
+        return f"causeway conformance{vendor}{cases} {which}"
 
     def to_dict(self) -> dict[str, Any]:
         operators = []
@@ -123,16 +124,9 @@ class Report:
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
-        import jinja2
+        from causeway.conformance.page import page
 
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(Path(__file__).parent),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        return environment.get_template("report.html.jinja").render(self.to_dict())
+        return page(self).to_html()
 
 
 def cell_state(cell: dict[str, Any]) -> str:
@@ -151,20 +145,6 @@ def state(operator: dict[str, Any]) -> str:
     if operator.get("broken") or any(cell["failed"] for cell in cells):
         return "failed"
     return "passed" if operator["tested"] else "not tested"
-
-
-def write(path: str, text: str) -> None:
-    """Write a file all at once: who reads it never sees half of it."""
-    target = Path(path)
-    handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=f".{target.name}.")
-    try:
-        with os.fdopen(handle, "w", encoding="utf-8") as file:
-            file.write(text)
-        os.chmod(temporary, 0o644)
-        os.replace(temporary, target)
-    except BaseException:
-        os.unlink(temporary)
-        raise
 
 
 def write_json(report: Report, path: str) -> None:
@@ -193,6 +173,8 @@ def show(report: Report, console: Console) -> None:
                 line(f"      {report.repro(operator['operator'], dtype, failure['case'])}", "dim")
     for name in report.summary["operators_alone"]:
         line(f"tested alone, since Causeway does not call it: {name}", "yellow")
+    for name, times in report.about.get("cases_not_offered", {}).items():
+        line(f"not offered: {name}, {times} calls in the program", "yellow")
     for name in report.summary["operators_not_tested"]:
         line(f"offered, not tested: {name}", "yellow")
     line(report.verdict, "bold green" if report.good else "bold red")

@@ -14,9 +14,12 @@ import torch
 import causeway
 from causeway import vendor
 from causeway.conformance.families import operator_names
+from causeway.conformance.given import Given
 from causeway.conformance.report import Report, state
 from causeway.conformance.workers import Operators, ask_table
 from causeway.errors import CausewayError
+
+_OF_THE_CHIP = ("vendor", "version", "device", "dtypes", "chip", "offers")
 
 
 @dataclass(frozen=True)
@@ -29,6 +32,7 @@ class Options:
     dtype: str = ""
     case: str = ""
     workers: int = 1
+    cases: str = ""  # a file that `causeway cases` wrote, in place of torch's samples
 
 
 def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
@@ -50,8 +54,9 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
             "date": datetime.date.today().isoformat(),
         },
         vendor_option=options.library,
+        cases_option=options.cases,
     )
-    some = bool(options.op or options.dtype or options.case)
+    some = bool(options.op or options.dtype or options.case or options.cases)
     if not some:
         report.checks, entries = ask_table(library, name, options.level, operator_names())
         tell(f"{len(report.checks)} checks of the table")
@@ -72,10 +77,12 @@ def _library(given: str) -> tuple[str, str]:
 
 
 def _operators(report: Report, library: str, options: Options, tell: Callable[[str], None]) -> None:
-    only = {"dtype": options.dtype or None, "case": options.case or None}
+    given = Given(options.cases) if options.cases else None
+    only = {"dtype": options.dtype or None, "case": options.case or None,
+            "cases": options.cases or None}  # fmt: skip
     workers = Operators(library if options.library else None, options.workers, only)
     about = workers.about
-    report.about |= {k: about[k] for k in ("vendor", "version", "device", "dtypes")}
+    report.about |= {k: about[k] for k in _OF_THE_CHIP}
     report.about |= {
         "offered": len(about["offered"]),
         "operators_of_torch": about["operators_of_torch"],
@@ -84,6 +91,12 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
     if not names and options.op:
         workers.examine([], lambda result: None)
         raise CausewayError(f"--op {options.op!r} matches none of the operators that are offered")
+    if given is not None:
+        names = [name for name in names if given.has(name, frozenset(about["offered"]))]
+        report.about["cases_not_offered"] = given.not_offered(about["offered"])
+        if not names:
+            workers.examine([], lambda result: None)
+            raise CausewayError(f"{options.cases} has no case of an operator that is offered")
     found: dict[str, dict[str, Any]] = {}
 
     def keep(result: dict[str, Any]) -> None:

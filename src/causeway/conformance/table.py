@@ -123,6 +123,21 @@ class Ipc(C.Structure):
     ]  # fmt: skip
 
 
+class Activity(C.Structure):
+    _fields_ = [("correlation", u64), ("begin_ns", i64), ("end_ns", i64), ("name", C.c_char_p)]
+
+
+class ProfileTable(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32),
+        ("clock", _entry(i32, out(i64))),
+        ("start", _entry()),
+        ("stop", _entry()),
+        ("correlate", _entry(u64)),
+        ("read", _entry(out(Activity), u32, out(u32))),
+    ]  # fmt: skip
+
+
 # name: DLPack's code and bits, and the bit in cw_dtypes
 DTYPES = {
     "bool": (6, 8, 0), "uint8": (1, 8, 1), "int8": (0, 8, 2), "uint16": (1, 16, 3),
@@ -274,6 +289,10 @@ class Library:
     def ipc(self) -> Ipc:
         table: Ipc = C.cast(self.get("extension", ptr, b"ipc.v1"), C.POINTER(Ipc)).contents
         return table
+
+    def profile(self) -> ProfileTable:
+        found = C.cast(self.get("extension", ptr, b"profile.v1"), C.POINTER(ProfileTable))
+        return found.contents
 
     # Operators.
     def find(self, name: str) -> Op:

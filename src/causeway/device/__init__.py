@@ -27,6 +27,7 @@ from causeway.device.lazy import (
 )
 from causeway.device.memory import (
     _dump_snapshot,
+    _record_memory_history,
     _snapshot,
     caching_allocator_alloc,
     caching_allocator_delete,

@@ -27,6 +27,8 @@ _counted = False  # whether the generators can be had
 _seeds = _LazySeedTracker()  # type: ignore[no-untyped-call]
 _count: int | None = None
 _unavailable: str | None = None
+# Given the number of devices, those that another setting than ours leaves visible; None: all.
+visible_from: Callable[[int], list[int] | None] | None = None
 
 
 class DeferredCallError(Exception):
@@ -86,6 +88,8 @@ def _see_devices() -> None:
             raise ConfigError(f"{setting.variable} is {text!r}: {error}") from None
     else:
         visible = config.get("visible_devices")
+    if visible is None and visible_from is not None:
+        visible = visible_from(_C.vendor_device_count())
     if visible is None or _C.is_initialized():
         return
     there = _C.vendor_device_count()

@@ -6,7 +6,6 @@ and forms.
 
 from __future__ import annotations
 
-import pickle
 import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +14,11 @@ from typing import Any
 import torch
 
 from causeway import _C
-from causeway.device.lazy import _lazy_init, count_devices, device_name, is_initialized
+from causeway.device.history import _dump_snapshot as _dump_snapshot
+from causeway.device.history import _record_memory_history as _record_memory_history
+from causeway.device.history import _snapshot as _snapshot
+from causeway.device.history import memory_snapshot
+from causeway.device.lazy import _lazy_init, device_name, is_initialized
 from causeway.device.selection import Device, _get_device_index
 from causeway.device.streams import current_stream
 
@@ -236,32 +239,6 @@ def reset_peak_host_memory_stats() -> None:
 
 
 # --- for people ---------------------------------------------------------------------------------
-
-
-def memory_snapshot(
-    mempool_id: tuple[int, int] | None = None, include_traces: bool = True
-) -> list[dict[str, Any]]:
-    """Return the segments of all devices with their blocks, in torch.cuda's form. No traces are
-    kept.
-    """
-    if mempool_id is not None:
-        raise NotImplementedError(
-            "memory_snapshot(mempool_id) is not for this device, because it has no memory pools"
-        )
-    if not is_initialized():
-        return []
-    return [segment for index in range(count_devices()) for segment in _C.memory_snapshot(index)]
-
-
-def _snapshot(device: Device = None) -> dict[str, Any]:
-    """The form that https://pytorch.org/memory_viz reads."""
-    segments = memory_snapshot()
-    return {"segments": segments, "device_traces": [[] for _ in range(count_devices())]}
-
-
-def _dump_snapshot(filename: str = "dump_snapshot.pickle") -> None:
-    with open(filename, "wb") as file:
-        pickle.dump(_snapshot(), file)
 
 
 def _bytes(amount: int, scale: int) -> str:

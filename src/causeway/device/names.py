@@ -59,7 +59,7 @@ WORKS: dict[str, str] = {
     "memory_allocated": "",
     "memory_cached": "deprecated",
     "memory_reserved": "",
-    "memory_snapshot": "no traces",
+    "memory_snapshot": "stacks and events by _record_memory_history, as torch.cuda's",
     "memory_stats": "",
     "memory_stats_as_nested_dict": "",
     "memory_summary": "",
@@ -195,7 +195,6 @@ NOT: dict[str, str] = {
 # Names that torch documents with an underscore, and libraries use; not in the table of docs.
 PRIVATE_NOT: dict[str, str] = {
     "_compile_kernel": "the contract's code.v1, to compile source, is not used yet",
-    "_record_memory_history": "no history is kept; memory_snapshot gives the present state",
     "_sleep": "the contract has no kernel that waits",
 }
 

@@ -11,6 +11,9 @@ from causeway.device.lazy import _lazy_init, count_devices, device_name, is_init
 
 Device: TypeAlias = torch.device | int | str | None
 
+# Other types of devices that mean this one: "cuda", while CUDA's calls are redirected here.
+ALIASES: set[str] = set()
+
 
 def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = False) -> int:
     """The index that `device` means: the current one for None if `optional`, -1 for the CPU if
@@ -26,7 +29,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
     if isinstance(device, torch.device):
         if allow_cpu and device.type == "cpu":
             return -1
-        if device.type != name:
+        if device.type != name and device.type not in ALIASES:
             wanted = f"{name} or cpu" if allow_cpu else name
             raise ValueError(f"Expected a {wanted} device, but got: {device}")
         if device.index is not None:

@@ -50,6 +50,13 @@ def migrate(
     findings: Annotated[
         bool, typer.Option("--findings", help="List everything that was found, place by place.")
     ] = False,
+    report: Annotated[
+        Path | None, typer.Option(help="Write every report into this folder.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write the report as a page.")] = None,
+    json: Annotated[Path | None, typer.Option(help="Write the findings as JSON.")] = None,
+    sarif: Annotated[Path | None, typer.Option(help="Write the findings as SARIF.")] = None,
+    csv: Annotated[Path | None, typer.Option(help="Write tables in CSV into this folder.")] = None,
 ) -> None:
     """Make CUDA code device-agnostic PyTorch. Shows a diff and writes nothing, unless told to.
 
@@ -87,6 +94,7 @@ def migrate(
             changed = journal.write(result)
         else:
             changed = [Path(result.root) / f.path for f in result.files if f.changed]
+        reports = _reports(result, report, html=html, json=json, sarif=sarif, csv=csv)
     except (CausewayError, OSError) as error:
         print(f"causeway migrate: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -99,9 +107,41 @@ def migrate(
                 _diff(console, file)
     if findings:
         _findings(console, result)
+    if not check:
+        from causeway.migrate import reports as report_files
+
+        report_files.show(result, terminal)
     _summary(terminal, result, write=write, output=output)
+    if reports:
+        terminal.print(f"reports: {', '.join(map(str, reports))}", markup=False, highlight=False,
+                       soft_wrap=True)  # fmt: skip
     if not write and output is None and changed:
         raise typer.Exit(1)
+
+
+def _reports(
+    result: Result, folder: Path | None, *, html: Path | None, json: Path | None,
+    sarif: Path | None, csv: Path | None,
+) -> list[Path]:  # fmt: skip
+    """Write the reports that were asked for; their paths."""
+    from causeway.migrate import reports
+    from causeway.migrate.reports import machine, page, tables
+
+    written = []
+    if folder is not None:
+        reports.write(result, folder)
+        written.append(folder)
+    if csv is not None:
+        csv.mkdir(parents=True, exist_ok=True)
+        tables.write(result, csv)
+        written.append(csv)
+    for path, write in (
+        (html, page.write), (json, machine.write_json), (sarif, machine.write_sarif),
+    ):  # fmt: skip
+        if path is not None:
+            write(result, path)
+            written.append(path)
+    return written
 
 
 def _consoles() -> tuple[Console, Console]:

@@ -5,28 +5,47 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from causeway.migrate import knowledge
+from causeway.migrate import advice, knowledge
+from causeway.migrate.files import rules as files
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import RULES
 
 _WRITTEN = "Written by `python -m causeway.migrate.docs docs/rules`."
 
+_LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".cu": "cuda", ".cpp": "cpp"}
+
 
 def pages() -> dict[str, str]:
     """The pages by file name: one for each rule, `README.md` with all of them, `torch_cuda.md`."""
-    found = {f"{rule.code}.md": _page(rule) for rule in RULES.values()}
-    rows = [
-        f"| [{r.code}]({r.code}.md) | {r.title} | {r.severity} | {'yes' if r.safe else 'no'} | "
-        f"{'reports' if r.before == r.after else 'converts'} |"
-        for r in RULES.values()
-    ]
+    every = RULES | files.RULES | advice.RULES
+    found = {f"{rule.code}.md": _page(rule) for rule in every.values()}
     found["README.md"] = "\n".join([
-        "# Rules for Python", "", _WRITTEN, "",
+        "# Rules", "", _WRITTEN, "",
         "A rule that is not safe is applied with `--unsafe` only, and reports until then.", "",
-        "| code | about | severity | safe | it |", "| --- | --- | --- | --- | --- |", *rows, "",
+        "## Python", "", *_table(RULES),
+        "## Scripts, configurations, notebooks, packages, sources", "",
+        "See [what happens to these files](../migrate_files.md).", "", *_table(files.RULES),
+        "## Hints on precision and speed", "",
+        "They hold on any accelerator and change nothing; `--ignore CW7` leaves them out.", "",
+        *_table(advice.RULES),
     ])  # fmt: skip
     found["torch_cuda.md"] = _names()
     return found
+
+
+def _table(rules: dict[str, Rule]) -> list[str]:
+    rows = [
+        f"| [{r.code}]({r.code}.md) | {r.title} | {r.severity} | {'yes' if r.safe else 'no'} | "
+        f"{'reports' if r.before == r.after else 'converts'} |"
+        for r in rules.values()
+    ]
+    head = ["| code | about | severity | safe | it |", "| --- | --- | --- | --- | --- |"]
+    return [*head, *rows, ""]
+
+
+def _fenced(rule: Rule, text: str) -> list[str]:
+    language = _LANGUAGES.get(Path(rule.path).suffix, "text")
+    return [f"```{language}", text.rstrip("\n"), "```", ""]
 
 
 def _page(rule: Rule) -> str:
@@ -35,13 +54,14 @@ def _page(rule: Rule) -> str:
         f"`{rule.name}`, severity {rule.severity}, {'safe' if rule.safe else 'not safe'}.", "",
         "## Why", "", rule.why, "",
     ]  # fmt: skip
-    if rule.before == rule.after:
-        parts += ["## What it reports", "", "```python", rule.before.rstrip("\n"), "```", ""]
+    named = "" if rule.target == "portable" else f", with `--target {rule.target}`"
+    if not rule.before:
+        pass
+    elif rule.before == rule.after:
+        parts += ["## What it reports", "", *_fenced(rule, rule.before)]
     else:
-        parts += [
-            "## Before", "", "```python", rule.before.rstrip("\n"), "```", "",
-            "## After", "", "```python", rule.after.rstrip("\n"), "```", "",
-        ]  # fmt: skip
+        parts += ["## Before", "", *_fenced(rule, rule.before)]
+        parts += [f"## After{named}", "", *_fenced(rule, rule.after)]
     parts += ["## By hand", "", rule.by_hand, ""]
     names = [a for a in knowledge.apis().values() if a.rule == rule.code and a.status != "internal"]
     if names:

@@ -18,7 +18,14 @@ from pathlib import Path
 import pathspec
 
 from causeway.errors import CausewayError
-from causeway.migrate.finding import FileInput, FileResult, Result, converter, converter_name
+from causeway.migrate.finding import (
+    OUR_MISTAKE,
+    FileInput,
+    FileResult,
+    Result,
+    converter,
+    converter_name,
+)
 from causeway.migrate.settings import Settings
 
 # Never of the user's making. A folder with a pyvenv.cfg is skipped too.
@@ -198,7 +205,12 @@ def _one(work: tuple[Found, Settings, frozenset[str]]) -> tuple[FileResult, int]
         data = file.path.read_bytes()
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
-    result = convert(FileInput(file.name, data, own), settings)
+    try:
+        result = convert(FileInput(file.name, data, own), settings)
+    except Exception as error:
+        # A mistake of a converter must not cost the rest of the tree; the user is told.
+        what = f"{type(error).__name__}: {error}"
+        result = FileResult(file.name, "skipped", f"{OUR_MISTAKE}: {what}")
     if result.before:
         global _since_collection
         _since_collection += 1

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
 
+from causeway.migrate.files import PATTERNS
 from causeway.migrate.settings import Settings
 
 # changed: rewritten. portable: named CUDA, and stays because it does no harm elsewhere.
@@ -25,6 +26,7 @@ Severity = Literal["info", "warning", "error"]
 Category = Literal["api", "operator", "precision", "performance"]
 # unparsable: not in the language its name says, or not in its encoding. skipped: excluded, too
 # large, a link, of no kind that is known. Both are left as they are, with `reason`.
+OUR_MISTAKE = "a mistake of causeway migrate, please report it"  # begins such a reason
 Status = Literal["converted", "unchanged", "unparsable", "skipped"]
 
 
@@ -49,6 +51,11 @@ class Finding:
     after: str = ""  # what it became; "" where it stays
     api: str = ""  # qualified name: "torch.cuda.FloatTensor"; "" where there is none
     category: Category = "api"
+
+    @property
+    def is_advice(self) -> bool:
+        """Whether it is a hint on precision or speed (CW7xx), and no place that names CUDA."""
+        return self.rule.startswith("CW7")
 
 
 @dataclass(frozen=True)
@@ -101,9 +108,9 @@ class Result:
 
     def totals(self) -> dict[str, int]:
         """Counts: a key for each kind of finding, each status of files ("files_converted"), "files"
-        and "lines".
+        and "lines". Hints on precision and speed do not count.
         """
-        kinds = Counter(f.kind for file in self.files for f in file.findings)
+        kinds = Counter(f.kind for file in self.files for f in file.findings if not f.is_advice)
         statuses = Counter(file.status for file in self.files)
         counts: dict[str, int] = {kind: kinds[kind] for kind in KINDS}
         for status in ("converted", "unchanged", "unparsable", "skipped"):
@@ -118,6 +125,7 @@ Converter = Callable[[FileInput, Settings], FileResult]
 CONVERTERS: dict[str, str] = {
     ".py": "causeway.migrate.python:convert",
     ".pyw": "causeway.migrate.python:convert",
+    **PATTERNS,
 }
 
 

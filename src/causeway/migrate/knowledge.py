@@ -83,6 +83,11 @@ class Target:
     module: str = ""  # imported once, registers the device
     collectives: str = ""
     visible: str = ""
+    launch_blocking: str = ""  # these for files that are not Python; see targets.toml
+    allocator: str = ""
+    interface: str = ""
+    smi: str = ""
+    accelerate: str = ""
 
 
 def _load(name: str) -> dict[str, dict[str, str]]:

@@ -6,8 +6,8 @@ import ast
 import re
 import warnings
 
-from causeway.migrate import knowledge
-from causeway.migrate.finding import FileInput, FileResult, Finding
+from causeway.migrate import advice, knowledge
+from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
 from causeway.migrate.rules import RUNS
 from causeway.migrate.settings import Settings
@@ -19,17 +19,15 @@ _CONCERNS = re.compile(
     rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
     rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b"
 )
-
-
-OUR_MISTAKE = "a mistake of causeway migrate, please report it"
 
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
     loads = b"torch" in file.data and b".load(" in file.data
-    if not loads and not _CONCERNS.search(file.data):
+    concerns = loads or _CONCERNS.search(file.data) is not None
+    if not concerns and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
         text, encoding = decode(file.data)
@@ -37,7 +35,9 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
         return FileResult(file.path, "unparsable", f"cannot be decoded: {error}")
     result = FileResult(file.path, "unchanged", before=text, after=text, encoding=encoding)
     try:
-        after, findings = convert_source(text, settings, path=file.path, own_cuda=file.own_cuda)
+        after, findings = convert_source(
+            text, settings, path=file.path, own_cuda=file.own_cuda, hints_only=not concerns
+        )
     except (SyntaxError, ValueError) as error:
         result.status = "unparsable"
         line = getattr(error, "lineno", None)
@@ -63,16 +63,18 @@ def convert_source(
     *,
     path: str = "<source>",
     own_cuda: frozenset[str] = frozenset(),
+    hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
-    """The converted text of a module, and what was found. Raises SyntaxError where it does not
-    parse.
+    """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
+    is nothing for them. Raises SyntaxError where it does not parse.
     """
     tree = _parse(text)
     source = Source(text)
     module = Module(path, source, tree, settings, own_cuda)
     _relocate(module)
-    for run in RUNS:
+    for run in () if hints_only else RUNS:
         run(module)
+    advice.run(module)
     _imports(module)
     module.settle()
     after = apply(source, module.edits)
@@ -92,9 +94,11 @@ def _parse(text: str) -> ast.Module:
 
 def _check(text: str) -> None:
     """Compile a text, from the text: to make a tree of objects takes most of the time."""
+    # Cells of a notebook may await.
+    flags = ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        compile(text, "<converted>", "exec", dont_inherit=True)
+        compile(text, "<converted>", "exec", flags, dont_inherit=True)
 
 
 def _relocate(module: Module) -> None:
@@ -195,7 +199,7 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
-        after = _after_imports(module, torch_import)
+        after = _after_imports(module, torch_import, known)
         if after is not None:
             for edit in sorted(module.edits, reverse=True):  # imports that went
                 if edit.start < after < edit.end:
@@ -224,7 +228,7 @@ def _imports_torch(stmt: ast.stmt) -> bool:
     )
 
 
-def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
+def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) -> int | None:
     """The end of the last import that comes before anything that may need the device."""
     wanted = {id(top) for node in module.helper_wanted if (top := _top(node)) is not None}
     last: ast.stmt | None = None
@@ -236,20 +240,21 @@ def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
             break
         if isinstance(stmt, ast.Import | ast.ImportFrom):
             last = stmt
-            seen_torch = seen_torch or _binds_torch(stmt)
+            seen_torch = seen_torch or _binds(stmt, known)
         elif isinstance(stmt, ast.Try | ast.If | ast.With) and any(
             isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(stmt)
         ):
             last = stmt
-            seen_torch = seen_torch or any(_binds_torch(n) for n in ast.walk(stmt))
+            seen_torch = seen_torch or any(_binds(n, known) for n in ast.walk(stmt))
         elif isinstance(stmt, ast.For | ast.While):
             break
-    if last is None:
-        return None
     if not seen_torch:
         for stmt in module.tree.body:  # torch comes late; so does the helper
-            if _binds_torch(stmt):
+            if _binds(stmt, known):
                 last = stmt
+                break
+    if last is None:
+        return None
     source = module.source
     end = source.end(last)
     return (
@@ -259,10 +264,13 @@ def _after_imports(module: Module, torch_import: ast.stmt | None) -> int | None:
     )
 
 
-def _binds_torch(node: ast.AST) -> bool:
+def _binds(node: ast.AST, name: str) -> bool:
+    """Whether a statement imports something as `name`."""
     if isinstance(node, ast.Import):
-        return any(a.name.partition(".")[0] == "torch" for a in node.names)
-    return isinstance(node, ast.ImportFrom) and any(a.name == "*" for a in node.names)
+        return any((a.asname or a.name.partition(".")[0]) == name for a in node.names)
+    return isinstance(node, ast.ImportFrom) and any(
+        a.name == "*" or (a.asname or a.name) == name for a in node.names
+    )
 
 
 def _top(node: ast.AST) -> ast.AST | None:

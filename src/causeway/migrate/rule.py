@@ -22,3 +22,5 @@ class Rule:
     after: str
     severity: Severity = "warning"
     safe: bool = True
+    path: str = "example.py"  # what sort of file the example is
+    target: str = "portable"  # what the example is converted for

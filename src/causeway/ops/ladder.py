@@ -70,23 +70,25 @@ def match(setting: str, operators: Sequence[str]) -> list[str]:
     found: dict[str, None] = {}
     for pattern in config.get(setting):
         whole = re.compile(pattern)
-        hits = [name for name in operators if any(map(whole.fullmatch, _spellings(name)))]
+        hits = [name for name in operators if any(map(whole.fullmatch, spellings(name)))]
         if not hits:
-            near = _nearest(pattern, operators)
+            near = nearest(pattern, operators)
             raise ConfigError(f"setting {setting!r}: {pattern!r} matches no operator{near}")
         found.update(dict.fromkeys(hits))
     return list(found)
 
 
-def _spellings(name: str) -> tuple[str, ...]:
+def spellings(name: str) -> tuple[str, ...]:
+    """The names that people give "aten::add.out"; the last two mean all overloads."""
     short = name.split("::", 1)[-1]
     base = short.split(".", 1)[0]
     return name, short, base, f"{name.split('::', 1)[0]}::{base}"
 
 
-def _nearest(pattern: str, operators: Sequence[str]) -> str:
-    spellings = {spelling for name in operators for spelling in _spellings(name)[1:3]}
-    near = difflib.get_close_matches(pattern.split("::")[-1], sorted(spellings), n=1)
+def nearest(pattern: str, operators: Sequence[str]) -> str:
+    """The end of a message about a pattern that matches no operator."""
+    known = {spelling for name in operators for spelling in spellings(name)[1:3]}
+    near = difflib.get_close_matches(pattern.split("::")[-1], sorted(known), n=1)
     return f"; did you mean {near[0]!r}?" if near else " with a kernel of Causeway's"
 
 

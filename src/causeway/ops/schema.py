@@ -42,7 +42,7 @@ _TYPES = {
 }
 
 # Other names that the core asks by: torch has a convolution of its own for foreign devices.
-_ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
+ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
 # Composites that the core takes whole, and its own copy_, which asks for the vendor's.
 _WHOLE = frozenset({"aten::convolution", "aten::convolution_backward", "aten::copy_"})
 _COMPOSITE = (
@@ -132,8 +132,8 @@ def operators() -> tuple[Operator, ...]:
             serves.setdefault(out, []).append(name)
             forms.setdefault(out, of)
         forms[name] = _replace(operator, served_by=out)
-        if name in _ALIASES:
-            forms[_ALIASES[name]] = _replace(operator, name=_ALIASES[name])
+        if name in ALIASES:
+            forms[ALIASES[name]] = _replace(operator, name=ALIASES[name])
     for out, names in serves.items():
         # torch tags no out= form that its code generator made.
         pointwise = any(forms[name].pointwise for name in (out, *names))

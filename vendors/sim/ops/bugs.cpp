@@ -2,6 +2,7 @@
 // its arguments before, or to its result after, in the stream's order.
 #include "ops/bugs.hpp"
 
+#include <atomic>
 #include <cmath>
 #include <cstdlib>
 #include <limits>
@@ -235,6 +236,27 @@ cw_status flushes_subnormals(const Planted& p) {
   });
 }
 
+cw_status wrong_backward(const Planted& p) {
+  return then(p, [](const Tensor& out) {
+    each_element(out, [&](char* at, int64_t) { store_one(at, load_one<double>(at, out.dtype) * 1.01, out.dtype); });
+  });
+}
+
+cw_status wrong_step(const Planted& p) {
+  std::vector<cw_arg> args = p.copy();
+  args[4].v.d = p.call().number<double>(4, 1.0) * 1.01;
+  args[4].tag = CW_DOUBLE;
+  return p.right_with(args);
+}
+
+cw_status late_error(const Planted& p) {
+  static std::atomic<int> calls{0};
+  if (++calls % 37 != 0) return p.right();
+  return then(p, [](const Tensor& out) {
+    each_element(out, [&](char* at, int64_t) { store_one(at, load_one<double>(at, out.dtype) * 1.01, out.dtype); });
+  });
+}
+
 cw_status crashes(const Planted&) { std::abort(); }
 
 struct Bug {
@@ -257,6 +279,9 @@ const Bug bugs[] = {
     {"stale_workspace", "aten::bmm.out", stale_workspace},
     {"same_numbers", "aten::uniform_", same_numbers},
     {"flushes_subnormals", "aten::abs.out", flushes_subnormals},
+    {"wrong_backward", "aten::gelu_backward.grad_input", wrong_backward},
+    {"wrong_step", "aten::addcdiv.out", wrong_step},
+    {"late_error", "aten::mse_loss.out", late_error},
     {"crashes", "aten::erf.out", crashes},
 };
 

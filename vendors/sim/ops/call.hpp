@@ -45,8 +45,9 @@ struct OpDef {
 
 class Call {
  public:
-  Call(const OpDef& op, const cw_arg* args, int32_t n, Device& device, cw_stream stream)
-      : op_(op), args_(args), n_(n), device_(device), stream_(stream) {}
+  // `only_asked`: the kernel is to say whether it takes the call, and to do nothing (extension check.v1).
+  Call(const OpDef& op, const cw_arg* args, int32_t n, Device& device, cw_stream stream, bool only_asked = false)
+      : op_(op), args_(args), n_(n), device_(device), stream_(stream), only_asked_(only_asked) {}
 
   bool is_none(int i) const { return i >= n_ || args_[i].tag == CW_NONE; }
   bool is_double(int i) const { return i < n_ && args_[i].tag == CW_DOUBLE; }
@@ -83,6 +84,7 @@ class Call {
   // Do the work in the stream's order. `work` must own what it uses, and returns a cw_status.
   template <class Work>
   cw_status launch(Work&& work) {
+    if (only_asked_) return CW_OK;
     if (!corrupts(op_.name)) return put(device_, stream_, op_.name, std::forward<Work>(work));
     return launch_corrupted(std::forward<Work>(work));
   }
@@ -96,9 +98,11 @@ class Call {
   int32_t n_;
   Device& device_;
   cw_stream stream_;
+  bool only_asked_;
 };
 
-// Entry of the table.
+// Entry of the table, and of extension check.v1.
 cw_status op_find(const char* name, cw_op* out);
+extern const cw_check_v1 check_table;
 
 }  // namespace sim

@@ -74,7 +74,21 @@ constexpr std::array<cw_kernel, most_ops> make_kernels(std::index_sequence<index
 }
 constexpr std::array<cw_kernel, most_ops> kernels = make_kernels(std::make_index_sequence<most_ops>());
 
+cw_status op_check(const char* name, const cw_arg* args, int32_t n) {
+  const OpList& all = all_ops();
+  for (const OpDef& op : all) {
+    if (strcmp(op.name, name) != 0) continue;
+    if (too_large(op, args, n)) return fail(CW_UNSUPPORTED, "%s is no faster than the host for this size", name);
+    Call call(op, args, n, *device_at(0), nullptr, /*only_asked=*/true);
+    const cw_status status = op.run(call);
+    return status == CW_NOT_READY ? CW_OK : status;
+  }
+  return fail(CW_UNSUPPORTED, "%s is not offered", name);
+}
+
 }  // namespace
+
+const cw_check_v1 check_table = {sizeof(cw_check_v1), 0, op_check};
 
 cw_status op_find(const char* name, cw_op* out) {
   if (!settings().error.empty()) return fail(CW_INVALID, "%s", settings().error.c_str());

@@ -1,0 +1,135 @@
+#include "forms.h"
+
+#include <unordered_map>
+
+#include "check.h"
+#include "native.h"
+#include "vendor.h"
+
+namespace causeway {
+
+namespace {
+
+cw_op find(const std::string& name) {
+  cw_op op{};
+  op.struct_size = sizeof op;
+  const cw_status status = api().op_find(name.c_str(), &op);
+  if (status == CW_UNSUPPORTED) return {};
+  check(status, "op_find", -1);
+  if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
+  return op;
+}
+
+// Vendors know torch's convolution for foreign devices by another name, with the same arguments.
+cw_op find_own(std::string& name) {
+  cw_op op = find(name);
+  if (!op.kernel && name == "aten::convolution") {
+    op = find("aten::convolution_overrideable");
+    if (op.kernel) name = "aten::convolution_overrideable";
+  }
+  return op;
+}
+
+// The gradient's other name leaves out the bias's shape, argument 3.
+constexpr const char* kConvolutionBackward = "aten::convolution_backward";
+constexpr int kBiasShape = 3;
+
+bool same_argument(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
+
+// All overloads of an operator's base name, "aten::add".
+const std::vector<c10::OperatorName>& names_of(const std::string& base) {
+  static const auto& all = *[] {
+    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) (*map)[n.name].push_back(n);
+    return map;
+  }();
+  static const std::vector<c10::OperatorName> none;
+  auto it = all.find(base);
+  return it == all.end() ? none : it->second;
+}
+
+// The name of the form of `schema` that writes into given outputs, or "".
+std::string out_form(const c10::FunctionSchema& schema) {
+  std::string base = schema.name();
+  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
+                        schema.arguments()[0].alias_info()->isWrite();
+  if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle) continue;
+    const auto& other = handle->schema();
+    const size_t n = schema.arguments().size();
+    if (other.arguments().size() != n + schema.returns().size() || schema.returns().empty()) continue;
+    bool fits = true;
+    for (size_t i = 0; fits && i < n; ++i)
+      fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
+    for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
+    if (fits) return c10::toString(name);
+  }
+  return "";
+}
+
+// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
+bool has_arithmetic() {
+  static const bool offered = (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  return offered;
+}
+
+}  // namespace
+
+std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema) {
+  std::string base = schema.name();
+  const auto& args = schema.arguments();
+  size_t n = 0;
+  while (n < args.size() && !args[n].is_out()) ++n;
+  const bool in_place = n == args.size();
+  if (in_place && base.back() == '_') base.pop_back();
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle || handle->schema().arguments().size() != n) continue;
+    bool fits = true;
+    for (size_t k = 0; fits && k < n; ++k) {
+      const auto& other = handle->schema().arguments()[k];
+      fits = same_argument(args[k], other) && !(other.alias_info() && other.alias_info()->isWrite());
+    }
+    if (fits) return handle;
+  }
+  return std::nullopt;
+}
+
+NativeForms* resolve_native(Operator& op) {
+  auto forms = std::make_unique<NativeForms>();
+  if (api().op_find) {
+    forms->own_name = op.name;
+    forms->own = find_own(forms->own_name);
+    if (!forms->own.kernel && op.name == kConvolutionBackward) {
+      forms->own_name = "aten::convolution_backward_overrideable";
+      forms->own = find(forms->own_name);
+      forms->left_out = kBiasShape;
+    }
+    const auto& schema = op.handle.schema();
+    bool is_out = false;
+    for (const auto& a : schema.arguments()) is_out |= a.is_out();
+    if (!is_out)
+      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
+    forms->any = forms->own.kernel || forms->out.kernel || (has_decomposer() && has_arithmetic());
+  }
+  NativeForms* none = nullptr;
+  if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
+  return none;
+}
+
+std::vector<std::pair<std::string, cw_op>> offered() {
+  std::vector<std::pair<std::string, cw_op>> out;
+  if (!api().op_find) return out;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(n);
+    if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
+  }
+  return out;
+}
+
+}  // namespace causeway

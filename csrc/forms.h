@@ -1,0 +1,34 @@
+// What the vendor offers: an operator's own form, and the one that writes into given outputs.
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "call.h"
+#include "routes.h"
+
+namespace causeway {
+
+// What the vendor offers that can serve an operator.
+struct NativeForms {
+  bool any = false;   // worth a look: a kernel, or operators that a decomposition may stand on
+  cw_op own{};        // under the operator's own name
+  cw_op out{};        // under the name of its out= form, for functional and in-place operators
+  std::string own_name, out_name;  // as the vendor knows them
+  int left_out = -1;  // the argument that `own` does not take
+  Routes routes;
+};
+
+// Ask the vendor once. Never returns NULL.
+NativeForms* resolve_native(Operator& op);
+
+// Every operator that the vendor's op_find answers for.
+std::vector<std::pair<std::string, cw_op>> offered();
+
+// The form of an in-place operator, or of one with out=, that allocates its result; nothing where there is none.
+std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema);
+
+}  // namespace causeway

@@ -1,0 +1,56 @@
+"""The command `causeway conformance`."""
+
+from __future__ import annotations
+
+import re
+import sys
+from typing import Annotated
+
+import typer
+
+from causeway.errors import CausewayError, ConfigError
+
+
+def run_conformance(
+    library: Annotated[
+        str, typer.Option("--vendor", help="The vendor's library; else the one in use.")
+    ] = "",
+    level: Annotated[int, typer.Option(min=0, max=2, help="Ask no higher level.")] = 2,
+    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
+    dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
+    case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
+    cases: Annotated[
+        str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
+    ] = "",
+    workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
+    json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
+    html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
+) -> None:
+    """Test a vendor's library: the table by levels, and each operator against the CPU."""
+    from rich.console import Console
+
+    from causeway.conformance import report, suite
+
+    console, terminal = Console(), Console(stderr=True)
+    options = suite.Options(library, level, op, dtype, case, workers, cases)
+    try:
+        for name, pattern in (("op", op), ("dtype", dtype)):
+            _compiles(name, pattern)
+        with terminal.status("asking the table") as status:
+            found = suite.run(options, status.update)
+        if json_file:
+            report.write_json(found, json_file)
+        if html_file:
+            report.write(html_file, found.to_html())
+    except (CausewayError, OSError) as error:
+        print(f"causeway conformance: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    report.show(found, console)
+    raise typer.Exit(0 if found.good else 1)
+
+
+def _compiles(option: str, pattern: str) -> None:
+    try:
+        re.compile(pattern)
+    except re.error as error:
+        raise ConfigError(f"--{option} {pattern!r} is no regular expression: {error}") from None

@@ -1,0 +1,109 @@
+"""`causeway coverage` and `causeway explain`."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def run_coverage(
+    target: Annotated[
+        str, typer.Argument(help="A script, MODULE:FUNCTION, FILE:FUNCTION, or a trace (.json).")
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="The script's own, after --.")
+    ] = None,
+    vendor: Annotated[
+        str, typer.Option("--vendor", help="A vendor's name or library; else the one in use.")
+    ] = "",
+    support: Annotated[
+        str, typer.Option("--support", help="The vendor's conformance report (JSON) in its place.")
+    ] = "",
+    dry: Annotated[
+        bool, typer.Option("--dry", help="Never compute; end where the program asks for numbers.")
+    ] = False,
+    run: Annotated[bool, typer.Option("--run", help="Compute on the CPU from the start.")] = False,
+    optimizer: Annotated[
+        str,
+        typer.Option(help="Of a function that returns a model: adamw, adam, sgd, none."),
+    ] = "adamw",
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 where anything is missing.")
+    ] = False,
+    html_file: Annotated[str, typer.Option("--html", help="Write a page.")] = "",
+    json_file: Annotated[str, typer.Option("--json", help="Write JSON.")] = "",
+    csv_file: Annotated[str, typer.Option("--csv", help="Write a table.")] = "",
+    sarif_file: Annotated[str, typer.Option("--sarif", help="Write findings by line.")] = "",
+) -> None:
+    """Say which operators a model uses, and the rung of each on a chip that need not be here."""
+    from rich.console import Console
+
+    from causeway.coverage import export
+    from causeway.coverage.page import page
+    from causeway.coverage.run import examine
+    from causeway.errors import CausewayError
+
+    try:
+        for chosen, allowed in ((optimizer, ("adamw", "adam", "sgd", "none")),):
+            if chosen not in allowed:
+                raise CausewayError(f"--optimizer is {chosen!r}; there is {', '.join(allowed)}")
+        if dry and run:
+            raise CausewayError("--dry and --run exclude each other")
+        if vendor and support:
+            raise CausewayError("--vendor and --support exclude each other: one chip at a time")
+        found = examine(
+            target, tuple(arguments or ()), library=vendor, support=support,
+            mode="dry" if dry else "run" if run else "auto", optimizer=optimizer,
+        )  # fmt: skip
+        if html_file:
+            page(found).write(html_file)
+        if json_file:
+            export.write_json(found, json_file)
+        if csv_file:
+            export.write_csv(found, csv_file)
+        if sarif_file:
+            export.write_sarif(found, sarif_file)
+    except (CausewayError, OSError) as error:
+        print(f"causeway coverage: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    export.show(found, Console())
+    if not found.rows:
+        raise typer.Exit(2)
+    lacks = found.missing or found.narrowed or found.failure
+    raise typer.Exit(1 if strict and lacks else 0)
+
+
+def run_explain(
+    operator: Annotated[str, typer.Argument(help="An operator: aten::gelu, add.Tensor.")],
+    dtype: Annotated[
+        list[str] | None, typer.Option("--dtype", help="Only this dtype; can be repeated.")
+    ] = None,
+    vendor: Annotated[
+        str, typer.Option("--vendor", help="A vendor's name or library; else the one in use.")
+    ] = "",
+    support: Annotated[
+        str, typer.Option("--support", help="The vendor's conformance report (JSON) in its place.")
+    ] = "",
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+) -> None:
+    """Say which rung serves an operator and why, and what a vendor would have to offer."""
+    import json
+
+    import torch
+
+    from causeway.coverage import explain, run
+    from causeway.errors import CausewayError
+
+    try:
+        for name in dtype or ():
+            if not isinstance(getattr(torch, name, None), torch.dtype):
+                raise CausewayError(f"--dtype is {name!r}: torch has no such dtype")
+        if vendor and support:
+            raise CausewayError("--vendor and --support exclude each other: one chip at a time")
+        found = run.explain(operator, tuple(dtype or ()), library=vendor, support=support)
+    except (CausewayError, OSError) as error:
+        print(f"causeway explain: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    print(json.dumps(found, indent=1) if as_json else explain.text(found, found["chip"]))

@@ -1,0 +1,173 @@
+"""The commands `causeway record`, `replay`, `diff` and `cases`."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from causeway import config
+from causeway.errors import CausewayError, ConfigError
+
+Out = Annotated[str, typer.Option("--json", help="Write the result as JSON.")]
+
+
+@contextlib.contextmanager
+def _told(command: str) -> Iterator[None]:
+    """What cannot be done is a line of text and exit status 2."""
+    try:
+        yield
+    except (CausewayError, OSError) as error:
+        print(f"causeway {command}: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+
+
+def _steps(option: str, text: str) -> tuple[int, int] | None:
+    try:
+        found: tuple[int, int] | None = config.STEPS.read(text)
+        return found
+    except ValueError as error:
+        raise ConfigError(f"{option} is {text!r}: {error}") from None
+
+
+def _bytes(text: str) -> int:
+    try:
+        digits = config.BYTES.read(text).lower().rstrip("ib ")
+    except ValueError as error:
+        raise ConfigError(f"--budget is {text!r}: {error}") from None
+    unit = digits[-1] if digits[-1] in "kmgt" else ""
+    return int(digits.rstrip("kmgt ")) << 10 * (" kmgt".index(unit) if unit else 0)
+
+
+def record(
+    script: Annotated[str, typer.Argument(help="The program.")],
+    args: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
+    out: Annotated[str, typer.Option("--out", "-o", help="The trace, a new folder.")] = "trace",
+    module: Annotated[bool, typer.Option("-m", help="The program is a module's name.")] = False,
+    ops: Annotated[str, typer.Option(help="Only operators that match.")] = ".*",
+    steps: Annotated[str, typer.Option(help="Only these steps: 10-20, 10- or 10.")] = "",
+    keep: Annotated[
+        str, typer.Option(help="Of all values: none, statistics, hash or full.")
+    ] = "statistics",
+    full: Annotated[str, typer.Option(help="Operators whose values are kept whole.")] = "",
+    full_steps: Annotated[str, typer.Option(help="Steps in which they are.")] = "",
+    budget: Annotated[str, typer.Option(help="Bytes of the trace, at most.")] = "1GiB",
+    via: Annotated[
+        str, typer.Option(help="device: Causeway's; dispatch: all others; auto: both.")
+    ] = "auto",
+    nested: Annotated[bool, typer.Option(help="Operators within operators too.")] = False,
+    stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
+) -> None:
+    """Run a program and write its operators to a trace."""
+    from causeway.debug import record as recording
+    from causeway.debug.program import run
+
+    with _told("record"):
+        if via not in ("auto", "device", "dispatch"):
+            raise ConfigError(f"--via is {via!r}: expected auto, device or dispatch")
+        chosen = recording.Options(
+            ops=ops, steps=_steps("--steps", steps), keep=keep, full=full,  # type: ignore[arg-type]
+            full_steps=_steps("--full-steps", full_steps), budget=_bytes(budget),
+            via=via, nested=nested, stacks=stacks,  # type: ignore[arg-type]
+        )  # fmt: skip
+        if not module and not Path(script).is_file():
+            raise ConfigError(f"{script!r}: there is no such file")
+        with contextlib.ExitStack() as stack:
+            writer = stack.enter_context(recording.record(out, options=chosen))
+            stack.callback(_summary, writer)
+            run(script, args or [], module=module)
+
+
+def _summary(writer: object) -> None:
+    from causeway.debug.trace import Writer
+
+    if isinstance(writer, Writer):
+        left = ", ".join(f"{n} {what} left out" for what, n in writer.left_out.items())
+        print(f"causeway record: {writer.calls} calls in {writer.folder}"
+              f"{f'; the budget was spent: {left}' if left else ''}", file=sys.stderr)  # fmt: skip
+
+
+def replay(
+    trace: Annotated[str, typer.Argument(help="A folder that `causeway record` wrote.")],
+    device: Annotated[str, typer.Option(help="Where to run: cpu, sim, sim:1, cuda.")] = "cpu",
+    ops: Annotated[str, typer.Option("--op", help="Only operators that match.")] = ".*",
+    json_file: Out = "",
+) -> None:
+    """Run recorded operators again, and compare. Exit status 1 where one differs."""
+    from rich.console import Console
+
+    from causeway.debug import show
+    from causeway.debug.reader import Trace
+    from causeway.debug.replay import replay as run
+    from causeway.debug.trace import write_whole
+
+    with _told("replay"):
+        found = run(Trace(trace), device, ops=ops)
+        if json_file:
+            write_whole(Path(json_file), found.to_json().encode())
+        show.replay(found, Console())
+        if not found.calls:
+            raise ConfigError(f"{trace} has no call that --op {ops!r} matches")
+        ran = any(one.state != "not run" for one in found.calls)
+    raise typer.Exit(1 if found.wrong else 0 if ran else 2)
+
+
+def diff(
+    a: Annotated[str, typer.Argument(help="A trace.")],
+    b: Annotated[str, typer.Argument(help="Another, of the same program elsewhere.")],
+    rtol: Annotated[
+        float, typer.Option(min=0.0, help="What may differ; 0: by dtype, for rounding adds up.")
+    ] = 0.0,
+    json_file: Out = "",
+) -> None:
+    """Compare two traces: where do they part? Exit status 1 where they differ."""
+    from rich.console import Console
+
+    from causeway.debug import reader, show
+    from causeway.debug.diff import compare
+    from causeway.debug.trace import write_whole
+
+    same = True
+    results = {}
+    with _told("diff"):
+        ours, theirs = reader.ranks(a), reader.ranks(b)
+        if set(ours) != set(theirs):
+            raise ConfigError(
+                f"{a} has the ranks {', '.join(ours)}, {b} has {', '.join(theirs)}: name two traces"
+            )
+        for rank in ours:
+            found = compare(reader.Trace(ours[rank]), reader.Trace(theirs[rank]), rtol=rtol or None)
+            same = same and found.same
+            results[rank] = json.loads(found.to_json())
+            show.difference(found, Console(), rank)
+        if json_file:
+            body = results.get("", results)
+            write_whole(Path(json_file), json.dumps(body, indent=1).encode())
+    raise typer.Exit(0 if same else 1)
+
+
+def cases(
+    trace: Annotated[str, typer.Argument(help="A folder that `causeway record` wrote.")],
+    out: Annotated[str, typer.Option("--out", "-o", help="The file to write.")] = "cases.json",
+    ops: Annotated[str, typer.Option("--op", help="Only operators that match.")] = ".*",
+) -> None:
+    """Turn recorded operators into cases for `causeway conformance --cases`."""
+    from causeway.debug import cases as making
+    from causeway.debug.reader import Trace
+    from causeway.debug.selection import Names
+
+    with _told("cases"):
+        names, opened = Names(ops), Trace(trace)
+        calls = [c for c in opened.calls if names.has(c.operator)]
+        found = making.cases_of(calls)
+        if not found:
+            raise ConfigError(f"{trace} has no call that --op {ops!r} matches")
+        making.write(out, found, str(Path(trace).name))
+        print(f"{len(found)} cases of {len({c.operator for c in found})} operators in {out}")
+        if state := opened.state():
+            print(f"causeway cases: {state}", file=sys.stderr)

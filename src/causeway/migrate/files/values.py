@@ -1,0 +1,157 @@
+"""What a name and its value say about the device: `--backend nccl`, `device: cuda:0`.
+
+Options of commands, keys of YAML, JSON, TOML and INI files and variables of shell scripts name the
+same things, so one set of rules reads them all. A value is looked at only where its name says what
+it is: `name: cuda` is a name.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from causeway.migrate.files.draft import Draft, Span
+
+BACKEND = "CW603"
+DEVICE = "CW604"
+ACCELERATOR = "CW605"
+PROCESSES = "CW606"
+SCHEDULER = "CW608"
+PYTHON_NAME = "CW609"
+LAUNCHER = "CW610"
+GPU_COUNT = "CW611"
+IMAGE = "CW640"
+
+_BACKEND = re.compile(r"(?:^|_)backends?$")
+_DEVICE = re.compile(r"(?:^|_)(?:device|devices|dev|device_type|device_name|map_location)$")
+_ACCELERATOR = re.compile(r"(?:^|_)accelerator$")
+_GPU_COUNT = re.compile(r"^(?:n|num)?_?gpus?(?:_ids?|_per_node|_count|_num)?$")
+_IMAGE = re.compile(r"(?:^|_)(?:image|container|base_image|docker)$")
+_PYTHON = re.compile(r"^(?:_?target_?|class_path|type|cls|callable)$")
+_NCCL = re.compile(r"(?:\w+:\w+,)*(?:cuda:)?nccl(?:,\w+:\w+)*\Z", re.IGNORECASE)
+_CUDA = re.compile(r"cuda(:\d+)?\Z")
+_CUDA_IMAGE = re.compile(
+    r"(?:^|/)nvidia/|nvcr\.io/|[:/\-_.]cu(?:da)?[-_]?\d|[:\-_]gpu\b|-cuda\b", re.IGNORECASE
+)
+
+# Keys beside `accelerator` that only a Trainer of Lightning has.
+LIGHTNING = frozenset({
+    "max_epochs", "min_epochs", "num_nodes", "strategy", "precision", "check_val_every_n_epoch",
+    "num_sanity_val_steps", "accumulate_grad_batches", "gradient_clip_val", "log_every_n_steps",
+    "fast_dev_run", "limit_train_batches",
+})  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value and the name it has. `span` is its place, None where it cannot be changed there;
+    `around` is the place that is reported then.
+    """
+
+    name: str
+    value: str
+    span: Span | None
+    around: Span
+    lightning: bool = False  # it belongs to a Trainer
+    launcher: bool = False  # it belongs to torchrun
+    null: str = ""  # how the file's language writes null, if it does
+
+
+def key(name: str) -> str:
+    """A name in one spelling: the last of a dotted one, without dashes."""
+    return name.lstrip("-+~").rpartition(".")[2].replace("-", "_").lower()
+
+
+def is_cuda_image(image: str) -> bool:
+    """Whether the name of a container's image says that CUDA is in it."""
+    return bool(_CUDA_IMAGE.search(image))
+
+
+def judge(draft: Draft, it: Named) -> None:
+    """Change the value, or say why it stays."""
+    name, value = key(it.name), it.value.strip()
+    if _BACKEND.search(name) and _NCCL.match(value):
+        _backend(draft, it)
+    elif _ACCELERATOR.search(name) and value in ("gpu", "cuda"):
+        _accelerator(draft, it)
+    elif name == "nproc_per_node" and it.launcher and value in ("gpu", "cuda"):
+        new = draft.target.name if draft.target else "auto"
+        _change(draft, PROCESSES, it, new, "a process for each device of the host")
+    elif _DEVICE.search(name) and _CUDA.match(value):
+        _device(draft, it)
+    elif _DEVICE.search(name) and value == "gpu":
+        tip = "See that what reads it takes torch.accelerator.current_accelerator() for it."
+        draft.say(DEVICE, "manual", it.around, f"{value!r} is this program's own word", tip,
+                  api=it.name)  # fmt: skip
+    elif name == "distributed_type" and value == "MULTI_GPU":
+        _launcher(draft, it)
+    elif _PYTHON.match(name) and re.match(r"torch\.cuda\.", value):
+        draft.say(PYTHON_NAME, "manual", it.around, f"{value} is called by its name", api=value)
+    elif _IMAGE.search(name) and is_cuda_image(value):
+        draft.say(IMAGE, "manual", it.around, f"the image {value!r} holds CUDA", api=value)
+    elif name in ("runtime", "driver") and value == "nvidia":
+        draft.say(SCHEDULER, "manual", it.around, f"{it.name}: nvidia hands over GPUs", api=it.name)
+    elif it.lightning and name == "gpus":
+        tip = "Lightning 2: `accelerator: auto` and `devices:` with this value."
+        draft.say(GPU_COUNT, "manual", it.around, "Lightning 2 has no `gpus`", tip, api=it.name)
+    elif _GPU_COUNT.match(name) and re.match(r"[\d,\[\] ]+\Z|all\Z|auto\Z", value):
+        draft.say(GPU_COUNT, "portable", it.around, f"{it.name} counts or lists devices",
+                  api=it.name)  # fmt: skip
+
+
+def _change(draft: Draft, rule: str, it: Named, new: str, message: str) -> None:
+    if it.span is None:
+        tip = f"Write {new!r}: quotes or escapes inside the value are in the way."
+        draft.say(rule, "manual", it.around, message, tip, api=it.name)
+    else:
+        draft.change(rule, it.span, new, message, api=it.name)
+
+
+def _backend(draft: Draft, it: Named) -> None:
+    target = draft.target
+    if target is not None and target.backend:
+        new = re.sub(r"\bcuda:", f"{target.name}:", it.value, flags=re.IGNORECASE)
+        new = re.sub(r"\bnccl\b", target.backend, new, flags=re.IGNORECASE)
+        _change(draft, BACKEND, it, new, f"{target.name}'s collectives are {target.backend}")
+        return
+    message = f"{it.name}: {it.value} serves CUDA alone"
+    if it.null and it.span is not None and target is None:
+        tip = "With none given, torch.distributed takes the backend of the device."
+        place = _with_quotes(draft.text, it.span)
+        draft.change_unsafely(BACKEND, place, it.null, message, tip, api=it.name)
+    else:
+        draft.say(BACKEND, "manual", it.around, message, api=it.name)
+
+
+def _with_quotes(text: str, span: Span) -> Span:
+    start, end = span
+    quoted = start > 0 and text[start - 1] in "\"'" and text[end : end + 1] == text[start - 1]
+    return (start - 1, end + 1) if quoted else span
+
+
+def _device(draft: Draft, it: Named) -> None:
+    if draft.target is not None:
+        new = re.sub(r"\bcuda", draft.target.name, it.value)
+        _change(draft, DEVICE, it, new, f"torch's name of the device is {draft.target.name}")
+    else:
+        draft.say(DEVICE, "manual", it.around, f"{it.name}: {it.value} names CUDA", api=it.name)
+
+
+def _accelerator(draft: Draft, it: Named) -> None:
+    if draft.target is not None:
+        name = draft.target.name
+        _change(draft, ACCELERATOR, it, name, f"the accelerator is called {name}")
+    elif it.lightning:
+        _change(draft, ACCELERATOR, it, "auto", "Lightning's word for the accelerator that is here")
+    elif it.span is not None:
+        tip = "auto is Lightning's word; see whether this program knows it."
+        message = f"{it.name}: {it.value} means CUDA"
+        draft.change_unsafely(ACCELERATOR, it.span, "auto", message, tip, api=it.name)
+
+
+def _launcher(draft: Draft, it: Named) -> None:
+    known = draft.target.distributed_type if draft.target else ""
+    if known:
+        _change(draft, LAUNCHER, it, known, f"Accelerate's word for several devices is {known}")
+    else:
+        draft.say(LAUNCHER, "manual", it.around, "MULTI_GPU means CUDA", api=it.name)

@@ -1,0 +1,51 @@
+"""What reports know of rules, whichever converter they belong to."""
+
+from __future__ import annotations
+
+from functools import cache
+
+from causeway.migrate import knowledge
+from causeway.migrate.files import rules as files
+from causeway.migrate.finding import Finding
+
+_GROUPS = {
+    "CW1": "Python",
+    "CW60": "options, keys, variables",
+    "CW61": "launching",
+    "CW62": "notebooks",
+    "CW63": "packages",
+    "CW64": "containers",
+    "CW65": "CUDA and C++ sources",
+    "CW7": "precision and speed",
+}
+
+
+@cache
+def describe(code: str) -> dict[str, str]:
+    """A rule's title, name, severity, why and by_hand; of one that is not known, its code."""
+    from causeway.migrate import advice
+    from causeway.migrate.rules import RULES
+
+    rule = RULES.get(code) or files.RULES.get(code) or advice.RULES.get(code)
+    if rule is None:
+        return {"title": code, "name": code, "severity": "warning", "why": "", "by_hand": ""}
+    return {
+        "title": rule.title,
+        "name": rule.name,
+        "severity": rule.severity,
+        "why": rule.why,
+        "by_hand": rule.by_hand,
+    }
+
+
+def group(found: Finding) -> str:
+    """The sort of files or things that a finding is about."""
+    for length in (4, 3):
+        if found.rule[:length] in _GROUPS:
+            return _GROUPS[found.rule[:length]]
+    return "other"
+
+
+def is_unknown(found: Finding) -> bool:
+    """Whether a finding is about a name that no table knows."""
+    return found.api.startswith("torch.cuda.") and knowledge.find(found.api) is None

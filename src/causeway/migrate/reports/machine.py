@@ -1,0 +1,109 @@
+"""JSON for programs, SARIF for editors and code hosts.
+
+The JSON has a version: within one, members are only added. docs/reports.md says what each is.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+from pathlib import Path
+from typing import Any
+
+import causeway
+from causeway.migrate.finding import Finding, Kind, Result
+from causeway.migrate.reports import catalogue, figures
+from causeway.pages import atomic, sarif
+
+FORMAT = "causeway-migrate"
+VERSION = 1
+
+_LEVELS: dict[Kind, sarif.Level] = {
+    "changed": "note",
+    "portable": "none",
+    "manual": "warning",
+    "unsupported": "error",
+}
+
+
+def to_dict(result: Result) -> dict[str, Any]:
+    """The whole result as plain data, without the texts of files."""
+    used = sorted({found.rule for file in result.files for found in file.findings})
+    return {
+        "format": FORMAT,
+        "version": VERSION,
+        "causeway": causeway.__version__,
+        "root": result.root,
+        "settings": dataclasses.asdict(result.settings),
+        "totals": figures.to_dict(figures.of_result(result)),
+        "rules": {code: catalogue.describe(code) for code in used},
+        "files": [
+            {
+                "path": file.path,
+                "status": file.status,
+                "reason": file.reason,
+                "lines": file.lines,
+                "changed": file.changed,
+                "findings": [_finding(found) for found in sorted(file.findings)],
+            }
+            for file in sorted(result.files, key=lambda file: file.path)
+        ],
+    }
+
+
+def _finding(found: Finding) -> dict[str, Any]:
+    data = dataclasses.asdict(found)
+    del data["file"]
+    return data
+
+
+def write_json(result: Result, path: str | Path) -> None:
+    """Write the JSON all at once. Raises OSError where it cannot."""
+    atomic.write(path, json.dumps(to_dict(result), indent=1, ensure_ascii=True) + "\n")
+
+
+def to_sarif(result: Result) -> dict[str, Any]:
+    """The findings as a SARIF document; files that could not be read are among them."""
+    findings = result.findings()
+    used = sorted({found.rule for found in findings})
+    rules = [
+        sarif.Rule(
+            code,
+            about["title"],
+            _level(about["severity"]),
+            name=about["name"],
+            help=f"{about['why']}\n\nBy hand: {about['by_hand']}",
+        )
+        for code in used
+        for about in (catalogue.describe(code),)
+    ]
+    results = [
+        sarif.Result(
+            found.rule,
+            f"{found.message} ({found.tip})" if found.tip else found.message,
+            found.file,
+            found.line,
+            found.column,
+            found.end_line,
+            found.end_column,
+            level="note" if found.is_advice else _LEVELS[found.kind],
+            text=found.before,
+        )
+        for found in findings
+    ]
+    broken = [file for file in result.files if file.status == "unparsable"]
+    if broken:
+        rules.append(sarif.Rule("CW000", "A file that could not be read", "warning"))
+        results += [sarif.Result("CW000", file.reason or "not read", file.path) for file in broken]
+    return sarif.document(
+        "causeway migrate", rules, results, root=result.root, version=causeway.__version__
+    )
+
+
+def _level(severity: str) -> sarif.Level:
+    return {"info": "note", "warning": "warning", "error": "error"}[severity]  # type: ignore[return-value]
+
+
+def write_sarif(result: Result, path: str | Path) -> None:
+    """Write the SARIF document all at once. Raises OSError where it cannot."""
+    sarif.write(path, to_sarif(result))

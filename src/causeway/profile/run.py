@@ -1,0 +1,167 @@
+"""A script run as `__main__` under torch.profiler, as `python script.py` would run it."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import sys
+import traceback
+import types
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from causeway.errors import CausewayError
+
+
+class Steps:
+    """Optimizer steps `first` to `last` (counted from 0, `last` not included) of a script."""
+
+    def __init__(self, first: int, last: int) -> None:
+        if not 0 <= first < last:
+            raise CausewayError(
+                f"--steps {first}:{last} holds no step; give FIRST:LAST, as in 10:15 for the 11th "
+                "to the 15th step of the optimizer"
+            )
+        self.first, self.last = first, last
+
+    @classmethod
+    def parse(cls, text: str) -> Steps:
+        """ "5" is the first five, "10:15" the 11th to the 15th."""
+        first, colon, last = text.rpartition(":")
+        try:
+            return cls(int(first) if colon else 0, int(last))
+        except ValueError:
+            raise CausewayError(
+                f"--steps {text!r} is neither a number of steps nor FIRST:LAST"
+            ) from None
+
+
+class Profile:
+    """torch.profiler over a whole script, or over some steps of its first optimizer."""
+
+    def __init__(self, steps: Steps | None, *, stack: bool, shapes: bool, memory: bool) -> None:
+        activities = [
+            torch.profiler.ProfilerActivity.CPU,
+            torch.profiler.ProfilerActivity.PrivateUse1,
+        ]
+        schedule = None
+        if steps is not None:
+            warmup = min(1, steps.first)
+            schedule = torch.profiler.schedule(
+                wait=steps.first - warmup,
+                warmup=warmup,
+                active=steps.last - steps.first,
+                repeat=1,
+            )
+        self._ready = False
+        self._optimizer: int | None = None
+        self._steps = steps
+        self.seen = 0
+        self.profiler = torch.profiler.profile(
+            activities=activities,
+            schedule=schedule,
+            on_trace_ready=self._on_ready,
+            with_stack=stack,
+            record_shapes=shapes,
+            profile_memory=memory,
+        )
+
+    def _on_ready(self, _: Any) -> None:
+        self._ready = True
+
+    def _on_step(self, optimizer: Any, *_: Any) -> None:
+        # A second optimizer (of a GAN, say) steps within the same step of the program.
+        if self._optimizer is None:
+            self._optimizer = id(optimizer)
+        if self._optimizer == id(optimizer):
+            self.seen += 1
+            self.profiler.step()
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        """Profile what is run within."""
+        hook = None
+        if self._steps is not None:
+            from torch.optim.optimizer import register_optimizer_step_post_hook
+
+            hook = register_optimizer_step_post_hook(self._on_step)
+        with _quiet_kineto():
+            self.profiler.start()
+        try:
+            yield
+        finally:
+            self.profiler.stop()
+            if hook is not None:
+                hook.remove()
+
+    def write(self, path: Path) -> None:
+        """Write the trace, all of it or nothing; `.gz` is compressed."""
+        if not self._ready:
+            why = "no optimizer took a step" if not self.seen else f"there were {self.seen} steps"
+            steps = self._steps
+            asked = "" if steps is None else f" of steps {steps.first}:{steps.last}"
+            raise CausewayError(f"there is no trace{asked}: {why}")
+        part = path.with_name(f".{os.getpid()}.{path.name}")  # torch looks at how the name ends
+        try:
+            self.profiler.export_chrome_trace(str(part))
+            part.replace(path)
+        finally:
+            part.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _quiet_kineto() -> Iterator[None]:
+    """Kineto of torch 2.13 writes two lines about each trace; it reads its level at the first."""
+    if "KINETO_LOG_LEVEL" in os.environ:
+        yield
+        return
+    os.environ["KINETO_LOG_LEVEL"] = "99"
+    try:
+        yield
+    finally:
+        del os.environ["KINETO_LOG_LEVEL"]
+
+
+def run_script(script: Path, arguments: Sequence[str]) -> int:
+    """Run `script` as `python script.py arguments` would; return its exit status.
+
+    It stays `sys.modules["__main__"]`: what it leaves for later (pickles, processes, atexit) finds
+    its names there.
+    """
+    try:
+        code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
+    except OSError as error:
+        raise CausewayError(f"{script} cannot be read: {error.strerror}") from None
+    except (SyntaxError, ValueError):
+        traceback.print_exc(limit=0)
+        return 1
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=str(script), __builtins__=__builtins__)
+    sys.modules["__main__"] = main
+    sys.argv[:] = [str(script), *arguments]
+    sys.path[0] = str(script.resolve().parent)
+    return _status(lambda: exec(code, main.__dict__))
+
+
+def _status(run: Callable[[], None]) -> int:
+    try:
+        run()
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        return 130
+    except BaseException as error:
+        # As Python would, without the frames of this file.
+        trace = error.__traceback__
+        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+            trace = trace.tb_next
+        sys.excepthook(type(error), error.with_traceback(trace), trace)
+        return 1
+    return 0

@@ -1,0 +1,64 @@
+"""`causeway run`: a CUDA program, untouched, on the device."""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Annotated
+
+import typer
+
+
+def run_program(
+    program: Annotated[
+        list[str], typer.Argument(help="The script and its arguments, as python takes them.")
+    ],
+    module: Annotated[
+        bool, typer.Option("-m", help="PROGRAM is a module, as with `python -m`.")
+    ] = False,
+    target: Annotated[
+        str, typer.Option(help='Where CUDA\'s calls go: "device", or "cpu".')
+    ] = "device",
+    report: Annotated[
+        str, typer.Option(help="Write what was redirected to this file, as JSON.")
+    ] = "",
+) -> None:
+    """Run a CUDA program untouched: its CUDA calls go to the device.
+
+    `causeway run train.py --lr 0.1` is `python train.py --lr 0.1` with CUDA redirected, in the
+    processes that it starts too: `causeway run -m torch.distributed.run train.py`.
+    """
+    from causeway.errors import CausewayError
+    from causeway.redirect.devices import resolve
+
+    try:
+        resolve(target)
+    except CausewayError as error:
+        print(f"causeway run: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    start(["-m", *program] if module else program, target, report)
+
+
+def start(arguments: list[str], target: str, report: str) -> None:
+    """Become `python ARGUMENTS`, with CUDA redirected.
+
+    The program is Python's own from its first line to its exit status: this process is replaced,
+    and the redirection is turned on at the end of the program's `import torch`.
+    """
+    environment = dict(os.environ)
+    for name in [n for n in environment if n.startswith("CAUSEWAY_TRANSFER")]:
+        del environment[name]
+    environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
+    if report:
+        environment["CAUSEWAY_TRANSFER_REPORT"] = os.path.abspath(report)
+    environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # it is what turns this on
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, [sys.executable, *_flags(), *arguments], environment)
+
+
+def _flags() -> list[str]:
+    """The flags of this interpreter: `python -X dev -m causeway run` hands them on."""
+    import subprocess
+
+    return subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined, no-any-return]

@@ -1,0 +1,75 @@
+"""`causeway verify`: the same numbers on the device as on the CPU?"""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+
+def verify_scripts(
+    scripts: Annotated[
+        list[str],
+        typer.Argument(help="Scripts; what follows `--` is given to each as its arguments."),
+    ],
+    steps: Annotated[int, typer.Option(min=1, help="Steps of an optimizer to run.")] = 3,
+    seed: Annotated[int, typer.Option(help="For torch, numpy and random on both sides.")] = 0,
+    tolerance: Annotated[
+        float, typer.Option(min=0, help="Numbers agree within this times max(1, |number|).")
+    ] = 1e-3,
+    way: Annotated[
+        str, typer.Option(help="What runs on the device: migrated, transfer, or auto.")
+    ] = "auto",
+    folder: Annotated[
+        str, typer.Option(help="The folder to convert; by default the script's own.")
+    ] = "",
+    operators: Annotated[
+        bool, typer.Option(help="Run once more, comparing each operator with the CPU.")
+    ] = True,
+    timeout: Annotated[float, typer.Option(min=1, help="Seconds for each run.")] = 600,
+    json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
+    html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
+) -> None:
+    """Run scripts on the CPU and on the device, and compare what they compute.
+
+    The original runs on the CPU, and what `causeway migrate` makes of it on the device. Exits with
+    0 where all numbers are the same, 1 where not, 2 for a mistake.
+    """
+    from rich.console import Console
+
+    from causeway.errors import CausewayError
+    from causeway.verify.runner import Options, verify
+
+    chosen, arguments = _split(scripts)
+    terminal = Console(stderr=True)
+    try:
+        if way not in ("auto", "migrated", "transfer"):
+            raise CausewayError(f"--way {way!r}: expected auto, migrated or transfer")
+        options = Options(steps, seed, tolerance, way, folder, operators, timeout)  # type: ignore[arg-type]
+        with terminal.status("verifying") as status:
+            report = verify(chosen, arguments, options, status.update)
+        if json_file:
+            from causeway.pages.atomic import write
+
+            write(json_file, report.to_json() + "\n")
+        if html_file:
+            from causeway.verify.page import page
+
+            page(report).write(html_file)
+    except (CausewayError, OSError) as error:
+        print(f"causeway verify: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    from causeway.verify.page import show
+
+    show(report, Console())
+    raise typer.Exit(0 if report.good else 1)
+
+
+def _split(words: list[str]) -> tuple[list[str], list[str]]:
+    """Scripts, and the arguments after `--`, which click takes out: they follow the last .py."""
+    command = sys.argv[1:]
+    if "--" in command:
+        arguments = command[command.index("--") + 1 :]
+        return words[: len(words) - len(arguments)], arguments
+    return words, []

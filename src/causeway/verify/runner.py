@@ -1,0 +1,231 @@
+"""Runs both sides of a verification, each in a process of its own, and compares what they wrote."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from causeway.errors import CausewayError
+from causeway.verify.report import Report, Script, Way, compare_series
+
+_MOST_FILES = 2000  # in a folder that is converted without being named
+
+
+@dataclass(frozen=True)
+class Options:
+    """What to verify, and how closely."""
+
+    steps: int = 3
+    seed: int = 0
+    tolerance: float = 1e-3
+    way: Literal["auto", "migrated", "transfer"] = "auto"
+    folder: str = ""  # what is converted with the script
+    operators: bool = True
+    timeout: float = 600  # seconds, each process
+
+
+def verify(
+    scripts: list[str],
+    arguments: list[str],
+    options: Options,
+    say: Callable[[str], None] = lambda text: None,
+) -> Report:
+    """Run each script on the CPU and on the device, and compare. `arguments` go to each script.
+
+    Raises CausewayError where a script is not there or the device is not.
+    """
+    import torch
+
+    import causeway
+    from causeway.redirect.devices import resolve
+
+    device = resolve("device")
+    for script in scripts:
+        if not Path(script).is_file():
+            raise CausewayError(f"there is no script {script!r}")
+    way = _way(options)
+    found = [_one(script, arguments, options, way, say) for script in scripts]
+    about = {
+        "device": device,
+        "causeway": causeway.__version__,
+        "torch": torch.__version__,
+        "steps": options.steps,
+        "seed": options.seed,
+        "tolerance": options.tolerance,
+        "arguments": arguments,
+    }
+    return Report(found, about)
+
+
+def _way(options: Options) -> Way:
+    there = importlib.util.find_spec("causeway.migrate") is not None
+    if options.way == "migrated" and not there:
+        raise CausewayError("this Causeway has no `causeway migrate`: use --way transfer")
+    if options.way == "auto":
+        return "migrated" if there else "transfer"
+    return options.way
+
+
+def _one(
+    script: str, arguments: list[str], options: Options, way: Way, say: Callable[[str], None]
+) -> Script:
+    with tempfile.TemporaryDirectory(prefix="causeway-verify-") as folder:
+        there, converted, problem = script, None, ""
+        if way == "migrated":
+            say(f"{script}: converting")
+            there, problem = _convert(script, Path(folder) / "converted", options)
+            converted = not problem
+        say(f"{script}: the original on the CPU")
+        cpu = _side(script, arguments, options, folder, "cpu", redirect=True)
+        if problem:
+            device = _failed(problem)
+        else:
+            say(f"{script}: on the device")
+            redirect = way == "transfer"
+            device = _side(there, arguments, options, folder, "device", redirect=redirect)
+        result = _compare(script, way, converted, cpu, device, options)
+        if options.operators and result.runs:
+            say(f"{script}: operator by operator")
+            found = _side(
+                there, arguments, options, folder, "device",
+                redirect=way == "transfer", operators=True,
+            )  # fmt: skip
+            result.operators, result.operators_error = found["operators"], found["error"]
+    return result
+
+
+def _convert(script: str, to: Path, options: Options) -> tuple[str, str]:
+    """The converted script, and why there is none."""
+    source = Path(options.folder or Path(script).parent).resolve()
+    path = Path(script).resolve()
+    if not path.is_relative_to(source):
+        raise CausewayError(f"{script!r} is not in the folder {options.folder!r}")
+    if not options.folder:
+        count = 0
+        for _, _, files in os.walk(source):
+            count += len(files)
+            if count > _MOST_FILES:
+                raise CausewayError(
+                    f"{source} has more than {_MOST_FILES} files: say with --folder what to convert"
+                )
+    command = [sys.executable, "-m", "causeway", "migrate", str(source), "-o", str(to)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    place = to / path.relative_to(source)
+    if not place.is_file():  # a converter that keeps the folder's own name
+        place = to / source.name / path.relative_to(source)
+    if done.returncode not in (0, 1) or not place.is_file():
+        return script, f"causeway migrate failed: {done.stderr.strip() or done.stdout.strip()}"
+    return str(place), ""
+
+
+def _side(
+    script: str,
+    arguments: list[str],
+    options: Options,
+    folder: str,
+    target: str,
+    *,
+    redirect: bool,
+    operators: bool = False,
+) -> dict[str, Any]:
+    """What one process observed, or why it observed nothing."""
+    to = os.path.join(folder, f"{target}-{int(operators)}.json")
+    asked = {
+        "steps": options.steps,
+        "seed": options.seed,
+        "target": target,
+        "redirect": redirect,
+        "operators": operators,
+        "to": to,
+    }
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_TRANSFER")}
+    environment["PYTHONHASHSEED"] = str(options.seed)
+    if target == "cpu":
+        environment["CUDA_VISIBLE_DEVICES"] = "0"  # as many as the CPU has memories
+    command = [sys.executable, "-m", "causeway.verify.observe", json.dumps(asked), script]
+    try:
+        done = subprocess.run(
+            [*command, *arguments],
+            env=environment,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            stdin=subprocess.DEVNULL,
+            text=True,
+            errors="replace",
+            timeout=options.timeout,
+            check=False,
+        )
+    except subprocess.TimeoutExpired:
+        return _failed(
+            f"it was stopped after {options.timeout:.0f} s, before {options.steps} steps"
+        )
+    if not os.path.exists(to):
+        tail = "\n".join(done.stdout.splitlines()[-20:])
+        return _failed(f"the process ended with status {done.returncode}\n{tail}")
+    with open(to) as file:
+        found: dict[str, Any] = json.load(file)
+    return found
+
+
+def _failed(error: str) -> dict[str, Any]:
+    return {
+        "error": error,
+        "steps": 0,
+        "losses": [],
+        "gradients": [],
+        "parameters": [],
+        "outputs": [],
+        "ledger": [],
+        "operators": None,
+        "transfer": {"places": []},
+    }
+
+
+def _compare(
+    script: str,
+    way: Way,
+    converted: bool | None,
+    cpu: dict[str, Any],
+    device: dict[str, Any],
+    options: Options,
+) -> Script:
+    result = Script(
+        script, way, converted, cpu["error"], device["error"], (cpu["steps"], device["steps"])
+    )
+    if not (cpu["error"] or device["error"]):
+        for name in ("losses", "gradients", "parameters"):
+            here, there = cpu[name], device[name]
+            result.series.append(compare_series(name, here, there, options.tolerance))
+        here, there = (
+            [[t["norm"] for t in o["tensors"]] for o in side["outputs"]] for side in (cpu, device)
+        )
+        result.series.append(compare_series("outputs", here, there, options.tolerance))
+    first = [[float(group[0]) for group in side["losses"] if group] for side in (cpu, device)]
+    result.losses = list(zip(*first, strict=False))
+    result.fallbacks = _fallbacks(device["ledger"])
+    result.places = device["transfer"]["places"]
+    return result
+
+
+def _fallbacks(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Operators that did not run on the chip: name, rung, calls, bytes; the most called first."""
+    sums: dict[tuple[str, str], list[int]] = {}
+    for row in rows:
+        if row["rung"] in ("native", "derived"):
+            continue
+        total = sums.setdefault((row["operator"], row["rung"]), [0, 0])
+        total[0] += row["calls"]
+        total[1] += row["bytes"]
+    ordered = sorted(sums.items(), key=lambda item: (-item[1][0], item[0]))
+    return [
+        {"operator": name, "rung": rung, "calls": calls, "bytes": size}
+        for (name, rung), (calls, size) in ordered
+    ]

@@ -1,0 +1,246 @@
+"""Reports of a conversion: the same figures everywhere, columns that users know, no formula."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import os
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+from typer.testing import CliRunner
+
+from causeway import cli
+from causeway.migrate import engine, reports
+from causeway.migrate.finding import FileResult, Finding, Result
+from causeway.migrate.reports import figures, machine, page, tables, terminal
+from causeway.migrate.settings import Settings
+
+EVIL = "<script>alert(1)</script>"
+COLUMNS = {
+    "change_list.csv": ["File", "Start Line", "End Line", "Operation Type", "Message"],
+    "unsupported_api.csv": ["File", "Start Line", "End Line", "OP", "Tips"],
+    "unknown_api.csv": ["File", "Start Line", "End Line", "OP", "Tips"],
+    "cuda_op_list.csv": ["File", "Start Line", "End Line", "OP", "Tips"],
+    "api_precision_advice.csv": ["File", "Start Line", "End Line", "OP", "Tips"],
+    "api_performance_advice.csv": ["File", "Start Line", "End Line", "OP", "Tips"],
+}
+TREE = {
+    "train.py": "import torch\nimport flash_attn\n\n"
+    "x = torch.zeros(3, dtype=torch.float64).cuda()\n"
+    "torch.cuda.not_a_name()\nmodel = torch.nn.DataParallel(model)\n"
+    "for b in loader:\n    model(b).backward()\n    print(loss.item())\n",
+    "run.sh": "export NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES=0 python train.py --backend nccl\n",
+    "k.cu": "__global__ void scale(float* x) {}\n",
+    "broken.yaml": "device: cuda\n  a: [\n",
+    "quiet.py": "print(1)\n",
+}
+
+
+@pytest.fixture
+def tree(tmp_path: Path) -> Path:
+    root = tmp_path / "project"
+    root.mkdir()
+    for name, text in TREE.items():
+        (root / name).write_text(text)
+    return root
+
+
+@pytest.fixture
+def result(tree: Path) -> Result:
+    return engine.run([tree], Settings(target="npu", jobs=1))
+
+
+def rows(folder: Path, name: str) -> list[dict[str, str]]:
+    with (folder / name).open(newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def test_every_report_is_written_and_holds_the_same_figures(result: Result, tmp_path: Path) -> None:
+    out = tmp_path / "reports"
+    written = reports.write(result, out)
+    assert sorted(os.listdir(out)) == sorted(p.name for p in written)
+    assert {"migrate.json", "migrate.html", "migrate.sarif", *COLUMNS} <= set(os.listdir(out))
+    places = [f for f in result.findings() if not f.is_advice]
+    kinds = Counter(f.kind for f in places)
+    numbers = figures.of_result(result)
+    assert numbers.kinds == kinds
+    assert numbers.done + numbers.open == numbers.places == len(places)
+    data = json.loads((out / "migrate.json").read_text())
+    assert data["totals"]["kinds"] == {k: kinds[k] for k in data["totals"]["kinds"]}
+    assert len(json.loads((out / "migrate.sarif").read_text())["runs"][0]["results"]) == (
+        len(result.findings()) + 1
+    )  # and one for the file that could not be read
+    html = (out / "migrate.html").read_text()
+    assert numbers.verdict in html
+    assert len(rows(out, "change_list.csv")) == kinds["changed"]
+    assert len(rows(out, "findings.csv")) == len(result.findings())
+
+
+def test_tables_have_the_columns_that_users_know_and_a_rule(result: Result, tmp_path: Path) -> None:
+    reports.write(result, tmp_path)
+    for name, columns in COLUMNS.items():
+        head = (tmp_path / name).read_text().splitlines()[0]
+        assert head == ",".join([*columns, "Rule"])
+        for row in rows(tmp_path, name):
+            assert all(row[column] for column in [*columns, "Rule"])
+    assert {r["OP"] for r in rows(tmp_path, "unknown_api.csv")} == {"torch.cuda.not_a_name"}
+    assert "torch.nn.DataParallel" in {r["OP"] for r in rows(tmp_path, "unsupported_api.csv")}
+    assert {"scale", "flash_attn"} <= {r["OP"] for r in rows(tmp_path, "cuda_op_list.csv")}
+    assert {"CW701"} <= {r["Rule"] for r in rows(tmp_path, "api_precision_advice.csv")}
+    assert {"CW751"} <= {r["Rule"] for r in rows(tmp_path, "api_performance_advice.csv")}
+    kinds = {r["Operation Type"] for r in rows(tmp_path, "change_list.csv")}
+    assert kinds <= {"INSERT", "DELETE", "MODIFY"}
+
+
+def test_every_open_place_is_in_one_of_the_lists(result: Result, tmp_path: Path) -> None:
+    reports.write(result, tmp_path)
+    listed = {
+        (r["File"], r["Start Line"], r["Rule"])
+        for name in ("unsupported_api.csv", "unknown_api.csv", "cuda_op_list.csv")
+        for r in rows(tmp_path, name)
+    }
+    for found in result.findings():
+        if found.kind in ("manual", "unsupported"):
+            assert (found.file, str(found.line), found.rule) in listed
+
+
+def finding(**more: object) -> Finding:
+    given = {
+        "file": "a.py", "line": 1, "column": 1, "end_line": 1, "end_column": 2, "rule": "CW101",
+        "kind": "changed", "message": "m", "tip": "t", "severity": "info", "safe": True,
+        "before": "b", "after": "a",
+    }  # fmt: skip
+    return Finding(**given | more)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("cell", ["=1+1", "+1", "-1", "@a", "\t=1", "\r=1", "\uff1d1", "--gpus"])
+def test_no_cell_is_a_formula(cell: str) -> None:
+    columns = tables.ALL
+    found = finding(file=cell, message=cell, tip=cell, api=cell, rule=cell, kind="manual")
+    text = tables.table(columns, [found])
+    row = next(iter(csv.DictReader(io.StringIO(text, newline=""))))
+    for column in ("File", "OP", "Message", "Tips", "Rule"):
+        assert row[column] == f"'{cell}"
+
+
+def test_a_cell_keeps_commas_quotes_and_line_ends() -> None:
+    found = finding(message='a,"b"\nc', tip="x,y", kind="manual", before="f(\n  1)")
+    row = next(iter(csv.DictReader(io.StringIO(tables.table(tables.ALL, [found]), newline=""))))
+    assert (row["Message"], row["Tips"], row["OP"]) == ('a,"b"\nc', "x,y", "f( 1)")
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "operation"),
+    [("", "a", "INSERT"), ("b", "", "DELETE"), ("b", "a", "MODIFY")],
+)
+def test_a_change_says_what_sort_it_is(before: str, after: str, operation: str) -> None:
+    assert tables.operation(finding(before=before, after=after)) == operation
+
+
+def evil_result(tmp_path: Path) -> Result:
+    before = f"x = 1  # {EVIL}\ny = 2\n"
+    found = [
+        finding(
+            file=f"{EVIL}.py", message=EVIL, tip=EVIL, before=EVIL, after=EVIL, api=EVIL, kind=k
+        )
+        for k in ("changed", "portable", "manual", "unsupported")
+    ]
+    file = FileResult(
+        f"{EVIL}.py", "converted", EVIL, before, before.replace("1", f"'{EVIL}'"), findings=found
+    )
+    broken = FileResult("b.py", "unparsable", f"[red]{EVIL}")
+    return Result(str(tmp_path / EVIL), [file, broken], Settings(target=EVIL))
+
+
+def test_the_page_shows_a_script_and_runs_none(tmp_path: Path) -> None:
+    html = page.build(evil_result(tmp_path)).to_html()
+    assert EVIL not in html
+    assert "&lt;script&gt;alert(1)" in html
+
+
+def test_sarif_escapes_paths_and_is_of_its_version(tmp_path: Path) -> None:
+    document = machine.to_sarif(evil_result(tmp_path))
+    run = document["runs"][0]
+    assert (document["version"], run["columnKind"]) == ("2.1.0", "unicodeCodePoints")
+    rules = {rule["id"] for rule in run["tool"]["driver"]["rules"]}
+    levels = []
+    for result in run["results"]:
+        assert result["ruleId"] in rules
+        assert run["tool"]["driver"]["rules"][result["ruleIndex"]]["id"] == result["ruleId"]
+        levels.append(result["level"])
+        uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
+        assert re.fullmatch(r"[A-Za-z0-9%._/()-]+", uri)
+    assert sorted(levels) == ["error", "none", "note", "warning", "warning"]
+
+
+def test_a_terminal_shows_markup_as_text(tmp_path: Path) -> None:
+    out = io.StringIO()
+    result = evil_result(tmp_path)
+    result.files[0].findings[2] = finding(rule="[red]", kind="manual", file="[bold]x.py")
+    terminal.show(result, Console(file=out, width=120))
+    assert "[bold]x.py" in out.getvalue()
+
+
+def test_json_is_versioned_and_complete(result: Result) -> None:
+    data = machine.to_dict(result)
+    assert (data["format"], data["version"]) == ("causeway-migrate", 1)
+    assert json.loads(json.dumps(data))["totals"] == data["totals"]
+    assert data["settings"]["target"] == "npu"
+    files = {file["path"]: file for file in data["files"]}
+    assert files["broken.yaml"]["status"] == "unparsable"
+    assert files["broken.yaml"]["reason"]
+    used = {f["rule"] for file in data["files"] for f in file["findings"]}
+    assert used == set(data["rules"])
+    assert all(rule["title"] and rule["by_hand"] for rule in data["rules"].values())
+    assert all(f["tip"] for file in data["files"] for f in file["findings"])
+
+
+def test_a_run_with_nothing_of_cuda_says_so(tmp_path: Path) -> None:
+    (tmp_path / "a.py").write_text("print(1)\n")
+    found = engine.run([tmp_path], Settings(jobs=1))
+    assert figures.of_result(found).verdict == "Nothing in 1 file concerns CUDA."
+    assert "Nothing in 1 file" in page.build(found).to_html()
+
+
+def test_a_report_that_cannot_be_written_leaves_what_was_there(
+    result: Result, tmp_path: Path
+) -> None:
+    (tmp_path / "migrate.html").mkdir()
+    (tmp_path / "migrate.json").write_text("old")
+    with pytest.raises(OSError, match=r"migrate\.html"):
+        reports.write(result, tmp_path)
+    assert not [name for name in os.listdir(tmp_path) if name.startswith(".")]
+    assert json.loads((tmp_path / "migrate.json").read_text())["version"] == 1
+
+
+def test_the_command_writes_the_reports_that_it_is_asked_for(tree: Path, tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    out.mkdir()
+    arguments = ["migrate", str(tree), "--target", "npu", "-j", "1", "--check"]
+    arguments += ["--html", str(out / "a.html"), "--json", str(out / "a.json")]
+    arguments += ["--sarif", str(out / "a.sarif"), "--csv", str(out / "csv")]
+    done = CliRunner().invoke(cli.app, arguments)
+    assert done.exit_code == 1, done.output
+    assert sorted(os.listdir(out)) == ["a.html", "a.json", "a.sarif", "csv"]
+    assert set(COLUMNS) <= set(os.listdir(out / "csv"))
+    assert (tree / "run.sh").read_text() == TREE["run.sh"]
+    done = CliRunner().invoke(cli.app, [*arguments[:2], "--report", str(tmp_path / "x" / "y")])
+    assert done.exit_code == 1
+    assert (tmp_path / "x" / "y" / "migrate.html").is_file()
+
+
+def test_the_command_writes_a_whole_project(tree: Path) -> None:
+    done = CliRunner().invoke(cli.app, ["migrate", str(tree), "--target", "npu", "-w", "-j", "1"])
+    assert done.exit_code == 0, done.output
+    assert (
+        "ASCEND_RT_VISIBLE_DEVICES=0 python train.py --backend hccl"
+        in (tree / "run.sh").read_text()
+    )
+    assert (tree / "broken.yaml").read_text() == TREE["broken.yaml"]
+    assert CliRunner().invoke(cli.app, ["migrate", str(tree), "--undo"]).exit_code == 0
+    assert {name: (tree / name).read_text() for name in TREE} == TREE

@@ -1,0 +1,116 @@
+"""Every row of the table of targets: it is replaced, it does what it says, and it is complete."""
+
+from __future__ import annotations
+
+import inspect
+import pickle
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+import torch.distributed
+
+from causeway import transfer
+from causeway.device.names import WORKS
+from causeway.redirect.switch import find
+from causeway.redirect.targets import ALL, FACTORIES, METHODS, STAND_INS, Target
+
+PRESENT = [t for t in ALL if hasattr(*find(t.name))]
+
+
+@pytest.fixture
+def on() -> Iterator[None]:
+    with transfer.enable():
+        yield
+
+
+@pytest.mark.parametrize("target", PRESENT, ids=lambda t: t.name)
+def test_a_target_is_replaced_and_restored(target: Target) -> None:
+    owner, name = find(target.name)
+    before = inspect.getattr_static(owner, name)
+    with transfer.enable():
+        during = inspect.getattr_static(owner, name)
+        assert during is not before
+        if callable(before) and not isinstance(before, type):
+            assert during.__name__ == before.__name__
+            assert during.__doc__ == before.__doc__
+    assert inspect.getattr_static(owner, name) is before
+
+
+@pytest.mark.parametrize("target", [t for t in PRESENT if t.example], ids=lambda t: t.name)
+def test_the_example_of_a_target_is_true(target: Target, on: None) -> None:
+    names = {"torch": torch, "d": transfer.enabled()}
+    assert eval(target.example, names) is True
+
+
+def test_every_function_of_torch_that_takes_a_device_is_a_target() -> None:
+    rows = {t.name for t in (*FACTORIES, *METHODS)}
+    # Not for programs, or without a device to choose: torch fills these in by itself.
+    inner = {"_assert_tensor_metadata", "_cudnn_init_dropout_state", "_make_dep_token"}
+    inner |= {"_nested_tensor_from_tensor_list", "_pin_memory", "_resize_output_", "eq", "ne"}
+    inner |= {"Generator"}  # a class, in another group
+    missing = set()
+    for schema in torch._C._jit_get_all_schemas():
+        if not schema.name.startswith("aten::"):
+            continue
+        name = schema.name.removeprefix("aten::")
+        if name in inner or not any("Device" in str(a.type) for a in schema.arguments):
+            continue
+        for owner in ("torch", "torch.Tensor"):
+            if hasattr(*find(f"{owner}.{name}")) and f"{owner}.{name}" not in rows:
+                missing.add(f"{owner}.{name}")
+    assert missing == set()
+
+
+def test_every_name_of_torch_cuda_that_works_is_the_devices(on: None) -> None:
+    torch_own = {"amp", "comm", "memory", "random", "streams"}
+    torch_own |= {"AcceleratorError", "OutOfMemoryError"}
+    module = getattr(torch, transfer.enabled())
+    for name in sorted(WORKS.keys() - torch_own):
+        if not hasattr(torch.cuda, name):
+            continue
+        here, there = getattr(torch.cuda, name), getattr(module, name)
+        if name == "default_generators":
+            here = tuple(here)
+        assert here is there or here == there or inspect.isfunction(here), name
+
+
+@pytest.mark.parametrize("name", STAND_INS)
+def test_a_stand_in_is_there_only_while_it_is_on(name: str) -> None:
+    owner, last = find(f"torch.cuda.{name}")
+    before = getattr(owner, last)
+    with transfer.enable():
+        assert getattr(owner, last) is not before
+    assert getattr(owner, last) is before
+
+
+def test_signatures_are_those_of_before() -> None:
+    functions = [torch.random.fork_rng, torch.autocast.__init__, torch.cuda.synchronize]
+    before = [inspect.signature(f) for f in functions]
+    with transfer.enable():
+        again = [torch.random.fork_rng, torch.autocast.__init__, torch.cuda.synchronize]
+        assert [inspect.signature(f) for f in again] == before
+
+
+def test_a_function_is_pickled_by_its_name(on: None) -> None:
+    for function in (torch.zeros, torch.cuda.is_available, torch.load, torch.Generator):
+        assert pickle.loads(pickle.dumps(function)) is function
+
+
+@pytest.mark.parametrize(
+    "value", ["cuda.pt", "cuda_model", "barracuda", "cudax:0", "file://cuda:0"]
+)
+def test_only_devices_are_rewritten(value: str, on: None) -> None:
+    devices = transfer.enable().devices
+    assert devices.rewrite(value) is value
+    with pytest.raises(RuntimeError):
+        torch.zeros(1, device=value)
+
+
+def test_data_with_cuda_in_it_is_left_alone(on: None, tmp_path: Any) -> None:
+    path = tmp_path / "cuda:0"
+    torch.save({"cuda": torch.ones(2), "device": "cuda:0"}, path)
+    loaded = torch.load(path)
+    assert loaded["device"] == "cuda:0"
+    assert set(loaded) == {"cuda", "device"}

@@ -1,0 +1,292 @@
+"""One consistent view, and the rest of torch goes on working while CUDA is redirected."""
+
+from __future__ import annotations
+
+import copy
+import functools
+import inspect
+import json
+import pickle
+import sys
+import threading
+import types
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+import torch.nn as nn
+
+from causeway import transfer
+from causeway.errors import CausewayError, ConfigError
+
+
+@pytest.fixture
+def on() -> Iterator[None]:
+    with transfer.enable():
+        yield
+
+
+def test_all_ways_to_ask_agree(on: None) -> None:
+    x = torch.ones(2).cuda()
+    assert torch.cuda.is_available()
+    assert x.is_cuda
+    assert x.device.type == "cuda"
+    assert x.device == torch.device("cuda:0")
+    assert str(x.device) == "cuda:0"
+    assert isinstance(x, torch.cuda.FloatTensor)
+    assert x.type() == "torch.cuda.FloatTensor"
+    assert x.untyped_storage().device == x.device
+    assert torch.zeros_like(x).device == x.device
+    assert torch.empty(1, device=x.device).device == x.device
+    with torch.autocast(device_type=x.device.type, dtype=torch.float16):
+        assert (x @ x).dtype is torch.float16
+    assert not x.cpu().is_cuda
+    assert x.cpu().device.type == "cpu"
+
+
+def test_it_holds_in_every_thread(on: None) -> None:
+    found: list[bool] = []
+    thread = threading.Thread(target=lambda: found.append(torch.ones(1, device="cuda").is_cuda))
+    thread.start()
+    thread.join()
+    assert found == [True]
+
+
+def test_devices_are_plain_values(on: None) -> None:
+    device = torch.device("cuda:1")
+    assert type(device) is torch.device
+    assert isinstance(device, torch.device)
+    assert pickle.loads(pickle.dumps(device)) == device
+    assert copy.deepcopy(device) == device
+    assert {device: 1}[torch.device("cuda", 1)] == 1
+
+
+def test_tensors_and_modules_are_copied_and_pickled(on: None) -> None:
+    model = nn.Linear(2, 2).cuda()
+    for twin in (copy.deepcopy(model), pickle.loads(pickle.dumps(model))):
+        assert twin.weight.device == model.weight.device
+        assert torch.equal(twin.weight, model.weight)
+
+
+@pytest.mark.parametrize("where", [0, "cuda", "cuda:0", torch.device("cuda", 0)])
+def test_every_spelling_of_a_device_is_taken(where: Any, on: None) -> None:
+    x = torch.ones(2)
+    assert x.to(where).is_cuda
+    assert x.cuda(where).is_cuda
+    assert nn.Linear(1, 1).cuda(where).weight.is_cuda
+    assert nn.Linear(1, 1).to(where).weight.is_cuda
+    assert torch.cuda.memory_allocated(where) >= 0
+    torch.cuda.synchronize(where)
+    with torch.cuda.device(where):
+        assert torch.cuda.current_device() == 0
+
+
+def test_default_devices_and_types(on: None) -> None:
+    with torch.device("cuda"):
+        assert torch.ones(2).is_cuda
+    try:
+        torch.set_default_tensor_type("torch.cuda.FloatTensor")
+        assert torch.ones(2).is_cuda
+        assert torch.get_default_device().type == "cuda"
+        torch.set_default_tensor_type(torch.FloatTensor)
+        assert not torch.ones(2).is_cuda
+    finally:
+        torch.set_default_device(None)
+
+
+def test_a_wrong_device_is_an_error_as_before(on: None) -> None:
+    with pytest.raises(RuntimeError, match="cuda device"):
+        torch.ones(1).cuda("cpu")
+    with pytest.raises(TypeError):
+        torch.ones(1, device=["cuda"])
+    with pytest.raises(RuntimeError):
+        torch.ones(1, device="cuda:40")
+
+
+def test_names_bound_before_are_replaced_and_others_are_listed() -> None:
+    module = types.ModuleType("transfer_program")
+    exec(
+        "import functools, torch\n"
+        "from torch import zeros as make\n"
+        "from torch.cuda import is_available, Stream\n"
+        "def default(f=torch.ones): return f(1, device='cuda')\n"
+        "part = functools.partial(torch.full, (1,), 1.0)\n"
+        "class Holder:\n"
+        "    maker = torch.rand\n",
+        vars(module),
+    )
+    sys.modules[module.__name__] = module
+    try:
+        with transfer.enable():
+            names = vars(module)
+            assert names["make"](1, device="cuda").is_cuda
+            assert names["is_available"]()
+            assert names["Stream"] is torch.cuda.Stream
+            unfixed = " ".join(transfer.report().unfixed)
+        assert "torch.ones, a default of transfer_program.default" in unfixed
+        assert "torch.full, in a functools.partial" in unfixed
+        assert "transfer_program.Holder.maker" in unfixed
+    finally:
+        del sys.modules[module.__name__]
+
+
+def test_the_report_says_what_was_called_where_and_how_often(on: None, tmp_path: Path) -> None:
+    program = tmp_path / "cuda.py"
+    text = (
+        "import torch\n"
+        "for _ in range(3):\n"
+        "    x = torch.ones(2, device='cuda')\n"
+        "model = torch.nn.Linear(2, 2).cuda()\n"
+        "y = torch.ones(2, device='cpu')\n"
+    )
+    transfer.report(clear=True)
+    exec(compile(text, str(program), "exec"), {"__name__": "cuda_program"})
+    report = transfer.report()
+    calls = {(p.api, p.line): p.calls for p in report.places if p.file == str(program)}
+    assert calls == {("torch.ones", 3): 3, ("torch.Tensor.cuda", 4): 2}
+    assert json.loads(report.to_json())["places"][0].keys() == {
+        "api", "file", "line", "calls", "to"
+    }  # fmt: skip
+    assert "cuda.py:3" in str(report)
+
+
+def test_enable_twice_is_once_and_another_target_is_refused(on: None) -> None:
+    with transfer.enable():
+        pass
+    assert transfer.enabled()  # the inner one ended nothing
+    with pytest.raises(CausewayError, match="already"):
+        transfer.enable("cpu")
+
+
+def test_an_unknown_target_is_refused() -> None:
+    with pytest.raises(ConfigError, match="npu"):
+        transfer.enable("npu")
+    assert not transfer.enabled()
+
+
+def test_the_end_of_the_block_ends_it_after_an_exception() -> None:
+    with pytest.raises(KeyError), transfer.enable():
+        raise KeyError
+    assert not torch.cuda.is_available()
+
+
+# --- jit, the compiler, warnings, signatures ------------------------------------------------------
+
+
+def scripted(x: torch.Tensor) -> torch.Tensor:
+    return x + torch.zeros(2) + torch.ones_like(x)
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_script_and_trace_work_before_during_and_after() -> None:
+    x = torch.ones(2)
+    for target in ("device", "", "cpu", ""):
+        if target:
+            transfer.enable(target)
+        try:
+            assert torch.equal(torch.jit.script(scripted)(x), x * 2)
+            assert torch.equal(torch.jit.trace(scripted, x)(x), x * 2)
+        finally:
+            transfer.disable()
+
+
+@pytest.mark.parametrize("backend", ["eager", "aot_eager"])
+def test_compiled_code_sees_the_same_view(backend: str) -> None:
+    torch._dynamo.reset()
+
+    def step(x: torch.Tensor) -> torch.Tensor:
+        if x.device.type == "cuda" and x.is_cuda and torch.cuda.is_available():
+            y = torch.zeros(2, device=x.device) + torch.ones(2, device="cuda")
+            return x + y.to("cuda") + torch.arange(2).cuda()
+        return x - 1
+
+    compiled = torch.compile(step, backend=backend, fullgraph=True)
+    with transfer.enable():
+        x = torch.ones(2, device="cuda")
+        assert compiled(x).tolist() == [2.0, 3.0]
+        assert compiled(x.cpu()).tolist() == [0.0, 0.0]
+        torch._dynamo.reset()  # looks for NVIDIA's parts where there is CUDA
+    assert compiled(torch.ones(2)).tolist() == [0.0, 0.0]
+
+
+def test_a_compiled_training_step_gives_the_eager_gradients(on: None) -> None:
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Linear(4, 1)).cuda()
+    x = torch.randn(3, 4, device="cuda")
+    model(x).sum().backward()
+    grads = [p.grad.clone() for p in model.parameters() if p.grad is not None]
+    model.zero_grad()
+    torch.compile(model, backend="aot_eager")(x).sum().backward()
+    for p, grad in zip(model.parameters(), grads, strict=True):
+        torch.testing.assert_close(p.grad, grad)
+
+
+def test_warning_filters_are_as_they_were() -> None:
+    before = list(warnings.filters)
+    with transfer.enable():
+        assert list(warnings.filters) == before
+    assert list(warnings.filters) == before
+
+
+def test_functions_keep_their_metadata(on: None) -> None:
+    assert torch.zeros.__name__ == "zeros"
+    assert torch.zeros.__doc__ == torch._C._VariableFunctions.zeros.__doc__
+    assert next(iter(inspect.signature(torch.random.fork_rng).parameters)) == "devices"
+    assert functools.wraps(torch.zeros)(lambda: None).__name__ == "zeros"
+    assert issubclass(torch.cuda.Stream, torch.Stream)
+    assert isinstance(torch.Generator("cuda"), torch.Generator)
+
+    class Mine(torch.Generator):
+        pass
+
+    assert isinstance(Mine(), torch.Generator)
+
+
+def test_subclasses_with_torch_function_go_on_working(on: None) -> None:
+    class Logged(torch.Tensor):
+        @classmethod
+        def __torch_function__(
+            cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+        ) -> Any:
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    x = torch.ones(2).as_subclass(Logged).to("cuda")
+    assert type(x) is Logged
+    assert x.is_cuda
+    assert x.device.type == "cuda"
+    assert (x + 1).device.type == "cuda"
+
+
+def test_checkpoints_of_cuda_are_read_and_written(on: None, tmp_path: Path) -> None:
+    path = tmp_path / "model.pt"
+    torch.save({"w": torch.ones(2, device="cuda")}, path)
+    assert b"cuda:0" in path.read_bytes()
+    assert torch.load(path)["w"].is_cuda
+    assert not torch.load(path, map_location="cpu")["w"].is_cuda
+    assert torch.load(path, map_location={"cuda:0": "cuda:0"}, weights_only=True)["w"].is_cuda
+    transfer.disable()
+    with pytest.raises(RuntimeError, match="CUDA"):
+        torch.load(path)
+    assert torch.load(path, map_location="cpu")["w"].tolist() == [1.0, 1.0]
+
+
+def test_a_graph_is_replayed_on_new_inputs_into_the_same_outputs(on: None) -> None:
+    model, x = nn.Linear(2, 2).cuda(), torch.ones(1, 2, device="cuda")
+    graph = torch.cuda.CUDAGraph()
+    with torch.no_grad(), torch.cuda.graph(graph):
+        y = model(x).relu()
+    place = y.data_ptr()
+    x.copy_(torch.full((1, 2), 3.0))
+    graph.replay()
+    assert y.data_ptr() == place
+    with torch.no_grad():
+        torch.testing.assert_close(y, model(x).relu())
+
+
+def test_what_is_dropped_is_said(on: None) -> None:
+    with pytest.warns(UserWarning, match="no effect"):
+        torch.cuda.set_sync_debug_mode("warn")
+    torch.cuda.set_sync_debug_mode("default")
