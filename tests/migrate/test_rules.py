@@ -455,6 +455,11 @@ def test_a_target_writes_the_vendors_names(before: str, after: str) -> None:
     assert convert(HEAD + before, target="npu") == "import torch\nimport torch_npu\n\n" + after
 
 
+def test_names_that_serve_all_devices_are_no_vendors() -> None:
+    text = "import torch\n\ne = torch.cuda.OutOfMemoryError\n"
+    assert convert(text, target="npu") == "import torch\n\ne = torch.OutOfMemoryError\n"
+
+
 def test_other_targets_have_their_own_names() -> None:
     text = 'import torch\n\nx.cuda()\ntorch.distributed.init_process_group("nccl")\n'
     assert "import torch_mlu" in convert(text, target="mlu")
