@@ -8,6 +8,7 @@ that sees no device.
 from __future__ import annotations
 
 import ast
+import gc
 import json
 import math
 import os
@@ -15,6 +16,8 @@ import re
 import socket
 import subprocess
 import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -194,3 +197,25 @@ def test_torchs_own_files_pass_through_and_stay_after_a_second_time(folder: str)
         if first.changed:
             second = convert(FileInput(path.name, first.after.encode()), Settings())
             assert not second.changed, path
+
+
+def test_conversion_takes_a_few_times_as_long_as_pythons_parser() -> None:
+    """10,000 lines a second of one core, said as a ratio: the parser takes 50,000 and more."""
+    texts = [(CORPUS / f"{n}.py").read_text(encoding="utf-8") for n in (*PROGRAMS, "hard")]
+
+    def shortest(act: Callable[[str], object]) -> float:
+        times = []
+        for _ in range(3):
+            begun = time.process_time()
+            for text in texts:
+                act(text)
+            times.append(time.process_time() - begun)
+        return min(times)
+
+    convert_source(texts[0], Settings())
+    gc.disable()
+    try:
+        ratio = shortest(lambda t: convert_source(t, Settings())) / shortest(ast.parse)
+    finally:
+        gc.enable()
+    assert ratio < 12

@@ -47,6 +47,10 @@ NOOP: dict[str, list[str]] = {
         "x.cuda(*where)\n",
         "x.cuda(stream=3)\n",
     ],
+    "CW102 scripted": [
+        "@torch.jit.script\ndef f(x):\n    return x.cuda()\n",
+        "def f(x):\n    return x.cuda()\n\n\ng = torch.jit.script(f)\n",
+    ],
     "CW103": [
         "is_cuda = 1\nprint(is_cuda)\n",
         "def f(x):\n    if x.is_cuda:\n        return ops_cuda.forward(x)\n    return slow(x)\n",
@@ -194,8 +198,11 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     ],
     "CW104": [
         ("x = torch.cuda.LongTensor([1])\n", "x = torch.LongTensor([1]).to(accelerator)\n"),
-        ("T = torch.cuda.FloatTensor if c else torch.FloatTensor\n",
-         "T = torch.get_device_module().FloatTensor if c else torch.FloatTensor\n"),
+        ("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n",
+         "T = torch.get_device_module().FloatTensor if cuda else torch.FloatTensor\n"),
+        # unguarded it was there on the CPU too
+        ("T = {0: torch.cuda.FloatTensor}\n",
+         'T = {0: getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor)}\n'),
         ("x.type('torch.cuda.HalfTensor')\n", "x.to(accelerator, torch.float16)\n"),
         ("a = x.type() == 'torch.cuda.FloatTensor'\n",
          "a = x.type() == f'torch.{accelerator.type}.FloatTensor'\n"),
@@ -275,6 +282,12 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     "CW116": [
         ("from torch import cuda as c\n\nn = c.device_count()\n",
          "\nn = torch.accelerator.device_count()\n"),
+        ("from torch.cuda import (\n    device_count,  # how many\n    Stream,\n)  # noqa\n\n"
+         "device_count(), Stream()\n",
+         "from torch.accelerator import device_count  # how many\nfrom torch import Stream  # noqa\n\n"  # noqa: E501
+         "device_count(), Stream()\n"),
+        ("from torch import cuda  # the GPU\n\nn = cuda.device_count()\n",
+         "# the GPU\n\nn = torch.accelerator.device_count()\n"),
         ("from torch.cuda import device_count as n, current_device\n\nn(), current_device()\n",
          "from torch.accelerator import device_count as n, current_device_index as current_device\n"
          "\nn(), current_device()\n"),
@@ -440,6 +453,11 @@ VENDOR = [
 @pytest.mark.parametrize(("before", "after"), VENDOR)
 def test_a_target_writes_the_vendors_names(before: str, after: str) -> None:
     assert convert(HEAD + before, target="npu") == "import torch\nimport torch_npu\n\n" + after
+
+
+def test_names_that_serve_all_devices_are_no_vendors() -> None:
+    text = "import torch\n\ne = torch.cuda.OutOfMemoryError\n"
+    assert convert(text, target="npu") == "import torch\n\ne = torch.OutOfMemoryError\n"
 
 
 def test_other_targets_have_their_own_names() -> None:

@@ -90,6 +90,7 @@ class Module:
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self._helper = ""
         self._torch_names: dict[int, str] = {}
+        self._script_names: set[str] | None = None
         self._occupied: list[tuple[int, int]] = []
         self._keep = self._kept_lines()
         quotes = self.source.text
@@ -232,6 +233,13 @@ class Module:
         if self.kept(node) or not self.settings.wants(rule.code):
             return False
         edits = list(edits)
+        if not self.vendor and self._scripted(node):
+            self._draft(
+                rule, node, "manual", "TorchScript sees no variable of the module here",
+                "Hand the device to the function as an argument, or take it from a tensor: "
+                "`x.to(y.device)`.", api, category, "warning",
+            )  # fmt: skip
+            return False
         if not self.vendor and self._only_for_cuda(node):
             self._draft(
                 rule, node, "portable", "it is behind a condition that is only true with CUDA",
@@ -368,6 +376,25 @@ class Module:
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up
+        return False
+
+    def _scripted(self, node: ast.AST) -> bool:
+        """Whether `node` is in a function that TorchScript compiles."""
+        if "jit" not in self.source.text:
+            return False
+        script = ("torch.jit.script", "torch.jit.script_method")
+        if self._script_names is None:
+            self._script_names = {
+                getattr(call.args[0], "id", "")
+                for call in self.names.all(ast.Call)
+                if call.args and self.resolve(call.func) == script[0]
+            }
+        for _, up in ancestors(node):
+            if isinstance(up, ast.FunctionDef) and (
+                up.name in self._script_names
+                or any(self.resolve(d) in script for d in up.decorator_list)
+            ):
+                return True
         return False
 
     def _asks(self, test: ast.expr) -> bool:

@@ -118,6 +118,20 @@ class Source:
         """Offset of the parenthesis that opens a call's arguments."""
         return self.skip(self.end(call.func), also=b")")
 
+    def comments(self, start: int, end: int) -> list[str]:
+        """The comments between two offsets that lie between tokens of one statement."""
+        found = []
+        for line in self.slice(start, end).splitlines():
+            try:
+                tokens = list(tokenize.generate_tokens(io.StringIO(line).readline))
+            except (tokenize.TokenError, IndentationError, SyntaxError):
+                tokens = []
+            inside = [t.string for t in tokens if t.type == tokenize.COMMENT]
+            if not inside and "#" in line:  # an open bracket ends the tokens early
+                inside = [line[line.index("#") :]]
+            found += inside
+        return found
+
     def string_parts(self, node: ast.AST) -> tuple[str, str, str] | None:
         """Prefix, quote and raw content of a literal that is one token; None for several."""
         text = self.segment(node)

@@ -78,7 +78,10 @@ def _use(module: Module, use: Use) -> None:
         module.change(RULE, node, [module.replace(node, module.spelled(node, "torch.Tensor"))],
                       "an annotation names no device", api=use.api)  # fmt: skip
     else:
-        new = f"{module.torch(node)}.get_device_module().{kind}"
+        torch, quote = module.torch(node), module.quote_for(node)
+        new = f"{torch}.get_device_module().{kind}"
+        if not module.guarded(node):  # it was there without CUDA too, if of no use
+            new = f"getattr({torch}.get_device_module(), {quote}{kind}{quote}, {torch}.{kind})"
         module.change(
             RULE, node, [module.replace(node, new)], "it is the type of the device in use",
             tip="A dtype and a device say the same and work everywhere; not every vendor's module "

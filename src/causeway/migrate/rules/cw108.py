@@ -64,9 +64,14 @@ def _seeded_beside(module: Module, use: Use) -> bool:
                     source.line_start(source.start(stmt)),
                     source.line_end(source.end(stmt)),
                 )
-                end += len(source.newline) if end < len(source.data) else 0
+                comments = source.comments(source.end(stmt), end)
+                if comments:
+                    edit = Edit(source.start(stmt), end, "  ".join(comments))
+                else:
+                    end += len(source.newline) if end < len(source.data) else 0
+                    edit = Edit(start, end, "")
                 done = module.change(
-                    RULE, stmt, [Edit(start, end, "")],
+                    RULE, stmt, [edit],
                     "torch.manual_seed beside it seeds every accelerator too", api=use.api,
                 )  # fmt: skip
                 if done:

@@ -112,7 +112,10 @@ def _write(
         else:
             stop = source.line_end(end)
             newline = len(source.newline) if stop < len(source.data) else 0
-            # With its line; a comment behind it goes with what it says.
+            if comments := source.comments(start, stop):
+                module.change(RULE, node, [Edit(start, stop, "  ".join(comments))],
+                              "nothing uses it any more")  # fmt: skip
+                return
             module.change(RULE, node, [Edit(first, stop + newline, "")], "nothing uses it any more",
                           tip="The names that it brought are written with torch now.")  # fmt: skip
             return
@@ -120,6 +123,9 @@ def _write(
     after = source.slice(end, source.line_end(end)).strip()
     if after.startswith(";"):
         separator = "; "
+    if comments := source.comments(start, end):
+        parts[0] = "  ".join([parts[0], *comments])
+        separator = f"{source.newline}{indent}"
     module.change(RULE, node, [Edit(start, end, separator.join(parts))],
                   "the same names from where they serve every device",
                   tip="The names in the module stay as they are.")  # fmt: skip

@@ -35,7 +35,7 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
     elif api.action == "manual" or (api.status == "missing" and module.vendor):
         module.report(rule, node, "manual", f"`{use.api}` exists for CUDA alone",
                       tip=api.tip, api=use.api, category=api.category, breaking=True)  # fmt: skip
-    elif module.vendor:
+    elif module.vendor and not _of_torch_itself(api):
         vendor(module, rule, use)
     elif api.action == "module":
         name = use.api.removeprefix("torch.cuda.")
@@ -45,6 +45,11 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
                       category=api.category)  # fmt: skip
     else:
         _rename(module, rule, use, api)
+
+
+def _of_torch_itself(api: Api) -> bool:
+    """Whether the replacement is one name for all devices: torch.OutOfMemoryError."""
+    return api.action == "rename" and not api.to.startswith("torch.accelerator.")
 
 
 def vendor(module: Module, rule: Rule, use: Use) -> None:
