@@ -1,6 +1,6 @@
 """One side of a verification: runs a script as __main__ and writes down what it computes.
 
-Runs in a process of its own, `python -m causeway.verify.observe JSON SCRIPT ARGUMENTS`. Losses are
+Runs in a process of its own, `python -m causeway.verify JSON SCRIPT ARGUMENTS`. Losses are
 the values on which backward() is called, steps are those of torch's optimizers, outputs are those
 of modules that no other module calls. After the steps asked for, the script is stopped where the
 next one would begin.
@@ -269,7 +269,3 @@ def _plain(value: Any) -> Any:
     if isinstance(value, list):
         return [_plain(item) for item in value]
     return value
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
