@@ -115,6 +115,15 @@ def test_the_page_has_what_the_report_has_and_escapes_it() -> None:
     assert json.loads(report.to_json())["scripts"][0]["same"] is False
 
 
+def test_attention_stays_on_the_device(device: torch.device) -> None:
+    q = torch.randn(1, 2, 4, 8, device=device, requires_grad=True)
+    with observe.OneStream(device.type):
+        y = torch.nn.functional.scaled_dot_product_attention(q, q, q, is_causal=True)
+        y.sum().backward()
+    assert y.device.type == device.type
+    assert q.grad is not None
+
+
 def test_random_operators_of_the_device_draw_from_the_host(device: torch.device) -> None:
     torch.manual_seed(3)
     host = [torch.rand(3), torch.nn.functional.dropout(torch.ones(8), 0.5), torch.randperm(9)]

@@ -149,7 +149,7 @@ class OneStream(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
-        if torch.Tag.nondeterministic_seeded not in func.tags:
+        if torch.Tag.nondeterministic_seeded not in func.tags or _is_attention(func):
             return func(*args, **kwargs)
         there = self._place([*args, *kwargs.values()])
         if there is None:
@@ -183,6 +183,11 @@ class OneStream(TorchDispatchMode):  # type: ignore[no-untyped-call]
             twin = torch.Generator().manual_seed(value.initial_seed())
             return self._generators.setdefault(id(value), (value, twin))[1]
         return value
+
+
+def _is_attention(func: Any) -> bool:
+    """Attention has other operators on each device, which the host cannot stand in for."""
+    return "scaled_dot_product" in str(func) or "_fused_sdp_choice" in str(func)
 
 
 # --- the process --------------------------------------------------------------------------------
