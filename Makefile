@@ -49,6 +49,7 @@ format: .venv/deps ## put all files into the form that lint wants
 docs: build ## write the generated tables of docs/ anew
 	$(BIN)/causeway config --markdown > docs/settings.md
 	$(PY) -m causeway.device --markdown > docs/device.md
+	$(PY) -m causeway.redirect --markdown > docs/transfer.md
 	$(BIN)/causeway operators --markdown > docs/operators.md
 	$(PY) -m causeway.migrate.docs docs/rules
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp

@@ -23,11 +23,14 @@ def snapshot() -> dict[tuple[str, str], int]:
         if not isinstance(module, types.ModuleType) or not name.startswith(("torch", "causeway")):
             continue
         for key, value in list(vars(module).items()):
+            if isinstance(value, int | float | list | dict | set):
+                continue  # state, no symbol: compilers count there
             found[name, key] = id(value)
             if isinstance(value, type):
                 keep.append(value)
                 for inner, content in list(vars(value).items()):
-                    if inner not in ("__weakref__", "__dict__"):
+                    state = isinstance(content, int | float | list | dict | set)
+                    if inner not in ("__weakref__", "__dict__") and not state:
                         found[f"{name}.{key}", inner] = id(content)
     return found
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import pickle
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,8 +14,9 @@ import torch.distributed
 
 from causeway import transfer
 from causeway.device.names import WORKS
+from causeway.redirect.describe import markdown
 from causeway.redirect.switch import find
-from causeway.redirect.targets import ALL, FACTORIES, METHODS, STAND_INS, Target
+from causeway.redirect.targets import ALL, FACTORIES, METHODS, STAND_INS
 
 PRESENT = [t for t in ALL if hasattr(*find(t.name))]
 
@@ -25,23 +27,23 @@ def on() -> Iterator[None]:
         yield
 
 
-@pytest.mark.parametrize("target", PRESENT, ids=lambda t: t.name)
-def test_a_target_is_replaced_and_restored(target: Target) -> None:
-    owner, name = find(target.name)
-    before = inspect.getattr_static(owner, name)
+def test_every_target_is_replaced_and_restored() -> None:
+    places = [find(t.name) for t in PRESENT]
+    before = [inspect.getattr_static(*place) for place in places]
     with transfer.enable():
-        during = inspect.getattr_static(owner, name)
-        assert during is not before
-        if callable(before) and not isinstance(before, type):
-            assert during.__name__ == before.__name__
-            assert during.__doc__ == before.__doc__
-    assert inspect.getattr_static(owner, name) is before
+        for (owner, name), original in zip(places, before, strict=True):
+            new = inspect.getattr_static(owner, name)
+            assert new is not original, name
+            if callable(original) and not isinstance(original, type):
+                assert new.__name__ == original.__name__
+                assert new.__doc__ == original.__doc__
+    assert [inspect.getattr_static(*place) for place in places] == before
 
 
-@pytest.mark.parametrize("target", [t for t in PRESENT if t.example], ids=lambda t: t.name)
-def test_the_example_of_a_target_is_true(target: Target, on: None) -> None:
+def test_the_examples_of_all_targets_are_true(on: None) -> None:
     names = {"torch": torch, "d": transfer.enabled()}
-    assert eval(target.example, names) is True
+    wrong = [t.name for t in PRESENT if t.example and eval(t.example, names) is not True]
+    assert wrong == []
 
 
 def test_every_function_of_torch_that_takes_a_device_is_a_target() -> None:
@@ -76,13 +78,18 @@ def test_every_name_of_torch_cuda_that_works_is_the_devices(on: None) -> None:
         assert here is there or here == there or inspect.isfunction(here), name
 
 
-@pytest.mark.parametrize("name", STAND_INS)
-def test_a_stand_in_is_there_only_while_it_is_on(name: str) -> None:
-    owner, last = find(f"torch.cuda.{name}")
-    before = getattr(owner, last)
+def test_stand_ins_are_there_only_while_it_is_on() -> None:
+    places = [find(f"torch.cuda.{name}") for name in STAND_INS]
+    before = [getattr(*place) for place in places]
     with transfer.enable():
-        assert getattr(owner, last) is not before
-    assert getattr(owner, last) is before
+        for place, original in zip(places, before, strict=True):
+            assert getattr(*place) is not original, place
+    assert [getattr(*place) for place in places] == before
+
+
+def test_the_page_is_written_from_the_table() -> None:
+    page = Path(__file__).parents[2] / "docs/transfer.md"
+    assert page.read_text() == markdown(), "run `make docs`"
 
 
 def test_signatures_are_those_of_before() -> None:

@@ -238,6 +238,8 @@ def returns(original: Any, target: Target, devices: Devices) -> Any:
         device = original(*args, **kwargs)
         if device is None or inside(sys._getframe(1)):
             return device
+        if devices.target == "cpu" and device.type != "cpu":
+            device = torch.device("cpu")  # an accelerator of this machine is not used
         there = devices.to_cuda.get(device)
         if there is None:
             return device

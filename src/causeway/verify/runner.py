@@ -150,7 +150,7 @@ def _side(
     environment["PYTHONHASHSEED"] = str(options.seed)
     if target == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = "0"  # as many as the CPU has memories
-    command = [sys.executable, "-m", "causeway.verify.observe", json.dumps(asked), script]
+    command = [sys.executable, "-m", "causeway.verify", json.dumps(asked), script]
     try:
         done = subprocess.run(
             [*command, *arguments],

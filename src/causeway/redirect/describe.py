@@ -1,0 +1,121 @@
+"""The page docs/transfer.md, from the table of targets."""
+
+# ruff: noqa: E501
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from causeway.redirect.targets import SECTIONS, STAND_INS, Target
+
+_TEXT = """\
+# Running CUDA programs untouched
+
+Written by `python -m causeway.redirect --markdown` from `src/causeway/redirect/targets.py`.
+
+```sh
+causeway run train.py --lr 0.1            # python train.py --lr 0.1, with CUDA redirected
+causeway run -m torch.distributed.run --nproc_per_node 2 train.py
+causeway run --target cpu train.py        # the same program on the CPU, as a reference
+causeway run --report calls.json train.py # and what was redirected, with places
+```
+
+`causeway run` becomes Python: arguments, `sys.path`, exceptions and exit status are its own. The
+processes that the program starts (torchrun, spawn, DataLoader workers) redirect too, and their
+calls are in the one report.
+
+It is off by default, and `import causeway` never turns it on. There are four ways:
+
+| way | for |
+| --- | --- |
+| `causeway run` | a program that may not be edited |
+| `CAUSEWAY_TRANSFER=device` | a launcher that you do not start yourself; `cpu` is the other value |
+| the statement `import causeway.transfer` | one line at the top of a program |
+| `from causeway import transfer` and `transfer.enable()` | a part of a program: `with transfer.enable():` ends it |
+
+`from causeway import transfer` gives the functions and turns on nothing; `import causeway.transfer`
+is the switch, as importing torch_npu's `transfer_to_npu` is.
+
+```python
+import torch
+from causeway import transfer
+
+with transfer.enable():
+    x = torch.ones(2).cuda()
+    assert x.is_cuda and x.device == torch.device("cuda:0") and torch.cuda.is_available()
+print(transfer.report())  # a table; .to_json() for programs
+```
+
+## One view
+
+A program, and every library in site-packages, sees CUDA: `x.is_cuda`, `x.device.type == "cuda"`,
+`x.device == torch.device("cuda:0")`, `x.type()`, `torch.cuda.is_available()` and the marks in saved
+files ("cuda:0") agree. `torch.device` is not replaced: a device of CUDA's is a plain value of
+torch's own type, and becomes the real device where it enters torch.
+
+torch's own Python code is shown the real device, so that it takes the paths of the real device: who
+asks is told by the module of the calling code. `print(x)` tells the truth too.
+
+Only arguments that are devices are rewritten: "cuda", "cuda:N", or a `torch.device` of that type,
+in the argument that the table names. Paths, dictionary keys, `init_method` and data are not looked
+at.
+
+With target `cpu` there is one memory: tensors of the host and of the device cannot be told apart,
+and a program is shown "cuda:0" for all of them.
+
+## What to know
+
+- Enabling is all or nothing, and `disable()` restores every symbol. It holds for all threads.
+- Names that a program took before (`from torch.cuda import is_available`) are found in all modules
+  and replaced. Those in default arguments, closures, partials and class attributes are listed:
+  `transfer.report().unfixed`.
+- `torch.version.cuda` is "12.6". `torch.cuda.get_device_capability()` gives the vendor's numbers.
+- `CUDA_VISIBLE_DEVICES` is read when devices are first counted, with CUDA's meaning.
+- `"nccl"` becomes the device's own backend of torch.distributed. Where it has none, tensors go
+  through the host and gloo: right, slow, and said by a warning. `dist.get_backend()` says "nccl".
+- `torch.compile` sees the same view with backends `eager` and `aot_eager`.
+- A `CUDAGraph` records operators and calls them again: the same results, no gain.
+- A torch that is built with CUDA is refused: its calls go to CUDA.
+
+Not redirected: `torch.ops` called with a device; `.device` of a `torch.Generator`, `torch.Stream` or
+`torch.Event`, which tells the real device; `torch.device(0)`, which torch takes for the
+accelerator; `x.device` and a device's name inside `torch.jit.script`; CUDA sources, Triton and
+libraries of compiled CUDA code. Keys of a table of `__torch_function__` that were taken from torch
+while it is on are not those that torch hands over. A warning that C++ gives in a factory is filed
+under Causeway's module.
+
+`python benchmarks/transfer.py` measures the cost against the same program written for the device:
+1.0 for an operator, since operators are not replaced, and 1.1 to 1.2 for a training step of a tiny
+network; 1.7 for a factory with a device, 4 for a function of `torch.cuda`, 8 for reading `x.device`.
+"""
+
+
+def markdown() -> str:
+    """The whole page."""
+    return "\n".join([_TEXT, *_tables()]) + "\n"
+
+
+def _tables() -> Iterator[str]:
+    yield "## What is replaced"
+    yield ""
+    yield "`torch.cuda.*` is the device's module: [what works there](device.md) works here, in every"
+    yield "module that holds it. Besides:"
+    for title, rows in SECTIONS.items():
+        yield from ("", f"### {title}", "", "| name | argument | |", "| --- | --- | --- |")
+        yield from map(_row, rows)
+    yield from (
+        "",
+        "### Stand-ins",
+        "",
+        "NVIDIA's own, so that programs which call them go on.",
+        "",
+    )
+    yield from ("| `torch.cuda.` | |", "| --- | --- |")
+    for name, says in STAND_INS.items():
+        if not name.rsplit(".", 1)[-1].startswith("_get"):
+            yield f"| `{name}` | {says} |"
+
+
+def _row(target: Target) -> str:
+    takes = ("argument", "class", "loader", "scaler", "pin")
+    argument = f"`{target.argument}`" if target.how in takes else ""
+    return f"| `{target.name.removesuffix('.__init__')}` | {argument} | {target.says} |"
