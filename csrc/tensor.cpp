@@ -66,8 +66,9 @@ Place place_for(std::optional<at::ScalarType> dtype, std::optional<at::Layout> l
   TORCH_CHECK(!layout || *layout == at::kStrided, "empty: layout ", layout.value_or(at::kStrided),
               " is made by its own constructor, not by empty()");
   DeviceState& d = device(index_of(where));
-  if (C10_UNLIKELY(dtype == at::kComplexHalf))
+  if (C10_UNLIKELY(dtype == at::kComplexHalf)) {
     TORCH_WARN_ONCE("ComplexHalf support is experimental: many operators lack it.");
+  }
   return {d, stored_dtype(d, dtype.value_or(c10::get_default_dtype_as_scalartype()), "empty")};
 }
 
