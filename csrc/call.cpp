@@ -305,8 +305,14 @@ void register_operators() {
     if (!handle) continue;
     const std::string name = c10::toString(n);
     // Composites that look at the device's type, or ask for a kernel by it: served whole.
-    static const std::set<std::string> whole = {"aten::convolution", "aten::convolution_backward", "aten::mode.values",
-                                                "aten::conj_physical_", "aten::addr_"};
+    static const std::set<std::string> whole = {"aten::convolution",
+                                                "aten::convolution_backward",
+                                                "aten::mode.values",
+                                                "aten::conj_physical_",
+                                                "aten::addr_",
+                                                "aten::kaiser_window",
+                                                "aten::kaiser_window.periodic",
+                                                "aten::kaiser_window.beta"};
     if (!whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);

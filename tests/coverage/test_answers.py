@@ -212,6 +212,19 @@ def test_a_program_that_uses_no_chip_gets_one(tmp_path: Path, command: Command) 
     assert any("set_default_device" in note for note in found["notes"])
 
 
+def test_a_program_for_cuda_is_redirected(tmp_path: Path, command: Command) -> None:
+    (tmp_path / "train.py").write_text(
+        "import torch\n"
+        "order = torch.utils.data.RandomSampler(range(3))  # draws on the host\n"
+        "x = torch.ones(3).cuda()\n"
+        "print((x * float(next(iter(order)))).shape)\n"
+    )
+    found = asked(command, "train.py", tmp_path)
+    assert found["failure"] is None
+    assert "aten::mul" in str(found["operators"])
+    assert any("CUDA's calls redirected" in note for note in found["notes"])
+
+
 BIG = """\
 import resource
 import torch

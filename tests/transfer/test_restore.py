@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import sys
 import types
 from typing import Any
@@ -14,6 +15,16 @@ from causeway import transfer
 from causeway.redirect import replacements
 
 
+def is_state(value: Any) -> bool:
+    """Numbers and containers are no symbols: compilers count in them, and make new ones."""
+    kind = type(value)
+    return (
+        issubclass(kind, int | float | itertools.count)
+        or hasattr(kind, "__setitem__")
+        or (issubclass(kind, set))
+    )
+
+
 def snapshot() -> dict[tuple[str, str], int]:
     """The identity of every attribute of every module of torch, and of the classes in them."""
     found: dict[tuple[str, str], int] = {}
@@ -23,14 +34,13 @@ def snapshot() -> dict[tuple[str, str], int]:
         if not isinstance(module, types.ModuleType) or not name.startswith(("torch", "causeway")):
             continue
         for key, value in list(vars(module).items()):
-            if isinstance(value, int | float | list | dict | set):
-                continue  # state, no symbol: compilers count there
+            if is_state(value):
+                continue
             found[name, key] = id(value)
             if isinstance(value, type):
                 keep.append(value)
                 for inner, content in list(vars(value).items()):
-                    state = isinstance(content, int | float | list | dict | set)
-                    if inner not in ("__weakref__", "__dict__") and not state:
+                    if inner not in ("__weakref__", "__dict__") and not is_state(content):
                         found[f"{name}.{key}", inner] = id(content)
     return found
 
@@ -60,6 +70,14 @@ def test_disable_restores_every_symbol_of_torch(target: str) -> None:
     assert len(difference(before)) > 200
     transfer.disable()
     assert difference(before) == []
+
+
+def test_what_is_put_in_cudas_place_keeps_its_own() -> None:
+    kinds = (torch.FloatTensor, torch.cuda.FloatTensor, torch.cuda.HalfTensor)
+    for target in ("cpu", "device", "cpu"):
+        with transfer.enable(target):
+            pass
+        assert (torch.FloatTensor, torch.cuda.FloatTensor, torch.cuda.HalfTensor) == kinds
 
 
 def test_names_bound_while_it_was_on_are_restored_too() -> None:

@@ -25,7 +25,9 @@ def losses_of(text: str) -> list[float]:
 def losses(script: str, target: str, capsys: pytest.CaptureFixture[str]) -> list[float]:
     capsys.readouterr()
     torch.set_default_device(None)
-    with transfer.enable(target), pytest.MonkeyPatch.context() as patch:
+    # Where torch.testing was imported, flags of backends are frozen; a program may set them.
+    thawed = getattr(torch.backends, "__allow_nonbracketed_mutation")
+    with transfer.enable(target), thawed(), pytest.MonkeyPatch.context() as patch:
         patch.setattr(sys, "argv", [script])
         runpy.run_path(str(SCRIPTS / f"{script}.py"), run_name="__main__")
     return losses_of(capsys.readouterr().out)

@@ -36,7 +36,9 @@ class Job:
     target: str  # a script, MODULE:FUNCTION or FILE:FUNCTION, or a trace
     arguments: tuple[str, ...] = ()
     dry: bool = True
-    default_device: bool = False  # make the chip torch's default device
+    by: str = (
+        ""  # a program that names no chip: "transfer" redirects CUDA's calls, "default" is a `with`
+    )
     optimizer: str = "adamw"  # for a function that returns a model
     trace: bool = False
     explain: bool = False  # `target` is an operator, `arguments` are dtypes
@@ -152,17 +154,23 @@ def _run(job: Job, device: torch.device, recorder: Recorder) -> list[tuple[str, 
 
 
 @contextlib.contextmanager
-def _default_device(job: Job, device: torch.device) -> Iterator[None]:
-    if not job.default_device:
-        yield
-        return
-    with device:
+def _brought(job: Job, device: torch.device) -> Iterator[None]:
+    """What brings a program to the chip that does not go there by itself."""
+    if job.by == "transfer":
+        from causeway import redirect
+
+        with redirect.enable():
+            yield
+    elif job.by == "default":
+        with device:
+            yield
+    else:
         yield
 
 
 def _script(job: Job, device: torch.device) -> None:
     sys.path[0] = str(Path(job.target).resolve().parent)
-    with _default_device(job, device):
+    with _brought(job, device):
         runpy.run_path(job.target, run_name="__main__")
 
 
@@ -173,7 +181,7 @@ def _function(job: Job, place: str, name: str, device: torch.device) -> None:
         function = getattr(function, part, None)
     if not callable(function):
         raise CausewayError(f"{place} has no function {name!r}")
-    with _default_device(job, device):
+    with _brought(job, device):
         wants = "device" in inspect.signature(function).parameters
         result = function(device=device) if wants else function()
         if result is not None:

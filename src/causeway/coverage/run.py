@@ -25,6 +25,13 @@ _DROPPED = ("LEDGER", "COMPARE", "DUMP", "POLICY", "POLICY_ONLY", "POLICY_BUDGET
             "VISIBLE_DEVICES", "MEMORY_FRACTION", "VENDOR")  # fmt: skip
 
 
+# How a program comes to the chip that does not name it, in the order in which they are tried.
+_BROUGHT = {
+    "transfer": "CUDA's calls redirected (causeway.transfer)",
+    "default": "torch.set_default_device({name!r})",
+}
+
+
 def examine(
     target: str,
     arguments: tuple[str, ...] = (),
@@ -45,34 +52,39 @@ def examine(
     file = Path(place or target)
     if (trace or not place or place.endswith(".py")) and not file.is_file():
         raise CausewayError(f"there is no file {str(file)!r}")
-    job = Job(str(file.resolve()) if not place else target, arguments, mode != "run", False,
-              optimizer, trace)  # fmt: skip
+    named = target if place else str(file.resolve())
+    job = Job(named, arguments, dry=mode != "run", optimizer=optimizer, trace=trace)
     with tempfile.TemporaryDirectory(prefix="causeway-coverage-") as folder:
         chip = support or _description(library, Path(folder))
         if support:
             paper.read(support)  # refused here, with its reason
-        came = _child(job, chip, Path(folder))
-        notes = []
-        if came["needed"] and mode == "auto":
-            notes.append(
-                f"The program asks for {came['needed']} that depends on what is computed, so it "
-                "was run with its numbers, on the CPU in the chip's place."
-            )
-            job = replace(job, dry=False)
-            came = _child(job, chip, Path(folder))
-        if not came["calls"] and not trace and not came["failure"]:
-            job = replace(job, default_device=True)
-            again = _child(job, chip, Path(folder))
+        came, notes = _run(job, chip, Path(folder), mode)
+        # A program for CUDA ends where there is none, or goes on with the CPU.
+        for by, words in _BROUGHT.items() if not came["calls"] and not trace else ():
+            again, said = _run(replace(job, by=by), chip, Path(folder), mode)
             if again["calls"]:
-                came = again
-                name = came["vendor"]["name"]
-                notes.append(
+                came, name = again, again["vendor"]["name"]
+                notes = [
                     f"The program does not use the device {name!r} by itself: it was run with "
-                    f"torch.set_default_device({name!r})."
-                )
+                    f"{words.format(name=name)}.",
+                    *said,
+                ]
+                break
     coverage = model.build(target, came, machine or roofline.Machine())
     coverage.notes += notes + _notes(came, support)
     return coverage
+
+
+def _run(job: Job, chip: str, folder: Path, mode: Mode) -> tuple[dict[str, Any], list[str]]:
+    """What came of the job, and what is to be said of how it was run."""
+    came = _child(job, chip, folder)
+    if not came["needed"] or mode != "auto":
+        return came, []
+    note = (
+        f"The program asks for {came['needed']} that depends on what is computed, so it was run "
+        "with its numbers, on the CPU in the chip's place."
+    )
+    return _child(replace(job, dry=False), chip, folder), [note]
 
 
 def explain(

@@ -23,6 +23,7 @@ class Patches:
     def __init__(self) -> None:
         self._changes: list[tuple[Any, str, Any, Any]] = []
         self._pairs: dict[int, tuple[Any, Any]] = {}  # by id of the original: (original, new)
+        self._shared: set[int] = set()  # ids of new objects that have a place of their own in torch
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Make `new` the attribute `name` of `owner`, which may inherit the present one."""
@@ -40,11 +41,25 @@ class Patches:
 
     def rebind(self) -> None:
         """Replace each noted object in all modules that are loaded."""
-        _exchange(self._pairs)
+        placed = {(id(owner), name) for owner, name, _, _ in self._changes}
+        held = {
+            id(value)
+            for module in _modules()
+            for name, value in list(vars(module).items())
+            if (id(module), name) not in placed
+        }
+        self._shared = {id(new) for _, new in self._pairs.values()} & held
+        self._changes += _exchange(self._pairs)
 
     def undo(self) -> None:
         """Put everything back, in modules that were loaded meanwhile too."""
-        back = {id(new): (new, original) for original, new in self._pairs.values()}
+        # Who bound a shared one while this was on may have meant it: torch.FloatTensor is what
+        # torch.cuda.FloatTensor becomes with target "cpu".
+        back = {
+            id(new): (new, original)
+            for original, new in self._pairs.values()
+            if id(new) not in self._shared
+        }
         while self._changes:
             owner, name, former, new = self._changes.pop()
             if vars(owner).get(name, _ABSENT) is not new:
@@ -75,13 +90,17 @@ def _modules() -> list[types.ModuleType]:
     ]
 
 
-def _exchange(pairs: dict[int, tuple[Any, Any]]) -> None:
+def _exchange(pairs: dict[int, tuple[Any, Any]]) -> list[tuple[Any, str, Any, Any]]:
+    """Put the second of a pair where the first is; give the changes as Patches keeps them."""
+    changes = []
     for module in _modules():
         names = vars(module)
         for name, value in list(names.items()):
             pair = pairs.get(id(value))
             if pair is not None and pair[0] is value:
                 names[name] = pair[1]
+                changes.append((module, name, *pair))
+    return changes
 
 
 def _holders(originals: dict[int, Any]) -> Iterable[str]:

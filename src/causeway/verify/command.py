@@ -16,8 +16,14 @@ def verify_scripts(
     steps: Annotated[int, typer.Option(min=1, help="Steps of an optimizer to run.")] = 3,
     seed: Annotated[int, typer.Option(help="For torch, numpy and random on both sides.")] = 0,
     tolerance: Annotated[
-        float, typer.Option(min=0, help="Numbers agree within this times max(1, |number|).")
-    ] = 1e-3,
+        float | None,
+        typer.Option(
+            min=0,
+            help="Numbers agree within this times max(1, |number|): 1e-3, or 1e-2 where half "
+            "precision is used.",
+            show_default=False,
+        ),
+    ] = None,
     way: Annotated[
         str, typer.Option(help="What runs on the device: migrated, transfer, or auto.")
     ] = "auto",

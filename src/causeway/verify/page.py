@@ -31,13 +31,27 @@ def show(report: Report, console: Console) -> None:
     from rich.table import Table as RichTable
 
     table = RichTable(
-        "script", "converted", "runs", "same numbers", "worst", box=None, padding=(0, 2, 0, 0)
+        "script",
+        "converted",
+        "runs",
+        "same numbers",
+        "worst",
+        "allowed",
+        box=None,
+        padding=(0, 2, 0, 0),
     )
     for s in report.scripts:
         converted = "redirected" if s.converted is None else _yes(s.converted)
         worst = max((series.worst for series in s.series), default=0.0)
         style = "green" if s.good else "red"
-        row = (escape(s.script), converted, _yes(s.runs), _yes(s.same), f"{worst:.1e}")
+        row = (
+            escape(s.script),
+            converted,
+            _yes(s.runs),
+            _yes(s.same),
+            f"{worst:.1e}",
+            f"{s.tolerance:.0e}",
+        )
         table.add_row(*row, style=style)
     console.print(table)
     for s in report.scripts:
@@ -113,7 +127,6 @@ def page(report: Report) -> Page:
         ("Causeway", str(about["causeway"])),
         ("torch", str(about["torch"])),
         ("steps", str(about["steps"])),
-        ("tolerance", str(about["tolerance"])),
     ]
     return Page("Verification", blocks, about=facts, data=report.to_dict())
 
@@ -138,7 +151,8 @@ def _script(s: Script) -> list[Block]:
                     for x in s.series
                 ],
                 caption="Losses are what backward() is called on; gradients and parameters are "
-                "norms before and after each step; outputs are norms of what modules return.",
+                "norms before and after each step; outputs are norms of what modules return. "
+                f"Allowed is a difference of {s.tolerance:.0e}.",
             )
         )
     if s.losses:

@@ -35,6 +35,7 @@ class Script:
     reference_error: str
     error: str
     steps: tuple[int, int]  # on the CPU, on the device
+    tolerance: float = 0.0  # times max(1, |number|)
     series: list[Series] = field(default_factory=list)
     losses: list[tuple[float, float]] = field(default_factory=list)
     fallbacks: list[dict[str, Any]] = field(default_factory=list)
@@ -85,6 +86,7 @@ class Script:
             "good": self.good,
             "verdict": self.verdict(),
             "steps": list(self.steps),
+            "tolerance": self.tolerance,
             "series": [
                 {
                     "name": s.name,
