@@ -172,6 +172,13 @@ def test_positions_that_are_not_zero_come_column_major() -> None:
         assert have.stride() == want.stride()
 
 
+@on(ALL, NONE, STAGED)
+def test_a_window_that_torch_has_a_kernel_for_by_device_is_made() -> None:
+    for arguments in ((7,), (7, False), (7, True, 10.0)):
+        want = torch.kaiser_window(*arguments)
+        assert torch.equal(torch.kaiser_window(*arguments, device="sim").cpu(), want)
+
+
 @on(ALL)
 def test_a_result_is_not_put_into_a_dtype_that_the_cpu_refuses() -> None:
     x = torch.rand(4, device="sim")
