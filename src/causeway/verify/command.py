@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import sys
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
+
+if TYPE_CHECKING:
+    from causeway.migrate.finding import Result
+    from causeway.verify.report import Report
+    from causeway.verify.runner import Options
 
 
 def verify_scripts(
@@ -62,7 +67,7 @@ def verify_scripts(
         if html_file:
             from causeway.verify.page import page
 
-            page(report).write(html_file)
+            page(report, _conversions(report, options)).write(html_file)
     except (CausewayError, OSError) as error:
         print(f"causeway verify: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -70,6 +75,16 @@ def verify_scripts(
 
     show(report, Console())
     raise typer.Exit(0 if report.good else 1)
+
+
+def _conversions(report: Report, options: Options) -> list[Result]:
+    """What `causeway migrate` did to the folders of the scripts."""
+    from causeway.migrate import engine
+    from causeway.migrate.settings import Settings, from_pyproject
+    from causeway.verify.runner import source_of
+
+    folders = {source_of(s.script, options) for s in report.scripts if s.converted}
+    return [engine.run([f], Settings(**from_pyproject(f))) for f in sorted(folders)]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

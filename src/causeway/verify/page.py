@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from causeway.migrate.reports.page import build as migration
 from causeway.pages.page import (
     Badge,
     Block,
@@ -23,6 +25,8 @@ from causeway.verify.report import Report, Script
 
 if TYPE_CHECKING:
     from rich.console import Console
+
+    from causeway.migrate.finding import Result
 
 
 def show(report: Report, console: Console) -> None:
@@ -89,8 +93,8 @@ def _last(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else ""
 
 
-def page(report: Report) -> Page:
-    """The page of a report."""
+def page(report: Report, conversions: Sequence[Result] = ()) -> Page:
+    """The page of a report. `conversions` follow it: what was changed to make the scripts run."""
     good = sum(script.good for script in report.scripts)
     total = len(report.scripts)
     blocks: list[Block] = [
@@ -121,6 +125,9 @@ def page(report: Report) -> Page:
         ),
     ]
     blocks += [Section(s.script, _script(s), foldable=total > 1) for s in report.scripts]
+    for result in conversions:
+        title = f"What was converted in {result.root}"
+        blocks.append(Section(title, migration(result).blocks, foldable=True, open=False))
     about = report.about
     facts = [
         ("device", str(about["device"])),

@@ -105,9 +105,14 @@ def _one(
     return result
 
 
+def source_of(script: str, options: Options) -> Path:
+    """The folder that is converted with a script."""
+    return Path(options.folder or Path(script).parent).resolve()
+
+
 def _convert(script: str, to: Path, options: Options) -> tuple[str, str]:
     """The converted script, and why there is none."""
-    source = Path(options.folder or Path(script).parent).resolve()
+    source = source_of(script, options)
     path = Path(script).resolve()
     if not path.is_relative_to(source):
         raise CausewayError(f"{script!r} is not in the folder {options.folder!r}")
