@@ -13,8 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from causeway import vendor
-from causeway.conformance import report as reports
+from causeway import atomic, vendor
 from causeway.conformance import suite
 from causeway.conformance.report import Report, state
 from causeway.conformance.suite import Options
@@ -131,7 +130,7 @@ def test_the_page_is_whole_and_escaped(buggy: Report, tmp_path: Path) -> None:
     assert not re.search(r"https?:|url\(|\ssrc=|<link", page)  # needs nothing else
     target = tmp_path / "page.html"
     target.write_text("old")
-    reports.write(str(target), page)
+    atomic.write(target, page)
     assert target.read_text() == page
     assert list(tmp_path.iterdir()) == [target]
 

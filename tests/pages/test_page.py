@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from causeway.pages import atomic
+from causeway import atomic
 from causeway.pages.page import (
     Badge,
     Bar,

@@ -29,6 +29,7 @@ def run_conformance(
     """Test a vendor's library: the table by levels, and each operator against the CPU."""
     from rich.console import Console
 
+    from causeway import atomic
     from causeway.conformance import report, suite
 
     console, terminal = Console(), Console(stderr=True)
@@ -41,7 +42,7 @@ def run_conformance(
         if json_file:
             report.write_json(found, json_file)
         if html_file:
-            report.write(html_file, found.to_html())
+            atomic.write(html_file, found.to_html())
     except (CausewayError, OSError) as error:
         print(f"causeway conformance: {error}", file=sys.stderr)
         raise typer.Exit(2) from None

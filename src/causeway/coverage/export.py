@@ -9,8 +9,9 @@ import linecache
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from causeway import atomic
 from causeway.coverage.model import Coverage, Row
-from causeway.pages import atomic, sarif
+from causeway.pages import sarif
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from causeway import atomic
 from causeway.debug import values
 from causeway.debug.reader import document, operator_name
 from causeway.debug.tensors import DTYPES, Memory, TensorRecord, generate
-from causeway.debug.trace import Call, program, write_whole
+from causeway.debug.trace import Call, program
 from causeway.errors import TraceError
 
 FORMAT, VERSION = "causeway-cases", 1
@@ -98,7 +99,7 @@ def write(path: str | Path, cases: list[Case], source: str) -> None:
         {"operator": c.operator, "times": c.times, "place": c.place, "args": values.to_json(c.args)}
         for c in cases
     ]
-    write_whole(Path(path), json.dumps(body).encode())
+    atomic.write(path, json.dumps(body))
 
 
 def read(path: str | Path) -> list[Case]:

@@ -101,15 +101,15 @@ def replay(
     """Run recorded operators again, and compare. Exit status 1 where one differs."""
     from rich.console import Console
 
+    from causeway import atomic
     from causeway.debug import show
     from causeway.debug.reader import Trace
     from causeway.debug.replay import replay as run
-    from causeway.debug.trace import write_whole
 
     with _told("replay"):
         found = run(Trace(trace), device, ops=ops)
         if json_file:
-            write_whole(Path(json_file), found.to_json().encode())
+            atomic.write(json_file, found.to_json())
         show.replay(found, Console())
         if not found.calls:
             raise ConfigError(f"{trace} has no call that --op {ops!r} matches")
@@ -128,9 +128,9 @@ def diff(
     """Compare two traces: where do they part? Exit status 1 where they differ."""
     from rich.console import Console
 
+    from causeway import atomic
     from causeway.debug import reader, show
     from causeway.debug.diff import compare
-    from causeway.debug.trace import write_whole
 
     same = True
     results = {}
@@ -147,7 +147,7 @@ def diff(
             show.difference(found, Console(), rank)
         if json_file:
             body = results.get("", results)
-            write_whole(Path(json_file), json.dumps(body, indent=1).encode())
+            atomic.write(json_file, json.dumps(body, indent=1))
     raise typer.Exit(0 if same else 1)
 
 

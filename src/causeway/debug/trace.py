@@ -30,6 +30,7 @@ from typing import Any
 import torch
 
 import causeway
+from causeway import atomic
 from causeway.debug import values
 from causeway.debug.tensors import TensorRecord
 from causeway.errors import TraceError
@@ -101,16 +102,6 @@ def program() -> dict[str, Any]:
     }
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Write a file so that it is there whole, or not at all."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    try:
-        temporary.write_bytes(content)
-        os.replace(temporary, path)
-    finally:
-        temporary.unlink(missing_ok=True)
-
-
 def seal(body: dict[str, Any]) -> bytes:
     """A line of the index, with its checksum."""
     text = json.dumps(body, separators=(",", ":"), allow_nan=False).encode()
@@ -143,7 +134,7 @@ class Writer:
         self._shard_bytes = 0
         self._shards = 0
         header = {"format": FORMAT, "version": VERSION} | program() | about
-        write_whole(self.folder / HEADER, json.dumps(header, indent=1).encode())
+        atomic.write(self.folder / HEADER, json.dumps(header, indent=1).encode())
         self._file = os.open(self.folder / CALLS, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o644)
 
     @property
@@ -207,7 +198,7 @@ class Writer:
             from safetensors.torch import save
 
             content = save({name: _storable(t) for name, t in self._shard.items()})
-            write_whole(self.folder / f"tensors-{self._shards}.safetensors", content)
+            atomic.write(self.folder / f"tensors-{self._shards}.safetensors", content)
             self.bytes += len(content)
             self._shards += 1
             self._shard, self._shard_bytes = {}, 0
@@ -227,7 +218,7 @@ class Writer:
                 "left_out": dict(self.left_out),
                 "ended": ended,
             }
-            write_whole(self.folder / COMPLETE, json.dumps(body, indent=1).encode())
+            atomic.write(self.folder / COMPLETE, json.dumps(body, indent=1).encode())
 
 
 def _storable(t: torch.Tensor) -> torch.Tensor:

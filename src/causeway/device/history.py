@@ -11,7 +11,6 @@ import os
 import pickle
 import sys
 from collections.abc import Sequence
-from pathlib import Path
 from typing import Any
 
 from causeway import _C
@@ -134,11 +133,7 @@ def _dump_snapshot(
 ) -> None:
     """Write `_snapshot()` to a file for https://pytorch.org/memory_viz, all of it or nothing."""
     found = _snapshot(augment_with_fx_traces=augment_with_fx_traces)
-    path = Path(filename)
-    part = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with part.open("wb") as file:
-            pickle.dump(found, file)
-        part.replace(path)
-    finally:
-        part.unlink(missing_ok=True)
+    from causeway import atomic
+
+    with atomic.replacing(filename) as part, part.open("wb") as file:
+        pickle.dump(found, file)

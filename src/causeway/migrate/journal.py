@@ -16,6 +16,7 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from causeway import atomic
 from causeway.migrate.engine import MigrateError
 from causeway.migrate.finding import FileResult, Result
 from causeway.migrate.source import encode
@@ -46,7 +47,7 @@ def write(result: Result) -> list[Path]:
     _place(folder / "journal.json", json.dumps({"version": 1, "files": entries}, indent=1).encode())
     _place(root / ".causeway" / ".gitignore", b"*\n")
     for file in changed:
-        _replace(root / file.path, _after(file))
+        atomic.write(root / file.path, _after(file))
     return [root / file.path for file in changed]
 
 
@@ -81,7 +82,7 @@ def undo(start: Path) -> list[Path]:
             f"in {journal / 'originals'}"
         )
     for path in todo:
-        _replace(path, (journal / "originals" / path.relative_to(root)).read_bytes())
+        atomic.write(path, (journal / "originals" / path.relative_to(root)).read_bytes())
     shutil.rmtree(journal)
     if not _journals(root):
         shutil.rmtree(root / ".causeway" / "migrate")
@@ -160,19 +161,6 @@ def _next(root: Path) -> Path:
 def _place(path: Path, data: bytes) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     path.write_bytes(data)
-
-
-def _replace(path: Path, data: bytes) -> None:
-    """Write a file at once, with the mode that it has."""
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-        shutil.copymode(path, name)
-        os.replace(name, path)
-    except BaseException:
-        Path(name).unlink(missing_ok=True)
-        raise
 
 
 def _list(names: list[str]) -> str:

@@ -27,7 +27,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from causeway.pages import atomic
+from causeway import atomic
 
 if TYPE_CHECKING:
     import jinja2

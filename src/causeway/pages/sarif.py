@@ -23,7 +23,7 @@ from pathlib import Path, PurePath
 from typing import Any, Literal
 from urllib.parse import quote
 
-from causeway.pages import atomic
+from causeway import atomic
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 ROOT = "SRCROOT"  # what relative names are relative to

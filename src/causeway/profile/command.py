@@ -59,7 +59,7 @@ def run_profile(
             status, found = _run(script, arguments or [], trace, steps, (stack, shapes, memory))
         for path, text in ((json_file, found.to_json), (html_file, found.to_html)):
             if path is not None:
-                from causeway.conformance.report import write
+                from causeway.atomic import write
 
                 write(str(path), text())
     except (CausewayError, OSError) as error:

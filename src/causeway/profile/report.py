@@ -8,7 +8,6 @@ import bisect
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from causeway.ops.ledger import RUNGS, size
@@ -62,16 +61,9 @@ class Report:
 
     def to_html(self) -> str:
         """A page that needs nothing else."""
-        import jinja2
+        from causeway.profile.page import page
 
-        environment = jinja2.Environment(
-            loader=jinja2.FileSystemLoader(Path(__file__).parent),
-            autoescape=True,
-            undefined=jinja2.StrictUndefined,
-            trim_blocks=True,
-            lstrip_blocks=True,
-        )
-        return environment.get_template("report.html.jinja").render(report=self, size=size)
+        return page(self).to_html()
 
 
 def report(trace: Trace) -> Report:

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 
+from causeway import atomic
 from causeway.errors import CausewayError
 
 
@@ -104,12 +105,8 @@ class Profile:
             steps = self._steps
             asked = "" if steps is None else f" of steps {steps.first}:{steps.last}"
             raise CausewayError(f"there is no trace{asked}: {why}")
-        part = path.with_name(f".{os.getpid()}.{path.name}")  # torch looks at how the name ends
-        try:
+        with atomic.replacing(path) as part:  # torch looks at how the name ends
             self.profiler.export_chrome_trace(str(part))
-            part.replace(path)
-        finally:
-            part.unlink(missing_ok=True)
 
 
 @contextlib.contextmanager

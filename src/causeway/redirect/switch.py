@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from causeway import config
+from causeway import atomic, config
 from causeway.errors import CausewayError
 from causeway.redirect import places
 from causeway.redirect.devices import Devices, resolve
@@ -214,20 +214,13 @@ def _write_report(path: str, pid: int) -> None:
     root = os.environ.get(_ROOT, str(pid))
     if root != str(pid):
         if mine.places:
-            _write(f"{path}.{root}.{pid}.part", mine.to_json())
+            atomic.write(f"{path}.{root}.{pid}.part", mine.to_json() + "\n")
         return
     for part in sorted(glob.glob(f"{glob.escape(path)}.{root}.*.part")):
         with open(part) as file:
             mine = mine.merged(Report.from_dict(json.load(file)))
         os.remove(part)
-    _write(path, mine.to_json())
-
-
-def _write(path: str, text: str) -> None:
-    temporary = f"{path}.{os.getpid()}.tmp"
-    with open(temporary, "w") as file:
-        file.write(text + "\n")
-    os.replace(temporary, path)
+    atomic.write(path, mine.to_json() + "\n")
 
 
 Hook = Callable[[Devices, Patches, ExitStack], None]

@@ -61,7 +61,7 @@ def verify_scripts(
         with terminal.status("verifying") as status:
             report = verify(chosen, arguments, options, status.update)
         if json_file:
-            from causeway.pages.atomic import write
+            from causeway.atomic import write
 
             write(json_file, report.to_json() + "\n")
         if html_file:

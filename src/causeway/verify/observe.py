@@ -27,6 +27,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from causeway import atomic
+
 _MOST = 64  # outputs that are kept
 
 
@@ -231,10 +233,7 @@ def main(arguments: list[str]) -> None:
             "outputs": observed.outputs,
             "transfer": transfer.report().to_dict(),
         }
-    temporary = options["to"] + ".tmp"
-    with open(temporary, "w") as file:
-        json.dump(_plain(found), file)
-    os.replace(temporary, options["to"])
+    atomic.write(options["to"], json.dumps(_plain(found)))
     sys.stdout.flush()
     sys.stderr.flush()
     os._exit(0)  # threads of a stopped program would keep the process

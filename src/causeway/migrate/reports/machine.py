@@ -11,9 +11,10 @@ from pathlib import Path
 from typing import Any
 
 import causeway
+from causeway import atomic
 from causeway.migrate.finding import Finding, Kind, Result
 from causeway.migrate.reports import catalogue, figures
-from causeway.pages import atomic, sarif
+from causeway.pages import sarif
 
 FORMAT = "causeway-migrate"
 VERSION = 1

@@ -18,9 +18,9 @@ import io
 from collections.abc import Callable, Iterable
 from pathlib import Path
 
+from causeway import atomic
 from causeway.migrate.finding import Finding, Result
 from causeway.migrate.reports import catalogue
-from causeway.pages import atomic
 
 CHANGES = ("File", "Start Line", "End Line", "Operation Type", "Message", "Rule")
 OPERATIONS = ("File", "Start Line", "End Line", "OP", "Tips", "Rule")
