@@ -107,6 +107,7 @@ def _attach() -> None:
     if state.error is None:
         _push_settings()
     _redirect()
+    _import_apex()
 
 
 def _import_core() -> types.ModuleType:
@@ -169,6 +170,18 @@ def _redirect() -> None:
 
     try:
         switch.start()
+    except CausewayError as error:
+        state.problems.append(config.Problem("error", str(error)))
+
+
+def _import_apex() -> None:
+    """`import apex` gives ours, where the setting asks for it."""
+    if not config.get("apex"):
+        return
+    from causeway.apex import importing
+
+    try:
+        importing.install()
     except CausewayError as error:
         state.problems.append(config.Problem("error", str(error)))
 

@@ -241,6 +241,14 @@ SETTINGS: Mapping[str, Setting] = {
             "at import",
         ),
         Setting(
+            "apex",
+            FLAG,
+            False,
+            "Make `import apex` give causeway.apex, at the end of `import torch`. An error where "
+            "another apex is installed: that is not shadowed. `causeway run` needs no setting.",
+            "at import",
+        ),
+        Setting(
             "device_name",
             TEXT,
             "",
