@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import re
 import time
 import types
@@ -155,6 +156,7 @@ def _push_settings() -> None:
         _hide_devices,
         _limit_memory,
         _profile_clock,
+        _autocast_policies,
     ):
         try:
             push()
@@ -206,6 +208,18 @@ def _limit_memory() -> None:
                 device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
 
         device._lazy_call(limit)
+
+
+def _autocast_policies() -> None:
+    def apply() -> None:
+        from causeway.ops import autocast
+
+        autocast.apply()
+
+    config.listen(["autocast"], apply)
+    beside = f"{os.path.splitext(state.library)[0]}.autocast.toml"  # the vendor's word
+    if config.given("autocast") or os.path.exists(beside):
+        apply()
 
 
 def _profile_clock() -> None:

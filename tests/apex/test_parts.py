@@ -137,6 +137,9 @@ from apex.normalization.fused_layer_norm import FusedLayerNorm
 from apex.contrib.clip_grad import clip_grad_norm_
 assert apex.amp is causeway.apex.amp and apex.__spec__.name == "causeway.apex"
 assert FusedAdam is causeway.apex.optimizers.FusedAdam
+import apex.contrib.clip_grad, causeway.apex.contrib.clip_grad, sys
+assert apex.contrib.clip_grad is causeway.apex.contrib.clip_grad
+assert not [n for n in sys.modules if n.startswith("apex") and sys.modules[n].__name__ == n]
 try:
     import apex.transformer
 except ModuleNotFoundError as error:

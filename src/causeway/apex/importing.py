@@ -1,7 +1,7 @@
 """`import apex` gives causeway.apex: a finder for the names `apex`, `apex.…` and `amp_C`.
 
-It stands last in sys.meta_path, so that an apex which is installed is found before it: it can
-shadow none. Modules are the same objects under both names.
+It asks all other finders before it answers, so that it shadows no apex that is installed. Modules
+are the same objects under both names.
 """
 
 from __future__ import annotations
@@ -44,14 +44,16 @@ class _Finder(importlib.abc.MetaPathFinder):
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> importlib.machinery.ModuleSpec | None:
         root, _, rest = fullname.partition(".")
-        if root == "apex":
+        if root == "apex" and rest:
             # Not for the submodules of another apex.
             parent = sys.modules.get("apex")
-            if rest and parent is not None and parent.__name__ != _OURS:
+            if parent is not None and parent.__name__ != _OURS:
                 return None
-            name = f"{_OURS}.{rest}" if rest else _OURS
-        elif fullname in _OTHERS:
-            name = _OTHERS[fullname]
+            name = f"{_OURS}.{rest}"
+        elif root == "apex" or fullname in _OTHERS:
+            if _elsewhere(fullname):
+                return None
+            name = _OTHERS.get(fullname, _OURS)
         else:
             return None
         found = importlib.util.find_spec(name)
@@ -73,6 +75,16 @@ class _Finder(importlib.abc.MetaPathFinder):
 _finder = _Finder()
 
 
+def _elsewhere(name: str) -> Any:
+    """What the other finders know of a top-level module, or None."""
+    for finder in sys.meta_path:
+        if finder is not _finder and hasattr(finder, "find_spec"):
+            spec = finder.find_spec(name, None)
+            if spec is not None:
+                return spec
+    return None
+
+
 def install() -> None:
     """Make `import apex` give this package, in this process. Does nothing where it does already.
 
@@ -87,20 +99,21 @@ def install() -> None:
             f"another apex is imported ({where}): call causeway.apex.install() before, in an "
             "environment without it, or write `from causeway import apex`"
         )
-    other = importlib.util.find_spec("apex")
+    other = _elsewhere("apex")
     if other is not None:
         raise CausewayError(
             f"another apex is installed ({other.origin or other.submodule_search_locations}): it "
             "is not shadowed. Uninstall it, or write `from causeway import apex`"
         )
-    sys.meta_path.append(_finder)
+    # First: the finder of files would make modules anew of the submodules that it sees.
+    sys.meta_path.insert(0, _finder)
 
 
 def install_where_absent() -> bool:
     """As install(), but where there is another apex leave it in its place; give whether ours is
     what `import apex` gives.
     """
-    if "apex" not in sys.modules and (installed() or importlib.util.find_spec("apex") is None):
+    if "apex" not in sys.modules and _elsewhere("apex") is None:
         install()
     return installed()
 
