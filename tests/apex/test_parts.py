@@ -159,7 +159,6 @@ def test_apex_can_be_imported_by_its_own_name_on_request(run_python):
     assert run_python(BY_NAME).stdout == "gone\n"
     code = "import torch, apex.amp; print(apex.amp.__name__)"
     assert run_python(code, CAUSEWAY_APEX="1").stdout == "causeway.apex.amp\n"
-    assert "No module named 'apex'" in run_python(code, status=1).stderr
 
 
 @pytest.mark.once
@@ -253,6 +252,7 @@ torch.distributed.destroy_process_group()
 
 
 @pytest.mark.once
+@pytest.mark.slow
 def test_gradients_are_averaged_over_processes(run_python):
     from concurrent.futures import ThreadPoolExecutor
 

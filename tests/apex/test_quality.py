@@ -127,7 +127,7 @@ def train(task: Any, way: str, device: torch.device, steps: int) -> tuple[float,
     return found, scale if scaled else 512.0
 
 
-@pytest.mark.parametrize(("task", "steps", "least"), [(digits, 160, 0.85), (gpt, 100, 0.8)])
+@pytest.mark.parametrize(("task", "steps", "least"), [(digits, 160, 0.85), (gpt, 140, 0.7)])
 def test_every_way_reaches_the_quality_of_float32(device, task, steps, least):
     full, _ = train(task, "float32", device, steps)
     assert full > least

@@ -105,22 +105,35 @@ def test_a_vendors_file_beside_its_library_changes_policies(run_python, tmp_path
     first, *rest = done.stdout.splitlines()
     assert first == "torch.bfloat16"
     assert {"aten::softmax.int low", "aten::bmm fp32"} <= {*rest}
-    done = run_python(
-        SEE.format(name=name), CAUSEWAY_VENDOR=str(library), CAUSEWAY_AUTOCAST="softmax=fp32"
-    )
-    assert done.stdout.splitlines()[:2] == ["torch.float32", "aten::softmax.int fp32"]
+    beside.write_text('low = ["softmacks"]')
+    done = run_python(SEE.format(name=name), CAUSEWAY_VENDOR=str(library))
+    assert done.stdout == "torch.float32\n"
+    assert "did you mean 'aten::softmax'" in done.stderr
+    assert "causeway doctor" in done.stderr
 
+
+def test_the_setting_wins_over_the_vendors_file_and_a_wrong_file_is_refused(
+    name, device, tmp_path, monkeypatch
+):
+    monkeypatch.setattr(state, "library", str(tmp_path / "libcw_sim.so"))
+    beside = tmp_path / "libcw_sim.autocast.toml"
+    beside.write_text('low = ["sin", "cos"]\n')
+    with config.using(autocast="sin=fp32"):
+        assert {(p.operator, p.policy) for p in autocast.policies()} == {
+            ("aten::sin", "fp32"),
+            ("aten::cos", "low"),
+        }
     for wrong, words in (
         ('half = ["softmax"]', "'half' is no policy"),
-        ('low = ["softmacks"]', "did you mean"),
+        ('low = "softmax"', "no list"),
         ('low = ["mm"]\nfp32 = ["mm"]', "several policies"),
         ("low =", "cannot be read"),
     ):
         beside.write_text(wrong)
-        done = run_python(SEE.format(name=name), CAUSEWAY_VENDOR=str(library))
-        assert done.stdout == "torch.float32\n"
-        assert words in done.stderr
-        assert "causeway doctor" in done.stderr
+        with pytest.raises(ConfigError, match=words):
+            autocast.apply()
+    assert {p.operator for p in autocast.policies()} == {"aten::sin", "aten::cos"}
+    beside.unlink()
 
 
 def test_the_doctor_lists_policies():

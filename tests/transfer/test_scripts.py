@@ -19,7 +19,7 @@ SCRIPTS = Path(__file__).parent / "scripts"
 
 
 def losses_of(text: str) -> list[float]:
-    return [float(line.split()[1]) for line in text.splitlines() if line.startswith("loss")]
+    return [float(line.split()[1]) for line in text.splitlines() if line.startswith("loss ")]
 
 
 def losses(script: str, target: str, capsys: pytest.CaptureFixture[str]) -> list[float]:
@@ -49,6 +49,17 @@ def test_mixed_precision_gives_the_numbers_of_the_cpu_to_half_precision(
 ) -> None:
     found = losses("amp", "device", capsys)
     assert found == pytest.approx(losses("amp", "cpu", capsys), rel=1e-3)
+
+
+def test_programs_with_torchs_amp_and_with_apex_run_untouched(tmp_path: Path) -> None:
+    script = str(SCRIPTS / "two_styles.py")
+    found = {t: run("--target", t, script, cwd=tmp_path) for t in ("device", "cpu")}
+    for done in found.values():
+        assert done.returncode == 0, done.stderr
+        assert "Selected optimization level O2" in done.stdout
+    ours, cpus = (losses_of(done.stdout) for done in found.values())
+    assert len(ours) == 9
+    assert ours == pytest.approx(cpus, rel=5e-3)
 
 
 @pytest.mark.slow

@@ -17,7 +17,8 @@ RULE = Rule(
     "`with torch.amp.autocast(device_type):`, make `scaler = torch.amp.GradScaler(device_type)`, "
     "and write `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()` for "
     "`with amp.scale_loss(…)` and `optimizer.step()`. Level O0: drop the calls. Level O2 and O3: "
-    "`model.half()`, norms in float32.",
+    "`model.half()`, norms in float32. Or keep the calls: `from causeway import apex` has apex's "
+    "parts for every device, and `causeway run` finds it by apex's own name.",
     before="import torch\nfrom apex.normalization import FusedLayerNorm\n\n"
     "norm = FusedLayerNorm(8)\n",
     after="import torch\nfrom torch.nn import LayerNorm as FusedLayerNorm\n\n"
