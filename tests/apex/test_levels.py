@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import io
 import pickle
 from typing import Any
@@ -336,3 +337,38 @@ def test_wrong_uses_are_refused(device):
         pass
     with pytest.raises(RuntimeError, match="given before"):
         amp.initialize(net, verbosity=0)
+
+
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_model_can_be_compiled_and_its_signature_read(device, level):
+    net = network(device)
+    amp.initialize(net, opt_level=level, verbosity=0)
+    net.eval()
+    x, _ = data(device)
+    compiled = torch.compile(net, backend="aot_eager")
+    assert torch.equal(compiled(x), net(x))
+    assert list(inspect.signature(net.forward).parameters) == ["input"]
+
+
+@pytest.mark.parametrize("combine", [False, True])
+@pytest.mark.parametrize("level", ["O1", "O2"])
+def test_a_parameter_that_is_frozen_at_first_joins_later(where, level, combine):
+    net = network(where)
+    net[4].requires_grad_(False)
+    optimizer: Any = torch.optim.SGD(net.parameters(), lr=0.1)
+    net, optimizer = amp.initialize(
+        net, optimizer, opt_level=level, loss_scale=64.0, combine_grad=combine, verbosity=0
+    )
+    plain = network(where)
+    plain[4].requires_grad_(False)
+    theirs = torch.optim.SGD(plain.parameters(), lr=0.1)
+    before = net[4].weight.detach().clone()
+    for step in range(2):
+        losses(net, optimizer, where, 1)
+        theirs.zero_grad()
+        F.cross_entropy(plain(data(where)[0]), data(where)[1]).backward()
+        theirs.step()
+        assert torch.equal(before, net[4].weight) == (step == 0)
+        net[4].requires_grad_(True)
+        plain[4].requires_grad_(True)
+    torch.testing.assert_close(net[4].weight.float(), plain[4].weight, rtol=1e-2, atol=1e-3)

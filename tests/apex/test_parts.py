@@ -208,21 +208,22 @@ def net():
     torch.manual_seed(0)
     return Net()
 
-def step(model, optimizer, x, extra=False):
+def step(model, optimizer, x, extra=False, twice=False):
     optimizer.zero_grad()
-    loss = F.mse_loss(model(x, extra).float(), torch.ones(len(x), 4))
-    with amp.scale_loss(loss, optimizer) as scaled:
-        scaled.backward()
+    for sign in (1.0, -0.5) if twice else (1.0,):
+        loss = F.mse_loss(sign * model(x, extra).float(), torch.ones(len(x), 4))
+        with amp.scale_loss(loss, optimizer) as scaled:
+            scaled.backward()
     optimizer.step()
 
-def trained(wrap, part, **options):
+def trained(wrap, part, twice=False, **options):
     model = net()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1, weight_decay=0.1)
     model, optimizer = amp.initialize(
         model, optimizer, opt_level="O2", loss_scale=16.0, verbosity=0, **options)
     wrapped = wrap(model)
     for _ in range(3):
-        step(wrapped, optimizer, part)
+        step(wrapped, optimizer, part, twice=twice)
     found = [p.clone() for p in amp.master_params(optimizer)]
     amp.deactivate()
     return found
@@ -236,6 +237,16 @@ for wrap, options in (
 ):
     for a, b in zip(trained(wrap, mine, **options), alone):
         torch.testing.assert_close(a, b, rtol=2e-3, atol=2e-3)
+
+# Gradients that accumulate in DistributedDataParallel's own buckets.
+def buckets(m):
+    return nn.parallel.DistributedDataParallel(
+        m, gradient_as_bucket_view=True, find_unused_parameters=True)
+
+expected = trained(lambda m: m, x, twice=True, master_weights=False, cast_model_type=torch.float32)
+found = trained(buckets, mine, twice=True, master_weights=False, cast_model_type=torch.float32)
+for a, b in zip(found, expected):
+    torch.testing.assert_close(a, b)
 
 # A parameter that only one process used is the same everywhere, one that none used has no gradient.
 model = net()

@@ -41,18 +41,23 @@ class Gradients:
 
     def take(self) -> Any:
         """Take all gradients away; what is given back is for `add`."""
-        saved = [p.grad for p in self.params]
-        for p in self.params:
+        # The next backward pass overwrites a gradient in a bucket of DistributedDataParallel.
+        saved = [(p.grad, False) for p in self.params]
+        for i, p in enumerate(self.params):
+            if p.grad is not None and _in_a_buffer(p.grad):
+                saved[i] = p.grad.clone(), True
             p.grad = None
         return saved
 
     def add(self, saved: Any) -> None:
         """Add what `take` gave to what there is now."""
         # A parameter that came in between has none.
-        for p, former in zip(self.params, saved, strict=False):
+        for p, (former, copied) in zip(self.params, saved, strict=False):
             if former is None:
                 continue
-            if p.grad is not None:
+            if p.grad is not None and copied:
+                p.grad.add_(former)
+            elif p.grad is not None:
                 # Into the former one: a program may hold it.
                 p.grad = former + p.grad if former.is_sparse else former.add_(p.grad)
             else:
@@ -229,6 +234,13 @@ class FlatGradients(Gradients):
         for hook in self._hooks:
             hook.remove()
         self._hooks.clear()
+
+
+def _in_a_buffer(grad: Tensor) -> bool:
+    """Whether `grad` is a part of a larger memory."""
+    if grad.is_sparse:
+        return False
+    return grad.untyped_storage().nbytes() > grad.numel() * grad.element_size()
 
 
 def _view(flat: Tensor, offset: int, param: Tensor) -> Tensor:

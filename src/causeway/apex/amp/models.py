@@ -42,6 +42,8 @@ def cast(value: Any, dtype: torch.dtype | None) -> Any:
         return value.to(dtype) if value.is_floating_point() else value
     if isinstance(value, str | bytes):
         return value
+    if type(value) is dict:
+        return {key: cast(item, dtype) for key, item in value.items()}
     if isinstance(value, Mapping):
         # A copy keeps the class: outputs of models are dictionaries with attributes.
         try:

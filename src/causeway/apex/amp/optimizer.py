@@ -49,8 +49,6 @@ class Stash:
         models: list[Tensor] = []
         plain: list[Tensor] = []
         for i, param in enumerate(group["params"]):
-            if not param.requires_grad:
-                continue
             if not (self.has_masters and param.dtype in HALVES):
                 plain.append(param)
                 continue
