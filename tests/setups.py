@@ -2,7 +2,8 @@
 
 `suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
-operators, nothing but memory. Two processes at a time, a thread each. The last line counts all that
+operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
+opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last line counts all that
 ran.
 """
 
@@ -26,6 +27,7 @@ class Run:
     tests: tuple[str, ...]
     sim: dict[str, str] = field(default_factory=dict)
     marked: str = ""
+    vendor: dict[str, str] = field(default_factory=dict)  # of another chip, as they are
 
 
 RUNS = {
@@ -40,6 +42,17 @@ RUNS = {
         DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}, OTHER
     ),
     "level-0": Run(DEVICE, {"LEVEL": "0"}, OTHER),
+    "opencl-fine": Run(DEVICE, {}, OTHER, {"CAUSEWAY_VENDOR": "opencl"}),
+    "opencl-buffer": Run(
+        DEVICE,
+        {},
+        OTHER,
+        {
+            "CAUSEWAY_VENDOR": "opencl",
+            "CAUSEWAY_OPENCL_MEMORY_MODEL": "buffer",
+            "POCL_DEVICES": "pthread pthread",
+        },
+    ),
     "fast": Run(
         ("tests/test_tiny.py", "tests/unit", "tests/device"), {}, "not slow and not process"
     ),
@@ -65,8 +78,9 @@ def run(name: str) -> Counts:
     if plan.marked:
         command += ["-m", plan.marked]
     environment = os.environ | {f"CAUSEWAY_SIM_{key}": value for key, value in plan.sim.items()}
+    environment |= plan.vendor
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
-    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or ''}", flush=True)
+    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or plan.vendor or ''}", flush=True)
     status = subprocess.run(
         [*command, *plan.tests], cwd=ROOT, env=environment, check=False
     ).returncode
