@@ -3,8 +3,8 @@
 `suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
 operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
-opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last line counts all that
-ran.
+opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last
+line counts all that ran.
 """
 
 from __future__ import annotations
