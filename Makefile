@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-torch test-opencl opencl fast bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-opencl opencl fast bench lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -29,10 +29,13 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-torch test-opencl bench ## everything there is
+test-all: test test-long test-torch test-opencl bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
+
+test-long: build ## what takes too long for every day
+	$(PY) tests/setups.py long
 
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py

@@ -1,6 +1,7 @@
 """Run the tests: `python tests/setups.py suite setups`, or `fast`, or the names of single set-ups.
 
-`suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
+`suite` is every test once, on the simulated chip as it comes; `long` are those that are left out
+there for their time. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
 operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
 opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last
@@ -19,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEVICE = ("tests/test_tiny.py", "tests/device")
-OTHER = "not once"
+OTHER = "not once and not long"
 
 
 @dataclass(frozen=True)
@@ -31,7 +32,8 @@ class Run:
 
 
 RUNS = {
-    "suite": Run(("tests",)),
+    "suite": Run(("tests",), {}, "not long"),
+    "long": Run(("tests",), {}, "long"),
     "unified-inline": Run(
         DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "inline", "OPS": "all"}, OTHER
     ),
@@ -54,7 +56,9 @@ RUNS = {
         },
     ),
     "fast": Run(
-        ("tests/test_tiny.py", "tests/unit", "tests/device"), {}, "not slow and not process"
+        ("tests/test_tiny.py", "tests/unit", "tests/device"),
+        {},
+        "not slow and not process and not long",
     ),
 }
 GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "level-0"]}
