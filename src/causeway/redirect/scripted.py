@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import torch
 
@@ -24,6 +25,7 @@ def follow(devices: Devices, stack: ExitStack) -> None:
     """Change what is compiled, or loaded as TorchScript, from now on; `stack` ends it."""
     import torch.jit._recursive
     import torch.jit._serialization
+    import torch.jit._state
 
     def wrap(owner: Any, name: str, unit: Any = lambda result: result) -> None:
         original = getattr(owner, name)
@@ -36,6 +38,14 @@ def follow(devices: Devices, stack: ExitStack) -> None:
         setattr(owner, name, compiled)
         stack.callback(setattr, owner, name, original)
 
+    # What was compiled is remembered, and must be forgotten at both ends.
+    for owner, name, fresh in (
+        (torch.jit._recursive, "concrete_type_store", torch.jit._recursive.ConcreteTypeStore()),
+        (torch.jit._state, "_jit_caching_layer", WeakKeyDictionary()),
+        (torch.jit._state, "_jit_function_overload_caching", WeakKeyDictionary()),
+    ):
+        stack.callback(setattr, owner, name, getattr(owner, name))
+        setattr(owner, name, fresh)
     wrap(torch._C, "_jit_script_compile")
     wrap(torch.jit._recursive, "create_script_module_impl", lambda module: module._c)
     for name in ("import_ir_module", "import_ir_module_from_buffer"):
@@ -96,7 +106,7 @@ def _moved(graph: Any, node: Any, devices: Devices) -> Any:
     """`x.cuda()` as `x.to(device)`."""
     device = graph.create("prim::Constant", [], 1)
     device.insertBefore(node)
-    device.s_("value", str(devices.to_target["cuda"]))
+    device.s_("value", devices.to_target["cuda"])
     device.output().setType(torch._C.DeviceObjType.get())
     none, no = _constant(graph, node, None), _constant(graph, node, False)
     (x,) = node.inputs()
