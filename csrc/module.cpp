@@ -29,6 +29,7 @@
 #include "observe.h"
 #include "paper.h"
 #include "profile.h"
+#include "redirect.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
@@ -396,6 +397,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         THPGenerator_Wrap(host_generator({static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)})));
   });
 
+  m.attr("Redirect") = redirect_type();
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);
     for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);

@@ -159,3 +159,18 @@ def pause_observers(on: bool) -> bool:
 
 def autograd_position() -> tuple[int, int]:
     """What tells this thread's next autograd node: torch's number of the thread, and the node's number."""
+
+class Redirect:
+    """`original` as a callable without a frame of its own, with the argument `name` (at `position` where it is 0 or
+    more) replaced by what `table` or else `find` has for it; then `found()` is called."""
+
+    def __init__(
+        self,
+        original: Any,
+        table: dict[Any, Any],
+        find: Callable[[Any], Any],
+        name: str,
+        found: Callable[[], Any],
+        position: int = -1,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
