@@ -14,6 +14,7 @@
 #include <torch/extension.h>
 
 #include "allocator.h"
+#include "autocast.h"
 #include "autograd.h"
 #include "call.h"
 #include "check.h"
@@ -364,6 +365,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   m.def("set_profile_clock", [](const std::string& clock) { g_times_of_vendor.store(clock != "events"); });
 
+  m.def("set_autocast_policies", set_autocast_policies);
   m.def("memory_snapshot", snapshot);
   m.def("memory_history", history);
   m.def("set_memory_history", set_memory_history);

@@ -76,6 +76,11 @@ def set_memory_history(
 def set_profile_clock(clock: str) -> None:
     """clock: "device", the vendor's own times where it has them, or "events"."""
 
+def set_autocast_policies(policies: dict[str, str]) -> None:
+    """Operators, with namespace and overload, and "low", "fp32", "promote" or "none"; those set
+    before are forgotten. Raises ValueError and sets nothing for what does not exist.
+    """
+
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...

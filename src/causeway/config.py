@@ -172,6 +172,19 @@ def _steps(value: Any) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
+def _policies(value: Any) -> tuple[str, ...]:
+    """Operators with a policy each, "softmax=low, mm=none"; from Python also a mapping."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={policy}" for name, policy in value.items()]
+    found = {}
+    for text in _names(value):
+        name, _, policy = text.partition("=")
+        if not name or policy not in AUTOCAST:
+            raise ValueError(f"{text!r} is no operator=policy; policies: {', '.join(AUTOCAST)}")
+        found[name] = policy
+    return tuple(f"{name}={policy}" for name, policy in found.items())
+
+
 def _target(value: Any) -> Any:
     if isinstance(value, str) and value.strip():
         return value.strip()
@@ -196,9 +209,11 @@ BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
 INDICES = Kind("indices, separated by commas", _indices)
+POLICIES = Kind("operator=policy, separated by commas", _policies)
 STEPS = Kind("steps, such as 10-20", _steps)
 TARGET = Kind("stdout, stderr or a path", _target)
 _LAST = 1 << 62  # of the steps
+AUTOCAST = ("low", "fp32", "promote", "none")  # its policies
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -238,6 +253,14 @@ SETTINGS: Mapping[str, Setting] = {
             TEXT,
             "",
             "The file to which a program writes at its end what was redirected, as JSON.",
+            "at import",
+        ),
+        Setting(
+            "apex",
+            FLAG,
+            False,
+            "Make `import apex` give causeway.apex, at the end of `import torch`. An error where "
+            "another apex is installed: that is not shadowed. `causeway run` needs no setting.",
             "at import",
         ),
         Setting(
@@ -281,6 +304,13 @@ SETTINGS: Mapping[str, Setting] = {
             "error",
             "What a dtype that the chip lacks does: raise, or become the next narrower one "
             "(counted in the ledger).",
+        ),
+        Setting(
+            "autocast",
+            POLICIES,
+            (),
+            "Autocast's policy for operators, over torch's and the vendor's: 'softmax=low, "
+            "aten::mm=none', of low, fp32, promote, none (see docs/amp.md).",
         ),
         Setting(
             "ledger",

@@ -69,6 +69,7 @@ class Report:
     devices: list[dict[str, Any]] = field(default_factory=list)
     settings: list[dict[str, str]] = field(default_factory=list)
     workarounds: list[dict[str, str]] = field(default_factory=list)
+    autocast: list[dict[str, str]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -96,7 +97,7 @@ def examine() -> Report:
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
-    for part in (_vendor, _devices, _workarounds):
+    for part in (_vendor, _devices, _workarounds, _autocast):
         try:
             part(report)
         except Exception as error:
@@ -180,6 +181,14 @@ def _workarounds(report: Report) -> None:
     ]
 
 
+def _autocast(report: Report) -> None:
+    if state.error is not None:
+        return
+    from causeway.ops import autocast
+
+    report.autocast = [asdict(policy) for policy in autocast.policies()]
+
+
 def show(report: Report, console: Console) -> None:
     """Print a report for people."""
     from rich.markup import escape
@@ -210,6 +219,9 @@ def show(report: Report, console: Console) -> None:
         line(device["device"], f"{device['name']}: {memory}")
     for i, entry in enumerate(report.workarounds):
         line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
+    for i, entry in enumerate(report.autocast):
+        text = f"{entry['operator']}: {entry['policy']} ({entry['source']})"
+        line("" if i else "autocast", text)
     for i, problem in enumerate(report.settings):
         line("" if i else "settings", problem["message"])
     changed = [f"{name} = {value} ({where})" for name, value, where, _ in config.rows()
