@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-import checks
+import dist_checks
 import torch
 import torch.distributed as dist
 
@@ -42,11 +42,15 @@ def same(actual, expected):
     assert actual.device.type == DEVICE.type, actual.device
     assert actual.dtype == expected.dtype and actual.shape == expected.shape
     a, b = actual.cpu().contiguous(), expected.contiguous()
-    assert torch.equal(a.view(torch.uint8), b.view(torch.uint8)), f"{actual.cpu()} is not {expected}"
+    assert torch.equal(a.view(torch.uint8), b.view(torch.uint8)), (
+        f"{actual.cpu()} is not {expected}"
+    )
 
 
 def reduced(op, dtype, n=7):
-    parts = [p.to(torch.complex128 if dtype.is_complex else torch.float64) for p in all_of(dtype, n)]
+    parts = [
+        p.to(torch.complex128 if dtype.is_complex else torch.float64) for p in all_of(dtype, n)
+    ]
     stack = torch.stack(parts)
     if op == Op.SUM:
         return stack.sum(0).to(dtype)
@@ -382,4 +386,4 @@ CHECKS = [
 ]  # fmt: skip
 
 if __name__ == "__main__":
-    checks.run(CHECKS, BACKEND)
+    dist_checks.run(CHECKS, BACKEND)
