@@ -63,6 +63,7 @@ class Report:
     devices: list[dict[str, Any]] = field(default_factory=list)
     settings: list[dict[str, str]] = field(default_factory=list)
     workarounds: list[dict[str, str]] = field(default_factory=list)
+    libraries: list[dict[str, str]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -90,7 +91,7 @@ def examine() -> Report:
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
-    for part in (_vendor, _devices, _workarounds):
+    for part in (_vendor, _devices, _workarounds, _libraries):
         try:
             part(report)
         except Exception as error:
@@ -172,6 +173,15 @@ def _workarounds(report: Report) -> None:
     ]
 
 
+def _libraries(report: Report) -> None:
+    from causeway import integrations
+
+    report.libraries = [
+        {"name": name, "version": installed, "tested": tested, "how": how}
+        for name, installed, tested, how in integrations.rows()
+    ]
+
+
 def show(report: Report, console: Console) -> None:
     """Print a report for people."""
     from rich.markup import escape
@@ -202,6 +212,9 @@ def show(report: Report, console: Console) -> None:
         line(device["device"], f"{device['name']}: {memory}")
     for i, entry in enumerate(report.workarounds):
         line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
+    for i, library in enumerate(report.libraries):
+        text = f"{library['name']} {library['version']} (tested: {library['tested']}): "
+        line("" if i else "libraries", text + library["how"])
     for i, problem in enumerate(report.settings):
         line("" if i else "settings", problem["message"])
     changed = [f"{name} = {value} ({where})" for name, value, where, _ in config.rows()
