@@ -22,7 +22,10 @@ from causeway import config
 # Roots of modules, and the library whose integration they belong to.
 LIBRARIES = {
     "accelerate": "accelerate",
+    "lightning": "lightning",
+    "lightning_fabric": "lightning",
     "peft": "peft",
+    "pytorch_lightning": "lightning",
     "transformers": "transformers",
 }
 

@@ -16,7 +16,7 @@ from __future__ import annotations
 import functools
 import re
 import types
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import torch
@@ -52,6 +52,38 @@ def take_branches(module: types.ModuleType, predicates: Mapping[str, str]) -> li
         library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
         integrations.note(library, f"{module.__name__}: {', '.join(done)}")
     return done
+
+
+def extend_lists(
+    module: types.ModuleType, names: Iterable[str], beside: Iterable[str]
+) -> list[str]:
+    """Add the device to the constant tuples of `module`'s functions that have one of `names` and one
+    of `beside`: lists of devices. Give the qualified names of the functions.
+    """
+    known = (set(names), set(beside))
+    done = []
+    for function in _functions(module):
+        code = _extended(function.__code__, *known)
+        if code is not function.__code__:
+            function.__code__ = code
+            done.append(function.__qualname__)
+    if done:
+        library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
+        integrations.note(library, f"{module.__name__}: {', '.join(done)}")
+    return done
+
+
+def renamed(function: types.FunctionType, old: str, new: str) -> types.FunctionType:
+    """A copy of `function` that uses the name `new` where it has `old`: torch.cuda, torch.sim."""
+    code = function.__code__
+    if old not in code.co_names:
+        raise LookupError(f"{function.__qualname__} has no {old}")
+    code = code.replace(co_names=tuple(new if name == old else name for name in code.co_names))
+    copy = types.FunctionType(
+        code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
+    )
+    copy.__kwdefaults__ = function.__kwdefaults__
+    return copy
 
 
 def _available(*_: Any, **__: Any) -> bool:
@@ -124,9 +156,26 @@ def _const(
         return _code(value, predicates, device)
     if isinstance(value, str) and other is not None:
         return _word(value, other, device)
+    return _listed(value, others, _LISTED_BESIDE)
+
+
+def _extended(code: types.CodeType, names: set[str], beside: set[str]) -> types.CodeType:
+    consts = tuple(
+        _extended(value, names, beside)
+        if isinstance(value, types.CodeType)
+        else _listed(value, names, beside)
+        for value in code.co_consts
+    )
+    same = all(a is b for a, b in zip(consts, code.co_consts, strict=True))
+    return code if same else code.replace(co_consts=consts)
+
+
+def _listed(value: Any, names: set[str], beside: set[str]) -> Any:
+    """A tuple of strings with the device added, where it is a list of devices; else `value`."""
+    device = integrations.state.device
     if isinstance(value, tuple | frozenset) and device not in value:
         words = {item for item in value if isinstance(item, str)}
-        if others & words and _LISTED_BESIDE & words:
+        if names & words and beside & words and len(words) > 1:
             return type(value)([*value, device])
     return value
 

@@ -11,7 +11,7 @@ import types
 from causeway.integrations import Integration
 from causeway.integrations.relabel import take_branches
 
-PREDICATES = {"is_torch_npu_available": "npu", "is_torch_musa_available": "musa"}
+PREDICATES = {"is_torch_npu_available": "npu"}
 
 # There the question is whether Ascend's kernels for attention may be called.
 NOT = {
