@@ -22,10 +22,12 @@ from causeway import config
 # Roots of modules, and the library whose integration they belong to.
 LIBRARIES = {
     "accelerate": "accelerate",
+    "deepspeed": "deepspeed",
     "lightning": "lightning",
     "lightning_fabric": "lightning",
     "peft": "peft",
     "pytorch_lightning": "lightning",
+    "safetensors": "safetensors",
     "transformers": "transformers",
 }
 

@@ -57,8 +57,8 @@ def take_branches(module: types.ModuleType, predicates: Mapping[str, str]) -> li
 def extend_lists(
     module: types.ModuleType, names: Iterable[str], beside: Iterable[str]
 ) -> list[str]:
-    """Add the device to the constant tuples of `module`'s functions that have one of `names` and one
-    of `beside`: lists of devices. Give the qualified names of the functions.
+    """Add the device to the constant tuples of `module`'s functions that have one of `names` and
+    one of `beside`: lists of devices. Give the qualified names of the functions.
     """
     known = (set(names), set(beside))
     done = []
