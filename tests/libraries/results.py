@@ -1,4 +1,4 @@
-"""What was run with which versions and when: `make test-libraries` writes results.json and the table.
+"""What was run with which versions and when: `make test-libraries` writes it down, and the table.
 
 python tests/libraries/results.py             # run the tests, write results.json
 python tests/libraries/results.py --markdown  # the table of docs/libraries.md, from results.json
