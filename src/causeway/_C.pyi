@@ -179,6 +179,7 @@ class Redirect:
         position: int = -1,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
 def comm_backend(
     store: Any,
     rank: int,

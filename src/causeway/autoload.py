@@ -107,6 +107,9 @@ def _attach() -> None:
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+        from causeway import integrations
+
+        integrations.start(name)
     _redirect()
     _import_apex()
 

@@ -70,6 +70,7 @@ class Report:
     settings: list[dict[str, str]] = field(default_factory=list)
     workarounds: list[dict[str, str]] = field(default_factory=list)
     autocast: list[dict[str, str]] = field(default_factory=list)
+    libraries: list[dict[str, str]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -97,7 +98,7 @@ def examine() -> Report:
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
-    for part in (_vendor, _devices, _workarounds, _autocast):
+    for part in (_vendor, _devices, _workarounds, _autocast, _libraries):
         try:
             part(report)
         except Exception as error:
@@ -189,6 +190,15 @@ def _autocast(report: Report) -> None:
     report.autocast = [asdict(policy) for policy in autocast.policies()]
 
 
+def _libraries(report: Report) -> None:
+    from causeway import integrations
+
+    report.libraries = [
+        {"name": name, "version": installed, "tested": tested, "how": how}
+        for name, installed, tested, how in integrations.rows()
+    ]
+
+
 def show(report: Report, console: Console) -> None:
     """Print a report for people."""
     from rich.markup import escape
@@ -222,6 +232,9 @@ def show(report: Report, console: Console) -> None:
     for i, entry in enumerate(report.autocast):
         text = f"{entry['operator']}: {entry['policy']} ({entry['source']})"
         line("" if i else "autocast", text)
+    for i, library in enumerate(report.libraries):
+        text = f"{library['name']} {library['version']} (tested: {library['tested']}): "
+        line("" if i else "libraries", text + library["how"])
     for i, problem in enumerate(report.settings):
         line("" if i else "settings", problem["message"])
     changed = [f"{name} = {value} ({where})" for name, value, where, _ in config.rows()
