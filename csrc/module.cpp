@@ -18,6 +18,7 @@
 #include "autograd.h"
 #include "call.h"
 #include "check.h"
+#include "comm_module.h"
 #include "device.h"
 #include "environment.h"
 #include "forms.h"
@@ -30,6 +31,7 @@
 #include "observe.h"
 #include "paper.h"
 #include "profile.h"
+#include "redirect.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
@@ -398,6 +400,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         THPGenerator_Wrap(host_generator({static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)})));
   });
 
+  m.attr("Redirect") = redirect_type();
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);
     for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);
@@ -451,6 +454,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("pause_observers", pause_observers);
   m.def("autograd_position",
         [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });
+
+  bind_comm(m);
 
   register_operators();
   register_layouts();

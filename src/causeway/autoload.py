@@ -107,6 +107,9 @@ def _attach() -> None:
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+        from causeway import integrations
+
+        integrations.start(name)
     _redirect()
     _import_apex()
 
@@ -157,6 +160,7 @@ def _push_settings() -> None:
         _limit_memory,
         _profile_clock,
         _autocast_policies,
+        _register_comm,
     ):
         try:
             push()
@@ -231,6 +235,12 @@ def _profile_clock() -> None:
     config.listen(["profile_clock"], push)
     if config.given("profile_clock"):
         push()
+
+
+def _register_comm() -> None:
+    from causeway.dist import backend
+
+    backend.register(state.device)
 
 
 def _register_without_device() -> None:

@@ -133,6 +133,17 @@ def _patterns(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _integrations(value: Any) -> tuple[str, ...]:
+    """all, none, or names of libraries; one with a minus sign is left out."""
+    from causeway import integrations
+
+    names = _names(value)
+    if (unknown := integrations.known(names)) is not None:
+        every = sorted({"all", "none", *integrations.LIBRARIES.values()})
+        raise ValueError(f"{unknown!r} is none of {', '.join(every)}{_nearest(unknown, every)}")
+    return names
+
+
 def _indices(value: Any) -> tuple[int, ...] | None:
     """Device indices in the order in which torch sees them. None: all; empty: no device at all."""
     if value is None:
@@ -208,6 +219,7 @@ FRACTION = Kind("above 0, up to 1", _fraction)
 BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
+LIBRARIES = Kind("all, none, or libraries; -name leaves one out", _integrations)
 INDICES = Kind("indices, separated by commas", _indices)
 POLICIES = Kind("operator=policy, separated by commas", _policies)
 STEPS = Kind("steps, such as 10-20", _steps)
@@ -372,6 +384,32 @@ SETTINGS: Mapping[str, Setting] = {
             "Where torch.profiler has the times of kernels and copies from: the device's own "
             "record of them (the vendor's profile.v1), or events around each, which it also takes "
             "where the vendor has no such record.",
+        ),
+        Setting(
+            "comm_names",
+            NAMES,
+            (),
+            "Further names of the device's backend of torch.distributed besides cwcl: hccl, cncl.",
+            "at import",
+        ),
+        Setting(
+            "comm_chunk",
+            _integer(1, 1024),
+            8,
+            "MiB at a time of what collectives pass through pinned memory.",
+        ),
+        Setting(
+            "comm_blocking",
+            FLAG,
+            False,
+            "wait() of a collective holds the host up until the device is done with it.",
+        ),
+        Setting(
+            "integrations",
+            LIBRARIES,
+            ("all",),
+            "Libraries that are shown the device, from when they are imported (see "
+            "docs/libraries.md).",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),

@@ -65,9 +65,9 @@ class Redirection:
             stack.callback(patches.undo)
             self._replace(patches)
             patches.rebind()
+            self.unfixed = patches.reach() if _program_runs() else []
             around.follow(self.devices, patches, stack)
             self._stack = stack.pop_all()
-        self.patches = patches
 
     def _replace(self, patches: Patches) -> None:
         from causeway.redirect import cuda
@@ -136,7 +136,7 @@ def enable(target: str = "device") -> Redirection:
         redirection = Redirection(name)
         redirection.apply()
         _now, _last = redirection, name
-        _unfixed[:] = redirection.patches.holders() if _program_runs() else []
+        _unfixed[:] = redirection.unfixed
         return redirection
 
 
