@@ -16,7 +16,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 @pytest.mark.parametrize(("example", "runs"), [("amp.py", 3), ("apex.py", 4)])
 def test_an_example_reaches_its_accuracy_in_every_precision(example, runs):
     done = subprocess.run(
-        [sys.executable, str(EXAMPLES / example)],
+        [sys.executable, str(EXAMPLES / example), "--epochs=3", "--accuracy=0.9"],
         capture_output=True, text=True, timeout=240, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
