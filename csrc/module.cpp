@@ -17,6 +17,7 @@
 #include "autograd.h"
 #include "call.h"
 #include "check.h"
+#include "comm_module.h"
 #include "device.h"
 #include "environment.h"
 #include "forms.h"
@@ -449,6 +450,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("pause_observers", pause_observers);
   m.def("autograd_position",
         [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });
+
+  bind_comm(m);
 
   register_operators();
   register_layouts();

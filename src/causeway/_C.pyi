@@ -159,3 +159,24 @@ def pause_observers(on: bool) -> bool:
 
 def autograd_position() -> tuple[int, int]:
     """What tells this thread's next autograd node: torch's number of the thread, and the node's number."""
+
+def comm_backend(
+    store: Any,
+    rank: int,
+    size: int,
+    timeout: Any,
+    gloo: Any,
+    name: str,
+    group: str,
+    ranks: list[int],
+    chunk_bytes: int,
+    blocking: bool,
+) -> Any:
+    """A backend of torch.distributed for one process group; `gloo` is another for its CPU tensors. Does not wait for
+    the other ranks."""
+
+def comm_routes(backend: Any) -> dict[str, str]:
+    """Which way each collective goes: `host`, and others to come."""
+
+def close_comm() -> None:
+    """End the threads of all process groups that are left. Waits for a second where a collective is under way."""

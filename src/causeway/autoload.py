@@ -157,6 +157,7 @@ def _push_settings() -> None:
         _hide_devices,
         _limit_memory,
         _profile_clock,
+        _register_comm,
     ):
         try:
             push()
@@ -207,6 +208,12 @@ def _profile_clock() -> None:
     config.listen(["profile_clock"], push)
     if config.given("profile_clock"):
         push()
+
+
+def _register_comm() -> None:
+    from causeway.dist import backend
+
+    backend.register(state.device)
 
 
 def _register_without_device() -> None:

@@ -362,6 +362,25 @@ SETTINGS: Mapping[str, Setting] = {
             "Libraries that are shown the device, from when they are imported (see "
             "docs/libraries.md).",
         ),
+        Setting(
+            "comm_names",
+            NAMES,
+            (),
+            "Further names of the device's backend of torch.distributed besides cwcl: hccl, cncl.",
+            "at import",
+        ),
+        Setting(
+            "comm_chunk",
+            _integer(1, 1024),
+            8,
+            "MiB at a time of what collectives pass through pinned memory.",
+        ),
+        Setting(
+            "comm_blocking",
+            FLAG,
+            False,
+            "wait() of a collective holds the host up until the device is done with it.",
+        ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),
         _sim(
