@@ -35,6 +35,8 @@ FILES = {
     "torchmetrics": "test_metrics.py",
     "deepspeed": "test_deepspeed.py",
 }
+# What is of all of them: two processes, the examples, how they are found.
+TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 
 def version(name: str) -> str | None:
@@ -45,12 +47,19 @@ def version(name: str) -> str | None:
         return None
 
 
-def counted(name: str) -> dict[str, int]:
-    """Run a file of tests; how many passed, failed and were skipped."""
-    junit = ROOT / "build" / f"tests-libraries-{name}.xml"
+def counted(*names: str) -> dict[str, int]:
+    """Run files of tests; how many passed, failed and were skipped."""
+    junit = ROOT / "build" / f"tests-libraries-{names[0]}.xml"
     junit.parent.mkdir(exist_ok=True)
     junit.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", str(HERE / name)]
+    command = [
+        sys.executable,
+        "-m",
+        "pytest",
+        "-q",
+        f"--junitxml={junit}",
+        *(str(HERE / n) for n in names),
+    ]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -69,6 +78,11 @@ def counted(name: str) -> dict[str, int]:
 def measure(former: dict[str, Any]) -> dict[str, Any]:
     """Run the tests of each library that is installed; the others keep what was found before."""
     found = dict(former)
+    ran = {
+        "torch": str(version("torch")).partition("+")[0],
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "date": datetime.date.today().isoformat(),
+    }
     for library, name in FILES.items():
         installed = version(library)
         if installed is None:
@@ -76,11 +90,10 @@ def measure(former: dict[str, Any]) -> dict[str, Any]:
             continue
         found[library] = {
             "version": installed,
-            "torch": str(version("torch")).partition("+")[0],
-            "python": ".".join(map(str, sys.version_info[:2])),
-            "date": datetime.date.today().isoformat(),
+            **ran,
             **counted(name),
         }
+    found["together: two processes, examples"] = {"version": "", **ran, **counted(*TOGETHER)}
     return found
 
 
