@@ -34,6 +34,7 @@ FILES = {
     "safetensors": "test_safetensors.py",
     "torchmetrics": "test_metrics.py",
     "deepspeed": "test_deepspeed.py",
+    "timm": "test_timm.py",
 }
 # What is of all of them: two processes, the examples, how they are found.
 TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
@@ -52,14 +53,8 @@ def counted(*names: str) -> dict[str, int]:
     junit = ROOT / "build" / f"tests-libraries-{names[0]}.xml"
     junit.parent.mkdir(exist_ok=True)
     junit.unlink(missing_ok=True)
-    command = [
-        sys.executable,
-        "-m",
-        "pytest",
-        "-q",
-        f"--junitxml={junit}",
-        *(str(HERE / n) for n in names),
-    ]
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}"]
+    command += [str(HERE / name) for name in names]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     counts = {"passed": 0, "failed": 0, "skipped": 0}
