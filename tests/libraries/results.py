@@ -1,6 +1,6 @@
 """What was run with which versions and when: `make test-libraries` writes it down, and the table.
 
-python tests/libraries/results.py             # run the tests, write results.json
+python tests/libraries/results.py [LIBRARY]   # run the tests, of all or some; write results.json
 python tests/libraries/results.py --markdown  # the table of docs/libraries.md, from results.json
 python tests/libraries/results.py --docs      # put it into docs/libraries.md
 """
@@ -41,11 +41,10 @@ TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 
 def version(name: str) -> str | None:
-    """The version that is installed, or None."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    """The version that is installed, here or beside the environment, or None."""
+    path = [*sys.path, str(ROOT / "build" / "timm")]
+    found = importlib.metadata.distributions(name=name, path=path)
+    return next((distribution.version for distribution in found), None)
 
 
 def counted(*names: str) -> dict[str, int]:
@@ -70,7 +69,7 @@ def counted(*names: str) -> dict[str, int]:
     return counts
 
 
-def measure(former: dict[str, Any]) -> dict[str, Any]:
+def measure(former: dict[str, Any], only: list[str]) -> dict[str, Any]:
     """Run the tests of each library that is installed; the others keep what was found before."""
     found = dict(former)
     ran = {
@@ -79,6 +78,8 @@ def measure(former: dict[str, Any]) -> dict[str, Any]:
         "date": datetime.date.today().isoformat(),
     }
     for library, name in FILES.items():
+        if only and library not in only:
+            continue
         installed = version(library)
         if installed is None:
             print(f"{library} is not installed: left as it was (`make test-libraries` installs it)")
@@ -88,6 +89,8 @@ def measure(former: dict[str, Any]) -> dict[str, Any]:
             **ran,
             **counted(name),
         }
+    if only:
+        return found
     found["together: two processes, examples"] = {"version": "", **ran, **counted(*TOGETHER)}
     return found
 
@@ -106,6 +109,7 @@ def markdown(results: dict[str, Any]) -> str:
 def main() -> int:
     """Do what was asked; 1 where a test failed."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("libraries", nargs="*", choices=[[], *FILES])
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--docs", action="store_true")
     asked = parser.parse_args()
@@ -114,7 +118,7 @@ def main() -> int:
         print(markdown(results))
         return 0
     if not asked.docs:
-        results = measure(results)
+        results = measure(results, asked.libraries)
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     table = markdown(results)
     PAGE.write_text(BLOCK.sub(lambda found: found[1] + table + found[2], PAGE.read_text()))

@@ -1,9 +1,9 @@
 """timm's models train on the device.
 
 timm imports torchvision, whose wheel on PyPI has its operators in a library for CUDA's torch. Its
-Python is enough here: `make test-libraries` puts it into build/torchvision, and the operators are
+Python is enough here: `make test-libraries` puts both into build/timm, and the operators are
 declared without a kernel, so that one which is called would fail. In a process of its own, since
-other libraries look whether there is a torchvision.
+other libraries look whether there is a timm or a torchvision.
 """
 
 from __future__ import annotations
@@ -12,14 +12,13 @@ from pathlib import Path
 
 import pytest
 
-pytest.importorskip("lightning_utilities", reason="the libraries are not installed")
-TORCHVISION = Path(__file__).parents[2] / "build" / "torchvision"
+PACKAGES = Path(__file__).parents[2] / "build" / "timm"
 pytestmark = [
     pytest.mark.once,
     pytest.mark.slow,
     pytest.mark.skipif(
-        not (TORCHVISION / "torchvision").exists(),
-        reason="timm needs torchvision's Python: `make test-libraries` gets it",
+        not (PACKAGES / "timm").exists(),
+        reason="timm and torchvision are not there: `make test-libraries` gets them",
     ),
 ]
 
@@ -28,7 +27,7 @@ import sys, torch
 operators = torch.library.Library("torchvision", "DEF")
 for name in ("nms", "qnms"):
     operators.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
-sys.path.append({str(TORCHVISION)!r})
+sys.path.append({str(PACKAGES)!r})
 import timm, timm.optim
 import causeway
 from timm.data.loader import PrefetchLoader
