@@ -14,6 +14,7 @@
 #include <torch/extension.h>
 
 #include "allocator.h"
+#include "autocast.h"
 #include "autograd.h"
 #include "call.h"
 #include "check.h"
@@ -30,6 +31,7 @@
 #include "observe.h"
 #include "paper.h"
 #include "profile.h"
+#include "redirect.h"
 #include "storage.h"
 #include "stream.h"
 #include "vendor.h"
@@ -364,6 +366,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   m.def("set_profile_clock", [](const std::string& clock) { g_times_of_vendor.store(clock != "events"); });
 
+  m.def("set_autocast_policies", set_autocast_policies);
   m.def("memory_snapshot", snapshot);
   m.def("memory_history", history);
   m.def("set_memory_history", set_memory_history);
@@ -397,6 +400,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         THPGenerator_Wrap(host_generator({static_cast<uint64_t>(seed), static_cast<uint64_t>(offset)})));
   });
 
+  m.attr("Redirect") = redirect_type();
   m.attr("RUNGS") = [] {
     py::tuple t(kRungs);
     for (int i = 0; i < kRungs; ++i) t[i] = py::str(kRungNames[i]);

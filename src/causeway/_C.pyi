@@ -76,6 +76,11 @@ def set_memory_history(
 def set_profile_clock(clock: str) -> None:
     """clock: "device", the vendor's own times where it has them, or "events"."""
 
+def set_autocast_policies(policies: dict[str, str]) -> None:
+    """Operators, with namespace and overload, and "low", "fp32", "promote" or "none"; those set
+    before are forgotten. Raises ValueError and sets nothing for what does not exist.
+    """
+
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...
@@ -159,6 +164,21 @@ def pause_observers(on: bool) -> bool:
 
 def autograd_position() -> tuple[int, int]:
     """What tells this thread's next autograd node: torch's number of the thread, and the node's number."""
+
+class Redirect:
+    """`original` as a callable without a frame of its own, with the argument `name` (at `position` where it is 0 or
+    more) replaced by what `table` or else `find` has for it; then `found()` is called."""
+
+    def __init__(
+        self,
+        original: Any,
+        table: dict[Any, Any],
+        find: Callable[[Any], Any],
+        name: str,
+        found: Callable[[], Any],
+        position: int = -1,
+    ) -> None: ...
+    def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
 
 def comm_backend(
     store: Any,

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import re
 import time
 import types
@@ -110,6 +111,7 @@ def _attach() -> None:
 
         integrations.start(name)
     _redirect()
+    _import_apex()
 
 
 def _import_core() -> types.ModuleType:
@@ -157,6 +159,7 @@ def _push_settings() -> None:
         _hide_devices,
         _limit_memory,
         _profile_clock,
+        _autocast_policies,
         _register_comm,
     ):
         try:
@@ -173,6 +176,18 @@ def _redirect() -> None:
 
     try:
         switch.start()
+    except CausewayError as error:
+        state.problems.append(config.Problem("error", str(error)))
+
+
+def _import_apex() -> None:
+    """`import apex` gives ours, where the setting asks for it."""
+    if not config.get("apex"):
+        return
+    from causeway.apex import importing
+
+    try:
+        importing.install()
     except CausewayError as error:
         state.problems.append(config.Problem("error", str(error)))
 
@@ -197,6 +212,18 @@ def _limit_memory() -> None:
                 device.set_per_process_memory_fraction(config.get("memory_fraction"), index)
 
         device._lazy_call(limit)
+
+
+def _autocast_policies() -> None:
+    def apply() -> None:
+        from causeway.ops import autocast
+
+        autocast.apply()
+
+    config.listen(["autocast"], apply)
+    beside = f"{os.path.splitext(state.library)[0]}.autocast.toml"  # the vendor's word
+    if config.given("autocast") or os.path.exists(beside):
+        apply()
 
 
 def _profile_clock() -> None:

@@ -69,6 +69,7 @@ class Report:
     devices: list[dict[str, Any]] = field(default_factory=list)
     settings: list[dict[str, str]] = field(default_factory=list)
     workarounds: list[dict[str, str]] = field(default_factory=list)
+    autocast: list[dict[str, str]] = field(default_factory=list)
     libraries: list[dict[str, str]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
@@ -97,7 +98,7 @@ def examine() -> Report:
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
-    for part in (_vendor, _devices, _workarounds, _libraries):
+    for part in (_vendor, _devices, _workarounds, _autocast, _libraries):
         try:
             part(report)
         except Exception as error:
@@ -181,6 +182,14 @@ def _workarounds(report: Report) -> None:
     ]
 
 
+def _autocast(report: Report) -> None:
+    if state.error is not None:
+        return
+    from causeway.ops import autocast
+
+    report.autocast = [asdict(policy) for policy in autocast.policies()]
+
+
 def _libraries(report: Report) -> None:
     from causeway import integrations
 
@@ -220,6 +229,9 @@ def show(report: Report, console: Console) -> None:
         line(device["device"], f"{device['name']}: {memory}")
     for i, entry in enumerate(report.workarounds):
         line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
+    for i, entry in enumerate(report.autocast):
+        text = f"{entry['operator']}: {entry['policy']} ({entry['source']})"
+        line("" if i else "autocast", text)
     for i, library in enumerate(report.libraries):
         text = f"{library['name']} {library['version']} (tested: {library['tested']}): "
         line("" if i else "libraries", text + library["how"])

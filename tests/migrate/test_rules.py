@@ -34,6 +34,8 @@ NOOP: dict[str, list[str]] = {
         'mode = "cuda"\n',
         "raw = b'cuda'\n",
         'open("cuda", "w").write("cuda:0")\n',
+        'if hasattr(batch, "cuda"):\n    pass\n',
+        'p.add_argument("--cuda", dest="cuda", action="store_true")\n',
     ],
     "CW102": [
         "cuda = True\nprint(args.cuda, self.cuda)\n",
@@ -53,6 +55,8 @@ NOOP: dict[str, list[str]] = {
     ],
     "CW103": [
         "is_cuda = 1\nprint(is_cuda)\n",
+        "class M:\n    def is_cuda(self):\n        return True\n\n    def f(self):\n"
+        "        return self.is_cuda()\n",
         "def f(x):\n    if x.is_cuda:\n        return ops_cuda.forward(x)\n    return slow(x)\n",
     ],
     "CW105": [
@@ -74,7 +78,12 @@ NOOP: dict[str, list[str]] = {
         "ok = torch.cuda.is_available() and torch.cuda.get_device_capability()[0] >= 8\n",
         "if torch.cuda.is_available():\n    torch.cuda.cudart()\n",
         "ok = torch.accelerator.is_available()\n",
+        # a build, and what it built
+        "if torch.cuda.is_available():\n    sources += ['src/crop_cuda.c']\n",
+        "if torch.cuda.is_available():\n    defines += [('WITH_CUDA', None)]\n",
+        "if torch.cuda.is_available():\n    from model.nms_gpu import nms_gpu\n",
     ],
+    "CW118": ["text = 'async=True'\nx = f(non_blocking=True)\n"],
     "CW115": [
         'if implementation == "cuda":\n    pass\n',
         'def f(x):\n    return x.device.type == "cuda" and impl == "cuda"\n',
@@ -316,6 +325,13 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          'd = "cpu"\nwith torch.autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n'
          "    pass\n"),
     ],
+    "CW118": [
+        ("y = x.cuda(async=True)\nz.copy_(y, async = False)\ns = 'async=True'\n",
+         "y = x.to(accelerator, non_blocking=True)\nz.copy_(y, non_blocking = False)\n"
+         "s = 'async=True'\n"),
+        ("y = x.cuda(0, async=a if b else c)\n",
+         "y = x.to(torch.device(accelerator.type, 0), non_blocking=a if b else c)\n"),
+    ],
     "CW121": [
         ("from apex.parallel import DistributedDataParallel as DDP\n\nm = DDP(m)\n",
          "from torch.nn.parallel import DistributedDataParallel as DDP\n\nm = DDP(m)\n"),
@@ -387,6 +403,39 @@ def test_converts(code: str, before: str, after: str) -> None:
     assert convert(HEAD + before) == (expected(after) if "HELP" not in after else (
         "import torch\n\nfrom torch import amp\n\n" + HELP + after.partition("HELP")[2]
     ))  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("from apex import amp\n\nm, o = amp.initialize(m, o)\n",
+         "from causeway.apex import amp\n\nm, o = amp.initialize(m, o)\n"),
+        ("import apex\n\nm, o = apex.amp.initialize(m, o)\n",
+         "from causeway import apex\n\nm, o = apex.amp.initialize(m, o)\n"),
+        ("import apex.amp as a\n\na.initialize(m)\n",
+         "import causeway.apex.amp as a\n\na.initialize(m)\n"),
+        ("from apex.optimizers import FusedSGD, FusedLAMB\n\no = FusedSGD(p, lr=1), FusedLAMB(p)\n",
+         "from causeway.apex.optimizers import FusedLAMB\n"
+         "from torch.optim import SGD as FusedSGD\n\no = FusedSGD(p, lr=1), FusedLAMB(p)\n"),
+        ("try:\n    from apex.fp16_utils import *\nexcept ImportError:\n    pass\n",
+         "try:\n    from causeway.apex.fp16_utils import *\nexcept ImportError:\n    pass\n"),
+        ("from apex.transformer import parallel_state\n",  # which it does not have
+         "from apex.transformer import parallel_state\n"),
+    ],
+)  # fmt: skip
+def test_what_torch_has_not_of_apex_is_causeways_where_that_is_asked_for(
+    before: str, after: str
+) -> None:
+    assert convert(HEAD + before, unsafe=True) == HEAD + after
+    assert "causeway" not in convert(HEAD + before)
+
+
+@pytest.mark.parametrize(
+    "text", ["x.cuda(async=True)\nprint 1\n", "asynk = 1\nx.cuda(async=True)\n", "f(async=True)\n"]
+)
+def test_a_module_of_python_2_is_left(text: str) -> None:
+    with pytest.raises(SyntaxError):
+        convert_source(HEAD + text, Settings())
 
 
 @pytest.mark.parametrize("code", RULES)

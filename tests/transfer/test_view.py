@@ -106,31 +106,74 @@ def test_a_wrong_device_is_an_error_as_before(on: None) -> None:
         torch.ones(1, device="cuda:40")
 
 
-def test_names_bound_before_are_replaced_and_others_are_listed() -> None:
+HOLDERS = """
+import functools, torch
+from torch import zeros as make
+from torch.cuda import is_available, Stream
+def default(f=torch.ones, *, g=torch.rand): return f(1, device='cuda') + g(1, device='cuda')
+def outer():
+    made = torch.full
+    return lambda: made((1,), 1.0, device='cuda')
+closure = outer()
+part = functools.partial(torch.full, (1,), 1.0)
+late = functools.partial(lambda f: f(1, device='cuda'), torch.eye)
+class Holder:
+    maker = torch.rand
+    table = {'a': torch.arange}
+    def __init__(self): self.own = torch.randn
+holder = Holder()
+rows = [torch.zeros]
+fixed = (torch.eye,)
+"""
+
+
+@pytest.fixture
+def held() -> Iterator[dict[str, Any]]:
+    """The names of a program that took functions of torch in every way."""
     module = types.ModuleType("transfer_program")
-    exec(
-        "import functools, torch\n"
-        "from torch import zeros as make\n"
-        "from torch.cuda import is_available, Stream\n"
-        "def default(f=torch.ones): return f(1, device='cuda')\n"
-        "part = functools.partial(torch.full, (1,), 1.0)\n"
-        "class Holder:\n"
-        "    maker = torch.rand\n",
-        vars(module),
-    )
     sys.modules[module.__name__] = module
-    try:
-        with transfer.enable():
-            names = vars(module)
-            assert names["make"](1, device="cuda").is_cuda
-            assert names["is_available"]()
-            assert names["Stream"] is torch.cuda.Stream
-            unfixed = " ".join(transfer.report().unfixed)
-        assert "torch.ones, a default of transfer_program.default" in unfixed
-        assert "torch.full, in a functools.partial" in unfixed
-        assert "transfer_program.Holder.maker" in unfixed
-    finally:
-        del sys.modules[module.__name__]
+    exec(HOLDERS, vars(module))
+    yield vars(module)
+    del sys.modules[module.__name__]
+
+
+def contents(names: dict[str, Any]) -> list[Any]:
+    holder = names["holder"]
+    return [
+        names["make"], names["is_available"], names["Stream"], names["default"].__defaults__,
+        names["default"].__kwdefaults__["g"], names["closure"].__closure__[0].cell_contents,
+        names["part"].func, names["part"].args, names["late"].args[0], vars(type(holder))["maker"],
+        holder.table["a"], holder.own, names["rows"][0],
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("target", ["device", "cpu"])
+def test_names_bound_before_are_replaced_and_restored(target: str, held: dict[str, Any]) -> None:
+    before = contents(held)
+    holder = held["holder"]
+    with transfer.enable(target):
+        made = [
+            held["make"](1, device="cuda"), held["default"](), held["closure"](),
+            held["part"](device="cuda"), held["late"](), holder.maker(1, device="cuda"),
+            holder.table["a"](2, device="cuda"), holder.own(2, device="cuda"),
+            held["rows"][0](1, device="cuda"),
+        ]  # fmt: skip
+        assert all(x.is_cuda for x in made)
+        assert held["is_available"]()
+        assert held["Stream"] is torch.cuda.Stream
+        exec("def later(f=torch.ones): return f", held)
+        assert transfer.report().unfixed == ["torch.eye, in transfer_program.fixed"]
+    for now, former in zip(contents(held), before, strict=True):
+        assert now is former or (type(now) is tuple and now == former)
+    assert held["later"]() is torch.ones
+
+
+def test_a_holder_that_a_program_changed_meanwhile_stays(held: dict[str, Any]) -> None:
+    with transfer.enable():
+        held["holder"].own = held["rows"][0] = torch.eye
+        held["part"].__setstate__((torch.ones, (3,), {}, {}))
+    assert held["holder"].own is held["rows"][0] is torch.eye
+    assert held["part"].args == (3,)
 
 
 def test_the_report_says_what_was_called_where_and_how_often(on: None, tmp_path: Path) -> None:
@@ -193,6 +236,44 @@ def test_script_and_trace_work_before_during_and_after() -> None:
             transfer.disable()
 
 
+def cuda_inside(x: torch.Tensor) -> tuple[torch.Tensor, str]:
+    y = torch.zeros(2, device="cuda") + x.to("cuda:0") + x.to(torch.device("cuda"))
+    if x.is_cuda and x.device.type == "cuda":
+        y = y + x.cuda()
+        if x.device == torch.device("cuda:0"):
+            y = y + 1
+    return y, x.device.type
+
+
+class Scripted(nn.Module):
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.moved(x) + torch.ones(2, device="cuda")
+
+    @torch.jit.export
+    def moved(self, x: torch.Tensor) -> torch.Tensor:
+        return x.cuda()
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+@pytest.mark.parametrize("target", ["device", "cpu"])
+def test_scripted_code_makes_tensors_on_the_target_and_sees_cuda(
+    target: str, tmp_path: Path
+) -> None:
+    path = tmp_path / "scripted.pt"
+    torch.jit.save(torch.jit.script(Scripted()), path)
+    with transfer.enable(target):
+        x = torch.ones(2, device="cuda")
+        for _ in range(2):  # compiled, and found again
+            y, kind = torch.jit.script(cuda_inside)(x)
+            assert y.is_cuda
+            assert kind == "cuda"
+            assert y.tolist() == [4.0, 4.0]
+        for module in (torch.jit.script(Scripted()), torch.jit.load(path)):
+            assert module(torch.ones(2)).is_cuda
+        if target != "cpu":
+            assert torch.jit.script(cuda_inside)(x.cpu())[1] == "cpu"
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_code_sees_the_same_view(backend: str) -> None:
     torch._dynamo.reset()
@@ -229,6 +310,24 @@ def test_warning_filters_are_as_they_were() -> None:
     with transfer.enable():
         assert list(warnings.filters) == before
     assert list(warnings.filters) == before
+
+
+def test_a_warning_of_torch_is_filed_under_the_programs_line(on: None, tmp_path: Path) -> None:
+    program = tmp_path / "cuda.py"
+    text = "import torch\nx = torch.ones(1)\ntorch.tensor(x)\ntorch.tensor(x, device='cuda')\n"
+    program.write_text(text)
+    code = compile(text, str(program), "exec")
+    with warnings.catch_warnings(record=True) as found:
+        warnings.simplefilter("ignore")
+        warnings.filterwarnings("always", module="cuda_warns")
+        exec(code, {"__name__": "cuda_warns"})
+    assert [(w.filename, w.lineno) for w in found] == [(str(program), 3), (str(program), 4)]
+
+
+def test_an_exception_of_torch_shows_the_programs_line_and_no_other(on: None) -> None:
+    with pytest.raises(RuntimeError) as failure:
+        torch.zeros(-1, device="cuda")
+    assert len(failure.traceback) == 1
 
 
 def test_functions_keep_their_metadata(on: None) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import tomllib
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from pathlib import Path
 from typing import Literal
 
@@ -123,6 +123,7 @@ def find(name: str) -> Api | None:
     return apis().get(name)
 
 
+@lru_cache(1 << 14)
 def canonical(name: str) -> str:
     """A qualified name without the detours through submodules."""
     if name.startswith("torch."):

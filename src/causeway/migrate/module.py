@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import ast
 import re
+from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 
@@ -64,6 +65,9 @@ class Use:
         return up if isinstance(up, ast.Call) and up.func is self.node else None
 
 
+_ASKS = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
+
+
 @dataclass
 class Module:
     """See above. `settings.target` is "portable" or the name of a device."""
@@ -91,7 +95,10 @@ class Module:
         self._helper = ""
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
-        self._occupied: list[tuple[int, int]] = []
+        self._uses: list[Use] | None = None
+        self._jit = "jit" in self.source.text
+        self._occupied: list[tuple[int, int]] = []  # sorted
+        self._inserted: list[int] = []  # sorted places of edits that only insert
         self._keep = self._kept_lines()
         quotes = self.source.text
         self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
@@ -126,28 +133,35 @@ class Module:
 
     def uses(self, *roots: str) -> Iterator[Use]:
         """Names that are used, not dealt with yet, and mean `roots` or something below."""
-        below = tuple(root + "." for root in roots)
-        for use in self._all_uses():
-            matches = use.api.startswith(below) or use.api in roots
-            if matches and id(use.node) not in self.done:
+        if self._uses is None:
+            self._uses = self._all_uses()
+            self._below: dict[str, list[int]] = {}  # by each beginning of a name: which uses
+            for i, use in enumerate(self._uses):
+                end = 0
+                while end != len(use.api):
+                    end = use.api.find(".", end + 1)
+                    end = len(use.api) if end < 0 else end
+                    self._below.setdefault(use.api[:end], []).append(i)
+        found = [self._below[root] for root in roots if root in self._below]
+        for i in found[0] if len(found) == 1 else sorted({i for places in found for i in places}):
+            use = self._uses[i]
+            if id(use.node) not in self.done:
                 yield use
 
     def _all_uses(self) -> list[Use]:
-        if not hasattr(self, "_uses"):
-            found: list[Use] = []
-            for kind in (ast.Attribute, ast.Name):
-                for node in self.names.all(kind):
-                    up = node.up  # type: ignore[attr-defined]
-                    if isinstance(up, ast.Attribute) and up.value is node:
-                        continue
-                    if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
-                        continue
-                    api = self.names.resolve(node)
-                    if api:
-                        found.append(self._known_part(node, knowledge.canonical(api)))  # type: ignore[arg-type]
-            found.sort(key=lambda use: self.source.start(use.node))
-            self._uses = found
-        return self._uses
+        found: list[Use] = []
+        for kind in (ast.Attribute, ast.Name):
+            for node in self.names.all(kind):
+                up = node.up  # type: ignore[attr-defined]
+                if isinstance(up, ast.Attribute) and up.value is node:
+                    continue
+                if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                    continue
+                api = self.names.resolve(node)
+                if api:
+                    found.append(self._known_part(node, knowledge.canonical(api)))  # type: ignore[arg-type]
+        found.sort(key=lambda use: self.source.start(use.node))
+        return found
 
     def _known_part(self, node: ast.Name | ast.Attribute, api: str) -> Use:
         """Cut attributes off a name of torch.cuda until it is one that is known."""
@@ -192,7 +206,6 @@ class Module:
 
     def guarded(self, node: ast.AST) -> bool:
         """Whether a condition around a node asks for a GPU already."""
-        asks = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
         child = node
         while (up := getattr(child, "up", None)) is not None:
             test: ast.AST | None = None
@@ -205,7 +218,7 @@ class Module:
                     test = up.values[0]
             elif isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
-            if test is not None and asks.search(self.text(test)):
+            if test is not None and _ASKS.search(self.text(test)):
                 return True
             child = up
         return False
@@ -263,7 +276,9 @@ class Module:
         for edit in edits:
             self.edits.append(edit)
             if edit.end > edit.start:
-                self._occupied.append((edit.start, edit.end))
+                insort(self._occupied, (edit.start, edit.end))
+            else:
+                insort(self._inserted, edit.start)
         self._draft(rule, node, "changed", message, tip or rule.by_hand, api, category, severity)
         return True
 
@@ -298,11 +313,15 @@ class Module:
         self.drafts.append(draft)
 
     def _taken(self, edit: Edit) -> bool:
+        # Ranges that are taken do not overlap, so two neighbours tell.
+        i = bisect_left(self._occupied, (edit.end, -1))
+        before = self._occupied[i - 1] if i else (-1, -1)
         if edit.end == edit.start:
-            return any(s < edit.start < e for s, e in self._occupied)
-        return any(s < edit.end and edit.start < e for s, e in self._occupied) or any(
-            edit.start < e.start < edit.end for e in self.edits if e.start == e.end
-        )
+            return before[0] < edit.start < before[1]
+        if before[1] > edit.start:
+            return True
+        j = bisect_right(self._inserted, edit.start)
+        return j < len(self._inserted) and self._inserted[j] < edit.end
 
     # -- spelling
 
@@ -380,7 +399,7 @@ class Module:
 
     def _scripted(self, node: ast.AST) -> bool:
         """Whether `node` is in a function that TorchScript compiles."""
-        if "jit" not in self.source.text:
+        if not self._jit:
             return False
         script = ("torch.jit.script", "torch.jit.script_method")
         if self._script_names is None:

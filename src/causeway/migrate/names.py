@@ -153,14 +153,14 @@ class Names:
                     child.up = node  # type: ignore[attr-defined]
                     stack.append((child, inner))
                 continue
-            for name in node._fields:
+            for name in _CHILDREN[kind]:
                 value = getattr(node, name, None)
-                if isinstance(value, list):
+                if type(value) is list:
                     for child in value:
                         if isinstance(child, ast_type):
                             child.up = node  # type: ignore[attr-defined]
                             stack.append((child, scope))
-                elif isinstance(value, ast_type) and not isinstance(value, _SHARED):
+                elif isinstance(value, ast_type):
                     value.up = node  # type: ignore[attr-defined]
                     stack.append((value, scope))
         for scope, name in self._declared:
@@ -235,7 +235,23 @@ class Names:
 
 
 # Of these there is one object for a whole tree.
-_SHARED = (ast.expr_context, ast.operator, ast.unaryop, ast.cmpop, ast.boolop)
+# Fields without nodes, or with nodes that the parser shares (operators, contexts).
+_PLAIN = {
+    "arg", "asname", "attr", "ctx", "id", "is_async", "kind", "level", "module", "op", "ops",
+    "simple", "type_comment",
+}  # fmt: skip
+
+
+class _Children(dict[type[ast.AST], tuple[str, ...]]):
+    """By the type of a node: its fields that may hold nodes."""
+
+    def __missing__(self, kind: type[ast.AST]) -> tuple[str, ...]:
+        plain = _PLAIN | ({"value"} if kind is ast.Constant else set())
+        self[kind] = found = tuple(name for name in kind._fields if name not in plain)
+        return found
+
+
+_CHILDREN = _Children()
 _SCOPED = {*FUNCTIONS, ast.Lambda, ast.ClassDef, *_COMPREHENSIONS}
 _VISIT: dict[type[ast.AST], Callable[..., None]] = {
     ast.Name: Names._name,

@@ -9,7 +9,7 @@ import warnings
 from causeway.migrate import advice, knowledge
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
-from causeway.migrate.rules import RUNS
+from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
 
@@ -89,7 +89,13 @@ def convert_source(
 def _parse(text: str) -> ast.Module:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # invalid escapes are the author's
-        return ast.parse(text)
+        try:
+            return ast.parse(text)
+        except SyntaxError:
+            older = cw118.parse(text)
+            if older is None:
+                raise
+            return older
 
 
 def _check(text: str) -> None:

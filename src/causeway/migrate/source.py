@@ -13,6 +13,7 @@ import codecs
 import io
 import re
 import tokenize
+from bisect import bisect_right
 from dataclasses import dataclass
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
@@ -81,18 +82,12 @@ class Source:
 
     def place(self, offset: int) -> tuple[int, int]:
         """Line and column of an offset, both from 1, columns in characters."""
-        low, high = 0, len(self.starts)
-        while high - low > 1:
-            middle = (low + high) // 2
-            if self.starts[middle] <= offset:
-                low = middle
-            else:
-                high = middle
-        return low + 1, len(self.slice(self.starts[low], offset)) + 1
+        line = bisect_right(self.starts, offset)
+        return line, len(self.slice(self.starts[line - 1], offset)) + 1
 
     def line_start(self, offset: int) -> int:
         """Offset at which the line of `offset` starts."""
-        return self.starts[self.place(offset)[0] - 1]
+        return self.starts[bisect_right(self.starts, offset) - 1]
 
     def line_end(self, offset: int) -> int:
         """Offset of the end of the line of `offset`, before its newline."""

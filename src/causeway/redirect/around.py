@@ -18,6 +18,8 @@ from typing import Any
 
 import torch
 
+from causeway import _C
+from causeway.redirect import scripted
 from causeway.redirect.devices import Devices
 from causeway.redirect.patches import Patches
 from causeway.redirect.places import note
@@ -35,6 +37,7 @@ def prepare() -> None:
 def follow(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     """Adapt the rest of torch to the replacements; `stack` takes it back."""
     _script(patches, stack)
+    scripted.follow(devices, stack)
     _files(devices, stack)
     _autocast(devices, stack)
     _environment(devices, stack)
@@ -174,7 +177,11 @@ def _compiler(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     def tables(module: ModuleType) -> None:
         undo.append(_trace_tables(module, patches))
 
+    def calls(module: ModuleType) -> None:
+        undo.append(_trace_calls(module, patches))
+
     for name, apply in (
+        ("torch._dynamo.trace_rules", calls),
         ("torch._dynamo.variables.tensor", view),
         ("torch._dynamo.variables.torch", tables),
     ):
@@ -255,6 +262,19 @@ def _trace_tables(module: ModuleType, patches: Patches) -> Callable[[], None]:
         for table in {id(t): t for t, _ in added}.values():
             for item in [i for i in table if id(i) in new]:
                 table.pop(item) if isinstance(table, dict) else table.remove(item)
+
+    return undo
+
+
+def _trace_calls(module: ModuleType, patches: Patches) -> Callable[[], None]:
+    """A callable of ours is no function to the compiler, unless it is told that it may call it."""
+    ids = [id(new) for _, new in patches.pairs() if isinstance(new, _C.Redirect)]
+    for key in ids:
+        module._allowed_callable_ids.add(key)
+
+    def undo() -> None:
+        for key in ids:
+            module._allowed_callable_ids.remove(key)
 
     return undo
 

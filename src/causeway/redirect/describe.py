@@ -65,23 +65,25 @@ and a program is shown "cuda:0" for all of them.
 ## What to know
 
 - Enabling is all or nothing, and `disable()` restores every symbol. It holds for all threads.
-- Names that a program took before (`from torch.cuda import is_available`) are found in all modules
-  and replaced. Those in default arguments, closures, partials and class attributes are listed:
-  `transfer.report().unfixed`.
+- Names that a program took before (`from torch.cuda import is_available`) are found and replaced: in
+  modules, default arguments, closures, partials, attributes of classes and objects, and in lists and
+  dicts of modules. Those in tuples and sets are listed: `transfer.report().unfixed`.
+- A function of torch's C++ stays one to Python: a warning or an exception in it is filed under the
+  program's line, as module filters of `warnings` need it.
 - `torch.version.cuda` is "12.6". `torch.cuda.get_device_capability()` gives the vendor's numbers.
 - `CUDA_VISIBLE_DEVICES` is read when devices are first counted, with CUDA's meaning.
 - `"nccl"` becomes the device's own backend of torch.distributed. Where it has none, tensors go
   through the host and gloo: right, slow, and said by a warning. `dist.get_backend()` says "nccl".
 - `torch.compile` sees the same view with backends `eager` and `aot_eager`.
+- `torch.jit.script` and `torch.jit.load` give graphs with the target's devices: constants, `.cuda()`,
+  `.is_cuda` and `.device.type` there. What was compiled while it was on keeps them.
 - A `CUDAGraph` records operators and calls them again: the same results, no gain.
 - A torch that is built with CUDA is refused: its calls go to CUDA.
 
-Not redirected: `torch.ops` called with a device; `.device` of a `torch.Generator`, `torch.Stream` or
-`torch.Event`, which tells the real device; `torch.device(0)`, which torch takes for the
-accelerator; `x.device` and a device's name inside `torch.jit.script`; CUDA sources, Triton and
-libraries of compiled CUDA code. Keys of a table of `__torch_function__` that were taken from torch
-while it is on are not those that torch hands over. A warning that C++ gives in a factory is filed
-under Causeway's module.
+Not redirected: `torch.ops` called with a device; `torch.device(0)`, which torch takes for the
+accelerator; inside `torch.jit.script`, `str(x.device)` and devices that come as arguments or are
+returned; CUDA sources, Triton and libraries of compiled CUDA code. Keys of a table of
+`__torch_function__` that were taken from torch while it is on are not those that torch hands over.
 
 `python benchmarks/transfer.py` measures the cost against the same program written for the device:
 1.0 for an operator, since operators are not replaced, and 1.1 to 1.2 for a training step of a tiny
@@ -116,6 +118,6 @@ def _tables() -> Iterator[str]:
 
 
 def _row(target: Target) -> str:
-    takes = ("argument", "class", "loader", "scaler", "pin")
+    takes = ("argument", "class", "loader", "scaler", "pin", "plain")
     argument = f"`{target.argument}`" if target.how in takes else ""
     return f"| `{target.name.removesuffix('.__init__')}` | {argument} | {target.says} |"

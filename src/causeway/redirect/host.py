@@ -155,7 +155,7 @@ class Stream:
 
     cuda_stream = 0
     stream_id = 0
-    device = torch.device("cpu")
+    device = torch.device("cuda", 0)  # what a program sees of the one memory
 
     def __init__(self, device: Any = None, priority: int = 0, **kwargs: Any) -> None:
         self.priority = priority
@@ -192,6 +192,8 @@ class Stream:
 
 class Event:
     """A moment of the host's clock."""
+
+    device = torch.device("cuda", 0)
 
     def __init__(
         self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False

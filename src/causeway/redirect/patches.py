@@ -2,17 +2,18 @@
 
 A replacement goes to its owner, and to every module that holds the same object under whatever name:
 `from torch.cuda import is_available as ready` made one. What else holds it (a default argument, a
-closure, a list) cannot be reached by name; `holders` lists it.
+closure, a list) is for `holders`.
 """
 
 from __future__ import annotations
 
-import functools
+import ctypes
 import gc
 import sys
 import types
-from collections.abc import Iterable
 from typing import Any
+
+from causeway.redirect import holders
 
 _ABSENT = object()
 
@@ -23,12 +24,13 @@ class Patches:
     def __init__(self) -> None:
         self._changes: list[tuple[Any, str, Any, Any]] = []
         self._pairs: dict[int, tuple[Any, Any]] = {}  # by id of the original: (original, new)
+        self._reached: list[holders.Exchange] = []
         self._shared: set[int] = set()  # ids of new objects that have a place of their own in torch
 
     def replace(self, owner: Any, name: str, new: Any) -> None:
         """Make `new` the attribute `name` of `owner`, which may inherit the present one."""
         former = vars(owner).get(name, _ABSENT)
-        setattr(owner, name, new)
+        _set(owner, name, new)
         self._changes.append((owner, name, former, new))
 
     def everywhere(self, original: Any, new: Any) -> None:
@@ -60,6 +62,8 @@ class Patches:
             for original, new in self._pairs.values()
             if id(new) not in self._shared
         }
+        while self._reached:
+            self._reached.pop().undo()
         while self._changes:
             owner, name, former, new = self._changes.pop()
             if vars(owner).get(name, _ABSENT) is not new:
@@ -67,13 +71,30 @@ class Patches:
             if former is _ABSENT:
                 delattr(owner, name)
             else:
-                setattr(owner, name, former)
+                _set(owner, name, former)
         _exchange(back)
+        holders.exchange(back)  # functions that were defined meanwhile
         self._pairs.clear()
 
-    def holders(self) -> list[str]:
-        """Who holds an original in a way that `rebind` cannot reach, in words."""
-        return sorted(set(_holders({key: pair[0] for key, pair in self._pairs.items()})))
+    def reach(self) -> list[str]:
+        """Replace each noted object in defaults, closures, partials, attributes and containers too;
+        say where that cannot be done.
+        """
+        done, left = holders.exchange(self._pairs)
+        self._reached += done
+        return left
+
+
+def _set(owner: Any, name: str, value: Any) -> None:
+    """setattr, also for a class of C's, which Python refuses to change."""
+    try:
+        setattr(owner, name, value)
+    except TypeError:
+        if not isinstance(owner, type):
+            raise
+        (attributes,) = gc.get_referents(vars(owner))  # the dict behind the proxy
+        attributes[name] = value
+        ctypes.pythonapi.PyType_Modified(ctypes.py_object(owner))
 
 
 def _modules() -> list[types.ModuleType]:
@@ -101,53 +122,3 @@ def _exchange(pairs: dict[int, tuple[Any, Any]]) -> list[tuple[Any, str, Any, An
                 names[name] = pair[1]
                 changes.append((module, name, *pair))
     return changes
-
-
-def _holders(originals: dict[int, Any]) -> Iterable[str]:
-    """Default arguments, closures, partials and class attributes of code that is not torch's."""
-    for holder in gc.get_objects():
-        kind = type(holder)
-        if kind is types.FunctionType:
-            if _ours(holder.__module__):
-                continue
-            values = [*(holder.__defaults__ or ()), *(holder.__kwdefaults__ or {}).values()]
-            where = f"{holder.__module__}.{holder.__qualname__}"
-            file = f"{holder.__code__.co_filename}:{holder.__code__.co_firstlineno}"
-            yield from (
-                f"{_name(v)}, a default of {where} ({file})" for v in values if id(v) in originals
-            )
-            yield from (
-                f"{_name(v)}, in the closure of {where} ({file})"
-                for v in map(_content, holder.__closure__ or ())
-                if id(v) in originals
-            )
-        elif kind is functools.partial:
-            if id(holder.func) in originals:
-                yield f"{_name(holder.func)}, in a functools.partial"
-        elif kind is type and not _ours(holder.__module__):
-            yield from (
-                f"{_name(value)}, the attribute {holder.__module__}.{holder.__qualname__}.{name}"
-                for name, value in list(vars(holder).items())
-                if id(getattr(value, "__func__", value)) in originals
-            )
-
-
-def _content(cell: types.CellType) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:  # not assigned yet
-        return None
-
-
-def _ours(module: Any) -> bool:
-    return (
-        not isinstance(module, str)
-        or not module
-        or module == "torch"
-        or module.startswith(("torch.", "causeway."))
-    )
-
-
-def _name(value: Any) -> str:
-    module = getattr(value, "__module__", "") or "torch"
-    return f"{module}.{getattr(value, '__name__', value)}"

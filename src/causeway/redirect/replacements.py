@@ -1,18 +1,20 @@
 """How each row of the table is replaced: a builder makes the new object from the original.
 
-A replacement is a plain function that looks at one argument and calls the original. It keeps name,
-module, documentation and signature, so that inspect and pickle find what they found before.
+A replacement looks at one argument and calls the original. It keeps name, module, documentation and
+signature, so that inspect and pickle find what they found before.
 """
 
 from __future__ import annotations
 
 import functools
+import inspect
 import sys
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import torch
 
+from causeway import _C
 from causeway.redirect.places import count, inside, note
 
 if TYPE_CHECKING:
@@ -37,33 +39,36 @@ def like(original: Any, new: Any) -> Any:
 
 
 def argument(original: Any, target: Target, devices: Devices) -> Any:
-    """The argument `target.argument` is rewritten where it is a device of CUDA's."""
-    find, api, name, position = devices.find, _public(target.name), target.argument, target.position
+    """The argument `target.argument` is rewritten where it is a device of CUDA's.
 
-    if position is None:
+    For a function of C's by a callable of C's: it has no frame to which a warning or a traceback
+    could point. One of Python's gets one of Python's, which the compiler can look into.
+    """
+    if inspect.isfunction(original):
+        return plain(original, target, devices)
+    position = -1 if target.position is None else target.position
+    found = functools.partial(note, _public(target.name), 1)
+    call = _C.Redirect(original, devices.to_target, devices.find, target.argument, found, position)
+    return like(original, call)
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if name in kwargs:
-                device = find(kwargs[name])
-                if device is not None:
-                    note(api)
-                    kwargs[name] = device
-            return original(*args, **kwargs)
 
-    else:
+def plain(original: Any, target: Target, devices: Devices) -> Any:
+    """As `argument`, by a function of Python's."""
+    find, api, name = devices.find, _public(target.name), target.argument
+    position = sys.maxsize if target.position is None else target.position
 
-        def call(*args: Any, **kwargs: Any) -> Any:
-            if len(args) > position:
-                device = find(args[position])
-                if device is not None:
-                    note(api)
-                    args = (*args[:position], device, *args[position + 1 :])
-            elif name in kwargs:
-                device = find(kwargs[name])
-                if device is not None:
-                    note(api)
-                    kwargs[name] = device
-            return original(*args, **kwargs)
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if len(args) > position:
+            device = find(args[position])
+            if device is not None:
+                note(api)
+                args = (*args[:position], device, *args[position + 1 :])
+        elif name in kwargs:
+            device = find(kwargs[name])
+            if device is not None:
+                note(api)
+                kwargs[name] = device
+        return original(*args, **kwargs)
 
     return like(original, call)
 
@@ -478,6 +483,7 @@ HOW: dict[str, Builder] = {
     "name": name,
     "parallel": parallel,
     "pin": pin,
+    "plain": plain,
     "record stream": record_stream,
     "returns": returns,
     "scaler": scaler,

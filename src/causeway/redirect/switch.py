@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from causeway import atomic, config
+from causeway.apex import importing
 from causeway.errors import CausewayError
 from causeway.redirect import places
 from causeway.redirect.devices import Devices, resolve
@@ -64,9 +65,9 @@ class Redirection:
             stack.callback(patches.undo)
             self._replace(patches)
             patches.rebind()
+            self.unfixed = patches.reach() if _program_runs() else []
             around.follow(self.devices, patches, stack)
             self._stack = stack.pop_all()
-        self.patches = patches
 
     def _replace(self, patches: Patches) -> None:
         from causeway.redirect import cuda
@@ -135,7 +136,7 @@ def enable(target: str = "device") -> Redirection:
         redirection = Redirection(name)
         redirection.apply()
         _now, _last = redirection, name
-        _unfixed[:] = redirection.patches.holders() if _program_runs() else []
+        _unfixed[:] = redirection.unfixed
         return redirection
 
 
@@ -195,6 +196,8 @@ def start() -> None:
     target = config.get("transfer")
     if target != "off":
         enable(target)
+        # A program for CUDA imports an apex that is built for it. One that is there is used.
+        importing.install_where_absent()
     path = config.get("transfer_report")
     if path:
         atexit.register(_write_report, path, os.getpid())

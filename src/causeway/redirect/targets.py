@@ -107,6 +107,7 @@ METHODS = (
     Target("torch.Tensor.record_stream", "record stream"),
     Target(
         "torch._C._nn._parse_to",
+        "plain",  # the compiler has an entry for it, and takes nothing else there
         position=0,
         says="what `Module.to` reads its arguments with; `Module.cuda` uses `Tensor.cuda`",
         example='torch.nn.Linear(2, 2).to("cuda").weight.is_cuda',
@@ -129,6 +130,23 @@ VIEW = (
     Target("torch.UntypedStorage.is_cuda", "is_cuda"),
     Target("torch.TypedStorage.device", "device"),
     Target("torch.TypedStorage.is_cuda", "is_cuda"),
+    Target(
+        "torch.Generator.device",
+        "device",
+        example='torch.Generator("cuda").device == torch.device("cuda:0")',
+    ),
+    Target(
+        "torch.Stream.device",
+        "device",
+        says="of `torch.cuda.Stream` too",
+        example='torch.cuda.Stream().device == torch.device("cuda:0")',
+    ),
+    Target(
+        "torch.Event.device",
+        "device",
+        says="of `torch.cuda.Event` too",
+        example='torch.Event("cuda").device.type == "cuda"',
+    ),
     Target(
         "torch.accelerator.current_accelerator",
         "returns",

@@ -23,9 +23,10 @@ def run(module: Module) -> None:
     wanted: dict[str, bool] = {}  # by code, asked at the first place that a hint may fit
     nodes: list[ast.Call | ast.Attribute] = [*module.names.all(ast.Call)]
     nodes += module.names.all(ast.Attribute)
-    nodes = [node for node in nodes if _word(node) in _BY_WORD]
-    for node in sorted(nodes, key=lambda n: (n.lineno, n.col_offset, n.end_lineno or 0)):
-        for hint in _BY_WORD[_word(node)]:
+    found = [(node, hints) for node in nodes if (hints := _BY_WORD.get(_word(node)))]
+    found.sort(key=lambda at: (at[0].lineno, at[0].col_offset, at[0].end_lineno or 0))
+    for node, hints in found:
+        for hint in hints:
             code = hint.rule.code
             if wanted.get(code) is False or not _fits(module, node, hint):
                 continue
@@ -59,8 +60,9 @@ def _word(node: ast.Call | ast.Attribute) -> str:
     """What a node is found by: the last part of its name; "eps" for a call with that keyword."""
     if isinstance(node, ast.Attribute):
         return node.attr
-    if any(k.arg == "eps" for k in node.keywords):
-        return "eps"
+    for keyword in node.keywords:
+        if keyword.arg == "eps":
+            return "eps"
     return getattr(node.func, "attr", "") or getattr(node.func, "id", "")
 
 

@@ -48,6 +48,8 @@ def _constant(module: Module, node: ast.Constant) -> None:
     found = role(module, node, "device")
     parts = module.source.string_parts(node)
     if found is None:
+        if _is_name(module, node):
+            return
         if not isinstance(node.up, ast.Expr | ast.Dict | ast.Subscript):  # type: ignore[attr-defined]
             module.report(
                 RULE, node, "manual", f"{module.text(node)} stays: it may be no device",
@@ -75,6 +77,18 @@ def _constant(module: Module, node: ast.Constant) -> None:
     else:
         edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
+
+
+def _is_name(module: Module, node: ast.Constant) -> bool:
+    """Whether it names an attribute, or a variable of a command line: hasattr(x, "cuda"),
+    add_argument("--cuda", dest="cuda").
+    """
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.keyword):
+        return up.arg in ("dest", "metavar")
+    if not isinstance(up, ast.Call):
+        return False
+    return module.text(up.func) == "hasattr" and up.args[1:] == [node]
 
 
 def _whole_device(module: Module, node: ast.Constant) -> bool:

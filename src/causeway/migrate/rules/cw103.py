@@ -35,6 +35,8 @@ def run(module: Module) -> None:
             )  # fmt: skip
             continue
         if isinstance(up, ast.Call) and up.func is node:  # an old is_cuda(), or the user's own
+            if any(f.name == "is_cuda" for f in module.names.all(ast.FunctionDef)):
+                continue
             module.report(RULE, node, "manual", "`is_cuda` is called: it is no tensor's attribute")
             continue
         if module.vendor:

@@ -9,6 +9,7 @@ from causeway.migrate.module import Module, Use
 from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
+from causeway.migrate.rules.kernels import builds_for_cuda
 
 RULE = Rule(
     code="CW114",
@@ -74,6 +75,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             region = list(up.body)
         elif isinstance(up, ast.FunctionDef):
             return False
+        if any(builds_for_cuda(node) for node in region):
+            return True
         for node in region:
             low, high = start(node), end(node)
             if any(low <= start(b) < high for b in module.breaking):

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import ast
+import re
 
+from causeway.migrate.finding import Kind
 from causeway.migrate.module import Module, Use
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
@@ -12,12 +14,12 @@ RULE = Rule(
     code="CW121",
     name="apex",
     title="NVIDIA's apex",
-    why="apex is built for CUDA; torch has its parts, for every device.",
-    by_hand="Level O1: drop `amp.initialize`, put the forward pass into "
-    "`with torch.amp.autocast(device_type):`, make `scaler = torch.amp.GradScaler(device_type)`, "
-    "and write `scaler.scale(loss).backward(); scaler.step(optimizer); scaler.update()` for "
-    "`with amp.scale_loss(…)` and `optimizer.step()`. Level O0: drop the calls. Level O2 and O3: "
-    "`model.half()`, norms in float32.",
+    why="apex is built for CUDA. torch has its norms, optimizers and parallel parts, for every "
+    "device; causeway.apex has all of it, levels of apex.amp too.",
+    by_hand="`from causeway import apex` in place of `import apex`, and `from causeway.apex import "
+    "amp` for `from apex import amp`; or leave the file and set CAUSEWAY_APEX=1, by which `import "
+    "apex` finds it. In stock torch level O1 is `with torch.amp.autocast(device_type):` around the "
+    "forward pass and a torch.amp.GradScaler; O2 and O3 have no short form.",
     before="import torch\nfrom apex.normalization import FusedLayerNorm\n\n"
     "norm = FusedLayerNorm(8)\n",
     after="import torch\nfrom torch.nn import LayerNorm as FusedLayerNorm\n\n"
@@ -37,6 +39,12 @@ _SAME = {
     "apex.optimizers.FusedSGD": "torch.optim.SGD",
     "apex.optimizers.FusedAdagrad": "torch.optim.Adagrad",
 }
+# What causeway.apex has.
+_OURS = {
+    "", "amp", "fp16_utils", "fused_dense", "mlp", "multi_tensor_apply", "normalization",
+    "optimizers", "parallel",
+}  # fmt: skip
+_CONTRIB = {"clip_grad", "xentropy"}
 _ARGUMENTS = {
     "apex.parallel.DistributedDataParallel": {"module"},
     "apex.optimizers.FusedAdam": {"params", "lr", "betas", "eps", "weight_decay", "amsgrad"},
@@ -55,9 +63,12 @@ def run(module: Module) -> None:
         if isinstance(node, ast.Name) and module.names.bindings(node)[0].kind != "import":
             module.done.add(id(node))
         elif new is None or (use.call and not _plain(use)):
-            module.report(RULE, use.call or node, "unsupported", f"`{use.api}` is for CUDA",
-                          api=use.api, category="precision" if ".amp." in use.api else "operator",
-                          breaking=True)  # fmt: skip
+            if not (_ours(use.api) and _may_write(module)):
+                kind: Kind = "manual" if _ours(use.api) else "unsupported"
+                module.report(RULE, use.call or node, kind, f"`{use.api}` is for CUDA",
+                              tip="causeway.apex has it: see the import." if _ours(use.api) else "",
+                              category="precision" if ".amp." in use.api else "operator",
+                              api=use.api, breaking=True)  # fmt: skip
             module.done.add(id(node))
             module.gone.discard(id(module.root(node)))
         else:
@@ -121,7 +132,7 @@ def _import(module: Module, node: ast.ImportFrom | ast.Import) -> None:
             changed = True
         else:
             stay.append(alias.name + (f" as {alias.asname}" if alias.asname else ""))
-    if stay:
+    if stay and not (changed and _rename(module, node)):
         _package(module, node)
         module.done.discard(id(node))
     if changed:
@@ -129,7 +140,8 @@ def _import(module: Module, node: ast.ImportFrom | ast.Import) -> None:
         start, end = source.start(node), source.end(node)
         parts = [f"from {where} import {', '.join(names)}" for where, names in lines.items()]
         if stay:
-            parts.insert(0, f"from {node.module} import {', '.join(stay)}")
+            where = f"causeway.{node.module}" if _rename(module, node) else node.module or ""
+            parts.insert(0, f"from {where} import {', '.join(stay)}")
         indent = source.slice(source.line_start(start), start)
         separator = f"{source.newline}{indent}" if not indent.strip() else "; "
         module.change(RULE, node, [Edit(start, end, separator.join(parts) or "pass")],
@@ -137,6 +149,47 @@ def _import(module: Module, node: ast.ImportFrom | ast.Import) -> None:
                       category="operator")  # fmt: skip
 
 
+def _ours(api: str) -> bool:
+    """Whether causeway.apex has a name of apex's."""
+    parts = [*api.split("."), "", ""]
+    return parts[1] in _OURS or (parts[1] == "contrib" and parts[2] in _CONTRIB)
+
+
+def _may_write(module: Module) -> bool:
+    return module.settings.unsafe and not module.vendor and module.settings.wants(RULE.code)
+
+
+def _rename(module: Module, node: ast.ImportFrom) -> bool:
+    names = [f"{node.module}.{alias.name}" for alias in node.names]
+    return _may_write(module) and all(_ours(name) for name in names)
+
+
 def _package(module: Module, node: ast.ImportFrom | ast.Import) -> None:
-    module.report(RULE, node, "unsupported", "apex is built for CUDA (effort: hours)",
-                  api="apex", category="operator")  # fmt: skip
+    """The import of what stays apex's: by causeway.apex, which makes the program need Causeway."""
+    if isinstance(node, ast.Import):
+        names = [a.name for a in node.names if a.name.partition(".")[0] == "apex"]
+    else:
+        names = [f"{node.module}.{alias.name}" for alias in node.names]
+    if module.vendor or not all(_ours(name) for name in names):
+        module.report(RULE, node, "unsupported", "apex is built for CUDA (effort: hours)",
+                      api="apex", category="operator")  # fmt: skip
+        return
+    start = module.source.start(node)
+    text = module.text(node)
+    if isinstance(node, ast.ImportFrom):
+        at = start + len(re.match(r"from\s+", text)[0])  # type: ignore[index]
+        edits = [Edit(at, at, "causeway.")]
+    elif len(node.names) > 1:
+        module.report(RULE, node, "manual", "apex is built for CUDA (effort: minutes)",
+                      api="apex", category="operator")  # fmt: skip
+        return
+    elif node.names[0].asname and "." in node.names[0].name:
+        at = start + len(re.match(r"import\s+", text)[0])  # type: ignore[index]
+        edits = [Edit(at, at, "causeway.")]
+    else:  # its packages are found when they are asked for
+        name = f" as {node.names[0].asname}" if node.names[0].asname else ""
+        edits = [Edit(start, module.source.end(node), f"from causeway import apex{name}")]
+    module.change(RULE, node, edits, "causeway.apex serves every device", api="apex",
+                  tip="It makes the program need Causeway. Or leave the import and set "
+                  "CAUSEWAY_APEX=1, by which it finds causeway.apex.",
+                  category="operator", safe=False)  # fmt: skip

@@ -31,11 +31,16 @@ _PAIR = re.compile(r"(?:(cpu:\w+),)?cuda:nccl(?:,(cpu:\w+))?")
 
 
 def run(module: Module) -> None:
-    for comparison in sorted(module.names.all(ast.Compare), key=module.source.start):
-        _compare(module, comparison)
-    for node in sorted(module.names.all(ast.Constant), key=module.source.start):
-        if isinstance(node.value, str) and id(node) not in module.done:
-            _constant(module, node, node.value)
+    if "nccl" in module.source.text.lower():
+        for comparison in sorted(module.names.all(ast.Compare), key=module.source.start):
+            _compare(module, comparison)
+        named = [
+            (node, node.value) for node in module.names.all(ast.Constant)
+            if isinstance(node.value, str) and "nccl" in node.value.lower()
+        ]  # fmt: skip
+        for node, value in sorted(named, key=lambda pair: module.source.start(pair[0])):
+            if id(node) not in module.done:
+                _constant(module, node, value)
     for use in module.uses("torch.distributed"):
         name = use.api.removeprefix("torch.distributed.")
         if name == "Backend.NCCL":

@@ -42,6 +42,24 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     return False
 
 
+# A source of CUDA's, a macro of a build with it.
+_SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
+_GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
+
+
+def builds_for_cuda(node: ast.AST) -> bool:
+    """Whether a statement names sources of CUDA for a build, or imports what was built."""
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
+            if _SOURCE.search(inner.value):
+                return True
+        elif isinstance(inner, ast.ImportFrom) and not (inner.module or "").startswith("torch"):
+            parts = [*(inner.module or "").split("."), *(a.name for a in inner.names)]
+            if any(_GPU_MODULE.search(part) for part in parts):
+                return True
+    return False
+
+
 def _kernel(module: Module, func: ast.expr) -> bool:
     parts: list[str] = []
     node = func
