@@ -1,6 +1,6 @@
 """What was run with which versions and when: `make test-libraries` writes it down, and the table.
 
-python tests/libraries/results.py             # run the tests, write results.json
+python tests/libraries/results.py [LIBRARY]   # run the tests, of all or some; write results.json
 python tests/libraries/results.py --markdown  # the table of docs/libraries.md, from results.json
 python tests/libraries/results.py --docs      # put it into docs/libraries.md
 """
@@ -34,23 +34,26 @@ FILES = {
     "safetensors": "test_safetensors.py",
     "torchmetrics": "test_metrics.py",
     "deepspeed": "test_deepspeed.py",
+    "timm": "test_timm.py",
 }
+# What is of all of them: two processes, the examples, how they are found.
+TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 
 def version(name: str) -> str | None:
-    """The version that is installed, or None."""
-    try:
-        return importlib.metadata.version(name)
-    except importlib.metadata.PackageNotFoundError:
-        return None
+    """The version that is installed, here or beside the environment, or None."""
+    path = [*sys.path, str(ROOT / "build" / "timm")]
+    found = importlib.metadata.distributions(name=name, path=path)
+    return next((distribution.version for distribution in found), None)
 
 
-def counted(name: str) -> dict[str, int]:
-    """Run a file of tests; how many passed, failed and were skipped."""
-    junit = ROOT / "build" / f"tests-libraries-{name}.xml"
+def counted(*names: str) -> dict[str, int]:
+    """Run files of tests; how many passed, failed and were skipped."""
+    junit = ROOT / "build" / f"tests-libraries-{names[0]}.xml"
     junit.parent.mkdir(exist_ok=True)
     junit.unlink(missing_ok=True)
-    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}", str(HERE / name)]
+    command = [sys.executable, "-m", "pytest", "-q", f"--junitxml={junit}"]
+    command += [str(HERE / name) for name in names]
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     status = subprocess.run(command, cwd=ROOT, env=environment, check=False).returncode
     counts = {"passed": 0, "failed": 0, "skipped": 0}
@@ -66,21 +69,29 @@ def counted(name: str) -> dict[str, int]:
     return counts
 
 
-def measure(former: dict[str, Any]) -> dict[str, Any]:
+def measure(former: dict[str, Any], only: list[str]) -> dict[str, Any]:
     """Run the tests of each library that is installed; the others keep what was found before."""
     found = dict(former)
+    ran = {
+        "torch": str(version("torch")).partition("+")[0],
+        "python": ".".join(map(str, sys.version_info[:2])),
+        "date": datetime.date.today().isoformat(),
+    }
     for library, name in FILES.items():
+        if only and library not in only:
+            continue
         installed = version(library)
         if installed is None:
             print(f"{library} is not installed: left as it was (`make test-libraries` installs it)")
             continue
         found[library] = {
             "version": installed,
-            "torch": str(version("torch")).partition("+")[0],
-            "python": ".".join(map(str, sys.version_info[:2])),
-            "date": datetime.date.today().isoformat(),
+            **ran,
             **counted(name),
         }
+    if only:
+        return found
+    found["together: two processes, examples"] = {"version": "", **ran, **counted(*TOGETHER)}
     return found
 
 
@@ -98,6 +109,7 @@ def markdown(results: dict[str, Any]) -> str:
 def main() -> int:
     """Do what was asked; 1 where a test failed."""
     parser = argparse.ArgumentParser()
+    parser.add_argument("libraries", nargs="*", choices=[[], *FILES])
     parser.add_argument("--markdown", action="store_true")
     parser.add_argument("--docs", action="store_true")
     asked = parser.parse_args()
@@ -106,7 +118,7 @@ def main() -> int:
         print(markdown(results))
         return 0
     if not asked.docs:
-        results = measure(results)
+        results = measure(results, asked.libraries)
         RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
     table = markdown(results)
     PAGE.write_text(BLOCK.sub(lambda found: found[1] + table + found[2], PAGE.read_text()))

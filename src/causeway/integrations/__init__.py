@@ -28,6 +28,7 @@ LIBRARIES = {
     "peft": "peft",
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
+    "timm": "timm",
     "transformers": "transformers",
 }
 

@@ -170,9 +170,12 @@ def _tell(module: types.ModuleType) -> None:
 
 
 def _wrap_model(strategy: type) -> None:
-    """Have DDP wrap a model on a stream of the device's, as it does on one of CUDA's."""
+    """Have DDP wrap a model on the current stream. For CUDA it takes a new one, for graphs that are
+    captured, and torch warns of it in each backward.
+    """
     plain = vars(strategy)["_setup_model" if "_setup_model" in vars(strategy) else "setup_module"]
     ours = relabel.renamed(plain, "cuda", integrations.state.device)
+    ours = relabel.renamed(ours, "Stream", "current_stream")
 
     @functools.wraps(plain)
     def wrap(self: Any, *args: Any, **options: Any) -> Any:

@@ -49,8 +49,7 @@ def take_branches(module: types.ModuleType, predicates: Mapping[str, str]) -> li
         if clear is not None and getattr(value, "__qualname__", None) in done:
             clear()
     if done:
-        library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
-        integrations.note(library, f"{module.__name__}: {', '.join(done)}")
+        _note(module, done)
     return done
 
 
@@ -68,8 +67,27 @@ def extend_lists(
             function.__code__ = code
             done.append(function.__qualname__)
     if done:
-        library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
-        integrations.note(library, f"{module.__name__}: {', '.join(done)}")
+        _note(module, done)
+    return done
+
+
+def rename_device(module: types.ModuleType, other: str) -> list[str]:
+    """Put the device's name in the place of `other` in `module`, which asks no question: it
+    compares `device.type == "npu"` and calls `torch.npu`. Give the functions' qualified names.
+    """
+    done = []
+    for function in _functions(module):
+        code = function.__code__
+        if other not in (*code.co_names, *code.co_consts):
+            continue
+        device = integrations.state.device
+        function.__code__ = code.replace(
+            co_names=tuple(device if name == other else name for name in code.co_names),
+            co_consts=tuple(device if value == other else value for value in code.co_consts),
+        )
+        done.append(function.__qualname__)
+    if done:
+        _note(module, done)
     return done
 
 
@@ -84,6 +102,11 @@ def renamed(function: types.FunctionType, old: str, new: str) -> types.FunctionT
     )
     copy.__kwdefaults__ = function.__kwdefaults__
     return copy
+
+
+def _note(module: types.ModuleType, functions: list[str]) -> None:
+    library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
+    integrations.note(library, f"{module.__name__}: {', '.join(functions)}")
 
 
 def _available(*_: Any, **__: Any) -> bool:
