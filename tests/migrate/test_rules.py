@@ -250,6 +250,14 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "with torch.accelerator.device_index(x.get_device()):\n    pass\n"),
     ],
     "CW108": [
+        # another seed than the CPU's: what the CPU draws stays
+        ("torch.manual_seed(r())\nif torch.cuda.is_available():\n    torch.cuda.manual_seed(r())\n",
+         "torch.manual_seed(r())\nif torch.accelerator.is_available():\n"
+         "    torch.get_device_module().manual_seed(r())\n"),
+        ("torch.manual_seed(s)\nx = f()\nif torch.cuda.is_available():\n"
+         "    torch.cuda.manual_seed_all(s)\n",
+         "torch.manual_seed(s)\nx = f()\nif torch.accelerator.is_available():\n"
+         "    torch.manual_seed(s)\n"),
         ("torch.cuda.manual_seed(1)\n", "torch.manual_seed(1)\n"),
         ("torch.manual_seed(s)\nx = torch.rand(1)\ntorch.cuda.manual_seed(s)\n",
          "torch.manual_seed(s)\nx = torch.rand(1)\ntorch.manual_seed(s)\n"),
