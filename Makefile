@@ -10,10 +10,18 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-torch fast bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl opencl fast bench lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
+
+# `CAUSEWAY_VENDOR=opencl make demo` runs on OpenCL: its package is put beside, not into the environment, where it
+# would become the chip of everything else.
+OPENCL := build/opencl/package
+ifeq ($(CAUSEWAY_VENDOR),opencl)
+demo: opencl
+demo: export PYTHONPATH := $(OPENCL)
+endif
 
 demo: build ## train a network on real digits, on the simulated chip
 	$(PY) examples/digits.py
@@ -21,14 +29,27 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-torch bench ## everything there is
+test-all: test test-long test-torch test-libraries test-opencl bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
 
+test-long: build ## what takes too long for every day
+	$(PY) tests/setups.py long
+
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py
 	$(PY) tests/torch/results.py --readme
+
+test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
+	$(PY) tests/libraries/results.py
+
+opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target $(OPENCL) ./vendors/opencl
+
+test-opencl: build opencl ## the device suite on OpenCL
+	PYTHONPATH=$(OPENCL) $(PY) tests/setups.py opencl-fine opencl-buffer
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast
@@ -74,6 +95,11 @@ CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*
 .venv/deps: requirements-dev.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv
 	$(PY) -m pip install -q -r requirements-dev.txt
+	@touch $@
+
+# DeepSpeed is a source package; none of its kernels is built, they are CUDA.
+.venv/libraries: requirements-libraries.txt .venv/deps
+	DS_BUILD_OPS=0 $(PY) -m pip install -q --no-deps --no-build-isolation -r requirements-libraries.txt
 	@touch $@
 
 # Entry points and a path to src/; nothing is compiled here, and no Python edit needs it again.

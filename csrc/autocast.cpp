@@ -1,6 +1,14 @@
-// Autocast: torch's own lists of operators for CUDA, with its weight cache, registered for the device.
+// Autocast: torch's own lists of operators for CUDA, with its weight cache, registered for the device; and the policies
+// that a vendor or a user puts in their place.
+#include "autocast.h"
+
 #include <ATen/autocast_mode.h>
+#include <ATen/core/dispatch/Dispatcher.h>
+#include <c10/util/Exception.h>
 #include <torch/library.h>
+
+#include <list>
+#include <mutex>
 
 namespace at::autocast {
 
@@ -38,3 +46,109 @@ TORCH_LIBRARY_IMPL(aten, AutocastPrivateUse1, m) {
 }  // namespace
 
 }  // namespace at::autocast
+
+namespace causeway {
+
+namespace {
+
+constexpr c10::DispatchKey kAutocast = c10::DispatchKey::AutocastPrivateUse1;
+constexpr c10::DeviceType kDevice = c10::DeviceType::PrivateUse1;
+
+enum class Policy { kLow, kFp32, kPromote, kNone };
+
+Policy policy_of(const std::string& operator_name, const std::string& word) {
+  static const std::map<std::string, Policy> words = {
+      {"low", Policy::kLow}, {"fp32", Policy::kFp32}, {"promote", Policy::kPromote}, {"none", Policy::kNone}};
+  const auto found = words.find(word);
+  TORCH_CHECK_VALUE(found != words.end(), "autocast policy of ", operator_name, " is \"", word,
+                    "\": expected low, fp32, promote or none");
+  return found->second;
+}
+
+// What torch's templates do for one signature, for any: cast the tensors among the arguments, and call on below.
+struct Cast : c10::OperatorKernel {
+  explicit Cast(Policy policy) : policy(policy) {}
+
+  void operator()(const c10::OperatorHandle& op, c10::DispatchKeySet, torch::jit::Stack* stack) {
+    const c10::impl::ExcludeDispatchKeyGuard no_autocast(kAutocast);
+    const size_t n = op.schema().arguments().size(), first = stack->size() - n;
+    at::ScalarType to = at::kFloat;
+    if (policy == Policy::kLow || policy == Policy::kPromote)
+      to = at::autocast::get_lower_precision_fp_from_device_type(kDevice);
+    if (policy == Policy::kPromote)
+      for (size_t i = first; i < first + n; ++i)
+        each(stack->at(i), [&](const at::Tensor& t) {
+          // torch's own raises where a tensor is of the half type that the region is not in.
+          if (at::autocast::is_eligible(t, kDevice)) to = c10::promoteTypes(to, t.scalar_type());
+          return t;
+        });
+    for (size_t i = first; i < first + n; ++i)
+      stack->at(i) = each(stack->at(i), [&](const at::Tensor& t) { return at::autocast::cached_cast(to, t, kDevice); });
+    op.callBoxed(*stack);
+  }
+
+  template <class F>
+  static c10::IValue each(const c10::IValue& value, F&& f) {
+    if (value.isTensor()) return value.toTensor().defined() ? c10::IValue(f(value.toTensor())) : value;
+    if (value.isTensorList()) {
+      c10::List<at::Tensor> out;
+      for (const at::Tensor& t : value.toTensorVector()) out.push_back(f(t));
+      return out;
+    }
+    if (value.isOptionalTensorList()) {
+      c10::List<std::optional<at::Tensor>> out;
+      for (const std::optional<at::Tensor>& t : value.toOptionalTensorVector())
+        out.push_back(t && t->defined() ? std::optional<at::Tensor>(f(*t)) : t);
+      return out;
+    }
+    return value;
+  }
+
+  Policy policy;
+};
+
+std::mutex g_mutex;
+std::list<torch::Library>* g_libraries;  // never freed: the dispatcher may be gone first
+
+}  // namespace
+
+void set_autocast_policies(const std::map<std::string, std::string>& policies) {
+  struct Chosen {
+    c10::OperatorName name;
+    Policy policy;
+  };
+  std::vector<Chosen> chosen;
+  for (const auto& [full, word] : policies) {
+    const auto dot = full.find('.', full.find("::") == std::string::npos ? 0 : full.find("::"));
+    const c10::OperatorName name(full.substr(0, dot), dot == std::string::npos ? "" : full.substr(dot + 1));
+    const auto handle = c10::Dispatcher::singleton().findSchema(name);
+    TORCH_CHECK_VALUE(handle.has_value(), "autocast policy of ", full, ": there is no such operator");
+    const Policy policy = policy_of(full, word);
+    TORCH_CHECK_VALUE(policy == Policy::kNone || !handle->schema().is_mutable(), "autocast policy of ", full,
+                      ": it writes into its arguments, which keep their dtype; only \"none\" can be said of it");
+    chosen.push_back({name, policy});
+  }
+
+  // torch warns of a kernel that replaces another: here it is what was asked for.
+  struct Silent : c10::WarningHandler {
+    void process(const c10::Warning&) override {}
+  } silent;
+  const c10::WarningUtils::WarningHandlerGuard guard(&silent);
+  const std::lock_guard lock(g_mutex);
+  delete g_libraries;  // what torch has comes back
+  g_libraries = new std::list<torch::Library>;
+  std::map<std::string, torch::Library*> by_namespace;
+  for (const Chosen& c : chosen) {
+    const std::string space = c.name.name.substr(0, c.name.name.find("::"));
+    torch::Library*& library = by_namespace[space];
+    if (library == nullptr)
+      library = &g_libraries->emplace_back(torch::Library::IMPL, space, kAutocast, __FILE__, __LINE__);
+    const std::string bare = c10::toString(c.name).substr(space.size() + 2);
+    if (c.policy == Policy::kNone)
+      library->impl(bare.c_str(), torch::CppFunction::makeFallthrough());
+    else
+      library->impl(bare.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::make_unique<Cast>(c.policy)));
+  }
+}
+
+}  // namespace causeway

@@ -14,9 +14,11 @@
 #include <torch/extension.h>
 
 #include "allocator.h"
+#include "autocast.h"
 #include "autograd.h"
 #include "call.h"
 #include "check.h"
+#include "comm_module.h"
 #include "device.h"
 #include "environment.h"
 #include "forms.h"
@@ -364,6 +366,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   m.def("set_profile_clock", [](const std::string& clock) { g_times_of_vendor.store(clock != "events"); });
 
+  m.def("set_autocast_policies", set_autocast_policies);
   m.def("memory_snapshot", snapshot);
   m.def("memory_history", history);
   m.def("set_memory_history", set_memory_history);
@@ -451,6 +454,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("pause_observers", pause_observers);
   m.def("autograd_position",
         [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });
+
+  bind_comm(m);
 
   register_operators();
   register_layouts();

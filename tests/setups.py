@@ -1,9 +1,11 @@
 """Run the tests: `python tests/setups.py suite setups`, or `fast`, or the names of single set-ups.
 
-`suite` is every test once, on the simulated chip as it comes. The set-ups run tests/device again on
+`suite` is every test once, on the simulated chip as it comes; `long` are those that are left out
+there for their time. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
-operators, nothing but memory. Two processes at a time, a thread each. The last line counts all that
-ran.
+operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
+opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last
+line counts all that ran.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
 DEVICE = ("tests/test_tiny.py", "tests/device")
-OTHER = "not once"
+OTHER = "not once and not long"
 
 
 @dataclass(frozen=True)
@@ -26,10 +28,12 @@ class Run:
     tests: tuple[str, ...]
     sim: dict[str, str] = field(default_factory=dict)
     marked: str = ""
+    vendor: dict[str, str] = field(default_factory=dict)  # of another chip, as they are
 
 
 RUNS = {
-    "suite": Run(("tests",)),
+    "suite": Run(("tests",), {}, "not long"),
+    "long": Run(("tests",), {}, "long"),
     "unified-inline": Run(
         DEVICE, {"MEMORY_MODEL": "unified", "EXECUTION": "inline", "OPS": "all"}, OTHER
     ),
@@ -40,8 +44,21 @@ RUNS = {
         DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}, OTHER
     ),
     "level-0": Run(DEVICE, {"LEVEL": "0"}, OTHER),
+    "opencl-fine": Run(DEVICE, {}, OTHER, {"CAUSEWAY_VENDOR": "opencl"}),
+    "opencl-buffer": Run(
+        DEVICE,
+        {},
+        OTHER,
+        {
+            "CAUSEWAY_VENDOR": "opencl",
+            "CAUSEWAY_OPENCL_MEMORY_MODEL": "buffer",
+            "POCL_DEVICES": "pthread pthread",
+        },
+    ),
     "fast": Run(
-        ("tests/test_tiny.py", "tests/unit", "tests/device"), {}, "not slow and not process"
+        ("tests/test_tiny.py", "tests/unit", "tests/device"),
+        {},
+        "not slow and not process and not long",
     ),
 }
 GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "level-0"]}
@@ -65,8 +82,9 @@ def run(name: str) -> Counts:
     if plan.marked:
         command += ["-m", plan.marked]
     environment = os.environ | {f"CAUSEWAY_SIM_{key}": value for key, value in plan.sim.items()}
+    environment |= plan.vendor
     environment |= {"OMP_NUM_THREADS": "1", "PYTHONFAULTHANDLER": "1"}
-    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or ''}", flush=True)
+    print(f"--- {name}: {' '.join(plan.tests)} {plan.sim or plan.vendor or ''}", flush=True)
     status = subprocess.run(
         [*command, *plan.tests], cwd=ROOT, env=environment, check=False
     ).returncode

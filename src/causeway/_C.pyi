@@ -76,6 +76,11 @@ def set_memory_history(
 def set_profile_clock(clock: str) -> None:
     """clock: "device", the vendor's own times where it has them, or "events"."""
 
+def set_autocast_policies(policies: dict[str, str]) -> None:
+    """Operators, with namespace and overload, and "low", "fp32", "promote" or "none"; those set
+    before are forgotten. Raises ValueError and sets nothing for what does not exist.
+    """
+
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...
@@ -174,3 +179,24 @@ class Redirect:
         position: int = -1,
     ) -> None: ...
     def __call__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+def comm_backend(
+    store: Any,
+    rank: int,
+    size: int,
+    timeout: Any,
+    gloo: Any,
+    name: str,
+    group: str,
+    ranks: list[int],
+    chunk_bytes: int,
+    blocking: bool,
+) -> Any:
+    """A backend of torch.distributed for one process group; `gloo` is another for its CPU tensors. Does not wait for
+    the other ranks."""
+
+def comm_routes(backend: Any) -> dict[str, str]:
+    """Which way each collective goes: `host`, and others to come."""
+
+def close_comm() -> None:
+    """End the threads of all process groups that are left. Waits for a second where a collective is under way."""

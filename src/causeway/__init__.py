@@ -21,6 +21,7 @@ def _autoload() -> None:
 
 
 if TYPE_CHECKING:
+    from causeway import apex as apex
     from causeway import config as config
     from causeway import redirect as transfer
     from causeway.debug.compare import CompareError as CompareError
@@ -44,6 +45,7 @@ if TYPE_CHECKING:
 
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
+    "apex": "causeway.apex",
     "config": "causeway.config",
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
@@ -76,6 +78,7 @@ __all__ = [
     "UnsupportedDtypeError",
     "VendorError",
     "__version__",
+    "apex",
     "compare",
     "config",
     "dump",

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import os
 import re
 import time
 import types
@@ -106,7 +107,11 @@ def _attach() -> None:
     atexit.register(_C.drain_autograd_threads)
     if state.error is None:
         _push_settings()
+        from causeway import integrations
+
+        integrations.start(name)
     _redirect()
+    _import_apex()
 
 
 def _import_core() -> types.ModuleType:
@@ -154,6 +159,8 @@ def _push_settings() -> None:
         _hide_devices,
         _limit_memory,
         _profile_clock,
+        _autocast_policies,
+        _register_comm,
     ):
         try:
             push()
@@ -169,6 +176,18 @@ def _redirect() -> None:
 
     try:
         switch.start()
+    except CausewayError as error:
+        state.problems.append(config.Problem("error", str(error)))
+
+
+def _import_apex() -> None:
+    """`import apex` gives ours, where the setting asks for it."""
+    if not config.get("apex"):
+        return
+    from causeway.apex import importing
+
+    try:
+        importing.install()
     except CausewayError as error:
         state.problems.append(config.Problem("error", str(error)))
 
@@ -195,6 +214,18 @@ def _limit_memory() -> None:
         device._lazy_call(limit)
 
 
+def _autocast_policies() -> None:
+    def apply() -> None:
+        from causeway.ops import autocast
+
+        autocast.apply()
+
+    config.listen(["autocast"], apply)
+    beside = f"{os.path.splitext(state.library)[0]}.autocast.toml"  # the vendor's word
+    if config.given("autocast") or os.path.exists(beside):
+        apply()
+
+
 def _profile_clock() -> None:
     from causeway import _C
 
@@ -204,6 +235,12 @@ def _profile_clock() -> None:
     config.listen(["profile_clock"], push)
     if config.given("profile_clock"):
         push()
+
+
+def _register_comm() -> None:
+    from causeway.dist import backend
+
+    backend.register(state.device)
 
 
 def _register_without_device() -> None:

@@ -133,6 +133,17 @@ def _patterns(value: Any) -> tuple[str, ...]:
     return names
 
 
+def _integrations(value: Any) -> tuple[str, ...]:
+    """all, none, or names of libraries; one with a minus sign is left out."""
+    from causeway import integrations
+
+    names = _names(value)
+    if (unknown := integrations.known(names)) is not None:
+        every = sorted({"all", "none", *integrations.LIBRARIES.values()})
+        raise ValueError(f"{unknown!r} is none of {', '.join(every)}{_nearest(unknown, every)}")
+    return names
+
+
 def _indices(value: Any) -> tuple[int, ...] | None:
     """Device indices in the order in which torch sees them. None: all; empty: no device at all."""
     if value is None:
@@ -172,6 +183,19 @@ def _steps(value: Any) -> tuple[int, int] | None:
     return value[0], value[1]
 
 
+def _policies(value: Any) -> tuple[str, ...]:
+    """Operators with a policy each, "softmax=low, mm=none"; from Python also a mapping."""
+    if isinstance(value, Mapping):
+        value = [f"{name}={policy}" for name, policy in value.items()]
+    found = {}
+    for text in _names(value):
+        name, _, policy = text.partition("=")
+        if not name or policy not in AUTOCAST:
+            raise ValueError(f"{text!r} is no operator=policy; policies: {', '.join(AUTOCAST)}")
+        found[name] = policy
+    return tuple(f"{name}={policy}" for name, policy in found.items())
+
+
 def _target(value: Any) -> Any:
     if isinstance(value, str) and value.strip():
         return value.strip()
@@ -195,10 +219,13 @@ FRACTION = Kind("above 0, up to 1", _fraction)
 BYTES = Kind("bytes, such as 512M or 4GiB", _bytes)
 NAMES = Kind("names, separated by commas", _names)
 PATTERNS = Kind("names or regular expressions, separated by commas", _patterns)
+LIBRARIES = Kind("all, none, or libraries; -name leaves one out", _integrations)
 INDICES = Kind("indices, separated by commas", _indices)
+POLICIES = Kind("operator=policy, separated by commas", _policies)
 STEPS = Kind("steps, such as 10-20", _steps)
 TARGET = Kind("stdout, stderr or a path", _target)
 _LAST = 1 << 62  # of the steps
+AUTOCAST = ("low", "fp32", "promote", "none")  # its policies
 
 
 def _nearest(name: str, names: Sequence[str]) -> str:
@@ -238,6 +265,14 @@ SETTINGS: Mapping[str, Setting] = {
             TEXT,
             "",
             "The file to which a program writes at its end what was redirected, as JSON.",
+            "at import",
+        ),
+        Setting(
+            "apex",
+            FLAG,
+            False,
+            "Make `import apex` give causeway.apex, at the end of `import torch`. An error where "
+            "another apex is installed: that is not shadowed. `causeway run` needs no setting.",
             "at import",
         ),
         Setting(
@@ -281,6 +316,13 @@ SETTINGS: Mapping[str, Setting] = {
             "error",
             "What a dtype that the chip lacks does: raise, or become the next narrower one "
             "(counted in the ledger).",
+        ),
+        Setting(
+            "autocast",
+            POLICIES,
+            (),
+            "Autocast's policy for operators, over torch's and the vendor's: 'softmax=low, "
+            "aten::mm=none', of low, fp32, promote, none (see docs/amp.md).",
         ),
         Setting(
             "ledger",
@@ -342,6 +384,32 @@ SETTINGS: Mapping[str, Setting] = {
             "Where torch.profiler has the times of kernels and copies from: the device's own "
             "record of them (the vendor's profile.v1), or events around each, which it also takes "
             "where the vendor has no such record.",
+        ),
+        Setting(
+            "comm_names",
+            NAMES,
+            (),
+            "Further names of the device's backend of torch.distributed besides cwcl: hccl, cncl.",
+            "at import",
+        ),
+        Setting(
+            "comm_chunk",
+            _integer(1, 1024),
+            8,
+            "MiB at a time of what collectives pass through pinned memory.",
+        ),
+        Setting(
+            "comm_blocking",
+            FLAG,
+            False,
+            "wait() of a collective holds the host up until the device is done with it.",
+        ),
+        Setting(
+            "integrations",
+            LIBRARIES,
+            ("all",),
+            "Libraries that are shown the device, from when they are imported (see "
+            "docs/libraries.md).",
         ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),

@@ -7,6 +7,7 @@ Unlike `import torch` this opens every device, and computes a little on each. `e
 from __future__ import annotations
 
 import platform
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,16 @@ from causeway.ops.ledger import size
 if TYPE_CHECKING:
     from rich.console import Console
 
-LEVELS = {
-    0: "memory: every operator works, on the host rung",
-    1: "operators",
-    2: "streams and events",
-    3: "collectives",
-    4: "code or graphs",
+# A level is reached with all below it; each says what of it is there all the same.
+LEVELS: dict[int, tuple[str, Callable[[dict[str, bool], list[str]], bool]]] = {
+    0: ("memory: every operator works, on the host rung", lambda entries, more: True),
+    1: ("operators", lambda entries, more: entries["op_find"]),
+    2: (
+        "streams and events",
+        lambda entries, more: entries["stream_create"] and entries["event_create"],
+    ),
+    3: ("collectives", lambda entries, more: "comm.v1" in more),
+    4: ("code or graphs", lambda entries, more: not {"code.v1", "graph.v1"}.isdisjoint(more)),
 }
 
 # Entries that a vendor may leave out, a group at a time, and what it costs the user.
@@ -58,11 +63,14 @@ class Report:
 
     versions: dict[str, str]
     vendor: dict[str, Any] = field(default_factory=dict)
-    level: int | None = None
+    level: int | None = None  # the highest that is there with all below it
+    levels: dict[str, bool] = field(default_factory=dict)  # L0 to L4: what is there of each
     missing: dict[str, str] = field(default_factory=dict)
     devices: list[dict[str, Any]] = field(default_factory=list)
     settings: list[dict[str, str]] = field(default_factory=list)
     workarounds: list[dict[str, str]] = field(default_factory=list)
+    autocast: list[dict[str, str]] = field(default_factory=list)
+    libraries: list[dict[str, str]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -90,7 +98,7 @@ def examine() -> Report:
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
-    for part in (_vendor, _devices, _workarounds):
+    for part in (_vendor, _devices, _workarounds, _autocast, _libraries):
         try:
             part(report)
         except Exception as error:
@@ -110,6 +118,8 @@ def _vendor(report: Report) -> None:
     report.vendor |= {key: found[key] for key in ("name", "version", "abi_version")}
     report.vendor["device"] = state.device
     report.level = found["level"]
+    for level, (_, there) in LEVELS.items():
+        report.levels[f"L{level}"] = there(found["entries"], found["extensions"])
     for names, cost in COSTS.items():
         if not any(found["entries"][name] for name in names.split(", ")):
             report.missing[names] = cost
@@ -172,6 +182,23 @@ def _workarounds(report: Report) -> None:
     ]
 
 
+def _autocast(report: Report) -> None:
+    if state.error is not None:
+        return
+    from causeway.ops import autocast
+
+    report.autocast = [asdict(policy) for policy in autocast.policies()]
+
+
+def _libraries(report: Report) -> None:
+    from causeway import integrations
+
+    report.libraries = [
+        {"name": name, "version": installed, "tested": tested, "how": how}
+        for name, installed, tested, how in integrations.rows()
+    ]
+
+
 def show(report: Report, console: Console) -> None:
     """Print a report for people."""
     from rich.markup import escape
@@ -191,8 +218,8 @@ def show(report: Report, console: Console) -> None:
     line("library", vendor["library"] or "none")
     if report.level is not None:
         line("device", f"torch.{vendor['device']}, abi {vendor['abi_version']}")
-        for level, meaning in LEVELS.items():
-            line(f"L{level}", f"{'yes' if level <= report.level else 'no'}: {meaning}")
+        for level, (meaning, _) in LEVELS.items():
+            line(f"L{level}", f"{'yes' if report.levels[f'L{level}'] else 'no'}: {meaning}")
     for i, (names, cost) in enumerate(report.missing.items()):
         line("" if i else "missing", f"{names}: {cost}")
     for device in report.devices:
@@ -202,6 +229,12 @@ def show(report: Report, console: Console) -> None:
         line(device["device"], f"{device['name']}: {memory}")
     for i, entry in enumerate(report.workarounds):
         line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
+    for i, entry in enumerate(report.autocast):
+        text = f"{entry['operator']}: {entry['policy']} ({entry['source']})"
+        line("" if i else "autocast", text)
+    for i, library in enumerate(report.libraries):
+        text = f"{library['name']} {library['version']} (tested: {library['tested']}): "
+        line("" if i else "libraries", text + library["how"])
     for i, problem in enumerate(report.settings):
         line("" if i else "settings", problem["message"])
     changed = [f"{name} = {value} ({where})" for name, value, where, _ in config.rows()

@@ -217,6 +217,7 @@ def test_core_takes_the_rung_where_the_host_would_copy(run):
         from causeway.ops import decompose
         _C.set_decomposer(decompose.plan)
         host = torch.DEVICE.get_device_properties(0).host_addressable
+        host = host or not _C.vendor_state()["entries"]["op_find"]  # nothing to decompose into
         x = torch.randn(16, 16, device="DEVICE", requires_grad=True)
         y = torch.nn.functional.hardswish(x)
         y.sum().backward()

@@ -26,19 +26,19 @@ def matrix() -> torch.Tensor:
 
 
 @pytest.mark.parametrize("layout", LAYOUTS)
-def test_a_sparse_tensor_is_made_moved_and_made_dense(layout: str) -> None:
-    there, here = LAYOUTS[layout](matrix().to("sim")), LAYOUTS[layout](matrix())
+def test_a_sparse_tensor_is_made_moved_and_made_dense(layout: str, name: str) -> None:
+    there, here = LAYOUTS[layout](matrix().to(name)), LAYOUTS[layout](matrix())
     assert there.layout == here.layout
-    assert there.device.type == there.values().device.type == "sim" if layout != "coo" else True
-    for moved in (there.cpu(), here.to("sim").cpu(), there.clone().to("cpu")):
+    assert there.device.type == there.values().device.type == name if layout != "coo" else True
+    for moved in (there.cpu(), here.to(name).cpu(), there.clone().to("cpu")):
         torch.testing.assert_close(moved, here, rtol=0, atol=0)
     torch.testing.assert_close(there.to_dense().cpu(), matrix(), rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("layout", ["coo", "csr"])
-def test_products_with_a_sparse_matrix_and_their_gradients(layout: str) -> None:
+def test_products_with_a_sparse_matrix_and_their_gradients(layout: str, name: str) -> None:
     found = []
-    for place in ("cpu", "sim"):
+    for place in ("cpu", name):
         s = LAYOUTS[layout](matrix()).to(place).requires_grad_()
         d = torch.arange(18.0).view(6, 3).to(place).requires_grad_()
         y = torch.sparse.mm(s, d)
@@ -47,9 +47,9 @@ def test_products_with_a_sparse_matrix_and_their_gradients(layout: str) -> None:
     torch.testing.assert_close(found[1], found[0])
 
 
-def test_what_a_kernel_notes_for_the_backward_is_noted() -> None:
+def test_what_a_kernel_notes_for_the_backward_is_noted(name: str) -> None:
     found = []
-    for place in ("cpu", "sim"):
+    for place in ("cpu", name):
         s = matrix().to_sparse_csr().to(place).requires_grad_()
         d = torch.arange(18.0).view(6, 3).to(place).requires_grad_()
         torch.sparse.mm(s, d, "amax").sum().backward()
@@ -57,35 +57,35 @@ def test_what_a_kernel_notes_for_the_backward_is_noted() -> None:
     torch.testing.assert_close(found[1], found[0], rtol=0, atol=0)
 
 
-def test_a_sparse_tensor_changes_in_place() -> None:
-    s = matrix().to("sim").to_sparse()
+def test_a_sparse_tensor_changes_in_place(name: str) -> None:
+    s = matrix().to(name).to_sparse()
     s.add_(s.clone().mul_(2)).coalesce()
     torch.testing.assert_close(s.to_dense().cpu(), matrix() * 3)
-    out = torch.zeros(4, 6, device="sim").to_sparse()
-    torch.abs(-matrix().to("sim").to_sparse(), out=out)
+    out = torch.zeros(4, 6, device=name).to_sparse()
+    torch.abs(-matrix().to(name).to_sparse(), out=out)
     torch.testing.assert_close(out.to_dense().cpu(), matrix())
     same = s._values()
     same.zero_()
     assert s.to_dense().count_nonzero() == 0
 
 
-def test_a_sparse_tensor_goes_from_one_device_to_another() -> None:
+def test_a_sparse_tensor_goes_from_one_device_to_another(device, other) -> None:
     for layout in ("coo", "csr"):
-        there = LAYOUTS[layout]((matrix().to("sim:1") + 1).relu())
-        moved = there.to("sim:0")
+        there = LAYOUTS[layout]((matrix().to(other) + 1).relu())
+        moved = there.to(device)
         assert moved.device.index == moved.values().device.index == 0 if layout == "csr" else True
         torch.testing.assert_close(moved.to_dense().cpu(), matrix() + 1, rtol=0, atol=0)
 
 
-def test_what_no_kernel_can_serve_is_said() -> None:
+def test_what_no_kernel_can_serve_is_said(name: str) -> None:
     with pytest.raises(NotImplementedError, match=r"aten::empty_strided.*'SparseCPU' backend"):
-        torch.empty_strided((2, 3), (3, 1), layout=torch.sparse_coo, device="sim")
+        torch.empty_strided((2, 3), (3, 1), layout=torch.sparse_coo, device=name)
 
 
-def test_sparse_gradients_of_an_embedding() -> None:
+def test_sparse_gradients_of_an_embedding(name: str) -> None:
     torch.manual_seed(0)
     stock = nn.Embedding(5, 3, sparse=True)
-    models = [stock, copy.deepcopy(stock).to("sim")]
+    models = [stock, copy.deepcopy(stock).to(name)]
     for model in models:
         where = model.weight.device
         optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
@@ -95,14 +95,14 @@ def test_sparse_gradients_of_an_embedding() -> None:
     torch.testing.assert_close(models[1].weight.cpu(), models[0].weight)
 
 
-def test_nested_tensors() -> None:
+def test_nested_tensors(name: str) -> None:
     parts = [torch.randn(2, 3), torch.randn(4, 3)]
     here = torch.nested.nested_tensor(parts)
-    there = torch.nested.nested_tensor(parts, device="sim")
+    there = torch.nested.nested_tensor(parts, device=name)
     for f in (lambda n: n + n, torch.relu, lambda n: n.transpose(1, 2), lambda n: n.softmax(-1)):
         got, want = f(there), f(here)
         for a, b in zip(got.unbind(), want.unbind(), strict=True):
-            assert a.device.type == "sim"
+            assert a.device.type == name
             assert a.stride() == b.stride()
             torch.testing.assert_close(a.cpu(), b)
     padded = torch.nested.to_padded_tensor(there, 0.0)
@@ -112,28 +112,30 @@ def test_nested_tensors() -> None:
     assert moved._nested_tensor_size().device.type == "cpu"
     assert there._nested_tensor_size().device.type == "cpu"
     with torch.inference_mode():
-        frozen = torch.nested.nested_tensor(parts, device="sim")
+        frozen = torch.nested.nested_tensor(parts, device=name)
         viewed = there.transpose(1, 2)
     assert frozen.transpose(1, 2).is_inference()
     assert not viewed.is_inference()
 
 
-def test_quantized_tensors() -> None:
+def test_quantized_tensors(name: str) -> None:
     x = torch.randn(3, 4)
     here = torch.quantize_per_tensor(x, 0.1, 2, torch.qint8)
-    there = torch.quantize_per_tensor(x.to("sim"), 0.1, 2, torch.qint8)
-    for q in (there, here.to("sim"), there.clone(), there.flip(0).flip(0)):
-        assert q.device.type == "sim"
+    there = torch.quantize_per_tensor(x.to(name), 0.1, 2, torch.qint8)
+    for q in (there, here.to(name), there.clone(), there.flip(0).flip(0)):
+        assert q.device.type == name
         assert q.qscheme() == here.qscheme()
         assert torch.equal(q.cpu().int_repr(), here.int_repr())
     made = torch._empty_affine_quantized(
-        [2], scale=1.0, zero_point=0, dtype=torch.quint8, device="sim"
+        [2], scale=1.0, zero_point=0, dtype=torch.quint8, device=name
     )
     assert made.q_scale() == 1.0
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
-def test_batch_norm_over_two_processes_is_batch_norm_over_both_batches(dtype: torch.dtype) -> None:
+def test_batch_norm_over_two_processes_is_batch_norm_over_both_batches(
+    dtype: torch.dtype, name: str
+) -> None:
     torch.manual_seed(0)
     x, g = torch.randn(2, 6, 3, 4, 5).to(dtype).unbind()
     weight, bias = torch.randn(2, 3).to(torch.promote_types(dtype, torch.float32)).unbind()
@@ -143,10 +145,10 @@ def test_batch_norm_over_two_processes_is_batch_norm_over_both_batches(dtype: to
     y = nn.functional.batch_norm(want[0], *want_running, *want[1:], training=True)
     y.backward(g.double())
 
-    parts, gs, w, b = x.to("sim").split(4), g.to("sim").split(4), weight.to("sim"), bias.to("sim")
-    running = mean.to("sim"), var.to("sim")
+    parts, gs, w, b = x.to(name).split(4), g.to(name).split(4), weight.to(name), bias.to(name)
+    running = mean.to(name), var.to(name)
     local = [torch.batch_norm_stats(part, 1e-5) for part in parts]
-    counts = torch.tensor([4 * 20.0, 2 * 20.0], dtype=w.dtype, device="sim")
+    counts = torch.tensor([4 * 20.0, 2 * 20.0], dtype=w.dtype, device=name)
     stacked = [torch.stack(s) for s in zip(*local, strict=True)]
     joint = torch.batch_norm_gather_stats_with_counts(
         parts[0], *stacked, *running, 0.1, 1e-5, counts
@@ -171,21 +173,21 @@ def test_batch_norm_over_two_processes_is_batch_norm_over_both_batches(dtype: to
         torch.testing.assert_close(h.cpu().double(), e, rtol=close, atol=close)
 
 
-def test_storages_of_no_bytes_belong_to_their_device() -> None:
-    empty = torch.empty(0, 5, device="sim")
-    assert empty.untyped_storage().clone().device.type == "sim"
-    assert copy.deepcopy(empty).device.type == "sim"
+def test_storages_of_no_bytes_belong_to_their_device(name: str) -> None:
+    empty = torch.empty(0, 5, device=name)
+    assert empty.untyped_storage().clone().device.type == name
+    assert copy.deepcopy(empty).device.type == name
 
 
-def test_memory_that_is_copied_when_written_outlives_its_first_owner() -> None:
-    first = torch.ones(3, device="sim")
+def test_memory_that_is_copied_when_written_outlives_its_first_owner(name: str) -> None:
+    first = torch.ones(3, device=name)
     second = torch._lazy_clone(first)
     del first
     assert second.add_(1).tolist() == [2.0, 2.0, 2.0]
 
 
-def test_an_output_that_is_also_an_input_keeps_its_shape() -> None:
+def test_an_output_that_is_also_an_input_keeps_its_shape(name: str) -> None:
     with pytest.raises(RuntimeError, match="broadcast shape"):
-        torch.zeros(5, 1, device="sim").logical_and_(torch.ones(5, 5, device="sim"))
+        torch.zeros(5, 1, device=name).logical_and_(torch.ones(5, 5, device=name))
     with pytest.raises(RuntimeError, match="more than one element"):
-        torch.zeros(1, device="sim").expand(3).copy_(torch.ones(3, device="sim"))
+        torch.zeros(1, device=name).expand(3).copy_(torch.ones(3, device=name))

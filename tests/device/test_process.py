@@ -150,7 +150,6 @@ def test_eight_threads_that_share_streams_get_right_numbers(run):
     run(THREADS.format(seconds=5))
 
 
-@pytest.mark.slow
-@pytest.mark.once
+@pytest.mark.long
 def test_eight_threads_for_a_minute(run):
     run(THREADS.format(seconds=60))

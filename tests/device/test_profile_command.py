@@ -10,8 +10,6 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
-from causeway.profile import run as runs
-
 TRAIN = """
 import sys
 import torch
@@ -130,24 +128,6 @@ def test_steps_that_never_came_are_said(run) -> None:
     done = run("import torch\ntorch.ones(2, device='DEVICE').add(1)", "--steps", "2:5")
     assert done.returncode == 2
     assert done.stderr.startswith("causeway profile: there is no trace of steps 2:5: no optimizer")
-
-
-@pytest.mark.parametrize(
-    ("end", "status", "words"),
-    [
-        (0, 0, ""),
-        (None, 0, ""),
-        (7, 7, ""),
-        ("too bad", 1, "too bad\n"),
-        ((1, 2), 1, "(1, 2)\n"),
-    ],
-)
-def test_exit_statuses_are_pythons(end: object, status: int, words: str, capsys) -> None:
-    def script() -> None:
-        raise SystemExit(end)
-
-    assert runs._status(script) == status
-    assert capsys.readouterr().err == words
 
 
 @pytest.mark.parametrize(

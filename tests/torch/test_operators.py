@@ -1,4 +1,4 @@
-"""torch's operator database: float32 whole, and each operator with one other dtype.
+"""torch's operator database: float32 whole, and every other operator with one other dtype.
 
 All dtypes and kinds: `make test-all`, or `python tests/torch/operators.py`.
 """
@@ -24,7 +24,7 @@ def test_float32_agrees_with_the_cpu(shard: int) -> None:
 @pytest.mark.parametrize("shard", range(SHARDS))
 def test_another_dtype_agrees_with_the_cpu(shard: int) -> None:
     every = operators.database()
-    for i in range(shard, len(every), SHARDS):
+    for i in range(2 * shard, len(every), 2 * SHARDS):
         op = every[i]
         declared = [d for d in OTHERS if getattr(torch, d) in op.supported_dtypes("cpu")]
         if declared:

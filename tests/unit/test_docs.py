@@ -32,6 +32,13 @@ def test_the_table_of_the_readme_is_what_was_counted() -> None:
     assert table in (ROOT / "README.md").read_text(), f"run `{script.name} --readme`"
 
 
+def test_the_table_of_libraries_is_what_was_run() -> None:
+    script = ROOT / "tests/libraries/results.py"
+    command = [sys.executable, str(script), "--markdown"]
+    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    assert table in (ROOT / "docs/libraries.md").read_text(), f"run `{script.name} --docs`"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_python_in_docs_runs(run_python, page: str) -> None:
     program = "\n".join(blocks(page, "python"))

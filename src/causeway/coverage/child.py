@@ -13,7 +13,6 @@ import importlib.util
 import inspect
 import json
 import os
-import runpy
 import sys
 import time
 import traceback
@@ -25,6 +24,7 @@ from typing import Any
 
 import torch
 
+from causeway import program
 from causeway.coverage.record import Recorder
 from causeway.errors import CausewayError
 
@@ -169,9 +169,8 @@ def _brought(job: Job, device: torch.device) -> Iterator[None]:
 
 
 def _script(job: Job, device: torch.device) -> None:
-    sys.path[0] = str(Path(job.target).resolve().parent)
     with _brought(job, device):
-        runpy.run_path(job.target, run_name="__main__")
+        program.run(job.target, sys.argv[1:])
 
 
 def _function(job: Job, place: str, name: str, device: torch.device) -> None:

@@ -64,8 +64,8 @@ def record(
     stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
 ) -> None:
     """Run a program and write its operators to a trace."""
+    from causeway import program
     from causeway.debug import record as recording
-    from causeway.debug.program import run
 
     with _told("record"):
         if via not in ("auto", "device", "dispatch"):
@@ -80,7 +80,7 @@ def record(
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording.record(out, options=chosen))
             stack.callback(_summary, writer)
-            run(script, args or [], module=module)
+            program.run(script, args or [], module=module)
 
 
 def _summary(writer: object) -> None:

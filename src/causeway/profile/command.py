@@ -76,15 +76,16 @@ def _run(
     steps: str,
     options: tuple[bool, bool, bool],
 ) -> tuple[int, Report]:
+    from causeway import program
     from causeway.profile import report as sums
     from causeway.profile import trace as traces
-    from causeway.profile.run import Profile, Steps, run_script
+    from causeway.profile.run import Profile, Steps
 
     stack, shapes, memory = options
     window = Steps.parse(steps) if steps else None
     profile = Profile(window, stack=stack, shapes=shapes, memory=memory)
     with profile.running():
-        status = run_script(script, arguments)
+        status = program.status(script, arguments)
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json" if trace is None else _of_rank(trace)

@@ -1,13 +1,10 @@
-"""A script run as `__main__` under torch.profiler, as `python script.py` would run it."""
+"""The profiler over a script, or over some steps of it."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import traceback
-import types
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -120,45 +117,3 @@ def _quiet_kineto() -> Iterator[None]:
         yield
     finally:
         del os.environ["KINETO_LOG_LEVEL"]
-
-
-def run_script(script: Path, arguments: Sequence[str]) -> int:
-    """Run `script` as `python script.py arguments` would; return its exit status.
-
-    It stays `sys.modules["__main__"]`: what it leaves for later (pickles, processes, atexit) finds
-    its names there.
-    """
-    try:
-        code = compile(script.read_bytes(), str(script), "exec", dont_inherit=True)
-    except OSError as error:
-        raise CausewayError(f"{script} cannot be read: {error.strerror}") from None
-    except (SyntaxError, ValueError):
-        traceback.print_exc(limit=0)
-        return 1
-    main = types.ModuleType("__main__")
-    main.__dict__.update(__file__=str(script), __builtins__=__builtins__)
-    sys.modules["__main__"] = main
-    sys.argv[:] = [str(script), *arguments]
-    sys.path[0] = str(script.resolve().parent)
-    return _status(lambda: exec(code, main.__dict__))
-
-
-def _status(run: Callable[[], None]) -> int:
-    try:
-        run()
-    except SystemExit as end:
-        if end.code is None or isinstance(end.code, int):
-            return end.code or 0
-        print(end.code, file=sys.stderr)
-        return 1
-    except KeyboardInterrupt:
-        traceback.print_exc()
-        return 130
-    except BaseException as error:
-        # As Python would, without the frames of this file.
-        trace = error.__traceback__
-        while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
-            trace = trace.tb_next
-        sys.excepthook(type(error), error.with_traceback(trace), trace)
-        return 1
-    return 0

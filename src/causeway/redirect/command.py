@@ -26,7 +26,8 @@ def run_program(
     """Run a CUDA program untouched: its CUDA calls go to the device.
 
     `causeway run train.py --lr 0.1` is `python train.py --lr 0.1` with CUDA redirected, in the
-    processes that it starts too: `causeway run -m torch.distributed.run train.py`.
+    processes that it starts too: `causeway run -m torch.distributed.run train.py`. `import apex`
+    gives causeway.apex where no other is installed.
     """
     from causeway.errors import CausewayError
     from causeway.redirect.devices import resolve

@@ -18,6 +18,7 @@ from typing import Any
 import torch
 
 from causeway import atomic, config
+from causeway.apex import importing
 from causeway.errors import CausewayError
 from causeway.redirect import places
 from causeway.redirect.devices import Devices, resolve
@@ -195,6 +196,8 @@ def start() -> None:
     target = config.get("transfer")
     if target != "off":
         enable(target)
+        # A program for CUDA imports an apex that is built for it. One that is there is used.
+        importing.install_where_absent()
     path = config.get("transfer_report")
     if path:
         atexit.register(_write_report, path, os.getpid())

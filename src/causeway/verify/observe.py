@@ -17,7 +17,6 @@ import json
 import math
 import os
 import random
-import runpy
 import sys
 import traceback
 from collections.abc import Callable
@@ -27,7 +26,7 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from causeway import atomic
+from causeway import atomic, program
 
 _MOST = 64  # outputs that are kept
 
@@ -241,10 +240,8 @@ def main(arguments: list[str]) -> None:
 
 def _run(script: str, arguments: list[str]) -> str:
     """The traceback of what the script raised, or ""."""
-    sys.argv = [script, *arguments]
-    sys.path[0] = os.path.dirname(os.path.abspath(script))
     try:
-        runpy.run_path(script, run_name="__main__")
+        program.run(script, arguments)
     except Enough:
         pass
     except SystemExit as stop:

@@ -1,0 +1,1 @@
+"""apex.contrib: the parts of it that are not tied to NVIDIA's chips."""

@@ -1,0 +1,90 @@
+"""A user's program in this process, as `python script.py` or `python -m module` would run it."""
+
+from __future__ import annotations
+
+import importlib.util
+import sys
+import traceback
+import types
+from collections.abc import Sequence
+from importlib.abc import InspectLoader
+from importlib.machinery import ModuleSpec
+from pathlib import Path
+
+from causeway.errors import CausewayError
+
+
+def run(program: str | Path, arguments: Sequence[str] = (), *, module: bool = False) -> None:
+    """Run a script, or a module by its name, as `__main__` with `arguments`.
+
+    What it raises, SystemExit too, reaches the caller. It stays `sys.modules["__main__"]`, with
+    its `sys.argv` and `sys.path`: what it leaves for later (pickles, processes, atexit) finds its
+    names there.
+
+    Raises:
+        CausewayError: there is no such program, or it cannot be read.
+        SyntaxError, ValueError: what Python says of a text that is no program.
+    """
+    spec, code = _module(str(program)) if module else (None, _script(Path(program)))
+    path = str(program) if spec is None else str(spec.origin)
+    main = types.ModuleType("__main__")
+    main.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=spec)
+    if spec is not None:
+        main.__dict__.update(__package__=spec.parent, __loader__=spec.loader)
+    sys.modules["__main__"] = main
+    sys.argv[:] = [path, *arguments]
+    if spec is None:
+        sys.path[0] = str(Path(path).resolve().parent)
+    exec(code, main.__dict__)
+
+
+def status(program: str | Path, arguments: Sequence[str] = (), *, module: bool = False) -> int:
+    """Run a program; print what it raises as Python would, and return its exit status."""
+    try:
+        run(program, arguments, module=module)
+    except CausewayError:
+        raise
+    except SystemExit as end:
+        if end.code is None or isinstance(end.code, int):
+            return end.code or 0
+        print(end.code, file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        traceback.print_exc()
+        return 130
+    except BaseException as error:
+        error = without_frames(error)
+        sys.excepthook(type(error), error, error.__traceback__)
+        return 1
+    return 0
+
+
+def without_frames(error: BaseException) -> BaseException:
+    """The error without the frames of this file, as Python would show it."""
+    trace = error.__traceback__
+    while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
+        trace = trace.tb_next
+    return error.with_traceback(trace)
+
+
+def _script(path: Path) -> types.CodeType:
+    try:
+        return compile(path.read_bytes(), str(path), "exec", dont_inherit=True)
+    except OSError as error:
+        raise CausewayError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _module(name: str) -> tuple[ModuleSpec, types.CodeType]:
+    sys.path[0] = ""  # as `python -m` does
+    try:
+        spec = importlib.util.find_spec(name)
+        if spec is not None and spec.submodule_search_locations is not None:
+            spec = importlib.util.find_spec(f"{name}.__main__")
+    except (ImportError, ValueError) as error:
+        raise CausewayError(f"the module {name!r} cannot be found: {error}") from None
+    code = (
+        spec.loader.get_code(spec.name) if spec and isinstance(spec.loader, InspectLoader) else None
+    )
+    if spec is None or code is None:
+        raise CausewayError(f"there is no module {name!r} that could be run")
+    return spec, code

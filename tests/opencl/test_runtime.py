@@ -1,0 +1,115 @@
+"""The OpenCL vendor keeps the contract on a real runtime, in each of its memory models."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
+MODELS = ("fine", "coarse", "buffer")
+
+TRAIN = """
+import os, torch, causeway
+fine = os.environ["CAUSEWAY_OPENCL_MEMORY_MODEL"] == "fine"  # the host rung computes where it is
+assert torch.get_device_module("opencl").get_device_properties(0).host_addressable == fine
+torch.manual_seed(0)
+x, y = torch.randn(64, 20), torch.randint(0, 4, (64,))
+found = []
+for place in ("cpu", "opencl"):
+    torch.manual_seed(1)
+    net = torch.nn.Sequential(torch.nn.Linear(20, 32), torch.nn.GELU(), torch.nn.Linear(32, 4))
+    net.to(place)
+    opt = torch.optim.AdamW(net.parameters(), lr=0.01)
+    for _ in range(5):
+        opt.zero_grad()
+        loss = torch.nn.functional.cross_entropy(net(x.to(place)), y.to(place))
+        loss.backward()
+        opt.step()
+    found.append(loss.item())
+assert abs(found[0] - found[1]) < 1e-4, found
+a = torch.arange(24.0, device="opencl").reshape(2, 3, 4)
+assert torch.equal(a.transpose(0, 2)[1:].cpu(), a.cpu().transpose(0, 2)[1:])
+side = torch.Stream("opencl")
+start, end = (torch.Event("opencl", enable_timing=True) for _ in range(2))
+with side:
+    start.record()
+    b = torch.ones(1 << 20, device="opencl") * 3
+    end.record()
+torch.accelerator.current_stream().wait_event(end)
+assert (b + a.sum()).sum().item() == (3 + 276) * (1 << 20)
+end.synchronize()
+assert start.elapsed_time(end) >= 0
+print("good")
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("model", MODELS)
+def test_the_contract_is_kept(on_opencl, model: str) -> None:
+    done = on_opencl(
+        CAUSEWAY, args=("conformance", "--level", "2"), CAUSEWAY_OPENCL_MEMORY_MODEL=model
+    )
+    assert done.stdout.startswith("conforms: ")
+
+
+@pytest.mark.parametrize("model", MODELS)
+def test_a_network_trains_to_the_numbers_of_the_cpu(on_opencl, model: str) -> None:
+    assert on_opencl(TRAIN, CAUSEWAY_OPENCL_MEMORY_MODEL=model).stdout == "good\n"
+
+
+@pytest.mark.parametrize("model", ["fine", "buffer"])
+def test_several_devices_copy_from_each_other(on_opencl, model: str) -> None:
+    program = (
+        "import torch\n"
+        "assert torch.accelerator.device_count() == 2\n"
+        "a = torch.arange(1000.0, device='opencl:0')\n"
+        "b = a.to('opencl:1')\n"
+        "assert b.device.index == 1\n"
+        "b += 1\n"
+        "a.copy_(b, non_blocking=True)\n"
+        "assert torch.equal(a.cpu(), torch.arange(1000.0) + 1)\n"
+    )
+    on_opencl(program, POCL_DEVICES="pthread pthread", CAUSEWAY_OPENCL_MEMORY_MODEL=model)
+
+
+def test_running_out_of_memory_is_torchs_error_and_passes(on_opencl) -> None:
+    program = (
+        "import torch\n"
+        "try:\n"
+        "    torch.empty(1 << 30, device='opencl')\n"
+        "except torch.OutOfMemoryError as error:\n"
+        "    print(error)\n"
+        "print(torch.ones(2, device='opencl').sum().item())\n"
+    )
+    done = on_opencl(program, CAUSEWAY_OPENCL_MEMORY="64M")
+    assert "64.00 MiB" in done.stdout
+    assert done.stdout.endswith("2.0\n")
+
+
+@pytest.mark.parametrize(
+    ("variables", "words"),
+    [
+        ({"CAUSEWAY_OPENCL_PLATFORM": "nothing"}, "CAUSEWAY_OPENCL_PLATFORM is 'nothing'"),
+        ({"CAUSEWAY_OPENCL_PLATFORM": "99"}, "there is no such platform; there are: 0 "),
+        ({"CAUSEWAY_OPENCL_MEMORY_MODEL": "best"}, "CAUSEWAY_OPENCL_MEMORY_MODEL is 'best'"),
+        ({"CAUSEWAY_OPENCL_MEMORY": "much"}, "CAUSEWAY_OPENCL_MEMORY is 'much'"),
+        ({"OCL_ICD_VENDORS": "EMPTY"}, "finds no driver"),
+    ],
+)
+def test_what_is_wrong_is_said_when_a_device_is_asked_for(
+    on_opencl, tmp_path: Path, variables: dict[str, str], words: str
+) -> None:
+    given = {key: value.replace("EMPTY", str(tmp_path)) for key, value in variables.items()}
+    program = "import torch; print('imported'); torch.ones(2, device='opencl')"
+    done = on_opencl(program, status=1, **given)
+    assert done.stdout == "imported\n"  # which opened no driver
+    assert words in done.stderr
+
+
+def test_a_platform_is_chosen_by_number_and_by_a_part_of_its_name(on_opencl) -> None:
+    program = "import torch; print(torch.get_device_module('opencl').get_device_properties(0).name)"
+    first = on_opencl(program, CAUSEWAY_OPENCL_PLATFORM="0").stdout
+    assert first.strip()
+    if first.startswith("pthread"):
+        assert on_opencl(program, CAUSEWAY_OPENCL_PLATFORM="portable").stdout == first

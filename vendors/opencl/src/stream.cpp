@@ -1,0 +1,139 @@
+#include "stream.hpp"
+
+#include <algorithm>
+
+#include "error.hpp"
+
+namespace opencl {
+
+cl_int Event::status() const {
+  cl_int status = CL_COMPLETE;
+  if (event_) cl.clGetEventInfo(event_, CL_EVENT_COMMAND_EXECUTION_STATUS, sizeof(status), &status, nullptr);
+  return status;
+}
+
+namespace {
+
+cw_status new_stream(Device& device, cw_stream_t** out) {
+  cl_int error = CL_SUCCESS;
+  cl_command_queue queue = cl.clCreateCommandQueue(context(), device.id, CL_QUEUE_PROFILING_ENABLE, &error);
+  if (cw_status status = check(error, "clCreateCommandQueue")) return status;
+  auto* stream = new cw_stream_t;
+  stream->device = &device;
+  stream->queue = queue;
+  device.streams.push_back(stream);
+  *out = stream;
+  return CW_OK;
+}
+
+}  // namespace
+
+cw_status find_stream(const char* entry, Device& device, cw_stream handle, cw_stream_t** out) {
+  if (handle) {
+    if (handle->device != &device) {
+      return fail(CW_INVALID, "%s: the stream is of device %d, not of %d", entry, handle->device->index, device.index);
+    }
+    return *out = handle, CW_OK;
+  }
+  *out = device.default_stream.load(std::memory_order_acquire);
+  if (*out) return CW_OK;
+  std::lock_guard<std::mutex> lock(device.mutex);
+  *out = device.default_stream;
+  if (*out) return CW_OK;
+  if (cw_status status = new_stream(device, out)) return status;
+  device.default_stream = *out;
+  return CW_OK;
+}
+
+cw_status sync(int32_t index) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("sync", index, &device)) return status;
+  std::vector<cw_stream_t*> streams;
+  {
+    std::lock_guard<std::mutex> lock(device->mutex);
+    streams = device->streams;
+  }
+  cw_status first = CW_OK;
+  std::string words;
+  for (cw_stream_t* stream : streams) {
+    cw_status status = stream->sync();
+    if (first == CW_OK && status != CW_OK) {
+      first = status;
+      words = last_error();
+    }
+  }
+  return first == CW_OK ? CW_OK : fail(first, "%s", words.c_str());
+}
+
+cw_status stream_create(int32_t index, int32_t, cw_stream* out) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("stream_create", index, &device)) return status;
+  std::lock_guard<std::mutex> lock(device->mutex);
+  return new_stream(*device, out);
+}
+
+cw_status stream_destroy(int32_t index, cw_stream stream) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("stream_destroy", index, &device)) return status;
+  if (!stream) return fail(CW_INVALID, "stream_destroy: the default stream always exists");
+  if (stream->device != device) return fail(CW_INVALID, "stream_destroy: the stream is of another device");
+  {
+    std::lock_guard<std::mutex> lock(device->mutex);
+    auto found = std::find(device->streams.begin(), device->streams.end(), stream);
+    if (found == device->streams.end()) return fail(CW_INVALID, "stream_destroy: the stream is gone already");
+    device->streams.erase(found);
+  }
+  cw_status status = stream->sync();
+  cl.clReleaseCommandQueue(stream->queue);
+  delete stream;
+  return status;
+}
+
+cw_status stream_query(int32_t index, cw_stream handle) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("stream_query", index, &device)) return status;
+  cw_stream_t* stream = nullptr;
+  if (cw_status status = find_stream("stream_query", *device, handle, &stream)) return status;
+  return stream->query();
+}
+
+cw_status stream_sync(int32_t index, cw_stream handle) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("stream_sync", index, &device)) return status;
+  cw_stream_t* stream = nullptr;
+  if (cw_status status = find_stream("stream_sync", *device, handle, &stream)) return status;
+  return stream->sync();
+}
+
+}  // namespace opencl
+
+cw_status cw_stream_t::sync() {
+  opencl::Event newest;
+  {
+    std::lock_guard<std::mutex> lock(mutex);
+    newest = last;
+  }
+  // Not under the lock: others may go on putting work there.
+  cl_int error = opencl::cl.clFinish(queue);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (newest.status() < 0) note_failure("a command", newest.status());
+  if (last.get() == newest.get()) last = {};
+  if (error != CL_SUCCESS) note_failure("clFinish", error);
+  if (failed == CW_OK) return CW_OK;
+  cw_status status = failed;
+  failed = CW_OK;
+  return opencl::fail(status, "%s", words.c_str());
+}
+
+cw_status cw_stream_t::query() {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!last) return CW_OK;
+  opencl::cl.clFlush(queue);
+  return last.status() <= CL_COMPLETE ? CW_OK : opencl::fail(CW_NOT_READY, "the stream has work");
+}
+
+void cw_stream_t::note_failure(const char* what, cl_int error) {
+  if (failed != CW_OK) return;
+  failed = opencl::check(error, what);
+  words = opencl::last_error();
+}
