@@ -5,9 +5,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
-from causeway.migrate import finding, knowledge
+from causeway.migrate import engine, finding, knowledge
 from causeway.migrate.files import packages, rules
 from causeway.migrate.files.cuda_source import estimate
 from causeway.migrate.finding import FileInput, FileResult
@@ -376,3 +378,50 @@ def test_setup_keeps_its_line_ends_and_says_where_it_is_broken(text: str) -> Non
     result = converter(FileInput("setup.py", text.encode()), Settings())
     assert result.after == text.replace("+cu118", "")
     assert result.status == ("converted" if "cu118" in text else "unparsable")
+
+
+SCRIPT = """import argparse, torch
+p = argparse.ArgumentParser()
+p.add_argument("-d", "--device", default="cuda" if torch.cuda.is_available() else "cpu")
+p.add_argument("--dist-backend", default="nccl")
+p.add_argument("--where", default="cuda")
+"""
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("python ../train.py --device cuda --lr 1\n", "python ../train.py --lr 1\n"),
+        ("torchrun --nproc_per_node=2 train.py \\\n  --device=cuda \\\n  --lr 1\n",
+         "torchrun --nproc_per_node=2 train.py \\\n  --lr 1\n"),
+        ("python train.py --lr 1 --dist-backend 'nccl'\n", "python train.py --lr 1\n"),
+        # another device, an option that is none of a device's, another script, one said twice
+        ("python train.py --device cuda:1\n", None),
+        ("python train.py --where cuda\n", None),
+        ("python other.py --device cuda\n", None),
+        ("python train.py --device cpu --device cuda\n", None),
+        ("python train.py --device cuda  # causeway: keep\n", None),
+    ],
+)  # fmt: skip
+def test_an_option_that_its_script_now_sets_by_itself_is_left_out(
+    before: str, after: str | None, tmp_path: Path
+) -> None:
+    (tmp_path / "scripts").mkdir()
+    (tmp_path / "train.py").write_text(SCRIPT)
+    (tmp_path / "scripts" / "run.sh").write_text(before)
+    found = engine.run([tmp_path], Settings(jobs=1)).files
+    assert [f.after for f in found if f.path == "scripts/run.sh"] == [after or before]
+    for file in found:
+        (tmp_path / file.path).write_text(file.after)
+    assert not any(f.changed for f in engine.run([tmp_path], Settings(jobs=1)).files)
+
+
+def test_the_twin_of_cuda_visible_devices_is_written_where_that_is_asked_for() -> None:
+    text = "CUDA_VISIBLE_DEVICES=0,$X python a.py\nexport CUDA_VISIBLE_DEVICES='1'\n"
+    assert convert("a.sh", text).after == text
+    assert convert("a.sh", text, unsafe=True).after == (
+        "CUDA_VISIBLE_DEVICES=0,$X CAUSEWAY_VISIBLE_DEVICES=0,$X python a.py\n"
+        "export CUDA_VISIBLE_DEVICES='1' CAUSEWAY_VISIBLE_DEVICES='1'\n"
+    )
+    twice = "CUDA_VISIBLE_DEVICES=$(pick) python a.py\n"
+    assert convert("a.sh", twice, unsafe=True).after == twice

@@ -178,6 +178,40 @@ def test_sarif_escapes_paths_and_is_of_its_version(tmp_path: Path) -> None:
     assert sorted(levels) == ["error", "none", "note", "warning", "warning"]
 
 
+@pytest.mark.parametrize("end", ["\n", "\r\n"])
+@pytest.mark.parametrize("last", ["x = torch.ones(1).cuda()", "y = 1\n", "\n\n"])
+def test_the_fixes_of_sarif_make_the_converted_file(tmp_path: Path, end: str, last: str) -> None:
+    text = "import torch\nz = '\u00e4'\nfrom torch.cuda.amp import autocast\n"
+    text += f"with autocast(): pass\n{last}"
+    path = tmp_path / "a.py"
+    path.write_bytes(text.replace("\n", end).encode())
+    result = engine.run([path], Settings(jobs=1))
+    fixes = [f for r in machine.to_sarif(result)["runs"][0]["results"] for f in r.get("fixes", ())]
+    assert len(fixes) == 1
+    (change,) = fixes[0]["artifactChanges"]
+    assert change["artifactLocation"]["uri"] == "a.py"
+    before = path.read_bytes().decode()
+    starts = [0]
+    for line in before.splitlines(keepends=True):
+        starts.append(starts[-1] + len(line))
+    after, at = "", 0
+    for replacement in change["replacements"]:
+        region = replacement["deletedRegion"]
+        begin = starts[region["startLine"] - 1] + region["startColumn"] - 1
+        after += before[at:begin] + replacement.get("insertedContent", {"text": ""})["text"]
+        at = starts[region["endLine"] - 1] + region["endColumn"] - 1
+        assert at <= len(before)
+    assert after + before[at:] == result.files[0].after != before
+
+
+def test_sarif_has_the_page_of_each_rule(result: Result) -> None:
+    rules = machine.to_sarif(result)["runs"][0]["tool"]["driver"]["rules"]
+    pages = Path(__file__).parents[2] / "docs/rules"
+    assert len(rules) > 3
+    for rule in [r for r in rules if r["id"] != "CW000"]:  # a file that could not be read
+        assert rule["help"]["markdown"] == (pages / f"{rule['id']}.md").read_text()
+
+
 def test_a_terminal_shows_markup_as_text(tmp_path: Path) -> None:
     out = io.StringIO()
     result = evil_result(tmp_path)

@@ -250,6 +250,14 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "with torch.accelerator.device_index(x.get_device()):\n    pass\n"),
     ],
     "CW108": [
+        # another seed than the CPU's: what the CPU draws stays
+        ("torch.manual_seed(r())\nif torch.cuda.is_available():\n    torch.cuda.manual_seed(r())\n",
+         "torch.manual_seed(r())\nif torch.accelerator.is_available():\n"
+         "    torch.get_device_module().manual_seed(r())\n"),
+        ("torch.manual_seed(s)\nx = f()\nif torch.cuda.is_available():\n"
+         "    torch.cuda.manual_seed_all(s)\n",
+         "torch.manual_seed(s)\nx = f()\nif torch.accelerator.is_available():\n"
+         "    torch.manual_seed(s)\n"),
         ("torch.cuda.manual_seed(1)\n", "torch.manual_seed(1)\n"),
         ("torch.manual_seed(s)\nx = torch.rand(1)\ntorch.cuda.manual_seed(s)\n",
          "torch.manual_seed(s)\nx = torch.rand(1)\ntorch.manual_seed(s)\n"),
@@ -306,6 +314,22 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "    return Stream, synchronize, torch.get_device_module().get_rng_state()\n"),
     ],
     "CW120": [
+        # called where nothing is seen of it
+        ("def f(p):\n    return torch.cuda.amp.autocast if p else nullcontext\n",
+         "def f(p):\n    return (lambda **options: torch.amp.autocast(accelerator.type, "
+         "**options)) if p else nullcontext\n"),
+        ("c = partial(torch.cuda.amp.autocast, enabled=False)\n"
+         "ok = isinstance(c, torch.cuda.amp.autocast)\n",
+         "c = partial((lambda **options: torch.amp.autocast(accelerator.type, **options)), "
+         "enabled=False)\nok = isinstance(c, torch.amp.autocast)\n"),
+        ('d = "cpu"\nself.cast = torch.cuda.amp.autocast\n',
+         'd = "cpu"\nself.cast = lambda **options: torch.amp.autocast(accelerator.type, '
+         '**{"enabled": accelerator.type != "cpu", **options})\n'),
+        ("if a:\n    cast = torch.cuda.amp.autocast\nelse:\n    cast = suppress\n",
+         "if a:\n    cast = lambda **options: torch.amp.autocast(accelerator.type, **options)\n"
+         "else:\n    cast = suppress\n"),
+        ("cast = torch.cuda.amp.autocast\nwith cast(): pass\n",
+         "cast = torch.amp.autocast\nwith cast(accelerator.type): pass\n"),
         ("with torch.cuda.amp.autocast(True, torch.bfloat16):\n    pass\n",
          "with torch.amp.autocast(accelerator.type, enabled=True, dtype=torch.bfloat16):\n    pass\n"),  # noqa: E501
         ("from torch.cuda import amp\n\ns = amp.GradScaler(init_scale=2.0)\n",

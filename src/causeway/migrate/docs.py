@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from functools import cache
 from pathlib import Path
 
 from causeway.migrate import advice, knowledge
@@ -15,6 +16,7 @@ _WRITTEN = "Written by `python -m causeway.migrate.docs docs/rules`."
 _LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".cu": "cuda", ".cpp": "cpp"}
 
 
+@cache
 def pages() -> dict[str, str]:
     """The pages by file name: one for each rule, `README.md` with all of them, `torch_cuda.md`."""
     every = RULES | files.RULES | advice.RULES

@@ -18,6 +18,7 @@ from pathlib import Path
 import pathspec
 
 from causeway.errors import CausewayError
+from causeway.migrate.files import own_options
 from causeway.migrate.finding import (
     OUR_MISTAKE,
     FileInput,
@@ -48,6 +49,14 @@ class Found:
     name: str  # relative to the root, with slashes
     size: int = 0
     skip: str = ""
+
+
+@dataclass(frozen=True)
+class _Tree:
+    """What one file must know of the others."""
+
+    own_cuda: frozenset[str]
+    options: dict[str, frozenset[str]]
 
 
 def root_of(paths: Sequence[Path]) -> Path:
@@ -152,10 +161,14 @@ def run(
     files are done.
     """
     root, files = collect(paths, settings)
-    own = own_cuda(file.path for file in files if not file.skip and file.path.suffix == ".py")
+    modules = [file for file in files if not file.skip and file.path.suffix == ".py"]
+    known = _Tree(
+        own_cuda(file.path for file in modules),
+        own_options.find((file.name, file.path) for file in modules),
+    )
     results: list[FileResult] = []
     lines = 0
-    for done, (result, count) in enumerate(_converted(files, settings, own), 1):
+    for done, (result, count) in enumerate(_converted(files, settings, known), 1):
         results.append(result)
         lines += count
         if progress:
@@ -164,10 +177,10 @@ def run(
 
 
 def _converted(
-    files: list[Found], settings: Settings, own: frozenset[str]
+    files: list[Found], settings: Settings, known: _Tree
 ) -> Iterator[tuple[FileResult, int]]:
     jobs = settings.jobs or len(os.sched_getaffinity(0))
-    work = [(file, settings, own) for file in files]
+    work = [(file, settings, known) for file in files]
     if jobs == 1 or sum(file.size for file in files) < _WORTH_PROCESSES:
         collecting = gc.isenabled()
         _quiet()
@@ -195,8 +208,8 @@ _COLLECT_EVERY = 100
 _since_collection = 0
 
 
-def _one(work: tuple[Found, Settings, frozenset[str]]) -> tuple[FileResult, int]:
-    file, settings, own = work
+def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
+    file, settings, known = work
     if file.skip:
         return FileResult(file.name, "skipped", file.skip), 0
     convert = converter(file.name)
@@ -206,7 +219,7 @@ def _one(work: tuple[Found, Settings, frozenset[str]]) -> tuple[FileResult, int]
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
     try:
-        result = convert(FileInput(file.name, data, own), settings)
+        result = convert(FileInput(file.name, data, known.own_cuda, known.options), settings)
     except Exception as error:
         # A mistake of a converter must not cost the rest of the tree; the user is told.
         what = f"{type(error).__name__}: {error}"

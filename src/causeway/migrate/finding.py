@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import importlib
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 from typing import Literal
@@ -66,6 +66,8 @@ class FileInput:
     data: bytes
     # Names of classes of the whole tree that have a method `cuda` of their own.
     own_cuda: frozenset[str] = frozenset()
+    # By the name of each script of the tree: options whose default becomes the device's.
+    options: Mapping[str, frozenset[str]] = field(default_factory=dict)
 
 
 @dataclass

@@ -369,7 +369,7 @@ class Module:
         if self.vendor:
             self.use_target()
             return f"{self.quote_for(node)}{self.vendor}{self.quote_for(node)}"
-        if self._available(node):
+        if self.available(node):
             return f"\0{self.torch(node)}\0"
         return self.helper(node)
 
@@ -377,7 +377,7 @@ class Module:
         """Ask for the import of the vendor's module."""
         self._asks_for.append(lambda: setattr(self, "target_used", True))
 
-    def _available(self, node: ast.AST) -> bool:
+    def available(self, node: ast.AST) -> bool:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
         child = node
         while (up := getattr(child, "up", None)) is not None:

@@ -41,7 +41,29 @@ class Rule:
     level: Level = "warning"
     name: str = ""  # CamelCase, for readers that show no id
     help: str = ""
+    help_markdown: str = ""  # the same with its layout, for readers that show it
     help_uri: str = ""
+
+
+@dataclass(frozen=True)
+class Replacement:
+    """Lines `first` to `last` of a file, from 1 and both with their ends, become `text`. Where
+    `last` is `first` - 1, the text comes before line `first`. `open_end` is the length of line
+    `last` where the file ends without an end of line there.
+    """
+
+    first: int
+    last: int
+    text: str
+    open_end: int | None = None
+
+
+@dataclass(frozen=True)
+class Fix:
+    """A change of the result's file, to be made as a whole."""
+
+    description: str
+    replacements: tuple[Replacement, ...]
 
 
 @dataclass(frozen=True)
@@ -57,6 +79,7 @@ class Result:
     end_column: int = 0
     level: Level | None = None  # else the rule's
     text: str = ""  # the line's source: shown, and what the finding is known again by
+    fix: Fix | None = None
 
 
 def document(
@@ -109,6 +132,8 @@ def _rule(rule: Rule) -> dict[str, Any]:
         found["name"] = rule.name
     if rule.help:
         found["help"] = {"text": rule.help}
+        if rule.help_markdown:
+            found["help"]["markdown"] = rule.help_markdown
     if rule.help_uri:
         found["helpUri"] = rule.help_uri
     return found
@@ -139,12 +164,35 @@ def _result(
     if result.line > 0:
         physical["region"] = _region(result)
     found["locations"] = [{"physicalLocation": physical}]
+    if result.fix is not None:
+        found["fixes"] = [_fix(result.fix, location)]
     # The same finding after lines were added above it; the second of its like has another.
     what = "\0".join((result.rule, location["uri"], result.text.strip() or str(result.line)))
     digest = hashlib.sha256(what.encode("utf-8", "backslashreplace")).hexdigest()[:16]
     seen[digest] = seen.get(digest, 0) + 1
     found["partialFingerprints"] = {"primaryLocationLineHash": f"{digest}:{seen[digest]}"}
     return found
+
+
+def _fix(fix: Fix, location: dict[str, str]) -> dict[str, Any]:
+    replacements = []
+    for change in fix.replacements:
+        # A region ends before its end column: column 1 of the next line is the end of this one.
+        region = {
+            "startLine": change.first,
+            "startColumn": 1,
+            "endLine": change.last + 1,
+            "endColumn": 1,
+        }
+        if change.open_end is not None:
+            region["endLine"], region["endColumn"] = change.last, change.open_end + 1
+        replacements.append(
+            {"deletedRegion": region, "insertedContent": {"text": change.text}}
+            if change.text
+            else {"deletedRegion": region}
+        )
+    change_of_file = {"artifactLocation": location, "replacements": replacements}
+    return {"description": {"text": fix.description}, "artifactChanges": [change_of_file]}
 
 
 def _artifact(file: str | os.PathLike[str], base: Path | None) -> dict[str, str]:

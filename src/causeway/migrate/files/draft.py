@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import bisect
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
 from causeway.migrate.files import rules
@@ -52,6 +52,8 @@ class Draft:
     text: str
     settings: Settings = field(default_factory=Settings)
     notes: list[Note] = field(default_factory=list)
+    path: str = ""
+    options: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as FileInput has them
 
     def __post_init__(self) -> None:
         self._lines = [0, *(found.end() for found in re.finditer(r"\n", self.text))]
@@ -160,7 +162,7 @@ def run(file: FileInput, settings: Settings, convert: Callable[[Draft], None]) -
         return FileResult(file.path, "unparsable", f"not UTF-8: {error.reason} at {error.start}")
     # Parsers differ in what they make of a byte order mark, so they do not see it.
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    draft = Draft(text.removeprefix(mark), settings)
+    draft = Draft(text.removeprefix(mark), settings, path=file.path, options=file.options)
     try:
         convert(draft)
     except NotReadableError as error:

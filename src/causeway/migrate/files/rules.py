@@ -17,8 +17,8 @@ _TABLE = (
         why="CUDA_VISIBLE_DEVICES is read by CUDA's driver alone: on another device the program "
         "sees all devices. There is no variable that all vendors read.",
         by_hand="Set the variable of the device beside it: CAUSEWAY_VISIBLE_DEVICES for one that "
-        "Causeway brings, ASCEND_RT_VISIBLE_DEVICES, MLU_VISIBLE_DEVICES; or run with "
-        "`--target NAME`.",
+        "Causeway brings (`--unsafe` does), ASCEND_RT_VISIBLE_DEVICES, MLU_VISIBLE_DEVICES; or "
+        "run with `--target NAME`.",
         before="CUDA_VISIBLE_DEVICES=0,1 python train.py",
         after="ASCEND_RT_VISIBLE_DEVICES=0,1 python train.py",
         path="run.sh",
@@ -55,7 +55,8 @@ _TABLE = (
         title="A device named cuda in an option or a configuration",
         why="The program hands the name to torch, which looks for CUDA. Files have no word for "
         "'the accelerator that is here'; only code has.",
-        by_hand="Leave it out where the program has a default; else let the program read "
+        by_hand="Leave it out where the program has a default, which is done for options whose "
+        "default is cuda in a script of the same tree; else let the program read "
         "torch.accelerator.current_accelerator(), or run with `--target NAME`.",
         before="device: cuda:0  # the first",
         after="device: npu:0  # the first",

@@ -7,16 +7,17 @@ from __future__ import annotations
 
 import re
 
-from causeway.migrate.files import requirements, values
+from causeway.migrate.files import own_options, requirements, values
 from causeway.migrate.files.draft import Draft, NotReadableError, Span, run
 from causeway.migrate.files.shell_words import EXPANDED, Command, ShellSyntaxError, Word, read
-from causeway.migrate.files.variables import judge_variable
+from causeway.migrate.files.variables import VISIBLE, judge_variable
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
 TOOL = "CW607"
 SCHEDULER = "CW608"
 LAUNCH = "CW612"
+_TWIN = "CAUSEWAY_VISIBLE_DEVICES"
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _EXPORTS = {"declare", "env", "export", "local", "readonly", "setenv", "sudo", "typeset", "unset"}
@@ -102,12 +103,34 @@ def _assignment(draft: Draft, word: Word) -> None:
     if found is None or span is None:
         return
     name, begin = found.group(1), found.end()
+    if name == "CUDA_VISIBLE_DEVICES" and draft.target is None:
+        _visible(draft, word)
+        return
     if judge_variable(draft, name, span, use=False):
         return
     if re.search(r"\s-{1,2}[A-Za-z]|^-{1,2}[A-Za-z]", word.text[begin:]):  # ARGS="--a b --c d"
         _options(draft, word.split(begin), launcher=True)
     else:
         _value(draft, name, word, begin, launcher=False)
+
+
+def _visible(draft: Draft, word: Word) -> None:
+    """CUDA_VISIBLE_DEVICES stays, since CUDA reads it; Causeway's devices have a twin of it."""
+    written = draft.text[word.start : word.end]
+    name = "CUDA_VISIBLE_DEVICES"
+    if _TWIN in draft.text:
+        draft.say(VISIBLE, "portable", (word.start, word.end), f"{_TWIN} is set too", api=name)
+    elif "$(" in written or "`" in written:  # it would be run twice
+        draft.say(VISIBLE, "manual", (word.start, word.end), f"{name} chooses devices of CUDA only",
+                  api=name)  # fmt: skip
+    else:
+        draft.change_unsafely(
+            VISIBLE, (word.start, word.end), f"{written} {written.replace(name, _TWIN, 1)}",
+            f"{name} chooses devices of CUDA only",
+            f"{_TWIN} does it for a device that Causeway brings; ASCEND_RT_VISIBLE_DEVICES, "
+            "MLU_VISIBLE_DEVICES for those of other vendors' own packages (`--target NAME`).",
+            api=name,
+        )  # fmt: skip
 
 
 def _exports(draft: Draft, command: Command) -> None:
@@ -178,7 +201,12 @@ def _packages(draft: Draft, command: Command) -> None:
 
 def _options(draft: Draft, words: list[Word], *, launcher: bool) -> None:
     """`--name value`, `--name=value` and `a.b=value`."""
+    own: frozenset[str] = frozenset()
     for position, word in enumerate(words):
+        if draft.target is None and word.text.endswith(".py"):
+            own = own_options.of_script(draft.options, draft.path, word.text)
+        if own and _left_out(draft, own, words, position):
+            continue
         found = _OVERRIDE.match(word.text)
         if found:
             name = found.group("name")
@@ -194,6 +222,26 @@ def _options(draft: Draft, words: list[Word], *, launcher: bool) -> None:
                 span = following.span(0, len(following.text))
                 if span:
                     judge_variable(draft, following.text, span, use=True)
+
+
+def _left_out(draft: Draft, own: frozenset[str], words: list[Word], position: int) -> bool:
+    """Take away an option that the script, once converted, sets to the device's own."""
+    word = words[position]
+    name, equals, value = word.text.partition("=")
+    end = word.end
+    if not equals and position + 1 < len(words):
+        value, end = words[position + 1].text, words[position + 1].end
+    if name not in own or value not in ("cuda", "nccl"):
+        return False
+    if sum(w.text.partition("=")[0] == name for w in words) > 1:  # the last one counts
+        return False
+    rule = values.DEVICE if value == "cuda" else values.BACKEND
+    draft.change(
+        rule, (words[position - 1].end, end), "",
+        f"{name} is left out: the script's default is the device's own",
+        "On CUDA the default means the same.", api=name,
+    )  # fmt: skip
+    return True
 
 
 def _value(draft: Draft, name: str, word: Word, begin: int, *, launcher: bool) -> None:

@@ -38,6 +38,13 @@ def describe(code: str) -> dict[str, str]:
     }
 
 
+def page(code: str) -> str:
+    """A rule's page as Markdown, the one that docs/rules has; "" for a code that has none."""
+    from causeway.migrate import docs
+
+    return docs.pages().get(f"{code}.md", "")
+
+
 def group(found: Finding) -> str:
     """The sort of files or things that a finding is about."""
     for length in (4, 3):

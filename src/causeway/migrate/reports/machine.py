@@ -6,13 +6,15 @@ The JSON has a version: within one, members are only added. docs/reports.md says
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import json
+import re
 from pathlib import Path
 from typing import Any
 
 import causeway
 from causeway import atomic
-from causeway.migrate.finding import Finding, Kind, Result
+from causeway.migrate.finding import FileResult, Finding, Kind, Result
 from causeway.migrate.reports import catalogue, figures
 from causeway.pages import sarif
 
@@ -74,10 +76,12 @@ def to_sarif(result: Result) -> dict[str, Any]:
             _level(about["severity"]),
             name=about["name"],
             help=f"{about['why']}\n\nBy hand: {about['by_hand']}",
+            help_markdown=catalogue.page(code),
         )
         for code in used
         for about in (catalogue.describe(code),)
     ]
+    fixes = {file.path: _fix(file) for file in result.files if file.changed}
     results = [
         sarif.Result(
             found.rule,
@@ -89,6 +93,8 @@ def to_sarif(result: Result) -> dict[str, Any]:
             found.end_column,
             level="note" if found.is_advice else _LEVELS[found.kind],
             text=found.before,
+            # Once for a file, as changes need each other: uses their import, names their variable.
+            fix=fixes.pop(found.file, None) if found.kind == "changed" else None,
         )
         for found in findings
     ]
@@ -99,6 +105,31 @@ def to_sarif(result: Result) -> dict[str, Any]:
     return sarif.document(
         "causeway migrate", rules, results, root=result.root, version=causeway.__version__
     )
+
+
+def _fix(file: FileResult) -> sarif.Fix:
+    """All changes of a file, by lines."""
+    before, after = _lines(file.before), _lines(file.after)
+    matcher = difflib.SequenceMatcher(None, before, after)
+    unended = len(before) if before and before[-1][-1] not in "\r\n" else -1
+    return sarif.Fix(
+        f"Convert {file.path}: all its places",
+        tuple(
+            sarif.Replacement(
+                start + 1,
+                end,
+                "".join(after[new_start:new_end]),
+                len(before[-1]) if end == unended > start else None,
+            )
+            for tag, start, end, new_start, new_end in matcher.get_opcodes()
+            if tag != "equal"
+        ),
+    )
+
+
+def _lines(text: str) -> list[str]:
+    """Lines with their ends, as SARIF counts them: by \\n, \\r\\n and \\r alone."""
+    return re.findall(r"[^\r\n]*(?:\r\n|\r|\n)|[^\r\n]+", text)
 
 
 def _level(severity: str) -> sarif.Level:

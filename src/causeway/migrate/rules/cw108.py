@@ -30,12 +30,35 @@ def run(module: Module) -> None:
                 continue
             if _seeded_beside(module, use):
                 continue
+            if _of_the_device_alone(module, use):
+                name = use.api.rpartition(".")[2]
+                new = f"{module.torch(use.node)}.get_device_module().{name}"
+                if module.change(RULE, use.call or use.node, [module.replace(use.node, new)],
+                                 "the device's own generator, as before", api=use.api):  # fmt: skip
+                    module.gone.add(id(module.root(use.node)))
+                module.done.add(id(use.node))
+                continue
             edits = module.rename(use, api.to)
             module.change(RULE, use.call or use.node, edits,
                           f"`{api.to}` seeds the CPU and every accelerator", tip=api.tip,
                           api=use.api)  # fmt: skip
             module.done.add(id(use.node))
     table.run(module, RULE)
+
+
+def _of_the_device_alone(module: Module, use: Use) -> bool:
+    """Whether the seed is for a device that is there, and the CPU gets another one or none:
+    torch.manual_seed would change what the CPU draws.
+    """
+    call = use.call
+    if call is None or len(call.args) != 1 or not module.available(call):
+        return False
+    wanted = module.text(call.args[0])
+    return not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant) or not any(
+        module.resolve(c.func) == "torch.manual_seed" and module.text(c.args[0]) == wanted
+        for c in module.names.all(ast.Call)
+        if c.args
+    )
 
 
 def _seeded_beside(module: Module, use: Use) -> bool:

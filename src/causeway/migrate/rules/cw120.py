@@ -95,17 +95,49 @@ def _named(module: Module, use: Use, name: str) -> None:
     if isinstance(node, ast.Name) and table.assigned(module, node):
         module.done.add(id(node))
         return
-    decorates = node in getattr(up, "decorator_list", ())
-    called = isinstance(up, ast.Assign | ast.keyword) or (
-        isinstance(up, ast.Call) and module.resolve(up.func) not in ("isinstance", "")
-    )
-    if decorates or (isinstance(up, ast.keyword | ast.Call) and called):
-        module.report(RULE, node, "manual", f"{name} is handed on, and must be given the device",
-                      tip=f"Hand on `functools.partial(torch.amp.{name}, device_type)`.",
-                      api=use.api)  # fmt: skip
+    if node in getattr(up, "decorator_list", ()):
+        module.report(RULE, node, "manual", f"{name} must be given the device",
+                      tip=f"Write `@torch.amp.{name}(device_type)`.", api=use.api)  # fmt: skip
+        return
+    if _handed_on(module, node, use.api):
+        new = f"lambda **options: {module.spelled(node, 'torch.amp.' + name)}("
+        kind, quote = module.device_type(node), module.quote_for(node)
+        if module.vendor or not module.has_cpu_path or module.guarded(node):
+            new += f"{kind}, **options)"
+        else:  # it was off on the CPU
+            off = f"{quote}enabled{quote}: {kind} != {quote}cpu{quote}"
+            new += f"{kind}, **{{{off}, **options}})"
+        if not isinstance(up, ast.Return | ast.Assign | ast.keyword):
+            new = f"({new})"
+        if module.change(RULE, node, [module.replace(node, new)],
+                         f"who calls {name} later gives no device",
+                         tip="It takes options by their names.", api=use.api):  # fmt: skip
+            module.gone.add(id(module.root(node)))
+        module.done.add(id(node))
         return
     module.change(RULE, node, module.rename(use, f"torch.amp.{name}"),
                   f"torch.amp.{name} serves every device", api=use.api)  # fmt: skip
+
+
+def _handed_on(module: Module, node: ast.expr, api: str) -> bool:
+    """Whether a class goes to a place from which it is called without being seen here: a return, an
+    argument, an attribute, a name that may be something else.
+    """
+    child: ast.AST = node
+    up: ast.AST = node.up  # type: ignore[attr-defined]
+    while isinstance(up, ast.IfExp | ast.BoolOp) and child is not getattr(up, "test", None):
+        child, up = up, up.up  # type: ignore[union-attr]
+    if isinstance(up, ast.Call):
+        asks = module.text(up.func) in ("isinstance", "issubclass", "type")
+        return child in up.args and not asks
+    if isinstance(up, ast.Assign):
+        target = up.targets[0]
+        return not (
+            len(up.targets) == 1
+            and isinstance(target, ast.Name)
+            and module.names.lookup(target.id, target.scope) == api  # type: ignore[attr-defined]
+        )
+    return isinstance(up, ast.Return | ast.keyword | ast.Dict | ast.Lambda)
 
 
 def _custom(module: Module, use: Use, name: str) -> None:
