@@ -18,6 +18,7 @@
 #include "forms.h"
 #include "profile.h"
 #include "storage.h"
+#include "strides.h"
 
 namespace causeway {
 
@@ -97,26 +98,6 @@ bool finds_shape(const Operator& op) {
 }
 
 constexpr const char* kNonzero = "aten::nonzero";
-
-// torch's meta kernels take the results of every convolution for dense; its CPU kernels give channels-last ones where
-// the input or the weight is so.
-void follow_memory_format(const Operator& op, const Stack& stack, std::vector<OutMeta>& outs) {
-  const std::string& name = op.handle.schema().name();
-  const bool forward = name == "aten::convolution";
-  if (!forward && name != "aten::convolution_backward") return;
-  const size_t first = stack.size() - op.args.size() + (forward ? 0 : 1);
-  auto last = c10::MemoryFormat::Contiguous;
-  for (size_t i = first; i < first + 2; ++i) {
-    const auto format = stack[i].toTensor().suggest_memory_format();
-    if (format != c10::MemoryFormat::Contiguous) last = format;
-  }
-  if (last == c10::MemoryFormat::ChannelsLast3d && stack[first].toTensor().scalar_type() == at::kDouble) return;
-  if (last == c10::MemoryFormat::Contiguous) return;
-  const bool flat = last == c10::MemoryFormat::ChannelsLast;
-  for (OutMeta& out : outs)
-    if (out.sizes.size() == (flat ? 4 : 5))
-      out.strides = flat ? c10::get_channels_last_strides_2d(out.sizes) : c10::get_channels_last_strides_3d(out.sizes);
-}
 
 class NativeCall {
  public:
@@ -282,7 +263,9 @@ std::shared_ptr<Route> NativeCall::decide() {
         }
       }
       if (simple) {
-        follow_memory_format(op_, stack_, route->outs);
+        for (size_t r = 0; r < route->outs.size(); ++r)
+          if (auto strides = strides_of_cpu(op_, stack_, r, route->outs[r].sizes))
+            route->outs[r].strides = std::move(*strides);
         if (fits(forms_.own, *route)) {
           route->serve = Serve::Own;
           return route;
@@ -327,7 +310,8 @@ bool NativeCall::host_would_take() const {
     if (of < 0 || !meta[results + r].isTensor() || !arg(of).isTensor()) continue;
     const at::Tensor &target = arg(of).toTensor(), &result = meta[results + r].toTensor();
     if (!target.defined() || !result.defined()) continue;
-    if (target.scalar_type() != result.scalar_type() || (!out && target.sizes() != result.sizes())) return false;
+    if (target.scalar_type() != result.scalar_type()) return false;
+    if (target.sizes() != result.sizes() && (!out || is_also_read(target))) return false;
   }
   return true;
 }
@@ -545,13 +529,21 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
     throw error;
   }
   entry.served(Rung::Decomposed, dtype);
-  torch::jit::drop(stack_, op_.args.size());
   const auto& returns = schema.returns();
-  if (returns.size() == 1)
-    stack_.push_back(torch::jit::toIValue(result, returns[0].type()));
-  else
-    for (size_t r = 0; r < returns.size(); ++r)
-      stack_.push_back(torch::jit::toIValue(result.cast<py::sequence>()[r], returns[r].type()));
+  std::vector<c10::IValue> results;
+  for (size_t r = 0; r < returns.size(); ++r) {
+    const py::object one = returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]);
+    c10::IValue value = torch::jit::toIValue(one, returns[r].type());
+    if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& t = value.toTensor();
+      const auto strides = strides_of_cpu(op_, stack_, r, t.sizes());
+      if (strides && t.strides() != at::IntArrayRef(*strides))
+        value = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
+    }
+    results.push_back(std::move(value));
+  }
+  torch::jit::drop(stack_, op_.args.size());
+  for (auto& value : results) stack_.push_back(std::move(value));
   return true;
 }
 
