@@ -452,6 +452,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool skip = (form.needs & CW_NEEDS_ELEMENTS) && !outs.empty() && is_empty(outs[0]) && !begins_empty;
   if (skip && !std::all_of(outs.begin(), outs.end(), [&](const at::Tensor& o) { return !o.defined() || is_empty(o); }))
     return false;  // statistics of nothing, say
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> beside;  // written, no results: running statistics
   if (!skip) {
     const at::IntArrayRef shape = outs.empty() || !outs[0].defined() ? at::IntArrayRef() : outs[0].sizes();
     uint64_t count = 0;
@@ -470,7 +471,9 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
       } else if (v.isTensor() && v.toTensor().defined()) {
-        arguments.add(c10::IValue(prepared(v.toTensor(), form, shape, common)), schema[i], numbers, count);
+        const at::Tensor fit = prepared(v.toTensor(), form, shape, common);
+        if (op_.args[i].write && !is_result && !fit.is_same(v.toTensor())) beside.emplace_back(v.toTensor(), fit);
+        arguments.add(c10::IValue(fit), schema[i], numbers, count);
       } else if (v.isTensorList()) {
         c10::List<at::Tensor> list;
         for (const at::Tensor& t : v.toTensorVector()) list.push_back(prepared(t, form, shape, common));
@@ -495,6 +498,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   }
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
+  for (auto& [given, fit] : beside) given.copy_(fit);
   torch::jit::drop(stack_, op_.args.size());
   for (size_t r = 0; r < outs.size(); ++r) stack_.emplace_back(targets[r].defined() ? targets[r] : outs[r]);
   return true;

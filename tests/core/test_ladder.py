@@ -399,6 +399,17 @@ def test_a_kernel_that_asked_for_contiguous_tensors_gets_contiguous_outputs(
     run(program, CAUSEWAY_VENDOR=asking_vendor)
 
 
+def test_what_a_kernel_writes_beside_its_outputs_is_kept(run, asking_vendor: str) -> None:
+    program = """
+        import torch
+        x, weight = torch.rand(3, 4, device="test"), torch.ones(4, device="test")
+        running = torch.zeros(4, 2, device="test")
+        torch.native_batch_norm(x, weight, weight, running[:, 0], running[:, 1], True, 0.1, 1e-5)
+        assert running.cpu().tolist() == [[7.0, 0.0]] * 4, running
+    """
+    run(program, CAUSEWAY_VENDOR=asking_vendor)
+
+
 # --- the host rung, with copies and without -----------------------------------------------------
 
 HOST = (NONE, STAGED, {"ops": "none", "memory_model": "discrete", "execution": "async"})
