@@ -13,6 +13,7 @@
 #include "forms.h"
 #include "layouts.h"
 #include "native.h"
+#include "norm.h"
 #include "observe.h"
 #include "profile.h"
 #include "unboxed.h"
@@ -89,6 +90,12 @@ const std::set<std::string>& mixed() {
   return names;
 }
 
+// torch's schemas do not say that these write their running statistics.
+bool writes_unsaid(const std::string& name, const std::string& arg) {
+  static const std::set<std::string> names = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
+  return names.count(name) && (arg == "running_mean" || arg == "running_var");
+}
+
 }  // namespace
 
 Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString(h.operator_name())) {
@@ -97,7 +104,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& arg = schema.arguments()[i];
     const bool write = arg.alias_info() && arg.alias_info()->isWrite();
-    args.push_back({kind_of(arg), write});
+    args.push_back({kind_of(arg), write || writes_unsaid(schema.name(), arg.name())});
     if (args.back().kind == ArgKind::Generator) generator = static_cast<int>(i);
     if (write)
       for (const auto& set : arg.alias_info()->beforeSets()) written[set.toQualString()] = static_cast<int>(i);
@@ -113,6 +120,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   const auto tags = h.getTags();
   const bool random = std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
   hidden_random = random && generator < 0;
+  ends_norm = takes_statistics(schema.name());
 }
 
 Operator::~Operator() = default;

@@ -38,6 +38,7 @@ struct Operator final : c10::OperatorKernel {
   std::vector<int> return_of;  // for each return the argument that it is (in-place, out=), or -1
   bool mixed_devices = false;  // takes CPU tensors beside device tensors, as torch.cuda does
   bool hidden_random = false;  // draws random numbers without a generator argument
+  bool ends_norm = false;      // the backward of a norm, see norm.h
   int generator = -1;          // index of the generator argument
 
   // Set from Python, by name.

@@ -21,6 +21,7 @@
 #include "host.h"
 #include "host_allocator.h"
 #include "layouts.h"
+#include "norm.h"
 #include "profile.h"
 #include "storage.h"
 #include "tensor.h"
@@ -195,6 +196,7 @@ void HostCall::stage() {
     }
   }
   for (Staged& x : staged_) {
+    if (x.begin == x.end) x.begin = x.end = 0;  // no elements, wherever it begins
     x.begin = x.begin / 64 * 64;  // whole elements of every dtype, and the alignment that kernels were tuned for
     const size_t bytes = x.end - x.begin;
     c10::DataPtr data = pinned_allocator()->allocate(bytes);
@@ -338,12 +340,35 @@ void HostCall::call(Stack& stack) {
   c10::DispatchKeySet keys = cpu | kinds_;
   for (const Stand& s : stands_)
     if (C10_UNLIKELY(!s.pooled && !s.same)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
-  if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) {
-    AllocateOnDevice hook(device_.index, stream_);
+  std::optional<AllocateOnDevice> hook;
+  if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) hook.emplace(device_.index, stream_);
+  if (C10_UNLIKELY(policy().narrow && !has_dtype(device_, at::kLong))) return call_widening(stack, keys);
+  op_.handle.redispatchBoxed(keys, &stack);
+}
+
+// Indices and classes that were narrowed to int32: many CPU kernels take int64 only, and say so before they do anything.
+void HostCall::call_widening(Stack& stack, c10::DispatchKeySet keys) {
+  const size_t base = stack.size() - op_.args.size();
+  Stack given(stack.begin() + static_cast<std::ptrdiff_t>(base), stack.end());
+  try {
     op_.handle.redispatchBoxed(keys, &stack);
-  } else {
-    op_.handle.redispatchBoxed(keys, &stack);
+    return;
+  } catch (const c10::Error& error) {
+    const std::string words = error.what_without_backtrace();
+    if (words.find("Long") == std::string::npos && words.find("int64") == std::string::npos) throw;
+    bool any = false;
+    for (size_t i = 0; i < given.size(); ++i) {
+      if (op_.args[i].kind != ArgKind::Tensor || op_.args[i].write || !given[i].isTensor()) continue;
+      const at::Tensor& t = given[i].toTensor();
+      if (!t.defined() || t.scalar_type() != at::kInt) continue;
+      given[i] = at::_to_copy(t, at::TensorOptions().dtype(at::kLong));
+      any = true;
+    }
+    if (!any) throw;
   }
+  stack.resize(base);
+  for (c10::IValue& v : given) stack.push_back(std::move(v));
+  op_.handle.redispatchBoxed(keys, &stack);
 }
 
 void HostCall::copy_to_device(void* to, const void* from, size_t bytes) {
@@ -536,6 +561,7 @@ void HostCall::drop() {
 void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds) {
   if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
+  if (C10_UNLIKELY(op.ends_norm)) fit_statistics(op, stack);
   Profiled span(Work::Host, op.name.c_str());
   span.serves(op.name.c_str(), kRungNames[static_cast<int>(Rung::Host)]);
   HostCall(op, d, current_stream(d.index), kinds).run(stack, entry);

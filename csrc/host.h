@@ -61,6 +61,7 @@ class HostCall {
   at::Tensor alias_of(Stand& s);
   at::Tensor assembled(const Stand& s);
   void call(Stack& stack);
+  void call_widening(Stack& stack, c10::DispatchKeySet keys);
   void write_back();
   void update(Stand& s);
   void update_parts(Stand& s);

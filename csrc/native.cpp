@@ -18,6 +18,7 @@
 #include "forms.h"
 #include "profile.h"
 #include "storage.h"
+#include "strides.h"
 
 namespace causeway {
 
@@ -97,26 +98,6 @@ bool finds_shape(const Operator& op) {
 }
 
 constexpr const char* kNonzero = "aten::nonzero";
-
-// torch's meta kernels take the results of every convolution for dense; its CPU kernels give channels-last ones where
-// the input or the weight is so.
-void follow_memory_format(const Operator& op, const Stack& stack, std::vector<OutMeta>& outs) {
-  const std::string& name = op.handle.schema().name();
-  const bool forward = name == "aten::convolution";
-  if (!forward && name != "aten::convolution_backward") return;
-  const size_t first = stack.size() - op.args.size() + (forward ? 0 : 1);
-  auto last = c10::MemoryFormat::Contiguous;
-  for (size_t i = first; i < first + 2; ++i) {
-    const auto format = stack[i].toTensor().suggest_memory_format();
-    if (format != c10::MemoryFormat::Contiguous) last = format;
-  }
-  if (last == c10::MemoryFormat::ChannelsLast3d && stack[first].toTensor().scalar_type() == at::kDouble) return;
-  if (last == c10::MemoryFormat::Contiguous) return;
-  const bool flat = last == c10::MemoryFormat::ChannelsLast;
-  for (OutMeta& out : outs)
-    if (out.sizes.size() == (flat ? 4 : 5))
-      out.strides = flat ? c10::get_channels_last_strides_2d(out.sizes) : c10::get_channels_last_strides_3d(out.sizes);
-}
 
 class NativeCall {
  public:
@@ -282,7 +263,9 @@ std::shared_ptr<Route> NativeCall::decide() {
         }
       }
       if (simple) {
-        follow_memory_format(op_, stack_, route->outs);
+        for (size_t r = 0; r < route->outs.size(); ++r)
+          if (auto strides = strides_of_cpu(op_, stack_, r, route->outs[r].sizes))
+            route->outs[r].strides = std::move(*strides);
         if (fits(forms_.own, *route)) {
           route->serve = Serve::Own;
           return route;
@@ -327,7 +310,8 @@ bool NativeCall::host_would_take() const {
     if (of < 0 || !meta[results + r].isTensor() || !arg(of).isTensor()) continue;
     const at::Tensor &target = arg(of).toTensor(), &result = meta[results + r].toTensor();
     if (!target.defined() || !result.defined()) continue;
-    if (target.scalar_type() != result.scalar_type() || (!out && target.sizes() != result.sizes())) return false;
+    if (target.scalar_type() != result.scalar_type()) return false;
+    if (target.sizes() != result.sizes() && (!out || is_also_read(target))) return false;
   }
   return true;
 }
@@ -468,6 +452,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool skip = (form.needs & CW_NEEDS_ELEMENTS) && !outs.empty() && is_empty(outs[0]) && !begins_empty;
   if (skip && !std::all_of(outs.begin(), outs.end(), [&](const at::Tensor& o) { return !o.defined() || is_empty(o); }))
     return false;  // statistics of nothing, say
+  c10::SmallVector<std::pair<at::Tensor, at::Tensor>, 2> beside;  // written, no results: running statistics
   if (!skip) {
     const at::IntArrayRef shape = outs.empty() || !outs[0].defined() ? at::IntArrayRef() : outs[0].sizes();
     uint64_t count = 0;
@@ -486,7 +471,9 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
       } else if (v.isTensor() && v.toTensor().defined()) {
-        arguments.add(c10::IValue(prepared(v.toTensor(), form, shape, common)), schema[i], numbers, count);
+        const at::Tensor fit = prepared(v.toTensor(), form, shape, common);
+        if (op_.args[i].write && !is_result && !fit.is_same(v.toTensor())) beside.emplace_back(v.toTensor(), fit);
+        arguments.add(c10::IValue(fit), schema[i], numbers, count);
       } else if (v.isTensorList()) {
         c10::List<at::Tensor> list;
         for (const at::Tensor& t : v.toTensorVector()) list.push_back(prepared(t, form, shape, common));
@@ -511,6 +498,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   }
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
+  for (auto& [given, fit] : beside) given.copy_(fit);
   torch::jit::drop(stack_, op_.args.size());
   for (size_t r = 0; r < outs.size(); ++r) stack_.emplace_back(targets[r].defined() ? targets[r] : outs[r]);
   return true;
@@ -545,13 +533,21 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
     throw error;
   }
   entry.served(Rung::Decomposed, dtype);
-  torch::jit::drop(stack_, op_.args.size());
   const auto& returns = schema.returns();
-  if (returns.size() == 1)
-    stack_.push_back(torch::jit::toIValue(result, returns[0].type()));
-  else
-    for (size_t r = 0; r < returns.size(); ++r)
-      stack_.push_back(torch::jit::toIValue(result.cast<py::sequence>()[r], returns[r].type()));
+  std::vector<c10::IValue> results;
+  for (size_t r = 0; r < returns.size(); ++r) {
+    const py::object one = returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]);
+    c10::IValue value = torch::jit::toIValue(one, returns[r].type());
+    if (value.isTensor() && value.toTensor().defined()) {
+      const at::Tensor& t = value.toTensor();
+      const auto strides = strides_of_cpu(op_, stack_, r, t.sizes());
+      if (strides && t.strides() != at::IntArrayRef(*strides))
+        value = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
+    }
+    results.push_back(std::move(value));
+  }
+  torch::jit::drop(stack_, op_.args.size());
+  for (auto& value : results) stack_.push_back(std::move(value));
   return true;
 }
 

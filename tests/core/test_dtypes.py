@@ -231,12 +231,20 @@ def test_a_network_in_float64_trains_narrowed() -> None:
 
 
 @on(NARROW)
-@pytest.mark.xfail(strict=True, reason="the CPU's nll_loss takes int64 targets only")
-def test_classes_may_be_narrowed() -> None:
-    logits, classes = torch.eye(3), torch.tensor([0, 2, 1])
-    want = torch.nn.functional.cross_entropy(logits, classes)
-    have = torch.nn.functional.cross_entropy(logits.to("sim"), classes.to("sim"))
-    torch.testing.assert_close(have.cpu(), want)
+def test_classes_and_indices_may_be_narrowed() -> None:
+    """Many CPU kernels take int64 only: on the host rung the narrowed ones become that again."""
+    found = []
+    for place in ("cpu", "sim"):
+        logits, classes = torch.eye(3, device=place).requires_grad_(), torch.tensor([0, 2, 1])
+        where = classes.to(place)
+        loss = torch.nn.functional.cross_entropy(logits, where)
+        picked = logits.gather(1, where[:, None]) + logits.index_select(0, where)
+        spread = torch.zeros(3, 3, device=place).scatter(1, where[:, None], 2.0)
+        grad = torch.autograd.grad((loss * picked * spread).sum(), logits)[0]
+        found.append([t.detach().cpu() for t in (loss, picked, spread, grad)])
+    torch.testing.assert_close(found[1], found[0])
+    with pytest.raises(RuntimeError):
+        torch.zeros(3, device="sim").gather(0, torch.zeros(3, device="sim"))
 
 
 @on(NO_FP64)

@@ -24,6 +24,9 @@ RESULTS = HERE / "results.json"
 README = ROOT / "README.md"
 BLOCK = re.compile(r"(<!-- from tests/torch/results.json -->\n).*?(\n<!-- end -->)", re.DOTALL)
 
+# A chip with memory of its own and no operators: what the CPU's kernels write is copied back.
+STAGED = {"CAUSEWAY_SIM_OPS": "none", "CAUSEWAY_SIM_MEMORY_MODEL": "discrete"}
+
 # A row of the README's table: a kind of operators.py, and what it is.
 ROWS = {
     "forward": "forward",
@@ -67,12 +70,16 @@ def measure(workers: int) -> dict[str, Any]:
     environment = os.environ | {"OMP_NUM_THREADS": "1", "TEST_ALL": "1"}
     command = [sys.executable, str(HERE / "operators.py"), "-n", str(workers), "--json", str(found)]
     subprocess.run(command, env=environment, cwd=ROOT, check=False)
+    staged = build / "operators-staged.json"
+    command[-1:] = [str(staged), "--dtypes", "float32", "--kinds", "forward,inplace,out"]
+    subprocess.run(command, env=environment | STAGED, cwd=ROOT, check=False)
     command = [sys.executable, "-m", "pytest", "-q", f"-n{workers}", "--dist=worksteal"]
     command += [f"--junitxml={junit}", str(HERE)]
     subprocess.run(command, env=environment, cwd=ROOT, check=False)
     return {
         "torch": torch.__version__.partition("+")[0],
         "operators": json.loads(found.read_text())["counts"],
+        "staged": json.loads(staged.read_text())["counts"],
         "files": files(junit),
     }
 
@@ -115,7 +122,8 @@ def main() -> int:
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")
     print(show(results))
     failed = sum(row["failed"] for row in results["files"].values())
-    failed += sum(row["failed"] for kind in results["operators"].values() for row in kind.values())
+    for sweep in ("operators", "staged"):
+        failed += sum(row["failed"] for kind in results[sweep].values() for row in kind.values())
     return 1 if failed else 0
 
 

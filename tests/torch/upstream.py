@@ -1,10 +1,12 @@
 """torch's own test files, unmodified, on the device, for those who have them.
 
     python tests/torch/upstream.py --tests path/to/pytorch/test [-n 2] [test_view_ops.py ...]
+    python tests/torch/upstream.py --tests path/to/pytorch/test test_ops.py --only test_out
 
 They are not in torch's wheel: take the folder `test` of pytorch's sources of the same version. Each
 file runs on the device; what fails runs again on the CPU under the name that it has there, and
 counts as a failure only where the CPU passes. upstream.toml lists those that may fail, and why.
+`--only` is pytest's -k: test_ops.py whole takes a day.
 """
 
 from __future__ import annotations
@@ -72,16 +74,17 @@ def plain(test: Test) -> str:
 class Runner:
     """pytest over torch's files, in the folder that they are in."""
 
-    def __init__(self, tests: Path, workers: int, limit_s: int) -> None:
-        self.tests, self.workers, self.limit_s = tests, workers, limit_s
+    def __init__(self, tests: Path, workers: int, limit_s: int, only: str = "") -> None:
+        self.tests, self.workers, self.limit_s, self.only = tests, workers, limit_s, only
 
     def run(self, device: str, arguments: list[str]) -> dict[Test, str]:
         """The outcome of each test: passed, failed or skipped."""
         with tempfile.TemporaryDirectory() as folder:
+            chosen = ["-k", self.only] if self.only else []
             junit, ids = Path(folder) / "junit.xml", Path(folder) / "ids"
             ids.write_text("\n".join(arguments))
             options = ["-n", str(self.workers), "--timeout", str(self.limit_s), "--dist=worksteal"]
-            self._pytest(device, [*options, f"--junitxml={junit}", f"@{ids}"])
+            self._pytest(device, [*options, *chosen, f"--junitxml={junit}", f"@{ids}"])
             return outcomes(junit) if junit.exists() else {}
 
     def collect(self, device: str, file: str) -> set[str]:
@@ -118,18 +121,31 @@ def outcomes(junit: Path) -> dict[Test, str]:
     return found
 
 
-def excepted() -> list[dict[str, str]]:
-    """The entries of upstream.toml: file, name, reason."""
-    entries: list[dict[str, str]] = tomllib.loads(LIST.read_text()).get("test", [])
+@dataclass(frozen=True)
+class Excepted:
+    """A pattern of names in a file, and why they may fail."""
+
+    file: str
+    name: str
+    reason: str
+
+
+def excepted() -> list[Excepted]:
+    """The patterns of upstream.toml."""
+    entries: list[dict[str, Any]] = tomllib.loads(LIST.read_text()).get("test", [])
     if len(entries) > MOST_EXCEPTED:
         raise ValueError(f"{LIST.name} has {len(entries)} entries, more than {MOST_EXCEPTED}")
+    patterns = []
     for entry in entries:
-        if set(entry) != {"file", "name", "reason"} or not entry["reason"]:
-            raise ValueError(f"{LIST.name}: an entry is file, name and reason, not {entry}")
-    return entries
+        if set(entry) != {"tests", "reason"} or not entry["reason"] or not entry["tests"]:
+            raise ValueError(f"{LIST.name}: an entry is tests and their reason, not {entry}")
+        for test in entry["tests"]:
+            file, _, name = test.partition(" ")
+            patterns.append(Excepted(file, name, entry["reason"]))
+    return patterns
 
 
-def check(file: str, runner: Runner, entries: list[dict[str, str]]) -> Report:
+def check(file: str, runner: Runner, entries: list[Excepted]) -> Report:
     """Run a file on the device, and what fails there on the CPU."""
     start, report = time.monotonic(), Report(file)
     found = runner.run("privateuse1", [file])
@@ -139,28 +155,24 @@ def check(file: str, runner: Runner, entries: list[dict[str, str]]) -> Report:
     if not found:
         report.failed, report.failures = 1, ["no test ran: see what pytest says"]
     passes = passing_on_cpu(file, failed, runner) if failed else set()
-    used = set()
+    used: set[Excepted] = set()
     for test in failed:
         name = plain(test)
-        entry = next((e for e in entries if e["file"] == file and matches(e, name)), None)
+        entry = next((e for e in entries if e.file == file and fnmatchcase(name, e.name)), None)
         if on_cpu(test) not in passes:
             report.cpu_too += 1
         elif entry is not None:
-            used.add(entry["name"])
+            used.add(entry)
             report.excepted += 1
         else:
             report.failures.append(name)
             report.failed += 1
     for entry in entries:
-        if entry["file"] == file and entry["name"] not in used:
-            report.failures.append(f"{entry['name']} does not fail: take it out of {LIST.name}")
+        if entry.file == file and entry not in used and not runner.only:
+            report.failures.append(f"{entry.name} does not fail: take it out of {LIST.name}")
             report.failed += 1
     report.seconds = round(time.monotonic() - start)
     return report
-
-
-def matches(entry: dict[str, str], name: str) -> bool:
-    return fnmatchcase(name, entry["name"])
 
 
 def passing_on_cpu(file: str, failed: list[Test], runner: Runner) -> set[Test]:
@@ -191,6 +203,7 @@ def main() -> int:
     parser.add_argument("--tests", type=Path, help="the folder `test` of pytorch's sources")
     parser.add_argument("-n", type=int, default=2, help="processes")
     parser.add_argument("--timeout", type=int, default=120, help="seconds for a test")
+    parser.add_argument("--only", default="", help="pytest's -k: the tests whose names fit")
     parser.add_argument("--json", type=Path, help="write the reports here")
     given = parser.parse_args()
     missing = [f for f in given.files if given.tests and not (given.tests / f).exists()]
@@ -202,7 +215,8 @@ def main() -> int:
             file=sys.stderr,
         )
         return 2
-    runner, entries = Runner(given.tests.resolve(), given.n, given.timeout), excepted()
+    runner = Runner(given.tests.resolve(), given.n, given.timeout, given.only)
+    entries = excepted()
     reports = []
     for file in given.files:
         reports.append(check(file, runner, entries))

@@ -53,6 +53,16 @@ static cw_status neg(const cw_arg* args, int32_t n, cw_stream stream) {
   return CW_OK;
 }
 
+/* aten::native_batch_norm: no more of it than that it writes the running mean, which is no output: seven everywhere. */
+static cw_status batch_norm(const cw_arg* args, int32_t n, cw_stream stream) {
+  (void)stream;
+  if (n != 11 || args[6].tag != CW_TENSOR) return refuse("native_batch_norm has eleven arguments");
+  const DLTensor* mean = args[6].v.tensor;
+  if (!dense(mean)) return refuse("it asked for contiguous tensors");
+  for (int64_t i = 0; i < count(mean); ++i) ((float*)mean->data)[i] = 7;
+  return CW_OK;
+}
+
 static cw_status op_find(const char* name, cw_op* out) {
   cw_op op = {.struct_size = out->struct_size, .needs = CW_NEEDS_CONTIGUOUS, .dtypes = CW_FLOAT32};
   if (strcmp(name, "aten::add.out") == 0) {
@@ -60,6 +70,8 @@ static cw_status op_find(const char* name, cw_op* out) {
     op.kernel = add;
   } else if (strcmp(name, "aten::neg.out") == 0) {
     op.kernel = neg;
+  } else if (strcmp(name, "aten::native_batch_norm") == 0) {
+    op.kernel = batch_norm;
   } else {
     return CW_UNSUPPORTED;
   }
