@@ -398,7 +398,42 @@ def _more(group: str, name: str, unit: str, pairs: list[tuple[float, float]], ba
     return Figure(group, name, unit, stock, ours, more, bar, "lower")
 
 
+# --- torch.distributed ---------------------------------------------------------------------------
+
+
+def collectives() -> Iterator[Figure]:
+    """Two processes: all_reduce of 64 MiB and a step of DDP, against gloo on the CPU's tensors."""
+    ways: dict[str, dict[str, str]] = {
+        "by the vendor": {},
+        "through gloo": {"CAUSEWAY_SIM_COMM": "none"},
+        "through pinned memory": {
+            "CAUSEWAY_SIM_COMM": "none",
+            "CAUSEWAY_SIM_MEMORY_MODEL": "discrete",
+        },
+    }
+    script = Path(__file__).with_name("collectives.py")
+    for way, env in ways.items():
+        done = subprocess.run(
+            [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node=2",
+             str(script)],
+            check=True, capture_output=True, text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1", **env},
+        )  # fmt: skip
+        line = next(x for x in done.stdout.splitlines() if x.startswith("figures "))
+        for name, pairs in json.loads(line.removeprefix("figures ")).items():
+            discrete = "MODEL" in "".join(env)
+            bar = None if discrete and name == "ddp" else 0.9 if name == "ddp" else 0.8
+            label = "DDP step" if name == "ddp" else "all_reduce of 64 MiB"
+            stock, ours = (statistics.median(side) * 1e3 for side in zip(*pairs, strict=True))
+            ratio = statistics.median(s / o for s, o in pairs)
+            yield Figure(
+                "collectives", f"{label}, {way}", "ms", stock, ours, ratio,
+                0.5 if discrete and bar else bar, "higher",
+            )  # fmt: skip
+
+
 GROUPS = {
+    "collectives": collectives,
     "tiny": tiny,
     "step": step,
     "amp": amp,

@@ -46,6 +46,7 @@ CommBackend::CommBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int si
       })) {
   init();
   gloo_->setTimeout(timeout_ + kGrace);
+  if (options_.device >= 0) connected(options_.device);
   std::lock_guard lock(g_mutex);
   living().insert(this);
 }
@@ -62,6 +63,11 @@ void CommBackend::shutdown() {
   if (closed_.exchange(true)) return;
   host_->stop();
   const bool idle = watch_->stop();
+  {
+    std::lock_guard lock(vendor_mutex_);
+    if (vendor_ && !idle) vendor_->abort();
+    vendor_.reset();
+  }
   // gloo's destructor waits for what runs; a peer that does not answer would hold this process up for a whole timeout.
   if (idle)
     gloo_.reset();
@@ -100,7 +106,15 @@ void CommBackend::setTimeout(Milliseconds timeout) {
   gloo_->setTimeout(timeout + kGrace);
 }
 
-std::map<std::string, std::string> CommBackend::routes() const {
+std::map<std::string, std::string> CommBackend::routes() {
+  {
+    std::lock_guard lock(vendor_mutex_);
+    if (vendor_ || (!tried_ && comm_entries())) {
+      auto out = CommVendor::routes(*comm_entries());
+      if (options_.device >= 0 && comm_entries()->send) out["send"] = out["recv"] = "native";
+      return out;
+    }
+  }
   std::map<std::string, std::string> out;
   for (const char* name : {"all_reduce", "broadcast", "reduce", "all_gather", "reduce_scatter", "all_to_all", "gather",
                            "scatter", "send", "recv", "barrier"})
@@ -128,6 +142,8 @@ bool CommBackend::on_cpu(const Tensors& tensors, const char* name) const {
       fail(Kind::Causeway, "torch.distributed.", name, " got tensors on ", tensors[0].device(), " and on ", t.device(),
            "; all of one call must be on one device");
   }
+  // gloo numbers its collectives as they come, and some of the device's may still be on their way to it.
+  if (cpu) host_->drain();
   return cpu != 0;
 }
 
@@ -155,7 +171,7 @@ CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inp
   return {std::move(work)};
 }
 
-WorkPtr CommBackend::run(Begun begun, HostTask task) {
+WorkPtr CommBackend::run(Begun begun, HostTask task, const ByVendor& by_vendor) {
   WorkPtr work = begun.work;
   {
     std::lock_guard lock(coalescing_mutex_);
@@ -164,20 +180,78 @@ WorkPtr CommBackend::run(Begun begun, HostTask task) {
       coalesced_device_ = begun.work->task().device;
     }
   }
+  // Sends and receives are two ranks' affair: only a communicator that all ranks made at once serves them.
+  std::shared_ptr<CommVendor> vendor;
+  if (by_vendor) {
+    const int device = begun.work->task().device;
+    vendor = c10d::isP2POp(begun.work->task().type) && options_.device < 0 ? nullptr : connected(device);
+  }
   watch_->add(begun.work);
+  if (vendor) {
+    try {
+      if (by_vendor(*vendor)) return work;
+    } catch (...) {
+      begun.work->fail(watch_->explain(*begun.work, std::current_exception()));
+      return work;
+    }
+  }
   host_->start(std::move(task), begun.work);
   return work;
+}
+
+// The vendor's communicator, made by the first collective on tensors of a device; nullptr: there is none.
+std::shared_ptr<CommVendor> CommBackend::connected(int device) {
+  if (!comm_entries()) return nullptr;
+  std::lock_guard lock(vendor_mutex_);
+  if (!tried_) {
+    if (device < 0) return nullptr;  // a barrier before any tensor
+    connect(device);
+  }
+  if (vendor_ && device >= 0 && device != vendor_->device())
+    fail(Kind::Causeway, "group ", options_.group, " was first used with tensors on ", device_name(vendor_->device()),
+         ", and now with some on ", device_name(device),
+         "; a process takes part with one device: call set_device before the first collective, or make another group");
+  return vendor_;
+}
+
+void CommBackend::connect(int device) {
+  tried_ = true;
+  std::string words;
+  auto vendor =
+      CommVendor::create({watch_->store(), rank_, size_, device, options_.group, timeout_, options_.checked}, words);
+  // One rank that declines is enough: gloo tells all.
+  host_->drain();
+  at::Tensor mine = at::full({1}, vendor ? 1 : 0, at::TensorOptions().dtype(c10::kByte));
+  at::Tensor all = at::empty({size_}, mine.options());
+  gloo_->_allgather_base(all, mine, c10d::AllgatherOptions{})->wait();
+  if (all.min().item<uint8_t>() == 1) {
+    vendor_ = std::move(vendor);
+    watch_->set_vendor(
+        [v = std::weak_ptr(vendor_)] {
+          auto there = v.lock();
+          return there ? there->error() : std::string();
+        },
+        [v = std::weak_ptr(vendor_)] {
+          if (auto there = v.lock()) there->abort();
+        });
+    return;
+  }
+  if (words.empty()) words = "another rank's device declined";
+  // Sooner or later a person wonders about the speed.
+  TORCH_WARN_ONCE("collectives of ", device_name(device), " go through the host: ", words);
 }
 
 void CommBackend::startCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   coalescing_ = true;
   coalesced_.clear();
+  if (options_.device >= 0 && vendor_) vendor_->group_start();
 }
 
 WorkPtr CommBackend::endCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   coalescing_ = false;
+  if (options_.device >= 0 && vendor_) vendor_->group_end();
   std::vector<WorkPtr> works;
   works.swap(coalesced_);
   return c10::make_intrusive<CommWorks>(rank_, std::move(works), Tensors{}, coalesced_device_);
@@ -222,7 +296,8 @@ WorkPtr CommBackend::broadcast(Tensors& tensors, const c10d::BroadcastOptions& o
 WorkPtr CommBackend::move_to_all(at::Tensor& t, int root, Milliseconds timeout) {
   auto begun = begin(OpType::BROADCAST, "broadcast", {t}, {t}, timeout, c10::str(" from rank ", root));
   const bool source = root == rank_;
-  HostTask task = moved({dense_piece(t, source, !source)});
+  const Piece piece = dense_piece(t, source, !source);
+  HostTask task = moved({piece});
   task.in_chunks = true;
   c10d::BroadcastOptions options;
   options.rootRank = root;
@@ -231,7 +306,7 @@ WorkPtr CommBackend::move_to_all(at::Tensor& t, int root, Milliseconds timeout) 
     auto tensors = list(h[0]);
     return gloo->broadcast(tensors, options);
   };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.broadcast(begun.work, piece, root); });
 }
 
 WorkPtr CommBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& o) {
@@ -243,7 +318,8 @@ WorkPtr CommBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& o
   auto begun = begin(OpType::ALLREDUCE, "all_reduce", {t}, {t}, o.timeout);
   const auto timeout = begun.work->task().timeout;
   HostTask task;
-  task.pieces = {dense_piece(t, true, true)};
+  const Piece piece = dense_piece(t, true, true);
+  task.pieces = {piece};
   task.view = r.view;
   task.in_chunks = true;
   if (r.direct) {
@@ -279,7 +355,7 @@ WorkPtr CommBackend::allreduce(Tensors& tensors, const c10d::AllreduceOptions& o
       reduce_parts(all, h[0], r);
     };
   }
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.all_reduce(begun.work, piece, r); });
 }
 
 WorkPtr CommBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOptions& o) {
@@ -294,6 +370,7 @@ WorkPtr CommBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
   c10d::AllreduceOptions options = with_timeout(o, begun.work->task().timeout);
   options.reduceOp = c10d::ReduceOp(c10d::ReduceOp::SUM);
   watch_->add(begun.work);
+  host_->drain();
   try {
     auto work = gloo_->allreduce(hosts, options);
     work->wait();
@@ -328,7 +405,8 @@ WorkPtr CommBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o) {
   auto begun = begin(OpType::REDUCE, "reduce", {t}, {t}, o.timeout, c10::str(" to rank ", o.rootRank));
   const bool root = o.rootRank == rank_;
   HostTask task;
-  task.pieces = {dense_piece(t, true, root)};
+  const Piece piece = dense_piece(t, true, root);
+  task.pieces = {piece};
   task.view = r.view;
   if (r.direct) {
     c10d::ReduceOptions options = with_timeout(o, begun.work->task().timeout);
@@ -350,7 +428,8 @@ WorkPtr CommBackend::reduce(Tensors& tensors, const c10d::ReduceOptions& o) {
     };
     if (root) task.after = [r, all](HostTensors& h) { reduce_parts(*all, h[0], r); };
   }
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task),
+             [&](CommVendor& v) { return v.reduce(begun.work, piece, r, static_cast<int>(o.rootRank)); });
 }
 
 WorkPtr CommBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, const c10d::AllgatherOptions& o) {
@@ -382,7 +461,8 @@ WorkPtr CommBackend::allgather(std::vector<Tensors>& outputs, Tensors& inputs, c
     auto in = list(h[0]);
     return gloo->allgather(outs, in, options);
   };
-  return run(std::move(begun), std::move(task));
+  const Piece in = task.pieces[0];
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.gather(begun.work, in, places); });
 }
 
 WorkPtr CommBackend::_allgather_base(at::Tensor& output, at::Tensor& input, const c10d::AllgatherOptions& o) {
@@ -391,10 +471,11 @@ WorkPtr CommBackend::_allgather_base(at::Tensor& output, at::Tensor& input, cons
               "torch.distributed.all_gather_into_tensor: the output needs ", size_, " times the ", input.numel(), " ",
               input.scalar_type(), " of the input, but has ", output.numel(), " ", output.scalar_type());
   auto begun = begin(OpType::_ALLGATHER_BASE, "all_gather_into_tensor", {input}, {output}, o.timeout);
-  HostTask task = moved({contiguous_piece(input, true, false), contiguous_piece(output, false, true)});
+  const Piece in = contiguous_piece(input, true, false), out = contiguous_piece(output, false, true);
+  HostTask task = moved({in, out});
   c10d::AllgatherOptions options = with_timeout(o, begun.work->task().timeout);
   task.issue = [gloo = gloo_, options](HostTensors& h) { return gloo->_allgather_base(h[1], h[0], options); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.all_gather(begun.work, in, out); });
 }
 
 WorkPtr CommBackend::allgather_coalesced(std::vector<Tensors>& outputs, Tensors& inputs,
@@ -441,7 +522,8 @@ WorkPtr CommBackend::gather(std::vector<Tensors>& outputs, Tensors& inputs, cons
     auto in = list(h[0]);
     return gloo->gather(outs, in, options);
   };
-  return run(std::move(begun), std::move(task));
+  const Piece in = task.pieces[0];
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.gather(begun.work, in, places); });
 }
 
 WorkPtr CommBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, const c10d::ScatterOptions& o) {
@@ -466,7 +548,8 @@ WorkPtr CommBackend::scatter(Tensors& outputs, std::vector<Tensors>& inputs, con
     auto out = list(h[0]);
     return gloo->scatter(out, ins, options);
   };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task),
+             [&](CommVendor& v) { return v.scatter(begun.work, outputs[0], parts, static_cast<int>(o.rootRank)); });
 }
 
 WorkPtr CommBackend::reduce_scattered(const Piece& out, const Piece& in, const Reduction& r, Begun begun) {
@@ -483,7 +566,7 @@ WorkPtr CommBackend::reduce_scattered(const Piece& out, const Piece& in, const R
     return gloo->alltoall_base(to, from, even_to, even_from, options);
   };
   task.after = [all, r](HostTensors& h) { reduce_parts(*all, h[1], r); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.reduce_scatter(begun.work, in, out, r); });
 }
 
 WorkPtr CommBackend::_reduce_scatter_base(at::Tensor& output, at::Tensor& input, const c10d::ReduceScatterOptions& o) {
@@ -544,17 +627,24 @@ WorkPtr CommBackend::alltoall_base(at::Tensor& output, at::Tensor& input, std::v
   c10d::checkSplitSizes(input_splits, input, size_);
   c10d::checkSplitSizes(output_splits, output, size_);
   auto begun = begin(OpType::ALLTOALL_BASE, "all_to_all_single", {input}, {output}, o.timeout);
-  HostTask task = moved({contiguous_piece(input, true, false), contiguous_piece(output, false, true)});
+  const Piece in = contiguous_piece(input, true, false), out = contiguous_piece(output, false, true);
+  HostTask task = moved({in, out});
   auto in_bytes = [](const std::vector<int64_t>& splits, const at::Tensor& t) {
     std::vector<int64_t> out;
     const int64_t row = t.size(0) ? static_cast<int64_t>(t.nbytes()) / t.size(0) : 0;
     for (const int64_t n : splits) out.push_back(n * row);
     return out;
   };
+  auto even = [&](std::vector<int64_t> bytes, const at::Tensor& t) {
+    return bytes.empty() ? std::vector<int64_t>(size_, static_cast<int64_t>(t.nbytes()) / size_) : bytes;
+  };
   c10d::AllToAllOptions options = with_timeout(o, begun.work->task().timeout);
   task.issue = [gloo = gloo_, options, outs = in_bytes(output_splits, output), ins = in_bytes(input_splits, input)](
                    HostTensors& h) mutable { return gloo->alltoall_base(h[1], h[0], outs, ins, options); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) {
+    return v.all_to_all(begun.work, in, out, even(in_bytes(input_splits, input), input),
+                        even(in_bytes(output_splits, output), output));
+  });
 }
 
 WorkPtr CommBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::AllToAllOptions& o) {
@@ -601,25 +691,27 @@ WorkPtr CommBackend::alltoall(Tensors& outputs, Tensors& inputs, const c10d::All
     int64_t begin = 0;
     for (int i = 0; i < size; begin += outs[i++]) h[size + i].copy_(result->narrow(0, begin, outs[i]));
   };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.all_to_all_parts(begun.work, inputs, outputs); });
 }
 
 WorkPtr CommBackend::send(Tensors& tensors, int to, int tag) {
   if (on_cpu(tensors, "send")) return gloo_->send(tensors, to, tag);
   need_one(tensors, "send");
   auto begun = begin(OpType::SEND, "send", tensors, {}, Milliseconds(0), c10::str(" to rank ", to));
-  HostTask task = moved({contiguous_piece(tensors[0], true, false)});
+  const Piece piece = contiguous_piece(tensors[0], true, false);
+  HostTask task = moved({piece});
   task.issue = [gloo = gloo_, to, tag](HostTensors& h) { return gloo->send(h, to, tag); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.send(begun.work, piece, to); });
 }
 
 WorkPtr CommBackend::recv(Tensors& tensors, int from, int tag) {
   if (on_cpu(tensors, "recv")) return gloo_->recv(tensors, from, tag);
   need_one(tensors, "recv");
   auto begun = begin(OpType::RECV, "recv", {}, tensors, Milliseconds(0), c10::str(" from rank ", from));
-  HostTask task = moved({contiguous_piece(tensors[0], false, true)});
+  const Piece piece = contiguous_piece(tensors[0], false, true);
+  HostTask task = moved({piece});
   task.issue = [gloo = gloo_, from, tag](HostTensors& h) { return gloo->recv(h, from, tag); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.recv(begun.work, piece, from); });
 }
 
 WorkPtr CommBackend::recvAnysource(Tensors& tensors, int tag) {
@@ -635,12 +727,13 @@ WorkPtr CommBackend::barrier(const c10d::BarrierOptions& o) {
   auto begun = begin(OpType::BARRIER, "barrier", {}, {}, o.timeout);
   // All that the device was given is done before this rank says that it is here.
   if (any_device_opened()) current_stream(current_device()).sync();
+  begun.work->set_blocking(true);
   HostTask task;
   c10d::BarrierOptions options = with_timeout(o, begun.work->task().timeout);
   options.device_ids.clear();
   options.device = c10::Device(c10::kCPU);
   task.issue = [gloo = gloo_, options](HostTensors&) { return gloo->barrier(options); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task), [&](CommVendor& v) { return v.barrier(begun.work); });
 }
 
 namespace {
@@ -667,6 +760,7 @@ TORCH_LIBRARY_IMPL(c10d, SparsePrivateUse1, m) { m.impl("allreduce_", sparse_all
 
 void CommBackend::monitoredBarrier(const c10d::BarrierOptions& o, bool all_ranks) {
   check_open("monitored_barrier");
+  host_->drain();
   gloo_->monitoredBarrier(o, all_ranks);
 }
 

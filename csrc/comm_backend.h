@@ -9,6 +9,7 @@
 
 #include "comm_host.h"
 #include "comm_reduce.h"
+#include "comm_vendor.h"
 #include "comm_watch.h"
 
 namespace causeway {
@@ -21,7 +22,9 @@ struct CommOptions {
   std::string group;                // torch's name of the group
   std::vector<uint64_t> ranks;      // of the group, in the world; empty: all
   size_t chunk_bytes = 8 << 20;     // of what passes through pinned memory
-  bool blocking = false;            // wait() holds the host up
+  bool blocking = false;  // wait() holds the host up
+  bool checked = false;             // the vendor looks for data that changed on its way
+  int device = -1;                  // that the group was made for; -1: the one of its first tensor
 };
 
 class CommBackend final : public c10d::Backend {
@@ -67,14 +70,18 @@ class CommBackend final : public c10d::Backend {
   void abort() override;
   void shutdown() override;
 
-  // Which way each collective takes, as "host", for people and tests.
-  std::map<std::string, std::string> routes() const;
+  // Which way each collective takes: "native", "host", or those that it is put together from.
+  std::map<std::string, std::string> routes();
 
  private:
   struct Begun;
   Begun begin(c10d::OpType type, const char* name, Tensors inputs, Tensors outputs, std::chrono::milliseconds timeout,
               const std::string& more = "");
-  WorkPtr run(Begun begun, HostTask task);
+  // `by_vendor` puts the work on the device's stream, and says whether it did; else `task` is the host's.
+  using ByVendor = std::function<bool(CommVendor&)>;
+  WorkPtr run(Begun begun, HostTask task, const ByVendor& by_vendor = {});
+  std::shared_ptr<CommVendor> connected(int device);
+  void connect(int device);
   WorkPtr together(std::vector<WorkPtr> works, Tensors outputs);
   void check_open(const char* name) const;
   bool on_cpu(const Tensors& tensors, const char* name) const;
@@ -90,6 +97,9 @@ class CommBackend final : public c10d::Backend {
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
   int coalesced_device_ = -1;
+  std::mutex vendor_mutex_;
+  bool tried_ = false;
+  std::shared_ptr<CommVendor> vendor_;
   const std::shared_ptr<CommWatch> watch_;
   const std::shared_ptr<CommHost> host_;
 };

@@ -150,7 +150,13 @@ void CommHost::loop() {
     run.reset();
     lock.lock();
     busy_ = false;
+    changed_.notify_all();
   }
+}
+
+void CommHost::drain() {
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [&] { return stopped_ || (queue_.empty() && !busy_); });
 }
 
 void CommHost::stop() {

@@ -44,7 +44,8 @@ class CommHost : public std::enable_shared_from_this<CommHost> {
   // `explain` puts an error of gloo's into words that help.
   CommHost(size_t chunk_bytes, Explain explain) : chunk_bytes_(chunk_bytes), explain_(std::move(explain)) {}
   void start(HostTask task, c10::intrusive_ptr<CommWork> work);
-  void stop();  // what is queued fails
+  void stop();   // what is queued fails
+  void drain();  // until gloo has all of it, so that what comes next is in the same order on all ranks
 
  private:
   struct Run;

@@ -25,9 +25,10 @@ void bind_comm(py::module_& m) {
       "comm_backend",
       [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
          const c10::intrusive_ptr<c10d::Backend>& gloo, const std::string& name, const std::string& group,
-         const std::vector<uint64_t>& ranks, size_t chunk_bytes, bool blocking) -> c10::intrusive_ptr<c10d::Backend> {
-        return c10::make_intrusive<CommBackend>(store, rank, size, timeout, gloo,
-                                                CommOptions{name, group, ranks, chunk_bytes, blocking});
+         const std::vector<uint64_t>& ranks, size_t chunk_bytes, bool blocking, bool checked,
+         int device) -> c10::intrusive_ptr<c10d::Backend> {
+        return c10::make_intrusive<CommBackend>(
+            store, rank, size, timeout, gloo, CommOptions{name, group, ranks, chunk_bytes, blocking, checked, device});
       },
       py::call_guard<py::gil_scoped_release>());
   m.def("comm_routes", [](const c10::intrusive_ptr<c10d::Backend>& backend) { return ours(backend).routes(); });

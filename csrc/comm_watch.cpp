@@ -82,7 +82,19 @@ void CommWatch::loop() {
 void CommWatch::look(std::vector<c10::intrusive_ptr<CommWork>> works) {
   std::vector<c10::intrusive_ptr<CommWork>> over;
   const auto now = CommWork::Clock::now();
+  std::function<std::string()> ask;
+  {
+    std::lock_guard lock(mutex_);
+    if (!broken_) ask = vendor_error_;
+  }
+  const std::string wrong = ask ? ask() : "";
+  if (!wrong.empty()) poison(wrong);
   for (auto& w : works) {
+    if (!wrong.empty() && w->posted()) {
+      w->spoil(comm_error(c10::str(w->task().text, " failed: ", wrong)));
+      over.push_back(w);
+      continue;
+    }
     if (w->over()) {
       over.push_back(w);
       continue;
@@ -160,14 +172,32 @@ std::exception_ptr CommWatch::explain(const CommWork& work, const std::exception
   return comm_error(words);
 }
 
-void CommWatch::poison(const std::string& words) {
+void CommWatch::set_vendor(std::function<std::string()> error, std::function<void()> abort) {
   std::lock_guard lock(mutex_);
-  if (broken_) return;
-  words_ = words;
-  broken_ = true;
+  vendor_error_ = std::move(error);
+  vendor_abort_ = std::move(abort);
 }
 
-void CommWatch::check() const {
+void CommWatch::poison(const std::string& words) {
+  std::function<void()> end;
+  {
+    std::lock_guard lock(mutex_);
+    if (broken_) return;
+    words_ = words;
+    broken_ = true;
+    end = vendor_abort_;
+  }
+  if (end) end();
+}
+
+void CommWatch::check() {
+  std::function<std::string()> ask;
+  {
+    std::lock_guard lock(mutex_);
+    ask = vendor_error_;
+  }
+  if (!broken_ && ask)
+    if (const std::string words = ask(); !words.empty()) poison(words);
   if (!broken_) return;
   std::lock_guard lock(mutex_);
   std::rethrow_exception(

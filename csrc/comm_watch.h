@@ -23,9 +23,12 @@ class CommWatch : public std::enable_shared_from_this<CommWatch> {
   // An error that came before the timeout: with the ranks that are missing, as far as can be told within a second.
   std::exception_ptr explain(const CommWork& work, const std::exception_ptr& error);
   // Throws what went wrong first, if anything did.
-  void check() const;
+  void check();
   void poison(const std::string& words);
   bool broken() const { return broken_; }
+  const c10::intrusive_ptr<c10d::Store>& store() const { return store_; }
+  // Whoever works on the device's stream: what went wrong there (empty: nothing), and how to end it.
+  void set_vendor(std::function<std::string()> error, std::function<void()> abort);
 
  private:
   void loop();
@@ -36,13 +39,15 @@ class CommWatch : public std::enable_shared_from_this<CommWatch> {
   c10::intrusive_ptr<c10d::Store> store_;
   const int rank_, size_;
   const std::vector<uint64_t> ranks_;
-  mutable std::mutex mutex_;
+  std::mutex mutex_;
   std::mutex store_mutex_;
   std::condition_variable changed_;
   std::vector<c10::intrusive_ptr<CommWork>> works_;
   uint64_t published_ = 0;
   std::atomic<bool> broken_{false};
   std::string words_;
+  std::function<std::string()> vendor_error_;
+  std::function<void()> vendor_abort_;
   bool stopped_ = false, looking_ = false;
   std::thread thread_;
 };

@@ -113,7 +113,7 @@ void CommWork::synchronize() {
   if (!posted_) return;
   {
     std::lock_guard lock(mutex_);
-    if (done_) block_stream(current_stream(task_.device), *done_);
+    if (done_ && task_.device >= 0) block_stream(current_stream(task_.device), *done_);
   }
   drop_kept();
 }

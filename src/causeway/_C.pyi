@@ -191,12 +191,14 @@ def comm_backend(
     ranks: list[int],
     chunk_bytes: int,
     blocking: bool,
+    checked: bool,
+    device: int,
 ) -> Any:
-    """A backend of torch.distributed for one process group; `gloo` is another for its CPU tensors. Does not wait for
-    the other ranks."""
+    """A backend of torch.distributed for one process group; `gloo` is another for its CPU tensors. With a device it
+    makes the vendor's communicator at once, together with the other ranks; -1: with the first collective."""
 
 def comm_routes(backend: Any) -> dict[str, str]:
-    """Which way each collective goes: `host`, and others to come."""
+    """Which way each collective goes: `native`, `host`, or those that it is put together from."""
 
 def close_comm() -> None:
     """End the threads of all process groups that are left. Waits for a second where a collective is under way."""

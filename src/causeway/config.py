@@ -411,6 +411,12 @@ SETTINGS: Mapping[str, Setting] = {
             "Libraries that are shown the device, from when they are imported (see "
             "docs/libraries.md).",
         ),
+        Setting(
+            "comm_debug",
+            FLAG,
+            False,
+            "Collectives of the vendor look for data that was changed on its way.",
+        ),
         _sim("devices", _integer(0, 64), 2, "Simulated devices."),
         _sim("memory", BYTES, "16GiB", "Memory of each."),
         _sim(
@@ -461,6 +467,19 @@ SETTINGS: Mapping[str, Setting] = {
             TEXT,
             "",
             "An operator that computes garbage, to show that tests notice: aten::add.out[:<n>].",
+        ),
+        _sim(
+            "comm",
+            TEXT,
+            "shared",
+            "Collectives between processes: shared (memory), none, or only these entries of "
+            "comm.v1: all_reduce+broadcast.",
+        ),
+        _sim(
+            "comm_fault",
+            NAMES,
+            (),
+            "A rank that dies, comes late or corrupts a chunk in its nth collective: 1:dies:3.",
         ),
         _sim(
             "bug",

@@ -17,6 +17,7 @@ from torch import _tensor_str
 
 from causeway.device import ipc
 from causeway.device.lazy import device_name
+from causeway.errors import CausewayError
 
 
 @dataclass(frozen=True)
@@ -111,7 +112,43 @@ def _needs_reducer() -> bool:
     return False
 
 
+# --- torch.nn.DataParallel ----------------------------------------------------------------------
+
+# What torch.nn.parallel.comm calls, and builds without CUDA lack.
+_COMM = ("_broadcast", "_broadcast_out", "_broadcast_coalesced", "_scatter", "_scatter_out")
+_COMM += ("_gather", "_gather_out")
+
+
+def _refuse(*_: object, **__: object) -> Any:
+    raise CausewayError(
+        "torch.nn.DataParallel works on CUDA only: torch copies between its devices in one process "
+        "by functions that no other device can offer; use "
+        "torch.nn.parallel.DistributedDataParallel, a process for each device "
+        "(`torchrun --nproc-per-node N script.py`; docs/distributed.md)"
+    )
+
+
+def _apply_data_parallel() -> None:
+    for name in _COMM:
+        if not hasattr(torch._C, name):
+            setattr(torch._C, name, _refuse)
+
+
+def _needs_data_parallel() -> bool:
+    return getattr(torch._C, "_scatter", _refuse) is _refuse
+
+
 ALL = (
+    Workaround(
+        "data_parallel",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L203",
+        (2, 11),
+        None,
+        "torch.nn.DataParallel takes any device and then fails with an AttributeError in its first "
+        "forward; it is told to use DistributedDataParallel",
+        _apply_data_parallel,
+        _needs_data_parallel,
+    ),
     Workaround(
         "dlpack_device",
         "https://github.com/pytorch/pytorch/pull/195815",

@@ -8,10 +8,14 @@ from pathlib import Path
 
 import dist_checks
 import pytest
+import torch
+
+from causeway.errors import CausewayError
 
 pytestmark = pytest.mark.once
 
 HERE = Path(__file__).parent
+HOST = {"CAUSEWAY_SIM_COMM": "none"}
 DISCRETE = {
     "CAUSEWAY_SIM_MEMORY_MODEL": "discrete",
     "CAUSEWAY_SIM_EXECUTION": "async",
@@ -40,15 +44,66 @@ def ok(found: dict[str, str], check: str) -> None:
 
 
 @pytest.mark.parametrize("check", named("collectives.py"))
-def test_collective(check: str) -> None:
+def test_collective_by_the_vendor(check: str) -> None:
     ok(results("collectives.py"), check)
 
 
 @pytest.mark.parametrize("check", named("collectives.py"))
+def test_collective_on_the_devices_own_bytes(check: str) -> None:
+    ok(results("collectives.py", *HOST.items()), check)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("check", named("collectives.py"))
 def test_collective_through_pinned_memory_in_chunks(check: str) -> None:
-    ok(results("collectives.py", *DISCRETE.items()), check)
+    ok(results("collectives.py", *HOST.items(), *DISCRETE.items()), check)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    "entries",
+    [
+        "all_reduce",
+        "broadcast+reduce",
+        "all_gather",
+        "broadcast",
+        "all_reduce+send+group",
+    ],
+)
+def test_missing_collectives_are_put_together_from_others(entries: str) -> None:
+    found = results("collectives.py", ("CAUSEWAY_SIM_COMM", entries))
+    assert len(found) == len(named("collectives.py"))
+    assert not "".join(found.values())
+
+
+@pytest.mark.long
+def test_four_ranks_on_streams_that_work_later() -> None:
+    found = results("collectives.py", *DISCRETE.items(), ranks=4)
+    assert len(found) == len(named("collectives.py"))
+    assert not "".join(found.values())
 
 
 @pytest.mark.parametrize("check", named("training.py"))
 def test_training(check: str) -> None:
     ok(results("training.py"), check)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", named("training.py"))
+def test_training_through_the_host(check: str) -> None:
+    ok(results("training.py", *HOST.items()), check)
+
+
+@pytest.mark.parametrize("example", ["ddp.py", "fsdp.py"])
+def test_example_runs(example: str) -> None:
+    _, process = dist_checks.launch(str(HERE.parent.parent / "examples" / example))
+    assert process.returncode == 0, process.stderr[-4000:]
+    assert "loss" in process.stdout
+
+
+def test_data_parallel_points_to_distributed_data_parallel(device: torch.device) -> None:
+    if torch.accelerator.device_count() < 2:
+        pytest.skip("needs two devices")
+    net = torch.nn.DataParallel(torch.nn.Linear(3, 2).to(torch.device(device.type, 0)))
+    with pytest.raises(CausewayError, match="DistributedDataParallel"):
+        net(torch.ones(4, 3, device=torch.device(device.type, 0)))

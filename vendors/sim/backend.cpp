@@ -2,6 +2,7 @@
 #include <cstring>
 
 #include "causeway/abi.h"
+#include "comm.hpp"
 #include "device.hpp"
 #include "error.hpp"
 #include "event.hpp"
@@ -18,6 +19,7 @@ namespace sim {
 static cw_status extension(const char* name, const void** out) {
   if (cw_status status = injected_fault("extension", nullptr)) return status;
   if (strcmp(name, "ipc.v1") == 0) return *out = &ipc_table, CW_OK;
+  if (strcmp(name, "comm.v1") == 0 && comm_table()) return *out = comm_table(), CW_OK;
   if (strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);

@@ -45,17 +45,17 @@ def register(device: str) -> None:
 
 def _creator(name: str) -> Any:
     def create(options: Any, backend_options: Any) -> Any:
-        backend = _create(name, options)
-        # `init_process_group()` that names neither a backend nor a device asks for one for the
-        # accelerator alone, and then looks for gloo in the group. A group of our making serves the
-        # CPU too. What was asked for is nowhere but in the caller.
-        asked = sys._getframe(1).f_locals.get("backend")
-        return _whole_group(options, backend) if asked == "undefined" else backend
+        # What init_process_group was asked for is nowhere but in the caller.
+        asked = sys._getframe(1).f_locals
+        backend = _create(name, options, asked.get("device_id"))
+        # Without a backend and a device it asks for one for the accelerator alone, and then looks
+        # for gloo in the group. A group of our making serves the CPU too.
+        return _whole_group(options, backend) if asked.get("backend") == "undefined" else backend
 
     return create
 
 
-def _create(name: str, options: Any) -> Any:
+def _create(name: str, options: Any, device: Any) -> Any:
     import torch.distributed as dist
 
     from causeway import _C
@@ -81,6 +81,8 @@ def _create(name: str, options: Any) -> Any:
         list(options.global_ranks_in_group),
         config.get("comm_chunk") << 20,
         config.get("comm_blocking"),
+        config.get("comm_debug"),
+        -1 if device is None else device.index,
     )
 
 
@@ -97,7 +99,9 @@ def _whole_group(options: Any, backend: Any) -> Any:
 
 
 def routes(group: Any = None) -> dict[str, str]:
-    """Which way each collective of `group` goes for tensors of the device, as `host`."""
+    """Which way each collective of `group` goes for tensors of the device: `native` (by the vendor),
+    `host` (by gloo), or the vendor's others that it is put together from.
+    """
     import torch
     import torch.distributed as dist
 
