@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-torch fast bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-torch test-portable fast bench lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -21,7 +21,7 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-torch bench ## everything there is
+test-all: test test-torch test-portable bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
@@ -29,6 +29,9 @@ test-setups: build ## the device suite in its four set-ups
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py
 	$(PY) tests/torch/results.py --readme
+
+test-portable: build ## every portable kernel against the CPU, on the simulated chip
+	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast
