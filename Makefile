@@ -10,7 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl opencl fast bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable opencl fast \
+  bench lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -29,7 +30,7 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-long test-torch test-libraries test-opencl bench ## everything there is
+test-all: test test-long test-torch test-libraries test-opencl test-portable bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
@@ -50,6 +51,9 @@ opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 
 test-opencl: build opencl ## the device suite on OpenCL
 	PYTHONPATH=$(OPENCL) $(PY) tests/setups.py opencl-fine opencl-buffer
+
+test-portable: build ## every portable kernel against the CPU, on the simulated chip
+	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast

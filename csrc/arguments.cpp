@@ -35,15 +35,19 @@ void Arguments::add(const c10::IValue& v, const c10::Argument& schema, bool numb
   if (type->kind() == c10::TypeKind::GeneratorType) {
     std::optional<at::Generator> given;
     if (v.isGenerator()) given = v.toGenerator();
-    generator_ = &device_generator(given, device_.index);
-    philox_ = generator_->next(random_count);
-    cw_arg a{CW_GENERATOR, 0, {}};
-    a.v.philox = &philox_;
-    return args_.push_back(a);
+    return add_random(random_count, given);
   }
   if (type->kind() == c10::TypeKind::ScalarTypeType && v.isInt())
     return args_.push_back(integer(CW_DTYPE, bit_of_dtype(static_cast<c10::ScalarType>(v.toInt()))));
   args_.push_back(value(v));
+}
+
+void Arguments::add_random(uint64_t count, const std::optional<at::Generator>& given) {
+  generator_ = &device_generator(given, device_.index);
+  philox_ = generator_->next(count);
+  cw_arg a{CW_GENERATOR, 0, {}};
+  a.v.philox = &philox_;
+  args_.push_back(a);
 }
 
 cw_arg Arguments::number(const at::Scalar& s) {

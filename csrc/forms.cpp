@@ -1,9 +1,13 @@
 #include "forms.h"
 
+#include <algorithm>
+#include <atomic>
+#include <mutex>
 #include <unordered_map>
 
 #include "check.h"
 #include "native.h"
+#include "portable/portable.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -18,6 +22,21 @@ cw_op find(const std::string& name) {
   check(status, "op_find", -1);
   if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
   return op;
+}
+
+std::atomic<bool> g_portable{true};
+
+// The portable kernel of this name; opens the vendor's compiler, and no device.
+cw_op find_portable(const std::string& name) {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const auto* table = static_cast<const cw_code_v1*>(vendor_extension("code.v1"));
+    if (table && table->info && table->build && table->function && table->launch)
+      portable::open(table, {[](int32_t device, cw_stream stream, uint64_t bytes, void** out) {
+                       return host_services().scratch(device, stream, bytes, out);
+                     }});
+  });
+  return portable::find(name.c_str());
 }
 
 // Vendors know torch's convolution for foreign devices by another name, with the same arguments.
@@ -71,9 +90,11 @@ std::string out_form(const c10::FunctionSchema& schema) {
 
 // Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
 bool has_arithmetic() {
-  static const bool offered = (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
-                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
-  return offered;
+  static const bool native =
+      api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+      (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
+  return native || (portable && portable_is_on());
 }
 
 }  // namespace
@@ -113,11 +134,32 @@ NativeForms* resolve_native(Operator& op) {
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
       if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
-    forms->any = forms->own.kernel || forms->out.kernel || (has_decomposer() && has_arithmetic());
   }
+  forms->portable_own = find_portable(op.name);
+  std::string name = forms->out_name;
+  if (name.empty() && std::none_of(op.handle.schema().arguments().begin(), op.handle.schema().arguments().end(),
+                                   [](const c10::Argument& a) { return a.is_out(); }))
+    name = out_form(op.handle.schema());
+  if (!name.empty()) forms->portable_out = find_portable(forms->out_name = name);
+  if (forms->own_name.empty()) forms->own_name = op.name;
+  forms->any = forms->own.kernel || forms->out.kernel || forms->portable_own.kernel || forms->portable_out.kernel ||
+               (has_decomposer() && has_arithmetic());
   NativeForms* none = nullptr;
   if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
   return none;
+}
+
+void set_portable(bool on) { g_portable.store(on); }
+bool portable_is_on() { return g_portable.load(std::memory_order_relaxed); }
+
+std::vector<std::pair<std::string, cw_op>> portable_offered() {
+  std::vector<std::pair<std::string, cw_op>> out;
+  if (!portable_is_on()) return out;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(n);
+    if (cw_op op = find_portable(name); op.kernel) out.emplace_back(name, op);
+  }
+  return out;
 }
 
 std::vector<std::pair<std::string, cw_op>> offered() {

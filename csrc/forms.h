@@ -17,6 +17,7 @@ struct NativeForms {
   bool any = false;   // worth a look: a kernel, or operators that a decomposition may stand on
   cw_op own{};        // under the operator's own name
   cw_op out{};        // under the name of its out= form, for functional and in-place operators
+  cw_op portable_own{}, portable_out{};  // Causeway's own kernels, where the vendor has a compiler
   std::string own_name, out_name;  // as the vendor knows them
   int left_out = -1;  // the argument that `own` does not take
   Routes routes;
@@ -27,6 +28,13 @@ NativeForms* resolve_native(Operator& op);
 
 // Every operator that the vendor's op_find answers for.
 std::vector<std::pair<std::string, cw_op>> offered();
+
+// Every operator that has a portable kernel; none where the vendor has no compiler, or the rung is switched off.
+std::vector<std::pair<std::string, cw_op>> portable_offered();
+
+// The portable rung: on unless the setting says otherwise. Routes are to be forgotten after a change.
+void set_portable(bool on);
+bool portable_is_on();
 
 // The form of an in-place operator, or of one with out=, that allocates its result; nothing where there is none.
 std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema);

@@ -8,7 +8,7 @@
 
 namespace causeway {
 
-const char* const kRungNames[kRungs] = {"native", "derived", "decomposed", "portable", "host"};
+const char* const kRungNames[kRungs] = {"native", "derived", "portable", "decomposed", "host"};
 std::atomic<bool> g_ledger_on{false};
 std::atomic<bool> g_entries_on{false};
 

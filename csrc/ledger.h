@@ -13,7 +13,7 @@
 
 namespace causeway {
 
-enum class Rung : uint8_t { Native, Derived, Decomposed, Portable, Host };
+enum class Rung : uint8_t { Native, Derived, Portable, Decomposed, Host };
 constexpr int kRungs = 5;
 extern const char* const kRungNames[kRungs];
 

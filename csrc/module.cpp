@@ -289,9 +289,9 @@ void load_paper_dict(const py::dict& d, const std::string& path, py::object sett
   load_paper(std::move(paper), path, python_settings(std::move(settings)));
 }
 
-py::dict offered_dict() {
+py::dict offered_dict(bool portable) {
   py::dict out;
-  for (const auto& [name, op] : offered()) {
+  for (const auto& [name, op] : portable ? portable_offered() : offered()) {
     py::dict d;
     d["needs"] = op.needs;
     d["dtypes"] = dtype_list(op.dtypes);
@@ -411,7 +411,12 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     for (const Operator* op : operators()) names.push_back(op->name);
     return names;
   });
-  m.def("offered", offered_dict);
+  m.def("offered", [] { return offered_dict(false); });
+  m.def("offered_portable", [] { return offered_dict(true); });
+  m.def("set_portable", [](bool on) {
+    set_portable(on);
+    forget_routes();
+  });
   m.def("set_forced", set_forced);
   m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));

@@ -116,6 +116,8 @@ class NativeCall {
   std::pair<std::shared_ptr<Route>, Key> route();
   std::shared_ptr<Route> decide();
   std::shared_ptr<Route> after(const Route& route);
+  bool has_kernel() const;
+  const cw_op& form_of(Serve serve) const;
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
@@ -223,7 +225,7 @@ std::shared_ptr<Route> NativeCall::decide() {
     if (r.alias_info() && !r.alias_info()->isWrite()) return route;  // a view is no kernel's business
   at::AutoDispatchBelowADInplaceOrView below;
   if (!host_would_take()) return route;
-  const bool any_kernel = forms_.own.kernel || forms_.out.kernel;
+  const bool any_kernel = has_kernel();
   if (any_kernel) {
     Stack meta;
     if (op_.return_of.empty() || begin_empty(*route)) {  // nothing to allocate, or nothing yet
@@ -291,7 +293,7 @@ bool NativeCall::host_would_take() const {
   const bool pointwise = is_pointwise(op_);
   if (!pointwise && any_read && !any_element)
     return false;  // the largest of nothing; there is nothing to compute either
-  if (pointwise && any_bool && !forms_.own.kernel && !forms_.out.kernel)
+  if (pointwise && any_bool && !has_kernel())
     return false;  // decompositions take it for a number
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
                                                     "aten::neg_", "aten::relu", "aten::relu_"};
@@ -320,11 +322,28 @@ bool NativeCall::host_would_take() const {
 std::shared_ptr<Route> NativeCall::after(const Route& route) {
   auto next = std::make_shared<Route>();
   next->outs = route.outs;
-  if (route.serve == Serve::Own && fits(forms_.out, *next))
-    next->serve = Serve::Out;
-  else if (route.serve != Serve::Decomposed)
-    plan_decomposition(*next);
+  for (Serve serve : {Serve::Out, Serve::PortableOwn, Serve::PortableOut}) {
+    if (serve <= route.serve || (serve != Serve::Out && !portable_is_on())) continue;
+    next->prepare = false;
+    if (!fits(form_of(serve), *next)) continue;
+    next->serve = serve;
+    return next;
+  }
+  next->prepare = false;
+  if (route.serve != Serve::Decomposed) plan_decomposition(*next);
   return next;
+}
+
+bool NativeCall::has_kernel() const {
+  return forms_.own.kernel || forms_.out.kernel ||
+         (portable_is_on() && (forms_.portable_own.kernel || forms_.portable_out.kernel));
+}
+
+const cw_op& NativeCall::form_of(Serve serve) const {
+  return serve == Serve::Own           ? forms_.own
+         : serve == Serve::Out         ? forms_.out
+         : serve == Serve::PortableOwn ? forms_.portable_own
+                                       : forms_.portable_out;
 }
 
 bool NativeCall::any_float() const {
@@ -337,7 +356,7 @@ bool NativeCall::any_float() const {
 
 bool NativeCall::plan_decomposition(Route& route) {
   PyObject* decomposer = g_decomposer.load();
-  if (!decomposer || !api().op_find) return false;
+  if (!decomposer) return false;
   py::gil_scoped_acquire gil;
   py::tuple args(op_.args.size());
   py::dict kwargs;
@@ -403,8 +422,11 @@ std::string NativeCall::words() const {
 }
 
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
-  const bool through_out = route.serve == Serve::Out;
-  const Rung rung = !through_out && !route.prepare ? Rung::Native : Rung::Derived;
+  const bool through_out = route.serve == Serve::Out || route.serve == Serve::PortableOut;
+  const bool portable = route.serve == Serve::PortableOwn || route.serve == Serve::PortableOut;
+  const Rung rung = portable                         ? Rung::Portable
+                    : !through_out && !route.prepare ? Rung::Native
+                                                     : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
@@ -466,7 +488,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       const bool is_result =
           std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
       if (is_result && !(through_out && !schema[i].is_out())) continue;
-      if (static_cast<int>(i) == forms_.left_out) continue;
+      if (!portable && static_cast<int>(i) == forms_.left_out) continue;
       const c10::IValue& v = arg(i);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
@@ -482,6 +504,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
         arguments.add(v, schema[i], numbers, count);
       }
     }
+    if (portable && op_.hidden_random) arguments.add_random(count);
     Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
     span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status = arguments.run(form.kernel, stream_);
@@ -559,10 +582,10 @@ bool NativeCall::serve(Entry& entry) {
       case Serve::Nobody:
         return false;
       case Serve::Own:
-        done = run(*r, forms_.own, entry);
-        break;
       case Serve::Out:
-        done = run(*r, forms_.out, entry);
+      case Serve::PortableOwn:
+      case Serve::PortableOut:
+        done = run(*r, form_of(r->serve), entry);
         break;
       case Serve::Decomposed:
         done = run_program(*r, entry);

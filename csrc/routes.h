@@ -31,7 +31,8 @@ struct OutMeta {
   c10::ScalarType dtype;
 };
 
-enum class Serve : uint8_t { Nobody, Own, Out, Decomposed };
+// From the highest rung down: what is declined goes on to a later one.
+enum class Serve : uint8_t { Nobody, Own, Out, PortableOwn, PortableOut, Decomposed };
 
 struct Route {
   Serve serve = Serve::Nobody;

@@ -270,6 +270,51 @@ typedef struct cw_profile_v1 {
   cw_status (*read)(cw_activity* out, uint32_t capacity, uint32_t* count);
 } cw_profile_v1;
 
+/* ---- extension "code.v1": source built by the chip's compiler, and launched ------------------------------------ *
+ * With it Causeway's own kernels run on the chip (csrc/portable). A launch is a grid of groups of work items. */
+typedef struct cw_program_t* cw_program;
+typedef struct cw_function_t* cw_function;
+#define CW_CODE_C 1u        /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
+                             * once a group (three numbers each), groups have one item, args[i] points to argument i;
+                             * `const uint32_t name_arguments` says how many there are */
+#define CW_CODE_OPENCL_C 2u /* OpenCL C 1.2 */
+#define CW_CODE_CUDA_C 3u   /* CUDA C++, `extern "C" __global__` */
+#define CW_CODE_IN_TURN 1u /* a core runs the items of a group in turn (CPUs): best is one item a group, with long loops */
+#define CW_CODE_SPLIT_POINTERS 2u /* an address is two parameters of a function: the start of its allocation, and a
+                                   * 64-bit number of bytes to add to it */
+typedef struct cw_code_info {
+  uint32_t struct_size;   /* set by the core: write no further */
+  uint32_t language;      /* CW_CODE_C, ... */
+  uint32_t flags;         /* CW_CODE_IN_TURN, ... */
+  uint32_t compute_units; /* how many groups run at once */
+  uint32_t group_limit;   /* most items in a group */
+  uint32_t simd_width;    /* of float32, in elements; 0: not known */
+  uint64_t local_memory;  /* bytes a group may share */
+  cw_dtypes arithmetic;   /* dtypes that the compiler computes with; others are converted in the source */
+} cw_code_info;
+typedef struct cw_code_arg {
+  uint32_t bytes; /* of a value; 0: `address` is passed */
+  uint32_t reserved;
+  union {
+    const void* address; /* device memory of one mem_alloc, or within it; NULL is allowed */
+    const void* value;
+  } v;
+} cw_code_arg;
+typedef struct cw_code_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  cw_status (*info)(int32_t device, cw_code_info* out);
+  /* Compile for this device. CW_INVALID: the source is wrong, and the words hold the compiler's. May be served from
+   * a cache. `options` are the compiler's own, or NULL. */
+  cw_status (*build)(int32_t device, const char* source, const char* options, cw_program* out);
+  cw_status (*release)(cw_program program); /* nothing runs any more of what was launched; functions end with it */
+  cw_status (*function)(cw_program program, const char* name, cw_function* out); /* CW_INVALID: has none such */
+  /* Put grid[0..2] groups of group[0..2] items on the stream of the program's device. Values are copied before it
+   * returns. CW_INVALID: not as many arguments as the function has, a group too large, an address of other memory. */
+  cw_status (*launch)(cw_function function, const uint32_t grid[3], const uint32_t group[3], const cw_code_arg* args,
+                      uint32_t n, cw_stream stream);
+} cw_code_v1;
+
 /* The one symbol. Must not touch a driver or a device: it runs at `import torch`. Returns NULL with nothing
  * opened when it cannot work with `host`. The table lives as long as the process. */
 #if defined(_WIN32)

@@ -109,6 +109,10 @@ RUNGS: tuple[str, ...]
 def operators() -> list[str]:
     """Qualified names, "aten::add.out", of every operator with a kernel of ours."""
 
+def set_portable(on: bool) -> None: ...
+def offered_portable() -> dict[str, dict[str, Any]]:
+    """What `offered` is, of Causeway's own kernels; {} where the vendor has no compiler."""
+
 def offered() -> dict[str, dict[str, Any]]:
     """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
 

@@ -297,6 +297,12 @@ SETTINGS: Mapping[str, Setting] = {
             "Operators that go to the host rung whatever the vendor offers: 'add.out, conv.*'.",
         ),
         Setting(
+            "portable",
+            FLAG,
+            True,
+            "Use Causeway's own kernels where the vendor's library has a compiler (code.v1).",
+        ),
+        Setting(
             "policy",
             _choice("allow", "warn", "error"),
             "allow",
@@ -444,6 +450,10 @@ SETTINGS: Mapping[str, Setting] = {
             "Kernels that the chip offers: all, those no slower than the host rung, none.",
         ),
         _sim("level", _integer(0, 2), 2, "Offer the table up to this level only."),
+        _sim("code", FLAG, False, "Offer code.v1: kernels are built by the machine's C compiler."),
+        _sim(
+            "cache", TEXT, "", "Folder of what it built. Empty: causeway/sim in the user's cache."
+        ),
         _sim(
             "fault",
             NAMES,

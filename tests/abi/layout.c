@@ -19,6 +19,8 @@ static const char* before = "";
   F(op_find) F(stream_create) F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait)             \
   F(event_create) F(event_destroy) F(event_record) F(event_query) F(event_sync) F(event_elapsed)          \
   F(extension)
+#define CODE_INFO(F) \
+  F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic)
 // clang-format on
 
 int main(void) {
@@ -69,6 +71,21 @@ int main(void) {
   FIELD(cw_profile_v1, stop);
   FIELD(cw_profile_v1, correlate);
   FIELD(cw_profile_v1, read);
+  STRUCT(cw_code_info);
+#define F(field) FIELD(cw_code_info, field);
+  CODE_INFO(F)
+#undef F
+  STRUCT(cw_code_arg);
+  FIELD(cw_code_arg, bytes);
+  FIELD(cw_code_arg, v);
+  STRUCT(cw_code_v1);
+  FIELD(cw_code_v1, struct_size);
+  FIELD(cw_code_v1, reserved);
+  FIELD(cw_code_v1, info);
+  FIELD(cw_code_v1, build);
+  FIELD(cw_code_v1, release);
+  FIELD(cw_code_v1, function);
+  FIELD(cw_code_v1, launch);
   STRUCT(DLTensor);
   FIELD(DLTensor, data);
   FIELD(DLTensor, device);

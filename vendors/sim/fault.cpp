@@ -26,7 +26,7 @@ const char* const entries[] = {
     "mem_set",        "mem_info",      "host_alloc",  "host_free",    "op_find",       "stream_create", "stream_query",
     "stream_destroy", "stream_sync",   "stream_wait", "event_create", "event_destroy", "event_record",  "event_query",
     "event_sync",     "event_elapsed", "extension",   "mem_export",   "mem_import",    "mem_close",     "profile_clock",
-    "profile_start",  "profile_stop",  "profile_read"};
+    "profile_start",  "profile_stop",  "profile_read", "code_info",     "code_build",    "code_launch"};
 
 bool is_entry(const std::string& name) {
   for (const char* entry : entries) {

@@ -164,6 +164,11 @@ void read_settings(const cw_host& given) {
     s.level = value[0] - '0';
     return true;
   });
+  reader.read("code", "0, 1", [&](const std::string& value) {
+    s.code = value == "1";
+    return s.code || value == "0";
+  });
+  reader.read("cache", "a folder", [&](const std::string& value) { return s.cache = value, true; });
   reader.read("latency_us", "a number of microseconds up to 10000000",
               [&](const std::string& value) { return parse_number(value, &s.latency_us) && s.latency_us <= 10000000; });
   reader.read("fault",

@@ -27,6 +27,8 @@ struct Settings {
   bool async = false;
   Offer ops = Offer::fastest;
   int level = 2;
+  bool code = false;     // offer code.v1, with the machine's C compiler
+  std::string cache;     // the folder for what it built, or empty
   int64_t latency_us = 0;
   std::vector<FaultSetting> faults;
   std::set<std::string> skip_wait;

@@ -11,17 +11,21 @@ import ctypes as C
 import itertools
 import json
 import os
+import struct
 import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from typing import Any
 
 from causeway.conformance.table import (
     HOST,
     STATUS,
     Activity,
+    CodeArg,
+    CodeInfo,
     DeviceInfo,
     Library,
     Op,
@@ -664,6 +668,95 @@ def the_profile_says_when_work_ran(chip: Chip) -> None:
         expect(read() == [], "each activity handed out once", "more of them")
 
 
+# What each language's source is, for a function that writes `in` times `factor` plus its index.
+_SOURCES = {
+    1: """
+#include <stdint.h>
+const uint32_t scale_arguments = 4;
+void scale(void* const* args, const uint32_t* group, const uint32_t* grid) {
+  int32_t* to = *(int32_t**)args[0];
+  const int32_t* from = *(int32_t**)args[1];
+  int32_t factor = *(int32_t*)args[2];
+  uint32_t n = *(uint32_t*)args[3];
+  for (uint32_t i = group[0]; i < n; i += grid[0]) to[i] = from[i] * factor + (int32_t)i;
+}
+""",
+    2: """
+__kernel void scale(POINTER(to), POINTER(from), int factor, uint n) {
+  OPEN(to) OPEN(from)
+  for (uint i = get_global_id(0); i < n; i += get_global_size(0)) to[i] = from[i] * factor + (int)i;
+}
+""",
+    3: """
+extern "C" __global__ void scale(int* to, const int* from, int factor, unsigned n) {
+  for (unsigned i = blockIdx.x; i < n; i += gridDim.x) to[i] = from[i] * factor + (int)i;
+}
+""",
+}
+_SPLIT = 2  # CW_CODE_SPLIT_POINTERS
+_POINTERS = {
+    False: "#define POINTER(x) __global int* x\n#define OPEN(x)\n",
+    True: "#define POINTER(x) __global char* x##_base, ulong x##_at\n"
+    "#define OPEN(x) __global int* x = (__global int*)(x##_base + x##_at);\n",
+}
+
+
+def code_is_built_and_launched_in_order(chip: Chip) -> None:
+    """Does code.v1 build source, launch it in the stream's order, and refuse what is wrong?"""
+    chip.needs("extension")
+    try:
+        code = chip.library.code()
+    except TableError as error:
+        raise Skipped(f"not offered: code.v1 ({error})") from None
+    info = CodeInfo(struct_size=C.sizeof(CodeInfo))
+
+    def answer(entry: str, *args: object) -> str:
+        return STATUS[getattr(code, entry)(*args)]
+
+    def good(entry: str, *args: object) -> None:
+        status = answer(entry, *args)
+        expect(status == "OK", f"OK of {entry}", f"{status}: {chip.library.words()}")
+
+    good("info", 0, C.byref(info))
+    expect(info.language in _SOURCES, "a language of abi.h", info.language)
+    source = _SOURCES[info.language]
+    if info.language == 2:
+        source = _POINTERS[bool(info.flags & _SPLIT)] + source
+    program, function = ptr(), ptr()
+    status = answer("build", 0, (source + "no such words;").encode(), None, C.byref(program))
+    expect(status == "INVALID", "INVALID for source that is wrong", status)
+    expect(bool(chip.library.words()), "the compiler's words", "none")
+    good("build", 0, source.encode(), None, C.byref(program))
+    status = answer("function", program, b"nowhere", C.byref(function))
+    expect(status == "INVALID", "INVALID for a function that is not there", status)
+    good("function", program, b"scale", C.byref(function))
+
+    n = 1000
+    one = (u32 * 3)(1, 1, 1)
+    grid = (u32 * 3)(min(7, n), 1, 1)
+    count, skip = u32(n), 64  # addresses within an allocation, as those of views are
+
+    def arguments(to: int, source: int, factor: int) -> tuple[Any, list[Any]]:
+        value = i32(factor)
+        places = [(0, to + skip), (0, source + skip)]
+        places += [(4, C.addressof(value)), (4, C.addressof(count))]
+        return (CodeArg * 4)(*[CodeArg(b, 0, at) for b, at in places]), [value]
+
+    with chip.memory(4 * n + skip, 4 * n + skip) as (a, b):
+        chip.library.write(a + skip, struct.pack(f"={n}i", *range(n)))
+        for k in range(3):  # each reads what the one before it wrote
+            args, kept = arguments(*((b, a) if k % 2 == 0 else (a, b)), 2)
+            good("launch", function, grid, one, args, 4, None)
+            kept[0].value = -1  # values were copied
+        chip.library.sync()
+        found = chip.library.read(b, 4 * n + skip)[skip:]
+        same(found, struct.pack(f"={n}i", *[15 * i for i in range(n)]), "what three launches made")
+        args, kept = arguments(b, a, 2)
+        status = answer("launch", function, grid, one, args, 3, None)
+        expect(status == "INVALID", "INVALID for too few arguments", status)
+    good("release", program)
+
+
 def an_event_may_go_before_its_work(chip: Chip) -> None:
     """May an event be destroyed while a stream still waits for it?"""
     chip.needs(*STREAMS, *EVENTS)
@@ -778,6 +871,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         an_event_recorded_again_is_the_last_record,
         elapsed_time_is_of_the_stream,
         the_profile_says_when_work_ran,
+        code_is_built_and_launched_in_order,
         an_event_may_go_before_its_work,
         sync_waits_for_every_stream,
         streams_have_priorities,

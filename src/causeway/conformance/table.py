@@ -123,6 +123,30 @@ class Ipc(C.Structure):
     ]  # fmt: skip
 
 
+class CodeInfo(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("language", u32), ("flags", u32), ("compute_units", u32),
+        ("group_limit", u32), ("simd_width", u32), ("local_memory", u64), ("arithmetic", u64),
+    ]  # fmt: skip
+
+
+class CodeArg(C.Structure):
+    """`bytes` of a value at `at`; with 0, the device address `at`."""
+
+    _fields_ = [("bytes", u32), ("reserved", u32), ("at", ptr)]
+
+
+class CodeTable(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32),
+        ("info", _entry(i32, out(CodeInfo))),
+        ("build", _entry(i32, C.c_char_p, C.c_char_p, out(ptr))),
+        ("release", _entry(ptr)),
+        ("function", _entry(ptr, C.c_char_p, out(ptr))),
+        ("launch", _entry(ptr, out(u32), out(u32), out(CodeArg), u32, ptr)),
+    ]  # fmt: skip
+
+
 class Activity(C.Structure):
     _fields_ = [("correlation", u64), ("begin_ns", i64), ("end_ns", i64), ("name", C.c_char_p)]
 
@@ -289,6 +313,11 @@ class Library:
     def ipc(self) -> Ipc:
         table: Ipc = C.cast(self.get("extension", ptr, b"ipc.v1"), C.POINTER(Ipc)).contents
         return table
+
+    def code(self) -> CodeTable:
+        """The table of code.v1. TableError where there is none."""
+        found = C.cast(self.get("extension", ptr, b"code.v1"), C.POINTER(CodeTable))
+        return found.contents
 
     def profile(self) -> ProfileTable:
         found = C.cast(self.get("extension", ptr, b"profile.v1"), C.POINTER(ProfileTable))

@@ -10,7 +10,7 @@ from typing import Any
 from causeway.coverage import forms, roofline
 from causeway.coverage.record import Source
 
-RUNGS = ("native", "derived", "decomposed", "portable", "host", "error")
+RUNGS = ("native", "derived", "portable", "decomposed", "host", "error")
 ON_CHIP = RUNGS[:4]
 PHASES = ("forward", "backward", "optimizer")
 

@@ -74,7 +74,8 @@ def decomposition(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] |
 
 @cache
 def _offered() -> dict[str, dict[str, Any]]:
-    return _C.offered()
+    # A portable kernel is one kernel on the device, as good as the vendor's for a plan.
+    return {**_C.offered_portable(), **_C.offered()}
 
 
 @cache

@@ -99,10 +99,19 @@ def start() -> None:
     _C.set_decomposer(_plan)
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
+    config.listen(["portable"], _push_portable)
+    if config.given("portable"):
+        _push_portable()
     if any(config.given(name) for name in ("policy", "policy_only", "policy_budget", "dtypes")):
         _push_policy()
     if config.given("fallback"):
         _push_forced()
+
+
+def _push_portable() -> None:
+    from causeway import _C
+
+    _C.set_portable(bool(config.get("portable")))
 
 
 def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:

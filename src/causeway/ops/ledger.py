@@ -22,7 +22,7 @@ from causeway import config
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
-RUNGS = ("native", "derived", "decomposed", "portable", "host")
+RUNGS = ("native", "derived", "portable", "decomposed", "host")
 NARROWED = "narrowed"  # no rung: tensors of a dtype that the chip lacks, made with a narrower one
 COLUMNS = (*RUNGS, NARROWED)
 Reading = dict[tuple[str, str, str], tuple[int, int, float]]

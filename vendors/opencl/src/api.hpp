@@ -26,6 +26,17 @@ namespace opencl {
   F(clEnqueueFillBuffer)          \
   F(clEnqueueMarkerWithWaitList)  \
   F(clEnqueueBarrierWithWaitList) \
+  F(clCreateProgramWithSource)    \
+  F(clCreateProgramWithBinary)    \
+  F(clBuildProgram)               \
+  F(clGetProgramInfo)             \
+  F(clGetProgramBuildInfo)        \
+  F(clReleaseProgram)             \
+  F(clCreateKernel)               \
+  F(clReleaseKernel)              \
+  F(clSetKernelArg)               \
+  F(clGetKernelInfo)              \
+  F(clEnqueueNDRangeKernel)       \
   F(clFlush)                      \
   F(clFinish)                     \
   F(clWaitForEvents)              \
@@ -38,6 +49,7 @@ namespace opencl {
 #define OPENCL_2_FUNCTIONS(F) \
   F(clSVMAlloc)               \
   F(clSVMFree)                \
+  F(clSetKernelArgSVMPointer) \
   F(clEnqueueSVMMemcpy)       \
   F(clEnqueueSVMMemFill)
 

@@ -8,12 +8,14 @@
 #include "event.hpp"
 #include "memory.hpp"
 #include "profile.hpp"
+#include "program.hpp"
 #include "stream.hpp"
 
 namespace opencl {
 
 static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
+  if (strcmp(name, "code.v1") == 0) return *out = &code_table, CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 

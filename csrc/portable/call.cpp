@@ -1,0 +1,123 @@
+#include "call.h"
+
+#include <cstring>
+#include <unordered_map>
+#include <utility>
+
+#include "portable.h"
+
+namespace causeway::portable {
+
+int64_t Tensor::numel() const {
+  int64_t count = 1;
+  for (int d = 0; d < ndim; ++d) count *= shape[d];
+  return count;
+}
+
+bool Tensor::contiguous() const {
+  int64_t expected = 1;
+  for (int d = ndim - 1; d >= 0; --d) {
+    if (shape[d] != 1 && strides[d] != expected) return false;
+    expected *= shape[d];
+  }
+  return true;
+}
+
+bool Call::read(const DLTensor* from, Tensor* out) const {
+  if (!from || from->ndim > kMostDims) return false;
+  out->dtype = dtype_of(from->dtype);
+  if (out->dtype == kOther) return false;
+  out->data = static_cast<const char*>(from->data) + from->byte_offset;
+  out->ndim = from->ndim;
+  for (int d = 0; d < from->ndim; ++d) out->shape[d] = from->shape[d], out->strides[d] = from->strides[d];
+  return true;
+}
+
+bool Call::tensor(int i, Tensor* out) const {
+  return i < n_ && args_[i].tag == CW_TENSOR && read(args_[i].v.tensor, out);
+}
+
+bool Call::number(int i, Number* out) const {
+  switch (tag(i)) {
+    case CW_INT:
+      *out = {kI64, 0, args_[i].v.i};
+      return true;
+    case CW_BOOLEAN:
+      *out = {kBool, 0, args_[i].v.i};
+      return true;
+    case CW_DOUBLE:
+      *out = {kF64, args_[i].v.d, 0};
+      return true;
+    default:
+      return false;
+  }
+}
+
+double Call::real(int i, double otherwise) const {
+  Number number;
+  return this->number(i, &number) ? number.real() : otherwise;
+}
+
+std::vector<int64_t> Call::ints(int i) const {
+  if (tag(i) == CW_INT) return {args_[i].v.i};
+  if (tag(i) != CW_INT_LIST && tag(i) != CW_BOOLEAN_LIST) return {};
+  return {args_[i].v.ints, args_[i].v.ints + args_[i].n};
+}
+
+bool Call::open() {
+  for (int i = 0; i < n_; ++i) {
+    if (args_[i].tag == CW_TENSOR) return (device = device_at(args_[i].v.tensor->device.device_id)) != nullptr;
+    if (args_[i].tag == CW_TENSOR_LIST)
+      for (uint32_t k = 0; k < args_[i].n; ++k)
+        if (args_[i].v.tensors[k]) return (device = device_at(args_[i].v.tensors[k]->device.device_id)) != nullptr;
+  }
+  return false;
+}
+
+namespace {
+
+constexpr size_t kMostKernels = 512;
+
+const Kernels& kernels() {
+  static const Kernels& all = *[] {
+    auto* list = new Kernels;
+    for (const auto& part : {pointwise_kernels(), reduce_kernels(), softmax_kernels(), loss_kernels(), matmul_kernels(),
+                             convolution_kernels(), pool_kernels(), norm_kernels(), random_kernels(), index_kernels()})
+      list->insert(list->end(), part.begin(), part.end());
+    if (list->size() > kMostKernels) __builtin_trap();
+    return list;
+  }();
+  return all;
+}
+
+// cw_kernel has no word of the vendor's own, so each line of the table gets a function of its own.
+template <size_t I>
+cw_status run(const cw_arg* args, int32_t n, cw_stream stream) {
+  static const Kernel& kernel = kernels()[I];
+  Call call(args, n, stream);
+  if (!call.open()) return CW_UNSUPPORTED;
+  return kernel.run(call, kernel.data);
+}
+
+template <size_t... I>
+const cw_kernel* functions(std::index_sequence<I...>) {
+  static const cw_kernel all[] = {run<I>...};
+  return all;
+}
+
+}  // namespace
+
+cw_op find(const char* name) {
+  if (!is_open()) return {};
+  static const auto& by_name = *[] {
+    auto* map = new std::unordered_map<std::string, size_t>;
+    for (size_t i = 0; i < kernels().size(); ++i) map->emplace(kernels()[i].name, i);
+    return map;
+  }();
+  const auto it = by_name.find(name);
+  if (it == by_name.end()) return {};
+  const Kernel& kernel = kernels()[it->second];
+  return {sizeof(cw_op), kernel.needs, kernel.dtypes, functions(std::make_index_sequence<kMostKernels>())[it->second]};
+}
+
+}  // namespace causeway::portable

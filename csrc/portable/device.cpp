@@ -1,0 +1,83 @@
+#include "device.h"
+
+#include <algorithm>
+#include <atomic>
+#include <memory>
+#include <mutex>
+
+#include "portable.h"
+
+namespace causeway::portable {
+
+namespace {
+
+const cw_code_v1* g_code = nullptr;
+Services g_services{};
+constexpr double kGrain = 32768;  // operations that are worth an item of their own on a CPU
+
+}  // namespace
+
+void open(const cw_code_v1* code, const Services& services) {
+  g_services = services;
+  g_code = code;
+}
+
+bool is_open() { return g_code != nullptr; }
+
+Device* device_at(int32_t index) {
+  constexpr int kMostDevices = 256;
+  static std::atomic<Device*> devices[kMostDevices];
+  static std::mutex mutex;
+  if (!g_code || index < 0 || index >= kMostDevices) return nullptr;
+  if (Device* known = devices[index].load(std::memory_order_acquire)) return known;
+  std::lock_guard lock(mutex);
+  if (Device* known = devices[index].load()) return known;
+  auto made = std::make_unique<Device>();
+  made->index = index;
+  made->info.struct_size = sizeof(cw_code_info);
+  if (g_code->info(index, &made->info) != CW_OK) return nullptr;
+  if (made->info.compute_units == 0) made->info.compute_units = 1;
+  devices[index].store(made.get(), std::memory_order_release);
+  return made.release();  // as long as the process
+}
+
+cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void** out) {
+  return g_services.scratch(device.index, stream, bytes, out);
+}
+
+cw_status Device::function(const Key& key, const std::function<std::string()>& source, cw_function* out) {
+  {
+    std::shared_lock lock(mutex);
+    if (const auto it = functions.find(key); it != functions.end()) return *out = it->second, CW_OK;
+  }
+  // Not under the lock: a compiler takes its time. Two threads may build the same; the first one's is kept.
+  cw_program program = nullptr;
+  if (cw_status status = g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program)) return status;
+  if (cw_status status = g_code->function(program, "kernel_main", out)) return status;
+  std::unique_lock lock(mutex);
+  *out = functions.emplace(key, *out).first->second;
+  return CW_OK;
+}
+
+Launch& Launch::pointer(const void* p) {
+  args_[n_].bytes = 0;
+  args_[n_].reserved = 0;
+  args_[n_++].v.address = p;
+  return *this;
+}
+
+cw_status Launch::run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream) {
+  if (units <= 0) return CW_OK;
+  uint32_t grid[3] = {1, 1, 1}, group[3] = {1, 1, 1};
+  if (device.in_turn()) {
+    const double worth = static_cast<double>(units) * cost / kGrain;
+    const int64_t most = std::min<int64_t>(units, int64_t{device.info.compute_units} * 4);
+    grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most));
+  } else {
+    group[0] = std::min<uint32_t>(256, std::max<uint32_t>(1, device.info.group_limit));
+    grid[0] = static_cast<uint32_t>(std::clamp<int64_t>((units + group[0] - 1) / group[0], 1, 65535));
+  }
+  return g_code->launch(function, grid, group, args_, n_, stream);
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,69 @@
+// A device's compiler: what it is, the functions built so far, launches.
+#pragma once
+
+#include <array>
+#include <functional>
+#include <shared_mutex>
+#include <string>
+#include <unordered_map>
+#include <vector>
+
+#include "causeway/abi.h"
+
+namespace causeway::portable {
+
+// What a function is specialised on. The first word is the kernel's own number, from `family`.
+using Key = std::array<uint64_t, 4>;
+
+struct HashKey {
+  size_t operator()(const Key& key) const {
+    uint64_t h = 0x9E3779B97F4A7C15ull;
+    for (uint64_t v : key) h = (h ^ v) * 0xff51afd7ed558ccdull, h ^= h >> 32;
+    return h;
+  }
+};
+
+struct Device {
+  int32_t index = 0;
+  cw_code_info info{};
+  std::shared_mutex mutex;
+  std::unordered_map<Key, cw_function, HashKey> functions;
+
+  bool in_turn() const { return info.flags & CW_CODE_IN_TURN; }
+  // The function for `key`; `source` is called once, and its function is called "kernel".
+  cw_status function(const Key& key, const std::function<std::string()>& source, cw_function* out);
+};
+
+// NULL where the vendor has no compiler for it.
+Device* device_at(int32_t index);
+cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void** out);
+
+// The arguments of one launch, in the order of the source's parameters.
+class Launch {
+ public:
+  Launch& pointer(const void* p);
+  template <class T>
+  Launch& value(T v) {
+    static_assert(sizeof(T) <= 8, "by value");
+    Slot& slot = slots_[n_];
+    __builtin_memcpy(slot.bytes, &v, sizeof v);
+    args_[n_].bytes = sizeof v;
+    args_[n_].reserved = 0;
+    args_[n_++].v.value = slot.bytes;
+    return *this;
+  }
+  // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it.
+  cw_status run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream);
+
+  static constexpr uint32_t kMost = 96;
+
+ private:
+  struct Slot {
+    alignas(8) char bytes[8];
+  };
+  Slot slots_[kMost];
+  cw_code_arg args_[kMost];
+  uint32_t n_ = 0;
+};
+
+}  // namespace causeway::portable

@@ -1,0 +1,195 @@
+// Rows picked by an index, and what is made of such picks: index_select, embedding with its gradient, gather, cat, arange.
+#include "pointwise.h"
+
+namespace causeway::portable {
+
+namespace {
+
+std::string bytes_type(Dtype dtype) {
+  const int64_t size = size_of(dtype);
+  return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
+}
+
+// `out` [outer, count, inner] from `in` [outer, size, inner]. A kernel cannot raise: where the index is out of range all
+// bits are set, which is NaN.
+cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& index, int64_t outer, int64_t size,
+               int64_t inner, bool wraps) {
+  if (size_of(in.dtype) > 8 || in.dtype != out.dtype || (index.dtype != kI64 && index.dtype != kI32))
+    return CW_UNSUPPORTED;
+  if (!index.contiguous() || !in.contiguous() || !out.contiguous()) return CW_UNSUPPORTED;
+  const int64_t count = index.numel();
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("pick"),
+       static_cast<uint64_t>(size_of(in.dtype)) | static_cast<uint64_t>(index.dtype) << 8 |
+           static_cast<uint64_t>(wraps) << 16 | static_cast<uint64_t>(inner == 1) << 17,
+       0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string t = bytes_type(in.dtype);
+        s.out(t, "out").in(t, "in").in(name_of(index.dtype), "index");
+        for (const char* v : {"rows", "count", "size", "inner"}) s.value("idx", v);
+        return s.kernel(
+            "for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {\nidx at = index[u % count];\n" +
+            std::string(wraps ? "if (at < 0) at += size;\n" : "") +
+            "const int good = at >= 0 && at < size;\nGLOBAL const " + t +
+            "* from = in + (u / count * size + (good ? at : 0)) * inner;\nGLOBAL " + t + "* to = out + u * inner;\n" +
+            (inner == 1 ? "to[0] = good ? from[0] : (" + t + ")-1;\n"
+                        : "INDEPENDENT\nfor (idx i = 0; i < inner; ++i) to[i] = good ? from[i] : (" + t + ")-1;\n") +
+            "}\n");
+      },
+      &function));
+  Launch l;
+  const int64_t rows = outer * count;
+  l.pointer(out.data).pointer(in.data).pointer(index.data).value(rows).value(count).value(size).value(inner);
+  return l.run(*call.device, function, rows, static_cast<double>(inner) * 2 + 4, call.stream);
+}
+
+cw_status pick_along(Call& call, const Tensor& out, const Tensor& in, const Tensor& index, int dim, bool wraps) {
+  int64_t outer = 1, inner = 1;
+  for (int d = 0; d < dim; ++d) outer *= in.shape[d];
+  for (int d = dim + 1; d < in.ndim; ++d) inner *= in.shape[d];
+  if (in.ndim == 0 || out.numel() != outer * index.numel() * inner) return CW_UNSUPPORTED;
+  return pick(call, out, in, index, outer, in.shape[dim], inner, wraps);
+}
+
+// out, self, indices: with one index only
+cw_status index(Call& call, const void*) {
+  Tensor out, in, at;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
+  const cw_arg& list = call.arg(2);
+  int dim = -1;
+  for (uint32_t i = 0; i < list.n; ++i) {
+    if (!list.v.tensors[i]) continue;
+    if (dim >= 0) return CW_UNSUPPORTED;
+    dim = static_cast<int>(i);
+  }
+  if (dim < 0 || !call.read(list.v.tensors[dim], &at)) return CW_UNSUPPORTED;
+  return pick_along(call, out, in, at, dim, true);
+}
+
+// out, self, dim, index
+cw_status index_select(Call& call, const void*) {
+  Tensor out, in, at;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(3, &at)) return CW_UNSUPPORTED;
+  const int64_t dim = call.integer(2);
+  return pick_along(call, out, in, at, static_cast<int>(dim < 0 ? dim + in.ndim : dim), false);
+}
+
+// out, weight, indices, ...
+cw_status embedding(Call& call, const void*) {
+  Tensor out, in, at;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &at) || in.ndim != 2) return CW_UNSUPPORTED;
+  return pick_along(call, out, in, at, 0, false);
+}
+
+// out, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq: an item owns columns, so that no two add to
+// one place, and the order of the sum is always the same.
+cw_status embedding_backward(Call& call, const void*) {
+  Tensor out, grad, at;
+  if (!call.tensor(0, &out) || !call.tensor(1, &grad) || !call.tensor(2, &at)) return CW_UNSUPPORTED;
+  if (call.integer(5) != 0 || out.dtype != kF32 || grad.dtype != kF32 || at.dtype != kI64 || out.ndim != 2)
+    return CW_UNSUPPORTED;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("embedding_backward"), 0, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        s.out("f32", "out").in("f32", "grad").in("i64", "index");
+        for (const char* v : {"blocks", "rows", "wide", "count", "padding"}) s.value("idx", v);
+        return s.kernel(R"(
+for (idx u = FIRST(blocks), end = LAST(blocks); u < end; u += STEP) {
+  const idx c0 = u * 16, c1 = c0 + 16 < wide ? c0 + 16 : wide;
+  for (idx r = 0; r < rows; ++r) for (idx c = c0; c < c1; ++c) out[r * wide + c] = 0;
+  for (idx i = 0; i < count; ++i) {
+    const idx r = index[i];
+    if (r < 0 || r >= rows || r == padding) continue;
+    for (idx c = c0; c < c1; ++c) out[r * wide + c] += grad[i * wide + c];
+  }
+}
+)");
+      },
+      &function));
+  Launch l;
+  const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
+  l.pointer(out.data).pointer(grad.data).pointer(at.data).value(blocks).value(rows).value(wide).value(count);
+  l.value(call.integer(4, -1));
+  return l.run(*call.device, function, blocks, static_cast<double>(rows + count) * 16, call.stream);
+}
+
+// out, tensors, dim: a copy of each into its place
+cw_status cat(Call& call, const void*) {
+  Tensor out;
+  if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
+  const Pointwise* copy = nullptr;
+  for (const Pointwise& op : pointwise_table())
+    if (std::string(op.name) == "aten::copy_") copy = &op;
+  int64_t dim = call.integer(2), at = 0;
+  if (dim < 0) dim += out.ndim;
+  const cw_arg& list = call.arg(1);
+  const DLTensor& whole = *call.arg(0).v.tensor;
+  for (uint32_t i = 0; i < list.n; ++i) {
+    Tensor in;
+    if (!call.read(list.v.tensors[i], &in)) return CW_UNSUPPORTED;
+    if (in.ndim == 1 && in.shape[0] == 0) continue;  // torch lets it stand among all shapes
+    if (in.ndim != out.ndim || in.dtype != out.dtype || size_of(in.dtype) > 8) return CW_UNSUPPORTED;
+  }
+  for (uint32_t i = 0; i < list.n; ++i) {
+    Tensor in;
+    call.read(list.v.tensors[i], &in);
+    if (in.numel() == 0) continue;
+    DLTensor place = whole;
+    place.shape = in.shape;
+    place.data = static_cast<char*>(whole.data) + at * out.strides[dim] * size_of(out.dtype);
+    at += in.shape[dim];
+    cw_arg args[3] = {{CW_TENSOR, 0, {}}, {CW_TENSOR, 0, {}}, {CW_BOOLEAN, 0, {}}};
+    args[0].v.tensor = &place;
+    args[1].v.tensor = list.v.tensors[i];
+    Call one(args, 3, call.stream);
+    one.device = call.device;
+    TRY(run_pointwise(one, copy));
+  }
+  return CW_OK;
+}
+
+// out, start, end, step
+cw_status arange(Call& call, const void*) {
+  Tensor out;
+  Number start, step;
+  if (!call.tensor(0, &out) || out.ndim != 1 || !call.number(1, &start) || !call.number(3, &step))
+    return CW_UNSUPPORTED;
+  const bool real = is_float(out.dtype);
+  if (!(kReals >> out.dtype & 1) || out.dtype == kBool || (!real && (start.dtype == kF64 || step.dtype == kF64)))
+    return CW_UNSUPPORTED;
+  if (real && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("arange"), static_cast<uint64_t>(out.dtype), 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string t = real ? "f64" : "i64";
+        s.out(storage_of(out.dtype), "out").value(t, "start").value(t, "step");
+        s.value("idx", "stride").value("idx", "n");
+        return s.kernel("for (idx i = FIRST(n), end = LAST(n); i < end; i += STEP) {\nconst " + t +
+                        " v = start + i * step;\nST_" + name_of(out.dtype) + "(out, i * stride, v);\n}\n");
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data);
+  real ? l.value(start.real()).value(step.real()) : l.value(start.i).value(step.i);
+  return l.value(out.strides[0]).value(out.numel()).run(*call.device, function, out.numel(), 4, call.stream);
+}
+
+}  // namespace
+
+Kernels index_kernels() {
+  constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
+  return {{"aten::index.Tensor_out", index, kReals, dense},
+          {"aten::index_select.out", index_select, kReals, dense},
+          {"aten::embedding.out", embedding, kReals, dense},
+          {"aten::embedding_dense_backward.out", embedding_backward, CW_FLOAT32 | CW_INT64, dense},
+          {"aten::cat.out", cat, kReals, CW_NEEDS_ELEMENTS},
+          {"aten::arange.start_out", arange, kReals & ~CW_BOOL, CW_NEEDS_ELEMENTS}};
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,349 @@
+// The engine: promotion and broadcasting without copies, dimensions collapsed, one function for each dtype combination,
+// rank and kind of the innermost strides.
+#include "pointwise.h"
+
+#include <algorithm>
+#include <cstring>
+
+namespace causeway::portable {
+
+namespace {
+
+constexpr int kMostOperands = 8;
+constexpr int kMostScalars = 4;
+constexpr int kMostRank = 8;
+
+struct Operand {
+  Tensor tensor;
+  bool is_number = false;
+  bool counts = true;  // for the common dtype
+  Number number;
+  int64_t strides[kMostDims];
+};
+
+struct Parsed {
+  Operand operands[kMostOperands];  // results first
+  int n = 0, results = 0;
+  Number scalars[kMostScalars];
+  bool has[kMostScalars] = {};
+  bool optional[kMostScalars] = {};
+  int scalar_count = 0;
+  int64_t flag = 0;
+  int rank = 0;
+  int64_t shape[kMostDims];
+};
+
+bool parse(const Pointwise& op, Call& call, Parsed& p) {
+  p.results = op.results;
+  for (int i = 0; i < op.results; ++i)
+    if (!call.tensor(i, &p.operands[p.n++].tensor)) return false;
+  int at = op.results;
+  for (const char* c = op.arguments; *c; ++c, ++at) {
+    switch (*c) {
+      case 't':
+      case 'm': {
+        Operand& o = p.operands[p.n++];
+        o.counts = *c == 't';
+        o.is_number = call.number(at, &o.number);
+        if (!o.is_number && !call.tensor(at, &o.tensor)) return false;
+        break;
+      }
+      case 's':
+      case 'o': {
+        const int k = p.scalar_count++;
+        p.has[k] = call.number(at, &p.scalars[k]);
+        p.optional[k] = *c == 'o';
+        if (!p.has[k] && (*c == 's' || !call.is_none(at))) return false;
+        break;
+      }
+      case 'f':
+        p.flag = call.tag(at) == CW_STRING ? call.string(at)[0] : call.integer(at);
+        break;
+      default:
+        break;
+    }
+  }
+  return true;
+}
+
+// torch's rules: tensors with dimensions count before those with none, those before numbers, within a kind of number.
+Dtype common_dtype(const Parsed& p) {
+  Dtype by_rank[3] = {kOther, kOther, kOther};
+  for (int i = p.results; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    if (!o.counts) continue;
+    const int rank = o.is_number ? 2 : o.tensor.ndim == 0 ? 1 : 0;
+    const Dtype dtype = !o.is_number ? o.tensor.dtype : o.number.dtype == kF64 ? kF32 : o.number.dtype;
+    by_rank[rank] = by_rank[rank] == kOther ? dtype : promote(by_rank[rank], dtype);
+  }
+  const auto kind = [](Dtype d) { return is_float(d) ? 2 : d == kBool ? 0 : 1; };
+  Dtype all = by_rank[0];
+  for (int k = 1; k < 3; ++k) {
+    if (by_rank[k] == kOther) continue;
+    if (all == kOther || kind(by_rank[k]) > kind(all)) all = by_rank[k];
+  }
+  return all;
+}
+
+// Strides of every operand in the result's shape; false where they do not broadcast to it.
+bool broadcast(Parsed& p) {
+  const Tensor& out = p.operands[0].tensor;
+  p.rank = out.ndim;
+  std::copy(out.shape, out.shape + out.ndim, p.shape);
+  for (int i = 0; i < p.n; ++i) {
+    Operand& o = p.operands[i];
+    std::fill(o.strides, o.strides + p.rank, 0);
+    if (o.is_number) continue;
+    const int extra = p.rank - o.tensor.ndim;
+    if (extra < 0) return false;
+    for (int d = 0; d < o.tensor.ndim; ++d) {
+      const int64_t size = o.tensor.shape[d];
+      if (size != p.shape[d + extra] && size != 1) return false;
+      if (i < p.results && size != p.shape[d + extra]) return false;
+      o.strides[d + extra] = size == 1 ? 0 : o.tensor.strides[d];
+    }
+  }
+  return true;
+}
+
+// Dimensions by the result's strides, the innermost last, and neighbours joined where all operands allow it.
+void collapse(Parsed& p) {
+  int order[kMostDims], kept = 0;
+  for (int d = 0; d < p.rank; ++d)
+    if (p.shape[d] != 1) order[kept++] = d;
+  // By insertion, stable: almost always in order already. A result that repeats elements has stride 0 nowhere.
+  const auto before = [&](int a, int b) {
+    for (int i = 0; i < p.n; ++i) {
+      const int64_t x = p.operands[i].strides[a], y = p.operands[i].strides[b];
+      if (x == 0 || y == 0 || x == y) continue;
+      return x > y;
+    }
+    return a < b;
+  };
+  for (int i = 1; i < kept; ++i)
+    for (int j = i; j > 0 && before(order[j], order[j - 1]); --j) std::swap(order[j], order[j - 1]);
+  int64_t shape[kMostDims], strides[kMostOperands][kMostDims];
+  int rank = 0;
+  for (int k = 0; k < kept; ++k) {
+    const int d = order[k];
+    bool joins = rank > 0;
+    for (int i = 0; joins && i < p.n; ++i) joins = strides[i][rank - 1] == p.operands[i].strides[d] * p.shape[d];
+    if (joins) {
+      shape[rank - 1] *= p.shape[d];
+      for (int i = 0; i < p.n; ++i) strides[i][rank - 1] = p.operands[i].strides[d];
+    } else {
+      shape[rank] = p.shape[d];
+      for (int i = 0; i < p.n; ++i) strides[i][rank] = p.operands[i].strides[d];
+      ++rank;
+    }
+  }
+  if (rank == 0) {
+    shape[0] = 1;
+    for (int i = 0; i < p.n; ++i) strides[i][0] = 1;
+    rank = 1;
+  }
+  p.rank = rank;
+  std::copy(shape, shape + rank, p.shape);
+  for (int i = 0; i < p.n; ++i) std::copy(strides[i], strides[i] + rank, p.operands[i].strides);
+}
+
+const char* const kNames[] = {"a", "b", "c", "d", "e", "g"};
+const char* const kScalarNames[] = {"x", "y", "z", "w"};
+
+std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device) {
+  Source s(device.info);
+  s.before(std::string("typedef ") + (type == kBool ? "u8" : name_of(type)) + " T;\n");
+  s.define("K(v)", "((T)(v))");
+  s.define("IS_BOOL", type == kBool).define("IS_INT", is_int(type)).define("IS_FLOAT", is_float(type));
+  s.define("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
+  s.define("FLAG", p.flag);
+  s.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  for (int k = 0; k < p.scalar_count; ++k) s.define(std::string("HAS_") + static_cast<char>('X' + k), p.has[k]);
+  const auto place = [&](int i) { return "p" + std::to_string(i); };
+  for (int i = 0; i < p.results; ++i) s.out(storage_of(p.operands[i].tensor.dtype), place(i));
+  for (int i = p.results; i < p.n; ++i) {
+    if (p.operands[i].is_number)
+      s.value("T", place(i));
+    else
+      s.in(storage_of(p.operands[i].tensor.dtype), place(i));
+  }
+  for (int k = 0; k < p.scalar_count; ++k)
+    if (p.has[k]) s.value("T", kScalarNames[k]);
+  s.value("idx", "n");
+  for (int d = p.rank - 1; d >= 0; --d) {
+    s.value("idx", "n" + std::to_string(d));
+    for (int i = 0; i < p.n; ++i)
+      if (!p.operands[i].is_number) s.value("idx", "s" + std::to_string(i) + "_" + std::to_string(d));
+  }
+  const int inner = p.rank - 1;
+  std::string element, offsets, open_offsets;
+  for (int i = 0; i < p.n; ++i) {
+    if (p.operands[i].is_number) continue;
+    const std::string k = std::to_string(i);
+    const int64_t stride = p.operands[i].strides[inner];
+    const std::string at = stride == 1   ? "o" + k + " + j"
+                           : stride == 0 ? "o" + k
+                                         : "o" + k + " + j * s" + k + "_" + std::to_string(inner);
+    element += "#define AT" + k + " (" + at + ")\n";
+  }
+  std::string body = element;
+  for (int i = 0; i < p.n; ++i)
+    if (!p.operands[i].is_number) open_offsets += (open_offsets.empty() ? "idx o" : ", o") + std::to_string(i) + " = 0";
+  open_offsets += ";\n";
+  // Of the dimensions around the innermost, `rest` counted from the inside out.
+  std::string walk;
+  if (p.rank > 1) {
+    walk = "idx rest = row, c_;\n";
+    for (int d = p.rank - 2; d >= 0; --d) {
+      const std::string D = std::to_string(d);
+      walk += d == 0 ? "c_ = rest;\n" : "c_ = rest % n" + D + "; rest /= n" + D + ";\n";
+      for (int i = 0; i < p.n; ++i)
+        if (!p.operands[i].is_number)
+          walk += "o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";\n";
+    }
+  }
+  std::string compute;
+  for (int i = p.results; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    const std::string name = kNames[i - p.results], at = std::to_string(i);
+    const std::string load =
+        o.is_number ? place(i) : std::string("LD_") + name_of(o.tensor.dtype) + "(" + place(i) + ", AT" + at + ")";
+    compute += "const T " + name + " = (T)" +
+               (type == kBool && !o.is_number && o.tensor.dtype != kBool ? "(" + load + " != 0)" : load) + ";\n";
+  }
+  compute += std::string(op.rule == Rule::Compare ? "u8" : "T") + " r;\n";
+  if (p.results > 1) compute += "T q;\n";
+  compute += std::string(op.text) + "\n";
+  compute += std::string("ST_") + name_of(p.operands[0].tensor.dtype) + "(p0, AT0, r);\n";
+  if (p.results > 1) compute += std::string("ST_") + name_of(p.operands[1].tensor.dtype) + "(p1, AT1, q);\n";
+  const std::string N = "n" + std::to_string(inner);
+  if (device.in_turn()) {
+    if (p.rank == 1) {
+      body += open_offsets + "const idx last = LAST(n);\nINDEPENDENT\nfor (idx j = FIRST(n); j < last; ++j) {\n" +
+              compute + "}\n";
+    } else {
+      body += "for (idx i = FIRST(n), last = LAST(n); i < last;) {\nconst idx row = i / " + N + ", from = i - row * " +
+              N + ", left = last - i;\nconst idx to = " + N + " - from < left ? " + N + " : from + left;\n" +
+              open_offsets + walk + "INDEPENDENT\nfor (idx j = from; j < to; ++j) {\n" + compute +
+              "}\ni += to - from;\n}\n";
+    }
+  } else {
+    body += "for (idx i = FIRST(n), last = LAST(n); i < last; i += STEP) {\nconst idx row = i / " + N +
+            ", j = i - row * " + N + ";\n" + open_offsets + walk + compute + "}\n";
+  }
+  return s.kernel(body);
+}
+
+// The number as the bytes of a T.
+bool add_number(Launch& launch, const Number& number, Dtype type) {
+  switch (type) {
+    case kF32:
+      return launch.value(static_cast<float>(number.real())), true;
+    case kF64:
+      return launch.value(number.real()), true;
+    case kBool:
+      return launch.value(static_cast<uint8_t>(number.real() != 0)), true;
+    default:
+      break;
+  }
+  if (number.dtype == kF64) return false;
+  switch (size_of(type)) {
+    case 1:
+      return launch.value(static_cast<int8_t>(number.i)), true;
+    case 2:
+      return launch.value(static_cast<int16_t>(number.i)), true;
+    case 4:
+      return launch.value(static_cast<int32_t>(number.i)), true;
+    default:
+      return launch.value(number.i), true;
+  }
+}
+
+// As a value of this half type would be, widened again.
+float rounded(float value, Dtype type) {
+  uint32_t b;
+  std::memcpy(&b, &value, 4);
+  if (type == kBF16) {
+    if (value != value) return value;
+    b = (b + 0x7fff + ((b >> 16) & 1)) & 0xffff0000u;
+    std::memcpy(&value, &b, 4);
+    return value;
+  }
+  return static_cast<float>(static_cast<_Float16>(value));
+}
+
+}  // namespace
+
+cw_status run_pointwise(Call& call, const void* data) {
+  const Pointwise& op = *static_cast<const Pointwise*>(data);
+  Parsed p;
+  if (!parse(op, call, p)) return CW_UNSUPPORTED;
+  const Dtype out = p.operands[0].tensor.dtype;
+  Dtype common = op.rule == Rule::Same ? out : common_dtype(p);
+  if (common == kOther || !(op.dtypes >> common & 1)) return CW_UNSUPPORTED;
+  if (op.rule == Rule::Compare && (out != kBool)) return CW_UNSUPPORTED;
+  Dtype type = compute_of(common);
+  if (op.rule == Rule::Copy && out == p.operands[1].tensor.dtype && !p.operands[1].is_number) {
+    // Bytes are moved: any dtype, and every NaN stays as it is.
+    type = size_of(out) == 1 ? kU8 : size_of(out) == 2 ? kU16 : size_of(out) == 4 ? kU32 : kU64;
+    if (size_of(out) > 8) return CW_UNSUPPORTED;
+    p.operands[0].tensor.dtype = p.operands[1].tensor.dtype = type;
+  } else {
+    for (int i = 0; i < p.n; ++i)
+      if (!p.operands[i].is_number && !(kReals >> p.operands[i].tensor.dtype & 1)) return CW_UNSUPPORTED;
+  }
+  const auto without = [&](Dtype d) { return d == kF64 && !(call.device->info.arithmetic & CW_FLOAT64); };
+  for (int i = 0; i < p.n; ++i)
+    if (!p.operands[i].is_number && without(p.operands[i].tensor.dtype)) return CW_UNSUPPORTED;
+  if (without(type) || !broadcast(p)) return CW_UNSUPPORTED;
+  if (op.rule == Rule::Compare && common != type)
+    for (int i = 0; i < p.n; ++i)
+      if (Number& n = p.operands[i].number; p.operands[i].is_number)
+        n = {kF64, rounded(static_cast<float>(n.real()), common), 0};
+  collapse(p);
+  if (p.rank > kMostRank) return CW_UNSUPPORTED;
+
+  Key key = {reinterpret_cast<uint64_t>(&op), 0, 0, static_cast<uint64_t>(p.flag)};
+  int shift = 0;
+  for (int i = 0; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    const int64_t stride = o.strides[p.rank - 1];
+    key[1] |= static_cast<uint64_t>(o.is_number ? 31 : o.tensor.dtype) << shift;
+    key[1] |= static_cast<uint64_t>(stride == 0 ? 0 : stride == 1 ? 1 : 2) << (shift + 5);
+    shift += 7;
+  }
+  key[2] = static_cast<uint64_t>(p.rank) | static_cast<uint64_t>(type) << 8;
+  for (int k = 0; k < p.scalar_count; ++k) key[2] |= static_cast<uint64_t>(p.has[k]) << (16 + k);
+
+  Launch launch;
+  int64_t count = 1;
+  for (int d = 0; d < p.rank; ++d) count *= p.shape[d];
+  for (int i = 0; i < p.n; ++i) {
+    if (!p.operands[i].is_number)
+      launch.pointer(p.operands[i].tensor.data);
+    else if (!add_number(launch, p.operands[i].number, type))
+      return CW_UNSUPPORTED;
+  }
+  for (int k = 0; k < p.scalar_count; ++k)
+    if (p.has[k] && !add_number(launch, p.scalars[k], type)) return CW_UNSUPPORTED;
+  launch.value(count);
+  for (int d = p.rank - 1; d >= 0; --d) {
+    launch.value(p.shape[d]);
+    for (int i = 0; i < p.n; ++i)
+      if (!p.operands[i].is_number) launch.value(p.operands[i].strides[d]);
+  }
+  cw_function function = nullptr;
+  TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device); }, &function));
+  return launch.run(*call.device, function, count, op.cost, call.stream);
+}
+
+Kernels pointwise_kernels() {
+  Kernels list;
+  for (const Pointwise& op : pointwise_table()) {
+    const bool copy = op.rule == Rule::Copy && std::strcmp(op.name, "aten::copy_") == 0;
+    list.push_back({op.name, run_pointwise, copy ? CW_ALL_DTYPES : kReals, CW_NEEDS_ELEMENTS | CW_TAKES_NUMBERS, &op});
+  }
+  return list;
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,34 @@
+// Operators whose every element depends on the same element of the inputs: a table of expressions, and one engine.
+#pragma once
+
+#include "call.h"
+
+namespace causeway::portable {
+
+enum class Rule : uint8_t {
+  Same,     // computed in the result's dtype
+  Compare,  // computed in the inputs' common dtype; the result is bool
+  Copy,     // computed in the input's dtype, stored as the result's
+};
+
+// The text is C that sets `r` (and `q`, of a second result) from the operands a, b, c, d, all of type T, and the
+// scalars x, y, z. K(number) is a constant of type T; IS_BOOL, IS_INT and IS_FLOAT tell what T stands for; FLAG is the
+// argument marked 'f'; HAS_X and so on tell whether an optional scalar is there.
+//
+// `arguments`, a letter each after the results: t a tensor or a number; m a tensor that does not count for the common
+// dtype (a mask, a gradient's statistics); s a scalar of type T; o an optional one; f an integer or a string that the
+// function is compiled for; - one that is ignored.
+struct Pointwise {
+  const char* name;
+  const char* arguments;
+  Rule rule;
+  cw_dtypes dtypes;  // that it is computed in
+  const char* text;
+  double cost = 4;  // arithmetic operations of an element, roughly
+  int results = 1;
+};
+
+cw_status run_pointwise(Call& call, const void* pointwise);
+const std::vector<Pointwise>& pointwise_table();
+
+}  // namespace causeway::portable

@@ -1,0 +1,26 @@
+// Causeway's own kernels, for every chip with code.v1: source in one dialect of C, built by the chip's compiler.
+//
+// It knows no torch: to the core it is one more vendor, with the same boxed kernels that op_find would give. A kernel
+// answers CW_UNSUPPORTED to what it does not take, and the ladder goes on.
+#pragma once
+
+#include "causeway/abi.h"
+
+namespace causeway::portable {
+
+struct Services {
+  cw_status (*scratch)(int32_t device, cw_stream stream, uint64_t bytes, void** out);
+};
+
+// Once, with the vendor's table; until then `find` offers nothing.
+void open(const cw_code_v1* code, const Services& services);
+
+// The kernel for torch's operator `name`, or one whose `kernel` is NULL.
+cw_op find(const char* name);
+
+// The source of every kernel in `language` for float32, one after the other: for a compiler that is to check them.
+// `visit` is called with the operator's name and the source.
+using Visit = void (*)(void* self, const char* name, const char* source);
+void render_all(uint32_t language, uint32_t flags, Visit visit, void* self);
+
+}  // namespace causeway::portable

@@ -1,0 +1,368 @@
+// Reductions over any dimensions: tables of (start, step, finish), and two kernels. "Rows" sums up along the innermost
+// stride in 16 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages.
+#include <algorithm>
+#include <cstring>
+
+#include "gemm.h"
+
+namespace causeway::portable {
+
+namespace {
+
+enum class Accumulate : uint8_t { Wide, Input, Flag };  // f64 or i64; the input's compute type; bool
+
+// `start`, `step` (of acc with v) and `finish` (of acc, with `count`) are expressions of the accumulator's type A.
+// `first` in `start` is an element of the reduction.
+struct Reduction {
+  const char* name;
+  const char* arguments;  // l: a list of dimensions, d: one, k: keepdim, t: a dtype
+  cw_dtypes dtypes;
+  Accumulate type;
+  const char *start, *step, *finish;
+  const char* merge = nullptr;  // of acc with another one, `v`; NULL: as step
+};
+
+struct Dim {
+  int64_t size, in, out;
+};
+
+struct Shape {
+  std::vector<Dim> kept, reduced;
+  int64_t outputs = 1, count = 1;
+};
+
+void order(std::vector<Dim>& dims) {
+  std::stable_sort(dims.begin(), dims.end(), [](const Dim& a, const Dim& b) { return a.in > b.in; });
+}
+
+void join(std::vector<Dim>& dims) {
+  std::vector<Dim> joined;
+  for (const Dim& d : dims) {
+    if (d.size == 1) continue;
+    if (!joined.empty() && joined.back().in == d.in * d.size && joined.back().out == d.out * d.size) {
+      joined.back() = {joined.back().size * d.size, d.in, d.out};
+    } else {
+      joined.push_back(d);
+    }
+  }
+  if (joined.empty()) joined.push_back({1, 1, 1});
+  dims = std::move(joined);
+}
+
+// False: the result has not the shape that these dimensions leave.
+bool split_dims(const Tensor& in, const Tensor& out, const std::vector<int64_t>& asked, bool sorted, Shape& s) {
+  bool reduce[kMostDims] = {};
+  for (int64_t d : asked) {
+    if (d < 0) d += std::max(in.ndim, 1);
+    if (d < 0 || d >= std::max(in.ndim, 1)) return false;
+    reduce[d] = true;
+  }
+  if (asked.empty()) std::fill(reduce, reduce + kMostDims, true);
+  int at = 0;
+  for (int d = 0; d < in.ndim; ++d) {
+    if (reduce[d]) {
+      s.reduced.push_back({in.shape[d], in.strides[d], 0});
+      s.count *= in.shape[d];
+      if (out.ndim == in.ndim) ++at;
+    } else {
+      if (at >= out.ndim || out.shape[at] != in.shape[d]) return false;
+      s.kept.push_back({in.shape[d], in.strides[d], out.strides[at++]});
+      s.outputs *= in.shape[d];
+    }
+  }
+  if (sorted) order(s.reduced);
+  order(s.kept);
+  join(s.reduced);
+  join(s.kept);
+  return s.count > 0 && s.reduced.size() <= 6 && s.kept.size() <= 6;
+}
+
+// Adds up offsets of the index `i` in all dimensions but the innermost ones `skip`, into the names given.
+std::string walk(const std::string& index, const char* prefix, size_t rank, size_t skip,
+                 const std::vector<std::pair<std::string, std::string>>& into) {
+  if (rank <= skip) return "";
+  std::string text = "{ idx rest = " + index + ", c_;\n";
+  for (int d = static_cast<int>(rank - skip) - 1; d >= 0; --d) {
+    const std::string D = prefix + std::to_string(d);
+    text += d == 0 ? "c_ = rest;\n" : "c_ = rest % n" + D + "; rest /= n" + D + ";\n";
+    for (const auto& [name, stride] : into) text += name + " += c_ * " + stride + D + ";\n";
+  }
+  return text + "}\n";
+}
+
+void add_dims(Source& s, const Shape& shape) {
+  for (size_t d = 0; d < shape.kept.size(); ++d)
+    s.value("idx", "nk" + std::to_string(d))
+        .value("idx", "ik" + std::to_string(d))
+        .value("idx", "ok" + std::to_string(d));
+  for (size_t d = 0; d < shape.reduced.size(); ++d)
+    s.value("idx", "nr" + std::to_string(d)).value("idx", "ir" + std::to_string(d));
+}
+
+void add_dims(Launch& l, const Shape& shape) {
+  for (const Dim& d : shape.kept) l.value(d.size).value(d.in).value(d.out);
+  for (const Dim& d : shape.reduced) l.value(d.size).value(d.in);
+}
+
+// What of a reduction the kernel does.
+enum Stage : int { kWhole, kPart, kLast };
+
+struct Plan {
+  Dtype in, out, acc;
+  Stage stage;
+  bool columns, dense;  // dense: the reduction's innermost stride is 1
+};
+
+void define(Source& s, const Reduction& op, const Plan& p) {
+  s.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
+  s.define("START", op.start);
+  s.define("STEP_(acc, v)", p.stage == kLast && op.merge ? op.merge : op.step);
+  s.define("FINISH(acc)", op.finish);
+  s.define("LANES", 16).define("WIDE", 64);
+  s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
+  s.value("idx", "parts").value("idx", "R");
+}
+
+std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
+  Source s(device.info);
+  define(s, op, p);
+  add_dims(s, shape);
+  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
+  const size_t last = shape.reduced.size() - 1;
+  const std::string N = "nr" + std::to_string(last), stride = p.dense ? "" : " * ir" + std::to_string(last);
+  const std::string body =
+      "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\n"
+      "idx o = u / parts, part = u % parts, ib = 0, ob = 0, from_ = R * part / parts, to_ = R * (part + 1) / parts;\n" +
+      walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}) + "const A first = " + load +
+      "ib));\nA acc = START, lanes[LANES];\n"
+      "for (int l = 0; l < LANES; ++l) lanes[l] = acc;\n"
+      "for (idx i = from_; i < to_;) {\nconst idx row = i / " +
+      N + ", from = i - row * " + N +
+      ", left = to_ - i;\n"
+      "const idx to = " +
+      N + " - from < left ? " + N + " : from + left;\nidx off = ib, j = from;\n" +
+      walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) +
+      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " + load + "off + (j + l)" +
+      stride +
+      ")); lanes[l] = STEP_(lanes[l], v); }\n"
+      "for (; j < to; ++j) { const A v = " +
+      load + "off + j" + stride +
+      ")); lanes[0] = STEP_(lanes[0], v); }\ni += to - from;\n}\n"
+      "#undef STEP_\n#define STEP_(acc, v) " +
+      (op.merge ? op.merge : op.step) +
+      "\nacc = lanes[0];\nfor (int l = 1; l < LANES; ++l) { const A v = lanes[l]; acc = STEP_(acc, v); }\n" +
+      (p.stage == kPart ? "out[u] = acc;\n" : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n") +
+      "}\n";
+  return s.kernel(body);
+}
+
+std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
+  Source s(device.info);
+  define(s, op, p);
+  add_dims(s, shape);
+  const size_t last = shape.kept.size() - 1;
+  const std::string N = "nk" + std::to_string(last), O = "ok" + std::to_string(last);
+  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
+  const std::string body =
+      "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\nconst idx blocks = (" + N +
+      " + WIDE - 1) / WIDE;\n"
+      "const idx part = u % parts, block = u / parts % blocks, o = u / parts / blocks, k = block * WIDE;\n"
+      "const idx wide = " +
+      N + " - k < WIDE ? " + N +
+      " - k : WIDE;\n"
+      "idx ib = k, ob = k * " +
+      O + ", from_ = R * part / parts, to_ = R * (part + 1) / parts;\n" +
+      walk("o", "k", shape.kept.size(), 1, {{"ib", "i"}, {"ob", "o"}}) +
+      "A accs[WIDE];\nfor (idx l = 0; l < wide; ++l) { const A first = " + load +
+      "ib + l)); accs[l] = START; }\n"
+      "for (idx i = from_; i < to_; ++i) {\nidx off = ib;\n" +
+      walk("i", "r", shape.reduced.size(), 0, {{"off", "i"}}) +
+      "INDEPENDENT\nfor (idx l = 0; l < wide; ++l) { const A v = " + load +
+      "off + l)); accs[l] = STEP_(accs[l], v); }\n}\n"
+      "for (idx l = 0; l < wide; ++l) {\nconst A acc = accs[l];\n" +
+      (p.stage == kPart ? "out[(o * " + N + " + k + l) * parts + part] = acc;\n"
+                        : std::string("ST_") + name_of(p.out) + "(out, ob + l * " + O + ", (FINISH(acc)));\n") +
+      "}\n}\n";
+  return s.kernel(body);
+}
+
+uint64_t plan_bits(const Plan& p, const Shape& s) {
+  return static_cast<uint64_t>(p.in) | static_cast<uint64_t>(p.out) << 8 | static_cast<uint64_t>(p.acc) << 16 |
+         static_cast<uint64_t>(p.stage) << 24 | static_cast<uint64_t>(p.columns) << 28 |
+         static_cast<uint64_t>(p.dense) << 29 | static_cast<uint64_t>(s.kept.size()) << 32 |
+         static_cast<uint64_t>(s.reduced.size()) << 40;
+}
+
+cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,
+                 int64_t parts, int64_t count) {
+  cw_function function = nullptr;
+  Device& device = *call.device;
+  TRY(device.function(
+      {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), 0, 0},
+      [&] { return p.columns ? columns_text(op, p, s, device) : rows_text(op, p, s, device); }, &function));
+  int64_t units = s.outputs * parts;
+  if (p.columns) units = s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) * parts;
+  Launch l;
+  l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
+  add_dims(l, s);
+  return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
+               call.stream);
+}
+
+cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Tensor& in,
+                    const std::vector<int64_t>& dims);
+
+cw_status reduce(Call& call, const void* data) {
+  const Reduction& op = *static_cast<const Reduction*>(data);
+  Tensor out, in;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
+  std::vector<int64_t> dims;
+  int at = 2;
+  for (const char* c = op.arguments; *c; ++c, ++at)
+    if (*c == 'l' || *c == 'd') dims = call.ints(at);
+  return reduce_to(call, op, out, in, dims);
+}
+
+cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Tensor& in,
+                    const std::vector<int64_t>& dims) {
+  const bool has_f64 = call.device->info.arithmetic & CW_FLOAT64;
+  if (!(op.dtypes >> in.dtype & 1) || (!has_f64 && (in.dtype == kF64 || out.dtype == kF64))) return CW_UNSUPPORTED;
+  Plan p{in.dtype, out.dtype, kBool, kWhole, false, false};
+  switch (op.type) {
+    case Accumulate::Wide:
+      if (is_float(out.dtype))
+        p.acc = has_f64 && call.device->in_turn() ? kF64 : compute_of(out.dtype);
+      else if (is_float(in.dtype) || out.dtype == kBool)
+        return CW_UNSUPPORTED;
+      else
+        p.acc = kI64;
+      break;
+    case Accumulate::Input:
+      if (out.dtype != in.dtype) return CW_UNSUPPORTED;
+      p.acc = compute_of(in.dtype);
+      break;
+    case Accumulate::Flag:
+      p.acc = kI32;
+  }
+  Shape s;
+  if (!split_dims(in, out, dims, true, s)) return CW_UNSUPPORTED;
+  p.dense = s.reduced.back().in == 1;
+  p.columns = !p.dense && s.kept.back().in == 1 && s.kept.back().size >= 8;
+  // Few results of many elements: parts of each by themselves, then together.
+  const int64_t tiles = p.columns ? s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) : s.outputs;
+  const int64_t wanted = int64_t{call.device->info.compute_units} * (call.device->in_turn() ? 4 : 256);
+  const int64_t parts = std::min(wanted / std::max<int64_t>(tiles, 1), s.count / 8192);
+  if (parts < 2) return launch(call, op, p, s, in.data, out.data, 1, s.count);
+  void* partial = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(s.outputs * parts * size_of(p.acc)), &partial));
+  Plan first = p;
+  first.stage = kPart;
+  first.out = p.acc;
+  TRY(launch(call, op, first, s, in.data, partial, parts, s.count));
+  // The partial results of one output are neighbours, in the order in which the kept dimensions are walked.
+  Shape rest;
+  rest.kept = s.kept;
+  int64_t stride = parts;
+  for (size_t d = rest.kept.size(); d-- > 0;) rest.kept[d].in = stride, stride *= rest.kept[d].size;
+  rest.reduced = {{parts, 1, 0}};
+  rest.outputs = s.outputs;
+  rest.count = parts;
+  const Plan second{p.acc, p.out, p.acc, kLast, false, true};
+  return launch(call, op, second, rest, partial, out.data, 1, s.count);
+}
+
+// ---- places of the largest and the smallest ------------------------------------------------------------------------
+
+struct Search {
+  const char* name;
+  bool largest, with_value;
+};
+
+cw_status search(Call& call, const void* data) {
+  const Search& op = *static_cast<const Search*>(data);
+  Tensor value, index, in;
+  int at = 0;
+  if (op.with_value && !call.tensor(at++, &value)) return CW_UNSUPPORTED;
+  if (!call.tensor(at, &index) || !call.tensor(at + 1, &in)) return CW_UNSUPPORTED;
+  if (index.dtype != kI64 || !(kReals >> in.dtype & 1) ||
+      (in.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)))
+    return CW_UNSUPPORTED;
+  // One set of strides serves both results.
+  if (op.with_value && (value.ndim != index.ndim || value.dtype != in.dtype ||
+                        std::memcmp(value.strides, index.strides, sizeof(int64_t) * value.ndim) != 0))
+    return CW_UNSUPPORTED;
+  Shape s;
+  if (!split_dims(in, index, call.ints(at + 2), false, s)) return CW_UNSUPPORTED;
+  const Plan p{in.dtype, kI64, compute_of(in.dtype), kWhole, false, s.reduced.back().in == 1};
+  cw_function function = nullptr;
+  Device& device = *call.device;
+  TRY(device.function(
+      {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), 0, 0},
+      [&] {
+        Source src(device.info);
+        src.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
+        src.in(storage_of(in.dtype), "in").out("i64", "index");
+        if (op.with_value) src.out(storage_of(in.dtype), "value");
+        src.value("idx", "n").value("idx", "R");
+        add_dims(src, s);
+        const std::string load = std::string("((A)LD_") + name_of(in.dtype) + "(in, ";
+        return src.kernel(
+            "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\nidx ib = 0, ob = 0, best_at = 0;\n" +
+            walk("u", "k", s.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}) + "A best = " + load +
+            "ib));\nfor (idx i = 1; i < R; ++i) {\nidx off = ib;\n" +
+            walk("i", "r", s.reduced.size(), 0, {{"off", "i"}}) + "const A v = " + load + "off));\nif (v " +
+            (op.largest ? ">" : "<") +
+            " best || (v != v && best == best)) { best = v; best_at = i; }\n}\nindex[ob] = best_at;\n" +
+            (op.with_value ? std::string("ST_") + name_of(in.dtype) + "(value, ob, best);\n" : "") + "}\n");
+      },
+      &function));
+  Launch l;
+  l.pointer(in.data).pointer(index.data);
+  if (op.with_value) l.pointer(value.data);
+  l.value(s.outputs).value(s.count);
+  add_dims(l, s);
+  return l.run(device, function, s.outputs, static_cast<double>(s.count) * 4, call.stream);
+}
+
+}  // namespace
+
+cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims) {
+  static const Reduction sum = {"sum", "", kReals, Accumulate::Wide, "0", "((acc) + (v))", "acc"};
+  return reduce_to(call, sum, out, in, dims);
+}
+
+Kernels reduce_kernels() {
+  constexpr cw_dtypes R = kReals, F = kFloats;
+  constexpr Accumulate W = Accumulate::Wide, T = Accumulate::Input, B = Accumulate::Flag;
+  static const auto& table = *new std::vector<Reduction>{
+      {"aten::sum.IntList_out", "lkt", R, W, "0", "((acc) + (v))", "acc"},
+      {"aten::sum.out", "t", R, W, "0", "((acc) + (v))", "acc"},
+      {"aten::nansum.out", "lkt", F, W, "0", "((acc) + ((v) == (v) ? (v) : 0))", "acc", "((acc) + (v))"},
+      {"aten::mean.out", "lkt", F, W, "0", "((acc) + (v))", "(acc) / (A)count"},
+      {"aten::mean.dtype_out", "t", F, W, "0", "((acc) + (v))", "(acc) / (A)count"},
+      {"aten::prod.out", "t", R, W, "1", "((acc) * (v))", "acc"},
+      {"aten::prod.int_out", "dkt", R, W, "1", "((acc) * (v))", "acc"},
+      {"aten::amax.out", "lk", R, T, "first", "MAXIMUM(acc, v)", "acc"},
+      {"aten::amin.out", "lk", R, T, "first", "MINIMUM(acc, v)", "acc"},
+      {"aten::max.unary_out", "", R, T, "first", "MAXIMUM(acc, v)", "acc"},
+      {"aten::min.unary_out", "", R, T, "first", "MINIMUM(acc, v)", "acc"},
+      {"aten::any.out", "dk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
+      {"aten::any.dims_out", "lk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
+      {"aten::any.all_out", "", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
+      {"aten::all.out", "dk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
+      {"aten::all.dims_out", "lk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
+      {"aten::all.all_out", "", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
+  };
+  static const auto& searches = *new std::vector<Search>{
+      {"aten::argmax.out", true, false},
+      {"aten::argmin.out", false, false},
+      {"aten::max.dim_max", true, true},
+      {"aten::min.dim_min", false, true},
+  };
+  Kernels list;
+  for (const Reduction& op : table) list.push_back({op.name, reduce, op.dtypes, CW_NEEDS_ELEMENTS, &op});
+  for (const Search& op : searches) list.push_back({op.name, search, R & ~CW_BOOL, CW_NEEDS_ELEMENTS, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

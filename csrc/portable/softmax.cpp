@@ -1,0 +1,157 @@
+// Softmax and its logarithm, and their gradients, along any dimension of a dense tensor.
+#include <cstring>
+
+#include "call.h"
+
+namespace causeway::portable {
+
+namespace {
+
+struct Softmax {
+  const char* name;
+  bool log, backward;
+};
+
+// A row has n elements, `stride` apart; 16 lanes keep a vector busy where they are neighbours.
+constexpr const char* kForward = R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  const idx base = (u / inner) * n * inner + u % inner;
+  T most[LANES], sums[LANES], m, sum = 0;
+  idx j = 0;
+  for (int l = 0; l < LANES; ++l) { most[l] = IN(base); sums[l] = 0; }
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) { const T v = IN(base + (j + l) * STRIDE); most[l] = MAXIMUM(v, most[l]); }
+  for (; j < n; ++j) { const T v = IN(base + j * STRIDE); most[0] = MAXIMUM(v, most[0]); }
+  m = most[0];
+  for (int l = 1; l < LANES; ++l) m = MAXIMUM(m, most[l]);
+  for (j = 0; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) {
+      const T v = EXP(IN(base + (j + l) * STRIDE) - m);
+      sums[l] += v;
+#if KEEPS
+      out[base + (j + l) * STRIDE] = v;
+#endif
+    }
+  for (; j < n; ++j) {
+    const T v = EXP(IN(base + j * STRIDE) - m);
+    sums[0] += v;
+#if KEEPS
+    out[base + j * STRIDE] = v;
+#endif
+  }
+  for (int l = 0; l < LANES; ++l) sum += sums[l];
+#if LOG
+  sum = log(sum);
+  INDEPENDENT
+  for (j = 0; j < n; ++j) OUT(base + j * STRIDE, IN(base + j * STRIDE) - m - sum);
+#elif KEEPS
+  sum = 1 / sum;
+  INDEPENDENT
+  for (j = 0; j < n; ++j) out[base + j * STRIDE] *= sum;
+#else
+  sum = 1 / sum;
+  INDEPENDENT
+  for (j = 0; j < n; ++j) OUT(base + j * STRIDE, EXP(IN(base + j * STRIDE) - m) * sum);
+#endif
+}
+)";
+
+constexpr const char* kBackward = R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  const idx base = (u / inner) * n * inner + u % inner;
+  T sums[LANES], sum = 0;
+  idx j = 0;
+  for (int l = 0; l < LANES; ++l) sums[l] = 0;
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) {
+      const idx at = base + (j + l) * STRIDE;
+#if LOG
+      sums[l] += GRAD(at);
+#else
+      sums[l] += GRAD(at) * IN(at);
+#endif
+    }
+  for (; j < n; ++j) {
+    const idx at = base + j * STRIDE;
+#if LOG
+    sums[0] += GRAD(at);
+#else
+    sums[0] += GRAD(at) * IN(at);
+#endif
+  }
+  for (int l = 0; l < LANES; ++l) sum += sums[l];
+  INDEPENDENT
+  for (j = 0; j < n; ++j) {
+    const idx at = base + j * STRIDE;
+#if LOG
+    OUT(at, GRAD(at) - EXP(IN(at)) * sum);
+#else
+    OUT(at, IN(at) * (GRAD(at) - sum));
+#endif
+  }
+}
+)";
+
+// out, self, dim, half_to_float; or grad_input, grad_output, output, dim, input_dtype
+cw_status softmax(Call& call, const void* data) {
+  const Softmax& op = *static_cast<const Softmax*>(data);
+  Tensor out, in, grad;
+  int at = 1;
+  if (!call.tensor(0, &out)) return CW_UNSUPPORTED;
+  if (op.backward && !call.tensor(at++, &grad)) return CW_UNSUPPORTED;
+  if (!call.tensor(at++, &in) || !is_float(in.dtype) || !is_float(out.dtype)) return CW_UNSUPPORTED;
+  const Dtype type = compute_of(in.dtype);
+  if (type == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  int64_t dim = call.integer(at), inner = 1;
+  if (dim < 0) dim += in.ndim;
+  const int64_t n = in.ndim ? in.shape[dim] : 1;
+  for (int d = static_cast<int>(dim) + 1; d < in.ndim; ++d) inner *= in.shape[d];
+  const bool dense = inner == 1, keeps = !op.log && !op.backward && out.dtype == type;
+  const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(out.dtype) << 8 |
+                    static_cast<uint64_t>(op.backward ? grad.dtype : 0) << 16 | static_cast<uint64_t>(dense) << 24;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {reinterpret_cast<uint64_t>(&op), bits, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        s.before(std::string("typedef ") + name_of(type) + " T;\n");
+        s.define("LANES", 16).define("LOG", op.log).define("KEEPS", keeps);
+        s.define("STRIDE", dense ? "1" : "inner");
+        s.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+        const auto load = [](Dtype d, const char* p) {
+          return std::string("((T)LD_") + name_of(d) + "(" + p + ", i))";
+        };
+        s.define("IN(i)", load(in.dtype, "in"));
+        s.define("OUT(i, v)", std::string("ST_") + name_of(out.dtype) + "(out, i, v)");
+        s.out(storage_of(out.dtype), "out").in(storage_of(in.dtype), "in");
+        if (op.backward) {
+          s.define("GRAD(i)", load(grad.dtype, "grad"));
+          s.in(storage_of(grad.dtype), "grad");
+        }
+        s.value("idx", "rows").value("idx", "n").value("idx", "inner");
+        return s.kernel(op.backward ? kBackward : kForward);
+      },
+      &function));
+  const int64_t rows = in.numel() / n;
+  Launch l;
+  l.pointer(out.data).pointer(in.data);
+  if (op.backward) l.pointer(grad.data);
+  l.value(rows).value(n).value(inner);
+  return l.run(*call.device, function, rows, static_cast<double>(n) * 30, call.stream);
+}
+
+}  // namespace
+
+Kernels softmax_kernels() {
+  static const Softmax ops[] = {{"aten::_softmax.out", false, false},
+                                {"aten::_log_softmax.out", true, false},
+                                {"aten::_softmax_backward_data.out", false, true},
+                                {"aten::_softmax_backward_data.grad_input", false, true},
+                                {"aten::_log_softmax_backward_data.out", true, true}};
+  Kernels list;
+  for (const Softmax& op : ops)
+    list.push_back({op.name, softmax, kFloats, CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,251 @@
+#include "source.h"
+
+namespace causeway::portable {
+
+namespace {
+
+constexpr const char* kOpenCl = R"~(
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#pragma OPENCL FP_CONTRACT OFF
+typedef uchar u8; typedef char i8; typedef ushort u16; typedef short i16; typedef uint u32; typedef int i32;
+typedef ulong u64; typedef long i64; typedef long idx; typedef float f32;
+#ifdef cl_khr_fp64
+typedef double f64;
+#endif
+#define GLOBAL __global
+#define FUNCTION static inline
+#define BITS(x) as_uint(x)
+#define FLOAT(b) as_float(b)
+#define FMA(a, b, c) fma(a, b, c)
+typedef float16 f32x16;
+#ifdef cl_khr_fp64
+typedef double16 f64x16;
+#define LOADV_f64(p) vload16(0, p)
+#define STOREV_f64(p, v) vstore16(v, 0, p)
+#define FMAV_f64(a, b, c) fma((f64x16)(a), b, c)
+#define ZERO_f64 ((f64x16)(0))
+#endif
+#define LOADV_f32(p) vload16(0, p)
+#define STOREV_f32(p, v) vstore16(v, 0, p)
+#define FMAV_f32(a, b, c) fma((f32x16)(a), b, c)
+#define ZERO_f32 ((f32x16)(0))
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+)~";
+
+constexpr const char* kC = R"~(
+#include <stdint.h>
+#include <math.h>
+#include <tgmath.h>
+#include <string.h>
+typedef uint8_t u8; typedef int8_t i8; typedef uint16_t u16; typedef int16_t i16; typedef uint32_t u32;
+typedef int32_t i32; typedef uint64_t u64; typedef int64_t i64; typedef int64_t idx; typedef float f32;
+typedef double f64;
+#define GLOBAL
+#define FUNCTION static inline
+static inline u32 bits_of(f32 x) { u32 b; memcpy(&b, &x, 4); return b; }
+static inline f32 float_of(u32 b) { f32 x; memcpy(&x, &b, 4); return x; }
+#define BITS(x) bits_of(x)
+#define FLOAT(b) float_of(b)
+#define FMA(a, b, c) fma(a, b, c)
+#define INDEPENDENT _Pragma("GCC ivdep")
+typedef f32 f32x16 __attribute__((vector_size(64), aligned(4)));
+typedef f64 f64x16 __attribute__((vector_size(128), aligned(8)));
+#define LOADV_f32(p) (*(const f32x16*)(p))
+#define STOREV_f32(p, v) (*(f32x16*)(p) = (v))
+#define FMAV_f32(a, b, c) ((a) * (b) + (c))
+#define ZERO_f32 ((f32x16){0})
+#define LOADV_f64(p) (*(const f64x16*)(p))
+#define STOREV_f64(p, v) (*(f64x16*)(p) = (v))
+#define FMAV_f64(a, b, c) ((a) * (b) + (c))
+#define ZERO_f64 ((f64x16){0})
+#define rsqrt(x) (1 / sqrt(x))
+)~";
+
+constexpr const char* kCuda = R"~(
+typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; typedef short i16; typedef unsigned u32;
+typedef int i32; typedef unsigned long long u64; typedef long long i64; typedef long long idx; typedef float f32;
+typedef double f64;
+#define GLOBAL
+#define FUNCTION static __device__ inline
+#define BITS(x) __float_as_uint(x)
+#define FLOAT(b) __uint_as_float(b)
+#define FMA(a, b, c) fma(a, b, c)
+#define INDEPENDENT
+template <class T> struct vec16 { T v[16]; };
+typedef vec16<f32> f32x16; typedef vec16<f64> f64x16;
+template <class T> static __device__ inline vec16<T> load16(const T* p) {
+  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = p[i]; return r; }
+template <class T> static __device__ inline void store16(T* p, const vec16<T>& v) {
+  for (int i = 0; i < 16; ++i) p[i] = v.v[i]; }
+template <class T> static __device__ inline vec16<T> fma16(T a, const vec16<T>& b, const vec16<T>& c) {
+  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = fma(a, b.v[i], c.v[i]); return r; }
+template <class T> static __device__ inline vec16<T> zero16() { vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = 0; return r; }
+#define LOADV_f32(p) load16<f32>(p)
+#define STOREV_f32(p, x) store16<f32>(p, x)
+#define FMAV_f32(a, b, c) fma16<f32>(a, b, c)
+#define ZERO_f32 zero16<f32>()
+#define LOADV_f64(p) load16<f64>(p)
+#define STOREV_f64(p, x) store16<f64>(p, x)
+#define FMAV_f64(a, b, c) fma16<f64>(a, b, c)
+#define ZERO_f64 zero16<f64>()
+#define INFINITY FLOAT(0x7f800000u)
+#define NAN FLOAT(0x7fc00000u)
+)~";
+
+// Written once, in what the three languages share.
+constexpr const char* kShared = R"~(
+FUNCTION f32 half_to_float(u16 h) {
+  u32 m = h & 0x7fffu, s = (u32)(h & 0x8000u) << 16;
+  u32 big = m >= 0x7c00u ? (m << 13) | 0x7f800000u : (m << 13) + 0x38000000u;
+  u32 b = m < 0x400u ? BITS((f32)m * 5.9604644775390625e-8f) : big;
+  return FLOAT(b | s);
+}
+FUNCTION u16 float_to_half(f32 x) {
+  u32 b = BITS(x), s = (b >> 16) & 0x8000u, h;
+  b &= 0x7fffffffu;
+  h = (b - 0x38000000u + 0xfffu + ((b >> 13) & 1u)) >> 13;
+  if (b < 0x38800000u) h = BITS(FLOAT(b) + 0.5f) - 0x3f000000u;
+  if (b >= 0x47800000u) h = b > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (u16)(h | s);
+}
+FUNCTION f32 bfloat_to_float(u16 h) { return FLOAT((u32)h << 16); }
+FUNCTION u16 float_to_bfloat(f32 x) {
+  u32 b = BITS(x);
+  return x != x ? (u16)0x7fc0u : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+#define LD_b8(p, i) ((u8)((p)[i] != 0))
+#define LD_u8(p, i) (p)[i]
+#define LD_i8(p, i) (p)[i]
+#define LD_u16(p, i) (p)[i]
+#define LD_i16(p, i) (p)[i]
+#define LD_u32(p, i) (p)[i]
+#define LD_i32(p, i) (p)[i]
+#define LD_u64(p, i) (p)[i]
+#define LD_i64(p, i) (p)[i]
+#define LD_f16(p, i) half_to_float((p)[i])
+#define LD_bf16(p, i) bfloat_to_float((p)[i])
+#define LD_f32(p, i) (p)[i]
+#define LD_f64(p, i) (p)[i]
+#define ST_b8(p, i, v) (p)[i] = (u8)((v) != 0)
+#define ST_u8(p, i, v) (p)[i] = (u8)(i64)(v)
+#define ST_i8(p, i, v) (p)[i] = (i8)(i64)(v)
+#define ST_u16(p, i, v) (p)[i] = (u16)(i64)(v)
+#define ST_i16(p, i, v) (p)[i] = (i16)(i64)(v)
+#define ST_u32(p, i, v) (p)[i] = (u32)(i64)(v)
+#define ST_i32(p, i, v) (p)[i] = (i32)(v)
+#define ST_u64(p, i, v) (p)[i] = (u64)(v)
+#define ST_i64(p, i, v) (p)[i] = (i64)(v)
+#define ST_f16(p, i, v) (p)[i] = float_to_half((f32)(v))
+#define ST_bf16(p, i, v) (p)[i] = float_to_bfloat((f32)(v))
+#define ST_f32(p, i, v) (p)[i] = (f32)(v)
+#define ST_f64(p, i, v) (p)[i] = (f64)(v)
+/* Largest and smallest that let NaN through, as torch's do. */
+#define MAXIMUM(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define MINIMUM(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+/* Branch-free, so that loops with it become vectors. Polynomial of Cephes' expf; error below 2 ulp. */
+FUNCTION f32 exp_f32(f32 x) {
+  f32 n, r, p;
+  i32 k, h;
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  n = rint(x * 1.44269504088896341f);
+  r = FMA(n, -0.693359375f, x);
+  r = FMA(n, 2.12194440e-4f, r);
+  p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = FMA(p, r, 8.3334519073e-3f);
+  p = FMA(p, r, 4.1665795894e-2f);
+  p = FMA(p, r, 1.6666665459e-1f);
+  p = FMA(p, r, 5.0000001201e-1f);
+  p = FMA(p, r * r, r) + 1.0f;
+  k = (i32)n;
+  h = k >> 1;
+  return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
+}
+)~";
+
+}  // namespace
+
+std::string prelude(const cw_code_info& info) {
+  std::string text;
+  switch (info.language) {
+    case CW_CODE_OPENCL_C:
+      text = kOpenCl;
+      break;
+    case CW_CODE_CUDA_C:
+      text = kCuda;
+      break;
+    default:
+      text = kC;
+  }
+  // CPUs: each item a run of neighbours, for vectors. Else neighbours to neighbouring items, for wide loads.
+  if (info.flags & CW_CODE_IN_TURN)
+    text += "#define FIRST(n) ((n) * item / items)\n#define LAST(n) ((n) * (item + 1) / items)\n#define STEP 1\n";
+  else
+    text += "#define FIRST(n) item\n#define LAST(n) (n)\n#define STEP items\n";
+  return text + kShared;
+}
+
+Source& Source::in(const std::string& type, const std::string& name) {
+  parameters_.push_back({"const " + type, name, true});
+  return *this;
+}
+Source& Source::out(const std::string& type, const std::string& name) {
+  parameters_.push_back({type, name, true});
+  return *this;
+}
+Source& Source::value(const std::string& type, const std::string& name) {
+  parameters_.push_back({type, name, false});
+  return *this;
+}
+Source& Source::define(const std::string& name, const std::string& text) {
+  head_ += "#define " + name + " " + text + "\n";
+  return *this;
+}
+Source& Source::before(const std::string& text) {
+  head_ += text;
+  return *this;
+}
+
+std::string Source::kernel(const std::string& body) const {
+  const bool split = info_.flags & CW_CODE_SPLIT_POINTERS;
+  std::string list, opening;
+  for (size_t i = 0; i < parameters_.size(); ++i) {
+    const Parameter& p = parameters_[i];
+    const std::string pointer = "GLOBAL " + p.type + "*";
+    if (info_.language == CW_CODE_C) {
+      const std::string type = p.pointer ? p.type + "*" : p.type;
+      opening += "  " + type + " " + p.name + " = *(" + type + " const*)args_[" + std::to_string(i) + "];\n";
+      continue;
+    }
+    list += list.empty() ? "" : ", ";
+    if (!p.pointer) {
+      list += p.type + " " + p.name;
+    } else if (split) {
+      list += "GLOBAL char* " + p.name + "_base, u64 " + p.name + "_at";
+      opening += "  " + pointer + " " + p.name + " = (" + pointer + ")(" + p.name + "_base + " + p.name + "_at);\n";
+    } else {
+      list += pointer + " " + p.name;
+    }
+  }
+  std::string text = prelude(info_) + head_;
+  switch (info_.language) {
+    case CW_CODE_OPENCL_C:
+      text += "__kernel void kernel_main(" + list +
+              ") {\n  const idx item = (idx)get_global_id(0), items = (idx)get_global_size(0);\n";
+      break;
+    case CW_CODE_CUDA_C:
+      text += "extern \"C\" __global__ void kernel_main(" + list +
+              ") {\n  const idx item = (idx)blockIdx.x * blockDim.x + threadIdx.x, items = (idx)gridDim.x * "
+              "blockDim.x;\n";
+      break;
+    default:
+      text += "const u32 kernel_main_arguments = " + std::to_string(parameters_.size()) +
+              ";\nvoid kernel_main(void* const* args_, const u32* group_, const u32* grid_) {\n"
+              "  const idx item = group_[0], items = grid_[0];\n";
+  }
+  return text + opening + body + "}\n";
+}
+
+}  // namespace causeway::portable

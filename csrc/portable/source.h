@@ -1,0 +1,37 @@
+// The dialect: how a kernel's text becomes a function of the chip's language. docs/portable.md describes it.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "device.h"
+
+namespace causeway::portable {
+
+// A kernel's parameters, then its text. Parameters come in the order in which a Launch gives them.
+class Source {
+ public:
+  explicit Source(const cw_code_info& info) : info_(info) {}
+  Source& in(const std::string& type, const std::string& name);   // memory that is read
+  Source& out(const std::string& type, const std::string& name);  // memory that is written, or read and written
+  Source& value(const std::string& type, const std::string& name);
+  Source& define(const std::string& name, const std::string& text);
+  Source& define(const std::string& name, int64_t value) { return define(name, std::to_string(value)); }
+  // Text before the kernel: functions of its own.
+  Source& before(const std::string& text);
+  std::string kernel(const std::string& body) const;
+
+ private:
+  struct Parameter {
+    std::string type, name;
+    bool pointer;
+  };
+  const cw_code_info& info_;
+  std::vector<Parameter> parameters_;
+  std::string head_;
+};
+
+// What stands before every kernel in a language: types, conversions, mathematics.
+std::string prelude(const cw_code_info& info);
+
+}  // namespace causeway::portable

@@ -1,0 +1,190 @@
+"""Runs operators by Causeway's own kernels on the device of this process, against the CPU.
+
+`python cases.py few|all`: prints a line for each case that differs, then "cases N". No call may go
+to the host (policy "error"), and each case must have been served by the rung "portable".
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+import torch.nn.functional as F
+
+import causeway
+
+DEVICE = torch.accelerator.current_accelerator()
+Case = tuple[str, Callable[..., Any], tuple[Any, ...]]
+
+special = torch.tensor(
+    [0.0, -0.0, 1.5, -2.5, 3.0, float("inf"), -float("inf"), float("nan"), 1e-30]
+)
+floats = [torch.float32, torch.float16, torch.bfloat16, torch.float64]
+unary = [
+    "abs", "neg", "sqrt", "rsqrt", "exp", "log", "log1p", "expm1", "sin", "cos", "tanh",
+    "erf", "floor", "ceil", "trunc", "round", "sign", "sigmoid", "reciprocal", "isnan",
+    "isinf", "logical_not", "relu", "silu",
+]  # fmt: skip
+binary = [
+    "add", "sub", "mul", "div", "maximum", "minimum", "eq", "ne", "lt", "le", "gt", "ge",
+    "atan2", "pow", "logical_and",
+]  # fmt: skip
+
+
+def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> torch.Tensor:
+    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+
+
+def few() -> Iterator[Case]:
+    """What each set-up runs: one of each family, views with offsets, broadcasting."""
+    a, b = randn(5, 7), randn(5, 7, seed=1)
+    yield "add", torch.add, (a, b)
+    yield "interior pointers", lambda x, y: x[2:, 3:] * y[1:4, :4].exp(), (a, b)
+    yield "broadcast", lambda x, y: x[:, None] + y.t()[None, :, 0], (a, b)
+    yield "in place", lambda x: x.clone().mul_(3).add_(1).relu_(), (a,)
+    yield "cast", lambda x: x.to(torch.bfloat16).t().contiguous().to(torch.int32), (a * 9,)
+    yield "sum", lambda x: x.sum(0), (randn(70, 90),)
+    yield "mean", lambda x: x.mean(1), (randn(70, 90),)
+    yield "all of many", lambda x: x.sum(), (randn(300, 301),)
+    yield "softmax", lambda x: x.softmax(1), (randn(9, 37),)
+    yield "mm", torch.mm, (randn(19, 37), randn(37, 21, seed=1))
+    yield "linear", F.linear, (randn(9, 40), randn(17, 40, seed=1), randn(17, seed=2))
+    yield "conv", F.conv2d, (randn(2, 3, 9, 8), randn(5, 3, 3, 3, seed=1), randn(5, seed=2))
+    yield "pool", lambda x: F.max_pool2d(x, 2, return_indices=True), (randn(2, 3, 9, 8),)
+    yield "argmax", lambda x: x.argmax(1), (randn(9, 37),)
+
+
+def every() -> Iterator[Case]:
+    yield from few()
+    for dtype in floats:
+        x, y = randn(6, 11, dtype=dtype), randn(6, 11, dtype=dtype, seed=1)
+        for name in unary:
+            yield (
+                f"{name} {dtype}",
+                getattr(torch, name, None) or getattr(F, name),
+                (x.abs() + 0.1,),
+            )
+            yield (
+                f"{name} {dtype} special",
+                getattr(torch, name, None) or getattr(F, name),
+                (special.to(dtype),),
+            )
+        for name in binary:
+            yield f"{name} {dtype}", getattr(torch, name), (x.abs() + 0.1, y)
+            if name not in ("pow", "atan2"):
+                yield f"{name} special", getattr(torch, name), (special, special.flip(0))
+        yield f"mm {dtype}", torch.mm, (x, y.t())
+        yield f"addmm {dtype}", torch.addmm, (randn(6, dtype=dtype), x, y.t())
+        yield f"bmm {dtype}", torch.bmm, (randn(3, 5, 7, dtype=dtype), randn(3, 7, 9, dtype=dtype))
+        yield f"sum {dtype}", lambda v: (v.sum(1), v.sum(), v.amax(0), v.prod(1)), (x,)
+        yield f"log_softmax {dtype}", lambda v: (v.log_softmax(0), v.log_softmax(1)), (x,)
+        yield f"gelu {dtype}", lambda v: (F.gelu(v), F.gelu(v, approximate="tanh")), (x,)
+    for dtype in (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8, torch.bool):
+        x = (randn(6, 11) * 20).abs().to(dtype)
+        y = (randn(6, 11, seed=1) * 20).abs().to(dtype)
+        for name in ("add", "mul", "maximum", "eq", "lt", "logical_and", "bitwise_and"):
+            yield f"{name} {dtype}", getattr(torch, name), (x, y)
+        yield f"bitwise_not {dtype}", torch.bitwise_not, (x,)
+        yield f"sum {dtype}", lambda v: (v.sum(1), v.sum()), (x,)
+        yield f"int and float {dtype}", lambda v, w: v * w + (v > 2.5), (x, randn(6, 11))
+    yield "where", torch.where, (randn(6, 11) > 0, randn(6, 11), randn(11, seed=1))
+    yield "masked_fill", lambda x: x.masked_fill(x > 0, 7.0), (randn(6, 11),)
+    yield "clamp", lambda x: (x.clamp(-1, 1), x.clamp(min=0.5), x.clamp(max=0.5)), (special,)
+    yield "lerp", lambda x, y: torch.lerp(x, y, 0.3), (randn(9), randn(9, seed=1))
+    yield "addcdiv", lambda x, y: x.addcdiv(y, x.abs() + 1, value=0.5).addcmul(x, y), (
+        randn(9), randn(9, seed=1),
+    )  # fmt: skip
+    yield "pow", lambda x: (x**2, x**3, x.abs() ** 0.5, 2**x), (randn(9),)
+    yield "max", lambda x: (*x.max(0), *x.min(1), x.argmin()), (randn(6, 11),)
+    yield "any", lambda x: ((x > 1).any(), (x > 1).all(1), (x > 9).any(0)), (randn(6, 11),)
+    yield "strides", lambda x: x.permute(2, 0, 1).sum((0, 2)), (randn(4, 5, 6),)
+    yield "column split", lambda x: x.sum(0), (randn(60000, 8),)
+    yield "large k", torch.mm, (randn(9, 2500), randn(2500, 17, seed=1))
+    for stride, padding, dilation, groups in ((2, 1, 1, 1), (1, 2, 2, 2), (3, 0, 1, 4)):
+        yield (
+            f"conv {stride} {padding} {dilation} {groups}",
+            grads(
+                lambda x, w, b, s=stride, p=padding, d=dilation, g=groups: F.conv2d(
+                    x, w, b, s, p, d, g
+                )
+            ),
+            (randn(2, 4, 13, 12), randn(8, 4 // groups, 3, 2, seed=1), randn(8, seed=2)),
+        )
+        yield (
+            f"conv transposed {stride} {padding} {dilation} {groups}",
+            grads(
+                lambda x, w, b, s=stride, p=padding, d=dilation, g=groups: F.conv_transpose2d(
+                    x, w, b, s, p, groups=g, dilation=d
+                )
+            ),
+            (randn(2, 8, 7, 6), randn(8, 4 // groups, 3, 2, seed=1), randn(4, seed=2)),
+        )
+    yield "conv1d", grads(F.conv1d), (randn(2, 3, 19), randn(5, 3, 4, seed=1), randn(5, seed=2))
+    yield "pool", grads(lambda x: F.max_pool2d(x, 3, 2, 1)), (randn(2, 3, 11, 9),)
+    target = torch.tensor([1, 0, -100, 3, 2, 3])
+    for reduction in ("mean", "sum", "none"):
+        yield (
+            f"cross_entropy {reduction}",
+            lambda x, r=reduction: grads(
+                lambda v: F.cross_entropy(v, target.to(v.device), reduction=r)
+            )(x),
+            (randn(6, 5),),
+        )
+    for f in (torch.sigmoid, torch.tanh, F.relu, F.silu, F.gelu, F.leaky_relu, F.hardtanh):
+        yield f"{f.__name__} gradient", grads(f), (randn(6, 11),)
+    yield "softmax gradient", grads(lambda x: x.softmax(0)), (randn(6, 11),)
+    yield "index", lambda x, i: (x[i], x[:, i[:3] % 4], x.index_select(1, i % 4)), (
+        randn(9, 4), torch.tensor([3, 0, 8, 3, -2 % 9]),
+    )  # fmt: skip
+    yield (
+        "embedding",
+        grads(lambda w: F.embedding(torch.tensor([[1, 0], [3, 1]]).to(w.device), w)),
+        (randn(5, 20),),
+    )
+    yield "cat", lambda x, y: (torch.cat([x, y], 0), torch.cat([x, y[:, :3]], 1)), (
+        randn(4, 6), randn(4, 6, seed=1),
+    )  # fmt: skip
+
+
+def grads(f: Callable[..., torch.Tensor]) -> Callable[..., Any]:
+    """`f` and its gradients with respect to every argument."""
+
+    def both(*args: torch.Tensor) -> Any:
+        leaves = [a.detach().clone().requires_grad_() for a in args]
+        result = f(*leaves)
+        weight = torch.arange(result.numel(), device=result.device).reshape(result.shape) % 7 - 3.0
+        return result.detach(), *torch.autograd.grad(result, leaves, weight)
+
+    return both
+
+
+def flat(value: Any) -> list[torch.Tensor]:
+    return [value] if isinstance(value, torch.Tensor) else [t for v in value for t in flat(v)]
+
+
+def main() -> None:
+    cases = list(few() if sys.argv[1] == "few" else every())
+    wrong = 0
+    for name, f, args in cases:
+        wanted = flat(f(*args))
+        try:
+            there = [a.to(DEVICE) if isinstance(a, torch.Tensor) else a for a in args]
+            with causeway.ledger() as ledger, causeway.policy("error"):
+                got = flat(f(*there))
+            if not ledger.total(rung="portable"):
+                raise AssertionError(f"no portable kernel: {ledger.table()}")
+            for g, w in zip(got, wanted, strict=True):
+                half = w.dtype in (torch.float16, torch.bfloat16)
+                near = {"rtol": 2e-2, "atol": 2e-2} if half else {"rtol": 2e-5, "atol": 2e-5}
+                torch.testing.assert_close(g.cpu(), w, equal_nan=True, **near)
+        except (AssertionError, RuntimeError) as error:
+            wrong += 1
+            print(f"{name}: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
+    print("cases", len(cases), flush=True)
+    sys.exit(wrong > 0 and "-" not in sys.argv)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,121 @@
+"""Causeway's own kernels agree with the CPU: built by the C compiler for the simulated chip, and by
+OpenCL where there is a runtime, in each of its models of memory.
+"""
+
+from __future__ import annotations
+
+import ctypes.util
+import shutil
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SIM = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_OPS": "none"}
+CASES = (HERE / "cases.py").read_text()
+
+pytestmark = [pytest.mark.process, pytest.mark.once]
+
+
+@pytest.fixture(scope="session")
+def opencl(tmp_path_factory: pytest.TempPathFactory) -> str:
+    """The OpenCL vendor's library, built here."""
+    if not ctypes.util.find_library("OpenCL"):
+        pytest.skip("no OpenCL loader: apt-get install ocl-icd-libopencl1 pocl-opencl-icd")
+    if not Path("/usr/include/CL/cl.h").exists():
+        pytest.skip("no OpenCL headers: apt-get install opencl-c-headers")
+    if not list(Path("/etc/OpenCL/vendors").glob("*.icd")):
+        pytest.skip("no OpenCL runtime: apt-get install pocl-opencl-icd")
+    folder = tmp_path_factory.mktemp("opencl")
+    subprocess.run(["cmake", "-S", ROOT / "vendors/opencl", "-B", folder], check=True)
+    subprocess.run(["cmake", "--build", folder], check=True)
+    return str(folder / "libcw_opencl.so")
+
+
+def differences(
+    run_python: Callable[..., subprocess.CompletedProcess[str]], which: str, **env: str
+):
+    """What the cases print before their count, which must be there."""
+    lines = run_python(CASES, args=(which, "-"), **env).stdout.splitlines()
+    assert lines, "the cases printed nothing"
+    assert lines[-1].startswith("cases "), lines
+    return lines[:-1]
+
+
+@pytest.mark.parametrize("model", ["unified", "discrete"])
+def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path, model: str) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_SIM_MEMORY_MODEL": model}
+    env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
+    assert differences(run_python, "few", **env) == []
+
+
+@pytest.mark.parametrize("model", ["fine", "buffer", "coarse"])
+def test_few_cases_agree_on_opencl(run_python, opencl: str, tmp_path_factory, model: str) -> None:
+    cache = tmp_path_factory.getbasetemp() / f"cache-{model == 'buffer'}"
+    assert (
+        differences(
+            run_python,
+            "few",
+            CAUSEWAY_VENDOR=opencl,
+            CAUSEWAY_OPENCL_MEMORY_MODEL=model,
+            CAUSEWAY_OPENCL_CACHE=str(cache),
+        )
+        == []
+    )
+
+
+def test_a_wrong_kernel_is_noticed(run_python, tmp_path) -> None:
+    """A compiler that adds 1 to every sum: the cases must say so."""
+    fake = tmp_path / "cc"
+    real = shutil.which("cc")
+    fake.write_text(
+        "#!/bin/sh\nfor f; do case $f in *.c) sed -i 's/r = IS_BOOL/a = a; r = 1 + IS_BOOL/; "
+        f's/const T a = /T a = 1 + /\' $f;; esac; done\nexec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    found = differences(run_python, "few", **SIM, CC=str(fake), CAUSEWAY_SIM_CACHE=str(tmp_path))
+    assert any(line.startswith("add: ") for line in found), found
+
+
+PROGRAM = "import torch; x = torch.ones(5, device='sim'); print((x + x).sum().item())"
+
+
+def test_a_second_process_builds_nothing(run_python, tmp_path) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    assert run_python(PROGRAM, **env).stdout.strip() == "10.0"
+    built = {p.name: p.stat().st_mtime_ns for p in tmp_path.iterdir()}
+    assert built
+    assert all(name.endswith(".so") for name in built)
+    assert run_python(PROGRAM, **env).stdout.strip() == "10.0"
+    assert {p.name: p.stat().st_mtime_ns for p in tmp_path.iterdir()} == built
+
+
+def test_a_damaged_program_is_built_anew(run_python, tmp_path) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    run_python(PROGRAM, **env)
+    for file in tmp_path.iterdir():
+        file.write_bytes(b"damaged")
+    assert run_python(PROGRAM, **env).stdout.strip() == "10.0"
+
+
+def test_a_compiler_that_is_not_there_has_words(run_python, tmp_path) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CC": "/nowhere/cc"}
+    done = run_python(PROGRAM, status=1, **env)
+    assert "/nowhere/cc" in done.stderr
+    assert "cannot be started" in done.stderr
+
+
+def test_the_rung_can_be_switched_off(run_python, tmp_path) -> None:
+    code = """
+import torch, causeway
+x = torch.ones(5, device="sim")
+with causeway.ledger() as ledger:
+    x + x
+print(ledger.total(rung="portable"))
+"""
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    assert run_python(code, **env).stdout.strip() == "1"
+    assert run_python(code, **env, CAUSEWAY_PORTABLE="0").stdout.strip() == "0"

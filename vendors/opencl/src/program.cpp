@@ -1,0 +1,222 @@
+#include "program.hpp"
+
+#include <cstring>
+#include <mutex>
+
+#include "error.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+
+struct cw_program_t {
+  opencl::Device* device = nullptr;
+  cl_program program = nullptr;
+  std::mutex mutex;
+  std::vector<cw_function_t*> functions;
+};
+
+struct cw_function_t {
+  cw_program_t* program = nullptr;
+  std::string name;
+  cl_kernel kernel = nullptr;
+  cl_uint parameters = 0;
+  std::mutex mutex;  // arguments belong to the cl_kernel until it is enqueued
+};
+
+namespace opencl {
+
+std::string device_words(cl_device_id device, cl_device_info what) {
+  size_t size = 0;
+  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  cl.clGetDeviceInfo(device, what, size, text.data(), nullptr);
+  text.resize(strlen(text.c_str()));
+  return text;
+}
+
+namespace {
+
+template <typename T>
+T value_of(cl_device_id device, cl_device_info what) {
+  T value = {};
+  cl.clGetDeviceInfo(device, what, sizeof(value), &value, nullptr);
+  return value;
+}
+
+cw_status info(int32_t index, cw_code_info* out) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("code info", index, &device)) return status;
+  cw_code_info found = {};
+  found.struct_size = out->struct_size;
+  found.language = CW_CODE_OPENCL_C;
+  if (value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) found.flags |= CW_CODE_IN_TURN;
+  if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
+  found.compute_units = value_of<cl_uint>(device->id, CL_DEVICE_MAX_COMPUTE_UNITS);
+  found.group_limit = static_cast<uint32_t>(value_of<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  found.simd_width = value_of<cl_uint>(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
+  found.local_memory = value_of<cl_ulong>(device->id, CL_DEVICE_LOCAL_MEM_SIZE);
+  found.arithmetic =
+      CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 | CW_FLOAT32;
+  if (value_of<cl_device_fp_config>(device->id, CL_DEVICE_DOUBLE_FP_CONFIG)) found.arithmetic |= CW_FLOAT64;
+  memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
+  return CW_OK;
+}
+
+std::string build_log(cl_program program, cl_device_id device) {
+  size_t size = 0;
+  cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, 0, nullptr, &size);
+  std::string log(size, '\0');
+  if (size) cl.clGetProgramBuildInfo(program, device, CL_PROGRAM_BUILD_LOG, size, log.data(), nullptr);
+  log.resize(strlen(log.c_str()));
+  return log.empty() ? "the compiler gave no words" : log;
+}
+
+// The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
+cl_program from_cache(const Device& device, const std::string& key, const char* options) {
+  const std::vector<unsigned char> binary = find_binary(key);
+  if (binary.empty()) return nullptr;
+  const unsigned char* data = binary.data();
+  const size_t size = binary.size();
+  cl_int error = CL_SUCCESS, loaded = CL_SUCCESS;
+  cl_program program = cl.clCreateProgramWithBinary(context(), 1, &device.id, &size, &data, &loaded, &error);
+  if (error != CL_SUCCESS || !program) return nullptr;
+  if (cl.clBuildProgram(program, 1, &device.id, options, nullptr, nullptr) == CL_SUCCESS) return program;
+  cl.clReleaseProgram(program);
+  return nullptr;
+}
+
+// The binary for `device`; the context may have more devices, and a program has a place for each.
+std::vector<unsigned char> binary_of(cl_program program, cl_device_id device) {
+  cl_uint count = 0;
+  if (cl.clGetProgramInfo(program, CL_PROGRAM_NUM_DEVICES, sizeof(count), &count, nullptr) != CL_SUCCESS) return {};
+  std::vector<cl_device_id> ids(count);
+  std::vector<size_t> sizes(count);
+  cl.clGetProgramInfo(program, CL_PROGRAM_DEVICES, count * sizeof(cl_device_id), ids.data(), nullptr);
+  cl.clGetProgramInfo(program, CL_PROGRAM_BINARY_SIZES, count * sizeof(size_t), sizes.data(), nullptr);
+  std::vector<std::vector<unsigned char>> all(count);
+  std::vector<unsigned char*> places(count);
+  for (cl_uint i = 0; i < count; ++i) {
+    all[i].resize(sizes[i]);
+    places[i] = sizes[i] ? all[i].data() : nullptr;
+  }
+  if (cl.clGetProgramInfo(program, CL_PROGRAM_BINARIES, count * sizeof(places[0]), places.data(), nullptr) !=
+      CL_SUCCESS)
+    return {};
+  for (cl_uint i = 0; i < count; ++i)
+    if (ids[i] == device) return all[i];
+  return {};
+}
+
+cw_status build(int32_t index, const char* source, const char* options, cw_program* out) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("build", index, &device)) return status;
+  if (!options) options = "";
+  const std::string key = device_words(device->id, CL_DEVICE_NAME) + '\n' +
+                          device_words(device->id, CL_DEVICE_VERSION) + '\n' +
+                          device_words(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' + source;
+  cl_program program = from_cache(*device, key, options);
+  if (!program) {
+    cl_int error = CL_SUCCESS;
+    program = cl.clCreateProgramWithSource(context(), 1, &source, nullptr, &error);
+    if (cw_status status = check(error, "clCreateProgramWithSource")) return status;
+    error = cl.clBuildProgram(program, 1, &device->id, options, nullptr, nullptr);
+    if (error != CL_SUCCESS) {
+      const cw_status status = error == CL_BUILD_PROGRAM_FAILURE
+                                   ? fail(CW_INVALID, "the source does not build for device %d: %s", index,
+                                          build_log(program, device->id).c_str())
+                                   : check(error, "clBuildProgram");
+      cl.clReleaseProgram(program);
+      return status;
+    }
+    if (const auto binary = binary_of(program, device->id); !binary.empty()) keep_binary(key, binary);
+  }
+  *out = new cw_program_t;
+  (*out)->device = device;
+  (*out)->program = program;
+  return CW_OK;
+}
+
+cw_status release(cw_program program) {
+  if (!program) return fail(CW_INVALID, "release: there is no program");
+  for (cw_function_t* function : program->functions) {
+    cl.clReleaseKernel(function->kernel);
+    delete function;
+  }
+  cl.clReleaseProgram(program->program);
+  delete program;
+  return CW_OK;
+}
+
+cw_status function(cw_program program, const char* name, cw_function* out) {
+  if (!program) return fail(CW_INVALID, "function: there is no program");
+  cl_int error = CL_SUCCESS;
+  cl_kernel kernel = cl.clCreateKernel(program->program, name, &error);
+  if (error == CL_INVALID_KERNEL_NAME) return fail(CW_INVALID, "the program has no kernel %s", name);
+  if (cw_status status = check(error, "clCreateKernel")) return status;
+  auto* made = new cw_function_t;
+  made->program = program;
+  made->name = name;
+  made->kernel = kernel;
+  cl.clGetKernelInfo(kernel, CL_KERNEL_NUM_ARGS, sizeof(made->parameters), &made->parameters, nullptr);
+  std::lock_guard<std::mutex> lock(program->mutex);
+  program->functions.push_back(made);
+  return *out = made, CW_OK;
+}
+
+cw_status set_arguments(const cw_function_t& f, const cw_code_arg* args, uint32_t n) {
+  const Device& device = *f.program->device;
+  cl_uint at = 0;
+  for (uint32_t i = 0; i < n; ++i) {
+    cl_int error = CL_SUCCESS;
+    if (args[i].bytes) {
+      error = cl.clSetKernelArg(f.kernel, at++, args[i].bytes, args[i].v.value);
+    } else if (device.memory != Memory::buffer) {
+      error = cl.clSetKernelArgSVMPointer(f.kernel, at++, args[i].v.address);
+    } else {
+      Place place;
+      if (args[i].v.address) {
+        if (cw_status status = find_place(device, args[i].v.address, 0, &place)) return status;
+      }
+      error = cl.clSetKernelArg(f.kernel, at++, sizeof(cl_mem), place.buffer ? &place.buffer : nullptr);
+      if (error == CL_SUCCESS) error = cl.clSetKernelArg(f.kernel, at++, sizeof(place.offset), &place.offset);
+    }
+    if (error != CL_SUCCESS) {
+      return fail(CW_INVALID, "argument %u of kernel %s is refused (%s)", i, f.name.c_str(), error_name(error));
+    }
+  }
+  return CW_OK;
+}
+
+cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3], const cw_code_arg* args, uint32_t n,
+                 cw_stream handle) {
+  if (!f) return fail(CW_INVALID, "launch: there is no function");
+  Device& device = *f->program->device;
+  cl_uint wanted = 0;
+  for (uint32_t i = 0; i < n; ++i) wanted += !args[i].bytes && device.memory == Memory::buffer ? 2 : 1;
+  if (wanted != f->parameters) {
+    return fail(CW_INVALID, "kernel %s has %u parameters, and %u were given", f->name.c_str(), f->parameters, wanted);
+  }
+  size_t global[3], local[3];
+  for (int d = 0; d < 3; ++d) {
+    if (grid[d] == 0) return CW_OK;
+    local[d] = group[d];
+    global[d] = size_t{grid[d]} * group[d];
+  }
+  cw_stream_t* stream = nullptr;
+  if (cw_status status = find_stream("launch", device, handle, &stream)) return status;
+  std::lock_guard<std::mutex> lock(f->mutex);
+  if (cw_status status = set_arguments(*f, args, n)) return status;
+  return stream->enqueue(f->name.c_str(), [&](cl_command_queue queue, cl_event* event) {
+    const cl_int error = cl.clEnqueueNDRangeKernel(queue, f->kernel, 3, nullptr, global, local, 0, nullptr, event);
+    if (error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE) {
+      return fail(CW_INVALID, "kernel %s cannot run in groups of %u x %u x %u items", f->name.c_str(), group[0],
+                  group[1], group[2]);
+    }
+    return check(error, "clEnqueueNDRangeKernel");
+  });
+}
+
+}  // namespace
+
+const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch};
+
+}  // namespace opencl
