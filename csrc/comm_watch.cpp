@@ -48,6 +48,10 @@ bool CommWatch::stop() {
   stopped_ = true;
   works.swap(works_);
   changed_.notify_all();
+  lock.unlock();
+  for (auto& w : works)
+    if (!w->posted()) w->fail(comm_error(w->task().text + ": the process group was shut down or aborted"));
+  lock.lock();
   // The store may take minutes to say that it is gone.
   for (int i = 0; looking_ && i < 200; ++i) sleep_unlocked(lock);
   const bool leave = looking_;

@@ -115,10 +115,8 @@ def _needs_reducer() -> bool:
 # --- torch.nn.DataParallel ----------------------------------------------------------------------
 
 # What torch.nn.parallel.comm calls, and builds without CUDA lack.
-_COMM = (
-    *("_broadcast", "_broadcast_out", "_broadcast_coalesced"),
-    *("_scatter", "_scatter_out", "_gather", "_gather_out"),
-)
+_COMM = [f"_{name}{form}" for name in ("broadcast", "scatter", "gather") for form in ("", "_out")]
+_COMM.append("_broadcast_coalesced")
 
 
 def _refuse(*_: object, **__: object) -> Any:

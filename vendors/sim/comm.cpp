@@ -82,6 +82,19 @@ void futex_wake(Counter& counter) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&counter), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Also one that its parent has not asked after yet, which signals still reach.
+bool ended(int32_t pid) {
+  if (kill(pid, 0) != 0 && errno == ESRCH) return true;
+  char path[32], text[256] = {};
+  snprintf(path, sizeof(path), "/proc/%d/stat", pid);
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  if (fd < 0) return false;
+  const ssize_t n = read(fd, text, sizeof(text) - 1);
+  close(fd);
+  const char* name_end = n > 0 ? strrchr(text, ')') : nullptr;
+  return name_end && name_end[1] == ' ' && (name_end[2] == 'Z' || name_end[2] == 'X');
+}
+
 // --- reductions of two dense arrays -------------------------------------------------------------------------------
 
 template <class T, class Wide>
@@ -297,8 +310,7 @@ struct cw_comm_t {
     if (aborted || head().aborted.load()) return "it was aborted";
     if (sim::ending()) return "the process ends";
     const int32_t pid = page(r).pid.load();
-    if (kill(pid, 0) != 0 && errno == ESRCH)
-      return "rank " + std::to_string(r) + " (process " + std::to_string(pid) + ") has ended";
+    if (sim::ended(pid)) return "rank " + std::to_string(r) + " (process " + std::to_string(pid) + ") has ended";
     if (timeout.count() > 0 && sim::Clock::now() > until)
       return "rank " + std::to_string(r) + " did not come within " + std::to_string(timeout.count()) + " ms";
     return "";
