@@ -274,16 +274,6 @@ def test_an_operator_whose_decomposition_gives_up_runs_on_the_host() -> None:
         assert torch.equal(there.cpu(), where)
 
 
-@on(ALL_DISCRETE)
-def test_a_decomposition_in_half_precision_rounds_once() -> None:
-    torch.manual_seed(0)
-    m, a, b = torch.randn(9, 8).half(), torch.randn(9).half(), torch.randn(8).half()
-    for beta in (0.6, 0):
-        want = beta * m.double() + 0.2 * a.double()[:, None] * b.double()
-        have = torch.addr(m.to("sim"), a.to("sim"), b.to("sim"), beta=beta, alpha=0.2)
-        torch.testing.assert_close(have.cpu(), want.half(), rtol=1e-3, atol=1e-3)
-
-
 @on(ALL)
 def test_positions_that_are_not_zero_come_column_major() -> None:
     for x in (torch.eye(3), torch.tensor(5.0), torch.zeros(2, 3), torch.ones(4)):

@@ -226,22 +226,6 @@ def _std(
     return torch.sqrt(_var(self, dim, correction=correction, keepdim=keepdim))
 
 
-def _addr(
-    self: torch.Tensor, vec1: torch.Tensor, vec2: torch.Tensor, *, beta: Any = 1, alpha: Any = 1
-) -> torch.Tensor:
-    # Rounded once, as in torch's CPU kernel: torch's decomposition rounds halves three times.
-    dtype = torch.promote_types(self.dtype, torch.promote_types(vec1.dtype, vec2.dtype))
-    if dtype not in (torch.float16, torch.bfloat16):
-        from torch._decomp import decomposition_table
-
-        result: torch.Tensor = decomposition_table[torch.ops.aten.addr.default](
-            self, vec1, vec2, beta=beta, alpha=alpha
-        )
-        return result
-    outer: torch.Tensor = alpha * (vec1.float().unsqueeze(1) * vec2.float().unsqueeze(0))
-    return (outer if beta == 0 else outer + beta * self.float()).to(dtype)
-
-
 def _where(condition: torch.Tensor, self: Any, other: Any) -> torch.Tensor:
     dtype = torch.result_type(self, other)
     values = [
@@ -254,7 +238,6 @@ def _where(condition: torch.Tensor, self: Any, other: Any) -> torch.Tensor:
 
 # torch computes these in C++, with no operator in between, or by prims that are these again.
 _OURS: dict[str, Callable[..., Any]] = {
-    "aten::addr": _addr,
     "aten::std.correction": _std,
     "aten::var.correction": _var,
     "aten::var_mean.correction": _var_mean,
