@@ -711,7 +711,7 @@ def code_is_built_and_launched_in_order(chip: Chip) -> None:
     info = CodeInfo(struct_size=C.sizeof(CodeInfo))
 
     def answer(entry: str, *args: object) -> str:
-        return STATUS[getattr(code, entry)(*args)]
+        return str(STATUS[getattr(code, entry)(*args)])
 
     def good(entry: str, *args: object) -> None:
         status = answer(entry, *args)
