@@ -90,9 +90,8 @@ std::string out_form(const c10::FunctionSchema& schema) {
 
 // Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
 bool has_arithmetic() {
-  static const bool native =
-      api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
-      (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  static const bool native = api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+                             (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
   static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
   return native || (portable && portable_is_on());
 }

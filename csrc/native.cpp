@@ -293,8 +293,7 @@ bool NativeCall::host_would_take() const {
   const bool pointwise = is_pointwise(op_);
   if (!pointwise && any_read && !any_element)
     return false;  // the largest of nothing; there is nothing to compute either
-  if (pointwise && any_bool && !has_kernel())
-    return false;  // decompositions take it for a number
+  if (pointwise && any_bool && !has_kernel()) return false;  // decompositions take it for a number
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
                                                     "aten::neg_", "aten::relu", "aten::relu_"};
   if (pointwise && any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
@@ -424,9 +423,7 @@ std::string NativeCall::words() const {
 bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out || route.serve == Serve::PortableOut;
   const bool portable = route.serve == Serve::PortableOwn || route.serve == Serve::PortableOut;
-  const Rung rung = portable                         ? Rung::Portable
-                    : !through_out && !route.prepare ? Rung::Native
-                                                     : Rung::Derived;
+  const Rung rung = portable ? Rung::Portable : !through_out && !route.prepare ? Rung::Native : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
   const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;

@@ -52,7 +52,9 @@ cw_status Device::function(const Key& key, const std::function<std::string()>& s
   }
   // Not under the lock: a compiler takes its time. Two threads may build the same; the first one's is kept.
   cw_program program = nullptr;
-  if (cw_status status = g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program)) return status;
+  if (cw_status status =
+          g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program))
+    return status;
   if (cw_status status = g_code->function(program, "kernel_main", out)) return status;
   std::unique_lock lock(mutex);
   *out = functions.emplace(key, *out).first->second;

@@ -18,9 +18,4 @@ void open(const cw_code_v1* code, const Services& services);
 // The kernel for torch's operator `name`, or one whose `kernel` is NULL.
 cw_op find(const char* name);
 
-// The source of every kernel in `language` for float32, one after the other: for a compiler that is to check them.
-// `visit` is called with the operator's name and the source.
-using Visit = void (*)(void* self, const char* name, const char* source);
-void render_all(uint32_t language, uint32_t flags, Visit visit, void* self);
-
 }  // namespace causeway::portable

@@ -101,7 +101,7 @@ def every() -> Iterator[Case]:
     yield "any", lambda x: ((x > 1).any(), (x > 1).all(1), (x > 9).any(0)), (randn(6, 11),)
     yield "strides", lambda x: x.permute(2, 0, 1).sum((0, 2)), (randn(4, 5, 6),)
     yield "column split", lambda x: x.sum(0), (randn(60000, 8),)
-    yield "large k", torch.mm, (randn(9, 2500), randn(2500, 17, seed=1))
+    yield "large k", torch.mm, (randn(9, 2500) / 50, randn(2500, 17, seed=1))
     for stride, padding, dilation, groups in ((2, 1, 1, 1), (1, 2, 2, 2), (3, 0, 1, 4)):
         yield (
             f"conv {stride} {padding} {dilation} {groups}",
@@ -135,7 +135,7 @@ def every() -> Iterator[Case]:
     for f in (torch.sigmoid, torch.tanh, F.relu, F.silu, F.gelu, F.leaky_relu, F.hardtanh):
         yield f"{f.__name__} gradient", grads(f), (randn(6, 11),)
     yield "softmax gradient", grads(lambda x: x.softmax(0)), (randn(6, 11),)
-    yield "index", lambda x, i: (x[i], x[:, i[:3] % 4], x.index_select(1, i % 4)), (
+    yield "index", lambda x, i: (x[i], x[:, i[1:2]], x.index_select(0, i[:2])), (
         randn(9, 4), torch.tensor([3, 0, 8, 3, -2 % 9]),
     )  # fmt: skip
     yield (
@@ -154,7 +154,7 @@ def grads(f: Callable[..., torch.Tensor]) -> Callable[..., Any]:
     def both(*args: torch.Tensor) -> Any:
         leaves = [a.detach().clone().requires_grad_() for a in args]
         result = f(*leaves)
-        weight = torch.arange(result.numel(), device=result.device).reshape(result.shape) % 7 - 3.0
+        weight = (torch.arange(result.numel()).reshape(result.shape) % 7 - 3.0).to(result.device)
         return result.detach(), *torch.autograd.grad(result, leaves, weight)
 
     return both

@@ -46,13 +46,18 @@ def differences(
 
 
 @pytest.mark.parametrize("model", ["unified", "discrete"])
-def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path, model: str) -> None:
-    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_SIM_MEMORY_MODEL": model}
+def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path_factory, model: str) -> None:
+    cache = (
+        tmp_path_factory.getbasetemp() / "cache-sim"
+    )  # the second model finds what the first built
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(cache), "CAUSEWAY_SIM_MEMORY_MODEL": model}
     env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
     assert differences(run_python, "few", **env) == []
 
 
-@pytest.mark.parametrize("model", ["fine", "buffer", "coarse"])
+@pytest.mark.parametrize(
+    "model", ["fine", "buffer", pytest.param("coarse", marks=pytest.mark.slow)]
+)
 def test_few_cases_agree_on_opencl(run_python, opencl: str, tmp_path_factory, model: str) -> None:
     cache = tmp_path_factory.getbasetemp() / f"cache-{model == 'buffer'}"
     assert (

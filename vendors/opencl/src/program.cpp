@@ -48,7 +48,10 @@ cw_status info(int32_t index, cw_code_info* out) {
   cw_code_info found = {};
   found.struct_size = out->struct_size;
   found.language = CW_CODE_OPENCL_C;
-  if (value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU) found.flags |= CW_CODE_IN_TURN;
+  // CAUSEWAY_OPENCL_IN_TURN=0 takes a CPU for a GPU: what is made for those can be tested without one.
+  const char* turn = host.setting ? host.setting("in_turn") : nullptr;
+  const bool cpu = value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
+  if (turn && *turn ? strcmp(turn, "0") != 0 : cpu) found.flags |= CW_CODE_IN_TURN;
   if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
   found.compute_units = value_of<cl_uint>(device->id, CL_DEVICE_MAX_COMPUTE_UNITS);
   found.group_limit = static_cast<uint32_t>(value_of<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
