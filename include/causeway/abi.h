@@ -274,13 +274,16 @@ typedef struct cw_profile_v1 {
  * With it Causeway's own kernels run on the chip (csrc/portable). A launch is a grid of groups of work items. */
 typedef struct cw_program_t* cw_program;
 typedef struct cw_function_t* cw_function;
-#define CW_CODE_C 1u        /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
+#define CW_CODE_C \
+  1u        /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
                              * once a group (three numbers each), groups have one item, args[i] points to argument i;
                              * `const uint32_t name_arguments` says how many there are */
 #define CW_CODE_OPENCL_C 2u /* OpenCL C 1.2 */
 #define CW_CODE_CUDA_C 3u   /* CUDA C++, `extern "C" __global__` */
-#define CW_CODE_IN_TURN 1u /* a core runs the items of a group in turn (CPUs): best is one item a group, with long loops */
-#define CW_CODE_SPLIT_POINTERS 2u /* an address is two parameters of a function: the start of its allocation, and a
+#define CW_CODE_IN_TURN \
+  1u /* a core runs the items of a group in turn (CPUs): best is one item a group, with long loops */
+#define CW_CODE_SPLIT_POINTERS \
+  2u /* an address is two parameters of a function: the start of its allocation, and a
                                    * 64-bit number of bytes to add to it */
 typedef struct cw_code_info {
   uint32_t struct_size;   /* set by the core: write no further */
