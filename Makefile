@@ -10,8 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable opencl fast \
-  bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable opencl
+.PHONY: fast bench lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20

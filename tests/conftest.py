@@ -55,6 +55,16 @@ def run_python() -> Run:
     return run
 
 
+@pytest.fixture
+def own_main(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For tests that run a program in this process: what processes started later see as their
+    parent's main module, its arguments and its path are put back.
+    """
+    monkeypatch.setitem(sys.modules, "__main__", sys.modules["__main__"])
+    monkeypatch.setattr(sys, "argv", list(sys.argv))
+    monkeypatch.setattr(sys, "path", list(sys.path))
+
+
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """selenium's driver of a headless Chromium."""

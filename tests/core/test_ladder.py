@@ -245,7 +245,9 @@ def test_a_batch_norm_updates_its_running_statistics(name: str) -> None:
         )  # fmt: skip
         found.append([t.cpu() for t in (mean, var)])
     assert not found[0][0].eq(1).any()
-    torch.testing.assert_close(found[1], found[0])
+    # Three updates of a mean near nothing, each rounded to half precision.
+    bounds = {"atol": 2e-3, "rtol": 2e-3} if name == "float16" else {}
+    torch.testing.assert_close(found[1], found[0], **bounds)
 
 
 @on(ALL_DISCRETE, STAGED)

@@ -17,6 +17,8 @@ from causeway.debug.reader import Trace
 from causeway.debug.record import Options
 from causeway.errors import ConfigError
 
+pytestmark = pytest.mark.usefixtures("own_main")
+
 
 class Net(nn.Module):
     """A convolution before a batch norm (the gradient of its bias is nothing but rounding)."""
