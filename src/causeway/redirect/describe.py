@@ -72,8 +72,8 @@ and a program is shown "cuda:0" for all of them.
   program's line, as module filters of `warnings` need it.
 - `torch.version.cuda` is "12.6". `torch.cuda.get_device_capability()` gives the vendor's numbers.
 - `CUDA_VISIBLE_DEVICES` is read when devices are first counted, with CUDA's meaning.
-- `"nccl"` becomes the device's own backend of torch.distributed. Where it has none, tensors go
-  through the host and gloo: right, slow, and said by a warning. `dist.get_backend()` says "nccl".
+- `"nccl"` becomes the device's own backend of torch.distributed, `cwcl`, which serves the host's
+  tensors too. `dist.get_backend()` says "nccl".
 - `torch.compile` sees the same view with backends `eager` and `aot_eager`.
 - `torch.jit.script` and `torch.jit.load` give graphs with the target's devices: constants, `.cuda()`,
   `.is_cuda` and `.device.type` there. What was compiled while it was on keeps them.

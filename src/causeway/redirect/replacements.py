@@ -389,9 +389,7 @@ def backend_for(devices: Devices, backend: str) -> str:
     if devices.target == "cpu":
         ours = "gloo"
     else:
-        from causeway.redirect import collectives
-
-        ours = collectives.backend(devices.target)
+        ours = torch.distributed.get_default_backend_for_device(devices.target)
     if ":" not in backend:
         return ours
     pairs = dict(pair.split(":", 1) for pair in backend.lower().split(","))
