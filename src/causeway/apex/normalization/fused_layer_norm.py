@@ -1,7 +1,8 @@
 """apex.normalization: layer and RMS norm, by torch's own kernels.
 
 The "mixed" ones take an input in half precision with float32 weights and give the weights' dtype,
-apex's way for Megatron.
+apex's way for Megatron. `memory_efficient` is taken for apex's sake and changes nothing: torch's
+kernels keep the input, and results are the same either way.
 """
 
 from __future__ import annotations
@@ -85,8 +86,8 @@ def mixed_dtype_fused_rms_norm_affine(
     return nn.functional.rms_norm(input.to(weight.dtype), _sizes(normalized_shape), weight, eps)
 
 
-class FusedLayerNorm(nn.LayerNorm):
-    """torch.nn.LayerNorm with apex's arguments; the result has the input's dtype."""
+class _Arguments(nn.Module):
+    """apex's arguments for torch's norms."""
 
     def __init__(
         self,
@@ -98,6 +99,29 @@ class FusedLayerNorm(nn.LayerNorm):
     ) -> None:
         super().__init__(_sizes(normalized_shape), eps, elementwise_affine, **kwargs)
         self.memory_efficient = memory_efficient
+
+
+class _Mixed(_Arguments):
+    """A norm that always has weights."""
+
+    def __init__(
+        self,
+        normalized_shape: Shape,
+        eps: float = 1e-5,
+        *,
+        memory_efficient: bool = False,
+        **kwargs: Any,
+    ) -> None:
+        if not kwargs.pop("elementwise_affine", True):
+            raise RuntimeError("mixed norms have weights: leave elementwise_affine=False out")
+        super().__init__(
+            normalized_shape, eps, elementwise_affine=True, memory_efficient=memory_efficient,
+            **kwargs,
+        )  # fmt: skip
+
+
+class FusedLayerNorm(_Arguments, nn.LayerNorm):
+    """torch.nn.LayerNorm with apex's arguments; the result has the input's dtype."""
 
     def forward(self, input: Tensor) -> Tensor:
         if not self.elementwise_affine:
@@ -107,22 +131,8 @@ class FusedLayerNorm(nn.LayerNorm):
         )
 
 
-class MixedFusedLayerNorm(FusedLayerNorm):
-    """Layer norm whose result has the weights' dtype. It always has weights."""
-
-    def __init__(
-        self,
-        normalized_shape: Shape,
-        eps: float = 1e-5,
-        *,
-        memory_efficient: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        _affine(kwargs)
-        super().__init__(
-            normalized_shape, eps, elementwise_affine=True, memory_efficient=memory_efficient,
-            **kwargs,
-        )  # fmt: skip
+class MixedFusedLayerNorm(_Mixed, FusedLayerNorm):
+    """Layer norm whose result has the weights' dtype."""
 
     def forward(self, input: Tensor) -> Tensor:
         return mixed_dtype_fused_layer_norm_affine(
@@ -130,19 +140,8 @@ class MixedFusedLayerNorm(FusedLayerNorm):
         )
 
 
-class FusedRMSNorm(nn.RMSNorm):
+class FusedRMSNorm(_Arguments, nn.RMSNorm):
     """torch.nn.RMSNorm with apex's arguments; the result has the input's dtype."""
-
-    def __init__(
-        self,
-        normalized_shape: Shape,
-        eps: float = 1e-5,
-        elementwise_affine: bool = True,
-        memory_efficient: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        super().__init__(_sizes(normalized_shape), eps, elementwise_affine, **kwargs)
-        self.memory_efficient = memory_efficient
 
     def forward(self, input: Tensor) -> Tensor:
         eps = 1e-5 if self.eps is None else self.eps
@@ -151,28 +150,9 @@ class FusedRMSNorm(nn.RMSNorm):
         return fused_rms_norm_affine(input, self.weight, self.normalized_shape, eps)
 
 
-class MixedFusedRMSNorm(FusedRMSNorm):
-    """RMS norm whose result has the weights' dtype. It always has weights."""
-
-    def __init__(
-        self,
-        normalized_shape: Shape,
-        eps: float = 1e-5,
-        *,
-        memory_efficient: bool = False,
-        **kwargs: Any,
-    ) -> None:
-        _affine(kwargs)
-        super().__init__(
-            normalized_shape, eps, elementwise_affine=True, memory_efficient=memory_efficient,
-            **kwargs,
-        )  # fmt: skip
+class MixedFusedRMSNorm(_Mixed, FusedRMSNorm):
+    """RMS norm whose result has the weights' dtype."""
 
     def forward(self, input: Tensor) -> Tensor:
         eps = 1e-5 if self.eps is None else self.eps
         return mixed_dtype_fused_rms_norm_affine(input, self.weight, self.normalized_shape, eps)
-
-
-def _affine(kwargs: dict[str, Any]) -> None:
-    if not kwargs.pop("elementwise_affine", True):
-        raise RuntimeError("mixed norms have weights: leave elementwise_affine=False out")
