@@ -527,30 +527,48 @@ cw_status put_on(cw_comm comm, cw_stream stream, const char* what, Work&& work) 
   });
 }
 
-cw_status all_reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
-                     cw_stream stream) {
+cw_status check_reduction(const char* what, int32_t dtype, uint32_t operation) {
+  if ((reduced_dtypes >> dtype & 1) && (operations >> operation & 1) &&
+      (operation != CW_AVERAGE || is_floating(Dtype(dtype))))
+    return CW_OK;
+  return fail(CW_UNSUPPORTED, "%s: dtype %d with operation %u", what, dtype, operation);
+}
+
+// Reduce n elements of this round into `to`; each rank's begin at `offset` of its chunk, of which `said` bytes are in
+// use.
+cw_status combine(cw_comm comm, const char* what, char* to, uint64_t offset, uint64_t said, uint64_t n, int32_t dtype,
+                  uint32_t operation) {
+  const char* parts[most_ranks];
+  for (int32_t r = 0; r < comm->size; ++r) {
+    if (cw_status status = comm->intact(what, r, said)) return status;
+    parts[r] = comm->chunk(r, comm->round) + offset;
+  }
+  if (comm->size == 1) return memcpy(to, parts[0], n * uint64_t(size_of_bit(dtype))), CW_OK;
+  return reduce_parts(to, parts, comm->size, n, dtype, operation);
+}
+
+constexpr int32_t everyone = -1;
+
+// The sum, or another operation, of all ranks' elements at rank `root`, or at everyone.
+cw_status reduce_to(cw_comm comm, Collective kind, const void* in, void* out, uint64_t count, int32_t dtype,
+                    uint32_t operation, int32_t root, cw_stream stream) {
+  const char* what = names[kind];
   const int64_t item = size_of_bit(dtype);
-  if (!(reduced_dtypes >> dtype & 1) || !(operations >> operation & 1) ||
-      (operation == CW_AVERAGE && !is_floating(Dtype(dtype))))
-    return fail(CW_UNSUPPORTED, "all_reduce: dtype %d with operation %u", dtype, operation);
+  const bool receives = root == everyone || comm->rank == root;
+  const uint32_t detail = (root == everyone ? 0 : uint32_t(root) << 16) | operation << 8 | uint32_t(dtype);
+  if (cw_status status = check_reduction(what, dtype, operation)) return status;
   char *from = nullptr, *to = nullptr;
-  if (cw_status status = reach(comm, "all_reduce", in, count * item, &from)) return status;
-  if (cw_status status = reach(comm, "all_reduce", out, count * item, &to)) return status;
-  return put_on(comm, stream, "all_reduce", [=]() -> cw_status {
+  if (cw_status status = reach(comm, what, in, count * item, &from)) return status;
+  if (receives)
+    if (cw_status status = reach(comm, what, out, count * item, &to)) return status;
+  return put_on(comm, stream, what, [=]() -> cw_status {
     const uint64_t step = chunk_bytes / item;
     for (uint64_t at = 0; at < count; at += step) {
       const uint64_t n = std::min(step, count - at), bytes = n * item;
       cw_status status = comm->exchange(
-          kAllReduce, operation << 8 | uint32_t(dtype), count * item, 0,
-          [&](char* own) { return memcpy(own, from + at * item, bytes), bytes; },
+          kind, detail, count * item, 0, [&](char* own) { return memcpy(own, from + at * item, bytes), bytes; },
           [&]() -> cw_status {
-            const char* parts[most_ranks];
-            for (int32_t r = 0; r < comm->size; ++r) {
-              if (cw_status s = comm->intact("all_reduce", r, bytes)) return s;
-              parts[r] = comm->chunk(r, comm->round);
-            }
-            if (comm->size == 1) return memcpy(to + at * item, parts[0], bytes), CW_OK;
-            return reduce_parts(to + at * item, parts, comm->size, n, dtype, operation);
+            return receives ? combine(comm, what, to + at * item, 0, bytes, n, dtype, operation) : CW_OK;
           });
       if (status != CW_OK) return status;
     }
@@ -558,37 +576,14 @@ cw_status all_reduce(cw_comm comm, const void* in, void* out, uint64_t count, in
   });
 }
 
+cw_status all_reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
+                     cw_stream stream) {
+  return reduce_to(comm, kAllReduce, in, out, count, dtype, operation, everyone, stream);
+}
+
 cw_status reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
                  int32_t root, cw_stream stream) {
-  const int64_t item = size_of_bit(dtype);
-  if (!(reduced_dtypes >> dtype & 1) || !(operations >> operation & 1) ||
-      (operation == CW_AVERAGE && !is_floating(Dtype(dtype))))
-    return fail(CW_UNSUPPORTED, "reduce: dtype %d with operation %u", dtype, operation);
-  char *from = nullptr, *to = nullptr;
-  if (cw_status status = reach(comm, "reduce", in, count * item, &from)) return status;
-  if (comm->rank == root)
-    if (cw_status status = reach(comm, "reduce", out, count * item, &to)) return status;
-  return put_on(comm, stream, "reduce", [=]() -> cw_status {
-    const uint64_t step = chunk_bytes / item;
-    for (uint64_t at = 0; at < count; at += step) {
-      const uint64_t n = std::min(step, count - at), bytes = n * item;
-      cw_status status = comm->exchange(
-          kReduce, uint32_t(root) << 16 | operation << 8 | uint32_t(dtype), count * item, 0,
-          [&](char* own) { return memcpy(own, from + at * item, bytes), bytes; },
-          [&]() -> cw_status {
-            if (comm->rank != root) return CW_OK;
-            const char* parts[most_ranks];
-            for (int32_t r = 0; r < comm->size; ++r) {
-              if (cw_status s = comm->intact("reduce", r, bytes)) return s;
-              parts[r] = comm->chunk(r, comm->round);
-            }
-            if (comm->size == 1) return memcpy(to + at * item, parts[0], bytes), CW_OK;
-            return reduce_parts(to + at * item, parts, comm->size, n, dtype, operation);
-          });
-      if (status != CW_OK) return status;
-    }
-    return CW_OK;
-  });
+  return reduce_to(comm, kReduce, in, out, count, dtype, operation, root, stream);
 }
 
 cw_status broadcast(cw_comm comm, void* data, uint64_t count, int32_t dtype, int32_t root, cw_stream stream) {
@@ -641,9 +636,7 @@ cw_status all_gather(cw_comm comm, const void* in, void* out, uint64_t count, in
 cw_status reduce_scatter(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
                          cw_stream stream) {
   const int64_t item = size_of_bit(dtype);
-  if (!(reduced_dtypes >> dtype & 1) || !(operations >> operation & 1) ||
-      (operation == CW_AVERAGE && !is_floating(Dtype(dtype))))
-    return fail(CW_UNSUPPORTED, "reduce_scatter: dtype %d with operation %u", dtype, operation);
+  if (cw_status status = check_reduction("reduce_scatter", dtype, operation)) return status;
   char *from = nullptr, *to = nullptr;
   if (cw_status status = reach(comm, "reduce_scatter", in, count * item * uint64_t(comm->size), &from)) return status;
   if (cw_status status = reach(comm, "reduce_scatter", out, count * item, &to)) return status;
@@ -658,13 +651,8 @@ cw_status reduce_scatter(cw_comm comm, const void* in, void* out, uint64_t count
             return bytes * ranks;
           },
           [&]() -> cw_status {
-            const char* parts[most_ranks];
-            for (int32_t r = 0; r < comm->size; ++r) {
-              if (cw_status s = comm->intact("reduce_scatter", r, bytes * ranks)) return s;
-              parts[r] = comm->chunk(r, comm->round) + uint64_t(comm->rank) * bytes;
-            }
-            if (comm->size == 1) return memcpy(to + at * item, parts[0], bytes), CW_OK;
-            return reduce_parts(to + at * item, parts, comm->size, n, dtype, operation);
+            return combine(comm, "reduce_scatter", to + at * item, uint64_t(comm->rank) * bytes, bytes * ranks, n,
+                           dtype, operation);
           });
       if (status != CW_OK) return status;
     }
