@@ -11,6 +11,7 @@
 #include <ATen/EmptyTensor.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/_to_copy.h>
+#include <ATen/quantized/QTensorImpl.h>
 
 #include <c10/core/CPUAllocator.h>
 
@@ -439,8 +440,11 @@ at::Tensor HostCall::view(const Stand& s, TensorImpl* host) {
   TensorImpl* original = s.original.unsafeGetTensorImpl();
   constexpr c10::DispatchKeySet bits({c10::DispatchKey::Conjugate, c10::DispatchKey::Negative});
   const auto keys = (original->key_set() - bits) | (host->key_set() & bits);
-  auto t =
-      at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, c10::Storage(original->storage()), keys, host->dtype());
+  c10::Storage storage = original->storage();
+  auto t = C10_UNLIKELY(keys.has(c10::DispatchKey::Quantized))
+               ? at::detail::make_tensor<at::QTensorImpl>(TensorImpl::VIEW, std::move(storage), keys, host->dtype(),
+                                                          static_cast<at::QTensorImpl*>(host)->quantizer())
+               : at::detail::make_tensor<TensorImpl>(TensorImpl::VIEW, std::move(storage), keys, host->dtype());
   const int64_t offset =
       host->storage_offset() + static_cast<int64_t>(staged_offset(s.host_storage) / host->itemsize());
   t.unsafeGetTensorImpl()->set_sizes_and_strides(host->sizes(), host->strides(), offset);

@@ -130,6 +130,12 @@ def test_quantized_tensors(name: str) -> None:
         [2], scale=1.0, zero_point=0, dtype=torch.quint8, device=name
     )
     assert made.q_scale() == 1.0
+    views = (there.t(), there.view(-1), there[0], there.unsqueeze(0), there.as_strided((2,), (4,)))
+    for view in views:
+        assert view.qscheme() == here.qscheme()
+        assert view.q_scale() == 0.1
+        assert view.untyped_storage().data_ptr() == there.untyped_storage().data_ptr()
+    assert torch.equal(there.t().cpu().int_repr(), here.t().int_repr())
 
 
 @pytest.mark.parametrize("dtype", [torch.float64, torch.float32, torch.bfloat16])
