@@ -46,7 +46,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   for (idx z = Z0; z < z1; ++z)
     for (idx y = Y0; y < y1; ++y)
       for (idx x = X0; x < x1; ++x) sum += (T)LD(in, base + (z * h + y) * w + x);
-  ST(out, u, COUNT > 0 ? sum / (T)(COUNT) : sum);
+  ST(out, u, COUNT != 0 ? sum / (T)(COUNT) : sum);
 }
 )";
 
@@ -60,7 +60,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
       for (idx ox = FROM(x, w, ow, kw, sx, px), px_ = PAST(x, w, ow, sx, px); ox < px_; ++ox) {
         BOUNDS
         const T g = LD(grad, base + (oz * oh + oy) * ow + ox);
-        sum += COUNT > 0 ? g / (T)(COUNT) : g;
+        sum += COUNT != 0 ? g / (T)(COUNT) : g;
       }
   ST(out, u, sum);
 }
