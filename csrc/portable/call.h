@@ -90,6 +90,8 @@ Kernels pool_kernels();
 Kernels norm_kernels();
 Kernels random_kernels();
 Kernels index_kernels();
+Kernels attention_kernels();
+Kernels upsample_kernels();
 
 bool is_open();
 

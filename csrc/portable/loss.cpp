@@ -1,4 +1,6 @@
-// The negative log likelihood of classes, as cross_entropy ends with, and its gradient.
+// The negative log likelihood of classes, as cross_entropy ends with, of rows and of images; and its gradient.
+#include <algorithm>
+
 #include "call.h"
 
 namespace causeway::portable {
@@ -6,10 +8,12 @@ namespace causeway::portable {
 namespace {
 
 // A target that is no class reads nothing and makes the loss NaN: a kernel cannot raise.
+// Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
+// themselves, and joined by the second kernel where there are several.
 constexpr const char* kForward = R"(
-if (item == 0) {
+for (idx u = FIRST(parts), end = LAST(parts); u < end; u += STEP) {
   A loss = 0, weights = 0;
-  for (idx i = 0; i < samples; ++i) {
+  for (idx i = samples * u / parts, past = samples * (u + 1) / parts; i < past; ++i) {
     const i64 t = target[i * target_stride];
     A one = 0;
     if (t != ignored) {
@@ -20,7 +24,7 @@ if (item == 0) {
 #if WEIGHTED
         w = LD_W(weight, t * weight_stride);
 #endif
-        one = -w * (A)LD_IN(in, i * s0 + t * s1);
+        one = -w * (A)LD_IN(in, AT(i) + t * s1);
         weights += w;
       }
     }
@@ -30,7 +34,10 @@ if (item == 0) {
     loss += one;
   }
 #if EACH
-  ST_OUT(total, 0, 0);
+  if (u == 0) ST_OUT(total, 0, 0);
+#elif PARTS
+  sums[2 * u] = loss;
+  sums[2 * u + 1] = weights;
 #else
   ST_OUT(out, 0, MEAN ? loss / weights : loss);
   ST_OUT(total, 0, weights);
@@ -38,69 +45,113 @@ if (item == 0) {
 }
 )";
 
+constexpr const char* kJoin = R"(
+if (item == 0) {
+  A loss = 0, weights = 0;
+  for (idx u = 0; u < parts; ++u) { loss += sums[2 * u]; weights += sums[2 * u + 1]; }
+  ST_OUT(out, 0, MEAN ? loss / weights : loss);
+  ST_OUT(total, 0, weights);
+}
+)";
+
 constexpr const char* kBackward = R"(
 for (idx i = FIRST(samples), end = LAST(samples); i < end; i += STEP) {
   const i64 t = target[i * target_stride];
-  for (idx c = 0; c < classes; ++c) ST_OUT(out, i * o0 + c * o1, 0);
+  const idx at = AT(i);
+  for (idx c = 0; c < classes; ++c) ST_OUT(out, at + c * s1, 0);
   if (t != ignored && t >= 0 && t < classes) {
     A w = 1, slope = LD_IN(grad, i * grad_stride);
 #if WEIGHTED
     w = LD_W(weight, t * weight_stride);
 #endif
     if (MEAN) slope /= (A)LD_IN(total, 0);
-    ST_OUT(out, i * o0 + t * o1, -w * slope);
+    ST_OUT(out, at + t * s1, -w * slope);
   }
 }
 )";
 
 struct Nll {
   const char* name;
-  bool backward;
+  bool backward, images;
 };
+
+struct Samples {
+  int64_t count, classes, plane, step, inside, apart;  // strides of images, of positions in one, and of classes
+};
+
+bool samples_of(const Tensor& t, bool images, Samples& s) {
+  if (!images) {
+    if (t.ndim < 1 || t.ndim > 2) return false;
+    s = {t.ndim == 2 ? t.shape[0] : 1, t.size(-1), 1, t.ndim == 2 ? t.strides[0] : 0, 0, t.strides[t.ndim - 1]};
+    return true;
+  }
+  if (t.ndim != 4 || !t.contiguous()) return false;
+  const int64_t plane = t.shape[2] * t.shape[3];
+  s = {t.shape[0] * plane, t.shape[1], plane, t.shape[1] * plane, 1, plane};
+  return true;
+}
 
 // output, total_weight, self, target, weight, reduction, ignore_index; or grad_input, grad_output, self, target, weight,
 // reduction, ignore_index, total_weight
 cw_status nll(Call& call, const void* data) {
-  const bool backward = static_cast<const Nll*>(data)->backward;
+  const Nll& op = *static_cast<const Nll*>(data);
+  const bool backward = op.backward;
   Tensor out, second, in, target, weight, total;
   if (!call.tensor(0, &out) || !call.tensor(1, &second) || !call.tensor(2, &in) || !call.tensor(3, &target))
     return CW_UNSUPPORTED;
   const bool weighted = !call.is_none(4);
-  if (weighted && (!call.tensor(4, &weight) || weight.dtype != in.dtype)) return CW_UNSUPPORTED;
+  if (weighted && (!call.tensor(4, &weight) || weight.dtype != in.dtype || weight.ndim != 1)) return CW_UNSUPPORTED;
   if (backward && (!call.tensor(7, &total) || total.dtype != in.dtype)) return CW_UNSUPPORTED;
   const int64_t reduction = call.integer(5, 1), ignored = call.integer(6, -100);
-  if (in.ndim < 1 || in.ndim > 2 || target.ndim != in.ndim - 1 || target.dtype != kI64 || !is_float(in.dtype) ||
-      out.dtype != in.dtype || second.dtype != in.dtype)
+  Samples s{};
+  if (!samples_of(backward ? out : in, op.images, s) || target.ndim != in.ndim - 1 || target.numel() != s.count ||
+      (op.images && !target.contiguous()))
+    return CW_UNSUPPORTED;
+  if (target.dtype != kI64 || !is_float(in.dtype) || out.dtype != in.dtype || second.dtype != in.dtype)
     return CW_UNSUPPORTED;
   if (in.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
-  const bool each = reduction == 0 && in.ndim == 2, mean = reduction == 1;
-  const int64_t samples = in.ndim == 2 ? in.shape[0] : 1, classes = in.size(-1);
-  const auto row = [](const Tensor& t) { return t.ndim == 2 ? t.strides[0] : int64_t{0}; };
-  const auto vector = [](const Tensor& t) { return t.ndim == 1 ? t.strides[0] : int64_t{0}; };
+  const bool each = reduction == 0 && in.ndim > 1, mean = reduction == 1;
+  // Of a tensor with an element for each sample, or of one for all.
+  const auto each_stride = [&](const Tensor& t) {
+    return t.ndim == 0 ? int64_t{0} : op.images ? int64_t{1} : t.strides[t.ndim - 1];
+  };
+  if (op.images && each && !(backward ? second : out).contiguous()) return CW_UNSUPPORTED;
   const bool wide = (call.device->info.arithmetic & CW_FLOAT64) && call.device->in_turn();
+  const Dtype type = wide ? kF64 : compute_of(in.dtype);
+  const int64_t wanted = int64_t{call.device->info.compute_units} * (call.device->in_turn() ? 2 : 256);
+  const int64_t parts = backward ? 1 : std::clamp<int64_t>(s.count / 2048, 1, wanted);
+  const bool joins = parts > 1 && !each;
   const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(weighted) << 8 |
-                    static_cast<uint64_t>(each) << 9 | static_cast<uint64_t>(mean) << 10;
+                    static_cast<uint64_t>(each) << 9 | static_cast<uint64_t>(mean) << 10 |
+                    static_cast<uint64_t>(joins) << 11 | static_cast<uint64_t>(op.images) << 12 |
+                    static_cast<uint64_t>(backward) << 13;
+  const std::string name = name_of(in.dtype), store = storage_of(in.dtype);
+  const auto source = [&] {
+    Source src(call.device->info);
+    src.before(std::string("typedef ") + name_of(type) + " A;\n");
+    src.define("LD_IN", "LD_" + name).define("ST_OUT", "ST_" + name).define("LD_W", "LD_" + name);
+    src.define("WEIGHTED", weighted).define("EACH", each).define("MEAN", mean).define("PARTS", joins);
+    src.define("AT(i)", op.images ? "((i) / plane * s0 + (i) % plane)" : "((i) * s0)");
+    return src;
+  };
+  void* sums = nullptr;
+  if (joins) TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(2 * parts * size_of(type)), &sums));
   cw_function function = nullptr;
   TRY(call.device->function(
-      {reinterpret_cast<uint64_t>(data), bits, 0, 0},
+      {family("nll"), bits, 0, 0},
       [&] {
-        Source s(call.device->info);
-        const std::string name = name_of(in.dtype), store = storage_of(in.dtype);
-        s.before(std::string("typedef ") + (wide ? "f64" : name_of(compute_of(in.dtype))) + " A;\n");
-        s.define("LD_IN", "LD_" + name).define("ST_OUT", "ST_" + name).define("LD_W", "LD_" + name);
-        s.define("WEIGHTED", weighted).define("EACH", each).define("MEAN", mean);
-        s.out(store, "out");
+        Source src = source();
+        src.out(store, "out");
         if (backward)
-          s.in(store, "grad").in("i64", "target").in(store, "total");
+          src.in(store, "grad").in("i64", "target").in(store, "total");
         else
-          s.out(store, "total").in(store, "in").in("i64", "target");
-        if (weighted) s.in(store, "weight").value("idx", "weight_stride");
-        for (const char* v : {"samples", "classes", "ignored", "target_stride"}) s.value("idx", v);
-        if (backward)
-          s.value("idx", "grad_stride").value("idx", "o0").value("idx", "o1");
-        else
-          s.value("idx", "out_stride").value("idx", "s0").value("idx", "s1");
-        return s.kernel(backward ? kBackward : kForward);
+          src.out(store, "total").in(store, "in").in("i64", "target");
+        if (joins) src.out(name_of(type), "sums");
+        if (weighted) src.in(store, "weight").value("idx", "weight_stride");
+        for (const char* v : {"samples", "parts", "classes", "ignored", "target_stride", "plane", "s0", "s1"})
+          src.value("idx", v);
+        src.value("idx", backward ? "grad_stride" : "out_stride");
+        return src.kernel(backward ? kBackward : kForward);
       },
       &function));
   Launch l;
@@ -109,22 +160,37 @@ cw_status nll(Call& call, const void* data) {
     l.pointer(second.data).pointer(target.data).pointer(total.data);
   else
     l.pointer(second.data).pointer(in.data).pointer(target.data);
-  if (weighted) l.pointer(weight.data).value(vector(weight));
-  l.value(samples).value(classes).value(ignored).value(vector(target));
-  if (backward) {
-    l.value(vector(second)).value(row(out)).value(out.strides[out.ndim - 1]);
-    return l.run(*call.device, function, samples, static_cast<double>(classes), call.stream);
-  }
-  l.value(vector(out)).value(row(in)).value(in.strides[in.ndim - 1]);
-  return l.run(*call.device, function, 1, static_cast<double>(samples), call.stream);
+  if (joins) l.pointer(sums);
+  if (weighted) l.pointer(weight.data).value(weight.strides[0]);
+  l.value(s.count).value(parts).value(s.classes).value(ignored).value(each_stride(target)).value(s.plane);
+  l.value(s.step).value(s.apart).value(each_stride(backward ? second : out));
+  if (backward) return l.run(*call.device, function, s.count, static_cast<double>(s.classes), call.stream);
+  TRY(l.run(*call.device, function, parts, static_cast<double>(s.count) / static_cast<double>(parts) * 8, call.stream));
+  if (!joins) return CW_OK;
+  TRY(call.device->function(
+      {family("nll_join"), bits, 0, 0},
+      [&] {
+        Source src = source();
+        src.out(store, "out").out(store, "total").in(name_of(type), "sums").value("idx", "parts");
+        return src.kernel(kJoin);
+      },
+      &function));
+  Launch last;
+  last.pointer(out.data).pointer(second.data).pointer(sums).value(parts);
+  return last.run(*call.device, function, 1, static_cast<double>(parts), call.stream);
 }
 
 }  // namespace
 
 Kernels loss_kernels() {
-  static const Nll ops[] = {{"aten::nll_loss_forward.output", false}, {"aten::nll_loss_backward.grad_input", true}};
+  static const Nll ops[] = {{"aten::nll_loss_forward.output", false, false},
+                            {"aten::nll_loss_backward.grad_input", true, false},
+                            {"aten::nll_loss2d_forward.output", false, true},
+                            {"aten::nll_loss2d_backward.grad_input", true, true}};
   Kernels list;
-  for (const Nll& op : ops) list.push_back({op.name, nll, kFloats | CW_INT64, CW_NEEDS_ELEMENTS, &op});
+  for (const Nll& op : ops)
+    list.push_back({op.name, nll, kFloats | CW_INT64,
+                    op.images ? CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS : CW_NEEDS_ELEMENTS, &op});
   return list;
 }
 

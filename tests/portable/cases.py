@@ -10,6 +10,7 @@ import sys
 from collections.abc import Callable, Iterator
 from typing import Any
 
+import cases_norms
 import torch
 import torch.nn.functional as F
 
@@ -54,6 +55,7 @@ def few() -> Iterator[Case]:
     yield "conv", F.conv2d, (randn(2, 3, 9, 8), randn(5, 3, 3, 3, seed=1), randn(5, seed=2))
     yield "pool", lambda x: F.max_pool2d(x, 2, return_indices=True), (randn(2, 3, 9, 8),)
     yield "argmax", lambda x: x.argmax(1), (randn(9, 37),)
+    yield from cases_norms.few(randn, grads)
 
 
 def every() -> Iterator[Case]:
@@ -146,6 +148,7 @@ def every() -> Iterator[Case]:
     yield "cat", lambda x, y: (torch.cat([x, y], 0), torch.cat([x, y[:, :3]], 1)), (
         randn(4, 6), randn(4, 6, seed=1),
     )  # fmt: skip
+    yield from cases_norms.every(randn, grads)
 
 
 def grads(f: Callable[..., torch.Tensor]) -> Callable[..., Any]:

@@ -16,6 +16,7 @@ HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SIM = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_OPS": "none"}
 CASES = (HERE / "cases.py").read_text()
+MODELS = (HERE / "models.py").read_text()
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
 
@@ -39,7 +40,7 @@ def differences(
     run_python: Callable[..., subprocess.CompletedProcess[str]], which: str, **env: str
 ):
     """What the cases print before their count, which must be there."""
-    lines = run_python(CASES, args=(which, "-"), **env).stdout.splitlines()
+    lines = run_python(CASES, args=(which, "-"), PYTHONPATH=str(HERE), **env).stdout.splitlines()
     assert lines, "the cases printed nothing"
     assert lines[-1].startswith("cases "), lines
     return lines[:-1]
@@ -70,6 +71,27 @@ def test_few_cases_agree_on_opencl(run_python, opencl: str, tmp_path_factory, mo
         )
         == []
     )
+
+
+def test_models_train_without_the_host_on_the_simulated_chip(run_python, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    lines = run_python(MODELS, **SIM, CAUSEWAY_SIM_CACHE=cache).stdout.splitlines()
+    assert lines == ["models 6"]
+
+
+@pytest.mark.slow
+def test_models_train_without_the_host_on_opencl(run_python, opencl, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-False")
+    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+    lines = run_python(MODELS, **env).stdout.splitlines()
+    assert lines == ["models 6"]
+
+
+def test_an_operator_that_is_left_to_the_host_is_noticed(run_python, tmp_path) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_PORTABLE": "0"}
+    lines = run_python(MODELS, args=("digits",), **env).stdout.splitlines()
+    assert lines[0].startswith("digits: on the host: aten::")
+    assert lines[1] == "digits: no portable kernel"
 
 
 def test_a_wrong_kernel_is_noticed(run_python, tmp_path) -> None:
