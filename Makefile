@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable opencl
-.PHONY: fast bench lint format docs build wheel clean distclean
+.PHONY: fast bench bench-opencl lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -60,6 +60,9 @@ fast: build ## what can be tested in under a minute
 
 bench: build ## speed against stock CPU; writes benchmarks/results/
 	$(PY) benchmarks/run.py
+
+bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
 
 lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .
