@@ -18,7 +18,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from run import THREADS, Block, Figure, compare, device, main, mnist_step, seconds
+from run import Block, Figure, compare, device, main, mnist_step, seconds
 from torch import nn
 
 import causeway
