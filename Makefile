@@ -10,8 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable opencl
-.PHONY: fast bench lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc
+.PHONY: fast bench bench-opencl lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -30,7 +30,7 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-long test-torch test-libraries test-opencl test-portable bench ## everything there is
+test-all: test test-long test-torch test-libraries test-opencl test-portable test-cuda bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
@@ -55,11 +55,21 @@ test-opencl: build opencl ## the device suite on OpenCL
 test-portable: build ## every portable kernel against the CPU, on the simulated chip
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 
+nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86
+
+test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
+	$(PY) -m pytest -q tests/cuda
+
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast
 
 bench: build ## speed against stock CPU; writes benchmarks/results/
 	$(PY) benchmarks/run.py
+
+bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
 
 lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .

@@ -20,7 +20,7 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -432,7 +432,8 @@ def collectives() -> Iterator[Figure]:
             )  # fmt: skip
 
 
-GROUPS = {
+Groups = Mapping[str, Callable[[], Iterator[Figure]]]
+GROUPS: Groups = {
     "collectives": collectives,
     "tiny": tiny,
     "step": step,
@@ -445,13 +446,16 @@ GROUPS = {
 }
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("group", nargs="*", help=f"of {', '.join(GROUPS)}")
+def main(groups: Groups, report_name: str, about: str) -> int:
+    """Run the groups that the command line names, print the table, write the results. The whole
+    goes to results/`report_name`.json, a part to a file named after its groups.
+    """
+    parser = argparse.ArgumentParser(description=about)
+    parser.add_argument("group", nargs="*", help=f"of {', '.join(groups)}")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a bar is missed")
     options = parser.parse_args()
-    if unknown := set(options.group) - set(GROUPS):
-        parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(GROUPS)}")
+    if unknown := set(options.group) - set(groups):
+        parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(groups)}")
     torch.set_num_threads(THREADS)
     figures = []
     table = Table(
@@ -459,8 +463,8 @@ def main() -> int:
     )
     for column in ("", "what", "stock", "ours", "ratio", "bar", ""):
         table.add_column(column, justify="left" if column in ("", "what") else "right")
-    for name in options.group or GROUPS:
-        for f in GROUPS[name]():
+    for name in options.group or groups:
+        for f in groups[name]():
             figures.append(f)
             mark = {None: "", True: "met", False: "[red]missed[/]"}[f.met]
             bar = "" if f.bar is None else ("≤ " if f.better == "lower" else "≥ ") + f"{f.bar:g}"
@@ -473,14 +477,15 @@ def main() -> int:
     report = {
         "torch": torch.__version__,
         "device": str(device()),
+        "device_name": torch.get_device_module(device()).get_device_name(0),
         "threads": THREADS,
         "machine": platform.machine(),
         "figures": [{**asdict(f), "met": f.met} for f in figures],
     }
-    name = "core" if not options.group else "-".join(options.group)
+    name = report_name if not options.group else "-".join([report_name, *options.group])
     (RESULTS / f"{name}.json").write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
     return 1 if options.check and any(f.met is False for f in figures) else 0
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(GROUPS, "core", __doc__.splitlines()[0]))

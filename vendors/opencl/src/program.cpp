@@ -3,6 +3,7 @@
 #include <cstring>
 #include <mutex>
 
+#include "causeway/program_cache.hpp"
 #include "error.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
@@ -34,6 +35,8 @@ std::string device_words(cl_device_id device, cl_device_info what) {
 }
 
 namespace {
+
+using causeway::ProgramCache;
 
 template <typename T>
 T value_of(cl_device_id device, cl_device_info what) {
@@ -73,9 +76,25 @@ std::string build_log(cl_program program, cl_device_id device) {
   return log.empty() ? "the compiler gave no words" : log;
 }
 
+// In the folder CAUSEWAY_OPENCL_CACHE, or in the user's cache.
+const ProgramCache& cache() {
+  static const auto& made =
+      *new ProgramCache(ProgramCache::folder(host.setting ? host.setting("cache") : nullptr, "opencl"));
+  return made;
+}
+
+// A folder that cannot be written is logged once and costs building anew.
+void keep(const std::string& key, const ProgramCache::Binary& binary) {
+  static std::atomic<bool> said{false};
+  if (cache().keep(key, binary) || said.exchange(true) || !host.log) return;
+  host.log(2, ("programs cannot be kept in " + cache().where() +
+               ", so each process builds them anew; CAUSEWAY_OPENCL_CACHE names another folder")
+                  .c_str());
+}
+
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
 cl_program from_cache(const Device& device, const std::string& key, const char* options) {
-  const std::vector<unsigned char> binary = find_binary(key);
+  const std::vector<unsigned char> binary = cache().find(key);
   if (binary.empty()) return nullptr;
   const unsigned char* data = binary.data();
   const size_t size = binary.size();
@@ -130,7 +149,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
       cl.clReleaseProgram(program);
       return status;
     }
-    if (const auto binary = binary_of(program, device->id); !binary.empty()) keep_binary(key, binary);
+    if (const auto binary = binary_of(program, device->id); !binary.empty()) keep(key, binary);
   }
   *out = new cw_program_t;
   (*out)->device = device;

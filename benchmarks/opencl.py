@@ -1,0 +1,231 @@
+"""Speed of the portable kernels on OpenCL against stock torch on the CPU, in one process, in turn.
+
+    make bench-opencl                              all; writes benchmarks/results/opencl.json
+    python benchmarks/opencl.py models sgemm       some (groups as `--help` lists them)
+
+It needs the OpenCL vendor: `PYTHONPATH=build/opencl/package CAUSEWAY_VENDOR=opencl`, with a runtime
+that uses the same cores as torch does (PoCL). Everything is a ratio, as in run.py; even a launch is
+told against the runtime's own launch of an empty kernel, which is timed in the same rounds.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import torch
+from run import Block, Figure, compare, device, main, mnist_step, seconds
+from torch import nn
+
+import causeway
+
+
+class Residual(nn.Module):
+    """ResNet's basic block: two 3x3 convolutions and a way around them."""
+
+    def __init__(self, before: int, width: int, stride: int) -> None:
+        super().__init__()
+        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
+        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
+        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
+        self.around: nn.Module = nn.Identity()
+        if stride > 1 or before != width:
+            self.around = nn.Sequential(
+                nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
+            )
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        y = torch.relu(self.norm1(self.conv1(x)))
+        return torch.relu(self.norm2(self.conv2(y)) + self.around(x))
+
+
+def resnet18() -> nn.Sequential:
+    """ResNet-18 with a head for 1,000 classes (He et al. 2015, table 1)."""
+    stages: list[nn.Module] = [
+        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
+        nn.MaxPool2d(3, 2, 1),
+    ]  # fmt: skip
+    before = 64
+    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
+        stages += [Residual(before, width, stride), Residual(width, width, 1)]
+        before = width
+    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+
+
+def resnet_inference(where: torch.device) -> Callable[[], object]:
+    torch.manual_seed(0)
+    net = resnet18().eval().to(where)
+    x = torch.randn(8, 3, 224, 224).to(where)
+
+    def infer() -> None:
+        with torch.no_grad():
+            net(x)
+        torch.accelerator.synchronize()
+
+    return infer
+
+
+def gpt_block_step(where: torch.device) -> Callable[[], object]:
+    """Forward, backward and AdamW of one block: batch 4, 128 tokens, width 384, 6 heads."""
+    torch.manual_seed(0)
+    net = Block(384, 6).to(where)
+    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
+    x = torch.randn(4, 128, 384).to(where)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(x).square().mean().backward()
+        optimizer.step()
+        torch.accelerator.synchronize()
+
+    return step
+
+
+def models() -> Iterator[Figure]:
+    """Whole programs; of speeds. No call may go to the host."""
+    cases = {
+        "MNIST training step": (mnist_step, 0.6),
+        "ResNet-18 inference, 8 x 224 x 224": (resnet_inference, 0.6),
+        "GPT block, forward, backward, AdamW": (gpt_block_step, 0.5),
+    }
+    for name, (make, bar) in cases.items():
+        cpu, dev = make(torch.device("cpu")), make(device())
+        for f in (cpu, dev):
+            seconds(f, 2)
+        with causeway.ledger() as ledger:
+            dev()
+        if rows := [r for r in ledger.rows if r.rung == "host"]:
+            told = ", ".join(sorted({r.operator for r in rows}))
+            print(f"{name}: on the host rung: {told}", file=sys.stderr)
+        stock, ours, ratio = compare(cpu, dev, calls=1, rounds=9)
+        yield Figure("models", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, bar, "higher")
+
+
+def _against(
+    group: str, name: str, f: Callable[..., object], args: tuple[torch.Tensor, ...], bar: float
+) -> Figure:
+    """`f` of large operands on both sides; of speeds."""
+    there = [a.to(device()) for a in args]
+
+    def ours() -> None:
+        f(*there)
+        torch.accelerator.synchronize()
+
+    stock, mine, ratio = compare(lambda: f(*args), ours, calls=3, rounds=15)
+    return Figure(group, name, "ms", stock * 1e3, mine * 1e3, 1 / ratio, bar, "higher")
+
+
+def sgemm() -> Iterator[Figure]:
+    """The product of two matrices of 1024 x 1024 in float32. Bar: 0.9."""
+    a, b = torch.randn(1024, 1024), torch.randn(1024, 1024)
+    yield _against("sgemm", "1024 x 1024 x 1024", torch.mm, (a, b), 0.9)
+
+
+def memory() -> Iterator[Figure]:
+    """Operators that are bound by memory, 16 M floats, into memory that is there already: fresh
+    memory costs torch more than the operator. Bar: 0.9.
+    """
+    a, b, out = (torch.randn(16 << 20) for _ in range(3))
+
+    def rows(x: torch.Tensor, out: torch.Tensor) -> None:
+        torch.softmax(x.view(-1, 1024), 1, out=out.view(-1, 1024))
+
+    cases: dict[str, Callable[..., object]] = {
+        "add, 16 M": lambda a, b, out: torch.add(a, b, out=out),
+        "mul by a number, 16 M": lambda a, b, out: torch.mul(a, 3.0, out=out),
+        "sum, 16 M": lambda a, b, out: a.sum(),
+        "softmax of 16384 rows": lambda a, b, out: rows(a, out),
+    }
+    for name, f in cases.items():
+        yield _against("memory", name, f, (a, b, out), 0.9)
+
+
+# --- launches -------------------------------------------------------------------------------------
+
+# An empty kernel put on an in-order queue again and again: the least that a launch costs.
+EMPTY = r"""
+#define CL_TARGET_OPENCL_VERSION 120
+#include <CL/cl.h>
+static cl_command_queue queue;
+static cl_kernel kernel;
+int open_empty(const char* wanted) {
+  cl_platform_id platforms[16];
+  cl_uint n = 0;
+  cl_device_id device;
+  if (clGetPlatformIDs(16, platforms, &n)) return 1;
+  for (cl_uint i = 0; i < n; ++i) {
+    char name[256] = "";
+    if (clGetDeviceIDs(platforms[i], CL_DEVICE_TYPE_ALL, 1, &device, 0)) continue;
+    clGetDeviceInfo(device, CL_DEVICE_NAME, sizeof name - 1, name, 0);
+    if (__builtin_strncmp(name, wanted, __builtin_strlen(wanted))) continue;
+    const char* text = "__kernel void empty() {}";
+    cl_context context = clCreateContext(0, 1, &device, 0, 0, 0);
+    cl_program program = clCreateProgramWithSource(context, 1, &text, 0, 0);
+    if (clBuildProgram(program, 1, &device, "", 0, 0)) return 2;
+    queue = clCreateCommandQueue(context, device, 0, 0);
+    kernel = clCreateKernel(program, "empty", 0);
+    return queue && kernel ? 0 : 3;
+  }
+  return 4;
+}
+void launch_empty(int count) {
+  const size_t one = 1;
+  for (int i = 0; i < count; ++i) clEnqueueNDRangeKernel(queue, kernel, 1, 0, &one, &one, 0, 0, 0);
+  clFinish(queue);
+}
+"""
+
+
+def _empty_launches(folder: str) -> Callable[[int], object]:
+    """A function that launches an empty kernel so many times and waits."""
+    source, library = Path(folder, "empty.c"), Path(folder, "empty.so")
+    source.write_text(EMPTY)
+    subprocess.run(
+        ["cc", "-O2", "-w", "-shared", "-fPIC", source, "-o", library, "-l:libOpenCL.so.1"],
+        check=True,
+    )
+    loaded = ctypes.CDLL(str(library))
+    name = torch.get_device_module(device()).get_device_name(0)
+    if status := loaded.open_empty(name.encode()):
+        sys.exit(f"the empty kernel cannot be launched on {name!r} (step {status})")
+    return loaded.launch_empty
+
+
+def launch() -> Iterator[Figure]:
+    """Dispatch and launch of small operators, one after the other, against the runtime's own launch
+    of an empty kernel (aim of the project: 10 µs where the latter is 2 to 4.5 µs). Bar: 3 times.
+    """
+    calls = 300
+    a, b, m = torch.randn(4), torch.rand(4) + 0.5, torch.randn(2, 2)
+    cases: dict[str, Callable[..., object]] = {
+        "add": lambda a, b, m: a + b,
+        "mul_ by a number": lambda a, b, m: b.mul_(1.0),
+        "relu": lambda a, b, m: torch.relu(a),
+        "sum": lambda a, b, m: m.sum(),
+        "softmax": lambda a, b, m: torch.softmax(m, 1),
+        "mm": lambda a, b, m: torch.mm(m, m),
+    }
+    there = [t.to(device()) for t in (a, b, m)]
+    with tempfile.TemporaryDirectory() as folder, torch.no_grad():
+        empty = _empty_launches(folder)
+        for name, f in cases.items():
+
+            def ours(f: Callable[..., object] = f) -> None:
+                for _ in range(calls):
+                    f(*there)
+                torch.accelerator.synchronize()
+
+            stock, mine, ratio = compare(lambda: empty(calls), ours, calls=1, rounds=61)
+            yield Figure(
+                "launch", name, "µs", stock / calls * 1e6, mine / calls * 1e6, ratio, 3, "lower"
+            )
+
+
+GROUPS = {"models": models, "sgemm": sgemm, "memory": memory, "launch": launch}
+
+if __name__ == "__main__":
+    sys.exit(main(GROUPS, "opencl", "Speed of the portable kernels on OpenCL against stock torch."))

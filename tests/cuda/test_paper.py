@@ -1,0 +1,106 @@
+"""The CUDA rendering compiles, and the vendor says what is missing. Nothing here runs on a GPU."""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from causeway.conformance.table import STATUS, Library
+
+CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
+CASES = Path(__file__).parents[1] / "portable/cases.py"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = [pytest.mark.process, pytest.mark.once]
+
+
+def refused(which: str, on_paper: dict[str, str]) -> list[str]:
+    """Cases that do not compile, or that no portable kernel took. Values are not looked at."""
+    done = subprocess.run(
+        [sys.executable, str(CASES), which, "-"],
+        env={k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")} | on_paper,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    lines = done.stdout.splitlines()
+    assert lines, done.stderr
+    assert lines[-1].startswith("cases "), lines
+    return [line for line in lines[:-1] if "are not close" not in line and "not equal" not in line]
+
+
+@pytest.mark.slow
+def test_few_cases_compile_for_sm_90(on_paper: dict[str, str]) -> None:
+    assert refused("few", on_paper) == []
+    programs = list(Path(on_paper["CAUSEWAY_NVIDIA_CACHE"]).iterdir())
+    assert len(programs) >= 14  # one a case at least
+    assert all(b"\x7fELF" in program.read_bytes() for program in programs)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_case_compiles_for_sm_90(on_paper: dict[str, str]) -> None:
+    assert refused("all", on_paper) == []
+    assert len(list(Path(on_paper["CAUSEWAY_NVIDIA_CACHE"]).iterdir())) >= 300
+
+
+def test_a_source_that_does_not_compile_has_the_compilers_words(
+    nvidia_library: Path, nvrtc: Path, tmp_path: Path
+) -> None:
+    given = {"paper": "sm_90", "nvrtc": str(nvrtc), "cache": str(tmp_path)}
+    library = Library(str(nvidia_library), given.get)
+    code, program = library.code(), C.c_void_p()
+    good = b'extern "C" __global__ void good(float* p) { p[0] = 1; }'
+    assert STATUS[code.build(0, good, None, C.byref(program))] == "OK", library.words()
+    bad = b'extern "C" __global__ void bad(float* p) { p[0] = no_such_name; }'
+    assert STATUS[code.build(0, bad, None, C.byref(program))] == "INVALID"
+    assert 'identifier "no_such_name" is undefined' in library.words()
+
+
+def test_memory_streams_and_events_keep_the_contract_on_paper(
+    run_python: Run, on_paper: dict[str, str], tmp_path: Path
+) -> None:
+    """What a driver of the host's makes of them: all checks of the table but those of times and of
+    kernels that run.
+    """
+    report = tmp_path / "report.json"
+    args = ("conformance", "--level", "0", "--json", str(report))
+    run_python(CAUSEWAY, status=None, args=args, **on_paper)
+    failed = {c["name"] for c in json.loads(report.read_text())["checks"] if c["state"] == "failed"}
+    assert failed == set()
+
+
+ONES = "import torch; torch.ones(3, device='nvidia')"
+
+
+def test_without_a_driver_importing_works_and_use_says_what_to_install(
+    run_python: Run, nvidia_library: Path
+) -> None:
+    vendor = {"CAUSEWAY_VENDOR": str(nvidia_library)}
+    available = run_python("import torch; print(torch.accelerator.is_available())", **vendor)
+    if available.stdout.strip() == "True":
+        pytest.skip("there is a driver")
+    words = run_python(ONES, status=1, **vendor).stderr
+    assert "CUDA's driver libcuda.so.1 cannot be opened" in words
+    assert "install NVIDIA's driver" in words
+
+
+def test_without_the_compiler_a_kernel_says_what_to_install(
+    run_python: Run, nvidia_library: Path
+) -> None:
+    env = {"CAUSEWAY_VENDOR": str(nvidia_library), "CAUSEWAY_NVIDIA_PAPER": "sm_90"}
+    words = run_python(ONES, status=1, **env, CAUSEWAY_NVIDIA_NVRTC="/nowhere/libnvrtc.so").stderr
+    assert "pip install nvidia-cuda-nvrtc-cu12" in words
+    assert "/nowhere/libnvrtc.so" in words
+
+
+def test_an_architecture_that_is_none_has_words(run_python: Run, nvidia_library: Path) -> None:
+    env = {"CAUSEWAY_VENDOR": str(nvidia_library), "CAUSEWAY_NVIDIA_PAPER": "hopper"}
+    assert "expected an architecture, as sm_90" in run_python(ONES, status=1, **env).stderr

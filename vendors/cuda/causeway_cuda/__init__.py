@@ -1,0 +1,10 @@
+"""NVIDIA's GPUs for Causeway. Importing it opens no driver."""
+
+from pathlib import Path
+
+__all__ = ["library"]
+
+
+def library() -> str:
+    """The path of the vendor's library, for the entry point of group `causeway.vendors`."""
+    return str(Path(__file__).parent / "libcw_nvidia.so")

@@ -1,0 +1,124 @@
+#include "device.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+#include <memory>
+
+#include "error.hpp"
+#include "stream.hpp"
+
+namespace cuda {
+
+cw_host host = {};
+
+std::string setting(const char* key) {
+  const char* text = host.setting ? host.setting(key) : nullptr;
+  return text ? text : "";
+}
+
+namespace {
+
+struct Opened {
+  cw_status status = CW_OK;
+  std::string words;
+  std::vector<std::unique_ptr<Device>> devices;
+};
+
+cw_status open_devices(Opened& all) {
+  if (const char* words = open_driver(); *words) return fail(CW_FAILED, "%s", words);
+  const Result started = cu.init(0);
+  if (started == kNoDevice) return CW_OK;  // no device is no error
+  TRY(check(started, "cuInit"));
+  int count = 0;
+  TRY(check(cu.device_count(&count), "cuDeviceGetCount"));
+  for (int i = 0; i < count; ++i) {
+    auto device = std::make_unique<Device>();
+    device->index = i;
+    TRY(check(cu.device_get(&device->id, i), "cuDeviceGet"));
+    device->major = device->attribute(kCapabilityMajor);
+    device->minor = device->attribute(kCapabilityMinor);
+    all.devices.push_back(std::move(device));
+  }
+  return CW_OK;
+}
+
+cw_status open(Opened** out) {
+  static const auto& all = *[] {
+    auto* made = new Opened;  // as long as the process
+    made->status = open_devices(*made);
+    if (made->status) {
+      made->words = last_error();
+      made->devices.clear();
+    }
+    return made;
+  }();
+  *out = const_cast<Opened*>(&all);
+  return all.status ? fail(all.status, "%s", all.words.c_str()) : CW_OK;
+}
+
+// The context and its default stream cost memory on the GPU: not before the device is used.
+cw_status start(Device& device) {
+  std::lock_guard<std::mutex> lock(device.mutex);
+  if (device.default_stream) return check(cu.set_current(device.context), "cuCtxSetCurrent");
+  TRY(check(cu.retain(&device.context, device.id), "cuDevicePrimaryCtxRetain"));
+  TRY(check(cu.set_current(device.context), "cuCtxSetCurrent"));
+  return new_stream(device, 0, &device.default_stream);
+}
+
+}  // namespace
+
+int Device::attribute(int which) const {
+  int value = 0;
+  return cu.attribute(&value, which, id) == kSuccess ? value : 0;
+}
+
+cw_status find_device(const char* entry, int32_t index, Device** out) {
+  Opened* all = nullptr;
+  TRY(open(&all));
+  const auto count = static_cast<int32_t>(all->devices.size());
+  if (index < 0 || index >= count)
+    return fail(CW_INVALID, "%s: there is no device %d, there are %d", entry, index, count);
+  *out = all->devices[static_cast<size_t>(index)].get();
+  return start(**out);
+}
+
+cw_status bind(int32_t index) {
+  Device* device = nullptr;
+  return find_device("bind", index, &device);
+}
+
+cw_status device_count(int32_t* out) {
+  Opened* all = nullptr;
+  TRY(open(&all));
+  *out = static_cast<int32_t>(all->devices.size());
+  return CW_OK;
+}
+
+cw_status device_info(int32_t index, cw_device_info* out) {
+  Device* device = nullptr;
+  TRY(find_device("device_info", index, &device));
+  cw_device_info info = {};
+  info.struct_size = out->struct_size;
+  cu.device_name(info.name, sizeof(info.name) - 1, device->id);
+  size_t bytes = 0;
+  TRY(check(cu.device_memory(&bytes, device->id), "cuDeviceTotalMem"));
+  info.memory = bytes;
+  info.dtypes = CW_ALL_DTYPES;
+  info.alignment = 256;
+  info.compute_units = static_cast<uint32_t>(device->attribute(kMultiprocessors));
+  info.capability_major = device->major;
+  info.capability_minor = device->minor;
+  cu.device_uuid(info.uuid, device->id);
+  cu.priorities(&info.priority_lowest, &info.priority_highest);
+  memcpy(out, &info, std::min<size_t>(out->struct_size, sizeof(info)));
+  return CW_OK;
+}
+
+cw_status sync(int32_t index) {
+  Device* device = nullptr;
+  TRY(find_device("sync", index, &device));
+  return check(cu.synchronize(), "cuCtxSynchronize");
+}
+
+}  // namespace cuda

@@ -1,0 +1,36 @@
+// The GPUs, and what is known of each while it works.
+#pragma once
+
+#include <mutex>
+#include <string>
+#include <vector>
+
+#include "causeway/abi.h"
+#include "driver.hpp"
+
+namespace cuda {
+
+extern cw_host host;  // what the core gave us
+std::string setting(const char* key);
+
+struct Device {
+  int32_t index = 0;
+  DeviceId id = 0;
+  Context context = nullptr;  // the primary one, which other libraries of CUDA share
+  int major = 0, minor = 0;
+  cw_stream_t* default_stream = nullptr;
+  std::mutex mutex;  // of what follows
+  std::vector<cw_stream_t*> streams;
+
+  int attribute(int which) const;
+};
+
+cw_status device_count(int32_t* out);
+cw_status device_info(int32_t index, cw_device_info* out);
+cw_status sync(int32_t index);
+cw_status bind(int32_t index);
+
+// The device of an entry's argument, made this thread's; the words for a number that is none. Opens the driver.
+cw_status find_device(const char* entry, int32_t index, Device** out);
+
+}  // namespace cuda

@@ -1,0 +1,37 @@
+#include "error.hpp"
+
+#include <cstdarg>
+#include <cstdio>
+#include <cstring>
+
+namespace cuda {
+
+static thread_local char words[4096];
+
+cw_status fail(cw_status status, const char* format, ...) {
+  char fresh[sizeof(words)];  // formatted aside: an argument may be last_error() itself
+  va_list arguments;
+  va_start(arguments, format);
+  vsnprintf(fresh, sizeof(fresh), format, arguments);
+  va_end(arguments);
+  memcpy(words, fresh, sizeof(words));
+  return status;
+}
+
+const char* last_error() { return words; }
+
+cw_status check(Result result, const char* function) {
+  if (result == kSuccess) return CW_OK;
+  cw_status status = CW_FAILED;
+  if (result == kOutOfMemory) status = CW_OUT_OF_MEMORY;
+  if (result == kInvalidValue || result == kInvalidHandle) status = CW_INVALID;
+  if (result == kNotReady) status = CW_NOT_READY;
+  // What a kernel did wrong spoils its context: every later call fails with the same result.
+  if (result >= kIllegalAddress && result <= kLaunchFailed && result != kLaunchOutOfResources) status = CW_DEVICE_LOST;
+  const char *name = nullptr, *text = nullptr;
+  cu.error_name(result, &name);
+  cu.error_text(result, &text);
+  return fail(status, "%s: %s, %s", function, name ? name : "an unknown result", text ? text : "no words");
+}
+
+}  // namespace cuda

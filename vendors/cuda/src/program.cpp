@@ -1,0 +1,176 @@
+#include "program.hpp"
+
+#include <algorithm>
+#include <atomic>
+#include <cstring>
+
+#include "causeway/program_cache.hpp"
+#include "error.hpp"
+#include "memory.hpp"
+#include "stream.hpp"
+
+struct cw_program_t {
+  cuda::Device* device = nullptr;
+  cuda::Module module = nullptr;
+  std::mutex mutex;
+  std::vector<cw_function_t*> functions;
+};
+
+struct cw_function_t {
+  cw_program_t* program = nullptr;
+  std::string name;
+  cuda::Function function = nullptr;
+  int parameters = -1;  // not known: the driver is older than CUDA 12.4
+};
+
+namespace cuda {
+
+namespace {
+
+using causeway::ProgramCache;
+constexpr uint32_t kMostArguments = 256;
+
+cw_status info(int32_t index, cw_code_info* out) {
+  Device* device = nullptr;
+  TRY(find_device("code info", index, &device));
+  cw_code_info found = {};
+  found.struct_size = out->struct_size;
+  found.language = CW_CODE_CUDA_C;
+  found.compute_units = static_cast<uint32_t>(device->attribute(kMultiprocessors));
+  found.group_limit = static_cast<uint32_t>(device->attribute(kMaxThreadsPerBlock));
+  found.simd_width = static_cast<uint32_t>(device->attribute(kWarpSize));
+  found.local_memory = static_cast<uint64_t>(device->attribute(kSharedMemoryPerBlock));
+  found.arithmetic = CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 |
+                     CW_FLOAT32 | CW_FLOAT64;
+  memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
+  return CW_OK;
+}
+
+// In the folder CAUSEWAY_NVIDIA_CACHE, or in the user's cache.
+const ProgramCache& cache() {
+  static const auto& made = *new ProgramCache(ProgramCache::folder(setting("cache").c_str(), "nvidia"));
+  return made;
+}
+
+// A folder that cannot be written is logged once and costs compiling anew.
+void keep(const std::string& key, const ProgramCache::Binary& binary) {
+  static std::atomic<bool> said{false};
+  if (cache().keep(key, binary) || said.exchange(true) || !host.log) return;
+  host.log(2, ("programs cannot be kept in " + cache().where() +
+               ", so each process compiles them anew; CAUSEWAY_NVIDIA_CACHE names another folder")
+                  .c_str());
+}
+
+struct Nvrtc_ {  // destroys a program of NVRTC
+  struct Nvrtc* program = nullptr;
+  ~Nvrtc_() {
+    if (program) nvrtc.destroy(&program);
+  }
+};
+
+cw_status check_nvrtc(int result, const char* function) {
+  return result ? fail(CW_FAILED, "%s: %s", function, nvrtc.error_text(result)) : CW_OK;
+}
+
+cw_status compile(const Device& device, const char* source, const std::vector<const char*>& options,
+                  ProgramCache::Binary* out) {
+  Nvrtc_ made;
+  TRY(check_nvrtc(nvrtc.create(&made.program, source, "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram"));
+  const int result = nvrtc.compile(made.program, static_cast<int>(options.size()), options.data());
+  if (result) {
+    size_t size = 0;
+    nvrtc.log_size(made.program, &size);
+    std::string log(size, '\0');
+    if (size) nvrtc.log(made.program, log.data());
+    return fail(CW_INVALID, "the source does not build for device %d (%s): %s", device.index, nvrtc.error_text(result),
+                log.c_str());
+  }
+  size_t size = 0;
+  TRY(check_nvrtc(nvrtc.cubin_size(made.program, &size), "nvrtcGetCUBINSize"));
+  out->resize(size);
+  return check_nvrtc(nvrtc.cubin(made.program, reinterpret_cast<char*>(out->data())), "nvrtcGetCUBIN");
+}
+
+cw_status build(int32_t index, const char* source, const char* given, cw_program* out) {
+  Device* device = nullptr;
+  TRY(find_device("build", index, &device));
+  if (const char* words = open_compiler(); *words) return fail(CW_FAILED, "%s", words);
+  int version[2] = {0, 0};
+  nvrtc.version(&version[0], &version[1]);
+  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(device->major * 10 + device->minor);
+  // No contraction: what the source does not write as FMA is rounded twice, as on every other device.
+  std::vector<const char*> options = {architecture.c_str(), "--std=c++17", "--fmad=false", "-w"};
+  if (given && *given) options.push_back(given);
+  std::string key = "nvrtc " + std::to_string(version[0]) + "." + std::to_string(version[1]) + "\n";
+  for (const char* option : options) key += std::string(option) + "\n";
+  key += source;
+  ProgramCache::Binary binary = cache().find(key);
+  Module module = nullptr;
+  if (binary.empty() || cu.module_load(&module, binary.data()) != kSuccess) {
+    TRY(compile(*device, source, options, &binary));
+    TRY(check(cu.module_load(&module, binary.data()), "cuModuleLoadData"));
+    keep(key, binary);
+  }
+  *out = new cw_program_t;
+  (*out)->device = device;
+  (*out)->module = module;
+  return CW_OK;
+}
+
+cw_status release(cw_program program) {
+  if (!program) return fail(CW_INVALID, "release: there is no program");
+  Device* device = nullptr;
+  TRY(find_device("release", program->device->index, &device));
+  for (cw_function_t* function : program->functions) delete function;
+  const Result ended = cu.module_unload(program->module);
+  delete program;
+  return check(ended, "cuModuleUnload");
+}
+
+cw_status function(cw_program program, const char* name, cw_function* out) {
+  if (!program) return fail(CW_INVALID, "function: there is no program");
+  Device* device = nullptr;
+  TRY(find_device("function", program->device->index, &device));
+  Function found = nullptr;
+  const Result result = cu.module_function(&found, program->module, name);
+  if (result == kNotFound) return fail(CW_INVALID, "the program has no kernel %s", name);
+  TRY(check(result, "cuModuleGetFunction"));
+  auto* made = new cw_function_t;
+  made->program = program;
+  made->name = name;
+  made->function = found;
+  size_t offset = 0, size = 0;
+  if (cu.parameter_info)
+    for (made->parameters = 0; cu.parameter_info(found, static_cast<size_t>(made->parameters), &offset, &size) == 0;)
+      ++made->parameters;
+  std::lock_guard<std::mutex> lock(program->mutex);
+  program->functions.push_back(made);
+  return *out = made, CW_OK;
+}
+
+cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3], const cw_code_arg* args, uint32_t n,
+                 cw_stream handle) {
+  if (!f) return fail(CW_INVALID, "launch: there is no function");
+  if (n > kMostArguments || (f->parameters >= 0 && n != static_cast<uint32_t>(f->parameters)))
+    return fail(CW_INVALID, "kernel %s has %d parameters, and %u were given", f->name.c_str(), f->parameters, n);
+  Device* device = nullptr;
+  Stream stream = nullptr;
+  TRY(find_device("launch", f->program->device->index, &device));
+  TRY(find_stream("launch", *device, handle, &stream));
+  if (grid[0] == 0 || grid[1] == 0 || grid[2] == 0) return CW_OK;
+  void* places[kMostArguments];
+  for (uint32_t i = 0; i < n; ++i)
+    places[i] = const_cast<void*>(args[i].bytes ? args[i].v.value : static_cast<const void*>(&args[i].v.address));
+  const Result result =
+      cu.launch(f->function, grid[0], grid[1], grid[2], group[0], group[1], group[2], 0, stream, places, nullptr);
+  if (result == kInvalidValue || result == kLaunchOutOfResources)
+    return fail(CW_INVALID, "kernel %s cannot run in a grid of %u x %u x %u groups of %u x %u x %u items",
+                f->name.c_str(), grid[0], grid[1], grid[2], group[0], group[1], group[2]);
+  return check(result, "cuLaunchKernel");
+}
+
+}  // namespace
+
+const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch};
+
+}  // namespace cuda
