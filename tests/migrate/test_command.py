@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,8 @@ from typer.testing import CliRunner, Result
 
 from causeway.cli import app
 from causeway.migrate import engine, journal
-from causeway.migrate.python import OUR_MISTAKE
+from causeway.migrate.finding import FileInput
+from causeway.migrate.python import OUR_MISTAKE, convert
 from causeway.migrate.settings import Settings
 
 CUDA = "import torch\n\nx = torch.zeros(2).cuda()  # keep me\n"
@@ -202,6 +204,27 @@ def test_files_that_do_not_parse_or_decode_are_reported_and_stay(tree: Path) -> 
     migrate(tree, "--write")
     after = snapshot(tree)
     assert all(after[n] == before[n] for n in ("old.py", "bytes.py", "null.py"))
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("print 'x'\nx.cuda()\n", "looks like Python 2"),
+        ("try:\n    x.cuda()\nexcept E, e:\n    pass\n", "looks like Python 2"),
+        ("def f[T](x: T) -> T:\n    return x.cuda()\n", "newer than 3"),
+        ("type D = str | int\nx.cuda()\nif\n", "newer than 3"),
+        ("print 'x'\n" + "x.cuda()\n" * 9, "2, 3, 4, 5, 6, 7, 8, 9, …"),
+    ],
+)
+def test_of_a_file_that_does_not_parse_it_is_said_what_to_do_and_where_cuda_is(
+    text: str, said: str
+) -> None:
+    result = convert(FileInput("a.py", text.encode()), Settings())
+    if result.status == "unparsable":  # a newer Python reads some of them
+        assert said in result.reason
+        assert "lines that name CUDA: 2" in result.reason
+    else:
+        assert sys.version_info >= (3, 12)
 
 
 def test_encodings_and_marks_stay(tree: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import dataclasses
 import io
 import json
 import os
@@ -15,6 +16,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from causeway import cli
+from causeway.errors import ConfigError
 from causeway.migrate import engine, reports
 from causeway.migrate.finding import FileResult, Finding, Result
 from causeway.migrate.reports import figures, machine, page, tables, terminal
@@ -210,6 +212,20 @@ def test_sarif_has_the_page_of_each_rule(result: Result) -> None:
     assert len(rules) > 3
     for rule in [r for r in rules if r["id"] != "CW000"]:  # a file that could not be read
         assert rule["help"]["markdown"] == (pages / f"{rule['id']}.md").read_text()
+
+
+def test_sarif_has_the_address_of_each_rules_page_where_there_is_one(result: Result) -> None:
+    def rules() -> list[dict[str, object]]:
+        return machine.to_sarif(result)["runs"][0]["tool"]["driver"]["rules"]  # type: ignore[no-any-return]
+
+    assert not any("helpUri" in rule for rule in rules())
+    url = "https://example.org/rules/{code}.html"
+    result.settings = dataclasses.replace(result.settings, rules_url=url).checked()
+    for rule in rules():
+        assert rule.get("helpUri") in (url.format(code=rule["id"]), None)
+    assert sum("helpUri" in rule for rule in rules()) >= len(rules()) - 1  # CW000 has no page
+    with pytest.raises(ConfigError, match="code"):
+        Settings(rules_url="https://example.org/rules").checked()
 
 
 def test_a_terminal_shows_markup_as_text(tmp_path: Path) -> None:

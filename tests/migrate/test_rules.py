@@ -58,6 +58,16 @@ NOOP: dict[str, list[str]] = {
         "class M:\n    def is_cuda(self):\n        return True\n\n    def f(self):\n"
         "        return self.is_cuda()\n",
         "def f(x):\n    if x.is_cuda:\n        return ops_cuda.forward(x)\n    return slow(x)\n",
+        "from ext import focal_cuda\n\n\ndef f(x):\n    g = focal_cuda if x.is_cuda else focal\n"
+        "    return g(x)\n",
+        # the program's own
+        "class Loader:\n    def __init__(self, on):\n        self.is_cuda = on\n\n"
+        "    def __iter__(self):\n        return 1 if self.is_cuda else 2\n",
+        "if args.is_cuda or cfg.is_cuda:\n    pass\n",
+    ],
+    "CW106": [
+        "raw = torch.cuda.current_stream().cuda_stream\n",
+        "raw = torch.cuda.Stream(device=0).cuda_stream\n",
     ],
     "CW105": [
         "def f(torch):\n    return torch.cuda.device_count()\n",
@@ -83,6 +93,7 @@ NOOP: dict[str, list[str]] = {
         "if torch.cuda.is_available():\n    defines += [('WITH_CUDA', None)]\n",
         "if torch.cuda.is_available():\n    from model.nms_gpu import nms_gpu\n",
     ],
+    "CW119": ['x: "torch.cudax.Stream" = None\ns = "torch.cuda.Stream"\n'],
     "CW118": ["text = 'async=True'\nx = f(non_blocking=True)\n"],
     "CW115": [
         'if implementation == "cuda":\n    pass\n',
@@ -100,7 +111,10 @@ NOOP: dict[str, list[str]] = {
         'os.environ["NCCL_DEBUG"] = "INFO"\n',
     ],
     "CW141": ["model = torch.nn.DataParallel(model, device_ids=[0, 1])\n"],
-    "CW142": ['import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n'],
+    "CW142": [
+        'import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
+        'import os\n\nos.environ.update(CUDA_VISIBLE_DEVICES="0")\n',
+    ],
     "CW152": ['s = torch.load("a.pt")\n', 's = torch.load("a.pt", map_location="cpu")\n'],
     "CW153": ["torch.set_default_tensor_type(torch.DoubleTensor)\n"],
     "CW160": ["from torch.utils.cpp_extension import load\n\nops = load('ops', ['ops.cu'])\n"],
@@ -128,6 +142,10 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('d = torch.device("cuda", rank)\n', "d = torch.device(accelerator.type, rank)\n"),
         ('x.to(f"cuda:{rank}")\n', 'x.to(f"{accelerator.type}:{rank}")\n'),
         ('d = f"cuda"\nx.to(d)\n', "d = accelerator.type\nx.to(d)\n"),
+        ("x.to('cuda:{:d}'.format(rank))\n", "x.to('{}:{:d}'.format(accelerator.type, rank))\n"),
+        # the choices say what the default is
+        ('p.add_argument("--gpu", default="cuda", choices=["cuda", "cpu"])\n',
+         'p.add_argument("--gpu", default=accelerator.type, choices=[accelerator.type, "cpu"])\n'),
         ('device = "cuda:%d" % rank\n', 'device = f"{accelerator.type}:%d" % rank\n'),
         ('device = "cuda:" + str(rank)\n', 'device = f"{accelerator.type}:" + str(rank)\n'),
         ('device = "cuda:{}".format(i)\n', 'device = "{}:{}".format(accelerator.type, i)\n'),
@@ -349,6 +367,12 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          'd = "cpu"\nwith torch.autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n'
          "    pass\n"),
     ],
+    "CW119": [
+        ('def f(s: "torch.cuda.Stream", e: List["torch.cuda.Event"]) -> "torch.cuda.HalfTensor":\n'
+         "    pass\n",
+         'def f(s: "torch.Stream", e: List["torch.Event"]) -> "torch.Tensor":\n    pass\n'),
+        ('s: "é | torch.cuda.Stream | None" = None\n', 's: "é | torch.Stream | None" = None\n'),
+    ],
     "CW118": [
         ("y = x.cuda(async=True)\nz.copy_(y, async = False)\ns = 'async=True'\n",
          "y = x.to(accelerator, non_blocking=True)\nz.copy_(y, non_blocking = False)\n"
@@ -505,6 +529,16 @@ def torch_device() -> bool:
     return torch.accelerator.is_available() and False  # zeros() above are on the CPU
 
 
+def test_a_branch_for_a_torch_without_accelerators_stays() -> None:
+    text = (
+        "import torch\n\n"
+        'if hasattr(torch, "accelerator"):\n    d = torch.accelerator.current_accelerator()\n'
+        'else:\n    d = torch.device("cuda")\n    torch.cuda.synchronize()\n'
+        'kind = d.type if hasattr(torch, "accelerator") and d else "cuda"\n'
+    )
+    assert convert(text) == text
+
+
 VENDOR = [
     ("x.cuda(0, non_blocking=True)\n", "x.npu(0, non_blocking=True)\n"),
     ('x.to("cuda:0")\n', 'x.to("npu:0")\n'),
@@ -518,6 +552,8 @@ VENDOR = [
      'torch.distributed.init_process_group("cpu:gloo,npu:hccl")\n'),
     ('import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\nx.cuda()\n',
      'import os\n\nos.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0"\nx.npu()\n'),
+    ('import os\n\nos.environ.update(CUDA_VISIBLE_DEVICES="0")\nx.cuda()\n',
+     'import os\n\nos.environ.update(ASCEND_RT_VISIBLE_DEVICES="0")\nx.npu()\n'),
     ("with torch.cuda.amp.autocast():\n    pass\n", 'with torch.amp.autocast("npu"):\n    pass\n'),
     ('if device.type == "cuda": pass\n', 'if device.type == "npu": pass\n'),
 ]  # fmt: skip

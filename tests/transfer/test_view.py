@@ -274,6 +274,22 @@ def test_scripted_code_makes_tensors_on_the_target_and_sees_cuda(
             assert torch.jit.script(cuda_inside)(x.cpu())[1] == "cpu"
 
 
+def test_inductor_is_replaced_by_what_traces_and_that_is_said() -> None:
+    def step(x: torch.Tensor) -> torch.Tensor:
+        return x.to(torch.ones(2, device="cuda").device) + (1 if x.is_cuda else 0)
+
+    torch._dynamo.reset()
+    with transfer.enable(), warnings.catch_warnings(record=True) as said:
+        warnings.simplefilter("always")
+        x = torch.ones(2).cuda()
+        for compiled in (torch.compile(step), torch.compile(mode="max-autotune")(step)):
+            assert compiled(x).tolist() == [2.0, 2.0]
+        ours = [w for w in said if "no code generator for Inductor" in str(w.message)]
+        assert [Path(w.filename).name for w in ours] == [Path(__file__).name] * 2
+        assert not any("_getframe" in str(w.message) for w in said)  # no part of ours was compiled
+        assert transfer.report().by_api()["torch.compile"] == 2
+
+
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
 def test_compiled_code_sees_the_same_view(backend: str) -> None:
     torch._dynamo.reset()

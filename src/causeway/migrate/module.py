@@ -259,6 +259,12 @@ class Module:
                 "Leave it, or widen the condition first.", api, category, "info",
             )  # fmt: skip
             return False
+        if not self.vendor and self._for_older_torch(node):
+            self._draft(
+                rule, node, "portable", "it is for a torch that has no torch.accelerator",
+                "Leave it: the other branch serves every device.", api, category, "info",
+            )  # fmt: skip
+            return False
         if not (rule.safe if safe is None else safe) and not self.settings.unsafe:
             self._draft(
                 rule, node, "manual", message + ": not done, for it may change what a program does",
@@ -449,6 +455,36 @@ class Module:
                 return False
             child = up
         return False
+
+    def _for_older_torch(self, node: ast.AST) -> bool:
+        """Whether `node` is only evaluated where torch has no `accelerator`: the other branch of
+        `hasattr(torch, "accelerator")`.
+        """
+        if "hasattr" not in self.source.text or "accelerator" not in self.source.text:
+            return False
+        for child, up in ancestors(node):
+            if isinstance(up, ast.If):
+                other = child in up.orelse
+            elif isinstance(up, ast.IfExp):
+                other = child is up.orelse
+            else:
+                continue
+            tests = [up.test]
+            if isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And):
+                tests = up.test.values
+            if other and any(self._has_accelerator(test) for test in tests):
+                return True
+        return False
+
+    def _has_accelerator(self, test: ast.expr) -> bool:
+        return (
+            isinstance(test, ast.Call)
+            and getattr(test.func, "id", "") == "hasattr"
+            and len(test.args) == 2
+            and self.resolve(test.args[0]) == "torch"
+            and isinstance(test.args[1], ast.Constant)
+            and test.args[1].value == "accelerator"
+        )
 
     def settle(self) -> None:
         """Decide how the device is written where it is known to be there: by the helper if the

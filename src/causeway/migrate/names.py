@@ -173,7 +173,7 @@ class Names:
         if isinstance(node, (*FUNCTIONS, ast.Lambda)):
             inner = Scope("function", node, scope)
             _bind_arguments(inner, node.args)
-            self.used.update(arg.arg for arg in _all_arguments(node.args))
+            self.used.update(arg.arg for arg in all_arguments(node.args))
             outer += _outside(node.args)
             node.args.up, node.args.scope = node, scope  # type: ignore[attr-defined]
             if isinstance(node, ast.Lambda):
@@ -265,20 +265,21 @@ _VISIT: dict[type[ast.AST], Callable[..., None]] = {
 }
 
 
-def _all_arguments(args: ast.arguments) -> list[ast.arg]:
+def all_arguments(args: ast.arguments) -> list[ast.arg]:
+    """The parameters of a function, of every kind."""
     found = [*args.posonlyargs, *args.args, *args.kwonlyargs]
     return found + [a for a in (args.vararg, args.kwarg) if a]
 
 
 def _bind_arguments(scope: Scope, args: ast.arguments) -> None:
-    for arg in _all_arguments(args):
+    for arg in all_arguments(args):
         scope.bind(arg.arg, Binding("other", arg))
 
 
 def _outside(args: ast.arguments) -> list[ast.expr]:
     """Defaults and annotations, which the scope around a function evaluates."""
     found = [*args.defaults, *(d for d in args.kw_defaults if d)]
-    for arg in _all_arguments(args):
+    for arg in all_arguments(args):
         arg.up = args  # type: ignore[attr-defined]
         if arg.annotation:
             found.append(arg.annotation)

@@ -6,7 +6,7 @@ import ast
 import re
 import warnings
 
-from causeway.migrate import advice, knowledge
+from causeway.migrate import advice, knowledge, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
 from causeway.migrate.rules import RUNS, cw118
@@ -40,9 +40,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
         )
     except (SyntaxError, ValueError) as error:
         result.status = "unparsable"
-        line = getattr(error, "lineno", None)
-        where = f"line {line}: " if line else ""
-        result.reason = f"{where}{getattr(error, 'msg', None) or error}"
+        result.reason = unparsable.why(error, text)
         return result
     except RecursionError:
         result.status, result.reason = "unparsable", "nested too deep for Python's parser"

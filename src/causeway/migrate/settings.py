@@ -11,6 +11,8 @@ from typing import Any
 
 from causeway.errors import ConfigError
 
+_URL = re.compile(r"(?:https?|file)://\S+")
+
 
 @dataclass(frozen=True)
 class Settings:
@@ -22,6 +24,7 @@ class Settings:
     select: tuple[str, ...] = ()  # rule codes; empty: all
     ignore: tuple[str, ...] = ()  # rule codes
     jobs: int = 0  # processes; 0: as many as there are cores
+    rules_url: str = ""  # where a team keeps the rules' pages: "https://…/{code}.html", for SARIF
 
     def wants(self, code: str) -> bool:
         """Whether the rule `code` is selected. A prefix selects its rules: "CW1"."""
@@ -36,6 +39,11 @@ class Settings:
         if not re.fullmatch(r"[a-z][a-z0-9_]*", self.target) or self.target in ("cuda", "cpu"):
             raise ConfigError(
                 f'target must be "portable" or the name of a device, such as npu: {self.target!r}'
+            )
+        if self.rules_url and not (_URL.match(self.rules_url) and "{code}" in self.rules_url):
+            raise ConfigError(
+                "rules_url must be an address with {code} where the rule goes, such as "
+                f"https://example.org/rules/{{code}}.html: {self.rules_url!r}"
             )
         for code in (*self.select, *self.ignore):
             if not re.fullmatch(r"CW\d{0,3}", code):

@@ -9,13 +9,15 @@ from __future__ import annotations
 import functools
 import inspect
 import sys
+import warnings
 from collections.abc import Callable
+from types import FunctionType
 from typing import TYPE_CHECKING, Any
 
 import torch
 
 from causeway import _C
-from causeway.redirect.places import count, inside, note
+from causeway.redirect.places import count, inside, note, untraced
 
 if TYPE_CHECKING:
     from causeway.redirect.devices import Devices
@@ -29,6 +31,8 @@ def like(original: Any, new: Any) -> Any:
     from.
     """
     functools.wraps(original)(new)
+    if isinstance(new, FunctionType):
+        untraced(new)  # the compiler calls some itself
     name = getattr(original, "__name__", "")
     if getattr(sys.modules.get(new.__module__ or ""), name, None) is original:
         new.__qualname__ = name  # a builtin's is another's; pickle looks here
@@ -379,6 +383,37 @@ def class_(original: Any, target: Target, devices: Devices) -> Any:
     return Class(original, argument(original, target, devices))
 
 
+# --- the compiler -------------------------------------------------------------------------------
+
+
+def compiler(original: Any, target: Target, devices: Devices) -> Any:
+    """torch.compile: Inductor, its default, where the device has a code generator for it; else
+    `aot_eager`, which traces and fuses nothing. `mode` and `options` are Inductor's.
+    """
+
+    def call(model: Any = None, **kwargs: Any) -> Any:
+        if kwargs.get("backend", "inductor") == "inductor" and not _inductor(devices.target):
+            note(target.name)
+            warnings.warn(
+                f"torch.compile: {devices.target} has no code generator for Inductor; compiled by "
+                "backend aot_eager, which traces the program and fuses nothing",
+                stacklevel=2,
+            )
+            kwargs = {k: v for k, v in kwargs.items() if k not in ("mode", "options")}
+            kwargs["backend"] = "aot_eager"
+        return original(model, **kwargs)
+
+    return like(original, call)
+
+
+def _inductor(device: str) -> bool:
+    """Whether Inductor generates code for a device."""
+    from torch._inductor.codegen import common
+
+    common.init_backend_registration()
+    return common.get_scheduling_for_device(device) is not None
+
+
 # --- torch.distributed --------------------------------------------------------------------------
 
 
@@ -471,6 +506,7 @@ HOW: dict[str, Builder] = {
     "autocast switch": autocast_switch,
     "backend name": backend_name,
     "class": class_,
+    "compiler": compiler,
     "default type": default_type,
     "device": device_property,
     "group": group,

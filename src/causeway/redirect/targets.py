@@ -235,6 +235,18 @@ OTHERS = (
         example="torch._utils._get_available_device_type() == d",
     ),
     Target("torch._utils._rebuild_device_tensor_from_numpy", position=2),
+    Target(
+        "torch.accelerator._utils._get_device_index",
+        position=0,
+        says="what the functions of `torch.accelerator` on memory and capability ask",
+        example='torch.accelerator.memory_allocated("cuda:0") >= 0',
+    ),
+    Target(
+        "torch.compile",
+        "compiler",
+        says="Inductor where the device has a code generator for it, else `aot_eager`; a warning "
+        "says so",
+    ),
     Target("torch.accelerator.set_device_index", position=0),
     Target("torch.accelerator.current_stream", position=0),
     Target("torch.accelerator.synchronize", position=0),

@@ -314,6 +314,18 @@ HINTS: tuple[Hint, ...] = (
         "import torch\n\nfor x in loader:\n    model(x.to(device)).backward()\n",
         "the host waits for the copy in each step",
     ),
+    _hint(
+        "CW765",
+        "compiled-by-inductor",
+        "torch.compile with its default backend",
+        "Inductor generates code for devices that have a code generator, and fails with a KeyError "
+        "of the device's name where one has none.",
+        'backend="aot_eager" compiles for every device, without fusing; or leave it out there.',
+        "import torch\n\nmodel = torch.compile(model)\n",
+        "Inductor needs a code generator for the device",
+        calls=("torch.compile",),
+        without=("backend",),
+    ),
 )
 
 RULES: dict[str, Rule] = {hint.rule.code: hint.rule for hint in HINTS}

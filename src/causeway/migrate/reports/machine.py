@@ -77,6 +77,7 @@ def to_sarif(result: Result) -> dict[str, Any]:
             name=about["name"],
             help=f"{about['why']}\n\nBy hand: {about['by_hand']}",
             help_markdown=catalogue.page(code),
+            help_uri=result.settings.rules_url.replace("{code}", code),
         )
         for code in used
         for about in (catalogue.describe(code),)

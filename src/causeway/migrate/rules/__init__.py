@@ -29,6 +29,7 @@ from causeway.migrate.rules import (
     cw116,
     cw117,
     cw118,
+    cw119,
     cw120,
     cw121,
     cw130,
@@ -45,7 +46,7 @@ from causeway.migrate.rules import (
 _ORDER = (
     cw153, cw104, cw120, cw106, cw107, cw108, cw105, cw109, cw110, cw111, cw112, cw113, cw140,
     cw103, cw115, cw102, cw101, cw121, cw130, cw141, cw142, cw152, cw160, cw161, cw162, cw114,
-    cw117, cw116, cw118,
+    cw119, cw117, cw116, cw118,
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {m.RULE.code: m.RULE for m in sorted(_ORDER, key=lambda m: m.RULE.code)}

@@ -117,7 +117,8 @@ def _filled(module: Module, node: ast.Constant) -> bool:
     if not (isinstance(up, ast.Attribute) and isinstance(up.up, ast.Call) and up.up.func is up):  # type: ignore[attr-defined]
         return False
     call = up.up  # type: ignore[attr-defined]
-    return node.value == "cuda:{}" and bool(call.args) and not call.keywords
+    filled = node.value in ("cuda:{}", "cuda:{:d}")
+    return filled and bool(call.args) and not call.keywords
 
 
 def _indexed(module: Module, node: ast.Constant, parts: tuple[str, str, str]) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
@@ -25,6 +26,8 @@ def run(module: Module) -> None:
     for node in sorted(module.names.all(ast.Attribute), key=module.source.start):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load):
             continue
+        if _own(module, node):
+            continue
         up = node.up  # type: ignore[attr-defined]
         end = module.source.end(node)
         if chooses_kernel(module, node):
@@ -46,6 +49,23 @@ def run(module: Module) -> None:
             edits = _edits(module, node)
         module.change(RULE, node, edits, "the device's type is asked",
                       tip="True for every device but the CPU.")  # fmt: skip
+
+
+_FLAGS = re.compile(
+    r"(?:.*\.)?_?(?:args?|opts?|options|cfg|config|conf|flags|hparams|params)", re.I
+)
+
+
+def _own(module: Module, node: ast.Attribute) -> bool:
+    """Whether it is the program's own attribute: one that it sets, or an option of its command
+    line, such as `args.is_cuda`.
+    """
+    owner = module.text(node.value)
+    return bool(_FLAGS.fullmatch(owner)) or any(
+        other.attr == "is_cuda" and isinstance(other.ctx, ast.Store)
+        and module.text(other.value) == owner
+        for other in module.names.all(ast.Attribute)
+    )  # fmt: skip
 
 
 def _edits(module: Module, node: ast.Attribute) -> list[Edit]:

@@ -31,7 +31,9 @@ def run(module: Module) -> None:
     streams = _known_streams(module)
     for use in module.uses("torch.cuda"):
         name = use.api.removeprefix("torch.cuda.")
-        if name in ("Stream", "Event", "stream", "StreamContext"):
+        if _address(use):
+            module.done.add(id(use.node))  # reported below
+        elif name in ("Stream", "Event", "stream", "StreamContext"):
             if module.vendor:
                 if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
                     module.done.add(id(use.node))
@@ -49,6 +51,14 @@ def run(module: Module) -> None:
                 tip="Hand the torch.Stream itself to code that knows it; an extension for CUDA "
                 "stays for CUDA.",
             )  # fmt: skip
+
+
+def _address(use: Use) -> bool:
+    """Whether only the address of a stream is asked for, which torch.Stream does not have:
+    `torch.cuda.current_stream().cuda_stream`.
+    """
+    up = getattr(use.call or use.node, "up", None)
+    return isinstance(up, ast.Attribute) and up.attr in ("cuda_stream", "cuda_event")
 
 
 def _make(module: Module, use: Use, name: str) -> None:

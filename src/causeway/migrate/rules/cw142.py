@@ -33,6 +33,7 @@ _HARMLESS = {
 
 
 def run(module: Module) -> None:
+    _keywords(module)
     for node in sorted(module.names.all(ast.Constant), key=module.source.start):
         value = node.value
         if not isinstance(value, str) or not value.isupper() or isinstance(
@@ -45,6 +46,21 @@ def run(module: Module) -> None:
             tip = _HARMLESS.get(value, "NCCL alone reads it; other libraries have their own.")
             module.report(RULE, node, "portable", f"{value} has no effect on other devices",
                           tip=tip)  # fmt: skip
+
+
+def _keywords(module: Module) -> None:
+    """`os.environ.update(CUDA_VISIBLE_DEVICES="0")`, `dict(os.environ, CUDA_VISIBLE_DEVICES=…)`."""
+    wanted = knowledge.target(module.vendor).visible if module.vendor else ""
+    for keyword in module.names.all(ast.keyword):
+        if keyword.arg != "CUDA_VISIBLE_DEVICES":
+            continue
+        if wanted:
+            at = module.source.start(keyword)
+            module.change(RULE, keyword, [Edit(at, at + len(keyword.arg), wanted)],
+                          f"{module.vendor}'s variable")  # fmt: skip
+        else:
+            module.report(RULE, keyword, "manual", f"{keyword.arg} has no effect on other devices",
+                          severity="info")  # fmt: skip
 
 
 def _visible(module: Module, node: ast.Constant) -> None:

@@ -34,6 +34,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             return True
         if isinstance(inner, ast.Call) and _kernel(module, inner.func):
             return True
+        if isinstance(inner, ast.Assign) and _function_for_cuda(module, inner.value):
+            return True
         if isinstance(inner, ast.Call) and isinstance(inner.func, ast.Subscript):
             api = module.resolve(inner.func.value)
             name = getattr(inner.func.value, "id", "")
@@ -58,6 +60,21 @@ def builds_for_cuda(node: ast.AST) -> bool:
             if any(_GPU_MODULE.search(part) for part in parts):
                 return True
     return False
+
+
+_SWITCH = re.compile(r"(?:use|is|has|no|with|on|to|want)_", re.I)
+
+
+def _function_for_cuda(module: Module, node: ast.expr) -> bool:
+    """Whether a value is a function for CUDA that the module defines or imports, by its name:
+    `loss = focal_loss_cuda`.
+    """
+    if isinstance(node, ast.IfExp):
+        return _function_for_cuda(module, node.body) or _function_for_cuda(module, node.orelse)
+    if not isinstance(node, ast.Name) or not node.id.lower().endswith("_cuda"):
+        return False
+    scope = module.names.holder(node.id, node.scope)  # type: ignore[attr-defined]
+    return scope is module.names.module and not _SWITCH.match(node.id)
 
 
 def _kernel(module: Module, func: ast.expr) -> bool:

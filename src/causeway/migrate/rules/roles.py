@@ -85,7 +85,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             if up.arg == "type" and isinstance(call, ast.Call):
                 return Role.TYPE if module.resolve(call.func) == "torch.device" else None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
-                certain |= _option(call, word)
+                certain |= _option(call, word) or _chosen_among(call, what)
             if up.arg and word.search(up.arg):
                 certain = True
                 takes = up.arg in ("device", "map_location")
@@ -219,6 +219,15 @@ def _option(call: ast.Call, word: re.Pattern[str]) -> bool:
         and " " not in a.value
         for a in named
     )  # fmt: skip
+
+
+def _chosen_among(call: ast.Call, what: str) -> bool:
+    """Whether an option's choices say what its default is: choices=["cuda", "cpu"]."""
+    for keyword in call.keywords:
+        if keyword.arg == "choices" and isinstance(keyword.value, ast.List | ast.Tuple | ast.Set):
+            members = keyword.value.elts
+            return len(members) > 1 and all(_among_devices(m, what) for m in members)
+    return False
 
 
 def _foreign(module: Module, call: ast.Call) -> bool:
