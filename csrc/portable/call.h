@@ -90,6 +90,8 @@ Kernels pool_kernels();
 Kernels norm_kernels();
 Kernels random_kernels();
 Kernels index_kernels();
+Kernels gather_kernels();
+Kernels scatter_kernels();
 
 bool is_open();
 
