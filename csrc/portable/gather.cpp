@@ -306,7 +306,7 @@ cw_status trace(Call& call, const void*) {
   return p.run(1, "A sum = 0;\nfor (idx i = 0; i < n; ++i) sum += x(i * stride);\nout_set(0, sum);", 1);
 }
 
-// ---- index with several tensors ----------------------------------------------------------------------------------------
+}  // namespace
 
 // out, self, indices
 cw_status index_several(Call& call, const void*) {
@@ -330,8 +330,6 @@ cw_status index_several(Call& call, const void*) {
     for (int d = 0; d < rest + list.rank; ++d) at += " + c" + std::to_string(d) + " * out_s" + std::to_string(d);
   return p.each(out, text + "out_set(" + at + ", good ? x(from) : -1);", 16);
 }
-
-}  // namespace
 
 bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* list) {
   bool ended = false, adjacent = true;

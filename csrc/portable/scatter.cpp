@@ -129,6 +129,8 @@ cw_status put(Call& call, const void*) {
                {}, how);
 }
 
+}  // namespace
+
 // self, indices, values, accumulate, unsafe
 cw_status index_put(Call& call, const void*) {
   Tensor out, values;
@@ -220,8 +222,6 @@ cw_status index_put(Call& call, const void*) {
   text += out.dtype == kBool ? "out_set(o, out(o) | v(w));\n}\n" : "out_set(o, out(o) + v(w));\n}\n";
   return p.each(own.data(), static_cast<int>(own.size()), text, static_cast<double>(count) * 10);
 }
-
-}  // namespace
 
 bool scatter_takes(const Call& call, const Tensor& out, const Tensor& index) {
   return is_index(index) && (kReals >> out.dtype & 1) && (out.dtype != kF64 || has_f64(call)) && out.ndim <= 10;
@@ -320,7 +320,6 @@ Kernels scatter_kernels() {
   for (const Scatter& op : table)
     list.push_back({op.name, scatter, kReals, CW_NEEDS_ELEMENTS | CW_TAKES_NUMBERS, &op});
   list.push_back({"aten::put_", put, kReals, CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS});
-  list.push_back({"aten::_index_put_impl_", index_put, kReals, CW_NEEDS_ELEMENTS});
   return list;
 }
 
