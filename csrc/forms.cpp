@@ -33,8 +33,16 @@ cw_op find_portable(const std::string& name) {
     const auto* table = static_cast<const cw_code_v1*>(vendor_extension("code.v1"));
     if (table && table->info && table->build && table->function && table->launch)
       portable::open(table, {[](int32_t device, cw_stream stream, uint64_t bytes, void** out) {
-                       return host_services().scratch(device, stream, bytes, out);
-                     }});
+                               return host_services().scratch(device, stream, bytes, out);
+                             },
+                             [](const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+                               return host_services().resize(tensor, ndim, shape);
+                             },
+                             [](int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
+                               if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream))
+                                 return status;
+                               return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
+                             }});
   });
   return portable::find(name.c_str());
 }

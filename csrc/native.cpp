@@ -99,6 +99,16 @@ bool finds_shape(const Operator& op) {
 
 constexpr const char* kNonzero = "aten::nonzero";
 
+// Whether a list of indices has a mask: then the shape of what is picked depends on the data.
+bool takes_mask(const c10::IValue& indices) {
+  if (!indices.isList()) return false;
+  for (const auto& e : indices.toListRef())
+    if (e.isTensor() && e.toTensor().defined() &&
+        (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte))
+      return true;
+  return false;
+}
+
 class NativeCall {
  public:
   NativeCall(Operator& op, NativeForms& forms, Stack& stack)
@@ -198,9 +208,22 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
 
 // Outputs whose shape the kernel finds while it runs (host->resize) begin empty.
 bool NativeCall::begin_empty(Route& route) const {
-  if (op_.return_of.size() != 1 || !arg(0).isTensor()) return false;
+  if (op_.return_of.empty() || !arg(0).isTensor()) return false;
   const std::string& name = op_.handle.schema().name();
   const at::Tensor& self = arg(0).toTensor();
+  const auto empty = [&](c10::ScalarType dtype) { route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, dtype}); };
+  if ((name == "aten::_unique2" || name == "aten::unique_consecutive") && op_.return_of[0] < 0) {
+    empty(self.scalar_type()), empty(at::kLong), empty(at::kLong);
+    return true;
+  }
+  if (op_.return_of.size() != 1) return false;
+  if ((op_.name == "aten::index.Tensor" && takes_mask(arg(1))) || op_.name == "aten::repeat_interleave.Tensor" ||
+      op_.name == "aten::bincount") {
+    const bool weighed = op_.name == "aten::bincount" && arg(1).isTensor() && arg(1).toTensor().defined();
+    empty(weighed ? (arg(1).toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble)
+          : op_.name == "aten::bincount" ? at::kLong : self.scalar_type());
+    return true;
+  }
   const int of = op_.return_of[0];
   if (name == kNonzero && of < 0) {  // into a given tensor torch writes by its strides, if its size fits
     const c10::DimVector none{0, self.dim()};

@@ -92,6 +92,11 @@ Kernels random_kernels();
 Kernels index_kernels();
 Kernels attention_kernels();
 Kernels upsample_kernels();
+Kernels gather_kernels();
+Kernels scatter_kernels();
+Kernels scan_kernels();
+Kernels sort_kernels();
+Kernels find_kernels();
 
 bool is_open();
 

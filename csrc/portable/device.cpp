@@ -45,6 +45,14 @@ cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void**
   return g_services.scratch(device.index, stream, bytes, out);
 }
 
+cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape) {
+  return g_services.resize(tensor, static_cast<int32_t>(shape.size()), shape.data());
+}
+
+cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
+  return g_services.fetch(device.index, stream, from, bytes, to);
+}
+
 cw_status Device::function(const Key& key, const std::function<std::string()>& source, cw_function* out) {
   {
     std::shared_lock lock(mutex);

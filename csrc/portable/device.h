@@ -37,6 +37,9 @@ struct Device {
 // NULL where the vendor has no compiler for it.
 Device* device_at(int32_t index);
 cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void** out);
+// For shapes that depend on data: a result's shape, known after a number was fetched.
+cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape);
+cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64_t bytes, void* to);
 
 // The arguments of one launch, in the order of the source's parameters.
 class Launch {

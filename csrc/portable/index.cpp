@@ -1,5 +1,7 @@
 // Rows picked by an index, and what is made of such picks: index_select, embedding with its gradient, gather, cat, arange.
 #include "pointwise.h"
+#include "program.h"
+#include "scatter.h"
 
 namespace causeway::portable {
 
@@ -53,21 +55,6 @@ cw_status pick_along(Call& call, const Tensor& out, const Tensor& in, const Tens
   return pick(call, out, in, index, outer, in.shape[dim], inner, wraps);
 }
 
-// out, self, indices: with one index only
-cw_status index(Call& call, const void*) {
-  Tensor out, in, at;
-  if (!call.tensor(0, &out) || !call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
-  const cw_arg& list = call.arg(2);
-  int dim = -1;
-  for (uint32_t i = 0; i < list.n; ++i) {
-    if (!list.v.tensors[i]) continue;
-    if (dim >= 0) return CW_UNSUPPORTED;
-    dim = static_cast<int>(i);
-  }
-  if (dim < 0 || !call.read(list.v.tensors[dim], &at)) return CW_UNSUPPORTED;
-  return pick_along(call, out, in, at, dim, true);
-}
-
 // out, self, dim, index
 cw_status index_select(Call& call, const void*) {
   Tensor out, in, at;
@@ -83,38 +70,35 @@ cw_status embedding(Call& call, const void*) {
   return pick_along(call, out, in, at, 0, false);
 }
 
-// out, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq: an item owns columns, so that no two add to
-// one place, and the order of the sum is always the same.
+// On a CPU an item owns 16 columns, so that no two add to one place, and cache lines are used whole.
+cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, const Tensor& at, int64_t padding) {
+  const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
+  Program p(call, "embedding_rows");
+  p.out("out", out.data, out.dtype).in("grad", grad.data, grad.dtype).in("index", at.data, at.dtype);
+  p.value("rows", rows).value("wide", wide).value("count", count).value("padding", padding);
+  return p.run(blocks,
+               "const idx from = u * 16, to = from + 16 < wide ? from + 16 : wide;\n"
+               "for (idx i = 0; i < count; ++i) {\nconst idx r = index(i);\n"
+               "if (r < 0 || r >= rows || r == padding) continue;\n"
+               "for (idx c = from; c < to; ++c) out_set(r * wide + c, out(r * wide + c) + grad(i * wide + c));\n}",
+               static_cast<double>(count) * 16);
+}
+
+// out, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
 cw_status embedding_backward(Call& call, const void*) {
   Tensor out, grad, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &grad) || !call.tensor(2, &at)) return CW_UNSUPPORTED;
-  if (call.integer(5) != 0 || out.dtype != kF32 || grad.dtype != kF32 || at.dtype != kI64 || out.ndim != 2)
-    return CW_UNSUPPORTED;
-  cw_function function = nullptr;
-  TRY(call.device->function(
-      {family("embedding_backward"), 0, 0, 0},
-      [&] {
-        Source s(call.device->info);
-        s.out("f32", "out").in("f32", "grad").in("i64", "index");
-        for (const char* v : {"blocks", "rows", "wide", "count", "padding"}) s.value("idx", v);
-        return s.kernel(R"(
-for (idx u = FIRST(blocks), end = LAST(blocks); u < end; u += STEP) {
-  const idx c0 = u * 16, c1 = c0 + 16 < wide ? c0 + 16 : wide;
-  for (idx r = 0; r < rows; ++r) for (idx c = c0; c < c1; ++c) out[r * wide + c] = 0;
-  for (idx i = 0; i < count; ++i) {
-    const idx r = index[i];
-    if (r < 0 || r >= rows || r == padding) continue;
-    for (idx c = c0; c < c1; ++c) out[r * wide + c] += grad[i * wide + c];
-  }
-}
-)");
-      },
-      &function));
-  Launch l;
-  const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
-  l.pointer(out.data).pointer(grad.data).pointer(at.data).value(blocks).value(rows).value(wide).value(count);
-  l.value(call.integer(4, -1));
-  return l.run(*call.device, function, blocks, static_cast<double>(rows + count) * 16, call.stream);
+  if (call.integer(5) != 0 || out.dtype != grad.dtype || out.ndim != 2 || !is_float(out.dtype)) return CW_UNSUPPORTED;
+  const int64_t count = at.numel(), wide = out.shape[1];
+  Tensor index = dense(at.data, at.dtype, {count, wide});
+  index.strides[0] = 1, index.strides[1] = 0;
+  if (!scatter_takes(call, out, index)) return CW_UNSUPPORTED;
+  TRY(fill_with(call, out, {}));
+  if (call.device->in_turn()) return embedding_rows(call, out, grad, at, call.integer(4, -1));
+  Placing how;
+  how.op = Put::Add, how.skip = call.integer(4, -1);
+  const Tensor rows = dense(grad.data, grad.dtype, {count, wide});
+  return place(call, out, 0, index, &rows, {}, how);
 }
 
 // out, tensors, dim: a copy of each into its place
@@ -182,12 +166,26 @@ cw_status arange(Call& call, const void*) {
 
 }  // namespace
 
+// out, self, indices: with one index only
+cw_status index_one(Call& call) {
+  Tensor out, in, at;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
+  const cw_arg& list = call.arg(2);
+  int dim = -1;
+  for (uint32_t i = 0; i < list.n; ++i) {
+    if (!list.v.tensors[i]) continue;
+    if (dim >= 0) return CW_UNSUPPORTED;
+    dim = static_cast<int>(i);
+  }
+  if (dim < 0 || !call.read(list.v.tensors[dim], &at)) return CW_UNSUPPORTED;
+  return pick_along(call, out, in, at, dim, true);
+}
+
 Kernels index_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
-  return {{"aten::index.Tensor_out", index, kReals, dense},
-          {"aten::index_select.out", index_select, kReals, dense},
+          return {{"aten::index_select.out", index_select, kReals, dense},
           {"aten::embedding.out", embedding, kReals, dense},
-          {"aten::embedding_dense_backward.out", embedding_backward, CW_FLOAT32 | CW_INT64, dense},
+          {"aten::embedding_dense_backward.out", embedding_backward, kReals, dense},
           {"aten::cat.out", cat, kReals, CW_NEEDS_ELEMENTS},
           {"aten::arange.start_out", arange, kReals & ~CW_BOOL, CW_NEEDS_ELEMENTS}};
 }

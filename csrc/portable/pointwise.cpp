@@ -16,6 +16,8 @@ constexpr int kMostRank = 8;
 struct Operand {
   Tensor tensor;
   bool is_number = false;
+  bool absent = false;  // an optional one; then a number too
+  bool divides = false;
   bool counts = true;  // for the common dtype
   Number number;
   int64_t strides[kMostDims];
@@ -41,10 +43,14 @@ bool parse(const Pointwise& op, Call& call, Parsed& p) {
   for (const char* c = op.arguments; *c; ++c, ++at) {
     switch (*c) {
       case 't':
+      case 'n':
+      case 'u':
       case 'm': {
         Operand& o = p.operands[p.n++];
-        o.counts = *c == 't';
-        o.is_number = call.number(at, &o.number);
+        o.absent = *c == 'u' && call.is_none(at);
+        o.counts = *c != 'm' && !o.absent;
+        o.divides = *c == 'n';
+        o.is_number = o.absent || call.number(at, &o.number);
         if (!o.is_number && !call.tensor(at, &o.tensor)) return false;
         break;
       }
@@ -158,7 +164,14 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   s.define("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
   s.define("FLAG", p.flag);
   s.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
-  for (int k = 0; k < p.scalar_count; ++k) s.define(std::string("HAS_") + static_cast<char>('X' + k), p.has[k]);
+  for (int k = 0; k < p.scalar_count; ++k) s.define(std::string("HAS_") + "XYZW"[k], p.has[k]);
+  for (int i = p.results; i < p.n; ++i) s.define(std::string("HAS_") + "ABCDEG"[i - p.results], !p.operands[i].absent);
+  const Dtype out = p.operands[0].tensor.dtype;
+  s.define("LARGEST", out == kF16    ? "65504.0f"
+                      : out == kBF16 ? "FLOAT(0x7f7f0000u)"
+                      : out == kF64  ? "1.7976931348623157e308"
+                                     : "3.402823466e38f");
+  if (op.functions) s.before(op.functions);
   const auto place = [&](int i) { return "p" + std::to_string(i); };
   for (int i = 0; i < p.results; ++i) s.out(storage_of(p.operands[i].tensor.dtype), place(i));
   for (int i = p.results; i < p.n; ++i) {
@@ -234,31 +247,6 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   return s.kernel(body);
 }
 
-// The number as the bytes of a T.
-bool add_number(Launch& launch, const Number& number, Dtype type) {
-  switch (type) {
-    case kF32:
-      return launch.value(static_cast<float>(number.real())), true;
-    case kF64:
-      return launch.value(number.real()), true;
-    case kBool:
-      return launch.value(static_cast<uint8_t>(number.real() != 0)), true;
-    default:
-      break;
-  }
-  if (number.dtype == kF64) return false;
-  switch (size_of(type)) {
-    case 1:
-      return launch.value(static_cast<int8_t>(number.i)), true;
-    case 2:
-      return launch.value(static_cast<int16_t>(number.i)), true;
-    case 4:
-      return launch.value(static_cast<int32_t>(number.i)), true;
-    default:
-      return launch.value(number.i), true;
-  }
-}
-
 // As a value of this half type would be, widened again.
 float rounded(float value, Dtype type) {
   uint32_t b;
@@ -272,12 +260,7 @@ float rounded(float value, Dtype type) {
   return static_cast<float>(static_cast<_Float16>(value));
 }
 
-}  // namespace
-
-cw_status run_pointwise(Call& call, const void* data) {
-  const Pointwise& op = *static_cast<const Pointwise*>(data);
-  Parsed p;
-  if (!parse(op, call, p)) return CW_UNSUPPORTED;
+cw_status run_parsed(Call& call, const Pointwise& op, Parsed& p) {
   const Dtype out = p.operands[0].tensor.dtype;
   Dtype common = op.rule == Rule::Same ? out : common_dtype(p);
   if (common == kOther || !(op.dtypes >> common & 1)) return CW_UNSUPPORTED;
@@ -308,11 +291,12 @@ cw_status run_pointwise(Call& call, const void* data) {
   for (int i = 0; i < p.n; ++i) {
     const Operand& o = p.operands[i];
     const int64_t stride = o.strides[p.rank - 1];
-    key[1] |= static_cast<uint64_t>(o.is_number ? 31 : o.tensor.dtype) << shift;
+    key[1] |= static_cast<uint64_t>(o.absent ? 30 : o.is_number ? 31 : o.tensor.dtype) << shift;
     key[1] |= static_cast<uint64_t>(stride == 0 ? 0 : stride == 1 ? 1 : 2) << (shift + 5);
     shift += 7;
   }
   key[2] = static_cast<uint64_t>(p.rank) | static_cast<uint64_t>(type) << 8;
+  key[2] |= static_cast<uint64_t>(out) << 24;
   for (int k = 0; k < p.scalar_count; ++k) key[2] |= static_cast<uint64_t>(p.has[k]) << (16 + k);
 
   Launch launch;
@@ -321,7 +305,8 @@ cw_status run_pointwise(Call& call, const void* data) {
   for (int i = 0; i < p.n; ++i) {
     if (!p.operands[i].is_number)
       launch.pointer(p.operands[i].tensor.data);
-    else if (!add_number(launch, p.operands[i].number, type))
+    else if ((p.operands[i].divides && is_int(type) && p.operands[i].number.real() == 0) ||
+             !add_number(launch, p.operands[i].number, type))
       return CW_UNSUPPORTED;
   }
   for (int k = 0; k < p.scalar_count; ++k)
@@ -335,6 +320,54 @@ cw_status run_pointwise(Call& call, const void* data) {
   cw_function function = nullptr;
   TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device); }, &function));
   return launch.run(*call.device, function, count, op.cost, call.stream);
+}
+
+}  // namespace
+
+bool add_number(Launch& launch, const Number& number, Dtype type) {
+  switch (type) {
+    case kF32:
+      return launch.value(static_cast<float>(number.real())), true;
+    case kF64:
+      return launch.value(number.real()), true;
+    case kBool:
+      return launch.value(static_cast<uint8_t>(number.real() != 0)), true;
+    default:
+      break;
+  }
+  if (number.dtype == kF64) return false;
+  switch (size_of(type)) {
+    case 1:
+      return launch.value(static_cast<int8_t>(number.i)), true;
+    case 2:
+      return launch.value(static_cast<int16_t>(number.i)), true;
+    case 4:
+      return launch.value(static_cast<int32_t>(number.i)), true;
+    default:
+      return launch.value(number.i), true;
+  }
+}
+
+cw_status run_pointwise(Call& call, const void* data) {
+  const Pointwise& op = *static_cast<const Pointwise*>(data);
+  Parsed p;
+  if (!parse(op, call, p)) return CW_UNSUPPORTED;
+  return run_parsed(call, op, p);
+}
+
+cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tensor>& operands,
+                        const std::vector<Number>& scalars) {
+  Parsed p;
+  p.results = op.results;
+  for (const Tensor& t : operands) p.operands[p.n++].tensor = t;
+  for (const Number& x : scalars) p.has[p.scalar_count] = true, p.scalars[p.scalar_count++] = x;
+  return run_parsed(call, op, p);
+}
+
+const Pointwise& pointwise_named(const char* name) {
+  for (const Pointwise& op : pointwise_table())
+    if (std::strcmp(op.name, name) == 0) return op;
+  __builtin_trap();  // a name of our own
 }
 
 Kernels pointwise_kernels() {

@@ -12,7 +12,7 @@ enum class Rule : uint8_t {
 };
 
 // The text is C that sets `r` (and `q`, of a second result) from the operands a, b, c, d, all of type T, and the
-// scalars x, y, z. K(number) is a constant of type T; IS_BOOL, IS_INT and IS_FLOAT tell what T stands for; FLAG is the
+// scalars x, y, z. LARGEST is the largest finite number of the result's dtype. K(number) is a constant of type T; IS_BOOL, IS_INT and IS_FLOAT tell what T stands for; FLAG is the
 // argument marked 'f'; HAS_X and so on tell whether an optional scalar is there.
 //
 // `arguments`, a letter each after the results: t a tensor or a number; m a tensor that does not count for the common
@@ -26,9 +26,18 @@ struct Pointwise {
   const char* text;
   double cost = 4;  // arithmetic operations of an element, roughly
   int results = 1;
+  const char* functions = nullptr;  // before the kernel, of type T
 };
 
 cw_status run_pointwise(Call& call, const void* pointwise);
+// The same with tensors that are no arguments: results first, then the others, and the scalars.
+cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tensor>& operands,
+                        const std::vector<Number>& scalars);
+const Pointwise& pointwise_named(const char* name);
 const std::vector<Pointwise>& pointwise_table();
+std::vector<Pointwise> special_functions();
+
+// The number as the bytes of a value of this type; false where it is none.
+bool add_number(Launch& launch, const Number& number, Dtype type);
 
 }  // namespace causeway::portable

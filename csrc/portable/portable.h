@@ -10,6 +10,9 @@ namespace causeway::portable {
 
 struct Services {
   cw_status (*scratch)(int32_t device, cw_stream stream, uint64_t bytes, void** out);
+  cw_status (*resize)(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
+  // Bytes of the device once all before them on the stream is done: the host waits.
+  cw_status (*fetch)(int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to);
 };
 
 // Once, with the vendor's table; until then `find` offers nothing.

@@ -1,0 +1,180 @@
+#include "program.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "pointwise.h"
+
+namespace causeway::portable {
+
+Program::Program(Call& call, const char* name)
+    : call_(call), source_(call.device->info), hash_{family(name), 0x9E3779B97F4A7C15ull} {}
+
+void Program::mix(const std::string& text) {
+  for (unsigned char c : text) {
+    hash_[0] = (hash_[0] ^ c) * 0x100000001B3ull;
+    hash_[1] = (hash_[1] + c) * 0xff51afd7ed558ccdull;
+    hash_[1] ^= hash_[1] >> 29;
+  }
+  hash_[0] = (hash_[0] ^ 0x1ff) * 0x100000001B3ull;  // where one text ends
+}
+
+void Program::pointer(const std::string& name, const void* data, Dtype dtype, bool written) {
+  const std::string p = name + "_p", d = name_of(dtype);
+  if (dtype > kF64 || (dtype == kF64 && !has_f64(call_)) || ++parameters_ > static_cast<int>(Launch::kMost)) {
+    failed_ = true;
+    return;
+  }
+  mix(name + d + (written ? "w" : "r"));
+  written ? source_.out(storage_of(dtype), p) : source_.in(storage_of(dtype), p);
+  source_.define(name + "(i_)", "LD_" + d + "(" + p + ", i_)");
+  if (written) source_.define(name + "_set(i_, v_)", "ST_" + d + "(" + p + ", i_, v_)");
+  launch_.pointer(data);
+}
+
+Program& Program::add(const std::string& name, const Tensor& tensor, bool written) {
+  pointer(name, tensor.data, tensor.dtype, written);
+  mix(std::to_string(tensor.ndim));
+  for (int d = 0; d < tensor.ndim; ++d) value(name + "_s" + std::to_string(d), tensor.strides[d]);
+  tensors_.push_back({name, tensor.ndim});
+  return *this;
+}
+
+Program& Program::in(const std::string& name, const void* data, Dtype dtype) {
+  pointer(name, data, dtype, false);
+  return *this;
+}
+Program& Program::out(const std::string& name, const void* data, Dtype dtype) {
+  pointer(name, data, dtype, true);
+  return *this;
+}
+
+Program& Program::value(const std::string& name, int64_t v) {
+  if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
+  mix(name);
+  source_.value("idx", name);
+  launch_.value(v);
+  return *this;
+}
+
+Program& Program::real(const std::string& name, double v, Dtype dtype) { return number(name, {kF64, v, 0}, dtype); }
+
+Program& Program::number(const std::string& name, const Number& v, Dtype dtype) {
+  if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
+  const Dtype type = compute_of(dtype);
+  mix(name + name_of(type));
+  source_.value(type == kBool ? "u8" : name_of(type), name);
+  if (!add_number(launch_, v, type)) failed_ = true;
+  return *this;
+}
+
+Program& Program::define(const std::string& name, const std::string& text) {
+  mix(name + " " + text);
+  source_.define(name, text);
+  return *this;
+}
+
+Program& Program::before(const std::string& text) {
+  mix(text);
+  source_.before(text);
+  return *this;
+}
+
+cw_status Program::launch(int64_t units, const std::string& body, double cost) {
+  if (failed_) return CW_UNSUPPORTED;
+  cw_function function = nullptr;
+  TRY(call_.device->function(
+      {hash_[0], hash_[1], family("program"), 0}, [&] { return source_.kernel(body); }, &function));
+  return launch_.run(*call_.device, function, units, cost, call_.stream);
+}
+
+cw_status Program::run(int64_t count, const std::string& body, double cost) {
+  if (count <= 0) return CW_OK;
+  value("u_count", count);
+  mix(body);
+  return launch(count, "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body + "\n}\n",
+                cost);
+}
+
+cw_status Program::each(const int64_t* shape, int rank, const std::string& body, double cost) {
+  int64_t count = 1;
+  for (int d = 0; d < rank; ++d) count *= shape[d];
+  if (count <= 0) return CW_OK;
+  if (rank == 0) {
+    const int64_t one = 1;
+    return each(&one, 1, body, cost);
+  }
+  mix(body + std::to_string(rank));
+  value("u_count", count);
+  std::string text, walk, at;
+  for (int d = 0; d < rank; ++d) value("n" + std::to_string(d), shape[d]);
+  for (int d = rank - 2; d >= 0; --d) {
+    const std::string D = std::to_string(d);
+    walk += "const idx c" + D + " = " + (d == 0 ? "u_row" : "u_row % n" + D + "; u_row /= n" + D) + ";\n";
+  }
+  const std::string last = std::to_string(rank - 1);
+  for (const Named& t : tensors_) {
+    if (t.rank != rank) continue;
+    at += "const idx " + t.name + "_at = ";
+    for (int d = 0; d < rank; ++d)
+      at += (d ? " + c" : "c") + std::to_string(d) + " * " + t.name + "_s" + std::to_string(d);
+    at += ";\n";
+  }
+  const std::string N = "n" + last, C = "c" + last;
+  if (call_.device->in_turn())  // rows, so that coordinates are found once for each
+    text = "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end;) {\nidx u_row = u / " + N + ";\nidx " + C +
+           " = u - u_row * " + N + ";\n" + walk + "for (; " + C + " < " + N + " && u < u_end; ++" + C + ", ++u) {\n" +
+           at + body + "\n}\n}\n";
+  else
+    text = "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\nidx u_row = u / " + N +
+           ";\nconst idx " + C + " = u - u_row * " + N + ";\n" + walk + at + body + "\n}\n";
+  return launch(count, text, cost);
+}
+
+Dtype bits_of(Dtype dtype) {
+  const int64_t size = size_of(dtype);
+  return size == 1 ? kU8 : size == 2 ? kU16 : size == 4 ? kU32 : kU64;
+}
+
+Tensor select(const Tensor& t, int dim, int64_t at) {
+  Tensor r = t;
+  r.data += at * t.strides[dim] * size_of(t.dtype);
+  for (int d = dim; d + 1 < t.ndim; ++d) r.shape[d] = t.shape[d + 1], r.strides[d] = t.strides[d + 1];
+  --r.ndim;
+  return r;
+}
+
+Tensor narrow(const Tensor& t, int dim, int64_t from, int64_t count) {
+  Tensor r = t;
+  r.data += from * t.strides[dim] * size_of(t.dtype);
+  r.shape[dim] = count;
+  return r;
+}
+
+Tensor without(const Tensor& t, int dim) { return t.ndim == 0 ? t : select(t, dim, 0); }
+
+Tensor dense(const void* data, Dtype dtype, const std::vector<int64_t>& shape) {
+  Tensor t;
+  t.data = static_cast<const char*>(data);
+  t.dtype = dtype;
+  t.ndim = static_cast<int>(shape.size());
+  int64_t stride = 1;
+  for (int d = t.ndim - 1; d >= 0; --d) t.shape[d] = shape[d], t.strides[d] = stride, stride *= shape[d];
+  return t;
+}
+
+int wrap(int64_t dim, int ndim) { return static_cast<int>(dim < 0 ? dim + std::max(ndim, 1) : dim); }
+
+bool has_f64(const Call& call) { return call.device->info.arithmetic & CW_FLOAT64; }
+
+cw_status copy_into(Call& call, const Tensor& out, const Tensor& in) {
+  const Pointwise& copy = pointwise_named("aten::copy_");
+  return run_pointwise(call, copy, {out, in}, {});
+}
+
+cw_status fill_with(Call& call, const Tensor& out, const Number& value) {
+  const Pointwise& fill = pointwise_named("aten::fill_.Scalar");
+  return run_pointwise(call, fill, {out}, {value});
+}
+
+}  // namespace causeway::portable

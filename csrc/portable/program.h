@@ -1,0 +1,97 @@
+// A kernel and its launch, put together at once: each parameter is named together with its value. For kernels whose
+// items know their coordinates; what they are specialised on is the text itself, the dtypes and the ranks.
+#pragma once
+
+#include "call.h"
+
+namespace causeway::portable {
+
+class Program {
+ public:
+  Program(Call& call, const char* name);
+
+  // A tensor called x: `x(at)` is its element, `x_set(at, v)` stores one, `x_s0` .. its strides, `x_at` (within `each`)
+  // the offset of the item's coordinates, where the ranks are the same. `x_p` is the pointer.
+  Program& in(const std::string& name, const Tensor& tensor) { return add(name, tensor, false); }
+  Program& out(const std::string& name, const Tensor& tensor) { return add(name, tensor, true); }
+  // The same of memory without strides: workspace, lists.
+  Program& in(const std::string& name, const void* data, Dtype dtype);
+  Program& out(const std::string& name, const void* data, Dtype dtype);
+  Program& value(const std::string& name, int64_t v);  // an idx
+  Program& real(const std::string& name, double v, Dtype dtype);  // of type f32 or f64
+  Program& number(const std::string& name, const Number& v, Dtype dtype);
+  // Text that the kernel is specialised on.
+  Program& define(const std::string& name, const std::string& text);
+  Program& define(const std::string& name, int64_t v) { return define(name, std::to_string(v)); }
+  Program& before(const std::string& text);  // functions
+
+  // Put it on the stream: `body` once for each coordinate c0, c1 .. of `shape`; `u` counts them, row-major. `continue`
+  // goes on with the next. `cost` in arithmetic operations.
+  cw_status each(const int64_t* shape, int rank, const std::string& body, double cost);
+  cw_status each(const Tensor& over, const std::string& body, double cost) {
+    return each(over.shape, over.ndim, body, cost);
+  }
+  // `body` once for each u < count.
+  cw_status run(int64_t count, const std::string& body, double cost);
+
+  bool failed() const { return failed_; }
+
+ private:
+  struct Named {
+    std::string name;
+    int rank;
+  };
+  Program& add(const std::string& name, const Tensor& tensor, bool written);
+  void pointer(const std::string& name, const void* data, Dtype dtype, bool written);
+  void mix(const std::string& text);
+  cw_status launch(int64_t units, const std::string& body, double cost);
+
+  Call& call_;
+  Source source_;
+  Launch launch_;
+  uint64_t hash_[2];
+  std::vector<Named> tensors_;
+  int parameters_ = 0;
+  bool failed_ = false;  // a number that the dtype does not hold, or too many parameters
+};
+
+// "u8", "u16", "u32" or "u64": for kernels that move elements and do not look at them.
+Dtype bits_of(Dtype dtype);
+
+// The same memory as a tensor of another shape: dimension `dim` at `at`, dropped.
+Tensor select(const Tensor& t, int dim, int64_t at);
+// Elements from .. from + count of dimension `dim`.
+Tensor narrow(const Tensor& t, int dim, int64_t from, int64_t count);
+// Without dimension `dim`.
+Tensor without(const Tensor& t, int dim);
+// A dense tensor at `data`.
+Tensor dense(const void* data, Dtype dtype, const std::vector<int64_t>& shape);
+int wrap(int64_t dim, int ndim);
+
+// out = in, of any strides and dtypes. With the arguments of `aten::copy_`.
+cw_status copy_into(Call& call, const Tensor& out, const Tensor& in);
+cw_status fill_with(Call& call, const Tensor& out, const Number& value);
+
+// The tensors of an advanced index: which dimensions they are for, and where their common shape stands in the result.
+struct IndexList {
+  std::vector<int> dims;
+  std::vector<Tensor> tensors;
+  std::vector<int64_t> shape;  // broadcast
+  int rank = 0, start = 0;
+};
+// False: masks, or nothing that is an index of `in`.
+bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* list);
+// Text that sets `from`, the offset in tensor `name` of the item's coordinates, and `good`: all are within. The index's
+// coordinates begin with c<start>.
+std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);
+
+// index.Tensor_out and _index_put_impl_, of integers.
+cw_status index_several(Call& call, const void*);
+cw_status index_put(Call& call, const void*);
+// index.Tensor_out where all is dense and one dimension has an index.
+cw_status index_one(Call& call);
+
+// False: the device does not compute in float64.
+bool has_f64(const Call& call);
+
+}  // namespace causeway::portable
