@@ -151,9 +151,9 @@ cw_status upsample(Call& call, const void* data) {
   const int taps = nearest ? 1 : op.way == Way::Linear ? 2 : 4;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("upsample"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.way) << 8 |
-                               static_cast<uint64_t>(op.dims) << 12 | static_cast<uint64_t>(op.backward) << 16 |
-                               static_cast<uint64_t>(aligned) << 17,
+      {family("upsample"),
+       static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.way) << 8 | static_cast<uint64_t>(op.dims) << 12 |
+           static_cast<uint64_t>(op.backward) << 16 | static_cast<uint64_t>(aligned) << 17,
        0, 0},
       [&] {
         Source s(call.device->info);
