@@ -367,8 +367,8 @@ void sizes_of(Source& s, const Attention& a) {
   for (const char* v : {"lse0", "lse1", "lse2"}) s.value("idx", v);
   if (!a.masked) return;
   for (const char* v : {"mask0", "mask1", "mask2", "mask3"}) s.value("idx", v);
-  const std::string at = std::string("LD_") + name_of(a.mask.dtype) +
-                         "(mask, (b) * mask0 + (h) * mask1 + (i) * mask2 + (j) * mask3)";
+  const std::string at =
+      std::string("LD_") + name_of(a.mask.dtype) + "(mask, (b) * mask0 + (h) * mask1 + (i) * mask2 + (j) * mask3)";
   s.define("MASK(b, h, i, j)", a.mask.dtype == kBool ? "(" + at + " ? (T)0 : (T)-INFINITY)" : "((T)" + at + ")");
 }
 void sizes_of(Launch& l, const Attention& a, int64_t units, int64_t slot) {

@@ -1,4 +1,4 @@
-// Convolutions of one and two dimensions and both gradients, as products whose B is read where the image has it: no
+// Convolutions of one to three dimensions and both gradients, as products whose B is read where the image has it: no
 // unfolded image is ever written. Groups, dilation, padding, strides; transposed ones swap forward and gradient.
 #include <algorithm>
 
@@ -10,36 +10,38 @@ namespace {
 
 struct Convolution {
   int64_t batch, groups, in_channels, out_channels;  // channels of all groups
-  int64_t in[2], out[2], kernel[2], stride[2], padding[2], dilation[2];
+  int64_t in[3], out[3], kernel[3], stride[3], padding[3], dilation[3];  // depth, height, width
   Dtype dtype;
 
-  int64_t taps() const { return kernel[0] * kernel[1]; }
-  int64_t in_size() const { return in[0] * in[1]; }
-  int64_t out_size() const { return out[0] * out[1]; }
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
 };
 
 // The source plane of a product over taps: position t = y * mul + off + r * step, divided by `div` where it divides.
 struct Gather {
   int64_t channels;  // of one group
-  int64_t from[2], to[2], mul[2], off[2], step[2], div[2];
+  int64_t from[3], to[3], mul[3], off[3], step[3], div[3];
 };
 
-constexpr const char* kPlane[] = {"fy", "fx", "ty", "tx", "my", "mx", "oy", "ox", "sy", "sx", "dy", "dx", "kh", "kw"};
+constexpr const char* kPlane[] = {"fz", "fy", "fx", "tz", "ty", "tx", "mz", "my", "mx", "oz", "oy",
+                                  "ox", "sz", "sy", "sx", "dz", "dy", "dx", "kd", "kh", "kw"};
 
 void add_plane(Source& s) {
   for (const char* name : kPlane) s.value("idx", name);
 }
-void add_plane(Launch& l, const Gather& g, const int64_t (&kernel)[2]) {
-  for (const auto* pair : {g.from, g.to, g.mul, g.off, g.step, g.div, kernel}) l.value(pair[0]).value(pair[1]);
+void add_plane(Launch& l, const Gather& g, const int64_t (&kernel)[3]) {
+  for (const auto* side : {g.from, g.to, g.mul, g.off, g.step, g.div, kernel})
+    l.value(side[0]).value(side[1]).value(side[2]);
 }
 
 // A copy of the image with zeros where positions lie outside of it or between its elements, on CPUs: with all positions
 // inside, 16 of them are gathered without a question.
 cw_status surrounded(Call& call, const Convolution& c, Gather& g, const void** image) {
   if (!call.device->in_turn()) return CW_OK;
-  int64_t low[2], size[2];
+  int64_t low[3], size[3];
   bool inside = true;
-  for (int d = 0; d < 2; ++d) {
+  for (int d = 0; d < 3; ++d) {
     const int64_t reach = (c.kernel[d] - 1) * g.step[d];
     low[d] = g.off[d] + std::min<int64_t>(reach, 0);
     const int64_t high = (g.to[d] - 1) * g.mul[d] + g.off[d] + std::max<int64_t>(reach, 0);
@@ -47,25 +49,27 @@ cw_status surrounded(Call& call, const Convolution& c, Gather& g, const void** i
     inside &= g.div[d] == 1 && low[d] >= 0 && high < g.from[d];
   }
   if (inside) return CW_OK;
-  const int64_t planes = c.batch * c.groups * g.channels, rows = planes * size[0];
-  if (size[0] * size[1] * g.channels * c.groups >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
+  const int64_t planes = c.batch * c.groups * g.channels, rows = planes * size[0] * size[1];
+  if (size[0] * size[1] * size[2] * g.channels * c.groups >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
   void* made = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * size[1] * size_of(c.dtype)), &made));
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * size[2] * size_of(c.dtype)), &made));
   cw_function function = nullptr;
-  const bool between = g.div[0] != 1 || g.div[1] != 1;
+  const bool between = g.div[0] != 1 || g.div[1] != 1 || g.div[2] != 1;
   TRY(call.device->function(
       {family("surrounded"), static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(between) << 8, 0, 0},
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(c.dtype);
         s.define("BETWEEN", between).out(store, "out").in(store, "in");
-        for (const char* v : {"rows", "h", "w", "fy", "fx", "ly", "lx", "dy", "dx"}) s.value("idx", v);
+        for (const char* v : {"rows", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx", "dz", "dy", "dx"})
+          s.value("idx", v);
         return s.kernel(R"(
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   GLOBAL )" + store + R"(* to = out + u * w;
-  const idx y = u % h + ly, at = (u / h * fy + (BETWEEN ? y / dy : y)) * fx;
+  const idx y = u % h + ly, z = u / h % d + lz, y_ = BETWEEN ? y / dy : y, z_ = BETWEEN ? z / dz : z;
+  const idx at = ((u / h / d * fz + z_) * fy + y_) * fx;
   for (idx x = 0; x < w; ++x) to[x] = 0;
-  if (y < 0 || (BETWEEN ? y / dy : y) >= fy || (BETWEEN && y % dy != 0)) continue;
+  if (y < 0 || z < 0 || y_ >= fy || z_ >= fz || (BETWEEN && (y % dy != 0 || z % dz != 0))) continue;
 #if BETWEEN
   for (idx x = 0; x < fx; ++x) { const idx t = x * dx - lx; if (t >= 0 && t < w) to[t] = in[at + x]; }
 #else
@@ -77,11 +81,11 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
       },
       &function));
   Launch l;
-  l.pointer(made).pointer(*image).value(rows).value(size[0]).value(size[1]).value(g.from[0]).value(g.from[1]);
-  l.value(low[0]).value(low[1]).value(g.div[0]).value(g.div[1]);
-  TRY(l.run(*call.device, function, rows, static_cast<double>(size[1]), call.stream));
+  l.pointer(made).pointer(*image).value(rows);
+  for (const auto* side : {size, g.from, low, g.div}) l.value(side[0]).value(side[1]).value(side[2]);
+  TRY(l.run(*call.device, function, rows, static_cast<double>(size[2]), call.stream));
   *image = made;
-  for (int d = 0; d < 2; ++d) g.from[d] = size[d], g.off[d] -= low[d], g.div[d] = 1;
+  for (int d = 0; d < 3; ++d) g.from[d] = size[d], g.off[d] -= low[d], g.div[d] = 1;
   return CW_OK;
 }
 
@@ -91,7 +95,7 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
   const Dtype type = compute_of(c.dtype);
   TRY(surrounded(call, c, g, &image));
   bool divides = false;
-  for (int d = 0; d < 2; ++d) divides |= g.div[d] != 1;
+  for (int d = 0; d < 3; ++d) divides |= g.div[d] != 1;
   const bool inside = call.device->in_turn();
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(inside) << 8 |
                     static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10;
@@ -110,38 +114,45 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
         p.type = type;
         p.a_dense = true;
         p.begin =
-            "const idx plane = fy * fx, channels = K / (kh * kw), group = batch % groups; const idx a_base = group * M "
+            "const idx plane = fz * fy * fx, channels = K / (kd * kh * kw), group = batch % groups; const idx a_base = "
+            "group * M "
             "* K, o_base = batch * M * N; GLOBAL const " +
             store + "* from = image + batch * channels * plane;";
         s.before("#define FROM(at) LD_" + name + "(from, at)\n");
         // Element by element: for what has no vectors.
         if (!divides)
           s.before(
-              "#define TAP(c, t, u) ((t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? FROM((c) * plane + (t) * fx + "
-              "(u)) : 0)\n");
+              "#define TAP(c, s, t, u) ((s) >= 0 && (s) < fz && (t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? "
+              "FROM((c) "
+              "* plane + ((s) * fy + (t)) * fx + (u)) : 0)\n");
         else
           s.before(
-              "#define TAP(c, t, u) ((t) >= 0 && (t) % dy == 0 && (t) / dy < fy && (u) >= 0 && (u) % dx == 0 && "
-              "(u) / dx < fx ? FROM((c) * plane + (t) / dy * fx + (u) / dx) : 0)\n");
-        p.b = "TAP(k / (kh * kw), n / tx * my + oy + k / kw % kh * sy, n % tx * mx + ox + k % kw * sx)";
+              "#define TAP(c, s, t, u) ((s) >= 0 && (s) % dz == 0 && (s) / dz < fz && (t) >= 0 && (t) % dy == 0 && (t) "
+              "/ dy < fy && (u) >= 0 && (u) % dx == 0 && (u) / dx < fx ? FROM((c) * plane + ((s) / dz * fy + (t) / dy) "
+              "* fx + (u) / dx) : 0)\n");
+        p.b =
+            "TAP(k / (kd * kh * kw), n / (ty * tx) * mz + oz + k / (kh * kw) % kd * sz, n / tx % ty * my + oy + k / kw "
+            "% kh * sy, n % tx * mx + ox + k % kw * sx)";
         p.panel =
-            "i32 at0[16]; for (int l = 0; l < 16; ++l) { const idx n = l < wide ? n0 + l : n0; at0[l] = (i32)((n / tx "
-            "* "
-            "my + oy) * fx + n % tx * mx + ox); }";
+            "i32 at0[16]; for (int l = 0; l < 16; ++l) { const idx n = l < wide ? n0 + l : n0; at0[l] = (i32)(((n / "
+            "(ty "
+            "* tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + ox); }";
         // 16 positions of one tap at a time, gathered.
-        p.pack = "idx c = k0 / (kh * kw), r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k < k1; ++k) { GLOBAL " +
-                 std::string(name_of(type)) + "* to = pack + (k - k0) * 16; ";
+        p.pack =
+            "idx c = k0 / (kd * kh * kw), e = k0 / (kh * kw) % kd, r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k < "
+            "k1; ++k) { GLOBAL " +
+            std::string(name_of(type)) + "* to = pack + (k - k0) * 16; ";
         p.pack += "GLOBAL const " + store +
-                  "* f = from + c * plane + r * sy * fx + q * sx; for (int l = 0; l < 16; "
+                  "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; for (int l = 0; l < 16; "
                   "++l) to[l] = LD_" +
                   name + "(f, at0[l]);";
-        p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; ++c; } } }";
+        p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } }";
         p.store = bias ? "v = v + LD_" + name + "(bias, group * M + m);" : "";
         p.store += " ST_" + name + "(out, o_base + m * N + n, v);";
         return product_text(s, p, *call.device);
       },
       &function));
-  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1], g.channels * c.taps()};
+  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2], g.channels * c.taps()};
   void* packs = nullptr;
   TRY(product_scratch(call, size, type, &packs));
   Launch l;
@@ -154,8 +165,8 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
 
 cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
                   const void* bias) {
-  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1}};
-  for (int d = 0; d < 2; ++d) {
+  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1, 1}};
+  for (int d = 0; d < 3; ++d) {
     g.from[d] = c.in[d], g.to[d] = c.out[d], g.mul[d] = c.stride[d];
     g.off[d] = -c.padding[d], g.step[d] = c.dilation[d];
   }
@@ -190,8 +201,8 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
                          const void* bias = nullptr) {
   void* turned = nullptr;
   TRY(swapped(call, c, weight, &turned));
-  Gather g{c.out_channels / c.groups, {}, {}, {1, 1}, {}, {}, {}};
-  for (int d = 0; d < 2; ++d) {
+  Gather g{c.out_channels / c.groups, {}, {}, {1, 1, 1}, {}, {}, {}};
+  for (int d = 0; d < 3; ++d) {
     g.from[d] = c.out[d], g.to[d] = c.in[d], g.off[d] = c.padding[d];
     g.step[d] = -c.dilation[d], g.div[d] = c.stride[d];
   }
@@ -200,8 +211,8 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
 
 // `out` [groups * m, n, taps]: for each part of the batch by itself, then summed up.
 cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, const void* grad, const void* in) {
-  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1}};
-  for (int d = 0; d < 2; ++d) {
+  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1, 1}};
+  for (int d = 0; d < 3; ++d) {
     g.from[d] = c.in[d], g.to[d] = c.out[d], g.mul[d] = c.stride[d];
     g.off[d] = -c.padding[d], g.step[d] = c.dilation[d];
   }
@@ -226,7 +237,8 @@ cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, c
         // k goes over the positions of one image after the other: `batch` is a part of the images and a group.
         s.before("#define FROM(at) LD_" + name + "(image, at)\n");
         p.begin =
-            "const idx plane = fy * fx, spots = ty * tx, part = batch / groups, group = batch % groups, i0 = images * "
+            "const idx plane = fz * fy * fx, spots = tz * ty * tx, part = batch / groups, group = batch % groups, i0 = "
+            "images * "
             "part / parts, i1 = images * (part + 1) / parts;";
         p.b = "0";
         p.store = "out[((part * groups + group) * M + m) * N + n] = v;";
@@ -239,8 +251,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   BEGIN
   i32 at0[16];
   for (int l = 0; l < 16; ++l) {
-    const idx n = l < wide ? n0 + l : n0, ch = n / (kh * kw);
-    at0[l] = (i32)(ch * plane + (n / kw % kh * sy + oy) * fx + n % kw * sx + ox);
+    const idx n = l < wide ? n0 + l : n0, ch = n / (kd * kh * kw);
+    const idx row = (n / (kh * kw) % kd * sz + oz) * fy + n / kw % kh * sy + oy;
+    at0[l] = (i32)(ch * plane + row * fx + n % kw * sx + ox);
   }
   for (idx m = 0; m < (M + 7) / 8 * 128; ++m) acc[m] = 0;
   for (idx image_at = i0; image_at < i1; ++image_at) {
@@ -248,14 +261,14 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     GLOBAL const AT* from = image + (image_at * groups + group) * channels * plane;
     for (idx k0 = 0; k0 < spots; k0 += DEPTH) {
       const idx k1 = spots - k0 < DEPTH ? spots : k0 + DEPTH;
-      idx y = k0 / tx, x = k0 % tx;
+      idx z = k0 / tx / ty, y = k0 / tx % ty, x = k0 % tx;
       for (idx k = k0; k < k1; ++k) {
         GLOBAL T* to = pack + (k - k0) * 16;
-        const i32 spot = (i32)(y * my * fx + x * mx);
+        const i32 spot = (i32)((z * mz * fy + y * my) * fx + x * mx);
         for (int l = 0; l < 16; ++l) {
           to[l] = LDA(from, spot + at0[l]);
         }
-        if (++x == tx) { x = 0; ++y; }
+        if (++x == tx) { x = 0; if (++y == ty) { y = 0; ++z; } }
       }
       for (idx m0 = 0; m0 < M; m0 += 8) {
         const idx left = M - m0, depth = k1 - k0;
@@ -284,14 +297,16 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx n = u % N, m = u / N % M, batch = u / N / M;
   BEGIN
-  const idx ch = n / (kh * kw), yt = n / kw % kh * sy + oy, xt = n % kw * sx + ox;
+  const idx ch = n / (kd * kh * kw), zt = n / (kh * kw) % kd * sz + oz, yt = n / kw % kh * sy + oy;
+  const idx xt = n % kw * sx + ox;
   T v = 0;
   for (idx image_at = i0; image_at < i1; ++image_at) {
     GLOBAL const AT* row = a + ((image_at * groups + group) * M + m) * spots;
     GLOBAL const AT* from = image + ((image_at * groups + group) * channels + ch) * plane;
     for (idx k = 0; k < spots; ++k) {
-      const idx y = k / tx * my + yt, x = k % tx * mx + xt;
-      if (y >= 0 && y < fy && x >= 0 && x < fx) v = FMA((T)LDA(row, k), (T)LDA(from, y * fx + x), v);
+      const idx z = k / tx / ty * mz + zt, y = k / tx % ty * my + yt, x = k % tx * mx + xt;
+      if (z >= 0 && z < fz && y >= 0 && y < fy && x >= 0 && x < fx)
+        v = FMA((T)LDA(row, k), (T)LDA(from, (z * fy + y) * fx + x), v);
     }
   }
   PUT
@@ -330,7 +345,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 // convolution `in` and `out` are swapped: what is its input is the other's result.
 bool read(Call& call, int at, const Tensor& in, const Tensor& weight, const Tensor& out, Convolution& c, bool& turned) {
   const int dims = in.ndim - 2;
-  if (dims < 1 || dims > 2 || weight.ndim != in.ndim || out.ndim != in.ndim) return false;
+  if (dims < 1 || dims > 3 || weight.ndim != in.ndim || out.ndim != in.ndim) return false;
   turned = call.integer(at + 3) != 0;
   c.groups = call.integer(at + 5, 1);
   c.batch = in.shape[0];
@@ -338,8 +353,8 @@ bool read(Call& call, int at, const Tensor& in, const Tensor& weight, const Tens
   c.in_channels = image.shape[1], c.out_channels = result.shape[1];
   c.dtype = in.dtype;
   const auto stride = call.ints(at), padding = call.ints(at + 1), dilation = call.ints(at + 2);
-  for (int d = 0; d < 2; ++d) {
-    const int from = d - (2 - dims);
+  for (int d = 0; d < 3; ++d) {
+    const int from = d - (3 - dims);
     const auto value = [&](const std::vector<int64_t>& list, int64_t none) {
       return from < 0 || list.empty() ? none : list.size() == 1 ? list[0] : list[static_cast<size_t>(from)];
     };
@@ -387,8 +402,11 @@ cw_status convolution_backward(Call& call, const void*) {
   }
   if (call.tensor(1, &to_weight))
     TRY(weight_gradient(call, c, to_weight, turned ? in.data : grad.data, turned ? grad.data : in.data));
-  if (call.tensor(2, &to_bias))
-    TRY(sum_into(call, to_bias, grad, grad.ndim == 3 ? std::vector<int64_t>{0, 2} : std::vector<int64_t>{0, 2, 3}));
+  if (call.tensor(2, &to_bias)) {
+    std::vector<int64_t> dims = {0};
+    for (int d = 2; d < grad.ndim; ++d) dims.push_back(d);
+    TRY(sum_into(call, to_bias, grad, dims));
+  }
   return CW_OK;
 }
 

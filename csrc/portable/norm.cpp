@@ -57,7 +57,8 @@ std::string summed(const std::vector<Sum>& sums, const std::string& stride = "")
     rest += "lanes_" + s.name + "[0] += " + s.value + "; ";
     finish += s.name + " += (A)lanes_" + s.name + "[l]; ";
   }
-  std::string text = "for (idx j0 = 0; j0 < n; j0 += STRETCH) {\nconst idx past = n - j0 < STRETCH ? n : j0 + STRETCH;\n";
+  std::string text =
+      "for (idx j0 = 0; j0 < n; j0 += STRETCH) {\nconst idx past = n - j0 < STRETCH ? n : j0 + STRETCH;\n";
   for (const Sum& s : sums) text += "T lanes_" + s.name + "[LANES];\n";
   const std::string at = stride.empty() ? "" : " * " + stride;
   return text + "idx at = j0;\nfor (int l = 0; l < LANES; ++l) { " + start +
@@ -212,7 +213,8 @@ cw_status rms_norm(Call& call, const void*) {
   Forward f;
   if (!call.tensor(0, &f.out) || !call.tensor(1, &f.rstd) || !call.tensor(2, &f.in)) return CW_UNSUPPORTED;
   f.weighted = call.tensor(4, &f.weight);
-  const double least = f.in.dtype == kF64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
+  const double least =
+      f.in.dtype == kF64 ? std::numeric_limits<double>::epsilon() : std::numeric_limits<float>::epsilon();
   f.eps = call.real(5, least);
   Rows rows;
   rows.centered = false;
@@ -514,8 +516,9 @@ constexpr const char* kEachPart =
 
 // Training: a channel is seen three times, for its mean, its variance and its result.
 std::string training_text() {
-  return std::string("for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
-                     "const A count = (A)parts * (A)n;\nA s = 0, q = 0;\n") +
+  return std::string(
+             "for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
+             "const A count = (A)parts * (A)n;\nA s = 0, q = 0;\n") +
          kEachPart + summed({{"s", "IN(i)"}}, "STRIDE") + "}\nconst T m = (T)(s / count);\n" + kEachPart +
          summed({{"q", "(IN(i) - m) * (IN(i) - m)"}}, "STRIDE") + R"(}
   const T r = (T)(1 / sqrt(q / count + eps));
@@ -658,8 +661,8 @@ cw_status batch_norm(Call& call, const void* data) {
   const bool training = form.trains ? call.integer(at++) != 0 : true;
   b.momentum = call.real(at++, 0.1), b.eps = call.real(at++, 1e-5);
   if (b.in.ndim < 2 || !takes(call, {&b.out, &b.in})) return CW_UNSUPPORTED;
-  for (const auto& [has, t] : {std::pair{b.weighted, &b.weight}, {b.biased, &b.bias}, {b.has_mean, &b.mean},
-                               {b.has_var, &b.var}})
+  for (const auto& [has, t] :
+       {std::pair{b.weighted, &b.weight}, {b.biased, &b.bias}, {b.has_mean, &b.mean}, {b.has_var, &b.var}})
     if (has && (!takes(call, {t}) || !t->contiguous())) return CW_UNSUPPORTED;
   if (!training) return evaluate(call, b);
   if (!call.tensor(1, &b.save_mean) || !call.tensor(2, &b.save_rstd)) return CW_UNSUPPORTED;
@@ -667,10 +670,11 @@ cw_status batch_norm(Call& call, const void* data) {
 }
 
 std::string batch_backward_text() {
-  return std::string("for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
-                     "#if TRAINING\nconst T m = MEAN(c), r = RSTD(c);\n#else\n"
-                     "const T m = MEAN(c), r = (T)(1 / sqrt((A)RSTD(c) + eps));\n#endif\n"
-                     "const A count = (A)parts * (A)n;\nA a = 0, b = 0;\n#if SUMS\n") +
+  return std::string(
+             "for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
+             "#if TRAINING\nconst T m = MEAN(c), r = RSTD(c);\n#else\n"
+             "const T m = MEAN(c), r = (T)(1 / sqrt((A)RSTD(c) + eps));\n#endif\n"
+             "const A count = (A)parts * (A)n;\nA a = 0, b = 0;\n#if SUMS\n") +
          kEachPart + summed({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}, "STRIDE") + R"(}
 #endif
 #if HAS_WEIGHT
@@ -722,8 +726,9 @@ cw_status batch_norm_backward(Call& call, const void*) {
   const Channels c = channels_of(b.in);
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("batch_norm_backward"), bits_of({&b.grad, &b.in, &b.mean, &b.rstd, &b.weight, &b.to_in},
-                                              {b.weighted, b.has_in, b.has_weight, b.has_bias, training, c.dense}),
+      {family("batch_norm_backward"),
+       bits_of({&b.grad, &b.in, &b.mean, &b.rstd, &b.weight, &b.to_in},
+               {b.weighted, b.has_in, b.has_weight, b.has_bias, training, c.dense}),
        bits_of({&b.to_weight, &b.to_bias}, {}), 0},
       [&] {
         Source s(call.device->info);

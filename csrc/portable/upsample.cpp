@@ -17,16 +17,17 @@ struct Upsample {
 
 // Places and weights of position o of a dimension of n elements, as torch's area_pixel_compute_source_index has them.
 constexpr const char* kTaps = R"(
-FUNCTION void taps(idx o, idx n, T scale, idx* at, T* weight) {
+FUNCTION void taps(idx o_, idx n_, T scale, i32* at, T* weight) {
+  const i32 o = (i32)o_, n = (i32)n_;  // 32 bits become vectors
 #if WAY == 0 || WAY == 1
-  const idx i = (idx)floor((WAY == 1 ? (T)o + (T)0.5 : (T)o) * scale);
+  const i32 i = (i32)floor((WAY == 1 ? (T)o + (T)0.5 : (T)o) * scale);
   at[0] = i < n ? i : n - 1;
   weight[0] = 1;
 #else
   T from = ALIGNED ? scale * (T)o : scale * ((T)o + (T)0.5) - (T)0.5;
 #if WAY == 2
   if (!ALIGNED && from < 0) from = 0;
-  idx i = (idx)floor(from);
+  i32 i = (i32)floor(from);
   if (i > n - 1) i = n - 1;
   T t = from - (T)i;
   t = t < 0 ? 0 : t > 1 ? 1 : t;
@@ -37,7 +38,7 @@ FUNCTION void taps(idx o, idx n, T scale, idx* at, T* weight) {
 #else
   const T low = floor(from), t = from - low, a = (T)-0.75, u = 1 - t, t1 = t + 1, u1 = u + 1;
   for (int k = 0; k < 4; ++k) {
-    const idx i = (idx)low + k - 1;
+    const i32 i = (i32)low + k - 1;
     at[k] = i < 0 ? 0 : i < n ? i : n - 1;
   }
   weight[0] = ((a * t1 - 5 * a) * t1 + 8 * a) * t1 - 4 * a;
@@ -52,21 +53,24 @@ FUNCTION void taps(idx o, idx n, T scale, idx* at, T* weight) {
 constexpr const char* kForward = R"(
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx oy = u % oh, oz = u / oh % od, base = u / oh / od * d * h * w;
-  idx az[TAPS_Z], ay[TAPS_Y], ax[TAPS];
-  T wz[TAPS_Z], wy[TAPS_Y], wx[TAPS];
+  i32 az[TAPS_Z], ay[TAPS_Y];
+  T wz[TAPS_Z], wy[TAPS_Y];
 #if DIMS > 2
   taps(oz, d, scale_z, az, wz);
 #else
-  az[0] = oz;
+  az[0] = (i32)oz;
   wz[0] = 1;
 #endif
 #if DIMS > 1
   taps(oy, h, scale_y, ay, wy);
 #else
-  ay[0] = oy;
+  ay[0] = (i32)oy;
   wy[0] = 1;
 #endif
+  INDEPENDENT
   for (idx ox = 0; ox < ow; ++ox) {
+    i32 ax[TAPS];
+    T wx[TAPS];
     taps(ox, w, scale_x, ax, wx);
 #if TAPS == 1
     ST(out, u * ow + ox, LD(in, base + (az[0] * h + ay[0]) * w + ax[0]));
@@ -89,21 +93,21 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 constexpr const char* kBackward = R"(
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx base = u * d * h * w;
-  idx az[TAPS_Z], ay[TAPS_Y], ax[TAPS];
+  i32 az[TAPS_Z], ay[TAPS_Y], ax[TAPS];
   T wz[TAPS_Z], wy[TAPS_Y], wx[TAPS];
   for (idx i = 0; i < d * h * w; ++i) SUM(base + i) = 0;
   for (idx oz = 0; oz < od; ++oz) {
 #if DIMS > 2
     taps(oz, d, scale_z, az, wz);
 #else
-    az[0] = oz;
+    az[0] = (i32)oz;
     wz[0] = 1;
 #endif
     for (idx oy = 0; oy < oh; ++oy) {
 #if DIMS > 1
       taps(oy, h, scale_y, ay, wy);
 #else
-      ay[0] = oy;
+      ay[0] = (i32)oy;
       wy[0] = 1;
 #endif
       for (idx ox = 0; ox < ow; ++ox) {
@@ -130,6 +134,10 @@ cw_status upsample(Call& call, const void* data) {
   const bool nearest = op.way == Way::Nearest || op.way == Way::Exact;
   if (!is_float(in.dtype) && !(nearest && in.dtype == kU8 && !op.backward)) return CW_UNSUPPORTED;
   if (in.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  // Positions are 32-bit.
+  for (const Tensor* t : {&in, &out})
+    for (int d = 2; d < t->ndim; ++d)
+      if (t->shape[d] >= int64_t{1} << 24) return CW_UNSUPPORTED;
   const Tensor &small = op.backward ? out : in, &large = op.backward ? in : out;
   if (small.ndim != op.dims + 2 || large.ndim != small.ndim || small.numel() == 0) return CW_UNSUPPORTED;
   int at = op.backward ? 4 : 3;
@@ -151,9 +159,9 @@ cw_status upsample(Call& call, const void* data) {
   const int taps = nearest ? 1 : op.way == Way::Linear ? 2 : 4;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("upsample"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.way) << 8 |
-                               static_cast<uint64_t>(op.dims) << 12 | static_cast<uint64_t>(op.backward) << 16 |
-                               static_cast<uint64_t>(aligned) << 17,
+      {family("upsample"),
+       static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.way) << 8 | static_cast<uint64_t>(op.dims) << 12 |
+           static_cast<uint64_t>(op.backward) << 16 | static_cast<uint64_t>(aligned) << 17,
        0, 0},
       [&] {
         Source s(call.device->info);

@@ -97,12 +97,12 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
     )
     yield (
         "attention masked",
-        lambda a, b, c, m: F.scaled_dot_product_attention(a, b, c, m),
+        F.scaled_dot_product_attention,
         (q, k, v, randn(70, 130, seed=3) > -1),
     )
     yield (
         "attention biased",
-        lambda a, b, c, m: F.scaled_dot_product_attention(a, b, c, m),
+        F.scaled_dot_product_attention,
         (q, k, v, randn(2, 1, 70, 130, seed=3)),
     )
     yield (
@@ -112,7 +112,7 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
     )
     yield (
         "attention summed",
-        lambda *a: grads(lambda *b: F.scaled_dot_product_attention(*b).sum())(*a),
+        grads(lambda *a: F.scaled_dot_product_attention(*a).sum()),
         (q, k, v),
     )
     for mode, sizes in (("linear", 1), ("bilinear", 2), ("trilinear", 3), ("bicubic", 2)):
@@ -151,3 +151,22 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
         grads(lambda t: F.cross_entropy(t, many.to(t.device), ignore_index=3)),
         (randn(9000, 7),),
     )
+    for stride, padding, dilation, groups in ((1, 1, 1, 1), (2, 0, 1, 2), (1, 2, 2, 1)):
+        yield (
+            f"conv3d {stride} {padding} {dilation} {groups}",
+            grads(
+                lambda x, w, b, s=stride, p=padding, d=dilation, g=groups: F.conv3d(
+                    x, w, b, s, p, d, g
+                )
+            ),
+            (randn(2, 4, 5, 6, 7), randn(6, 4 // groups, 2, 3, 3, seed=1), randn(6, seed=2)),
+        )
+        yield (
+            f"conv_transpose3d {stride} {padding} {dilation} {groups}",
+            grads(
+                lambda x, w, b, s=stride, p=padding, d=dilation, g=groups: F.conv_transpose3d(
+                    x, w, b, s, p, groups=g, dilation=d
+                )
+            ),
+            (randn(2, 4, 4, 5, 4), randn(4, 6 // groups, 2, 3, 3, seed=1), randn(6, seed=2)),
+        )

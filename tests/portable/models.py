@@ -1,6 +1,6 @@
 """Trains small models a few steps on the CPU and on the device of this process, and compares.
 
-`python models.py NAME... `: a line for each that differs, or that used the host rung; then "models N".
+`python models.py NAME...`: a line for each that differs or used the host rung, then "models N".
 """
 
 from __future__ import annotations
