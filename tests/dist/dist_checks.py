@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 MARK = "result of a check: "
@@ -39,14 +40,16 @@ def launch(
     return results, done
 
 
-def run(checks: Sequence[Callable[[], None]], backend: str | None = None) -> None:
+def run(
+    checks: Sequence[Callable[[], None]], backend: str | None = None, device_id: Any = None
+) -> None:
     """Each check in each process, and what it raised in the output."""
     import torch
     import torch.distributed as dist
 
     rank = int(os.environ["RANK"])
     torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
-    dist.init_process_group(backend, timeout=timedelta(seconds=300))
+    dist.init_process_group(backend, timeout=timedelta(seconds=300), device_id=device_id)
     for check in checks:
         error = ""
         try:
