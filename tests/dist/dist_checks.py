@@ -32,12 +32,17 @@ def launch(
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
     )
+    return results_in(done.stdout), done
+
+
+def results_in(output: str) -> dict[str, str]:
+    """What each check said, of all ranks whose output this is."""
     results: dict[str, str] = {}
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         if MARK in line:
             found = json.loads(line.split(MARK, 1)[1])
             results[found["check"]] = results.get(found["check"], "") + found["error"]
-    return results, done
+    return results
 
 
 def run(
