@@ -7,10 +7,11 @@
 #include <set>
 
 #include <ATen/ATen.h>
-#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 #include <torch/library.h>
 
 #include "check.h"
+#include "comm_reach.h"
 #include "device.h"
 
 namespace causeway {
@@ -35,18 +36,21 @@ struct CommBackend::Begun {
 };
 
 CommBackend::CommBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, Milliseconds timeout,
-                         c10::intrusive_ptr<c10d::Backend> gloo, CommOptions options)
+                         GlooMaker gloo, CommOptions options)
     : c10d::Backend(rank, size),
-      gloo_(std::move(gloo)),
+      make_gloo_(std::move(gloo)),
+      gloo_(make_gloo_(c10::make_intrusive<c10d::PrefixStore>("gloo/", store), rank, size, timeout)),
       options_(std::move(options)),
+      group_(c10::intrusive_ptr<c10d::ProcessGroup>()),
       timeout_(timeout),
-      watch_(std::make_shared<CommWatch>(std::move(store), rank, size, options_.ranks)),
+      split_(c10::intrusive_ptr<c10d::Backend>()),
+      watch_(std::make_shared<CommWatch>(c10::make_intrusive<c10d::PrefixStore>("cwcl/", store), rank, size,
+                                         options_.ranks)),
       host_(std::make_shared<CommHost>(options_.chunk_bytes, [watch = watch_](const CommWork& w, std::exception_ptr e) {
         return watch->explain(w, e);
       })) {
   init();
   gloo_->setTimeout(timeout_ + kGrace);
-  if (options_.device >= 0) connected(options_.device);
   std::lock_guard lock(g_mutex);
   living().insert(this);
 }
@@ -94,7 +98,7 @@ c10d::ErrorType CommBackend::getError() {
 }
 
 c10::intrusive_ptr<c10d::Backend::Options> CommBackend::getBackendOptions() {
-  auto o = c10::make_intrusive<Options>(options_.name, timeout_);
+  auto o = c10::make_intrusive<CommGroupOptions>(options_.name, timeout_);
   o->group_name = options_.group;
   o->global_ranks_in_group = options_.ranks;
   return o;
@@ -111,7 +115,7 @@ std::map<std::string, std::string> CommBackend::routes() {
     std::lock_guard lock(vendor_mutex_);
     if (vendor_ || (!tried_ && comm_entries())) {
       auto out = CommVendor::routes(*comm_entries());
-      if (options_.device >= 0 && comm_entries()->send) out["send"] = out["recv"] = "native";
+      if (bound_ >= 0 && comm_entries()->send) out["send"] = out["recv"] = "native";
       return out;
     }
   }
@@ -184,7 +188,7 @@ WorkPtr CommBackend::run(Begun begun, HostTask task, const ByVendor& by_vendor) 
   std::shared_ptr<CommVendor> vendor;
   if (by_vendor) {
     const int device = begun.work->task().device;
-    vendor = c10d::isP2POp(begun.work->task().type) && options_.device < 0 ? nullptr : connected(device);
+    vendor = c10d::isP2POp(begun.work->task().type) && bound_ < 0 ? nullptr : connected(device);
   }
   watch_->add(begun.work);
   if (vendor) {
@@ -221,10 +225,10 @@ void CommBackend::connect(int device) {
       CommVendor::create({watch_->store(), rank_, size_, device, options_.group, timeout_, options_.checked}, words);
   // One rank that declines is enough: gloo tells all.
   host_->drain();
-  at::Tensor mine = at::full({1}, vendor ? 1 : 0, at::TensorOptions().dtype(c10::kByte));
-  at::Tensor all = at::empty({size_}, mine.options());
-  gloo_->_allgather_base(all, mine, c10d::AllgatherOptions{})->wait();
-  if (all.min().item<uint8_t>() == 1) {
+  const std::vector<CommReach> all = tell_all(*gloo_, CommReach::mine(vendor != nullptr, words), size_);
+  hosts_ = hosts_in_words(all, options_.ranks);
+  const auto declined = std::find_if(all.begin(), all.end(), [](const CommReach& r) { return !r.connected; });
+  if (declined == all.end()) {
     vendor_ = std::move(vendor);
     watch_->set_vendor(
         [v = std::weak_ptr(vendor_)] {
@@ -236,22 +240,78 @@ void CommBackend::connect(int device) {
         });
     return;
   }
-  if (words.empty()) words = "another rank's device declined";
+  declined_ = c10::str("; rank ", name_of_rank(options_.ranks, static_cast<int>(declined - all.begin())), ": ",
+                       declined->words[0] ? declined->words : "its device declined");
   // Sooner or later a person wonders about the speed.
-  TORCH_WARN_ONCE("collectives of ", device_name(device), " go through the host: ", words);
+  if (rank_ == 0) {
+    TORCH_WARN_ONCE("collectives of ", device_name(device), " go through the host (gloo): ", size_, " ranks ", hosts_,
+                    declined_);
+  }
+}
+
+std::string CommBackend::report() {
+  std::lock_guard lock(vendor_mutex_);
+  const std::string head = c10::str("group ", options_.group, ", ", size_, size_ == 1 ? " rank" : " ranks");
+  if (!comm_entries()) return head + ": collectives go through the host (gloo), as the vendor offers none";
+  if (!tried_) return head + ": no collective on tensors of the device yet";
+  return c10::str(head, " ", hosts_, ": collectives go ", vendor_ ? "by the vendor" : "through the host (gloo)",
+                  declined_);
+}
+
+// --- groups ---------------------------------------------------------------------------------------------------------
+
+c10::intrusive_ptr<c10d::ProcessGroup> CommBackend::group_of(const c10::intrusive_ptr<CommBackend>& backend,
+                                                             const c10::intrusive_ptr<c10d::Backend>& seen) {
+  auto group = c10::make_intrusive<c10d::ProcessGroup>(backend->watch_->store(), backend->rank_, backend->size_);
+  for (const auto type : {kDeviceType, c10::kCPU})
+    group->setBackend(type, c10d::ProcessGroup::BackendType::CUSTOM, seen);
+  group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+  backend->group_ = group;
+  return group;
+}
+
+void CommBackend::eagerConnectSingleDevice(at::Device device) {
+  // torch gives this to the group that it made itself, and forgets it where the group is ours.
+  if (auto group = group_.lock()) group->setBoundDeviceId(device);
+  setBoundDeviceId(device);
+  bound_ = device.index();
+  connected(device.index());
+}
+
+c10::intrusive_ptr<c10d::Backend> CommBackend::split(const c10::intrusive_ptr<c10d::Store>& store,
+                                                     const std::vector<int>& ranks,
+                                                     const c10::intrusive_ptr<Options>& options) {
+  check_open("split_group");
+  const auto at = std::find(ranks.begin(), ranks.end(), rank_);
+  if (at == ranks.end()) return nullptr;
+  // torch asks once for each kind of device that this serves; one backend serves them all.
+  const std::string name = options ? options->group_name : "";
+  if (auto same = split_.lock(); same && split_name_ == name) return same;
+  CommOptions of = options_;
+  of.group = name;
+  of.ranks.clear();
+  for (const int r : ranks) of.ranks.push_back(options_.ranks.empty() ? r : options_.ranks.at(r));
+  auto child = c10::make_intrusive<CommBackend>(c10::make_intrusive<c10d::PrefixStore>("split/", store),
+                                                static_cast<int>(at - ranks.begin()), static_cast<int>(ranks.size()),
+                                                options ? options->timeout : timeout_, make_gloo_, of);
+  // All of its ranks are in this call, as all of a group's are in eagerConnectSingleDevice.
+  if (bound_ >= 0) child->eagerConnectSingleDevice(at::Device(kDeviceType, static_cast<c10::DeviceIndex>(bound_)));
+  split_name_ = name;
+  split_ = c10::weak_intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Backend>(child));
+  return child;
 }
 
 void CommBackend::startCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   coalescing_ = true;
   coalesced_.clear();
-  if (options_.device >= 0 && vendor_) vendor_->group_start();
+  if (bound_ >= 0 && vendor_) vendor_->group_start();
 }
 
 WorkPtr CommBackend::endCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   coalescing_ = false;
-  if (options_.device >= 0 && vendor_) vendor_->group_end();
+  if (bound_ >= 0 && vendor_) vendor_->group_end();
   std::vector<WorkPtr> works;
   works.swap(coalesced_);
   return c10::make_intrusive<CommWorks>(rank_, std::move(works), Tensors{}, coalesced_device_);
@@ -364,27 +424,22 @@ WorkPtr CommBackend::allreduce_sparse(Tensors& tensors, const c10d::AllreduceOpt
   const Reduction r = reduction_of(o.reduceOp, t.scalar_type());
   TORCH_CHECK(r.op == c10d::ReduceOp::SUM, "torch.distributed.all_reduce of sparse tensors can only sum, as gloo's");
   auto begun = begin(OpType::_ALLREDUCE_SPARSE, "all_reduce", {t}, {t}, o.timeout, " (sparse)");
-  // How many elements each rank has is known only afterwards, so this passes through tensors of the CPU, here and now.
-  at::Tensor host = t.detach().cpu();
-  Tensors hosts{host};
+  // How many elements there are in the sum is known only afterwards, so no memory is ready for it: what gloo adds up are
+  // copies on the CPU, made when the device has come to the call.
   c10d::AllreduceOptions options = with_timeout(o, begun.work->task().timeout);
   options.reduceOp = c10d::ReduceOp(c10d::ReduceOp::SUM);
-  watch_->add(begun.work);
-  host_->drain();
-  try {
-    auto work = gloo_->allreduce(hosts, options);
-    work->wait();
-    host = hosts[0];
-    auto results = work->result();
-    if (!results.empty()) host = results[0];
-    if (r.average) host = host / size_;
-    at::NoGradGuard no_grad;
-    t.copy_(host);
-    begun.work->post(nullptr, &current_stream(t.device().index()), nullptr);
-  } catch (...) {
-    begun.work->fail(watch_->explain(*begun.work, std::current_exception()));
-  }
-  return begun.work;
+  auto hosts = std::make_shared<Tensors>();
+  HostTask task;
+  task.issue = [gloo = gloo_, options, hosts, t](HostTensors&) {
+    *hosts = {t.detach().cpu()};
+    return gloo->allreduce(*hosts, options);
+  };
+  task.after = [hosts, t, r, size = size_](HostTensors&) {
+    const at::Tensor& sum = hosts->at(0);  // gloo puts it there, whatever elements it has
+    at::Tensor(t).copy_(r.average ? sum / size : sum);
+    current_stream(t.device().index()).sync();
+  };
+  return run(begun, std::move(task));
 }
 
 WorkPtr CommBackend::allreduce_coalesced(Tensors& tensors, const c10d::AllreduceCoalescedOptions& o) {

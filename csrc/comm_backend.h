@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 #include "comm_host.h"
@@ -17,6 +18,10 @@ namespace causeway {
 using WorkPtr = c10::intrusive_ptr<c10d::Work>;
 using Tensors = std::vector<at::Tensor>;
 
+// Makes the gloo beneath a group; a split of the group has one of its own.
+using GlooMaker = std::function<c10::intrusive_ptr<c10d::Backend>(c10::intrusive_ptr<c10d::Store> store, int rank,
+                                                                  int size, std::chrono::milliseconds timeout)>;
+
 struct CommOptions {
   std::string name;                 // under which it is registered: "cwcl", or a vendor's own
   std::string group;                // torch's name of the group
@@ -24,18 +29,30 @@ struct CommOptions {
   size_t chunk_bytes = 8 << 20;     // of what passes through pinned memory
   bool blocking = false;  // wait() holds the host up
   bool checked = false;             // the vendor looks for data that changed on its way
-  int device = -1;                  // that the group was made for; -1: the one of its first tensor
+};
+
+// What torch.distributed.split_group copies from the parent; a type of its own so that Python can copy it.
+struct CommGroupOptions final : public c10d::Backend::Options {
+  using c10d::Backend::Options::Options;
 };
 
 class CommBackend final : public c10d::Backend {
  public:
   CommBackend(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::chrono::milliseconds timeout,
-              c10::intrusive_ptr<c10d::Backend> gloo, CommOptions options);
+              GlooMaker gloo, CommOptions options);
   ~CommBackend() override;
 
   const std::string getBackendName() const override { return options_.name; }
   c10::intrusive_ptr<Options> getBackendOptions() override;
   void setTimeout(std::chrono::milliseconds timeout) override;
+  // A process group that this backend serves alone: tensors of the device, and those of the CPU.
+  static c10::intrusive_ptr<c10d::ProcessGroup> group_of(const c10::intrusive_ptr<CommBackend>& backend,
+                                                         const c10::intrusive_ptr<c10d::Backend>& seen);
+  // torch says with it which device the group is for (device_id=), in all ranks at once.
+  void eagerConnectSingleDevice(at::Device device) override;
+  bool supportsSplitting() const override { return true; }
+  c10::intrusive_ptr<c10d::Backend> split(const c10::intrusive_ptr<c10d::Store>& store, const std::vector<int>& ranks,
+                                          const c10::intrusive_ptr<Options>& options) override;
   bool supportsCoalescing() const override { return true; }
   void startCoalescing() override;
   WorkPtr endCoalescing() override;
@@ -72,6 +89,8 @@ class CommBackend final : public c10d::Backend {
 
   // Which way each collective takes: "native", "host", or those that it is put together from.
   std::map<std::string, std::string> routes();
+  // One line: how many ranks, on which hosts, and by what their collectives go.
+  std::string report();
 
  private:
   struct Begun;
@@ -88,8 +107,10 @@ class CommBackend final : public c10d::Backend {
   WorkPtr move_to_all(at::Tensor& t, int root, std::chrono::milliseconds timeout);
   WorkPtr reduce_scattered(const Piece& out, const Piece& in, const Reduction& r, Begun begun);
 
+  const GlooMaker make_gloo_;
   c10::intrusive_ptr<c10d::Backend> gloo_;
   const CommOptions options_;
+  c10::weak_intrusive_ptr<c10d::ProcessGroup> group_;
   std::chrono::milliseconds timeout_;
   std::atomic<uint64_t> sequence_{0};
   std::atomic<bool> closed_{false};
@@ -100,6 +121,10 @@ class CommBackend final : public c10d::Backend {
   std::mutex vendor_mutex_;
   bool tried_ = false;
   std::shared_ptr<CommVendor> vendor_;
+  std::string hosts_, declined_;  // of the ranks; why the vendor's collectives are not used
+  std::atomic<int> bound_{-1};  // the device that the group was made for; -1: the one of its first tensor
+  std::string split_name_;
+  c10::weak_intrusive_ptr<c10d::Backend> split_;
   const std::shared_ptr<CommWatch> watch_;
   const std::shared_ptr<CommHost> host_;
 };

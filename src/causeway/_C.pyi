@@ -189,17 +189,26 @@ def comm_backend(
     rank: int,
     size: int,
     timeout: Any,
-    gloo: Any,
+    gloo: Callable[[Any, int, int, Any], Any],
     name: str,
     group: str,
     ranks: list[int],
     chunk_bytes: int,
     blocking: bool,
     checked: bool,
-    device: int,
 ) -> Any:
-    """A backend of torch.distributed for one process group; `gloo` is another for its CPU tensors. With a device it
-    makes the vendor's communicator at once, together with the other ranks; -1: with the first collective."""
+    """A backend of torch.distributed for one process group. `gloo(store, rank, size, timeout)` makes the one for its
+    CPU tensors. The vendor's communicator is made by eager_connect_single_device, else with the first collective."""
+
+def comm_group(backend: Any, seen: Any) -> Any:
+    """A process group that `backend` serves alone, for tensors of the device and of the CPU. `seen` is what torch
+    calls: the backend itself, or a wrapper of it."""
+
+def comm_report(backend: Any) -> str:
+    """One line: how many ranks, on which hosts, and by what their collectives go."""
+
+class CommGroupOptions:
+    """The options of a group of this backend, as torch.distributed.split_group copies them."""
 
 def comm_routes(backend: Any) -> dict[str, str]:
     """Which way each collective goes: `native`, `host`, or those that it is put together from."""

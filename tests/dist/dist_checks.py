@@ -12,6 +12,7 @@ import traceback
 from collections.abc import Callable, Sequence
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).parent
 MARK = "result of a check: "
@@ -31,22 +32,29 @@ def launch(
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
     )
+    return results_in(done.stdout), done
+
+
+def results_in(output: str) -> dict[str, str]:
+    """What each check said, of all ranks whose output this is."""
     results: dict[str, str] = {}
-    for line in done.stdout.splitlines():
+    for line in output.splitlines():
         if MARK in line:
             found = json.loads(line.split(MARK, 1)[1])
             results[found["check"]] = results.get(found["check"], "") + found["error"]
-    return results, done
+    return results
 
 
-def run(checks: Sequence[Callable[[], None]], backend: str | None = None) -> None:
+def run(
+    checks: Sequence[Callable[[], None]], backend: str | None = None, device_id: Any = None
+) -> None:
     """Each check in each process, and what it raised in the output."""
     import torch
     import torch.distributed as dist
 
     rank = int(os.environ["RANK"])
     torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
-    dist.init_process_group(backend, timeout=timedelta(seconds=300))
+    dist.init_process_group(backend, timeout=timedelta(seconds=300), device_id=device_id)
     for check in checks:
         error = ""
         try:

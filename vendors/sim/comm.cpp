@@ -82,6 +82,17 @@ void futex_wake(Counter& counter) {
   syscall(SYS_futex, reinterpret_cast<uint32_t*>(&counter), FUTEX_WAKE, INT_MAX, nullptr, nullptr, 0);
 }
 
+// Where process ids of two ranks mean the same, which is what the watch over each other needs: one kernel, and one
+// namespace of process ids.
+std::string neighbourhood() {
+  char boot[64] = {}, space[64] = {};
+  const int fd = open("/proc/sys/kernel/random/boot_id", O_RDONLY | O_CLOEXEC);
+  if (fd >= 0 && read(fd, boot, sizeof(boot) - 1) < 0) boot[0] = 0;
+  if (fd >= 0) close(fd);
+  if (readlink("/proc/self/ns/pid", space, sizeof(space) - 1) < 0) space[0] = 0;
+  return std::string(boot) + space;
+}
+
 // Also one that its parent has not asked after yet, which signals still reach.
 bool ended(int32_t pid) {
   if (kill(pid, 0) != 0 && errno == ESRCH) return true;
@@ -193,7 +204,7 @@ const char* const names[] = {"",           "all_reduce",     "broadcast",  "redu
 // "Rank `rank` does `what` in its nth collective."
 struct Fault {
   int32_t rank;
-  std::string what;  // dies, late, corrupts
+  std::string what;  // dies, late, corrupts, drops
   int64_t nth;
 };
 
@@ -226,9 +237,9 @@ const Wanted& wanted() {
       long long nth = 0;
       Fault f;
       if (sscanf(part.c_str(), " %d:%15[a-z]:%lld", &rank, what, &nth) == 3) f = {rank, what, nth};
-      if (f.what != "dies" && f.what != "late" && f.what != "corrupts")
+      if (f.what != "dies" && f.what != "late" && f.what != "corrupts" && f.what != "drops")
         w->error = "setting \"comm_fault\" of the simulated chip (CAUSEWAY_SIM_COMM_FAULT) has \"" + part +
-                   "\"; allowed: <rank>:<what>:<n>, what is dies, late or corrupts";
+                   "\"; allowed: <rank>:<what>:<n>, what is dies, late, corrupts or drops";
       else
         w->faults.push_back(f);
       begin = end + 1;
@@ -365,10 +376,11 @@ struct cw_comm_t {
     return broke(what, "what rank " + std::to_string(r) + " gave was changed on its way");
   }
 
-  bool spoils = false;
+  bool spoils = false, drops = false;
   // The planted faults of this collective.
   cw_status faults(const char* what) {
     const int64_t nth = ++collectives;
+    drops = false;
     for (const sim::Fault& f : sim::wanted().faults) {
       if (f.rank != rank || f.nth != nth) continue;
       if (f.what == "dies") {
@@ -376,6 +388,7 @@ struct cw_comm_t {
         kill(getpid(), SIGKILL);
       }
       if (f.what == "corrupts") spoils = true;
+      if (f.what == "drops") drops = true;
       if (f.what == "late") {
         const auto until = sim::Clock::now() + timeout * 3;
         while (sim::Clock::now() < until && !aborted && !sim::ending())
@@ -462,7 +475,11 @@ cw_status create(const cw_comm_info* info, cw_comm* out) {
   comm->sent.resize(size_t(info->size));
   comm->received.resize(size_t(info->size));
   comm->bytes = comm->total();
-  char name[64] = {};
+  struct {
+    char name[64], where[128];
+  } first = {};
+  char (&name)[64] = first.name;
+  const std::string here = neighbourhood();
   int fd = -1;
   if (info->rank == 0) {
     static std::atomic<int> next{0};
@@ -472,11 +489,14 @@ cw_status create(const cw_comm_info* info, cw_comm* out) {
     if (fd >= 0 && ftruncate(fd, off_t(comm->bytes)) != 0) close(fd), shm_unlink(name), fd = -1;
     const int error = errno;
     if (fd < 0) name[0] = 0;  // the others are told
-    if (cw_status status = info->store->set(info->store->context, "sim", name, sizeof(name))) return status;
+    snprintf(first.where, sizeof(first.where), "%s", here.c_str());
+    if (cw_status status = info->store->set(info->store->context, "sim", &first, sizeof(first))) return status;
     if (fd < 0) return fail(CW_UNSUPPORTED, "there is no shared memory (%s)", strerror(error));
   } else {
-    uint64_t bytes = sizeof(name);
-    if (cw_status status = info->store->get(info->store->context, "sim", name, &bytes)) return status;
+    uint64_t bytes = sizeof(first);
+    if (cw_status status = info->store->get(info->store->context, "sim", &first, &bytes)) return status;
+    if (name[0] && here != first.where)
+      return fail(CW_UNSUPPORTED, "rank 0 is on another machine, or in another namespace of processes");
     fd = name[0] ? shm_open(name, O_RDWR | O_CLOEXEC, 0600) : -1;
     if (fd < 0) return fail(CW_UNSUPPORTED, "rank 0 has no memory that this process can share: another machine?");
   }
@@ -527,6 +547,11 @@ cw_status put_on(cw_comm comm, cw_stream stream, const char* what, Work&& work) 
   });
 }
 
+cw_status check_rank(cw_comm comm, const char* what, int32_t rank) {
+  if (rank >= 0 && rank < comm->size) return CW_OK;
+  return fail(CW_INVALID, "%s: there is no rank %d in a group of %d", what, rank, comm->size);
+}
+
 cw_status check_reduction(const char* what, int32_t dtype, uint32_t operation) {
   if ((reduced_dtypes >> dtype & 1) && (operations >> operation & 1) &&
       (operation != CW_AVERAGE || is_floating(Dtype(dtype))))
@@ -544,7 +569,7 @@ cw_status combine(cw_comm comm, const char* what, char* to, uint64_t offset, uin
     parts[r] = comm->chunk(r, comm->round) + offset;
   }
   if (comm->size == 1) return memcpy(to, parts[0], n * uint64_t(size_of_bit(dtype))), CW_OK;
-  return reduce_parts(to, parts, comm->size, n, dtype, operation);
+  return reduce_parts(to, parts, comm->drops ? comm->size - 1 : comm->size, n, dtype, operation);
 }
 
 constexpr int32_t everyone = -1;
@@ -557,6 +582,8 @@ cw_status reduce_to(cw_comm comm, Collective kind, const void* in, void* out, ui
   const bool receives = root == everyone || comm->rank == root;
   const uint32_t detail = (root == everyone ? 0 : uint32_t(root) << 16) | operation << 8 | uint32_t(dtype);
   if (cw_status status = check_reduction(what, dtype, operation)) return status;
+  if (root != everyone)
+    if (cw_status status = check_rank(comm, what, root)) return status;
   char *from = nullptr, *to = nullptr;
   if (cw_status status = reach(comm, what, in, count * item, &from)) return status;
   if (receives)
@@ -589,6 +616,7 @@ cw_status reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_
 cw_status broadcast(cw_comm comm, void* data, uint64_t count, int32_t dtype, int32_t root, cw_stream stream) {
   const uint64_t total = count * uint64_t(size_of_bit(dtype));
   char* own_data = nullptr;
+  if (cw_status status = check_rank(comm, "broadcast", root)) return status;
   if (cw_status status = reach(comm, "broadcast", data, total, &own_data)) return status;
   return put_on(comm, stream, "broadcast", [=]() -> cw_status {
     for (uint64_t at = 0; at < total; at += chunk_bytes) {
@@ -720,7 +748,7 @@ cw_status point(cw_comm comm, const char* what, bool sends, const void* data, ui
                 int32_t peer, cw_stream stream) {
   const uint64_t bytes = count * uint64_t(size_of_bit(dtype));
   char* at = nullptr;
-  if (peer < 0 || peer >= comm->size) return fail(CW_INVALID, "%s: there is no rank %d", what, peer);
+  if (cw_status status = check_rank(comm, what, peer)) return status;
   if (cw_status status = reach(comm, what, data, bytes, &at)) return status;
   cw_comm_t::Piece piece{sends, at, bytes, peer};
   if (comm->grouping) {

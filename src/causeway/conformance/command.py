@@ -15,7 +15,7 @@ def run_conformance(
     library: Annotated[
         str, typer.Option("--vendor", help="The vendor's library; else the one in use.")
     ] = "",
-    level: Annotated[int, typer.Option(min=0, max=2, help="Ask no higher level.")] = 2,
+    level: Annotated[int, typer.Option(min=0, max=3, help="Ask no higher level.")] = 3,
     op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
     dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
     case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
@@ -23,6 +23,9 @@ def run_conformance(
         str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
     ] = "",
     workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
+    ranks: Annotated[
+        int, typer.Option(min=2, max=3, help="Processes that ask for level 3, collectives.")
+    ] = 2,
     json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
     html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
 ) -> None:
@@ -33,7 +36,7 @@ def run_conformance(
     from causeway.conformance import report, suite
 
     console, terminal = Console(), Console(stderr=True)
-    options = suite.Options(library, level, op, dtype, case, workers, cases)
+    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks)
     try:
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)

@@ -15,6 +15,7 @@ import causeway
 from causeway import vendor
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
+from causeway.conformance.ranks import ask_ranks
 from causeway.conformance.report import Report, state
 from causeway.conformance.workers import Operators, ask_table
 from causeway.errors import CausewayError
@@ -27,12 +28,13 @@ class Options:
     """`library`: a path, or "" for the vendor in use. The patterns are regular expressions."""
 
     library: str = ""
-    level: int = 2
+    level: int = 3
     op: str = ""
     dtype: str = ""
     case: str = ""
     workers: int = 1
     cases: str = ""  # a file that `causeway cases` wrote, in place of torch's samples
+    ranks: int = 2  # processes that ask for level 3, each with a device if there are enough
 
 
 def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
@@ -59,7 +61,9 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
     some = bool(options.op or options.dtype or options.case or options.cases)
     if not some:
         report.checks, entries = ask_table(library, name, options.level, operator_names())
-        tell(f"{len(report.checks)} checks of the table")
+        tell(f"{len(report.checks)} checks of the table; asking its collectives")
+        if options.level >= 3:
+            report.checks += ask_ranks(library, name, options.ranks)
         if options.level < 1 or "op_find" not in entries:
             return report
     _operators(report, library, options, tell)

@@ -26,7 +26,7 @@ from causeway.errors import CausewayError
 PATIENCE = 300.0  # seconds without a word until a worker counts as hanging
 
 # A process for the table has no torch: the package's own __init__ would import it.
-_WITHOUT_TORCH = """
+WITHOUT_TORCH = """
 import sys, types
 package = types.ModuleType("causeway")
 package.__path__ = [sys.argv[1]]
@@ -108,7 +108,7 @@ class Worker:
         self.process.wait()
 
 
-def _environment(library: str | None) -> dict[str, str]:
+def environment(library: str | None) -> dict[str, str]:
     """That of this process, without what changes which rung serves a call."""
     left_out = ("CAUSEWAY_POLICY", "CAUSEWAY_FALLBACK", "CAUSEWAY_LEDGER")
     found = {k: v for k, v in os.environ.items() if not k.startswith(left_out)}
@@ -134,9 +134,9 @@ def ask_table(
     done: list[Check] = []
     entries: list[str] = []
     package = str(Path(__file__).parents[1])
-    program = _WITHOUT_TORCH.format(module="abi")
+    program = WITHOUT_TORCH.format(module="abi")
     while left:
-        worker = Worker([sys.executable, "-c", program, package], _environment(None))
+        worker = Worker([sys.executable, "-c", program, package], environment(None))
         worker.tell({
             "library": library,
             "settings_of": settings_of,
@@ -175,7 +175,7 @@ class Operators:
     def __init__(self, library: str | None, n: int, only: dict[str, str | None]) -> None:
         self.n = n
         self.only = only
-        self.environment = _environment(library)
+        self.environment = environment(library)
         if n > 1:
             self.environment.setdefault("OMP_NUM_THREADS", "1")
         self._first, self.about = self._start()

@@ -7,7 +7,10 @@ done when a process group is made. The work is C++ (csrc/comm_backend.h).
 from __future__ import annotations
 
 import atexit
-import sys
+import ipaddress
+import os
+import socket
+import warnings
 from datetime import timedelta
 from typing import Any
 
@@ -45,70 +48,126 @@ def register(device: str) -> None:
 
 def _creator(name: str) -> Any:
     def create(options: Any, backend_options: Any) -> Any:
-        # What init_process_group was asked for is nowhere but in the caller.
-        asked = sys._getframe(1).f_locals
-        backend = _create(name, options, asked.get("device_id"))
-        # Without a backend and a device it asks for one for the accelerator alone, and then looks
-        # for gloo in the group. A group of our making serves the CPU too.
-        return _whole_group(options, backend) if asked.get("backend") == "undefined" else backend
+        """The whole process group, however it was asked for.
+
+        torch makes a group for the accelerator alone where no backend is named, and for each kind of
+        device where one is. A group of our making serves the device and the CPU either way; the
+        device_id= of init_process_group reaches it by eager_connect_single_device.
+        """
+        import torch.distributed as dist
+
+        from causeway import _C
+
+        backend = seen = _create(name, options, backend_options)
+        if dist.get_debug_level() == dist.DebugLevel.DETAIL:
+            from torch.distributed import distributed_c10d
+
+            # torch does so itself with a backend that it puts into a group of its own making.
+            seen = distributed_c10d._create_process_group_wrapper(
+                wrapped_pg=backend,
+                store_prefix=str(options.group_id),
+                store=options.store,
+                rank=options.group_rank,
+                world_size=options.group_size,
+                timeout=_duration(options.timeout),
+            )
+        return _C.comm_group(backend, seen)
 
     return create
 
 
-def _create(name: str, options: Any, device: Any) -> Any:
+def _duration(timeout: Any) -> timedelta:
+    return timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
+
+
+def _create(name: str, options: Any, backend_options: Any) -> Any:
     import torch.distributed as dist
 
     from causeway import _C
 
     if not dist.is_gloo_available():
         raise CausewayError(f"backend {name} needs gloo, which this build of torch lacks")
+    if backend_options is not None and not isinstance(backend_options, _C.CommGroupOptions):
+        warnings.warn(
+            f"backend {name} has no options of its own: what pg_options has "
+            f"({type(backend_options).__name__}) is not read; `causeway config` lists the comm_ "
+            "settings",
+            stacklevel=4,
+        )
     if not _closing:
         _closing.append(True)
         atexit.register(_C.close_comm)
-    timeout = options.timeout
-    if not isinstance(timeout, timedelta):
-        timeout = timedelta(seconds=float(timeout))
-    rank, size = options.group_rank, options.group_size
-    gloo = dist.ProcessGroupGloo(dist.PrefixStore("gloo/", options.store), rank, size, timeout)
     return _C.comm_backend(
-        dist.PrefixStore("cwcl/", options.store),
-        rank,
-        size,
-        timeout,
-        gloo,
+        options.store,
+        options.group_rank,
+        options.group_size,
+        _duration(options.timeout),
+        _gloo,
         name,
         str(options.group_id),
         list(options.global_ranks_in_group),
         config.get("comm_chunk") << 20,
         config.get("comm_blocking"),
         config.get("comm_debug"),
-        -1 if device is None else device.index,
     )
 
 
-def _whole_group(options: Any, backend: Any) -> Any:
-    import torch
+def _gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
+    """gloo, bound to the address that leads to the other hosts.
+
+    By itself it takes the one that the host's name has, and loopback where that has none, which no
+    other host reaches. GLOO_SOCKET_IFNAME is the user's word and goes before.
+    """
     import torch.distributed as dist
 
-    group: Any = dist.ProcessGroup(options.store, options.group_rank, options.group_size)
-    kind = dist.ProcessGroup.BackendType.CUSTOM
-    for device in (torch._C._get_privateuse1_backend_name(), "cpu"):
-        group._register_backend(torch.device(device), kind, backend)
-    group._set_default_backend(kind)
-    return group
+    address = "" if os.environ.get("GLOO_SOCKET_IFNAME") else _address_towards_the_others()
+    if not address:
+        return dist.ProcessGroupGloo(store, rank, size, timeout)
+    options = dist.ProcessGroupGloo._Options()
+    options._timeout = timeout
+    options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
+    return dist.ProcessGroupGloo(store, rank, size, options)
+
+
+def _address_towards_the_others() -> str:
+    """This host's address on the way to MASTER_ADDR; "" where gloo's own choice is as good."""
+    master = os.environ.get("MASTER_ADDR", "")
+    try:
+        family, kind, _, _, place = socket.getaddrinfo(master, 9, type=socket.SOCK_DGRAM)[0]
+        with socket.socket(family, kind) as s:
+            s.connect(place)  # of datagrams: nothing is sent
+            address = str(s.getsockname()[0])
+    except OSError:
+        return ""
+    return "" if not master or ipaddress.ip_address(address.split("%")[0]).is_loopback else address
+
+
+def report(group: Any = None) -> str:
+    """One line on `group` (default: the world): its ranks, their hosts, and what collectives on tensors
+    of the device go by, with the reason where that is not the vendor.
+    """
+    from causeway import _C
+
+    return str(_C.comm_report(_backend_of(group)))
 
 
 def routes(group: Any = None) -> dict[str, str]:
     """Which way each collective of `group` goes for tensors of the device: `native` (by the vendor),
     `host` (by gloo), or the vendor's others that it is put together from.
     """
+    from causeway import _C
+
+    return dict(_C.comm_routes(_backend_of(group)))
+
+
+def _backend_of(group: Any) -> Any:
     import torch
     import torch.distributed as dist
-
-    from causeway import _C
 
     group = group or dist.group.WORLD
     if group is None:
         raise CausewayError("there is no process group; call init_process_group first")
-    device = torch.device(torch._C._get_privateuse1_backend_name())
-    return dict(_C.comm_routes(group._get_backend(device)))
+    backend = group._get_backend(torch.device(torch._C._get_privateuse1_backend_name()))
+    while isinstance(backend, dist.distributed_c10d._ProcessGroupWrapper):
+        backend = backend.wrapped_pg
+    return backend
