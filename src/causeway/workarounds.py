@@ -8,16 +8,15 @@ fails where it has not, and then the entry goes. `causeway doctor` lists those i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import _tensor_str
 
-from causeway.device import ipc
+from causeway.device import comm, ipc
 from causeway.device.lazy import device_name
-from causeway.errors import CausewayError
 
 
 @dataclass(frozen=True)
@@ -114,28 +113,64 @@ def _needs_reducer() -> bool:
 
 # --- torch.nn.DataParallel ----------------------------------------------------------------------
 
-# What torch.nn.parallel.comm calls, and builds without CUDA lack.
-_COMM = [f"_{name}{form}" for name in ("broadcast", "scatter", "gather") for form in ("", "_out")]
-_COMM.append("_broadcast_coalesced")
+# What torch.nn.parallel.comm calls, and builds without CUDA lack; with the arguments of those.
 
 
-def _refuse(*_: object, **__: object) -> Any:
-    raise CausewayError(
-        "torch.nn.DataParallel works on CUDA only: torch copies between its devices in one process "
-        "by functions that no other device can offer; use "
-        "torch.nn.parallel.DistributedDataParallel, a process for each device "
-        "(`torchrun --nproc-per-node N script.py`; docs/distributed.md)"
-    )
+def _broadcast(tensor: torch.Tensor, devices: Sequence[int]) -> list[torch.Tensor]:
+    return list(comm.broadcast(tensor, devices))
+
+
+def _broadcast_out(tensor: torch.Tensor, out: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    return list(comm.broadcast(tensor, out=out))
+
+
+def _scatter(
+    tensor: torch.Tensor,
+    devices: Sequence[int],
+    chunk_sizes: Sequence[int] | None,
+    dim: int,
+    streams: Sequence[torch.Stream | None] | None,
+) -> list[torch.Tensor]:
+    return list(comm.scatter(tensor, devices, chunk_sizes, dim, streams))
+
+
+def _scatter_out(
+    tensor: torch.Tensor,
+    out: Sequence[torch.Tensor],
+    dim: int,
+    streams: Sequence[torch.Stream | None] | None,
+) -> list[torch.Tensor]:
+    return list(comm.scatter(tensor, dim=dim, out=out))
+
+
+def _gather(tensors: Sequence[torch.Tensor], dim: int, destination: int | None) -> torch.Tensor:
+    """`destination` -1 is the host."""
+    return comm.gather(tensors, dim, "cpu" if destination == -1 else destination)
+
+
+def _gather_out(tensors: Sequence[torch.Tensor], out: torch.Tensor, dim: int) -> torch.Tensor:
+    return comm.gather(tensors, dim, out=out)
+
+
+_COMM = {
+    "_broadcast": _broadcast,
+    "_broadcast_coalesced": comm.broadcast_coalesced,
+    "_broadcast_out": _broadcast_out,
+    "_scatter": _scatter,
+    "_scatter_out": _scatter_out,
+    "_gather": _gather,
+    "_gather_out": _gather_out,
+}
 
 
 def _apply_data_parallel() -> None:
-    for name in _COMM:
+    for name, function in _COMM.items():
         if not hasattr(torch._C, name):
-            setattr(torch._C, name, _refuse)
+            setattr(torch._C, name, function)
 
 
 def _needs_data_parallel() -> bool:
-    return getattr(torch._C, "_scatter", _refuse) is _refuse
+    return getattr(torch._C, "_scatter", _scatter) is _scatter
 
 
 ALL = (
@@ -145,7 +180,7 @@ ALL = (
         (2, 11),
         None,
         "torch.nn.DataParallel takes any device and then fails with an AttributeError in its first "
-        "forward; it is told to use DistributedDataParallel",
+        "forward: the copies between devices of one process are compiled for CUDA alone",
         _apply_data_parallel,
         _needs_data_parallel,
     ),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import functools
 from pathlib import Path
 
@@ -10,7 +11,6 @@ import dist_checks
 import pytest
 import torch
 
-from causeway.errors import CausewayError
 
 pytestmark = pytest.mark.once
 
@@ -101,9 +101,25 @@ def test_example_runs(example: str) -> None:
     assert "loss" in process.stdout
 
 
-def test_data_parallel_points_to_distributed_data_parallel(device: torch.device) -> None:
+@pytest.mark.parametrize("ids", [[0], [0, 1], [1, 0]])
+def test_data_parallel_computes_what_the_module_does(device: torch.device, ids: list[int]) -> None:
     if torch.accelerator.device_count() < 2:
         pytest.skip("needs two devices")
-    net = torch.nn.DataParallel(torch.nn.Linear(3, 2).to(torch.device(device.type, 0)))
-    with pytest.raises(CausewayError, match="DistributedDataParallel"):
-        net(torch.ones(4, 3, device=torch.device(device.type, 0)))
+    torch.manual_seed(0)
+    net, x = torch.nn.Sequential(torch.nn.Linear(3, 4), torch.nn.Tanh()), torch.randn(5, 3)
+    net(x).square().sum().backward()
+    wanted = [p.grad for p in net.parameters()]
+    twin = copy.deepcopy(net).to(torch.device(device.type, ids[0]))
+    twin.zero_grad()
+    several = torch.nn.DataParallel(twin, device_ids=ids)
+    y = several(x.to(torch.device(device.type, ids[0])))
+    assert y.device == torch.device(device.type, ids[0])
+    torch.testing.assert_close(y.cpu(), net(x))
+    y.square().sum().backward()
+    for found, of_cpu in zip(twin.parameters(), wanted, strict=True):
+        torch.testing.assert_close(found.grad.cpu(), of_cpu)
+    torch.testing.assert_close(several(x).cpu(), net(x))  # from the host, by streams of its own
+    torch.testing.assert_close(
+        torch.nn.parallel.data_parallel(twin, x.to(y.device), ids, output_device=ids[-1]).cpu(),
+        net(x),
+    )

@@ -11,8 +11,8 @@ RULE = Rule(
     code="CW141",
     name="data-parallel",
     title="DataParallel, one process for several devices",
-    why="It copies the model between CUDA devices at each step; other devices are not "
-    "served, and DistributedDataParallel is faster on all.",
+    why="It copies the model to all devices at each step, in one process: torch does that for CUDA "
+    "alone, and Causeway for its devices. DistributedDataParallel serves and is faster on all.",
     by_hand="Start one process a device (torchrun --nproc-per-node=auto), call "
     "torch.distributed.init_process_group(), wrap with "
     "torch.nn.parallel.DistributedDataParallel, give the DataLoader a "
