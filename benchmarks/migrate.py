@@ -16,7 +16,7 @@ from pathlib import Path
 from causeway.migrate import engine
 from causeway.migrate.settings import Settings
 
-CORPUS = Path(__file__).parents[1] / "tests" / "migrate" / "corpus"
+CORPUS = Path(__file__).parents[1] / "tests" / "programs"
 PLAIN = Path(ast.__file__).parent
 
 

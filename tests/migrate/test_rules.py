@@ -177,6 +177,11 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "CW102": [
+        # a storage's .to() takes its device by the name alone
+        ("f = lambda storage, loc: storage.cuda(0)\n",
+         "f = lambda storage, loc: storage.to(device=torch.device(accelerator.type, 0))\n"),
+        ("s = x.untyped_storage().cuda()\n",
+         "s = x.untyped_storage().to(device=accelerator)\n"),
         (
             "torch.load(p, map_location=lambda s, l: s.cuda(torch.cuda.current_device()))\n",
             "torch.load(p, map_location=torch.device(accelerator.type, "

@@ -96,6 +96,7 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
     """`.cuda(…)` to `.to(…)`; None where the arguments are not those of torch."""
     end = module.source.end(func)
     edits = [Edit(end - 4, end, "to")]
+    name = "device=" if _is_storage(module, func.value) else ""  # theirs takes no other
     known = {"device", "non_blocking", "memory_format"}
     if any(isinstance(a, ast.Starred) for a in call.args) or len(call.args) > 2:
         return None
@@ -109,9 +110,12 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         at = module.source.skip(module.source.end(call.args[0]), also=b"),")
         edits.append(Edit(at, at, "non_blocking="))
     if index is None:
-        edits.append(module.insert_first(call, module.device(call)))
+        edits.append(module.insert_first(call, name + module.device(call)))
         return edits
     start, stop = module.source.start(index), module.source.end(index)
+    if name and keyword is None:
+        at = module.argument_start(call, index)
+        edits.append(Edit(at, at, name))
     if isinstance(index, ast.Constant) and index.value is None:
         edits.append(Edit(start, stop, module.device(call)))
     elif isinstance(index, ast.Constant) and isinstance(index.value, str):
@@ -152,6 +156,14 @@ def _may_be_none(module: Module, node: ast.expr) -> bool:
             if isinstance(default, ast.Constant) and default.value is None:
                 return True
     return False
+
+
+def _is_storage(module: Module, node: ast.expr) -> bool:
+    """Whether an object is a storage of a tensor, by its name or what makes it."""
+    if isinstance(node, ast.Call):
+        made = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        return made in ("storage", "untyped_storage", "typed_storage", "_typed_storage")
+    return "storage" in _last(node).lower()
 
 
 def _storage(module: Module, call: ast.Call, func: ast.Attribute) -> bool:

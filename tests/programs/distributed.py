@@ -1,6 +1,5 @@
 """Data parallel training in two processes, as torchrun starts them; sums by hand and by DDP."""
 import argparse
-import json
 import os
 
 import torch
@@ -47,7 +46,7 @@ def worker(rank, world, args, out):
         losses.append(mean.item() / world)
     if rank == 0:
         with open(out, "w") as file:
-            json.dump({"device": str(x.device), "losses": losses}, file)
+            file.writelines([f"device {x.device}\n", *(f"loss {loss}\n" for loss in losses)])
     dist.barrier()
     dist.destroy_process_group()
 
@@ -56,7 +55,7 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser()
     parser.add_argument("--gloo", action="store_true", help="not nccl, also with CUDA")
     parser.add_argument("--port", type=int, default=29511)
-    parser.add_argument("--out", default="losses.json")
+    parser.add_argument("--out", default="losses.txt")
     args = parser.parse_args()
     args.backend = "gloo" if args.gloo else "nccl"
     mp.spawn(worker, args=(2, args, args.out), nprocs=2)

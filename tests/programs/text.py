@@ -1,5 +1,5 @@
 """A language model on characters: hard-coded "cuda" strings, a device option, checkpoints."""
-import argparse, io, json, math
+import argparse, io, math
 
 import torch
 import torch as th
@@ -66,4 +66,6 @@ assert all(v.is_cuda for v in state.values()) == (device_type == 'cuda')
 model.load_state_dict(state)
 with torch.no_grad():
     losses.append(math.exp(loss.item()) / model(x).float().std().item())
-print(json.dumps({"device": str(next(model.parameters()).device), "losses": losses}))
+print("device", next(model.parameters()).device)
+for loss in losses:
+    print("loss", loss)

@@ -1,6 +1,5 @@
 """A2C on a toy task. dtype variables in the way of 2017, a replay memory, a copy of the network."""
 import copy
-import json
 from collections import deque
 
 import torch
@@ -87,4 +86,6 @@ for episode in range(3):
         difference = F.mse_loss(model(batch)[1], target(batch)[1])
     target.load_state_dict(model.state_dict())
     losses += [loss.item(), difference.item()]
-print(json.dumps({"device": str(next(model.parameters()).device), "losses": losses}))
+print("device", next(model.parameters()).device)
+for loss in losses:
+    print("loss", loss)

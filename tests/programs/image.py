@@ -1,7 +1,6 @@
 #!/usr/bin/env python
 """Classify small images, as written for CUDA in 2019: .cuda(), a flag --no-cuda, mixed precision."""
 import argparse
-import json
 import time
 
 import torch
@@ -86,7 +85,9 @@ def main():
         peak = torch.cuda.max_memory_allocated() / 1e6
         print(f"took {time.time() - start:.1f} s, {peak:.1f} MB on {torch.cuda.get_device_name(0)}")
     torch.cuda.empty_cache()
-    print(json.dumps({"device": str(next(model.parameters()).device), "losses": losses}))
+    print("device", next(model.parameters()).device)
+    for loss in losses:
+        print("loss", loss)
 
 
 if __name__ == "__main__":
