@@ -259,7 +259,15 @@ std::shared_ptr<Route> NativeCall::decide() {
       return after({Serve::Own, false, route->outs, nullptr});
     }
     route->outs.clear();
-    if (run_meta(op_, stack_, meta)) {
+    bool has_meta = run_meta(op_, stack_, meta);
+    if (!has_meta && op_.handle.schema().name() == "aten::_logcumsumexp") {  // torch has none; as its input
+      meta.clear();
+      for (size_t i = 0; i < op_.args.size(); ++i)
+        meta.push_back(arg(i).isTensor() ? c10::IValue(as_meta(arg(0).toTensor())) : arg(i));
+      meta.emplace_back(as_meta(arg(0).toTensor()));
+      has_meta = true;
+    }
+    if (has_meta) {
       const size_t n = op_.args.size();
       bool simple = true;
       for (size_t r = 0; r < op_.return_of.size(); ++r) {

@@ -97,6 +97,7 @@ Kernels scatter_kernels();
 Kernels scan_kernels();
 Kernels sort_kernels();
 Kernels find_kernels();
+Kernels fused_kernels();
 
 bool is_open();
 

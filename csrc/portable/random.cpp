@@ -1,6 +1,8 @@
 // Random numbers from Philox-4x32-10, the same on every device: element i comes from counter `offset` + i / 4, word
 // i % 4; numbers that need more bits take those of a second sequence.
-#include "call.h"
+#include <algorithm>
+
+#include "order.h"
 
 namespace causeway::portable {
 
@@ -140,6 +142,103 @@ cw_status permutation(Call& call, const void*) {
   return l.run(*call.device, function, 1, 1, call.stream);
 }
 
+// random_: self, generator; random_.to: self, to, generator; random_.from: self, from, to, generator. Both ends by what
+// the dtype counts exactly where they are left out.
+cw_status whole_numbers(Call& call, const void* data) {
+  const int ends = static_cast<int>(*static_cast<const char*>(data) - '0');
+  Tensor out;
+  if (!call.tensor(0, &out) || !out.contiguous() || call.tag(1 + ends) != CW_GENERATOR) return CW_UNSUPPORTED;
+  const int64_t from = ends == 2 ? call.integer(1) : 0;
+  const Dtype t = out.dtype;
+  const int64_t size = size_of(t);
+  // One more than the largest, less `from`; of int64 the whole range has no such number.
+  uint64_t most = t == kBool  ? 2
+                  : t == kF16 ? (1u << 11) + 1
+                  : t == kBF16 ? (1u << 8) + 1
+                  : t == kF32 ? (1u << 24) + 1
+                  : t == kF64 ? (uint64_t{1} << 53) + 1
+                              : uint64_t{1} << (size * 8 - (t == kU8 ? 0 : 1));
+  uint64_t range = most - static_cast<uint64_t>(from);
+  if (ends > 0 && !call.is_none(ends)) {
+    if (call.integer(ends) <= from) return CW_UNSUPPORTED;  // the host has the words
+    range = static_cast<uint64_t>(call.integer(ends)) - static_cast<uint64_t>(from);
+  } else if (ends == 2 && from < 0 && size == 8) {
+    return CW_UNSUPPORTED;
+  }
+  const cw_philox& philox = *call.arg(1 + ends).v.philox;
+  Program p(call, "whole_numbers");
+  p.before(kPhilox).out("out", out.data, t).value("key", static_cast<int64_t>(philox.seed));
+  p.value("first", static_cast<int64_t>(philox.offset)).value("from", from).value("range", static_cast<int64_t>(range));
+  return p.run(out.numel(),
+               "const u64 seed = (u64)key, offset = (u64)first;\n"
+               "const u64 v = ((u64)DRAW(u, 0) << 32) | DRAW(u, 1);\nout_set(u, (i64)((u64)from + v % (u64)range));",
+               240);
+}
+
+// bernoulli_.Tensor: self, p, generator; bernoulli.out: out, p, generator
+cw_status bernoulli(Call& call, const void*) {
+  Tensor out, chance;
+  if (!call.tensor(0, &out) || !call.tensor(1, &chance) || call.tag(2) != CW_GENERATOR || !out.contiguous() ||
+      !is_float(chance.dtype) || !has_f64(call))
+    return CW_UNSUPPORTED;
+  std::vector<int64_t> strides, shape(out.shape, out.shape + out.ndim);
+  if (!expanded(chance, shape, &strides)) return CW_UNSUPPORTED;
+  if (out.ndim == 0) shape = {1}, strides = {0};
+  chance.ndim = static_cast<int>(shape.size());
+  for (int d = 0; d < chance.ndim; ++d) chance.shape[d] = shape[d], chance.strides[d] = strides[d];
+  const cw_philox& philox = *call.arg(2).v.philox;
+  Program p(call, "bernoulli");
+  p.before(kPhilox).out("out", out.data, out.dtype).in("p", chance).value("key", static_cast<int64_t>(philox.seed));
+  p.value("first", static_cast<int64_t>(philox.offset));
+  return p.each(chance,
+                "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u;\n"
+                "out_set(u, (f64)DRAW(place, 0) * 2.3283064365386963e-10 < (f64)p(p_at) ? 1 : 0);",
+                120);
+}
+
+// out, self, num_samples, replacement, generator. With replacement: where a uniform number falls in the running sum.
+// Without: the largest of chance / exponential (Efraimidis and Spirakis, 2006).
+cw_status multinomial(Call& call, const void*) {
+  Tensor out, chance;
+  if (!call.tensor(0, &out) || !call.tensor(1, &chance) || call.tag(4) != CW_GENERATOR || out.dtype != kI64 ||
+      !is_float(chance.dtype) || chance.ndim < 1 || chance.ndim > 2 || !chance.contiguous() || !out.contiguous() ||
+      !has_f64(call))
+    return CW_UNSUPPORTED;
+  const int64_t n = chance.shape[chance.ndim - 1], rows = chance.numel() / std::max<int64_t>(n, 1), k = call.integer(2);
+  const bool replaced = call.integer(3) != 0;
+  if (n == 0 || k < 1 || (!replaced && k > n)) return CW_UNSUPPORTED;
+  const cw_philox& philox = *call.arg(4).v.philox;
+  void* keys = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * n * 8), &keys));
+  if (replaced) {
+    Program sums(call, "multinomial_sums");
+    sums.in("p", chance.data, chance.dtype).out("sum", keys, kF64).value("size", n);
+    TRY(sums.run(rows, "f64 all = 0;\nfor (idx i = u * size; i < (u + 1) * size; ++i) { all += p(i); sum_set(i, all); }",
+                 static_cast<double>(n) * 2));
+    Program p(call, "multinomial");
+    p.before(kPhilox).in("sum", keys, kF64).out("out", out.data, kI64).value("size", n).value("k", k);
+    p.value("key", static_cast<int64_t>(philox.seed)).value("first", static_cast<int64_t>(philox.offset));
+    return p.run(rows * k,
+                 "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u, base = u / k * size;\n"
+                 "const f64 v = (f64)DRAW(place, 0) * 2.3283064365386963e-10 * sum(base + size - 1);\n"
+                 "idx lo = 0, hi = size - 1;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\n"
+                 "if (sum(base + mid) <= v) lo = mid + 1; else hi = mid;\n}\nout_set(u, lo);",
+                 200);
+  }
+  Program p(call, "multinomial_keys");
+  p.before(kPhilox).in("p", chance.data, chance.dtype).out("to", keys, kF64).value("most", out.numel());
+  p.value("key", static_cast<int64_t>(philox.seed)).value("first", static_cast<int64_t>(philox.offset));
+  // Counters are lent for the result's elements alone: what is beyond takes further sequences.
+  TRY(p.run(rows * n,
+            "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u % most;\n"
+            "const f64 v = ((f64)DRAW(place, 2 + (u32)(u / most)) + 0.5) * 2.3283064365386963e-10;\n"
+            "const f64 c = p(u);\nto_set(u, c > 0 ? c / -log(v) : -1.0);",
+            160));
+  Sorted sorted;
+  TRY(sort_rows(call, dense(keys, kF64, {rows, n}), 1, true, &sorted));
+  return copy_into(call, dense(out.data, kI64, {rows, k}), narrow(sorted.places, 1, 0, k));
+}
+
 }  // namespace
 
 Kernels random_kernels() {
@@ -150,11 +249,28 @@ Kernels random_kernels() {
        "r = x + y * sqrt(-2.0 * log(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos(6.283185307179586477 * (f64)b * "
        "2.3283064365386963e-10);",
        2, 0, 1, kFloats},
+      {"aten::log_normal_",
+       "r = exp(x + y * sqrt(-2.0 * log(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos(6.283185307179586477 * (f64)b * "
+       "2.3283064365386963e-10));",
+       2, 1, 2, kFloats},
+      // by the inverse of their distribution functions, of a number that is neither 0 nor 1
+      {"aten::exponential_", "r = -log(((f64)a + 0.5) * 2.3283064365386963e-10) / x;", 1, 1, 0, kFloats},
+      {"aten::cauchy_", "r = x + y * tan(3.14159265358979323846 * (((f64)a + 0.5) * 2.3283064365386963e-10 - 0.5));", 2, 0,
+       1, kFloats},
+      {"aten::geometric_",
+       "r = ceil(log(((f64)a + 0.5) * 2.3283064365386963e-10) / log1p(-x)); r = r < 1.0 ? 1.0 : r;", 1, 0.5, 0, kFloats | kInts},
       {"aten::bernoulli_.float", "r = (f64)a * 2.3283064365386963e-10 < x ? 1.0 : 0.0;", 1, 0.5, 0, kReals},
   };
   Kernels list;
   constexpr uint32_t needs = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
   for (const Random& op : table) list.push_back({op.name, fill, op.dtypes, needs, &op});
+  static const char counts[] = "012";
+  list.push_back({"aten::random_", whole_numbers, kReals, needs, &counts[0]});
+  list.push_back({"aten::random_.to", whole_numbers, kReals, needs, &counts[1]});
+  list.push_back({"aten::random_.from", whole_numbers, kReals, needs, &counts[2]});
+  list.push_back({"aten::bernoulli_.Tensor", bernoulli, kReals, CW_NEEDS_ELEMENTS});
+  list.push_back({"aten::bernoulli.out", bernoulli, kReals, CW_NEEDS_ELEMENTS});
+  list.push_back({"aten::multinomial.out", multinomial, kFloats | CW_INT64, needs});
   list.push_back({"aten::native_dropout", dropout, kFloats, needs});
   list.push_back({"aten::randperm.generator_out", permutation, CW_INT64 | CW_INT32, needs});
   return list;

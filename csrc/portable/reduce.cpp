@@ -349,6 +349,7 @@ Kernels reduce_kernels() {
       {"aten::any.out", "dk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
       {"aten::any.dims_out", "lk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
       {"aten::any.all_out", "", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
+      {"aten::count_nonzero.dim_IntList", "l", R, W, "0", "((acc) + ((v) != 0))", "acc", "((acc) + (v))"},
       {"aten::all.out", "dk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
       {"aten::all.dims_out", "lk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
       {"aten::all.all_out", "", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
