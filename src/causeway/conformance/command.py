@@ -22,6 +22,9 @@ def run_conformance(
     cases: Annotated[
         str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
     ] = "",
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Causeway's own kernels on this chip (code.v1).")
+    ] = False,
     workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
     json_file: Annotated[str, typer.Option("--json", help="Write the report as JSON.")] = "",
     html_file: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
@@ -33,7 +36,7 @@ def run_conformance(
     from causeway.conformance import report, suite
 
     console, terminal = Console(), Console(stderr=True)
-    options = suite.Options(library, level, op, dtype, case, workers, cases)
+    options = suite.Options(library, level, op, dtype, case, workers, cases, portable)
     try:
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)
