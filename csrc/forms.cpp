@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <mutex>
+#include <set>
 #include <unordered_map>
 
 #include "check.h"
@@ -25,6 +26,13 @@ cw_op find(const std::string& name) {
 }
 
 std::atomic<bool> g_portable{true};
+// Operators that the rung leaves out. A change is a new set, which is never freed: changes are few.
+std::atomic<const std::set<std::string>*> g_left_out{nullptr};
+
+bool is_left_out(const std::string& name) {
+  const auto* names = g_left_out.load(std::memory_order_acquire);
+  return names && names->count(name);
+}
 
 // The portable kernel of this name; opens the vendor's compiler, and no device.
 cw_op find_portable(const std::string& name) {
@@ -101,7 +109,7 @@ bool has_arithmetic() {
   static const bool native = api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
   static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
-  return native || (portable && portable_is_on());
+  return native || (portable && g_portable.load());
 }
 
 }  // namespace
@@ -156,14 +164,20 @@ NativeForms* resolve_native(Operator& op) {
   return none;
 }
 
-void set_portable(bool on) { g_portable.store(on); }
-bool portable_is_on() { return g_portable.load(std::memory_order_relaxed); }
+void set_portable(bool on, std::vector<std::string> except) {
+  g_left_out.store(except.empty() ? nullptr : new std::set<std::string>(except.begin(), except.end()),
+                   std::memory_order_release);
+  g_portable.store(on);
+}
+
+bool portable_serves(const Operator& op) { return g_portable.load(std::memory_order_relaxed) && !is_left_out(op.name); }
 
 std::vector<std::pair<std::string, cw_op>> portable_offered() {
   std::vector<std::pair<std::string, cw_op>> out;
-  if (!portable_is_on()) return out;
+  if (!g_portable.load()) return out;
   for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
     const std::string name = c10::toString(n);
+    if (is_left_out(name)) continue;
     if (cw_op op = find_portable(name); op.kernel) out.emplace_back(name, op);
   }
   return out;

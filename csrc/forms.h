@@ -32,9 +32,10 @@ std::vector<std::pair<std::string, cw_op>> offered();
 // Every operator that has a portable kernel; none where the vendor has no compiler, or the rung is switched off.
 std::vector<std::pair<std::string, cw_op>> portable_offered();
 
-// The portable rung: on unless the setting says otherwise. Routes are to be forgotten after a change.
-void set_portable(bool on);
-bool portable_is_on();
+// The portable rung: on unless the settings say otherwise, of all operators or of those of `except`. Routes are to be
+// forgotten after a change.
+void set_portable(bool on, std::vector<std::string> except);
+bool portable_serves(const Operator& op);
 
 // The form of an in-place operator, or of one with out=, that allocates its result; nothing where there is none.
 std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema);

@@ -413,8 +413,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("offered", [] { return offered_dict(false); });
   m.def("offered_portable", [] { return offered_dict(true); });
-  m.def("set_portable", [](bool on) {
-    set_portable(on);
+  m.def("set_portable", [](bool on, std::vector<std::string> except) {
+    set_portable(on, std::move(except));
     forget_routes();
   });
   m.def("set_forced", set_forced);

@@ -353,7 +353,7 @@ std::shared_ptr<Route> NativeCall::after(const Route& route) {
   auto next = std::make_shared<Route>();
   next->outs = route.outs;
   for (Serve serve : {Serve::Out, Serve::PortableOwn, Serve::PortableOut}) {
-    if (serve <= route.serve || (serve != Serve::Out && !portable_is_on())) continue;
+    if (serve <= route.serve || (serve != Serve::Out && !portable_serves(op_))) continue;
     next->prepare = false;
     if (!fits(form_of(serve), *next)) continue;
     next->serve = serve;
@@ -366,7 +366,7 @@ std::shared_ptr<Route> NativeCall::after(const Route& route) {
 
 bool NativeCall::has_kernel() const {
   return forms_.own.kernel || forms_.out.kernel ||
-         (portable_is_on() && (forms_.portable_own.kernel || forms_.portable_out.kernel));
+         (portable_serves(op_) && (forms_.portable_own.kernel || forms_.portable_out.kernel));
 }
 
 const cw_op& NativeCall::form_of(Serve serve) const {

@@ -97,8 +97,11 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
   bool divides = false;
   for (int d = 0; d < 3; ++d) divides |= g.div[d] != 1;
   const bool inside = call.device->in_turn();
+  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2], g.channels * c.taps()};
+  const Cut cut = cut_of(*call.device, size, type);
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(inside) << 8 |
-                    static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10;
+                    static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10 |
+                    static_cast<uint64_t>(cut) << 11;
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("gathered"), bits, 0, 0},
@@ -110,6 +113,7 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
         s.value("idx", "groups");
         add_plane(s);
         Product p;
+        p.cut = cut;
         p.a = c.dtype;
         p.type = type;
         p.a_dense = true;
@@ -152,7 +156,6 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
         return product_text(s, p, *call.device);
       },
       &function));
-  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2], g.channels * c.taps()};
   void* packs = nullptr;
   TRY(product_scratch(call, size, type, &packs));
   Launch l;
@@ -160,7 +163,7 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
   if (bias) l.pointer(bias);
   l.value(c.groups);
   add_plane(l, g, c.kernel);
-  return product_launch(call, l, function, size, size.k, 1);
+  return product_launch(call, l, function, size, type, size.k, 1);
 }
 
 cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
@@ -231,6 +234,7 @@ cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, c
         for (const char* v : {"groups", "parts", "images", "channels"}) s.value("idx", v);
         add_plane(s);
         Product p;
+        p.cut = Cut::elements;  // its own text, below
         p.a = c.dtype;
         p.type = type;
         p.a_dense = true;

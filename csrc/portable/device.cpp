@@ -70,9 +70,12 @@ cw_status Device::function(const Key& key, const std::function<std::string()>& s
 }
 
 Launch& Launch::pointer(const void* p) {
-  args_[n_].bytes = 0;
-  args_[n_].reserved = 0;
-  args_[n_++].v.address = p;
+  if (n_ < kMost) {
+    args_[n_].bytes = 0;
+    args_[n_].reserved = 0;
+    args_[n_].v.address = p;
+  }
+  ++n_;
   return *this;
 }
 
@@ -87,7 +90,24 @@ cw_status Launch::run(const Device& device, cw_function function, int64_t units,
     group[0] = std::min<uint32_t>(256, std::max<uint32_t>(1, device.info.group_limit));
     grid[0] = static_cast<uint32_t>(std::clamp<int64_t>((units + group[0] - 1) / group[0], 1, 65535));
   }
-  return g_code->launch(function, grid, group, args_, n_, stream);
+  return put(function, grid, group, stream);
+}
+
+cw_status Launch::run_groups(cw_function function, int64_t groups, uint32_t lanes, cw_stream stream) {
+  if (groups <= 0) return CW_OK;
+  const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(groups, 65535)), 1, 1}, group[3] = {lanes, 1, 1};
+  return put(function, grid, group, stream);
+}
+
+cw_status Launch::put(cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream) {
+  if (n_ > kMost || n_values_ > kMost) return CW_UNSUPPORTED;
+  uint32_t n = n_;
+  if (n_values_) {
+    args_[n].bytes = n_values_ * static_cast<uint32_t>(sizeof(Slot));
+    args_[n].reserved = 0;
+    args_[n++].v.value = values_;
+  }
+  return g_code->launch(function, grid, group, args_, n, stream);
 }
 
 }  // namespace causeway::portable

@@ -41,32 +41,35 @@ cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void**
 cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape);
 cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64_t bytes, void* to);
 
-// The arguments of one launch, in the order of the source's parameters.
+// The arguments of one launch, in the order of the source's parameters. All values go as one structure: a runtime copies
+// each argument by itself (PoCL allocates for each), and a small operator is little else.
 class Launch {
  public:
   Launch& pointer(const void* p);
   template <class T>
   Launch& value(T v) {
     static_assert(sizeof(T) <= 8, "by value");
-    Slot& slot = slots_[n_];
-    __builtin_memcpy(slot.bytes, &v, sizeof v);
-    args_[n_].bytes = sizeof v;
-    args_[n_].reserved = 0;
-    args_[n_++].v.value = slot.bytes;
+    if (n_values_ < kMost) __builtin_memcpy(values_[n_values_].bytes, &v, sizeof v);
+    ++n_values_;
     return *this;
   }
   // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it.
   cw_status run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream);
 
-  static constexpr uint32_t kMost = 96;
+  // `groups` groups of `lanes` items that share memory: not for devices that run them in turn.
+  cw_status run_groups(cw_function function, int64_t groups, uint32_t lanes, cw_stream stream);
+
+  static constexpr uint32_t kMost = 96;  // pointers, and values
 
  private:
   struct Slot {
     alignas(8) char bytes[8];
   };
-  Slot slots_[kMost];
-  cw_code_arg args_[kMost];
-  uint32_t n_ = 0;
+  cw_status put(cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream);
+
+  Slot values_[kMost];
+  cw_code_arg args_[kMost + 1];
+  uint32_t n_ = 0, n_values_ = 0;
 };
 
 }  // namespace causeway::portable

@@ -1,5 +1,6 @@
 // On CPUs a work item packs 16 columns of B for a stretch of k, and goes down all rows of A with tiles of 8 x 16 kept in
-// registers: 8 multiplications of a vector for each vector that is loaded. Elsewhere an item computes one element.
+// registers: 8 multiplications of a vector for each vector that is loaded. Elsewhere a group keeps 16 of k of a square's
+// rows and columns in its own memory, and an item computes every 16th row and column of the square.
 #include "gemm.h"
 
 #include <algorithm>
@@ -75,6 +76,48 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 }
 )";
 
+// `MN` rows and columns a group, `R` of each an item.
+constexpr const char* kSquares = R"(
+LOCAL T rows[16 * MN];
+LOCAL T columns[16 * MN];
+const idx down = (M + MN - 1) / MN, across = (N + MN - 1) / MN, squares = units;
+const idx lx = LANE % 16, ly = LANE / 16;
+for (idx u = GROUP; u < squares; u += GROUPS) {
+  const idx n0 = u % across * MN, m0 = u / across % down * MN, batch = u / across / down;
+  BEGIN
+  T c[R * R];
+  for (int i = 0; i < R * R; ++i) c[i] = 0;
+  for (idx k0 = 0; k0 < K; k0 += 16) {
+    for (idx i = LANE; i < 16 * MN; i += LANES) {
+      const idx m = m0 + (ROWS_ALONG_K ? i / 16 : i % MN), kk = ROWS_ALONG_K ? i % 16 : i / MN, k = k0 + kk;
+      T v = 0;
+      if (m < M && k < K) v = (T)LDA(a, a_base + m * am + k * AK);
+      rows[kk * MN + m - m0] = v;
+    }
+    for (idx i = LANE; i < 16 * MN; i += LANES) {
+      const idx n = n0 + i % MN, kk = i / MN, k = k0 + kk;
+      T v = 0;
+      if (n < N && k < K) v = (T)(B_AT);
+      columns[kk * MN + n - n0] = v;
+    }
+    BARRIER;
+    for (int kk = 0; kk < 16; ++kk) {
+      T x[R], y[R];
+      for (int i = 0; i < R; ++i) x[i] = rows[kk * MN + ly + i * 16], y[i] = columns[kk * MN + lx + i * 16];
+      for (int i = 0; i < R; ++i)
+        for (int j = 0; j < R; ++j) c[i * R + j] = FMA(x[i], y[j], c[i * R + j]);
+    }
+    BARRIER;
+  }
+  for (int i = 0; i < R; ++i)
+    for (int j = 0; j < R; ++j) {
+      const idx m = m0 + ly + i * 16, n = n0 + lx + j * 16;
+      T v = c[i * R + j];
+      if (m < M && n < N) { PUT }
+    }
+}
+)";
+
 std::string one_line(std::string text) {
   for (char& c : text)
     if (c == '\n') c = ' ';
@@ -101,7 +144,21 @@ std::string product_text(Source& s, const Product& p, const Device& device) {
                                              "= l < wide ? n0 + l : n0; pack[(k - k0) * 16 + l] = B_AT; }"
                                            : p.pack));
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak"}) s.value("idx", name);
-  return s.kernel(device.in_turn() ? kTiles : kElements);
+  const int64_t square = p.cut == Cut::squares_of_64 ? 64 : 32;
+  s.define("MN", square).define("R", square / 16).define("ROWS_ALONG_K", p.a_dense);
+  return s.kernel(p.cut == Cut::panels ? kTiles : p.cut == Cut::elements ? kElements : kSquares);
+}
+
+Cut cut_of(const Device& device, const ProductSize& size, Dtype type) {
+  if (device.in_turn()) return Cut::panels;
+  const auto fits = [&](int64_t side) {
+    return device.info.group_limit >= 256 &&
+           static_cast<uint64_t>(2 * 16 * side * size_of(type)) <= device.info.local_memory;
+  };
+  // Large squares read less, and are too few for all units where the result is small.
+  const int64_t large = size.batch * ((size.m + 63) / 64) * ((size.n + 63) / 64);
+  if (fits(64) && large >= device.info.compute_units) return Cut::squares_of_64;
+  return fits(32) ? Cut::squares_of_32 : Cut::elements;
 }
 
 namespace {
@@ -119,16 +176,22 @@ cw_status product_scratch(Call& call, const ProductSize& size, Dtype type, void*
   return scratch(*call.device, call.stream, static_cast<uint64_t>(slots * slot_of(size) * size_of(type)), out);
 }
 
-cw_status product_launch(Call& call, Launch& launch, cw_function function, const ProductSize& size, int64_t am,
-                         int64_t ak) {
+cw_status product_launch(Call& call, Launch& launch, cw_function function, const ProductSize& size, Dtype type,
+                         int64_t am, int64_t ak) {
   const int64_t panels = (size.n + 15) / 16, wanted = int64_t{call.device->info.compute_units} * 2;
   int64_t splits = 1;
   if (panels * size.batch < wanted)
     splits = std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / 32, 1));
-  const bool tiles = call.device->in_turn();
-  const int64_t units = tiles ? panels * size.batch * splits : size.batch * size.m * size.n;
+  const Cut cut = cut_of(*call.device, size, type);
+  const int64_t side = cut == Cut::squares_of_64 ? 64 : 32;
+  const int64_t squares = size.batch * ((size.m + side - 1) / side) * ((size.n + side - 1) / side);
+  const int64_t units = cut == Cut::panels     ? panels * size.batch * splits
+                        : cut == Cut::elements ? size.batch * size.m * size.n
+                                               : squares;
   launch.value(units).value(splits).value(panels).value(slot_of(size)).value(size.m).value(size.n).value(size.k);
   launch.value(am).value(ak);
+  if (cut == Cut::squares_of_32 || cut == Cut::squares_of_64)
+    return launch.run_groups(function, squares, 256, call.stream);
   const double all = static_cast<double>(size.batch) * size.m * size.n * size.k / 8;
   return launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream);
 }

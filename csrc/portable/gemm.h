@@ -6,8 +6,19 @@
 
 namespace causeway::portable {
 
+struct ProductSize {
+  int64_t batch, m, n, k;
+};
+
+// How the work is cut: on CPUs into panels of 16 columns; else a group of 16 x 16 items computes a square of the result
+// from stretches of both matrices in its own memory, or, where a group has too little of either, an item one element.
+enum class Cut : uint8_t { panels, elements, squares_of_32, squares_of_64 };
+// Part of the function's key.
+Cut cut_of(const Device& device, const ProductSize& size, Dtype type);
+
 // The source of a product. A is read at `a_base + m * am + k * ak`; all of the following are text of the dialect.
 struct Product {
+  Cut cut;
   Dtype a, type;           // of A's elements; what is computed in: f32 or f64
   bool a_dense = false;    // ak is 1
   std::string begin;       // declarations for this `batch`: sets a_base
@@ -22,13 +33,10 @@ constexpr int64_t kProductDepth = 1024;  // of k that is packed at once: 64 KiB 
 // Adds the parameters that the product needs after the caller's, and gives the kernel's text.
 std::string product_text(Source& source, const Product& product, const Device& device);
 
-struct ProductSize {
-  int64_t batch, m, n, k;
-};
 // Adds their values and launches; the first parameter of the function must be the workspace, which `work` gets first.
 cw_status product_scratch(Call& call, const ProductSize& size, Dtype type, void** out);
-cw_status product_launch(Call& call, Launch& launch, cw_function function, const ProductSize& size, int64_t am,
-                         int64_t ak);
+cw_status product_launch(Call& call, Launch& launch, cw_function function, const ProductSize& size, Dtype type,
+                         int64_t am, int64_t ak);
 
 // The sum of `in` over `dims` into `out`, on the call's stream.
 cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims);

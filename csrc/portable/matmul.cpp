@@ -37,9 +37,11 @@ cw_status matmul(Call& call, const void* data) {
     }
   const Dtype type = compute_of(a.dtype);
   const bool a_dense = ak == 1, n_dense = bn == 1, k_dense = bk == 1;
+  const Cut cut = cut_of(*call.device, size, type);
   const auto bits = static_cast<uint64_t>(a.dtype) | static_cast<uint64_t>(adds) << 8 |
                     static_cast<uint64_t>(a_dense) << 9 | static_cast<uint64_t>(n_dense) << 10 |
-                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12;
+                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
+                    static_cast<uint64_t>(cut) << 13;
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("matmul"), bits, 0, 0},
@@ -53,6 +55,7 @@ cw_status matmul(Call& call, const void* data) {
         if (adds)
           for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
         Product p;
+        p.cut = cut;
         p.a = a.dtype;
         p.type = type;
         p.a_dense = a_dense;
@@ -90,7 +93,7 @@ cw_status matmul(Call& call, const void* data) {
   l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
   l.value(op.batched ? out.strides[0] : int64_t{0}).value(out.strides[rank - 2]).value(out.strides[rank - 1]);
   if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
-  return product_launch(call, l, function, size, am, ak);
+  return product_launch(call, l, function, size, type, am, ak);
 }
 
 }  // namespace

@@ -15,6 +15,13 @@ typedef ulong u64; typedef long i64; typedef long idx; typedef float f32;
 typedef double f64;
 #endif
 #define GLOBAL __global
+#define LOCAL __local
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define LANE ((idx)get_local_id(0))
+#define LANES ((idx)get_local_size(0))
+#define GROUP ((idx)get_group_id(0))
+#define GROUPS ((idx)get_num_groups(0))
+#define SLOT __attribute__((aligned(8)))
 #define FUNCTION static inline
 #define BITS(x) as_uint(x)
 #define FLOAT(b) as_float(b)
@@ -43,6 +50,13 @@ typedef uint8_t u8; typedef int8_t i8; typedef uint16_t u16; typedef int16_t i16
 typedef int32_t i32; typedef uint64_t u64; typedef int64_t i64; typedef int64_t idx; typedef float f32;
 typedef double f64;
 #define GLOBAL
+#define LOCAL
+#define BARRIER
+#define LANE ((idx)0)
+#define LANES ((idx)1)
+#define GROUP item
+#define GROUPS items
+#define SLOT __attribute__((aligned(8)))
 #define FUNCTION static inline
 static inline u32 bits_of(f32 x) { u32 b; memcpy(&b, &x, 4); return b; }
 static inline f32 float_of(u32 b) { f32 x; memcpy(&x, &b, 4); return x; }
@@ -68,6 +82,13 @@ typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; ty
 typedef int i32; typedef unsigned long long u64; typedef long long i64; typedef long long idx; typedef float f32;
 typedef double f64;
 #define GLOBAL
+#define LOCAL __shared__
+#define BARRIER __syncthreads()
+#define LANE ((idx)threadIdx.x)
+#define LANES ((idx)blockDim.x)
+#define GROUP ((idx)blockIdx.x)
+#define GROUPS ((idx)gridDim.x)
+#define SLOT alignas(8)
 #define FUNCTION static __device__ inline
 #define BITS(x) __float_as_uint(x)
 #define FLOAT(b) __uint_as_float(b)
@@ -210,26 +231,36 @@ Source& Source::before(const std::string& text) {
 
 std::string Source::kernel(const std::string& body) const {
   const bool split = info_.flags & CW_CODE_SPLIT_POINTERS;
-  std::string list, opening;
-  for (size_t i = 0; i < parameters_.size(); ++i) {
-    const Parameter& p = parameters_[i];
-    const std::string pointer = "GLOBAL " + p.type + "*";
-    if (info_.language == CW_CODE_C) {
-      const std::string type = p.pointer ? p.type + "*" : p.type;
-      opening += "  " + type + " " + p.name + " = *(" + type + " const*)args_[" + std::to_string(i) + "];\n";
+  std::string list, opening, values;
+  int arguments = 0;
+  const auto parameter = [&](const std::string& text) { list += (list.empty() ? "" : ", ") + text; };
+  for (const Parameter& p : parameters_) {
+    if (!p.pointer) {
+      values += "  SLOT " + p.type + " " + p.name + ";\n";
+      opening += "  " + p.type + " " + p.name + " = values_." + p.name + ";\n";
       continue;
     }
-    list += list.empty() ? "" : ", ";
-    if (!p.pointer) {
-      list += p.type + " " + p.name;
+    const std::string pointer = "GLOBAL " + p.type + "*";
+    if (info_.language == CW_CODE_C) {
+      opening +=
+          "  " + p.type + "* " + p.name + " = *(" + p.type + "* const*)args_[" + std::to_string(arguments) + "];\n";
     } else if (split) {
-      list += "GLOBAL char* " + p.name + "_base, u64 " + p.name + "_at";
+      parameter("GLOBAL char* " + p.name + "_base, u64 " + p.name + "_at");
       opening += "  " + pointer + " " + p.name + " = (" + pointer + ")(" + p.name + "_base + " + p.name + "_at);\n";
     } else {
-      list += pointer + " " + p.name;
+      parameter(pointer + " " + p.name);
     }
+    ++arguments;
   }
   std::string text = prelude(info_) + head_;
+  if (!values.empty()) {
+    text += "typedef struct {\n" + values + "} Values;\n";
+    if (info_.language == CW_CODE_C)
+      opening = "  const Values values_ = *(const Values*)args_[" + std::to_string(arguments) + "];\n" + opening;
+    else
+      parameter("const Values values_");
+    ++arguments;
+  }
   switch (info_.language) {
     case CW_CODE_OPENCL_C:
       text += "__kernel void kernel_main(" + list +
@@ -241,7 +272,7 @@ std::string Source::kernel(const std::string& body) const {
               "blockDim.x;\n";
       break;
     default:
-      text += "const u32 kernel_main_arguments = " + std::to_string(parameters_.size()) +
+      text += "const u32 kernel_main_arguments = " + std::to_string(arguments) +
               ";\nvoid kernel_main(void* const* args_, const u32* group_, const u32* grid_) {\n"
               "  const idx item = group_[0], items = grid_[0];\n";
   }

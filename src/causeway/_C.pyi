@@ -109,7 +109,7 @@ RUNGS: tuple[str, ...]
 def operators() -> list[str]:
     """Qualified names, "aten::add.out", of every operator with a kernel of ours."""
 
-def set_portable(on: bool) -> None: ...
+def set_portable(on: bool, except_: list[str]) -> None: ...
 def offered_portable() -> dict[str, dict[str, Any]]:
     """What `offered` is, of Causeway's own kernels; {} where the vendor has no compiler."""
 

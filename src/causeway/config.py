@@ -303,6 +303,13 @@ SETTINGS: Mapping[str, Setting] = {
             "Use Causeway's own kernels where the vendor's library has a compiler (code.v1).",
         ),
         Setting(
+            "portable_except",
+            PATTERNS,
+            (),
+            "Operators that the portable rung leaves out: 'softmax.*, conv.*'. They go on down the "
+            "ladder.",
+        ),
+        Setting(
             "policy",
             _choice("allow", "warn", "error"),
             "allow",

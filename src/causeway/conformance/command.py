@@ -22,6 +22,9 @@ def run_conformance(
     cases: Annotated[
         str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
     ] = "",
+    portable: Annotated[
+        bool, typer.Option("--portable", help="Causeway's own kernels on this chip (code.v1).")
+    ] = False,
     workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
     ranks: Annotated[
         int, typer.Option(min=2, max=3, help="Processes that ask for level 3, collectives.")
@@ -36,7 +39,7 @@ def run_conformance(
     from causeway.conformance import report, suite
 
     console, terminal = Console(), Console(stderr=True)
-    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks)
+    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable)
     try:
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)

@@ -12,7 +12,7 @@ import torch
 from causeway import _C
 from causeway.autoload import state
 from causeway.conformance.given import Given
-from causeway.conformance.operators import Examiner, Result, dtype_name
+from causeway.conformance.operators import OURS, PORTABLE, Examiner, Result, dtype_name
 from causeway.conformance.workers import speaker
 from causeway.errors import CausewayError
 
@@ -36,9 +36,12 @@ def main() -> None:
     device = torch.device(accelerator.type, 0)
     info = _C.device_info(0)
     dtypes = [d for name in ORDER if (d := getattr(torch, name)) in info["dtypes"]]
-    offered = _C.offered()
+    portable = bool(only.get("portable"))
+    offered = _C.offered_portable() if portable else _C.offered()
     given = Given(only["cases"]) if only.get("cases") else None
-    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text), given)
+    examiner = Examiner(
+        device, offered, dtypes, lambda text: say(case=text), given, PORTABLE if portable else OURS
+    )
     say(about={
         "offered": sorted(offered),
         "dtypes": [dtype_name(d) for d in dtypes],

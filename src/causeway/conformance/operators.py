@@ -41,7 +41,9 @@ from causeway.vendor import Settings
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
-OURS = ("native", "derived")  # rungs on which the vendor's kernel for the operator runs
+# Rungs on which the kernel that is examined runs: the vendor's, or Causeway's own.
+OURS, PORTABLE = ("native", "derived"), ("portable",)
+LOWER = ("native", "derived", "decomposed", "portable", "host")
 VARIED = 2  # calls of an operator and dtype that are varied
 ON_A_STREAM = "on a stream"
 ALONE = "alone"  # no rung: the kernel without the core, which does not call it
@@ -84,6 +86,7 @@ class Result:
     cells: dict[str, Cell] = field(default_factory=dict)
     ratio: float | None = None
     broken: str = ""
+    ours: tuple[str, ...] = OURS
 
     @property
     def tested(self) -> bool:
@@ -91,7 +94,7 @@ class Result:
         return any(
             cell.rungs.get(rung, 0)
             for cell in self.cells.values()
-            for rung in (*OURS, ALONE)
+            for rung in (*self.ours, ALONE)
             if cell.offered
         )
 
@@ -350,8 +353,9 @@ def terms_of(case: Case, results: list[Tensor]) -> int:
 class Runner:
     """Runs cases of one operator on the device."""
 
-    def __init__(self, device: torch.device) -> None:
+    def __init__(self, device: torch.device, ours: tuple[str, ...] = OURS) -> None:
         self.device = device
+        self.ours = ours
         self._counts: dict[tuple[str, str], int] = {}
         self.rung()
 
@@ -371,7 +375,7 @@ class Runner:
             names = {name for _, name in family.forms}
             served = [rung for operator, rung in new if operator in names]
         # One call, one rung; were there several, the least of them is what counts.
-        order = [*OURS, "decomposed", "portable", "host"]
+        order = [*self.ours, *(rung for rung in LOWER if rung not in self.ours)]
         return max(served, key=order.index) if served else ""
 
     def run(self, case: Case, reference: Reference) -> tuple[str, float]:
@@ -558,15 +562,16 @@ class Examiner:
     def __init__(
         self, device: torch.device, offered: dict[str, dict[str, Any]],
         dtypes: list[torch.dtype], tell: Callable[[str], None] = lambda text: None,
-        given: Given | None = None,
+        given: Given | None = None, ours: tuple[str, ...] = OURS,
     ) -> None:  # fmt: skip
         self.given = given  # calls of a user's program, in place of torch's samples
+        self.ours = ours
         self.device = device
         self.offered = offered
         self.dtypes = dtypes
         self.tell = tell
         self.families = {name: family(name, frozenset(offered)) for name in offered}
-        self.runner = Runner(device)
+        self.runner = Runner(device, ours)
         want(self.families.values())
         self._direct: Direct | None = None
 
@@ -583,7 +588,7 @@ class Examiner:
         found = self.families[name]
         info = self.offered[name]
         forms = [form for _, form in found.forms]
-        result = Result(name, info["needs"], numerics.rule_of(name), forms)
+        result = Result(name, info["needs"], numerics.rule_of(name), forms, ours=self.ours)
         best: Case | None = None
         for each in self.dtypes:
             if dtype and not dtype.fullmatch(dtype_name(each)):
@@ -599,7 +604,7 @@ class Examiner:
                     best = last
             if cell.passed or cell.failed or cell.declined or offered:
                 result.cells[dtype_name(each)] = cell
-        if not result.tested and not result.failed:
+        if self.ours == OURS and not result.tested and not result.failed:
             self._alone(result, found, dtype, case)
         if best is not None and case is None:
             result.ratio = self._time(best)
@@ -713,7 +718,7 @@ class Examiner:
             return
         if rung:
             cell.rungs[rung] = cell.rungs.get(rung, 0) + 1
-        if rung in (*OURS, ALONE):
+        if rung in (*self.ours, ALONE):
             cell.passed += 1
             cell.worst = max(cell.worst, worst)
         else:

@@ -35,6 +35,7 @@ class Options:
     workers: int = 1
     cases: str = ""  # a file that `causeway cases` wrote, in place of torch's samples
     ranks: int = 2  # processes that ask for level 3, each with a device if there are enough
+    portable: bool = False  # Causeway's own kernels on this chip, not the vendor's
 
 
 def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
@@ -57,9 +58,10 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
         },
         vendor_option=options.library,
         cases_option=options.cases,
+        portable=options.portable,
     )
     some = bool(options.op or options.dtype or options.case or options.cases)
-    if not some:
+    if not some and not options.portable:
         report.checks, entries = ask_table(library, name, options.level, operator_names())
         tell(f"{len(report.checks)} checks of the table; asking its collectives")
         if options.level >= 3:
@@ -83,7 +85,8 @@ def _library(given: str) -> tuple[str, str]:
 def _operators(report: Report, library: str, options: Options, tell: Callable[[str], None]) -> None:
     given = Given(options.cases) if options.cases else None
     only = {"dtype": options.dtype or None, "case": options.case or None,
-            "cases": options.cases or None}  # fmt: skip
+            "cases": options.cases or None,
+            "portable": "yes" if options.portable else None}  # fmt: skip
     workers = Operators(library if options.library else None, options.workers, only)
     about = workers.about
     report.about |= {k: about[k] for k in _OF_THE_CHIP}
@@ -91,6 +94,12 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
         "offered": len(about["offered"]),
         "operators_of_torch": about["operators_of_torch"],
     }
+    if options.portable and not about["offered"]:
+        workers.examine([], lambda result: None)
+        raise CausewayError(
+            "there is no portable kernel to examine: the vendor's library has no compiler "
+            "(code.v1), or the setting portable is off"
+        )
     names = [n for n in about["offered"] if re.search(options.op, n)]
     if not names and options.op:
         workers.examine([], lambda result: None)

@@ -99,8 +99,8 @@ def start() -> None:
     _C.set_decomposer(_plan)
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
-    config.listen(["portable"], _push_portable)
-    if config.given("portable"):
+    config.listen(["portable", "portable_except"], _push_portable)
+    if config.given("portable") or config.given("portable_except"):
         _push_portable()
     if any(config.given(name) for name in ("policy", "policy_only", "policy_budget", "dtypes")):
         _push_policy()
@@ -111,7 +111,11 @@ def start() -> None:
 def _push_portable() -> None:
     from causeway import _C
 
-    _C.set_portable(bool(config.get("portable")))
+    left_out = config.get("portable_except")
+    _C.set_portable(
+        bool(config.get("portable")),
+        match("portable_except", _C.operators()) if left_out else [],
+    )
 
 
 def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
