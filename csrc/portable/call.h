@@ -92,6 +92,7 @@ Kernels random_kernels();
 Kernels index_kernels();
 Kernels attention_kernels();
 Kernels upsample_kernels();
+Kernels rearrange_kernels();
 
 bool is_open();
 
