@@ -84,7 +84,7 @@ const Kernels& kernels() {
     for (const auto& part : {pointwise_kernels(), reduce_kernels(), softmax_kernels(), loss_kernels(), matmul_kernels(),
                              convolution_kernels(), pool_kernels(), norm_kernels(), random_kernels(), index_kernels(),
                              attention_kernels(), upsample_kernels(), gather_kernels(), scatter_kernels(),
-                             scan_kernels(), sort_kernels(), find_kernels(), fused_kernels()})
+                             scan_kernels(), sort_kernels(), find_kernels(), fused_kernels(), rearrange_kernels()})
       list->insert(list->end(), part.begin(), part.end());
     if (list->size() > kMostKernels) __builtin_trap();
     return list;

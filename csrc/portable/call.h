@@ -98,6 +98,7 @@ Kernels scan_kernels();
 Kernels sort_kernels();
 Kernels find_kernels();
 Kernels fused_kernels();
+Kernels rearrange_kernels();
 
 bool is_open();
 

@@ -170,3 +170,15 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
             ),
             (randn(2, 4, 4, 5, 4), randn(4, 6 // groups, 2, 3, 3, seed=1), randn(6, seed=2)),
         )
+    yield (
+        "pixel_shuffle",
+        lambda t: (F.pixel_shuffle(t, 2), F.pixel_unshuffle(t, 3), F.pixel_shuffle(t.int(), 2)),
+        (randn(2, 8, 6, 3),),
+    )
+    yield "pixel_shuffle gradient", grads(lambda t: F.pixel_shuffle(t, 2)), (randn(1, 8, 2, 3),)
+    for dtype in (torch.float32, torch.bfloat16):
+        yield (
+            f"unfold {dtype}",
+            grads(lambda t: F.unfold(t, (3, 2), dilation=2, padding=(1, 2), stride=(2, 1))),
+            (randn(2, 3, 8, 7, dtype=dtype),),
+        )
