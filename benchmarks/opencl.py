@@ -5,7 +5,9 @@
 
 It needs the OpenCL vendor: `PYTHONPATH=build/opencl/package CAUSEWAY_VENDOR=opencl`, with a runtime
 that uses the same cores as torch does (PoCL). Everything is a ratio, as in run.py; even a launch is
-told against the runtime's own launch of an empty kernel, which is timed in the same rounds.
+told against the runtime's own launch of an empty kernel, which is timed in the same rounds. Where
+others use the machine, one thread a side is fairer (torch's threads wait for each other in a loop):
+`POCL_MAX_PTHREAD_COUNT=1 ... benchmarks/opencl.py --threads 1`.
 """
 
 from __future__ import annotations

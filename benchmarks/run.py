@@ -453,13 +453,15 @@ def main(groups: Groups, report_name: str, about: str) -> int:
     parser = argparse.ArgumentParser(description=about)
     parser.add_argument("group", nargs="*", help=f"of {', '.join(groups)}")
     parser.add_argument("--check", action="store_true", help="exit with 1 where a bar is missed")
+    parser.add_argument("--threads", type=int, default=THREADS, help="of torch on the CPU")
     options = parser.parse_args()
     if unknown := set(options.group) - set(groups):
         parser.error(f"unknown group {', '.join(unknown)}; there are {', '.join(groups)}")
-    torch.set_num_threads(THREADS)
+    torch.set_num_threads(options.threads)
     figures = []
     table = Table(
-        title=f"{device()} against stock torch {torch.__version__} on the CPU, {THREADS} threads"
+        title=f"{device()} against stock torch {torch.__version__} on the CPU, "
+        f"threads: {options.threads}"
     )
     for column in ("", "what", "stock", "ours", "ratio", "bar", ""):
         table.add_column(column, justify="left" if column in ("", "what") else "right")
@@ -478,7 +480,7 @@ def main(groups: Groups, report_name: str, about: str) -> int:
         "torch": torch.__version__,
         "device": str(device()),
         "device_name": torch.get_device_module(device()).get_device_name(0),
-        "threads": THREADS,
+        "threads": options.threads,
         "machine": platform.machine(),
         "figures": [{**asdict(f), "met": f.met} for f in figures],
     }

@@ -37,7 +37,7 @@ COSTS = {
     "mem_set": "memory is filled by a copy from the host",
     "mem_info": "free memory is what this process has not taken; others' use is not seen",
     "host_alloc, host_free": "pinned memory is ordinary memory: copies are slower, none overlaps",
-    "op_find": "no native operator: all run on the host rung",
+    "op_find": "no native operator: all run on the rungs below, portable (code.v1) and host",
     "stream_create, stream_destroy, stream_query, stream_sync, stream_wait": (
         "one stream per device: nothing overlaps"
     ),

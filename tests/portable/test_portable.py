@@ -155,3 +155,19 @@ print(ledger.total(rung="portable"))
     env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
     assert run_python(code, **env).stdout.strip() == "1"
     assert run_python(code, **env, CAUSEWAY_PORTABLE="0").stdout.strip() == "0"
+
+
+def test_operators_can_be_left_out_of_the_rung(run_python, tmp_path) -> None:
+    code = """
+import torch, causeway
+x = torch.ones(5, device="sim")
+with causeway.ledger() as ledger:
+    x + x, x * x
+print(sorted(row.operator for row in ledger.rows if row.rung == "portable"))
+causeway.config.set("portable_except", "")
+with causeway.ledger() as ledger:
+    x + x
+print(ledger.total(rung="portable"))
+"""
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_PORTABLE_EXCEPT": "add"}
+    assert run_python(code, **env).stdout.split("\n")[:2] == ["['aten::mul.Tensor']", "1"]

@@ -62,7 +62,9 @@ def test_a_setting_without_effect_is_said_but_does_not_fail(run_python) -> None:
 def test_each_missing_entry_says_what_it_costs(run_python) -> None:
     report = json.loads(run_python(DOCTOR, args=("--json",), CAUSEWAY_SIM_LEVEL="0").stdout)
     assert report["level"] == 0
-    assert report["missing"]["op_find"] == "no native operator: all run on the host rung"
+    assert report["missing"]["op_find"] == (
+        "no native operator: all run on the rungs below, portable (code.v1) and host"
+    )
     assert any("stream_create" in names for names in report["missing"])
     assert all(report["missing"].values())
 
