@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import re
 import sys
@@ -337,3 +338,53 @@ def test_a_mistake_of_a_rule_costs_one_file_and_is_said(
     assert f"train.py: left as it is: {OUR_MISTAKE}" in result.output
     assert (tree / "train.py").read_text() == CUDA
     assert "accelerator" in (tree / "pkg" / "net.py").read_text()
+
+
+def test_calls_of_a_run_are_sorted_by_what_became_of_them(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tree / "lib.py").write_text(
+        "import torch\n\n\ndef move(x, device):\n    return x.to(device)\n"
+    )
+    (tree / "quiet.py").write_text(CUDA)
+    (tree / "graph.py").write_text("import torch\n\ng = torch.cuda.CUDAGraph()\n")
+    rows = [
+        ("torch.Tensor.cuda", "train.py", 3), ("torch.cuda.device_count", "pkg/net.py", 3),
+        ("torch.Tensor.to", "lib.py", 5), ("torch.cuda.CUDAGraph", "graph.py", 3),
+        ("torch.Tensor.cuda", "venv/site-packages/x.py", 1),
+    ]  # fmt: skip
+    places = [
+        {"api": a, "file": str(tree / f), "line": n, "calls": 7, "to": ""} for a, f, n in rows
+    ]
+    report = tree / "calls.json"
+    report.write_text(json.dumps({"target": "sim", "places": places, "unfixed": []}))
+    monkeypatch.chdir(tree)
+    result = migrate("--calls", report)
+    assert (
+        "5 places used CUDA at run time: 2 are converted or portable, 1 need a hand, "
+        "1 take their device from elsewhere, 1 are in files not converted here"
+    ) in result.output
+    assert "graph.py:3: torch.cuda.CUDAGraph, 7 calls: CW112" in result.output
+    assert "a/train.py" in result.output
+    assert "quiet.py" not in result.output, "it made no call"
+    report.write_text("[]")
+    assert "is no report of calls" in migrate("--calls", report).output
+    assert migrate("--calls", tree / "nowhere.json").exit_code == 2
+
+
+def test_a_report_of_a_run_feeds_the_conversion(
+    tree: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """From the redirection's own report, with its names and places."""
+    from causeway import transfer
+
+    program = tree / "program.py"
+    program.write_text(CUDA + "torch.cuda.nvtx.range_push('a')\ntorch.cuda.nvtx.range_pop()\n")
+    with transfer.enable():
+        exec(compile(program.read_text(), str(program), "exec"), {"__name__": "program"})
+        (tree / "calls.json").write_text(transfer.report().to_json())
+    monkeypatch.chdir(tree)
+    result = migrate("--calls", "calls.json", "--write")
+    assert "3 places used CUDA at run time: 1 are converted or portable, 2 need" in result.output
+    assert ".to(accelerator)" in program.read_text()
+    assert (tree / "train.py").read_text() == CUDA

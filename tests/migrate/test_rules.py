@@ -580,4 +580,5 @@ def test_other_targets_have_their_own_names() -> None:
     assert '"cncl"' in convert(text, target="mlu")
     named = convert(text, target="sim")
     assert "x.sim()" in named
+    assert 'init_process_group("cwcl")' in named  # the backend of all devices that Causeway brings
     assert "import torch_sim" not in named

@@ -47,6 +47,13 @@ def migrate(
     ] = None,
     ignore: Annotated[list[str] | None, typer.Option(help="Not these rules. Repeatable.")] = None,
     jobs: Annotated[int | None, typer.Option("-j", min=0, help="Processes; 0: all cores.")] = None,
+    calls: Annotated[
+        Path | None,
+        typer.Option(
+            help="What `causeway run --report` wrote: say what becomes of each call. "
+            "Without PATH, the files that made them are converted."
+        ),
+    ] = None,
     findings: Annotated[
         bool, typer.Option("--findings", help="List everything that was found, place by place.")
     ] = False,
@@ -63,6 +70,7 @@ def migrate(
     Exits with 0 where nothing needs to change, or all was written; 1 where a preview or --check
     found changes; 2 for a mistake.
     """
+    from causeway.migrate import calls as run_time
     from causeway.migrate import engine, journal
     from causeway.migrate.settings import Settings, from_pyproject
 
@@ -75,6 +83,9 @@ def migrate(
             restored = journal.undo(chosen[0].resolve())
             console.print(f"{len(restored)} files are as they were")
             return
+        made = run_time.read(calls) if calls is not None else []
+        if calls is not None and not paths:
+            chosen = run_time.files(made, Path())
         given: dict[str, Any] = {
             "target": target, "unsafe": unsafe, "jobs": jobs,
             "exclude": tuple(exclude) if exclude else None,
@@ -112,6 +123,9 @@ def migrate(
 
         report_files.show(result, terminal)
     _summary(terminal, result, write=write, output=output)
+    if calls is not None:
+        for line in run_time.met(result, made).lines():
+            terminal.print(line, markup=False, highlight=False, soft_wrap=True)
     if reports:
         terminal.print(f"reports: {', '.join(map(str, reports))}", markup=False, highlight=False,
                        soft_wrap=True)  # fmt: skip

@@ -115,7 +115,7 @@ def packages() -> dict[str, Package]:
 def target(name: str) -> Target:
     """How the device `name` is spelled."""
     entry = _load("targets.toml").get(name)
-    return Target(name, **entry) if entry else Target(name, collectives=name)
+    return Target(name, **entry) if entry else Target(name, collectives="cwcl")
 
 
 def find(name: str) -> Api | None:

@@ -21,7 +21,7 @@ causeway run --report calls.json train.py # and what was redirected, with places
 
 `causeway run` becomes Python: arguments, `sys.path`, exceptions and exit status are its own. The
 processes that the program starts (torchrun, spawn, DataLoader workers) redirect too, and their
-calls are in the one report.
+calls are in the one report; `causeway migrate --calls calls.json` says what becomes of each.
 
 It is off by default, and `import causeway` never turns it on. There are four ways:
 
