@@ -96,6 +96,7 @@ Kernels scan_kernels();
 Kernels sort_kernels();
 Kernels find_kernels();
 Kernels fused_kernels();
+Kernels product_kernels();
 
 bool is_open();
 

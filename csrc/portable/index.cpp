@@ -183,7 +183,7 @@ cw_status index_one(Call& call) {
 
 Kernels index_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
-          return {{"aten::index_select.out", index_select, kReals, dense},
+  return {{"aten::index_select.out", index_select, kReals, dense},
           {"aten::embedding.out", embedding, kReals, dense},
           {"aten::embedding_dense_backward.out", embedding_backward, kReals, dense},
           {"aten::cat.out", cat, kReals, CW_NEEDS_ELEMENTS},
