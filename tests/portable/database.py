@@ -1,6 +1,6 @@
 """Runs torch's own samples of its operators (`op_db`) by Causeway's kernels, against the CPU.
 
-`python database.py few|all`: a line for each operator and dtype that differs, or whose call went to
+`python database.py few|all|NAME`: a line for each operator and dtype that differs, or whose call went to
 the host, then "cases N". Samples without an element are left out: those the host serves, as it has
 the words for what is wrong with them.
 """
@@ -123,7 +123,7 @@ def run(op: Any, dtype: torch.dtype, count: int) -> tuple[int, str | None]:
 
 def main() -> None:
     few = sys.argv[1] == "few"
-    names = FEW if few else MANY
+    names = FEW if few else MANY if sys.argv[1] == "all" else (sys.argv[1],)
     dtypes = [torch.float32]
     if not few:
         dtypes += [torch.int64, torch.bfloat16, torch.bool]

@@ -95,7 +95,7 @@ def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
     )
     fake.chmod(0o755)
     env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path)}
-    lines = run_python(DATABASE, args=("few", "-"), **env).stdout.splitlines()
+    lines = run_python(DATABASE, args=("cumsum", "-"), **env).stdout.splitlines()
     assert any(line.startswith("cumsum ") for line in lines), lines
 
 
