@@ -1,8 +1,8 @@
 """Runs torch's own samples of its operators (`op_db`) by Causeway's kernels, against the CPU.
 
-`python database.py few|all|NAME`: a line for each operator and dtype that differs, or whose call went to
-the host, then "cases N". Samples without an element are left out: those the host serves, as it has
-the words for what is wrong with them.
+`python database.py few|all|NAME`: a line for each operator and dtype that differs, or whose call
+went to the host, then "cases N". Samples without an element are left out: those the host serves,
+as it has the words for what is wrong with them.
 """
 
 from __future__ import annotations
@@ -44,15 +44,16 @@ MANY = (
     "special.xlog1py", "special.zeta", "stack", "take", "trace", "triu", "unfold",
     "unique_consecutive", "xlogy",
 )  # fmt: skip
-# What has no portable kernel yet, and one of the database's samples that asks for it.
+# What has no portable kernel yet, or none for tensors without dimensions or elements.
 HOST = {
     "aten::nonzero_static", "aten::_unique", "aten::unique_dim", "aten::unique_dim_consecutive",
     "aten::polygamma", "aten::searchsorted.Tensor", "aten::nextafter",
+    "aten::round", "aten::unfold_backward", "aten::sum.dim_IntList",
 }  # fmt: skip
 
 
 # Of equal values any may be named: the values are compared, and their places by what is there.
-TIES = ("kthvalue", "topk", "mode", "median", "nanmedian")
+TIES = ("sort", "msort", "kthvalue", "topk", "mode", "median", "nanmedian")
 
 
 def on_device(value: Any) -> Any:
@@ -107,7 +108,8 @@ def run(op: Any, dtype: torch.dtype, count: int) -> tuple[int, str | None]:
             for g, w in zip(got, wanted, strict=True):
                 if op.name in TIES and w.dtype == torch.int64 and g is not got[0]:
                     continue
-                near = TOLERANCE.get(w.dtype, 0)
+                # The trigamma function beside its poles loses bits of the distance to them.
+                near = TOLERANCE.get(w.dtype, 0) * (5 if op.name == "digamma" else 1)
                 torch.testing.assert_close(
                     g.detach().cpu(), w.detach(), rtol=near, atol=near, equal_nan=True
                 )
