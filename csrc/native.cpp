@@ -211,7 +211,9 @@ bool NativeCall::begin_empty(Route& route) const {
   if (op_.return_of.empty() || !arg(0).isTensor()) return false;
   const std::string& name = op_.handle.schema().name();
   const at::Tensor& self = arg(0).toTensor();
-  const auto empty = [&](c10::ScalarType dtype) { route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, dtype}); };
+  const auto empty = [&](c10::ScalarType dtype) {
+    route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, dtype});
+  };
   if ((name == "aten::_unique2" || name == "aten::unique_consecutive") && op_.return_of[0] < 0) {
     empty(self.scalar_type()), empty(at::kLong), empty(at::kLong);
     return true;
@@ -220,8 +222,9 @@ bool NativeCall::begin_empty(Route& route) const {
   if ((op_.name == "aten::index.Tensor" && takes_mask(arg(1))) || op_.name == "aten::repeat_interleave.Tensor" ||
       op_.name == "aten::bincount") {
     const bool weighed = op_.name == "aten::bincount" && arg(1).isTensor() && arg(1).toTensor().defined();
-    empty(weighed ? (arg(1).toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble)
-          : op_.name == "aten::bincount" ? at::kLong : self.scalar_type());
+    empty(weighed                        ? (arg(1).toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble)
+          : op_.name == "aten::bincount" ? at::kLong
+                                         : self.scalar_type());
     return true;
   }
   const int of = op_.return_of[0];

@@ -99,6 +99,7 @@ Kernels sort_kernels();
 Kernels find_kernels();
 Kernels fused_kernels();
 Kernels rearrange_kernels();
+Kernels product_kernels();
 
 bool is_open();
 

@@ -171,7 +171,8 @@ cw_status index_mask(Call& call, const void* data) {
       shape.insert(shape.end(), indices.shape.begin(), indices.shape.end());
     if (std::find(indices.dims.begin(), indices.dims.end(), d) == indices.dims.end()) shape.push_back(in.shape[d]);
   }
-  if (indices.start == 0 && indices.dims[0] != 0) shape.insert(shape.begin(), indices.shape.begin(), indices.shape.end());
+  if (indices.start == 0 && indices.dims[0] != 0)
+    shape.insert(shape.begin(), indices.shape.begin(), indices.shape.end());
   Tensor out;
   TRY(resized(call, 0, shape, &out));
   if (out.numel() == 0) return CW_OK;
@@ -206,7 +207,8 @@ cw_status unique(Call& call, const void* data) {
   Tensor in, out, inverse, counts;
   if (!call.tensor(3, &in) || !in.contiguous() || !(kReals >> in.dtype & 1)) return CW_UNSUPPORTED;
   if (consecutive && !call.is_none(6)) return CW_UNSUPPORTED;
-  const bool wants_inverse = call.integer(consecutive ? 4 : 5) != 0, wants_counts = call.integer(consecutive ? 5 : 6) != 0;
+  const bool wants_inverse = call.integer(consecutive ? 4 : 5) != 0,
+             wants_counts = call.integer(consecutive ? 5 : 6) != 0;
   const int64_t n = in.numel();
   if (n == 0) return CW_UNSUPPORTED;
   const Tensor flat = dense(in.data, in.dtype, {n});
@@ -236,7 +238,9 @@ cw_status unique(Call& call, const void* data) {
     if (wants_inverse && !consecutive) p.in("place", sorted.places);
     TRY(p.run(n,
               std::string("const idx k = rank(u) - 1;\nif (flag(u)) { out_set(k, x(u)); start_set(k, u); }\n") +
-                  (!wants_inverse ? "" : consecutive ? "inverse_set(u, k);" : "inverse_set(place(u), k);"),
+                  (!wants_inverse ? ""
+                   : consecutive  ? "inverse_set(u, k);"
+                                  : "inverse_set(place(u), k);"),
               10));
   }
   if (!wants_counts) return CW_OK;
@@ -277,7 +281,8 @@ cw_status search(Call& call, const void* data) {
   return p.each(out,
                 "const T x = v(v_at);\nidx lo = 0, hi = size;\nconst idx base = " + base +
                     ";\nwhile (lo < hi) {\nconst idx mid = lo + (hi - lo) / 2;\nconst T w = l(base + mid * " + step +
-                    ");\nif (!(w " + (right ? ">" : ">=") + " x)) lo = mid + 1; else hi = mid;\n}\nout_set(out_at, lo);",
+                    ");\nif (!(w " + (right ? ">" : ">=") +
+                    " x)) lo = mid + 1; else hi = mid;\n}\nout_set(out_at, lo);",
                 80);
 }
 
@@ -294,11 +299,13 @@ cw_status isin(Call& call, const void*) {
   Program p(call, "isin");
   p.out("out", out).in("v", elements).in("l", sorted.keys).value("size", test.numel());
   p.define("T", compute_of(test.dtype) == kBool ? "u8" : name_of(compute_of(test.dtype)));
-  return p.each(out,
-                std::string("const T x = v(v_at);\nidx lo = 0, hi = size;\nwhile (lo < hi) {\nconst idx mid = lo + (hi - lo) "
-                            "/ 2;\nif (!(l(mid) >= x)) lo = mid + 1; else hi = mid;\n}\nout_set(out_at, (lo < size && l(lo) == x)") +
-                    (call.integer(4) ? " == 0);" : " != 0);"),
-                80);
+  return p.each(
+      out,
+      std::string(
+          "const T x = v(v_at);\nidx lo = 0, hi = size;\nwhile (lo < hi) {\nconst idx mid = lo + (hi - lo) "
+          "/ 2;\nif (!(l(mid) >= x)) lo = mid + 1; else hi = mid;\n}\nout_set(out_at, (lo < size && l(lo) == x)") +
+          (call.integer(4) ? " == 0);" : " != 0);"),
+      80);
 }
 
 // out, self, weights, minlength
@@ -322,10 +329,11 @@ cw_status bincount(Call& call, const void*) {
               4000));
     Program all(call, "range");
     all.out("e", ends, kI64).value("parts", parts);
-    TRY(all.run(1,
-                "idx least = e(2), most = e(3);\nfor (idx i = 1; i < parts; ++i) {\nif (e(2 * i + 2) < least) least = e(2 "
-                "* i + 2);\nif (e(2 * i + 3) > most) most = e(2 * i + 3);\n}\ne_set(0, least); e_set(1, most);",
-                10));
+    TRY(all.run(
+        1,
+        "idx least = e(2), most = e(3);\nfor (idx i = 1; i < parts; ++i) {\nif (e(2 * i + 2) < least) least = e(2 "
+        "* i + 2);\nif (e(2 * i + 3) > most) most = e(2 * i + 3);\n}\ne_set(0, least); e_set(1, most);",
+        10));
     TRY(fetch(*call.device, call.stream, ends, 16, range));
   }
   if (range[0] < 0) return CW_UNSUPPORTED;  // the host has the words
@@ -353,10 +361,11 @@ cw_status repeat_interleave(Call& call, const void*) {
   TRY(resized(call, 0, {count}, &out));
   Program p(call, "repeat_interleave");
   p.out("out", out).in("end", ends, kI64).value("size", n);
-  return p.run(count,
-               "idx lo = 0, hi = size;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\nif (end(mid) <= u) lo = mid + 1; "
-               "else hi = mid;\n}\nout_set(u, lo);",
-               60);
+  return p.run(
+      count,
+      "idx lo = 0, hi = size;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\nif (end(mid) <= u) lo = mid + 1; "
+      "else hi = mid;\n}\nout_set(u, lo);",
+      60);
 }
 
 }  // namespace

@@ -187,7 +187,9 @@ cw_status adagrad(Call& call, const void*) {
   std::string text = gradient(call, 9, call.integer(8) != 0, true);
   text += "const T w = $0;\n";
   if (call.real(6) != 0) text += "g = g + w * decay;\n";
-  text += "const T s = $2 + g * g;\n$$2(s);\n$$0(w - lr / ((T)1 + ((T)step$k(0) - (T)1) * slower) * g / (sqrt(s) + eps));\n";
+  text +=
+      "const T s = $2 + g * g;\n$$2(s);\n$$0(w - lr / ((T)1 + ((T)step$k(0) - (T)1) * slower) * g / (sqrt(s) + "
+      "eps));\n";
   std::string found;
   {
     Program probe(call, "probe");
@@ -195,14 +197,15 @@ cw_status adagrad(Call& call, const void*) {
   }
   // A step for each tensor: one parameter more than the lists have.
   std::vector<List*> lists = {&params, &grads, &sums, &sums};
-  return over_lists(call, "adagrad", lists, found + text, 10, 20, [&](Program& p, size_t from, size_t count) -> cw_status {
-    p.define("T", type_name(params)).real("decay", call.real(6), type).real("slower", call.real(5), type);
-    p.real("eps", call.real(7), type);
-    for (size_t k = 0; k < count; ++k)
-      p.in("step" + std::to_string(k), steps[from + k].data, steps[from + k].dtype);
-    if (!add_scalar(p, call, 4, "lr", type)) return CW_UNSUPPORTED;
-    return add_amp(p, call, 9, type, &found);
-  });
+  return over_lists(
+      call, "adagrad", lists, found + text, 10, 20, [&](Program& p, size_t from, size_t count) -> cw_status {
+        p.define("T", type_name(params)).real("decay", call.real(6), type).real("slower", call.real(5), type);
+        p.real("eps", call.real(7), type);
+        for (size_t k = 0; k < count; ++k)
+          p.in("step" + std::to_string(k), steps[from + k].data, steps[from + k].dtype);
+        if (!add_scalar(p, call, 4, "lr", type)) return CW_UNSUPPORTED;
+        return add_amp(p, call, 9, type, &found);
+      });
 }
 
 // grads, found_inf, inv_scale
@@ -213,8 +216,9 @@ cw_status unscale(Call& call, const void*) {
       inverse.numel() != 1)
     return CW_UNSUPPORTED;
   if (grads.empty()) return CW_OK;
-  return over_lists(call, "unscale", {&grads}, "const T g = $0;\nif (g - g != g - g) found_set(0, 1);\n$$0(g * by(0));\n", 8,
-                    4, [&](Program& p, size_t, size_t) -> cw_status {
+  return over_lists(call, "unscale", {&grads},
+                    "const T g = $0;\nif (g - g != g - g) found_set(0, 1);\n$$0(g * by(0));\n", 8, 4,
+                    [&](Program& p, size_t, size_t) -> cw_status {
                       p.define("T", type_name(grads)).out("found", found.data, found.dtype);
                       p.in("by", inverse.data, inverse.dtype);
                       return CW_OK;
@@ -230,12 +234,13 @@ cw_status update_scale(Call& call, const void*) {
   Program p(call, "update_scale");
   p.out("scale", scale.data, kF32).out("tracker", tracker.data, kI32).in("found", found.data, kF32);
   p.real("growth", call.real(3), kF64).real("backoff", call.real(4), kF64).value("interval", call.integer(5));
-  return p.run(1,
-               "if (found(0) != 0) { scale_set(0, (f32)(scale(0) * backoff)); tracker_set(0, 0); continue; }\n"
-               "const i32 successful = tracker(0) + 1;\nif (successful < interval) { tracker_set(0, successful); continue; }\n"
-               "const f32 grown = (f32)(scale(0) * growth);\nif (grown - grown == grown - grown) scale_set(0, grown);\n"
-               "tracker_set(0, 0);",
-               10);
+  return p.run(
+      1,
+      "if (found(0) != 0) { scale_set(0, (f32)(scale(0) * backoff)); tracker_set(0, 0); continue; }\n"
+      "const i32 successful = tracker(0) + 1;\nif (successful < interval) { tracker_set(0, successful); continue; }\n"
+      "const f32 grown = (f32)(scale(0) * growth);\nif (grown - grown == grown - grown) scale_set(0, grown);\n"
+      "tracker_set(0, 0);",
+      10);
 }
 
 }  // namespace

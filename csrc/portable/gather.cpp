@@ -33,7 +33,8 @@ cw_status gather(Call& call, const void*) {
   return p.each(out,
                 "const idx k = index(index_at);\n"
                 "if (k < 0 || k >= size) { out_set(out_at, -1); continue; }\n"
-                "out_set(out_at, x(x_at + (k - c" + D + ") * x_s" + D + "));",
+                "out_set(out_at, x(x_at + (k - c" +
+                    D + ") * x_s" + D + "));",
                 8);
 }
 
@@ -113,8 +114,7 @@ cw_status pad(Call& call, const void* data) {
     return CW_UNSUPPORTED;
   const std::vector<int64_t> sides = call.ints(op.backward ? 3 : 2);
   const int dims = static_cast<int>(sides.size() / 2), first = in.ndim - dims;
-  if (first < 0 || dims < 1 || dims > 3 || (!op.backward && !moves(out, in)) ||
-      (op.backward && !is_float(in.dtype)))
+  if (first < 0 || dims < 1 || dims > 3 || (!op.backward && !moves(out, in)) || (op.backward && !is_float(in.dtype)))
     return CW_UNSUPPORTED;
   Program p(call, op.backward ? "pad_backward" : "pad");
   p.out("out", op.backward ? out : as_bits(out)).in("x", op.backward ? in : as_bits(in));
@@ -141,11 +141,11 @@ cw_status pad(Call& call, const void* data) {
               " == 2 && " + c + " == " + n + " - 1)) continue;\n";
     else
       open += "for (idx " + i + " = " + c + " == 0 ? 0 : " + c + " + " + pl + "; " + i + " <= (" + c + " == " + n +
-              " - 1 ? " + m + " - 1 : " + c + " + " + pl + "); ++" + i + ") {\nif (" + i + " < 0 || " + i +
-              " >= " + m + ") continue;\n";
+              " - 1 ? " + m + " - 1 : " + c + " + " + pl + "); ++" + i + ") {\nif (" + i + " < 0 || " + i + " >= " + m +
+              ") continue;\n";
     close += "}\n";
-    open += "const idx f" + D + " = " + (d == first ? "from" : "f" + std::to_string(d - 1)) + " + " + i + " * " + s +
-            ";\n";
+    open +=
+        "const idx f" + D + " = " + (d == first ? "from" : "f" + std::to_string(d - 1)) + " + " + i + " * " + s + ";\n";
   }
   if (!op.backward) return p.each(out, text + "out_set(out_at, x(from));", 12);
   const std::string type = name_of(compute_of(in.dtype));
@@ -196,11 +196,12 @@ cw_status windows(Call& call, const void* data) {
                   30);
   const std::string type = name_of(compute_of(in.dtype));
   return p.each(out,
-                type + " sum = 0;\nfor (idx i = 0; i < kh; ++i) for (idx j = 0; j < kw; ++j) {\n"
-                       "const idx y = c2 + ph - i * dh, z = c3 + pw - j * dw;\n"
-                       "if (y < 0 || z < 0 || y % sh || z % sw || y / sh >= oh || z / sw >= ow) continue;\n"
-                       "sum += x(c0 * x_s0 + ((c1 * kh + i) * kw + j) * x_s1 + (y / sh * ow + z / sw) * x_s2);\n}\n"
-                       "out_set(out_at, sum);",
+                type +
+                    " sum = 0;\nfor (idx i = 0; i < kh; ++i) for (idx j = 0; j < kw; ++j) {\n"
+                    "const idx y = c2 + ph - i * dh, z = c3 + pw - j * dw;\n"
+                    "if (y < 0 || z < 0 || y % sh || z % sw || y / sh >= oh || z / sw >= ow) continue;\n"
+                    "sum += x(c0 * x_s0 + ((c1 * kh + i) * kw + j) * x_s1 + (y / sh * ow + z / sw) * x_s2);\n}\n"
+                    "out_set(out_at, sum);",
                 static_cast<double>(kernel[0] * kernel[1]) * 12);
 }
 
@@ -233,8 +234,7 @@ cw_status stack(Call& call, const void*) {
   const int dim = wrap(call.integer(2), out.ndim);
   const cw_arg& list = call.arg(1);
   for (uint32_t i = 0; i < list.n; ++i)
-    if (!call.read(list.v.tensors[i], &in) || in.dtype != out.dtype || in.ndim + 1 != out.ndim ||
-        size_of(in.dtype) > 8)
+    if (!call.read(list.v.tensors[i], &in) || in.dtype != out.dtype || in.ndim + 1 != out.ndim || size_of(in.dtype) > 8)
       return CW_UNSUPPORTED;
   for (uint32_t i = 0; i < list.n; ++i) {
     call.read(list.v.tensors[i], &in);
@@ -272,16 +272,18 @@ cw_status spaced(Call& call, const void* data) {
       out.dtype == kBool)
     return CW_UNSUPPORTED;
   const int64_t n = out.shape[0];
-  const double first = is_float(out.dtype) || powers ? start.real() : static_cast<double>(static_cast<int64_t>(start.real()));
-  const double last = is_float(out.dtype) || powers ? end.real() : static_cast<double>(static_cast<int64_t>(end.real()));
+  const double first =
+      is_float(out.dtype) || powers ? start.real() : static_cast<double>(static_cast<int64_t>(start.real()));
+  const double last =
+      is_float(out.dtype) || powers ? end.real() : static_cast<double>(static_cast<int64_t>(end.real()));
   const Dtype type = out.dtype == kF32 ? kF32 : kF64;
   Program p(call, powers ? "logspace" : "linspace");
   p.out("out", out).real("first", first, type).real("last", last, type);
   p.real("step", n > 1 ? (last - first) / static_cast<double>(n - 1) : 0, type).define("T", name_of(type));
   if (powers) p.real("base", call.real(4, 10), type);
   const std::string v = "(c0 < n0 / 2 ? first + step * (T)c0 : last - step * (T)(n0 - 1 - c0))";
-  return p.each(out, "const T v = n0 == 1 ? first : " + v + ";\nout_set(out_at, " + (powers ? "pow(base, v)" : "v") + ");",
-                40);
+  return p.each(
+      out, "const T v = n0 == 1 ? first : " + v + ";\nout_set(out_at, " + (powers ? "pow(base, v)" : "v") + ");", 40);
 }
 
 // out, start, end, step: what arange does, the end included
@@ -325,7 +327,8 @@ cw_status index_several(Call& call, const void*) {
   const std::string text = add_indices(p, list, in, "x", list.start);
   if (p.failed()) return CW_UNSUPPORTED;
   std::string at = "0";
-  if (out.ndim == 1 && rest + list.rank == 0) at = "0";
+  if (out.ndim == 1 && rest + list.rank == 0)
+    at = "0";
   else
     for (int d = 0; d < rest + list.rank; ++d) at += " + c" + std::to_string(d) + " * out_s" + std::to_string(d);
   return p.each(out, text + "out_set(" + at + ", good ? x(from) : -1);", 16);

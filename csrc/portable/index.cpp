@@ -60,7 +60,8 @@ cw_status index_select(Call& call, const void*) {
   Tensor out, in, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(3, &at)) return CW_UNSUPPORTED;
   const int64_t dim = call.integer(2);
-  return pick_along(call, out, in, at, static_cast<int>(dim < 0 ? dim + in.ndim : dim), false);
+  if (in.ndim == 0) in.ndim = 1, in.shape[0] = in.strides[0] = 1;
+  return pick_along(call, out, in, at, wrap(dim, in.ndim), false);
 }
 
 // out, weight, indices, ...
@@ -183,7 +184,7 @@ cw_status index_one(Call& call) {
 
 Kernels index_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
-          return {{"aten::index_select.out", index_select, kReals, dense},
+  return {{"aten::index_select.out", index_select, kReals, dense},
           {"aten::embedding.out", embedding, kReals, dense},
           {"aten::embedding_dense_backward.out", embedding_backward, kReals, dense},
           {"aten::cat.out", cat, kReals, CW_NEEDS_ELEMENTS},

@@ -1,5 +1,6 @@
 // mm, addmm, bmm and baddbmm, of matrices with any strides.
 #include "gemm.h"
+#include "program.h"
 
 namespace causeway::portable {
 
@@ -19,6 +20,7 @@ cw_status matmul(Call& call, const void* data) {
   if (op.added && !call.tensor(at++, &c)) return CW_UNSUPPORTED;
   if (!call.tensor(at, &a) || !call.tensor(at + 1, &b)) return CW_UNSUPPORTED;
   const int rank = op.batched ? 3 : 2;
+  if (is_int(a.dtype) && !op.added) return integer_product(call);
   if (a.ndim != rank || b.ndim != rank || out.ndim != rank || !is_float(a.dtype) || a.dtype != b.dtype ||
       out.dtype != a.dtype || (op.added && (c.dtype != a.dtype || c.ndim > rank)))
     return CW_UNSUPPORTED;
@@ -104,7 +106,8 @@ Kernels matmul_kernels() {
                                {"aten::bmm.out", true, false},
                                {"aten::baddbmm.out", true, true}};
   Kernels list;
-  for (const Matmul& op : ops) list.push_back({op.name, matmul, kFloats, CW_NEEDS_ELEMENTS, &op});
+  for (const Matmul& op : ops)
+    list.push_back({op.name, matmul, op.added ? kFloats : kFloats | kInts, CW_NEEDS_ELEMENTS, &op});
   return list;
 }
 

@@ -335,7 +335,11 @@ bool add_number(Launch& launch, const Number& number, Dtype type) {
     default:
       break;
   }
-  if (number.dtype == kF64) return false;
+  if (number.dtype == kF64) {  // 2.0 where an integer is meant
+    if (!(number.d >= -9e15 && number.d <= 9e15) || number.d != static_cast<double>(static_cast<int64_t>(number.d)))
+      return false;
+    return add_number(launch, {kI64, 0, static_cast<int64_t>(number.d)}, type);
+  }
   switch (size_of(type)) {
     case 1:
       return launch.value(static_cast<int8_t>(number.i)), true;

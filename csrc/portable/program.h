@@ -85,6 +85,8 @@ bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* l
 // coordinates begin with c<start>.
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);
 
+// mm.out and bmm.out of integers.
+cw_status integer_product(Call& call);
 // index.Tensor_out and _index_put_impl_, of integers.
 cw_status index_several(Call& call, const void*);
 cw_status index_put(Call& call, const void*);

@@ -152,12 +152,12 @@ cw_status whole_numbers(Call& call, const void* data) {
   const Dtype t = out.dtype;
   const int64_t size = size_of(t);
   // One more than the largest, less `from`; of int64 the whole range has no such number.
-  uint64_t most = t == kBool  ? 2
-                  : t == kF16 ? (1u << 11) + 1
+  uint64_t most = t == kBool   ? 2
+                  : t == kF16  ? (1u << 11) + 1
                   : t == kBF16 ? (1u << 8) + 1
-                  : t == kF32 ? (1u << 24) + 1
-                  : t == kF64 ? (uint64_t{1} << 53) + 1
-                              : uint64_t{1} << (size * 8 - (t == kU8 ? 0 : 1));
+                  : t == kF32  ? (1u << 24) + 1
+                  : t == kF64  ? (uint64_t{1} << 53) + 1
+                               : uint64_t{1} << (size * 8 - (t == kU8 ? 0 : 1));
   uint64_t range = most - static_cast<uint64_t>(from);
   if (ends > 0 && !call.is_none(ends)) {
     if (call.integer(ends) <= from) return CW_UNSUPPORTED;  // the host has the words
@@ -213,7 +213,8 @@ cw_status multinomial(Call& call, const void*) {
   if (replaced) {
     Program sums(call, "multinomial_sums");
     sums.in("p", chance.data, chance.dtype).out("sum", keys, kF64).value("size", n);
-    TRY(sums.run(rows, "f64 all = 0;\nfor (idx i = u * size; i < (u + 1) * size; ++i) { all += p(i); sum_set(i, all); }",
+    TRY(sums.run(rows,
+                 "f64 all = 0;\nfor (idx i = u * size; i < (u + 1) * size; ++i) { all += p(i); sum_set(i, all); }",
                  static_cast<double>(n) * 2));
     Program p(call, "multinomial");
     p.before(kPhilox).in("sum", keys, kF64).out("out", out.data, kI64).value("size", n).value("k", k);
@@ -250,15 +251,16 @@ Kernels random_kernels() {
        "2.3283064365386963e-10);",
        2, 0, 1, kFloats},
       {"aten::log_normal_",
-       "r = exp(x + y * sqrt(-2.0 * log(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos(6.283185307179586477 * (f64)b * "
+       "r = exp(x + y * sqrt(-2.0 * log(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos(6.283185307179586477 * (f64)b "
+       "* "
        "2.3283064365386963e-10));",
        2, 1, 2, kFloats},
       // by the inverse of their distribution functions, of a number that is neither 0 nor 1
       {"aten::exponential_", "r = -log(((f64)a + 0.5) * 2.3283064365386963e-10) / x;", 1, 1, 0, kFloats},
-      {"aten::cauchy_", "r = x + y * tan(3.14159265358979323846 * (((f64)a + 0.5) * 2.3283064365386963e-10 - 0.5));", 2, 0,
-       1, kFloats},
-      {"aten::geometric_",
-       "r = ceil(log(((f64)a + 0.5) * 2.3283064365386963e-10) / log1p(-x)); r = r < 1.0 ? 1.0 : r;", 1, 0.5, 0, kFloats | kInts},
+      {"aten::cauchy_", "r = x + y * tan(3.14159265358979323846 * (((f64)a + 0.5) * 2.3283064365386963e-10 - 0.5));", 2,
+       0, 1, kFloats},
+      {"aten::geometric_", "r = ceil(log(((f64)a + 0.5) * 2.3283064365386963e-10) / log1p(-x)); r = r < 1.0 ? 1.0 : r;",
+       1, 0.5, 0, kFloats | kInts},
       {"aten::bernoulli_.float", "r = (f64)a * 2.3283064365386963e-10 < x ? 1.0 : 0.0;", 1, 0.5, 0, kReals},
   };
   Kernels list;

@@ -9,7 +9,7 @@ namespace causeway::portable {
 
 namespace {
 
-enum class Accumulate : uint8_t { Wide, Input, Flag };  // f64 or i64; the input's compute type; bool
+enum class Accumulate : uint8_t { Wide, Input, Flag, Count };  // f64 or i64; the input's compute type; bool; i64
 
 // `start`, `step` (of acc with v) and `finish` (of acc, with `count`) are expressions of the accumulator's type A.
 // `first` in `start` is an element of the reduction.
@@ -241,6 +241,10 @@ cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Te
       if (out.dtype != in.dtype) return CW_UNSUPPORTED;
       p.acc = compute_of(in.dtype);
       break;
+    case Accumulate::Count:  // of floats in f64, which holds them and counts
+      if (out.dtype != kI64 || (is_float(in.dtype) && !has_f64)) return CW_UNSUPPORTED;
+      p.acc = is_float(in.dtype) ? kF64 : kI64;
+      break;
     case Accumulate::Flag:
       p.acc = kI32;
   }
@@ -349,7 +353,8 @@ Kernels reduce_kernels() {
       {"aten::any.out", "dk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
       {"aten::any.dims_out", "lk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
       {"aten::any.all_out", "", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
-      {"aten::count_nonzero.dim_IntList", "l", R, W, "0", "((acc) + ((v) != 0))", "acc", "((acc) + (v))"},
+      {"aten::count_nonzero.dim_IntList", "l", R, Accumulate::Count, "0", "((acc) + ((v) != 0))", "acc",
+       "((acc) + (v))"},
       {"aten::all.out", "dk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
       {"aten::all.dims_out", "lk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
       {"aten::all.all_out", "", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},

@@ -78,9 +78,9 @@ cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor&
   begin(last);
   last.out("out", out);
   return last.each(shape, in.ndim,
-                   range + "const idx ib = " + base_in + ", ob = " + base_out + ";\nA acc = " +
-                       (parts > 1 ? "sums(row + c" + D + ")" : op.start) + ";\nfor (idx i = lo; i < hi; ++i) { " + load +
-                       "out_set(ob + i * out_s" + D + ", acc); }",
+                   range + "const idx ib = " + base_in + ", ob = " + base_out +
+                       ";\nA acc = " + (parts > 1 ? "sums(row + c" + D + ")" : op.start) +
+                       ";\nfor (idx i = lo; i < hi; ++i) { " + load + "out_set(ob + i * out_s" + D + ", acc); }",
                    cost);
 }
 
@@ -109,7 +109,8 @@ cw_status extreme(Call& call, const void* data) {
   int64_t shape[kMostDims];
   std::copy(in.shape, in.shape + in.ndim, shape);
   shape[dim] = 1;
-  const std::string D = std::to_string(dim), type = compute_of(in.dtype) == kBool ? "u8" : name_of(compute_of(in.dtype));
+  const std::string D = std::to_string(dim),
+                    type = compute_of(in.dtype) == kBool ? "u8" : name_of(compute_of(in.dtype));
   Program p(call, "extreme");
   p.in("x", in).out("values", values).out("places", places).value("size", in.shape[dim]);
   // The last of equal ones, and NaN for good.

@@ -43,9 +43,9 @@ const char* combine(Put op) {
 }
 
 bool put_named(const char* name, Put* op) {
-  static const std::pair<const char*, Put> names[] = {{"add", Put::Add},   {"sum", Put::Add},  {"multiply", Put::Multiply},
-                                                      {"prod", Put::Multiply}, {"mean", Put::Mean}, {"amax", Put::Max},
-                                                      {"amin", Put::Min}};
+  static const std::pair<const char*, Put> names[] = {
+      {"add", Put::Add},   {"sum", Put::Add},  {"multiply", Put::Multiply}, {"prod", Put::Multiply},
+      {"mean", Put::Mean}, {"amax", Put::Max}, {"amin", Put::Min}};
   for (const auto& [known, put] : names)
     if (std::strcmp(known, name) == 0) return *op = put, true;
   return false;
@@ -125,8 +125,8 @@ cw_status put(Call& call, const void*) {
   how.op = call.integer(3) ? Put::Add : Put::Set;
   how.wraps = true;
   const Tensor flat = dense(source.data, source.dtype, {source.numel()});
-  return place(call, dense(out.data, out.dtype, {out.numel()}), 0, dense(index.data, index.dtype, {index.numel()}), &flat,
-               {}, how);
+  return place(call, dense(out.data, out.dtype, {out.numel()}), 0, dense(index.data, index.dtype, {index.numel()}),
+               &flat, {}, how);
 }
 
 }  // namespace
@@ -194,7 +194,8 @@ cw_status index_put(Call& call, const void*) {
   std::vector<int64_t> own;  // the other dimensions, then the parts
   int64_t columns = 1;
   for (int d = 0; d < out.ndim; ++d)
-    if (std::find(list.dims.begin(), list.dims.end(), d) == list.dims.end()) own.push_back(out.shape[d]), columns *= own.back();
+    if (std::find(list.dims.begin(), list.dims.end(), d) == list.dims.end())
+      own.push_back(out.shape[d]), columns *= own.back();
   own.push_back(parts_of(call, columns, places, count));
   Program p(call, "index_accumulate");
   p.out("out", out).in("v", v).in("at", numbers, kI64).value("places", places).value("count", count);
@@ -204,11 +205,13 @@ cw_status index_put(Call& call, const void*) {
     if (std::find(list.dims.begin(), list.dims.end(), d) != list.dims.end()) continue;
     if (within == list.start) within += list.rank;
     const std::string C = "c" + std::to_string(c++);
-    text += "ob += " + C + " * out_s" + std::to_string(d) + "; vb += " + C + " * v_s" + std::to_string(within++) + ";\n";
+    text +=
+        "ob += " + C + " * out_s" + std::to_string(d) + "; vb += " + C + " * v_s" + std::to_string(within++) + ";\n";
   }
   const std::string P = "c" + std::to_string(c), N = "n" + std::to_string(c);
-  text += "const idx lo = places * " + P + " / " + N + ", hi = places * (" + P + " + 1) / " + N + ";\n" +
-          "for (idx b = 0; b < count; ++b) {\nidx k = at(b), o = ob, w = vb, rest = b;\nif (k < lo || k >= hi) continue;\n";
+  text +=
+      "const idx lo = places * " + P + " / " + N + ", hi = places * (" + P + " + 1) / " + N + ";\n" +
+      "for (idx b = 0; b < count; ++b) {\nidx k = at(b), o = ob, w = vb, rest = b;\nif (k < lo || k >= hi) continue;\n";
   for (size_t j = list.dims.size(); j-- > 0;) {
     const std::string D = std::to_string(list.dims[j]), n = "d" + D;
     p.value(n, out.shape[list.dims[j]]);
@@ -257,7 +260,8 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
   for (int d = 0; d < at.ndim; ++d) {
     const std::string D = std::to_string(d);
     if (d == dim) continue;
-    base[0] += " + c" + D + " * out_s" + D, base[1] += " + c" + D + " * index_s" + D, base[2] += " + c" + D + " * src_s" + D;
+    base[0] += " + c" + D + " * out_s" + D, base[1] += " + c" + D + " * index_s" + D,
+        base[2] += " + c" + D + " * src_s" + D;
     column = "(" + column + ") * n" + D + " + c" + D;
   }
   if (counted) {
@@ -266,15 +270,16 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
     p.out("counts", counts, kI32);
   }
   const std::string D = std::to_string(dim);
-  std::string text = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D + ", ob = " +
-                     base[0] + ", ib = " + base[1] + (source ? ", sb = " + base[2] : "") + ";\n";
+  std::string text = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D +
+                     ", ob = " + base[0] + ", ib = " + base[1] + (source ? ", sb = " + base[2] : "") + ";\n";
   if (counted)
     text += "const idx nb = (" + column + ") * size;\nfor (idx k = lo; k < hi; ++k) counts_set(nb + k, " +
             (how.include_self ? "1" : "0") + ");\n";
   text += "for (idx i = 0; i < count; ++i) {\nidx k = index(ib + i * index_s" + D + ");\n" +
           (how.wraps ? "if (k < 0) k += size;\n" : "") + (how.skip >= 0 ? "if (k == skip) continue;\n" : "") +
-          "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" + D + ";\nconst A v = " +
-          (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") + ";\n";
+          "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" + D +
+          ";\nconst A v = " + (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") +
+          ";\n";
   const std::string sum = to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op);
   if (how.op == Put::Set)
     text += "out_set(o, v);\n";
@@ -285,11 +290,14 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
     text += "const A old = out(o);\nout_set(o, (" + sum + "));\n";
   text += "}\n";
   if (how.op == Put::Mean)
-    text += "for (idx k = lo; k < hi; ++k) {\nconst i32 had = counts(nb + k);\nif (had < 2) continue;\nconst idx o = ob + "
-            "k * out_s" + D + ";\nconst A old = out(o);\n" +
-            (is_float(to.dtype) ? "out_set(o, old / (A)had);\n"
-                                : "A v = (A)(old / (A)had); if (old < (A)0 && v * (A)had != old) v -= (A)1; out_set(o, v);\n") +
-            "}\n";
+    text +=
+        "for (idx k = lo; k < hi; ++k) {\nconst i32 had = counts(nb + k);\nif (had < 2) continue;\nconst idx o = ob + "
+        "k * out_s" +
+        D + ";\nconst A old = out(o);\n" +
+        (is_float(to.dtype)
+             ? "out_set(o, old / (A)had);\n"
+             : "A v = (A)(old / (A)had); if (old < (A)0 && v * (A)had != old) v -= (A)1; out_set(o, v);\n") +
+        "}\n";
   return p.each(shape, at.ndim, text, static_cast<double>(count) * 6);
 }
 
@@ -317,8 +325,7 @@ Kernels scatter_kernels() {
       {"aten::index_fill_.int_Tensor", Put::Set, true, false, true},
   };
   Kernels list;
-  for (const Scatter& op : table)
-    list.push_back({op.name, scatter, kReals, CW_NEEDS_ELEMENTS | CW_TAKES_NUMBERS, &op});
+  for (const Scatter& op : table) list.push_back({op.name, scatter, kReals, CW_NEEDS_ELEMENTS | CW_TAKES_NUMBERS, &op});
   list.push_back({"aten::put_", put, kReals, CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS});
   return list;
 }

@@ -15,8 +15,8 @@ constexpr int64_t kFew = 64;  // of top-k, kept in order by insertion
 std::string type_of(Dtype dtype) { return compute_of(dtype) == kBool ? "u8" : name_of(compute_of(dtype)); }
 
 void define_order(Program& p, bool descending) {
-  p.define("BEFORE(a, b)", descending ? "((a) > (b) || ((a) != (a) && (b) == (b)))"
-                                      : "((a) < (b) || ((b) != (b) && (a) == (a)))");
+  p.define("BEFORE(a, b)",
+           descending ? "((a) > (b) || ((a) != (a) && (b) == (b)))" : "((a) < (b) || ((b) != (b) && (a) == (a)))");
 }
 
 void at_least_1d(Tensor& t) {
@@ -68,17 +68,22 @@ cw_status topk(Call& call, const void*) {
   shape[dim] = 1;
   const std::string D = std::to_string(dim);
   Program p(call, "topk");
-  p.in("x", in).out("values", values).out("places", places).value("size", n).value("k", k).define("T", type_of(in.dtype));
+  p.in("x", in)
+      .out("values", values)
+      .out("places", places)
+      .value("size", n)
+      .value("k", k)
+      .define("T", type_of(in.dtype));
   define_order(p, largest);
-  return p.each(shape, in.ndim,
-                "T best[64];\nidx at[64];\nidx had = 0;\nfor (idx i = 0; i < size; ++i) {\nconst T v = x(x_at + i * x_s" +
-                    D +
-                    ");\nif (had == k && !BEFORE(v, best[k - 1])) continue;\nidx j = had < k ? had : k - 1;\n"
-                    "for (; j > 0 && BEFORE(v, best[j - 1]); --j) { best[j] = best[j - 1]; at[j] = at[j - 1]; }\n"
-                    "best[j] = v; at[j] = i;\nif (had < k) ++had;\n}\n"
-                    "for (idx j = 0; j < k; ++j) { values_set(values_at + j * values_s" +
-                    D + ", best[j]); places_set(places_at + j * places_s" + D + ", at[j]); }",
-                static_cast<double>(n) * 6);
+  return p.each(
+      shape, in.ndim,
+      "T best[64];\nidx at[64];\nidx had = 0;\nfor (idx i = 0; i < size; ++i) {\nconst T v = x(x_at + i * x_s" + D +
+          ");\nif (had == k && !BEFORE(v, best[k - 1])) continue;\nidx j = had < k ? had : k - 1;\n"
+          "for (; j > 0 && BEFORE(v, best[j - 1]); --j) { best[j] = best[j - 1]; at[j] = at[j - 1]; }\n"
+          "best[j] = v; at[j] = i;\nif (had < k) ++had;\n}\n"
+          "for (idx j = 0; j < k; ++j) { values_set(values_at + j * values_s" +
+          D + ", best[j]); places_set(places_at + j * places_s" + D + ", at[j]); }",
+      static_cast<double>(n) * 6);
 }
 
 enum class Pick : int64_t { Kth, Median, NanMedian, Mode };
@@ -92,7 +97,10 @@ cw_status pick_row(Call& call, const Tensor& in, int dim, Pick pick, int64_t k, 
   Program p(call, "pick_row");
   p.in("x", sorted.keys).in("at", sorted.places).out("value", value);
   if (places) p.out("place", reduced(*places, in, dim));
-  p.value("size", in.shape[dim]).value("k", k).define("PICK", static_cast<int64_t>(pick)).define("T", type_of(in.dtype));
+  p.value("size", in.shape[dim])
+      .value("k", k)
+      .define("PICK", static_cast<int64_t>(pick))
+      .define("T", type_of(in.dtype));
   return p.each(value,
                 std::string("idx good = size, j = k;\nwhile (good > 0 && x(x_at + good - 1) != x(x_at + good - 1)) "
                             "--good;\n"
@@ -146,7 +154,8 @@ cw_status sort_rows(Call& call, const Tensor& given, int dim, bool descending, S
   void *keys[2] = {}, *places[2] = {};
   const int copies = n > kRun ? 2 : 1;
   for (int i = 0; i < copies; ++i) {
-    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(std::max<int64_t>(all, 1) * size_of(in.dtype)), &keys[i]));
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(std::max<int64_t>(all, 1) * size_of(in.dtype)),
+                &keys[i]));
     TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(std::max<int64_t>(all, 1) * 8), &places[i]));
   }
   int now = 0;
@@ -165,9 +174,9 @@ cw_status sort_rows(Call& call, const Tensor& given, int dim, bool descending, S
       row = "(" + row + ") * n" + D + " + c" + D;
     }
     TRY(p.each(runs.data(), in.ndim,
-               "T k[16];\nidx at[16];\nconst idx from = c" + last + " * 16, many = size - from < 16 ? size - from : 16, ib = " +
-                   base + ", ob = (" + row + ") * size + from;\nfor (idx i = 0; i < many; ++i) {\nconst T v = x(ib + (from + i) * x_s" +
-                   last +
+               "T k[16];\nidx at[16];\nconst idx from = c" + last +
+                   " * 16, many = size - from < 16 ? size - from : 16, ib = " + base + ", ob = (" + row +
+                   ") * size + from;\nfor (idx i = 0; i < many; ++i) {\nconst T v = x(ib + (from + i) * x_s" + last +
                    ");\nidx j = i;\nfor (; j > 0 && BEFORE(v, k[j - 1]); --j) { k[j] = k[j - 1]; at[j] = at[j - 1]; }\n"
                    "k[j] = v; at[j] = from + i;\n}\n"
                    "for (idx i = 0; i < many; ++i) { key_set(ob + i, k[i]); place_set(ob + i, at[i]); }",
@@ -181,24 +190,26 @@ cw_status sort_rows(Call& call, const Tensor& given, int dim, bool descending, S
     if (call.device->in_turn()) {
       const int64_t pairs = (n + 2 * width - 1) / (2 * width);
       p.value("pairs", pairs);
-      TRY(p.run(rows * pairs,
-                "const idx base = u / pairs * size, lo = u % pairs * 2 * width, mid = lo + width < size ? lo + width : size, "
-                "hi = mid + width < size ? mid + width : size;\nidx i = lo, j = mid;\n"
-                "for (idx o = lo; o < hi; ++o) {\n"
-                "const int right = i >= mid || (j < hi && BEFORE(key(base + j), key(base + i)));\n"
-                "const idx from = base + (right ? j++ : i++);\nto_set(base + o, key(from)); to_place_set(base + o, "
-                "place(from));\n}",
-                static_cast<double>(width) * 20));
+      TRY(p.run(
+          rows * pairs,
+          "const idx base = u / pairs * size, lo = u % pairs * 2 * width, mid = lo + width < size ? lo + width : size, "
+          "hi = mid + width < size ? mid + width : size;\nidx i = lo, j = mid;\n"
+          "for (idx o = lo; o < hi; ++o) {\n"
+          "const int right = i >= mid || (j < hi && BEFORE(key(base + j), key(base + i)));\n"
+          "const idx from = base + (right ? j++ : i++);\nto_set(base + o, key(from)); to_place_set(base + o, "
+          "place(from));\n}",
+          static_cast<double>(width) * 20));
     } else {
-      TRY(p.run(all,
-                "const idx base = u / size * size, i = u - base, run = i / width;\nconst int right = run & 1;\n"
-                "const idx other = (right ? run - 1 : run + 1) * width;\n"
-                "const idx begin = other < size ? other : size, end = begin + width < size ? begin + width : size;\n"
-                "const T v = key(u);\nidx lo = begin, hi = end;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\n"
-                "const T w = key(base + mid);\nif (right ? !BEFORE(v, w) : BEFORE(w, v)) lo = mid + 1; else hi = mid;\n}\n"
-                "const idx o = base + (right ? other : run * width) + (i - run * width) + (lo - begin);\n"
-                "to_set(o, v); to_place_set(o, place(u));",
-                60));
+      TRY(p.run(
+          all,
+          "const idx base = u / size * size, i = u - base, run = i / width;\nconst int right = run & 1;\n"
+          "const idx other = (right ? run - 1 : run + 1) * width;\n"
+          "const idx begin = other < size ? other : size, end = begin + width < size ? begin + width : size;\n"
+          "const T v = key(u);\nidx lo = begin, hi = end;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\n"
+          "const T w = key(base + mid);\nif (right ? !BEFORE(v, w) : BEFORE(w, v)) lo = mid + 1; else hi = mid;\n}\n"
+          "const idx o = base + (right ? other : run * width) + (i - run * width) + (lo - begin);\n"
+          "to_set(o, v); to_place_set(o, place(u));",
+          60));
     }
   }
   out->keys = dense(keys[now], in.dtype, shape);

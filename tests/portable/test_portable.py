@@ -5,6 +5,7 @@ OpenCL where there is a runtime, in each of its models of memory.
 from __future__ import annotations
 
 import ctypes.util
+import re
 import shutil
 import subprocess
 from collections.abc import Callable
@@ -17,6 +18,7 @@ ROOT = HERE.parents[1]
 SIM = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_OPS": "none"}
 CASES = (HERE / "cases.py").read_text()
 MODELS = (HERE / "models.py").read_text()
+FUSED = (HERE / "fused.py").read_text()
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
 
@@ -101,6 +103,53 @@ def test_an_operator_that_is_left_to_the_host_is_noticed(run_python, tmp_path) -
     lines = run_python(MODELS, args=("digits",), **env).stdout.splitlines()
     assert lines[0].startswith("digits: on the host: aten::")
     assert lines[1] == "digits: no portable kernel"
+
+
+DATABASE = (HERE / "database.py").read_text()
+
+
+def test_torchs_samples_agree_on_the_simulated_chip(run_python, tmp_path) -> None:
+    """One sample each of a few operators; `make test-portable` runs all of them."""
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    lines = run_python(DATABASE, args=("few", "-"), **env).stdout.splitlines()
+    assert lines[:-1] == []
+    assert int(lines[-1].removeprefix("cases ")) >= 12
+
+
+def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
+    """The samples must tell a kernel that is wrong: here sums that begin with 1."""
+    fake = tmp_path / "cc"
+    real = shutil.which("cc")
+    fake.write_text(
+        "#!/bin/sh\nfor f; do case $f in *.c) sed -i 's/A acc = 0;/A acc = 1;/' $f;; esac; done\n"
+        f'exec {real} "$@"\n'
+    )
+    fake.chmod(0o755)
+    env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    lines = run_python(DATABASE, args=("cumsum", "-"), **env).stdout.splitlines()
+    assert any(line.startswith("cumsum ") for line in lines), lines
+
+
+COUNT = """
+import torch, causeway
+print(len(causeway._C.offered_portable()))
+"""
+
+
+def test_the_number_of_operators_is_what_the_page_says(run_python) -> None:
+    there = int(run_python(COUNT, **SIM).stdout)
+    said = re.search(
+        r"(\d+) overloads of torch's operators", (ROOT / "docs/portable.md").read_text()
+    )
+    assert there >= 300
+    assert said
+    assert there >= int(said[1])
+
+
+@pytest.mark.slow
+def test_optimizers_over_lists_step_as_on_the_cpu(run_python, tmp_path) -> None:
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    assert run_python(FUSED, **env).stdout.splitlines() == ["agree"]
 
 
 def test_a_wrong_kernel_is_noticed(run_python, tmp_path) -> None:
