@@ -123,10 +123,11 @@ def _gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     address = "" if os.environ.get("GLOO_SOCKET_IFNAME") else _address_towards_the_others()
     if not address:
         return dist.ProcessGroupGloo(store, rank, size, timeout)
-    options = dist.ProcessGroupGloo._Options()
+    gloo: Any = dist.ProcessGroupGloo  # torch's stubs lack its options
+    options = gloo._Options()
     options._timeout = timeout
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
-    return dist.ProcessGroupGloo(store, rank, size, options)
+    options._devices = [gloo.create_device(hostname=address)]
+    return gloo(store, rank, size, options)
 
 
 def _address_towards_the_others() -> str:
