@@ -174,3 +174,30 @@ def test_training_goes_on_with_fewer_when_a_node_goes_for_good(tmp_path: Path) -
         assert first.loss() == pytest.approx(expected, rel=1e-3)
         assert re.search(r"goes on from step \d+ with 1 ranks", first.said())
         assert re.search(r"after step 400, 1 x", first.said())
+
+
+def test_what_an_earlier_start_left_in_the_store_misleads_nobody() -> None:
+    import threading
+    from datetime import timedelta
+
+    import torch.distributed as dist
+
+    from causeway.dist.backend import _agree
+
+    store, words = dist.HashStore(), []
+    for _ in range(3):  # each start finds the marks of the one before it
+        said: dict[int, str] = {}
+
+        def start(rank: int, said: dict[int, str] = said) -> None:
+            time.sleep(0.05 * (2 - rank))  # rank 0 comes last, the others find its old word
+            said[rank] = _agree(store, rank, 3, timedelta(seconds=30))
+
+        threads = [threading.Thread(target=start, args=(r,)) for r in range(3)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join(30)
+        assert len(set(said.values())) == 1
+        assert len(said) == 3
+        words.append(said[0])
+    assert len(set(words)) == 3
