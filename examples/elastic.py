@@ -6,9 +6,10 @@ reads the last checkpoint and goes on from its step. With `--nnodes 1:2` a node 
 those that are left begin again with fewer. Every step has the same batch however many share it, so
 the losses are those of a run that nothing disturbed, up to the order of additions.
 
-Three things make it so, and are worth copying: a checkpoint is written beside its place and moved
+Four things make it so, and are worth copying: a checkpoint is written beside its place and moved
 there whole, so that a death while writing loses nothing; all ranks agree on the step to go on from,
-which rank 0 alone reads; what is random depends on the step, not on how often it was begun.
+which rank 0 alone reads; what is random depends on the step, not on how often it was begun; the
+timeout is short, for one who waits for a dead rank in vain.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import argparse
 import os
 import sys
 import tempfile
+from datetime import timedelta
 from pathlib import Path
 
 import torch
@@ -48,7 +50,8 @@ def main() -> int:
     index = int(os.environ["LOCAL_RANK"]) % torch.accelerator.device_count()
     torch.accelerator.set_device_index(index)
     place = torch.accelerator.current_accelerator()
-    dist.init_process_group()
+    # A rank that waits longer for the others fails, and torchrun starts all anew.
+    dist.init_process_group(timeout=timedelta(minutes=2))
     rank, size = dist.get_rank(), dist.get_world_size()
 
     torch.manual_seed(0)

@@ -496,7 +496,8 @@ SETTINGS: Mapping[str, Setting] = {
             "comm_fault",
             NAMES,
             (),
-            "A rank that dies, comes late or corrupts a chunk in its nth collective: 1:dies:3.",
+            "A rank that dies, comes late, corrupts a chunk or drops the last rank from a "
+            "reduction, in its nth collective: 1:dies:3.",
         ),
         _sim(
             "bug",

@@ -193,14 +193,27 @@ def sync_batch_norm_sees_the_whole_batch():
 def zero_redundancy_optimizer():
     from torch.distributed.optim import ZeroRedundancyOptimizer
 
-    net = DDP(model().to(DEVICE))
-    optim = ZeroRedundancyOptimizer(net.parameters(), torch.optim.Adam, lr=0.05)
-    for step in range(3):
-        x, y = here(step)
-        optim.zero_grad()
-        nn.functional.mse_loss(net(x), y).backward()
-        optim.step()
-    close(plain(net), reference())
+    def trained(make):
+        net = DDP(model().to(DEVICE))
+        optim = make(net.parameters())
+        for step in range(10):
+            x, y = here(step)
+            optim.zero_grad()
+            nn.functional.mse_loss(net(x), y).backward()
+            optim.step()
+        return plain(net)
+
+    for kind in (torch.optim.Adam, torch.optim.AdamW):
+        whole = trained(functools.partial(kind, lr=0.05))
+        for options in ({}, {"parameters_as_bucket_view": True}):
+            shared = trained(
+                lambda p, kind=kind, options=options: ZeroRedundancyOptimizer(
+                    p, kind, lr=0.05, **options
+                )
+            )
+            # Each parameter is stepped on one rank and sent to the others: the same bits.
+            assert all(torch.equal(shared[k], v) for k, v in whole.items()), kind
+    close(trained(functools.partial(torch.optim.Adam, lr=0.05)), reference(steps=10))
 
 
 def join_of_uneven_inputs():

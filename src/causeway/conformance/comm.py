@@ -223,6 +223,9 @@ class Rank:
         comm = Comm(self, handle.value or 0, members.index(self.rank), len(members), self.device)
         try:
             yield comm
+        except BaseException:
+            self.table.abort(comm.handle)  # the others need not wait for what does not come
+            raise
         finally:
             self.table.destroy(comm.handle)
 

@@ -10,6 +10,8 @@ import atexit
 import ipaddress
 import os
 import socket
+import time
+import uuid
 import warnings
 from datetime import timedelta
 from typing import Any
@@ -19,6 +21,7 @@ from causeway.errors import CausewayError
 
 NAME = "cwcl"
 _closing: list[bool] = []
+_start = ""  # what the stores of this start are named by
 
 
 def names() -> list[str]:
@@ -98,7 +101,7 @@ def _create(name: str, options: Any, backend_options: Any) -> Any:
         _closing.append(True)
         atexit.register(_C.close_comm)
     return _C.comm_backend(
-        options.store,
+        _store_of_this_start(options),
         options.group_rank,
         options.group_size,
         _duration(options.timeout),
@@ -112,6 +115,60 @@ def _create(name: str, options: Any, backend_options: Any) -> Any:
     )
 
 
+def _store_of_this_start(options: Any) -> Any:
+    """The group's store, under a name that the processes of this start alone know.
+
+    torchrun keeps its store when it starts workers anew, and with it the addresses of those that
+    died: whoever comes first would call them. TORCHELASTIC_RESTART_COUNT may differ between hosts.
+    """
+    import torch.distributed as dist
+
+    global _start
+    if not dist.is_torchelastic_launched():
+        return options.store
+    if not options.global_ranks_in_group:  # the world
+        _start = _agree(options.store, options.group_rank, options.group_size, options.timeout)
+    return dist.PrefixStore(f"start-{_start}/", options.store)
+
+
+def _agree(store: Any, rank: int, size: int, timeout: Any) -> str:
+    """A word that all ranks have, and none of an earlier start: rank 0 answers to a mark that each
+    rank has just made, and begins again while a mark still changes.
+    """
+    until = time.monotonic() + _duration(timeout).total_seconds()
+    mine, others = uuid.uuid4().hex, range(1, size)
+
+    def said(key: str) -> str:
+        return str(store.get(key).decode()) if store.check([key]) else ""
+
+    def wait() -> None:
+        if time.monotonic() > until:
+            raise CausewayError(
+                f"rank {rank} of {size} waited {_duration(timeout)} for the other ranks to start; "
+                "is there one that ended?"
+            )
+        time.sleep(0.005)
+
+    if rank:
+        store.set(f"mark/{rank}", mine)
+        while True:
+            word, *marks = (said("word") or "-").split(",")
+            if mine in marks:
+                store.set(f"heard/{rank}", word)
+                if said("go") == word:
+                    return word
+            wait()
+    while True:
+        marks = [said(f"mark/{r}") for r in others]
+        word = uuid.uuid4().hex
+        store.set("word", ",".join([word, *marks]))
+        while marks == [said(f"mark/{r}") for r in others]:
+            if all(said(f"heard/{r}") == word for r in others):
+                store.set("go", word)
+                return word
+            wait()
+
+
 def _gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     """gloo, bound to the address that leads to the other hosts.
 
@@ -123,10 +180,11 @@ def _gloo(store: Any, rank: int, size: int, timeout: timedelta) -> Any:
     address = "" if os.environ.get("GLOO_SOCKET_IFNAME") else _address_towards_the_others()
     if not address:
         return dist.ProcessGroupGloo(store, rank, size, timeout)
-    options = dist.ProcessGroupGloo._Options()
+    gloo: Any = dist.ProcessGroupGloo  # torch's stubs lack its options
+    options = gloo._Options()
     options._timeout = timeout
-    options._devices = [dist.ProcessGroupGloo.create_device(hostname=address)]
-    return dist.ProcessGroupGloo(store, rank, size, options)
+    options._devices = [gloo.create_device(hostname=address)]
+    return gloo(store, rank, size, options)
 
 
 def _address_towards_the_others() -> str:
