@@ -1,5 +1,5 @@
 // Elements that come from other places: gather, take, index with several tensors, triangles, flips and rolls, paddings,
-// windows and their folding, and tensors made of coordinates alone. Each item finds where its element comes from.
+// and tensors made of coordinates alone. Each item finds where its element comes from.
 #include <algorithm>
 
 #include "program.h"
@@ -153,56 +153,6 @@ cw_status pad(Call& call, const void* data) {
                 text + type + " sum = 0;\n" + open + "sum += x(f" + std::to_string(in.ndim - 1) + ");\n" + close +
                     "out_set(out_at, sum);",
                 40);
-}
-
-bool two(const Call& call, int i, int64_t (&v)[2]) {
-  const std::vector<int64_t> list = call.ints(i);
-  if (list.empty() || list.size() > 2) return false;
-  v[0] = list[0], v[1] = list.back();
-  return true;
-}
-
-// im2col: out, self, kernel, dilation, padding, stride; col2im has the size of its result before the kernel.
-cw_status windows(Call& call, const void* data) {
-  const bool fold = data != nullptr;
-  Tensor out, in;
-  int64_t kernel[2], dilation[2], padding[2], stride[2];
-  const int at = fold ? 3 : 2;
-  if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || !two(call, at, kernel) ||
-      !two(call, at + 1, dilation) || !two(call, at + 2, padding) || !two(call, at + 3, stride))
-    return CW_UNSUPPORTED;
-  Tensor& image = fold ? out : in;
-  Tensor& columns = fold ? in : out;
-  const auto batched = [](Tensor& t) {  // one of a batch
-    for (int d = t.ndim; d > 0; --d) t.shape[d] = t.shape[d - 1], t.strides[d] = t.strides[d - 1];
-    t.shape[0] = 1, t.strides[0] = 0, ++t.ndim;
-  };
-  if (columns.ndim == 2) batched(columns);
-  if (image.ndim == 3) batched(image);
-  if (columns.ndim != 3 || image.ndim != 4) return CW_UNSUPPORTED;
-  const int64_t height = image.shape[2], width = image.shape[3];
-  const int64_t oh = (height + 2 * padding[0] - dilation[0] * (kernel[0] - 1) - 1) / stride[0] + 1;
-  const int64_t ow = (width + 2 * padding[1] - dilation[1] * (kernel[1] - 1) - 1) / stride[1] + 1;
-  Program p(call, fold ? "col2im" : "im2col");
-  p.out("out", out).in("x", in).value("kh", kernel[0]).value("kw", kernel[1]).value("dh", dilation[0]);
-  p.value("dw", dilation[1]).value("ph", padding[0]).value("pw", padding[1]).value("sh", stride[0]);
-  p.value("sw", stride[1]).value("oh", oh).value("ow", ow).value("height", height).value("width", width);
-  if (!fold)
-    return p.each(out,
-                  "const idx channel = c1 / (kh * kw), i = c1 / kw % kh, j = c1 % kw;\n"
-                  "const idx y = c2 / ow * sh - ph + i * dh, z = c2 % ow * sw - pw + j * dw;\n"
-                  "if (y < 0 || y >= height || z < 0 || z >= width) out_set(out_at, 0);\n"
-                  "else out_set(out_at, x(c0 * x_s0 + channel * x_s1 + y * x_s2 + z * x_s3));",
-                  30);
-  const std::string type = name_of(compute_of(in.dtype));
-  return p.each(out,
-                type +
-                    " sum = 0;\nfor (idx i = 0; i < kh; ++i) for (idx j = 0; j < kw; ++j) {\n"
-                    "const idx y = c2 + ph - i * dh, z = c3 + pw - j * dw;\n"
-                    "if (y < 0 || z < 0 || y % sh || z % sw || y / sh >= oh || z / sw >= ow) continue;\n"
-                    "sum += x(c0 * x_s0 + ((c1 * kh + i) * kw + j) * x_s1 + (y / sh * ow + z / sw) * x_s2);\n}\n"
-                    "out_set(out_at, sum);",
-                static_cast<double>(kernel[0] * kernel[1]) * 12);
 }
 
 // grad_input, grad, input_sizes, dim, size, step
@@ -410,8 +360,6 @@ Kernels gather_kernels() {
           {"aten::replication_pad1d_backward.grad_input", pad, kFloats, E, &replicate_back},
           {"aten::replication_pad2d_backward", pad, kFloats, E, &replicate_back},
           {"aten::replication_pad3d_backward", pad, kFloats, E, &replicate_back},
-          {"aten::im2col.out", windows, kFloats | CW_BOOL, E},
-          {"aten::col2im.out", windows, kFloats, E, &yes},
           {"aten::unfold_backward", unfold_backward, kFloats, E},
           {"aten::_stack.out", stack, R, E},
           {"aten::narrow_copy.out", narrow_copy, R, E},
