@@ -7,34 +7,46 @@
 
 namespace causeway::portable {
 
-Program::Program(Call& call, const char* name)
-    : call_(call), source_(call.device->info), hash_{family(name), 0x9E3779B97F4A7C15ull} {}
+Program::Program(Call& call, const char* name) : call_(call), hash_{family(name), 0x9E3779B97F4A7C15ull} {
+  steps_.reserve(32);
+  tensors_.reserve(8);
+}
+
+void Program::mix(uint64_t word) {
+  hash_[0] = (hash_[0] ^ word) * 0xff51afd7ed558ccdull;
+  hash_[0] ^= hash_[0] >> 32;
+  hash_[1] = (hash_[1] + word) * 0xc4ceb9fe1a85ec53ull;
+  hash_[1] ^= hash_[1] >> 29;
+}
 
 void Program::mix(const std::string& text) {
-  for (unsigned char c : text) {
-    hash_[0] = (hash_[0] ^ c) * 0x100000001B3ull;
-    hash_[1] = (hash_[1] + c) * 0xff51afd7ed558ccdull;
-    hash_[1] ^= hash_[1] >> 29;
+  mix(text.size());  // where one text ends
+  for (size_t at = 0; at < text.size(); at += 8) {
+    uint64_t word = 0;
+    std::memcpy(&word, text.data() + at, std::min<size_t>(8, text.size() - at));
+    mix(word);
   }
-  hash_[0] = (hash_[0] ^ 0x1ff) * 0x100000001B3ull;  // where one text ends
+}
+
+void Program::step(Kind kind, const std::string& name, Dtype dtype, const char* type, const std::string& text) {
+  mix(static_cast<uint64_t>(kind) | static_cast<uint64_t>(dtype) << 8);
+  mix(name);
+  if (type) mix(family(type));
+  if (!text.empty()) mix(text);
+  steps_.push_back({kind, dtype, type, name, text});
 }
 
 void Program::pointer(const std::string& name, const void* data, Dtype dtype, bool written) {
-  const std::string p = name + "_p", d = name_of(dtype);
   if (dtype > kF64 || (dtype == kF64 && !has_f64(call_)) || ++parameters_ > static_cast<int>(Launch::kMost)) {
     failed_ = true;
     return;
   }
-  mix(name + d + (written ? "w" : "r"));
-  written ? source_.out(storage_of(dtype), p) : source_.in(storage_of(dtype), p);
-  source_.define(name + "(i_)", "LD_" + d + "(" + p + ", i_)");
-  if (written) source_.define(name + "_set(i_, v_)", "ST_" + d + "(" + p + ", i_, v_)");
+  step(written ? Kind::Out : Kind::In, name, dtype);
   launch_.pointer(data);
 }
 
 Program& Program::add(const std::string& name, const Tensor& tensor, bool written) {
   pointer(name, tensor.data, tensor.dtype, written);
-  mix(std::to_string(tensor.ndim));
   for (int d = 0; d < tensor.ndim; ++d) value(name + "_s" + std::to_string(d), tensor.strides[d]);
   tensors_.push_back({name, tensor.ndim});
   return *this;
@@ -51,8 +63,7 @@ Program& Program::out(const std::string& name, const void* data, Dtype dtype) {
 
 Program& Program::value(const std::string& name, int64_t v) {
   if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
-  mix(name);
-  source_.value("idx", name);
+  step(Kind::Value, name, kOther, "idx");
   launch_.value(v);
   return *this;
 }
@@ -62,29 +73,52 @@ Program& Program::real(const std::string& name, double v, Dtype dtype) { return 
 Program& Program::number(const std::string& name, const Number& v, Dtype dtype) {
   if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
   const Dtype type = compute_of(dtype);
-  mix(name + name_of(type));
-  source_.value(type == kBool ? "u8" : name_of(type), name);
+  step(Kind::Value, name, kOther, type == kBool ? "u8" : name_of(type));
   if (!add_number(launch_, v, type)) failed_ = true;
   return *this;
 }
 
 Program& Program::define(const std::string& name, const std::string& text) {
-  mix(name + " " + text);
-  source_.define(name, text);
+  step(Kind::Define, name, kOther, nullptr, text);
   return *this;
 }
 
 Program& Program::before(const std::string& text) {
-  mix(text);
-  source_.before(text);
+  step(Kind::Before, {}, kOther, nullptr, text);
   return *this;
 }
 
-cw_status Program::launch(int64_t units, const std::string& body, double cost) {
+std::string Program::source(const std::string& body) const {
+  Source s(call_.device->info);
+  for (const Step& step : steps_) {
+    const std::string p = step.name + "_p";
+    switch (step.kind) {
+      case Kind::In:
+      case Kind::Out: {
+        const std::string d = name_of(step.dtype), store = storage_of(step.dtype);
+        step.kind == Kind::Out ? s.out(store, p) : s.in(store, p);
+        s.define(step.name + "(i_)", "LD_" + d + "(" + p + ", i_)");
+        if (step.kind == Kind::Out) s.define(step.name + "_set(i_, v_)", "ST_" + d + "(" + p + ", i_, v_)");
+        break;
+      }
+      case Kind::Value:
+        s.value(step.type, step.name);
+        break;
+      case Kind::Define:
+        s.define(step.name, step.text);
+        break;
+      case Kind::Before:
+        s.before(step.text);
+        break;
+    }
+  }
+  return s.kernel(body);
+}
+
+cw_status Program::launch(int64_t units, const std::function<std::string()>& body, double cost) {
   if (failed_) return CW_UNSUPPORTED;
   cw_function function = nullptr;
-  TRY(call_.device->function(
-      {hash_[0], hash_[1], family("program"), 0}, [&] { return source_.kernel(body); }, &function));
+  TRY(call_.device->function({hash_[0], hash_[1], family("program"), 0}, [&] { return source(body()); }, &function));
   return launch_.run(*call_.device, function, units, cost, call_.stream);
 }
 
@@ -92,8 +126,10 @@ cw_status Program::run(int64_t count, const std::string& body, double cost) {
   if (count <= 0) return CW_OK;
   value("u_count", count);
   mix(body);
-  return launch(count, "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body + "\n}\n",
-                cost);
+  const auto text = [&] {
+    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body + "\n}\n";
+  };
+  return launch(count, text, cost);
 }
 
 cw_status Program::each(const int64_t* shape, int rank, const std::string& body, double cost) {
@@ -104,15 +140,19 @@ cw_status Program::each(const int64_t* shape, int rank, const std::string& body,
     const int64_t one = 1;
     return each(&one, 1, body, cost);
   }
-  mix(body + std::to_string(rank));
+  mix(body);
+  mix(static_cast<uint64_t>(rank));
   value("u_count", count);
-  std::string text, walk, at;
   for (int d = 0; d < rank; ++d) value("n" + std::to_string(d), shape[d]);
+  return launch(count, [&] { return loop(rank, body); }, cost);
+}
+
+std::string Program::loop(int rank, const std::string& body) const {
+  std::string walk, at;
   for (int d = rank - 2; d >= 0; --d) {
     const std::string D = std::to_string(d);
     walk += "const idx c" + D + " = " + (d == 0 ? "u_row" : "u_row % n" + D + "; u_row /= n" + D) + ";\n";
   }
-  const std::string last = std::to_string(rank - 1);
   for (const Named& t : tensors_) {
     if (t.rank != rank) continue;
     at += "const idx " + t.name + "_at = ";
@@ -120,15 +160,13 @@ cw_status Program::each(const int64_t* shape, int rank, const std::string& body,
       at += (d ? " + c" : "c") + std::to_string(d) + " * " + t.name + "_s" + std::to_string(d);
     at += ";\n";
   }
-  const std::string N = "n" + last, C = "c" + last;
+  const std::string last = std::to_string(rank - 1), N = "n" + last, C = "c" + last;
   if (call_.device->in_turn())  // rows, so that coordinates are found once for each
-    text = "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end;) {\nidx u_row = u / " + N + ";\nidx " + C +
+    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end;) {\nidx u_row = u / " + N + ";\nidx " + C +
            " = u - u_row * " + N + ";\n" + walk + "for (; " + C + " < " + N + " && u < u_end; ++" + C + ", ++u) {\n" +
            at + body + "\n}\n}\n";
-  else
-    text = "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\nidx u_row = u / " + N +
-           ";\nconst idx " + C + " = u - u_row * " + N + ";\n" + walk + at + body + "\n}\n";
-  return launch(count, text, cost);
+  return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\nidx u_row = u / " + N +
+         ";\nconst idx " + C + " = u - u_row * " + N + ";\n" + walk + at + body + "\n}\n";
 }
 
 Dtype bits_of(Dtype dtype) {

@@ -1,5 +1,6 @@
 // A kernel and its launch, put together at once: each parameter is named together with its value. For kernels whose
-// items know their coordinates; what they are specialised on is the text itself, the dtypes and the ranks.
+// items know their coordinates; what they are specialised on is the text itself, the dtypes and the ranks. A call only
+// notes what the source is made of, and hashes that; the source is written where no function is known by the hash.
 #pragma once
 
 #include "call.h"
@@ -41,13 +42,24 @@ class Program {
     std::string name;
     int rank;
   };
+  enum class Kind : uint8_t { In, Out, Value, Define, Before };
+  struct Step {
+    Kind kind;
+    Dtype dtype;  // of memory
+    const char* type;  // of a value
+    std::string name, text;
+  };
   Program& add(const std::string& name, const Tensor& tensor, bool written);
   void pointer(const std::string& name, const void* data, Dtype dtype, bool written);
+  void step(Kind kind, const std::string& name, Dtype dtype, const char* type = nullptr, const std::string& text = {});
   void mix(const std::string& text);
-  cw_status launch(int64_t units, const std::string& body, double cost);
+  void mix(uint64_t word);
+  std::string source(const std::string& body) const;
+  std::string loop(int rank, const std::string& body) const;
+  cw_status launch(int64_t units, const std::function<std::string()>& body, double cost);
 
   Call& call_;
-  Source source_;
+  std::vector<Step> steps_;
   Launch launch_;
   uint64_t hash_[2];
   std::vector<Named> tensors_;
