@@ -71,6 +71,7 @@ def cells(report: Report) -> dict[tuple[str, str], dict]:
     return {(o["operator"], d): c for o in report.operators for d, c in o["cells"].items()}
 
 
+@pytest.mark.long
 def test_right_kernels_pass(sim: pytest.MonkeyPatch) -> None:
     report = suite.run(OPTIONS)
     assert report.good, report.verdict
@@ -101,4 +102,5 @@ def test_operators_can_be_left_out(sim: pytest.MonkeyPatch) -> None:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("CAUSEWAY_PORTABLE_EXCEPT", "mm, bmm, mul, exp")
         report = suite.run(Options(op=OPTIONS.op, dtype="bool", portable=True))
+    assert report.good, report.verdict
     assert [o["operator"] for o in report.operators] == ["aten::maximum.out"]

@@ -59,7 +59,8 @@ def test_few_cases_agree_on_the_simulated_chip(run_python, tmp_path_factory, mod
 
 
 @pytest.mark.parametrize(
-    "model", ["fine", "buffer", pytest.param("coarse", marks=pytest.mark.slow)]
+    "model",
+    ["buffer", *(pytest.param(m, marks=pytest.mark.long) for m in ("fine", "coarse"))],
 )
 def test_few_cases_agree_on_opencl(run_python, opencl: str, tmp_path_factory, model: str) -> None:
     cache = tmp_path_factory.getbasetemp() / f"cache-{model == 'buffer'}"
@@ -88,7 +89,13 @@ def test_models_train_without_the_host_on_the_simulated_chip(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("names", HALVES, ids=["images", "words"])
+@pytest.mark.parametrize(
+    "names",
+    [
+        pytest.param(HALVES[0], id="images"),
+        pytest.param(HALVES[1], id="words", marks=pytest.mark.long),
+    ],
+)
 def test_models_train_without_the_host_on_opencl(
     run_python, opencl, tmp_path_factory, names: tuple[str, ...]
 ) -> None:

@@ -18,9 +18,9 @@ RULE = Rule(
     why="Whoever reads the annotation (typing.get_type_hints, a checker of types) is told CUDA's "
     "type, and gets another one.",
     by_hand="`torch.Stream`, `torch.Event`, `torch.Tensor`.",
-    before="import torch\n\n\ndef f(s: \"torch.cuda.Stream\", x: 'torch.cuda.FloatTensor'):\n"
+    before='import torch\n\n\ndef f(s: "torch.cuda.Stream", x: "torch.cuda.FloatTensor"):\n'
     "    s.synchronize()\n",
-    after="import torch\n\n\ndef f(s: \"torch.Stream\", x: 'torch.Tensor'):\n    s.synchronize()\n",
+    after='import torch\n\n\ndef f(s: "torch.Stream", x: "torch.Tensor"):\n    s.synchronize()\n',
 )
 _TYPE = re.compile(
     r"(?<![\w.])(\w+)\.cuda(?:\.streams)?\.(Stream|Event|" + "|".join(DTYPES) + r")(?!\w)"
