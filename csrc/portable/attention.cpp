@@ -356,7 +356,7 @@ void head_of(Source& s, const Attention& a, const Device& device) {
   s.before("typedef " + type + " T;\ntypedef " + type + "x16 V;\n");
   for (const char* one : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(one, std::string(one) + "_" + type);
   s.define("LD(p, i)", "((T)LD_" + name + "(p, i))").define("ST(p, i, v)", "ST_" + name + "(p, i, v)");
-  s.define("EXP(v)", a.type == kF32 ? "exp_f32(v)" : "exp(v)");
+  s.define("EXP(v)", a.type == kF32 ? "exp_down_f32(v)" : "exp(v)");
   s.define("CAUSAL", a.causal).define("MASKED", a.masked).define("DEPTH", a.depth());
   if (device.in_turn()) s.before(kTile);
 }

@@ -117,7 +117,7 @@ cw_status softmax(Call& call, const void* data) {
         s.before(std::string("typedef ") + name_of(type) + " T;\n");
         s.define("LANES", 16).define("LOG", op.log).define("KEEPS", keeps);
         s.define("STRIDE", dense ? "1" : "inner");
-        s.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+        s.define("EXP(v)", type == kF32 ? "exp_down_f32(v)" : "exp(v)");
         const auto load = [](Dtype d, const char* p) {
           return std::string("((T)LD_") + name_of(d) + "(" + p + ", i))";
         };

@@ -184,6 +184,19 @@ FUNCTION f32 exp_f32(f32 x) {
   h = k >> 1;
   return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
 }
+/* The same of what is not above 0, as in softmax: nothing to clamp, and n is rounded by an addition. 0 below the least
+   normal number. */
+FUNCTION f32 exp_down_f32(f32 x) {
+  const f32 z = FMA(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
+  const f32 r = FMA(n, 2.12194440e-4f, FMA(n, -0.693359375f, x));
+  f32 p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = FMA(p, r, 8.3334519073e-3f);
+  p = FMA(p, r, 4.1665795894e-2f);
+  p = FMA(p, r, 1.6666665459e-1f);
+  p = FMA(p, r, 5.0000001201e-1f);
+  p = FMA(p, r * r, r) + 1.0f;
+  return x < -87.0f ? 0.0f : p * FLOAT((BITS(z) << 23) + 0x3f800000u);
+}
 )~";
 
 }  // namespace
