@@ -1,18 +1,23 @@
-"""What all tests share: the device, a browser, and a new Python for what a process does once."""
+"""What all tests share: the device, vendors' libraries, a browser, new Pythons."""
 
 from __future__ import annotations
 
+import ctypes
+import fcntl
 import os
 import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+ROOT = Path(__file__).parents[1]
+OPENCL = "apt-get install ocl-icd-libopencl1 pocl-opencl-icd opencl-c-headers"
 
 
 @pytest.fixture(scope="session")
@@ -53,6 +58,47 @@ def run_python() -> Run:
         return done
 
     return run
+
+
+@pytest.fixture(scope="session")
+def build_vendor(request: pytest.FixtureRequest) -> Callable[[str], Path]:
+    """build_vendor("opencl"): the library of vendors/opencl, built from this tree, once."""
+
+    def build(name: str) -> Path:
+        folder = request.config.cache.mkdir(f"cw_{name}")
+        with (folder / "lock").open("w") as lock:  # two processes of pytest build in one folder
+            fcntl.flock(lock, fcntl.LOCK_EX)
+            for command in (
+                ["cmake", "-S", str(ROOT / "vendors" / name), "-B", str(folder)],
+                ["cmake", "--build", str(folder)],
+            ):
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                assert done.returncode == 0, done.stdout + done.stderr
+        (library,) = folder.glob("libcw_*.so")
+        return library
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def opencl_library(build_vendor: Callable[[str], Path]) -> Path:
+    """The OpenCL vendor's library; skipped where there are no headers, no loader or no driver."""
+    headers = [p for p in (Path("/usr/include"), Path("/usr/local/include")) if (p / "CL").is_dir()]
+    if not headers or not shutil.which("c++"):
+        pytest.skip(f"there are no OpenCL headers to build the vendor with: {OPENCL}")
+    if not _platforms():
+        pytest.skip(f"there is no OpenCL driver: {OPENCL}")
+    return build_vendor("opencl")
+
+
+def _platforms() -> int:
+    try:
+        loader = ctypes.CDLL("libOpenCL.so.1")
+    except OSError:
+        return 0
+    count = ctypes.c_uint(0)
+    loader.clGetPlatformIDs(0, None, ctypes.byref(count))
+    return count.value
 
 
 @pytest.fixture

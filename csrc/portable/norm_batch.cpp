@@ -37,6 +37,16 @@ void add(Launch& l, const Channels& c) {
   for (int64_t v : {c.channels, c.parts, c.n, c.stride, c.step, c.first}) l.value(v);
 }
 
+constexpr const char* kScaleAndShift = R"(
+  T scale = r, shift = 0;
+#if WEIGHTED
+  scale *= WEIGHT(c);
+#endif
+#if BIASED
+  shift = BIAS(c);
+#endif
+)";
+
 constexpr const char* kEachPart =
     "for (idx part = 0; part < parts; ++part) {\nconst idx base = c * first + part * step;\n";
 
@@ -56,14 +66,8 @@ std::string training_text() {
 #if RUNNING_V
   RUN_VAR(c, (A)RUN_VAR_IN(c) * (1 - momentum) + q / (count - 1) * momentum);
 #endif
-  T scale = r, shift = 0;
-#if WEIGHTED
-  scale *= WEIGHT(c);
-#endif
-#if BIASED
-  shift = BIAS(c);
-#endif
-)" + kEachPart +
+)" + kScaleAndShift +
+         kEachPart +
          R"(
     INDEPENDENT
     for (idx j = 0; j < n; ++j) OUT(base + j * STRIDE, (IN(base + j * STRIDE) - m) * scale + shift);
@@ -73,22 +77,18 @@ std::string training_text() {
 }
 
 // With given statistics: a unit is a plane on CPUs, an element elsewhere.
-constexpr const char* kEvaluation = R"(
+std::string evaluation_text() {
+  return std::string(R"(
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx c = u / each % channels, base = u * per;
   const T r = (T)(1 / sqrt((A)RUN_VAR(c) + eps));
-  T scale = r, shift = 0;
-#if WEIGHTED
-  scale *= WEIGHT(c);
-#endif
-#if BIASED
-  shift = BIAS(c);
-#endif
-  const T m = RUN_MEAN(c);
+)") + kScaleAndShift +
+         R"(  const T m = RUN_MEAN(c);
   INDEPENDENT
   for (idx j = 0; j < per; ++j) OUT(base + j, (IN(base + j) - m) * scale + shift);
 }
 )";
+}
 
 struct BatchNorm {
   Tensor out, save_mean, save_rstd, in, weight, bias, mean, var;
@@ -158,7 +158,7 @@ cw_status evaluate(Call& call, const BatchNorm& b) {
         reads(s, "RUN_VAR", "run_var", b.var);
         for (const char* v : {"units", "channels", "each", "per"}) s.value("idx", v);
         s.value("A", "eps");
-        return s.kernel(kEvaluation);
+        return s.kernel(evaluation_text());
       },
       &function));
   Launch l;

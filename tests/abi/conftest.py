@@ -19,7 +19,7 @@ from sim import Sim  # noqa: E402
 
 
 @pytest.fixture(scope="session")
-def sim_library(request: pytest.FixtureRequest) -> Path:
+def sim_library(build_vendor: Callable[[str], Path]) -> Path:
     """libcw_sim.so: the one of CW_SIM_LIBRARY, else the project's if it is fresh, else its own."""
     if given := os.environ.get("CW_SIM_LIBRARY"):
         return Path(given)
@@ -27,14 +27,7 @@ def sim_library(request: pytest.FixtureRequest) -> Path:
     sources = [p for pattern in ("*.cpp", "*.hpp") for p in (ROOT / "vendors/sim").rglob(pattern)]
     if installed.exists() and installed.stat().st_mtime > max(p.stat().st_mtime for p in sources):
         return installed
-    build = request.config.cache.mkdir("cw_sim")
-    for command in (
-        ["cmake", "-S", str(ROOT / "vendors/sim"), "-B", str(build)],
-        ["cmake", "--build", str(build)],
-    ):
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        assert done.returncode == 0, done.stdout + done.stderr
-    return build / "libcw_sim.so"
+    return build_vendor("sim")
 
 
 @pytest.fixture

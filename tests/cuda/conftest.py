@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import fcntl
 import importlib.util
 import os
 import shutil
-import subprocess
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,20 +14,11 @@ ROOT = Path(__file__).parents[2]
 
 
 @pytest.fixture(scope="session")
-def nvidia_library(request: pytest.FixtureRequest) -> Path:
+def nvidia_library(build_vendor: Callable[[str], Path]) -> Path:
     """libcw_nvidia.so of this tree."""
     if not shutil.which("c++"):
         pytest.skip("there is no C++ compiler to build the vendor with")
-    build = request.config.cache.mkdir("cw_nvidia")
-    with (build / "lock").open("w") as lock:  # two processes of pytest build in one folder
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        for command in (
-            ["cmake", "-S", str(ROOT / "vendors/cuda"), "-B", str(build)],
-            ["cmake", "--build", str(build)],
-        ):
-            done = subprocess.run(command, capture_output=True, text=True, check=False)
-            assert done.returncode == 0, done.stdout + done.stderr
-    return build / "libcw_nvidia.so"
+    return build_vendor("cuda")
 
 
 @pytest.fixture(scope="session")

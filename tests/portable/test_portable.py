@@ -4,7 +4,6 @@ OpenCL where there is a runtime, in each of its models of memory.
 
 from __future__ import annotations
 
-import ctypes.util
 import re
 import shutil
 import subprocess
@@ -24,18 +23,8 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
 
 
 @pytest.fixture(scope="session")
-def opencl(tmp_path_factory: pytest.TempPathFactory) -> str:
-    """The OpenCL vendor's library, built here."""
-    if not ctypes.util.find_library("OpenCL"):
-        pytest.skip("no OpenCL loader: apt-get install ocl-icd-libopencl1 pocl-opencl-icd")
-    if not Path("/usr/include/CL/cl.h").exists():
-        pytest.skip("no OpenCL headers: apt-get install opencl-c-headers")
-    if not list(Path("/etc/OpenCL/vendors").glob("*.icd")):
-        pytest.skip("no OpenCL runtime: apt-get install pocl-opencl-icd")
-    folder = tmp_path_factory.mktemp("opencl")
-    subprocess.run(["cmake", "-S", ROOT / "vendors/opencl", "-B", folder], check=True)
-    subprocess.run(["cmake", "--build", folder], check=True)
-    return str(folder / "libcw_opencl.so")
+def opencl(opencl_library: Path) -> str:
+    return str(opencl_library)
 
 
 def differences(

@@ -9,15 +9,12 @@ from __future__ import annotations
 
 import ctypes as C
 import itertools
-import json
-import os
 import struct
-import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
 from causeway.conformance.table import (
@@ -891,34 +888,31 @@ def plan(level: int) -> list[Check]:
     ]
 
 
-def run(check: Check, chip: Chip) -> Check:
-    """Ask; whatever the vendor's library throws back is an answer."""
-    function = next(f for f in LEVELS[check.level] if f.__name__ == check.name)
-
-    def done(state: str, expected: str = "", came: str = "") -> Check:
-        return Check(check.level, check.name, check.asked, state, expected, came)
-
+def answered(check: Check, ask: Callable[[], None]) -> Check:
+    """`check` with the answer that `ask` gets; what the vendor's library throws back is one."""
     try:
-        function(chip)
+        ask()
     except Skipped as why:
-        return done("skipped", came=str(why))
+        return replace(check, state="skipped", came=str(why))
     except Differs as error:
-        return done("failed", error.expected, error.came)
-    except TableError as error:
-        return done("failed", "OK", str(error))
-    return done("passed")
+        return replace(check, state="failed", expected=error.expected, came=error.came)
+    except (TableError, TimeoutError) as error:
+        return replace(check, state="failed", expected="OK", came=str(error))
+    return replace(check, state="passed")
+
+
+def run(check: Check, chip: Chip) -> Check:
+    """Ask the chip."""
+    function = next(f for f in LEVELS[check.level] if f.__name__ == check.name)
+    return answered(check, lambda: function(chip))
 
 
 def main() -> None:
     """Read {library, settings_of, checks, operators}; write lines, for `workers`."""
     from causeway import vendor
+    from causeway.conformance.workers import begin
 
-    task = json.loads(sys.stdin.readline())
-    pipe = os.fdopen(int(os.environ["CAUSEWAY_CONFORMANCE_PIPE"]), "w")
-
-    def say(**what: object) -> None:
-        print(json.dumps(what), file=pipe, flush=True)
-
+    task, say = begin()
     try:
         library = Library(task["library"], vendor.Settings(task["settings_of"]))
         chip = Chip(library, task["operators"])

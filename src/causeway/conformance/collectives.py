@@ -7,19 +7,24 @@ whole numbers, which every reduction gives exactly.
 
 from __future__ import annotations
 
-import json
 import math
 import os
 import random
 import signal
-import sys
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict
 from typing import Any
 
-from causeway.conformance.abi import Check, Differs, Skipped, expect, in_threads, same
+from causeway.conformance.abi import (
+    Check,
+    Skipped,
+    answered,
+    expect,
+    in_threads,
+    same,
+)
 from causeway.conformance.comm import (
     BYTE,
     CHECKED,
@@ -506,28 +511,20 @@ def plan() -> list[Check]:
 
 def _run(check: Check, rank: Rank) -> Check:
     function = next(f for f in CHECKS if f.__name__ == check.name)
-    try:
+
+    def ask() -> None:
         rank.begins(check.name)
         function(rank)
-    except Skipped as why:
-        return replace(check, state="skipped", came=str(why))
-    except Differs as error:
-        return replace(check, state="failed", expected=error.expected, came=error.came)
-    except (TableError, TimeoutError) as error:
-        return replace(check, state="failed", expected="OK", came=str(error))
-    return replace(check, state="passed")
+
+    return answered(check, ask)
 
 
 def main() -> None:
     """Read {library, settings_of, rank, size, folder, checks}; write lines, for `ranks`."""
     from causeway import vendor
+    from causeway.conformance.workers import begin
 
-    task = json.loads(sys.stdin.readline())
-    pipe = os.fdopen(int(os.environ["CAUSEWAY_CONFORMANCE_PIPE"]), "w")
-
-    def say(**what: object) -> None:
-        print(json.dumps(what), file=pipe, flush=True)
-
+    task, say = begin()
     try:
         library = Library(task["library"], vendor.Settings(task["settings_of"]))
         rank = Rank(library, Task(task["rank"], task["size"], task["folder"]))

@@ -123,6 +123,11 @@ def speaker() -> Callable[..., None]:
     return lambda **what: print(json.dumps(what), file=pipe, flush=True)
 
 
+def begin() -> tuple[Any, Callable[..., None]]:
+    """In a worker with one task: the task, from its standard input, and what it speaks with."""
+    return json.loads(sys.stdin.readline()), speaker()
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
