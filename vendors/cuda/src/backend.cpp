@@ -3,13 +3,20 @@
 #include <cstring>
 
 #include "causeway/abi.h"
+#include "blas.hpp"
 #include "device.hpp"
+#include "dnn.hpp"
 #include "error.hpp"
 #include "memory.hpp"
 #include "program.hpp"
 #include "stream.hpp"
 
 namespace cuda {
+
+static cw_status op_find(const char* name, cw_op* out) {
+  if (find_product(name, out) == CW_OK) return CW_OK;
+  return find_convolution(name, out);
+}
 
 static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "code.v1") == 0) return *out = &code_table, CW_OK;
@@ -35,6 +42,8 @@ static cw_backend make_table() {
   table.mem_info = mem_info;
   table.host_alloc = host_alloc;
   table.host_free = host_free;
+
+  table.op_find = op_find;
 
   table.stream_create = stream_create;
   table.stream_destroy = stream_destroy;

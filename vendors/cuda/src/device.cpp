@@ -17,6 +17,11 @@ std::string setting(const char* key) {
   return text ? text : "";
 }
 
+bool torch_asks(const char* key, const char* value) {
+  const char* text = host.setting ? host.setting(key) : nullptr;
+  return text && strcmp(text, value) == 0;
+}
+
 namespace {
 
 struct Opened {

@@ -12,6 +12,8 @@ namespace cuda {
 
 extern cw_host host;  // what the core gave us
 std::string setting(const char* key);
+// Whether torch's own setting has this value now; an older core knows none.
+bool torch_asks(const char* key, const char* value);
 
 struct Device {
   int32_t index = 0;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "causeway/op.hpp"
+
 namespace cuda {
 
 static thread_local char words[4096];
@@ -15,10 +17,12 @@ cw_status fail(cw_status status, const char* format, ...) {
   vsnprintf(fresh, sizeof(fresh), format, arguments);
   va_end(arguments);
   memcpy(words, fresh, sizeof(words));
+  cw::words[0] = 0;
   return status;
 }
 
-const char* last_error() { return words; }
+// Of op.hpp where a kernel's arguments did not fit, which is later than what we kept.
+const char* last_error() { return cw::words[0] ? cw::words : words; }
 
 cw_status check(Result result, const char* function) {
   if (result == kSuccess) return CW_OK;
