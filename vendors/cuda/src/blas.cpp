@@ -30,9 +30,20 @@ const char* open_blas() {
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, &words);
     BLAS_FUNCTIONS(FIND)
 #undef FIND
+    find_symbol(library, "cublasGetProperty", &cublas.property, nullptr);
     find_symbol(library, "cublasGetStatusString", &cublas.status_text, nullptr);
   });
   return words.c_str();
+}
+
+std::string blas_version() {
+  std::string text;
+  for (int part = 0; part < 3; ++part) {  // MAJOR_VERSION, MINOR_VERSION, PATCH_LEVEL
+    int value = 0;
+    if (cublas.property) cublas.property(part, &value);
+    text += (part ? "." : "") + std::to_string(value);
+  }
+  return text;
 }
 
 BlasStream::~BlasStream() {

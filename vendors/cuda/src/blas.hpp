@@ -3,6 +3,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 
 #include "driver.hpp"
 #include "causeway/op.hpp"
@@ -51,12 +52,14 @@ struct Blas {
 #define MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;
   BLAS_FUNCTIONS(MEMBER)
 #undef MEMBER
+  int (*property)(int, int*) = nullptr;        // cublasGetProperty
   const char* (*status_text)(int) = nullptr;  // cublasGetStatusString, since 11.4
 };
 
 extern Blas cublas;
 // Empty when the library is open, else why it is not. Once a process; needs no driver.
 const char* open_blas();
+std::string blas_version();  // "12.9.1", where it is open
 
 // What a stream has of cuBLAS: a handle with this stream set, and a column of ones for adding vectors to rows.
 struct BlasStream {

@@ -135,15 +135,27 @@ struct Convolution {
   const void* alpha() const { return dtype == Dtype::float64 ? static_cast<const void*>(one) : &one_f; }
   const void* beta() const { return dtype == Dtype::float64 ? static_cast<const void*>(zero) : &zero_f; }
 
-  void read_numbers(List<int64_t> strides, List<int64_t> paddings, List<int64_t> dilations, int64_t group_count) {
+  // `lines`: a convolution of one dimension, here one of images of one row.
+  void read_numbers(bool lines, List<int64_t> strides, List<int64_t> paddings, List<int64_t> dilations,
+                    int64_t group_count) {
     groups = static_cast<int>(group_count);
     for (int d = 0; d < spatial; ++d) {
       const auto value = [&](List<int64_t> list, int none) {
-        const int from = static_cast<int>(list.size()) == 1 ? 0 : d - (spatial - static_cast<int>(list.size()));
-        return list.empty() || from < 0 ? none : static_cast<int>(list[static_cast<size_t>(from)]);
+        if (list.empty() || (lines && d == 0)) return none;
+        return static_cast<int>(list[list.size() == 1 || lines ? 0 : static_cast<size_t>(d)]);
       };
       padding[d] = value(paddings, 0), stride[d] = value(strides, 1), dilation[d] = value(dilations, 1);
     }
+  }
+
+  // cuDNN derives the result's size from the image's; an output_padding beyond the stride has no such image.
+  bool fits() const {
+    for (int d = 0; d < spatial; ++d) {
+      const int64_t reach = int64_t{dilation[d]} * (filter.shape[d + 2] - 1) + 1;
+      const int64_t room = int64_t{image.shape[d + 2]} + 2 * int64_t{padding[d]} - reach;
+      if (padding[d] < 0 || room < 0 || room / stride[d] + 1 != result.shape[d + 2]) return false;
+    }
+    return true;
   }
 
   std::vector<int64_t> key(Kind kind) const {
@@ -291,9 +303,9 @@ cw_status forward(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias
   Plane &in = transposed ? c.result : c.image, &to = transposed ? c.image : c.result;
   if (!in.read(input) || !to.read(out) || !c.filter.read(weight)) return CW_UNSUPPORTED;
   c.spatial = in.dims - 2;
-  c.read_numbers(stride, padding, dilation, groups);
+  c.read_numbers(out.dim() == 3, stride, padding, dilation, groups);
   c.channels_last = !to.first;
-  if (!to.is_dense(c.channels_last)) return CW_UNSUPPORTED;
+  if (!to.is_dense(c.channels_last) || !c.fits()) return CW_UNSUPPORTED;
   TRY(c.bind("aten::convolution", out.device(), handle));
   TRY(c.dense(in, out.itemsize()));
   TRY(c.dense(c.filter, out.itemsize()));
@@ -325,7 +337,9 @@ cw_status backward(optional<Tensor> to_input, optional<Tensor> to_weight, option
   c.dtype = grad.dtype();
   c.channels_last = last;
   c.spatial = g.dims - 2;
-  c.read_numbers(stride, padding, dilation, groups);
+  c.read_numbers(grad.dim() == 3, stride, padding, dilation, groups);
+  c.image = transposed ? g : in, c.result = transposed ? in : g, c.filter = w;
+  if (!c.fits()) return CW_UNSUPPORTED;
   TRY(c.bind("aten::convolution_backward", grad.device(), handle));
   TRY(c.dense(g, grad.itemsize()));
   if (to_input) TRY(c.dense(w, grad.itemsize()));

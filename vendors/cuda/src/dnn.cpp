@@ -33,6 +33,11 @@ const char* open_dnn() {
   return words.c_str();
 }
 
+std::string dnn_version() {
+  const size_t v = cudnn.version();
+  return std::to_string(v / 10000) + "." + std::to_string(v / 100 % 100) + "." + std::to_string(v % 100);
+}
+
 DnnStream::~DnnStream() {
   if (handle) cudnn.destroy(handle);
 }

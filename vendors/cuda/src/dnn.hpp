@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <string>
 #include <vector>
 
 #include "causeway/op.hpp"
@@ -96,6 +97,7 @@ struct Dnn {
 extern Dnn cudnn;
 // Empty when the library is open, else why it is not. Once a process; needs no driver.
 const char* open_dnn();
+std::string dnn_version();  // "9.10.2", where it is open
 
 // What a stream has of cuDNN: a handle with this stream set, and the algorithms chosen so far.
 struct DnnStream {
