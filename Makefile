@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc nvidia
 .PHONY: fast bench bench-opencl lint format docs build wheel clean distclean
 
 help: ## this list
@@ -59,6 +59,12 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86
+
+NVIDIA = cublas-cu12==12.9.1.4 cudnn-cu12==9.10.2.21 cuda-runtime-cu12==12.9.79 cuda-nvrtc-cu12==12.9.86 \
+	cuda-nvcc-cu12==12.9.86 cuda-cccl-cu12==12.9.27
+nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (2 GB), for tests that compare with them
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvidia $(NVIDIA:%=nvidia-%)
 
 test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
 	$(PY) -m pytest -q tests/cuda

@@ -109,6 +109,7 @@ static int convolve(int kind, struct handle* h, const void* alpha, const struct 
                     int algorithm, const void* workspace, size_t size, const void* beta) {
   int status = fits(tx, tw, c, ty);
   if (!h || !h->stream || status) return status ? status : BAD;
+  if (getenv("STAND_IN_SAYS")) fprintf(stderr, "algorithm %d math %d\n", algorithm, c->math);
   if (algorithm != 0 && algorithm != 1) return FAILED;
   if (algorithm == 1 && (!workspace || size < 4096)) return BAD;
   const double one = tx->kind == F64 ? *(const double*)alpha : *(const float*)alpha;

@@ -35,7 +35,8 @@ static const char* notes() {
     int pair[2] = {0, 0};
     if (!*compiler) nvrtc.version(&pair[0], &pair[1]);
     line(compiler, "NVRTC " + std::to_string(pair[0]) + "." + std::to_string(pair[1]), "");
-    line(open_blas(), "cuBLAS " + blas_version() + " multiplies matrices",
+    const char* products = open_blas();
+    line(products, *products ? "" : "cuBLAS " + blas_version() + " multiplies matrices",
          "no cuBLAS, so portable kernels multiply matrices (pip install nvidia-cublas-cu12, or its file in "
          "CAUSEWAY_NVIDIA_CUBLAS): ");
     const char* convolutions = open_dnn();

@@ -29,6 +29,7 @@ const char* open_blas() {
     words.clear();
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, &words);
     BLAS_FUNCTIONS(FIND)
+    BLAS_PRODUCTS(FIND)
 #undef FIND
     find_symbol(library, "cublasGetProperty", &cublas.property, nullptr);
     find_symbol(library, "cublasGetStatusString", &cublas.status_text, nullptr);

@@ -34,13 +34,15 @@ constexpr int kDefaultAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
 }  // namespace blas
 
 // member, the exported symbol, parameters
-#define BLAS_FUNCTIONS(F)                                                                                         \
-  F(create, cublasCreate_v2, (BlasHandle*))                                                                       \
-  F(destroy, cublasDestroy_v2, (BlasHandle))                                                                      \
-  F(version, cublasGetVersion_v2, (BlasHandle, int*))                                                             \
-  F(set_stream, cublasSetStream_v2, (BlasHandle, Stream))                                                         \
-  F(set_workspace, cublasSetWorkspace_v2, (BlasHandle, void*, size_t))                                            \
-  F(set_math, cublasSetMathMode, (BlasHandle, int))                                                               \
+#define BLAS_FUNCTIONS(F)                                              \
+  F(create, cublasCreate_v2, (BlasHandle*))                            \
+  F(destroy, cublasDestroy_v2, (BlasHandle))                           \
+  F(version, cublasGetVersion_v2, (BlasHandle, int*))                  \
+  F(set_stream, cublasSetStream_v2, (BlasHandle, Stream))              \
+  F(set_workspace, cublasSetWorkspace_v2, (BlasHandle, void*, size_t)) \
+  F(set_math, cublasSetMathMode, (BlasHandle, int))
+
+#define BLAS_PRODUCTS(F)                                                                                          \
   F(gemm, cublasGemmEx,                                                                                           \
     (BlasHandle, int, int, int, int, int, const void*, const void*, int, int, const void*, int, int, const void*, \
      void*, int, int, int, int))                                                                                  \
@@ -51,8 +53,9 @@ constexpr int kDefaultAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
 struct Blas {
 #define MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;
   BLAS_FUNCTIONS(MEMBER)
+  BLAS_PRODUCTS(MEMBER)
 #undef MEMBER
-  int (*property)(int, int*) = nullptr;        // cublasGetProperty
+  int (*property)(int, int*) = nullptr;  // cublasGetProperty
   const char* (*status_text)(int) = nullptr;  // cublasGetStatusString, since 11.4
 };
 
