@@ -20,13 +20,13 @@ const char* open_driver() {
   static char words[512];
   std::call_once(once, [] {
     if (const std::string paper = setting("paper"); !paper.empty()) {
-      int number = 0;
-      if (sscanf(paper.c_str(), "sm_%d", &number) != 1 || number < 50 || number > 999) {
+      int number = 0, devices = 1;
+      if (sscanf(paper.c_str(), "sm_%dx%d", &number, &devices) < 1 || number < 50 || number > 999 || devices < 1) {
         snprintf(words, sizeof(words), "CAUSEWAY_NVIDIA_PAPER is '%.40s': expected an architecture, as sm_90",
                  paper.c_str());
         return;
       }
-      cu = paper_driver(number / 10, number % 10);
+      cu = paper_driver(number / 10, number % 10, devices);
       return;
     }
     void* library = dlopen("libcuda.so.1", RTLD_NOW | RTLD_LOCAL);

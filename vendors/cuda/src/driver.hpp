@@ -17,9 +17,11 @@ using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
 
 // CUresult
-constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidHandle = 400,
-                 kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701,
-                 kLaunchFailed = 719, kMissing = -1;  // ours: the driver has no such function
+constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
+                 kInvalidImage = 200, kInvalidContext = 201, kNoBinary = 209, kEccError = 214, kUnsupportedPtx = 222,
+                 kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kContextDestroyed = 709, kAssertFailed = 710,
+                 kStackError = 714, kLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
               kCapabilityMajor = 75, kCapabilityMinor = 76;
@@ -84,8 +86,9 @@ extern Driver cu;  // filled by `open_driver`
 // Empty when the driver is open, else why it is not and what to do. Once a process.
 const char* open_driver();
 
-// The table of a device on paper (CAUSEWAY_NVIDIA_PAPER=sm_90): memory is the host's, launches do nothing.
-Driver paper_driver(int major, int minor);
+// The table of devices on paper (CAUSEWAY_NVIDIA_PAPER=sm_90, or sm_90x2 for two): memory is the host's, launches do
+// nothing.
+Driver paper_driver(int major, int minor, int devices);
 
 #define NVRTC_FUNCTIONS(F)                                                                   \
   F(version, nvrtcVersion, (int*, int*))                                                     \
@@ -95,6 +98,10 @@ Driver paper_driver(int major, int minor);
   F(destroy, nvrtcDestroyProgram, (struct Nvrtc**))                                          \
   F(log_size, nvrtcGetProgramLogSize, (struct Nvrtc*, size_t*))                              \
   F(log, nvrtcGetProgramLog, (struct Nvrtc*, char*))                                         \
+  F(architecture_count, nvrtcGetNumSupportedArchs, (int*))                                   \
+  F(architectures, nvrtcGetSupportedArchs, (int*))                                           \
+  F(ptx_size, nvrtcGetPTXSize, (struct Nvrtc*, size_t*))                                     \
+  F(ptx, nvrtcGetPTX, (struct Nvrtc*, char*))                                                \
   F(cubin_size, nvrtcGetCUBINSize, (struct Nvrtc*, size_t*))                                 \
   F(cubin, nvrtcGetCUBIN, (struct Nvrtc*, char*))
 

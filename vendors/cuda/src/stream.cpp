@@ -65,7 +65,7 @@ cw_status stream_destroy(int32_t index, cw_stream stream) {
   stream->blas.reset(), stream->dnn.reset();  // before the stream that they were told of
   cu.stream_destroy(stream->stream);
   delete stream;
-  return check(ended, "cuStreamSynchronize");
+  return check_freed(ended, "cuStreamSynchronize");
 }
 
 cw_status stream_query(int32_t index, cw_stream handle) {
@@ -107,7 +107,7 @@ cw_status event_destroy(int32_t, cw_event event) {
   TRY(check_event("event_destroy", event, &device));
   const Result ended = cu.event_destroy(event->event);
   delete event;
-  return check(ended, "cuEventDestroy");
+  return check_freed(ended, "cuEventDestroy");
 }
 
 cw_status event_record(int32_t index, cw_event event, cw_stream handle) {
