@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc nvidia
-.PHONY: fast bench bench-opencl lint format docs build wheel clean distclean
+.PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -77,6 +77,11 @@ bench: build ## speed against stock CPU; writes benchmarks/results/
 
 bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
+
+bench-cuda: build ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target build/cuda/package ./vendors/cuda
+	PYTHONPATH=build/cuda/package CAUSEWAY_VENDOR=nvidia $(PY) benchmarks/gpu.py $(if $(TORCH_CUDA),--torch-cuda $(TORCH_CUDA))
 
 lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .
