@@ -78,10 +78,10 @@ bench: build ## speed against stock CPU; writes benchmarks/results/
 bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
 
-bench-cuda: build ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
+bench-cuda: build nvrtc ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target build/cuda/package ./vendors/cuda
-	PYTHONPATH=build/cuda/package CAUSEWAY_VENDOR=nvidia $(PY) benchmarks/gpu.py $(if $(TORCH_CUDA),--torch-cuda $(TORCH_CUDA))
+	PYTHONPATH=build/cuda/package:build/nvidia:build/nvrtc CAUSEWAY_VENDOR=nvidia $(PY) benchmarks/gpu.py $(if $(TORCH_CUDA),--torch-cuda $(TORCH_CUDA))
 
 lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .

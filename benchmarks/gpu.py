@@ -49,7 +49,7 @@ def why_no_gpu() -> str | None:
 
 
 def libraries_of(python: str) -> dict[str, str]:
-    """Settings that take CUDA's libraries from that torch's packages: both use the same."""
+    """Settings that take CUDA's libraries from its packages, so that both use the same."""
     program = "import nvidia; print(*nvidia.__path__, sep='\\n')"
     done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
     found = {}
@@ -154,8 +154,7 @@ def main() -> int:
     if not options.devices and (why := why_no_gpu()):
         print(f"No GPU was there to run this: {why}. Nothing was measured.")
         return NO_GPU
-    if options.torch_cuda:
-        os.environ.update(libraries_of(options.torch_cuda))
+    os.environ.update(libraries_of(options.torch_cuda or sys.executable))
     report: dict[str, Any] = {"machine": platform.machine()}
     if not options.skip_conformance:
         report["conformance"] = conformance()

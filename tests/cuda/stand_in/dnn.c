@@ -114,12 +114,13 @@ static int convolve(int kind, struct handle* h, const void* alpha, const struct 
   if (algorithm == 1 && (!workspace || size < 4096)) return BAD;
   const double one = tx->kind == F64 ? *(const double*)alpha : *(const float*)alpha;
   const double keep = tx->kind == F64 ? *(const double*)beta : *(const float*)beta;
-  if (one != 1 || keep != 0) return UNSUPPORTED; /* the vendor asks for nothing else */
+  if (one != 1 || (keep != 0 && keep != 1)) return UNSUPPORTED; /* the vendor asks for nothing else */
   const struct tensor* to = kind == FORWARD ? ty : kind == IMAGE ? tx : tw;
   void* data = kind == FORWARD ? y : kind == IMAGE ? x : w;
   int64_t span = 1;
   for (int d = 0; d < to->dims; ++d) span += (int64_t)(to->shape[d] - 1) * to->strides[d];
   double* sums = calloc((size_t)span, sizeof *sums);
+  for (int64_t i = 0; keep != 0 && i < span; ++i) sums[i] = creal(load(data, to->kind, i));
   const int g = c->groups, in = tw->shape[1], out = tw->shape[0] / g, deep = c->spatial == 3;
   const int *os = ty->shape + 2, *ks = tw->shape + 2, *is = tx->shape + 2;
   for (int n = 0; n < ty->shape[0]; ++n)
@@ -196,13 +197,19 @@ static int64_t elements(T t) {
 }
 
 int cudnnAddTensor(H h, const void* alpha, T ta, const void* a, const void* beta, T tc, void* c) {
-  if (!h->stream || ta->kind != tc->kind || ta->shape[1] != tc->shape[1]) return BAD;
-  if (elements(ta) != tc->shape[1]) return UNSUPPORTED;
-  (void)alpha, (void)beta; /* both 1 */
-  const int64_t plane = elements(tc) / tc->shape[0] / tc->shape[1];
+  if (!h->stream || ta->kind != tc->kind || ta->dims != tc->dims) return BAD;
+  struct tensor wide = *ta; /* as large as c: what has one element is used again and again */
+  for (int d = 0; d < tc->dims; ++d) {
+    if (ta->shape[d] != tc->shape[d] && ta->shape[d] != 1) return BAD;
+    wide.shape[d] = tc->shape[d];
+    if (ta->shape[d] == 1) wide.strides[d] = 0;
+  }
+  const double one = tc->kind == F64 ? *(const double*)alpha : *(const float*)alpha;
+  const double keep = tc->kind == F64 ? *(const double*)beta : *(const float*)beta;
   for (int64_t i = 0, n = elements(tc); i < n; ++i) {
-    const int64_t at = place(tc, i), channel = i / plane % tc->shape[1];
-    store(c, tc->kind, at, creal(load(c, tc->kind, at)) + creal(load(a, ta->kind, channel)));
+    const int64_t at = place(tc, i);
+    const double old = keep != 0 ? keep * creal(load(c, tc->kind, at)) : 0;
+    store(c, tc->kind, at, old + one * creal(load(a, ta->kind, place(&wide, i))));
   }
   return OK;
 }

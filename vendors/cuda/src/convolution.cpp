@@ -222,7 +222,8 @@ struct Convolution {
     return {};
   }
 
-  cw_status run(Kind kind) {
+  // `adds`: to what the result has already.
+  cw_status run(Kind kind, bool adds = false) {
     DnnStream::Chosen chosen;
     {
       std::lock_guard<std::mutex> lock(stream->libraries);
@@ -240,39 +241,53 @@ struct Convolution {
     const char* function = "cudnnConvolutionForward";
     if (kind == kForward) {
       result = cudnn.forward(own->handle, alpha(), image_is.it, image.data, filter_is.it, filter.data, is.it,
-                             chosen.algorithm, space, chosen.bytes, beta(), result_is.it, this->result.data);
+                             chosen.algorithm, space, chosen.bytes, adds ? alpha() : beta(), result_is.it,
+                             this->result.data);
     } else if (kind == kImage) {
       function = "cudnnConvolutionBackwardData";
       result = cudnn.image(own->handle, alpha(), filter_is.it, filter.data, result_is.it, this->result.data, is.it,
-                           chosen.algorithm, space, chosen.bytes, beta(), image_is.it, image.data);
+                           chosen.algorithm, space, chosen.bytes, adds ? alpha() : beta(), image_is.it, image.data);
     } else {
       function = "cudnnConvolutionBackwardFilter";
       result = cudnn.filter(own->handle, alpha(), image_is.it, image.data, result_is.it, this->result.data, is.it,
-                            chosen.algorithm, space, chosen.bytes, beta(), filter_is.it, filter.data);
+                            chosen.algorithm, space, chosen.bytes, adds ? alpha() : beta(), filter_is.it, filter.data);
     }
     if (result / 1000 * 1000 == dnn::kNotSupported) own->chosen[key(kind)] = {};
     return check_dnn(result, function);
   }
 
-  // A copy of `p` in the format, where its memory is in the other one or not dense.
+  // A copy of `p` in the format, where its memory is in the other one, not dense or expanded: what is expanded is added,
+  // as a bias is, to nothing.
   cw_status dense(Plane& p, int64_t itemsize) {
     if (p.is_dense(channels_last)) return CW_OK;
     Plane made = p;
     made.densify(channels_last);
+    Plane source = p;
     uint64_t elements = 1;
+    bool expanded = false;
     for (int d = 0; d < p.dims; ++d) {
-      if (p.strides[d] < 1) return fail(CW_UNSUPPORTED, "an expanded tensor");
       elements *= static_cast<uint64_t>(p.shape[d]);
+      if (p.shape[d] > 1 && p.strides[d] == 0) source.shape[d] = 1, expanded = true;
+      if (source.shape[d] == 1) source.strides[d] = 1;
+    }
+    if (expanded) {  // of what is left, dense strides: a vector of the channels, or one number
+      int64_t step = 1;
+      for (int d = p.dims - 1; d >= 0; --d) {
+        if (source.shape[d] == 1) source.strides[d] = static_cast<int>(step);
+        if (source.shape[d] > 1 && source.strides[d] != step) return fail(CW_UNSUPPORTED, "an expanded tensor");
+        step *= source.shape[d];
+      }
     }
     void* space = nullptr;
     TRY(host.scratch(stream->device->index, handle, elements * static_cast<uint64_t>(itemsize), &space));
     made.data = static_cast<char*>(space);
     TensorIs from, to;
-    TRY(describe(from, p, data_type(dtype)));
+    TRY(describe(from, source, data_type(dtype)));
     TRY(describe(to, made, data_type(dtype)));
     std::lock_guard<std::mutex> lock(stream->libraries);
-    TRY(check_dnn(cudnn.transform(own->handle, alpha(), from.it, p.data, beta(), to.it, made.data),
-                  "cudnnTransformTensor"));
+    const auto copy = expanded ? cudnn.add : cudnn.transform;
+    TRY(check_dnn(copy(own->handle, alpha(), from.it, p.data, beta(), to.it, made.data),
+                  expanded ? "cudnnAddTensor" : "cudnnTransformTensor"));
     return p = made, CW_OK;
   }
 
@@ -310,14 +325,15 @@ cw_status forward(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias
   TRY(c.dense(in, out.itemsize()));
   TRY(c.dense(c.filter, out.itemsize()));
   TRY(c.open());
-  TRY(c.run(transposed ? kImage : kForward));
-  if (!bias) return CW_OK;
-  TensorIs vector;
-  TRY(describe_channels(vector, out.size(1), to.dims, data_type(c.dtype)));
-  std::lock_guard<std::mutex> lock(c.stream->libraries);
-  return check_dnn(cudnn.add(c.own->handle, c.alpha(), vector.it, bias->data<char>(), c.alpha(),
-                             transposed ? c.image_is.it : c.result_is.it, to.data),
-                   "cudnnAddTensor");
+  if (bias) {  // first, so that the sum is rounded once
+    TensorIs vector;
+    TRY(describe_channels(vector, out.size(1), to.dims, data_type(c.dtype)));
+    std::lock_guard<std::mutex> lock(c.stream->libraries);
+    TRY(check_dnn(cudnn.add(c.own->handle, c.alpha(), vector.it, bias->data<char>(), c.beta(),
+                            transposed ? c.image_is.it : c.result_is.it, to.data),
+                  "cudnnAddTensor"));
+  }
+  return c.run(transposed ? kImage : kForward, bias.has_value());
 }
 
 cw_status backward(optional<Tensor> to_input, optional<Tensor> to_weight, optional<Tensor> to_bias, Tensor grad,
