@@ -103,9 +103,10 @@ def conformance(*options: str) -> dict[str, Any]:
         if not report.exists():
             return {"failed": ["it ended without a report"]}
         read = json.loads(report.read_text())
-    parts = [*read["checks"], *read.get("operators", ())]
-    states = Counter(part["state"] for part in parts)
-    return {**states, "failed": [part["name"] for part in parts if part["state"] == "failed"]}
+    parts = [(check["name"], check["state"]) for check in read["checks"]]
+    parts += [(operator["operator"], operator["state"]) for operator in read["operators"]]
+    states = Counter(state for _, state in parts)
+    return {**states, "failed": [name for name, state in parts if state == "failed"]}
 
 
 def figures(ours: Side, theirs: Side | None, names: list[str], rounds: int) -> list[dict[str, Any]]:

@@ -19,6 +19,7 @@ import pytest
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 SOURCES = ROOT / "vendors/cuda/src"
+CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
@@ -37,7 +38,7 @@ def program(nvidia_library: Path, stand_ins: dict[str, str]) -> Run:
             "CAUSEWAY_NVIDIA_PAPER": "sm_90",
             "CAUSEWAY_PORTABLE": "0",
         }
-        command = [sys.executable, str(HERE / name), *args]
+        command = [sys.executable, name if name == "-c" else str(HERE / name), *args]
         done = subprocess.run(
             command, env=environment | given, capture_output=True, text=True, check=False
         )
@@ -66,6 +67,21 @@ def test_torchs_samples_of_convolutions_equal_the_cpu_with_gradients(program: Ru
     samples(program, *conv)
 
 
+@pytest.mark.long
+@pytest.mark.timeout(900)
+def test_the_native_kernels_conform_on_paper(program: Run, tmp_path: Path) -> None:
+    """The suite's own cases: dtypes, layouts, streams, NaN, Inf, nothing, outputs given."""
+    report = tmp_path / "report.json"
+    ours = "^aten::(mm|addmm|bmm|baddbmm|addmv|_int_mm|convolution)"
+    done = program("-c", CAUSEWAY, "conformance", "--op", ours, "--json", str(report))
+    assert "conforms: 7 operators passed" in done.stdout
+    states = {o["operator"]: o["state"] for o in json.loads(report.read_text())["operators"]}
+    assert {n for n, state in states.items() if state == "passed"} == {
+        "aten::mm.out", "aten::addmm.out", "aten::bmm.out", "aten::baddbmm.out",
+        "aten::addmv.out", "aten::convolution_overrideable", "aten::convolution_backward",
+    }  # fmt: skip
+
+
 def test_what_the_libraries_take_goes_there_as_it_is(program: Run) -> None:
     done = program("native.py", "strides", "added", "channels_last", "streams")
     assert "Warning" not in done.stderr  # no call that cuDNN holds for a mistake
@@ -91,7 +107,8 @@ def test_doctor_says_which_libraries_are_here(
     run_python: Run, nvidia_library: Path, stand_ins: dict[str, str]
 ) -> None:
     paper = {"CAUSEWAY_VENDOR": str(nvidia_library), "CAUSEWAY_NVIDIA_PAPER": "sm_90"}
-    found = run_python(f"import torch; {NOTES}", **paper, **stand_ins).stdout
+    args = ("doctor", "--json")
+    found = run_python(CAUSEWAY, status=None, args=args, **paper, **stand_ins).stdout
     assert "cuBLAS 12.0.0 multiplies matrices" in found
     assert "cuDNN 9.0.0 computes convolutions" in found
     off = {"CAUSEWAY_NVIDIA_CUBLAS": "0", "CAUSEWAY_NVIDIA_CUDNN": "/nowhere/libcudnn.so.9"}

@@ -37,6 +37,15 @@ def test_dtype_shape_and_strides_count(what: str) -> None:
     assert compare(came, should).why == f"wrong {what}"
 
 
+def test_strides_of_complex_results_count_where_they_are_asked_for() -> None:
+    should = torch.ones(3, 4, dtype=torch.complex64)
+    came = torch.ones(4, 3, dtype=torch.complex64).t()
+    assert compare(came, should).why == "wrong strides"
+    assert compare(came, should, strides=False).good
+    came[1, 2] = 1 + 2j
+    assert compare(came, should, strides=False).wrong == 1
+
+
 def test_strides_of_ones_and_of_nothing_do_not_count() -> None:
     assert compare(torch.zeros(1, 3).as_strided((1, 3), (77, 1)), torch.zeros(1, 3)).good
     assert compare(torch.zeros(4, 0).t(), torch.zeros(0, 4)).good
