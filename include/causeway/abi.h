@@ -166,7 +166,9 @@ typedef struct cw_host {
    * its data pointer again. Call it in the kernel, before the kernel returns. */
   cw_status (*resize)(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
   /* The value of setting `key` of this vendor ("memory" is CAUSEWAY_SIM_MEMORY for sim), or NULL. The string
-   * lives until the next call with the same key. */
+   * lives until the next call with the same key.
+   * Keys "torch...." are what the program asks of torch now, cheap enough for each kernel to ask: "torch.deterministic"
+   * is "0" or "1"; "torch.matmul_precision" and "torch.conv_precision" are "ieee" or "tf32", of float32's factors. */
   const char* (*setting)(const char* key);
   /* level: 0 debug, 1 info, 2 warning, 3 error. */
   void (*log)(int32_t level, const char* message);
@@ -221,7 +223,7 @@ typedef struct cw_backend {
   cw_status (*event_elapsed)(int32_t device, cw_event start, cw_event end, double* ms);
 
   /* A further table by name, "comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"; it starts with
-   * its own struct_size.
+   * its own struct_size. "notes.v1" is no table but a string, lines for people that `causeway doctor` prints.
    * UNSUPPORTED: not offered. NULL: none is. */
   cw_status (*extension)(const char* name, const void** out);
 } cw_backend;
