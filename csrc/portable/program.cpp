@@ -126,13 +126,14 @@ cw_status Program::launch(int64_t units, const std::function<std::string()>& bod
   return launch_.run(*call_.device, function, units, cost, call_.stream);
 }
 
-cw_status Program::by_teams(const Teams& teams, int64_t rows, const std::string& body) {
+cw_status Program::by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory) {
   if (rows <= 0) return CW_OK;
   value("rows", rows);
   mix(teams.bits());
+  mix(memory);
   mix(body);
   cw_function function = nullptr;
-  TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + each_row(body); }, &function));
+  TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + memory + each_row(body); }, &function));
   return launch_.run_groups(function, teams.groups(rows), teams.items, call_.stream);
 }
 

@@ -37,8 +37,8 @@ class Program {
   cw_status run(int64_t count, const std::string& body, double cost);
 
   // `body` for each row u < rows of a team (rows.h), whose items have `cells` of type A: for which the text of teams,
-  // and of folds, was given to `before`.
-  cw_status by_teams(const Teams& teams, int64_t rows, const std::string& body);
+  // and of folds, was given to `before`. `memory` declares what else is LOCAL.
+  cw_status by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory = "");
 
   bool failed() const { return failed_; }
 

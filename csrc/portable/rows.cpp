@@ -26,9 +26,9 @@ uint64_t Teams::bits() const {
 
 Teams teams_of(const Device& device, int64_t rows, int64_t n, bool across) {
   Teams t;
-  // 8 bytes of two cells an item, for up to three values at once.
-  if (device.in_turn() || device.info.group_limit < kNeighbours || device.info.local_memory < 6 * 8 * kManyItems)
-    return t;
+  // The most that a kernel asks for is a scan's: two cells and four elements an item.
+  constexpr uint64_t kLeastMemory = 7 * 8 * kManyItems;
+  if (device.in_turn() || device.info.group_limit < kNeighbours || device.info.local_memory < kLeastMemory) return t;
   const bool few = rows < int64_t{device.info.compute_units} * 2 && n >= kLong;
   int64_t items = few ? kManyItems : kItems;
   while (items > device.info.group_limit) items /= 2;
