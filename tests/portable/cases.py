@@ -1,7 +1,8 @@
 """Runs operators by Causeway's own kernels on the device of this process, against the CPU.
 
-`python cases.py few|all|rows|rows-all`: prints a line for each case that differs, then "cases N". No call may go
-to the host (policy "error"), and each case must have been served by the rung "portable".
+`python cases.py few|all|rows|rows-all`: prints a line for each case that differs, then
+"cases N". No call may go to the host (policy "error"), and each case must have been served by the
+rung "portable".
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Cases of what has rows, for devices whose items run in parallel: lengths about the edges of teams and
-of groups, few rows and many, rows that lie beside each other.
+"""Cases of what has rows, for devices whose items run in parallel: lengths about the edges of teams
+and of groups, few rows and many, rows that lie beside each other.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""What has rows, as devices get it whose items run in parallel: right, and by teams of items. PoCL runs
-a group's items between two barriers in turn, so that a barrier or a lane left out shows.
+"""What has rows, as devices get it whose items run in parallel: right, and by teams of items. PoCL
+runs a group's items between two barriers in turn, so that a barrier or a lane left out shows.
 """
 
 from __future__ import annotations
@@ -90,3 +90,24 @@ def test_a_fault_among_items_is_noticed(
     found = differences(run_python, "rows", **env)
     unnoticed = {f for f in families if not any(f"rows {f}" in line for line in found)}
     assert unnoticed == set()
+
+
+PRECISE = """
+import torch
+from fractions import Fraction
+
+x = torch.full((2**24,), 0.1)
+exact = float(Fraction(x[0].item()) * 2**24)
+there = x.to(torch.accelerator.current_accelerator())
+print(abs(there.sum().item() - exact) / exact, abs(there.mean().item() * 2**24 - exact) / exact)
+"""
+COMPENSATION = "low += (s - (t_ - z_)) + (v_ - z_);=>"
+
+
+def test_sums_of_float32_lose_nothing_at_16_million_elements(
+    run_python: Run, watched: dict[str, str]
+) -> None:
+    errors = [float(e) for e in run_python(PRECISE, **watched).stdout.split()]
+    assert max(errors) < 1e-6
+    plain = run_python(PRECISE, **watched, WATCH_REPLACE=COMPENSATION).stdout.split()
+    assert max(float(e) for e in plain) > 5e-6  # what is compensated is seen
