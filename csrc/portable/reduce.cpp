@@ -347,37 +347,9 @@ struct Search {
   bool largest, with_value;
 };
 
-// The better of two places: NaN before all else, then the value, then the earlier one; the fold of a team is as
-// fold_text's.
-constexpr const char* kBest = R"(
-#define BETTER(v, i, w, j) \
-  ((v) BEYOND (w) || ((v) != (v) && (w) == (w)) || (((v) == (w) || ((v) != (v) && (w) != (w))) && (i) < (j)))
-FUNCTION void team_best(IN_LOCAL A* cells, IN_LOCAL idx* ats, const idx lane, A* v, idx* at) {
-#if TEAM > 1
-  const idx place = PLACE(lane), which = WHICH(lane);
-  cells[CELL(place, TEAM)] = *v;
-  ats[CELL(place, TEAM)] = *at;
-  BARRIER;
-  if (place < WIDTH) {
-    for (idx k = place + WIDTH; k < TEAM; k += WIDTH) {
-      const A w = cells[CELL(k, TEAM)];
-      const idx j = ats[CELL(k, TEAM)];
-      if (BETTER(w, j, *v, *at)) { *v = w; *at = j; }
-    }
-    cells[ITEMS + CELL(place, WIDTH)] = *v;
-    ats[ITEMS + CELL(place, WIDTH)] = *at;
-  }
-  BARRIER;
-  *v = cells[ITEMS + CELL(0, WIDTH)];
-  *at = ats[ITEMS + CELL(0, WIDTH)];
-  for (idx k = 1; k < WIDTH; ++k) {
-    const A w = cells[ITEMS + CELL(k, WIDTH)];
-    const idx j = ats[ITEMS + CELL(k, WIDTH)];
-    if (BETTER(w, j, *v, *at)) { *v = w; *at = j; }
-  }
-#endif
-}
-)";
+// NaN before all else, then the value, then the earlier place.
+constexpr const char* kBetter =
+    "((v) BEYOND (w) || ((v) != (v) && (w) == (w)) || (((v) == (w) || ((v) != (v) && (w) != (w))) && (i) < (j)))";
 
 // One pass of a search by teams: from elements or, the last one, from the places that parts have found.
 cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, const void* in, const void* in_at,
@@ -391,7 +363,7 @@ cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, 
       [&] {
         Source src(device.info);
         src.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
-        src.define("BEYOND", op.largest ? ">" : "<").before(teams_text(p.teams, p.acc) + kBest);
+        src.define("BEYOND", op.largest ? ">" : "<").before(teams_text(p.teams, p.acc) + best_text("A", kBetter));
         src.in(storage_of(p.in), "in");
         if (p.stage == kLast) src.in("idx", "in_at");
         src.out("i64", "index");

@@ -93,6 +93,36 @@ std::string fold_text(const std::string& name, const std::string& type, const st
          type + " b = cells[ITEMS + CELL(k, WIDTH)]; a = " + fold + "; }\nreturn a;\n#endif\n}\n";
 }
 
+std::string best_text(const std::string& type, const std::string& better) {
+  return "#define BETTER(v, i, w, j) " + better + "\n#define BEST_OF " + type + R"(
+FUNCTION void team_best(IN_LOCAL BEST_OF* cells, IN_LOCAL idx* ats, const idx lane, BEST_OF* v, idx* at) {
+#if TEAM > 1
+  const idx place = PLACE(lane), which = WHICH(lane);
+  cells[CELL(place, TEAM)] = *v;
+  ats[CELL(place, TEAM)] = *at;
+  BARRIER;
+  if (place < WIDTH) {
+    for (idx k = place + WIDTH; k < TEAM; k += WIDTH) {
+      const BEST_OF w = cells[CELL(k, TEAM)];
+      const idx j = ats[CELL(k, TEAM)];
+      if (j >= 0 && (*at < 0 || BETTER(w, j, *v, *at))) { *v = w; *at = j; }
+    }
+    cells[ITEMS + CELL(place, WIDTH)] = *v;
+    ats[ITEMS + CELL(place, WIDTH)] = *at;
+  }
+  BARRIER;
+  *v = cells[ITEMS + CELL(0, WIDTH)];
+  *at = ats[ITEMS + CELL(0, WIDTH)];
+  for (idx k = 1; k < WIDTH; ++k) {
+    const BEST_OF w = cells[ITEMS + CELL(k, WIDTH)];
+    const idx j = ats[ITEMS + CELL(k, WIDTH)];
+    if (j >= 0 && (*at < 0 || BETTER(w, j, *v, *at))) { *v = w; *at = j; }
+  }
+#endif
+}
+)";
+}
+
 std::string each_row(const std::string& body, const std::string& rows) {
   return "const idx place = PLACE(LANE), which = WHICH(LANE);\n"
          "for (idx u_from = GROUP * TEAMS; u_from < " +

@@ -38,6 +38,10 @@ std::string teams_text(const Teams& teams, Dtype wide);
 // `cells` is LOCAL memory of 2 * ITEMS.
 std::string fold_text(const std::string& name, const std::string& type, const std::string& fold);
 
+// The best of a team's (v, at), for all of them: `void team_best(cells, ats, LANE, &v, &at)`; an `at` below 0 is nothing.
+// `better` is an expression: v at i goes before w at j, as BETTER(v, i, w, j). `ats` are as many idx as `cells`.
+std::string best_text(const std::string& type, const std::string& better);
+
 // `body` for each row u < rows of this item's team. `mine` is false where a team has no row any more: it goes along, for
 // the barriers, with the last row and must not write.
 std::string each_row(const std::string& body, const std::string& rows = "rows");

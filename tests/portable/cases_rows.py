@@ -32,6 +32,8 @@ def few(randn: Make, grads: Grads) -> Iterator[Case]:
     yield "rows batch_norm", lambda x: F.batch_norm(x, None, None, training=True), (
         randn(3, 4, 9, 31),
     )  # fmt: skip
+    yield "rows topk", lambda x: x.topk(3), (randn(20, 300),)
+    yield "rows cumsum", lambda x: x.cumsum(1), (randn(7, 1100),)
     target = torch.arange(300) % 5
     yield "rows nll_loss", lambda x: F.nll_loss(x, target.to(x.device)), (randn(300, 5),)
     yield "rows attention", lambda *a: F.scaled_dot_product_attention(*a, is_causal=True), (
@@ -62,6 +64,12 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
             (many,),
         )
         yield f"sum down {n}", lambda v: (v.amax(0), v.mean(0), *v.max(0)), (x.t().contiguous(),)
+        yield f"cumsum {n}", lambda v: v.cumsum(1) / v.shape[1] ** 0.5, (many,)
+        for k in (1, 5, 64):
+            if k <= n and n > 1:
+                yield f"topk {k} of {n}", lambda v, k=k: (v.topk(k)[0], v.topk(k, largest=False)), (
+                    (torch.arange(many.numel()) * 7919 % many.numel()).float().reshape(many.shape),
+                )  # fmt: skip
         if n > 1:
             yield f"layer_norm {n}", lambda v, n=n: F.layer_norm(v, (n,)), (many + 3,)
             yield f"layer_norm gradient {n}", grads(
@@ -82,6 +90,18 @@ def every(randn: Make, grads: Grads) -> Iterator[Case]:
     ), (x,)  # fmt: skip
     yield "first of equal ones", lambda v: (v.argmax(1), v.argmin(0), v.argmax()), (
         torch.arange(3 * 90000).remainder(7).reshape(3, 90000)[:, :80001],
+    )  # fmt: skip
+    x = randn(4, 900)
+    x[0, 7] = x[1, 800] = NAN
+    yield "topk with NaN", lambda v: (v.topk(4)[0], v.topk(4, largest=False)[0]), (x,)
+    yield "topk down", lambda v: v.topk(3, 1), (randn(5, 400, 3, 2),)
+    x[2, :5], x[3] = INF, -INF
+    yield "log sums", lambda v: v.logcumsumexp(1), (x,)
+    yield "products", lambda v: v.cumprod(1), (1 + randn(5, 3000) / 300,)
+    yield "sums of integers", lambda v: v.cumsum(1), (torch.arange(3600).reshape(9, 400) % 7,)
+    yield "variances", lambda v: (v.var(1), v.std(0), *torch.var_mean(v)), (randn(70, 300) + 3,)
+    yield "products with vectors", lambda a, b: (torch.mv(a, b), torch.dot(b, b) / 300), (
+        randn(70, 300), randn(300, seed=1),
     )  # fmt: skip
     # Sums of float32 in float32: an item adds up thousands, and what that loses must not be seen.
     yield "2^24 equal ones", lambda v: (v.sum() * 1e-3, v.mean()), (torch.full((2**24,), 0.1),)

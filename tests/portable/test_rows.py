@@ -19,6 +19,8 @@ FAMILIES = {
     "searches": "team_best(cells, ats, LANE",
     "norms of rows": "OUT(base + j, v)",
     "batch norm": "SAVE_RSTD(c, r)",
+    "topk": "left &= ~",
+    "scans": "tile[TILE_AT(at)]",
     "losses": "ADD(loss, loss_low, one)",
     "attention": "weights[BLOCK * PAD]",
 }
