@@ -10,8 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc
-.PHONY: fast bench bench-opencl lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc nvidia
+.PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -60,6 +60,12 @@ nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86
 
+NVIDIA = cublas-cu12==12.9.1.4 cudnn-cu12==9.10.2.21 cuda-runtime-cu12==12.9.79 cuda-nvrtc-cu12==12.9.86 \
+	cuda-nvcc-cu12==12.9.86 cuda-cccl-cu12==12.9.27
+nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (2 GB), for tests that compare with them
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvidia $(NVIDIA:%=nvidia-%)
+
 test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
 	$(PY) -m pytest -q tests/cuda
 
@@ -71,6 +77,11 @@ bench: build ## speed against stock CPU; writes benchmarks/results/
 
 bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
+
+bench-cuda: build nvrtc ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
+	@mkdir -p build
+	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target build/cuda/package ./vendors/cuda
+	PYTHONPATH=build/cuda/package:build/nvidia:build/nvrtc CAUSEWAY_VENDOR=nvidia $(PY) benchmarks/gpu.py $(if $(TORCH_CUDA),--torch-cuda $(TORCH_CUDA))
 
 lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .

@@ -20,71 +20,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from run import Block, Figure, compare, device, main, mnist_step, seconds
-from torch import nn
+from run import Figure, compare, device, main, seconds
 
 import causeway
-
-
-class Residual(nn.Module):
-    """ResNet's basic block: two 3x3 convolutions and a way around them."""
-
-    def __init__(self, before: int, width: int, stride: int) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(before, width, 3, stride, 1, bias=False)
-        self.conv2 = nn.Conv2d(width, width, 3, 1, 1, bias=False)
-        self.norm1, self.norm2 = nn.BatchNorm2d(width), nn.BatchNorm2d(width)
-        self.around: nn.Module = nn.Identity()
-        if stride > 1 or before != width:
-            self.around = nn.Sequential(
-                nn.Conv2d(before, width, 1, stride, bias=False), nn.BatchNorm2d(width)
-            )
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        y = torch.relu(self.norm1(self.conv1(x)))
-        return torch.relu(self.norm2(self.conv2(y)) + self.around(x))
-
-
-def resnet18() -> nn.Sequential:
-    """ResNet-18 with a head for 1,000 classes (He et al. 2015, table 1)."""
-    stages: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-        nn.MaxPool2d(3, 2, 1),
-    ]  # fmt: skip
-    before = 64
-    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        stages += [Residual(before, width, stride), Residual(width, width, 1)]
-        before = width
-    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
-
-
-def resnet_inference(where: torch.device) -> Callable[[], object]:
-    torch.manual_seed(0)
-    net = resnet18().eval().to(where)
-    x = torch.randn(8, 3, 224, 224).to(where)
-
-    def infer() -> None:
-        with torch.no_grad():
-            net(x)
-        torch.accelerator.synchronize()
-
-    return infer
-
-
-def gpt_block_step(where: torch.device) -> Callable[[], object]:
-    """Forward, backward and AdamW of one block: batch 4, 128 tokens, width 384, 6 heads."""
-    torch.manual_seed(0)
-    net = Block(384, 6).to(where)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-    x = torch.randn(4, 128, 384).to(where)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        net(x).square().mean().backward()
-        optimizer.step()
-        torch.accelerator.synchronize()
-
-    return step
+from programs import gpt_block_step, mnist_step, resnet_inference
 
 
 def models() -> Iterator[Figure]:

@@ -30,6 +30,7 @@ from rich.table import Table
 from torch import nn
 
 import causeway
+from programs import gpt_step, mnist_step
 
 THREADS = 2
 RESULTS = Path(__file__).parent / "results"
@@ -110,59 +111,6 @@ def tiny() -> Iterator[Figure]:
 
 
 # --- training steps ---------------------------------------------------------------------------
-
-
-class Block(nn.Module):
-    """A transformer block of GPT's kind: attention and a feed-forward net, pre-norm."""
-
-    def __init__(self, width: int, heads: int) -> None:
-        super().__init__()
-        self.norm1, self.norm2 = nn.LayerNorm(width), nn.LayerNorm(width)
-        self.qkv, self.out = nn.Linear(width, 3 * width), nn.Linear(width, width)
-        self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
-        self.heads = heads
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        n, t, c = x.shape
-        q, k, v = self.qkv(self.norm1(x)).view(n, t, 3, self.heads, -1).permute(2, 0, 3, 1, 4)
-        y = nn.functional.scaled_dot_product_attention(q, k, v, is_causal=True)
-        x = x + self.out(y.transpose(1, 2).reshape(n, t, c))
-        return x + self.down(nn.functional.gelu(self.up(self.norm2(x))))
-
-
-def mnist_step(where: torch.device) -> Callable[[], object]:
-    torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Dropout(0.25), nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Dropout(0.5),
-        nn.Linear(128, 10), nn.LogSoftmax(1),
-    ).to(where)  # fmt: skip
-    optimizer = torch.optim.SGD(net.parameters(), lr=0.01)
-    x, y = torch.randn(64, 1, 28, 28).to(where), torch.randint(10, (64,)).to(where)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.nll_loss(net(x), y).backward()
-        optimizer.step()
-        torch.accelerator.synchronize()
-
-    return step
-
-
-def gpt_step(where: torch.device) -> Callable[[], object]:
-    torch.manual_seed(0)
-    net = nn.Sequential(nn.Embedding(256, 256), Block(256, 4), Block(256, 4), nn.Linear(256, 256))
-    net.to(where)
-    optimizer = torch.optim.AdamW(net.parameters(), lr=1e-4)
-    x = torch.randint(256, (8, 128)).to(where)
-
-    def step() -> None:
-        optimizer.zero_grad()
-        nn.functional.cross_entropy(net(x).flatten(0, 1), x.flatten()).backward()
-        optimizer.step()
-        torch.accelerator.synchronize()
-
-    return step
 
 
 def step() -> Iterator[Figure]:

@@ -336,6 +336,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       py::arg("on"), py::arg("small") = 1 << 16);
   m.def("needed_contents", needed_contents);
   m.def("vendor_state", vendor_state);
+  // What the vendor has to say of itself, a line each: extension "notes.v1" is a string.
+  m.def("vendor_notes", []() -> std::string {
+    const auto* text = vendor_loaded() ? static_cast<const char*>(vendor_extension("notes.v1")) : nullptr;
+    return text ? text : "";
+  });
   m.def("device_count", device_count, no_gil);
   m.def("vendor_device_count", vendor_device_count, no_gil);
   m.def("set_visible_devices", [](std::optional<std::vector<int>> indices) {

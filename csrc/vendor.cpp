@@ -8,6 +8,7 @@
 #include <map>
 #include <mutex>
 
+#include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
 #include "check.h"
@@ -55,7 +56,22 @@ cw_status scratch(int32_t device, cw_stream stream, uint64_t bytes, void** out) 
 cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
   return host_services().resize(tensor, ndim, shape);
 }
+// What torch's own settings ask of arithmetic now, for keys "torch....": cheap enough to ask in each kernel. CUDA's
+// precisions stand for every device here: programs set them and mean the accelerator. torch's default allows TF32 in
+// convolutions; here a program must have asked for it in products, as numbers are to be the CPU's otherwise.
+const char* torch_setting(const char* key) {
+  using at::Float32Backend, at::Float32Op, at::Float32Precision;
+  at::Context& context = at::globalContext();
+  const auto is = [key](const char* name) { return std::strcmp(key, name) == 0; };
+  if (is("deterministic")) return context.deterministicAlgorithms() ? "1" : "0";
+  if (!is("matmul_precision") && !is("conv_precision")) return nullptr;
+  bool tf32 = context.float32Precision(Float32Backend::CUDA, Float32Op::MATMUL) == Float32Precision::TF32;
+  if (is("conv_precision"))
+    tf32 &= context.float32Precision(Float32Backend::CUDA, Float32Op::CONV) != Float32Precision::IEEE;
+  return tf32 ? "tf32" : "ieee";
+}
 const char* setting(const char* key) {
+  if (std::strncmp(key, "torch.", 6) == 0) return torch_setting(key + 6);
   static std::mutex mutex;
   static auto& values = *new std::map<std::string, std::string>;
   const Settings& settings = g_vendor ? g_vendor->settings : g_opening;

@@ -25,6 +25,9 @@ def set_dry(on: bool, small: int = 65536) -> None:
 def needed_contents() -> str:
     """What a dry run was asked for and did not have, "" for nothing."""
 
+def vendor_notes() -> str:
+    """What the vendor's library says of itself, a line each (extension notes.v1); "" where it says nothing."""
+
 def vendor_state() -> dict[str, Any]:
     """path, name, version, abi_version, level (0..4), entries {name: offered}, extensions [name]; {} before load."""
 

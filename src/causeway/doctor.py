@@ -117,6 +117,7 @@ def _vendor(report: Report) -> None:
     found = _C.vendor_state()
     report.vendor |= {key: found[key] for key in ("name", "version", "abi_version")}
     report.vendor["device"] = state.device
+    report.vendor["notes"] = _C.vendor_notes().splitlines()
     report.level = found["level"]
     for level, (_, there) in LEVELS.items():
         report.levels[f"L{level}"] = there(found["entries"], found["extensions"])
@@ -216,6 +217,8 @@ def show(report: Report, console: Console) -> None:
     vendor = report.vendor
     line("vendor", f"{vendor['name'] or 'none'} {vendor.get('version', '')} ({vendor['chosen']})")
     line("library", vendor["library"] or "none")
+    for i, note in enumerate(vendor.get("notes", ())):
+        line("" if i else "vendor says", note)
     if report.level is not None:
         line("device", f"torch.{vendor['device']}, abi {vendor['abi_version']}")
         for level, (meaning, _) in LEVELS.items():

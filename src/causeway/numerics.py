@@ -185,7 +185,9 @@ def compare(
         exact = None if exact is None else torch.view_as_real(exact.resolve_conj())
         if magnitude is not None:
             magnitude = magnitude.abs().unsqueeze(-1)
-        return compare(*parts, rule=rule, exact=exact, terms=terms, magnitude=magnitude)
+        return compare(
+            *parts, rule=rule, exact=exact, terms=terms, magnitude=magnitude, strides=False
+        )
     if not came.dtype.is_floating_point:
         return verdict(came, reference, came == reference, "exact", reference)
     if came.dtype.itemsize == 1:  # the 8-bit floats cannot be compared as they are

@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import os
 import shutil
+import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -36,6 +37,29 @@ def nvrtc() -> Path:
         if place.exists():
             return place
     pytest.skip("there is no NVRTC to compile with: make nvrtc")
+
+
+@pytest.fixture(scope="session")
+def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """Settings that put the stand-ins of stand_in/ where cuBLAS and cuDNN would be."""
+    if not shutil.which("cc"):
+        pytest.skip("there is no C compiler to build the stand-ins with")
+    folder, made = tmp_path_factory.mktemp("stand_ins"), {}
+    for name, setting in (("blas", "CUBLAS"), ("dnn", "CUDNN")):
+        source, library = Path(__file__).parent / f"stand_in/{name}.c", folder / f"lib{name}.so"
+        flags = ["-std=gnu11", "-O1", "-Wall", "-Werror", "-shared", "-fPIC"]
+        subprocess.run(["cc", *flags, source, "-o", library, "-lm"], check=True)
+        made[f"CAUSEWAY_NVIDIA_{setting}"] = str(library)
+    return made
+
+
+@pytest.fixture(scope="session")
+def wheels() -> Path:
+    """What `make nvidia` brings: CUDA's headers and libraries, as PyPI has them."""
+    folder = ROOT / "build/nvidia/nvidia"
+    if not (folder / "cublas/include/cublas_v2.h").exists():
+        pytest.skip("NVIDIA's headers and libraries are not here: make nvidia")
+    return folder
 
 
 @pytest.fixture

@@ -64,15 +64,62 @@ def test_a_source_that_does_not_compile_has_the_compilers_words(
     assert 'identifier "no_such_name" is undefined' in library.words()
 
 
+KERNEL = b'extern "C" __global__ void f(float* p) { p[threadIdx.x] = 1; }'
+
+
+def built(library: Library) -> C.c_void_p:
+    program, function = C.c_void_p(), C.c_void_p()
+    code = library.code()
+    assert STATUS[code.build(0, KERNEL, None, C.byref(program))] == "OK", library.words()
+    assert STATUS[code.function(program, b"f", C.byref(function))] == "OK", library.words()
+    return function
+
+
+def test_a_device_newer_than_the_compiler_gets_ptx(
+    nvidia_library: Path, nvrtc: Path, tmp_path: Path
+) -> None:
+    given = {"paper": "sm_999", "nvrtc": str(nvrtc), "cache": str(tmp_path)}
+    built(Library(str(nvidia_library), given.get))
+    (kept,) = tmp_path.iterdir()
+    assert b".target sm_" in kept.read_bytes()
+    given["paper"] = "sm_90"
+    built(Library(str(nvidia_library), given.get))
+    assert any(b"\x7fELF" in p.read_bytes() for p in tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("grid", "group", "status"),
+    [
+        ((1 << 20, 1, 1), (1024, 1, 1), "OK"),
+        ((1, 65536, 1), (1, 1, 1), "INVALID"),
+        ((1, 1, 1), (64, 32, 1), "INVALID"),
+        ((1, 1, 1), (1, 1, 65), "INVALID"),
+        ((1, 0, 1), (1, 1, 1), "OK"),  # nothing to do
+    ],
+)
+def test_a_launch_keeps_the_drivers_limits(
+    nvidia_library: Path, nvrtc: Path, tmp_path: Path,
+    grid: tuple[int, ...], group: tuple[int, ...], status: str,
+) -> None:  # fmt: skip
+    given = {"paper": "sm_90", "nvrtc": str(nvrtc), "cache": str(tmp_path)}
+    library = Library(str(nvidia_library), given.get)
+    function = built(library)
+    sizes = (C.c_uint32 * 3)(*grid), (C.c_uint32 * 3)(*group)
+    found = STATUS[library.code().launch(function, *sizes, None, 0, None)]
+    assert found == status, library.words()
+    if status == "INVALID":
+        assert "cannot run in a grid of" in library.words()
+
+
 def test_memory_streams_and_events_keep_the_contract_on_paper(
     run_python: Run, on_paper: dict[str, str], tmp_path: Path
 ) -> None:
     """What a driver of the host's makes of them: all checks of the table but those of times and of
-    kernels that run.
+    kernels that run. It refuses calls without a current context, or with another device's.
     """
     report = tmp_path / "report.json"
     args = ("conformance", "--level", "0", "--json", str(report))
-    run_python(CAUSEWAY, status=None, args=args, **on_paper)
+    run_python(CAUSEWAY, status=None, args=args, **on_paper | {"CAUSEWAY_NVIDIA_PAPER": "sm_90x2"})
     failed = {c["name"] for c in json.loads(report.read_text())["checks"] if c["state"] == "failed"}
     assert failed == set()
 

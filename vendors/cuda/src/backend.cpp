@@ -1,9 +1,12 @@
 // The one exported symbol and the table behind it. Read this first, then the file of each group.
 #include <algorithm>
 #include <cstring>
+#include <string>
 
 #include "causeway/abi.h"
+#include "blas.hpp"
 #include "device.hpp"
+#include "dnn.hpp"
 #include "error.hpp"
 #include "memory.hpp"
 #include "program.hpp"
@@ -11,7 +14,42 @@
 
 namespace cuda {
 
+static cw_status op_find(const char* name, cw_op* out) {
+  if (find_product(name, out) == CW_OK) return CW_OK;
+  return find_convolution(name, out);
+}
+
+// For `causeway doctor`: which of NVIDIA's libraries are here, and what it costs where one is not.
+static const char* notes() {
+  static const auto& text = *[] {
+    auto* made = new std::string;
+    const auto line = [&](const char* words, const std::string& found, const char* without) {
+      *made += (made->empty() ? "" : "\n") + (*words ? without + std::string(words) : found);
+    };
+    int version = 0;
+    const char* driver = open_driver();
+    if (!*driver) cu.driver_version(&version);
+    const auto numbered = [](int v) { return std::to_string(v / 1000) + "." + std::to_string(v % 1000 / 10); };
+    line(driver, version ? "the driver is for CUDA " + numbered(version) : "no driver: a device on paper", "");
+    const char* compiler = open_compiler();
+    int pair[2] = {0, 0};
+    if (!*compiler) nvrtc.version(&pair[0], &pair[1]);
+    line(compiler, "NVRTC " + std::to_string(pair[0]) + "." + std::to_string(pair[1]), "");
+    const char* products = open_blas();
+    line(products, *products ? "" : "cuBLAS " + blas_version() + " multiplies matrices",
+         "no cuBLAS, so portable kernels multiply matrices (pip install nvidia-cublas-cu12, or its file in "
+         "CAUSEWAY_NVIDIA_CUBLAS): ");
+    const char* convolutions = open_dnn();
+    line(convolutions, *convolutions ? "" : "cuDNN " + dnn_version() + " computes convolutions",
+         "no cuDNN, so portable kernels compute convolutions (pip install nvidia-cudnn-cu12, or its file in "
+         "CAUSEWAY_NVIDIA_CUDNN): ");
+    return made;
+  }();
+  return text.c_str();
+}
+
 static cw_status extension(const char* name, const void** out) {
+  if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;
   if (strcmp(name, "code.v1") == 0) return *out = &code_table, CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
@@ -35,6 +73,8 @@ static cw_backend make_table() {
   table.mem_info = mem_info;
   table.host_alloc = host_alloc;
   table.host_free = host_free;
+
+  table.op_find = op_find;
 
   table.stream_create = stream_create;
   table.stream_destroy = stream_destroy;

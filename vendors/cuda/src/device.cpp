@@ -17,6 +17,11 @@ std::string setting(const char* key) {
   return text ? text : "";
 }
 
+bool torch_asks(const char* key, const char* value) {
+  const char* text = host.setting ? host.setting(key) : nullptr;
+  return text && strcmp(text, value) == 0;
+}
+
 namespace {
 
 struct Opened {
@@ -59,11 +64,13 @@ cw_status open(Opened** out) {
 
 // The context and its default stream cost memory on the GPU: not before the device is used.
 cw_status start(Device& device) {
+  if (device.started.load(std::memory_order_acquire)) return check(cu.set_current(device.context), "cuCtxSetCurrent");
   std::lock_guard<std::mutex> lock(device.mutex);
-  if (device.default_stream) return check(cu.set_current(device.context), "cuCtxSetCurrent");
-  TRY(check(cu.retain(&device.context, device.id), "cuDevicePrimaryCtxRetain"));
+  if (!device.context) TRY(check(cu.retain(&device.context, device.id), "cuDevicePrimaryCtxRetain"));
   TRY(check(cu.set_current(device.context), "cuCtxSetCurrent"));
-  return new_stream(device, 0, &device.default_stream);
+  if (!device.default_stream) TRY(new_stream(device, 0, &device.default_stream));
+  device.started.store(true, std::memory_order_release);
+  return CW_OK;
 }
 
 }  // namespace
@@ -81,6 +88,14 @@ cw_status find_device(const char* entry, int32_t index, Device** out) {
     return fail(CW_INVALID, "%s: there is no device %d, there are %d", entry, index, count);
   *out = all->devices[static_cast<size_t>(index)].get();
   return start(**out);
+}
+
+cw_status find_any_device(const char* entry, Device** out) {
+  Opened* all = nullptr;
+  TRY(open(&all));
+  for (const auto& device : all->devices)
+    if (device->started.load(std::memory_order_acquire)) return find_device(entry, device->index, out);
+  return find_device(entry, 0, out);
 }
 
 cw_status bind(int32_t index) {

@@ -1,6 +1,7 @@
 // The GPUs, and what is known of each while it works.
 #pragma once
 
+#include <atomic>
 #include <mutex>
 #include <string>
 #include <vector>
@@ -12,12 +13,15 @@ namespace cuda {
 
 extern cw_host host;  // what the core gave us
 std::string setting(const char* key);
+// Whether torch's own setting has this value now; an older core knows none.
+bool torch_asks(const char* key, const char* value);
 
 struct Device {
   int32_t index = 0;
   DeviceId id = 0;
   Context context = nullptr;  // the primary one, which other libraries of CUDA share
   int major = 0, minor = 0;
+  std::atomic<bool> started{false};  // the context and the default stream are there
   cw_stream_t* default_stream = nullptr;
   std::mutex mutex;  // of what follows
   std::vector<cw_stream_t*> streams;
@@ -32,5 +36,7 @@ cw_status bind(int32_t index);
 
 // The device of an entry's argument, made this thread's; the words for a number that is none. Opens the driver.
 cw_status find_device(const char* entry, int32_t index, Device** out);
+// One that is in use already, else the first: a context costs hundreds of megabytes on its GPU.
+cw_status find_any_device(const char* entry, Device** out);
 
 }  // namespace cuda

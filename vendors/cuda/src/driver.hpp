@@ -17,9 +17,11 @@ using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
 
 // CUresult
-constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kNoDevice = 100, kInvalidHandle = 400,
-                 kNotFound = 500, kNotReady = 600, kIllegalAddress = 700, kLaunchOutOfResources = 701,
-                 kLaunchFailed = 719, kMissing = -1;  // ours: the driver has no such function
+constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
+                 kInvalidImage = 200, kInvalidContext = 201, kNoBinary = 209, kEccError = 214, kUnsupportedPtx = 222,
+                 kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kContextDestroyed = 709, kAssertFailed = 710,
+                 kStackError = 714, kLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
               kCapabilityMajor = 75, kCapabilityMinor = 76;
@@ -27,50 +29,50 @@ constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10
 constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortable = 1;
 
 // name, the exported symbol, parameters. `_v2` is what the headers' names mean since CUDA 4.
-#define CUDA_FUNCTIONS(F)                                                                   \
-  F(init, "cuInit", (unsigned))                                                             \
-  F(driver_version, "cuDriverGetVersion", (int*))                                           \
-  F(error_name, "cuGetErrorName", (Result, const char**))                                   \
-  F(error_text, "cuGetErrorString", (Result, const char**))                                 \
-  F(device_count, "cuDeviceGetCount", (int*))                                               \
-  F(device_get, "cuDeviceGet", (DeviceId*, int))                                            \
-  F(device_name, "cuDeviceGetName", (char*, int, DeviceId))                                 \
-  F(device_memory, "cuDeviceTotalMem_v2", (size_t*, DeviceId))                              \
-  F(device_uuid, "cuDeviceGetUuid", (unsigned char*, DeviceId))                             \
-  F(attribute, "cuDeviceGetAttribute", (int*, int, DeviceId))                               \
-  F(retain, "cuDevicePrimaryCtxRetain", (Context*, DeviceId))                               \
-  F(set_current, "cuCtxSetCurrent", (Context))                                              \
-  F(synchronize, "cuCtxSynchronize", ())                                                    \
-  F(priorities, "cuCtxGetStreamPriorityRange", (int*, int*))                                \
-  F(alloc, "cuMemAlloc_v2", (Address*, size_t))                                             \
-  F(free, "cuMemFree_v2", (Address))                                                        \
-  F(mem_info, "cuMemGetInfo_v2", (size_t*, size_t*))                                        \
-  F(host_alloc, "cuMemHostAlloc", (void**, size_t, unsigned))                               \
-  F(host_free, "cuMemFreeHost", (void*))                                                    \
-  F(copy_in, "cuMemcpyHtoDAsync_v2", (Address, const void*, size_t, Stream))                \
-  F(copy_out, "cuMemcpyDtoHAsync_v2", (void*, Address, size_t, Stream))                     \
-  F(copy_within, "cuMemcpyDtoDAsync_v2", (Address, Address, size_t, Stream))                \
-  F(copy_across, "cuMemcpyPeerAsync", (Address, Context, Address, Context, size_t, Stream)) \
-  F(set8, "cuMemsetD8Async", (Address, unsigned char, size_t, Stream))                      \
-  F(stream_create, "cuStreamCreateWithPriority", (Stream*, unsigned, int))                  \
-  F(stream_destroy, "cuStreamDestroy_v2", (Stream))                                         \
-  F(stream_query, "cuStreamQuery", (Stream))                                                \
-  F(stream_sync, "cuStreamSynchronize", (Stream))                                           \
-  F(stream_wait, "cuStreamWaitEvent", (Stream, Event, unsigned))                            \
-  F(event_create, "cuEventCreate", (Event*, unsigned))                                      \
-  F(event_destroy, "cuEventDestroy_v2", (Event))                                            \
-  F(event_record, "cuEventRecord", (Event, Stream))                                         \
-  F(event_query, "cuEventQuery", (Event))                                                   \
-  F(event_sync, "cuEventSynchronize", (Event))                                              \
-  F(event_elapsed, "cuEventElapsedTime", (float*, Event, Event))                            \
-  F(module_load, "cuModuleLoadData", (Module*, const void*))                                \
-  F(module_unload, "cuModuleUnload", (Module))                                              \
-  F(module_function, "cuModuleGetFunction", (Function*, Module, const char*))               \
-  F(launch, "cuLaunchKernel",                                                               \
+#define CUDA_FUNCTIONS(F)                                                                 \
+  F(init, cuInit, (unsigned))                                                             \
+  F(driver_version, cuDriverGetVersion, (int*))                                           \
+  F(error_name, cuGetErrorName, (Result, const char**))                                   \
+  F(error_text, cuGetErrorString, (Result, const char**))                                 \
+  F(device_count, cuDeviceGetCount, (int*))                                               \
+  F(device_get, cuDeviceGet, (DeviceId*, int))                                            \
+  F(device_name, cuDeviceGetName, (char*, int, DeviceId))                                 \
+  F(device_memory, cuDeviceTotalMem_v2, (size_t*, DeviceId))                              \
+  F(device_uuid, cuDeviceGetUuid, (unsigned char*, DeviceId))                             \
+  F(attribute, cuDeviceGetAttribute, (int*, int, DeviceId))                               \
+  F(retain, cuDevicePrimaryCtxRetain, (Context*, DeviceId))                               \
+  F(set_current, cuCtxSetCurrent, (Context))                                              \
+  F(synchronize, cuCtxSynchronize, ())                                                    \
+  F(priorities, cuCtxGetStreamPriorityRange, (int*, int*))                                \
+  F(alloc, cuMemAlloc_v2, (Address*, size_t))                                             \
+  F(free, cuMemFree_v2, (Address))                                                        \
+  F(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                        \
+  F(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                               \
+  F(host_free, cuMemFreeHost, (void*))                                                    \
+  F(copy_in, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, Stream))                \
+  F(copy_out, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, Stream))                     \
+  F(copy_within, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                \
+  F(copy_across, cuMemcpyPeerAsync, (Address, Context, Address, Context, size_t, Stream)) \
+  F(set8, cuMemsetD8Async, (Address, unsigned char, size_t, Stream))                      \
+  F(stream_create, cuStreamCreateWithPriority, (Stream*, unsigned, int))                  \
+  F(stream_destroy, cuStreamDestroy_v2, (Stream))                                         \
+  F(stream_query, cuStreamQuery, (Stream))                                                \
+  F(stream_sync, cuStreamSynchronize, (Stream))                                           \
+  F(stream_wait, cuStreamWaitEvent, (Stream, Event, unsigned))                            \
+  F(event_create, cuEventCreate, (Event*, unsigned))                                      \
+  F(event_destroy, cuEventDestroy_v2, (Event))                                            \
+  F(event_record, cuEventRecord, (Event, Stream))                                         \
+  F(event_query, cuEventQuery, (Event))                                                   \
+  F(event_sync, cuEventSynchronize, (Event))                                              \
+  F(event_elapsed, cuEventElapsedTime, (float*, Event, Event))                            \
+  F(module_load, cuModuleLoadData, (Module*, const void*))                                \
+  F(module_unload, cuModuleUnload, (Module))                                              \
+  F(module_function, cuModuleGetFunction, (Function*, Module, const char*))               \
+  F(launch, cuLaunchKernel,                                                               \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 
 // Since CUDA 12.4; NULL before.
-#define CUDA_LATER_FUNCTIONS(F) F(parameter_info, "cuFuncGetParamInfo", (Function, size_t, size_t*, size_t*))
+#define CUDA_LATER_FUNCTIONS(F) F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))
 
 struct Driver {
 #define MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;
@@ -84,19 +86,24 @@ extern Driver cu;  // filled by `open_driver`
 // Empty when the driver is open, else why it is not and what to do. Once a process.
 const char* open_driver();
 
-// The table of a device on paper (CAUSEWAY_NVIDIA_PAPER=sm_90): memory is the host's, launches do nothing.
-Driver paper_driver(int major, int minor);
+// The table of devices on paper (CAUSEWAY_NVIDIA_PAPER=sm_90, or sm_90x2 for two): memory is the host's, launches do
+// nothing.
+Driver paper_driver(int major, int minor, int devices);
 
 #define NVRTC_FUNCTIONS(F)                                                                   \
-  F(version, "nvrtcVersion", (int*, int*))                                                   \
-  F(create, "nvrtcCreateProgram",                                                            \
+  F(version, nvrtcVersion, (int*, int*))                                                     \
+  F(create, nvrtcCreateProgram,                                                              \
     (struct Nvrtc**, const char*, const char*, int, const char* const*, const char* const*)) \
-  F(compile, "nvrtcCompileProgram", (struct Nvrtc*, int, const char* const*))                \
-  F(destroy, "nvrtcDestroyProgram", (struct Nvrtc**))                                        \
-  F(log_size, "nvrtcGetProgramLogSize", (struct Nvrtc*, size_t*))                            \
-  F(log, "nvrtcGetProgramLog", (struct Nvrtc*, char*))                                       \
-  F(cubin_size, "nvrtcGetCUBINSize", (struct Nvrtc*, size_t*))                               \
-  F(cubin, "nvrtcGetCUBIN", (struct Nvrtc*, char*))
+  F(compile, nvrtcCompileProgram, (struct Nvrtc*, int, const char* const*))                  \
+  F(destroy, nvrtcDestroyProgram, (struct Nvrtc**))                                          \
+  F(log_size, nvrtcGetProgramLogSize, (struct Nvrtc*, size_t*))                              \
+  F(log, nvrtcGetProgramLog, (struct Nvrtc*, char*))                                         \
+  F(architecture_count, nvrtcGetNumSupportedArchs, (int*))                                   \
+  F(architectures, nvrtcGetSupportedArchs, (int*))                                           \
+  F(ptx_size, nvrtcGetPTXSize, (struct Nvrtc*, size_t*))                                     \
+  F(ptx, nvrtcGetPTX, (struct Nvrtc*, char*))                                                \
+  F(cubin_size, nvrtcGetCUBINSize, (struct Nvrtc*, size_t*))                                 \
+  F(cubin, nvrtcGetCUBIN, (struct Nvrtc*, char*))
 
 struct Compiler {
 #define MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;

@@ -4,6 +4,8 @@
 #include <cstdio>
 #include <cstring>
 
+#include "causeway/op.hpp"
+
 namespace cuda {
 
 static thread_local char words[4096];
@@ -14,20 +16,39 @@ cw_status fail(cw_status status, const char* format, ...) {
   va_start(arguments, format);
   vsnprintf(fresh, sizeof(fresh), format, arguments);
   va_end(arguments);
-  memcpy(words, fresh, sizeof(words));
+  memcpy(words, fresh, strlen(fresh) + 1);
+  cw::words[0] = 0;
   return status;
 }
 
-const char* last_error() { return words; }
+// Of op.hpp where a kernel's arguments did not fit, which is later than what we kept.
+const char* last_error() { return cw::words[0] ? cw::words : words; }
+
+// What a kernel did wrong, or the chip, spoils a context: every later call fails with the same result.
+static bool is_lost(Result result) {
+  switch (result) {
+    case kEccError:
+    case kIllegalAddress:
+    case kLaunchTimeout:
+    case kContextDestroyed:
+    case kAssertFailed:
+      return true;
+    default:
+      return result >= kStackError && result <= kLaunchFailed;  // and instructions, alignment, counters
+  }
+}
+
+cw_status check_freed(Result result, const char* function) {
+  return result == kDeinitialized ? CW_OK : check(result, function);
+}
 
 cw_status check(Result result, const char* function) {
   if (result == kSuccess) return CW_OK;
+  if (result == kNotReady) return CW_NOT_READY;  // an answer, asked for often: no words
   cw_status status = CW_FAILED;
   if (result == kOutOfMemory) status = CW_OUT_OF_MEMORY;
   if (result == kInvalidValue || result == kInvalidHandle) status = CW_INVALID;
-  if (result == kNotReady) status = CW_NOT_READY;
-  // What a kernel did wrong spoils its context: every later call fails with the same result.
-  if (result >= kIllegalAddress && result <= kLaunchFailed && result != kLaunchOutOfResources) status = CW_DEVICE_LOST;
+  if (is_lost(result)) status = CW_DEVICE_LOST;
   const char *name = nullptr, *text = nullptr;
   cu.error_name(result, &name);
   cu.error_text(result, &text);

@@ -16,5 +16,7 @@ const char* last_error();
 
 // CW_OK, or the status that fits `result`, with words that name the function of the driver.
 cw_status check(Result result, const char* function);
+// Of what frees something: at the end of a process the driver may be gone already, and all with it.
+cw_status check_freed(Result result, const char* function);
 
 }  // namespace cuda

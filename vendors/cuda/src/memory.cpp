@@ -21,7 +21,7 @@ cw_status mem_alloc(int32_t index, uint64_t bytes, void** out) {
 cw_status mem_free(int32_t index, void* ptr) {
   Device* device = nullptr;
   TRY(find_device("mem_free", index, &device));
-  return ptr ? check(cu.free(address(ptr)), "cuMemFree") : CW_OK;
+  return ptr ? check_freed(cu.free(address(ptr)), "cuMemFree") : CW_OK;
 }
 
 cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_index, uint64_t bytes, cw_stream handle) {
@@ -58,15 +58,15 @@ cw_status mem_info(int32_t index, uint64_t* free, uint64_t* total) {
 
 cw_status host_alloc(uint64_t bytes, void** out) {
   Device* device = nullptr;
-  TRY(find_device("host_alloc", 0, &device));  // a context must be current; portable: it serves all
+  TRY(find_any_device("host_alloc", &device));  // a context must be current; portable: it serves all
   *out = nullptr;
   return bytes ? check(cu.host_alloc(out, bytes, kHostPortable), "cuMemHostAlloc") : CW_OK;
 }
 
 cw_status host_free(void* ptr) {
   Device* device = nullptr;
-  TRY(find_device("host_free", 0, &device));
-  return ptr ? check(cu.host_free(ptr), "cuMemFreeHost") : CW_OK;
+  TRY(find_any_device("host_free", &device));
+  return ptr ? check_freed(cu.host_free(ptr), "cuMemFreeHost") : CW_OK;
 }
 
 }  // namespace cuda

@@ -1,8 +1,13 @@
 // A driver on paper: memory is the host's, copies are done at once, kernels are accepted and not run. With NVRTC it
 // shows that every kernel compiles for an architecture where there is no GPU; what a kernel would have written stays 0.
+//
+// It is strict where the driver is: a call without a current context, a handle that is gone or of another device, memory
+// outside of an allocation, a group or a grid too large are refused as the driver refuses them.
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
+#include <mutex>
 
 #include "driver.hpp"
 
@@ -10,16 +15,74 @@ namespace cuda {
 
 namespace {
 
-int g_major = 0, g_minor = 0;
 constexpr size_t kMemory = size_t{1} << 34;
+constexpr int kMostDevices = 8;
+
+int g_major = 0, g_minor = 0, g_devices = 1;
+int g_contexts[kMostDevices];  // a context is the address of its element
+thread_local Context t_current = nullptr;
+
+// What lives: an allocation's bytes, or 0 for a stream, an event, a module or a function; and whose it is.
+struct Owned {
+  size_t bytes;
+  Context context;
+};
+std::mutex g_mutex;
+auto& g_live = *new std::map<Address, Owned>;
+
+Context context_of(DeviceId id) { return reinterpret_cast<Context>(&g_contexts[id]); }
 
 template <class T>
-T* handle() {
-  return static_cast<T*>(calloc(1, 1));
+Address address_of(T* handle) {
+  return reinterpret_cast<Address>(handle);
+}
+void* at(Address address) { return reinterpret_cast<void*>(address); }
+
+Address keep(void* made, size_t bytes) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  g_live[reinterpret_cast<Address>(made)] = {bytes, t_current};
+  return reinterpret_cast<Address>(made);
+}
+
+template <class T>
+Result create(T** out) {
+  if (!t_current) return kInvalidContext;
+  *out = reinterpret_cast<T*>(keep(calloc(1, 8), 0));
+  return kSuccess;
+}
+
+// Whether a handle is there; `anywhere`: also with another device's context.
+Result use(Address handle, bool anywhere = false) {
+  if (!t_current) return kInvalidContext;
+  std::lock_guard<std::mutex> lock(g_mutex);
+  const auto found = g_live.find(handle);
+  if (found == g_live.end()) return kInvalidHandle;
+  return anywhere || found->second.context == t_current ? kSuccess : kInvalidContext;
+}
+
+Result end(Address handle) {
+  if (!t_current) return kInvalidContext;
+  std::lock_guard<std::mutex> lock(g_mutex);
+  if (!g_live.erase(handle)) return kInvalidHandle;
+  return free(at(handle)), kSuccess;
+}
+
+// Whether these bytes lie in one allocation.
+bool inside(Address address, size_t bytes) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  auto after = g_live.upper_bound(address);
+  if (after == g_live.begin()) return false;
+  const auto& [start, owned] = *std::prev(after);
+  return address + bytes <= start + owned.bytes;
 }
 
 Result error_name(Result result, const char** out) {
-  return *out = result == kOutOfMemory ? "CUDA_ERROR_OUT_OF_MEMORY" : "CUDA_ERROR", kSuccess;
+  *out = result == kOutOfMemory      ? "CUDA_ERROR_OUT_OF_MEMORY"
+         : result == kInvalidContext ? "CUDA_ERROR_INVALID_CONTEXT"
+         : result == kInvalidHandle  ? "CUDA_ERROR_INVALID_HANDLE"
+         : result == kInvalidValue   ? "CUDA_ERROR_INVALID_VALUE"
+                                     : "CUDA_ERROR";
+  return kSuccess;
 }
 Result error_text(Result, const char** out) { return *out = "on paper", kSuccess; }
 
@@ -43,63 +106,107 @@ Result attribute(int* out, int which, DeviceId) {
 }
 
 Result alloc(Address* out, size_t bytes) {
+  if (!t_current) return kInvalidContext;
+  if (!bytes) return kInvalidValue;
   void* found = bytes > kMemory ? nullptr : aligned_alloc(256, (bytes + 255) / 256 * 256);
   if (!found) return kOutOfMemory;
   memset(found, 0, bytes);
-  return *out = reinterpret_cast<Address>(found), kSuccess;
+  return *out = keep(found, bytes), kSuccess;
 }
 
-void* at(Address address) { return reinterpret_cast<void*>(address); }
+Result copy(void* to, const void* from, size_t bytes, bool good, Stream stream) {
+  if (const Result used = use(address_of(stream))) return used;
+  if (!good) return kInvalidValue;
+  return memmove(to, from, bytes), kSuccess;
+}
+
+Result module_load(Module* out, const void* image) {
+  const bool known = !memcmp(image,
+                             "\x7f"
+                             "ELF",
+                             4) ||
+                     strstr(static_cast<const char*>(image), ".version");
+  return known ? create(out) : kInvalidImage;
+}
+
+Result launch(Function f, unsigned gx, unsigned gy, unsigned gz, unsigned x, unsigned y, unsigned z, unsigned shared,
+              Stream stream, void**, void**) {
+  if (const Result used = use(address_of(f))) return used;
+  if (const Result used = use(address_of(stream))) return used;
+  if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535 || shared > 48 << 10) return kInvalidValue;
+  if (!x || !y || !z || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024) return kInvalidValue;
+  return kSuccess;
+}
 
 }  // namespace
 
-Driver paper_driver(int major, int minor) {
-  g_major = major, g_minor = minor;
+Driver paper_driver(int major, int minor, int devices) {
+  g_major = major, g_minor = minor, g_devices = devices < kMostDevices ? devices : kMostDevices;
   Driver t;
   t.init = [](unsigned) { return kSuccess; };
   t.driver_version = [](int* out) { return *out = 0, kSuccess; };
   t.error_name = error_name;
   t.error_text = error_text;
-  t.device_count = [](int* out) { return *out = 1, kSuccess; };
-  t.device_get = [](DeviceId* out, int) { return *out = 0, kSuccess; };
+  t.device_count = [](int* out) { return *out = g_devices, kSuccess; };
+  t.device_get = [](DeviceId* out, int i) { return *out = i, kSuccess; };
   t.device_name = [](char* out, int n, DeviceId) {
     return snprintf(out, static_cast<size_t>(n), "sm_%d%d on paper", g_major, g_minor), kSuccess;
   };
   t.device_memory = [](size_t* out, DeviceId) { return *out = kMemory, kSuccess; };
   t.device_uuid = [](unsigned char*, DeviceId) { return kSuccess; };
   t.attribute = attribute;
-  t.retain = [](Context* out, DeviceId) { return *out = handle<CUctx_st>(), kSuccess; };
-  t.set_current = [](Context) { return kSuccess; };
-  t.synchronize = [] { return kSuccess; };
-  t.priorities = [](int* low, int* high) { return *low = 0, *high = 0, kSuccess; };
+  t.retain = [](Context* out, DeviceId id) { return *out = context_of(id), kSuccess; };
+  t.set_current = [](Context context) { return t_current = context, kSuccess; };
+  t.synchronize = [] { return t_current ? kSuccess : kInvalidContext; };
+  t.priorities = [](int* low, int* high) { return *low = *high = 0, t_current ? kSuccess : kInvalidContext; };
   t.alloc = alloc;
-  t.free = [](Address a) { return free(at(a)), kSuccess; };
-  t.mem_info = [](size_t* left, size_t* all) { return *left = *all = kMemory, kSuccess; };
-  t.host_alloc = [](void** out, size_t n, unsigned) { return *out = malloc(n), *out ? kSuccess : kOutOfMemory; };
-  t.host_free = [](void* p) { return free(p), kSuccess; };
-  t.copy_in = [](Address to, const void* from, size_t n, Stream) { return memcpy(at(to), from, n), kSuccess; };
-  t.copy_out = [](void* to, Address from, size_t n, Stream) { return memcpy(to, at(from), n), kSuccess; };
-  t.copy_within = [](Address to, Address from, size_t n, Stream) { return memmove(at(to), at(from), n), kSuccess; };
-  t.copy_across = [](Address to, Context, Address from, Context, size_t n, Stream) {
-    return memmove(at(to), at(from), n), kSuccess;
+  t.free = [](Address a) { return end(a) == kSuccess ? kSuccess : kInvalidValue; };
+  t.mem_info = [](size_t* left, size_t* all) { return *left = *all = kMemory, t_current ? kSuccess : kInvalidContext; };
+  t.host_alloc = [](void** out, size_t n, unsigned) {
+    if (!t_current) return kInvalidContext;
+    return *out = malloc(n), *out ? kSuccess : kOutOfMemory;
   };
-  t.set8 = [](Address to, unsigned char byte, size_t n, Stream) { return memset(at(to), byte, n), kSuccess; };
-  t.stream_create = [](Stream* out, unsigned, int) { return *out = handle<CUstream_st>(), kSuccess; };
-  t.stream_destroy = [](Stream s) { return free(s), kSuccess; };
-  t.stream_query = [](Stream) { return kSuccess; };
-  t.stream_sync = [](Stream) { return kSuccess; };
-  t.stream_wait = [](Stream, Event, unsigned) { return kSuccess; };
-  t.event_create = [](Event* out, unsigned) { return *out = handle<CUevent_st>(), kSuccess; };
-  t.event_destroy = [](Event e) { return free(e), kSuccess; };
-  t.event_record = [](Event, Stream) { return kSuccess; };
-  t.event_query = [](Event) { return kSuccess; };
-  t.event_sync = [](Event) { return kSuccess; };
-  t.event_elapsed = [](float* out, Event, Event) { return *out = 0, kSuccess; };
-  t.module_load = [](Module* out, const void*) { return *out = handle<CUmod_st>(), kSuccess; };
-  t.module_unload = [](Module m) { return free(m), kSuccess; };
-  t.module_function = [](Function* out, Module, const char*) { return *out = handle<CUfunc_st>(), kSuccess; };
-  t.launch = [](Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**,
-                void**) { return kSuccess; };
+  t.host_free = [](void* p) { return free(p), t_current ? kSuccess : kInvalidContext; };
+  t.copy_in = [](Address to, const void* from, size_t n, Stream s) { return copy(at(to), from, n, inside(to, n), s); };
+  t.copy_out = [](void* to, Address from, size_t n, Stream s) { return copy(to, at(from), n, inside(from, n), s); };
+  t.copy_within = [](Address to, Address from, size_t n, Stream s) {
+    return copy(at(to), at(from), n, inside(to, n) && inside(from, n), s);
+  };
+  t.copy_across = [](Address to, Context, Address from, Context, size_t n, Stream s) {
+    return copy(at(to), at(from), n, inside(to, n) && inside(from, n), s);
+  };
+  t.set8 = [](Address to, unsigned char byte, size_t n, Stream s) {
+    if (const Result used = use(address_of(s))) return used;
+    if (!inside(to, n)) return kInvalidValue;
+    return memset(at(to), byte, n), kSuccess;
+  };
+  t.stream_create = [](Stream* out, unsigned, int) { return create(out); };
+  t.stream_destroy = [](Stream s) { return end(address_of(s)); };
+  t.stream_query = [](Stream s) { return use(address_of(s), true); };
+  t.stream_sync = [](Stream s) { return use(address_of(s), true); };
+  t.stream_wait = [](Stream s, Event e, unsigned) {
+    const Result used = use(address_of(s));
+    return used ? used : use(address_of(e), true);
+  };
+  t.event_create = [](Event* out, unsigned) { return create(out); };
+  t.event_destroy = [](Event e) { return end(address_of(e)); };
+  t.event_record = [](Event e, Stream s) {
+    const Result used = use(address_of(e));
+    return used ? used : use(address_of(s));
+  };
+  t.event_query = [](Event e) { return use(address_of(e), true); };
+  t.event_sync = [](Event e) { return use(address_of(e), true); };
+  t.event_elapsed = [](float* out, Event a, Event b) {
+    const Result used = use(address_of(a), true);
+    return *out = 0, used ? used : use(address_of(b), true);
+  };
+  t.module_load = module_load;
+  t.module_unload = [](Module m) { return end(address_of(m)); };
+  t.module_function = [](Function* out, Module m, const char*) {
+    const Result used = use(address_of(m));
+    return used ? used : create(out);
+  };
+  t.launch = launch;
   return t;
 }
 

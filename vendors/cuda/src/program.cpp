@@ -72,7 +72,47 @@ cw_status check_nvrtc(int result, const char* function) {
   return result ? fail(CW_FAILED, "%s: %s", function, nvrtc.error_text(result)) : CW_OK;
 }
 
-cw_status compile(const Device& device, const char* source, const std::vector<const char*>& options,
+// What NVRTC is to compile for: the device's own code, or, where the device is newer than NVRTC, PTX of the newest
+// architecture that it knows, which the driver translates.
+struct Target {
+  std::string option;
+  bool ptx = false;
+};
+
+cw_status target_of(const Device& device, Target* out) {
+  int count = 0, best = 0;
+  TRY(check_nvrtc(nvrtc.architecture_count(&count), "nvrtcGetNumSupportedArchs"));
+  std::vector<int> known(static_cast<size_t>(count));
+  TRY(check_nvrtc(nvrtc.architectures(known.data()), "nvrtcGetSupportedArchs"));
+  const int own = device.major * 10 + device.minor;
+  for (const int architecture : known)
+    if (architecture <= own) best = std::max(best, architecture);
+  if (!best) {
+    int major = 0, minor = 0;
+    nvrtc.version(&major, &minor);
+    return fail(CW_FAILED, "NVRTC %d.%d compiles for sm_%d and later, device %d is sm_%d: an earlier NVRTC is needed",
+                major, minor, *std::min_element(known.begin(), known.end()), device.index, own);
+  }
+  out->ptx = best != own;
+  out->option = (out->ptx ? "--gpu-architecture=compute_" : "--gpu-architecture=sm_") + std::to_string(best);
+  return CW_OK;
+}
+
+cw_status load(const ProgramCache::Binary& binary, Module* out) {
+  const Result result = cu.module_load(out, binary.data());
+  if (result != kNoBinary && result != kUnsupportedPtx && result != kInvalidImage)
+    return check(result, "cuModuleLoadData");
+  int driver = 0, major = 0, minor = 0;
+  cu.driver_version(&driver);
+  nvrtc.version(&major, &minor);
+  const cw_status status = check(result, "cuModuleLoadData");
+  return fail(status,
+              "%s: the driver is for CUDA %d.%d, the kernel was compiled by NVRTC %d.%d; CAUSEWAY_NVIDIA_NVRTC names "
+              "another",
+              last_error(), driver / 1000, driver % 1000 / 10, major, minor);
+}
+
+cw_status compile(const Device& device, const char* source, const std::vector<const char*>& options, bool ptx,
                   ProgramCache::Binary* out) {
   Nvrtc_ made;
   TRY(check_nvrtc(nvrtc.create(&made.program, source, "kernel.cu", 0, nullptr, nullptr), "nvrtcCreateProgram"));
@@ -86,6 +126,11 @@ cw_status compile(const Device& device, const char* source, const std::vector<co
                 log.c_str());
   }
   size_t size = 0;
+  if (ptx) {  // ends with a NUL
+    TRY(check_nvrtc(nvrtc.ptx_size(made.program, &size), "nvrtcGetPTXSize"));
+    out->resize(size);
+    return check_nvrtc(nvrtc.ptx(made.program, reinterpret_cast<char*>(out->data())), "nvrtcGetPTX");
+  }
   TRY(check_nvrtc(nvrtc.cubin_size(made.program, &size), "nvrtcGetCUBINSize"));
   out->resize(size);
   return check_nvrtc(nvrtc.cubin(made.program, reinterpret_cast<char*>(out->data())), "nvrtcGetCUBIN");
@@ -97,9 +142,10 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   if (const char* words = open_compiler(); *words) return fail(CW_FAILED, "%s", words);
   int version[2] = {0, 0};
   nvrtc.version(&version[0], &version[1]);
-  const std::string architecture = "--gpu-architecture=sm_" + std::to_string(device->major * 10 + device->minor);
+  Target target;
+  TRY(target_of(*device, &target));
   // No contraction: what the source does not write as FMA is rounded twice, as on every other device.
-  std::vector<const char*> options = {architecture.c_str(), "--std=c++17", "--fmad=false", "-w"};
+  std::vector<const char*> options = {target.option.c_str(), "--std=c++17", "--fmad=false", "-w"};
   if (given && *given) options.push_back(given);
   std::string key = "nvrtc " + std::to_string(version[0]) + "." + std::to_string(version[1]) + "\n";
   for (const char* option : options) key += std::string(option) + "\n";
@@ -107,8 +153,8 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   ProgramCache::Binary binary = cache().find(key);
   Module module = nullptr;
   if (binary.empty() || cu.module_load(&module, binary.data()) != kSuccess) {
-    TRY(compile(*device, source, options, &binary));
-    TRY(check(cu.module_load(&module, binary.data()), "cuModuleLoadData"));
+    TRY(compile(*device, source, options, target.ptx, &binary));
+    TRY(load(binary, &module));
     keep(key, binary);
   }
   *out = new cw_program_t;
@@ -124,7 +170,7 @@ cw_status release(cw_program program) {
   for (cw_function_t* function : program->functions) delete function;
   const Result ended = cu.module_unload(program->module);
   delete program;
-  return check(ended, "cuModuleUnload");
+  return check_freed(ended, "cuModuleUnload");
 }
 
 cw_status function(cw_program program, const char* name, cw_function* out) {

@@ -24,16 +24,23 @@ cw_status check_event(const char* entry, cw_event event, Device** device) {
 cw_status new_stream(Device& device, int32_t priority, cw_stream_t** out) {
   Stream made = nullptr;
   TRY(check(cu.stream_create(&made, kStreamNonBlocking, priority), "cuStreamCreateWithPriority"));
-  *out = new cw_stream_t{&device, made};
+  *out = new cw_stream_t;
+  (*out)->device = &device, (*out)->stream = made;
   device.streams.push_back(*out);
   return CW_OK;
 }
 
-cw_status find_stream(const char* entry, Device& device, cw_stream handle, Stream* out) {
-  if (!handle) return *out = device.default_stream->stream, CW_OK;
+cw_status find_stream(const char* entry, Device& device, cw_stream handle, cw_stream_t** out) {
+  if (!handle) return *out = device.default_stream, CW_OK;
   if (handle->device != &device)
     return fail(CW_INVALID, "%s: the stream is of device %d, not of %d", entry, handle->device->index, device.index);
-  return *out = handle->stream, CW_OK;
+  return *out = handle, CW_OK;
+}
+
+cw_status find_stream(const char* entry, Device& device, cw_stream handle, Stream* out) {
+  cw_stream_t* found = nullptr;
+  TRY(find_stream(entry, device, handle, &found));
+  return *out = found->stream, CW_OK;
 }
 
 cw_status stream_create(int32_t index, int32_t priority, cw_stream* out) {
@@ -55,9 +62,10 @@ cw_status stream_destroy(int32_t index, cw_stream stream) {
     device->streams.erase(found);
   }
   const Result ended = cu.stream_sync(stream->stream);
+  stream->blas.reset(), stream->dnn.reset();  // before the stream that they were told of
   cu.stream_destroy(stream->stream);
   delete stream;
-  return check(ended, "cuStreamSynchronize");
+  return check_freed(ended, "cuStreamSynchronize");
 }
 
 cw_status stream_query(int32_t index, cw_stream handle) {
@@ -99,7 +107,7 @@ cw_status event_destroy(int32_t, cw_event event) {
   TRY(check_event("event_destroy", event, &device));
   const Result ended = cu.event_destroy(event->event);
   delete event;
-  return check(ended, "cuEventDestroy");
+  return check_freed(ended, "cuEventDestroy");
 }
 
 cw_status event_record(int32_t index, cw_event event, cw_stream handle) {

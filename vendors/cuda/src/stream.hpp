@@ -1,17 +1,26 @@
 // Streams and events are CUDA's own. None of our streams is CUDA's default one, which would wait for all others.
 #pragma once
 
+#include <memory>
+
+#include "blas.hpp"
 #include "device.hpp"
+#include "dnn.hpp"
 
 struct cw_stream_t {
   cuda::Device* device = nullptr;
   cuda::Stream stream = nullptr;
+  // Libraries' handles are for one thread at a time, and bound to this stream; made when first used.
+  std::mutex libraries;
+  std::unique_ptr<cuda::BlasStream> blas;
+  std::unique_ptr<cuda::DnnStream> dnn;
 };
 
 namespace cuda {
 
 // A NULL handle is the device's default stream.
 cw_status find_stream(const char* entry, Device& device, cw_stream handle, Stream* out);
+cw_status find_stream(const char* entry, Device& device, cw_stream handle, cw_stream_t** out);
 // The device is current, and its mutex is held.
 cw_status new_stream(Device& device, int32_t priority, cw_stream_t** out);
 

@@ -1,0 +1,188 @@
+"""What to run on the day a GPU of NVIDIA's is there: conformance, and speed against torch.cuda.
+
+    make bench-cuda                              all; writes benchmarks/results/cuda.json
+    make bench-cuda TORCH_CUDA=/path/to/python   compared with that interpreter's torch.cuda
+    python benchmarks/gpu.py --skip-conformance mm conv     some figures
+
+Both sides run in processes of their own and in turn, a round of one after a round of the other; the
+median of the rounds' ratios counts. Where there is no GPU it says so, writes nothing and exits
+with 3.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import platform
+import statistics
+import subprocess
+import sys
+import tempfile
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import torch
+from gpu_side import CASES
+from rich.console import Console
+from rich.table import Table
+
+HERE = Path(__file__).parent
+RESULTS = HERE / "results/cuda.json"
+NO_GPU = 3
+
+
+def why_no_gpu() -> str | None:
+    """Why nothing can be measured here, or None."""
+    from causeway import _C
+
+    device = torch.accelerator.current_accelerator()
+    if device is None or device.type != "nvidia":
+        return f"the device is {device}: CAUSEWAY_VENDOR=nvidia chooses NVIDIA's vendor"
+    if os.environ.get("CAUSEWAY_NVIDIA_PAPER"):
+        return "the device is on paper, and runs no kernel"
+    try:
+        return None if _C.vendor_device_count() else "the driver finds no device"
+    except RuntimeError as error:
+        return str(error)
+
+
+def libraries_of(python: str) -> dict[str, str]:
+    """Settings that take CUDA's libraries from its packages, so that both use the same."""
+    program = "import nvidia; print(*nvidia.__path__, sep='\\n')"
+    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
+    found = {}
+    for folder in done.stdout.split():
+        for name in ("cublas", "cudnn", "nvrtc"):
+            if files := sorted(Path(folder).glob(f"*/lib/lib{name}.so.*")):
+                found[f"CAUSEWAY_NVIDIA_{name.upper()}"] = str(files[-1])
+    return {name: path for name, path in found.items() if name not in os.environ}
+
+
+class Side:
+    """A process that times cases: `python` with its torch, on `device`."""
+
+    def __init__(self, python: str, device: str, environment: dict[str, str]) -> None:
+        self.device = device
+        self.process = subprocess.Popen(
+            [python, str(HERE / "gpu_side.py"), device],
+            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+        self.about: dict[str, str] = json.loads(self._line())
+
+    def _line(self) -> str:
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if not line:
+            status = self.process.wait()
+            sys.exit(f"the side on {self.device} ended with {status}; its words are above")
+        return line
+
+    def seconds(self, case: str, calls: int) -> float:
+        assert self.process.stdin is not None
+        self.process.stdin.write(f"{case} {calls}\n")
+        self.process.stdin.flush()
+        return float(self._line())
+
+    def end(self) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.close()
+        self.process.wait()
+
+
+def conformance(*options: str) -> dict[str, Any]:
+    """How many checks ended in which state, and the names of those that failed."""
+    with tempfile.TemporaryDirectory() as folder:
+        report = Path(folder, "report.json")
+        command = "import sys; from causeway.cli import app; app(sys.argv[1:])"
+        subprocess.run(
+            [sys.executable, "-c", command, "conformance", *options, "--json", str(report)],
+            check=False,
+        )
+        if not report.exists():
+            return {"failed": ["it ended without a report"]}
+        read = json.loads(report.read_text())
+    parts = [*read["checks"], *read.get("operators", ())]
+    states = Counter(part["state"] for part in parts)
+    return {**states, "failed": [part["name"] for part in parts if part["state"] == "failed"]}
+
+
+def figures(ours: Side, theirs: Side | None, names: list[str], rounds: int) -> list[dict[str, Any]]:
+    """Speeds, ours to theirs, of the cases whose name has one of `names` in it."""
+    found = []
+    for case, (calls, _) in CASES.items():
+        if names and not any(name in case for name in names):
+            continue
+        pairs = []
+        for _ in range(rounds):
+            mine = ours.seconds(case, calls)
+            pairs.append((mine, theirs.seconds(case, calls) if theirs else None))
+        ratios = [other / mine for mine, other in pairs if other is not None]
+        found.append(
+            {
+                "name": case,
+                "ours_ms": statistics.median(mine for mine, _ in pairs) * 1e3,
+                "torch_cuda_ms": statistics.median(o for _, o in pairs) * 1e3 if theirs else None,
+                "speed": statistics.median(ratios) if ratios else None,
+            }
+        )
+    return found
+
+
+def show(found: list[dict[str, Any]], title: str) -> None:
+    table = Table(title=title)
+    for column in ("what", "torch.cuda", "ours", "speed, ours to torch.cuda"):
+        table.add_column(column, justify="left" if column == "what" else "right")
+    for f in found:
+        other = "" if f["speed"] is None else f"{f['torch_cuda_ms']:.3f} ms"
+        speed = "" if f["speed"] is None else f"{f['speed']:.2f}"
+        table.add_row(f["name"], other, f"{f['ours_ms']:.3f} ms", speed)
+    Console().print(table)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    parser.add_argument("name", nargs="*", help="parts of the names of cases; none: all")
+    parser.add_argument("--torch-cuda", default="", help="a Python whose torch has CUDA")
+    parser.add_argument("--skip-conformance", action="store_true")
+    parser.add_argument("--rounds", type=int, default=9)
+    parser.add_argument("--out", type=Path, default=RESULTS)
+    # For tests of this program, where there is no GPU.
+    parser.add_argument("--devices", nargs=2, metavar=("OURS", "THEIRS"), help=argparse.SUPPRESS)
+    options = parser.parse_args()
+    if not options.devices and (why := why_no_gpu()):
+        print(f"No GPU was there to run this: {why}. Nothing was measured.")
+        return NO_GPU
+    os.environ.update(libraries_of(options.torch_cuda or sys.executable))
+    report: dict[str, Any] = {"machine": platform.machine()}
+    if not options.skip_conformance:
+        report["conformance"] = conformance()
+        report["conformance --portable"] = conformance("--portable")
+    our_device, their_device = options.devices or ("nvidia", "cuda")
+    ours = Side(sys.executable, our_device, dict(os.environ))
+    theirs = None
+    if options.torch_cuda:
+        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
+        theirs = Side(options.torch_cuda, their_device, clean)
+    else:
+        print("No torch with CUDA was given (TORCH_CUDA=/path/to/python): times without ratios.")
+    from causeway import _C
+
+    report |= {"ours": ours.about, "torch_cuda": theirs.about if theirs else None}
+    report["notes"] = _C.vendor_notes().splitlines()
+    report["figures"] = figures(ours, theirs, options.name, options.rounds)
+    ours.end()
+    if theirs:
+        theirs.end()
+    show(report["figures"], f"{ours.about['device']}")
+    failed = 0
+    for run in (run for run in ("conformance", "conformance --portable") if run in report):
+        failed += len(report[run]["failed"])
+        print(f"{run}: {len(report[run]['failed'])} failed, {report[run].get('passed', 0)} passed")
+    options.out.write_text(json.dumps(report, indent=1, ensure_ascii=False) + "\n")
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,158 @@
+// Compiled against NVIDIA's headers where they are (`make nvidia`): every function that the vendor declares from
+// documentation has the parameters of the real one, and every number is the header's.
+#include <cublas_v2.h>
+#include <cuda.h>
+#include <cudnn.h>
+#include <nvrtc.h>
+
+#include <type_traits>
+
+#include "blas.hpp"
+#include "dnn.hpp"
+#include "driver.hpp"
+
+namespace {
+
+// Passed alike in C: pointers (NVIDIA's handles are pointers to structures of their own), or numbers of one kind and size.
+template <class A, class B>
+constexpr bool alike() {
+  if constexpr (std::is_pointer_v<A> || std::is_pointer_v<B>)
+    return std::is_pointer_v<A> && std::is_pointer_v<B>;
+  else
+    return sizeof(A) == sizeof(B) && std::is_floating_point_v<A> == std::is_floating_point_v<B> &&
+           (std::is_integral_v<A> || std::is_enum_v<A> || std::is_same_v<A, B>) &&
+           (std::is_integral_v<B> || std::is_enum_v<B> || std::is_same_v<A, B>);
+}
+
+// What a pointer points to matters where it is a number that the other side writes or reads: size_t is no int.
+template <class A, class B>
+constexpr bool same_number() {
+  using C = std::remove_cv_t<std::remove_pointer_t<A>>;
+  using D = std::remove_cv_t<std::remove_pointer_t<B>>;
+  if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B> && std::is_arithmetic_v<C> && std::is_arithmetic_v<D>)
+    return sizeof(C) == sizeof(D);
+  else
+    return true;
+}
+
+template <class F, class G>
+struct Fits : std::false_type {};
+template <class R, class... A, class S, class... B>
+struct Fits<R(A...), S(B...)> {
+  static constexpr bool count = sizeof...(A) == sizeof...(B);
+  template <bool>
+  static constexpr bool all() {
+    return (alike<A, B>() && ...) && (same_number<A, B>() && ...);
+  }
+  static constexpr bool check() {
+    if constexpr (count)
+      return all<true>() && alike<R, S>();
+    else
+      return false;
+  }
+  static constexpr bool value = check();
+};
+template <class F, class G>
+constexpr bool fits = Fits<std::remove_pointer_t<F>, std::remove_pointer_t<G>>::value;
+
+#define CHECK(table, name, symbol) \
+  static_assert(fits<decltype(cuda::table::name), decltype(&::symbol)>, #symbol " has other parameters");
+#define DRIVER(name, symbol, parameters) CHECK(Driver, name, symbol)
+#define NVRTC(name, symbol, parameters) CHECK(Compiler, name, symbol)
+#define BLAS(name, symbol, parameters) CHECK(Blas, name, symbol)
+#define DNN(name, symbol, parameters) CHECK(Dnn, name, symbol)
+CUDA_FUNCTIONS(DRIVER)
+CUDA_LATER_FUNCTIONS(DRIVER)
+NVRTC_FUNCTIONS(NVRTC)
+BLAS_FUNCTIONS(BLAS)
+DNN_FUNCTIONS(DNN)
+// cublas_api.h overloads these two for the types that CUDA 10 had; the library exports the newer ones.
+using Gemm = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
+                            const void*, cudaDataType, int, const void*, cudaDataType, int, const void*, void*,
+                            cudaDataType, int, cublasComputeType_t, cublasGemmAlgo_t);
+using GemmBatched = cublasStatus_t(cublasHandle_t, cublasOperation_t, cublasOperation_t, int, int, int, const void*,
+                                   const void*, cudaDataType, int, long long, const void*, cudaDataType, int, long long,
+                                   const void*, void*, cudaDataType, int, long long, int, cublasComputeType_t,
+                                   cublasGemmAlgo_t);
+[[maybe_unused]] Gemm* const gemm = &cublasGemmEx;
+[[maybe_unused]] GemmBatched* const gemm_batched = &cublasGemmStridedBatchedEx;
+static_assert(fits<decltype(cuda::Blas::gemm), Gemm*> && fits<decltype(cuda::Blas::gemm_batched), GemmBatched*>);
+CHECK(Blas, property, cublasGetProperty)
+CHECK(Blas, status_text, cublasGetStatusString)
+CHECK(Dnn, version, cudnnGetVersion)
+CHECK(Dnn, error_text, cudnnGetErrorString)
+
+#define SAME(ours, theirs) static_assert(static_cast<long long>(cuda::ours) == static_cast<long long>(theirs), #theirs)
+SAME(kSuccess, CUDA_SUCCESS);
+SAME(kInvalidValue, CUDA_ERROR_INVALID_VALUE);
+SAME(kOutOfMemory, CUDA_ERROR_OUT_OF_MEMORY);
+SAME(kNoDevice, CUDA_ERROR_NO_DEVICE);
+SAME(kInvalidHandle, CUDA_ERROR_INVALID_HANDLE);
+SAME(kNotFound, CUDA_ERROR_NOT_FOUND);
+SAME(kNotReady, CUDA_ERROR_NOT_READY);
+SAME(kIllegalAddress, CUDA_ERROR_ILLEGAL_ADDRESS);
+SAME(kLaunchOutOfResources, CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+SAME(kLaunchFailed, CUDA_ERROR_LAUNCH_FAILED);
+SAME(kMaxThreadsPerBlock, CU_DEVICE_ATTRIBUTE_MAX_THREADS_PER_BLOCK);
+SAME(kSharedMemoryPerBlock, CU_DEVICE_ATTRIBUTE_MAX_SHARED_MEMORY_PER_BLOCK);
+SAME(kWarpSize, CU_DEVICE_ATTRIBUTE_WARP_SIZE);
+SAME(kMultiprocessors, CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT);
+SAME(kCapabilityMajor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR);
+SAME(kCapabilityMinor, CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR);
+SAME(kStreamNonBlocking, CU_STREAM_NON_BLOCKING);
+SAME(kEventDisableTiming, CU_EVENT_DISABLE_TIMING);
+SAME(kHostPortable, CU_MEMHOSTALLOC_PORTABLE);
+SAME(blas::kSuccess, CUBLAS_STATUS_SUCCESS);
+SAME(blas::kAllocFailed, CUBLAS_STATUS_ALLOC_FAILED);
+SAME(blas::kArchMismatch, CUBLAS_STATUS_ARCH_MISMATCH);
+SAME(blas::kNotSupported, CUBLAS_STATUS_NOT_SUPPORTED);
+SAME(blas::kAsIs, CUBLAS_OP_N);
+SAME(blas::kTransposed, CUBLAS_OP_T);
+SAME(blas::kFloat32, CUDA_R_32F);
+SAME(blas::kFloat64, CUDA_R_64F);
+SAME(blas::kFloat16, CUDA_R_16F);
+SAME(blas::kInt8, CUDA_R_8I);
+SAME(blas::kComplex64, CUDA_C_32F);
+SAME(blas::kComplex128, CUDA_C_64F);
+SAME(blas::kInt32, CUDA_R_32I);
+SAME(blas::kBfloat16, CUDA_R_16BF);
+SAME(blas::kIn32F, CUBLAS_COMPUTE_32F);
+SAME(blas::kIn64F, CUBLAS_COMPUTE_64F);
+SAME(blas::kIn32I, CUBLAS_COMPUTE_32I);
+SAME(blas::kInTf32, CUBLAS_COMPUTE_32F_FAST_TF32);
+SAME(blas::kFullReduction, CUBLAS_MATH_DISALLOW_REDUCED_PRECISION_REDUCTION);
+SAME(blas::kDefaultAlgorithm, CUBLAS_GEMM_DEFAULT);
+SAME(dnn::kSuccess, CUDNN_STATUS_SUCCESS);
+SAME(dnn::kBadParameter, CUDNN_STATUS_BAD_PARAM);
+SAME(dnn::kNotSupported, CUDNN_STATUS_NOT_SUPPORTED);
+SAME(dnn::kInternal, CUDNN_STATUS_INTERNAL_ERROR);
+SAME(dnn::kNoMemory, CUDNN_STATUS_INTERNAL_ERROR_DEVICE_ALLOCATION_FAILED);
+SAME(dnn::kFloat32, CUDNN_DATA_FLOAT);
+SAME(dnn::kFloat64, CUDNN_DATA_DOUBLE);
+SAME(dnn::kFloat16, CUDNN_DATA_HALF);
+SAME(dnn::kBfloat16, CUDNN_DATA_BFLOAT16);
+SAME(dnn::kDefaultMath, CUDNN_DEFAULT_MATH);
+SAME(dnn::kTensorMath, CUDNN_TENSOR_OP_MATH);
+SAME(dnn::kFmaMath, CUDNN_FMA_MATH);
+SAME(dnn::kChannelsFirst, CUDNN_TENSOR_NCHW);
+SAME(dnn::kChannelsLast, CUDNN_TENSOR_NHWC);
+SAME(dnn::kCrossCorrelation, CUDNN_CROSS_CORRELATION);
+SAME(dnn::kDeterministic, CUDNN_DETERMINISTIC);
+// The algorithms that are taken by number.
+static_assert(CUDNN_CONVOLUTION_FWD_ALGO_IMPLICIT_GEMM == 0 && CUDNN_CONVOLUTION_FWD_ALGO_DIRECT == 3 &&
+              CUDNN_CONVOLUTION_FWD_ALGO_FFT == 4);
+static_assert(CUDNN_CONVOLUTION_BWD_DATA_ALGO_0 == 0 && CUDNN_CONVOLUTION_BWD_DATA_ALGO_1 == 1);
+static_assert(CUDNN_CONVOLUTION_BWD_FILTER_ALGO_0 == 0 && CUDNN_CONVOLUTION_BWD_FILTER_ALGO_1 == 1 &&
+              CUDNN_CONVOLUTION_BWD_FILTER_ALGO_3 == 3);
+
+template <class Real>
+constexpr bool found_is() {
+  using Ours = cuda::dnn::Found;
+  return sizeof(Ours) == sizeof(Real) && offsetof(Ours, algorithm) == offsetof(Real, algo) &&
+         offsetof(Ours, status) == offsetof(Real, status) && offsetof(Ours, memory) == offsetof(Real, memory) &&
+         offsetof(Ours, determinism) == offsetof(Real, determinism) && offsetof(Ours, math) == offsetof(Real, mathType);
+}
+static_assert(found_is<cudnnConvolutionFwdAlgoPerf_t>() && found_is<cudnnConvolutionBwdDataAlgoPerf_t>() &&
+              found_is<cudnnConvolutionBwdFilterAlgoPerf_t>());
+
+}  // namespace

@@ -1,0 +1,177 @@
+"""cuBLAS and cuDNN as native kernels: what is asked of them, on paper, with stand-ins in their
+place; the real ones' headers and symbols where `make nvidia` brought them. Nothing runs on a GPU.
+"""
+
+from __future__ import annotations
+
+import ctypes as C
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+ROOT = HERE.parents[1]
+SOURCES = ROOT / "vendors/cuda/src"
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = [pytest.mark.process, pytest.mark.once]
+
+
+@pytest.fixture
+def program(nvidia_library: Path, stand_ins: dict[str, str]) -> Run:
+    """Runs a program of this folder on the device on paper, portable kernels off: they do nothing
+    there, and the host rung computes what the libraries do not.
+    """
+
+    def run(name: str, *args: str, **given: str) -> subprocess.CompletedProcess[str]:
+        environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
+        environment |= stand_ins | {
+            "CAUSEWAY_VENDOR": str(nvidia_library),
+            "CAUSEWAY_NVIDIA_PAPER": "sm_90",
+            "CAUSEWAY_PORTABLE": "0",
+        }
+        command = [sys.executable, str(HERE / name), *args]
+        done = subprocess.run(
+            command, env=environment | given, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done
+
+    return run
+
+
+def samples(program: Run, *names: str) -> None:
+    *wrong, last = program("samples.py", *names).stdout.splitlines()
+    assert wrong == []
+    found = json.loads(last)
+    assert found["what"] == []
+    assert found["served"] >= found["cases"]
+
+
+@pytest.mark.slow
+def test_torchs_samples_of_products_equal_the_cpu_with_gradients(program: Run) -> None:
+    samples(program, "mm", "addmm", "bmm", "baddbmm", "addmv", "nn.functional.linear")
+
+
+@pytest.mark.slow
+def test_torchs_samples_of_convolutions_equal_the_cpu_with_gradients(program: Run) -> None:
+    conv = [f"nn.functional.conv{t}{d}d" for t in ("", "_transpose") for d in (1, 2, 3)]
+    samples(program, *conv)
+
+
+def test_what_the_libraries_take_goes_there_as_it_is(program: Run) -> None:
+    done = program("native.py", "strides", "added", "channels_last", "streams")
+    assert "Warning" not in done.stderr  # no call that cuDNN holds for a mistake
+
+
+def test_torchs_settings_choose_precision_and_algorithms(program: Run) -> None:
+    done = program("native.py", "deterministic", "tf32", STAND_IN_SAYS="1")
+    said = re.findall(r"algorithm (\d) math (\d)", done.stderr)
+    # 3: FMA alone; 0: TF32 is allowed. Algorithm 0 adds in any order.
+    assert said == [("0", "3"), ("1", "3"), ("1", "0"), ("1", "3"), ("1", "3")]
+
+
+def test_a_library_that_fails_is_said_once_and_other_kernels_serve(program: Run) -> None:
+    words = program("native.py", "fails", STAND_IN_FAILS="1").stderr
+    assert words.count("cuBLAS cannot be used (cublasCreate: status 1") == 1
+    assert words.count("cuDNN cannot be used (cudnnCreate") == 1
+
+
+NOTES = "from causeway import _C; print(_C.vendor_notes())"
+
+
+def test_doctor_says_which_libraries_are_here(
+    run_python: Run, nvidia_library: Path, stand_ins: dict[str, str]
+) -> None:
+    paper = {"CAUSEWAY_VENDOR": str(nvidia_library), "CAUSEWAY_NVIDIA_PAPER": "sm_90"}
+    found = run_python(f"import torch; {NOTES}", **paper, **stand_ins).stdout
+    assert "cuBLAS 12.0.0 multiplies matrices" in found
+    assert "cuDNN 9.0.0 computes convolutions" in found
+    off = {"CAUSEWAY_NVIDIA_CUBLAS": "0", "CAUSEWAY_NVIDIA_CUDNN": "/nowhere/libcudnn.so.9"}
+    found = run_python(f"import torch; {NOTES}", **paper, **off).stdout
+    assert "no cuBLAS, so portable kernels multiply matrices" in found
+    assert "switched off by a setting" in found
+    assert "/nowhere/libcudnn.so.9: cannot open shared object file" in found
+
+
+# --- against the real ones ------------------------------------------------------------------------
+
+
+def compile_declarations(wheels: Path, sources: Path) -> str:
+    """What the compiler says of declarations.cpp; "" where all fit."""
+    compiler = shutil.which("c++") or pytest.skip("there is no C++ compiler")
+    headers = [f for folder in sorted(wheels.glob("*/include")) for f in ("-isystem", str(folder))]
+    command = [
+        compiler, "-std=c++17", "-fsyntax-only", "-Wno-deprecated-declarations", f"-I{sources}",
+        f"-I{ROOT / 'include'}", *headers, str(HERE / "declarations.cpp"),
+    ]  # fmt: skip
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    return done.stderr if done.returncode else ""
+
+
+def test_declarations_are_those_of_nvidias_headers(wheels: Path) -> None:
+    assert compile_declarations(wheels, SOURCES) == ""
+
+
+@pytest.mark.parametrize(
+    ("file", "right", "wrong", "words"),
+    [
+        ("dnn.hpp", "TensorDescriptor, int, size_t*", "TensorDescriptor, int, int*", "Workspace"),
+        ("blas.hpp", "kInTf32 = 77", "kInTf32 = 75", "CUBLAS_COMPUTE_32F_FAST_TF32"),
+        ("driver.hpp", "cuMemFree_v2, (Address)", "cuMemFree_v2, (int)", "cuMemFree_v2"),
+    ],
+)
+def test_a_wrong_declaration_is_caught(
+    wheels: Path, tmp_path: Path, file: str, right: str, wrong: str, words: str
+) -> None:
+    for header in SOURCES.glob("*.hpp"):
+        text = header.read_text()
+        if header.name == file:
+            assert right in re.sub(r"\s+", " ", text)
+            text = re.sub(r"\s+".join(map(re.escape, right.split())), wrong, text, count=1)
+        (tmp_path / header.name).write_text(text)
+    assert words in compile_declarations(wheels, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("header", "library"),
+    [
+        ("blas.hpp", "cublas/lib/libcublas.so.12"),
+        ("dnn.hpp", "cudnn/lib/libcudnn.so.9"),
+        ("driver.hpp", "cuda_nvrtc/lib/libnvrtc.so.12"),
+    ],
+)
+def test_the_real_libraries_have_every_function(wheels: Path, header: str, library: str) -> None:
+    names = re.findall(r"F\(\s*\w+,\s*(c\w+|nvrtc\w+),", (SOURCES / header).read_text())
+    names = [n for n in names if header != "driver.hpp" or n.startswith("nvrtc")]
+    assert len(names) >= 8
+    loaded = C.CDLL(str(wheels / library))
+    assert [n for n in names if not hasattr(loaded, n)] == []
+
+
+def test_the_real_libraries_without_a_driver_say_so_once(
+    run_python: Run, wheels: Path, nvidia_library: Path
+) -> None:
+    if run_python("import ctypes; ctypes.CDLL('libcuda.so.1')", status=None).returncode == 0:
+        pytest.skip("there is a driver")
+    program = """
+import torch
+a = torch.ones(8, 8).to("nvidia")
+for _ in range(3):
+    assert torch.equal((a @ a).cpu(), torch.full((8, 8), 8.0))
+"""
+    words = run_python(
+        program,
+        CAUSEWAY_VENDOR=str(nvidia_library),
+        CAUSEWAY_NVIDIA_PAPER="sm_90",
+        CAUSEWAY_PORTABLE="0",
+        CAUSEWAY_NVIDIA_CUBLAS=str(wheels / "cublas/lib/libcublas.so.12"),
+    ).stderr
+    assert words.count("cuBLAS cannot be used (cublasCreate: status") == 1
