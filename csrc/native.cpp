@@ -16,6 +16,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "forms.h"
+#include "outputs.h"
 #include "profile.h"
 #include "storage.h"
 #include "strides.h"
@@ -26,87 +27,12 @@ namespace {
 
 std::atomic<PyObject*> g_decomposer{nullptr};
 
-// ---- shapes of outputs -------------------------------------------------------------------------------------------------
-
-at::Tensor as_meta(const at::Tensor& t) {
-  if (!t.defined() || (t.device().type() != kDeviceType)) return t;
-  at::Tensor m = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
-  if (t.unsafeGetTensorImpl()->is_wrapped_number()) m.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return m;
-}
-
-// Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
-// `form`: another form of the operator, with the first of its arguments.
-bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form = nullptr) {
-  const size_t base = stack.size() - op.args.size();
-  Stack in;
-  for (size_t i = 0; i < op.args.size(); ++i) {
-    const c10::IValue& v = stack[base + i];
-    switch (op.args[i].kind) {
-      case ArgKind::Tensor:
-        in.emplace_back(v.isTensor() ? c10::IValue(as_meta(v.toTensor())) : v);
-        break;
-      case ArgKind::TensorList: {
-        if (!v.isTensorList()) return false;
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& t : v.toTensorVector()) list.push_back(as_meta(t));
-        in.emplace_back(std::move(list));
-        break;
-      }
-      case ArgKind::OptionalTensorList: {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto& e : v.toListRef())
-          list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
-        in.emplace_back(std::move(list));
-        break;
-      }
-      case ArgKind::Device:
-        in.emplace_back(c10::Device(at::kMeta));
-        break;
-      case ArgKind::Generator:
-        in.emplace_back();
-        break;
-      default:
-        in.push_back(v);
-    }
-  }
-  if (form) in.resize(form->schema().arguments().size());
-  meta = in;
-  Stack results = std::move(in);
-  try {
-    (form ? *form : op.handle).redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
-  } catch (const std::exception&) {
-    // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
-    return false;
-  }
-  for (auto& r : results) meta.push_back(std::move(r));
-  return true;
-}
-
 // ---- serving --------------------------------------------------------------------------------------------------------------
 
 // Whether each element of the result depends on the same element of the inputs alone.
 bool is_pointwise(const Operator& op) {
   const auto tags = op.handle.getTags();
   return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
-}
-
-// Whether the shape of the result depends on the data.
-bool finds_shape(const Operator& op) {
-  const auto tags = op.handle.getTags();
-  return std::find(tags.begin(), tags.end(), at::Tag::dynamic_output_shape) != tags.end();
-}
-
-constexpr const char* kNonzero = "aten::nonzero";
-
-// Whether a list of indices has a mask: then the shape of what is picked depends on the data.
-bool takes_mask(const c10::IValue& indices) {
-  if (!indices.isList()) return false;
-  for (const auto& e : indices.toListRef())
-    if (e.isTensor() && e.toTensor().defined() &&
-        (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte))
-      return true;
-  return false;
 }
 
 class NativeCall {
@@ -131,7 +57,6 @@ class NativeCall {
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
-  bool begin_empty(Route& route) const;
   bool plan_decomposition(Route& route);
   bool run(const Route& route, const cw_op& form, Entry& entry);
   bool run_program(const Route& route, Entry& entry);
@@ -206,38 +131,6 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   return all && !(route.prepare && op_.name == "aten::copy_");  // what prepares is a copy itself
 }
 
-// Outputs whose shape the kernel finds while it runs (host->resize) begin empty.
-bool NativeCall::begin_empty(Route& route) const {
-  if (op_.return_of.empty() || !arg(0).isTensor()) return false;
-  const std::string& name = op_.handle.schema().name();
-  const at::Tensor& self = arg(0).toTensor();
-  const auto empty = [&](c10::ScalarType dtype) {
-    route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, dtype});
-  };
-  if ((name == "aten::_unique2" || name == "aten::unique_consecutive") && op_.return_of[0] < 0) {
-    empty(self.scalar_type()), empty(at::kLong), empty(at::kLong);
-    return true;
-  }
-  if (op_.return_of.size() != 1) return false;
-  if ((op_.name == "aten::index.Tensor" && takes_mask(arg(1))) || op_.name == "aten::repeat_interleave.Tensor" ||
-      op_.name == "aten::bincount") {
-    const bool weighed = op_.name == "aten::bincount" && arg(1).isTensor() && arg(1).toTensor().defined();
-    empty(weighed                        ? (arg(1).toTensor().scalar_type() == at::kFloat ? at::kFloat : at::kDouble)
-          : op_.name == "aten::bincount" ? at::kLong
-                                         : self.scalar_type());
-    return true;
-  }
-  const int of = op_.return_of[0];
-  if (name == kNonzero && of < 0) {  // into a given tensor torch writes by its strides, if its size fits
-    const c10::DimVector none{0, self.dim()};
-    route.outs.push_back({none, c10::contiguous_strides(none), at::kLong});
-    return true;
-  }
-  if (name != "aten::masked_select") return false;
-  route.outs.push_back({c10::DimVector{0}, c10::DimVector{1}, self.scalar_type()});
-  return of < 0 || arg(of).toTensor().scalar_type() == route.outs[0].dtype;
-}
-
 std::shared_ptr<Route> NativeCall::decide() {
   auto route = std::make_shared<Route>();
   bool mixed = true;
@@ -253,8 +146,9 @@ std::shared_ptr<Route> NativeCall::decide() {
   if (!host_would_take()) return route;
   const bool any_kernel = has_kernel();
   if (any_kernel) {
-    Stack meta;
-    if (op_.return_of.empty() || begin_empty(*route)) {  // nothing to allocate, or nothing yet
+    // Nothing to allocate, or nothing yet, or what torch says.
+    if (op_.return_of.empty() || begin_empty(op_, stack_, &route->outs) ||
+        describe_outputs(op_, stack_, device_, &route->outs)) {
       if (fits(forms_.own, *route)) {
         route->serve = Serve::Own;
         return route;
@@ -262,53 +156,6 @@ std::shared_ptr<Route> NativeCall::decide() {
       return after({Serve::Own, false, route->outs, nullptr});
     }
     route->outs.clear();
-    bool has_meta = run_meta(op_, stack_, meta);
-    if (!has_meta && op_.handle.schema().name() == "aten::_logcumsumexp") {  // torch has none; as its input
-      meta.clear();
-      for (size_t i = 0; i < op_.args.size(); ++i)
-        meta.push_back(arg(i).isTensor() ? c10::IValue(as_meta(arg(0).toTensor())) : arg(i));
-      meta.emplace_back(as_meta(arg(0).toTensor()));
-      has_meta = true;
-    }
-    if (has_meta) {
-      const size_t n = op_.args.size();
-      bool simple = true;
-      for (size_t r = 0; r < op_.return_of.size(); ++r) {
-        const int of = op_.return_of[r];
-        const c10::IValue& v = of >= 0 ? meta[of] : meta[n + r];
-        if (!v.isTensor()) {
-          simple = false;
-          break;
-        }
-        if (!v.toTensor().defined()) {  // switched off by an output_mask
-          route->outs.push_back({{}, {}, c10::ScalarType::Undefined});
-          continue;
-        }
-        const at::Tensor& t = v.toTensor();
-        if (t.layout() != at::kStrided || !has_dtype(device_, t.scalar_type())) simple = false;
-        route->outs.push_back({c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()});
-        // Resized by a meta kernel it is dense; the operator that allocates its result knows the strides.
-        if (of >= 0 && op_.handle.schema().arguments()[of].is_out() && arg(of).toTensor().sizes() != t.sizes()) {
-          Stack fresh;
-          const auto functional = functional_form(op_.handle.schema());
-          if (functional && run_meta(op_, stack_, fresh, &*functional)) {
-            const c10::IValue& result = fresh[functional->schema().arguments().size() + r];
-            if (result.isTensor() && result.toTensor().sizes() == t.sizes())
-              route->outs.back().strides = c10::DimVector(result.toTensor().strides());
-          }
-        }
-      }
-      if (simple) {
-        for (size_t r = 0; r < route->outs.size(); ++r)
-          if (auto strides = strides_of_cpu(op_, stack_, r, route->outs[r].sizes))
-            route->outs[r].strides = std::move(*strides);
-        if (fits(forms_.own, *route)) {
-          route->serve = Serve::Own;
-          return route;
-        }
-        return after({Serve::Own, false, route->outs, nullptr});
-      }
-    }
   }
   plan_decomposition(*route);
   return route;
@@ -546,10 +393,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
   entry.served(rung, dtype);
-  if (begins_empty && op_.handle.schema().name() == kNonzero) {  // column-major, as the CPU's
-    const at::Tensor rows = std::move(outs[0]);
-    outs[0] = at::empty_strided(rows.sizes(), {1, rows.size(0)}, rows.options()).copy_(rows);
-  }
+  if (begins_empty) outs[0] = laid_out_as_found(op_, std::move(outs[0]));
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
   for (auto& [given, fit] : beside) given.copy_(fit);

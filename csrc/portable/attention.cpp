@@ -1,12 +1,12 @@
 // Attention without the full matrix of scores, and its gradient (Dao et al. 2022; Rabe and Staats 2021): keys go by in
 // blocks, and a row's maximum and sum are corrected as they grow. On CPUs blocks of 64 x 64 scores are products of
-// register tiles; elsewhere an item owns a row.
+// register tiles; elsewhere a group takes a block (attention_blocks.cpp) or, where groups are small, an item a row.
 //
 // Taken: any strides with dense heads, masks that broadcast, causal, a scale, fewer heads of keys than of queries.
 // Left out: dropout (torch takes its composite then).
 #include <cmath>
 
-#include "gemm.h"
+#include "attention.h"
 
 namespace causeway::portable {
 
@@ -286,21 +286,6 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 }
 )";
 
-struct Attention {
-  Tensor q, k, v, out, lse, mask;
-  bool masked = false, causal = false;
-  double scale = 0;
-  Dtype type = kF32;
-
-  int64_t batch() const { return q.shape[0]; }
-  int64_t heads() const { return q.shape[1]; }
-  int64_t rows() const { return q.shape[2]; }
-  int64_t keys() const { return k.shape[2]; }
-  int64_t depth() const { return q.shape[3]; }
-  int64_t depth16() const { return (depth() + 15) / 16 * 16; }
-  int64_t shared() const { return heads() / k.shape[1]; }
-};
-
 bool is_head(const Tensor& t, Dtype dtype) {
   return t.ndim == 4 && t.dtype == dtype && t.numel() > 0 && (t.strides[3] == 1 || t.shape[3] == 1);
 }
@@ -343,14 +328,15 @@ Key key_of(uint64_t name, const Attention& a, bool tiles) {
           tiles ? 0 : static_cast<uint64_t>(a.depth()), 0};
 }
 
-// The place of row i of a head in `tensor`, as NAME(b, h, i).
-void places(Source& s, const std::string& macro, const std::string& tensor) {
+}  // namespace
+
+void attention_places(Source& s, const std::string& macro, const std::string& tensor) {
   for (const char* d : {"0", "1", "2"}) s.value("idx", tensor + d);
   s.define(macro + "(b, h, i)", "((b) * " + tensor + "0 + (h) * " + tensor + "1 + (i) * " + tensor + "2)");
 }
-void places(Launch& l, const Tensor& t) { l.value(t.strides[0]).value(t.strides[1]).value(t.strides[2]); }
+void attention_places(Launch& l, const Tensor& t) { l.value(t.strides[0]).value(t.strides[1]).value(t.strides[2]); }
 
-void head_of(Source& s, const Attention& a, const Device& device) {
+void attention_head(Source& s, const Attention& a, const Device& device) {
   const std::string type = name_of(a.type), name = name_of(a.q.dtype);
   if (device.info.language == CW_CODE_C) s.before("#pragma GCC optimize (\"fp-contract=fast\")\n");
   s.before("typedef " + type + " T;\ntypedef " + type + "x16 V;\n");
@@ -361,7 +347,7 @@ void head_of(Source& s, const Attention& a, const Device& device) {
   if (device.in_turn()) s.before(kTile);
 }
 
-void sizes_of(Source& s, const Attention& a) {
+void attention_sizes(Source& s, const Attention& a) {
   for (const char* v : {"units", "slot", "H", "L", "S", "D", "D16", "shared"}) s.value("idx", v);
   s.value(name_of(a.type), "scale");
   for (const char* v : {"lse0", "lse1", "lse2"}) s.value("idx", v);
@@ -371,17 +357,19 @@ void sizes_of(Source& s, const Attention& a) {
       std::string("LD_") + name_of(a.mask.dtype) + "(mask, (b) * mask0 + (h) * mask1 + (i) * mask2 + (j) * mask3)";
   s.define("MASK(b, h, i, j)", a.mask.dtype == kBool ? "(" + at + " ? (T)0 : (T)-INFINITY)" : "((T)" + at + ")");
 }
-void sizes_of(Launch& l, const Attention& a, int64_t units, int64_t slot) {
+void attention_sizes(Launch& l, const Attention& a, int64_t units, int64_t slot) {
   l.value(units).value(slot).value(a.heads()).value(a.rows()).value(a.keys()).value(a.depth()).value(a.depth16());
   l.value(a.shared());
   if (a.type == kF64)
     l.value(a.scale);
   else
     l.value(static_cast<float>(a.scale));
-  places(l, a.lse);
+  attention_places(l, a.lse);
   if (a.masked)
     for (int d = 0; d < 4; ++d) l.value(a.mask.strides[d]);
 }
+
+namespace {
 
 // An item's own workspace of `slot` elements; NULL where items need none.
 cw_status workspace(Call& call, const Attention& a, int64_t slot, void** out) {
@@ -398,21 +386,24 @@ cw_status attention(Call& call, const void*) {
       !call.tensor(4, &a.v) || !read(call, 5, a))
     return CW_UNSUPPORTED;
   const bool tiles = call.device->in_turn();
+  bool taken = false;
+  TRY(attention_by_teams(call, a, &taken));
+  if (taken) return CW_OK;
   cw_function function = nullptr;
   TRY(call.device->function(
       key_of(family("attention"), a, tiles),
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(a.q.dtype), type = name_of(a.type);
-        head_of(s, a, *call.device);
+        attention_head(s, a, *call.device);
         s.out(store, "out").out(type, "lse").in(store, "q").in(store, "k").in(store, "v");
         if (tiles) s.out(type, "work");
         if (a.masked) s.in(storage_of(a.mask.dtype), "mask");
-        sizes_of(s, a);
-        places(s, "O_AT", "o_");
-        places(s, "Q_AT", "q_");
-        places(s, "K_AT", "k_");
-        places(s, "V_AT", "v_");
+        attention_sizes(s, a);
+        attention_places(s, "O_AT", "o_");
+        attention_places(s, "Q_AT", "q_");
+        attention_places(s, "K_AT", "k_");
+        attention_places(s, "V_AT", "v_");
         return s.kernel(tiles ? kForwardTiles : kForwardRows);
       },
       &function));
@@ -424,8 +415,8 @@ cw_status attention(Call& call, const void*) {
   if (tiles) l.pointer(work);
   if (a.masked) l.pointer(a.mask.data);
   const int64_t heads = a.batch() * a.heads(), units = heads * (tiles ? (a.rows() + kBlock - 1) / kBlock : a.rows());
-  sizes_of(l, a, units, slot);
-  for (const Tensor* t : {&a.out, &a.q, &a.k, &a.v}) places(l, *t);
+  attention_sizes(l, a, units, slot);
+  for (const Tensor* t : {&a.out, &a.q, &a.k, &a.v}) attention_places(l, *t);
   const double all = static_cast<double>(heads) * a.rows() * a.keys() * a.depth() / 4;
   return l.run(*call.device, function, units, all / static_cast<double>(units), call.stream);
 }
@@ -445,6 +436,9 @@ cw_status attention_backward(Call& call, const void*) {
   // The gradient of a sum comes spread out, all strides 0.
   const bool grad_dense = grad.strides[3] == 1 || grad.shape[3] == 1;
   if (!grad_dense && grad.strides[3] != 0) return CW_UNSUPPORTED;
+  bool taken = false;
+  TRY(attention_backward_by_teams(call, a, {to_q, to_k, to_v, grad}, &taken));
+  if (taken) return CW_OK;
   Key key = key_of(family("attention_backward"), a, tiles);
   key[3] = grad_dense;
   cw_function function = nullptr;
@@ -453,21 +447,21 @@ cw_status attention_backward(Call& call, const void*) {
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(a.q.dtype), type = name_of(a.type);
-        head_of(s, a, *call.device);
+        attention_head(s, a, *call.device);
         s.out(store, "to_q").out(store, "to_k").out(store, "to_v").in(store, "grad").in(store, "q").in(store, "k");
         s.in(store, "v").in(store, "result").in(type, "lse");
         if (tiles) s.out(type, "work");
         if (a.masked) s.in(storage_of(a.mask.dtype), "mask");
-        sizes_of(s, a);
+        attention_sizes(s, a);
         s.value("idx", "queries");
-        places(s, "DQ_AT", "dq_");
-        places(s, "DK_AT", "dk_");
-        places(s, "DV_AT", "dv_");
-        places(s, "G_AT", "g_");
-        places(s, "Q_AT", "q_");
-        places(s, "K_AT", "k_");
-        places(s, "V_AT", "v_");
-        places(s, "O_AT", "o_");
+        attention_places(s, "DQ_AT", "dq_");
+        attention_places(s, "DK_AT", "dk_");
+        attention_places(s, "DV_AT", "dv_");
+        attention_places(s, "G_AT", "g_");
+        attention_places(s, "Q_AT", "q_");
+        attention_places(s, "K_AT", "k_");
+        attention_places(s, "V_AT", "v_");
+        attention_places(s, "O_AT", "o_");
         std::string text = tiles ? kBackwardTiles : kBackwardRows;
         if (!grad_dense)
           for (size_t at; (at = text.find("grads + d")) != std::string::npos;) text.replace(at, 9, "grads");
@@ -485,9 +479,9 @@ cw_status attention_backward(Call& call, const void*) {
   if (a.masked) l.pointer(a.mask.data);
   const int64_t queries = a.batch() * a.heads() * a.rows(), groups = a.batch() * a.k.shape[1];
   const int64_t units = tiles ? groups : queries + groups * a.keys();
-  sizes_of(l, a, units, slot);
+  attention_sizes(l, a, units, slot);
   l.value(queries);
-  for (const Tensor* t : {&to_q, &to_k, &to_v, &grad, &a.q, &a.k, &a.v, &a.out}) places(l, *t);
+  for (const Tensor* t : {&to_q, &to_k, &to_v, &grad, &a.q, &a.k, &a.v, &a.out}) attention_places(l, *t);
   const double all = static_cast<double>(queries) * a.keys() * a.depth();
   return l.run(*call.device, function, units, all / static_cast<double>(units), call.stream);
 }

@@ -1,5 +1,5 @@
-// Batch norm with its gradient: an item owns channels, whose parts lie apart. Mean and variance take two passes, so
-// nothing cancels.
+// Batch norm with its gradient: an item owns channels, whose parts lie apart, or a team of items does. Mean and variance
+// take two passes, so nothing cancels.
 #include <algorithm>
 #include <limits>
 
@@ -29,9 +29,21 @@ Channels channels_of(const Tensor& in) {
   return c;
 }
 
-void define(Source& s, const Channels& c) {
-  s.define("STRIDE", c.dense ? "1" : "stride");
-  for (const char* v : {"channels", "parts", "n", "stride", "step", "first"}) s.value("idx", v);
+// A team's channel has n elements in a row; AT(j) is where the j-th one lies.
+Teams teams_of(const Device& device, const Channels& c) {
+  return teams_of(device, c.channels, c.parts * c.n, !c.dense);
+}
+constexpr const char* kChannel = "const idx c = u, n = parts * plane;\n";
+
+void define(Source& s, const Channels& c, const Teams& teams) {
+  const bool small = is_short(c.parts * c.n);
+  if (teams)
+    s.define("AT(j)", !c.dense ? "(c * first + (j) * stride)"
+                      : small  ? "(c * first + (idx)((u32)(j) / (u32)plane) * step + (idx)((u32)(j) % (u32)plane))"
+                               : "(c * first + (j) / plane * step + (j) % plane)");
+  else
+    s.define("STRIDE", c.dense ? "1" : "stride");
+  for (const char* v : {"channels", "parts", teams ? "plane" : "n", "stride", "step", "first"}) s.value("idx", v);
 }
 void add(Launch& l, const Channels& c) {
   for (int64_t v : {c.channels, c.parts, c.n, c.stride, c.step, c.first}) l.value(v);
@@ -76,6 +88,29 @@ std::string training_text() {
 )";
 }
 
+std::string training_teams() {
+  return "LOCAL A cells[2 * ITEMS];\n" +
+         each_row(kChannel + std::string("const A count = (A)n;\nA s = 0, q = 0;\nHOLDS(T)\n") +
+                      summed_by_teams({{"s", "IN(i)"}}, "AT(j)", "IN(i)") +
+                      "const T m = (T)(s / count);\n#define OFF (HELD(IN(AT(j))) - m)\n" +
+                      summed_by_teams({{"q", "OFF * OFF"}}, "0") +
+                      "const T r = (T)(1 / sqrt(q / count + eps));\nif (mine) {\n" + kScaleAndShift + R"(
+  if (place == 0) {
+    SAVE_MEAN(c, m);
+    SAVE_RSTD(c, r);
+#if RUNNING_M
+    RUN_MEAN(c, (A)RUN_MEAN_IN(c) * (1 - momentum) + (A)m * momentum);
+#endif
+#if RUNNING_V
+    RUN_VAR(c, (A)RUN_VAR_IN(c) * (1 - momentum) + q / (count - 1) * momentum);
+#endif
+  }
+  EACH(j) { const idx i = AT(j); OUT(i, OFF * scale + shift); }
+}
+)",
+                  "channels");
+}
+
 // With given statistics: a unit is a plane on CPUs, an element elsewhere.
 std::string evaluation_text() {
   return std::string(R"(
@@ -100,15 +135,16 @@ cw_status train(Call& call, const BatchNorm& b) {
   if (!takes(call, {&b.save_mean, &b.save_rstd}) || b.save_mean.numel() != b.in.shape[1]) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
   const Channels c = channels_of(b.in);
+  const Teams teams = teams_of(*call.device, c);
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("batch_norm_training"),
        bits_of({&b.out, &b.save_mean, &b.save_rstd, &b.in, &b.weight, &b.bias, &b.mean, &b.var},
                {b.weighted, b.biased, b.has_mean, b.has_var, c.dense}),
-       0, 0},
+       teams.bits(), is_short(c.parts * c.n)},
       [&] {
         Source s(call.device->info);
-        define(s, types);
+        define(s, types, teams);
         s.define("WEIGHTED", b.weighted).define("BIASED", b.biased);
         s.define("RUNNING_M", b.has_mean).define("RUNNING_V", b.has_var);
         writes(s, "OUT", "out", b.out);
@@ -119,9 +155,9 @@ cw_status train(Call& call, const BatchNorm& b) {
         if (b.biased) reads(s, "BIAS", "bias", b.bias);
         if (b.has_mean) writes(s, "RUN_MEAN", "run_mean", b.mean);
         if (b.has_var) writes(s, "RUN_VAR", "run_var", b.var);
-        define(s, c);
+        define(s, c, teams);
         s.value("A", "eps").value("A", "momentum");
-        return s.kernel(training_text());
+        return s.kernel(teams ? training_teams() : training_text());
       },
       &function));
   Launch l;
@@ -133,6 +169,7 @@ cw_status train(Call& call, const BatchNorm& b) {
   add(l, c);
   add_wide(l, types, b.eps);
   add_wide(l, types, b.momentum);
+  if (teams) return l.run_groups(function, teams.groups(c.channels), teams.items, call.stream);
   return l.run(*call.device, function, c.channels, static_cast<double>(c.parts * c.n) * 6, call.stream);
 }
 
@@ -236,6 +273,51 @@ std::string batch_backward_text() {
 )";
 }
 
+std::string batch_backward_teams() {
+  return "LOCAL A cells[2 * ITEMS];\n" + each_row(kChannel + std::string(R"(
+#if TRAINING
+  const T m = MEAN(c), r = RSTD(c);
+#else
+  const T m = MEAN(c), r = (T)(1 / sqrt((A)RSTD(c) + eps));
+#endif
+  const A count = (A)n;
+  A a = 0, b = 0;
+  HOLDS(T)
+#if SUMS
+)") + summed_by_teams({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}, "AT(j)", "GRAD(i)") +
+                                                      R"(
+#elif KEPT
+  EACH(j) { HOLD(GRAD(AT(j))) }
+#endif
+  if (mine) {
+    if (place == 0) {
+#if HAS_WEIGHT
+      TO_WEIGHT(c, b * (A)r);
+#endif
+#if HAS_BIAS
+      TO_BIAS(c, a);
+#endif
+    }
+#if HAS_OUT
+    T scale = r;
+#if WEIGHTED
+    scale *= WEIGHT(c);
+#endif
+    const T c0 = (T)(a / count), c1 = (T)(b / count) * r * r;
+    EACH(j) {
+      const idx i = AT(j);
+#if TRAINING
+      OUT(i, scale * (HELD(GRAD(i)) - c0 - (IN(i) - m) * c1));
+#else
+      OUT(i, scale * HELD(GRAD(i)));
+#endif
+    }
+#endif
+  }
+)",
+                                                  "channels");
+}
+
 // grad_input, grad_weight, grad_bias, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
 // eps, output_mask
 cw_status batch_norm_backward(Call& call, const void*) {
@@ -250,15 +332,16 @@ cw_status batch_norm_backward(Call& call, const void*) {
   if (b.weighted && !takes(call, {&b.weight})) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
   const Channels c = channels_of(b.in);
+  const Teams teams = teams_of(*call.device, c);
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("batch_norm_backward"),
        bits_of({&b.grad, &b.in, &b.mean, &b.rstd, &b.weight, &b.to_in},
                {b.weighted, b.has_in, b.has_weight, b.has_bias, training, c.dense}),
-       bits_of({&b.to_weight, &b.to_bias}, {}), 0},
+       bits_of({&b.to_weight, &b.to_bias}, {is_short(c.parts * c.n)}), teams.bits()},
       [&] {
         Source s(call.device->info);
-        define(s, types);
+        define(s, types, teams);
         s.define("WEIGHTED", b.weighted).define("TRAINING", training);
         s.define("SUMS", training || b.has_weight || b.has_bias);
         s.define("HAS_OUT", b.has_in).define("HAS_WEIGHT", b.has_weight).define("HAS_BIAS", b.has_bias);
@@ -270,9 +353,9 @@ cw_status batch_norm_backward(Call& call, const void*) {
         reads(s, "MEAN", "mean", b.mean);
         reads(s, "RSTD", "rstd", b.rstd);
         if (b.weighted) reads(s, "WEIGHT", "weight", b.weight);
-        define(s, c);
+        define(s, c, teams);
         s.value("A", "eps");
-        return s.kernel(batch_backward_text());
+        return s.kernel(teams ? batch_backward_teams() : batch_backward_text());
       },
       &function));
   Launch l;
@@ -283,6 +366,7 @@ cw_status batch_norm_backward(Call& call, const void*) {
   if (b.weighted) l.pointer(b.weight.data);
   add(l, c);
   add_wide(l, types, call.real(11, 1e-5));
+  if (teams) return l.run_groups(function, teams.groups(c.channels), teams.items, call.stream);
   return l.run(*call.device, function, c.channels, static_cast<double>(c.parts * c.n) * 8, call.stream);
 }
 

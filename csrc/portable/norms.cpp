@@ -8,8 +8,12 @@ Types types_of(const Call& call, Dtype dtype) {
   return {compute, wide ? kF64 : compute};
 }
 
-void define(Source& s, const Types& types) {
+void define(Source& s, const Types& types, const Teams& teams) {
   s.before(std::string("typedef ") + name_of(types.compute) + " T;\ntypedef " + name_of(types.wide) + " A;\n");
+  if (teams) {
+    s.before(teams_text(teams, types.wide) + fold_text("team_sum", "A", "a + b"));
+    return;
+  }
   s.define("LANES", 16).define("STRETCH", 1024);
 }
 
@@ -48,6 +52,17 @@ std::string summed(const std::vector<Sum>& sums, const std::string& stride) {
          "+ j" +
          at + "; (void)i; " + vector + "}\nfor (; at < past; ++at) { const idx j = at, i = base + j" + at +
          "; (void)i; " + rest + "}\nfor (int l = 0; l < LANES; ++l) { " + finish + "}\n}\n";
+}
+
+std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at, const std::string& held) {
+  std::string text = "{\nA ", each, finish;
+  for (const Sum& s : sums) {
+    text += (&s == &sums[0] ? "low_" : ", low_") + s.name + " = 0";
+    each += "ADD(" + s.name + ", low_" + s.name + ", " + s.value + ")\n";
+    finish += s.name + " = team_sum(cells, LANE, TOTAL(" + s.name + ", low_" + s.name + "));\n";
+  }
+  if (!held.empty()) each = "HOLD(" + held + ")\n" + each;
+  return text + ";\nEACH(j) {\nconst idx i = " + at + ";\n(void)i;\n" + each + "}\n" + finish + "}\n";
 }
 
 bool takes(const Call& call, std::initializer_list<const Tensor*> tensors) {

@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "gemm.h"
+#include "rows.h"
 
 namespace causeway::portable {
 
@@ -14,7 +15,7 @@ struct Types {
   Dtype compute, wide;
 };
 Types types_of(const Call& call, Dtype dtype);
-void define(Source& s, const Types& types);
+void define(Source& s, const Types& types, const Teams& teams = {});
 
 // A parameter that is read as NAME(i) of type T.
 void reads(Source& s, const char* macro, const char* name, const Tensor& t);
@@ -27,6 +28,11 @@ struct Sum {
   std::string name, value;
 };
 std::string summed(const std::vector<Sum>& sums, const std::string& stride = "");
+
+// The same by a team, of all its items together: `value` may use j and i, which is `at`; `held` is an element that is
+// kept for later, as HELD(..). Each item of a group must come here.
+std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at = "base + j",
+                            const std::string& held = "");
 
 // Floats, and of those what the device computes in.
 bool takes(const Call& call, std::initializer_list<const Tensor*> tensors);

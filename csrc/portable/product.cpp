@@ -2,6 +2,7 @@
 // extremes at once; variances.
 #include <algorithm>
 
+#include "gemm.h"
 #include "order.h"
 
 namespace causeway::portable {
@@ -19,6 +20,17 @@ std::string dot_text(const std::string& ak, const std::string& bk) {
          "for (; k + 8 <= depth; k += 8) for (int l = 0; l < 8; ++l) lanes[l] += (A)a(ab + (k + l) * " +
          ak + ") * (A)b(bb + (k + l) * " + bk + ");\nfor (; k < depth; ++k) sum += (A)a(ab + k * " + ak +
          ") * (A)b(bb + k * " + bk + ");\nfor (int l = 0; l < 8; ++l) sum += lanes[l];\n";
+}
+
+// What is in front of a sum by teams, in type A.
+void define_sums(Program& p, const Teams& teams, Dtype type) {
+  p.define("A", name_of(type)).before(teams_text(teams, type) + fold_text("team_sum", "A", "a + b"));
+}
+
+// The same sum by a team, as `sum`; the last row's items go along.
+std::string dot_by_teams(const std::string& ak, const std::string& bk) {
+  return "A sum = 0, low = 0;\n(void)low;\nfor (idx k = place; k < depth; k += TEAM) ADD(sum, low, (A)a(ab + k * " +
+         ak + ") * (A)b(bb + k * " + bk + "))\nsum = team_sum(cells, LANE, TOTAL(sum, low));\n";
 }
 
 // Matrices of integers, with one dimension of batches or none; also int8 to int32 (_int_mm).
@@ -47,10 +59,20 @@ cw_status addmv(Call& call, const void*) {
   Number beta{kI64, 0, 1}, alpha{kI64, 0, 1};
   call.number(4, &beta), call.number(5, &alpha);
   const Dtype type = accumulator(call, a.dtype);
+  const Teams teams = teams_of(*call.device, a.shape[0], a.shape[1], a.strides[0] < a.strides[1]);
   Program p(call, "addmv");
-  p.define("A", name_of(type)).out("out", out).in("a", a).in("b", b).in("c", c.data, c.dtype);
+  if (teams)
+    define_sums(p, teams, type);
+  else
+    p.define("A", name_of(type));
+  p.out("out", out).in("a", a).in("b", b).in("c", c.data, c.dtype);
   p.value("c_step", c.ndim == 0 || c.shape[0] == 1 ? 0 : c.strides[0]).value("depth", a.shape[1]);
   p.number("alpha", alpha, type).number("beta", beta, type);
+  if (teams)
+    return p.by_teams(teams, a.shape[0],
+                      "const idx ab = u * a_s0, bb = 0;\n" + dot_by_teams("a_s1", "b_s0") +
+                          "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(u * c_step);\n"
+                          "if (mine && place == 0) out_set(u * out_s0, sum);\n");
   return p.each(out,
                 "const idx ab = c0 * a_s0, bb = 0;\n" + dot_text("a_s1", "b_s0") +
                     "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(c0 * c_step);\nout_set(out_at, sum);",
@@ -64,15 +86,24 @@ cw_status dot(Call& call, const void*) {
       a.dtype != b.dtype || a.shape[0] != b.shape[0] || a.dtype == kBool)
     return CW_UNSUPPORTED;
   const Dtype type = accumulator(call, a.dtype);
-  const int64_t n = a.shape[0], parts = std::clamp<int64_t>(n / 2048, 1, 1024);
+  const int64_t n = a.shape[0];
+  const Teams teams = teams_of(*call.device, 1, n);
+  const int64_t parts = teams ? parts_of(*call.device, teams, 1, n) : std::clamp<int64_t>(n / 2048, 1, 1024);
   void* sums = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(parts * size_of(type)), &sums));
   Program p(call, "dot");
-  p.define("A", name_of(type)).in("a", a).in("b", b).out("sums", sums, type).value("size", n).value("parts", parts);
-  TRY(p.run(parts,
-            "const idx from = size * u / parts, depth = size * (u + 1) / parts - from, ab = from * a_s0, bb = from * "
-            "b_s0;\n" +
-                dot_text("a_s0", "b_s0") + "sums_set(u, sum);",
+  if (teams)
+    define_sums(p, teams, type);
+  else
+    p.define("A", name_of(type));
+  p.in("a", a).in("b", b).out("sums", sums, type).value("size", n).value("parts", parts);
+  const std::string part =
+      "const idx from = size * u / parts, depth = size * (u + 1) / parts - from, ab = from * a_s0, bb = from * b_s0;\n";
+  if (teams) {
+    TRY(p.by_teams(teams, parts, part + dot_by_teams("a_s0", "b_s0") + "if (mine && place == 0) sums_set(u, sum);\n"));
+    return sum_into(call, out, dense(sums, type, {parts}), {});
+  }
+  TRY(p.run(parts, part + dot_text("a_s0", "b_s0") + "sums_set(u, sum);",
             static_cast<double>(n) / static_cast<double>(parts) * 4));
   Program all(call, "dot_sum");
   all.define("A", name_of(type)).in("sums", sums, type).out("out", out.data, out.dtype).value("parts", parts);
@@ -140,6 +171,65 @@ struct Variance {
   bool root, with_mean;
 };
 
+// Dimensions that lie in one another without a gap are one: coordinates then need no division.
+void join(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
+  for (size_t d = shape.size(); d-- > 1;)
+    if (strides[d - 1] == strides[d] * shape[d]) {
+      shape[d - 1] *= shape[d], strides[d - 1] = strides[d];
+      shape.erase(shape.begin() + d), strides.erase(strides.begin() + d);
+    }
+}
+
+// The parts of a row by a team each, then a row's parts by another: its mean, and what the parts' means add to the
+// squares (Chan, Golub and LeVeque, 1983). Parts of one row lie `rows` apart.
+cw_status variance_by_teams(Call& call, const Variance& op, const Tensor& in, const Tensor& out, const Tensor& mean,
+                            const std::vector<int>& kept, const std::vector<int>& reduced, double correction) {
+  std::vector<int64_t> kept_shape, kept_strides, shape, strides;
+  int64_t rows = 1, count = 1;
+  for (int d : kept) kept_shape.push_back(in.shape[d]), kept_strides.push_back(in.strides[d]), rows *= in.shape[d];
+  for (int d : reduced) shape.push_back(in.shape[d]), strides.push_back(in.strides[d]), count *= in.shape[d];
+  join(kept_shape, kept_strides);
+  join(shape, strides);
+  const Device& device = *call.device;
+  const Teams teams = teams_of(device, rows, count, rows > 1 && kept_strides.back() < strides.back());
+  const int64_t parts = parts_of(device, teams, rows, count);
+  const Dtype type = accumulator(call, in.dtype);
+  void* sums = nullptr;
+  TRY(scratch(device, call.stream, static_cast<uint64_t>(rows * parts * 2 * size_of(type)), &sums));
+  Program p(call, "variance_parts");
+  define_sums(p, teams, type);
+  p.in("x", in.data, in.dtype).out("sums", sums, type).value("count", count).value("parts", parts).value("each", rows);
+  const std::string base = offset_text(p, "base", "u % each", kept_shape, kept_strides);
+  const std::string place = offset_text(p, "at", "from + j", shape, strides);
+  const auto pass = [&](const std::string& sum, const std::string& value) {
+    return "{\nA low = 0;\n(void)low;\nEACH(j) {\nidx at = base;\n" + place + "const A v = x(at);\n(void)v;\nADD(" +
+           sum + ", low, " + value + ")\n}\n" + sum + " = team_sum(cells, LANE, TOTAL(" + sum + ", low));\n}\n";
+  };
+  TRY(p.by_teams(teams, rows * parts,
+                 "idx base = 0;\n" + base +
+                     "const idx part = u / each, from = count * part / parts, n = count * (part + 1) / parts - from;\n"
+                     "A sum = 0, rest = 0;\n" +
+                     pass("sum", "v") + "const A mean = sum / (A)n;\n" + pass("rest", "(v - mean) * (v - mean)") +
+                     "if (mine && place == 0) { sums_set(2 * u, mean); sums_set(2 * u + 1, rest); }\n"));
+  const Teams joined = teams_of(device, rows, parts, rows > 1);
+  Program last(call, "variance");
+  define_sums(last, joined, type);
+  last.in("sums", sums, type).out("out", out.data, out.dtype).value("count", count);
+  if (op.with_mean) last.out("mean", mean.data, mean.dtype);
+  last.value("n", parts).real("less", correction, type).define("ROOT", op.root);
+  last.define("SIZE(j)", "((A)(count * ((j) + 1) / n - count * (j) / n))").define("OF(j)", "2 * ((j) * rows + u)");
+  return last.by_teams(
+      joined, rows,
+      std::string("const A first = sums(OF(0));\nA m = 0, rest = 0;\n"
+                  "EACH(j) m += SIZE(j) * (sums(OF(j)) - first);\n"
+                  "m = first + team_sum(cells, LANE, m) / (A)count;\n"
+                  "EACH(j) { const A d = sums(OF(j)) - m; rest += sums(OF(j) + 1) + SIZE(j) * d * d; }\n"
+                  "rest = team_sum(cells, LANE, rest);\n"
+                  "const A below = (A)count - less;\nA v = rest / (below > 0 ? below : (A)0);\n"
+                  "#if ROOT\nv = sqrt(v);\n#endif\nif (mine && place == 0) {\nout_set(u, v);\n") +
+          (op.with_mean ? "mean_set(u, m);\n" : "") + "}\n");
+}
+
 // (var, mean | var), self, dim, correction, keepdim. Each part of a row by itself, in two passes: its mean, then the
 // squares of what is left; parts are joined by their means (Chan, Golub and LeVeque, 1983).
 cw_status variance(Call& call, const void* data) {
@@ -156,6 +246,7 @@ cw_status variance(Call& call, const void* data) {
   for (int d : kept) rows *= in.shape[d];
   for (int d : reduced) count *= in.shape[d];
   if (count == 0 || !out.contiguous() || (op.with_mean && !mean.contiguous())) return CW_UNSUPPORTED;
+  if (teams_of(*call.device, rows, count)) return variance_by_teams(call, op, in, out, mean, kept, reduced, correction);
   const bool cpu = call.device->in_turn();
   const int64_t wanted = cpu ? call.device->info.compute_units : 8192;
   const int64_t parts =

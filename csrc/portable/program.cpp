@@ -115,11 +115,26 @@ std::string Program::source(const std::string& body) const {
   return s.kernel(body);
 }
 
-cw_status Program::launch(int64_t units, const std::function<std::string()>& body, double cost) {
+cw_status Program::find(const std::function<std::string()>& body, cw_function* out) {
   if (failed_) return CW_UNSUPPORTED;
+  return call_.device->function({hash_[0], hash_[1], family("program"), 0}, [&] { return source(body()); }, out);
+}
+
+cw_status Program::launch(int64_t units, const std::function<std::string()>& body, double cost) {
   cw_function function = nullptr;
-  TRY(call_.device->function({hash_[0], hash_[1], family("program"), 0}, [&] { return source(body()); }, &function));
+  TRY(find(body, &function));
   return launch_.run(*call_.device, function, units, cost, call_.stream);
+}
+
+cw_status Program::by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory) {
+  if (rows <= 0) return CW_OK;
+  value("rows", rows);
+  mix(teams.bits());
+  mix(memory);
+  mix(body);
+  cw_function function = nullptr;
+  TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + memory + each_row(body); }, &function));
+  return launch_.run_groups(function, teams.groups(rows), teams.items, call_.stream);
 }
 
 cw_status Program::run(int64_t count, const std::string& body, double cost) {

@@ -4,6 +4,7 @@
 #pragma once
 
 #include "call.h"
+#include "rows.h"
 
 namespace causeway::portable {
 
@@ -35,6 +36,10 @@ class Program {
   // `body` once for each u < count.
   cw_status run(int64_t count, const std::string& body, double cost);
 
+  // `body` for each row u < rows of a team (rows.h), whose items have `cells` of type A: for which the text of teams,
+  // and of folds, was given to `before`. `memory` declares what else is LOCAL.
+  cw_status by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory = "");
+
   bool failed() const { return failed_; }
 
  private:
@@ -56,6 +61,7 @@ class Program {
   void mix(uint64_t word);
   std::string source(const std::string& body) const;
   std::string loop(int rank, const std::string& body) const;
+  cw_status find(const std::function<std::string()>& body, cw_function* out);
   cw_status launch(int64_t units, const std::function<std::string()>& body, double cost);
 
   Call& call_;

@@ -1,9 +1,11 @@
 // Reductions over any dimensions: tables of (start, step, finish), and two kernels. "Rows" sums up along the innermost
-// stride in 16 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages.
+// stride in 16 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages. Where items
+// run in parallel, teams of them take an output each (rows.h), across outputs or along what is reduced.
 #include <algorithm>
 #include <cstring>
 
 #include "gemm.h"
+#include "rows.h"
 
 namespace causeway::portable {
 
@@ -77,14 +79,16 @@ bool split_dims(const Tensor& in, const Tensor& out, const std::vector<int64_t>&
   return s.count > 0 && s.reduced.size() <= 6 && s.kept.size() <= 6;
 }
 
-// Adds up offsets of the index `i` in all dimensions but the innermost ones `skip`, into the names given.
+// Adds up offsets of the index `i` in all dimensions but the innermost ones `skip`, into the names given. `small`: the
+// index has 32 bits.
 std::string walk(const std::string& index, const char* prefix, size_t rank, size_t skip,
-                 const std::vector<std::pair<std::string, std::string>>& into) {
+                 const std::vector<std::pair<std::string, std::string>>& into, bool small = false) {
   if (rank <= skip) return "";
-  std::string text = "{ idx rest = " + index + ", c_;\n";
+  const std::string cast = small ? "(u32)" : "";
+  std::string text = (small ? "{ u32 rest = (u32)(" + index + ")" : "{ idx rest = " + index) + ", c_;\n";
   for (int d = static_cast<int>(rank - skip) - 1; d >= 0; --d) {
-    const std::string D = prefix + std::to_string(d);
-    text += d == 0 ? "c_ = rest;\n" : "c_ = rest % n" + D + "; rest /= n" + D + ";\n";
+    const std::string D = prefix + std::to_string(d), n = cast + "n" + D;
+    text += d == 0 ? "c_ = rest;\n" : "c_ = rest % " + n + "; rest /= " + n + ";\n";
     for (const auto& [name, stride] : into) text += name + " += c_ * " + stride + D + ";\n";
   }
   return text + "}\n";
@@ -111,6 +115,7 @@ struct Plan {
   Dtype in, out, acc;
   Stage stage;
   bool columns, dense;  // dense: the reduction's innermost stride is 1
+  Teams teams = {};
 };
 
 void define(Source& s, const Reduction& op, const Plan& p) {
@@ -118,7 +123,7 @@ void define(Source& s, const Reduction& op, const Plan& p) {
   s.define("START", op.start);
   s.define("STEP_(acc, v)", p.stage == kLast && op.merge ? op.merge : op.step);
   s.define("FINISH(acc)", op.finish);
-  s.define("LANES", 16).define("WIDE", 64);
+  if (!p.teams) s.define("LANES", 16).define("WIDE", 64);
   s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
   s.value("idx", "parts").value("idx", "R");
 }
@@ -186,11 +191,36 @@ std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape,
   return s.kernel(body);
 }
 
+// By teams. The parts of an output lie `outputs` apart, so that neighbours stay neighbours.
+std::string teams_text_of(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
+  Source s(device.info);
+  define(s, op, p);
+  add_dims(s, shape);
+  const bool small = is_short(shape.count) && is_short(shape.outputs);
+  const bool adds = op.type == Accumulate::Wide && op.start[0] == '0' && p.acc == kF32;
+  s.define("MERGE(acc, v)", op.merge ? op.merge : op.step);
+  s.before(teams_text(p.teams, p.acc) + fold_text("team_fold", "A", "MERGE(a, b)"));
+  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
+  const std::string body =
+      "const idx outputs = n / parts, part = u / outputs, o = u - part * outputs;\n"
+      "const idx from_ = R * part / parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n" +
+      walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}, small) + "const A first = " + load +
+      "ib));\nA acc = START, low = 0;\n(void)first;\n(void)low;\n"
+      "for (idx i = from_ + place; i < to_; i += TEAM) {\nidx off = ib;\n" +
+      walk("i", "r", shape.reduced.size(), 0, {{"off", "i"}}, small) + "const A v = " + load + "off));\n" +
+      (adds ? "ADD(acc, low, STEP_((A)0, v))" : "acc = STEP_(acc, v);") + "\n}\n" +
+      (adds ? "acc = TOTAL(acc, low);\n" : "") + "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) {\n" +
+      (p.stage == kPart ? "out[u] = acc;\n" : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n") +
+      "}\n";
+  return s.kernel("LOCAL A cells[2 * ITEMS];\n" + each_row(body, "n"));
+}
+
 uint64_t plan_bits(const Plan& p, const Shape& s) {
   return static_cast<uint64_t>(p.in) | static_cast<uint64_t>(p.out) << 8 | static_cast<uint64_t>(p.acc) << 16 |
          static_cast<uint64_t>(p.stage) << 24 | static_cast<uint64_t>(p.columns) << 28 |
-         static_cast<uint64_t>(p.dense) << 29 | static_cast<uint64_t>(s.kept.size()) << 32 |
-         static_cast<uint64_t>(s.reduced.size()) << 40;
+         static_cast<uint64_t>(p.dense) << 29 |
+         static_cast<uint64_t>(p.teams && is_short(s.count) && is_short(s.outputs)) << 30 |
+         static_cast<uint64_t>(s.kept.size()) << 32 | static_cast<uint64_t>(s.reduced.size()) << 40;
 }
 
 cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,
@@ -198,15 +228,48 @@ cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s,
   cw_function function = nullptr;
   Device& device = *call.device;
   TRY(device.function(
-      {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), 0, 0},
-      [&] { return p.columns ? columns_text(op, p, s, device) : rows_text(op, p, s, device); }, &function));
+      {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), p.teams.bits(), 0},
+      [&] {
+        if (p.teams) return teams_text_of(op, p, s, device);
+        return p.columns ? columns_text(op, p, s, device) : rows_text(op, p, s, device);
+      },
+      &function));
   int64_t units = s.outputs * parts;
   if (p.columns) units = s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) * parts;
   Launch l;
   l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
   add_dims(l, s);
+  if (p.teams) return l.run_groups(function, p.teams.groups(units), p.teams.items, call.stream);
   return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
                call.stream);
+}
+
+bool reads_across(const Shape& s) { return s.outputs > 1 && s.kept.back().in < s.reduced.back().in; }
+
+// What is left of a reduction whose outputs have `parts` partial results each, `outputs` apart.
+Shape rest_of(const Shape& s, int64_t parts) {
+  Shape rest = s;
+  int64_t stride = 1;
+  for (size_t d = rest.kept.size(); d-- > 0;) rest.kept[d].in = stride, stride *= rest.kept[d].size;
+  rest.reduced = {{parts, s.outputs, 0}};
+  rest.count = parts;
+  return rest;
+}
+
+cw_status reduce_by_teams(Call& call, const Reduction& op, Plan p, const Shape& s, const void* in, const void* out) {
+  const int64_t parts = parts_of(*call.device, p.teams, s.outputs, s.count);
+  p.dense = false;
+  if (parts < 2) return launch(call, op, p, s, in, out, 1, s.count);
+  void* partial = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(s.outputs * parts * size_of(p.acc)), &partial));
+  Plan first = p;
+  first.stage = kPart;
+  first.out = p.acc;
+  TRY(launch(call, op, first, s, in, partial, parts, s.count));
+  const Shape rest = rest_of(s, parts);
+  Plan second{p.acc, p.out, p.acc, kLast, false, false};
+  second.teams = teams_of(*call.device, s.outputs, parts, reads_across(rest));
+  return launch(call, op, second, rest, partial, out, 1, s.count);
 }
 
 cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Tensor& in,
@@ -251,6 +314,8 @@ cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Te
   Shape s;
   if (!split_dims(in, out, dims, true, s)) return CW_UNSUPPORTED;
   p.dense = s.reduced.back().in == 1;
+  p.teams = teams_of(*call.device, s.outputs, s.count, reads_across(s));
+  if (p.teams) return reduce_by_teams(call, op, p, s, in.data, out.data);
   p.columns = !p.dense && s.kept.back().in == 1 && s.kept.back().size >= 8;
   // Few results of many elements: parts of each by themselves, then together.
   const int64_t tiles = p.columns ? s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) : s.outputs;
@@ -282,6 +347,73 @@ struct Search {
   bool largest, with_value;
 };
 
+// NaN before all else, then the value, then the earlier place.
+constexpr const char* kBetter =
+    "((v) BEYOND (w) || ((v) != (v) && (w) == (w)) || (((v) == (w) || ((v) != (v) && (w) != (w))) && (i) < (j)))";
+
+// One pass of a search by teams: from elements or, the last one, from the places that parts have found.
+cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, const void* in, const void* in_at,
+                          const void* index, const void* value, int64_t parts) {
+  Device& device = *call.device;
+  p.teams = teams_of(device, s.outputs, s.count / parts, reads_across(s));
+  const bool has_value = value != nullptr, small = is_short(s.count) && is_short(s.outputs);
+  cw_function function = nullptr;
+  TRY(device.function(
+      {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), p.teams.bits(), static_cast<uint64_t>(has_value)},
+      [&] {
+        Source src(device.info);
+        src.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
+        src.define("BEYOND", op.largest ? ">" : "<").before(teams_text(p.teams, p.acc) + best_text("A", kBetter));
+        src.in(storage_of(p.in), "in");
+        if (p.stage == kLast) src.in("idx", "in_at");
+        src.out("i64", "index");
+        if (has_value) src.out(storage_of(p.out), "value");
+        for (const char* v : {"n", "R", "parts"}) src.value("idx", v);
+        add_dims(src, s);
+        const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, off))";
+        const std::string body =
+            "const idx outputs = n / parts, part = u / outputs, o = u - part * outputs;\n"
+            "const idx from_ = R * part / parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n" +
+            walk("o", "k", s.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}, small) +
+            "A best = 0;\nidx best_at = -1;\nfor (idx i = from_ + place < to_ ? from_ + place : from_; i < to_; i += "
+            "TEAM) {\nidx off = ib;\n" +
+            walk("i", "r", s.reduced.size(), 0, {{"off", "i"}}, small) + "const A v = " + load +
+            ";\nconst idx at = " + (p.stage == kLast ? "in_at[off]" : "i") +
+            ";\nif (best_at < 0 || BETTER(v, at, best, best_at)) { best = v; best_at = at; }\n}\n"
+            "team_best(cells, ats, LANE, &best, &best_at);\nif (mine && place == 0) {\n" +
+            (p.stage == kPart ? "index[u] = best_at;\nvalue[u] = best;\n"
+                              : "index[ob] = best_at;\n" +
+                                    (has_value ? std::string("ST_") + name_of(p.out) + "(value, ob, best);\n" : "")) +
+            "}\n";
+        return src.kernel("LOCAL A cells[2 * ITEMS];\nLOCAL idx ats[2 * ITEMS];\n" + each_row(body, "n"));
+      },
+      &function));
+  Launch l;
+  l.pointer(in);
+  if (p.stage == kLast) l.pointer(in_at);
+  l.pointer(index);
+  if (has_value) l.pointer(value);
+  l.value(s.outputs * parts).value(s.count).value(parts);
+  add_dims(l, s);
+  return l.run_groups(function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
+}
+
+cw_status search_in_parts(Call& call, const Search& op, const Plan& p, const Shape& s, const void* in,
+                          const void* index, const void* value) {
+  const int64_t parts =
+      parts_of(*call.device, teams_of(*call.device, s.outputs, s.count, reads_across(s)), s.outputs, s.count);
+  if (parts < 2) return search_by_teams(call, op, p, s, in, nullptr, index, value, 1);
+  void *values = nullptr, *places = nullptr;
+  const auto many = static_cast<uint64_t>(s.outputs * parts);
+  TRY(scratch(*call.device, call.stream, many * size_of(p.acc), &values));
+  TRY(scratch(*call.device, call.stream, many * sizeof(int64_t), &places));
+  Plan first = p, last = p;
+  first.stage = kPart, first.out = p.acc;
+  TRY(search_by_teams(call, op, first, s, in, nullptr, places, values, parts));
+  last.stage = kLast, last.in = p.acc;
+  return search_by_teams(call, op, last, rest_of(s, parts), values, places, index, value, 1);
+}
+
 cw_status search(Call& call, const void* data) {
   const Search& op = *static_cast<const Search*>(data);
   Tensor value, index, in;
@@ -298,6 +430,11 @@ cw_status search(Call& call, const void* data) {
   Shape s;
   if (!split_dims(in, index, call.ints(at + 2), false, s)) return CW_UNSUPPORTED;
   const Plan p{in.dtype, kI64, compute_of(in.dtype), kWhole, false, s.reduced.back().in == 1};
+  if (teams_of(*call.device, s.outputs, s.count)) {
+    Plan by_teams = p;
+    by_teams.out = in.dtype;
+    return search_in_parts(call, op, by_teams, s, in.data, index.data, op.with_value ? value.data : nullptr);
+  }
   cw_function function = nullptr;
   Device& device = *call.device;
   TRY(device.function(

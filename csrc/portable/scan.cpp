@@ -1,7 +1,9 @@
 // Running sums, products, extremes. Many rows: an item each. Few and long ones in three passes: every part of a row by
-// itself, what stands before each part, then the parts again from there on.
+// itself, what stands before each part, then the parts again from there on. Where items run in parallel and rows lie
+// densely, a team takes a row by tiles of four elements an item.
 #include <algorithm>
 
+#include "gemm.h"
 #include "order.h"
 
 namespace causeway::portable {
@@ -26,6 +28,98 @@ Dtype accumulator(const Call& call, Dtype dtype) {
   return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
 }
 
+// The tile goes through the team's memory, so that neighbours read neighbours; an item adds up its four, each item what
+// stands before those, from sums of WIDTH items and of single ones. Every team of a group has the same number of tiles.
+constexpr const char* kScanTiles = R"(
+const idx row = u / parts, part = u - row * parts, lo = size * part / parts, n = size * (part + 1) / parts - lo;
+const idx most = (size + parts - 1) / parts;
+OFFSETS
+A carry = START;
+if (part > 0) carry = SUMS(row * parts + part - 1);
+for (idx t0 = 0; t0 < most; t0 += 4 * TEAM) {
+  A mine_[4];
+  for (int k = 0; k < 4; ++k) {
+    const idx at = k * TEAM + place, j = t0 + at;
+    A v = START;
+    if (j < n) v = (A)x(ib + (lo + j) * step_in);
+    tile[TILE_AT(at)] = v;
+  }
+  BARRIER;
+  mine_[0] = tile[TILE_AT(place * 4)];
+  for (int k = 1; k < 4; ++k) { const A v = tile[TILE_AT(place * 4 + k)]; mine_[k] = STEP_(mine_[k - 1], v); }
+  cells[which * TEAM + place] = mine_[3];
+  BARRIER;
+  if (place < WIDTH) {
+    A acc = cells[which * TEAM + place * CHUNK];
+    for (int k = 1; k < CHUNK; ++k) { const A v = cells[which * TEAM + place * CHUNK + k]; acc = STEP_(acc, v); }
+    cells[ITEMS + which * WIDTH + place] = acc;
+  }
+  BARRIER;
+  A acc = carry;
+  for (idx k = 0; k < place / CHUNK; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; acc = STEP_(acc, v); }
+  for (idx k = place / CHUNK * CHUNK; k < place; ++k) { const A v = cells[which * TEAM + k]; acc = STEP_(acc, v); }
+  for (idx k = 0; k < WIDTH; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; carry = STEP_(carry, v); }
+  for (int k = 0; k < 4; ++k) { const A v = mine_[k]; tile[TILE_AT(place * 4 + k)] = STEP_(acc, v); }
+  BARRIER;
+  for (int k = 0; k < 4; ++k) {
+    const idx at = k * TEAM + place, j = t0 + at;
+    if (mine && j < n) out_set(ob + (lo + j) * step_out, tile[TILE_AT(at)]);
+  }
+  BARRIER;
+}
+)";
+
+cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim, Dtype acc) {
+  const int64_t n = in.shape[dim];
+  std::vector<int64_t> shape, in_strides, out_strides;
+  int64_t rows = 1;
+  for (int d = 0; d < in.ndim; ++d)
+    if (d != dim) {
+      shape.push_back(in.shape[d]), in_strides.push_back(in.strides[d]), out_strides.push_back(out.strides[d]);
+      rows *= in.shape[d];
+    }
+  const Teams teams = teams_of(*call.device, rows, n);
+  const int64_t parts = parts_of(*call.device, teams, rows, n);
+  const auto begin = [&](Program& p, const Teams& by) {
+    p.define("A", name_of(acc)).define("START", op.start).define("STEP_(acc, v)", op.step);
+    p.before(teams_text(by, acc) + (op.step[0] == 'l' ? kLogAdd : ""));
+  };
+  void* sums = nullptr;
+  if (parts > 1) {  // of each part by itself, then from the row's start on
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(2 * rows * parts * size_of(acc)), &sums));
+    Program p(call, "scan_part_sums");
+    begin(p, teams);
+    p.before(fold_text("team_fold", "A", "STEP_(a, b)"));
+    p.in("x", in.data, in.dtype).out("sums", sums, acc).value("size", n).value("parts", parts);
+    p.value("step_in", in.strides[dim]);
+    TRY(p.by_teams(teams, rows * parts,
+                   "const idx row = u / parts, part = u - row * parts, lo = size * part / parts;\n"
+                   "const idx n = size * (part + 1) / parts - lo;\nidx ib = 0;\n" +
+                       offset_text(p, "ib", "row", shape, in_strides) +
+                       "A acc = START;\nEACH(j) { const A v = (A)x(ib + (lo + j) * step_in); acc = STEP_(acc, v); }\n"
+                       "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) sums_set(u, acc);\n"));
+    const Tensor each = dense(sums, acc, {rows, parts});
+    Tensor until = each;
+    until.data += rows * parts * size_of(acc);
+    TRY(scan_by_teams(call, op, until, each, 1, acc));
+    sums = const_cast<char*>(until.data);
+  }
+  Program p(call, "scan_tiles");
+  begin(p, teams);
+  p.define("TILE", "(4 * TEAM)").define("CHUNK", "(TEAM / WIDTH)");
+  // A cell of 33 is left free: an item's four lie beside its neighbour's.
+  p.define("TILE_AT(i)", "(which * TILE + (i) + (which * TILE + (i)) / 32)");
+  p.in("x", in.data, in.dtype).out("out", out.data, out.dtype).value("size", n).value("parts", parts);
+  p.value("step_in", in.strides[dim]).value("step_out", out.strides[dim]);
+  if (parts > 1) p.in("sums", sums, acc);
+  p.define("SUMS(i)", parts > 1 ? "sums(i)" : "START");
+  std::string text = kScanTiles;
+  text.replace(text.find("OFFSETS"), 7,
+               "idx ib = 0, ob = 0;\n" + offset_text(p, "ib", "row", shape, in_strides) +
+                   offset_text(p, "ob", "row", shape, out_strides));
+  return p.by_teams(teams, rows * parts, text, "LOCAL A tile[TILE * TEAMS + TILE * TEAMS / 32 + 1];\n");
+}
+
 cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim) {
   const int64_t n = in.shape[dim];
   int64_t shape[kMostDims], columns = 1;
@@ -33,6 +127,9 @@ cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor&
     shape[d] = in.shape[d];
     if (d != dim) columns *= shape[d];
   }
+  // Rows that lie beside each other have neighbouring items already, in the passes below.
+  if (columns > 0 && n > 0 && teams_of(*call.device, columns, n) && (in.strides[dim] <= 1 || columns < 32))
+    return scan_by_teams(call, op, out, in, dim, accumulator(call, out.dtype));
   const bool cpu = call.device->in_turn();
   const int64_t wanted = cpu ? int64_t{call.device->info.compute_units} : 8192;
   const int64_t parts = std::max<int64_t>(1, std::min(wanted / std::max<int64_t>(columns, 1), n / (cpu ? 8192 : 128)));

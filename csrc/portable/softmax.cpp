@@ -1,7 +1,7 @@
 // Softmax and its logarithm, and their gradients, along any dimension of a dense tensor.
 #include <cstring>
 
-#include "call.h"
+#include "rows.h"
 
 namespace causeway::portable {
 
@@ -92,6 +92,74 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 }
 )";
 
+// The same by teams. Rows that are not held are read twice: the maximum and the sum of what an item has seen are
+// corrected as the maximum grows (Milakov and Gimelshein, 2018).
+std::string forward_teams() {
+  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
+  const idx base = (u / inner) * n * inner + u % inner;
+  T most = -INFINITY, sum = 0, low = 0;
+  HOLDS(T)
+#if KEPT
+  EACH(j) { const T v = IN(base + j * STRIDE); HOLD(v) most = MAXIMUM(v, most); }
+  most = team_max(cells, LANE, most);
+  EACH(j) {
+    const T v = EXP(HELD(0) - most);
+    sum += v;
+#if !LOG
+    HOLD(v)
+#endif
+  }
+#else
+  EACH(j) {
+    const T v = IN(base + j * STRIDE);
+    if (v > most) { const T factor = EXP(most - v); sum *= factor; low *= factor; most = v; }
+    const T one = most == -INFINITY && v == v ? 0 : EXP(v - most);
+    ADD(sum, low, one)
+  }
+  const T own = most;
+  most = team_max(cells, LANE, most);
+  sum = TOTAL(sum, low);
+  if (own != most) sum *= EXP(own - most);
+#endif
+  sum = team_sum(cells, LANE, sum);
+#if LOG
+  sum = log(sum);
+  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(IN(base + j * STRIDE)) - most - sum);
+#else
+  sum = 1 / sum;
+  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(EXP(IN(base + j * STRIDE) - most)) * sum);
+#endif
+)");
+}
+
+std::string backward_teams() {
+  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
+  const idx base = (u / inner) * n * inner + u % inner;
+  T sum = 0, low = 0;
+  HOLDS(T)
+  EACH(j) {
+    const idx at = base + j * STRIDE;
+    const T g = GRAD(at);
+    HOLD(g)
+#if LOG
+    ADD(sum, low, g)
+#else
+    ADD(sum, low, g * IN(at))
+#endif
+  }
+  sum = team_sum(cells, LANE, TOTAL(sum, low));
+  if (mine) EACH(j) {
+    const idx at = base + j * STRIDE;
+    const T g = HELD(GRAD(at));
+#if LOG
+    OUT(at, g - EXP(IN(at)) * sum);
+#else
+    OUT(at, IN(at) * (g - sum));
+#endif
+  }
+)");
+}
+
 // out, self, dim, half_to_float; or grad_input, grad_output, output, dim, input_dtype
 cw_status softmax(Call& call, const void* data) {
   const Softmax& op = *static_cast<const Softmax*>(data);
@@ -109,13 +177,20 @@ cw_status softmax(Call& call, const void* data) {
   const bool dense = inner == 1, keeps = !op.log && !op.backward && out.dtype == type;
   const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(out.dtype) << 8 |
                     static_cast<uint64_t>(op.backward ? grad.dtype : 0) << 16 | static_cast<uint64_t>(dense) << 24;
+  const int64_t rows = in.numel() / n;
+  const Teams teams = teams_of(*call.device, rows, n, !dense);
   cw_function function = nullptr;
   TRY(call.device->function(
-      {reinterpret_cast<uint64_t>(&op), bits, 0, 0},
+      {reinterpret_cast<uint64_t>(&op), bits, teams.bits(), 0},
       [&] {
         Source s(call.device->info);
         s.before(std::string("typedef ") + name_of(type) + " T;\n");
-        s.define("LANES", 16).define("LOG", op.log).define("KEEPS", keeps);
+        if (teams)
+          s.before("typedef T A;\n" + teams_text(teams, type) + fold_text("team_max", "T", "MAXIMUM(a, b)") +
+                   fold_text("team_sum", "T", "a + b"));
+        else
+          s.define("LANES", 16);
+        s.define("LOG", op.log).define("KEEPS", keeps);
         s.define("STRIDE", dense ? "1" : "inner");
         s.define("EXP(v)", type == kF32 ? "exp_down_f32(v)" : "exp(v)");
         const auto load = [](Dtype d, const char* p) {
@@ -129,14 +204,15 @@ cw_status softmax(Call& call, const void* data) {
           s.in(storage_of(grad.dtype), "grad");
         }
         s.value("idx", "rows").value("idx", "n").value("idx", "inner");
+        if (teams) return s.kernel(op.backward ? backward_teams() : forward_teams());
         return s.kernel(op.backward ? kBackward : kForward);
       },
       &function));
-  const int64_t rows = in.numel() / n;
   Launch l;
   l.pointer(out.data).pointer(in.data);
   if (op.backward) l.pointer(grad.data);
   l.value(rows).value(n).value(inner);
+  if (teams) return l.run_groups(function, teams.groups(rows), teams.items, call.stream);
   return l.run(*call.device, function, rows, static_cast<double>(n) * 30, call.stream);
 }
 

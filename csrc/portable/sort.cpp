@@ -1,8 +1,10 @@
 // Sorting: runs of 16 in an item each, then merges of neighbouring runs, twice as long at each pass. On a CPU an item
 // merges two runs; elsewhere each element finds its place in the merged run by a binary search in the other one. Stable,
-// of any length, with no memory shared between items. top-k of few takes them out of one pass.
+// of any length, with no memory shared between items. top-k of few takes them out of one pass; by teams where
+// items run in parallel, which hold parts of a row and name their best, one after the other.
 #include <algorithm>
 
+#include "gemm.h"
 #include "order.h"
 
 namespace causeway::portable {
@@ -45,6 +47,84 @@ cw_status sort(Call& call, const void*) {
   return copy_into(call, to_last(places, dim), sorted.places);
 }
 
+// In a part of a row that a team holds: k times its best, each of which leaves its item. Parts' k are gone over again,
+// with their places in the row, until one part is left.
+constexpr const char* kBestOnes = R"(
+const idx row = u / parts, part = u - row * parts, lo = size * part / parts, n = size * (part + 1) / parts - lo;
+OFFSETS
+HOLDS(T)
+u32 left = 0;
+EACH(j) { HOLD(x(ib + (lo + j) * step)) left |= 1u << e_; }
+for (idx r = 0; r < k; ++r) {
+  T best = 0;
+  idx at = -1;
+  EACH(j) { if ((left >> e_ & 1u) && (at < 0 || BETTER(HELD(0), j, best, at))) { best = HELD(0); at = j; } }
+  const idx own = at;
+  team_best(cells, ats, LANE, &best, &at);
+  if (own >= 0 && own == at) left &= ~(1u << (u32)(own / TEAM));
+  if (mine && place == 0) {
+    values_set(vb + r * values_step, best);
+    places_set(pb + r * places_step, PLACE_OF(lo + at));
+  }
+}
+)";
+
+cw_status topk_by_teams(Call& call, Tensor in, int dim, int64_t k, bool largest, const Tensor& values,
+                        const Tensor& places) {
+  constexpr int64_t kMostHeld = 8;
+  std::vector<int64_t> shape, to_values, to_places;
+  for (int d = 0; d < in.ndim; ++d)
+    if (d != dim)
+      shape.push_back(in.shape[d]), to_values.push_back(values.strides[d]), to_places.push_back(places.strides[d]);
+  const int64_t rows = in.numel() / in.shape[dim];
+  const void* given = nullptr;  // the places of what is in `in`; NULL: where they are
+  for (;;) {
+    const int64_t n = in.shape[dim], most = teams_of(*call.device, rows, 1024).items * kMostHeld;
+    const int64_t parts = (n + most - 1) / most;
+    const Teams teams = teams_of(*call.device, rows * parts, std::min(n, most));
+    std::vector<int64_t> strides;
+    for (int d = 0; d < in.ndim; ++d)
+      if (d != dim) strides.push_back(in.strides[d]);
+    Tensor best = values, at = places;
+    if (parts > 1) {
+      void *keys = nullptr, *indices = nullptr;
+      const auto many = static_cast<uint64_t>(rows * parts * k);
+      TRY(scratch(*call.device, call.stream, many * size_of(in.dtype), &keys));
+      TRY(scratch(*call.device, call.stream, many * 8, &indices));
+      best = dense(keys, in.dtype, {rows, parts * k}), at = dense(indices, kI64, {rows, parts * k});
+    }
+    const std::string type = type_of(in.dtype);
+    Program p(call, "topk_by_teams");
+    p.define("A", type).define("T", type);
+    p.before(teams_text(teams, kI64));
+    define_order(p, largest);
+    p.before(best_text(type, "(BEFORE(v, w) || (!BEFORE(w, v) && (i) < (j)))"));
+    p.in("x", in.data, in.dtype).out("values", best.data, in.dtype).out("places", at.data, kI64);
+    if (given) p.in("given", given, kI64);
+    p.define("PLACE_OF(i)", given ? "given(row * size + (i))" : "(i)");
+    p.value("size", n).value("parts", parts).value("k", k).value("step", in.strides[dim]);
+    p.value("values_step", parts > 1 ? 1 : values.strides[dim])
+        .value("places_step", parts > 1 ? 1 : places.strides[dim]);
+    std::string text = kBestOnes,
+                offsets = "idx ib = 0, vb = 0, pb = 0;\n" + offset_text(p, "ib", "row", shape, strides);
+    if (parts > 1)
+      offsets += "vb = pb = u * k;\n";
+    else
+      offsets += offset_text(p, "vb", "row", shape, to_values) + offset_text(p, "pb", "row", shape, to_places);
+    text.replace(text.find("OFFSETS"), 7, offsets);
+    TRY(p.by_teams(teams, rows * parts, text, "LOCAL idx ats[2 * ITEMS];\n"));
+    if (parts == 1) return CW_OK;
+    // The candidates, with the dimensions of `in`: those that are kept in their order, then the places in the row.
+    Tensor next = in;
+    next.data = best.data;
+    int64_t stride = parts * k;
+    for (int d = in.ndim; d-- > 0;)
+      if (d != dim) next.strides[d] = stride, stride *= next.shape[d];
+    next.shape[dim] = parts * k, next.strides[dim] = 1;
+    in = next, given = at.data;
+  }
+}
+
 // values, indices, self, k, dim, largest, sorted
 cw_status topk(Call& call, const void*) {
   Tensor values, places, in;
@@ -57,6 +137,8 @@ cw_status topk(Call& call, const void*) {
   const bool largest = call.integer(5, 1) != 0;
   const int64_t n = in.shape[dim], rows = in.numel() / std::max<int64_t>(n, 1);
   if (k < 1 || k > n) return CW_UNSUPPORTED;
+  if (k <= kFew && rows > 0 && teams_of(*call.device, rows, n))
+    return topk_by_teams(call, in, dim, k, largest, values, places);
   if (k > kFew || (!call.device->in_turn() && rows < 2048 && n > 4096)) {
     Sorted sorted;
     TRY(sort_rows(call, in, dim, largest, &sorted));

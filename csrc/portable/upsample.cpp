@@ -55,18 +55,8 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx oy = u % oh, oz = u / oh % od, base = u / oh / od * d * h * w;
   i32 az[TAPS_Z], ay[TAPS_Y];
   T wz[TAPS_Z], wy[TAPS_Y];
-#if DIMS > 2
-  taps(oz, d, scale_z, az, wz);
-#else
-  az[0] = (i32)oz;
-  wz[0] = 1;
-#endif
-#if DIMS > 1
-  taps(oy, h, scale_y, ay, wy);
-#else
-  ay[0] = (i32)oy;
-  wy[0] = 1;
-#endif
+  TAPS_AT_Z;
+  TAPS_AT_Y;
   INDEPENDENT
   for (idx ox = 0; ox < ow; ++ox) {
     i32 ax[TAPS];
@@ -97,19 +87,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   T wz[TAPS_Z], wy[TAPS_Y], wx[TAPS];
   for (idx i = 0; i < d * h * w; ++i) SUM(base + i) = 0;
   for (idx oz = 0; oz < od; ++oz) {
-#if DIMS > 2
-    taps(oz, d, scale_z, az, wz);
-#else
-    az[0] = (i32)oz;
-    wz[0] = 1;
-#endif
+    TAPS_AT_Z;
     for (idx oy = 0; oy < oh; ++oy) {
-#if DIMS > 1
-      taps(oy, h, scale_y, ay, wy);
-#else
-      ay[0] = (i32)oy;
-      wy[0] = 1;
-#endif
+      TAPS_AT_Y;
       for (idx ox = 0; ox < ow; ++ox) {
         const T g = LD(grad, ((u * od + oz) * oh + oy) * ow + ox);
         taps(ox, w, scale_x, ax, wx);
@@ -167,9 +147,11 @@ cw_status upsample(Call& call, const void* data) {
         Source s(call.device->info);
         const std::string name = name_of(in.dtype), store = storage_of(in.dtype);
         s.before(std::string("typedef ") + name_of(type) + " T;\n");
-        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("STAGED", staged).define("DIMS", op.dims);
+        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("STAGED", staged);
         s.define("WAY", static_cast<int64_t>(op.way)).define("ALIGNED", aligned).define("TAPS", taps);
         s.define("TAPS_Y", op.dims > 1 ? taps : 1).define("TAPS_Z", op.dims > 2 ? taps : 1);
+        s.define("TAPS_AT_Y", op.dims > 1 ? "taps(oy, h, scale_y, ay, wy)" : "ay[0] = (i32)oy; wy[0] = 1");
+        s.define("TAPS_AT_Z", op.dims > 2 ? "taps(oz, d, scale_z, az, wz)" : "az[0] = (i32)oz; wz[0] = 1");
         s.define("SUM(i)", staged ? "sums[i]" : "out[i]");
         s.before(kTaps);
         s.out(store, "out").in(store, op.backward ? "grad" : "in");

@@ -128,3 +128,15 @@ def test_typed_names_of_old_code(module, name, device):
     assert torch.ones(2).type(module.IntTensor).device.type == name
     assert x.type() == f"torch.{name}.FloatTensor"
     assert x.type(x.type()).type() == x.type()
+
+
+def test_typed_storages_of_old_code(module, name, device):
+    storage = module.FloatStorage(4)
+    assert (storage.device.type, storage.dtype, len(storage)) == (name, torch.float32, 4)
+    assert isinstance(storage, module.FloatStorage)
+    assert not isinstance(storage, torch.FloatStorage)
+    assert torch.ones(2, device=device).storage_type() is module.FloatStorage
+    assert module.LongStorage([1, 2]).tolist() == [1, 2]
+    assert isinstance(torch.ones(2).storage(), torch.FloatStorage)
+    with pytest.raises(RuntimeError, match="memory of the host"):
+        module.HalfStorage.from_buffer(b"1234")

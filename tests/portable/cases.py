@@ -1,7 +1,8 @@
 """Runs operators by Causeway's own kernels on the device of this process, against the CPU.
 
-`python cases.py few|all`: prints a line for each case that differs, then "cases N". No call may go
-to the host (policy "error"), and each case must have been served by the rung "portable".
+`python cases.py few|all|rows|rows-all`: prints a line for each case that differs, then
+"cases N". No call may go to the host (policy "error"), and each case must have been served by the
+rung "portable".
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import cases_norms
+import cases_rows
 import torch
 import torch.nn.functional as F
 
@@ -149,6 +151,7 @@ def every() -> Iterator[Case]:
         randn(4, 6), randn(4, 6, seed=1),
     )  # fmt: skip
     yield from cases_norms.every(randn, grads)
+    yield from cases_rows.every(randn, grads)
 
 
 def grads(f: Callable[..., torch.Tensor]) -> Callable[..., Any]:
@@ -168,7 +171,13 @@ def flat(value: Any) -> list[torch.Tensor]:
 
 
 def main() -> None:
-    cases = list(few() if sys.argv[1] == "few" else every())
+    sets = {
+        "few": few,
+        "all": every,
+        "rows": lambda: cases_rows.few(randn, grads),
+        "rows-all": lambda: cases_rows.every(randn, grads),
+    }
+    cases = list(sets[sys.argv[1]]())
     wrong = 0
     for name, f, args in cases:
         wanted = flat(f(*args))

@@ -370,12 +370,12 @@ def wrong_calls_are_refused(rank: Rank) -> None:
 # --- what goes wrong ------------------------------------------------------------------------------
 
 
-def _something(rank: Rank, buffer: Buffer) -> tuple[str, tuple[Any, ...]]:
+def _something(rank: Rank, buffer: Buffer, root: int = 0) -> tuple[str, tuple[Any, ...]]:
     """A collective that the vendor has, as (entry, arguments without the stream)."""
     if rank.table.all_reduce and rank.table.dtypes >> DTYPES["float32"][2] & 1:
         return "all_reduce", (buffer.at, buffer.at, 16, DTYPES["float32"][2], 0)
     if rank.table.broadcast:
-        return "broadcast", (buffer.at, 64, BYTE, 0)
+        return "broadcast", (buffer.at, 64, BYTE, root)
     if rank.table.barrier:
         return "barrier", ()
     raise Skipped("none of all_reduce, broadcast and barrier is offered")
@@ -384,9 +384,7 @@ def _something(rank: Rank, buffer: Buffer) -> tuple[str, tuple[Any, ...]]:
 def a_late_rank_ends_in_a_timeout(rank: Rank) -> None:
     """Does a collective that a rank never comes to end with an error after its timeout?"""
     with rank.comm(timeout_ms=1500) as comm, rank.memory_that_may_fail() as a:
-        entry, args = _something(rank, a)
-        if entry == "broadcast":
-            args = (*args[:2], rank.size - 1)
+        entry, args = _something(rank, a, root=rank.size - 1)
         rank.meet("made")
         if rank.rank != rank.size - 1:
             start = time.monotonic()
@@ -401,9 +399,7 @@ def a_late_rank_ends_in_a_timeout(rank: Rank) -> None:
 def abort_ends_what_is_under_way(rank: Rank) -> None:
     """Does abort, from another thread, end a collective long before its timeout?"""
     with rank.comm(timeout_ms=600_000) as comm, rank.memory_that_may_fail() as a:
-        entry, args = _something(rank, a)
-        if entry == "broadcast":
-            args = (*args[:2], rank.size - 1)
+        entry, args = _something(rank, a, root=rank.size - 1)
         rank.meet("made")
         if rank.rank == 0:
             timer = threading.Timer(0.5, lambda: comm.answer("abort"))
@@ -439,9 +435,7 @@ def different_collectives_are_noticed(rank: Rank) -> None:
 def a_dead_rank_ends_what_waits_for_it(rank: Rank) -> None:
     """Does a collective with a rank that was killed end with an error, and not hang?"""
     with rank.comm(timeout_ms=3000) as comm, rank.memory_that_may_fail() as a:
-        entry, args = _something(rank, a)
-        if entry == "broadcast":
-            args = (*args[:2], rank.size - 1)
+        entry, args = _something(rank, a, root=rank.size - 1)
         rank.meet("made")
         if rank.rank == rank.size - 1:
             os.kill(os.getpid(), signal.SIGKILL)

@@ -105,7 +105,7 @@ from causeway.device.streams import (
     set_stream,
     stream,
 )
-from causeway.device.typed import DTYPES, tensor_type
+from causeway.device.typed import DTYPES, STORED, storage_type, tensor_type
 
 has_half = True
 has_magma = False
@@ -126,6 +126,8 @@ def __getattr__(name: str) -> object:
         return random.default_generators()
     if name in DTYPES:
         return tensor_type(name)
+    if name in STORED:
+        return storage_type(name)
     why = reason(name)
     if why is not None:
         raise AttributeError(f"torch.{device_name()}.{name} is not for this device, because {why}")

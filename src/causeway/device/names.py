@@ -96,6 +96,18 @@ WORKS: dict[str, str] = {
     "IntTensor": "",
     "LongTensor": "",
     "ShortTensor": "",
+    "BFloat16Storage": "deprecated",
+    "BoolStorage": "deprecated",
+    "ByteStorage": "deprecated",
+    "CharStorage": "deprecated",
+    "ComplexDoubleStorage": "deprecated",
+    "ComplexFloatStorage": "deprecated",
+    "DoubleStorage": "deprecated",
+    "FloatStorage": "deprecated",
+    "HalfStorage": "deprecated",
+    "IntStorage": "deprecated",
+    "LongStorage": "deprecated",
+    "ShortStorage": "deprecated",
     "has_half": "",
     "has_magma": "always False",
 }
@@ -106,7 +118,6 @@ _RUNTIME = "it is of CUDA's own runtime"
 _GRAPH = "the contract's graph.v1, by which a chip would capture work, is not used yet"
 _POOL = "its memory comes from one cache a device, which a program cannot replace or divide"
 _SENSOR = "the contract has no entry for sensors; ask the vendor's own tool"
-_STORAGE = "torch deprecates typed storages, and has them for CPU and CUDA only; use UntypedStorage"
 _NVCC = "it describes NVIDIA's compiler and architectures"
 _EXTERNAL = "the contract has no entry to adopt a stream of another library"
 _IMPORT = "it is no name of the interface: torch.cuda's source imports it"
@@ -152,23 +163,6 @@ NOT: dict[str, str] = {
     "tunable": "it tunes NVIDIA's and AMD's matrix libraries",
     "use_mem_pool": _POOL,
     "utilization": _SENSOR,
-    **dict.fromkeys(
-        (
-            "BFloat16Storage",
-            "BoolStorage",
-            "ByteStorage",
-            "CharStorage",
-            "ComplexDoubleStorage",
-            "ComplexFloatStorage",
-            "DoubleStorage",
-            "FloatStorage",
-            "HalfStorage",
-            "IntStorage",
-            "LongStorage",
-            "ShortStorage",
-        ),
-        _STORAGE,
-    ),
     **dict.fromkeys(
         (
             "Any",

@@ -1,4 +1,4 @@
-"""The typed names of old code: torch.<name>.FloatTensor and its like.
+"""The typed names of old code: torch.<name>.FloatTensor, torch.<name>.FloatStorage and their like.
 
 `x.type(torch.sim.FloatTensor)`, `isinstance(x, torch.sim.FloatTensor)` and
 `torch.sim.FloatTensor(2, 3)` work as they do for torch.cuda. What cannot:
@@ -9,9 +9,11 @@ torch.set_default_device.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from types import new_class
+from typing import Any, NoReturn
 
 import torch
+import torch.storage
 
 from causeway.device.lazy import device_name
 
@@ -67,3 +69,29 @@ def tensor_type(name: str) -> TensorType:
     # The dots are part of the name: torch finds device and dtype in it when it is given to
     # Tensor.type().
     return TensorType(f"torch.{device_name()}.{name}", (), {"dtype": DTYPES[name]})
+
+
+STORED = {
+    **{name.replace("Tensor", "Storage"): dtype for name, dtype in DTYPES.items()},
+    "ComplexDoubleStorage": torch.complex128,
+    "ComplexFloatStorage": torch.complex64,
+}
+
+
+class _Storage(torch.storage._LegacyStorage):
+    """What torch.<name>'s storages have in common, as torch.cuda's do."""
+
+    @classmethod
+    def from_buffer(cls, *args: object, **options: object) -> NoReturn:
+        """Refused, as by torch.cuda: a buffer is memory of the host."""
+        raise RuntimeError(f"{cls.__name__}.from_buffer reads memory of the host; make the storage "
+                           "on the CPU and copy it")  # fmt: skip
+
+
+@cache
+def storage_type(name: str) -> type:
+    """The type called `name`: `torch.sim.FloatStorage(4)` has four elements on the device."""
+    dtype = STORED[name]
+    # torch takes the device from the last part of the module's name.
+    body = {"__module__": f"torch.{device_name()}", "dtype": dtype, "_dtype": dtype}
+    return new_class(name, (_Storage,), exec_body=lambda members: members.update(body))
