@@ -60,7 +60,7 @@ nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86
 
-NVIDIA = cublas-cu12==12.9.1.4 cudnn-cu12==9.10.2.21 cuda-runtime-cu12==12.9.79 cuda-nvrtc-cu12==12.9.86 \
+NVIDIA = cublas-cu12==12.9.3.13 cudnn-cu12==9.28.0.42 cuda-runtime-cu12==12.9.79 cuda-nvrtc-cu12==12.9.86 \
 	cuda-nvcc-cu12==12.9.86 cuda-cccl-cu12==12.9.27
 nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (2 GB), for tests that compare with them
 	@mkdir -p build

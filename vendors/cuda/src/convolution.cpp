@@ -201,7 +201,7 @@ struct Convolution {
   }
 
   // The first of cuDNN's proposals that is allowed; the plain ones where it has none.
-  DnnStream::Chosen choose(Kind kind) const {
+  DnnStream::Chosen choose(Kind kind, size_t most_bytes) const {
     static const bool winograd = setting("winograd") == "1";
     dnn::Found found[16] = {};
     int count = 0;
@@ -217,7 +217,7 @@ struct Convolution {
       if (f.status != dnn::kSuccess || (deterministic && f.determinism != dnn::kDeterministic)) continue;
       if (!winograd && !is_plain(kind, f.algorithm)) continue;
       DnnStream::Chosen chosen{f.algorithm, 0};
-      if (workspace(kind, f.algorithm, &chosen.bytes) == dnn::kSuccess && chosen.bytes <= kMostWorkspace) return chosen;
+      if (workspace(kind, f.algorithm, &chosen.bytes) == dnn::kSuccess && chosen.bytes <= most_bytes) return chosen;
     }
     return {};
   }
@@ -231,12 +231,17 @@ struct Convolution {
       if (known != own->chosen.end())
         chosen = known->second;
       else
-        own->chosen[key(kind)] = chosen = choose(kind);
+        own->chosen[key(kind)] = chosen = choose(kind, kMostWorkspace);
     }
     if (chosen.algorithm < 0) return fail(CW_UNSUPPORTED, "cuDNN has no algorithm for this convolution");
     void* space = nullptr;  // the core's allocator is not asked with a mutex of ours held
-    if (chosen.bytes) TRY(host.scratch(stream->device->index, handle, chosen.bytes, &space));
+    const cw_status lent = chosen.bytes ? host.scratch(stream->device->index, handle, chosen.bytes, &space) : CW_OK;
+    if (lent && lent != CW_OUT_OF_MEMORY) return lent;
     std::lock_guard<std::mutex> lock(stream->libraries);
+    if (lent) {  // slower, and without workspace
+      chosen = choose(kind, 0);
+      if (chosen.algorithm < 0) return lent;
+    }
     int result = 0;
     const char* function = "cudnnConvolutionForward";
     if (kind == kForward) {

@@ -17,10 +17,9 @@ struct Places {
 // The library, or NULL with the reason in `words`.
 void* open_library(const Places& places, std::string* words);
 
-// Fill `*out` with function `symbol`; what is missing first is named in `missing`.
-template <class T>
-void find_symbol(void* library, const char* symbol, T* out, std::string* missing);
-void* symbol_of(void* library, const char* symbol);
+void* symbol_of(void* library, const char* symbol);  // or NULL
+
+// Fill `*out` with function `symbol`; the first that is missing is named in `missing`, where that is given.
 template <class T>
 void find_symbol(void* library, const char* symbol, T* out, std::string* missing) {
   *out = reinterpret_cast<T>(symbol_of(library, symbol));
