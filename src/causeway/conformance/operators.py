@@ -219,7 +219,8 @@ def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
 
     def widen(t: Tensor) -> Tensor:
         if t.is_complex():
-            return change(t.to(torch.complex128))
+            whole: Tensor = change(t.to(torch.complex128))
+            return whole
         if t.is_floating_point() or (
             not any_float and t.dtype != torch.bool and id(t) not in places
         ):
