@@ -35,9 +35,9 @@ at::Tensor as_meta(const at::Tensor& t) {
   return m;
 }
 
-// Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
-// `form`: another form of the operator, with the first of its arguments.
-bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form = nullptr) {
+}  // namespace
+
+bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form) {
   const size_t base = stack.size() - op.args.size();
   Stack in;
   for (size_t i = 0; i < op.args.size(); ++i) {
@@ -82,6 +82,8 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
   for (auto& r : results) meta.push_back(std::move(r));
   return true;
 }
+
+namespace {
 
 // ---- serving --------------------------------------------------------------------------------------------------------------
 

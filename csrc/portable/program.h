@@ -34,6 +34,8 @@ class Program {
   }
   // `body` once for each u < count.
   cw_status run(int64_t count, const std::string& body, double cost);
+  // `body` as it is.
+  cw_status as_is(const std::string& body, const std::function<cw_status(Launch&, cw_function)>& start);
 
   bool failed() const { return failed_; }
 
@@ -63,7 +65,7 @@ class Program {
   Launch launch_;
   uint64_t hash_[2];
   std::vector<Named> tensors_;
-  int parameters_ = 0;
+  int pointers_ = 0, values_ = 0;
   bool failed_ = false;  // a number that the dtype does not hold, or too many parameters
 };
 
