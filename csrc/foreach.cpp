@@ -57,6 +57,7 @@ class ForeachCall {
   template <class F>
   bool each_tensor(F f) const;
   bool overlaps() const;
+  bool refuses_bool() const;
   std::shared_ptr<Route> decide() const;
   void pick(Route& route, Serve after) const;
   bool fits(const cw_op& form, const Route& route) const;
@@ -113,8 +114,25 @@ bool ForeachCall::overlaps() const {
   return false;
 }
 
+// Where torch's kernels refuse bool and its meta kernels do not: of a difference, and of a sign turned around.
+bool ForeachCall::refuses_bool() const {
+  static const std::string sub = std::string(kPrefix) + "sub", neg = std::string(kPrefix) + "neg";
+  if (op_.name.rfind(sub, 0) != 0 && op_.name.rfind(neg, 0) != 0) return false;
+  const auto is_bool = [](const c10::IValue& v) {
+    return v.isBool() || (v.isTensor() && v.toTensor().defined() && v.toTensor().scalar_type() == at::kBool);
+  };
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    if (is_bool(arg(i))) return true;
+    if (!arg(i).isList()) continue;
+    const auto list = arg(i).toListRef();
+    if (std::any_of(list.begin(), list.end(), is_bool)) return true;
+  }
+  return false;
+}
+
 std::shared_ptr<Route> ForeachCall::decide() const {
   auto route = std::make_shared<Route>();
+  if (refuses_bool()) return route;
   const bool plain = each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t place) {
     if (!t.defined() || t.layout() != at::kStrided || t.is_quantized() || t.is_nested() || t.is_conj() || t.is_neg())
       return false;

@@ -280,6 +280,17 @@ std::vector<Foreach> table() {
 
 }  // namespace
 
+cw_status copy_each(Call& call, const std::vector<const DLTensor*>& to, const std::vector<const DLTensor*>& from) {
+  static const Foreach copy = {"copy_each", &pointwise_named("aten::copy_")};
+  cw_arg args[2] = {{CW_TENSOR_LIST, static_cast<uint32_t>(to.size()), {}},
+                    {CW_TENSOR_LIST, static_cast<uint32_t>(from.size()), {}}};
+  args[0].v.tensors = to.data();
+  args[1].v.tensors = from.data();
+  Call lists(args, 2, call.stream);
+  lists.device = call.device;
+  return run_foreach(lists, &copy);
+}
+
 Kernels foreach_kernels() {
   static const auto& all = *new std::vector<Foreach>(table());  // the list points into it
   Kernels list;

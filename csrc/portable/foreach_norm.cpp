@@ -127,7 +127,7 @@ cw_status run_folds(Call& call, const Fold& fold, Dtype acc, double order, const
 
 // Elements in one piece of memory, in whatever order.
 bool is_dense(const Tensor& t) {
-  int order[kMostDims];
+  int order[32];  // more than kMostDims, or the compiler sees a sort beyond the end
   for (int d = 0; d < t.ndim; ++d) order[d] = d;
   std::sort(order, order + t.ndim, [&](int a, int b) { return t.strides[a] < t.strides[b]; });
   int64_t expected = 1;

@@ -37,4 +37,7 @@ std::string each_block(const Device& device, const Lists& lists, const std::stri
 // Its launch.
 cw_status run_blocks(const Call& call, Launch& launch, cw_function function, int64_t blocks, double cost);
 
+// Each tensor of `from` into that of `to`, of its shape and dtype.
+cw_status copy_each(Call& call, const std::vector<const DLTensor*>& to, const std::vector<const DLTensor*>& from);
+
 }  // namespace causeway::portable
