@@ -55,6 +55,7 @@ test-opencl: build opencl ## the device suite on OpenCL
 test-portable: build ## every portable kernel against the CPU, on the simulated chip
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/database.py all
+	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/foreach.py all
 
 nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
 	@mkdir -p build

@@ -24,6 +24,9 @@ class Arguments {
   // generator must be good for.
   void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, uint64_t random_count);
 
+  // A list of tensors, outputs.
+  void add_list(const c10::IValue& v) { args_.push_back(list(v)); }
+
   // A generator that torch's operator takes without saying so.
   void add_random(uint64_t count, const std::optional<at::Generator>& given = std::nullopt);
 

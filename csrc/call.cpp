@@ -11,6 +11,7 @@
 
 #include "check.h"
 #include "forms.h"
+#include "foreach.h"
 #include "layouts.h"
 #include "native.h"
 #include "norm.h"
@@ -121,6 +122,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   const bool random = std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
   hidden_random = random && generator < 0;
   ends_norm = takes_statistics(schema.name());
+  over_lists = is_foreach(schema);
 }
 
 Operator::~Operator() = default;
@@ -142,8 +144,18 @@ void Operator::update_host_only() {
   host_only.store(forms && (forced.load() || !forms->any) && !observed.load());
 }
 
+NativeForms& Operator::forms() {
+  NativeForms* known = native.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!known)) {
+    known = resolve_native(*this);
+    update_host_only();
+  }
+  return *known;
+}
+
 void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) {
   if (C10_LIKELY(!observed.load(std::memory_order_relaxed)) || observers_are_running()) return serve(keys, *stack);
+  if (over_lists && (forced.load() || !forms().any)) return serve(keys, *stack);  // what it consists of is observed
   Observation observation(*this, {stack->end() - static_cast<std::ptrdiff_t>(args.size()), stack->end()}, false);
   try {
     serve(keys, *stack);
@@ -158,13 +170,9 @@ void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
   Entry entry(*this);
   if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
-    NativeForms* forms = native.load(std::memory_order_acquire);
-    if (C10_UNLIKELY(!forms)) {
-      forms = resolve_native(*this);
-      update_host_only();
-    }
-    if (C10_UNLIKELY(forms->any) && call_native(*this, stack, entry)) return;
+    if (C10_UNLIKELY(forms().any) && (over_lists ? call_foreach : call_native)(*this, stack, entry)) return;
   }
+  if (C10_UNLIKELY(over_lists)) return call_each(*this, stack);
   call_host(*this, stack, entry);
 }
 
@@ -321,7 +329,8 @@ void register_operators() {
                                                 "aten::kaiser_window",
                                                 "aten::kaiser_window.periodic",
                                                 "aten::kaiser_window.beta"};
-    if (!whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    const bool lists = is_foreach(handle->schema());
+    if (!lists && !whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);
     {
@@ -330,7 +339,7 @@ void register_operators() {
       all().push_back(op.get());
     }
     const std::string bare = name.substr(6);
-    if (auto kernel = unboxed_kernel(*op)) {
+    if (auto kernel = lists ? foreach_kernel(*op) : unboxed_kernel(*op)) {
       g_library->impl(bare.c_str(), std::move(*kernel));
       (void)op.release();  // as long as the process
     } else {

@@ -39,6 +39,7 @@ struct Operator final : c10::OperatorKernel {
   bool mixed_devices = false;  // takes CPU tensors beside device tensors, as torch.cuda does
   bool hidden_random = false;  // draws random numbers without a generator argument
   bool ends_norm = false;      // the backward of a norm, see norm.h
+  bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
 
   // Set from Python, by name.
@@ -51,6 +52,7 @@ struct Operator final : c10::OperatorKernel {
 
   std::atomic<NativeForms*> native{nullptr};  // resolved at the first call
   std::atomic<bool> host_only{false};         // resolved, only the host rung can serve it, and nobody observes it
+  NativeForms& forms();  // what serves it, resolved
   void force(bool on);
   void observe(bool on);
 

@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "check.h"
+#include "foreach.h"
 #include "native.h"
 #include "portable/portable.h"
 #include "vendor.h"
@@ -94,7 +95,9 @@ std::string out_form(const c10::FunctionSchema& schema) {
     if (!handle) continue;
     const auto& other = handle->schema();
     const size_t n = schema.arguments().size();
-    if (other.arguments().size() != n + schema.returns().size() || schema.returns().empty()) continue;
+    // An operator over lists returns nothing where it works in place: the first list is what it makes.
+    const size_t outs = schema.returns().empty() && in_place && is_foreach(schema) ? 1 : schema.returns().size();
+    if (other.arguments().size() != n + outs || outs == 0) continue;
     bool fits = true;
     for (size_t i = 0; fits && i < n; ++i)
       fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
@@ -158,7 +161,7 @@ NativeForms* resolve_native(Operator& op) {
   if (!name.empty()) forms->portable_out = find_portable(forms->out_name = name);
   if (forms->own_name.empty()) forms->own_name = op.name;
   forms->any = forms->own.kernel || forms->out.kernel || forms->portable_own.kernel || forms->portable_out.kernel ||
-               (has_decomposer() && has_arithmetic());
+               (!op.over_lists && has_decomposer() && has_arithmetic());
   NativeForms* none = nullptr;
   if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
   return none;

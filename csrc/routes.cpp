@@ -45,10 +45,11 @@ void add_value(Key& key, const c10::IValue& v, bool floats) {
   key.push_back(7);  // a generator, a complex number
 }
 
-// Outputs do not count: arange.start_out has one, and its shape still depends on floating-point numbers.
-bool reads_tensor(const Operator& op) {
-  for (const ArgInfo& a : op.args)
-    if (!a.write &&
+// Given outputs do not count: arange.start_out has one, and its shape still depends on floating-point numbers.
+bool has_input(const Operator& op) {
+  const auto& schema = op.handle.schema().arguments();
+  for (size_t i = 0; i < op.args.size(); ++i)
+    if (const ArgInfo& a = op.args[i]; !schema[i].is_out() &&
         (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList))
       return true;
   return false;
@@ -75,7 +76,7 @@ void Routes::forget() {
 
 Key signature(const Operator& op, const Stack& stack) {
   Key key;
-  const bool floats = !reads_tensor(op);
+  const bool floats = !has_input(op);
   const size_t base = stack.size() - op.args.size();
   for (size_t i = 0; i < op.args.size(); ++i) add_value(key, stack[base + i], floats);
   return key;

@@ -23,6 +23,22 @@ bool Tensor::contiguous() const {
   return true;
 }
 
+bool read_number(const cw_arg& from, Number* out) {
+  switch (from.tag) {
+    case CW_INT:
+      *out = {kI64, 0, from.v.i};
+      return true;
+    case CW_BOOLEAN:
+      *out = {kBool, 0, from.v.i};
+      return true;
+    case CW_DOUBLE:
+      *out = {kF64, from.v.d, 0};
+      return true;
+    default:
+      return false;
+  }
+}
+
 bool Call::read(const DLTensor* from, Tensor* out) const {
   if (!from || from->ndim > kMostDims) return false;
   out->dtype = dtype_of(from->dtype);
@@ -37,21 +53,7 @@ bool Call::tensor(int i, Tensor* out) const {
   return i < n_ && args_[i].tag == CW_TENSOR && read(args_[i].v.tensor, out);
 }
 
-bool Call::number(int i, Number* out) const {
-  switch (tag(i)) {
-    case CW_INT:
-      *out = {kI64, 0, args_[i].v.i};
-      return true;
-    case CW_BOOLEAN:
-      *out = {kBool, 0, args_[i].v.i};
-      return true;
-    case CW_DOUBLE:
-      *out = {kF64, args_[i].v.d, 0};
-      return true;
-    default:
-      return false;
-  }
-}
+bool Call::number(int i, Number* out) const { return i < n_ && read_number(args_[i], out); }
 
 double Call::real(int i, double otherwise) const {
   Number number;
@@ -82,10 +84,11 @@ const Kernels& kernels() {
   static const Kernels& all = *[] {
     auto* list = new Kernels;
     for (const auto& part :
-         {pointwise_kernels(),   reduce_kernels(),   softmax_kernels(), loss_kernels(),      matmul_kernels(),
-          convolution_kernels(), pool_kernels(),     norm_kernels(),    random_kernels(),    index_kernels(),
-          attention_kernels(),   upsample_kernels(), gather_kernels(),  scatter_kernels(),   scan_kernels(),
-          sort_kernels(),        find_kernels(),     fused_kernels(),   rearrange_kernels(), product_kernels()})
+         {pointwise_kernels(),   reduce_kernels(),   softmax_kernels(), loss_kernels(),    matmul_kernels(),
+          convolution_kernels(), pool_kernels(),     norm_kernels(),    random_kernels(),  index_kernels(),
+          attention_kernels(),   upsample_kernels(), gather_kernels(),  scatter_kernels(), scan_kernels(),
+          sort_kernels(),        find_kernels(),     fused_kernels(),   foreach_kernels(), foreach_norm_kernels(),
+          rearrange_kernels(),   product_kernels()})
       list->insert(list->end(), part.begin(), part.end());
     if (list->size() > kMostKernels) __builtin_trap();
     return list;

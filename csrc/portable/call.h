@@ -35,6 +35,9 @@ struct Number {
   double real() const { return dtype == kF64 ? d : static_cast<double>(i); }
 };
 
+// False: the argument is no number.
+bool read_number(const cw_arg& from, Number* out);
+
 class Call;
 
 struct Kernel {
@@ -98,6 +101,8 @@ Kernels scan_kernels();
 Kernels sort_kernels();
 Kernels find_kernels();
 Kernels fused_kernels();
+Kernels foreach_kernels();
+Kernels foreach_norm_kernels();
 Kernels rearrange_kernels();
 Kernels product_kernels();
 

@@ -2,6 +2,7 @@
 // parameters for.
 #include <algorithm>
 
+#include "lists.h"
 #include "program.h"
 
 namespace causeway::portable {
@@ -35,40 +36,47 @@ bool add_scalar(Program& p, const Call& call, int i, const char* name, Dtype typ
 }
 
 // `text` for each element of each list of tensors; in it $0, $1 .. are elements of the lists, $$0 .. = stores one, and
-// $k is the number of the tensor. `per` parameters besides are left for the caller.
-cw_status over_lists(Call& call, const char* name, const std::vector<List*>& lists, std::string text, int per,
+// $k is the number of the tensor. `more` pointers and numbers are left for the caller.
+cw_status over_lists(Call& call, const char* name, const std::vector<List*>& tensors, std::string text, size_t more,
                      double cost, const std::function<cw_status(Program&, size_t from, size_t count)>& begin) {
-  const List& first = *lists[0];
-  const size_t most = std::max<size_t>(1, (Launch::kMost - 24 - per) / (lists.size() + 1));
-  const int64_t block = call.device->in_turn() ? 1024 : 1;
-  for (size_t from = 0; from < first.size(); from += most) {
-    const size_t count = std::min(most, first.size() - from);
+  const List& first = *tensors[0];
+  const size_t most = most_tensors(tensors.size(), 0, more);
+  const auto replace = [&](const std::string& what, const std::string& with) {
+    for (size_t at; (at = text.find(what)) != std::string::npos;) text.replace(at, what.size(), with);
+  };
+  replace("$k", "k_");
+  for (size_t l = 0; l < tensors.size(); ++l) {
+    const std::string L = std::to_string(l);
+    replace("$$" + L + "(", "t" + L + "_set(i, ");
+    replace("$" + L, "t" + L + "(i)");
+  }
+  for (size_t from = 0, had; from < first.size(); from += had) {
+    had = std::min(most, first.size() - from);
     Program p(call, name);
-    TRY(begin(p, from, count));
-    std::string body = "idx left = u, from, to;\n";
-    int64_t units = 0;
-    for (size_t k = 0; k < count; ++k) {
-      const std::string K = std::to_string(k), N = "size" + K;
-      const int64_t n = first[from + k].numel();
-      p.value(N, n);
-      units += (n + block - 1) / block;
-      std::string step = text;
-      const auto replace = [&](const std::string& what, const std::string& with) {
-        for (size_t at; (at = step.find(what)) != std::string::npos;) step.replace(at, what.size(), with);
-      };
-      replace("$k", K);
-      for (size_t l = 0; l < lists.size(); ++l) {
-        const std::string L = std::to_string(l), t = "t" + L + "_" + K;
-        p.out(t, (*lists[l])[from + k].data, (*lists[l])[from + k].dtype);
-        replace("$$" + L + "(", t + "_set(i, ");
-        replace("$" + L, t + "(i)");
-      }
-      body += "from = left * " + std::to_string(block) + "; to = from + " + std::to_string(block) + " < " + N +
-              " ? from + " + std::to_string(block) + " : " + N + ";\nif (left >= 0 && from < " + N +
-              ") { for (idx i = from; i < to; ++i) { " + step + " } continue; }\nleft -= (" + N + " + " +
-              std::to_string(block - 1) + ") / " + std::to_string(block) + ";\n";
+    TRY(begin(p, from, had));
+    Lists lists{tensors_of(had, most), block_of(*call.device), {}};
+    int64_t blocks = 0, elements = 0;
+    for (size_t l = 0; l < tensors.size(); ++l) {
+      const Dtype dtype = (*tensors[l])[0].dtype;
+      const std::string t = "t" + std::to_string(l), d = name_of(dtype);
+      lists.picked.push_back({std::string("GLOBAL ") + storage_of(dtype) + "*", t, "_p"});
+      for (size_t k = 0; k < lists.count; ++k)
+        p.out(t + "_" + std::to_string(k), (*tensors[l])[k < had ? from + k : from].data, dtype);
+      p.define(t + "(i_)", "LD_" + d + "(" + t + "_p, i_)")
+          .define(t + "_set(i_, v_)", "ST_" + d + "(" + t + "_p, i_, v_)");
     }
-    TRY(p.run(units, body, cost * static_cast<double>(block)));
+    for (size_t k = 0; k < lists.count; ++k) {
+      const int64_t size = k < had ? first[from + k].numel() : 0;
+      p.value("size_" + std::to_string(k), size);
+      elements += size;
+      blocks += (size + lists.block - 1) / lists.block;
+    }
+    if (blocks == 0) continue;
+    p.value("blocks_", blocks);
+    TRY(p.as_is(each_block(*call.device, lists, text), [&](Launch& launch, cw_function function) {
+      return run_blocks(call, launch, function, blocks,
+                        cost * static_cast<double>(elements) / static_cast<double>(blocks));
+    }));
   }
   return CW_OK;
 }
@@ -121,15 +129,17 @@ cw_status adam(Call& call, const void* data) {
   }
   return over_lists(call, "adam", lists, found + text, 12, 30, [&](Program& p, size_t from, size_t count) -> cw_status {
     void* corrections = nullptr;  // of each tensor: lr / (1 - beta1^step), sqrt(1 - beta2^step)
-    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(count * 2 * size_of(type)), &corrections));
+    const size_t made = tensors_of(count, Launch::kMost / 2);
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(made * 2 * size_of(type)), &corrections));
     Program prepare(call, "adam_corrections");
     prepare.define("T", name_of(exact)).out("c", corrections, type);
     prepare.real("beta1", call.real(7), exact).real("beta2", call.real(8), exact);
     if (!add_scalar(prepare, call, 6, "lr", exact)) return CW_UNSUPPORTED;
     std::string body;
-    for (size_t k = 0; k < count; ++k) {
+    for (size_t k = 0; k < made; ++k) {
       const std::string K = std::to_string(k);
-      prepare.in("s" + K, steps[from + k].data, steps[from + k].dtype);
+      const Tensor& step = steps[from + std::min(k, count - 1)];
+      prepare.in("s" + K, step.data, step.dtype);
       body += "{ const T s = s" + K + "(0); c_set(2 * " + K + ", lr / ((T)1 - pow(beta1, s))); c_set(2 * " + K +
               " + 1, sqrt((T)1 - pow(beta2, s))); }\n";
     }
@@ -188,24 +198,20 @@ cw_status adagrad(Call& call, const void*) {
   text += "const T w = $0;\n";
   if (call.real(6) != 0) text += "g = g + w * decay;\n";
   text +=
-      "const T s = $2 + g * g;\n$$2(s);\n$$0(w - lr / ((T)1 + ((T)step$k(0) - (T)1) * slower) * g / (sqrt(s) + "
+      "const T s = $2 + g * g;\n$$2(s);\n$$0(w - lr / ((T)1 + ((T)t3(0) - (T)1) * slower) * g / (sqrt(s) + "
       "eps));\n";
   std::string found;
   {
     Program probe(call, "probe");
     TRY(add_amp(probe, call, 9, type, &found));
   }
-  // A step for each tensor: one parameter more than the lists have.
-  std::vector<List*> lists = {&params, &grads, &sums, &sums};
-  return over_lists(
-      call, "adagrad", lists, found + text, 10, 20, [&](Program& p, size_t from, size_t count) -> cw_status {
-        p.define("T", type_name(params)).real("decay", call.real(6), type).real("slower", call.real(5), type);
-        p.real("eps", call.real(7), type);
-        for (size_t k = 0; k < count; ++k)
-          p.in("step" + std::to_string(k), steps[from + k].data, steps[from + k].dtype);
-        if (!add_scalar(p, call, 4, "lr", type)) return CW_UNSUPPORTED;
-        return add_amp(p, call, 9, type, &found);
-      });
+  std::vector<List*> lists = {&params, &grads, &sums, &steps};
+  return over_lists(call, "adagrad", lists, found + text, 10, 20, [&](Program& p, size_t, size_t) -> cw_status {
+    p.define("T", type_name(params)).real("decay", call.real(6), type).real("slower", call.real(5), type);
+    p.real("eps", call.real(7), type);
+    if (!add_scalar(p, call, 4, "lr", type)) return CW_UNSUPPORTED;
+    return add_amp(p, call, 9, type, &found);
+  });
 }
 
 // grads, found_inf, inv_scale

@@ -1,4 +1,5 @@
 // Rows picked by an index, and what is made of such picks: index_select, embedding with its gradient, gather, cat, arange.
+#include "lists.h"
 #include "pointwise.h"
 #include "program.h"
 #include "scatter.h"
@@ -106,9 +107,6 @@ cw_status embedding_backward(Call& call, const void*) {
 cw_status cat(Call& call, const void*) {
   Tensor out;
   if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
-  const Pointwise* copy = nullptr;
-  for (const Pointwise& op : pointwise_table())
-    if (std::string(op.name) == "aten::copy_") copy = &op;
   int64_t dim = call.integer(2), at = 0;
   if (dim < 0) dim += out.ndim;
   const cw_arg& list = call.arg(1);
@@ -119,22 +117,19 @@ cw_status cat(Call& call, const void*) {
     if (in.ndim == 1 && in.shape[0] == 0) continue;  // torch lets it stand among all shapes
     if (in.ndim != out.ndim || in.dtype != out.dtype || size_of(in.dtype) > 8) return CW_UNSUPPORTED;
   }
+  std::vector<DLTensor> places(list.n, whole);
+  std::vector<const DLTensor*> to, from;
   for (uint32_t i = 0; i < list.n; ++i) {
     Tensor in;
     call.read(list.v.tensors[i], &in);
     if (in.numel() == 0) continue;
-    DLTensor place = whole;
-    place.shape = in.shape;
-    place.data = static_cast<char*>(whole.data) + at * out.strides[dim] * size_of(out.dtype);
+    places[i].shape = list.v.tensors[i]->shape;
+    places[i].data = static_cast<char*>(whole.data) + at * out.strides[dim] * size_of(out.dtype);
     at += in.shape[dim];
-    cw_arg args[3] = {{CW_TENSOR, 0, {}}, {CW_TENSOR, 0, {}}, {CW_BOOLEAN, 0, {}}};
-    args[0].v.tensor = &place;
-    args[1].v.tensor = list.v.tensors[i];
-    Call one(args, 3, call.stream);
-    one.device = call.device;
-    TRY(run_pointwise(one, copy));
+    to.push_back(&places[i]);
+    from.push_back(list.v.tensors[i]);
   }
-  return CW_OK;
+  return copy_each(call, to, from);
 }
 
 // out, start, end, step

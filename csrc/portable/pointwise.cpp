@@ -9,31 +9,7 @@ namespace causeway::portable {
 
 namespace {
 
-constexpr int kMostOperands = 8;
-constexpr int kMostScalars = 4;
 constexpr int kMostRank = 8;
-
-struct Operand {
-  Tensor tensor;
-  bool is_number = false;
-  bool absent = false;  // an optional one; then a number too
-  bool divides = false;
-  bool counts = true;  // for the common dtype
-  Number number;
-  int64_t strides[kMostDims];
-};
-
-struct Parsed {
-  Operand operands[kMostOperands];  // results first
-  int n = 0, results = 0;
-  Number scalars[kMostScalars];
-  bool has[kMostScalars] = {};
-  bool optional[kMostScalars] = {};
-  int scalar_count = 0;
-  int64_t flag = 0;
-  int rank = 0;
-  int64_t shape[kMostDims];
-};
 
 bool parse(const Pointwise& op, Call& call, Parsed& p) {
   p.results = op.results;
@@ -154,24 +130,55 @@ void collapse(Parsed& p) {
 }
 
 const char* const kNames[] = {"a", "b", "c", "d", "e", "g"};
-const char* const kScalarNames[] = {"x", "y", "z", "w"};
+
+}  // namespace
+
+std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
+  std::string text = std::string("typedef ") + (type == kBool ? "u8" : name_of(type)) + " T;\n";
+  const auto define = [&](const std::string& name, const std::string& value) {
+    text += "#define " + name + " " + value + "\n";
+  };
+  const auto flag = [&](const std::string& name, int64_t value) { define(name, std::to_string(value)); };
+  define("K(v)", "((T)(v))");
+  flag("IS_BOOL", type == kBool), flag("IS_INT", is_int(type)), flag("IS_FLOAT", is_float(type));
+  flag("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
+  flag("FLAG", p.flag);
+  define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  for (int k = 0; k < p.scalar_count; ++k) flag(std::string("HAS_") + "XYZW"[k], p.has[k]);
+  for (int i = p.results; i < p.n; ++i) flag(std::string("HAS_") + "ABCDEG"[i - p.results], !p.operands[i].absent);
+  const Dtype out = p.operands[0].tensor.dtype;
+  define("LARGEST", out == kF16    ? "65504.0f"
+                    : out == kBF16 ? "FLOAT(0x7f7f0000u)"
+                    : out == kF64  ? "1.7976931348623157e308"
+                                   : "3.402823466e38f");
+  if (op.functions) text += op.functions;
+  return text;
+}
+
+std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const std::function<std::string(int)>& place) {
+  std::string text;
+  for (int i = p.results; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    const std::string pointer = "p" + std::to_string(i);
+    const std::string load =
+        o.is_number ? pointer : std::string("LD_") + name_of(o.tensor.dtype) + "(" + pointer + ", " + place(i) + ")";
+    text += std::string("const T ") + kNames[i - p.results] + " = (T)" +
+            (type == kBool && !o.is_number && o.tensor.dtype != kBool ? "(" + load + " != 0)" : load) + ";\n";
+  }
+  text += std::string(op.rule == Rule::Compare ? "u8" : "T") + " r;\n";
+  if (p.results > 1) text += "T q;\n";
+  text += std::string(op.text) + "\n";
+  for (int i = 0; i < p.results; ++i)
+    text += std::string("ST_") + name_of(p.operands[i].tensor.dtype) + "(p" + std::to_string(i) + ", " + place(i) +
+            ", " + "rq"[i] + ");\n";
+  return text;
+}
+
+namespace {
 
 std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device) {
   Source s(device.info);
-  s.before(std::string("typedef ") + (type == kBool ? "u8" : name_of(type)) + " T;\n");
-  s.define("K(v)", "((T)(v))");
-  s.define("IS_BOOL", type == kBool).define("IS_INT", is_int(type)).define("IS_FLOAT", is_float(type));
-  s.define("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
-  s.define("FLAG", p.flag);
-  s.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
-  for (int k = 0; k < p.scalar_count; ++k) s.define(std::string("HAS_") + "XYZW"[k], p.has[k]);
-  for (int i = p.results; i < p.n; ++i) s.define(std::string("HAS_") + "ABCDEG"[i - p.results], !p.operands[i].absent);
-  const Dtype out = p.operands[0].tensor.dtype;
-  s.define("LARGEST", out == kF16    ? "65504.0f"
-                      : out == kBF16 ? "FLOAT(0x7f7f0000u)"
-                      : out == kF64  ? "1.7976931348623157e308"
-                                     : "3.402823466e38f");
-  if (op.functions) s.before(op.functions);
+  s.before(head_of(op, p, type));
   const auto place = [&](int i) { return "p" + std::to_string(i); };
   for (int i = 0; i < p.results; ++i) s.out(storage_of(p.operands[i].tensor.dtype), place(i));
   for (int i = p.results; i < p.n; ++i) {
@@ -215,20 +222,7 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
           walk += "o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";\n";
     }
   }
-  std::string compute;
-  for (int i = p.results; i < p.n; ++i) {
-    const Operand& o = p.operands[i];
-    const std::string name = kNames[i - p.results], at = std::to_string(i);
-    const std::string load =
-        o.is_number ? place(i) : std::string("LD_") + name_of(o.tensor.dtype) + "(" + place(i) + ", AT" + at + ")";
-    compute += "const T " + name + " = (T)" +
-               (type == kBool && !o.is_number && o.tensor.dtype != kBool ? "(" + load + " != 0)" : load) + ";\n";
-  }
-  compute += std::string(op.rule == Rule::Compare ? "u8" : "T") + " r;\n";
-  if (p.results > 1) compute += "T q;\n";
-  compute += std::string(op.text) + "\n";
-  compute += std::string("ST_") + name_of(p.operands[0].tensor.dtype) + "(p0, AT0, r);\n";
-  if (p.results > 1) compute += std::string("ST_") + name_of(p.operands[1].tensor.dtype) + "(p1, AT1, q);\n";
+  const std::string compute = element_of(op, p, type, [](int i) { return "AT" + std::to_string(i); });
   const std::string N = "n" + std::to_string(inner);
   if (device.in_turn()) {
     if (p.rank == 1) {
@@ -260,12 +254,15 @@ float rounded(float value, Dtype type) {
   return static_cast<float>(static_cast<_Float16>(value));
 }
 
-cw_status run_parsed(Call& call, const Pointwise& op, Parsed& p) {
+}  // namespace
+
+cw_status prepare(const Call& call, const Pointwise& op, Parsed& p, Dtype* computed) {
   const Dtype out = p.operands[0].tensor.dtype;
   Dtype common = op.rule == Rule::Same ? out : common_dtype(p);
   if (common == kOther || !(op.dtypes >> common & 1)) return CW_UNSUPPORTED;
   if (op.rule == Rule::Compare && (out != kBool)) return CW_UNSUPPORTED;
-  Dtype type = compute_of(common);
+  Dtype& type = *computed;
+  type = compute_of(common);
   if (op.rule == Rule::Copy && out == p.operands[1].tensor.dtype && !p.operands[1].is_number) {
     // Bytes are moved: any dtype, and every NaN stays as it is.
     type = size_of(out) == 1 ? kU8 : size_of(out) == 2 ? kU16 : size_of(out) == 4 ? kU32 : kU64;
@@ -285,7 +282,18 @@ cw_status run_parsed(Call& call, const Pointwise& op, Parsed& p) {
         n = {kF64, rounded(static_cast<float>(n.real()), common), 0};
   collapse(p);
   if (p.rank > kMostRank) return CW_UNSUPPORTED;
+  Launch numbers;  // none that the type does not hold
+  for (int i = 0; i < p.n; ++i)
+    if (const Operand& o = p.operands[i];
+        o.is_number && ((o.divides && is_int(type) && o.number.real() == 0) || !add_number(numbers, o.number, type)))
+      return CW_UNSUPPORTED;
+  for (int k = 0; k < p.scalar_count; ++k)
+    if (p.has[k] && !add_number(numbers, p.scalars[k], type)) return CW_UNSUPPORTED;
+  return CW_OK;
+}
 
+cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype type) {
+  const Dtype out = p.operands[0].tensor.dtype;
   Key key = {reinterpret_cast<uint64_t>(&op), 0, 0, static_cast<uint64_t>(p.flag)};
   int shift = 0;
   for (int i = 0; i < p.n; ++i) {
@@ -305,12 +313,11 @@ cw_status run_parsed(Call& call, const Pointwise& op, Parsed& p) {
   for (int i = 0; i < p.n; ++i) {
     if (!p.operands[i].is_number)
       launch.pointer(p.operands[i].tensor.data);
-    else if ((p.operands[i].divides && is_int(type) && p.operands[i].number.real() == 0) ||
-             !add_number(launch, p.operands[i].number, type))
-      return CW_UNSUPPORTED;
+    else
+      add_number(launch, p.operands[i].number, type);
   }
   for (int k = 0; k < p.scalar_count; ++k)
-    if (p.has[k] && !add_number(launch, p.scalars[k], type)) return CW_UNSUPPORTED;
+    if (p.has[k]) add_number(launch, p.scalars[k], type);
   launch.value(count);
   for (int d = p.rank - 1; d >= 0; --d) {
     launch.value(p.shape[d]);
@@ -321,8 +328,6 @@ cw_status run_parsed(Call& call, const Pointwise& op, Parsed& p) {
   TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device); }, &function));
   return launch.run(*call.device, function, count, op.cost, call.stream);
 }
-
-}  // namespace
 
 bool add_number(Launch& launch, const Number& number, Dtype type) {
   switch (type) {
@@ -356,7 +361,9 @@ cw_status run_pointwise(Call& call, const void* data) {
   const Pointwise& op = *static_cast<const Pointwise*>(data);
   Parsed p;
   if (!parse(op, call, p)) return CW_UNSUPPORTED;
-  return run_parsed(call, op, p);
+  Dtype type;
+  TRY(prepare(call, op, p, &type));
+  return run_prepared(call, op, p, type);
 }
 
 cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tensor>& operands,
@@ -365,7 +372,9 @@ cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tenso
   p.results = op.results;
   for (const Tensor& t : operands) p.operands[p.n++].tensor = t;
   for (const Number& x : scalars) p.has[p.scalar_count] = true, p.scalars[p.scalar_count++] = x;
-  return run_parsed(call, op, p);
+  Dtype type;
+  TRY(prepare(call, op, p, &type));
+  return run_prepared(call, op, p, type);
 }
 
 const Pointwise& pointwise_named(const char* name) {

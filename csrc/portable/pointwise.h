@@ -1,6 +1,8 @@
 // Operators whose every element depends on the same element of the inputs: a table of expressions, and one engine.
 #pragma once
 
+#include <functional>
+
 #include "call.h"
 
 namespace causeway::portable {
@@ -28,6 +30,40 @@ struct Pointwise {
   int results = 1;
   const char* functions = nullptr;  // before the kernel, of type T
 };
+
+constexpr int kMostOperands = 8;
+constexpr int kMostScalars = 4;
+inline constexpr const char* kScalarNames[kMostScalars] = {"x", "y", "z", "w"};
+
+struct Operand {
+  Tensor tensor;
+  bool is_number = false;
+  bool absent = false;  // an optional one; then a number too
+  bool divides = false;
+  bool counts = true;  // for the common dtype
+  Number number;
+  int64_t strides[kMostDims];
+};
+
+struct Parsed {
+  Operand operands[kMostOperands];  // results first
+  int n = 0, results = 0;
+  Number scalars[kMostScalars];
+  bool has[kMostScalars] = {};
+  bool optional[kMostScalars] = {};
+  int scalar_count = 0;
+  int64_t flag = 0;
+  int rank = 0;
+  int64_t shape[kMostDims];
+};
+
+// Checks dtypes, numbers and shapes, and collapses dimensions. `type`: what is computed in. Nothing is launched.
+cw_status prepare(const Call& call, const Pointwise& op, Parsed& p, Dtype* type);
+cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype type);
+// What the text of an element stands on: T, K(v) and the like.
+std::string head_of(const Pointwise& op, const Parsed& p, Dtype type);
+// One element: loads from p1, p2 .. (numbers are called so themselves), stores to p0. `place` says where an operand's is.
+std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const std::function<std::string(int)>& place);
 
 cw_status run_pointwise(Call& call, const void* pointwise);
 // The same with tensors that are no arguments: results first, then the others, and the scalars.

@@ -37,7 +37,7 @@ void Program::step(Kind kind, const std::string& name, Dtype dtype, const char* 
 }
 
 void Program::pointer(const std::string& name, const void* data, Dtype dtype, bool written) {
-  if (dtype > kF64 || (dtype == kF64 && !has_f64(call_)) || ++parameters_ > static_cast<int>(Launch::kMost)) {
+  if (dtype > kF64 || (dtype == kF64 && !has_f64(call_)) || ++pointers_ > static_cast<int>(Launch::kMost)) {
     failed_ = true;
     return;
   }
@@ -62,7 +62,7 @@ Program& Program::out(const std::string& name, const void* data, Dtype dtype) {
 }
 
 Program& Program::value(const std::string& name, int64_t v) {
-  if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
+  if (++values_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
   step(Kind::Value, name, kOther, "idx");
   launch_.value(v);
   return *this;
@@ -71,7 +71,7 @@ Program& Program::value(const std::string& name, int64_t v) {
 Program& Program::real(const std::string& name, double v, Dtype dtype) { return number(name, {kF64, v, 0}, dtype); }
 
 Program& Program::number(const std::string& name, const Number& v, Dtype dtype) {
-  if (++parameters_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
+  if (++values_ > static_cast<int>(Launch::kMost) - 16) return failed_ = true, *this;
   const Dtype type = compute_of(dtype);
   step(Kind::Value, name, kOther, type == kBool ? "u8" : name_of(type));
   if (!add_number(launch_, v, type)) failed_ = true;
@@ -145,6 +145,14 @@ cw_status Program::run(int64_t count, const std::string& body, double cost) {
     return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body + "\n}\n";
   };
   return launch(count, text, cost);
+}
+
+cw_status Program::as_is(const std::string& body, const std::function<cw_status(Launch&, cw_function)>& start) {
+  if (failed_) return CW_UNSUPPORTED;
+  mix(body);
+  cw_function function = nullptr;
+  TRY(call_.device->function({hash_[0], hash_[1], family("program"), 0}, [&] { return source(body); }, &function));
+  return start(launch_, function);
 }
 
 cw_status Program::each(const int64_t* shape, int rank, const std::string& body, double cost) {

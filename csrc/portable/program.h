@@ -35,6 +35,8 @@ class Program {
   }
   // `body` once for each u < count.
   cw_status run(int64_t count, const std::string& body, double cost);
+  // `body` as it is.
+  cw_status as_is(const std::string& body, const std::function<cw_status(Launch&, cw_function)>& start);
 
   // `body` for each row u < rows of a team (rows.h), whose items have `cells` of type A: for which the text of teams,
   // and of folds, was given to `before`. `memory` declares what else is LOCAL.
@@ -69,7 +71,7 @@ class Program {
   Launch launch_;
   uint64_t hash_[2];
   std::vector<Named> tensors_;
-  int parameters_ = 0;
+  int pointers_ = 0, values_ = 0;
   bool failed_ = false;  // a number that the dtype does not hold, or too many parameters
 };
 

@@ -402,6 +402,61 @@ def test_what_a_kernel_writes_beside_its_outputs_is_kept(run, asking_vendor: str
     run(program, CAUSEWAY_VENDOR=asking_vendor)
 
 
+LISTS = """
+import torch, causeway
+from torch import _foreach_mul, _foreach_mul_, _foreach_neg, _foreach_neg_
+
+def run(call, *lists):
+    here = [[t.clone() for t in ts] for ts in lists]
+    there = [[t.to("test") for t in ts] for ts in lists]
+    want = call(*here) or here[0]
+    with causeway.ledger() as ledger:
+        have = call(*there) or there[0]
+    for w, h in zip(want, have, strict=True):
+        assert w.dtype == h.dtype and torch.equal(w, h.cpu()), (w, h)
+    return {r.rung for r in ledger.rows if "_foreach" in r.operator}
+
+some = [torch.arange(6.0).view(2, 3), torch.ones(()), torch.ones(0)]
+assert run(lambda x: _foreach_mul(x, 3), some) == {"derived"}
+assert run(lambda x: _foreach_mul_(x, 0.5), some) == {"derived"}
+assert run(_foreach_neg_, some) == {"native"}
+# Tensor by tensor: no kernel, a kernel that declines, and lists that none takes.
+assert run(_foreach_neg, some) == set()
+assert run(lambda x: _foreach_mul_(x, 0.0), some) == set()
+assert run(lambda x: _foreach_mul(x, 3), [some[0], some[0].long()]) == set()
+assert run(lambda x: _foreach_mul(x, 1.5), [some[0].long()]) == set()
+turned = [t.t() for t in some[:2]]
+d = [t.to("test").t() for t in some[:2]]
+assert [t.tolist() for t in _foreach_mul(d, 3)] == [t.tolist() for t in _foreach_mul(turned, 3)]
+# What is written twice, or read elsewhere, is written in torch's order.
+base = torch.arange(8.0)
+for pick in (lambda x: [x[:3], x[2:5]], lambda x: [x, x]):
+    here, there = base.clone(), base.to("test")
+    _foreach_mul_(pick(here), 3.0)
+    with causeway.ledger() as ledger:
+        _foreach_mul_(pick(there), 3.0)
+    assert torch.equal(here, there.cpu())
+    assert not any("_foreach" in r.operator for r in ledger.rows)
+# torch's own words.
+for call in (lambda x: _foreach_mul_(x, 1.5), lambda x: _foreach_mul(x, [1.0, 2.0, 3.0])):
+    said = set()
+    for device in ("cpu", "test"):
+        try:
+            call([torch.ones(2, dtype=torch.int64, device=device)])
+        except RuntimeError as error:
+            said.add(str(error))
+    assert len(said) == 1, said
+# A gradient passes through.
+x = torch.ones(3, device="test", requires_grad=True)
+_foreach_mul([x], 4.0)[0].sum().backward()
+assert x.grad.tolist() == [4.0] * 3
+"""
+
+
+def test_lists_of_tensors_reach_a_kernel_whole(run, asking_vendor: str) -> None:
+    run(LISTS, CAUSEWAY_VENDOR=asking_vendor)
+
+
 # --- the host rung, with copies and without -----------------------------------------------------
 
 HOST = (NONE, STAGED, {"ops": "none", "memory_model": "discrete", "execution": "async"})

@@ -126,6 +126,68 @@ def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
     assert any(line.startswith("cumsum ") for line in lines), lines
 
 
+FOREACH = (HERE / "foreach.py").read_text()
+LAUNCHES = (HERE / "launches.py").read_text()
+
+
+def test_torchs_samples_of_lists_agree_on_the_simulated_chip(run_python, tmp_path) -> None:
+    """A few operators in two dtypes; `make test-portable` runs all of them."""
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    lines = run_python(FOREACH, args=("few", "-"), **env).stdout.splitlines()
+    assert lines[:-1] == []
+    assert int(lines[-1].removeprefix("cases ")) >= 100
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("which", "in_turn"),
+    [("addcdiv", "0"), ("norm", "0"), pytest.param("few", "1", marks=pytest.mark.long)],
+)
+def test_torchs_samples_of_lists_agree_on_opencl(
+    run_python, opencl: str, tmp_path, which: str, in_turn: str
+) -> None:
+    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": str(tmp_path)}
+    if in_turn == "0":
+        env["CAUSEWAY_OPENCL_IN_TURN"] = "0"
+    lines = run_python(FOREACH, args=(f"few:{which}", "-"), **env).stdout.splitlines()
+    assert lines[:-1] == []
+    assert lines[-1].startswith("cases ")
+
+
+def compiler(folder: Path, script: str) -> str:
+    """A compiler that changes the programs that it is given."""
+    fake = folder / "cc"
+    fake.write_text(
+        f"#!/bin/sh\nfor f; do case $f in *.c) sed -i '{script}' $f;; esac; done\n"
+        f'exec {shutil.which("cc")} "$@"\n'
+    )
+    fake.chmod(0o755)
+    return str(fake)
+
+
+def test_a_block_that_is_looked_for_in_the_wrong_tensor_is_noticed(run_python, tmp_path) -> None:
+    cc = compiler(tmp_path, "s/blocks_before_ < had_/blocks_before_ <= had_/")
+    env = {**SIM, "CC": cc, "CAUSEWAY_SIM_CACHE": str(tmp_path / "cache")}
+    lines = run_python(FOREACH, args=("few:sqrt", "-"), **env).stdout.splitlines()
+    assert any(line.startswith("_foreach_sqrt torch.float32") for line in lines), lines
+
+
+def test_a_step_over_many_tensors_is_a_few_launches(run_python, tmp_path) -> None:
+    """Two for three lists of 60, one for 20; tensor by tensor it would be 60 for each."""
+    note = 'if (!item) { int f = open("%s", 02101, 0600); write(f, "x", 1); close(f); }'
+    count = "s|  const idx item = group_.*;|&" + note % (tmp_path / "launches") + "|;"
+    cc = compiler(tmp_path, "1i #include <fcntl.h>\\n#include <unistd.h>\n" + count)
+    env = {**SIM, "CC": cc, "CAUSEWAY_SIM_CACHE": str(tmp_path / "cache")}
+    lines = run_python(LAUNCHES, args=(str(tmp_path / "launches"),), **env).stdout.splitlines()
+    few, many = ([int(n) for n in line.split()] for line in lines)
+    assert few[0] == 20
+    assert many[0] == 60
+    assert few[1] <= 8, lines  # AdamW: as many as its formula has operators over lists
+    assert many[1] <= 16, lines
+    assert many[2] <= 6, lines
+    assert many[3] <= 16, lines
+
+
 COUNT = """
 import torch, causeway
 print(len(causeway._C.offered_portable()))

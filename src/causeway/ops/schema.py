@@ -322,6 +322,11 @@ another form was asked for or inputs were prepared. The column "serves" below ha
 Offer one of these too only if its kernel does better. Its arguments are those of the row, and an
 in-place form's `self` comes once, as the output.
 
+Operators over lists, `aten::_foreach_*`, are asked for too: `aten::_foreach_add.Scalar_out` serves
+`_foreach_add.Scalar` and `_foreach_add_.Scalar`, with the list of outputs first. Nothing is prepared
+for them: lists that do not have what the kernel needs, or that it declines, go tensor by tensor, as
+do lists that share memory and, in place, results of another dtype than their targets.
+
 Operators outside of `aten` are asked for by their own name, such as `mylib::op`.
 
 ## How arguments arrive

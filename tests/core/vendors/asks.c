@@ -63,6 +63,33 @@ static cw_status batch_norm(const cw_arg* args, int32_t n, cw_stream stream) {
   return CW_OK;
 }
 
+/* aten::_foreach_mul.Scalar_out(self[], scalar, *, out[]): the outputs first, which may be the list itself. */
+static cw_status mul_lists(const cw_arg* args, int32_t n, cw_stream stream) {
+  (void)stream;
+  if (n != 3 || args[0].tag != CW_TENSOR_LIST || args[1].tag != CW_TENSOR_LIST || args[0].n != args[1].n)
+    return refuse("_foreach_mul.Scalar_out has out, self and scalar");
+  const double by = args[2].tag == CW_INT ? (double)args[2].v.i : args[2].v.d;
+  if (by == 0) return CW_UNSUPPORTED;
+  for (uint32_t k = 0; k < args[0].n; ++k) {
+    const DLTensor *out = args[0].v.tensors[k], *in = args[1].v.tensors[k];
+    if (!dense(out) || !dense(in)) return refuse("it asked for contiguous tensors");
+    if (out->dtype.bits != 32 || out->dtype.code != kDLFloat) return refuse("it takes float32 only");
+    for (int64_t i = 0; i < count(out); ++i) ((float*)out->data)[i] = ((float*)in->data)[i] * (float)by;
+  }
+  return CW_OK;
+}
+
+/* aten::_foreach_neg_(self[]): only in place. */
+static cw_status neg_lists(const cw_arg* args, int32_t n, cw_stream stream) {
+  (void)stream;
+  if (n != 1 || args[0].tag != CW_TENSOR_LIST) return refuse("_foreach_neg_ has self");
+  for (uint32_t k = 0; k < args[0].n; ++k) {
+    const DLTensor* t = args[0].v.tensors[k];
+    for (int64_t i = 0; i < count(t); ++i) ((float*)t->data)[i] = -((float*)t->data)[i];
+  }
+  return CW_OK;
+}
+
 static cw_status op_find(const char* name, cw_op* out) {
   cw_op op = {.struct_size = out->struct_size, .needs = CW_NEEDS_CONTIGUOUS, .dtypes = CW_FLOAT32};
   if (strcmp(name, "aten::add.out") == 0) {
@@ -72,6 +99,10 @@ static cw_status op_find(const char* name, cw_op* out) {
     op.kernel = neg;
   } else if (strcmp(name, "aten::native_batch_norm") == 0) {
     op.kernel = batch_norm;
+  } else if (strcmp(name, "aten::_foreach_mul.Scalar_out") == 0) {
+    op.kernel = mul_lists;
+  } else if (strcmp(name, "aten::_foreach_neg_") == 0) {
+    op.kernel = neg_lists;
   } else {
     return CW_UNSUPPORTED;
   }
