@@ -1,6 +1,7 @@
 """Every cut of a device gives the same bits, and the CPU's result within tolerance.
 
-`python cuts.py DTYPE..`: prints a line for each product that differs, then "cuts N of M products".
+`python cuts.py DTYPE [PRODUCT..] [DTYPE ..]`: prints a line for each product that differs, then
+"cuts N of M products". A dtype without products: all of them.
 """
 
 from __future__ import annotations
@@ -54,30 +55,41 @@ def bits(x: torch.Tensor) -> bytes:
     return x.cpu().contiguous().view(torch.uint8).numpy().tobytes()
 
 
-def main(dtypes: list[str]) -> None:
-    counted, most = 0, 0
-    for name in dtypes:
-        dtype = getattr(torch, name)
-        most = len(_C.cuts(0, dtype == torch.float64))
+def check(name: str, what: str, f: Callable[..., torch.Tensor], args: tuple[torch.Tensor, ...]):
+    """Print how the results of all cuts differ from the first one's, and that from the CPU's."""
+    dtype = getattr(torch, name)
+    cuts = _C.cuts(0, dtype == torch.float64)
+    args = tuple(a.to(dtype) for a in args)
+    there = tuple(a.to(DEVICE) for a in args)
+    results = []
+    for cut in range(len(cuts)):
+        _C.force_cut(cut)
+        results.append(f(*there))
+    _C.force_cut(-1)
+    for cut, result in zip(cuts, results, strict=True):
+        if bits(result) != bits(results[0]):
+            print(f"{what} {name}: {cut} gives other bits")
+    right = f(*(a.double() for a in args))
+    rtol = {2: 2e-2, 4: 1e-4, 8: 1e-9}[dtype.itemsize]
+    atol = rtol * right.nan_to_num(0, 0, 0).abs().max().item()
+    if not torch.allclose(results[0].cpu().double(), right, rtol, atol, equal_nan=True):
+        print(f"{what} {name}: not as on the CPU")
+
+
+def main(words: list[str]) -> None:
+    groups: list[tuple[str, list[str]]] = []
+    for word in words:
+        if hasattr(torch, word) and isinstance(getattr(torch, word), torch.dtype):
+            groups.append((word, []))
+        else:
+            groups[-1][1].append(word)
+    count = 0
+    for dtype, names in groups:
         for what, f, args in products():
-            args = tuple(a.to(dtype) for a in args)
-            there = tuple(a.to(DEVICE) for a in args)
-            results = []
-            for cut in range(most):
-                _C.force_cut(cut)
-                results.append(f(*there))
-            _C.force_cut(-1)
-            counted += 1
-            for cut, result in zip(_C.cuts(0, dtype == torch.float64), results, strict=True):
-                if bits(result) != bits(results[0]):
-                    print(f"{what} {name}: {cut} gives other bits")
-            wide = f(*(a.double() for a in args))
-            rtol = {2: 2e-2, 4: 1e-4, 8: 1e-9}[dtype.itemsize]
-            if not torch.allclose(
-                results[0].cpu().double(), wide, rtol, rtol * wide.nan_to_num(0, 0, 0).abs().max().item(), equal_nan=True
-            ):
-                print(f"{what} {name}: not as on the CPU")
-    print(f"cuts {most} of {counted} products")
+            if not names or what in names:
+                check(dtype, what, f, args)
+                count += 1
+    print(f"cuts {len(_C.cuts(0, False))} of {count} products")
 
 
 if __name__ == "__main__":
