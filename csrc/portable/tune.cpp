@@ -17,7 +17,7 @@ namespace causeway::portable {
 namespace {
 
 constexpr double kLeast = 1 << 23;   // multiplications that are worth a measurement
-constexpr size_t kRounds = 5;        // measurements of each cut; the median counts
+constexpr size_t kRounds = 5;        // measurements of each cut
 constexpr double kHopeless = 1.5;    // of the best one's time, after one measurement: not measured again
 constexpr double kGain = 0.97;       // of the usual one's time: else that stays
 constexpr double kShare = 0.1;       // of the time of the products themselves that trying may add, in mode `passing`
@@ -38,11 +38,8 @@ double now() {
   return duration<double, std::milli>(steady_clock::now().time_since_epoch()).count();
 }
 
-double median(std::vector<double> v) {
-  if (v.empty()) return INFINITY;
-  std::nth_element(v.begin(), v.begin() + v.size() / 2, v.end());
-  return v[v.size() / 2];
-}
+// What disturbs a measurement only makes it longer, so the shortest one counts.
+double least(const std::vector<double>& v) { return v.empty() ? INFINITY : *std::min_element(v.begin(), v.end()); }
 
 // Which shapes want the same cut: a side of at most a tile; else how many squares there are for each unit.
 size_t shape_of(const Device& device, const ProductSize& size) {
@@ -153,21 +150,24 @@ void keep(Tuning& t, size_t at, const Class& c, const Cut& cut) {
 void note(Tuning& t, Class& c, const std::vector<Cut>& cuts, size_t usual, size_t index, double ms) {
   Class::Try& mine = c.tries[index];
   mine.ms.push_back(ms);
-  const double usually = median(c.tries[usual].ms);
+  const double usually = least(c.tries[usual].ms);
   if (std::isfinite(usually)) c.spent += std::max(0.0, ms - usually);
   double best = INFINITY;
-  for (const Class::Try& one : c.tries) best = std::min(best, median(one.ms));
+  for (const Class::Try& one : c.tries) best = std::min(best, least(one.ms));
   bool over = true;
   for (size_t i = 0; i < c.tries.size(); ++i) {
     Class::Try& one = c.tries[i];
-    if (!one.ms.empty() && i != usual && median(one.ms) > kHopeless * best) one.dropped = true;
+    if (!one.ms.empty() && i != usual && least(one.ms) > kHopeless * best) one.dropped = true;
     over &= one.dropped || one.ms.size() >= kRounds;
   }
   if (!over) return;
   size_t chosen = usual;
   for (size_t i = 0; i < c.tries.size(); ++i)
-    if (!c.tries[i].dropped && median(c.tries[i].ms) < median(c.tries[chosen].ms)) chosen = i;
-  c.gain = usually / median(c.tries[chosen].ms);
+    if (!c.tries[i].dropped && least(c.tries[i].ms) < least(c.tries[chosen].ms)) chosen = i;
+  const cw_backend& table = services().table();
+  table.event_destroy(t.device, c.from), table.event_destroy(t.device, c.to);
+  c.from = c.to = nullptr;
+  c.gain = usually / least(c.tries[chosen].ms);
   if (c.gain < 1 / kGain) chosen = usual, c.gain = 1;
   c.chosen.store(static_cast<int>(chosen), std::memory_order_release);
   keep(t, static_cast<size_t>(&c - t.classes), c, cuts[chosen]);
@@ -236,6 +236,7 @@ Turn::Turn(const Call& call, Use use, Dtype dtype, const ProductSize& size) : ca
   const size_t type = dtype == kF16 ? 0 : dtype == kBF16 ? 1 : dtype == kF32 ? 2 : 3;
   Class& c = class_at(*tuning_, type, use, shape_of(*call.device, size));
   if (const int chosen = c.chosen.load(std::memory_order_acquire); chosen >= 0) {
+    settled_ = &c;
     take(static_cast<size_t>(chosen));
     return;
   }
@@ -251,7 +252,7 @@ Turn::Turn(const Call& call, Use use, Dtype dtype, const ProductSize& size) : ca
     c.probe = size;
   }
   c.elsewhere = 0;
-  if (const double usually = median(c.tries[usual].ms); std::isfinite(usually)) c.work += usually;
+  if (const double usually = least(c.tries[usual].ms); std::isfinite(usually)) c.work += usually;
   if (!collect(*tuning_, c, *cuts_, usual, !passing)) return;
   if (const int chosen = c.chosen.load(); chosen >= 0) {
     take(static_cast<size_t>(chosen));
@@ -299,15 +300,20 @@ cw_status Turn::end() {
 }
 
 bool Turn::refused() {
-  if (!class_) return false;
   const size_t usual = usual_cut(*call_.device, *cuts_, size_);
-  std::lock_guard lock(class_->mutex);
-  class_->busy = false;
-  const bool another = index_ != usual;
-  if (another) class_->tries[index_].dropped = true;
-  class_ = nullptr;
+  if (index_ == usual) return false;
+  if (class_) {
+    std::lock_guard lock(class_->mutex);
+    class_->busy = false;
+    class_->tries[index_].dropped = true;
+    class_ = nullptr;
+  } else if (settled_) {  // what an earlier process kept
+    settled_->chosen.store(static_cast<int>(usual), std::memory_order_release);
+  } else {
+    return false;
+  }
   take(usual);
-  return another;
+  return true;
 }
 
 Turn::~Turn() {

@@ -37,6 +37,7 @@ class Turn {
   Tuning* tuning_;
   const std::vector<Cut>* cuts_;
   Class* class_ = nullptr;  // where this call is measured, or built for it
+  Class* settled_ = nullptr;  // where the cut is the one chosen
   size_t index_ = 0;
   bool timed_ = false, done_ = false;
   double began_ = 0;  // by the host's clock, in ms

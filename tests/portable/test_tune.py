@@ -186,18 +186,22 @@ def _rewrite(file: Path, cut: str) -> None:
 
 def test_a_short_program_builds_nothing_to_try(run_python, sim, tmp_path: Path) -> None:
     """A build is worth a tenth of what the products themselves took, and no more."""
-    env = {**sim, "CAUSEWAY_SIM_CACHE": str(tmp_path / "programs"), "CAUSEWAY_TUNE": "passing"}
-    _, known = product(run_python, env, 12)
-    assert known
-    assert known["source"] == "under way"
-    assert 1 <= known["measurements"] <= 5  # of the built-in cut alone
-    assert len(list((tmp_path / "programs").iterdir())) <= 3  # randn's, its copy's, the product's
+    built = {}
+    for mode in ("passing", "off"):
+        folder = tmp_path / mode
+        env = {**sim, "CAUSEWAY_SIM_CACHE": str(folder), "CAUSEWAY_TUNE": mode}
+        _, known = product(run_python, env, 8)
+        built[mode] = len(list(folder.iterdir()))
+        assert known is None or known["source"] == "under way"
+    assert built["passing"] == built["off"]
 
 
 def test_a_long_program_measures_in_passing(run_python, sim: dict[str, str]) -> None:
+    product(run_python, {**sim, "CAUSEWAY_TUNE": "now"})  # all is built
+    kept(sim).unlink()
     took, known = product(run_python, {**sim, "CAUSEWAY_TUNE": "passing"}, 50000)
     assert known["source"] == "measured"
-    assert took > 36
+    assert took > 12
 
 
 def test_a_chip_without_a_compiler_has_nothing_to_tune(run_python) -> None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from causeway import config
@@ -107,12 +108,12 @@ def _products(
         sizes.insert(2, (few, few, 4096))
     for m, n, k in sizes:
         a, b = randn(m, k), randn(n, k)
-        yield lambda a=a, b=b: torch.mm(a, b.t())
+        yield partial(torch.mm, a, b.t())
     for m, n, k in sizes[-2:]:
         a, b = randn(4, m // 2, k // 4), randn(4, k // 4, n // 2)
-        yield lambda a=a, b=b: torch.bmm(a, b)
+        yield partial(torch.bmm, a, b)
     x, w = randn(4, 64, 56, 56), randn(64, 64, 3, 3)
-    yield lambda: F.conv2d(x, w, padding=1)
+    yield partial(F.conv2d, x, w, padding=1)
 
     def gradient() -> object:
         return torch.ops.aten.convolution_backward(
