@@ -35,8 +35,9 @@ bool is_left_out(const std::string& name) {
   return names && names->count(name);
 }
 
-// The portable kernel of this name; opens the vendor's compiler, and no device.
-cw_op find_portable(const std::string& name) {
+}  // namespace
+
+void find_portable_kernels() {
   static std::once_flag once;
   std::call_once(once, [] {
     const auto* table = static_cast<const cw_code_v1*>(vendor_extension("code.v1"));
@@ -51,8 +52,24 @@ cw_op find_portable(const std::string& name) {
                                if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream))
                                  return status;
                                return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
-                             }});
+                             },
+                             []() -> const cw_backend& { return api(); },
+                             [](int32_t device) {
+                               cw_device_info info{};
+                               info.struct_size = sizeof(info);
+                               const bool known = api().device_info(device, &info) == CW_OK;
+                               return std::string(api().name) + " " + (api().version ? api().version : "") + "\n" +
+                                      (known ? info.name : "");
+                             },
+                             [](const char* warning) { TORCH_WARN(warning); }});
   });
+}
+
+namespace {
+
+// The portable kernel of this name.
+cw_op find_portable(const std::string& name) {
+  find_portable_kernels();
   return portable::find(name.c_str());
 }
 

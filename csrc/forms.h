@@ -29,6 +29,9 @@ NativeForms* resolve_native(Operator& op);
 // Every operator that the vendor's op_find answers for.
 std::vector<std::pair<std::string, cw_op>> offered();
 
+// Opens the vendor's compiler, where there is one, and no device. More than once is as good as once.
+void find_portable_kernels();
+
 // Every operator that has a portable kernel; none where the vendor has no compiler, or the rung is switched off.
 std::vector<std::pair<std::string, cw_op>> portable_offered();
 

@@ -30,6 +30,7 @@
 #include "native.h"
 #include "observe.h"
 #include "paper.h"
+#include "portable/portable.h"
 #include "profile.h"
 #include "redirect.h"
 #include "storage.h"
@@ -422,6 +423,31 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     set_portable(on, std::move(except));
     forget_routes();
   });
+  m.def("set_tune", [](const std::string& mode, const std::string& folder) {
+    const std::string modes[] = {"off", "passing", "now", "again"};
+    for (size_t i = 0; i < std::size(modes); ++i)
+      if (mode == modes[i]) portable::set_tune(static_cast<portable::TuneMode>(i), folder);
+  });
+  m.def("tuned", [](int32_t device) {
+    py::list list;
+    find_portable_kernels();
+    for (const portable::Tuned& t : portable::tuned(device)) {
+      py::dict d;
+      d["name"] = t.name, d["cut"] = t.cut, d["source"] = t.source, d["gain"] = t.gain;
+      d["measurements"] = t.measurements;
+      list.append(d);
+    }
+    return list;
+  });
+  m.def("cuts", [](int32_t device, bool f64) {
+    find_portable_kernels();
+    return portable::cut_names(device, f64);
+  });
+  m.def("code_units", [](int32_t device) {
+    find_portable_kernels();
+    return portable::units(device);
+  });
+  m.def("force_cut", portable::force_cut);
   m.def("set_forced", set_forced);
   m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));

@@ -35,6 +35,16 @@ void add_plane(Launch& l, const Gather& g, const int64_t (&kernel)[3]) {
     l.value(side[0]).value(side[1]).value(side[2]);
 }
 
+// Element by element, for what has no vectors: position s, t, u of channel c, 0 outside of the image, and between its
+// elements where these are apart.
+constexpr const char* kTap =
+    "#define TAP(c, s, t, u) ((s) >= 0 && (s) < fz && (t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? "
+    "FROM((c) * plane + ((s) * fy + (t)) * fx + (u)) : 0)\n";
+constexpr const char* kTapBetween =
+    "#define TAP(c, s, t, u) ((s) >= 0 && (s) % dz == 0 && (s) / dz < fz && (t) >= 0 && (t) % dy == 0 && (t) / dy < fy "
+    "&& (u) >= 0 && (u) % dx == 0 && (u) / dx < fx ? FROM((c) * plane + ((s) / dz * fy + (t) / dy) * fx + (u) / dx) : "
+    "0)\n";
+
 // A copy of the image with zeros where positions lie outside of it or between its elements, on CPUs: with all positions
 // inside, 16 of them are gathered without a question.
 cw_status surrounded(Call& call, const Convolution& c, Gather& g, const void** image) {
@@ -98,72 +108,72 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
   for (int d = 0; d < 3; ++d) divides |= g.div[d] != 1;
   const bool inside = call.device->in_turn();
   const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2], g.channels * c.taps()};
-  const Cut cut = cut_of(*call.device, size, type);
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(inside) << 8 |
-                    static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10 |
-                    static_cast<uint64_t>(cut) << 11;
-  cw_function function = nullptr;
-  TRY(call.device->function(
-      {family("gathered"), bits, 0, 0},
-      [&] {
-        Source s(call.device->info);
-        const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
-        s.out(name_of(type), "packs").out(store, "out").in(store, "a").in(store, "image");
-        if (bias) s.in(store, "bias");
-        s.value("idx", "groups");
-        add_plane(s);
-        Product p;
-        p.cut = cut;
-        p.a = c.dtype;
-        p.type = type;
-        p.a_dense = true;
-        p.begin =
-            "const idx plane = fz * fy * fx, channels = K / (kd * kh * kw), group = batch % groups; const idx a_base = "
-            "group * M "
-            "* K, o_base = batch * M * N; GLOBAL const " +
-            store + "* from = image + batch * channels * plane;";
-        s.before("#define FROM(at) LD_" + name + "(from, at)\n");
-        // Element by element: for what has no vectors.
-        if (!divides)
-          s.before(
-              "#define TAP(c, s, t, u) ((s) >= 0 && (s) < fz && (t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? "
-              "FROM((c) "
-              "* plane + ((s) * fy + (t)) * fx + (u)) : 0)\n");
-        else
-          s.before(
-              "#define TAP(c, s, t, u) ((s) >= 0 && (s) % dz == 0 && (s) / dz < fz && (t) >= 0 && (t) % dy == 0 && (t) "
-              "/ dy < fy && (u) >= 0 && (u) % dx == 0 && (u) / dx < fx ? FROM((c) * plane + ((s) / dz * fy + (t) / dy) "
-              "* fx + (u) / dx) : 0)\n");
-        p.b =
-            "TAP(k / (kd * kh * kw), n / (ty * tx) * mz + oz + k / (kh * kw) % kd * sz, n / tx % ty * my + oy + k / kw "
-            "% kh * sy, n % tx * mx + ox + k % kw * sx)";
-        p.panel =
-            "i32 at0[16]; for (int l = 0; l < 16; ++l) { const idx n = l < wide ? n0 + l : n0; at0[l] = (i32)(((n / "
-            "(ty "
-            "* tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + ox); }";
-        // 16 positions of one tap at a time, gathered.
-        p.pack =
-            "idx c = k0 / (kd * kh * kw), e = k0 / (kh * kw) % kd, r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k < "
-            "k1; ++k) { GLOBAL " +
-            std::string(name_of(type)) + "* to = pack + (k - k0) * 16; ";
-        p.pack += "GLOBAL const " + store +
-                  "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; for (int l = 0; l < 16; "
-                  "++l) to[l] = LD_" +
-                  name + "(f, at0[l]);";
-        p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } }";
-        p.store = bias ? "v = v + LD_" + name + "(bias, group * M + m);" : "";
-        p.store += " ST_" + name + "(out, o_base + m * N + n, v);";
-        return product_text(s, p, *call.device);
-      },
-      &function));
-  void* packs = nullptr;
-  TRY(product_scratch(call, size, type, &packs));
-  Launch l;
-  l.pointer(packs).pointer(out).pointer(weight).pointer(image);
-  if (bias) l.pointer(bias);
-  l.value(c.groups);
-  add_plane(l, g, c.kernel);
-  return product_launch(call, l, function, size, type, size.k, 1);
+                    static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10;
+  const auto function_of = [&](const Cut& cut, cw_function* out_function) {
+    return call.device->function(
+        {family("gathered"), bits, cut.id(), 0},
+        [&] {
+          Source s(call.device->info);
+          const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
+          s.out(name_of(type), "packs").out(store, "out").in(store, "a").in(store, "image");
+          if (bias) s.in(store, "bias");
+          s.value("idx", "groups");
+          add_plane(s);
+          Product p;
+          p.cut = cut;
+          p.a = c.dtype;
+          p.type = type;
+          p.a_dense = true;
+          p.begin =
+              "const idx plane = fz * fy * fx, channels = K / (kd * kh * kw), group = batch % groups; const idx a_base "
+              "= "
+              "group * M "
+              "* K, o_base = batch * M * N; GLOBAL const " +
+              store + "* from = image + batch * channels * plane;";
+          s.before("#define FROM(at) LD_" + name + "(from, at)\n");
+          s.before(divides ? kTapBetween : kTap);
+          // Divided in 32 bits, as positions of one image are: 64 take GPUs several times as long.
+          p.b =
+              "TAP((u32)k / (u32)(kd * kh * kw), (i32)((u32)n / (u32)(ty * tx) * mz + oz + (u32)k / (u32)(kh * kw) % "
+              "(u32)kd * sz), (i32)((u32)n / (u32)tx % (u32)ty * my + oy + (u32)k / (u32)kw % (u32)kh * sy), "
+              "(i32)((u32)n % "
+              "(u32)tx * mx + ox + (u32)k % (u32)kw * sx))";
+          p.panel =
+              "i32 at0[WIDE]; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? n0 + l : n0; at0[l] = "
+              "(i32)(((n / "
+              "(ty "
+              "* tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + ox); }";
+          // A row of positions of one tap at a time, gathered.
+          p.pack =
+              "idx c = k0 / (kd * kh * kw), e = k0 / (kh * kw) % kd, r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k "
+              "< "
+              "k1; ++k) { GLOBAL " +
+              std::string(name_of(type)) + "* to = pack + (k - k0) * WIDE; ";
+          p.pack += "GLOBAL const " + store +
+                    "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; for (int l = 0; l < WIDE; "
+                    "++l) to[l] = LD_" +
+                    name + "(f, at0[l]);";
+          p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } }";
+          p.store = bias ? "v = v + LD_" + name + "(bias, group * M + m);" : "";
+          p.store += " ST_" + name + "(out, o_base + m * N + n, v);";
+          return product_text(s, p, *call.device);
+        },
+        out_function);
+  };
+  return with_cut(call, Turn::convolution, c.dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr, sums = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
+    void* packs = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, type, &packs));
+    Launch l;
+    l.pointer(packs).pointer(out).pointer(weight).pointer(image);
+    if (bias) l.pointer(bias);
+    l.value(c.groups);
+    add_plane(l, g, c.kernel);
+    return product_launch(call, l, turn, function, sums, size, size.k, 1);
+  });
 }
 
 cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
@@ -212,7 +222,161 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
   return gathered(call, c, g, c.in_channels / c.groups, out, turned, grad, bias);
 }
 
-// `out` [groups * m, n, taps]: for each part of the batch by itself, then summed up.
+// `out` [groups * m, n, taps] on CPUs: for each share of the batch by itself, then summed up.
+cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, const Tensor& out, const void* grad,
+                             const void* in) {
+  const Dtype type = compute_of(c.dtype);
+  const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups * c.taps();
+  const int64_t panels = (n + 15) / 16 * c.groups;
+  const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / panels, 1, c.batch);
+  const auto function_of = [&](const Cut& cut, cw_function* function) {
+    return call.device->function(
+        {family("gradient_in_panels"), static_cast<uint64_t>(c.dtype), cut.id(), 0},
+        [&] {
+          Source s(call.device->info);
+          const std::string store = storage_of(c.dtype), t = name_of(type);
+          s.out(t, "packs").out(t, "out").in(store, "a").in(store, "image");
+          for (const char* v : {"groups", "shares", "images", "channels"}) s.value("idx", v);
+          add_plane(s);
+          Product p;
+          p.cut = cut;
+          p.a = c.dtype;
+          p.type = type;
+          p.a_dense = true;
+          // k goes over the positions of one image after the other: `batch` is a share of the images and a group.
+          p.begin =
+              "const idx plane = fz * fy * fx, spots = tz * ty * tx, share = batch / groups, group = batch % groups, "
+              "i0 = images * share / shares, i1 = images * (share + 1) / shares;";
+          p.b = "0";
+          p.store = "out[((share * groups + group) * M + m) * N + n] = v;";
+          product_definitions(s, p, *call.device);
+          // The kernel's own loop: A's rows change with the image.
+          return s.kernel(R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx split = u % splits, panel = u / splits % panels, batch = u / splits / panels;
+  const idx n0 = panel * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE, tiles = (M + TILE - 1) / TILE;
+  const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
+  const idx last = past < M ? past : M;
+  GLOBAL T* pack = packs + item * slot;
+  GLOBAL T* staged = pack + DEPTH * WIDE;
+  GLOBAL T* acc = staged + STAGE;
+  BEGIN
+  i32 at0[WIDE];
+  for (int l = 0; l < WIDE; ++l) {
+    const idx n = l < wide ? n0 + l : n0, ch = n / (kd * kh * kw);
+    const idx row = (n / (kh * kw) % kd * sz + oz) * fy + n / kw % kh * sy + oy;
+    at0[l] = (i32)(ch * plane + row * fx + n % kw * sx + ox);
+  }
+  for (idx i = 0; i < (last - first + TILE) * WIDE; ++i) acc[i] = 0;
+  for (idx image_at = i0; image_at < i1; ++image_at) {
+    GLOBAL const AT* rows = a + (image_at * groups + group) * M * spots;
+    GLOBAL const AT* from = image + (image_at * groups + group) * channels * plane;
+    for (idx k0 = 0; k0 < spots; k0 += DEPTH) {
+      const idx k1 = spots - k0 < DEPTH ? spots : k0 + DEPTH, depth = k1 - k0;
+      idx z = k0 / tx / ty, y = k0 / tx % ty, x = k0 % tx;
+      for (idx k = k0; k < k1; ++k) {
+        GLOBAL T* to = pack + (k - k0) * WIDE;
+        const i32 spot = (i32)((z * mz * fy + y * my) * fx + x * mx);
+        for (int l = 0; l < WIDE; ++l) {
+          to[l] = LDA(from, spot + at0[l]);
+        }
+        if (++x == tx) { x = 0; if (++y == ty) { y = 0; ++z; } }
+      }
+      for (idx m0 = first; m0 < last; m0 += TILE) {
+        const idx left = last - m0;
+        GLOBAL const AT* from_a = rows + m0 * am + k0;
+        GLOBAL T* kept = acc + (m0 - first) * WIDE;
+        TILE_ZERO
+        TILE_TAKE
+        TILE_RUN
+        TILE_KEEP
+      }
+    }
+  }
+  for (idx m = first; m < last; ++m)
+    for (idx l = 0; l < wide; ++l) { const idx n = n0 + l; const T v = acc[(m - first) * WIDE + l]; PUT }
+}
+)");
+        },
+        function);
+  };
+  void* partial = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(shares * c.groups * m * n * size_of(type)), &partial));
+  // Sums are kept from image to image: deeper than any stretch.
+  const int64_t k = std::max<int64_t>(c.batch * c.out_size() / shares, kDeepest + 1);
+  const ProductSize size{shares * c.groups, m, n, k};
+  TRY(with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    void* packs = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, type, &packs));
+    Launch l;
+    l.pointer(packs).pointer(partial).pointer(grad).pointer(in);
+    l.value(c.groups).value(shares).value(c.batch).value(c.in_channels / c.groups);
+    add_plane(l, g, c.kernel);
+    return product_launch(call, l, turn, function, nullptr, size, c.out_size(), 1);
+  }));
+  Tensor sums, to = out;
+  sums.data = static_cast<const char*>(partial);
+  sums.dtype = type;
+  sums.ndim = 2;
+  sums.shape[0] = shares, sums.shape[1] = out.numel();
+  sums.strides[0] = out.numel(), sums.strides[1] = 1;
+  to.ndim = 1;
+  to.shape[0] = out.numel(), to.strides[0] = 1;
+  return sum_into(call, to, sums, {0});
+}
+
+// The same elsewhere: one product for a group, whose k goes over all positions of all images.
+cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g, const Tensor& out, const void* grad,
+                              const void* in) {
+  const ProductSize size{c.groups, c.out_channels / c.groups, c.in_channels / c.groups * c.taps(),
+                         c.batch * c.out_size()};
+  if (size.k >= int64_t{1} << 31 || size.n >= int64_t{1} << 31) return CW_UNSUPPORTED;
+  const Dtype type = compute_of(c.dtype);
+  const auto function_of = [&](const Cut& cut, cw_function* function) {
+    return call.device->function(
+        {family("gradient_in_squares"), static_cast<uint64_t>(c.dtype), cut.id(), 0},
+        [&] {
+          Source s(call.device->info);
+          const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
+          s.out(name_of(type), "packs").out(store, "out").in(store, "a").in(store, "image");
+          for (const char* v : {"groups", "channels"}) s.value("idx", v);
+          add_plane(s);
+          Product p;
+          p.cut = cut;
+          p.a = c.dtype;
+          p.type = type;
+          p.a_dense = p.b_along_k = true;
+          p.begin =
+              "const idx plane = fz * fy * fx, group = batch; const u32 spots = (u32)(tz * ty * tx), taps = (u32)(kd * "
+              "kh * kw);";
+          p.a_at = "LDA(a, (((u32)k / spots * groups + group) * M + m) * spots + (u32)k % spots)";
+          s.before("#define FROM(at) LD_" + name + "(image, at)\n").before(kTap);
+          p.b =
+              "TAP(((u32)k / spots * groups + group) * channels + (u32)n / taps, "
+              "(i32)((u32)k % spots / (u32)(ty * tx) * mz + oz + (u32)n % taps / (u32)(kh * kw) * sz), "
+              "(i32)((u32)k % spots / (u32)tx % (u32)ty * my + oy + (u32)n / (u32)kw % (u32)kh * sy), "
+              "(i32)((u32)k % (u32)tx * mx + ox + (u32)n % (u32)kw * sx))";
+          p.store = "ST_" + name + "(out, (group * M + m) * N + n, v);";
+          return product_text(s, p, *call.device);
+        },
+        function);
+  };
+  return with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr, sums = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
+    void* packs = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, type, &packs));
+    Launch l;
+    l.pointer(packs).pointer(out.data).pointer(grad).pointer(in);
+    l.value(c.groups).value(c.in_channels / c.groups);
+    add_plane(l, g, c.kernel);
+    return product_launch(call, l, turn, function, sums, size, 0, 1);
+  });
+}
+
 cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, const void* grad, const void* in) {
   Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1, 1}};
   for (int d = 0; d < 3; ++d) {
@@ -220,129 +384,8 @@ cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, c
     g.off[d] = -c.padding[d], g.step[d] = c.dilation[d];
   }
   TRY(surrounded(call, c, g, &in));
-  const Dtype type = compute_of(c.dtype);
-  const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups * c.taps();
-  const int64_t panels = (n + 15) / 16 * c.groups;
-  const int64_t parts = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / panels, 1, c.batch);
-  cw_function function = nullptr;
-  TRY(call.device->function(
-      {family("weight_gradient"), static_cast<uint64_t>(c.dtype), 0, 0},
-      [&] {
-        Source s(call.device->info);
-        const std::string name = name_of(c.dtype), store = storage_of(c.dtype), t = name_of(type);
-        s.out(t, "packs").out(t, "out").in(store, "a").in(store, "image");
-        for (const char* v : {"groups", "parts", "images", "channels"}) s.value("idx", v);
-        add_plane(s);
-        Product p;
-        p.cut = Cut::elements;  // its own text, below
-        p.a = c.dtype;
-        p.type = type;
-        p.a_dense = true;
-        // k goes over the positions of one image after the other: `batch` is a part of the images and a group.
-        s.before("#define FROM(at) LD_" + name + "(image, at)\n");
-        p.begin =
-            "const idx plane = fz * fy * fx, spots = tz * ty * tx, part = batch / groups, group = batch % groups, i0 = "
-            "images * "
-            "part / parts, i1 = images * (part + 1) / parts;";
-        p.b = "0";
-        p.store = "out[((part * groups + group) * M + m) * N + n] = v;";
-        // The kernel's own loop: A's rows change with the image.
-        std::string text = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx panel = u % panels, batch = u / panels, n0 = panel * 16, wide = N - n0 < 16 ? N - n0 : 16;
-  GLOBAL T* pack = packs + item * slot;
-  GLOBAL T* acc = pack + DEPTH * 16;
-  BEGIN
-  i32 at0[16];
-  for (int l = 0; l < 16; ++l) {
-    const idx n = l < wide ? n0 + l : n0, ch = n / (kd * kh * kw);
-    const idx row = (n / (kh * kw) % kd * sz + oz) * fy + n / kw % kh * sy + oy;
-    at0[l] = (i32)(ch * plane + row * fx + n % kw * sx + ox);
-  }
-  for (idx m = 0; m < (M + 7) / 8 * 128; ++m) acc[m] = 0;
-  for (idx image_at = i0; image_at < i1; ++image_at) {
-    GLOBAL const AT* rows = a + (image_at * groups + group) * M * spots;
-    GLOBAL const AT* from = image + (image_at * groups + group) * channels * plane;
-    for (idx k0 = 0; k0 < spots; k0 += DEPTH) {
-      const idx k1 = spots - k0 < DEPTH ? spots : k0 + DEPTH;
-      idx z = k0 / tx / ty, y = k0 / tx % ty, x = k0 % tx;
-      for (idx k = k0; k < k1; ++k) {
-        GLOBAL T* to = pack + (k - k0) * 16;
-        const i32 spot = (i32)((z * mz * fy + y * my) * fx + x * mx);
-        for (int l = 0; l < 16; ++l) {
-          to[l] = LDA(from, spot + at0[l]);
-        }
-        if (++x == tx) { x = 0; if (++y == ty) { y = 0; ++z; } }
-      }
-      for (idx m0 = 0; m0 < M; m0 += 8) {
-        const idx left = M - m0, depth = k1 - k0;
-        GLOBAL T* kept = acc + m0 * 16;
-        GLOBAL const T* b = pack;
-#define ROW(i) GLOBAL const AT* r##i = rows + (m0 + (i < left ? i : 0)) * spots + k0; V c##i = LOADV(kept + i * 16);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-        for (idx k = 0; k < depth; ++k, b += 16) {
-          const V v = LOADV(b);
-#define ROW(i) c##i = FMAV((T)LDA(r##i, k), v, c##i);
-          ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-        }
-#define ROW(i) STOREV(kept + i * 16, c##i);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-      }
-    }
-  }
-  for (idx m = 0; m < M; ++m)
-    for (idx l = 0; l < wide; ++l) { const idx n = n0 + l; const T v = acc[m * 16 + l]; PUT }
-}
-)";
-        std::string elements = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx n = u % N, m = u / N % M, batch = u / N / M;
-  BEGIN
-  const idx ch = n / (kd * kh * kw), zt = n / (kh * kw) % kd * sz + oz, yt = n / kw % kh * sy + oy;
-  const idx xt = n % kw * sx + ox;
-  T v = 0;
-  for (idx image_at = i0; image_at < i1; ++image_at) {
-    GLOBAL const AT* row = a + ((image_at * groups + group) * M + m) * spots;
-    GLOBAL const AT* from = image + ((image_at * groups + group) * channels + ch) * plane;
-    for (idx k = 0; k < spots; ++k) {
-      const idx z = k / tx / ty * mz + zt, y = k / tx % ty * my + yt, x = k % tx * mx + xt;
-      if (z >= 0 && z < fz && y >= 0 && y < fy && x >= 0 && x < fx)
-        v = FMA((T)LDA(row, k), (T)LDA(from, (z * fy + y) * fx + x), v);
-    }
-  }
-  PUT
-}
-)";
-        (void)product_text(s, p, *call.device);  // its parameters and definitions
-        return s.kernel(call.device->in_turn() ? text : elements);
-      },
-      &function));
-  const ProductSize size{parts * c.groups, m, n, kProductDepth + 1};  // deeper than one stretch: rows are kept
-  void *packs = nullptr, *partial = nullptr;
-  TRY(product_scratch(call, size, type, &packs));
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(parts * c.groups * m * n * size_of(type)), &partial));
-  Launch l;
-  l.pointer(packs).pointer(partial).pointer(grad).pointer(in);
-  l.value(c.groups).value(parts).value(c.batch).value(c.in_channels / c.groups);
-  add_plane(l, g, c.kernel);
-  const bool tiles = call.device->in_turn();
-  const int64_t columns = (n + 15) / 16, units = parts * c.groups * (tiles ? columns : m * n);
-  l.value(units).value(int64_t{1}).value(columns).value(kProductDepth * 16 + (m + 8) * 16).value(m).value(n);
-  l.value(c.out_size()).value(c.out_size()).value(int64_t{1});
-  const double all = static_cast<double>(c.batch) * c.groups * m * n * c.out_size() / 8;
-  TRY(l.run(*call.device, function, units, all / static_cast<double>(units), call.stream));
-  Tensor sums, to = out;
-  sums.data = static_cast<const char*>(partial);
-  sums.dtype = type;
-  sums.ndim = 2;
-  sums.shape[0] = parts, sums.shape[1] = out.numel();
-  sums.strides[0] = out.numel(), sums.strides[1] = 1;
-  to.ndim = 1;
-  to.shape[0] = out.numel(), to.strides[0] = 1;
-  return sum_into(call, to, sums, {0});
+  return call.device->in_turn() ? gradient_in_panels(call, c, g, out, grad, in)
+                                : gradient_in_squares(call, c, g, out, grad, in);
 }
 
 // Reads stride, padding, dilation, transposed, output_padding and groups from argument `at` on. For a transposed

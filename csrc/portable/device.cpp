@@ -22,6 +22,8 @@ void open(const cw_code_v1* code, const Services& services) {
   g_code = code;
 }
 
+const Services& services() { return g_services; }
+
 bool is_open() { return g_code != nullptr; }
 
 Device* device_at(int32_t index) {

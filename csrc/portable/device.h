@@ -2,6 +2,7 @@
 #pragma once
 
 #include <array>
+#include <atomic>
 #include <functional>
 #include <shared_mutex>
 #include <string>
@@ -23,11 +24,15 @@ struct HashKey {
   }
 };
 
+struct Services;
+struct Tuning;
+
 struct Device {
   int32_t index = 0;
   cw_code_info info{};
   std::shared_mutex mutex;
   std::unordered_map<Key, cw_function, HashKey> functions;
+  std::atomic<Tuning*> tuning{nullptr};  // tune.h
 
   bool in_turn() const { return info.flags & CW_CODE_IN_TURN; }
   // The function for `key`; `source` is called once, and its function is called "kernel".
@@ -36,6 +41,7 @@ struct Device {
 
 // NULL where the vendor has no compiler for it.
 Device* device_at(int32_t index);
+const Services& services();
 cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void** out);
 // For shapes that depend on data: a result's shape, known after a number was fetched.
 cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape);

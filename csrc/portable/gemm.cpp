@@ -1,6 +1,7 @@
-// On CPUs a work item packs 16 columns of B for a stretch of k, and goes down all rows of A with tiles of 8 x 16 kept in
-// registers: 8 multiplications of a vector for each vector that is loaded. Elsewhere a group keeps 16 of k of a square's
-// rows and columns in its own memory, and an item computes every 16th row and column of the square.
+// On CPUs a work item packs a panel of B's columns for a stretch of k, and goes down all rows of A with tiles kept in
+// registers: as many multiplications of a vector for each that is loaded as the tile has rows. Elsewhere a group keeps a
+// stretch of k of a square's rows and columns in its own memory, and an item computes blocks of 4 x 4 of the square;
+// what comes next is read while the group computes. How large all of this is, is a Cut.
 #include "gemm.h"
 
 #include <algorithm>
@@ -9,54 +10,39 @@ namespace causeway::portable {
 
 namespace {
 
-constexpr const char* kTiles = R"(
+constexpr const char* kPanels = R"(
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx split = u % splits, panel = u / splits % panels, batch = u / splits / panels;
-  const idx n0 = panel * 16, wide = N - n0 < 16 ? N - n0 : 16, tiles = (M + 7) / 8;
-  const idx first = tiles * split / splits * 8, past = tiles * (split + 1) / splits * 8;
+  const idx n0 = panel * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE, tiles = (M + TILE - 1) / TILE;
+  const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
   const idx last = past < M ? past : M;
   GLOBAL T* pack = packs + item * slot;
-  GLOBAL T* acc = pack + DEPTH * 16;
+  GLOBAL T* staged = pack + DEPTH * WIDE;
+  GLOBAL T* acc = staged + STAGE;
   BEGIN
   PANEL
   for (idx k0 = 0; k0 < K; k0 += DEPTH) {
-    const idx k1 = K - k0 < DEPTH ? K : k0 + DEPTH;
+    const idx k1 = K - k0 < DEPTH ? K : k0 + DEPTH, depth = k1 - k0;
     PACK
-    for (idx m0 = first; m0 < last; m0 += 8) {
-      const idx left = last - m0, at = a_base + m0 * am + k0 * AK;
-#define ROW(i) GLOBAL const AT* r##i = a + at + (i < left ? i : 0) * am; V c##i = ZERO;
-      ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-      GLOBAL T* kept = acc + (m0 - first) * 16;
-      if (k0 > 0) {
-#define ROW(i) c##i = LOADV(kept + i * 16);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-      }
-      GLOBAL const T* b = pack;
-      const idx depth = k1 - k0;
-      for (idx k = 0; k < depth; ++k, b += 16) {
-        const V v = LOADV(b);
-#define ROW(i) c##i = FMAV((T)LDA(r##i, k * AK), v, c##i);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-      }
+    for (idx m0 = first; m0 < last; m0 += TILE) {
+      const idx left = last - m0;
+      GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
+      GLOBAL T* kept = acc + (m0 - first) * WIDE;
+      TILE_ZERO
+      if (k0 > 0) { TILE_TAKE }
+      TILE_RUN
       if (k1 < K) {
-#define ROW(i) STOREV(kept + i * 16, c##i);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
+        TILE_KEEP
       } else {
-        T tile[128];
-#define ROW(i) STORETILE(tile + i * 16, c##i);
-        ROW(0) ROW(1) ROW(2) ROW(3) ROW(4) ROW(5) ROW(6) ROW(7)
-#undef ROW
-        const idx rows = left < 8 ? left : 8;
+        T tile[TILE * WIDE];
+        TILE_OUT
+        const idx rows = left < TILE ? left : TILE;
         for (idx i = 0; i < rows; ++i) {
           const idx m = m0 + i;
           INDEPENDENT
           for (idx l = 0; l < wide; ++l) {
             const idx n = n0 + l;
-            T v = tile[i * 16 + l];
+            T v = tile[i * WIDE + l];
             PUT
           }
         }
@@ -71,50 +57,94 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx n = u % N, m = u / N % M, batch = u / N / M;
   BEGIN
   T v = 0;
-  for (idx k = 0; k < K; ++k) v = FMA((T)LDA(a, a_base + m * am + k * AK), (T)(B_AT), v);
+  for (idx k = 0; k < DEPTH_OF_BATCH; ++k) v = FMA((T)(A_AT), (T)(B_AT), v);
   PUT
 }
 )";
 
-// `MN` rows and columns a group, `R` of each an item.
+// `MS` rows and `NS` columns a group of SIDE x SIDE items, `RM` x `RN` of them an item: blocks of VM x VN neighbours, as
+// these are read from the group's memory at once. 4 more than a row of it has: what is written down a column meets no
+// bank twice. Of the last stretch of k no more is added than there is: that too would change a zero's sign.
 constexpr const char* kSquares = R"(
-LOCAL T rows[16 * MN];
-LOCAL T columns[16 * MN];
-const idx down = (M + MN - 1) / MN, across = (N + MN - 1) / MN, squares = units;
-const idx lx = LANE % 16, ly = LANE / 16;
+LOCAL ALIGNED T rows[DEPTH * (MS + 4)];
+LOCAL ALIGNED T columns[DEPTH * (NS + 4)];
+const idx down = (M + MS - 1) / MS, across = (N + NS - 1) / NS, squares = units;
+const int lane = (int)LANE, lx = lane % SIDE, ly = lane / SIDE;
 for (idx u = GROUP; u < squares; u += GROUPS) {
-  const idx n0 = u % across * MN, m0 = u / across % down * MN, batch = u / across / down;
+  const idx n0 = u % across * NS, m0 = u / across % down * MS, batch = u / across / down % batches;
   BEGIN
-  T c[R * R];
-  for (int i = 0; i < R * R; ++i) c[i] = 0;
-  for (idx k0 = 0; k0 < K; k0 += 16) {
-    for (idx i = LANE; i < 16 * MN; i += LANES) {
-      const idx m = m0 + (ROWS_ALONG_K ? i / 16 : i % MN), kk = ROWS_ALONG_K ? i % 16 : i / MN, k = k0 + kk;
-      T v = 0;
-      if (m < M && k < K) v = (T)LDA(a, a_base + m * am + k * AK);
-      rows[kk * MN + m - m0] = v;
+#if PARTIAL
+  const idx part = u / across / down / batches, stretches = (DEPTH_OF_BATCH + 31) / 32;
+  const idx k_first = stretches * part / parts * 32, k_end = stretches * (part + 1) / parts * 32;
+  const idx k_past = k_end < DEPTH_OF_BATCH ? k_end : DEPTH_OF_BATCH;
+#else
+  const idx k_first = 0, k_past = DEPTH_OF_BATCH;
+#endif
+  T c[RM * RN], next_a[LOADS_A], next_b[LOADS_B];
+  UNROLL for (int i = 0; i < RM * RN; ++i) c[i] = 0;
+#define FETCH(from) \
+  UNROLL for (int j = 0; j < LOADS_A; ++j) { \
+    const int i = lane + j * SIDE * SIDE; \
+    const idx m = m0 + (A_ALONG_K ? i / DEPTH : i % MS), k = from + (A_ALONG_K ? i % DEPTH : i / MS); \
+    T v = 0; \
+    if (m < M && k < k_past) v = (T)(A_AT); \
+    next_a[j] = v; \
+  } \
+  UNROLL for (int j = 0; j < LOADS_B; ++j) { \
+    const int i = lane + j * SIDE * SIDE; \
+    const idx n = n0 + (B_ALONG_K ? i / DEPTH : i % NS), k = from + (B_ALONG_K ? i % DEPTH : i / NS); \
+    T v = 0; \
+    if (n < N && k < k_past) v = (T)(B_AT); \
+    next_b[j] = v; \
+  }
+#define ADD(kk) { \
+    T x[RM], y[RN]; \
+    UNROLL for (int i = 0; i < RM; ++i) x[i] = rows[(kk) * (MS + 4) + i / VM * (SIDE * VM) + ly * VM + i % VM]; \
+    UNROLL for (int j = 0; j < RN; ++j) y[j] = columns[(kk) * (NS + 4) + j / VN * (SIDE * VN) + lx * VN + j % VN]; \
+    UNROLL for (int i = 0; i < RM; ++i) \
+      UNROLL for (int j = 0; j < RN; ++j) c[i * RN + j] = FMA(x[i], y[j], c[i * RN + j]); \
+  }
+  FETCH(k_first)
+  for (idx k0 = k_first; k0 < k_past; k0 += DEPTH) {
+    UNROLL for (int j = 0; j < LOADS_A; ++j) {
+      const int i = lane + j * SIDE * SIDE;
+      rows[A_ALONG_K ? i % DEPTH * (MS + 4) + i / DEPTH : i / MS * (MS + 4) + i % MS] = next_a[j];
     }
-    for (idx i = LANE; i < 16 * MN; i += LANES) {
-      const idx n = n0 + i % MN, kk = i / MN, k = k0 + kk;
-      T v = 0;
-      if (n < N && k < K) v = (T)(B_AT);
-      columns[kk * MN + n - n0] = v;
+    UNROLL for (int j = 0; j < LOADS_B; ++j) {
+      const int i = lane + j * SIDE * SIDE;
+      columns[B_ALONG_K ? i % DEPTH * (NS + 4) + i / DEPTH : i / NS * (NS + 4) + i % NS] = next_b[j];
     }
     BARRIER;
-    for (int kk = 0; kk < 16; ++kk) {
-      T x[R], y[R];
-      for (int i = 0; i < R; ++i) x[i] = rows[kk * MN + ly + i * 16], y[i] = columns[kk * MN + lx + i * 16];
-      for (int i = 0; i < R; ++i)
-        for (int j = 0; j < R; ++j) c[i * R + j] = FMA(x[i], y[j], c[i * R + j]);
+    const idx k_next = k0 + DEPTH;
+    if (k_next < k_past) { FETCH(k_next) }
+    if (k_past - k0 >= DEPTH) {
+      UNROLL for (int kk = 0; kk < DEPTH; ++kk) ADD(kk)
+    } else {
+      for (int kk = 0; kk < (int)(k_past - k0); ++kk) ADD(kk)
     }
     BARRIER;
   }
-  for (int i = 0; i < R; ++i)
-    for (int j = 0; j < R; ++j) {
-      const idx m = m0 + ly + i * 16, n = n0 + lx + j * 16;
-      T v = c[i * R + j];
+  UNROLL for (int i = 0; i < RM; ++i)
+    UNROLL for (int j = 0; j < RN; ++j) {
+      const idx m = m0 + i / VM * (SIDE * VM) + ly * VM + i % VM, n = n0 + j / VN * (SIDE * VN) + lx * VN + j % VN;
+      T v = c[i * RN + j];
+#if PARTIAL
+      if (m < M && n < N) packs[((part * batches + batch) * M + m) * N + n] = v;
+#else
       if (m < M && n < N) { PUT }
+#endif
     }
+}
+)";
+
+constexpr const char* kSums = R"(
+const idx count = batches * M * N;
+for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
+  const idx n = u % N, m = u / N % M, batch = u / N / M;
+  BEGIN
+  T v = 0;
+  for (idx p = 0; p < parts; ++p) v += packs[((p * batches + batch) * M + m) * N + n];
+  PUT
 }
 )";
 
@@ -124,9 +154,70 @@ std::string one_line(std::string text) {
   return text;
 }
 
+std::string put(const std::string& in, char sign, int n) {
+  std::string out;
+  for (char c : in) out += c == sign ? std::to_string(n) : std::string(1, c);
+  return out;
+}
+
+// `text` for each row @ of a tile and each of its vectors $.
+std::string each(const Cut& cut, const std::string& text) {
+  const int rows = text.find('@') == std::string::npos ? 1 : cut.rows;
+  std::string all;
+  for (int row = 0; row < rows; ++row)
+    for (int vector = 0; vector < cut.columns / 16; ++vector) all += put(put(text, '@', row), '$', vector);
+  return all;
+}
+
+// `text` for each row @ of a tile.
+std::string each_row(const Cut& cut, const std::string& text) {
+  std::string all;
+  for (int row = 0; row < cut.rows; ++row) all += put(text, '@', row);
+  return all;
+}
+
+// Half types are converted once for a tile, not once for each vector: a stretch of the tile's rows, staged. Where
+// neighbours of k are no neighbours in memory, rows lie side by side.
+constexpr int kBeside = 16;  // more than a row has, or all rows would begin in the same set of the cache
+bool stages(const Product& p) { return p.a != p.type; }
+
+void define_tile(Source& s, const Product& p) {
+  const Cut& cut = p.cut;
+  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGE", cut.rows * (cut.depth + kBeside));
+  s.define("TILE_ZERO", each(cut, "V c@_$ = ZERO; "));
+  s.define("TILE_TAKE", each(cut, "c@_$ = LOADV(kept + @ * WIDE + $ * 16); "));
+  s.define("TILE_KEEP", each(cut, "STOREV(kept + @ * WIDE + $ * 16, c@_$); "));
+  s.define("TILE_OUT", each(cut, "STORETILE(tile + @ * WIDE + $ * 16, c@_$); "));
+  std::string run, row;
+  if (!stages(p)) {
+    run = each_row(cut, "GLOBAL const AT* r@ = from_a + (@ < left ? @ : 0) * am; ");
+    row = "(T)LDA(r@, k * AK)";
+  } else if (p.a_dense) {
+    run =
+        "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = "
+        "staged + i * (DEPTH + " +
+        std::to_string(kBeside) +
+        "); INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = "
+        "LDA(r, k); } ";
+    row = "staged[@ * (DEPTH + " + std::to_string(kBeside) + ") + k]";
+  } else {
+    run =
+        "for (idx k = 0; k < depth; ++k) for (idx i = 0; i < TILE; ++i) staged[k * TILE + i] = LDA(from_a, (i < left "
+        "? i : 0) * am + k * AK); ";
+    row = "staged[k * TILE + @]";
+  }
+  run += "{ GLOBAL const T* b = pack; for (idx k = 0; k < depth; ++k, b += WIDE) { ";
+  run += each(cut, "const V v$ = LOADV(b + $ * 16); ");
+  for (int i = 0; i < cut.rows; ++i) {
+    run += "{ const T x = " + put(row, '@', i) + "; ";
+    run += put(each(cut, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
+  }
+  s.define("TILE_RUN", run + "} }");
+}
+
 }  // namespace
 
-std::string product_text(Source& s, const Product& p, const Device& device) {
+void product_definitions(Source& s, const Product& p, const Device& device) {
   const std::string type = name_of(p.type);
   std::string head;
   if (device.info.language == CW_CODE_C) head = "#pragma GCC optimize (\"fp-contract=fast\")\n";
@@ -135,65 +226,73 @@ std::string product_text(Source& s, const Product& p, const Device& device) {
   for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
   // A tile is the item's own memory, which OpenCL keeps apart from the device's.
   s.define("STORETILE(p, v)", "STOREV_" + type + "(p, v)");
-  s.define("LDA", std::string("LD_") + name_of(p.a))
-      .define("AK", p.a_dense ? "1" : "ak")
-      .define("DEPTH", kProductDepth);
+  s.define("LDA", std::string("LD_") + name_of(p.a)).define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
   s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel)).define("PUT", one_line(p.store));
-  s.define("B_AT", one_line(p.b));
-  s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < 16; ++l) { const idx n "
-                                             "= l < wide ? n0 + l : n0; pack[(k - k0) * 16 + l] = B_AT; }"
+  s.define("A_AT", p.a_at.empty() ? "LDA(a, a_base + m * am + k * AK)" : one_line(p.a_at));
+  s.define("B_AT", one_line(p.b)).define("DEPTH_OF_BATCH", p.depth.empty() ? "K" : one_line(p.depth));
+  s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx "
+                                             "n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }"
                                            : p.pack));
-  for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak"}) s.value("idx", name);
-  const int64_t square = p.cut == Cut::squares_of_64 ? 64 : 32;
-  s.define("MN", square).define("R", square / 16).define("ROWS_ALONG_K", p.a_dense);
-  return s.kernel(p.cut == Cut::panels ? kTiles : p.cut == Cut::elements ? kElements : kSquares);
+  for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts"})
+    s.value("idx", name);
+  if (p.cut.kind == Cut::panels) define_tile(s, p);
+  if (p.cut.kind != Cut::squares) return;
+  const int side = p.cut.lanes, rm = p.cut.rows / side, rn = p.cut.columns / side, lanes = side * side;
+  s.define("SIDE", side).define("MS", p.cut.rows).define("NS", p.cut.columns).define("RM", rm).define("RN", rn);
+  s.define("VM", std::min(rm, 4)).define("VN", std::min(rn, 4)).define("PARTIAL", p.cut.parts > 1);
+  s.define("LOADS_A", p.cut.rows * p.cut.depth / lanes).define("LOADS_B", p.cut.columns * p.cut.depth / lanes);
+  s.define("A_ALONG_K", p.a_dense).define("B_ALONG_K", p.b_along_k);
 }
 
-Cut cut_of(const Device& device, const ProductSize& size, Dtype type) {
-  if (device.in_turn()) return Cut::panels;
-  const auto fits = [&](int64_t side) {
-    return device.info.group_limit >= 256 &&
-           static_cast<uint64_t>(2 * 16 * side * size_of(type)) <= device.info.local_memory;
-  };
-  // Large squares read less, and are too few for all units where the result is small.
-  const int64_t large = size.batch * ((size.m + 63) / 64) * ((size.n + 63) / 64);
-  if (fits(64) && large >= device.info.compute_units) return Cut::squares_of_64;
-  return fits(32) ? Cut::squares_of_32 : Cut::elements;
+std::string product_text(Source& s, const Product& p, const Device& device) {
+  product_definitions(s, p, device);
+  return s.kernel(p.cut.kind == Cut::panels    ? kPanels
+                  : p.cut.kind == Cut::squares ? kSquares
+                  : p.cut.kind == Cut::sums    ? kSums
+                                               : kElements);
 }
 
-namespace {
+uint64_t product_version() { return family(kPanels) ^ family(kSquares) ^ family(kSums); }
 
-int64_t slot_of(const ProductSize& size) {
-  return kProductDepth * 16 + (size.k > kProductDepth ? (size.m + 8) * 16 : 0);
+int64_t product_slot(const Cut& cut, const ProductSize& size) {
+  if (cut.kind != Cut::panels) return 0;
+  const int64_t kept = size.k > cut.depth ? (size.m + cut.rows) * cut.columns : 0;
+  return int64_t{cut.depth} * cut.columns + int64_t{cut.rows} * (cut.depth + kBeside) + kept;
 }
 
-}  // namespace
-
-cw_status product_scratch(Call& call, const ProductSize& size, Dtype type, void** out) {
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype type, void** out) {
   *out = nullptr;
-  if (!call.device->in_turn()) return CW_OK;
-  const int64_t slots = int64_t{call.device->info.compute_units} * 4;
-  return scratch(*call.device, call.stream, static_cast<uint64_t>(slots * slot_of(size) * size_of(type)), out);
+  int64_t count = 0;
+  if (cut.kind == Cut::panels) count = int64_t{call.device->info.compute_units} * 4 * product_slot(cut, size);
+  if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
+  if (count == 0) return CW_OK;
+  return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(type)), out);
 }
 
-cw_status product_launch(Call& call, Launch& launch, cw_function function, const ProductSize& size, Dtype type,
-                         int64_t am, int64_t ak) {
-  const int64_t panels = (size.n + 15) / 16, wanted = int64_t{call.device->info.compute_units} * 2;
+cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
+                         const ProductSize& size, int64_t am, int64_t ak) {
+  const Cut& cut = turn.cut();
+  const int64_t panels = (size.n + cut.columns - 1) / cut.columns;
+  const int64_t wanted = int64_t{call.device->info.compute_units} * 2;
   int64_t splits = 1;
   if (panels * size.batch < wanted)
-    splits = std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / 32, 1));
-  const Cut cut = cut_of(*call.device, size, type);
-  const int64_t side = cut == Cut::squares_of_64 ? 64 : 32;
-  const int64_t squares = size.batch * ((size.m + side - 1) / side) * ((size.n + side - 1) / side);
-  const int64_t units = cut == Cut::panels     ? panels * size.batch * splits
-                        : cut == Cut::elements ? size.batch * size.m * size.n
-                                               : squares;
-  launch.value(units).value(splits).value(panels).value(slot_of(size)).value(size.m).value(size.n).value(size.k);
-  launch.value(am).value(ak);
-  if (cut == Cut::squares_of_32 || cut == Cut::squares_of_64)
-    return launch.run_groups(function, squares, 256, call.stream);
-  const double all = static_cast<double>(size.batch) * size.m * size.n * size.k / 8;
-  return launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream);
+    splits = std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / (cut.rows * 4), 1));
+  const int64_t each = size.batch * size.m * size.n;
+  const int64_t squares = size.batch * ((size.m + cut.rows - 1) / cut.rows) * panels * cut.parts;
+  const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
+                        : cut.kind == Cut::squares ? squares
+                                                   : each;
+  launch.value(units).value(splits).value(panels).value(product_slot(cut, size)).value(size.m).value(size.n);
+  launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
+  TRY(turn.start());
+  if (cut.kind == Cut::squares) {
+    TRY(launch.run_groups(function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
+  } else {
+    const double all = size.multiplications() / 8;
+    TRY(launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream));
+  }
+  if (cut.parts > 1) TRY(launch.run(*call.device, sums, each, cut.parts, call.stream));
+  return turn.end();
 }
 
 }  // namespace causeway::portable

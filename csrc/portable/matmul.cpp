@@ -39,63 +39,71 @@ cw_status matmul(Call& call, const void* data) {
     }
   const Dtype type = compute_of(a.dtype);
   const bool a_dense = ak == 1, n_dense = bn == 1, k_dense = bk == 1;
-  const Cut cut = cut_of(*call.device, size, type);
   const auto bits = static_cast<uint64_t>(a.dtype) | static_cast<uint64_t>(adds) << 8 |
                     static_cast<uint64_t>(a_dense) << 9 | static_cast<uint64_t>(n_dense) << 10 |
-                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
-                    static_cast<uint64_t>(cut) << 13;
-  cw_function function = nullptr;
-  TRY(call.device->function(
-      {family("matmul"), bits, 0, 0},
-      [&] {
-        Source s(call.device->info);
-        const std::string name = name_of(a.dtype), store = storage_of(a.dtype), t = name_of(type);
-        s.out(t, "packs").out(store, "out").in(store, "a").in(store, "b_");
-        if (adds) s.in(store, "c_").value(t, "beta");
-        if (op.added) s.value(t, "alpha");
-        for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
-        if (adds)
-          for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
-        Product p;
-        p.cut = cut;
-        p.a = a.dtype;
-        p.type = type;
-        p.a_dense = a_dense;
-        p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
-        if (adds) p.begin += " const idx c_base = batch * c_batch;";
-        const std::string bk = k_dense ? "k" : "k * bk", bn = n_dense ? "n" : "n * bn";
-        p.b = "LD_" + name + "(b_, b_base + " + bk + " + " + bn + ")";
-        if (n_dense)
-          p.pack = "if (wide == 16) { for (idx k = k0; k < k1; ++k) { GLOBAL const " + store +
-                   "* from = b_ + b_base + " + bk +
-                   " + n0; for (idx l = 0; l < 16; ++l) pack[(k - k0) * 16 + l] = LD_" + name +
-                   "(from, l); } } else { for (idx k = k0; k < k1; ++k) for (idx l = 0; l < 16; ++l) { const idx n = "
-                   "l < wide ? n0 + l : n0; pack[(k - k0) * 16 + l] = B_AT; } }";
-        else if (k_dense)  // 16 columns, 16 of k at a time: whole cache lines are read
-          p.pack =
-              "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; for (idx l = 0; l < 16; "
-              "++l) { GLOBAL const " +
-              store +
-              "* from = b_ + b_base + k + (l < wide ? n0 + l : n0) * bn; for (idx j = "
-              "0; j < most; ++j) pack[(k - k0 + j) * 16 + l] = LD_" +
-              name + "(from, j); } }";
-        p.store = op.added ? "v = alpha * v;" : "";
-        if (adds) p.store += " v = v + beta * LD_" + name + "(c_, c_base + m * cm + n * cn);";
-        p.store += " ST_" + name + "(out, o_base + m * om + n * on, v);";
-        return product_text(s, p, *call.device);
-      },
-      &function));
-  void* packs = nullptr;
-  TRY(product_scratch(call, size, type, &packs));
-  Launch l;
-  const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
-  l.pointer(packs).pointer(out.data).pointer(a.data).pointer(b.data);
-  if (adds) l.pointer(c.data), scalar(beta);
-  if (op.added) scalar(alpha);
-  l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
-  l.value(op.batched ? out.strides[0] : int64_t{0}).value(out.strides[rank - 2]).value(out.strides[rank - 1]);
-  if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
-  return product_launch(call, l, function, size, type, am, ak);
+                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12;
+  const auto function_of = [&](const Cut& cut, cw_function* out_function) {
+    return call.device->function(
+        {family("matmul"), bits, cut.id(), 0},
+        [&] {
+          Source s(call.device->info);
+          const std::string name = name_of(a.dtype), store = storage_of(a.dtype), t = name_of(type);
+          s.out(t, "packs").out(store, "out").in(store, "a").in(store, "b_");
+          if (adds) s.in(store, "c_").value(t, "beta");
+          if (op.added) s.value(t, "alpha");
+          for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
+          if (adds)
+            for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
+          Product p;
+          p.cut = cut;
+          p.a = a.dtype;
+          p.type = type;
+          p.a_dense = a_dense;
+          p.b_along_k = k_dense && !n_dense;
+          p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
+          if (adds) p.begin += " const idx c_base = batch * c_batch;";
+          const std::string bk = k_dense ? "k" : "k * bk", bn = n_dense ? "n" : "n * bn";
+          p.b = "LD_" + name + "(b_, b_base + " + bk + " + " + bn + ")";
+          if (n_dense)
+            p.pack =
+                "if (wide == WIDE) { for (idx k = k0; k < k1; ++k) { GLOBAL const " + store +
+                "* from = b_ + b_base + " + bk +
+                " + n0; GLOBAL T* to = pack + (k - k0) * WIDE; INDEPENDENT for (idx l = 0; l < WIDE; ++l) to[l] = LD_" +
+                name +
+                "(from, l); } } else { for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx n = "
+                "l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; } }";
+          else if (k_dense)  // 16 of k at a time: whole cache lines are read
+            p.pack =
+                "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; for (idx l = 0; l < "
+                "WIDE; ++l) { GLOBAL const " +
+                store +
+                "* from = b_ + b_base + k + (l < wide ? n0 + l : n0) * bn; for (idx j = "
+                "0; j < most; ++j) pack[(k - k0 + j) * WIDE + l] = LD_" +
+                name + "(from, j); } }";
+          p.store = op.added ? "v = alpha * v;" : "";
+          if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
+          p.store += " ST_" + name + "(out, o_base + m * om + n * on, v);";
+          return product_text(s, p, *call.device);
+        },
+        out_function);
+  };
+  const Turn::Use use = op.batched ? Turn::batch : Turn::matrix;
+  return with_cut(call, use, a.dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr, sums = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
+    void* packs = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, type, &packs));
+    Launch l;
+    const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
+    l.pointer(packs).pointer(out.data).pointer(a.data).pointer(b.data);
+    if (adds) l.pointer(c.data), scalar(beta);
+    if (op.added) scalar(alpha);
+    l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
+    l.value(op.batched ? out.strides[0] : int64_t{0}).value(out.strides[rank - 2]).value(out.strides[rank - 1]);
+    if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
+    return product_launch(call, l, turn, function, sums, size, am, ak);
+  });
 }
 
 }  // namespace

@@ -39,6 +39,8 @@ typedef double16 f64x16;
 #define FMAV_f32(a, b, c) fma((f32x16)(a), b, c)
 #define ZERO_f32 ((f32x16)(0))
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLL _Pragma("unroll")
+#define ALIGNED __attribute__((aligned(16)))
 )~";
 
 constexpr const char* kC = R"~(
@@ -64,6 +66,8 @@ static inline f32 float_of(u32 b) { f32 x; memcpy(&x, &b, 4); return x; }
 #define FLOAT(b) float_of(b)
 #define FMA(a, b, c) fma(a, b, c)
 #define INDEPENDENT _Pragma("GCC ivdep")
+#define UNROLL
+#define ALIGNED
 typedef f32 f32x16 __attribute__((vector_size(64), aligned(4)));
 typedef f64 f64x16 __attribute__((vector_size(128), aligned(8)));
 #define LOADV_f32(p) (*(const f32x16*)(p))
@@ -94,6 +98,8 @@ typedef double f64;
 #define FLOAT(b) __uint_as_float(b)
 #define FMA(a, b, c) fma(a, b, c)
 #define INDEPENDENT
+#define UNROLL _Pragma("unroll")
+#define ALIGNED alignas(16)
 template <class T> struct vec16 { T v[16]; };
 typedef vec16<f32> f32x16; typedef vec16<f64> f64x16;
 template <class T> static __device__ inline vec16<T> load16(const T* p) {

@@ -116,6 +116,20 @@ def set_portable(on: bool, except_: list[str]) -> None: ...
 def offered_portable() -> dict[str, dict[str, Any]]:
     """What `offered` is, of Causeway's own kernels; {} where the vendor has no compiler."""
 
+def set_tune(mode: str, folder: str) -> None: ...
+def tuned(device: int) -> list[dict[str, Any]]:
+    """Classes of products of which something is known: "name", "cut" ("" while it is measured), "source", "gain",
+    "measurements"."""
+
+def cuts(device: int, f64: bool) -> list[str]:
+    """The cuts that a product in float32 or float64 can take; none without a compiler."""
+
+def code_units(device: int) -> int:
+    """How many groups of items run at once; 0 without a compiler."""
+
+def force_cut(index: int) -> None:
+    """For tests: every product takes this one of `cuts`; -1: as tuned."""
+
 def offered() -> dict[str, dict[str, Any]]:
     """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
 

@@ -18,6 +18,7 @@ from causeway.debug import command as debug
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.redirect.command import run_program
+from causeway.tune.command import run_tune
 from causeway.verify.command import verify_scripts
 
 app = typer.Typer(
@@ -108,6 +109,7 @@ app.command("cases")(debug.cases)
 app.command("migrate")(migrate)
 app.command("run", context_settings=PROGRAM)(run_program)
 app.command("verify")(verify_scripts)
+app.command("tune")(run_tune)
 
 
 @app.command()

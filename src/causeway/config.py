@@ -324,6 +324,22 @@ SETTINGS: Mapping[str, Setting] = {
             "Calls to the host rung that are free before the policy holds. -1: none.",
         ),
         Setting(
+            "tune",
+            _choice("off", "passing", "now", "again"),
+            "passing",
+            "How products of matrices find their cut: off, the built-in one; passing, as kept on "
+            "disk, else measured while the program runs, for at most a tenth of the products' "
+            "time; now, without that limit; again, and what is kept is not read (see "
+            "docs/tune.md).",
+        ),
+        Setting(
+            "tune_folder",
+            TEXT,
+            "",
+            "Folder of what was measured. Empty: causeway/tune in the user's cache.",
+            "at first use",
+        ),
+        Setting(
             "dtypes",
             _choice("error", "narrow"),
             "error",

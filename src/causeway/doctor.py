@@ -71,6 +71,7 @@ class Report:
     workarounds: list[dict[str, str]] = field(default_factory=list)
     autocast: list[dict[str, str]] = field(default_factory=list)
     libraries: list[dict[str, str]] = field(default_factory=list)
+    tuned: list[dict[str, Any]] = field(default_factory=list)
     broken: list[str] = field(default_factory=list)
 
     @property
@@ -134,7 +135,7 @@ def _devices(report: Report) -> None:
         return
     import torch
 
-    from causeway import _C
+    from causeway import _C, tune
     from causeway.device.lazy import count_devices
 
     for index in range(count_devices()):
@@ -149,6 +150,7 @@ def _devices(report: Report) -> None:
             "dtypes": [str(dtype).removeprefix("torch.") for dtype in info["dtypes"]],
         }
         report.devices.append(device)
+        report.tuned += [asdict(choice) for choice in tune.choices(index)]
         with causeway.policy("allow"):
             wrong = _wrong(torch.device(state.device, index))
         if wrong:
@@ -230,6 +232,10 @@ def show(report: Report, console: Console) -> None:
         if not device["host_addressable"]:
             memory += ", not addressable by the host"
         line(device["device"], f"{device['name']}: {memory}")
+    for i, choice in enumerate(report.tuned):
+        text = f"{choice['device']}: {choice['name']}: "
+        text += f"{choice['cut']}, {choice['gain']:.2f} of the built-in cut's speed, "
+        line("" if i else "tuned", text + choice["source"])
     for i, entry in enumerate(report.workarounds):
         line("" if i else "workarounds", f"{entry['name']}: {entry['what']} ({entry['upstream']})")
     for i, entry in enumerate(report.autocast):

@@ -20,7 +20,8 @@ static const char* before = "";
   F(event_create) F(event_destroy) F(event_record) F(event_query) F(event_sync) F(event_elapsed)          \
   F(extension)
 #define CODE_INFO(F) \
-  F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic)
+  F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic) \
+  F(driver)
 // clang-format on
 
 int main(void) {

@@ -127,6 +127,7 @@ class CodeInfo(C.Structure):
     _fields_ = [
         ("struct_size", u32), ("language", u32), ("flags", u32), ("compute_units", u32),
         ("group_limit", u32), ("simd_width", u32), ("local_memory", u64), ("arithmetic", u64),
+        ("driver", C.c_char * 64),
     ]  # fmt: skip
 
 

@@ -100,6 +100,9 @@ def start() -> None:
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
     config.listen(["portable", "portable_except"], _push_portable)
+    config.listen(["tune", "tune_folder"], _push_tune)
+    if config.given("tune") or config.given("tune_folder"):
+        _push_tune()
     if config.given("portable") or config.given("portable_except"):
         _push_portable()
     if any(config.given(name) for name in ("policy", "policy_only", "policy_budget", "dtypes")):
@@ -116,6 +119,12 @@ def _push_portable() -> None:
         bool(config.get("portable")),
         match("portable_except", _C.operators()) if left_out else [],
     )
+
+
+def _push_tune() -> None:
+    from causeway import _C
+
+    _C.set_tune(config.get("tune"), config.get("tune_folder"))
 
 
 def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:

@@ -42,6 +42,8 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.local_memory = static_cast<uint64_t>(device->attribute(kSharedMemoryPerBlock));
   found.arithmetic = CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 |
                      CW_FLOAT32 | CW_FLOAT64;
+  if (int version = 0; cu.driver_version(&version) == kSuccess)
+    snprintf(found.driver, sizeof(found.driver), "%d", version);
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
   return CW_OK;
 }

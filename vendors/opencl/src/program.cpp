@@ -63,6 +63,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.arithmetic =
       CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 | CW_FLOAT32;
   if (value_of<cl_device_fp_config>(device->id, CL_DEVICE_DOUBLE_FP_CONFIG)) found.arithmetic |= CW_FLOAT64;
+  snprintf(found.driver, sizeof(found.driver), "%s", device_words(device->id, CL_DRIVER_VERSION).c_str());
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
   return CW_OK;
 }

@@ -1,0 +1,77 @@
+#include "cut.h"
+
+#include <algorithm>
+
+namespace causeway::portable {
+
+namespace {
+
+constexpr Cut panel(int rows, int columns, int depth) {
+  return {Cut::panels, 1, static_cast<uint16_t>(rows), static_cast<uint16_t>(columns), static_cast<uint16_t>(depth)};
+}
+constexpr Cut square(int rows, int columns, int depth, int lanes = 16) {
+  return {Cut::squares, static_cast<uint8_t>(lanes), static_cast<uint16_t>(rows), static_cast<uint16_t>(columns),
+          static_cast<uint16_t>(depth)};
+}
+
+// 16 floats are a register of AVX-512, two of AVX2, four of NEON: tiles of few rows are for the latter, 12 x 32 for
+// processors with two units for products of AVX-512.
+constexpr Cut kPanels[] = {panel(8, 16, 1024), panel(8, 16, 256), panel(8, 32, 512),
+                           panel(6, 16, 512),  panel(4, 16, 512), panel(12, 32, 256)};
+constexpr Cut kSquares[] = {square(64, 64, 16),   square(128, 128, 8), square(128, 128, 16), square(128, 64, 16),
+                            square(64, 64, 8, 8), square(64, 64, 32),  square(32, 32, 16),   square(32, 32, 32, 8)};
+
+int64_t squares_of(const ProductSize& size, int64_t side) {
+  return size.batch * ((size.m + side - 1) / side) * ((size.n + side - 1) / side);
+}
+
+}  // namespace
+
+uint64_t Cut::id() const {
+  return static_cast<uint64_t>(kind) | static_cast<uint64_t>(lanes) << 4 | static_cast<uint64_t>(rows) << 12 |
+         static_cast<uint64_t>(columns) << 24 | static_cast<uint64_t>(depth) << 36 |
+         static_cast<uint64_t>(parts > 1) << 52;
+}
+
+std::string Cut::text() const {
+  if (kind == elements) return "element";
+  std::string words = std::to_string(rows) + "x" + std::to_string(columns) + " k" + std::to_string(depth);
+  if (kind == squares && lanes != 16) words += " l" + std::to_string(lanes);
+  return words;
+}
+
+std::vector<Cut> cuts_for(const Device& device, Dtype type) {
+  if (device.in_turn()) return {std::begin(kPanels), std::end(kPanels)};
+  std::vector<Cut> fit;
+  for (const Cut& c : kSquares)
+    if (device.info.group_limit >= uint32_t{c.lanes} * c.lanes &&
+        static_cast<uint64_t>(c.depth * (c.rows + 4 + c.columns + 4) * size_of(type)) <= device.info.local_memory)
+      fit.push_back(c);
+  if (fit.empty()) fit.push_back(Cut{});
+  return fit;
+}
+
+size_t usual_cut(const Device& device, const std::vector<Cut>& cuts, const ProductSize& size) {
+  if (cuts[0].kind != Cut::squares) return 0;
+  // Large squares read less, and are too few for all units where the result is small.
+  const int64_t side = squares_of(size, 64) >= device.info.compute_units ? 64 : 32;
+  for (size_t i = 0; i < cuts.size(); ++i)
+    if (cuts[i].rows == side && cuts[i].columns == side) return i;
+  return 0;
+}
+
+int parts_of(const Device& device, const ProductSize& size) {
+  constexpr int64_t kLeast = 512;  // of k in a part
+  const int64_t squares = squares_of(size, 64), wanted = 2 * int64_t{device.info.compute_units};
+  if (device.in_turn() || squares * 2 > wanted || size.k < 2 * kLeast) return 1;
+  return static_cast<int>(std::clamp<int64_t>(wanted / squares, 1, std::min<int64_t>(size.k / kLeast, 64)));
+}
+
+Cut sums_of(const Cut& cut) {
+  Cut sums = cut;
+  sums.kind = Cut::sums;
+  sums.rows = sums.columns = sums.depth = sums.lanes = 1;
+  return sums;
+}
+
+}  // namespace causeway::portable
