@@ -2,6 +2,8 @@
 // bytes, so that all dtypes do; what gloo does not reduce is gathered and reduced here, in the order of the ranks.
 #include "comm_backend.h"
 
+#include <Python.h>
+
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -26,6 +28,18 @@ std::set<CommBackend*>& living() {
   static auto& all = *new std::set<CommBackend*>;
   return all;
 }
+
+// How long the end of a group waits for what it was given: the device may be far behind the program, as with NCCL, whose
+// shutdown flushes. At the end of a process it is less, since an error may have ended it.
+constexpr auto kFlush = Milliseconds(30000), kFlushAtExit = Milliseconds(2000);
+
+// For one who may hold Python's lock, while others may need it.
+struct WithoutGil {
+  PyThreadState* const state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+  ~WithoutGil() {
+    if (state) PyEval_RestoreThread(state);
+  }
+};
 
 constexpr auto kGrace = Milliseconds(1000);  // gloo ends this much later than we do, whose words say more
 
@@ -60,11 +74,16 @@ CommBackend::~CommBackend() {
     std::lock_guard lock(g_mutex);
     living().erase(this);
   }
-  shutdown();
+  if (closed_) return;
+  const WithoutGil released;
+  end(kFlush);
 }
 
-void CommBackend::shutdown() {
+void CommBackend::shutdown() { end(kFlush); }
+
+void CommBackend::end(Milliseconds patience) {
   if (closed_.exchange(true)) return;
+  watch_->settle(patience);
   host_->stop();
   const bool idle = watch_->stop();
   {
@@ -81,7 +100,7 @@ void CommBackend::shutdown() {
 
 void CommBackend::abort() {
   watch_->poison(c10::str("rank ", rank_, " aborted group ", options_.group));
-  shutdown();
+  end(Milliseconds(0));
 }
 
 void close_comm() {
@@ -90,7 +109,7 @@ void close_comm() {
     std::lock_guard lock(g_mutex);
     all.assign(living().begin(), living().end());
   }
-  for (CommBackend* b : all) b->shutdown();
+  for (CommBackend* b : all) b->end(kFlushAtExit);
 }
 
 c10d::ErrorType CommBackend::getError() {

@@ -87,6 +87,8 @@ class CommBackend final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  // Waits for what is under way for so long, and aborts the rest.
+  void end(std::chrono::milliseconds patience);
 
   // Which way each collective takes: "native", "host", or those that it is put together from.
   std::map<std::string, std::string> routes();
