@@ -2,6 +2,8 @@
 // bytes, so that all dtypes do; what gloo does not reduce is gathered and reduced here, in the order of the ranks.
 #include "comm_backend.h"
 
+#include <Python.h>
+
 #include <mutex>
 #include <numeric>
 #include <set>
@@ -26,6 +28,18 @@ std::set<CommBackend*>& living() {
   static auto& all = *new std::set<CommBackend*>;
   return all;
 }
+
+// How long the end of a group waits for what it was given: the device may be far behind the program, as with NCCL, whose
+// shutdown flushes. At the end of a process it is less, since an error may have ended it.
+constexpr auto kFlush = Milliseconds(30000), kFlushAtExit = Milliseconds(2000);
+
+// For one who may hold Python's lock, while others may need it.
+struct WithoutGil {
+  PyThreadState* const state = Py_IsInitialized() && PyGILState_Check() ? PyEval_SaveThread() : nullptr;
+  ~WithoutGil() {
+    if (state) PyEval_RestoreThread(state);
+  }
+};
 
 constexpr auto kGrace = Milliseconds(1000);  // gloo ends this much later than we do, whose words say more
 
@@ -60,11 +74,16 @@ CommBackend::~CommBackend() {
     std::lock_guard lock(g_mutex);
     living().erase(this);
   }
-  shutdown();
+  if (closed_) return;
+  const WithoutGil released;
+  end(kFlush);
 }
 
-void CommBackend::shutdown() {
+void CommBackend::shutdown() { end(kFlush); }
+
+void CommBackend::end(Milliseconds patience) {
   if (closed_.exchange(true)) return;
+  watch_->settle(patience);
   host_->stop();
   const bool idle = watch_->stop();
   {
@@ -81,7 +100,7 @@ void CommBackend::shutdown() {
 
 void CommBackend::abort() {
   watch_->poison(c10::str("rank ", rank_, " aborted group ", options_.group));
-  shutdown();
+  end(Milliseconds(0));
 }
 
 void close_comm() {
@@ -90,7 +109,7 @@ void close_comm() {
     std::lock_guard lock(g_mutex);
     all.assign(living().begin(), living().end());
   }
-  for (CommBackend* b : all) b->shutdown();
+  for (CommBackend* b : all) b->end(kFlushAtExit);
 }
 
 c10d::ErrorType CommBackend::getError() {
@@ -175,12 +194,12 @@ CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inp
   return {std::move(work)};
 }
 
-WorkPtr CommBackend::run(Begun begun, HostTask task, const ByVendor& by_vendor) {
-  WorkPtr work = begun.work;
+// Whether the vendor took it, or ended it with an error.
+bool CommBackend::began_by_vendor(const Begun& begun, const ByVendor& by_vendor) {
   {
     std::lock_guard lock(coalescing_mutex_);
     if (coalescing_) {
-      coalesced_.push_back(work);
+      coalesced_.push_back(begun.work);
       coalesced_device_ = begun.work->task().device;
     }
   }
@@ -193,14 +212,23 @@ WorkPtr CommBackend::run(Begun begun, HostTask task, const ByVendor& by_vendor) 
   watch_->add(begun.work);
   if (vendor) {
     try {
-      if (by_vendor(*vendor)) return work;
+      return by_vendor(*vendor);
     } catch (...) {
       begun.work->fail(watch_->explain(*begun.work, std::current_exception()));
-      return work;
+      return true;
     }
   }
-  host_->start(std::move(task), begun.work);
-  return work;
+  return false;
+}
+
+WorkPtr CommBackend::run(const Begun& begun, HostTask task, const ByVendor& by_vendor) {
+  if (!began_by_vendor(begun, by_vendor)) host_->start(std::move(task), begun.work);
+  return begun.work;
+}
+
+WorkPtr CommBackend::run_self(const Begun& begun, const ByVendor& by_vendor, const std::function<void()>& by_copy) {
+  if (!began_by_vendor(begun, by_vendor)) by_copy();
+  return begun.work;
 }
 
 // The vendor's communicator, made by the first collective on tensors of a device; nullptr: there is none.
@@ -754,9 +782,11 @@ WorkPtr CommBackend::send(Tensors& tensors, int to, int tag) {
   need_one(tensors, "send");
   auto begun = begin(OpType::SEND, "send", tensors, {}, Milliseconds(0), c10::str(" to rank ", to));
   const Piece piece = contiguous_piece(tensors[0], true, false);
+  auto by_vendor = [&](CommVendor& v) { return v.send(begun.work, piece, to); };
+  if (to == rank_) return run_self(begun, by_vendor, [&] { self_.send(tensors[0], tag, begun.work); });
   HostTask task = moved({piece});
   task.issue = [gloo = gloo_, to, tag](HostTensors& h) { return gloo->send(h, to, tag); };
-  return run(begun, std::move(task), [&](CommVendor& v) { return v.send(begun.work, piece, to); });
+  return run(begun, std::move(task), by_vendor);
 }
 
 WorkPtr CommBackend::recv(Tensors& tensors, int from, int tag) {
@@ -764,9 +794,11 @@ WorkPtr CommBackend::recv(Tensors& tensors, int from, int tag) {
   need_one(tensors, "recv");
   auto begun = begin(OpType::RECV, "recv", {}, tensors, Milliseconds(0), c10::str(" from rank ", from));
   const Piece piece = contiguous_piece(tensors[0], false, true);
+  auto by_vendor = [&](CommVendor& v) { return v.recv(begun.work, piece, from); };
+  if (from == rank_) return run_self(begun, by_vendor, [&] { self_.recv(tensors[0], tag, begun.work); });
   HostTask task = moved({piece});
   task.issue = [gloo = gloo_, from, tag](HostTensors& h) { return gloo->recv(h, from, tag); };
-  return run(begun, std::move(task), [&](CommVendor& v) { return v.recv(begun.work, piece, from); });
+  return run(begun, std::move(task), by_vendor);
 }
 
 WorkPtr CommBackend::recvAnysource(Tensors& tensors, int tag) {
@@ -775,7 +807,7 @@ WorkPtr CommBackend::recvAnysource(Tensors& tensors, int tag) {
   auto begun = begin(OpType::RECVANYSOURCE, "recv", {}, tensors, Milliseconds(0), " from any rank");
   HostTask task = moved({contiguous_piece(tensors[0], false, true)});
   task.issue = [gloo = gloo_, tag](HostTensors& h) { return gloo->recvAnysource(h, tag); };
-  return run(std::move(begun), std::move(task));
+  return run(begun, std::move(task));
 }
 
 WorkPtr CommBackend::barrier(const c10d::BarrierOptions& o) {

@@ -10,6 +10,7 @@
 
 #include "comm_host.h"
 #include "comm_reduce.h"
+#include "comm_self.h"
 #include "comm_vendor.h"
 #include "comm_watch.h"
 
@@ -86,6 +87,8 @@ class CommBackend final : public c10d::Backend {
   c10d::ErrorType getError() override;
   void abort() override;
   void shutdown() override;
+  // Waits for what is under way for so long, and aborts the rest.
+  void end(std::chrono::milliseconds patience);
 
   // Which way each collective takes: "native", "host", or those that it is put together from.
   std::map<std::string, std::string> routes();
@@ -98,7 +101,9 @@ class CommBackend final : public c10d::Backend {
               const std::string& more = "");
   // `by_vendor` puts the work on the device's stream, and says whether it did; else `task` is the host's.
   using ByVendor = std::function<bool(CommVendor&)>;
-  WorkPtr run(Begun begun, HostTask task, const ByVendor& by_vendor = {});
+  WorkPtr run(const Begun& begun, HostTask task, const ByVendor& by_vendor = {});
+  WorkPtr run_self(const Begun& begun, const ByVendor& by_vendor, const std::function<void()>& by_copy);
+  bool began_by_vendor(const Begun& begun, const ByVendor& by_vendor);
   std::shared_ptr<CommVendor> connected(int device);
   void connect(int device);
   WorkPtr together(std::vector<WorkPtr> works, Tensors outputs);
@@ -127,6 +132,7 @@ class CommBackend final : public c10d::Backend {
   c10::weak_intrusive_ptr<c10d::Backend> split_;
   const std::shared_ptr<CommWatch> watch_;
   const std::shared_ptr<CommHost> host_;
+  CommSelf self_;
 };
 
 // Of all backends that still live, at the end of the process: threads end before what they use.

@@ -6,6 +6,7 @@
 // memory: large ones in chunks, so that the device copies the next while gloo sends this one.
 #include "comm_host.h"
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/ops/from_blob.h>
 
 #include "check.h"
@@ -22,6 +23,14 @@ at::Tensor host_view(void* data, int64_t bytes, c10::ScalarType dtype, std::shar
   return at::from_blob(data, {n}, [keep = std::move(keep)](void*) {}, at::TensorOptions().dtype(dtype));
 }
 
+// Refused before any rank does something: copied back at the end, it would fail for one rank after all have met.
+void check_writable(const at::Tensor& t) {
+  TORCH_CHECK_VALUE(
+      at::has_internal_overlap(t) != at::MemOverlap::Yes,
+      "torch.distributed cannot write into a tensor whose elements share memory, as those of expand() do (", "sizes ",
+      t.sizes(), ", strides ", t.strides(), "); give it a clone()");
+}
+
 struct Place {
   char* device = nullptr;  // address on the device
   size_t bytes = 0;
@@ -31,11 +40,13 @@ struct Place {
 }  // namespace
 
 Piece dense_piece(const at::Tensor& t, bool in, bool out) {
+  if (out) check_writable(t);
   if (t.is_non_overlapping_and_dense() && !t.is_conj() && !t.is_neg()) return {t.detach(), {}, in, out};
   return {t.detach().clone(at::MemoryFormat::Contiguous), out ? t.detach() : at::Tensor(), in, out};
 }
 
 Piece contiguous_piece(const at::Tensor& t, bool in, bool out) {
+  if (out) check_writable(t);
   if (t.is_contiguous() && !t.is_conj() && !t.is_neg()) return {t.detach(), {}, in, out};
   return {t.detach().clone(at::MemoryFormat::Contiguous), out ? t.detach() : at::Tensor(), in, out};
 }

@@ -39,18 +39,27 @@ void CommWatch::add(c10::intrusive_ptr<CommWork> work) {
   for (auto& w : over) w->drop_kept();
 }
 
+void CommWatch::settle(std::chrono::milliseconds patience) {
+  std::unique_lock lock(mutex_);
+  const auto until = CommWork::Clock::now() + patience;
+  auto over = [&] { return std::all_of(works_.begin(), works_.end(), [](auto& w) { return w->over(); }); };
+  while (!broken_ && !over() && CommWork::Clock::now() < until) sleep_unlocked(lock);
+}
+
 bool CommWatch::stop() {
   std::vector<c10::intrusive_ptr<CommWork>> works;
   std::unique_lock lock(mutex_);
-  auto idle = [&] { return std::all_of(works_.begin(), works_.end(), [](auto& w) { return w->posted(); }); };
-  for (int i = 0; !broken_ && !idle() && i < 200; ++i) sleep_unlocked(lock);
-  const bool all = idle() && !broken_;
+  const bool all = !broken_ && std::all_of(works_.begin(), works_.end(), [](auto& w) { return w->over(); });
   stopped_ = true;
   works.swap(works_);
   changed_.notify_all();
   lock.unlock();
-  for (auto& w : works)
-    if (!w->posted()) w->fail(comm_error(w->task().text + ": the process group was shut down or aborted"));
+  for (auto& w : works) {
+    if (w->over()) continue;
+    const auto error = comm_error(w->task().text + ": the process group was shut down or aborted");
+    w->fail(error);
+    w->spoil(error);
+  }
   lock.lock();
   // The store may take minutes to say that it is gone.
   for (int i = 0; looking_ && i < 200; ++i) sleep_unlocked(lock);

@@ -19,7 +19,8 @@ class CommWatch : public std::enable_shared_from_this<CommWatch> {
   // `ranks` are the group's in the world, for people; empty: the group is the world.
   CommWatch(c10::intrusive_ptr<c10d::Store> store, int rank, int size, std::vector<uint64_t> ranks);
   void add(c10::intrusive_ptr<CommWork> work);
-  bool stop();  // whether nothing was under way any more, after a short wait
+  void settle(std::chrono::milliseconds patience);  // wait so long for what is under way; not after an error
+  bool stop();  // whether nothing was under way any more; what was fails
   // An error that came before the timeout: with the ranks that are missing, as far as can be told within a second.
   std::exception_ptr explain(const CommWork& work, const std::exception_ptr& error);
   // Throws what went wrong first, if anything did.

@@ -2,6 +2,9 @@
 
 #include <thread>
 
+#include <ATen/ATen.h>
+#include <ATen/core/grad_mode.h>
+
 #include "check.h"
 #include "device.h"
 
@@ -83,12 +86,22 @@ void CommWork::spoil(std::exception_ptr error) {
   cv_.notify_all();
 }
 
+// Of an all_gather into a list NCCL's future has one tensor, the ranks' parts stacked, and torch's own hooks of
+// DistributedDataParallel rely on that. Made only for those who ask for a future; work.result() is the list.
+std::vector<at::Tensor> CommWork::value() const {
+  const bool even = std::all_of(outputs_.begin(), outputs_.end(),
+                                [&](const at::Tensor& t) { return t.sizes() == outputs_[0].sizes(); });
+  if (task_.type != c10d::OpType::ALLGATHER || !even) return outputs_;
+  at::NoGradGuard no_grad;
+  return {at::stack(outputs_)};
+}
+
 void CommWork::complete(c10::ivalue::Future& future) {
   if (error_) return future.setErrorIfNeeded(error_);
-  if (!stream_) return future.markCompleted(c10::IValue(outputs_));
+  if (!stream_) return future.markCompleted(c10::IValue(value()));
   // The future notes how far this thread's streams are.
   OnStream on(*stream_);
-  future.markCompleted(c10::IValue(outputs_));
+  future.markCompleted(c10::IValue(value()));
 }
 
 bool CommWork::over() {

@@ -342,8 +342,9 @@ Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
                     const std::optional<at::Tensor>& bias, double dropout, bool causal, bool,
                     std::optional<double> scale) {
   auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
-  at::Tensor none = at::empty({0}, q.options().dtype(at::kLong).device(at::kCPU));
-  return {out, logsumexp, none, none, q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
+  // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
+  at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
+  return {out, logsumexp, at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(

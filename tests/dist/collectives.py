@@ -237,6 +237,63 @@ def point_to_point():
         dist.send(mine(), 0)
 
 
+def a_rank_sends_to_itself():
+    got = [torch.empty(7, device=DEVICE) for _ in range(2)]
+    send, take = (dist.P2POp(dist.isend, mine(), RANK) for _ in range(2)), []
+    take += [dist.P2POp(dist.irecv, got[0], RANK), *send, dist.P2POp(dist.irecv, got[1], RANK)]
+    for work in dist.batch_isend_irecv(take):  # received before it is sent, and after
+        work.wait()
+    same(got[0], host_of(RANK))
+    same(got[1], host_of(RANK))
+
+
+def tensors_without_elements():
+    none = torch.empty(0, 3, device=DEVICE)
+    places = [torch.empty(0, 3, device=DEVICE) for _ in range(SIZE)]
+    dist.broadcast(none, 0)
+    dist.reduce(none, 0)
+    dist.all_gather(places, none)
+    dist.all_gather_into_tensor(none, none)
+    dist.reduce_scatter_tensor(none, none)
+    dist.all_to_all_single(none, none)
+    dist.all_to_all(places, [none.clone() for _ in range(SIZE)])
+    dist.gather(none, places if RANK == 0 else None, 0)
+    dist.scatter(none, places if RANK == 0 else None, 0)
+    # Nothing to rank 0, one to rank 1, and so on.
+    out = torch.empty(RANK * SIZE, device=DEVICE)
+    dist.all_to_all_single(out, mine(n=sum(range(SIZE))), [RANK] * SIZE, list(range(SIZE)))
+    assert out.shape == (RANK * SIZE,)
+
+
+def sums_of_narrow_dtypes():
+    for dtype in (torch.float8_e4m3fn, torch.float8_e5m2, torch.uint16, torch.uint32, torch.uint64):
+        t = torch.ones(5, device=DEVICE, dtype=dtype)
+        dist.all_reduce(t)
+        same(t, torch.full((5,), float(SIZE)).to(dtype))
+
+
+def gradients_go_through_collectives():
+    import torch.distributed._functional_collectives as funcol
+
+    world = dist.group.WORLD
+
+    def gradient(call, n=4):
+        x = mine(n=n).requires_grad_()
+        out = call(x)
+        funcol.wait_tensor(out).sum().backward()
+        return x.grad
+
+    same(gradient(lambda x: funcol.all_gather_tensor_autograd(x, 0, world)), torch.full((4,), float(SIZE)))
+    n = 2 * SIZE
+    same(gradient(lambda x: funcol.reduce_scatter_tensor_autograd(x, "sum", 0, world), n), torch.ones(n))
+    same(gradient(lambda x: funcol.all_to_all_single_autograd(x, None, None, world), n), torch.ones(n))
+    import torch.distributed.nn.functional as older
+
+    same(gradient(older.all_reduce), torch.full((4,), float(SIZE)))
+    same(gradient(lambda x: older.broadcast(x, 0)), torch.full((4,), float(SIZE) * (RANK == 0)))
+    same(gradient(lambda x: older.all_to_all_single(torch.empty_like(x), x), n), torch.ones(n))
+
+
 def receive_posted_before_its_send():
     peer = RANK ^ 1
     got = torch.empty(1 << 16, device=DEVICE)
@@ -335,6 +392,10 @@ def work_is_real():
     same(t, reduced(Op.SUM, torch.float32, 1 << 18))
     assert values == [t.sum().item()]
     assert work.result()[0].data_ptr() == t.data_ptr()
+    # As NCCL's, which hooks of DistributedDataParallel index by the rank.
+    places = [torch.empty(7, device=DEVICE) for _ in range(SIZE)]
+    (stacked,) = dist.all_gather(places, mine(), async_op=True).get_future().wait()
+    same(stacked, torch.stack(all_of()))
     several = [dist.all_reduce(mine(), async_op=True) for _ in range(40)]
     for work in reversed(several):
         work.wait()
@@ -369,6 +430,7 @@ def misuse_has_words():
         (lambda: dist.all_gather([mine()], mine()), "one for each rank"),
         (lambda: dist.all_gather_into_tensor(mine(), mine()), "the output needs"),
         (lambda: dist.reduce_scatter_tensor(mine(), mine()), "the input needs"),
+        (lambda: dist.all_reduce(mine(n=1).expand(5)), "elements share memory"),
     ):
         try:
             call()
@@ -376,6 +438,7 @@ def misuse_has_words():
             assert words in str(error) or "Invalid" in str(error), error
         else:
             raise AssertionError(f"{words}: taken")
+    dist.all_reduce(mine())  # the group is none the worse for it
 
 
 CHECKS = [

@@ -29,6 +29,7 @@ def named(program: str) -> list[str]:
     functions = [node.name for node in tree.body if isinstance(node, ast.FunctionDef)]
     tools = {"host_of", "mine", "all_of", "same", "reduced", "ops_of", "model", "batch", "here"}
     tools |= {"reference", "train", "close", "plain", "mesh", "shard", "checkpoint_folder"}
+    tools |= {"steps", "plainly", "alike", "attention"}
     return [name for name in functions if name not in tools]
 
 
@@ -92,6 +93,17 @@ def test_training(check: str) -> None:
 @pytest.mark.parametrize("check", named("training.py"))
 def test_training_through_the_host(check: str) -> None:
     ok(results("training.py", *HOST.items()), check)
+
+
+@pytest.mark.parametrize("check", named("schemes.py"))
+def test_scheme_of_training(check: str) -> None:
+    ok(results("schemes.py"), check)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("check", named("schemes.py"))
+def test_scheme_of_training_through_the_host(check: str) -> None:
+    ok(results("schemes.py", *HOST.items()), check)
 
 
 @pytest.mark.parametrize("example", ["ddp.py", "fsdp.py"])

@@ -13,6 +13,11 @@ pytestmark = pytest.mark.once
 
 PROGRAM = Path(__file__).with_name("faults.py")
 HOST = {"CAUSEWAY_SIM_COMM": "none"}
+PINNED = {
+    **HOST,
+    "CAUSEWAY_SIM_MEMORY_MODEL": "discrete",
+    "CAUSEWAY_SIM_EXECUTION": "async",
+}
 LATER = {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_COMM_BLOCKING": "1"}
 
 
@@ -33,7 +38,9 @@ def pair(what: str, folder: Path, env: dict[str, str]) -> tuple[str, str]:
     return outputs[0][0], outputs[1][0]
 
 
-@pytest.mark.parametrize("env", [HOST, {}, LATER], ids=["host", "vendor", "vendor-async"])
+@pytest.mark.parametrize(
+    "env", [HOST, PINNED, {}, LATER], ids=["host", "pinned", "vendor", "vendor-async"]
+)
 def test_late_rank_is_named_when_the_timeout_fires(tmp_path: Path, env: dict[str, str]) -> None:
     words, _ = pair("late", tmp_path, env)
     assert "caught DistBackendError: all_reduce of 1000 Float (number 2) in group" in words
@@ -72,3 +79,12 @@ def test_ranks_that_do_different_things_are_told(tmp_path: Path) -> None:
 def test_abort_ends_what_is_under_way(tmp_path: Path, env: dict[str, str]) -> None:
     words, _ = pair("abort", tmp_path, {**env, "FAULT_TIMEOUT": "600"})
     assert "caught DistBackendError" in words and "abort" in words
+
+
+@pytest.mark.parametrize("route", [{}, HOST], ids=["vendor", "host"])
+def test_a_group_that_is_destroyed_has_done_what_it_was_given(
+    tmp_path: Path, route: dict[str, str]
+) -> None:
+    behind = {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_LATENCY_US": "3000"}
+    for words in pair("destroy", tmp_path, {**route, **behind}):
+        assert "the sum is 1.0" in words

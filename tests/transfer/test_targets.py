@@ -18,7 +18,8 @@ from causeway.redirect.describe import markdown
 from causeway.redirect.switch import find
 from causeway.redirect.targets import ALL, FACTORIES, METHODS, STAND_INS
 
-PRESENT = [t for t in ALL if hasattr(*find(t.name))]
+# Those of a module that nothing has imported yet have no owner.
+PRESENT = [t for t in ALL if find(t.name)[0] is not None and hasattr(*find(t.name))]
 
 
 @pytest.fixture

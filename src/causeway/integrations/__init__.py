@@ -19,7 +19,8 @@ from dataclasses import dataclass, field
 
 from causeway import config
 
-# Roots of modules, and the library whose integration they belong to.
+# Roots of modules, and the library whose integration they belong to. Of torch only the modules that
+# are named here are watched.
 LIBRARIES = {
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
@@ -29,6 +30,8 @@ LIBRARIES = {
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
     "timm": "timm",
+    "torch.distributed.tensor": "dtensor",
+    "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
     "transformers": "transformers",
 }
 
@@ -129,7 +132,7 @@ def _loaded(name: str) -> None:
     module = sys.modules.get(name)
     if module is None:
         return
-    library = LIBRARIES[name.partition(".")[0]]
+    library = LIBRARIES.get(name) or LIBRARIES[name.partition(".")[0]]
     if library not in wanted():
         return
     try:

@@ -33,10 +33,13 @@ class _Watched(ModuleSpec):
 
 
 class _Finder:
-    """Marks the specs of some packages; finds nothing itself."""
+    """Marks the specs of some packages, and of single modules; finds nothing itself."""
 
     def __init__(self, roots: Iterable[str]) -> None:
         self.roots = frozenset(roots)
+
+    def watches(self, name: str) -> bool:
+        return name in self.roots or name.partition(".")[0] in self.roots
 
     def find_spec(
         self,
@@ -44,7 +47,7 @@ class _Finder:
         path: Sequence[str] | None = None,
         target: types.ModuleType | None = None,
     ) -> ModuleSpec | None:
-        if fullname.partition(".")[0] not in self.roots:
+        if not self.watches(fullname):
             return None
         for finder in sys.meta_path:
             find = getattr(finder, "find_spec", None)
@@ -57,7 +60,7 @@ class _Finder:
 
 def watch(roots: Iterable[str], told: Callable[[str], None]) -> None:
     """Call `told(name)` for each module of the packages `roots` when it is complete: at once for
-    those that are.
+    those that are. A root with a dot is that module alone.
     """
     global _told
     _told = told
@@ -66,7 +69,7 @@ def watch(roots: Iterable[str], told: Callable[[str], None]) -> None:
     if not finder.roots & sys.modules.keys():
         return
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in finder.roots:
+        if finder.watches(name):
             spec = getattr(module, "__spec__", None)
             if isinstance(spec, ModuleSpec) and getattr(spec, "_initializing", False):
                 _mark(spec)

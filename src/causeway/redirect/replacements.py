@@ -263,6 +263,18 @@ def version(original: Any, target: Target, devices: Devices) -> Any:
     return "12.6"
 
 
+def nccl_version(original: Any, target: Target, devices: Devices) -> Any:
+    """torch.cuda.nccl.version: without NCCL torch has nothing to ask."""
+
+    def call() -> tuple[int, int, int]:
+        if inside(sys._getframe(1)):
+            return original()  # type: ignore[no-any-return]
+        note(target.name)
+        return (2, 27, 7)
+
+    return like(original, call)
+
+
 def true(original: Any, target: Target, devices: Devices) -> Any:
     """A question that is answered with yes, but not to torch: it would look for NVIDIA's parts."""
 
@@ -500,10 +512,24 @@ def backend_name(original: Any, target: Target, devices: Devices) -> Any:
     return like(original, call)
 
 
+def backend_available(original: Any, target: Target, devices: Devices) -> Any:
+    """is_backend_available: NCCL's collectives are there, by the device's own backend."""
+
+    def call(backend: str) -> bool:
+        if inside(sys._getframe(1)) or "nccl" not in str(backend).lower():
+            return bool(original(backend))
+        note(target.name)
+        parts = (p.partition(":")[2] or p for p in str(backend).lower().split(","))
+        return all(part == "nccl" or original(part) for part in parts)
+
+    return like(original, call)
+
+
 HOW: dict[str, Builder] = {
     "argument": argument,
     "autocast state": autocast_state,
     "autocast switch": autocast_switch,
+    "backend available": backend_available,
     "backend name": backend_name,
     "class": class_,
     "compiler": compiler,
@@ -515,6 +541,7 @@ HOW: dict[str, Builder] = {
     "loader": loader,
     "move": move,
     "name": name,
+    "nccl version": nccl_version,
     "parallel": parallel,
     "pin": pin,
     "plain": plain,

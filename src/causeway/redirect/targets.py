@@ -269,6 +269,17 @@ DISTRIBUTED = (
         "true",
         example="torch.distributed.is_nccl_available()",
     ),
+    Target(
+        "torch.cuda.nccl.version",
+        "nccl version",
+        says="(2, 27, 7), since programs print it or compare it; there is no NCCL",
+        example="torch.cuda.nccl.version() == (2, 27, 7)",
+    ),
+    Target(
+        "torch.distributed.is_backend_available",
+        "backend available",
+        example='torch.distributed.is_backend_available("nccl")',
+    ),
     Target("torch.distributed.get_backend", "backend name"),
     Target(
         "torch.distributed.device_mesh.init_device_mesh",
