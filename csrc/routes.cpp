@@ -49,7 +49,8 @@ void add_value(Key& key, const c10::IValue& v, bool floats) {
 bool has_input(const Operator& op) {
   const auto& schema = op.handle.schema().arguments();
   for (size_t i = 0; i < op.args.size(); ++i)
-    if (const ArgInfo& a = op.args[i]; !schema[i].is_out() &&
+    if (const ArgInfo& a = op.args[i];
+        !schema[i].is_out() &&
         (a.kind == ArgKind::Tensor || a.kind == ArgKind::TensorList || a.kind == ArgKind::OptionalTensorList))
       return true;
   return false;
