@@ -161,15 +161,24 @@ def copies(inputs: Inputs) -> Inputs:
 
 
 def call(name: str, inputs: Inputs, outs: list[Tensor] | None = None) -> list[Tensor]:
-    """Call an operator; its results as a list."""
+    """Call an operator; its results as a list: of one that returns nothing, what it changed."""
     args, kwargs = arguments_for(name, inputs)
     target = overload(name)
     if outs is not None:
         names = [a.name for a in target._schema.arguments if a.is_out]
         kwargs |= dict(zip(names, outs, strict=True))
     result = target(*args, **kwargs)
+    if not target._schema.returns:
+        return list(written(name, inputs))
     results = result if isinstance(result, (list, tuple)) else [result]
     return [t for t in results if t is not None]  # an output_mask switches some off
+
+
+def written(name: str, inputs: Inputs) -> Iterator[Tensor]:
+    """The inputs that an operator changes, every tensor of a list."""
+    for argument, value in zip(overload(name)._schema.arguments, inputs, strict=False):
+        if argument.alias_info is not None and argument.alias_info.is_write:
+            yield from tensors_in(value)
 
 
 def on_cpu(case: Case) -> list[Tensor]:
@@ -390,7 +399,8 @@ class Runner:
         inputs = map_tensors(originals, lambda t: placement.put(t, f"input {next(roles)}"))
         outs: list[Tensor] | None = None
         if case.kind == "in-place":
-            placement.writes(next(tensors_in(originals)))
+            for changed in written(case.form, originals):
+                placement.writes(changed)
         elif case.kind == "out":
             outs = []
             for k, like in enumerate(reference.results):
