@@ -302,6 +302,7 @@ def test_the_options_are_printed(where, capsys):
         ({"opt_level": "O2", "keep_batchnorm_fp32": "maybe"}, "keep_batchnorm_fp32"),
         ({"opt_level": "O2", "loss_scale": -1}, "loss_scale"),
         ({"opt_level": "O2", "num_losses": 0}, "num_losses"),
+        ({"opt_level": "O2", "min_loss_scale": 2.0**30}, "above max_loss_scale"),
         ({"opt_level": "O2", "combine_ddp": True}, "init_process_group"),
     ],
 )

@@ -170,6 +170,11 @@ def initialize(
     outputs = _dtype("cast_model_outputs", cast_model_outputs)
     if num_losses < 1:
         raise ValueError(f"num_losses is {num_losses!r}: expected 1 or more")
+    if min_loss_scale is not None and min_loss_scale > max_loss_scale:
+        raise ValueError(
+            f"min_loss_scale is {min_loss_scale!r}, above max_loss_scale, {max_loss_scale!r}: "
+            "give a smaller one, or a larger max_loss_scale"
+        )
     properties.combine_ddp = bool(combine_ddp)
     properties.combine_grad = bool(combine_grad) or properties.combine_ddp
     properties.ddp_replica_count = _count(ddp_replica_count)
