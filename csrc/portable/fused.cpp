@@ -115,7 +115,7 @@ cw_status adam(Call& call, const void* data) {
   const double decay = call.real(9);
   std::string text = gradient(call, 13, call.integer(12) != 0, true);
   text += "T w = $0, m = $2, v = $3;\n";
-  if (decay != 0) text += decoupled ? "w = w - lr * decay * w;\n" : "g = g + w * decay;\n";
+  if (decay != 0) text += decoupled ? "w = w * ((T)1 - lr * decay);\n" : "g = g + w * decay;\n";
   text += "m = m + (g - m) * rest1; v = v * beta2 + rest2 * g * g;\n$$2(m); $$3(v);\n";
   if (amsgrad) text += "v = MAXIMUM($4, v); $$4(v);\n";
   text += "$$0(w - corrections(2 * $k) * m / (sqrt(v) / corrections(2 * $k + 1) + eps));\n";
