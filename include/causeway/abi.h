@@ -296,7 +296,7 @@ typedef struct cw_code_info {
   uint32_t simd_width;    /* of float32, in elements; 0: not known */
   uint64_t local_memory;  /* bytes a group may share */
   cw_dtypes arithmetic;   /* dtypes that the compiler computes with; others are converted in the source */
-  char driver[64];        /* its version, NUL-terminated: what is measured on the device is kept by it; empty: not known */
+  char driver[64]; /* its version, NUL-terminated: what is measured on the device is kept by it; empty: not known */
 } cw_code_info;
 typedef struct cw_code_arg {
   uint32_t bytes; /* of a value; 0: `address` is passed */

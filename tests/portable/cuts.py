@@ -29,12 +29,12 @@ def gradient(x: torch.Tensor, w: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
 
 
 def products() -> Iterator[Product]:
-    """Sides that no tile divides, each order of strides, a long k, what is not finite."""
+    """Sides that no tile divides, each order of strides, a deep k, what is not finite."""
     yield "one", torch.mm, (randn(1, 1), randn(1, 1))
     yield "edges", torch.mm, (randn(37, 67), randn(67, 75))
     yield "transposed", lambda a, b: torch.mm(a.t(), b.t()), (randn(67, 37), randn(35, 67))
     yield "strided", lambda a, b: torch.mm(a[::2, ::3], b[::3, ::2]), (randn(40, 60), randn(60, 70))
-    yield "long", torch.mm, (randn(9, 2500) / 50, randn(2500, 19))
+    yield "deep", torch.mm, (randn(9, 2500) / 50, randn(2500, 19))
     yield "added", lambda c, a, b: torch.addmm(c, a, b, beta=0.3, alpha=-1.7), (
         randn(33), randn(70, 130), randn(130, 33),
     )  # fmt: skip

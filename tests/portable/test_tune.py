@@ -28,9 +28,9 @@ def sim(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, s
 
 
 SOME = {
-    "float32": ("float32", "edges", "added", "long", "gradient"),
+    "float32": ("float32", "edges", "added", "convolution", "gradient"),
     "others": (
-        "bfloat16", "edges", "transposed", "float16", "convolution", "float64", "edges",
+        "bfloat16", "edges", "transposed", "float16", "deep", "float64", "edges",
     ),
 }  # fmt: skip
 
@@ -55,7 +55,7 @@ def test_every_cut_gives_the_same_bits_for_all_products(run_python, sim, dtype: 
         *(
             pytest.param(which, marks=pytest.mark.long)
             for which in (
-                ("float32", "long"), ("float32", "convolution"), ("float32", "gradient"),
+                ("float32", "deep"), ("float32", "convolution"), ("float32", "gradient"),
                 ("float32", "wild"), ("bfloat16", "edges"), ("float64", "edges"),
             )
         ),
