@@ -15,9 +15,9 @@
 
 #include "arguments.h"
 #include "check.h"
-#include "forms.h"
 #include "outputs.h"
 #include "profile.h"
+#include "served.h"
 #include "storage.h"
 
 namespace causeway {
@@ -39,54 +39,21 @@ Span span_of(const at::Tensor& t, int64_t place) {
   return {begin, t.numel() ? begin + (last + 1) * static_cast<int64_t>(t.element_size()) : begin, &t, place};
 }
 
-class ForeachCall {
+class ForeachCall : ServedCall {
  public:
-  ForeachCall(Operator& op, NativeForms& forms, Stack& stack)
-      : op_(op),
-        forms_(forms),
-        stack_(stack),
-        base_(stack.size() - op.args.size()),
-        device_(device(device_of_call(op, stack))),
-        stream_(current_stream(device_.index)) {}
+  ForeachCall(Operator& op, NativeForms& forms, Stack& stack) : ServedCall(op, forms, stack) {}
 
   bool serve(Entry& entry);
 
  private:
-  const c10::IValue& arg(size_t i) const { return stack_[base_ + i]; }
   bool in_place() const { return op_.return_of.empty(); }
-  template <class F>
-  bool each_tensor(F f) const;
   bool overlaps() const;
   bool refuses_bool() const;
   std::shared_ptr<Route> decide() const;
   void pick(Route& route, Serve after) const;
   bool fits(const cw_op& form, const Route& route) const;
-  const cw_op& form_of(Serve serve) const;
   bool run(const Route& route, Entry& entry);
-
-  Operator& op_;
-  NativeForms& forms_;
-  Stack& stack_;
-  const size_t base_;
-  DeviceState& device_;
-  StreamState& stream_;
 };
-
-// Calls f(tensor, argument info, place in its list or -1) for every tensor; stops when it says false.
-template <class F>
-bool ForeachCall::each_tensor(F f) const {
-  for (size_t i = 0; i < op_.args.size(); ++i) {
-    const c10::IValue& v = arg(i);
-    if (op_.args[i].kind == ArgKind::Tensor) {
-      if (v.isTensor() && v.toTensor().defined() && !f(v.toTensor(), op_.args[i], int64_t{-1})) return false;
-    } else if (op_.args[i].kind == ArgKind::TensorList) {
-      int64_t place = 0;
-      for (const c10::IValue& e : v.toListRef())
-        if (!f(e.toTensor(), op_.args[i], place++)) return false;
-    }
-  }
-  return true;
-}
 
 // Whether something written shares memory with another tensor of the call, but for an input in its own place. torch does
 // one tensor after the other, so the second sees what the first wrote; or it refuses.
@@ -172,13 +139,6 @@ void ForeachCall::pick(Route& route, Serve after) const {
     route.serve = serve;
     return;
   }
-}
-
-const cw_op& ForeachCall::form_of(Serve serve) const {
-  return serve == Serve::Own           ? forms_.own
-         : serve == Serve::Out         ? forms_.out
-         : serve == Serve::PortableOwn ? forms_.portable_own
-                                       : forms_.portable_out;
 }
 
 // Whether `form` takes the lists as they are.

@@ -15,9 +15,9 @@
 
 #include "arguments.h"
 #include "check.h"
-#include "forms.h"
 #include "outputs.h"
 #include "profile.h"
+#include "served.h"
 #include "storage.h"
 #include "strides.h"
 
@@ -35,65 +35,32 @@ bool is_pointwise(const Operator& op) {
   return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
 }
 
-class NativeCall {
+class NativeCall : ServedCall {
  public:
-  NativeCall(Operator& op, NativeForms& forms, Stack& stack)
-      : op_(op),
-        forms_(forms),
-        stack_(stack),
-        base_(stack.size() - op.args.size()),
-        device_(device(device_of_call(op, stack))),
-        stream_(current_stream(device_.index)) {}
+  NativeCall(Operator& op, NativeForms& forms, Stack& stack) : ServedCall(op, forms, stack) {}
 
   bool serve(Entry& entry);
 
  private:
-  const c10::IValue& arg(size_t i) const { return stack_[base_ + i]; }
   std::pair<std::shared_ptr<Route>, Key> route();
   std::shared_ptr<Route> decide();
   std::shared_ptr<Route> after(const Route& route);
   bool has_kernel() const;
-  const cw_op& form_of(Serve serve) const;
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
   bool plan_decomposition(Route& route);
   bool run(const Route& route, const cw_op& form, Entry& entry);
   bool run_program(const Route& route, Entry& entry);
-  template <class F>
-  bool each_tensor(F f) const;
   at::Tensor prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const;
   c10::ScalarType common_dtype() const;
   bool is_also_read(const at::Tensor& target) const;
   std::string words() const;
-
-  Operator& op_;
-  NativeForms& forms_;
-  Stack& stack_;
-  const size_t base_;
-  DeviceState& device_;
-  StreamState& stream_;
 };
-
-// Calls f(tensor, argument info) for every defined tensor; stops when it says false.
-template <class F>
-bool NativeCall::each_tensor(F f) const {
-  for (size_t i = 0; i < op_.args.size(); ++i) {
-    const c10::IValue& v = arg(i);
-    if (op_.args[i].kind == ArgKind::Tensor) {
-      if (v.isTensor() && v.toTensor().defined() && !f(v.toTensor(), op_.args[i])) return false;
-    } else if (op_.args[i].kind == ArgKind::TensorList || op_.args[i].kind == ArgKind::OptionalTensorList) {
-      if (!v.isList()) continue;
-      for (const auto& e : v.toListRef())
-        if (e.isTensor() && e.toTensor().defined() && !f(e.toTensor(), op_.args[i])) return false;
-    }
-  }
-  return true;
-}
 
 c10::ScalarType NativeCall::common_dtype() const {
   at::native::ResultTypeState state{};
-  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     if (!info.write || op_.return_of.empty() || op_.args[0].write)
       state = at::native::update_result_type_state(t, state);
     return true;
@@ -114,7 +81,7 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   const bool broadcast = form.needs & CW_NEEDS_BROADCAST;
   std::optional<c10::DimVector> shape;
   if (!route.outs.empty()) shape = route.outs[0].sizes;
-  const bool all = each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+  const bool all = each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     if (t.layout() != at::kStrided || t.is_quantized() || t.is_nested()) return false;
     const bool on_host = t.device().type() != kDeviceType;
     if (on_host && (t.dim() > 0 || info.write || !t.is_cpu() || info.kind != ArgKind::Tensor)) return false;
@@ -134,7 +101,7 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
 std::shared_ptr<Route> NativeCall::decide() {
   auto route = std::make_shared<Route>();
   bool mixed = true;
-  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     mixed = t.device().type() == kDeviceType || (t.is_cpu() && t.dim() == 0 && !info.write);
     if (t.device().type() == kDeviceType && t.device().index() != device_.index) mixed = false;
     return mixed;
@@ -164,7 +131,7 @@ std::shared_ptr<Route> NativeCall::decide() {
 // False for calls that torch's CPU kernel refuses and nothing on the way here would: the host rung has the words.
 bool NativeCall::host_would_take() const {
   bool any_read = false, any_element = false, any_bool = false, any_write = false;
-  each_tensor([&](const at::Tensor& t, const ArgInfo& info) {
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     any_read |= !info.write;
     any_element |= !info.write && t.numel() > 0;
     any_bool |= t.scalar_type() == at::kBool;
@@ -217,13 +184,6 @@ std::shared_ptr<Route> NativeCall::after(const Route& route) {
 bool NativeCall::has_kernel() const {
   return forms_.own.kernel || forms_.out.kernel ||
          (portable_serves(op_) && (forms_.portable_own.kernel || forms_.portable_out.kernel));
-}
-
-const cw_op& NativeCall::form_of(Serve serve) const {
-  return serve == Serve::Own           ? forms_.own
-         : serve == Serve::Out         ? forms_.out
-         : serve == Serve::PortableOwn ? forms_.portable_own
-                                       : forms_.portable_out;
 }
 
 bool NativeCall::any_float() const {
@@ -289,12 +249,13 @@ at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntA
 }
 
 bool NativeCall::is_also_read(const at::Tensor& target) const {
-  return !each_tensor([&](const at::Tensor& t, const ArgInfo& info) { return info.write || !t.is_same(target); });
+  return !each_tensor(
+      [&](const at::Tensor& t, const ArgInfo& info, int64_t) { return info.write || !t.is_same(target); });
 }
 
 std::string NativeCall::words() const {
   std::string s;
-  each_tensor([&](const at::Tensor& t, const ArgInfo&) {
+  each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) {
     s += c10::str(s.empty() ? " of " : ", ", c10::toString(t.scalar_type()), t.sizes());
     return true;
   });
@@ -358,7 +319,8 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     uint64_t count = 0;
     for (const auto& o : outs)
       if (o.defined()) count = std::max<uint64_t>(count, o.numel());
-    if (outs.empty()) each_tensor([&](const at::Tensor& t, const ArgInfo&) { return count = t.numel(), false; });
+    if (outs.empty())
+      each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return count = t.numel(), false; });
     const bool numbers = form.needs & CW_TAKES_NUMBERS;
     Arguments arguments(device_);
     for (const auto& o : outs) arguments.add(o);
@@ -391,7 +353,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
   entry.served(rung, dtype);
   if (begins_empty) outs[0] = laid_out_as_found(op_, std::move(outs[0]));
   for (size_t r = 0; r < outs.size(); ++r)
@@ -418,7 +380,7 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   py::tuple args(positional.size());
   for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
   c10::ScalarType dtype = c10::ScalarType::Undefined;
-  each_tensor([&](const at::Tensor& t, const ArgInfo&) { return dtype = t.scalar_type(), false; });
+  each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
   Profiled span(Work::Host, op_.name.c_str());
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
   py::object result;

@@ -161,18 +161,11 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
         },
         out_function);
   };
-  return with_cut(call, Turn::convolution, c.dtype, size, [&](Turn& turn) {
-    cw_function function = nullptr, sums = nullptr;
-    TRY(function_of(turn.cut(), &function));
-    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
-    void* packs = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, type, &packs));
-    Launch l;
-    l.pointer(packs).pointer(out).pointer(weight).pointer(image);
+  return run_product(call, Turn::convolution, c.dtype, size, size.k, 1, function_of, [&](Launch& l) {
+    l.pointer(out).pointer(weight).pointer(image);
     if (bias) l.pointer(bias);
     l.value(c.groups);
     add_plane(l, g, c.kernel);
-    return product_launch(call, l, turn, function, sums, size, size.k, 1);
   });
 }
 
@@ -305,16 +298,10 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   // Sums are kept from image to image: deeper than any stretch.
   const int64_t k = std::max<int64_t>(c.batch * c.out_size() / shares, kDeepest + 1);
   const ProductSize size{shares * c.groups, m, n, k};
-  TRY(with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
-    cw_function function = nullptr;
-    TRY(function_of(turn.cut(), &function));
-    void* packs = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, type, &packs));
-    Launch l;
-    l.pointer(packs).pointer(partial).pointer(grad).pointer(in);
+  TRY(run_product(call, Turn::gradient, c.dtype, size, c.out_size(), 1, function_of, [&](Launch& l) {
+    l.pointer(partial).pointer(grad).pointer(in);
     l.value(c.groups).value(shares).value(c.batch).value(c.in_channels / c.groups);
     add_plane(l, g, c.kernel);
-    return product_launch(call, l, turn, function, nullptr, size, c.out_size(), 1);
   }));
   Tensor sums, to = out;
   sums.data = static_cast<const char*>(partial);
@@ -363,17 +350,10 @@ cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g,
         },
         function);
   };
-  return with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
-    cw_function function = nullptr, sums = nullptr;
-    TRY(function_of(turn.cut(), &function));
-    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
-    void* packs = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, type, &packs));
-    Launch l;
-    l.pointer(packs).pointer(out.data).pointer(grad).pointer(in);
+  return run_product(call, Turn::gradient, c.dtype, size, 0, 1, function_of, [&](Launch& l) {
+    l.pointer(out.data).pointer(grad).pointer(in);
     l.value(c.groups).value(c.in_channels / c.groups);
     add_plane(l, g, c.kernel);
-    return product_launch(call, l, turn, function, sums, size, 0, 1);
   });
 }
 

@@ -38,6 +38,24 @@ int64_t product_slot(const Cut& cut, const ProductSize& size);
 // Another number where the kernels are others.
 uint64_t product_version();
 
+// Runs a product of matrices of `dtype` by the cut whose turn it is. `function_of(cut, &function)` builds, with the
+// workspace as the first parameter; `fill(launch)` adds what stands between that and the product's own parameters.
+template <class FunctionOf, class Fill>
+cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize& size, int64_t am, int64_t ak,
+                      const FunctionOf& function_of, const Fill& fill) {
+  return with_cut(call, use, dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr, sums = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
+    void* workspace = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, compute_of(dtype), &workspace));
+    Launch launch;
+    launch.pointer(workspace);
+    fill(launch);
+    return product_launch(call, launch, turn, function, sums, size, am, ak);
+  });
+}
+
 // The sum of `in` over `dims` into `out`, on the call's stream.
 cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims);
 

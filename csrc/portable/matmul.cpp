@@ -88,21 +88,14 @@ cw_status matmul(Call& call, const void* data) {
         out_function);
   };
   const Turn::Use use = op.batched ? Turn::batch : Turn::matrix;
-  return with_cut(call, use, a.dtype, size, [&](Turn& turn) {
-    cw_function function = nullptr, sums = nullptr;
-    TRY(function_of(turn.cut(), &function));
-    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
-    void* packs = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, type, &packs));
-    Launch l;
+  return run_product(call, use, a.dtype, size, am, ak, function_of, [&](Launch& l) {
     const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
-    l.pointer(packs).pointer(out.data).pointer(a.data).pointer(b.data);
+    l.pointer(out.data).pointer(a.data).pointer(b.data);
     if (adds) l.pointer(c.data), scalar(beta);
     if (op.added) scalar(alpha);
     l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
     l.value(op.batched ? out.strides[0] : int64_t{0}).value(out.strides[rank - 2]).value(out.strides[rank - 1]);
     if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
-    return product_launch(call, l, turn, function, sums, size, am, ak);
   });
 }
 
