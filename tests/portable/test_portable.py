@@ -141,7 +141,11 @@ def test_torchs_samples_of_lists_agree_on_the_simulated_chip(run_python, tmp_pat
 @pytest.mark.slow
 @pytest.mark.parametrize(
     ("which", "in_turn"),
-    [("addcdiv", "0"), ("norm", "0"), pytest.param("few", "1", marks=pytest.mark.long)],
+    [
+        ("addcdiv", "0"),
+        pytest.param("norm", "0", marks=pytest.mark.long),
+        pytest.param("few", "1", marks=pytest.mark.long),
+    ],
 )
 def test_torchs_samples_of_lists_agree_on_opencl(
     run_python, opencl: str, tmp_path, which: str, in_turn: str

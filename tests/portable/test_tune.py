@@ -127,6 +127,7 @@ def kept(sim: dict[str, str]) -> Path:
     return file
 
 
+@pytest.mark.long
 def test_a_damaged_file_is_measured_anew(run_python, sim: dict[str, str]) -> None:
     env = {**sim, "CAUSEWAY_TUNE": "now"}
     product(run_python, env)
@@ -184,6 +185,7 @@ def _rewrite(file: Path, cut: str) -> None:
     file.write_bytes(bytes(head + data[32 : 32 + key_bytes] + body))
 
 
+@pytest.mark.long
 def test_a_short_program_builds_nothing_to_try(run_python, sim, tmp_path: Path) -> None:
     """A build is worth a tenth of what the products themselves took, and no more."""
     built = {}
