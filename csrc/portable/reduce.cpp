@@ -1,6 +1,6 @@
 // Reductions over any dimensions: tables of (start, step, finish), and two kernels. "Rows" sums up along the innermost
-// stride in 16 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages. Where items
-// run in parallel, teams of them take an output each (rows.h), across outputs or along what is reduced.
+// stride in 16 or 32 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages. Where
+// items run in parallel, teams of them take an output each (rows.h), across outputs or along what is reduced.
 #include <algorithm>
 #include <cstring>
 
@@ -118,19 +118,22 @@ struct Plan {
   Teams teams = {};
 };
 
-void define(Source& s, const Reduction& op, const Plan& p) {
+// Partial results a row is held in: two chains of additions on each vector unit where the row is long.
+int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
+
+void define(Source& s, const Reduction& op, const Plan& p, const Shape& shape) {
   s.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
   s.define("START", op.start);
   s.define("STEP_(acc, v)", p.stage == kLast && op.merge ? op.merge : op.step);
   s.define("FINISH(acc)", op.finish);
-  if (!p.teams) s.define("LANES", 16).define("WIDE", 64);
+  if (!p.teams) s.define("LANES", lanes_of(shape)).define("WIDE", 64);
   s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
   s.value("idx", "parts").value("idx", "R");
 }
 
 std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
-  define(s, op, p);
+  define(s, op, p, shape);
   add_dims(s, shape);
   const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
   const size_t last = shape.reduced.size() - 1;
@@ -163,7 +166,7 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
 
 std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
-  define(s, op, p);
+  define(s, op, p, shape);
   add_dims(s, shape);
   const size_t last = shape.kept.size() - 1;
   const std::string N = "nk" + std::to_string(last), O = "ok" + std::to_string(last);
@@ -194,7 +197,7 @@ std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape,
 // By teams. The parts of an output lie `outputs` apart, so that neighbours stay neighbours.
 std::string teams_text_of(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
-  define(s, op, p);
+  define(s, op, p, shape);
   add_dims(s, shape);
   const bool small = is_short(shape.count) && is_short(shape.outputs);
   const bool adds = op.type == Accumulate::Wide && op.start[0] == '0' && p.acc == kF32;
@@ -220,7 +223,8 @@ uint64_t plan_bits(const Plan& p, const Shape& s) {
          static_cast<uint64_t>(p.stage) << 24 | static_cast<uint64_t>(p.columns) << 28 |
          static_cast<uint64_t>(p.dense) << 29 |
          static_cast<uint64_t>(p.teams && is_short(s.count) && is_short(s.outputs)) << 30 |
-         static_cast<uint64_t>(s.kept.size()) << 32 | static_cast<uint64_t>(s.reduced.size()) << 40;
+         static_cast<uint64_t>(lanes_of(s) == 32) << 31 | static_cast<uint64_t>(s.kept.size()) << 32 |
+         static_cast<uint64_t>(s.reduced.size()) << 40;
 }
 
 cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,

@@ -44,6 +44,16 @@ typedef double16 f64x16;
 #define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
 #define UNROLL _Pragma("unroll")
 #define ALIGNED __attribute__((aligned(16)))
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+#define PASSV(p, v) __builtin_nontemporal_store(v, (__global f32x16*)(p))
+#define PASSED __sync_synchronize()
+#endif
+#endif
+#ifndef PASSED
+#define PASSV(p, v) (*(__global f32x16*)(p) = (v))
+#define PASSED
+#endif
 )~";
 
 constexpr const char* kC = R"~(
@@ -86,6 +96,19 @@ typedef u32 u32x16 __attribute__((vector_size(64), aligned(4)));
 #define FMAV_f64(a, b, c) ((a) * (b) + (c))
 #define ZERO_f64 ((f64x16){0})
 #define rsqrt(x) (1 / sqrt(x))
+#ifdef __SSE__
+typedef f32 f32x4 __attribute__((vector_size(16)));
+static inline void pass_by(void* p, f32x16 v) {
+  f32x4 part[4];
+  memcpy(part, &v, 64);
+  for (int i = 0; i < 4; ++i) __builtin_ia32_movntps((f32*)p + 4 * i, part[i]);
+}
+#define PASSV(p, v) pass_by(p, v)
+#define PASSED __builtin_ia32_sfence()
+#else
+#define PASSV(p, v) (*(f32x16*)(p) = (v))
+#define PASSED
+#endif
 )~";
 
 constexpr const char* kCuda = R"~(

@@ -40,6 +40,13 @@ def randn(*shape: int, dtype: torch.dtype = torch.float32, seed: int = 0) -> tor
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
+def past_caches(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    odd = x.view(-1)[3:-4]
+    halves = x.new_empty(4 * x.numel(), dtype=torch.bfloat16)[5 : 5 + odd.numel() * 2]
+    flags = (torch.cat([odd] * 4) > 0.5)[1:]
+    return odd * 3, halves.copy_(odd.repeat(2)), flags, odd.clone().sub_(1)
+
+
 def few() -> Iterator[Case]:
     """What each set-up runs: one of each family, views with offsets, broadcasting."""
     a, b = randn(5, 7), randn(5, 7, seed=1)
@@ -57,6 +64,8 @@ def few() -> Iterator[Case]:
     yield "conv", F.conv2d, (randn(2, 3, 9, 8), randn(5, 3, 3, 3, seed=1), randn(5, seed=2))
     yield "pool", lambda x: F.max_pool2d(x, 2, return_indices=True), (randn(2, 3, 9, 8),)
     yield "argmax", lambda x: x.argmax(1), (randn(9, 37),)
+    # 32 MiB and more go past the caches of a CPU, from odd places too and in place.
+    yield "large", past_caches, (randn(4096, 2051),)
     yield from cases_norms.few(randn, grads)
 
 
