@@ -6,7 +6,8 @@
 namespace causeway {
 
 static PyObject* g_types[kKinds];
-static const char* const kKindNames[kKinds] = {"Causeway", "Vendor", "DeviceLost", "Fallback", "UnsupportedDtype"};
+static const char* const kKindNames[kKinds] = {"Causeway", "Vendor",           "DeviceLost",
+                                               "Fallback", "UnsupportedDtype", "Index"};
 
 void set_error_type(const std::string& name, PyObject* type) {
   for (int i = 0; i < kKinds; ++i) {

@@ -10,8 +10,8 @@
 
 namespace causeway {
 
-enum class Kind { Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype };
-constexpr int kKinds = 5;
+enum class Kind { Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype, Index };
+constexpr int kKinds = 6;
 
 struct Error : torch::PyTorchError {
   Error(Kind kind, std::string message) : torch::PyTorchError(std::move(message)), kind(kind) {}

@@ -7,7 +7,9 @@
 #include <unordered_map>
 
 #include "check.h"
+#include "device.h"
 #include "foreach.h"
+#include "kernel_error.h"
 #include "native.h"
 #include "portable/portable.h"
 #include "vendor.h"
@@ -52,6 +54,9 @@ void find_portable_kernels() {
                                if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream))
                                  return status;
                                return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
+                             },
+                             [](const char* name, void** words, int64_t* teller) {
+                               return kernel_tells(current_device(), name, words, teller);
                              },
                              []() -> const cw_backend& { return api(); },
                              [](int32_t device) {

@@ -7,6 +7,7 @@
 
 #include "check.h"
 #include "device.h"
+#include "kernel_error.h"
 #include "profile.h"
 #include "vendor.h"
 
@@ -56,6 +57,7 @@ void StreamState::wait() {
   uint64_t seen = done.load();
   while (seen < until && !done.compare_exchange_weak(seen, until)) {
   }
+  raise_kernel_errors(*this);
 }
 
 bool StreamState::query() {
@@ -125,6 +127,7 @@ void sync_device(int device_index) {
   const DeviceState& d = device(device_index);
   Profiled span(Work::Call, "sync");
   check(api().sync(d.vendor_id), "sync", device_index);
+  raise_kernel_errors(device_index);
 }
 
 Event* new_event(int device_index, bool timing) {

@@ -20,6 +20,7 @@ struct StreamState {
   c10::StreamId id = 0;
   std::atomic<uint64_t> given{0};
   std::atomic<uint64_t> done{0};
+  std::atomic<bool> may_tell{false};  // kernels that can find errors were put on it: kernel_error.h
 
   bool pending() const { return done.load(std::memory_order_acquire) < given.load(std::memory_order_acquire); }
   void sync() {

@@ -100,7 +100,7 @@ const Kernels& kernels() {
 template <size_t I>
 cw_status run(const cw_arg* args, int32_t n, cw_stream stream) {
   static const Kernel& kernel = kernels()[I];
-  Call call(args, n, stream);
+  Call call(kernel.name, args, n, stream);
   if (!call.open()) return CW_UNSUPPORTED;
   return kernel.run(call, kernel.data);
 }

@@ -51,7 +51,8 @@ using Kernels = std::vector<Kernel>;
 
 class Call {
  public:
-  Call(const cw_arg* args, int32_t n, cw_stream stream) : stream(stream), args_(args), n_(n) {}
+  Call(const char* name, const cw_arg* args, int32_t n, cw_stream stream)
+      : name(name), stream(stream), args_(args), n_(n) {}
 
   // False: not a tensor that kernels read.
   bool tensor(int i, Tensor* out) const;
@@ -67,6 +68,7 @@ class Call {
   int size() const { return n_; }
   bool open();  // finds the device of the first tensor
 
+  const char* name;  // of the operator
   Device* device = nullptr;
   cw_stream stream;
 

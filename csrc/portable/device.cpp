@@ -81,6 +81,14 @@ Launch& Launch::pointer(const void* p) {
   return *this;
 }
 
+cw_status Launch::tells(const char* name) {
+  void* words = nullptr;
+  int64_t teller = 0;
+  if (cw_status status = g_services.tells(name, &words, &teller)) return status;
+  pointer(words).value(teller);
+  return CW_OK;
+}
+
 cw_status Launch::run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream) {
   if (units <= 0) return CW_OK;
   uint32_t grid[3] = {1, 1, 1}, group[3] = {1, 1, 1};

@@ -59,6 +59,8 @@ class Launch {
     ++n_values_;
     return *this;
   }
+  // For a source that `tells`, in the same place.
+  cw_status tells(const char* name);
   // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it.
   cw_status run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream);
 

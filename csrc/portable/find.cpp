@@ -176,7 +176,7 @@ cw_status index_mask(Call& call, const void* data) {
   Tensor out;
   TRY(resized(call, 0, shape, &out));
   if (out.numel() == 0) return CW_OK;
-  Call one(args.data(), 3, call.stream);
+  Call one(call.name, args.data(), 3, call.stream);
   one.device = call.device;
   return index_several(one, data);
 }
@@ -193,7 +193,7 @@ cw_status index_put_any(Call& call, const void* data) {
   for (int i = 0; i < call.size(); ++i) args.push_back(call.arg(i));
   args[1].n = static_cast<uint32_t>(list.list.size());
   args[1].v.tensors = list.list.data();
-  Call one(args.data(), call.size(), call.stream);
+  Call one(call.name, args.data(), call.size(), call.stream);
   one.device = call.device;
   return index_put(one, data);
 }

@@ -286,7 +286,7 @@ cw_status copy_each(Call& call, const std::vector<const DLTensor*>& to, const st
                     {CW_TENSOR_LIST, static_cast<uint32_t>(from.size()), {}}};
   args[0].v.tensors = to.data();
   args[1].v.tensors = from.data();
-  Call lists(args, 2, call.stream);
+  Call lists(call.name, args, 2, call.stream);
   lists.device = call.device;
   return run_foreach(lists, &copy);
 }

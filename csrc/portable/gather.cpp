@@ -29,10 +29,10 @@ cw_status gather(Call& call, const void*) {
   if (in.ndim != at.ndim || out.ndim != at.ndim) return CW_UNSUPPORTED;
   const std::string D = std::to_string(dim);
   Program p(call, "gather");
-  p.out("out", as_bits(out)).in("x", as_bits(in)).in("index", at).value("size", in.shape[dim]);
+  p.out("out", as_bits(out)).in("x", as_bits(in)).in("index", at).value("size", in.shape[dim]).tells();
   return p.each(out,
                 "const idx k = index(index_at);\n"
-                "if (k < 0 || k >= size) { out_set(out_at, -1); continue; }\n"
+                "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, k, size); out_set(out_at, -1); continue; }\n"
                 "out_set(out_at, x(x_at + (k - c" +
                     D + ") * x_s" + D + "));",
                 8);
@@ -46,10 +46,11 @@ cw_status take(Call& call, const void*) {
     return CW_UNSUPPORTED;
   at_least_1d(out), at_least_1d(at);
   Program p(call, "take");
-  p.out("out", as_bits(out)).in("x", in.data, bits_of(in.dtype)).in("index", at).value("size", in.numel());
+  p.out("out", as_bits(out)).in("x", in.data, bits_of(in.dtype)).in("index", at).value("size", in.numel()).tells();
   return p.each(out,
-                "idx k = index(index_at);\nif (k < 0) k += size;\n"
-                "if (k < 0 || k >= size) { out_set(out_at, -1); continue; }\nout_set(out_at, x(k));",
+                "const idx k = index(index_at);\n"
+                "if (k < -size || k >= size) { TELL(OUT_OF_RANGE, k, size); out_set(out_at, -1); continue; }\n"
+                "out_set(out_at, x(k < 0 ? k + size : k));",
                 8);
 }
 
@@ -312,8 +313,15 @@ bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* l
   return true;
 }
 
+std::string within(const std::string& index, const std::string& at) {
+  const std::string n = index + "_n";
+  return "{ const idx given = " + index + "(" + at + "), k = given < 0 ? given + " + n +
+         " : given;\nif (k < 0 || k >= " + n + ") { TELL(OUT_OF_RANGE, given, " + n + "); good = 0; }\n";
+}
+
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start) {
-  std::string text = "idx from = 0, k;\nint good = 1;\n";
+  p.tells();
+  std::string text = "idx from = 0;\nint good = 1;\n";
   for (size_t j = 0; j < list.tensors.size(); ++j) {
     const Tensor& t = list.tensors[j];
     const std::string J = "i" + std::to_string(j), D = std::to_string(list.dims[j]);
@@ -325,8 +333,7 @@ std::string add_indices(Program& p, const IndexList& list, const Tensor& in, con
       p.value(s, t.strides[d]);
       at += " + c" + std::to_string(start + d + list.rank - t.ndim) + " * " + s;
     }
-    text += "k = " + J + "(" + at + "); if (k < 0) k += " + J + "_n; good &= k >= 0 && k < " + J + "_n; from += k * " +
-            name + "_s" + D + ";\n";
+    text += within(J, at) + "from += k * " + name + "_s" + D + "; }\n";
   }
   int c = 0;
   for (int d = 0; d < in.ndim; ++d) {

@@ -13,8 +13,8 @@ std::string bytes_type(Dtype dtype) {
   return size == 1 ? "u8" : size == 2 ? "u16" : size == 4 ? "u32" : "u64";
 }
 
-// `out` [outer, count, inner] from `in` [outer, size, inner]. A kernel cannot raise: where the index is out of range all
-// bits are set, which is NaN.
+// `out` [outer, count, inner] from `in` [outer, size, inner]. Where the index is out of range all bits are set, which is
+// NaN.
 cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& index, int64_t outer, int64_t size,
                int64_t inner, bool wraps) {
   if (size_of(in.dtype) > 8 || in.dtype != out.dtype || (index.dtype != kI64 && index.dtype != kI32))
@@ -32,11 +32,14 @@ cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& in
         const std::string t = bytes_type(in.dtype);
         s.out(t, "out").in(t, "in").in(name_of(index.dtype), "index");
         for (const char* v : {"rows", "count", "size", "inner"}) s.value("idx", v);
+        s.tells();
         return s.kernel(
             "for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {\nidx at = index[u % count];\n" +
             std::string(wraps ? "if (at < 0) at += size;\n" : "") +
-            "const int good = at >= 0 && at < size;\nGLOBAL const " + t +
-            "* from = in + (u / count * size + (good ? at : 0)) * inner;\nGLOBAL " + t + "* to = out + u * inner;\n" +
+            "const int good = at >= 0 && at < size;\n"
+            "if (!good) TELL(OUT_OF_RANGE, index[u % count], size);\nGLOBAL const " +
+            t + "* from = in + (u / count * size + (good ? at : 0)) * inner;\nGLOBAL " + t +
+            "* to = out + u * inner;\n" +
             (inner == 1 ? "to[0] = good ? from[0] : (" + t + ")-1;\n"
                         : "INDEPENDENT\nfor (idx i = 0; i < inner; ++i) to[i] = good ? from[i] : (" + t + ")-1;\n") +
             "}\n");
@@ -45,6 +48,7 @@ cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& in
   Launch l;
   const int64_t rows = outer * count;
   l.pointer(out.data).pointer(in.data).pointer(index.data).value(rows).value(count).value(size).value(inner);
+  TRY(l.tells(call.name));
   return l.run(*call.device, function, rows, static_cast<double>(inner) * 2 + 4, call.stream);
 }
 
@@ -77,11 +81,12 @@ cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, cons
   const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
   Program p(call, "embedding_rows");
   p.out("out", out.data, out.dtype).in("grad", grad.data, grad.dtype).in("index", at.data, at.dtype);
-  p.value("rows", rows).value("wide", wide).value("count", count).value("padding", padding);
+  p.value("rows", rows).value("wide", wide).value("count", count).value("padding", padding).tells();
   return p.run(blocks,
                "const idx from = u * 16, to = from + 16 < wide ? from + 16 : wide;\n"
                "for (idx i = 0; i < count; ++i) {\nconst idx r = index(i);\n"
-               "if (r < 0 || r >= rows || r == padding) continue;\n"
+               "if (r == padding) continue;\n"
+               "if (r < 0 || r >= rows) { TELL(OUT_OF_RANGE, r, rows); continue; }\n"
                "for (idx c = from; c < to; ++c) out_set(r * wide + c, out(r * wide + c) + grad(i * wide + c));\n}",
                static_cast<double>(count) * 16);
 }

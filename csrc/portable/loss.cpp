@@ -7,7 +7,7 @@ namespace causeway::portable {
 
 namespace {
 
-// A target that is no class reads nothing and makes the loss NaN: a kernel cannot raise.
+// A target that is no class reads nothing, makes the loss NaN, and is told.
 // Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
 // themselves, and joined by the second kernel where there are several.
 constexpr const char* kForward = R"(
@@ -19,6 +19,7 @@ for (idx u = FIRST(parts), end = LAST(parts); u < end; u += STEP) {
     if (t != ignored) {
       if (t < 0 || t >= classes) {
         one = (A)NAN;
+        TELL(OUT_OF_RANGE, t, classes);
       } else {
         A w = 1;
 #if WEIGHTED
@@ -57,6 +58,7 @@ std::string forward_teams() {
     if (t != ignored) {
       if (t < 0 || t >= classes) {
         one = (A)NAN;
+        TELL(OUT_OF_RANGE, t, classes);
       } else {
         A w = 1;
 #if WEIGHTED
@@ -240,6 +242,7 @@ cw_status nll(Call& call, const void* data) {
         for (const char* v : {"samples", "parts", "classes", "ignored", "target_stride", "plane", "s0", "s1"})
           src.value("idx", v);
         src.value("idx", backward ? "grad_stride" : "out_stride");
+        if (!backward) src.tells();
         if (teams) return src.kernel(forward_teams());
         return src.kernel(elements ? kBackwardElements : backward ? kBackward : kForward);
       },
@@ -254,6 +257,7 @@ cw_status nll(Call& call, const void* data) {
   if (weighted) l.pointer(weight.data).value(weight.strides[0]);
   l.value(s.count).value(parts).value(s.classes).value(ignored).value(each_stride(target)).value(s.plane);
   l.value(s.step).value(s.apart).value(each_stride(backward ? second : out));
+  if (!backward) TRY(l.tells(call.name));
   if (elements) return l.run(*call.device, function, s.count * s.classes, 1, call.stream);
   if (backward) return l.run(*call.device, function, s.count, static_cast<double>(s.classes), call.stream);
   TRY(teams ? l.run_groups(function, teams.groups(parts), teams.items, call.stream)

@@ -133,6 +133,12 @@ void collapse(Parsed& p) {
 
 const char* const kNames[] = {"a", "b", "c", "d", "e", "g"};
 
+std::string load_of(const Parsed& p, int i, const std::function<std::string(int)>& place) {
+  const std::string pointer = "p" + std::to_string(i);
+  if (p.operands[i].is_number) return pointer;
+  return std::string("LD_") + name_of(p.operands[i].tensor.dtype) + "(" + pointer + ", " + place(i) + ")";
+}
+
 }  // namespace
 
 std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
@@ -161,9 +167,7 @@ std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const s
   std::string text;
   for (int i = p.results; i < p.n; ++i) {
     const Operand& o = p.operands[i];
-    const std::string pointer = "p" + std::to_string(i);
-    const std::string load =
-        o.is_number ? pointer : std::string("LD_") + name_of(o.tensor.dtype) + "(" + pointer + ", " + place(i) + ")";
+    const std::string load = load_of(p, i, place);
     text += std::string("const T ") + kNames[i - p.results] + " = (T)" +
             (type == kBool && !o.is_number && o.tensor.dtype != kBool ? "(" + load + " != 0)" : load) + ";\n";
   }
@@ -177,6 +181,12 @@ std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const s
 }
 
 namespace {
+
+// The last operand divides integers, and may be 0. A number was looked at before.
+bool finds_zeros(const Parsed& p, Dtype type) {
+  const Operand& last = p.operands[p.n - 1];
+  return last.divides && !last.is_number && is_int(type);
+}
 
 // Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
 // ever.
@@ -212,6 +222,8 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
     for (int i = 0; i < p.n; ++i)
       if (!p.operands[i].is_number) s.value("idx", "s" + std::to_string(i) + "_" + std::to_string(d));
   }
+  const bool tells = finds_zeros(p, type);
+  if (tells) s.tells();
   const int inner = p.rank - 1;
   std::string element, offsets, open_offsets;
   for (int i = 0; i < p.n; ++i) {
@@ -239,7 +251,9 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
           walk += "o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";\n";
     }
   }
-  const std::string compute = element_of(op, p, type, [](int i) { return "AT" + std::to_string(i); });
+  const auto at = [](int i) { return "AT" + std::to_string(i); };
+  std::string compute = element_of(op, p, type, at);
+  if (tells) compute = "if (" + load_of(p, p.n - 1, at) + " == 0) TELL(ZERO_DIVISION, 0, 0);\n" + compute;
   const std::string N = "n" + std::to_string(inner);
   if (device.in_turn()) {
     if (passing) {
@@ -354,6 +368,7 @@ cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype t
     for (int i = 0; i < p.n; ++i)
       if (!p.operands[i].is_number) launch.value(p.operands[i].strides[d]);
   }
+  if (finds_zeros(p, type)) TRY(launch.tells(call.name));
   cw_function function = nullptr;
   TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing); }, &function));
   return launch.run(*call.device, function, count, op.cost, call.stream);

@@ -16,6 +16,8 @@ struct Services {
   cw_status (*resize)(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
   // Bytes of the device once all before them on the stream is done: the host waits.
   cw_status (*fetch)(int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to);
+  // Where the running call's kernel of the operator `name` tells what it cannot raise, and by which number: TELL.
+  cw_status (*tells)(const char* name, void** words, int64_t* teller);
   const cw_backend& (*table)();               // for events
   std::string (*identity)(int32_t device);    // the vendor, its version and the device's name
   void (*log)(const char* warning);

@@ -4,6 +4,7 @@
 #include <cstring>
 
 #include "pointwise.h"
+#include "portable.h"
 
 namespace causeway::portable {
 
@@ -66,6 +67,13 @@ Program& Program::value(const std::string& name, int64_t v) {
   step(Kind::Value, name, kOther, "idx");
   launch_.value(v);
   return *this;
+}
+
+Program& Program::tells() {
+  void* words = nullptr;
+  int64_t teller = 0;
+  if (services().tells(call_.name, &words, &teller)) return failed_ = true, *this;
+  return out("told", words, kU64).value("teller", teller);
 }
 
 Program& Program::real(const std::string& name, double v, Dtype dtype) { return number(name, {kF64, v, 0}, dtype); }

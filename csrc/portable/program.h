@@ -20,6 +20,7 @@ class Program {
   Program& in(const std::string& name, const void* data, Dtype dtype);
   Program& out(const std::string& name, const void* data, Dtype dtype);
   Program& value(const std::string& name, int64_t v);  // an idx
+  Program& tells();  // its text has TELL
   Program& real(const std::string& name, double v, Dtype dtype);  // of type f32 or f64
   Program& number(const std::string& name, const Number& v, Dtype dtype);
   // Text that the kernel is specialised on.
@@ -101,6 +102,9 @@ struct IndexList {
 };
 // False: masks, or nothing that is an index of `in`.
 bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* list);
+// Text that opens a block in which `k` is element `at` of `index`, counted from the front; where that is not within
+// <index>_n it is told, and `good` is 0.
+std::string within(const std::string& index, const std::string& at);
 // Text that sets `from`, the offset in tensor `name` of the item's coordinates, and `good`: all are within. The index's
 // coordinates begin with c<start>.
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);

@@ -212,9 +212,11 @@ cw_status multinomial(Call& call, const void*) {
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * n * 8), &keys));
   if (replaced) {
     Program sums(call, "multinomial_sums");
-    sums.in("p", chance.data, chance.dtype).out("sum", keys, kF64).value("size", n);
+    sums.in("p", chance.data, chance.dtype).out("sum", keys, kF64).value("size", n).tells();
     TRY(sums.run(rows,
-                 "f64 all = 0;\nfor (idx i = u * size; i < (u + 1) * size; ++i) { all += p(i); sum_set(i, all); }",
+                 "f64 all = 0;\nint good = 1;\nfor (idx i = u * size; i < (u + 1) * size; ++i) {\nconst f64 c = p(i);\n"
+                 "good &= c >= 0 && c < INFINITY;\nall += c;\nsum_set(i, all);\n}\n"
+                 "if (!good || all == 0) TELL(NO_CHANCES, 0, 0);",
                  static_cast<double>(n) * 2));
     Program p(call, "multinomial");
     p.before(kPhilox).in("sum", keys, kF64).out("out", out.data, kI64).value("size", n).value("k", k);
@@ -227,17 +229,21 @@ cw_status multinomial(Call& call, const void*) {
                  200);
   }
   Program p(call, "multinomial_keys");
-  p.before(kPhilox).in("p", chance.data, chance.dtype).out("to", keys, kF64).value("most", out.numel());
+  p.before(kPhilox).in("p", chance.data, chance.dtype).out("to", keys, kF64).value("most", out.numel()).tells();
   p.value("key", static_cast<int64_t>(philox.seed)).value("first", static_cast<int64_t>(philox.offset));
   // Counters are lent for the result's elements alone: what is beyond takes further sequences.
   TRY(p.run(rows * n,
             "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u % most;\n"
             "const f64 v = ((f64)DRAW(place, 2 + (u32)(u / most)) + 0.5) * 2.3283064365386963e-10;\n"
-            "const f64 c = p(u);\nto_set(u, c > 0 ? c / -log(v) : -1.0);",
+            "const f64 c = p(u);\nif (!(c >= 0 && c < INFINITY)) TELL(NO_CHANCES, 0, 0);\nto_set(u, c > 0 ? c / "
+            "-log(v) : -1.0);",
             160));
   Sorted sorted;
   TRY(sort_rows(call, dense(keys, kF64, {rows, n}), 1, true, &sorted));
-  return copy_into(call, dense(out.data, kI64, {rows, k}), narrow(sorted.places, 1, 0, k));
+  TRY(copy_into(call, dense(out.data, kI64, {rows, k}), narrow(sorted.places, 1, 0, k)));
+  Program check(call, "multinomial_check");  // the best of a row has no chance: none has
+  check.in("p", chance.data, chance.dtype).in("pick", out.data, kI64).value("size", n).value("k", k).tells();
+  return check.run(rows, "if (p(u * size + pick(u * k)) == 0) TELL(NO_CHANCES, 0, 0);", 4);
 }
 
 }  // namespace

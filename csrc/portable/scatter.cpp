@@ -175,8 +175,8 @@ cw_status index_put(Call& call, const void*) {
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(std::max<int64_t>(count, 1) * 8), &numbers));
   {
     Program p(call, "index_numbers");
-    p.out("at", numbers, kI64);
-    std::string text = "idx k, all = 0;\nint good = 1;\n";
+    p.out("at", numbers, kI64).tells();
+    std::string text = "idx all = 0;\nint good = 1;\n";
     for (size_t j = 0; j < list.tensors.size(); ++j) {
       const Tensor& t = list.tensors[j];
       const std::string J = "i" + std::to_string(j);
@@ -186,8 +186,7 @@ cw_status index_put(Call& call, const void*) {
         p.value(J + "_d" + std::to_string(d), t.shape[d] == 1 ? 0 : t.strides[d]);
         from += " + c" + std::to_string(d + list.rank - t.ndim) + " * " + J + "_d" + std::to_string(d);
       }
-      text += "k = " + J + "(" + from + "); if (k < 0) k += " + J + "_n; good &= k >= 0 && k < " + J +
-              "_n; all = all * " + J + "_n + k;\n";
+      text += within(J, from) + "all = all * " + J + "_n + k; }\n";
     }
     TRY(p.each(list.shape.data(), list.rank, text + "at_set(u, good ? all : -1);", 16));
   }
@@ -248,7 +247,7 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
   const bool moved = how.op == Put::Set && source;
   if (moved) out.dtype = from.dtype = bits_of(to.dtype);
   Program p(call, "scatter");
-  p.out("out", out).in("index", at).value("size", size).value("count", count);
+  p.out("out", out).in("index", at).value("size", size).value("count", count).tells();
   if (source)
     p.in("src", from);
   else
@@ -277,8 +276,9 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
             (how.include_self ? "1" : "0") + ");\n";
   text += "for (idx i = 0; i < count; ++i) {\nidx k = index(ib + i * index_s" + D + ");\n" +
           (how.wraps ? "if (k < 0) k += size;\n" : "") + (how.skip >= 0 ? "if (k == skip) continue;\n" : "") +
-          "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" + D +
-          ";\nconst A v = " + (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") +
+          "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, k, size); continue; }\n"
+          "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" +
+          D + ";\nconst A v = " + (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") +
           ";\n";
   const std::string sum = to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op);
   if (how.op == Put::Set)

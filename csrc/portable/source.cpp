@@ -198,6 +198,17 @@ FUNCTION u16 float_to_bfloat(f32 x) {
 #define ST_bf16(p, i, v) (p)[i] = float_to_bfloat((f32)(v))
 #define ST_f32(p, i, v) (p)[i] = (f32)(v)
 #define ST_f64(p, i, v) (p)[i] = (f64)(v)
+/* An error for the host to raise, the first that is told: kernel_error.cpp. */
+#define TELL(kind, value, bound) \
+  do { \
+    if (told_p[0] == 0) { \
+      told_p[1] = (u64)(bound); \
+      told_p[0] = (u64)teller | (u64)(kind) << 48 | (((u64)(value) << 16) >> 16); \
+    } \
+  } while (0)
+#define OUT_OF_RANGE 1
+#define ZERO_DIVISION 2
+#define NO_CHANCES 3
 /* Largest and smallest that let NaN through, as torch's do. */
 #define MAXIMUM(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
 #define MINIMUM(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))

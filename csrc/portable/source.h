@@ -15,6 +15,8 @@ class Source {
   Source& in(const std::string& type, const std::string& name);   // memory that is read
   Source& out(const std::string& type, const std::string& name);  // memory that is written, or read and written
   Source& value(const std::string& type, const std::string& name);
+  // Its text has TELL(kind, value, bound) for what it cannot raise.
+  Source& tells() { return out("u64", "told_p").value("idx", "teller"); }
   Source& define(const std::string& name, const std::string& text);
   Source& define(const std::string& name, int64_t value) { return define(name, std::to_string(value)); }
   // Text before the kernel: functions of its own.

@@ -9,7 +9,7 @@ import torch
 class CausewayError(RuntimeError): ...
 
 def set_error_types(types: dict[str, type[BaseException]]) -> None:
-    """Name the Python classes that C++ raises: Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype."""
+    """Name the Python classes that C++ raises: Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype, Index."""
 
 def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
     """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""

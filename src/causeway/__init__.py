@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
+    from causeway.errors import DeviceIndexError as DeviceIndexError
     from causeway.errors import DeviceLostError as DeviceLostError
     from causeway.errors import FallbackError as FallbackError
     from causeway.errors import NonFiniteError as NonFiniteError
@@ -60,6 +61,7 @@ _NAMES = {
     "step": "causeway.debug.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
+    "DeviceIndexError": "causeway.errors",
     "DeviceLostError": "causeway.errors",
     "FallbackError": "causeway.errors",
     "NonFiniteError": "causeway.errors",
@@ -71,6 +73,7 @@ __all__ = [
     "CausewayError",
     "CompareError",
     "ConfigError",
+    "DeviceIndexError",
     "DeviceLostError",
     "FallbackError",
     "NonFiniteError",

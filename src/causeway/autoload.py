@@ -19,6 +19,7 @@ from dataclasses import dataclass, field
 from causeway import config
 from causeway.errors import (
     CausewayError,
+    DeviceIndexError,
     DeviceLostError,
     FallbackError,
     UnsupportedDtypeError,
@@ -81,6 +82,7 @@ def _attach() -> None:
             "DeviceLost": DeviceLostError,
             "Fallback": FallbackError,
             "UnsupportedDtype": UnsupportedDtypeError,
+            "Index": DeviceIndexError,
         }
     )
     settings = vendor.Settings(chosen.name)

@@ -29,6 +29,12 @@ class UnsupportedDtypeError(CausewayError, TypeError):
     """
 
 
+class DeviceIndexError(CausewayError, IndexError):
+    """A kernel on the device found an index out of range. A kernel cannot raise, so this comes where
+    the host waits next for the stream.
+    """
+
+
 class ConfigError(CausewayError, ValueError):
     """A setting that does not exist, or a value that it does not take."""
 

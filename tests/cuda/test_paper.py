@@ -15,16 +15,16 @@ import pytest
 from causeway.conformance.table import STATUS, Library
 
 CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
-CASES = Path(__file__).parents[1] / "portable/cases.py"
+PORTABLE = Path(__file__).parents[1] / "portable"
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
 
 
-def refused(which: str, on_paper: dict[str, str]) -> list[str]:
+def refused(which: str, on_paper: dict[str, str], of: str = "cases") -> list[str]:
     """Cases that do not compile, or that no portable kernel took. Values are not looked at."""
     done = subprocess.run(
-        [sys.executable, str(CASES), which, "-"],
+        [sys.executable, str(PORTABLE / f"{of}.py"), which, "-" if of == "cases" else "paper"],
         env={k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")} | on_paper,
         capture_output=True,
         text=True,
@@ -48,6 +48,13 @@ def test_few_cases_compile_for_sm_90(on_paper: dict[str, str]) -> None:
 @pytest.mark.timeout(1800)
 def test_every_case_compiles_for_sm_90(on_paper: dict[str, str]) -> None:
     assert refused("all", on_paper) == []
+    assert len(list(Path(on_paper["CAUSEWAY_NVIDIA_CACHE"]).iterdir())) >= 300
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+def test_every_kernel_over_lists_compiles_for_sm_90(on_paper: dict[str, str]) -> None:
+    assert refused("all", on_paper, of="foreach") == []
     assert len(list(Path(on_paper["CAUSEWAY_NVIDIA_CACHE"]).iterdir())) >= 300
 
 

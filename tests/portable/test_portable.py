@@ -126,6 +126,27 @@ def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
     assert any(line.startswith("cumsum ") for line in lines), lines
 
 
+ERRORS = (HERE / "errors.py").read_text()
+
+
+@pytest.mark.parametrize("model", ["unified", "discrete"])
+def test_errors_of_kernels_are_raised_on_the_simulated_chip(
+    run_python, tmp_path_factory, model: str
+) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": cache, "CAUSEWAY_SIM_MEMORY_MODEL": model}
+    env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
+    assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 25"]
+
+
+@pytest.mark.slow
+def test_errors_of_kernels_are_raised_on_opencl(run_python, opencl, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-True")
+    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+    lines = run_python(ERRORS, **env, CAUSEWAY_OPENCL_MEMORY_MODEL="buffer").stdout.splitlines()
+    assert lines == ["cases 25"]
+
+
 FOREACH = (HERE / "foreach.py").read_text()
 LAUNCHES = (HERE / "launches.py").read_text()
 
