@@ -30,8 +30,8 @@ class UnsupportedDtypeError(CausewayError, TypeError):
 
 
 class DeviceIndexError(CausewayError, IndexError):
-    """A kernel on the device found an index out of range. A kernel cannot raise, so this comes where
-    the host waits next for the stream.
+    """A kernel on the device found an index out of range. A kernel cannot raise, so this comes
+    where the host waits next for the stream.
     """
 
 

@@ -10,7 +10,7 @@ import causeway
 
 def test_every_error_is_of_one_family() -> None:
     names = [name for name in causeway.__all__ if name.endswith("Error")]
-    assert len(names) == 9
+    assert len(names) == 10
     for name in names:
         assert issubclass(getattr(causeway, name), causeway.CausewayError)
         assert issubclass(getattr(causeway, name), RuntimeError)
@@ -19,6 +19,7 @@ def test_every_error_is_of_one_family() -> None:
 def test_errors_are_also_what_python_would_raise() -> None:
     assert issubclass(causeway.ConfigError, ValueError)
     assert issubclass(causeway.UnsupportedDtypeError, TypeError)
+    assert issubclass(causeway.DeviceIndexError, IndexError)
     assert issubclass(causeway.DeviceLostError, causeway.VendorError)
 
 
