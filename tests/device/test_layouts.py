@@ -1,4 +1,4 @@
-"""Sparse, nested and quantized tensors, and SyncBatchNorm's operators: each against the CPU."""
+"""Sparse, nested and quantized tensors, 4 bits, SyncBatchNorm's operators: each against the CPU."""
 
 from __future__ import annotations
 
@@ -197,3 +197,27 @@ def test_an_output_that_is_also_an_input_keeps_its_shape(name: str) -> None:
         torch.zeros(5, 1, device=name).logical_and_(torch.ones(5, 5, device=name))
     with pytest.raises(RuntimeError, match="more than one element"):
         torch.zeros(1, device=name).expand(3).copy_(torch.ones(3, device=name))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float32])
+@pytest.mark.parametrize(("group", "tiles"), [(32, 2), (64, 8)])
+def test_weights_of_4_bits(name: str, dtype: torch.dtype, group: int, tiles: int) -> None:
+    """torch has these for CUDA; the CPU's have other names, and another packing."""
+    n, k = 48, 128
+    made = torch.Generator().manual_seed(0)
+    q = torch.randint(0, 16, (n, k), dtype=torch.int32, generator=made)
+    scales = torch.rand(k // group, n, 2, generator=made).to(dtype)
+    x = torch.randn(5, k, generator=made).to(dtype)
+    pairs = (q[:, ::2] << 4 | q[:, 1::2]).to(torch.uint8)
+    packed = torch._convert_weight_to_int4pack(pairs.to(name), tiles)
+    meta = torch._convert_weight_to_int4pack(pairs.to("meta"), tiles)
+    assert (packed.shape, packed.dtype) == (meta.shape, meta.dtype)
+    out = torch._weight_int4pack_mm(x.to(name), packed, group, scales.to(name))
+    there = torch._convert_weight_to_int4pack_for_cpu(q, 1)
+    want = torch._weight_int4pack_mm_for_cpu(x, there, group, scales)
+    near = {torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}[dtype]
+    torch.testing.assert_close(out.cpu(), want, rtol=near, atol=near * 10)
+    with pytest.raises(RuntimeError, match="groups of 48 do not divide"):
+        torch._weight_int4pack_mm(x.to(name), packed, 48, scales.to(name))
+    with pytest.raises(RuntimeError, match="expected rows by 8"):
+        torch._convert_weight_to_int4pack(pairs[:7].to(name), tiles)
