@@ -274,9 +274,10 @@ cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const T
   if (counted)
     text += "const idx nb = (" + column + ") * size;\nfor (idx k = lo; k < hi; ++k) counts_set(nb + k, " +
             (how.include_self ? "1" : "0") + ");\n";
-  text += "for (idx i = 0; i < count; ++i) {\nidx k = index(ib + i * index_s" + D + ");\n" +
-          (how.wraps ? "if (k < 0) k += size;\n" : "") + (how.skip >= 0 ? "if (k == skip) continue;\n" : "") +
-          "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, k, size); continue; }\n"
+  text += "for (idx i = 0; i < count; ++i) {\nconst idx given = index(ib + i * index_s" + D +
+          "), k = " + (how.wraps ? "given < 0 ? given + size : " : "") + "given;\n" +
+          (how.skip >= 0 ? "if (k == skip) continue;\n" : "") +
+          "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, given, size); continue; }\n"
           "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" +
           D + ";\nconst A v = " + (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") +
           ";\n";

@@ -233,7 +233,7 @@ TAGS = re.findall(
 NUMBERS = {"INT", "DOUBLE", "BOOLEAN", "COMPLEX"}
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_call_has_the_tags_that_the_schema_says(run_python, tmp_path: Path) -> None:
     known = {o.name: (*o.outputs, *o.inputs) for o in schema.operators()}
     # To copy a conjugated tensor the core resolves it, by a copy of a conjugated tensor.

@@ -41,6 +41,7 @@ for start in range(0, 20, 4):
 
 
 @pytest.mark.once
+@pytest.mark.long
 def test_twenty_scripts_that_end_right_after_a_backward_exit_well(run):
     run(ENDS_AFTER_BACKWARD, PYTHONWARNINGS="ignore")
 
@@ -79,6 +80,7 @@ def test_exit_with_globals_that_hold_everything(run):
 
 @pytest.mark.once
 @pytest.mark.not_compared("it measures time")
+@pytest.mark.long
 def test_exit_is_not_slower(run):
     def exit_seconds(place):
         done = run(

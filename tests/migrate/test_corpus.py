@@ -130,7 +130,7 @@ def test_a_wrong_conversion_is_caught(outcomes: Outcomes) -> None:
     assert "error" in outcomes[True]["fault"]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_two_processes_train_together_on_the_device(tmp_path: Path) -> None:
     path = converted("distributed", tmp_path)
     with socket.socket() as s:

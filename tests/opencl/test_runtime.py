@@ -53,7 +53,9 @@ def test_the_contract_is_kept(on_opencl, model: str) -> None:
     assert done.stdout.startswith("conforms: ")
 
 
-@pytest.mark.parametrize("model", MODELS)
+@pytest.mark.parametrize(
+    "model", [pytest.param(m, marks=pytest.mark.long if m == "buffer" else ()) for m in MODELS]
+)
 def test_a_network_trains_to_the_numbers_of_the_cpu(on_opencl, model: str) -> None:
     assert on_opencl(TRAIN, CAUSEWAY_OPENCL_MEMORY_MODEL=model).stdout == "good\n"
 

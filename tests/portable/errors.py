@@ -34,6 +34,7 @@ def out_of_range(x: torch.Tensor) -> Iterator[Case]:
     yield "scatter", lambda: x.scatter(1, ints(7)[None], 1.0), said.format(7, 7)
     yield "scatter_add", lambda: x.scatter_add(1, ints(-1)[None], x), said.format(-1, 7)
     yield "index_add", lambda: x.index_add(0, ints(5), x[:1]), said.format(5, 5)
+    yield "index_copy_", lambda: x.clone().index_copy_(0, ints(-6), x[:1]), said.format(-6, 5)
     yield "index_put", lambda: x.index_put((ints(5),), x[0]), said.format(5, 5)
     yield "accumulate", lambda: x.index_put((ints(5),), x[0], accumulate=True), said.format(5, 5)
     yield "large", lambda: x[ints(1 << 40)], said.format(1 << 40, 5)

@@ -136,7 +136,7 @@ def test_errors_of_kernels_are_raised_on_the_simulated_chip(
     cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
     env = {**SIM, "CAUSEWAY_SIM_CACHE": cache, "CAUSEWAY_SIM_MEMORY_MODEL": model}
     env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
-    assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 25"]
+    assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 26"]
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_errors_of_kernels_are_raised_on_opencl(run_python, opencl, tmp_path_fac
     cache = str(tmp_path_factory.getbasetemp() / "cache-True")
     env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
     lines = run_python(ERRORS, **env, CAUSEWAY_OPENCL_MEMORY_MODEL="buffer").stdout.splitlines()
-    assert lines == ["cases 25"]
+    assert lines == ["cases 26"]
 
 
 FOREACH = (HERE / "foreach.py").read_text()
@@ -163,7 +163,7 @@ def test_torchs_samples_of_lists_agree_on_the_simulated_chip(run_python, tmp_pat
 @pytest.mark.parametrize(
     ("which", "in_turn"),
     [
-        ("addcdiv", "0"),
+        pytest.param("addcdiv", "0", marks=pytest.mark.long),
         pytest.param("norm", "0", marks=pytest.mark.long),
         pytest.param("few", "1", marks=pytest.mark.long),
     ],

@@ -51,7 +51,7 @@ def test_every_cut_gives_the_same_bits_for_all_products(run_python, sim, dtype: 
 @pytest.mark.parametrize(
     "which",
     [
-        pytest.param(("float32", "edges"), marks=pytest.mark.slow),
+        pytest.param(("float32", "edges"), marks=pytest.mark.long),
         *(
             pytest.param(which, marks=pytest.mark.long)
             for which in (
@@ -198,6 +198,7 @@ def test_a_short_program_builds_nothing_to_try(run_python, sim, tmp_path: Path) 
     assert built["passing"] == built["off"]
 
 
+@pytest.mark.long
 def test_a_long_program_measures_in_passing(run_python, sim: dict[str, str]) -> None:
     product(run_python, {**sim, "CAUSEWAY_TUNE": "now"})  # all is built
     kept(sim).unlink()

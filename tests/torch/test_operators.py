@@ -10,18 +10,20 @@ import pytest
 import torch
 
 SHARDS = 24
+# A third of them every day; `make test-long` has the others, `make test-torch` all dtypes too.
+EACH = [pytest.param(i, marks=pytest.mark.long if i % 3 else ()) for i in range(SHARDS)]
 OTHERS = operators.DTYPES[1:]
 COMMON = ("forward", "inplace", "out", "backward", "refusals")
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", EACH)
 def test_float32_agrees_with_the_cpu(shard: int) -> None:
     every = operators.database()
     assert len(every) > 600
     agree(every[shard::SHARDS], ("float32",))
 
 
-@pytest.mark.parametrize("shard", range(SHARDS))
+@pytest.mark.parametrize("shard", EACH)
 def test_another_dtype_agrees_with_the_cpu(shard: int) -> None:
     every = operators.database()
     for i in range(2 * shard, len(every), 2 * SHARDS):

@@ -54,6 +54,7 @@ def test_a_name_without_the_device() -> None:
     assert upstream.plain(("TestASIM", "test_x_sim_float32")) == "TestA.test_x_float32"
 
 
+@pytest.mark.long
 def test_only_what_the_cpu_passes_counts_as_a_failure(tmp_path: Path) -> None:
     (tmp_path / "test_small.py").write_text(FILE)
     runner = upstream.Runner(tmp_path, 0, 60)
