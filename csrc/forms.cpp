@@ -152,7 +152,9 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
     bool fits = true;
     for (size_t k = 0; fits && k < n; ++k) {
       const auto& other = handle->schema().arguments()[k];
-      fits = same_argument(args[k], other) && !(other.alias_info() && other.alias_info()->isWrite());
+      const bool writes = other.alias_info() && other.alias_info()->isWrite();
+      const bool both = !in_place && args[k].alias_info() && args[k].alias_info()->isWrite();  // running statistics
+      fits = same_argument(args[k], other) && (!writes || both);
     }
     if (fits) return handle;
   }

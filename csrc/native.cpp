@@ -305,6 +305,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
           !(form.needs & CW_NEEDS_CONTIGUOUS) || at::IntArrayRef(dense) == at::IntArrayRef(meta.strides);
       out = at::empty_strided(meta.sizes, as_asked ? meta.strides : dense, options);
       if (!target.defined() && !as_asked) target = at::empty_strided(meta.sizes, meta.strides, options);
+      if (of >= 0 && !through_out && !schema[of].is_out()) out.copy_(target);  // in place: it is read as well
     }
     outs.push_back(out);
     targets.push_back(target);

@@ -142,12 +142,19 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
 }
 
 bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState& device, Outs* outs) {
+  const auto& arguments = op.handle.schema().arguments();
   Stack meta;
   const bool known = run_meta(op, stack, meta);
-  if (!known && !kLikeFirst.count(op.handle.schema().name())) return false;
+  size_t fresh = op.args.size();  // where results stand that are no arguments
+  bool functional = false;
+  if (!known && !arguments.empty() && arguments.back().is_out())  // some have a meta kernel without out= only
+    if (const auto form = functional_form(op.handle.schema()); form && run_meta(op, stack, meta, &*form))
+      functional = true, fresh = form->schema().arguments().size();
+  if (!known && !functional && !kLikeFirst.count(op.handle.schema().name())) return false;
   for (size_t r = 0; r < op.return_of.size(); ++r) {
     const int of = op.return_of[r];
-    const c10::IValue& v = !known ? argument(op, stack, 0) : of >= 0 ? meta[of] : meta[op.args.size() + r];
+    const bool given = of >= 0 && !functional;
+    const c10::IValue& v = !known && !functional ? argument(op, stack, 0) : given ? meta[of] : meta[fresh + r];
     if (!v.isTensor()) return false;
     const at::Tensor& t = v.toTensor();
     if (!t.defined()) {  // switched off by an output_mask
@@ -156,8 +163,7 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     }
     if (t.layout() != at::kStrided || !has_dtype(device, t.scalar_type())) return false;
     outs->push_back(like(t));
-    if (of >= 0 && op.handle.schema().arguments()[of].is_out() &&
-        argument(op, stack, of).toTensor().sizes() != t.sizes())
+    if (given && arguments[of].is_out() && argument(op, stack, of).toTensor().sizes() != t.sizes())
       take_strides_of_functional(op, stack, r, &outs->back());
     if (auto strides = strides_of_cpu(op, stack, r, outs->back().sizes)) outs->back().strides = std::move(*strides);
   }

@@ -152,6 +152,9 @@ std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
   flag("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
   flag("FLAG", p.flag);
   define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  // Where it rounds to 1 it is 1: a runtime's own may be next to it, and an infinity times what is left is no NaN.
+  const std::string one = type == kF64 ? "K(19.1)" : "K(9.1)";
+  define("TANH(v)", "((v) > " + one + " ? K(1) : (v) < -" + one + " ? K(-1) : tanh(v))");
   for (int k = 0; k < p.scalar_count; ++k) flag(std::string("HAS_") + "XYZW"[k], p.has[k]);
   for (int i = p.results; i < p.n; ++i) flag(std::string("HAS_") + "ABCDEG"[i - p.results], !p.operands[i].absent);
   const Dtype out = p.operands[0].tensor.dtype;

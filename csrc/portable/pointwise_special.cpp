@@ -73,6 +73,7 @@ FUNCTION T i1e_of(T v) {
 )";
 
 // Digamma: reflection for the negative, recurrence up to 10, then its asymptotic series (Abramowitz and Stegun, 6.3.18).
+// Trigamma: reflection, recurrence, the first terms of the asymptotic series.
 // Zeta: Euler and Maclaurin's formula after 10 terms, with (2k)! / B(2k).
 constexpr const char* kGamma = R"(
 FUNCTION T digamma_of(T x) {
@@ -80,8 +81,9 @@ FUNCTION T digamma_of(T x) {
   if (x == K(0)) return copysign(K(INFINITY), -x);
   if (x < K(0)) {
     if (x == rint(x)) return K(NAN);
-    const T f = x - rint(x);
-    r = K(-3.14159265358979323846) / tan(K(3.14159265358979323846) * f);
+    const T f = x - rint(x), a = f < K(0) ? -f : f;  // cot(pi f), by the tangent that is small
+    r = a <= K(0.25) ? K(-1) / tan(K(3.14159265358979323846) * a) : -tan(K(3.14159265358979323846) * (K(0.5) - a));
+    r *= f < K(0) ? K(-3.14159265358979323846) : K(3.14159265358979323846);
     x = K(1) - x;
   }
   while (x < K(10)) { r -= K(1) / x; x += K(1); }
@@ -90,6 +92,20 @@ FUNCTION T digamma_of(T x) {
   s = x < K(1e17) ? z * (0.0833333333333333333 - z * (0.00833333333333333333 - z * (0.00396825396825396825 - z * (0.00416666666666666667 - z * (0.00757575757575757576 - z *
     (0.0210927960927960928 - z * 0.0833333333333333333)))))) : K(0);
   return r + log(x) - K(0.5) / x - s;
+}
+FUNCTION T trigamma_of(T x) {
+  T r = K(0), z, s, sign = K(1);
+  int k;
+  if (x < K(0.5)) {
+    s = sin(K(3.14159265358979323846) * x);
+    r = -(K(3.14159265358979323846) * K(3.14159265358979323846)) / (s * s);
+    sign = K(-1);
+    x = K(1) - x;
+  }
+  for (k = 0; k < 6; ++k) { r += K(1) / (x * x); x += K(1); }
+  z = K(1) / (x * x);
+  r += (K(1) + K(1) / (K(2) * x) + z * (K(1) / K(6) - z * (K(1) / K(30) - z * (K(1) / K(42))))) / x;
+  return sign * r;
 }
 FUNCTION T zeta_of(T x, T q) {
   const T c[12] = {12.0, -720.0, 30240.0, -1209600.0, 47900160.0, -1892437580.31837916,
@@ -228,7 +244,8 @@ std::vector<Pointwise> special_functions() {
       {"aten::digamma.out", "t", S, F, "r = digamma_of(a);", 150, 1, kGamma},
       {"aten::special_zeta.out", "tt", S, F, "r = zeta_of(a, b);", 1500, 1, kGamma},
       {"aten::polygamma.out", "ft", S, F,
-       "\n#if FLAG == 0\nr = digamma_of(a);\n#else\nr = (FLAG % 2 ? K(1) : K(-1)) * exp(lgamma(K(FLAG + 1))) * "
+       "\n#if FLAG == 0\nr = digamma_of(a);\n#elif FLAG == 1\nr = trigamma_of(a);\n#else\nr = (FLAG % 2 ? K(1) : "
+       "K(-1)) * exp(lgamma(K(FLAG + 1))) * "
        "zeta_of(K(FLAG + 1), a);\n#endif",
        1500, 1, kGamma},
       {"aten::i0.out", "t", S, F, "r = exp(a < K(0) ? -a : a) * i0e_of(a);", 120, 1, kI0},

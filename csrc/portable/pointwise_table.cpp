@@ -65,15 +65,17 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::minimum.out", "tt", S, R, "r = MINIMUM(a, b);"},
         {"aten::fmax.out", "tt", S, R, "r = (a > b || b != b) ? a : b;"},
         {"aten::fmin.out", "tt", S, R, "r = (a < b || b != b) ? a : b;"},
+        // A limit that is NaN makes all NaN.
         {"aten::clamp.out", "too", S, N,
-         "r = a;\n#if HAS_X\nr = r < x ? x : r;\n#endif\n#if HAS_Y\nr = r > y ? y : r;\n#endif"},
+         "r = a;\n#if HAS_X\nr = (r < x || x != x) ? x : r;\n#endif\n#if HAS_Y\nr = (r > y || y != y) ? y : "
+         "r;\n#endif"},
         {"aten::clamp.Tensor_out", "tuu", S, N,
          "r = a;\n#if HAS_B\nr = MAXIMUM(r, b);\n#endif\n#if HAS_C\nr = MINIMUM(r, c);\n#endif"},
         {"aten::clamp_min.Tensor_out", "tt", S, N, "r = MAXIMUM(a, b);"},
         {"aten::clamp_max.Tensor_out", "tt", S, N, "r = MINIMUM(a, b);"},
-        {"aten::clamp_min.out", "ts", S, N, "r = a < x ? x : a;"},
-        {"aten::clamp_max.out", "ts", S, N, "r = a > x ? x : a;"},
-        {"aten::hardtanh.out", "tss", S, F, "r = a < x ? x : a > y ? y : a;"},
+        {"aten::clamp_min.out", "ts", S, N, "r = (a < x || x != x) ? x : a;"},
+        {"aten::clamp_max.out", "ts", S, N, "r = (a > x || x != x) ? x : a;"},
+        {"aten::hardtanh.out", "tss", S, F, "r = (a < x || x != x) ? x : a; r = (r > y || y != y) ? y : r;"},
         // mathematics
         {"aten::abs.out", "t", S, N, "r = IS_SIGNED ? (a < K(0) ? -a : a + K(0)) : a;"},
         {"aten::sqrt.out", "t", S, F, "r = sqrt(a);", 16},
@@ -93,7 +95,7 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::atan.out", "t", S, F, "r = atan(a);", 80},
         {"aten::sinh.out", "t", S, F, "r = sinh(a);", 80},
         {"aten::cosh.out", "t", S, F, "r = cosh(a);", 80},
-        {"aten::tanh.out", "t", S, F, "r = tanh(a);", 80},
+        {"aten::tanh.out", "t", S, F, "r = TANH(a);", 80},
         {"aten::erf.out", "t", S, F, "r = erf(a);", 80},
         {"aten::atan2.out", "tt", S, F, "r = atan2(a, b);", 100},
         {"aten::hypot.out", "tt", S, F, "r = hypot(a, b);", 60},
@@ -164,14 +166,14 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::hardsigmoid.out", "t", S, F,
          "T h = a + K(3); h = h < K(0) ? K(0) : h > K(6) ? K(6) : h; r = h / K(6);"},
         {"aten::threshold.out", "tss", S, N, "r = a <= x ? y : a;"},
-        {"aten::mish.out", "t", S, F, "r = a > K(20) ? a : a * tanh(log1p(exp(a)));", 160},
+        {"aten::mish.out", "t", S, F, "r = a > K(20) ? a : a * TANH(log1p(exp(a)));", 160},
         {"aten::softshrink.out", "ts", S, F, "r = a > x ? a - x : a < -x ? a + x : a * K(0);"},
         {"aten::hardshrink.out", "ts", S, F, "r = a >= -x && a <= x ? K(0) : a;"},
         {"aten::_prelu_kernel", "tt", S, F, "r = a > K(0) ? a : b * a;"},
         {"aten::log_sigmoid_forward.output", "t", S, F,
          "q = exp(-(a < K(0) ? -a : a)); r = MINIMUM(K(0), a) - log1p(q);", 120, 2},
         {"aten::gelu.out", "tf", S, F,
-         "r = FLAG == 't' ? K(0.5) * a * (K(1) + tanh(K(0.7978845608028654) * (a + K(0.044715) * a * a * a)))"
+         "r = FLAG == 't' ? K(0.5) * a * (K(1) + TANH(K(0.7978845608028654) * (a + K(0.044715) * a * a * a)))"
          " : K(0.5) * a * (K(1) + erf(a * K(0.7071067811865476)));",
          100},
         // their gradients: grad first, as torch has them
@@ -183,13 +185,14 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::elu_backward.grad_input", "tsssft", S, F,
          "r = FLAG ? (b <= K(0) ? a * z * (b + x * y) : a * y) : b <= K(0) ? a * z * x * y * exp(b * z) : a * y;", 60},
         {"aten::hardswish_backward", "tt", S, F, "r = b <= K(-3) ? K(0) : b < K(3) ? a * (b / K(3) + K(0.5)) : a;"},
-        {"aten::hardsigmoid_backward.grad_input", "tt", S, F, "r = b > K(-3) && b < K(3) ? a / K(6) : K(0);"},
+        {"aten::hardsigmoid_backward.grad_input", "tt", S, F,
+         "r = b > K(-3) && b < K(3) ? a * (T)(1.0f / 6.0f) : K(0);"},
         {"aten::softplus_backward.grad_input", "ttss", S, F,
          "const T e = exp(b * x); r = b * x > y ? a : a * e / (e + K(1));", 40},
         {"aten::softshrink_backward.grad_input", "tts", S, F, "r = b >= -x && b <= x ? K(0) : a;"},
         {"aten::hardshrink_backward.grad_input", "tts", S, F, "r = b >= -x && b <= x ? K(0) : a;"},
         {"aten::mish_backward", "tt", S, F,
-         "const T g = K(1) / (K(1) + exp(-b)), h = tanh(log1p(exp(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
+         "const T g = K(1) / (K(1) + exp(-b)), h = TANH(log1p(exp(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
         {"aten::_prelu_kernel_backward", "ttt", S, F, "r = b > K(0) ? a : c * a; q = b > K(0) ? K(0) : b * a;", 8, 2},
         {"aten::log_sigmoid_backward.grad_input", "tt-", S, F,
          "const T e = exp(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
@@ -198,7 +201,7 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::leaky_relu_backward.grad_input", "ttsf", S, F, "r = b > K(0) ? a : a * x;"},
         {"aten::hardtanh_backward.grad_input", "ttss", S, F, "r = (b <= x || b >= y) ? K(0) : a;"},
         {"aten::gelu_backward.grad_input", "ttf", S, F,
-         "if (FLAG == 't') { T u = K(0.7978845608028654) * (b + K(0.044715) * b * b * b), h = tanh(u);"
+         "if (FLAG == 't') { T u = K(0.7978845608028654) * (b + K(0.044715) * b * b * b), h = TANH(u);"
          " T du = K(0.7978845608028654) * (K(1) + K(0.134145) * b * b);"
          " r = a * (K(0.5) * (K(1) + h) + K(0.5) * b * (K(1) - h * h) * du); }"
          " else { T cdf = K(0.5) * (K(1) + erf(b * K(0.7071067811865476)));"

@@ -69,8 +69,8 @@ RULES: dict[str, Rule] = {
             "smooth",
             9,
             True,
-            "exp, tanh or erf inside sums that may cancel: the error is that of the terms, each "
-            "as large as the first input times one plus the others",
+            "exp, tanh, erf, log or tan inside sums that may cancel: the error is that of the "
+            "terms, each as large as the first input times one plus the others",
         ),
         Rule(
             "reduction",
@@ -357,12 +357,12 @@ OPERATORS: dict[str, str] = {
     ),
     **_names(
         "power",
-        "pow erfc erfinv lgamma digamma float_power xlogy logaddexp logaddexp2",
+        "pow erfc erfinv lgamma float_power xlogy logaddexp logaddexp2",
     ),
     **_names(
         "smooth",
         "silu gelu mish elu celu selu softplus log_sigmoid tanh_backward sigmoid_backward "
-        "silu_backward gelu_backward elu_backward mish_backward hardswish_backward",
+        "silu_backward gelu_backward elu_backward mish_backward hardswish_backward digamma",
     ),
     **_names(
         "reduction",
@@ -390,6 +390,7 @@ MAGNITUDE: dict[str, str] = {
         "nll_loss_backward",
     ),
     "sub": "aten::add",
+    "rsub": "aten::rsub",  # with a factor below 0
 }
 
 
@@ -404,9 +405,15 @@ def rule_of(operator: str) -> str:
 
 
 def magnitude_of(operator: str, inputs: list[Tensor], exact: Tensor) -> Tensor | None:
-    """For "smooth" operators |first input| * prod(1 + |others|), in float64; else None."""
+    """For "smooth" operators |first input| * prod(1 + |others|), in float64; else None.
+
+    Of digamma |x psi'(x)|, its condition: it has poles and zeros side by side.
+    """
     if rule_of(operator) != "smooth" or not inputs:
         return None
+    if base_name(operator) == "digamma":
+        x = inputs[0].double()
+        return (x * torch.polygamma(1, x)).abs()
     scale = inputs[0].double().abs()
     for other in inputs[1:]:
         scale = scale * (1 + other.double().abs())

@@ -47,6 +47,31 @@ def past_caches(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return odd * 3, halves.copy_(odd.repeat(2)), flags, odd.clone().sub_(1)
 
 
+def _clamp_by_nan(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """A limit that is NaN makes all NaN, of integers too."""
+    nan, ints = float("nan"), torch.arange(5, device=x.device)
+    limits: list[dict[str, float]] = [{"min": nan, "max": 0.7}, {"min": 0.7, "max": nan}]
+    limits += [{"min": nan}, {"max": nan}]
+    found = [t.clamp(**limit) for t in (x, ints) for limit in limits]
+    return *found, F.hardtanh(x, nan, 1.0), *torch._foreach_clamp_max([x], nan)
+
+
+def _put_into_strided(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """In place where the kernel wants dense memory: what it leaves alone is still there."""
+    at, turned, every_second = (
+        torch.tensor([0, 4, 7, 4], device=x.device),
+        x.clone().t(),
+        x.clone()[::2],
+    )
+    turned.put_(at, x.flatten()[:4], accumulate=True)
+    every_second.put_(at, x.flatten()[4:8])
+    return turned, every_second
+
+
+def _limits_out_of_order(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    return x.clamp(2.5, 0.5), torch.ops.aten.hardtanh(x, 2.5, 0.5), torch.polygamma(1, x)
+
+
 def few() -> Iterator[Case]:
     """What each set-up runs: one of each family, views with offsets, broadcasting."""
     a, b = randn(5, 7), randn(5, 7, seed=1)
@@ -105,6 +130,10 @@ def every() -> Iterator[Case]:
     yield "where", torch.where, (randn(6, 11) > 0, randn(6, 11), randn(11, seed=1))
     yield "masked_fill", lambda x: x.masked_fill(x > 0, 7.0), (randn(6, 11),)
     yield "clamp", lambda x: (x.clamp(-1, 1), x.clamp(min=0.5), x.clamp(max=0.5)), (special,)
+    yield "clamp by NaN", _clamp_by_nan, (special,)
+    yield "limits out of order", _limits_out_of_order, (special,)
+    yield "put_ into strided", _put_into_strided, (randn(6, 11),)
+    yield "gelu far out", lambda x: F.gelu(x * 50, approximate="tanh"), (special,)
     yield "lerp", lambda x, y: torch.lerp(x, y, 0.3), (randn(9), randn(9, seed=1))
     yield "addcdiv", lambda x, y: x.addcdiv(y, x.abs() + 1, value=0.5).addcmul(x, y), (
         randn(9), randn(9, seed=1),

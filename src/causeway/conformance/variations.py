@@ -31,6 +31,12 @@ PLACES |= {"target_lengths", "max_indices", "offset2bag", "bag_size", "crow_indi
 CHECKED = {"mm", "bmm", "addmm", "baddbmm", "cat", "gather", "index_select", "convolution", "mv"}
 CHECKED |= {"dot", "where"}
 
+# What comes of a NaN differs between the CPU's vectors and the rest of its loop, or by its sorting.
+NAN_BY_CHANCE = {"elu_backward", "hardshrink_backward", "softshrink_backward"}
+NAN_BY_CHANCE |= {"hardtanh_backward", "hardswish_backward", "mode"}
+# Welford's mean of an infinity is infinite or NaN, by the place that it has.
+INF_BY_CHANCE = {"native_group_norm", "native_group_norm_backward"}
+
 
 # --- layouts: the same values in other places -----------------------------------------------------
 
@@ -91,6 +97,15 @@ def _special(t: Tensor, seed: int) -> Tensor:
     for k, value in enumerate((float("nan"), float("inf"), -float("inf"), -0.0, 0.0)):
         flat[(3 * k + seed) % 17 :: 17] = value
     return flat.view(t.shape)
+
+
+def _infinite(t: Tensor, seed: int) -> Tensor:
+    inf = float("inf")
+    return _special(t, seed).nan_to_num(1.0, inf, -inf)
+
+
+def _no_number(t: Tensor, seed: int) -> Tensor:
+    return _special(t, seed).nan_to_num(float("nan"), 1.0, -1.0)
 
 
 def _subnormal(t: Tensor, seed: int) -> Tensor:
@@ -220,7 +235,12 @@ def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tupl
     for seed in (1, 2):
         yield f"random {seed}", _with_values(family, inputs, dtype, _random, seed)
     if dtype.is_floating_point:
-        yield "NaN and Inf", _with_values(family, inputs, dtype, _special, 5)
+        if base_name(family.reference) in NAN_BY_CHANCE:
+            yield "Inf", _with_values(family, inputs, dtype, _infinite, 5)
+        elif base_name(family.reference) in INF_BY_CHANCE:
+            yield "NaN", _with_values(family, inputs, dtype, _no_number, 5)
+        else:
+            yield "NaN and Inf", _with_values(family, inputs, dtype, _special, 5)
         yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
 
 
