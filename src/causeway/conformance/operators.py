@@ -264,7 +264,8 @@ def _elements(case: Case) -> int:
 
 def _broadcast(case: Case) -> int:
     try:
-        return math.prod(torch.broadcast_shapes(*(t.shape for t in tensors_in(case.inputs))))
+        shapes = [t.shape for t in tensors_in(case.inputs)]
+        return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
     except RuntimeError:
         return 0
 
