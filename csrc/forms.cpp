@@ -11,6 +11,7 @@
 #include "foreach.h"
 #include "kernel_error.h"
 #include "native.h"
+#include "paper.h"
 #include "portable/portable.h"
 #include "vendor.h"
 
@@ -74,6 +75,7 @@ namespace {
 
 // The portable kernel of this name.
 cw_op find_portable(const std::string& name) {
+  if (paper_has_compiler()) return paper_kernel(name, portable::listed(name.c_str()));
   find_portable_kernels();
   return portable::find(name.c_str());
 }

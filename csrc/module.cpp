@@ -285,6 +285,7 @@ void load_paper_dict(const py::dict& d, const std::string& path, py::object sett
   paper.dtypes = dtype_set(d["dtypes"]);
   paper.host_addressable = d["host_addressable"].cast<bool>();
   paper.library = d["library"].cast<std::string>();
+  paper.compiler = d["compiler"].cast<bool>();
   for (const auto& [name, op] : d["operators"].cast<py::dict>())
     paper.operators.push_back({name.cast<std::string>(), op["needs"].cast<uint32_t>(), dtype_set(op["dtypes"])});
   load_paper(std::move(paper), path, python_settings(std::move(settings)));

@@ -30,6 +30,7 @@ namespace {
 
 struct Kernel {
   PaperOperator offered;
+  bool own;  // Causeway's, which the vendor's library knows nothing of
   std::unique_ptr<Operator> info;  // of the form that is computed
 };
 
@@ -260,7 +261,7 @@ void compute(const Kernel& kernel, const cw_arg* args, int32_t n) {
 cw_status run(size_t index, const cw_arg* args, int32_t n) {
   t_words.clear();
   const Kernel& kernel = *g_chip->kernels[index];
-  if (g_chip->check) {
+  if (g_chip->check && !kernel.own) {
     const cw_status status = g_chip->check->op_check(kernel.offered.name.c_str(), args, n);
     if (status != CW_OK) return status;
   }
@@ -321,6 +322,24 @@ constexpr std::array<cw_kernel, kMost> make_kernels(std::index_sequence<index...
 }
 constexpr std::array<cw_kernel, kMost> kKernels = make_kernels(std::make_index_sequence<kMost>());
 
+// A place in the list; NULL where it is full.
+cw_kernel kernel_for(const PaperOperator& offered, bool own) {
+  Chip& chip = *g_chip;
+  const std::string& name = offered.name;
+  std::lock_guard lock(chip.mutex);
+  const auto [it, fresh] = chip.index.emplace(own ? "own " + name : name, chip.kernels.size());
+  if (fresh) chip.kernels.push_back(std::make_unique<Kernel>(Kernel{offered, own, nullptr}));
+  if (it->second >= kMost) return nullptr;
+  Kernel& found = *chip.kernels[it->second];
+  if (!found.info) {
+    const auto dot = name.find('.');
+    const auto handle = c10::Dispatcher::singleton().findSchema(
+        {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+    if (handle) found.info = std::make_unique<Operator>(*handle);
+  }
+  return kKernels[it->second];
+}
+
 cw_status op_find(const char* name, cw_op* out) {
   Chip& chip = *g_chip;
   cw_op offered{};
@@ -333,24 +352,11 @@ cw_status op_find(const char* name, cw_op* out) {
     offered.needs = chip.kernels[it->second]->offered.needs;
     offered.dtypes = chip.kernels[it->second]->offered.dtypes;
   }
-  std::lock_guard lock(chip.mutex);
-  auto it = chip.index.find(name);
-  if (it == chip.index.end()) {
-    it = chip.index.emplace(name, chip.kernels.size()).first;
-    chip.kernels.push_back(std::make_unique<Kernel>(Kernel{{name, offered.needs, offered.dtypes}, nullptr}));
-  }
-  if (it->second >= kMost) return refuse(CW_FAILED, c10::str("a chip on paper has at most ", kMost, " operators"));
-  Kernel& found = *chip.kernels[it->second];
-  if (!found.info) {
-    const std::string base(name);
-    const auto dot = base.find('.');
-    const auto handle = c10::Dispatcher::singleton().findSchema(
-        {base.substr(0, dot), dot == std::string::npos ? "" : base.substr(dot + 1)});
-    if (handle) found.info = std::make_unique<Operator>(*handle);
-  }
+  const cw_kernel kernel = kernel_for({name, offered.needs, offered.dtypes}, false);
+  if (!kernel) return refuse(CW_FAILED, c10::str("a chip on paper has at most ", kMost, " operators"));
   out->needs = offered.needs;
   out->dtypes = offered.dtypes;
-  out->kernel = kKernels[it->second];
+  out->kernel = kernel;
   return CW_OK;
 }
 
@@ -362,6 +368,13 @@ cw_status extension(const char* name, const void** out) {
 
 }  // namespace
 
+bool paper_has_compiler() { return g_chip && g_chip->paper.compiler; }
+
+cw_op paper_kernel(const std::string& name, cw_op offered) {
+  if (offered.kernel) offered.kernel = kernel_for({name, offered.needs, offered.dtypes}, true);
+  return offered;
+}
+
 void load_paper(Paper paper, const std::string& path, Settings settings) {
   auto chip = std::make_unique<Chip>();
   if (!paper.library.empty()) {
@@ -371,6 +384,7 @@ void load_paper(Paper paper, const std::string& path, Settings settings) {
     const void* table = nullptr;
     if (chip->library.extension && chip->library.extension("check.v1", &table) == CW_OK)
       chip->check = static_cast<const cw_check_v1*>(table);
+    paper.compiler = chip->library.extension && chip->library.extension("code.v1", &table) == CW_OK;
     int32_t devices = 0;
     cw_device_info info{};
     info.struct_size = sizeof info;
@@ -384,7 +398,7 @@ void load_paper(Paper paper, const std::string& path, Settings settings) {
   }
   for (const PaperOperator& op : paper.operators) {
     chip->index[op.name] = chip->kernels.size();
-    chip->kernels.push_back(std::make_unique<Kernel>(Kernel{op, nullptr}));
+    chip->kernels.push_back(std::make_unique<Kernel>(Kernel{op, false, nullptr}));
   }
   chip->paper = std::move(paper);
   Chip* before = std::exchange(g_chip, chip.release());

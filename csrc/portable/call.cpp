@@ -113,8 +113,9 @@ const cw_kernel* functions(std::index_sequence<I...>) {
 
 }  // namespace
 
-cw_op find(const char* name) {
-  if (!is_open()) return {};
+cw_op find(const char* name) { return is_open() ? listed(name) : cw_op{}; }
+
+cw_op listed(const char* name) {
   static const auto& by_name = *[] {
     auto* map = new std::unordered_map<std::string, size_t>;
     for (size_t i = 0; i < kernels().size(); ++i) map->emplace(kernels()[i].name, i);

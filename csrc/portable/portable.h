@@ -28,6 +28,8 @@ void open(const cw_code_v1* code, const Services& services);
 
 // The kernel for torch's operator `name`, or one whose `kernel` is NULL.
 cw_op find(const char* name);
+// The same where nothing is open, to say what a chip with a compiler would get.
+cw_op listed(const char* name);
 
 // Where products find how to cut their work: `off`, as built in. `passing`: as kept on disk, else measured in passing,
 // for at most a tenth of the time of the products themselves. `now`: the same without that limit, and the host waits.

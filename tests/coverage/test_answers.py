@@ -302,6 +302,35 @@ def test_a_report_stands_for_the_chip(tmp_path: Path, command: Command) -> None:
     assert any("declined some calls" in note for note in found["notes"])
 
 
+def test_a_chip_with_a_compiler_has_the_portable_kernels_on_paper(
+    tmp_path: Path, command: Command, run_python: Run
+) -> None:
+    report = published()
+    report["about"]["chip"]["compiler"] = True
+    (tmp_path / "chip.json").write_text(json.dumps(report))
+    (tmp_path / "m.py").write_text(
+        "import torch\nx = torch.ones(4, device='chip')\nx + x\nx.exp()\n(x * 1j).exp()\n"
+    )
+    found = asked(command, "m.py", tmp_path, "--support", "chip.json")
+    rungs = {(row["operator"], row["rung"]) for row in found["operators"]}
+    assert ("aten::add.Tensor", "derived") in rungs  # the vendor's kernel still wins
+    assert ("aten::exp", "portable") in rungs
+    assert any("rung portable" in note for note in found["notes"])
+    program = """
+import torch, causeway
+x = torch.rand(8, 8)
+y, keep = x.to("chip"), torch.rand(8) > 0.5
+with causeway.ledger() as ledger:
+    assert (y @ y.t()).softmax(1).cpu().allclose((x @ x.t()).softmax(1))
+    assert y[keep.to("chip")].cpu().equal(x[keep])
+    torch.nn.functional.dropout(y, 0.5).sum().item()
+rungs = {row.operator: row.rung for row in ledger.rows}
+three = {rungs[f"aten::{name}"] for name in ("mm", "_softmax", "native_dropout")}
+assert three == {"portable"}, rungs
+"""
+    run_python(program, CAUSEWAY_VENDOR=str(tmp_path / "chip.json"))
+
+
 def test_any_program_runs_on_a_report_with_right_numbers(tmp_path: Path, run_python: Run) -> None:
     (tmp_path / "chip.json").write_text(json.dumps(published()))
     program = """

@@ -52,6 +52,7 @@ def main() -> None:
         "chip": {
             "memory": info["memory"],
             "host_addressable": info["host_addressable"],
+            "compiler": bool(_C.offered_portable()),
             "dtypes": [dtype_name(d) for d in info["dtypes"]],
         },
         "offers": {

@@ -48,7 +48,10 @@ def look(operator: str, dtypes: tuple[str, ...]) -> dict[str, Any]:
     from causeway import _C
 
     name, others = resolve(operator)
-    offered = {n: [name_of(d) for d in o["dtypes"]] for n, o in _C.offered().items()}
+    offered, portable = (
+        {n: [name_of(d) for d in o["dtypes"]] for n, o in some.items()}
+        for some in (_C.offered(), _C.offered_portable())
+    )
     has = {name_of(d) for d in _C.device_info(0)["dtypes"]}
     rungs = [_rung(name, dtype, offered, has) for dtype in dtypes or DTYPES]
     known = [rung for rung in rungs if rung is not None]
@@ -58,7 +61,7 @@ def look(operator: str, dtypes: tuple[str, ...]) -> dict[str, Any]:
         "schema": str(_overload(name)._schema),
         "forms": [[form, sorted(offered.get(form, []))] for form in forms.forms(name)],
         "rungs": [asdict(rung) for rung in known],
-        "tree": _tree(name, known[0].dtype if known else "float32", offered),
+        "tree": _tree(name, known[0].dtype if known else "float32", offered | portable),
     }
 
 
@@ -255,7 +258,8 @@ def text(found: dict[str, Any], chip: str) -> str:
             lines.append(f"  {'':<{width}}  {'':<10}  calls {', '.join(calls[:8])}")
     if not found["rungs"]:
         lines.append("  torch has no sample of it, so it could not be called")
-    asked = "A vendor would have to offer one of:"
+    served = {r["rung"] for r in found["rungs"]} <= {"native", "derived", "portable"}
+    asked = "A vendor offers it as one of:" if served else "A vendor would have to offer one of:"
     apart = "No vendor is asked for it: torch takes it apart, or no kernel is called for it."
     lines += ["", asked if found["forms"] else apart]
     for form, dtypes in found["forms"]:

@@ -40,6 +40,8 @@ def reason(operator: str, rung: str, dtypes: Iterable[str], offered: Offered) ->
         if operator in given:
             return f"the vendor's {operator}, with inputs or outputs made fit for it"
         return f"served by the vendor's {given[0]}" if given else "served by another form"
+    if rung == "portable":
+        return "Causeway's own kernel, which the chip's compiler builds"
     if not names:
         why = f"no kernel of a vendor is called for {operator}"
     elif not given:

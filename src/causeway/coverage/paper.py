@@ -78,6 +78,7 @@ def read(path: str | Path) -> dict[str, Any]:
         dtypes=_dtypes(_of(chip, "dtypes", list, path), path),
         host_addressable=_of(chip, "host_addressable", bool, path),
         operators=operators,
+        compiler=chip.get("compiler") is True,  # a report of an older Causeway does not say
     )
 
 
@@ -104,6 +105,7 @@ def _paper(name: str, version: str, device: str, **more: Any) -> dict[str, Any]:
         "host_addressable": False,
         "operators": {},
         "library": "",
+        "compiler": False,
     } | more
 
 

@@ -119,6 +119,11 @@ def _notes(came: dict[str, Any], support: str) -> list[str]:
             "report does not describe further; on the chip they may run on the host: "
             f"{', '.join(served)}."
         )
+    if any(calls["rung"] == "portable" for calls in came["calls"]):
+        notes.append(
+            "Causeway's own kernels (rung portable) count as taking every call of their dtypes; on "
+            "the chip they decline a few, which go a rung down."
+        )
     if not support and not came["vendor"]["asked"]:
         notes.append(
             "The vendor's library does not say which calls its kernels decline (extension check.v1 "
