@@ -1,0 +1,73 @@
+"""What the suite takes for right where the CPU is wrong, or where more than one answer is right."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+
+from causeway.conformance.families import family
+from causeway.conformance.operators import Case, Reference, Wrong, _elements, judge, reference_of
+
+
+def case(operator: str, *inputs: Any) -> Case:
+    found = family(operator, frozenset({operator}))
+    return Case(found, torch.float32, "functional", found.reference, "by hand", "as it is", inputs)
+
+
+def judged(reference: Reference, results: list[torch.Tensor]) -> float:
+    return judge(results, reference, strides=True)
+
+
+def test_the_median_of_an_expanded_tensor_is_not_the_cpus() -> None:
+    x = torch.tensor([[6.0, -8.0]]).expand(3, 2)
+    assert reference_of(case("aten::median.dim_values", x, 0, False)).results[0].tolist() == [6, -8]
+
+
+def test_places_are_read_densely_where_the_cpu_reads_what_is_between() -> None:
+    x = torch.randn(1, 2, 4, 4, 4)
+    out, at = torch.ops.aten.adaptive_max_pool3d(x, [2, 2, 2])
+    spread = torch.full((1, 2, 2, 2, 4), 1 << 40)[..., ::2].copy_(at)
+    found = reference_of(
+        case("aten::adaptive_max_pool3d_backward.grad_input", torch.ones_like(out), x, spread)
+    )
+    assert found.results[0].sum() == out.numel()
+
+
+def test_a_value_may_be_found_anywhere_that_it_stands() -> None:
+    x = torch.tensor([[1.0, 2.0, 2.0, 3.0]])
+    found = reference_of(case("aten::mode.values", x, 1, False))
+    two = torch.tensor([2.0])
+    for place in (1, 2):
+        judged(found, [two, torch.tensor([place])])
+    for place, words in ((0, "wrong values"), (4, "not in a dimension")):
+        with pytest.raises(Wrong, match=words):
+            judged(found, [two, torch.tensor([place])])
+    with pytest.raises(Wrong, match="wrong dtype"):
+        judged(found, [two, torch.tensor([1], dtype=torch.int32)])
+
+
+def test_running_statistics_are_compared() -> None:
+    mean, var = torch.zeros(2), torch.ones(2)
+    inputs = (torch.randn(4, 2, 3), None, None, mean, var, True, 0.1, 1e-5)
+    found = reference_of(case("aten::native_batch_norm", *inputs))
+    assert len(found.results) == 5
+    judged(found, found.results)
+    with pytest.raises(Wrong, match="result 4"):
+        judged(found, [*found.results[:4], found.results[4] + 1])
+
+
+def test_digamma_is_as_right_as_its_argument_allows() -> None:
+    x = torch.tensor([1.4616322, -0.5040830, -3.9999])
+    found = reference_of(case("aten::digamma.out", x))
+    assert found.exact is not None
+    near = torch.digamma(x.double() * (1 + 1e-7)).float()
+    judged(found, [near])
+    with pytest.raises(Wrong):
+        judged(found, [torch.digamma(x.double() * (1 + 1e-4)).float()])
+
+
+def test_what_depends_on_data_counts_as_all_inputs_at_once() -> None:
+    x, mask = torch.empty(1000, 1, 10), torch.empty(1000, 10, dtype=torch.bool)
+    assert _elements(case("aten::masked_select.out", x, mask)) == 10_000_000
