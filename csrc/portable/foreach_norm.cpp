@@ -165,9 +165,10 @@ cw_status norms(Call& call, const void* data) {
   std::vector<Tensor> out, in;
   Number order;
   Fold fold;
-  if (!read_lists(call, &out, &in, kFloats) || !call.number(2, &order) ||
-      !fold_of(order, *static_cast<const Kind*>(data) == kNorms, out[0].dtype, &fold))
-    return CW_UNSUPPORTED;
+  if (!read_lists(call, &out, &in, kFloats) || !call.number(2, &order)) return CW_UNSUPPORTED;
+  // Of one element it is the absolute value, which a power may not hold.
+  if (call.tag(0) == CW_TENSOR && in[0].numel() == 1 && order.real() != 0) order = {kI64, 0, 1};
+  if (!fold_of(order, *static_cast<const Kind*>(data) == kNorms, out[0].dtype, &fold)) return CW_UNSUPPORTED;
   return run_folds(call, fold, has_f64(call) ? kF64 : kF32, order.real(), out, in);
 }
 

@@ -357,12 +357,13 @@ OPERATORS: dict[str, str] = {
     ),
     **_names(
         "power",
-        "pow erfc erfinv lgamma float_power xlogy logaddexp logaddexp2",
+        "pow erfc erfinv lgamma float_power xlogy",
     ),
     **_names(
         "smooth",
         "silu gelu mish elu celu selu softplus log_sigmoid tanh_backward sigmoid_backward "
-        "silu_backward gelu_backward elu_backward mish_backward hardswish_backward digamma",
+        "silu_backward gelu_backward elu_backward mish_backward hardswish_backward digamma "
+        "logaddexp logaddexp2",
     ),
     **_names(
         "reduction",
@@ -387,11 +388,12 @@ MAGNITUDE: dict[str, str] = {
         "avg_pool3d adaptive_avg_pool2d avg_pool2d_backward embedding_dense_backward "
         "scatter_add index_add mm bmm addmm baddbmm addbmm addmv addr mv dot convolution "
         "convolution_backward max_pool2d_with_indices_backward arange nll_loss_forward "
-        "nll_loss_backward",
+        "nll_loss_backward rsub lerp",
     ),
     "sub": "aten::add",
-    "rsub": "aten::rsub",  # with a factor below 0
 }
+# Of these, arguments that are to be below 0, so that no terms cancel.
+NEGATED: dict[str, tuple[str, ...]] = {"rsub": ("alpha",), "lerp": ("end", "weight")}
 
 
 def base_name(operator: str) -> str:

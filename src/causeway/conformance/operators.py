@@ -312,10 +312,9 @@ def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
 def _added(case: Case) -> Inputs:
     """Absolute values, of which the operator or its stand-in makes a sum of absolute terms."""
     wide = _wide(case, abs)
-    if numerics.base_name(case.family.reference) != "rsub":
-        return wide
+    negated = numerics.NEGATED.get(numerics.base_name(case.family.reference), ())
     names = [argument.name for argument in inputs_of(case.family.schema)]
-    return tuple(-v if name == "alpha" else v for name, v in zip(names, wide, strict=True))
+    return tuple(-v if name in negated else v for name, v in zip(names, wide, strict=True))
 
 
 def in_float64(case: Case, name: str, inputs: Inputs, like: list[Tensor]) -> list[Tensor] | None:
