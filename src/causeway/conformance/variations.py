@@ -36,7 +36,8 @@ CHECKED |= {"dot", "where"}
 BY_CHANCE = {
     "elu_backward": "nan", "hardshrink_backward": "nan", "softshrink_backward": "nan",
     "hardtanh_backward": "nan", "hardswish_backward": "nan", "mode": "nan",
-    "native_group_norm": "inf", "native_group_norm_backward": "inf", "logit_backward": "nan -0",
+    "native_group_norm": "inf", "native_group_norm_backward": "inf",
+    "std_mean": "inf", "var_mean": "inf", "logit_backward": "nan -0",
 }  # fmt: skip
 # Operators with an input that follows from another: other values of one alone make no sense.
 FOLLOWS = {"log_sigmoid_backward"}
