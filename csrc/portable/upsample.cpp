@@ -126,7 +126,9 @@ cw_status upsample(Call& call, const void* data) {
   double scales[3] = {1, 1, 1};
   for (int d = 3 - op.dims; d < 3; ++d) {
     sizes[d] = small.size(d - 3), results[d] = large.size(d - 3);
-    const double given = call.real(at + d - (3 - op.dims), 0);
+    double given = call.real(at + d - (3 - op.dims), 0);
+    // The gradients of torch's CPU go by the sizes here, whatever the scale says.
+    if (op.backward && op.way == Way::Nearest && (results[d] == sizes[d] || results[d] == 2 * sizes[d])) given = 0;
     if (aligned)
       scales[d] = results[d] > 1 ? static_cast<double>(sizes[d] - 1) / static_cast<double>(results[d] - 1) : 0;
     else

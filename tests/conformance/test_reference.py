@@ -48,6 +48,14 @@ def test_a_value_may_be_found_anywhere_that_it_stands() -> None:
         judged(found, [two, torch.tensor([1], dtype=torch.int32)])
 
 
+def test_a_place_is_named_once() -> None:
+    x = torch.tensor([2.0, 1.0, 2.0])
+    found = reference_of(case("aten::topk.values", x, 2, -1, True, True))
+    judged(found, [found.results[0], torch.tensor([2, 0])])
+    with pytest.raises(Wrong, match="a place twice"):
+        judged(found, [found.results[0], torch.tensor([0, 0])])
+
+
 def test_running_statistics_are_compared() -> None:
     mean, var = torch.zeros(2), torch.ones(2)
     inputs = (torch.randn(4, 2, 3), None, None, mean, var, True, 0.1, 1e-5)

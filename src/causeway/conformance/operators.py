@@ -57,8 +57,8 @@ DENSE_PLACES = {"adaptive_max_pool3d_backward"}
 # Operators that change these arguments, which their schemas do not tell.
 SILENT_IN = {"native_batch_norm", "batch_norm_update_stats"}
 SILENT = ("running_mean", "running_var")
-# Operators that find a value along a dimension and say where, anywhere that it stands.
-ANYWHERE = {"mode", "median", "nanmedian", "kthvalue"}
+# Operators that find values along a dimension and say where, anywhere that they stand.
+ANYWHERE = {"mode", "median", "nanmedian", "kthvalue", "topk"}
 
 
 @dataclass
@@ -396,7 +396,7 @@ def reference_of(case: Case) -> Reference:
 
 
 def _what_stands(case: Case, results: list[Tensor]) -> Callable[[Tensor], Tensor] | None:
-    """For operators that find a value along a dimension: what stands at the places of result 1."""
+    """For operators that find values along a dimension: what stands at the places of result 1."""
     names = [argument.name for argument in inputs_of(case.family.schema)]
     base = numerics.base_name(case.family.reference)
     if base not in ANYWHERE or "dim" not in names or len(results) != 2:
@@ -410,6 +410,9 @@ def _what_stands(case: Case, results: list[Tensor]) -> Callable[[Tensor], Tensor
         at = places if kept else places.unsqueeze(dim)
         if at.numel() and not bool(((at >= 0) & (at < x.shape[dim])).all()):
             raise Wrong(f"result 1 has places that are not in a dimension of {x.shape[dim]}")
+        ordered = at.sort(dim).values
+        if bool((ordered.diff(dim=dim) == 0).any()):
+            raise Wrong("result 1 has a place twice")
         came = x.gather(dim, at)
         return came if kept else came.squeeze(dim)
 
