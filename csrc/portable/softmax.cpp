@@ -259,7 +259,8 @@ cw_status softmax(Call& call, const void* data) {
         if (vectors) s.before(kVectors);
         s.define("LOG", op.log).define("KEEPS", keeps);
         s.define("STRIDE", dense ? "1" : "inner");
-        s.define("EXP(v)", type == kF32 ? "exp_down_f32(v)" : "exp(v)");
+        // The gradient takes what it is given for an output, above 0 too.
+        s.define("EXP(v)", type != kF32 ? "exp(v)" : op.backward ? "exp_f32(v)" : "exp_down_f32(v)");
         const auto load = [](Dtype d, const char* p) {
           return std::string("((T)LD_") + name_of(d) + "(" + p + ", i))";
         };

@@ -75,7 +75,9 @@ class Family:
 
     @property
     def random(self) -> bool:
-        return torch.Tag.nondeterministic_seeded in overload(self.reference).tags
+        # Attention draws for its dropout alone, which is off unless it is asked for.
+        drops = any(argument.name == "dropout_p" for argument in self.schema.arguments)
+        return torch.Tag.nondeterministic_seeded in overload(self.reference).tags and not drops
 
     @property
     def schema(self) -> Any:
