@@ -38,6 +38,7 @@ BY_CHANCE = {
     "hardtanh_backward": "nan", "hardswish_backward": "nan", "mode": "nan",
     "native_group_norm": "inf", "native_group_norm_backward": "inf",
     "std_mean": "inf", "var_mean": "inf", "logit_backward": "nan -0",
+    "scaled_dot_product_flash_attention_for_cpu": "nan inf",
 }  # fmt: skip
 # Operators with an input that follows from another: other values of one alone make no sense.
 FOLLOWS = {"log_sigmoid_backward"}
