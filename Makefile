@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-cuda opencl nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda opencl nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -30,7 +30,7 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-long test-torch test-libraries test-opencl test-portable test-cuda bench ## everything there is
+test-all: test test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda bench ## everything there is
 
 test-setups: build ## the device suite in its four set-ups
 	$(PY) tests/setups.py setups
@@ -56,6 +56,10 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/database.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/foreach.py all
+
+test-conformance: build opencl ## every portable kernel by the conformance suite, on OpenCL: an hour and more
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl POCL_MAX_PTHREAD_COUNT=1 \
+		$(BIN)/causeway conformance --portable --level 0 -n 2 --html build/portable.html
 
 nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
 	@mkdir -p build

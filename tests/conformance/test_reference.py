@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from causeway.conformance.families import family
-from causeway.conformance.operators import Case, Reference, Wrong, _elements, judge, reference_of
+from causeway.conformance.reference import Case, Reference, Wrong, _elements, judge, reference_of
 
 
 def case(operator: str, *inputs: Any) -> Case:

@@ -9,8 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import hashlib
-import math
 import re
 import time
 from collections.abc import Callable, Iterator
@@ -23,12 +21,10 @@ from causeway import numerics
 from causeway.autoload import state
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
-from causeway.conformance.families import Family, Kind, family, inputs_of, kind_of, overload
+from causeway.conformance.families import Family, family, overload
 from causeway.conformance.given import Given
 from causeway.conformance.harvest import (
     Call,
-    arguments_for,
-    describe,
     harvest,
     map_tensors,
     sweep,
@@ -37,31 +33,32 @@ from causeway.conformance.harvest import (
 )
 from causeway.conformance.placement import Placement, dirty_cache, poisoned
 from causeway.conformance.randoms import random_cases
+from causeway.conformance.reference import (
+    DENSE,
+    Case,
+    Inputs,
+    Reference,
+    Refused,
+    Tensor,
+    Wrong,
+    beside,
+    call,
+    copies,
+    judge,
+    overlaps,
+    reference_of,
+    written,
+)
 from causeway.conformance.table import TableError
 from causeway.vendor import Settings
 
-Tensor = torch.Tensor
-Inputs = tuple[Any, ...]
 # Rungs on which the kernel that is examined runs: the vendor's, or Causeway's own.
 OURS, PORTABLE = ("native", "derived"), ("portable",)
 LOWER = ("native", "derived", "decomposed", "portable", "host")
 VARIED = 2  # calls of an operator and dtype that are varied
 ON_A_STREAM = "on a stream"
 ALONE = "alone"  # no rung: the kernel without the core, which does not call it
-LARGEST = 1 << 21  # elements of the results of a large case
-# Factors of terms that cancel inside, so that no change of the inputs shows them.
-FACTORS: dict[str, tuple[str, ...]] = {"native_layer_norm_backward": ("grad_out", "rstd", "weight")}
-# Their terms are an input times result 2, the inverse of the deviation: of one element they cancel.
-NORMALIZED = ("native_batch_norm", "native_batch_norm_legit")
-FACTORS |= dict.fromkeys(NORMALIZED, ("input", "weight"))
 TOLD = 5  # failures of an operator and dtype that are told in full
-# Operators whose CPU kernel reads an input as if it were dense, and so what lies between.
-DENSE = {"adaptive_max_pool3d_backward", "scaled_dot_product_flash_attention_for_cpu"}
-# Operators that change these arguments, which their schemas do not tell.
-SILENT_IN = {"native_batch_norm", "batch_norm_update_stats"}
-SILENT = ("running_mean", "running_var")
-# Operators that find values along a dimension and say where, anywhere that they stand.
-ANYWHERE = {"mode", "median", "nanmedian", "kthvalue", "topk"}
 
 
 @dataclass
@@ -117,349 +114,8 @@ class Result:
         return asdict(self) | {"tested": self.tested}
 
 
-@dataclass(frozen=True)
-class Case:
-    """One call in one form. `source` and `variation` say how it came to be."""
-
-    family: Family
-    dtype: torch.dtype
-    kind: Kind
-    form: str
-    source: str
-    variation: str
-    inputs: Inputs
-    out: str = "plain"  # layout of outputs that are given: plain, sliced, transposed, or the input
-
-    @property
-    def id(self) -> str:
-        text = f"{self.family.offered}|{self.form}|{self.dtype}|{self.source}|{self.variation}"
-        return hashlib.sha256(f"{text}|{self.out}".encode()).hexdigest()[:8]
-
-    @property
-    def title(self) -> str:
-        out = "" if self.kind != "out" else f", out={self.out}"
-        return f"{self.form}({describe(self.inputs)}{out})"
-
-
-class Refused(Exception):
-    """The CPU does not take the call: it is no case."""
-
-
-class Wrong(Exception):
-    """The device's answer is wrong, in words."""
-
-
 def dtype_name(dtype: torch.dtype) -> str:
     return str(dtype).removeprefix("torch.")
-
-
-# --- the CPU --------------------------------------------------------------------------------------
-
-
-def copies(inputs: Inputs) -> Inputs:
-    """Copies with the same layout, shared where the originals share."""
-    done: dict[int, Tensor] = {}
-
-    def copy(t: Tensor) -> Tensor:
-        storage = t.untyped_storage()
-        if storage._cdata not in done:
-            bytes = torch.empty(0, dtype=torch.uint8).set_(storage)
-            done[storage._cdata] = bytes.clone()
-        own = done[storage._cdata].view(t.dtype)
-        return own.as_strided(t.shape, t.stride(), t.storage_offset())
-
-    return tuple(map_tensors(inputs, copy))
-
-
-def call(name: str, inputs: Inputs, outs: list[Tensor] | None = None) -> list[Tensor]:
-    """Call an operator; its results as a list: of one that returns nothing, what it changed."""
-    args, kwargs = arguments_for(name, inputs)
-    target = overload(name)
-    if outs is not None:
-        names = [a.name for a in target._schema.arguments if a.is_out]
-        kwargs |= dict(zip(names, outs, strict=True))
-    result = target(*args, **kwargs)
-    if not target._schema.returns:
-        return list(written(name, inputs))
-    results = result if isinstance(result, (list, tuple)) else [result]
-    # An output_mask switches some off.
-    return [*(t for t in results if t is not None), *beside(name, inputs)]
-
-
-def written(name: str, inputs: Inputs) -> Iterator[Tensor]:
-    """The inputs that an operator changes, every tensor of a list."""
-    for argument, value in zip(overload(name)._schema.arguments, inputs, strict=False):
-        if argument.alias_info is not None and argument.alias_info.is_write:
-            yield from tensors_in(value)
-
-
-def beside(name: str, inputs: Inputs) -> Iterator[Tensor]:
-    """What an operator changes beside its results: batch norm's running statistics."""
-    schema = overload(name)._schema
-    if kind_of(schema) == "in-place":
-        return
-    silent = SILENT if numerics.base_name(name) in SILENT_IN else ()
-    for argument, value in zip(inputs_of(schema), inputs, strict=True):
-        told = argument.alias_info is not None and argument.alias_info.is_write
-        if told or argument.name in silent:
-            yield from tensors_in(value)
-
-
-def on_cpu(case: Case) -> list[Tensor]:
-    """The CPU's results. Raises Refused where it takes no such call."""
-    reference = case.form if case.kind == "in-place" else case.family.reference
-    if any(overlaps(t) for t in beside(reference, case.inputs)):
-        raise Refused("undefined where two elements are one")
-    if case.variation in ("huge", "equal keys") and _elements(case) > LARGEST:
-        raise Refused("too large a result")
-    dense = numerics.base_name(case.family.reference) in DENSE
-    inputs = copies(map_tensors(case.inputs, Tensor.contiguous) if dense else case.inputs)
-    try:
-        if kind_of(overload(reference)._schema) == "out":
-            empty = [torch.empty(0, dtype=case.dtype) for _ in overload(reference)._schema.returns]
-            return call(reference, inputs, empty)
-        results = call(reference, inputs)
-        if case.kind == "in-place" or not any(overlaps(t) for t in tensors_in(case.inputs)):
-            return results
-        # The CPU's own kernels are wrong of some: median of an expanded tensor.
-        values = call(reference, map_tensors(case.inputs, _dense))
-        return [_like(value, result) for value, result in zip(values, results, strict=True)]
-    except (RuntimeError, IndexError, ValueError, TypeError) as error:
-        raise Refused(str(error)) from error
-
-
-def _dense(t: Tensor) -> Tensor:
-    return t.clone(memory_format=torch.contiguous_format)
-
-
-def _like(values: Tensor, layout: Tensor) -> Tensor:
-    """`values` with the strides of `layout`."""
-    if values.shape != layout.shape or values.stride() == layout.stride() or overlaps(layout):
-        return values
-    return torch.empty_strided(layout.shape, layout.stride(), dtype=values.dtype).copy_(values)
-
-
-def _places(case: Case) -> set[int]:
-    """The ids of the tensors that hold places."""
-    return {
-        id(t)
-        for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True)
-        if argument.name in variations.PLACES
-        for t in tensors_in(value)
-    }
-
-
-def _elements(case: Case) -> int:
-    """How many the results have, or all inputs at once; 0 where torch cannot tell."""
-    try:
-        results = call(case.family.reference, map_tensors(case.inputs, _as_meta))
-        return sum(t.numel() for t in results)
-    except Exception:  # a meta function in Python asserts; or the result depends on the data
-        return _broadcast(case)
-
-
-def _broadcast(case: Case) -> int:
-    try:
-        shapes = [t.shape for t in tensors_in(case.inputs)]
-        return math.prod(torch.broadcast_shapes(*shapes))  # type: ignore[no-untyped-call]
-    except RuntimeError:
-        return 0
-
-
-def on_meta(case: Case) -> list[Tensor]:
-    """What torch.compile expects of the functional form: dtypes and layouts of its results."""
-    try:
-        return call(case.family.reference, map_tensors(case.inputs, _as_meta))
-    except Exception:  # a meta function in Python asserts
-        return []
-
-
-def _as_meta(t: Tensor) -> Tensor:
-    return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
-
-
-def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
-    """The inputs in float64, numbers too after `change`. Integers stay where floats are beside."""
-    any_float = any(t.is_floating_point() for t in tensors_in(case.inputs))
-    places = _places(case)
-
-    def widen(t: Tensor) -> Tensor:
-        if t.is_complex():
-            whole: Tensor = change(t.to(torch.complex128))
-            return whole
-        if t.is_floating_point() or (
-            not any_float and t.dtype != torch.bool and id(t) not in places
-        ):
-            wide: Tensor = change(t.to(torch.float64).contiguous())
-            return wide
-        return t.contiguous() if id(t) in places else t
-
-    wide: list[Any] = []
-    for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
-        if isinstance(value, torch.dtype) and value.is_floating_point:
-            wide.append(torch.float64)
-        elif str(argument.type) in ("number", "float", "Optional[number]") and value is not None:
-            wide.append(change(value))
-        else:
-            wide.append(map_tensors(value, widen))
-    return tuple(wide)
-
-
-def _added(case: Case) -> Inputs:
-    """Absolute values, of which the operator or its stand-in makes a sum of absolute terms."""
-    wide = _wide(case, abs)
-    negated = numerics.NEGATED.get(numerics.base_name(case.family.reference), ())
-    names = [argument.name for argument in inputs_of(case.family.schema)]
-    return tuple(-v if name in negated else v for name, v in zip(names, wide, strict=True))
-
-
-def in_float64(case: Case, name: str, inputs: Inputs, like: list[Tensor]) -> list[Tensor] | None:
-    """Results of the operator in float64, or None where it has none of the same shapes."""
-    try:
-        if kind_of(overload(name)._schema) == "out":
-            any_complex = any(t.is_complex() for t in tensors_in(inputs))
-            wide = torch.complex128 if any_complex else torch.float64
-            results = call(name, copies(inputs), [t.new_empty(0, dtype=wide) for t in like])
-        else:
-            results = call(name, copies(inputs))
-    except (RuntimeError, IndexError, ValueError, TypeError):
-        return None
-    # Dense inputs: the reference does not depend on how the CPU's kernels read strides.
-    return results if [t.shape for t in results] == [t.shape for t in like] else None
-
-
-@dataclass
-class Reference:
-    """The CPU's results, those in float64, and what tolerances need. What the operator changes
-    beside its results is behind them.
-    """
-
-    results: list[Tensor]
-    rule: str
-    exact: list[Tensor] | None = None
-    magnitude: list[Tensor] | None = None
-    terms: int = 1
-    meta: list[Tensor] = field(default_factory=list)  # dtypes and layouts as right as the CPU's
-    anywhere: Callable[[Tensor], Tensor] | None = (
-        None  # for result 1: what stands there, as result 0
-    )
-
-    def wanted(self) -> list[Tensor]:
-        """Results of the dtypes that a kernel is asked for."""
-        return [t.to(self.dtype(k)) for k, t in enumerate(self.results)]
-
-    def dtype(self, k: int) -> torch.dtype:
-        """The dtype of result `k`: torch's own where the CPU's is another (layer_norm's mean)."""
-        return (self.meta if len(self.meta) == len(self.results) else self.results)[k].dtype
-
-
-def _count_of_outs(case: Case) -> int:
-    return len(overload(case.form)._schema.returns) + len(list(beside(case.form, case.inputs)))
-
-
-def reference_of(case: Case) -> Reference:
-    results = on_cpu(case)
-    if case.out == "input":
-        first = next(tensors_in(case.inputs))
-        if (first.dtype, first.shape) != (results[0].dtype, results[0].shape) or overlaps(first):
-            raise Refused("the input cannot hold the result")
-    rule = numerics.rule_of(case.family.offered)
-    found = Reference(results, rule)
-    if case.kind != "in-place" and case.family.reference_kind == "functional":
-        found.meta = on_meta(case)
-    if case.kind == "out" and len(results) != _count_of_outs(case):
-        raise Refused("an output is switched off")
-    found.anywhere = _what_stands(case, results)
-    name = case.family.reference
-    stand_in = numerics.MAGNITUDE.get(numerics.base_name(name))
-    # Of complex results only sums of products: the CPU makes them of three real products, which
-    # is further off.
-    known = any(t.is_floating_point() or (t.is_complex() and stand_in is not None) for t in results)
-    if rule == "exact" or not known:
-        return found
-    found.exact = in_float64(case, name, _wide(case), results)
-    if stand_in is not None:
-        other = name.replace("aten::sub", stand_in) if stand_in else name
-        found.magnitude = in_float64(case, other, _added(case), results)
-    elif found.exact is not None and rule == "statistics":
-        found.magnitude = _sensitivity(case, found.exact)
-    elif found.exact is not None:
-        floats = [t for t in tensors_in(case.inputs) if t.is_floating_point()]
-        one = numerics.magnitude_of(name, floats, found.exact[0])
-        found.magnitude = None if one is None else [one] * len(results)
-    found.terms = terms_of(case, results)
-    return found
-
-
-def _what_stands(case: Case, results: list[Tensor]) -> Callable[[Tensor], Tensor] | None:
-    """For operators that find values along a dimension: what stands at the places of result 1."""
-    names = [argument.name for argument in inputs_of(case.family.schema)]
-    base = numerics.base_name(case.family.reference)
-    if base not in ANYWHERE or "dim" not in names or len(results) != 2:
-        return None
-    x, dim = next(tensors_in(case.inputs)), case.inputs[names.index("dim")]
-    kept = results[1].dim() == x.dim()
-
-    def look(places: Tensor) -> Tensor:
-        if x.dim() == 0:
-            return x.expand_as(places)
-        at = places if kept else places.unsqueeze(dim)
-        if at.numel() and not bool(((at >= 0) & (at < x.shape[dim])).all()):
-            raise Wrong(f"result 1 has places that are not in a dimension of {x.shape[dim]}")
-        ordered = at.sort(dim).values
-        if bool((ordered.diff(dim=dim) == 0).any()):
-            raise Wrong("result 1 has a place twice")
-        came = x.gather(dim, at)
-        return came if kept else came.squeeze(dim)
-
-    return look
-
-
-def _sensitivity(case: Case, exact: list[Tensor]) -> list[Tensor] | None:
-    """How far results move for a relative change of the inputs, as a share of that change: the
-    condition number by a trial, since the error is that number times the rounding of the inputs.
-    N. J. Higham, Accuracy and Stability of Numerical Algorithms (2nd ed. 2002), section 1.6.
-    """
-    change = 2.0**-20
-    generator = torch.Generator().manual_seed(1)
-
-    def move(t: Tensor) -> Tensor:
-        if not t.is_floating_point():
-            return t
-        signs = torch.randint(0, 2, t.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        return t * (1 + change * signs)
-
-    moved = in_float64(case, case.family.reference, map_tensors(_wide(case), move), exact)
-    if moved is None:
-        return None
-    base = numerics.base_name(case.family.reference)
-    product, wanted = 1.0, FACTORS.get(base, ())
-    if base in NORMALIZED and exact[2].numel():
-        product = float(exact[2].double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
-        if argument.name in wanted and isinstance(value, Tensor) and value.numel():
-            product *= float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    found = []
-    for a, b in zip(moved, exact, strict=True):
-        size = b.double().abs().nan_to_num(0.0, 0.0, 0.0)
-        step = ((a.double() - b.double()).abs() / change).nan_to_num(0.0, 0.0, 0.0)
-        if b.numel():
-            step = (size.max() + step.max() + (product if wanted else 0.0)).expand_as(b)
-        found.append(step)
-    return found
-
-
-def terms_of(case: Case, results: list[Tensor]) -> int:
-    """How many terms an element of the result is made of, at most."""
-    sizes = [t.numel() for t in tensors_in(case.inputs)] or [1]
-    base = numerics.base_name(case.family.reference)
-    if base in ("mm", "bmm", "addmm", "baddbmm", "addbmm"):
-        return int(next(iter(tensors_in(case.inputs[-2:]
-                        if base in ("mm", "bmm") else case.inputs[1:2]))).shape[-1])  # fmt: skip
-    if numerics.rule_of(base) in ("matmul", "statistics"):
-        return max(sizes)
-    smallest = min((t.numel() for t in results if t.numel()), default=1)
-    return max(1, -(-max(sizes) // smallest))
 
 
 # --- the device -----------------------------------------------------------------------------------
@@ -570,47 +226,6 @@ class Runner:
         return self.rung(case.form, case.family), judge(found, reference, strides=False)
 
 
-def judge(results: list[Tensor], reference: Reference, *, strides: bool) -> float:
-    """The largest error, as a share of what is allowed. Raises Wrong."""
-    largest = 0.0
-    if len(results) != len(reference.results):
-        raise Wrong(f"{len(results)} results, expected {len(reference.results)}")
-    for k, (came, should) in enumerate(zip(results, reference.results, strict=True)):
-        meta = reference.meta[k] if k < len(reference.meta) else should
-        if should.numel() == 0 and came.shape == meta.shape != should.shape:
-            continue  # the CPU leaves it out: batch norm's statistics in evaluation
-        laid_out = not strides or came.stride() == meta.stride()
-        alike = laid_out and (came.shape, came.dtype) == (should.shape, should.dtype)
-        if k == 1 and reference.anywhere and alike:
-            came, should = reference.anywhere(came.cpu()), reference.results[0]  # noqa: PLW2901
-        if came.dtype != should.dtype and came.dtype == meta.dtype:
-            should = should.to(meta.dtype)  # noqa: PLW2901
-        verdict = numerics.compare(
-            _home(came) if strides else came.cpu(),
-            should,
-            rule=reference.rule,
-            exact=reference.exact[k] if reference.exact else None,
-            terms=reference.terms,
-            magnitude=reference.magnitude[k] if reference.magnitude else None,
-            strides=not laid_out,
-        )
-        if not verdict.good:
-            raise Wrong(f"result {k}: {verdict}" if len(results) > 1 else str(verdict))
-        largest = max(largest, verdict.worst)
-    return largest
-
-
-def _home(t: Tensor) -> Tensor:
-    """On the CPU with the strides that it has on the device."""
-    here = t.cpu()
-    if here.stride() == t.stride() or t.numel() == 0:
-        return here
-    try:
-        return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype).copy_(here)
-    except RuntimeError:  # overlapping: an in-place result on such memory
-        return here
-
-
 # --- cases ----------------------------------------------------------------------------------------
 
 
@@ -649,16 +264,6 @@ def cases(
                 layouts.append("input")  # dropped where the result has another dtype or shape
             for out in layouts:
                 yield Case(family, dtype, kind, form, at.source, f"out {out}", at.inputs, out)
-
-
-def overlaps(t: Tensor) -> bool:
-    """Whether two elements of `t` are the same memory."""
-    reach = 0
-    for stride, size in sorted((s, n) for n, s in zip(t.shape, t.stride(), strict=True) if n > 1):
-        if stride <= reach:
-            return True
-        reach += stride * (size - 1)
-    return False
 
 
 def _tried(found: Iterator[tuple[str, Inputs]]) -> Iterator[tuple[str, Inputs]]:
