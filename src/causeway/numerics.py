@@ -379,8 +379,8 @@ OPERATORS: dict[str, str] = {
     ),
 }
 
-# Operators that are sums of products: run on absolute values they give the magnitude. Here, which
-# operator stands in for one that subtracts; "" is the operator itself.
+# Operators that are sums of products: run on absolute values they give the magnitude. Here, what
+# stands for "sub" in the name of one that subtracts; "" is the operator itself.
 MAGNITUDE: dict[str, str] = {
     **_names(
         "",
@@ -388,9 +388,10 @@ MAGNITUDE: dict[str, str] = {
         "avg_pool3d adaptive_avg_pool2d avg_pool2d_backward embedding_dense_backward "
         "scatter_add index_add mm bmm addmm baddbmm addbmm addmv addr mv dot convolution "
         "convolution_backward max_pool2d_with_indices_backward arange nll_loss_forward "
-        "nll_loss_backward rsub lerp",
+        "nll_loss_backward rsub lerp foreach_add foreach_mul foreach_div",
     ),
-    "sub": "aten::add",
+    "sub": "add",
+    "foreach_sub": "add",
 }
 # Of these, arguments that are to be below 0, so that no terms cancel.
 NEGATED: dict[str, tuple[str, ...]] = {"rsub": ("alpha",), "lerp": ("end", "weight")}

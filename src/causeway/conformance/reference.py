@@ -291,7 +291,7 @@ def reference_of(case: Case) -> Reference:
         return found
     found.exact = in_float64(case, name, _wide(case), results)
     if stand_in is not None:
-        other = name.replace("aten::sub", stand_in) if stand_in else name
+        other = name.replace("sub", stand_in) if stand_in else name
         found.magnitude = in_float64(case, other, _added(case), results)
     elif found.exact is not None and rule == "statistics":
         found.magnitude = _sensitivity(case, found.exact)

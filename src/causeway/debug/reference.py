@@ -216,9 +216,10 @@ def magnitude(name: str, taken: Snapshot, best: list[Any]) -> list[Any] | None:
     the condition number by a trial. N. J. Higham, Accuracy and Stability of Numerical Algorithms
     (2nd ed. 2002), section 1.6.
     """
-    stand_in = numerics.MAGNITUDE.get(numerics.base_name(ALIASES.get(name, name)))
-    if stand_in is not None:
-        other = name.replace("aten::sub", stand_in) if stand_in else name
+    base = numerics.base_name(ALIASES.get(name, name))
+    stand_in = numerics.MAGNITUDE.get(base)
+    if stand_in is not None and base not in numerics.NEGATED:
+        other = name.replace("sub", stand_in) if stand_in else name
         return _wide(other, taken, best, lambda t: widen(t).abs(), abs)
     generator = torch.Generator().manual_seed(1)
     change = 2.0**-20
