@@ -144,17 +144,18 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
 bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState& device, Outs* outs) {
   const auto& arguments = op.handle.schema().arguments();
   Stack meta;
-  const bool known = run_meta(op, stack, meta);
-  size_t fresh = op.args.size();  // where results stand that are no arguments
-  bool functional = false;
-  if (!known && !arguments.empty() && arguments.back().is_out())  // some have a meta kernel without out= only
-    if (const auto form = functional_form(op.handle.schema()); form && run_meta(op, stack, meta, &*form))
-      functional = true, fresh = form->schema().arguments().size();
-  if (!known && !functional && !kLikeFirst.count(op.handle.schema().name())) return false;
+  bool known = run_meta(op, stack, meta);
+  std::optional<c10::OperatorHandle> form;  // some have a meta kernel without out= only
+  if (!known && !arguments.empty() && arguments.back().is_out()) {
+    form = functional_form(op.handle.schema());
+    known = form && run_meta(op, stack, meta, &*form);
+  }
+  if (!known && !kLikeFirst.count(op.handle.schema().name())) return false;
+  const size_t results = form ? form->schema().arguments().size() : op.args.size();
   for (size_t r = 0; r < op.return_of.size(); ++r) {
     const int of = op.return_of[r];
-    const bool given = of >= 0 && !functional;
-    const c10::IValue& v = !known && !functional ? argument(op, stack, 0) : given ? meta[of] : meta[fresh + r];
+    const bool given = of >= 0 && !form;
+    const c10::IValue& v = !known ? argument(op, stack, 0) : given ? meta[of] : meta[results + r];
     if (!v.isTensor()) return false;
     const at::Tensor& t = v.toTensor();
     if (!t.defined()) {  // switched off by an output_mask

@@ -371,7 +371,9 @@ cw_status extension(const char* name, const void** out) {
 bool paper_has_compiler() { return g_chip && g_chip->paper.compiler; }
 
 cw_op paper_kernel(const std::string& name, cw_op offered) {
-  if (offered.kernel) offered.kernel = kernel_for({name, offered.needs, offered.dtypes}, true);
+  if (!offered.kernel) return offered;
+  offered.kernel = kernel_for({name, offered.needs, offered.dtypes}, true);
+  if (!offered.kernel) fail(Kind::Causeway, "a chip on paper has at most ", kMost, " operators; no room for ", name);
   return offered;
 }
 

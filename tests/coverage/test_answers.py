@@ -357,6 +357,10 @@ assert (y @ y.t()).exp().cpu().allclose((x @ x.t()).exp())
         (published(offers={"aten::add.out": {"needs": 0, "dtypes": ["Tensor"]}}), "no dtype"),
         (published(offers={"aten::add.out": 3}), "no object"),
         (published(chip={"memory": "much"}), "expected a int"),
+        (
+            published(chip={**published()["about"]["chip"], "compiler": "yes"}),
+            "'compiler' is 'yes'; expected a bool",
+        ),
     ],
 )
 def test_a_damaged_report_is_refused_with_its_reason(

@@ -72,6 +72,28 @@ def _limits_out_of_order(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.clamp(2.5, 0.5), torch.ops.aten.hardtanh(x, 2.5, 0.5), torch.polygamma(1, x)
 
 
+def _into_given(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """out= beside running statistics, which has no meta kernel."""
+    mean, var = x.new_zeros(3), x.new_ones(3)
+    outs = [torch.empty_like(x), torch.empty_like(mean), torch.empty_like(var)]
+    torch.ops.aten._native_batch_norm_legit.out(
+        x, None, None, mean, var, True, 0.1, 1e-5,
+        out=outs[0], save_mean=outs[1], save_invstd=outs[2],
+    )  # fmt: skip
+    return *outs, mean, var
+
+
+def _gradients_as_the_cpus(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """By sizes whatever the scale says; a sixth in float32; of outputs above 0."""
+    ones, zeros = torch.ones_like(x), torch.zeros_like(x)
+    outputs = torch.tensor([[float("inf"), -1.0]], dtype=x.dtype, device=x.device)
+    return (
+        torch.ops.aten.upsample_nearest1d_backward(x[None], [x.shape[1]], [1, *x.shape], 0.25),
+        (torch.ops.aten.hardsigmoid_backward(ones, zeros) - 1 / 6) * 1e9,
+        torch.ops.aten._log_softmax_backward_data(ones[:1, :2], outputs, 1, x.dtype),
+    )
+
+
 def few() -> Iterator[Case]:
     """What each set-up runs: one of each family, views with offsets, broadcasting."""
     a, b = randn(5, 7), randn(5, 7, seed=1)
@@ -133,6 +155,12 @@ def every() -> Iterator[Case]:
     yield "clamp by NaN", _clamp_by_nan, (special,)
     yield "limits out of order", _limits_out_of_order, (special,)
     yield "put_ into strided", _put_into_strided, (randn(6, 11),)
+    yield "into given", _into_given, (randn(4, 3, 5),)
+    yield "gradients", _gradients_as_the_cpus, (randn(2, 5),)
+    yield "gradients float64", _gradients_as_the_cpus, (randn(2, 5, dtype=torch.float64),)
+    yield "norm of one", lambda x: torch.linalg.vector_norm(x * 1e-200, 6) * 1e200, (
+        torch.ones(1, dtype=torch.float64),
+    )  # fmt: skip
     yield "gelu far out", lambda x: F.gelu(x * 50, approximate="tanh"), (special,)
     yield "lerp", lambda x, y: torch.lerp(x, y, 0.3), (randn(9), randn(9, seed=1))
     yield "addcdiv", lambda x, y: x.addcdiv(y, x.abs() + 1, value=0.5).addcmul(x, y), (

@@ -258,7 +258,8 @@ def text(found: dict[str, Any], chip: str) -> str:
             lines.append(f"  {'':<{width}}  {'':<10}  calls {', '.join(calls[:8])}")
     if not found["rungs"]:
         lines.append("  torch has no sample of it, so it could not be called")
-    served = {r["rung"] for r in found["rungs"]} <= {"native", "derived", "portable"}
+    rungs = {r["rung"] for r in found["rungs"]}
+    served = rungs and rungs <= {"native", "derived", "portable"}
     asked = "A vendor offers it as one of:" if served else "A vendor would have to offer one of:"
     apart = "No vendor is asked for it: torch takes it apart, or no kernel is called for it."
     lines += ["", asked if found["forms"] else apart]

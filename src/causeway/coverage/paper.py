@@ -78,7 +78,8 @@ def read(path: str | Path) -> dict[str, Any]:
         dtypes=_dtypes(_of(chip, "dtypes", list, path), path),
         host_addressable=_of(chip, "host_addressable", bool, path),
         operators=operators,
-        compiler=chip.get("compiler") is True,  # a report of an older Causeway does not say
+        # A report of an older Causeway does not say.
+        compiler="compiler" in chip and _of(chip, "compiler", bool, path),
     )
 
 
