@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
+from functools import partial
 from typing import Any
 
 from causeway.conformance.table import (
@@ -698,60 +699,123 @@ _POINTERS = {
 }
 
 
+class _Code:
+    """A chip's code.v1, and what its compiler makes of `scale`."""
+
+    def __init__(self, chip: Chip) -> None:
+        chip.needs("extension")
+        self.chip = chip
+        try:
+            self.table = chip.library.code()
+        except TableError as error:
+            raise Skipped(f"not offered: code.v1 ({error})") from None
+        info = CodeInfo(struct_size=C.sizeof(CodeInfo))
+        self.good("info", 0, C.byref(info))
+        expect(info.language in _SOURCES, "a language of abi.h", info.language)
+        self.source = _SOURCES[info.language]
+        if info.language == 2:
+            self.source = _POINTERS[bool(info.flags & _SPLIT)] + self.source
+        self.program, self.function = ptr(), ptr()
+
+    def answer(self, entry: str, *args: object) -> str:
+        return str(STATUS[getattr(self.table, entry)(*args)])
+
+    def good(self, entry: str, *args: object) -> None:
+        status = self.answer(entry, *args)
+        expect(status == "OK", f"OK of {entry}", f"{status}: {self.chip.library.words()}")
+
+    def build(self) -> None:
+        self.good("build", 0, self.source.encode(), None, C.byref(self.program))
+        self.good("function", self.program, b"scale", C.byref(self.function))
+
+    def launch(
+        self, to: int, source: int, n: int, groups: int = 1, stream: Any = None, given: int = 4
+    ) -> str:
+        """Launch to[i] = source[i] * 2 + i for n values with `given` of its arguments."""
+        values = [i32(2), u32(n)]
+        places = [(0, to), (0, source), *[(4, C.addressof(v)) for v in values]]
+        args = (CodeArg * 4)(*[CodeArg(b, 0, at) for b, at in places])
+        one, grid = (u32 * 3)(1, 1, 1), (u32 * 3)(groups, 1, 1)
+        status = self.answer("launch", self.function, grid, one, args, given, stream)
+        for value in values:  # they were copied
+            value.value = 0
+        return status
+
+
 def code_is_built_and_launched_in_order(chip: Chip) -> None:
     """Does code.v1 build source, launch it in the stream's order, and refuse what is wrong?"""
-    chip.needs("extension")
-    try:
-        code = chip.library.code()
-    except TableError as error:
-        raise Skipped(f"not offered: code.v1 ({error})") from None
-    info = CodeInfo(struct_size=C.sizeof(CodeInfo))
-
-    def answer(entry: str, *args: object) -> str:
-        return str(STATUS[getattr(code, entry)(*args)])
-
-    def good(entry: str, *args: object) -> None:
-        status = answer(entry, *args)
-        expect(status == "OK", f"OK of {entry}", f"{status}: {chip.library.words()}")
-
-    good("info", 0, C.byref(info))
-    expect(info.language in _SOURCES, "a language of abi.h", info.language)
-    source = _SOURCES[info.language]
-    if info.language == 2:
-        source = _POINTERS[bool(info.flags & _SPLIT)] + source
-    program, function = ptr(), ptr()
-    status = answer("build", 0, (source + "no such words;").encode(), None, C.byref(program))
+    code = _Code(chip)
+    wrong = (code.source + "no such words;").encode()
+    status = code.answer("build", 0, wrong, None, C.byref(code.program))
     expect(status == "INVALID", "INVALID for source that is wrong", status)
     expect(bool(chip.library.words()), "the compiler's words", "none")
-    good("build", 0, source.encode(), None, C.byref(program))
-    status = answer("function", program, b"nowhere", C.byref(function))
+    code.build()
+    status = code.answer("function", code.program, b"nowhere", C.byref(ptr()))
     expect(status == "INVALID", "INVALID for a function that is not there", status)
-    good("function", program, b"scale", C.byref(function))
 
-    n = 1000
-    one = (u32 * 3)(1, 1, 1)
-    grid = (u32 * 3)(min(7, n), 1, 1)
-    count, skip = u32(n), 64  # addresses within an allocation, as those of views are
-
-    def arguments(to: int, source: int, factor: int) -> tuple[Any, list[Any]]:
-        value = i32(factor)
-        places = [(0, to + skip), (0, source + skip)]
-        places += [(4, C.addressof(value)), (4, C.addressof(count))]
-        return (CodeArg * 4)(*[CodeArg(b, 0, at) for b, at in places]), [value]
-
+    n, skip = 1000, 64  # addresses within an allocation, as those of views are
     with chip.memory(4 * n + skip, 4 * n + skip) as (a, b):
         chip.library.write(a + skip, struct.pack(f"={n}i", *range(n)))
         for k in range(3):  # each reads what the one before it wrote
-            args, kept = arguments(*((b, a) if k % 2 == 0 else (a, b)), 2)
-            good("launch", function, grid, one, args, 4, None)
-            kept[0].value = -1  # values were copied
+            to, source = (b, a) if k % 2 == 0 else (a, b)
+            status = code.launch(to + skip, source + skip, n, groups=7)
+            expect(status == "OK", "OK of launch", f"{status}: {chip.library.words()}")
         chip.library.sync()
         found = chip.library.read(b, 4 * n + skip)[skip:]
         same(found, struct.pack(f"={n}i", *[15 * i for i in range(n)]), "what three launches made")
-        args, kept = arguments(b, a, 2)
-        status = answer("launch", function, grid, one, args, 3, None)
+        status = code.launch(b, a, n, given=3)
         expect(status == "INVALID", "INVALID for too few arguments", status)
-    good("release", program)
+    code.good("release", code.program)
+
+
+def small_launches_are_waited_for(chip: Chip) -> None:
+    """Does whatever waits for a stream wait for small launches too, few or many?"""
+    chip.needs(*STREAMS, *EVENTS)
+    code = _Code(chip)
+    code.build()
+    n, call, status = 5, chip.library.call, chip.library.status
+
+    def until_ready(entry: str, *args: object) -> None:
+        until = time.monotonic() + 60
+        while status(entry, *args) != "OK":
+            expect(time.monotonic() < until, f"OK of {entry} within a minute", "NOT_READY")
+
+    with chip.streams(2) as (one, two), chip.events(1) as (event,):
+
+        def by_event(way: str) -> None:
+            call("event_record", 0, event, one)
+            if way == "event_sync":
+                call("event_sync", 0, event)
+            elif way == "event_query":
+                until_ready("event_query", 0, event)
+            else:
+                call("stream_wait", 0, two, event)
+                call("stream_sync", 0, two)
+
+        waits: dict[str, Callable[[], None]] = {
+            "stream_sync": lambda: call("stream_sync", 0, one),
+            "stream_query": lambda: until_ready("stream_query", 0, one),
+            "sync": chip.library.sync,
+            "mem_copy": lambda: None,  # read on the stream itself
+        }
+        for way in ("event_sync", "event_query", "stream_wait"):
+            waits[way] = partial(by_event, way)
+        with chip.memory(4 * n, 4 * n) as places:
+            for way, wait in waits.items():
+                for count in (1, 3, 25):  # each reads what the one before it wrote
+                    values = list(range(n))
+                    chip.library.write(places[0], struct.pack(f"={n}i", *values))
+                    for k in range(count):
+                        to, source = places[(k + 1) % 2], places[k % 2]
+                        answer = code.launch(to, source, n, stream=one)
+                        expect(answer == "OK", "OK of launch", f"{answer}: {chip.library.words()}")
+                        values = [2 * v + i for i, v in enumerate(values)]
+                    wait()
+                    # Else on the default stream, which nothing but the wait has ordered.
+                    on = one if way == "mem_copy" else None
+                    found = chip.library.read(places[1], 4 * n, 0, on)
+                    same(found, struct.pack(f"={n}i", *values), f"{count} launches after {way}")
+    code.good("release", code.program)
 
 
 def an_event_may_go_before_its_work(chip: Chip) -> None:
@@ -869,6 +933,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         elapsed_time_is_of_the_stream,
         the_profile_says_when_work_ran,
         code_is_built_and_launched_in_order,
+        small_launches_are_waited_for,
         an_event_may_go_before_its_work,
         sync_waits_for_every_stream,
         streams_have_priorities,

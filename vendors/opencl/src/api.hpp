@@ -40,6 +40,8 @@ namespace opencl {
   F(clFlush)                      \
   F(clFinish)                     \
   F(clWaitForEvents)              \
+  F(clCreateUserEvent)            \
+  F(clSetUserEventStatus)         \
   F(clGetEventInfo)               \
   F(clGetEventProfilingInfo)      \
   F(clRetainEvent)                \

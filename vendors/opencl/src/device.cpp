@@ -12,6 +12,15 @@ namespace opencl {
 
 cw_host host = {};
 
+std::string device_text(cl_device_id device, cl_device_info what) {
+  size_t size = 0;
+  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
+  std::string text(size, '\0');
+  cl.clGetDeviceInfo(device, what, size, text.data(), nullptr);
+  text.resize(strlen(text.c_str()));
+  return text;
+}
+
 namespace {
 
 struct Opened {
@@ -32,15 +41,6 @@ std::string lower(std::string text) {
 std::string platform_text(cl_platform_id platform, cl_platform_info what) {
   char text[512] = "";
   cl.clGetPlatformInfo(platform, what, sizeof(text) - 1, text, nullptr);
-  return text;
-}
-
-std::string device_text(cl_device_id device, cl_device_info what) {
-  size_t size = 0;
-  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
-  std::string text(size, '\0');
-  cl.clGetDeviceInfo(device, what, size, text.data(), nullptr);
-  text.resize(strlen(text.c_str()));
   return text;
 }
 
@@ -164,6 +164,8 @@ cw_status open_platform(Opened& all) {
       device->total = std::min(device->total, bytes);
     }
     if (cw_status status = choose_memory(*device)) return status;
+    device->holds_launches = setting("hold_launches") != "0" && device->memory != Memory::buffer &&
+                             (device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
     all.devices.push_back(std::move(device));
   }
   return CW_OK;

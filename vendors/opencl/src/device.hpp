@@ -24,6 +24,7 @@ struct Device {
   int32_t index = 0;
   cl_device_id id = nullptr;
   Memory memory = Memory::buffer;
+  bool holds_launches = false;  // launch.hpp
   uint64_t total = 0;    // bytes
   uint64_t largest = 0;  // bytes of one allocation
   std::atomic<uint64_t> used{0};
@@ -31,6 +32,9 @@ struct Device {
   std::vector<cw_stream_t*> streams;
   std::atomic<cw_stream_t*> default_stream{nullptr};
 };
+
+// What the runtime says of a device in words; "" where it says nothing.
+std::string device_text(cl_device_id device, cl_device_info what);
 
 // One context for all devices of the platform, so that they can copy from each other.
 cl_context context();

@@ -65,12 +65,14 @@ cw_status event_record(int32_t index, cw_event event, cw_stream handle) {
   if (event->timing) {  // when it is reached: a marker of its own
     cl_event marker = nullptr;
     std::lock_guard<std::mutex> lock(stream->mutex);
+    stream->put_held();
     cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &marker);
     if (cw_status status = check(error, "clEnqueueMarkerWithWaitList")) return status;
-    stream->last = Event(marker);
+    stream->follow(marker);
     place = stream->last;
   } else {  // that it is reached: the newest thing there is
     std::lock_guard<std::mutex> lock(stream->mutex);
+    stream->put_held();
     place = stream->last;
   }
   // Else another stream, or the host, could wait for what was never handed to the device.
@@ -90,10 +92,11 @@ cw_status stream_wait(int32_t index, cw_stream handle, cw_event event) {
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream("stream_wait", *device, handle, &stream)) return status;
   std::lock_guard<std::mutex> lock(stream->mutex);
+  stream->put_held();
   cl_event waited = place.get(), barrier = nullptr;
   cl_int error = cl.clEnqueueBarrierWithWaitList(stream->queue, 1, &waited, &barrier);
   if (cw_status status = check(error, "clEnqueueBarrierWithWaitList")) return status;
-  stream->last = Event(barrier);
+  stream->follow(barrier);
   return CW_OK;
 }
 

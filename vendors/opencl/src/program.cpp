@@ -1,38 +1,12 @@
 #include "program.hpp"
 
 #include <cstring>
-#include <mutex>
 
 #include "causeway/program_cache.hpp"
 #include "error.hpp"
-#include "memory.hpp"
-#include "stream.hpp"
-
-struct cw_program_t {
-  opencl::Device* device = nullptr;
-  cl_program program = nullptr;
-  std::mutex mutex;
-  std::vector<cw_function_t*> functions;
-};
-
-struct cw_function_t {
-  cw_program_t* program = nullptr;
-  std::string name;
-  cl_kernel kernel = nullptr;
-  cl_uint parameters = 0;
-  std::mutex mutex;  // arguments belong to the cl_kernel until it is enqueued
-};
+#include "launch.hpp"
 
 namespace opencl {
-
-std::string device_words(cl_device_id device, cl_device_info what) {
-  size_t size = 0;
-  if (cl.clGetDeviceInfo(device, what, 0, nullptr, &size) != CL_SUCCESS || size == 0) return "";
-  std::string text(size, '\0');
-  cl.clGetDeviceInfo(device, what, size, text.data(), nullptr);
-  text.resize(strlen(text.c_str()));
-  return text;
-}
 
 namespace {
 
@@ -63,7 +37,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.arithmetic =
       CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 | CW_FLOAT32;
   if (value_of<cl_device_fp_config>(device->id, CL_DEVICE_DOUBLE_FP_CONFIG)) found.arithmetic |= CW_FLOAT64;
-  snprintf(found.driver, sizeof(found.driver), "%s", device_words(device->id, CL_DRIVER_VERSION).c_str());
+  snprintf(found.driver, sizeof(found.driver), "%s", device_text(device->id, CL_DRIVER_VERSION).c_str());
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
   return CW_OK;
 }
@@ -133,9 +107,8 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   Device* device = nullptr;
   if (cw_status status = find_device("build", index, &device)) return status;
   if (!options) options = "";
-  const std::string key = device_words(device->id, CL_DEVICE_NAME) + '\n' +
-                          device_words(device->id, CL_DEVICE_VERSION) + '\n' +
-                          device_words(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' + source;
+  const std::string key = device_text(device->id, CL_DEVICE_NAME) + '\n' + device_text(device->id, CL_DEVICE_VERSION) +
+                          '\n' + device_text(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' + source;
   cl_program program = from_cache(*device, key, options);
   if (!program) {
     cl_int error = CL_SUCCESS;
@@ -183,59 +156,6 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
   std::lock_guard<std::mutex> lock(program->mutex);
   program->functions.push_back(made);
   return *out = made, CW_OK;
-}
-
-cw_status set_arguments(const cw_function_t& f, const cw_code_arg* args, uint32_t n) {
-  const Device& device = *f.program->device;
-  cl_uint at = 0;
-  for (uint32_t i = 0; i < n; ++i) {
-    cl_int error = CL_SUCCESS;
-    if (args[i].bytes) {
-      error = cl.clSetKernelArg(f.kernel, at++, args[i].bytes, args[i].v.value);
-    } else if (device.memory != Memory::buffer) {
-      error = cl.clSetKernelArgSVMPointer(f.kernel, at++, args[i].v.address);
-    } else {
-      Place place;
-      if (args[i].v.address) {
-        if (cw_status status = find_place(device, args[i].v.address, 0, &place)) return status;
-      }
-      error = cl.clSetKernelArg(f.kernel, at++, sizeof(cl_mem), place.buffer ? &place.buffer : nullptr);
-      if (error == CL_SUCCESS) error = cl.clSetKernelArg(f.kernel, at++, sizeof(place.offset), &place.offset);
-    }
-    if (error != CL_SUCCESS) {
-      return fail(CW_INVALID, "argument %u of kernel %s is refused (%s)", i, f.name.c_str(), error_name(error));
-    }
-  }
-  return CW_OK;
-}
-
-cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3], const cw_code_arg* args, uint32_t n,
-                 cw_stream handle) {
-  if (!f) return fail(CW_INVALID, "launch: there is no function");
-  Device& device = *f->program->device;
-  cl_uint wanted = 0;
-  for (uint32_t i = 0; i < n; ++i) wanted += !args[i].bytes && device.memory == Memory::buffer ? 2 : 1;
-  if (wanted != f->parameters) {
-    return fail(CW_INVALID, "kernel %s has %u parameters, and %u were given", f->name.c_str(), f->parameters, wanted);
-  }
-  size_t global[3], local[3];
-  for (int d = 0; d < 3; ++d) {
-    if (grid[d] == 0) return CW_OK;
-    local[d] = group[d];
-    global[d] = size_t{grid[d]} * group[d];
-  }
-  cw_stream_t* stream = nullptr;
-  if (cw_status status = find_stream("launch", device, handle, &stream)) return status;
-  std::lock_guard<std::mutex> lock(f->mutex);
-  if (cw_status status = set_arguments(*f, args, n)) return status;
-  return stream->enqueue(f->name.c_str(), [&](cl_command_queue queue, cl_event* event) {
-    const cl_int error = cl.clEnqueueNDRangeKernel(queue, f->kernel, 3, nullptr, global, local, 0, nullptr, event);
-    if (error == CL_INVALID_WORK_GROUP_SIZE || error == CL_INVALID_WORK_ITEM_SIZE) {
-      return fail(CW_INVALID, "kernel %s cannot run in groups of %u x %u x %u items", f->name.c_str(), group[0],
-                  group[1], group[2]);
-    }
-    return check(error, "clEnqueueNDRangeKernel");
-  });
 }
 
 }  // namespace

@@ -111,14 +111,16 @@ cw_status cw_stream_t::sync() {
   opencl::Event newest;
   {
     std::lock_guard<std::mutex> lock(mutex);
+    put_held();
     newest = last;
   }
   // Not under the lock: others may go on putting work there.
   cl_int error = opencl::cl.clFinish(queue);
   std::lock_guard<std::mutex> lock(mutex);
-  if (newest.status() < 0) note_failure("a command", newest.status());
+  look_back();
+  if (newest.status() < 0) note_failure(opencl::check(newest.status(), "a command"));
   if (last.get() == newest.get()) last = {};
-  if (error != CL_SUCCESS) note_failure("clFinish", error);
+  if (error != CL_SUCCESS) note_failure(opencl::check(error, "clFinish"));
   if (failed == CW_OK) return CW_OK;
   cw_status status = failed;
   failed = CW_OK;
@@ -127,13 +129,29 @@ cw_status cw_stream_t::sync() {
 
 cw_status cw_stream_t::query() {
   std::lock_guard<std::mutex> lock(mutex);
+  put_held();
   if (!last) return CW_OK;
   opencl::cl.clFlush(queue);
   return last.status() <= CL_COMPLETE ? CW_OK : opencl::fail(CW_NOT_READY, "the stream has work");
 }
 
-void cw_stream_t::note_failure(const char* what, cl_int error) {
+void cw_stream_t::follow(cl_event event) {
+  constexpr size_t kMany = 32;  // by then the first have ended, and asking does not make a runtime's threads wait
+  if (last) before.push_back(std::move(last));
+  last = opencl::Event(event);
+  if (before.size() >= kMany) look_back();
+}
+
+void cw_stream_t::look_back() {
+  for (; !before.empty(); before.pop_front()) {
+    const cl_int status = before.front().status();
+    if (status > CL_COMPLETE) return;
+    if (status < 0) note_failure(opencl::check(status, "an earlier command"));
+  }
+}
+
+void cw_stream_t::note_failure(cw_status status) {
   if (failed != CW_OK) return;
-  failed = opencl::check(error, what);
+  failed = status;
   words = opencl::last_error();
 }

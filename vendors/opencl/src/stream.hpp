@@ -1,11 +1,13 @@
 // Streams are command queues that work in order. Each remembers the last thing put on it, which is what a query or an
-// event without timing looks at.
+// event without timing looks at, and what was put before it until it was seen to have gone well.
 #pragma once
 
+#include <deque>
 #include <mutex>
 #include <string>
 
 #include "device.hpp"
+#include "launch.hpp"
 
 namespace opencl {
 
@@ -41,8 +43,10 @@ struct cw_stream_t {
   cl_command_queue queue = nullptr;
   std::mutex mutex;      // of what follows; held while something is put on the queue
   opencl::Event last;    // the newest thing on the queue
+  std::deque<opencl::Event> before;  // older ones whose end was not looked at yet
   cw_status failed = CW_OK;  // the first failure since the last sync
   std::string words;
+  opencl::HeldLaunches held;  // behind `last`
 
   // Put one thing on the queue: `put(queue, event)` enqueues it and gives its event.
   template <typename Put>
@@ -52,8 +56,16 @@ struct cw_stream_t {
   // CW_OK or CW_NOT_READY.
   cw_status query();
 
+  // With the lock held, for what goes to the queue by another way: give the runtime what was held back, make `event` the
+  // newest thing on the queue (owned from now on), keep a failure until the next sync.
+  void put_held() {
+    if (!held.empty()) held.put(*this);
+  }
+  void follow(cl_event event);
+  void note_failure(cw_status status);
+
  private:
-  void note_failure(const char* what, cl_int error);
+  void look_back();  // at those of `before` that have ended
 };
 
 namespace opencl {
@@ -75,13 +87,10 @@ bool profiling();
 template <typename Put>
 cw_status cw_stream_t::enqueue(const char* what, Put put) {
   std::lock_guard<std::mutex> lock(mutex);
+  put_held();
   cl_event event = nullptr;
   if (cw_status status = put(queue, &event)) return status;
-  // A thing that failed is looked at no more once the next is behind it: keep its words.
-  if (last) {
-    if (cl_int before = last.status(); before < 0) note_failure("an earlier command", before);
-  }
-  last = opencl::Event(event);
+  follow(event);
   if (opencl::profiling()) opencl::note(what, last);
   return CW_OK;
 }
