@@ -5,9 +5,11 @@
 
 It needs the OpenCL vendor: `PYTHONPATH=build/opencl/package CAUSEWAY_VENDOR=opencl`, with a runtime
 that uses the same cores as torch does (PoCL). Everything is a ratio, as in run.py; even a launch is
-told against the runtime's own launch of an empty kernel, which is timed in the same rounds. Where
-others use the machine, one thread a side is fairer (torch's threads wait for each other in a loop):
-`POCL_MAX_PTHREAD_COUNT=1 ... benchmarks/opencl.py --threads 1`.
+told against the runtime's own launch of an empty kernel, which is timed in the same rounds.
+
+After a call torch's threads wait for the next in a loop, up to some 20 ms, on a core that the
+runtime wants: so there is a pause between the sides. Where others use the machine, one thread a side
+is fairer: `POCL_MAX_PTHREAD_COUNT=1 ... benchmarks/opencl.py --threads 1`.
 """
 
 from __future__ import annotations
@@ -24,6 +26,8 @@ from run import Figure, compare, device, main, seconds
 
 import causeway
 from programs import gpt_block_step, mnist_step, resnet_inference
+
+PAUSE = 0.05  # seconds
 
 
 def models() -> Iterator[Figure]:
@@ -42,7 +46,7 @@ def models() -> Iterator[Figure]:
         if rows := [r for r in ledger.rows if r.rung == "host"]:
             told = ", ".join(sorted({r.operator for r in rows}))
             print(f"{name}: on the host rung: {told}", file=sys.stderr)
-        stock, ours, ratio = compare(cpu, dev, calls=1, rounds=9)
+        stock, ours, ratio = compare(cpu, dev, calls=1, rounds=9, pause=PAUSE)
         yield Figure("models", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, bar, "higher")
 
 
@@ -56,7 +60,7 @@ def _against(
         f(*there)
         torch.accelerator.synchronize()
 
-    stock, mine, ratio = compare(lambda: f(*args), ours, calls=3, rounds=15)
+    stock, mine, ratio = compare(lambda: f(*args), ours, calls=3, rounds=15, pause=PAUSE)
     return Figure(group, name, "ms", stock * 1e3, mine * 1e3, 1 / ratio, bar, "higher")
 
 

@@ -64,15 +64,26 @@ def seconds(f: Callable[[], object], calls: int) -> float:
 
 
 def compare(
-    stock: Callable[[], object], ours: Callable[[], object], *, calls: int, rounds: int
+    stock: Callable[[], object],
+    ours: Callable[[], object],
+    *,
+    calls: int,
+    rounds: int,
+    pause: float = 0,
 ) -> tuple[float, float, float]:
-    """(stock seconds, our seconds, median of ours / stock) over `rounds` rounds in turn."""
+    """(stock seconds, our seconds, median of ours / stock) over `rounds` rounds in turn.
+
+    `pause`: seconds between the sides, where both want all cores and one's threads go on waiting in
+    a loop after it is done.
+    """
     stock(), ours()
     pairs = []
     for r in range(rounds):
-        first, second = (stock, ours) if r % 2 == 0 else (ours, stock)
-        a, b = seconds(first, calls), seconds(second, calls)
-        pairs.append((a, b) if r % 2 == 0 else (b, a))
+        times = {}
+        for side in (stock, ours) if r % 2 == 0 else (ours, stock):
+            time.sleep(pause)
+            times[side] = seconds(side, calls)
+        pairs.append((times[stock], times[ours]))
     ratio = statistics.median(o / s for s, o in pairs)
     return statistics.median(s for s, _ in pairs), statistics.median(o for _, o in pairs), ratio
 

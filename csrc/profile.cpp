@@ -3,6 +3,7 @@
 #include <ThreadUtil.h>
 
 #include <algorithm>
+#include <cstring>
 #include <deque>
 #include <mutex>
 #include <optional>
@@ -11,6 +12,7 @@
 #include "call.h"
 #include "check.h"
 #include "device.h"
+#include "portable/portable.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -300,9 +302,10 @@ void read_vendor(Recorder& r) {
         return clock.first.host_ns + static_cast<int64_t>(static_cast<double>(ns - clock.first.device_ns) * rate);
       };
       const int64_t begin = std::max(to_host(a.begin_ns), it->second->begin_ns);  // the clocks agree to a microsecond
-      r.trace.device_spans.push_back({it->second,
-                                      a.name && it->second->work == Work::Kernel ? a.name : it->second->name, begin,
-                                      std::max(begin, to_host(a.end_ns))});
+      // A portable kernel's function has the name that all have; the call's says more.
+      const bool named = a.name && it->second->work == Work::Kernel && std::strcmp(a.name, portable::kFunction) != 0;
+      r.trace.device_spans.push_back(
+          {it->second, named ? a.name : it->second->name, begin, std::max(begin, to_host(a.end_ns))});
     }
     if (n < chunk.size()) break;
   }

@@ -250,9 +250,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx n0 = panel * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE, tiles = (M + TILE - 1) / TILE;
   const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
   const idx last = past < M ? past : M;
-  GLOBAL T* pack = packs + item * slot;
-  GLOBAL T* staged = pack + DEPTH * WIDE;
-  GLOBAL T* acc = staged + STAGE;
+  GLOBAL T* staged = packs + item * slot;
+  GLOBAL T* acc = staged + block * STAGED;
+  GLOBAL T* pack = acc + kept_rows * WIDE;
   BEGIN
   i32 at0[WIDE];
   for (int l = 0; l < WIDE; ++l) {
@@ -260,7 +260,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     const idx row = (n / (kh * kw) % kd * sz + oz) * fy + n / kw % kh * sy + oy;
     at0[l] = (i32)(ch * plane + row * fx + n % kw * sx + ox);
   }
-  for (idx i = 0; i < (last - first + TILE) * WIDE; ++i) acc[i] = 0;
+  for (idx i = 0; i < kept_rows * WIDE; ++i) acc[i] = 0;
   for (idx image_at = i0; image_at < i1; ++image_at) {
     GLOBAL const AT* rows = a + (image_at * groups + group) * M * spots;
     GLOBAL const AT* from = image + (image_at * groups + group) * channels * plane;
@@ -278,7 +278,10 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
       for (idx m0 = first; m0 < last; m0 += TILE) {
         const idx left = last - m0;
         GLOBAL const AT* from_a = rows + m0 * am + k0;
+        GLOBAL T* to_a = staged;
+        GLOBAL const T* tile_a = staged;
         GLOBAL T* kept = acc + (m0 - first) * WIDE;
+        TILE_STAGE
         TILE_ZERO
         TILE_TAKE
         TILE_RUN
@@ -295,9 +298,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   };
   void* partial = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(shares * c.groups * m * n * size_of(type)), &partial));
-  // Sums are kept from image to image: deeper than any stretch.
-  const int64_t k = std::max<int64_t>(c.batch * c.out_size() / shares, kDeepest + 1);
-  const ProductSize size{shares * c.groups, m, n, k};
+  const ProductSize size{shares * c.groups, m, n, std::max<int64_t>(c.batch * c.out_size() / shares, 1)};
   TRY(run_product(call, Turn::gradient, c.dtype, size, c.out_size(), 1, function_of, [&](Launch& l) {
     l.pointer(partial).pointer(grad).pointer(in);
     l.value(c.groups).value(shares).value(c.batch).value(c.in_channels / c.groups);

@@ -52,6 +52,21 @@ std::vector<Cut> cuts_for(const Device& device, Dtype type) {
 }
 
 size_t usual_cut(const Device& device, const std::vector<Cut>& cuts, const ProductSize& size) {
+  if (cuts[0].kind == Cut::panels) {
+    // With fewer registers than AVX-512 has, the first. Else the largest tile, unless too much of it would lie beyond
+    // the result: its speed, and what of it counts.
+    size_t best = 0;
+    double most = 0;
+    if (device.info.simd_width < 16) return 0;
+    for (size_t i = 0; i < cuts.size(); ++i) {
+      const int64_t rows = cuts[i].rows, columns = cuts[i].columns;
+      const int64_t computed = (size.m + rows - 1) / rows * rows * ((size.n + columns - 1) / columns * columns);
+      const double speed = rows * columns >= 384 ? 1 : rows * columns >= 256 ? 0.8 : rows >= 8 ? 0.6 : 0.5;
+      const double counts = speed * static_cast<double>(size.m * size.n) / static_cast<double>(computed);
+      if (counts > most) best = i, most = counts;
+    }
+    return best;
+  }
   if (cuts[0].kind != Cut::squares) return 0;
   // Large squares read less, and are too few for all units where the result is small.
   const int64_t side = squares_of(size, 64) >= device.info.compute_units ? 64 : 32;

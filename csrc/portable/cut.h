@@ -36,8 +36,6 @@ struct Cut {
   bool operator==(const Cut& o) const { return id() == o.id(); }
 };
 
-constexpr int64_t kDeepest = 1024;  // of all depths
-
 // Those worth trying, where the device has the memory for them. Never empty; the first is for large products.
 std::vector<Cut> cuts_for(const Device& device, Dtype type);
 // The one to take where nothing was measured: its place in `cuts`.

@@ -65,7 +65,7 @@ cw_status Device::function(const Key& key, const std::function<std::string()>& s
   if (cw_status status =
           g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program))
     return status;
-  if (cw_status status = g_code->function(program, "kernel_main", out)) return status;
+  if (cw_status status = g_code->function(program, kFunction, out)) return status;
   std::unique_lock lock(mutex);
   *out = functions.emplace(key, *out).first->second;
   return CW_OK;

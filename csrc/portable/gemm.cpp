@@ -1,5 +1,5 @@
-// On CPUs a work item packs a panel of B's columns for a stretch of k, and goes down all rows of A with tiles kept in
-// registers: as many multiplications of a vector for each that is loaded as the tile has rows. Elsewhere a group keeps a
+// On CPUs a work item packs panels of B's columns, and goes down the rows of A with tiles kept in registers: as many
+// multiplications of a vector for each that is loaded as the tile has rows. Elsewhere a group keeps a
 // stretch of k of a square's rows and columns in its own memory, and an item computes blocks of 4 x 4 of the square;
 // what comes next is read while the group computes. How large all of this is, is a Cut.
 #include "gemm.h"
@@ -10,45 +10,74 @@ namespace causeway::portable {
 
 namespace {
 
+// An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows, which it copies out: a
+// stretch of k of a block stays in the second cache for all panels, and in a copy rows do not lie a power of 2 apart,
+// where they would all need the same places of the first cache. `kept_rows`: of which sums are kept from one stretch to
+// the next.
 constexpr const char* kPanels = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx split = u % splits, panel = u / splits % panels, batch = u / splits / panels;
-  const idx n0 = panel * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE, tiles = (M + TILE - 1) / TILE;
+for (idx u = FIRST(units), end = LAST(units); u < end;) {
+  const idx panel = u % panels, split = u / panels % splits, batch = u / panels / splits;
+  const idx tiles = (M + TILE - 1) / TILE;
   const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
   const idx last = past < M ? past : M;
-  GLOBAL T* pack = packs + item * slot;
-  GLOBAL T* staged = pack + DEPTH * WIDE;
-  GLOBAL T* acc = staged + STAGE;
+  const idx here = end - u < panels - panel ? end - u : panels - panel, some = here < together ? here : together;
+  GLOBAL T* staged = packs + item * slot;
+  GLOBAL T* acc = staged + block * STAGED;
+  GLOBAL T* packed = acc + together * kept_rows * WIDE;
   BEGIN
-  PANEL
-  for (idx k0 = 0; k0 < K; k0 += DEPTH) {
-    const idx k1 = K - k0 < DEPTH ? K : k0 + DEPTH, depth = k1 - k0;
-    PACK
-    for (idx m0 = first; m0 < last; m0 += TILE) {
-      const idx left = last - m0;
-      GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
-      GLOBAL T* kept = acc + (m0 - first) * WIDE;
-      TILE_ZERO
-      if (k0 > 0) { TILE_TAKE }
-      TILE_RUN
-      if (k1 < K) {
-        TILE_KEEP
-      } else {
-        T tile[TILE * WIDE];
-        TILE_OUT
-        const idx rows = left < TILE ? left : TILE;
-        for (idx i = 0; i < rows; ++i) {
-          const idx m = m0 + i;
-          INDEPENDENT
-          for (idx l = 0; l < wide; ++l) {
-            const idx n = n0 + l;
-            T v = tile[i * WIDE + l];
-            PUT
+  for (idx c0 = 0; c0 < K; c0 += chunk) {
+    const idx c1 = K - c0 < chunk ? K : c0 + chunk;
+    for (idx g = 0; g < some; ++g) {
+      const idx n0 = (panel + g) * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE;
+      PANEL
+      for (idx k0 = c0; k0 < c1; k0 += DEPTH) {
+        const idx k1 = c1 - k0 < DEPTH ? c1 : k0 + DEPTH;
+        GLOBAL T* pack = packed + (g * chunk + k0 - c0) * WIDE;
+        PACK
+      }
+    }
+    for (idx top = first; top < last; top += block) {
+      const idx bottom = last - top < block ? last : top + block, kept_from = chunk < K ? first : top;
+      for (idx k0 = c0; k0 < c1; k0 += DEPTH) {
+        const idx k1 = c1 - k0 < DEPTH ? c1 : k0 + DEPTH, depth = k1 - k0;
+        for (idx m0 = top; m0 < bottom; m0 += TILE) {
+          const idx left = last - m0;
+          GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
+          GLOBAL T* to_a = staged + (m0 - top) * STAGED;
+          TILE_STAGE
+        }
+        for (idx g = 0; g < some; ++g) {
+          const idx n0 = (panel + g) * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE;
+          GLOBAL const T* pack = packed + (g * chunk + k0 - c0) * WIDE;
+          for (idx m0 = top; m0 < bottom; m0 += TILE) {
+            const idx left = last - m0;
+            GLOBAL const T* tile_a = staged + (m0 - top) * STAGED;
+            GLOBAL T* kept = acc + (g * kept_rows + m0 - kept_from) * WIDE;
+            TILE_ZERO
+            if (k0 > 0) { TILE_TAKE }
+            TILE_RUN
+            if (k1 < K) {
+              TILE_KEEP
+            } else {
+              T tile[TILE * WIDE];
+              TILE_OUT
+              const idx rows = left < TILE ? left : TILE;
+              for (idx i = 0; i < rows; ++i) {
+                const idx m = m0 + i;
+                INDEPENDENT
+                for (idx l = 0; l < wide; ++l) {
+                  const idx n = n0 + l;
+                  T v = tile[i * WIDE + l];
+                  PUT
+                }
+              }
+            }
           }
         }
       }
     }
   }
+  u += some;
 }
 )";
 
@@ -169,47 +198,27 @@ std::string each(const Cut& cut, const std::string& text) {
   return all;
 }
 
-// `text` for each row @ of a tile.
-std::string each_row(const Cut& cut, const std::string& text) {
-  std::string all;
-  for (int row = 0; row < cut.rows; ++row) all += put(text, '@', row);
-  return all;
-}
+constexpr int kBeside = 16;  // more than a row has in a copy
 
-// Half types are converted once for a tile, not once for each vector: a stretch of the tile's rows, staged. Where
-// neighbours of k are no neighbours in memory, rows lie side by side.
-constexpr int kBeside = 16;  // more than a row has, or all rows would begin in the same set of the cache
-bool stages(const Product& p) { return p.a != p.type; }
-
+// A tile's rows are copied for a stretch of k, converted once. Where neighbours of k are no neighbours in memory, rows
+// lie side by side.
 void define_tile(Source& s, const Product& p) {
   const Cut& cut = p.cut;
-  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGE", cut.rows * (cut.depth + kBeside));
+  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", cut.depth + kBeside);
   s.define("TILE_ZERO", each(cut, "V c@_$ = ZERO; "));
   s.define("TILE_TAKE", each(cut, "c@_$ = LOADV(kept + @ * WIDE + $ * 16); "));
   s.define("TILE_KEEP", each(cut, "STOREV(kept + @ * WIDE + $ * 16, c@_$); "));
   s.define("TILE_OUT", each(cut, "STORETILE(tile + @ * WIDE + $ * 16, c@_$); "));
-  std::string run, row;
-  if (!stages(p)) {
-    run = each_row(cut, "GLOBAL const AT* r@ = from_a + (@ < left ? @ : 0) * am; ");
-    row = "(T)LDA(r@, k * AK)";
-  } else if (p.a_dense) {
-    run =
-        "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = "
-        "staged + i * (DEPTH + " +
-        std::to_string(kBeside) +
-        "); INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = "
-        "LDA(r, k); } ";
-    row = "staged[@ * (DEPTH + " + std::to_string(kBeside) + ") + k]";
-  } else {
-    run =
-        "for (idx k = 0; k < depth; ++k) for (idx i = 0; i < TILE; ++i) staged[k * TILE + i] = LDA(from_a, (i < left "
-        "? i : 0) * am + k * AK); ";
-    row = "staged[k * TILE + @]";
-  }
-  run += "{ GLOBAL const T* b = pack; for (idx k = 0; k < depth; ++k, b += WIDE) { ";
+  s.define("TILE_STAGE",
+           p.a_dense
+               ? "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL "
+                 "T* to = to_a + i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }"
+               : "for (idx k = 0; k < depth; ++k) for (idx i = 0; i < TILE; ++i) to_a[k * TILE + i] = LDA(from_a, "
+                 "(i < left ? i : 0) * am + k * AK);");
+  std::string run = "{ GLOBAL const T* b = pack; for (idx k = 0; k < depth; ++k, b += WIDE) { ";
   run += each(cut, "const V v$ = LOADV(b + $ * 16); ");
   for (int i = 0; i < cut.rows; ++i) {
-    run += "{ const T x = " + put(row, '@', i) + "; ";
+    run += "{ const T x = tile_a[" + put(p.a_dense ? "@ * STAGED + k" : "k * TILE + @", '@', i) + "]; ";
     run += put(each(cut, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
   }
   s.define("TILE_RUN", run + "} }");
@@ -233,7 +242,8 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
   s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx "
                                              "n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }"
                                            : p.pack));
-  for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts"})
+  for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
+                           "together", "chunk", "block", "kept_rows"})
     s.value("idx", name);
   if (p.cut.kind == Cut::panels) define_tile(s, p);
   if (p.cut.kind != Cut::squares) return;
@@ -254,23 +264,45 @@ std::string product_text(Source& s, const Product& p, const Device& device) {
 
 uint64_t product_version() { return family(kPanels) ^ family(kSquares) ^ family(kSums); }
 
-int64_t product_slot(const Cut& cut, const ProductSize& size) {
-  if (cut.kind != Cut::panels) return 0;
-  const int64_t kept = size.k > cut.depth ? (size.m + cut.rows) * cut.columns : 0;
-  return int64_t{cut.depth} * cut.columns + int64_t{cut.rows} * (cut.depth + kBeside) + kept;
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use) {
+  if (cut.kind != Cut::panels) return {};
+  // In elements: packed panels, and a block of A's rows, which the second cache is to hold.
+  constexpr int64_t kPacked = int64_t{1} << 18, kBlock = int64_t{1} << 15, kFew = 4;
+  const int64_t panels = (size.n + cut.columns - 1) / cut.columns, tiles = (size.m + cut.rows - 1) / cut.rows;
+  const int64_t few = std::min(kFew, panels), staged = cut.depth + kBeside;
+  Panels p;
+  if (use == Turn::gradient) {  // a loop of its own: all rows' sums are kept, a tile's rows copied
+    p.chunk = cut.depth;
+    p.block = cut.rows;
+    p.kept_rows = tiles * cut.rows;
+  } else {
+    p.block = std::clamp<int64_t>(kBlock / staged / cut.rows, 8, std::max<int64_t>(tiles, 8)) * cut.rows;
+    p.block = std::min(p.block, tiles * cut.rows);
+    if (size.k * cut.columns * few <= kPacked) {
+      p.together = std::min(kPacked / (size.k * cut.columns), panels);
+      p.chunk = size.k;
+      p.kept_rows = size.k > cut.depth ? p.block : 0;
+    } else {
+      p.together = few;
+      p.chunk = std::max<int64_t>(kPacked / (cut.columns * few) / cut.depth, 1) * cut.depth;
+      p.kept_rows = tiles * cut.rows;
+    }
+  }
+  p.slot = p.block * staged + p.together * (p.kept_rows + p.chunk) * cut.columns;
+  return p;
 }
 
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype type, void** out) {
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype type, void** out) {
   *out = nullptr;
   int64_t count = 0;
-  if (cut.kind == Cut::panels) count = int64_t{call.device->info.compute_units} * 4 * product_slot(cut, size);
+  if (cut.kind == Cut::panels) count = int64_t{call.device->info.compute_units} * 4 * panels_of(cut, size, use).slot;
   if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
   if (count == 0) return CW_OK;
   return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(type)), out);
 }
 
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, int64_t am, int64_t ak) {
+                         const ProductSize& size, Turn::Use use, int64_t am, int64_t ak) {
   const Cut& cut = turn.cut();
   const int64_t panels = (size.n + cut.columns - 1) / cut.columns;
   const int64_t wanted = int64_t{call.device->info.compute_units} * 2;
@@ -282,8 +314,10 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
                         : cut.kind == Cut::squares ? squares
                                                    : each;
-  launch.value(units).value(splits).value(panels).value(product_slot(cut, size)).value(size.m).value(size.n);
+  const Panels p = panels_of(cut, size, use);
+  launch.value(units).value(splits).value(panels).value(p.slot).value(size.m).value(size.n);
   launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
+  launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows);
   TRY(turn.start());
   if (cut.kind == Cut::squares) {
     TRY(launch.run_groups(function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));

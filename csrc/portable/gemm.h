@@ -26,14 +26,22 @@ std::string product_text(Source& source, const Product& product, const Device& d
 // Only the parameters and the definitions: for a kernel with loops of its own around TILE_ZERO and what follows it.
 void product_definitions(Source& source, const Product& product, const Device& device);
 
+// How an item of a CPU goes about it.
+struct Panels {
+  int64_t together = 1;  // panels that it packs at a time
+  int64_t chunk = 0;     // k of them
+  int64_t block = 0;     // rows of A that it copies at a time
+  int64_t kept_rows = 0;  // whose sums are kept between stretches of k, of each panel
+  int64_t slot = 0;      // elements of the workspace
+};
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use);
+
 // The workspace, which the first parameter of the function must be; NULL where none is needed.
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype type, void** out);
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype type, void** out);
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, int64_t am, int64_t ak);
-// What an item of a CPU needs of the workspace, in elements.
-int64_t product_slot(const Cut& cut, const ProductSize& size);
+                         const ProductSize& size, Turn::Use use, int64_t am, int64_t ak);
 
 // Another number where the kernels are others.
 uint64_t product_version();
@@ -48,11 +56,11 @@ cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize&
     TRY(function_of(turn.cut(), &function));
     if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
     void* workspace = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, compute_of(dtype), &workspace));
+    TRY(product_scratch(call, turn.cut(), size, use, compute_of(dtype), &workspace));
     Launch launch;
     launch.pointer(workspace);
     fill(launch);
-    return product_launch(call, launch, turn, function, sums, size, am, ak);
+    return product_launch(call, launch, turn, function, sums, size, use, am, ak);
   });
 }
 

@@ -13,6 +13,14 @@ constexpr int kMostRank = 8;
 // Results of this many bytes and more go past the caches of a CPU, which would read each line before it is written.
 constexpr int64_t kPassing = int64_t{32} << 20;
 
+// Twice the exponent, where torch has another form for it than a power; else 0. A function with all forms would compute
+// the power for each.
+int64_t usual_power(double exponent) {
+  for (const double usual : {-2.0, -1.0, -0.5, 0.5, 1.0, 2.0, 3.0})
+    if (exponent == usual) return static_cast<int64_t>(2 * usual);
+  return 0;
+}
+
 bool parse(const Pointwise& op, Call& call, Parsed& p) {
   p.results = op.results;
   for (int i = 0; i < op.results; ++i)
@@ -33,11 +41,13 @@ bool parse(const Pointwise& op, Call& call, Parsed& p) {
         break;
       }
       case 's':
-      case 'o': {
+      case 'o':
+      case 'p': {
         const int k = p.scalar_count++;
         p.has[k] = call.number(at, &p.scalars[k]);
         p.optional[k] = *c == 'o';
-        if (!p.has[k] && (*c == 's' || !call.is_none(at))) return false;
+        if (!p.has[k] && (*c != 'o' || !call.is_none(at))) return false;
+        if (*c == 'p') p.flag = usual_power(p.scalars[k].real());
         break;
       }
       case 'f':
@@ -152,9 +162,9 @@ std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
   flag("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
   flag("FLAG", p.flag);
   define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  define("ERF(v)", type == kF32 ? "erf_f32(v)" : "erf(v)");
   // Where it rounds to 1 it is 1: a runtime's own may be next to it, and an infinity times what is left is no NaN.
-  const std::string one = type == kF64 ? "K(19.1)" : "K(9.1)";
-  define("TANH(v)", "((v) > " + one + " ? K(1) : (v) < -" + one + " ? K(-1) : tanh(v))");
+  define("TANH(v)", type == kF32 ? "tanh_f32(v)" : "((v) > K(19.1) ? K(1) : (v) < K(-19.1) ? K(-1) : tanh(v))");
   for (int k = 0; k < p.scalar_count; ++k) flag(std::string("HAS_") + "XYZW"[k], p.has[k]);
   for (int i = p.results; i < p.n; ++i) flag(std::string("HAS_") + "ABCDEG"[i - p.results], !p.operands[i].absent);
   const Dtype out = p.operands[0].tensor.dtype;

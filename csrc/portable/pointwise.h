@@ -18,8 +18,8 @@ enum class Rule : uint8_t {
 // argument marked 'f'; HAS_X and so on tell whether an optional scalar is there.
 //
 // `arguments`, a letter each after the results: t a tensor or a number; m a tensor that does not count for the common
-// dtype (a mask, a gradient's statistics); s a scalar of type T; o an optional one; f an integer or a string that the
-// function is compiled for; - one that is ignored.
+// dtype (a mask, a gradient's statistics); s a scalar of type T; o an optional one; p an exponent, of which FLAG is twice the
+// value where it is a usual one, else 0; f an integer or a string that the function is compiled for; - one that is ignored.
 struct Pointwise {
   const char* name;
   const char* arguments;

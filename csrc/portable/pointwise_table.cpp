@@ -96,7 +96,7 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::sinh.out", "t", S, F, "r = sinh(a);", 80},
         {"aten::cosh.out", "t", S, F, "r = cosh(a);", 80},
         {"aten::tanh.out", "t", S, F, "r = TANH(a);", 80},
-        {"aten::erf.out", "t", S, F, "r = erf(a);", 80},
+        {"aten::erf.out", "t", S, F, "r = ERF(a);", 80},
         {"aten::atan2.out", "tt", S, F, "r = atan2(a, b);", 100},
         {"aten::hypot.out", "tt", S, F, "r = hypot(a, b);", 60},
         {"aten::pow.Tensor_Tensor_out", "tt", S, N,
@@ -104,8 +104,12 @@ const std::vector<Pointwise>& pointwise_table() {
          " (b & 1 ? K(-1) : K(1)) : K(0); else { T e = b, m = a; r = K(1);"
          " while (e != K(0)) { if (e & 1) r = K(r * m); m = K(m * m); e >>= 1; } }\n#endif",
          120},
-        {"aten::pow.Tensor_Scalar_out", "ts", S, N,
-         "#if IS_FLOAT\nr = x == K(2) ? a * a : x == K(0.5) ? sqrt(a) : x == K(3) ? a * a * a : x == K(-1) ? K(1) / a"
+        {"aten::pow.Tensor_Scalar_out", "tp", S, N,
+         "#if IS_FLOAT && FLAG == -4\nr = K(1) / (a * a);\n#elif IS_FLOAT && FLAG == -2\nr = K(1) / a;\n"
+         "#elif IS_FLOAT && FLAG == -1\nr = K(1) / sqrt(a);\n#elif IS_FLOAT && FLAG == 1\nr = sqrt(a);\n"
+         "#elif IS_FLOAT && FLAG == 2\nr = a;\n#elif IS_FLOAT && FLAG == 4\nr = a * a;\n"
+         "#elif IS_FLOAT && FLAG == 6\nr = a * a * a;\n"
+         "#elif IS_FLOAT\nr = x == K(2) ? a * a : x == K(0.5) ? sqrt(a) : x == K(3) ? a * a * a : x == K(-1) ? K(1) / a"
          " : pow(a, x);\n#else\nif (x < K(0)) r = a == K(1) ? K(1) : IS_SIGNED && a == K(-1) ?"
          " (x & 1 ? K(-1) : K(1)) : K(0); else { T e = x, m = a; r = K(1);"
          " while (e != K(0)) { if (e & 1) r = K(r * m); m = K(m * m); e >>= 1; } }\n#endif",
@@ -158,7 +162,7 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::relu.out", "t", S, N, "r = a < K(0) ? K(0) : a;"},
         {"aten::sigmoid.out", "t", S, F, "r = K(1) / (K(1) + EXP(-a));", 28},
         {"aten::silu.out", "t", S, F, "r = a / (K(1) + EXP(-a));", 28},
-        {"aten::softplus.out", "tss", S, F, "r = a * x > y ? a : log1p(exp(a * x)) / x;", 120},
+        {"aten::softplus.out", "tss", S, F, "r = a * x > y ? a : log1p(EXP(a * x)) / x;", 120},
         {"aten::leaky_relu.out", "ts", S, F, "r = a > K(0) ? a : a * x;"},
         {"aten::elu.out", "tsss", S, F, "r = a > K(0) ? a * y : expm1(a * z) * x * y;", 60},
         {"aten::hardswish.out", "t", S, F,
@@ -166,15 +170,15 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::hardsigmoid.out", "t", S, F,
          "T h = a + K(3); h = h < K(0) ? K(0) : h > K(6) ? K(6) : h; r = h / K(6);"},
         {"aten::threshold.out", "tss", S, N, "r = a <= x ? y : a;"},
-        {"aten::mish.out", "t", S, F, "r = a > K(20) ? a : a * TANH(log1p(exp(a)));", 160},
+        {"aten::mish.out", "t", S, F, "r = a > K(20) ? a : a * TANH(log1p(EXP(a)));", 160},
         {"aten::softshrink.out", "ts", S, F, "r = a > x ? a - x : a < -x ? a + x : a * K(0);"},
         {"aten::hardshrink.out", "ts", S, F, "r = a >= -x && a <= x ? K(0) : a;"},
         {"aten::_prelu_kernel", "tt", S, F, "r = a > K(0) ? a : b * a;"},
         {"aten::log_sigmoid_forward.output", "t", S, F,
-         "q = exp(-(a < K(0) ? -a : a)); r = MINIMUM(K(0), a) - log1p(q);", 120, 2},
+         "q = EXP(-(a < K(0) ? -a : a)); r = MINIMUM(K(0), a) - log1p(q);", 120, 2},
         {"aten::gelu.out", "tf", S, F,
          "r = FLAG == 't' ? K(0.5) * a * (K(1) + TANH(K(0.7978845608028654) * (a + K(0.044715) * a * a * a)))"
-         " : K(0.5) * a * (K(1) + erf(a * K(0.7071067811865476)));",
+         " : K(0.5) * a * (K(1) + ERF(a * K(0.7071067811865476)));",
          100},
         // their gradients: grad first, as torch has them
         {"aten::threshold_backward.grad_input", "tts", S, N, "r = b <= x ? K(0) : a;"},
@@ -183,19 +187,19 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::silu_backward.grad_input", "tt", S, F,
          "T g = K(1) / (K(1) + EXP(-b)); r = a * g * (K(1) + b * (K(1) - g));", 32},
         {"aten::elu_backward.grad_input", "tsssft", S, F,
-         "r = FLAG ? (b <= K(0) ? a * z * (b + x * y) : a * y) : b <= K(0) ? a * z * x * y * exp(b * z) : a * y;", 60},
+         "r = FLAG ? (b <= K(0) ? a * z * (b + x * y) : a * y) : b <= K(0) ? a * z * x * y * EXP(b * z) : a * y;", 60},
         {"aten::hardswish_backward", "tt", S, F, "r = b <= K(-3) ? K(0) : b < K(3) ? a * (b / K(3) + K(0.5)) : a;"},
         {"aten::hardsigmoid_backward.grad_input", "tt", S, F,
          "r = b > K(-3) && b < K(3) ? a * (T)(1.0f / 6.0f) : K(0);"},
         {"aten::softplus_backward.grad_input", "ttss", S, F,
-         "const T e = exp(b * x); r = b * x > y ? a : a * e / (e + K(1));", 40},
+         "const T e = EXP(b * x); r = b * x > y ? a : a * e / (e + K(1));", 40},
         {"aten::softshrink_backward.grad_input", "tts", S, F, "r = b >= -x && b <= x ? K(0) : a;"},
         {"aten::hardshrink_backward.grad_input", "tts", S, F, "r = b >= -x && b <= x ? K(0) : a;"},
         {"aten::mish_backward", "tt", S, F,
-         "const T g = K(1) / (K(1) + exp(-b)), h = TANH(log1p(exp(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
+         "const T g = K(1) / (K(1) + EXP(-b)), h = TANH(log1p(EXP(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
         {"aten::_prelu_kernel_backward", "ttt", S, F, "r = b > K(0) ? a : c * a; q = b > K(0) ? K(0) : b * a;", 8, 2},
         {"aten::log_sigmoid_backward.grad_input", "tt-", S, F,
-         "const T e = exp(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
+         "const T e = EXP(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
          "(K(1) + e)));",
          60},
         {"aten::leaky_relu_backward.grad_input", "ttsf", S, F, "r = b > K(0) ? a : a * x;"},
@@ -204,7 +208,7 @@ const std::vector<Pointwise>& pointwise_table() {
          "if (FLAG == 't') { T u = K(0.7978845608028654) * (b + K(0.044715) * b * b * b), h = TANH(u);"
          " T du = K(0.7978845608028654) * (K(1) + K(0.134145) * b * b);"
          " r = a * (K(0.5) * (K(1) + h) + K(0.5) * b * (K(1) - h * h) * du); }"
-         " else { T cdf = K(0.5) * (K(1) + erf(b * K(0.7071067811865476)));"
+         " else { T cdf = K(0.5) * (K(1) + ERF(b * K(0.7071067811865476)));"
          " r = a * (cdf + b * K(0.3989422804014327) * EXP(K(-0.5) * b * b)); }",
          140},
         {"aten::native_dropout_backward.out", "tts", S, F, "r = a * b * x;"},

@@ -26,6 +26,9 @@ struct Services {
 // Once, with the vendor's table; until then `find` offers nothing.
 void open(const cw_code_v1* code, const Services& services);
 
+// What every kernel's function is called in its program.
+constexpr const char* kFunction = "kernel_main";
+
 // The kernel for torch's operator `name`, or one whose `kernel` is NULL.
 cw_op find(const char* name);
 // The same where nothing is open, to say what a chip with a compiler would get.

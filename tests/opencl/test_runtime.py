@@ -115,3 +115,19 @@ def test_a_platform_is_chosen_by_number_and_by_a_part_of_its_name(on_opencl) -> 
     assert first.strip()
     if first.startswith("pthread"):
         assert on_opencl(program, CAUSEWAY_OPENCL_PLATFORM="portable").stdout == first
+
+
+PROFILE = """
+import torch, causeway
+from torch.profiler import ProfilerActivity, profile
+a, b = (torch.rand(64, 64, device="opencl") for _ in range(2))
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as p:
+    torch.mm(a, b).relu().sum().item()
+names = {e.name for e in p.events() if str(e.device_type) != "DeviceType.CPU"}
+assert {"aten::mm.out", "aten::relu.out"} <= names and "kernel_main" not in names, names
+print("good")
+"""
+
+
+def test_a_trace_names_portable_kernels_by_their_operators(on_opencl) -> None:
+    assert on_opencl(PROFILE).stdout == "good\n"
