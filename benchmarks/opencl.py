@@ -8,7 +8,7 @@ that uses the same cores as torch does (PoCL). Everything is a ratio, as in run.
 told against the runtime's own launch of an empty kernel, which is timed in the same rounds.
 
 After a call torch's threads wait for the next in a loop, up to some 20 ms, on a core that the
-runtime wants: so there is a pause between the sides. Where others use the machine, one thread a side
+runtime wants: so there is a pause between the sides. Where others use the machine, a thread a side
 is fairer: `POCL_MAX_PTHREAD_COUNT=1 ... benchmarks/opencl.py --threads 1`.
 """
 
