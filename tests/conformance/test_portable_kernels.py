@@ -60,7 +60,7 @@ def compiler(folder: Path) -> Path:
     """A compiler that makes all the mistakes, and a file of the name of each that it made."""
     fake = folder / "cc"
     edits = "".join(
-        f"sed '{edit}' \"$f\" > \"$f.new\"; cmp -s \"$f\" \"$f.new\" || touch '{folder / name}'\n"
+        f'sed \'{edit}\' "$f" > "$f.new"; cmp -s "$f" "$f.new" || touch \'{folder / name}\'\n'
         'mv "$f.new" "$f"\n'
         for name, (_, _, edit) in MISTAKES.items()
     )
