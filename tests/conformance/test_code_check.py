@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes as C
 from collections.abc import Callable
 from typing import Any
 
@@ -9,7 +10,7 @@ import pytest
 
 from causeway import vendor
 from causeway.conformance import abi
-from causeway.conformance.table import Library
+from causeway.conformance.table import CodeArg, Library
 
 
 @pytest.fixture
@@ -30,11 +31,11 @@ class Holding:
 
     def launch(self, function: Any, grid: Any, group: Any, args: Any, n: int, stream: Any) -> int:
         # The values' addresses are the caller's: kept as they were.
-        kept = [bytes((abi.C.c_char * a.bytes).from_address(a.at)) for a in args[:n]]
-        values = [abi.C.create_string_buffer(k, len(k)) if k else None for k in kept]
-        copied = (abi.CodeArg * n)(
+        kept = [bytes((C.c_char * a.bytes).from_address(a.at)) for a in args[:n]]
+        values = [C.create_string_buffer(k, len(k)) if k else None for k in kept]
+        copied = (CodeArg * n)(
             *[
-                abi.CodeArg(a.bytes, 0, abi.C.addressof(v) if v else a.at)
+                CodeArg(a.bytes, 0, C.addressof(v) if v else a.at)
                 for a, v in zip(args[:n], values, strict=True)
             ]
         )

@@ -96,6 +96,7 @@ def test_running_out_of_memory_is_torchs_error_and_passes(on_opencl) -> None:
         ({"CAUSEWAY_OPENCL_PLATFORM": "99"}, "there is no such platform; there are: 0 "),
         ({"CAUSEWAY_OPENCL_MEMORY_MODEL": "best"}, "CAUSEWAY_OPENCL_MEMORY_MODEL is 'best'"),
         ({"CAUSEWAY_OPENCL_MEMORY": "much"}, "CAUSEWAY_OPENCL_MEMORY is 'much'"),
+        ({"CAUSEWAY_OPENCL_HOLD_LAUNCHES": "no"}, "CAUSEWAY_OPENCL_HOLD_LAUNCHES is 'no'"),
         ({"OCL_ICD_VENDORS": "EMPTY"}, "finds no driver"),
     ],
 )

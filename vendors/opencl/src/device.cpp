@@ -164,7 +164,10 @@ cw_status open_platform(Opened& all) {
       device->total = std::min(device->total, bytes);
     }
     if (cw_status status = choose_memory(*device)) return status;
-    device->holds_launches = setting("hold_launches") != "0" && device->memory != Memory::buffer &&
+    const std::string hold = setting("hold_launches");
+    if (!hold.empty() && hold != "0" && hold != "1")
+      return fail(CW_INVALID, "CAUSEWAY_OPENCL_HOLD_LAUNCHES is '%s': expected 0 or 1", hold.c_str());
+    device->holds_launches = hold != "0" && device->memory != Memory::buffer &&
                              (device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
     all.devices.push_back(std::move(device));
   }
