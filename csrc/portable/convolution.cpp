@@ -279,7 +279,6 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
         const idx left = last - m0;
         GLOBAL const AT* from_a = rows + m0 * am + k0;
         GLOBAL T* to_a = staged;
-        GLOBAL const T* tile_a = staged;
         GLOBAL T* kept = acc + (m0 - first) * WIDE;
         TILE_STAGE
         TILE_ZERO

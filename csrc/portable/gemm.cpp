@@ -10,10 +10,9 @@ namespace causeway::portable {
 
 namespace {
 
-// An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows, which it copies out: a
-// stretch of k of a block stays in the second cache for all panels, and in a copy rows do not lie a power of 2 apart,
-// where they would all need the same places of the first cache. `kept_rows`: of which sums are kept from one stretch to
-// the next.
+// An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows: a stretch of k of a block
+// stays in the second cache for all panels. Many rows are copied, as rows that lie a power of 2 apart would all need the
+// same places of the first cache. `kept_rows`: of which sums are kept from one stretch to the next.
 constexpr const char* kPanels = R"(
 for (idx u = FIRST(units), end = LAST(units); u < end;) {
   const idx panel = u % panels, split = u / panels % splits, batch = u / panels / splits;
@@ -40,18 +39,14 @@ for (idx u = FIRST(units), end = LAST(units); u < end;) {
       const idx bottom = last - top < block ? last : top + block, kept_from = chunk < K ? first : top;
       for (idx k0 = c0; k0 < c1; k0 += DEPTH) {
         const idx k1 = c1 - k0 < DEPTH ? c1 : k0 + DEPTH, depth = k1 - k0;
-        for (idx m0 = top; m0 < bottom; m0 += TILE) {
-          const idx left = last - m0;
-          GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
-          GLOBAL T* to_a = staged + (m0 - top) * STAGED;
-          TILE_STAGE
-        }
+        BLOCK_STAGE
         for (idx g = 0; g < some; ++g) {
           const idx n0 = (panel + g) * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE;
           GLOBAL const T* pack = packed + (g * chunk + k0 - c0) * WIDE;
           for (idx m0 = top; m0 < bottom; m0 += TILE) {
             const idx left = last - m0;
-            GLOBAL const T* tile_a = staged + (m0 - top) * STAGED;
+            GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
+            GLOBAL const T* to_a = staged + (m0 - top) * STAGED;
             GLOBAL T* kept = acc + (g * kept_rows + m0 - kept_from) * WIDE;
             TILE_ZERO
             if (k0 > 0) { TILE_TAKE }
@@ -62,15 +57,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end;) {
               T tile[TILE * WIDE];
               TILE_OUT
               const idx rows = left < TILE ? left : TILE;
-              for (idx i = 0; i < rows; ++i) {
-                const idx m = m0 + i;
-                INDEPENDENT
-                for (idx l = 0; l < wide; ++l) {
-                  const idx n = n0 + l;
-                  T v = tile[i * WIDE + l];
-                  PUT
-                }
-              }
+              TILE_PUT
             }
           }
         }
@@ -200,28 +187,70 @@ std::string each(const Cut& cut, const std::string& text) {
 
 constexpr int kBeside = 16;  // more than a row has in a copy
 
-// A tile's rows are copied for a stretch of k, converted once. Where neighbours of k are no neighbours in memory, rows
-// lie side by side.
+// Rows that are not read in place are copied for a stretch of k, converted once. Where neighbours of k are no neighbours
+// in memory, rows lie side by side.
 void define_tile(Source& s, const Product& p) {
   const Cut& cut = p.cut;
-  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", cut.depth + kBeside);
+  const char *down = "for (idx i = 0; i < rows; ++i) {", *across = "INDEPENDENT for (idx l = 0; l < wide; ++l) {";
+  s.define("TILE_PUT", std::string(p.out_across ? "for (idx l = 0; l < wide; ++l) {" : down) +
+                           (p.out_across ? "INDEPENDENT for (idx i = 0; i < rows; ++i) {" : across) +
+                           " const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } }");
+  const bool here = in_place(cut, p.a, p.a_dense);
+  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", here ? 0 : cut.depth + kBeside);
   s.define("TILE_ZERO", each(cut, "V c@_$ = ZERO; "));
   s.define("TILE_TAKE", each(cut, "c@_$ = LOADV(kept + @ * WIDE + $ * 16); "));
   s.define("TILE_KEEP", each(cut, "STOREV(kept + @ * WIDE + $ * 16, c@_$); "));
   s.define("TILE_OUT", each(cut, "STORETILE(tile + @ * WIDE + $ * 16, c@_$); "));
-  s.define("TILE_STAGE",
-           p.a_dense
-               ? "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL "
-                 "T* to = to_a + i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }"
-               : "for (idx k = 0; k < depth; ++k) for (idx i = 0; i < TILE; ++i) to_a[k * TILE + i] = LDA(from_a, "
-                 "(i < left ? i : 0) * am + k * AK);");
-  std::string run = "{ GLOBAL const T* b = pack; for (idx k = 0; k < depth; ++k, b += WIDE) { ";
-  run += each(cut, "const V v$ = LOADV(b + $ * 16); ");
+  if (here) {
+    s.define("TILE_STAGE", "").define("BLOCK_STAGE", "");
+  } else if (p.a_dense) {
+    s.define("TILE_STAGE",
+             "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = to_a "
+             "+ i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }");
+    s.define("BLOCK_STAGE",
+             "for (idx m0 = top; m0 < bottom; m0 += TILE) { const idx left = last - m0; GLOBAL const AT* from_a = a + "
+             "(a_base + m0 * am + k0); GLOBAL T* to_a = staged + (m0 - top) * STAGED; TILE_STAGE }");
+  } else {
+    s.define("AM", p.a_across ? "1" : "am");
+    s.define("BLOCK_STAGE",
+             "for (idx k = 0; k < depth; ++k) { GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); for (idx m0 "
+             "= top; m0 < bottom; m0 += TILE, r += TILE * AM) { const idx left = last - m0; GLOBAL T* to = staged + (m0 - "
+             "top) * STAGED + k * TILE; AHEAD(r + 8 * ak) if (left >= TILE) { UNROLL for (int i = 0; i < TILE; ++i) to[i] "
+             "= LDA(r, i * AM); } else { for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); } } }");
+  }
+  const char* place = here ? "r@[k]" : p.a_dense ? "to_a[@ * STAGED + k]" : "to_a[k * TILE + @]";
+  std::string run = "{ GLOBAL const T* b = pack; ";
+  for (int i = 0; here && i < cut.rows; ++i)
+    run += put("GLOBAL const T* r@ = from_a + (@ < left ? @ : 0) * am; ", '@', i);
+  run += "for (idx k = 0; k < depth; ++k, b += WIDE) { " + each(cut, "const V v$ = LOADV(b + $ * 16); ");
   for (int i = 0; i < cut.rows; ++i) {
-    run += "{ const T x = tile_a[" + put(p.a_dense ? "@ * STAGED + k" : "k * TILE + @", '@', i) + "]; ";
+    run += "{ const T x = " + put(place, '@', i) + "; ";
     run += put(each(cut, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
   }
   s.define("TILE_RUN", run + "} }");
+}
+
+// TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel. A
+// round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
+std::string turn_text(const Product& p) {
+  std::string rounds;
+  for (int i = 0; i < 16; ++i) rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
+  for (int far = 8; far; far /= 2)
+    for (int i = 0; i < 16; ++i) {
+      std::string lanes;
+      for (int lane = 0; lane < 16; ++lane)
+        lanes += ", " + std::to_string(i & far ? (lane & far ? lane + 16 : lane + far) : lane & far ? lane - far + 16 : lane);
+      const std::string from = "_" + std::to_string(far * 2);
+      rounds += "const V x" + std::to_string(i) + "_" + std::to_string(far) + " = __builtin_shufflevector(x" +
+                std::to_string(i & ~far) + from + ", x" + std::to_string(i | far) + from + lanes + "); ";
+    }
+  for (int i = 0; i < 16; ++i) rounds += put("STOREV((to) + @ * WIDE, x@_1); ", '@', i);
+  const std::string each =
+      "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + 64) "
+      "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
+  if (storage_of(p.a) != name_of(p.type)) return each;
+  return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
+         "}\n#endif\n#endif\n#ifndef TURN\n" + each + "#endif\n";
 }
 
 }  // namespace
@@ -230,7 +259,12 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
   const std::string type = name_of(p.type);
   std::string head;
   if (device.info.language == CW_CODE_C) head = "#pragma GCC optimize (\"fp-contract=fast\")\n";
+  if (device.in_turn())  // what will be read soon, into the second cache
+    head +=
+        "#ifdef __has_builtin\n#if __has_builtin(__builtin_prefetch)\n#define AHEAD(p) __builtin_prefetch((const "
+        "void*)(u64)(p), 0, 2);\n#endif\n#endif\n#ifndef AHEAD\n#define AHEAD(p)\n#endif\n";
   head += "typedef " + type + " T;\ntypedef " + type + "x16 V;\ntypedef " + storage_of(p.a) + " AT;\n";
+  if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p);
   s.before(head);
   for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
   // A tile is the item's own memory, which OpenCL keeps apart from the device's.
@@ -264,12 +298,19 @@ std::string product_text(Source& s, const Product& p, const Device& device) {
 
 uint64_t product_version() { return family(kPanels) ^ family(kSquares) ^ family(kSums); }
 
-Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use) {
+// While a pointer to each row fits into registers: so few are not in each other's way in the first cache, and a copy
+// takes longer than it saves.
+bool in_place(const Cut& cut, Dtype a, bool a_dense) {
+  return cut.kind == Cut::panels && a_dense && cut.rows <= 8 && storage_of(a) == name_of(compute_of(a));
+}
+
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place) {
   if (cut.kind != Cut::panels) return {};
   // In elements: packed panels, and a block of A's rows, which the second cache is to hold.
-  constexpr int64_t kPacked = int64_t{1} << 18, kBlock = int64_t{1} << 15, kFew = 4;
+  constexpr int64_t kPacked = int64_t{1} << 18, kBlock = int64_t{1} << 16, kFew = 4;
   const int64_t panels = (size.n + cut.columns - 1) / cut.columns, tiles = (size.m + cut.rows - 1) / cut.rows;
-  const int64_t few = std::min(kFew, panels), staged = cut.depth + kBeside;
+  const int64_t staged = cut.depth + kBeside;
+  const int64_t few = in_place ? 1 : std::min(kFew, panels);
   Panels p;
   if (use == Turn::gradient) {  // a loop of its own: all rows' sums are kept, a tile's rows copied
     p.chunk = cut.depth;
@@ -279,7 +320,7 @@ Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use) {
     p.block = std::clamp<int64_t>(kBlock / staged / cut.rows, 8, std::max<int64_t>(tiles, 8)) * cut.rows;
     p.block = std::min(p.block, tiles * cut.rows);
     if (size.k * cut.columns * few <= kPacked) {
-      p.together = std::min(kPacked / (size.k * cut.columns), panels);
+      p.together = in_place ? 1 : std::min(kPacked / (size.k * cut.columns), panels);
       p.chunk = size.k;
       p.kept_rows = size.k > cut.depth ? p.block : 0;
     } else {
@@ -288,21 +329,23 @@ Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use) {
       p.kept_rows = tiles * cut.rows;
     }
   }
-  p.slot = p.block * staged + p.together * (p.kept_rows + p.chunk) * cut.columns;
+  p.slot = (in_place ? 0 : p.block * staged) + p.together * (p.kept_rows + p.chunk) * cut.columns;
   return p;
 }
 
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype type, void** out) {
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+                          void** out) {
   *out = nullptr;
   int64_t count = 0;
-  if (cut.kind == Cut::panels) count = int64_t{call.device->info.compute_units} * 4 * panels_of(cut, size, use).slot;
+  if (cut.kind == Cut::panels)
+    count = int64_t{call.device->info.compute_units} * 4 * panels_of(cut, size, use, in_place(cut, dtype, a_dense)).slot;
   if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
   if (count == 0) return CW_OK;
-  return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(type)), out);
+  return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(compute_of(dtype))), out);
 }
 
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, Turn::Use use, int64_t am, int64_t ak) {
+                         const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak) {
   const Cut& cut = turn.cut();
   const int64_t panels = (size.n + cut.columns - 1) / cut.columns;
   const int64_t wanted = int64_t{call.device->info.compute_units} * 2;
@@ -314,7 +357,7 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
                         : cut.kind == Cut::squares ? squares
                                                    : each;
-  const Panels p = panels_of(cut, size, use);
+  const Panels p = panels_of(cut, size, use, in_place(cut, dtype, ak == 1));
   launch.value(units).value(splits).value(panels).value(p.slot).value(size.m).value(size.n);
   launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
   launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows);

@@ -11,6 +11,8 @@ struct Product {
   Cut cut;
   Dtype a, type;           // of A's elements; what is computed in: f32 or f64
   bool a_dense = false;    // ak is 1
+  bool a_across = false;   // am is 1
+  bool out_across = false; // neighbours in memory of the result are neighbours in m
   bool b_along_k = false;  // neighbours in memory are neighbours in k
   std::string begin;       // declarations for this `batch`: sets a_base
   std::string panel;       // for the columns n0 .. n0 + wide - 1 of it (CPUs)
@@ -34,14 +36,18 @@ struct Panels {
   int64_t kept_rows = 0;  // whose sums are kept between stretches of k, of each panel
   int64_t slot = 0;      // elements of the workspace
 };
-Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use);
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place);
+
+// Whether A's rows are read where they lie, on CPUs, and not copied.
+bool in_place(const Cut& cut, Dtype a, bool a_dense);
 
 // The workspace, which the first parameter of the function must be; NULL where none is needed.
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype type, void** out);
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+                          void** out);
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, Turn::Use use, int64_t am, int64_t ak);
+                         const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak);
 
 // Another number where the kernels are others.
 uint64_t product_version();
@@ -56,11 +62,11 @@ cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize&
     TRY(function_of(turn.cut(), &function));
     if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
     void* workspace = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, use, compute_of(dtype), &workspace));
+    TRY(product_scratch(call, turn.cut(), size, use, dtype, ak == 1, &workspace));
     Launch launch;
     launch.pointer(workspace);
     fill(launch);
-    return product_launch(call, launch, turn, function, sums, size, use, am, ak);
+    return product_launch(call, launch, turn, function, sums, size, use, dtype, am, ak);
   });
 }
 
