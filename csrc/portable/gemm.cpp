@@ -6,21 +6,29 @@
 
 #include <algorithm>
 
+#include "portable.h"
+
 namespace causeway::portable {
 
 namespace {
 
 // An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows: a stretch of k of a block
 // stays in the second cache for all panels. Many rows are copied, as rows that lie a power of 2 apart would all need the
-// same places of the first cache. `kept_rows`: of which sums are kept from one stretch to the next.
+// same places of the first cache. `kept_rows`: of which sums are kept from one stretch to the next. With `taken`, items
+// take panels as they get done, as cores are not equally fast, and count them in the workspace's first word.
 constexpr const char* kPanels = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end;) {
+for (idx u = taken ? 0 : FIRST(units), end = taken ? 0 : LAST(units);;) {
+  if (taken && u >= end) {
+    u = COUNT(packs) * together;
+    end = units - u < together ? units : u + together;
+  }
+  if (u >= end) break;
   const idx panel = u % panels, split = u / panels % splits, batch = u / panels / splits;
   const idx tiles = (M + TILE - 1) / TILE;
   const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
   const idx last = past < M ? past : M;
   const idx here = end - u < panels - panel ? end - u : panels - panel, some = here < together ? here : together;
-  GLOBAL T* staged = packs + item * slot;
+  GLOBAL T* staged = packs + HEAD + item * slot;
   GLOBAL T* acc = staged + block * STAGED;
   GLOBAL T* packed = acc + together * kept_rows * WIDE;
   BEGIN
@@ -186,11 +194,13 @@ std::string each(const Cut& cut, const std::string& text) {
 }
 
 constexpr int kBeside = 16;  // more than a row has in a copy
+constexpr int kHead = 16;    // elements before the first item's, of which one is the count
 
 // Rows that are not read in place are copied for a stretch of k, converted once. Where neighbours of k are no neighbours
 // in memory, rows lie side by side.
 void define_tile(Source& s, const Product& p) {
   const Cut& cut = p.cut;
+  s.define("HEAD", kHead);
   const char *down = "for (idx i = 0; i < rows; ++i) {", *across = "INDEPENDENT for (idx l = 0; l < wide; ++l) {";
   s.define("TILE_PUT", std::string(p.out_across ? "for (idx l = 0; l < wide; ++l) {" : down) +
                            (p.out_across ? "INDEPENDENT for (idx i = 0; i < rows; ++i) {" : across) +
@@ -204,19 +214,21 @@ void define_tile(Source& s, const Product& p) {
   if (here) {
     s.define("TILE_STAGE", "").define("BLOCK_STAGE", "");
   } else if (p.a_dense) {
-    s.define("TILE_STAGE",
-             "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = to_a "
-             "+ i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }");
+    s.define(
+        "TILE_STAGE",
+        "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = to_a "
+        "+ i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }");
     s.define("BLOCK_STAGE",
              "for (idx m0 = top; m0 < bottom; m0 += TILE) { const idx left = last - m0; GLOBAL const AT* from_a = a + "
              "(a_base + m0 * am + k0); GLOBAL T* to_a = staged + (m0 - top) * STAGED; TILE_STAGE }");
   } else {
     s.define("AM", p.a_across ? "1" : "am");
-    s.define("BLOCK_STAGE",
-             "for (idx k = 0; k < depth; ++k) { GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); for (idx m0 "
-             "= top; m0 < bottom; m0 += TILE, r += TILE * AM) { const idx left = last - m0; GLOBAL T* to = staged + (m0 - "
-             "top) * STAGED + k * TILE; AHEAD(r + 8 * ak) if (left >= TILE) { UNROLL for (int i = 0; i < TILE; ++i) to[i] "
-             "= LDA(r, i * AM); } else { for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); } } }");
+    s.define(
+        "BLOCK_STAGE",
+        "for (idx k = 0; k < depth; ++k) { GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); for (idx m0 "
+        "= top; m0 < bottom; m0 += TILE, r += TILE * AM) { const idx left = last - m0; GLOBAL T* to = staged + (m0 - "
+        "top) * STAGED + k * TILE; AHEAD(r + 8 * ak) if (left >= TILE) { UNROLL for (int i = 0; i < TILE; ++i) to[i] "
+        "= LDA(r, i * AM); } else { for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); } } }");
   }
   const char* place = here ? "r@[k]" : p.a_dense ? "to_a[@ * STAGED + k]" : "to_a[k * TILE + @]";
   std::string run = "{ GLOBAL const T* b = pack; ";
@@ -234,19 +246,23 @@ void define_tile(Source& s, const Product& p) {
 // round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
 std::string turn_text(const Product& p) {
   std::string rounds;
-  for (int i = 0; i < 16; ++i) rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
+  for (int i = 0; i < 16; ++i)
+    rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
   for (int far = 8; far; far /= 2)
     for (int i = 0; i < 16; ++i) {
       std::string lanes;
       for (int lane = 0; lane < 16; ++lane)
-        lanes += ", " + std::to_string(i & far ? (lane & far ? lane + 16 : lane + far) : lane & far ? lane - far + 16 : lane);
+        lanes += ", " + std::to_string(i & far      ? (lane & far ? lane + 16 : lane + far)
+                                       : lane & far ? lane - far + 16
+                                                    : lane);
       const std::string from = "_" + std::to_string(far * 2);
       rounds += "const V x" + std::to_string(i) + "_" + std::to_string(far) + " = __builtin_shufflevector(x" +
                 std::to_string(i & ~far) + from + ", x" + std::to_string(i | far) + from + lanes + "); ";
     }
   for (int i = 0; i < 16; ++i) rounds += put("STOREV((to) + @ * WIDE, x@_1); ", '@', i);
   const std::string each =
-      "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + 64) "
+      "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + "
+      "64) "
       "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
   if (storage_of(p.a) != name_of(p.type)) return each;
   return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
@@ -263,6 +279,10 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
     head +=
         "#ifdef __has_builtin\n#if __has_builtin(__builtin_prefetch)\n#define AHEAD(p) __builtin_prefetch((const "
         "void*)(u64)(p), 0, 2);\n#endif\n#endif\n#ifndef AHEAD\n#define AHEAD(p)\n#endif\n";
+  if (device.in_turn())
+    head += device.info.language == CW_CODE_C
+                ? "#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))\n"
+                : "#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))\n";
   head += "typedef " + type + " T;\ntypedef " + type + "x16 V;\ntypedef " + storage_of(p.a) + " AT;\n";
   if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p);
   s.before(head);
@@ -277,7 +297,7 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
                                              "n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }"
                                            : p.pack));
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
-                           "together", "chunk", "block", "kept_rows"})
+                           "together", "chunk", "block", "kept_rows", "taken"})
     s.value("idx", name);
   if (p.cut.kind == Cut::panels) define_tile(s, p);
   if (p.cut.kind != Cut::squares) return;
@@ -333,25 +353,41 @@ Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in
   return p;
 }
 
+// Large products run as one item a core, whose workspace stays in its second cache from panel to panel.
+bool is_large(const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return cut.kind == Cut::panels && use != Turn::gradient && size.multiplications() >= 1 << 25;
+}
+
+// The count costs a command before the launch.
+bool takes_turns(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return is_large(cut, size, use) && call.device->info.compute_units > 1 && services().table().mem_set;
+}
+
+int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return int64_t{call.device->info.compute_units} * (is_large(cut, size, use) ? 1 : 4);
+}
+
 cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
                           void** out) {
   *out = nullptr;
   int64_t count = 0;
   if (cut.kind == Cut::panels)
-    count = int64_t{call.device->info.compute_units} * 4 * panels_of(cut, size, use, in_place(cut, dtype, a_dense)).slot;
+    count = kHead + items_of(call, cut, size, use) * panels_of(cut, size, use, in_place(cut, dtype, a_dense)).slot;
   if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
   if (count == 0) return CW_OK;
   return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(compute_of(dtype))), out);
 }
 
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak) {
+                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak) {
   const Cut& cut = turn.cut();
-  const int64_t panels = (size.n + cut.columns - 1) / cut.columns;
-  const int64_t wanted = int64_t{call.device->info.compute_units} * 2;
-  int64_t splits = 1;
-  if (panels * size.batch < wanted)
-    splits = std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / (cut.rows * 4), 1));
+  const int64_t panels = (size.n + cut.columns - 1) / cut.columns, units_of_device = call.device->info.compute_units;
+  const bool taken = takes_turns(call, cut, size, use);
+  // So many units of work, and none of so few rows that packing a panel for them is most of it.
+  const auto splits_for = [&](int64_t wanted, int64_t tiles) {
+    return std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / (cut.rows * tiles), 1));
+  };
+  const int64_t splits = std::max(splits_for(units_of_device * 2, 4), taken ? splits_for(units_of_device * 8, 32) : 1);
   const int64_t each = size.batch * size.m * size.n;
   const int64_t squares = size.batch * ((size.m + cut.rows - 1) / cut.rows) * panels * cut.parts;
   const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
@@ -360,10 +396,13 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   const Panels p = panels_of(cut, size, use, in_place(cut, dtype, ak == 1));
   launch.value(units).value(splits).value(panels).value(p.slot).value(size.m).value(size.n);
   launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
-  launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows);
+  launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows).value(int64_t{taken});
+  if (taken) TRY(services().table().mem_set(call.device->index, workspace, 0, kHead, call.stream));
   TRY(turn.start());
   if (cut.kind == Cut::squares) {
     TRY(launch.run_groups(function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
+  } else if (is_large(cut, size, use)) {
+    TRY(launch.run_groups(function, std::min(units, items_of(call, cut, size, use)), 1, call.stream));
   } else {
     const double all = size.multiplications() / 8;
     TRY(launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream));

@@ -47,7 +47,7 @@ cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, T
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak);
+                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak);
 
 // Another number where the kernels are others.
 uint64_t product_version();
@@ -66,7 +66,7 @@ cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize&
     Launch launch;
     launch.pointer(workspace);
     fill(launch);
-    return product_launch(call, launch, turn, function, sums, size, use, dtype, am, ak);
+    return product_launch(call, launch, turn, function, sums, workspace, size, use, dtype, am, ak);
   });
 }
 

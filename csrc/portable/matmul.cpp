@@ -79,20 +79,24 @@ cw_status matmul(Call& call, const void* data) {
             p.pack =
                 "if (wide == WIDE) { for (idx k = k0; k < k1; ++k) { GLOBAL const " + store +
                 "* from = b_ + b_base + " + bk +
-                " + n0; GLOBAL T* to = pack + (k - k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { AHEAD(from + 8 * bk + l) } INDEPENDENT for (idx l = 0; l < WIDE; ++l) to[l] = LD_" +
+                " + n0; GLOBAL T* to = pack + (k - k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { AHEAD(from + 8 * "
+                "bk + l) } INDEPENDENT for (idx l = 0; l < WIDE; ++l) to[l] = LD_" +
                 name +
                 "(from, l); } } else { for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx n = "
                 "l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; } }";
           else if (k_dense)  // 16 of k at a time: whole cache lines are read, and the next asked for
             p.pack =
-                "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; GLOBAL T* to = pack + (k - "
+                "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; GLOBAL T* to = pack + "
+                "(k - "
                 "k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { GLOBAL const " +
-                store + "* from = b_ + (b_base + k); if (most == 16 && l + 16 <= wide) { TURN(from + (n0 + l) * bn, bn, to + "
+                store +
+                "* from = b_ + (b_base + k); if (most == 16 && l + 16 <= wide) { TURN(from + (n0 + l) * bn, bn, to + "
                 "l) } else for (idx i = l; i < l + 16; ++i) for (idx j = 0; j < most; ++j) to[j * WIDE + i] = LD_" +
                 name + "(from + (i < wide ? n0 + i : n0) * bn, j); } }";
           p.store = op.added ? "v = alpha * v;" : "";
           if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
-          p.store += " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") + (on == 1 ? "n, v);" : "n * on, v);");
+          p.store += " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") +
+                     (on == 1 ? "n, v);" : "n * on, v);");
           return product_text(s, p, *call.device);
         },
         out_function);

@@ -29,10 +29,16 @@ def gradient(x: torch.Tensor, w: torch.Tensor, g: torch.Tensor) -> torch.Tensor:
 
 
 def products() -> Iterator[Product]:
-    """Sides that no tile divides, each order of strides, a deep k, what is not finite."""
+    """Sides that no tile divides, each order of strides, a deep k, what is not finite; large ones,
+    of which items take pieces as they get done.
+    """
     yield "one", torch.mm, (randn(1, 1), randn(1, 1))
     yield "edges", torch.mm, (randn(37, 67), randn(67, 75))
     yield "transposed", lambda a, b: torch.mm(a.t(), b.t()), (randn(67, 37), randn(35, 67))
+    for name, m, n in (("narrow", 130, 70), ("wide", 70, 130)):
+        yield f"{name} transposed", lambda a, b: torch.mm(a, b.t()), (randn(m, 83), randn(n, 83))
+    yield "turned", lambda a, b: torch.mm(a.t(), b), (randn(83, 70), randn(83, 130))
+    yield "large", torch.mm, (randn(300, 250), randn(250, 460))
     yield "strided", lambda a, b: torch.mm(a[::2, ::3], b[::3, ::2]), (randn(40, 60), randn(60, 70))
     yield "deep", torch.mm, (randn(9, 2500) / 50, randn(2500, 19))
     yield "added", lambda c, a, b: torch.addmm(c, a, b, beta=0.3, alpha=-1.7), (
@@ -46,6 +52,9 @@ def products() -> Iterator[Product]:
     conv = lambda x, w: F.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)  # noqa: E731
     yield "convolution", conv, (x, w)
     yield "gradient", gradient, (x, w, torch.empty_like(conv(x, w)).copy_(randn(3, 10, 6, 11)))
+    yield "large convolution", lambda x, w: F.conv2d(x, w, None, 1, 1), (
+        randn(2, 33, 29, 30), randn(67, 33, 3, 3),
+    )  # fmt: skip
     yield "transposed convolution", lambda x, w: F.conv_transpose2d(x, w, None, 2, 1), (
         randn(2, 5, 7, 8), randn(5, 9, 3, 3),
     )  # fmt: skip

@@ -28,9 +28,9 @@ def sim(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, s
 
 
 SOME = {
-    "float32": ("float32", "edges", "added", "convolution", "gradient"),
+    "float32": ("float32", "turned", "wide transposed", "large", "convolution", "gradient"),
     "others": (
-        "bfloat16", "edges", "transposed", "float16", "deep", "float64", "edges",
+        "bfloat16", "edges", "transposed", "float16", "wide transposed", "deep", "float64", "edges",
     ),
 }  # fmt: skip
 
@@ -38,14 +38,26 @@ SOME = {
 @pytest.mark.parametrize("which", SOME)
 def test_every_cut_gives_the_same_bits(run_python, sim: dict[str, str], which: str) -> None:
     lines = run_python(CUTS, args=SOME[which], **sim).stdout.splitlines()
-    assert lines == ["cuts 6 of 4 products"]
+    assert lines == ["cuts 7 of 5 products"]
 
 
 @pytest.mark.long
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_every_cut_gives_the_same_bits_for_all_products(run_python, sim, dtype: str) -> None:
     lines = run_python(CUTS, args=(dtype,), **sim).stdout.splitlines()
-    assert lines == ["cuts 6 of 11 products"]
+    assert lines == ["cuts 7 of 16 products"]
+
+
+@pytest.mark.long
+def test_items_that_take_turns_give_the_same_bits(
+    run_python, opencl_library: Path, tmp_path_factory
+) -> None:
+    env = {
+        "CAUSEWAY_VENDOR": str(opencl_library),
+        "CAUSEWAY_OPENCL_CACHE": str(tmp_path_factory.getbasetemp() / "cache-False"),
+    }
+    which = ("float32", "large", "large convolution", "wide transposed", "bfloat16", "large")
+    assert run_python(CUTS, args=which, **env).stdout.splitlines() == ["cuts 7 of 4 products"]
 
 
 @pytest.mark.parametrize(
