@@ -5,6 +5,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "functions.h"
+
 namespace causeway::portable {
 
 namespace {
@@ -172,8 +174,9 @@ std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
                     : out == kBF16 ? "FLOAT(0x7f7f0000u)"
                     : out == kF64  ? "1.7976931348623157e308"
                                    : "3.402823466e38f");
-  if (op.functions) text += op.functions;
-  return text;
+  const std::string functions = op.functions ? op.functions : "";
+  if (type == kF32) text += functions_of(functions + op.text);
+  return text + functions;
 }
 
 std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const std::function<std::string(int)>& place) {

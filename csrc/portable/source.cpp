@@ -25,6 +25,7 @@ typedef double f64;
 #define FUNCTION static inline
 #define BITS(x) as_uint(x)
 #define FLOAT(b) as_float(b)
+#define CONSTANT constant
 #define FMA(a, b, c) fma(a, b, c)
 typedef float16 f32x16;
 #ifdef cl_khr_fp64
@@ -33,6 +34,8 @@ typedef double16 f64x16;
 #define STOREV_f64(p, v) vstore16(v, 0, p)
 #define FMAV_f64(a, b, c) fma((f64x16)(a), b, c)
 #define ZERO_f64 ((f64x16)(0))
+#define BITS_OF_DOUBLE(x) as_ulong(x)
+#define DOUBLE(b) as_double(b)
 #endif
 #define LOADV_f32(p) vload16(0, p)
 #define STOREV_f32(p, v) vstore16(v, 0, p)
@@ -75,8 +78,13 @@ typedef double f64;
 #define FUNCTION static inline
 static inline u32 bits_of(f32 x) { u32 b; memcpy(&b, &x, 4); return b; }
 static inline f32 float_of(u32 b) { f32 x; memcpy(&x, &b, 4); return x; }
+static inline u64 bits_of_double(f64 x) { u64 b; memcpy(&b, &x, 8); return b; }
+static inline f64 double_of(u64 b) { f64 x; memcpy(&x, &b, 8); return x; }
 #define BITS(x) bits_of(x)
 #define FLOAT(b) float_of(b)
+#define BITS_OF_DOUBLE(x) bits_of_double(x)
+#define DOUBLE(b) double_of(b)
+#define CONSTANT static const
 #define FMA(a, b, c) fma(a, b, c)
 #define INDEPENDENT _Pragma("GCC ivdep")
 #define UNROLL
@@ -125,6 +133,8 @@ typedef double f64;
 #define SLOT alignas(8)
 #define FUNCTION static __device__ inline
 #define BITS(x) __float_as_uint(x)
+#define BITS_OF_DOUBLE(x) (u64)__double_as_longlong(x)
+#define DOUBLE(b) __longlong_as_double((i64)(b))
 #define FLOAT(b) __uint_as_float(b)
 #define FMA(a, b, c) fma(a, b, c)
 #define INDEPENDENT
@@ -212,13 +222,15 @@ FUNCTION u16 float_to_bfloat(f32 x) {
 /* Largest and smallest that let NaN through, as torch's do. */
 #define MAXIMUM(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
 #define MINIMUM(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+/* The nearest whole number of a small one: rint is 25 instructions in PoCL. */
+#define NEAREST(x) ((x) + 12582912.0f - 12582912.0f)
 /* Branch-free, so that loops with it become vectors. Polynomial of Cephes' expf; error below 2 ulp. */
 FUNCTION f32 exp_f32(f32 x) {
   f32 n, r, p;
   i32 k, h;
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
-  n = rint(x * 1.44269504088896341f);
+  n = NEAREST(x * 1.44269504088896341f);
   r = FMA(n, -0.693359375f, x);
   r = FMA(n, 2.12194440e-4f, r);
   p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
@@ -266,7 +278,7 @@ FUNCTION f32 tanh_f32(f32 x) {
   inner = FMA(inner, s, -5.383991141e-2f);
   inner = FMA(inner, s, 1.333247293e-1f);
   inner = FMA(FMA(inner, s, -3.333331435e-1f) * s, x, x);
-  return t > 0.55f ? (x < 0.0f ? -outer : outer) : inner;
+  return x == 0.0f ? x : t > 0.55f ? (x < 0.0f ? -outer : outer) : inner;
 }
 )~";
 
@@ -286,7 +298,9 @@ std::string prelude(const cw_code_info& info) {
   }
   // CPUs: each item a run of neighbours, for vectors. Else neighbours to neighbouring items, for wide loads.
   if (info.flags & CW_CODE_IN_TURN)
-    text += "#define FIRST(n) ((n) * item / items)\n#define LAST(n) ((n) * (item + 1) / items)\n#define STEP 1\n";
+    text +=
+        "#define IN_TURN\n#define FIRST(n) ((n) * item / items)\n#define LAST(n) ((n) * (item + 1) / items)\n#define "
+        "STEP 1\n";
   else
     text += "#define FIRST(n) item\n#define LAST(n) (n)\n#define STEP items\n";
   return text + kShared;

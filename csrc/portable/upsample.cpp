@@ -16,18 +16,19 @@ struct Upsample {
 };
 
 // Places and weights of position o of a dimension of n elements, as torch's area_pixel_compute_source_index has them.
+// Without `floor`, which some runtimes call for each element: what is not negative is cut off.
 constexpr const char* kTaps = R"(
 FUNCTION void taps(idx o_, idx n_, T scale, i32* at, T* weight) {
   const i32 o = (i32)o_, n = (i32)n_;  // 32 bits become vectors
 #if WAY == 0 || WAY == 1
-  const i32 i = (i32)floor((WAY == 1 ? (T)o + (T)0.5 : (T)o) * scale);
+  const i32 i = (i32)((WAY == 1 ? (T)o + (T)0.5 : (T)o) * scale);
   at[0] = i < n ? i : n - 1;
   weight[0] = 1;
 #else
   T from = ALIGNED ? scale * (T)o : scale * ((T)o + (T)0.5) - (T)0.5;
 #if WAY == 2
   if (!ALIGNED && from < 0) from = 0;
-  i32 i = (i32)floor(from);
+  i32 i = (i32)from;
   if (i > n - 1) i = n - 1;
   T t = from - (T)i;
   t = t < 0 ? 0 : t > 1 ? 1 : t;
@@ -36,8 +37,8 @@ FUNCTION void taps(idx o_, idx n_, T scale, i32* at, T* weight) {
   weight[0] = 1 - t;
   weight[1] = t;
 #else
-  const T low = floor(from), t = from - low, a = (T)-0.75, u = 1 - t, t1 = t + 1, u1 = u + 1;
-  for (int k = 0; k < 4; ++k) {
+  const T cut = (T)(i32)from, low = from < cut ? cut - 1 : cut, t = from - low, a = (T)-0.75, u = 1 - t, t1 = t + 1, u1 = u + 1;
+  UNROLL for (int k = 0; k < 4; ++k) {
     const i32 i = (i32)low + k - 1;
     at[k] = i < 0 ? 0 : i < n ? i : n - 1;
   }
@@ -66,11 +67,11 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     ST(out, u * ow + ox, LD(in, base + (az[0] * h + ay[0]) * w + ax[0]));
 #else
     T sum = 0;
-    for (int k = 0; k < TAPS_Z; ++k)
-      for (int j = 0; j < TAPS_Y; ++j) {
+    UNROLL for (int k = 0; k < TAPS_Z; ++k)
+      UNROLL for (int j = 0; j < TAPS_Y; ++j) {
         const idx row = base + (az[k] * h + ay[j]) * w;
         T part = 0;
-        for (int i = 0; i < TAPS; ++i) part += wx[i] * (T)LD(in, row + ax[i]);
+        UNROLL for (int i = 0; i < TAPS; ++i) part += wx[i] * (T)LD(in, row + ax[i]);
         sum += wz[k] * wy[j] * part;
       }
     ST(out, u * ow + ox, sum);
@@ -93,9 +94,9 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
       for (idx ox = 0; ox < ow; ++ox) {
         const T g = LD(grad, ((u * od + oz) * oh + oy) * ow + ox);
         taps(ox, w, scale_x, ax, wx);
-        for (int k = 0; k < TAPS_Z; ++k)
-          for (int j = 0; j < TAPS_Y; ++j)
-            for (int i = 0; i < TAPS; ++i) SUM(base + (az[k] * h + ay[j]) * w + ax[i]) += wz[k] * wy[j] * wx[i] * g;
+        UNROLL for (int k = 0; k < TAPS_Z; ++k)
+          UNROLL for (int j = 0; j < TAPS_Y; ++j)
+            UNROLL for (int i = 0; i < TAPS; ++i) SUM(base + (az[k] * h + ay[j]) * w + ax[i]) += wz[k] * wy[j] * wx[i] * g;
       }
     }
   }

@@ -235,6 +235,46 @@ def test_optimizers_over_lists_step_as_on_the_cpu(run_python, tmp_path) -> None:
     assert run_python(FUSED, **env).stdout.splitlines() == ["agree"]
 
 
+FUNCTIONS = (HERE / "functions.py").read_text()
+
+
+def complaints(run_python, **env: str) -> list[str]:
+    lines = run_python(FUNCTIONS, args=("200000",), **env).stdout.splitlines()
+    assert len([line for line in lines if ":" not in line]) == 23
+    return [line for line in lines if ":" in line]
+
+
+def test_functions_are_near_those_of_float64_on_the_simulated_chip(
+    run_python, tmp_path_factory
+) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    assert complaints(run_python, **SIM, CAUSEWAY_SIM_CACHE=cache) == []
+
+
+@pytest.mark.long
+def test_functions_are_near_those_of_float64_on_opencl(
+    run_python, opencl, tmp_path_factory
+) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-False")
+    assert complaints(run_python, CAUSEWAY_VENDOR=opencl, CAUSEWAY_OPENCL_CACHE=cache) == []
+
+
+@pytest.mark.long
+def test_wrong_functions_are_noticed(run_python, tmp_path) -> None:
+    """A digit of a polynomial, a quadrant, the bits of 2/pi for large numbers, a sign of zero."""
+    scripts = {
+        "log": "s/3.3333331174e-1f/3.3333431174e-1f/",
+        "cos": "s/(q + 1) & 2/q \\& 2/",
+        "sin": "s/FMA(m_, quarters_low\\[at_\\], \\(FMA(m_, h_, -p_)\\))/\\1/",
+        "expm1": "s/return v == 0.0f ? v : r/return r + 0.0f/",
+    }
+    for name, script in scripts.items():
+        (tmp_path / name).mkdir()
+        fake = compiler(tmp_path / name, script)
+        found = complaints(run_python, **SIM, CC=str(fake), CAUSEWAY_SIM_CACHE=str(tmp_path / name))
+        assert any(line.startswith(f"{name}: ") for line in found), (name, found)
+
+
 def test_a_wrong_kernel_is_noticed(run_python, tmp_path) -> None:
     """A compiler that adds 1 to every sum: the cases must say so."""
     fake = tmp_path / "cc"
