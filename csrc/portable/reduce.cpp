@@ -150,8 +150,13 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
       "const idx to = " +
       N + " - from < left ? " + N + " : from + left;\nidx off = ib, j = from;\n" +
       walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) +
-      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " + load + "off + (j + l)" +
-      stride +
+      // A lane goes on in its register for 8 steps: an array of all is in memory between two of them.
+      "for (; j + 8 * LANES <= to; j += 8 * LANES)\nINDEPENDENT\nfor (int l = 0; l < LANES; ++l) {\n"
+      "A lane = lanes[l];\nUNROLL for (int k = 0; k < 8; ++k) { const A v = " +
+      load + "off + (j + k * LANES + l)" + stride +
+      ")); lane = STEP_(lane, v); }\nlanes[l] = lane;\n}\n"
+      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " +
+      load + "off + (j + l)" + stride +
       ")); lanes[l] = STEP_(lanes[l], v); }\n"
       "for (; j < to; ++j) { const A v = " +
       load + "off + j" + stride +

@@ -97,6 +97,7 @@ def test_running_out_of_memory_is_torchs_error_and_passes(on_opencl) -> None:
         ({"CAUSEWAY_OPENCL_MEMORY_MODEL": "best"}, "CAUSEWAY_OPENCL_MEMORY_MODEL is 'best'"),
         ({"CAUSEWAY_OPENCL_MEMORY": "much"}, "CAUSEWAY_OPENCL_MEMORY is 'much'"),
         ({"CAUSEWAY_OPENCL_HOLD_LAUNCHES": "no"}, "CAUSEWAY_OPENCL_HOLD_LAUNCHES is 'no'"),
+        ({"CAUSEWAY_OPENCL_PIN_THREADS": "2"}, "CAUSEWAY_OPENCL_PIN_THREADS is '2'"),
         ({"OCL_ICD_VENDORS": "EMPTY"}, "finds no driver"),
     ],
 )
@@ -116,6 +117,28 @@ def test_a_platform_is_chosen_by_number_and_by_a_part_of_its_name(on_opencl) -> 
     assert first.strip()
     if first.startswith("pthread"):
         assert on_opencl(program, CAUSEWAY_OPENCL_PLATFORM="portable").stdout == first
+
+
+CORES = """
+import os, torch
+cores = os.sched_getaffinity(0)
+before = set(os.listdir("/proc/self/task"))
+x = torch.ones(2, device="opencl")
+new = [os.sched_getaffinity(int(t)) for t in set(os.listdir("/proc/self/task")) - before]
+alone = [s for s in new if len(s) == 1]
+print(len(cores) > 1, len(alone) == len(cores) and set.union(*alone) == cores, len(alone))
+assert os.sched_getaffinity(0) == cores  # the program's own thread goes where it likes
+"""
+
+
+def test_each_of_the_runtimes_threads_has_a_core(on_opencl) -> None:
+    many, pinned, _ = on_opencl(CORES).stdout.split()
+    if many != "True":
+        pytest.skip("one core")
+    assert pinned == "True"
+    assert on_opencl(CORES, CAUSEWAY_OPENCL_PIN_THREADS="0").stdout.split()[2] == "0"
+    # Fewer threads than cores: the system shares them out.
+    assert on_opencl(CORES, POCL_MAX_PTHREAD_COUNT="1").stdout.split()[2] == "0"
 
 
 PROFILE = """

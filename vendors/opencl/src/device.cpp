@@ -6,6 +6,7 @@
 #include <cstring>
 #include <memory>
 
+#include "cores.hpp"
 #include "error.hpp"
 
 namespace opencl {
@@ -134,7 +135,22 @@ uint64_t parse_bytes(const std::string& text) {
   return end[1] ? 0 : value << shift;
 }
 
+// A setting that is on unless it is 0.
+cw_status read_switch(const char* key, const char* name, bool* out) {
+  const std::string value = setting(key);
+  if (!value.empty() && value != "0" && value != "1")
+    return fail(CW_INVALID, "%s is '%s': expected 0 or 1", name, value.c_str());
+  *out = value != "0";
+  return CW_OK;
+}
+
+bool is_cpu(cl_device_id id) { return device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU; }
+
 cw_status open_platform(Opened& all) {
+  bool hold = false, pin = false;
+  if (cw_status status = read_switch("hold_launches", "CAUSEWAY_OPENCL_HOLD_LAUNCHES", &hold)) return status;
+  if (cw_status status = read_switch("pin_threads", "CAUSEWAY_OPENCL_PIN_THREADS", &pin)) return status;
+  const std::vector<int> threads_before = threads();
   if (const char* words = open_loader(); *words) return fail(CW_FAILED, "%s", words);
   cl_uint count = 0;
   cl_int error = cl.clGetPlatformIDs(0, nullptr, &count);
@@ -149,6 +165,7 @@ cw_status open_platform(Opened& all) {
   if (cw_status status = choose(platforms, &all.platform)) return status;
   std::vector<cl_device_id> ids = devices_of(all.platform, CL_DEVICE_TYPE_ALL);
   if (ids.empty()) return CW_OK;  // no device is no error
+  if (pin && is_cpu(ids[0])) pin_new_threads(threads_before);
   cl_context_properties properties[] = {CL_CONTEXT_PLATFORM, reinterpret_cast<cl_context_properties>(all.platform), 0};
   all.context = cl.clCreateContext(properties, static_cast<cl_uint>(ids.size()), ids.data(), nullptr, nullptr, &error);
   if (cw_status status = check(error, "clCreateContext")) return status;
@@ -164,11 +181,7 @@ cw_status open_platform(Opened& all) {
       device->total = std::min(device->total, bytes);
     }
     if (cw_status status = choose_memory(*device)) return status;
-    const std::string hold = setting("hold_launches");
-    if (!hold.empty() && hold != "0" && hold != "1")
-      return fail(CW_INVALID, "CAUSEWAY_OPENCL_HOLD_LAUNCHES is '%s': expected 0 or 1", hold.c_str());
-    device->holds_launches = hold != "0" && device->memory != Memory::buffer &&
-                             (device_value<cl_device_type>(id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU);
+    device->holds_launches = hold && device->memory != Memory::buffer && is_cpu(id);
     all.devices.push_back(std::move(device));
   }
   return CW_OK;
