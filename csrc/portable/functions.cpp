@@ -78,21 +78,11 @@ FUNCTION f32 log1p_f32(f32 x) {
     {"exp", "v", "", ""},
     {"exp2", "v", "", R"(
 FUNCTION f32 exp2_f32(f32 x) {
-  f32 n, r, p;
-  i32 k, h;
+  f32 n;
   x = x < -160.0f ? -160.0f : x;
   x = x > 129.0f ? 129.0f : x;
   n = NEAREST(x);
-  r = (x - n) * 0.693147181f;
-  p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
-  p = FMA(p, r, 8.3334519073e-3f);
-  p = FMA(p, r, 4.1665795894e-2f);
-  p = FMA(p, r, 1.6666665459e-1f);
-  p = FMA(p, r, 5.0000001201e-1f);
-  p = FMA(p, r * r, r) + 1.0f;
-  k = (i32)n;
-  h = k >> 1;
-  return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
+  return times_two_to(exp_beyond_1((x - n) * 0.693147181f) + 1.0f, (i32)n);
 }
 )"},
     {"expm1", "v", "", R"(
@@ -102,12 +92,7 @@ FUNCTION f32 expm1_f32(f32 v) {
   n = NEAREST(x * 1.44269504088896341f);
   r = FMA(n, -0.693359375f, x);
   r = FMA(n, 2.12194440e-4f, r);
-  p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
-  p = FMA(p, r, 8.3334519073e-3f);
-  p = FMA(p, r, 4.1665795894e-2f);
-  p = FMA(p, r, 1.6666665459e-1f);
-  p = FMA(p, r, 5.0000001201e-1f);
-  p = FMA(p, r * r, r);
+  p = exp_beyond_1(r);
   s = FLOAT((u32)((i32)n + 127) << 23);
   r = v > 80.0f ? exp_f32(v) : FMA(p, s, s - 1.0f);
   return v == 0.0f ? v : r;
@@ -227,13 +212,28 @@ FUNCTION f32 hypot_f32(f32 x, f32 y) {
   return s == INFINITY || t == INFINITY ? INFINITY : (f32)sqrt(FMA(a, a, b * b));
 }
 )"},
+    // 2 ** e in float64 for -1000 < e < 1000, to 2e-10 of it.
+    {"two_to", nullptr, "", R"(
+FUNCTION f64 two_to(f64 e) {
+  const f64 n = e + 6755399441055744.0 - 6755399441055744.0, r = (e - n) * 0.693147180559945309;
+  f64 p = FMA(r, 1.0 / 362880, 1.0 / 40320);
+  p = FMA(p, r, 1.0 / 5040);
+  p = FMA(p, r, 1.0 / 720);
+  p = FMA(p, r, 1.0 / 120);
+  p = FMA(p, r, 1.0 / 24);
+  p = FMA(p, r, 1.0 / 6);
+  p = FMA(p, r, 0.5);
+  p = FMA(p, r, 1.0);
+  return FMA(p, r, 1.0) * DOUBLE((u64)((i32)n + 1023) << 52);
+}
+)"},
     // erfc(z) = t exp(-z^2 + P(v)) in float64, t = 2 / (2 + z), by a polynomial in v, which is t stretched to -1 .. 1,
     // fitted at Chebyshev's points up to z = 10.3, beyond which all is 0.
-    {"erfc", "v", "", R"(
+    {"erfc", "v", "two_to", R"(
 FUNCTION f32 erfc_f32(f32 x) {
   const f32 size = x < 0.0f ? -x : x;
   const f64 z = size > 10.3f ? 10.3f : size, t = 2.0 / (2.0 + z), v = FMA(t, 2.3883495145631068, -1.3883495145631068);
-  f64 p = FMA(v, 5.62476039955988e-06, -5.306038641972081e-06), n, r;
+  f64 p = FMA(v, 5.62476039955988e-06, -5.306038641972081e-06);
   p = FMA(p, v, -4.0442216215733756e-05);
   p = FMA(p, v, 7.284881612040635e-05);
   p = FMA(p, v, 0.0001505253789898551);
@@ -246,28 +246,17 @@ FUNCTION f32 erfc_f32(f32 x) {
   p = FMA(p, v, 0.572932668306285);
   p = FMA(p, v, -0.5613769591662542);
   p = (p - z * z) * 1.44269504088896341;
-  n = p + 6755399441055744.0 - 6755399441055744.0;
-  r = (p - n) * 0.693147180559945309;
-  p = FMA(r, 1.0 / 362880, 1.0 / 40320);
-  p = FMA(p, r, 1.0 / 5040);
-  p = FMA(p, r, 1.0 / 720);
-  p = FMA(p, r, 1.0 / 120);
-  p = FMA(p, r, 1.0 / 24);
-  p = FMA(p, r, 1.0 / 6);
-  p = FMA(p, r, 0.5);
-  p = FMA(p, r, 1.0);
-  p = FMA(p, r, 1.0) * t * DOUBLE((u64)((i32)n + 1023) << 52);
-  p = size > 10.3f ? 0.0 : p;
+  p = size > 10.3f ? 0.0 : t * two_to(p);
   return x != x ? x : (f32)(x < 0.0f ? 2.0 - p : p);
 }
 )"},
     // 2 ** (y log2(x)) in float64: the logarithm by the series of artanh, the power by that of exp.
-    {"pow", "v, w", "rint", R"(
+    {"pow", "v, w", "rint two_to", R"(
 FUNCTION f32 pow_f32(f32 x, f32 y) {
   const f32 t = x < 0.0f ? -x : x, size = y < 0.0f ? -y : y;
   const u64 bits = BITS_OF_DOUBLE((f64)t) - 0x3fe6a09e667f3bcdul;
   const f64 m = DOUBLE((bits & 0x000ffffffffffffful) + 0x3fe6a09e667f3bcdul), s = (m - 1.0) / (m + 1.0), z = s * s;
-  f64 p = FMA(z, 1.0 / 15, 1.0 / 13), e, n, r;
+  f64 p = FMA(z, 1.0 / 15, 1.0 / 13), e;
   p = FMA(p, z, 1.0 / 11);
   p = FMA(p, z, 1.0 / 9);
   p = FMA(p, z, 1.0 / 7);
@@ -278,18 +267,7 @@ FUNCTION f32 pow_f32(f32 x, f32 y) {
   e = t == 1.0f ? 0.0 : p * (f64)y;
   e = e < -200.0 ? -200.0 : e;
   e = e > 200.0 ? 200.0 : e;
-  n = e + 6755399441055744.0 - 6755399441055744.0;
-  r = (e - n) * 0.693147180559945309;
-  p = FMA(r, 1.0 / 362880, 1.0 / 40320);
-  p = FMA(p, r, 1.0 / 5040);
-  p = FMA(p, r, 1.0 / 720);
-  p = FMA(p, r, 1.0 / 120);
-  p = FMA(p, r, 1.0 / 24);
-  p = FMA(p, r, 1.0 / 6);
-  p = FMA(p, r, 0.5);
-  p = FMA(p, r, 1.0);
-  p = FMA(p, r, 1.0);
-  const f32 power = (f32)(p * DOUBLE((u64)((i32)n + 1023) << 52));
+  const f32 power = (f32)two_to(e);
   const f32 whole = rint_f32(y), halved = size < 16777216.0f ? 0.5f * y : 0.0f;
   const int odd = size < 16777216.0f && whole == y && rint_f32(halved) != halved;
   const f32 signed_ = odd && BITS(x) >> 31 ? -power : power;
@@ -325,10 +303,11 @@ std::string table(const char* name, int below) {
   return text + "};\n";
 }
 
-bool names(const std::string& text, const std::string& name) {
+// Whether `name` stands in the text as a word that `after` follows.
+bool names(const std::string& text, const std::string& name, char after) {
   for (size_t at = text.find(name); at != std::string::npos; at = text.find(name, at + 1)) {
     const bool begins = at == 0 || (!isalnum(text[at - 1]) && text[at - 1] != '_');
-    if (begins && text[at + name.size()] == '(') return true;
+    if (begins && text[at + name.size()] == after) return true;
   }
   return false;
 }
@@ -340,14 +319,14 @@ std::string functions_of(const std::string& text) {
   std::string macros;
   for (size_t i = std::size(kFunctions); i-- > 0;) {  // what others need stands before them
     const Function& f = kFunctions[i];
-    if (f.parameters && names(text, f.name)) {
+    if (f.parameters && names(text, f.name, '(')) {
       wanted[i] = true;
       const std::string name = f.name, with = "(" + std::string(f.parameters) + ")";
       macros += "#undef " + name + "\n#define " + name + with + " " + name + "_f32" + with + "\n";
     }
     if (!wanted[i]) continue;
     for (size_t j = 0; j < i; ++j)
-      if (std::string(kFunctions[j].name) == f.needs) wanted[j] = true;
+      if (names(std::string(f.needs) + " ", kFunctions[j].name, ' ')) wanted[j] = true;
   }
   if (macros.empty()) return "";
   std::string all = "#if defined(IN_TURN) && defined(DOUBLE)\n";

@@ -264,7 +264,7 @@ std::string turn_text(const Product& p) {
       "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + "
       "64) "
       "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
-  if (storage_of(p.a) != name_of(p.type)) return each;
+  if (p.a != p.type) return each;
   return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
          "}\n#endif\n#endif\n#ifndef TURN\n" + each + "#endif\n";
 }
@@ -321,7 +321,7 @@ uint64_t product_version() { return family(kPanels) ^ family(kSquares) ^ family(
 // While a pointer to each row fits into registers: so few are not in each other's way in the first cache, and a copy
 // takes longer than it saves.
 bool in_place(const Cut& cut, Dtype a, bool a_dense) {
-  return cut.kind == Cut::panels && a_dense && cut.rows <= 8 && storage_of(a) == name_of(compute_of(a));
+  return cut.kind == Cut::panels && a_dense && cut.rows <= 8 && a == compute_of(a);
 }
 
 Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place) {
@@ -332,7 +332,8 @@ Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in
   const int64_t staged = cut.depth + kBeside;
   const int64_t few = in_place ? 1 : std::min(kFew, panels);
   Panels p;
-  if (use == Turn::gradient) {  // a loop of its own: all rows' sums are kept, a tile's rows copied
+  if (use ==
+      Turn::gradient) {  // a loop of its own: all rows' sums are kept, rows copied a tile at a time where they are
     p.chunk = cut.depth;
     p.block = cut.rows;
     p.kept_rows = tiles * cut.rows;

@@ -82,6 +82,7 @@ struct Random {
   int numbers;       // scalar arguments after the result
   double x, y;       // where they are left out
   cw_dtypes dtypes;
+  bool both = false;  // it takes b, too
 };
 
 // self, the numbers, generator
@@ -105,29 +106,32 @@ cw_status fill(Call& call, const void* data) {
                                     : out.dtype == kBF16 ? "(f64)(a >> 24) * 0.00390625"
                                     : out.dtype == kF16  ? "(f64)(a >> 21) * 0.00048828125"
                                                          : "(f64)(a >> 8) * 5.9604644775390625e-8";
-        const std::string text = op.text, element = "const f64 u = " + uniform + ";\nf64 r;\n(void)u; (void)b;\n" +
-                                                    text + "\nST_" + name_of(out.dtype) + "(out, i, r);\n";
+        const std::string text = op.text, element = "const f64 u = " + uniform + ";\nf64 r;\n(void)u;\n" + text +
+                                                    "\nST_" + name_of(out.dtype) + "(out, i, r);\n";
         if (text.find("_drawn") != std::string::npos) s.before(kDrawn);
         if (!call.device->in_turn())
           return s.kernel(
               "for (idx i = FIRST(n), end = LAST(n); i < end; i += STEP) {\nconst u32 a = DRAW(i, 0), b = DRAW(i, "
               "1);\n" +
               element + "}\n");
-        // 16 counters at a time, a lane of a vector each.
-        const bool both = out.dtype == kF64 || text.find("b)") != std::string::npos;
-        const std::string lanes =
-            "INDEPENDENT\nfor (int l = 0; l < 16; ++l) {\nu32 c0, c1, c2, c3;\nPHILOX(from + l, SEQUENCE)\n"
-            "WORDS[l * 4] = c0; WORDS[l * 4 + 1] = c1; WORDS[l * 4 + 2] = c2; WORDS[l * 4 + 3] = c3;\n}\n";
+        // 16 counters at a time, a lane of a vector each. `b` is there only where it is drawn.
+        const bool both = out.dtype == kF64 || op.both;
+        const auto draw = [](const std::string& words, const char* sequence) {
+          std::string text =
+              "u32 " + words + "[64];\nINDEPENDENT\nfor (int l = 0; l < 16; ++l) {\nu32 c0, c1, c2, c3;\n";
+          text += std::string("PHILOX(from + l, ") + sequence + ")\n";
+          for (const char* word : {"0", "1", "2", "3"}) text += words + "[l * 4 + " + word + "] = c" + word + ";\n";
+          return text + "}\n";
+        };
         return s.kernel(
-            "const idx blocks = (n + 63) / 64;\nu32 first[64], second[64];\nfor (int l = 0; l < 64; ++l) second[l] = "
-            "0;\n"
-            "for (idx block = FIRST(blocks), end = LAST(blocks); block < end; block += STEP) {\n"
-            "const u64 from = offset + (u64)block * 16;\n#define SEQUENCE 0\n#define WORDS first\n" +
-            lanes + "#undef SEQUENCE\n#undef WORDS\n#define SEQUENCE 1\n#define WORDS second\n" + (both ? lanes : "") +
+            "const idx blocks = (n + 63) / 64;\nfor (idx block = FIRST(blocks), end = LAST(blocks); block < end; block "
+            "+= "
+            "STEP) {\nconst u64 from = offset + (u64)block * 16;\n" +
+            draw("first", "0") + (both ? draw("second", "1") : "") +
             "const idx most = n - block * 64 < 64 ? n - block * 64 : 64;\nINDEPENDENT\nfor (idx l = 0; l < most; ++l) "
             "{\n"
-            "const idx i = block * 64 + l;\nconst u32 a = first[l], b = second[l];\n" +
-            element + "}\n}\n");
+            "const idx i = block * 64 + l;\nconst u32 a = first[l]" +
+            (both ? ", b = second[l];\n" : ";\n") + element + "}\n}\n");
       },
       &function));
   Launch l;
@@ -313,10 +317,10 @@ Kernels random_kernels() {
       {"aten::uniform_", "r = x + u * (y - x);", 2, 0, 1, kFloats},
       // Box and Muller, 1958
       {"aten::normal_", "r = x + y * sqrt(-2.0 * ln_drawn(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos_drawn(b);", 2,
-       0, 1, kFloats},
+       0, 1, kFloats, true},
       {"aten::log_normal_",
        "r = exp(x + y * sqrt(-2.0 * ln_drawn(((f64)a + 1.0) * 2.3283064365386963e-10)) * cos_drawn(b));", 2, 1, 2,
-       kFloats},
+       kFloats, true},
       // by the inverse of their distribution functions, of a number that is neither 0 nor 1
       {"aten::exponential_", "r = -ln_drawn(((f64)a + 0.5) * 2.3283064365386963e-10) / x;", 1, 1, 0, kFloats},
       {"aten::cauchy_", "r = x + y * tan(3.14159265358979323846 * (((f64)a + 0.5) * 2.3283064365386963e-10 - 0.5));", 2,

@@ -224,37 +224,36 @@ FUNCTION u16 float_to_bfloat(f32 x) {
 #define MINIMUM(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
 /* The nearest whole number of a small one: rint is 25 instructions in PoCL. */
 #define NEAREST(x) ((x) + 12582912.0f - 12582912.0f)
-/* Branch-free, so that loops with it become vectors. Polynomial of Cephes' expf; error below 2 ulp. */
+/* exp(r) - 1 for |r| up to half of ln 2. Polynomial of Cephes' expf. */
+FUNCTION f32 exp_beyond_1(f32 r) {
+  f32 p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = FMA(p, r, 8.3334519073e-3f);
+  p = FMA(p, r, 4.1665795894e-2f);
+  p = FMA(p, r, 1.6666665459e-1f);
+  p = FMA(p, r, 5.0000001201e-1f);
+  return FMA(p, r * r, r);
+}
+/* p * 2 ** k, in two steps, as 2 ** k alone may be beyond what there is. */
+FUNCTION f32 times_two_to(f32 p, i32 k) {
+  const i32 h = k >> 1;
+  return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
+}
+/* Branch-free, so that loops with it become vectors; error below 2 ulp. */
 FUNCTION f32 exp_f32(f32 x) {
-  f32 n, r, p;
-  i32 k, h;
+  f32 n, r;
   x = x < -104.0f ? -104.0f : x;
   x = x > 89.0f ? 89.0f : x;
   n = NEAREST(x * 1.44269504088896341f);
   r = FMA(n, -0.693359375f, x);
   r = FMA(n, 2.12194440e-4f, r);
-  p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
-  p = FMA(p, r, 8.3334519073e-3f);
-  p = FMA(p, r, 4.1665795894e-2f);
-  p = FMA(p, r, 1.6666665459e-1f);
-  p = FMA(p, r, 5.0000001201e-1f);
-  p = FMA(p, r * r, r) + 1.0f;
-  k = (i32)n;
-  h = k >> 1;
-  return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
+  return times_two_to(exp_beyond_1(r) + 1.0f, (i32)n);
 }
 /* The same of what is not above 0, as in softmax: nothing to clamp, and n is rounded by an addition. 0 below the least
    normal number. */
 FUNCTION f32 exp_down_f32(f32 x) {
   const f32 z = FMA(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
   const f32 r = FMA(n, 2.12194440e-4f, FMA(n, -0.693359375f, x));
-  f32 p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
-  p = FMA(p, r, 8.3334519073e-3f);
-  p = FMA(p, r, 4.1665795894e-2f);
-  p = FMA(p, r, 1.6666665459e-1f);
-  p = FMA(p, r, 5.0000001201e-1f);
-  p = FMA(p, r * r, r) + 1.0f;
-  return x < -87.0f ? 0.0f : p * FLOAT((BITS(z) << 23) + 0x3f800000u);
+  return x < -87.0f ? 0.0f : (exp_beyond_1(r) + 1.0f) * FLOAT((BITS(z) << 23) + 0x3f800000u);
 }
 /* Both arms are computed and one is taken, so that loops with them become vectors: a runtime's own is a call for each
    element. Coefficients of erf by N. Juffa, of tanh's lower arm fitted to it; errors below 1 and 1.4 ulp. */
