@@ -33,11 +33,16 @@ def run_python() -> Run:
     """Run a program in a new Python with `variables` set (None: not set); give what it printed.
 
     The CAUSEWAY_* variables of this process are not handed on. Fails the test on another exit
-    status than `status` (None: any).
+    status than `status` (None: any), and after `timeout` seconds.
     """
 
     def run(
-        program: str, *, status: int | None = 0, args: tuple[str, ...] = (), **variables: str | None
+        program: str,
+        *,
+        status: int | None = 0,
+        args: tuple[str, ...] = (),
+        timeout: float = 120,
+        **variables: str | None,
     ) -> subprocess.CompletedProcess[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
         for name, value in variables.items():
@@ -49,7 +54,7 @@ def run_python() -> Run:
             env=environment,
             capture_output=True,
             text=True,
-            timeout=120,
+            timeout=timeout,
             stdin=subprocess.DEVNULL,
             check=False,
         )

@@ -44,9 +44,10 @@ def watched(opencl_library: Path, tmp_path_factory: pytest.TempPathFactory) -> d
     }
 
 
-def differences(run_python: Run, which: str, **env: str) -> list[str]:
+def differences(run_python: Run, which: str, timeout: float = 120, **env: str) -> list[str]:
     """What the cases print before their count, which must be there."""
-    lines = run_python(CASES, args=(which, "-"), PYTHONPATH=str(HERE), **env).stdout.splitlines()
+    done = run_python(CASES, args=(which, "-"), timeout=timeout, PYTHONPATH=str(HERE), **env)
+    lines = done.stdout.splitlines()
     assert lines, "the cases printed nothing"
     assert lines[-1].startswith("cases "), lines
     return lines[:-1]
@@ -70,7 +71,7 @@ def test_rows_agree_and_are_taken_by_teams(
 @pytest.mark.long
 @pytest.mark.timeout(1800)
 def test_rows_of_every_length_agree(run_python: Run, watched: dict[str, str]) -> None:
-    assert differences(run_python, "rows-all", **watched) == []
+    assert differences(run_python, "rows-all", timeout=1700, **watched) == []
 
 
 # A word of the dialect and what is put there; cases that need not say so.
