@@ -141,6 +141,33 @@ def test_each_of_the_runtimes_threads_has_a_core(on_opencl) -> None:
     assert on_opencl(CORES, POCL_MAX_PTHREAD_COUNT="1").stdout.split()[2] == "0"
 
 
+BUILDS = """
+import torch
+x = torch.arange(1.0, 100.0, device="opencl")
+assert torch.equal(x.neg().cpu(), -x.cpu())
+assert torch.allclose(x.log().cpu(), x.cpu().log())
+"""
+
+
+def test_a_kernel_is_built_once_and_an_earlier_processs_is_found(on_opencl, tmp_path: Path) -> None:
+    ours, pocls = tmp_path / "ours", tmp_path / "pocls"
+    env = {"CAUSEWAY_OPENCL_CACHE": str(ours), "POCL_CACHE_DIR": str(pocls)}
+    files = []
+    pocls.mkdir()
+    for _ in range(2):
+        on_opencl(BUILDS, **env)
+        files.append([sorted(ours.iterdir()), sorted(pocls.rglob("*.so"))])
+    (programs, kernels), later = files
+    assert len(programs) >= 2
+    # Asked for a linked program's binary, PoCL would build each kernel once more.
+    assert len(kernels) == len(programs)
+    assert later == [programs, kernels]
+    # A damaged program is built anew.
+    for program in programs:
+        program.write_bytes(program.read_bytes()[:-100])
+    on_opencl(BUILDS, **env)
+
+
 PROFILE = """
 import torch, causeway
 from torch.profiler import ProfilerActivity, profile

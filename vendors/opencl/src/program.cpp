@@ -67,6 +67,22 @@ void keep(const std::string& key, const ProgramCache::Binary& binary) {
                   .c_str());
 }
 
+// PoCL builds kernels when they are launched, each for its size of groups, and keeps those itself. Asked for the binary
+// of a program, it builds each of its kernels once more, for groups of any size: half of all the time to a first launch.
+// The compiled, not linked program has nothing of that and links in no time; other drivers do their work when they link.
+bool keeps_unlinked(const Device& device) {
+  return device_text(device.id, CL_DEVICE_VERSION).find("PoCL") != std::string::npos;
+}
+
+// Releases what was compiled. NULL, and `*error`, where it does not link.
+cl_program linked(const Device& device, cl_program compiled, cl_int* error) {
+  cl_program program = cl.clLinkProgram(context(), 1, &device.id, "", 1, &compiled, nullptr, nullptr, error);
+  cl.clReleaseProgram(compiled);
+  if (*error == CL_SUCCESS || !program) return program;
+  cl.clReleaseProgram(program);
+  return nullptr;
+}
+
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
 cl_program from_cache(const Device& device, const std::string& key, const char* options) {
   const std::vector<unsigned char> binary = cache().find(key);
@@ -76,6 +92,7 @@ cl_program from_cache(const Device& device, const std::string& key, const char* 
   cl_int error = CL_SUCCESS, loaded = CL_SUCCESS;
   cl_program program = cl.clCreateProgramWithBinary(context(), 1, &device.id, &size, &data, &loaded, &error);
   if (error != CL_SUCCESS || !program) return nullptr;
+  if (keeps_unlinked(device)) return linked(device, program, &error);
   if (cl.clBuildProgram(program, 1, &device.id, options, nullptr, nullptr) == CL_SUCCESS) return program;
   cl.clReleaseProgram(program);
   return nullptr;
@@ -107,23 +124,31 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   Device* device = nullptr;
   if (cw_status status = find_device("build", index, &device)) return status;
   if (!options) options = "";
+  const bool unlinked = keeps_unlinked(*device);
   const std::string key = device_text(device->id, CL_DEVICE_NAME) + '\n' + device_text(device->id, CL_DEVICE_VERSION) +
-                          '\n' + device_text(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' + source;
+                          '\n' + device_text(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' +
+                          (unlinked ? "not linked\n" : "") + source;
   cl_program program = from_cache(*device, key, options);
   if (!program) {
     cl_int error = CL_SUCCESS;
     program = cl.clCreateProgramWithSource(context(), 1, &source, nullptr, &error);
     if (cw_status status = check(error, "clCreateProgramWithSource")) return status;
-    error = cl.clBuildProgram(program, 1, &device->id, options, nullptr, nullptr);
+    const char* call = unlinked ? "clCompileProgram" : "clBuildProgram";
+    error = unlinked ? cl.clCompileProgram(program, 1, &device->id, options, 0, nullptr, nullptr, nullptr, nullptr)
+                     : cl.clBuildProgram(program, 1, &device->id, options, nullptr, nullptr);
     if (error != CL_SUCCESS) {
-      const cw_status status = error == CL_BUILD_PROGRAM_FAILURE
+      const cw_status status = error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE
                                    ? fail(CW_INVALID, "the source does not build for device %d: %s", index,
                                           build_log(program, device->id).c_str())
-                                   : check(error, "clBuildProgram");
+                                   : check(error, call);
       cl.clReleaseProgram(program);
       return status;
     }
     if (const auto binary = binary_of(program, device->id); !binary.empty()) keep(key, binary);
+    if (unlinked) {
+      program = linked(*device, program, &error);
+      if (cw_status status = check(error, "clLinkProgram")) return status;
+    }
   }
   *out = new cw_program_t;
   (*out)->device = device;
