@@ -168,6 +168,24 @@ def test_a_kernel_is_built_once_and_an_earlier_processs_is_found(on_opencl, tmp_
     on_opencl(BUILDS, **env)
 
 
+UNDEFINED = """
+import ctypes, os, sys
+from causeway.conformance.table import STATUS, Library
+library = Library(os.environ["CAUSEWAY_VENDOR"], {"cache": sys.argv[1]}.get)
+for value in (b"nowhere(x[0])", b"nothing"):  # found when linked, when compiled
+    source = b"float nowhere(float);kernel void f(global float* x) { x[0] = " + value + b"; }"
+    program = ctypes.c_void_p()
+    status = STATUS[library.code().build(0, source, None, ctypes.byref(program))]
+    print(status, value.decode()[:7] in library.words())
+"""
+
+
+def test_what_does_not_build_or_link_is_said_and_not_kept(on_opencl, tmp_path: Path) -> None:
+    done = on_opencl(UNDEFINED, args=(str(tmp_path),))
+    assert done.stdout == "INVALID True\n" * 2
+    assert list(tmp_path.iterdir()) == []
+
+
 PROFILE = """
 import torch, causeway
 from torch.profiler import ProfilerActivity, profile

@@ -74,11 +74,12 @@ bool keeps_unlinked(const Device& device) {
   return device_text(device.id, CL_DEVICE_VERSION).find("PoCL") != std::string::npos;
 }
 
-// Releases what was compiled. NULL, and `*error`, where it does not link.
-cl_program linked(const Device& device, cl_program compiled, cl_int* error) {
-  cl_program program = cl.clLinkProgram(context(), 1, &device.id, "", 1, &compiled, nullptr, nullptr, error);
+// Releases what was compiled. NULL where it does not link.
+cl_program linked(const Device& device, cl_program compiled) {
+  cl_int error = CL_SUCCESS;
+  cl_program program = cl.clLinkProgram(context(), 1, &device.id, "", 1, &compiled, nullptr, nullptr, &error);
   cl.clReleaseProgram(compiled);
-  if (*error == CL_SUCCESS || !program) return program;
+  if (error == CL_SUCCESS || !program) return program;
   cl.clReleaseProgram(program);
   return nullptr;
 }
@@ -92,7 +93,7 @@ cl_program from_cache(const Device& device, const std::string& key, const char* 
   cl_int error = CL_SUCCESS, loaded = CL_SUCCESS;
   cl_program program = cl.clCreateProgramWithBinary(context(), 1, &device.id, &size, &data, &loaded, &error);
   if (error != CL_SUCCESS || !program) return nullptr;
-  if (keeps_unlinked(device)) return linked(device, program, &error);
+  if (keeps_unlinked(device)) return linked(device, program);
   if (cl.clBuildProgram(program, 1, &device.id, options, nullptr, nullptr) == CL_SUCCESS) return program;
   cl.clReleaseProgram(program);
   return nullptr;
@@ -120,6 +121,20 @@ std::vector<unsigned char> binary_of(cl_program program, cl_device_id device) {
   return {};
 }
 
+// Compiled, kept and then linked. NULL where one of these fails: clBuildProgram says why, and clLinkProgram does not.
+cl_program built_by_steps(const Device& device, const std::string& key, const char* source, const char* options) {
+  cl_program compiled = cl.clCreateProgramWithSource(context(), 1, &source, nullptr, nullptr);
+  if (!compiled) return nullptr;
+  if (cl.clCompileProgram(compiled, 1, &device.id, options, 0, nullptr, nullptr, nullptr, nullptr) != CL_SUCCESS) {
+    cl.clReleaseProgram(compiled);
+    return nullptr;
+  }
+  const auto binary = binary_of(compiled, device.id);
+  cl_program program = linked(device, compiled);
+  if (program && !binary.empty()) keep(key, binary);
+  return program;
+}
+
 cw_status build(int32_t index, const char* source, const char* options, cw_program* out) {
   Device* device = nullptr;
   if (cw_status status = find_device("build", index, &device)) return status;
@@ -129,26 +144,22 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
                           '\n' + device_text(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' +
                           (unlinked ? "not linked\n" : "") + source;
   cl_program program = from_cache(*device, key, options);
+  if (!program && unlinked) program = built_by_steps(*device, key, source, options);
   if (!program) {
     cl_int error = CL_SUCCESS;
     program = cl.clCreateProgramWithSource(context(), 1, &source, nullptr, &error);
     if (cw_status status = check(error, "clCreateProgramWithSource")) return status;
-    const char* call = unlinked ? "clCompileProgram" : "clBuildProgram";
-    error = unlinked ? cl.clCompileProgram(program, 1, &device->id, options, 0, nullptr, nullptr, nullptr, nullptr)
-                     : cl.clBuildProgram(program, 1, &device->id, options, nullptr, nullptr);
+    error = cl.clBuildProgram(program, 1, &device->id, options, nullptr, nullptr);
     if (error != CL_SUCCESS) {
-      const cw_status status = error == CL_BUILD_PROGRAM_FAILURE || error == CL_COMPILE_PROGRAM_FAILURE
+      const cw_status status = error == CL_BUILD_PROGRAM_FAILURE
                                    ? fail(CW_INVALID, "the source does not build for device %d: %s", index,
                                           build_log(program, device->id).c_str())
-                                   : check(error, call);
+                                   : check(error, "clBuildProgram");
       cl.clReleaseProgram(program);
       return status;
     }
-    if (const auto binary = binary_of(program, device->id); !binary.empty()) keep(key, binary);
-    if (unlinked) {
-      program = linked(*device, program, &error);
-      if (cw_status status = check(error, "clLinkProgram")) return status;
-    }
+    const auto binary = unlinked ? ProgramCache::Binary() : binary_of(program, device->id);
+    if (!binary.empty()) keep(key, binary);
   }
   *out = new cw_program_t;
   (*out)->device = device;
