@@ -115,6 +115,7 @@ def test_a_failure_can_be_run_again_alone(
         env=variables, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 1, done.stdout + done.stderr
+    assert f"1 of 1 operators: {buggy.operators[0]['operator']} failed" in done.stderr.splitlines()
     again = json.loads((tmp_path / "again.json").read_text())
     (only,) = again["operators"]
     assert [f["case"] for f in only["cells"]["float32"]["failures"]] == [failure["case"]]

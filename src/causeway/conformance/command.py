@@ -37,14 +37,15 @@ def run_conformance(
 
     from causeway import atomic
     from causeway.conformance import report, suite
+    from causeway.progress import progress
 
-    console, terminal = Console(), Console(stderr=True)
+    console = Console()
     options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable)
     try:
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)
-        with terminal.status("asking the table") as status:
-            found = suite.run(options, status.update)
+        with progress("asking the table") as tell:
+            found = suite.run(options, tell)
         if json_file:
             report.write_json(found, json_file)
         if html_file:

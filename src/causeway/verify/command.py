@@ -50,16 +50,16 @@ def verify_scripts(
     from rich.console import Console
 
     from causeway.errors import CausewayError
+    from causeway.progress import progress
     from causeway.verify.runner import Options, verify
 
     chosen, arguments = _split(scripts)
-    terminal = Console(stderr=True)
     try:
         if way not in ("auto", "migrated", "transfer"):
             raise CausewayError(f"--way {way!r}: expected auto, migrated or transfer")
         options = Options(steps, seed, tolerance, way, folder, operators, timeout)  # type: ignore[arg-type]
-        with terminal.status("verifying") as status:
-            report = verify(chosen, arguments, options, status.update)
+        with progress("verifying") as tell:
+            report = verify(chosen, arguments, options, tell)
         if json_file:
             from causeway.atomic import write
 
