@@ -166,10 +166,20 @@ cw_status norms(Call& call, const void* data) {
   Number order;
   Fold fold;
   if (!read_lists(call, &out, &in, kFloats) || !call.number(2, &order)) return CW_UNSUPPORTED;
-  // Of one element it is the absolute value, which a power may not hold.
-  if (call.tag(0) == CW_TENSOR && in[0].numel() == 1 && order.real() != 0) order = {kI64, 0, 1};
-  if (!fold_of(order, *static_cast<const Kind*>(data) == kNorms, out[0].dtype, &fold)) return CW_UNSUPPORTED;
-  return run_folds(call, fold, has_f64(call) ? kF64 : kF32, order.real(), out, in);
+  const bool root = *static_cast<const Kind*>(data) == kNorms;
+  const Dtype acc = has_f64(call) ? kF64 : kF32;
+  // The norm of one element is its absolute value, of which a power may not be held.
+  const auto one = [&](const Tensor& t) { return root && order.real() != 0 && t.numel() == 1; };
+  std::vector<Tensor> ones_out, ones_in, rest_out, rest_in;
+  for (size_t k = 0; k < in.size(); ++k) {
+    (one(in[k]) ? ones_out : rest_out).push_back(out[k]);
+    (one(in[k]) ? ones_in : rest_in).push_back(in[k]);
+  }
+  if (!fold_of(order, root, out[0].dtype, &fold)) return CW_UNSUPPORTED;
+  if (!rest_in.empty()) TRY(run_folds(call, fold, acc, order.real(), rest_out, rest_in));
+  if (ones_in.empty()) return CW_OK;
+  if (!fold_of({kI64, 0, 1}, root, out[0].dtype, &fold)) return CW_UNSUPPORTED;
+  return run_folds(call, fold, acc, 1, ones_out, ones_in);
 }
 
 // out, self

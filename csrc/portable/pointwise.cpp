@@ -205,18 +205,21 @@ bool finds_zeros(const Parsed& p, Dtype type) {
 }
 
 // Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
-// ever.
+// ever. Tiles are of four pages by turns: what a core fetches ahead ends with a page, and one page after the other it
+// waits for memory at each.
 std::string passing_loop(const std::string& compute, const std::string& storage) {
   return "for (idx i = FIRST(n), last = LAST(n); i < last;) {\n"
          "const idx over = (idx)((u64)(p0 + i) & 63);\n"
          "if (over != 0 || last - i < 256) {\n"
          "const idx ahead = i + (64 - over) / (idx)sizeof(" +
          storage + "), to = over != 0 && ahead < last ? ahead : last;\nINDEPENDENT\nfor (idx j = i; j < to; ++j) {\n" +
-         compute + "}\ni = to;\n} else {\n__attribute__((aligned(64))) " + storage +
-         " tile[256];\nGLOBAL f32* const whole = (GLOBAL f32*)(p0 + i);\n{\n" + storage +
-         "* const p0 = tile;\n#undef AT0\n#define AT0 (j - i)\nINDEPENDENT\nfor (idx j = i; j < i + 256; ++j) {\n" +
+         compute + "}\ni = to;\n} else {\nconst idx pages = last - i < 4 * 1024 ? 1 : 4;\n" +
+         "for (idx t = 0; t < (pages == 1 ? 1 : 16); ++t) {\nconst idx at = i + t % pages * 1024 + t / pages * 256;\n" +
+         "__attribute__((aligned(64))) " + storage +
+         " tile[256];\nGLOBAL f32* const whole = (GLOBAL f32*)(p0 + at);\n{\n" + storage +
+         "* const p0 = tile;\n#undef AT0\n#define AT0 (j - at)\nINDEPENDENT\nfor (idx j = at; j < at + 256; ++j) {\n" +
          compute + "}\n}\nfor (int v = 0; v < (int)sizeof tile / 64; ++v)\n" +
-         "PASSV(whole + 16 * v, ((const f32x16*)tile)[v]);\ni += 256;\n}\n}\nPASSED;\n";
+         "PASSV(whole + 16 * v, ((const f32x16*)tile)[v]);\n}\ni += pages == 1 ? 256 : 4 * 1024;\n}\n}\nPASSED;\n";
 }
 
 std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device, bool passing) {

@@ -1,5 +1,5 @@
 // Reductions over any dimensions: tables of (start, step, finish), and two kernels. "Rows" sums up along the innermost
-// stride in 16 or 32 lanes, "columns" goes down 64 neighbours at once; each splits long reductions in two stages. Where
+// stride in 16 or 32 lanes, "columns" goes down 1024 neighbours at once; each splits long reductions in two stages. Where
 // items run in parallel, teams of them take an output each (rows.h), across outputs or along what is reduced.
 #include <algorithm>
 #include <cstring>
@@ -109,7 +109,7 @@ void add_dims(Launch& l, const Shape& shape) {
 }
 
 // What of a reduction the kernel does.
-enum Stage : int { kWhole, kPart, kLast };
+enum Stage : int { kWhole, kPart, kRows, kLast };  // kRows: parts that are whole rows
 
 struct Plan {
   Dtype in, out, acc;
@@ -121,12 +121,31 @@ struct Plan {
 // Partial results a row is held in: two chains of additions on each vector unit where the row is long.
 int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
 
+// What a core fetches ahead ends with a page, and reading one page after the other it waits for memory at each: eight at
+// a time are read 1.4 times as fast. So long rows are read at eight places, a page apart, and shorter ones, where there
+// is more than fits a cache, by turns from four runs of neighbours, each of four pages or a row.
+constexpr int64_t kPage = 4096, kPastCaches = int64_t{32} << 20;  // bytes
+bool reads_pages(const Shape& s, const Plan& p) {
+  return p.dense && !p.columns && !p.teams && s.reduced.back().size * size_of(p.in) >= 16 * kPage;
+}
+bool reads_four_rows(const Shape& s, const Plan& p) {
+  return p.dense && !p.columns && !p.teams && (p.stage == kWhole || p.stage == kRows) && !reads_pages(s, p) &&
+         s.reduced.back().size * size_of(p.in) >= kPage / 16 && s.outputs * s.count * size_of(p.in) >= kPastCaches;
+}
+
+// Neighbours that a unit of "columns" goes down, four rows at a time: a page of float32, the sums in the L1 cache.
+constexpr int64_t kWide = 1024;
+int64_t blocks_of(const Shape& s) {
+  return s.outputs / s.kept.back().size * ((s.kept.back().size + kWide - 1) / kWide);
+}
+
 void define(Source& s, const Reduction& op, const Plan& p, const Shape& shape) {
   s.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
   s.define("START", op.start);
   s.define("STEP_(acc, v)", p.stage == kLast && op.merge ? op.merge : op.step);
+  s.define("MERGE_(acc, v)", op.merge ? op.merge : op.step);
   s.define("FINISH(acc)", op.finish);
-  if (!p.teams) s.define("LANES", lanes_of(shape)).define("WIDE", 64);
+  if (!p.teams) s.define("LANES", lanes_of(shape)).define("WIDE", kWide);
   s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
   s.value("idx", "parts").value("idx", "R");
 }
@@ -138,34 +157,64 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
   const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
   const size_t last = shape.reduced.size() - 1;
   const std::string N = "nr" + std::to_string(last), stride = p.dense ? "" : " * ir" + std::to_string(last);
+  // A lane goes on in its register for 8 steps: an array of all is in memory between two of them.
+  const auto eight_steps = [&](const char* from, const char* apart) {
+    return std::string("INDEPENDENT\nfor (int l = 0; l < LANES; ++l) {\nA lane = lanes[l];\n") +
+           "UNROLL for (int k = 0; k < 8; ++k) { const A v = " + load + "off + (" + from + " + k * " + apart + " + l)" +
+           stride + ")); lane = STEP_(lane, v); }\nlanes[l] = lane;\n}\n";
+  };
+  const std::string rest_of_row =
+      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " + load + "off + (j + l)" +
+      stride + ")); lanes[l] = STEP_(lanes[l], v); }\nfor (; j < to; ++j) { const A v = " + load + "off + j" + stride +
+      ")); lanes[0] = STEP_(lanes[0], v); }\n";
+  const bool keeps = p.stage == kPart || p.stage == kRows;
+  const std::string bases = walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}});
+  const std::string begin =
+      "const A first = " + load + "ib));\nA acc = START;\nfor (int l = 0; l < LANES; ++l) lanes[l] = acc;\n";
+  // By halves: lane after lane, each addition would wait for the one before.
+  const std::string finish =
+      "UNROLL for (int h = LANES / 2; h > 0; h /= 2)\nfor (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h "
+      "+ l]; "
+      "lanes[l] = MERGE_(w, v); }\nconst A acc = lanes[0];\n" +
+      (keeps ? std::string("out[u] = acc;\n") : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n");
+  std::string pages, four_rows;
+  s.define("PAGE", kPage / size_of(p.in));
+  if (reads_pages(shape, p)) {
+    pages = "for (; j + 8 * PAGE <= to; j += 8 * PAGE)\nfor (idx at = j; at < j + PAGE; at += LANES)\n" +
+            eight_steps("at", "PAGE");
+  }
+  if (reads_four_rows(shape, p)) {
+    const std::string each =
+        "for (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx u = at + q * apart, o = u;\nidx "
+        "ib = 0, ob = 0;\n" +
+        bases;
+    four_rows =
+        "const idx whole = 4 * PAGE / " + N +
+        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\nfor (; four + 4 * apart <= end; four += 4 * "
+        "apart)\nfor (idx at = four; at < four + apart; ++at) {\nA all[4 * LANES];\nidx "
+        "starts[4];\n" +
+        each + "starts[q] = ib;\n" + begin + "}\nfor (idx row = 0; row < R / " + N + "; ++row) {\nconst idx to = " + N +
+        ";\nidx in_row = 0, i = 0;\n" + walk("row", "r", shape.reduced.size(), 1, {{"in_row", "i"}}) +
+        "for (; i + 8 * LANES <= to; i += 8 * LANES)\nfor (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * "
+        "LANES;\nconst idx off = starts[q] + in_row;\n" +
+        eight_steps("i", "LANES") +
+        "}\nfor (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx off = starts[q] + in_row;\n"
+        "idx j = i;\n" +
+        rest_of_row + "}\n}\n" + each + finish + "}\n}\n";
+  }
+  const std::string first = four_rows.empty() ? "begin" : "four";
+  const std::string share = p.stage == kPart
+                                ? "const idx o = u / parts, part = u % parts;\nconst idx from_ = R * part / "
+                                  "parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n"
+                                : "const idx o = u, from_ = 0, to_ = R;\nidx ib = 0, ob = 0;\n";
   const std::string body =
-      "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\n"
-      "idx o = u / parts, part = u % parts, ib = 0, ob = 0, from_ = R * part / parts, to_ = R * (part + 1) / parts;\n" +
-      walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}) + "const A first = " + load +
-      "ib));\nA acc = START, lanes[LANES];\n"
-      "for (int l = 0; l < LANES; ++l) lanes[l] = acc;\n"
-      "for (idx i = from_; i < to_;) {\nconst idx row = i / " +
-      N + ", from = i - row * " + N +
-      ", left = to_ - i;\n"
-      "const idx to = " +
-      N + " - from < left ? " + N + " : from + left;\nidx off = ib, j = from;\n" +
-      walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) +
-      // A lane goes on in its register for 8 steps: an array of all is in memory between two of them.
-      "for (; j + 8 * LANES <= to; j += 8 * LANES)\nINDEPENDENT\nfor (int l = 0; l < LANES; ++l) {\n"
-      "A lane = lanes[l];\nUNROLL for (int k = 0; k < 8; ++k) { const A v = " +
-      load + "off + (j + k * LANES + l)" + stride +
-      ")); lane = STEP_(lane, v); }\nlanes[l] = lane;\n}\n"
-      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " +
-      load + "off + (j + l)" + stride +
-      ")); lanes[l] = STEP_(lanes[l], v); }\n"
-      "for (; j < to; ++j) { const A v = " +
-      load + "off + j" + stride +
-      ")); lanes[0] = STEP_(lanes[0], v); }\ni += to - from;\n}\n"
-      "#undef STEP_\n#define STEP_(acc, v) " +
-      (op.merge ? op.merge : op.step) +
-      "\nacc = lanes[0];\nfor (int l = 1; l < LANES; ++l) { const A v = lanes[l]; acc = STEP_(acc, v); }\n" +
-      (p.stage == kPart ? "out[u] = acc;\n" : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n") +
-      "}\n";
+      "const idx begin = FIRST(n), end = LAST(n);\n" + four_rows + "for (idx u = " + first +
+      "; u < end; u += STEP) {\n" + share + bases + "A lanes[LANES];\n{\n" + begin +
+      "}\nfor (idx i = from_; i < to_;) {\nconst idx row = " + (shape.reduced.size() == 1 ? "0" : "i / " + N) +
+      ", from = i - row * " + N + ", left = to_ - i;\nconst idx to = " + N + " - from < left ? " + N +
+      " : from + left;\nidx off = ib, j = from;\n" + walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) + pages +
+      "for (; j + 8 * LANES <= to; j += 8 * LANES)\n" + eight_steps("j", "LANES") + rest_of_row +
+      "i += to - from;\n}\n" + finish + "}\n";
   return s.kernel(body);
 }
 
@@ -176,6 +225,17 @@ std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape,
   const size_t last = shape.kept.size() - 1;
   const std::string N = "nk" + std::to_string(last), O = "ok" + std::to_string(last);
   const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
+  const auto rows = [&](int many) {
+    std::string offsets, steps;
+    for (int k = 0; k < many; ++k) {
+      const std::string off = "off" + std::to_string(k);
+      offsets +=
+          "idx " + off + " = ib;\n" + walk("i + " + std::to_string(k), "r", shape.reduced.size(), 0, {{off, "i"}});
+      steps += "{ const A v = " + load + off + " + l)); acc = STEP_(acc, v); }\n";
+    }
+    return offsets + "INDEPENDENT\nfor (idx l = 0; l < wide; ++l) {\nA acc = accs[l];\n" + steps +
+           "accs[l] = acc;\n}\n";
+  };
   const std::string body =
       "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\nconst idx blocks = (" + N +
       " + WIDE - 1) / WIDE;\n"
@@ -188,10 +248,9 @@ std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape,
       walk("o", "k", shape.kept.size(), 1, {{"ib", "i"}, {"ob", "o"}}) +
       "A accs[WIDE];\nfor (idx l = 0; l < wide; ++l) { const A first = " + load +
       "ib + l)); accs[l] = START; }\n"
-      "for (idx i = from_; i < to_; ++i) {\nidx off = ib;\n" +
-      walk("i", "r", shape.reduced.size(), 0, {{"off", "i"}}) +
-      "INDEPENDENT\nfor (idx l = 0; l < wide; ++l) { const A v = " + load +
-      "off + l)); accs[l] = STEP_(accs[l], v); }\n}\n"
+      "idx i = from_;\nfor (; i + 4 <= to_; i += 4) {\n" +
+      rows(4) + "}\nfor (; i < to_; ++i) {\n" + rows(1) +
+      "}\n"
       "for (idx l = 0; l < wide; ++l) {\nconst A acc = accs[l];\n" +
       (p.stage == kPart ? "out[(o * " + N + " + k + l) * parts + part] = acc;\n"
                         : std::string("ST_") + name_of(p.out) + "(out, ob + l * " + O + ", (FINISH(acc)));\n") +
@@ -206,8 +265,7 @@ std::string teams_text_of(const Reduction& op, const Plan& p, const Shape& shape
   add_dims(s, shape);
   const bool small = is_short(shape.count) && is_short(shape.outputs);
   const bool adds = op.type == Accumulate::Wide && op.start[0] == '0' && p.acc == kF32;
-  s.define("MERGE(acc, v)", op.merge ? op.merge : op.step);
-  s.before(teams_text(p.teams, p.acc) + fold_text("team_fold", "A", "MERGE(a, b)"));
+  s.before(teams_text(p.teams, p.acc) + fold_text("team_fold", "A", "MERGE_(a, b)"));
   const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
   const std::string body =
       "const idx outputs = n / parts, part = u / outputs, o = u - part * outputs;\n"
@@ -229,7 +287,8 @@ uint64_t plan_bits(const Plan& p, const Shape& s) {
          static_cast<uint64_t>(p.dense) << 29 |
          static_cast<uint64_t>(p.teams && is_short(s.count) && is_short(s.outputs)) << 30 |
          static_cast<uint64_t>(lanes_of(s) == 32) << 31 | static_cast<uint64_t>(s.kept.size()) << 32 |
-         static_cast<uint64_t>(s.reduced.size()) << 40;
+         static_cast<uint64_t>(s.reduced.size()) << 40 | static_cast<uint64_t>(reads_pages(s, p)) << 48 |
+         static_cast<uint64_t>(reads_four_rows(s, p)) << 49;
 }
 
 cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,
@@ -244,7 +303,7 @@ cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s,
       },
       &function));
   int64_t units = s.outputs * parts;
-  if (p.columns) units = s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) * parts;
+  if (p.columns) units = blocks_of(s) * parts;
   Launch l;
   l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
   add_dims(l, s);
@@ -278,6 +337,42 @@ cw_status reduce_by_teams(Call& call, const Reduction& op, Plan p, const Shape& 
   const Shape rest = rest_of(s, parts);
   Plan second{p.acc, p.out, p.acc, kLast, false, false};
   second.teams = teams_of(*call.device, s.outputs, parts, reads_across(rest));
+  return launch(call, op, second, rest, partial, out, 1, s.count);
+}
+
+// Whether the rows of one result lie between those of others, as those of a channel do in a batch of images: to go from
+// row to row is to jump about in memory.
+bool jumps(const Shape& s, const Plan& p) {
+  const size_t rank = s.reduced.size();
+  return p.dense && rank > 1 && s.outputs > 1 && s.kept.back().in < s.reduced[rank - 2].in &&
+         s.reduced.back().size >= 64 && s.outputs * s.count * size_of(p.in) >= kPastCaches / 8;
+}
+
+// All rows as they lie, then the rows of each result.
+cw_status reduce_by_rows(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in,
+                         const void* out) {
+  Shape rows, rest;
+  rows.kept = s.kept;
+  for (size_t d = 0; d + 1 < s.reduced.size(); ++d) rows.kept.push_back({s.reduced[d].size, s.reduced[d].in, -1});
+  order(rows.kept);
+  rows.reduced = {s.reduced.back()};
+  rows.count = s.reduced.back().size;
+  rest.count = s.count / rows.count;
+  rest.outputs = s.outputs;
+  rows.outputs = s.outputs * rest.count;
+  int64_t stride = rows.outputs;
+  for (const Dim& d : rows.kept) {
+    stride /= d.size;
+    (d.out < 0 ? rest.reduced : rest.kept).push_back({d.size, stride, d.out});
+  }
+  void* partial = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows.outputs * size_of(p.acc)), &partial));
+  Plan first = p;
+  first.stage = kRows;
+  first.out = p.acc;
+  TRY(launch(call, op, first, rows, in, partial, 1, s.count));
+  Plan second{p.acc, p.out, p.acc, kLast, false, rest.reduced.back().in == 1};
+  second.columns = rest.kept.back().in == 1 && rest.kept.back().size >= 8;
   return launch(call, op, second, rest, partial, out, 1, s.count);
 }
 
@@ -325,9 +420,10 @@ cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Te
   p.dense = s.reduced.back().in == 1;
   p.teams = teams_of(*call.device, s.outputs, s.count, reads_across(s));
   if (p.teams) return reduce_by_teams(call, op, p, s, in.data, out.data);
+  if (jumps(s, p) && s.kept.size() + s.reduced.size() <= 7) return reduce_by_rows(call, op, p, s, in.data, out.data);
   p.columns = !p.dense && s.kept.back().in == 1 && s.kept.back().size >= 8;
   // Few results of many elements: parts of each by themselves, then together.
-  const int64_t tiles = p.columns ? s.outputs / s.kept.back().size * ((s.kept.back().size + 63) / 64) : s.outputs;
+  const int64_t tiles = p.columns ? blocks_of(s) : s.outputs;
   const int64_t wanted = int64_t{call.device->info.compute_units} * (call.device->in_turn() ? 4 : 256);
   const int64_t parts = std::min(wanted / std::max<int64_t>(tiles, 1), s.count / 8192);
   if (parts < 2) return launch(call, op, p, s, in.data, out.data, 1, s.count);

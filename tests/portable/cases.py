@@ -94,6 +94,11 @@ def _gradients_as_the_cpus(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     )
 
 
+def _norms_of_one_and_of_more(tiny: torch.Tensor) -> list[torch.Tensor]:
+    norms = torch._foreach_norm([tiny, torch.arange(5.0, dtype=tiny.dtype).to(tiny.device), -tiny])
+    return [norms[0] * 1e200, norms[1], norms[2] * 1e200]
+
+
 def few() -> Iterator[Case]:
     """What each set-up runs: one of each family, views with offsets, broadcasting."""
     a, b = randn(5, 7), randn(5, 7, seed=1)
@@ -158,9 +163,9 @@ def every() -> Iterator[Case]:
     yield "into given", _into_given, (randn(4, 3, 5),)
     yield "gradients", _gradients_as_the_cpus, (randn(2, 5),)
     yield "gradients float64", _gradients_as_the_cpus, (randn(2, 5, dtype=torch.float64),)
-    yield "norm of one", lambda x: torch.linalg.vector_norm(x * 1e-200, 6) * 1e200, (
-        torch.ones(1, dtype=torch.float64),
-    )  # fmt: skip
+    tiny = torch.full((1,), 1e-200, dtype=torch.float64)
+    yield "norm of one", lambda x: torch.linalg.vector_norm(x, 6) * 1e200, (tiny,)
+    yield "norms of one and of more", _norms_of_one_and_of_more, (tiny,)
     yield "gelu far out", lambda x: F.gelu(x * 50, approximate="tanh"), (special,)
     yield "lerp", lambda x, y: torch.lerp(x, y, 0.3), (randn(9), randn(9, seed=1))
     yield "addcdiv", lambda x, y: x.addcdiv(y, x.abs() + 1, value=0.5).addcmul(x, y), (
@@ -171,6 +176,17 @@ def every() -> Iterator[Case]:
     yield "any", lambda x: ((x > 1).any(), (x > 1).all(1), (x > 9).any(0)), (randn(6, 11),)
     yield "strides", lambda x: x.permute(2, 0, 1).sum((0, 2)), (randn(4, 5, 6),)
     yield "column split", lambda x: x.sum(0), (randn(60000, 8),)
+    # Past 16 pages a row is read at eight places; columns go 1024 abreast, four rows at once.
+    for dtype in (torch.float32, torch.bfloat16, torch.int64):
+        long, wide = (randn(3, 83_001) * 9).to(dtype), (randn(23, 1100) * 9).to(dtype)
+        yield f"long rows {dtype}", lambda v: (v[:, 5:].sum(1) / 300, v.amax(1)), (long,)
+        yield f"wide columns {dtype}", lambda v: (v.sum(0) / 5, v.amax(0), v[:1].amin(0)), (wide,)
+    yield "many rows", lambda x: (x.mean(1), x[:, 7:].amin(1)), (randn(8195, 1031),)
+    channels = randn(17, 9, 83, 100)  # a result's rows lie between others'
+    yield "channels", lambda x: (x.mean((0, 2, 3)), x.amax((0, 3)), x[:, 2:, :, 1:].sum((0, 3))), (
+        channels,
+    )  # fmt: skip
+    yield "wide columns, two dimensions", lambda x: x.mean((0, 2)), (randn(5, 7, 3, 600),)
     yield "large k", torch.mm, (randn(9, 2500) / 50, randn(2500, 17, seed=1))
     for stride, padding, dilation, groups in ((2, 1, 1, 1), (1, 2, 2, 2), (3, 0, 1, 4)):
         yield (
