@@ -296,15 +296,7 @@ std::vector<Operator*> operators() {
 namespace {
 
 void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
-  Operator& op = operator_for(handle);
-  const auto on_host = (c10::DispatchKeySet(c10::DispatchKey::CPU) | (keys & kLayouts)).highestPriorityTypeId();
-  if (!handle.hasComputedKernelForDispatchKey(on_host))
-    TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", op.name, "' with arguments from the '",
-                                c10::toString(on_host), "' backend, which stands in for ", vendor_name(),
-                                ": the vendor does not offer this operator, and torch has no kernel there. Register "
-                                "one with torch.library.impl(\"",
-                                op.name, "\", \"PrivateUse1\")");
-  op(handle, keys, stack);
+  operator_for(handle)(handle, keys, stack);
 }
 
 // Never freed: taking 1,500 kernels back would cost the end of a process milliseconds.
@@ -326,6 +318,7 @@ void register_operators() {
                                                 "aten::mode.values",
                                                 "aten::conj_physical_",
                                                 "aten::addr_",
+                                                "aten::_fused_rms_norm",
                                                 "aten::kaiser_window",
                                                 "aten::kaiser_window.periodic",
                                                 "aten::kaiser_window.beta"};

@@ -153,7 +153,7 @@ bool NativeCall::host_would_take() const {
   // Written over, a result keeps its target's shape; and it is computed in its own dtype before it becomes the target's,
   // which not every operator allows.
   const bool out = schema.arguments().back().is_out();
-  const size_t results = meta.size() - schema.returns().size();
+  const size_t results = meta.size() - functional->schema().returns().size();
   for (size_t r = 0; r < op_.return_of.size(); ++r) {
     const int of = op_.return_of[r];
     if (of < 0 || !meta[results + r].isTensor() || !arg(of).isTensor()) continue;

@@ -81,7 +81,7 @@ const std::unordered_map<std::string, Beginning> kBeginnings = {
 };
 
 // Operators without a meta kernel, whose result is as their first argument.
-const std::set<std::string> kLikeFirst = {"aten::_logcumsumexp"};
+const std::set<std::string> kLikeFirst = {"aten::_logcumsumexp", "aten::_amp_update_scale_"};
 
 // torch resizes a given tensor to a dense one; the operator that allocates its result knows the strides.
 void take_strides_of_functional(const Operator& op, const Stack& stack, size_t r, OutMeta* out) {
@@ -164,6 +164,7 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     }
     if (t.layout() != at::kStrided || !has_dtype(device, t.scalar_type())) return false;
     outs->push_back(like(t));
+    if (!known && !given) outs->back().strides = c10::DimVector(c10::contiguous_strides(t.sizes()));
     if (given && arguments[of].is_out() && argument(op, stack, of).toTensor().sizes() != t.sizes())
       take_strides_of_functional(op, stack, r, &outs->back());
     if (auto strides = strides_of_cpu(op, stack, r, outs->back().sizes)) outs->back().strides = std::move(*strides);

@@ -15,6 +15,10 @@ from typing import Any
 import pytest
 import torch
 
+sys.path.append(str(Path(__file__).parent))
+
+import warm
+
 Run = Callable[..., subprocess.CompletedProcess[str]]
 ROOT = Path(__file__).parents[1]
 OPENCL = "apt-get install ocl-icd-libopencl1 pocl-opencl-icd opencl-c-headers"
@@ -30,10 +34,11 @@ def device() -> torch.device:
 
 @pytest.fixture(scope="session")
 def run_python() -> Run:
-    """Run a program in a new Python with `variables` set (None: not set); give what it printed.
+    """Run a program in its own Python with `variables` set (None: not set); give what it printed.
 
     The CAUSEWAY_* variables of this process are not handed on. Fails the test on another exit
-    status than `status` (None: any), and after `timeout` seconds.
+    status than `status` (None: any), and after `timeout` seconds. `new`: one that was not started
+    ahead (see warm.py), for what is about the start.
     """
 
     def run(
@@ -42,6 +47,7 @@ def run_python() -> Run:
         status: int | None = 0,
         args: tuple[str, ...] = (),
         timeout: float = 120,
+        new: bool = False,
         **variables: str | None,
     ) -> subprocess.CompletedProcess[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
@@ -49,15 +55,7 @@ def run_python() -> Run:
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        done = subprocess.run(
-            [sys.executable, "-c", program, *args],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=timeout,
-            stdin=subprocess.DEVNULL,
-            check=False,
-        )
+        done = warm.run(["-c", program, *args], env=environment, timeout=timeout, new=new)
         if status is not None:
             assert done.returncode == status, done.stdout + done.stderr
         return done

@@ -24,6 +24,10 @@ struct HashKey {
   }
 };
 
+// Of CPUs, in bytes. What a core fetches ahead ends with a page. Results of kPastCaches and more are written past the
+// caches, which would read each line first.
+constexpr int64_t kPage = 4096, kPastCaches = int64_t{32} << 20;
+
 struct Services;
 struct Tuning;
 

@@ -178,22 +178,6 @@ cw_status unfold_backward(Call& call, const void*) {
                 20);
 }
 
-// out, tensors, dim
-cw_status stack(Call& call, const void*) {
-  Tensor out, in;
-  if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST || out.ndim == 0) return CW_UNSUPPORTED;
-  const int dim = wrap(call.integer(2), out.ndim);
-  const cw_arg& list = call.arg(1);
-  for (uint32_t i = 0; i < list.n; ++i)
-    if (!call.read(list.v.tensors[i], &in) || in.dtype != out.dtype || in.ndim + 1 != out.ndim || size_of(in.dtype) > 8)
-      return CW_UNSUPPORTED;
-  for (uint32_t i = 0; i < list.n; ++i) {
-    call.read(list.v.tensors[i], &in);
-    if (in.numel()) TRY(copy_into(call, select(out, dim, i), in));
-  }
-  return CW_OK;
-}
-
 // out, self, dim, start, length
 cw_status narrow_copy(Call& call, const void*) {
   Tensor out, in;
@@ -368,7 +352,6 @@ Kernels gather_kernels() {
           {"aten::replication_pad2d_backward", pad, kFloats, E, &replicate_back},
           {"aten::replication_pad3d_backward", pad, kFloats, E, &replicate_back},
           {"aten::unfold_backward", unfold_backward, kFloats, E},
-          {"aten::_stack.out", stack, R, E},
           {"aten::narrow_copy.out", narrow_copy, R, E},
           {"aten::eye.out", eye, R, E},
           {"aten::eye.m_out", eye, R, E},

@@ -69,13 +69,6 @@ cw_status index_select(Call& call, const void*) {
   return pick_along(call, out, in, at, wrap(dim, in.ndim), false);
 }
 
-// out, weight, indices, ...
-cw_status embedding(Call& call, const void*) {
-  Tensor out, in, at;
-  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &at) || in.ndim != 2) return CW_UNSUPPORTED;
-  return pick_along(call, out, in, at, 0, false);
-}
-
 // On a CPU an item owns 16 columns, so that no two add to one place, and cache lines are used whole.
 cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, const Tensor& at, int64_t padding) {
   const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
@@ -185,7 +178,6 @@ cw_status index_one(Call& call) {
 Kernels index_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
   return {{"aten::index_select.out", index_select, kReals, dense},
-          {"aten::embedding.out", embedding, kReals, dense},
           {"aten::embedding_dense_backward.out", embedding_backward, kReals, dense},
           {"aten::cat.out", cat, kReals, CW_NEEDS_ELEMENTS},
           {"aten::arange.start_out", arange, kReals & ~CW_BOOL, CW_NEEDS_ELEMENTS}};

@@ -380,8 +380,7 @@ Kernels batch_norm_kernels() {
                                     {"aten::_native_batch_norm_legit.out", true, true},
                                     {"aten::_native_batch_norm_legit.no_stats", false, true},
                                     {"aten::_native_batch_norm_legit.no_stats_out", false, true}};
-  Kernels list = {{"aten::native_batch_norm_backward", batch_norm_backward, kFloats, gradient},
-                  {"aten::native_batch_norm_backward.out", batch_norm_backward, kFloats, gradient}};
+  Kernels list = {{"aten::native_batch_norm_backward", batch_norm_backward, kFloats, gradient}};
   for (const BatchForm& form : forms) list.push_back({form.name, batch_norm, kFloats, dense, &form});
   return list;
 }

@@ -548,15 +548,11 @@ cw_status group_norm_backward(Call& call, const void*) {
 Kernels row_norm_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS, gradient = CW_NEEDS_CONTIGUOUS;
   return {{"aten::native_layer_norm", layer_norm, kFloats, dense},
-          {"aten::native_layer_norm.out", layer_norm, kFloats, dense},
           {"aten::native_layer_norm_backward", layer_norm_backward, kFloats, gradient},
-          {"aten::native_layer_norm_backward.out", layer_norm_backward, kFloats, gradient},
           {"aten::_fused_rms_norm", rms_norm, kFloats, dense},
           {"aten::_fused_rms_norm_backward", rms_norm_backward, kFloats, gradient},
           {"aten::native_group_norm", group_norm, kFloats, dense},
-          {"aten::native_group_norm.out", group_norm, kFloats, dense},
-          {"aten::native_group_norm_backward", group_norm_backward, kFloats, gradient},
-          {"aten::native_group_norm_backward.out", group_norm_backward, kFloats, gradient}};
+          {"aten::native_group_norm_backward", group_norm_backward, kFloats, gradient}};
 }
 
 }  // namespace causeway::portable

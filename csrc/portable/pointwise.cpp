@@ -12,8 +12,6 @@ namespace causeway::portable {
 namespace {
 
 constexpr int kMostRank = 8;
-// Results of this many bytes and more go past the caches of a CPU, which would read each line before it is written.
-constexpr int64_t kPassing = int64_t{32} << 20;
 
 // Twice the exponent, where torch has another form for it than a power; else 0. A function with all forms would compute
 // the power for each.
@@ -310,7 +308,7 @@ float rounded(float value, Dtype type) {
 bool passes_caches(const Parsed& p, int64_t count) {
   const Tensor& out = p.operands[0].tensor;
   bool passes =
-      p.results == 1 && p.rank == 1 && p.operands[0].strides[0] == 1 && count * size_of(out.dtype) >= kPassing;
+      p.results == 1 && p.rank == 1 && p.operands[0].strides[0] == 1 && count * size_of(out.dtype) >= kPastCaches;
   for (int i = 1; i < p.n; ++i) passes &= p.operands[i].is_number || p.operands[i].tensor.data != out.data;
   return passes;
 }

@@ -16,7 +16,6 @@ const std::vector<Pointwise>& pointwise_table() {
         // arithmetic
         {"aten::add.out", "tts", S, R, "r = IS_BOOL ? (a || (x && b)) : a + x * b;"},
         {"aten::sub.out", "tts", S, N, "r = a - x * b;"},
-        {"aten::rsub.Scalar_out", "tss", S, N, "r = x - y * a;"},
         {"aten::rsub.Tensor_out", "tts", S, N, "r = b - x * a;"},
         {"aten::mul.out", "tt", S, R, "r = a * b;"},
         {"aten::div.out", "tt", S, F, "r = a / b;"},
@@ -146,7 +145,6 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::isposinf.out", "t", C, R, "r = IS_FLOAT && a > K(0) && a == a && a - a != a - a;"},
         {"aten::isneginf.out", "t", C, R, "r = IS_FLOAT && a < K(0) && a == a && a - a != a - a;"},
         {"aten::signbit.out", "t", C, R, "\n#if IS_FLOAT\nr = copysign(K(1), a) < K(0);\n#else\nr = a < K(0);\n#endif"},
-        {"aten::isinf.out", "t", C, F, "r = a == a && (a - a) != (a - a);"},
         {"aten::bitwise_and.Tensor_out", "tt", S, I, "r = a & b;"},
         {"aten::bitwise_or.Tensor_out", "tt", S, I, "r = a | b;"},
         {"aten::bitwise_xor.Tensor_out", "tt", S, I, "r = a ^ b;"},

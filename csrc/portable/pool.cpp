@@ -297,16 +297,13 @@ Kernels pool_kernels() {
                                   {"aten::max_pool3d_with_indices_backward.grad_input", 8},
                                   {"aten::adaptive_max_pool2d_backward.grad_input", 3},
                                   {"aten::adaptive_max_pool3d_backward.grad_input", 3}};
-  static const Pool means[] = {
-      {"aten::avg_pool2d.out", 2, false},          {"aten::avg_pool3d.out", 3, false},
-      {"aten::adaptive_avg_pool2d.out", 2, true},  {"aten::_adaptive_avg_pool2d", 2, true},
-      {"aten::_adaptive_avg_pool2d.out", 2, true}, {"aten::adaptive_avg_pool3d.out", 3, true},
-      {"aten::_adaptive_avg_pool3d", 3, true},     {"aten::_adaptive_avg_pool3d.out", 3, true}};
-  static const Pool gradients[] = {
-      {"aten::avg_pool2d_backward.grad_input", 2, false},         {"aten::avg_pool3d_backward.grad_input", 3, false},
-      {"aten::_adaptive_avg_pool2d_backward", 2, true},           {"aten::_adaptive_avg_pool2d_backward.out", 2, true},
-      {"aten::adaptive_avg_pool3d_backward.grad_input", 3, true}, {"aten::_adaptive_avg_pool3d_backward", 3, true},
-      {"aten::_adaptive_avg_pool3d_backward.out", 3, true}};
+  static const Pool means[] = {{"aten::avg_pool2d.out", 2, false},         {"aten::avg_pool3d.out", 3, false},
+                               {"aten::adaptive_avg_pool2d.out", 2, true}, {"aten::_adaptive_avg_pool2d", 2, true},
+                               {"aten::adaptive_avg_pool3d.out", 3, true}, {"aten::_adaptive_avg_pool3d", 3, true}};
+  static const Pool gradients[] = {{"aten::avg_pool2d_backward.grad_input", 2, false},
+                                   {"aten::avg_pool3d_backward.grad_input", 3, false},
+                                   {"aten::_adaptive_avg_pool2d_backward", 2, true},
+                                   {"aten::_adaptive_avg_pool3d_backward", 3, true}};
   Kernels list;
   for (const Pool& op : largest) list.push_back({op.name, max_pool, kFloats | kInts, needs, &op});
   for (const Places& op : places) list.push_back({op.name, max_pool_backward, kFloats | CW_INT64, needs, &op});

@@ -124,7 +124,6 @@ int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
 // What a core fetches ahead ends with a page, and reading one page after the other it waits for memory at each: eight at
 // a time are read 1.4 times as fast. So long rows are read at eight places, a page apart, and shorter ones, where there
 // is more than fits a cache, by turns from four runs of neighbours, each of four pages or a row.
-constexpr int64_t kPage = 4096, kPastCaches = int64_t{32} << 20;  // bytes
 bool reads_pages(const Shape& s, const Plan& p) {
   return p.dense && !p.columns && !p.teams && s.reduced.back().size * size_of(p.in) >= 16 * kPage;
 }
@@ -173,9 +172,9 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
       "const A first = " + load + "ib));\nA acc = START;\nfor (int l = 0; l < LANES; ++l) lanes[l] = acc;\n";
   // By halves: lane after lane, each addition would wait for the one before.
   const std::string finish =
-      "UNROLL for (int h = LANES / 2; h > 0; h /= 2)\nfor (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h "
-      "+ l]; "
-      "lanes[l] = MERGE_(w, v); }\nconst A acc = lanes[0];\n" +
+      "UNROLL for (int h = LANES / 2; h > 0; h /= 2)\n"
+      "for (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h + l]; lanes[l] = MERGE_(w, v); }\nconst A acc = "
+      "lanes[0];\n" +
       (keeps ? std::string("out[u] = acc;\n") : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n");
   std::string pages, four_rows;
   s.define("PAGE", kPage / size_of(p.in));
@@ -185,14 +184,13 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
   }
   if (reads_four_rows(shape, p)) {
     const std::string each =
-        "for (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx u = at + q * apart, o = u;\nidx "
-        "ib = 0, ob = 0;\n" +
+        "for (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx u = at + q * apart, o = u;\n"
+        "idx ib = 0, ob = 0;\n" +
         bases;
     four_rows =
         "const idx whole = 4 * PAGE / " + N +
-        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\nfor (; four + 4 * apart <= end; four += 4 * "
-        "apart)\nfor (idx at = four; at < four + apart; ++at) {\nA all[4 * LANES];\nidx "
-        "starts[4];\n" +
+        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\nfor (; four + 4 * apart <= end; four += 4 * apart)\n"
+        "for (idx at = four; at < four + apart; ++at) {\nA all[4 * LANES];\nidx starts[4];\n" +
         each + "starts[q] = ib;\n" + begin + "}\nfor (idx row = 0; row < R / " + N + "; ++row) {\nconst idx to = " + N +
         ";\nidx in_row = 0, i = 0;\n" + walk("row", "r", shape.reduced.size(), 1, {{"in_row", "i"}}) +
         "for (; i + 8 * LANES <= to; i += 8 * LANES)\nfor (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * "
@@ -582,10 +580,8 @@ Kernels reduce_kernels() {
   constexpr Accumulate W = Accumulate::Wide, T = Accumulate::Input, B = Accumulate::Flag;
   static const auto& table = *new std::vector<Reduction>{
       {"aten::sum.IntList_out", "lkt", R, W, "0", "((acc) + (v))", "acc"},
-      {"aten::sum.out", "t", R, W, "0", "((acc) + (v))", "acc"},
       {"aten::nansum.out", "lkt", F, W, "0", "((acc) + ((v) == (v) ? (v) : 0))", "acc", "((acc) + (v))"},
       {"aten::mean.out", "lkt", F, W, "0", "((acc) + (v))", "(acc) / (A)count"},
-      {"aten::mean.dtype_out", "t", F, W, "0", "((acc) + (v))", "(acc) / (A)count"},
       {"aten::prod.out", "t", R, W, "1", "((acc) * (v))", "acc"},
       {"aten::prod.int_out", "dkt", R, W, "1", "((acc) * (v))", "acc"},
       {"aten::amax.out", "lk", R, T, "first", "MAXIMUM(acc, v)", "acc"},

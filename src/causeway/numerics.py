@@ -410,8 +410,11 @@ def rule_of(operator: str) -> str:
 def magnitude_of(operator: str, inputs: list[Tensor], exact: Tensor) -> Tensor | None:
     """For "smooth" operators |first input| * prod(1 + |others|), in float64; else None.
 
-    Of digamma |x psi'(x)|, its condition: it has poles and zeros side by side.
+    Of digamma |x psi'(x)|, its condition: it has poles and zeros side by side. Of linspace the
+    largest result: each is an end and a multiple of the step.
     """
+    if base_name(operator) == "linspace" and exact.numel():
+        return exact.double().abs().max().expand_as(exact)
     if rule_of(operator) != "smooth" or not inputs:
         return None
     if base_name(operator) == "digamma":

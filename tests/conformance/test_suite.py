@@ -7,12 +7,12 @@ import os
 import re
 import shlex
 import subprocess
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
+import warm
 from causeway import atomic, vendor
 from causeway.conformance import suite
 from causeway.conformance.report import Report, state
@@ -110,10 +110,7 @@ def test_a_failure_can_be_run_again_alone(
     words = shlex.split(failure["repro"])
     assert words[0] == "causeway"
     variables = os.environ | {"CAUSEWAY_SIM_BUG": ",".join(BUGS)}
-    done = subprocess.run(
-        [sys.executable, "-m", *words, "--json", str(tmp_path / "again.json")],
-        env=variables, capture_output=True, text=True, check=False,
-    )  # fmt: skip
+    done = warm.run(["-m", *words, "--json", tmp_path / "again.json"], env=variables)
     assert done.returncode == 1, done.stdout + done.stderr
     assert f"1 of 1 operators: {buggy.operators[0]['operator']} failed" in done.stderr.splitlines()
     again = json.loads((tmp_path / "again.json").read_text())

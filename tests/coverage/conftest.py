@@ -6,13 +6,13 @@ import functools
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+import warm
 from causeway import vendor
 from causeway.coverage import paper
 
@@ -36,10 +36,7 @@ def ledgers() -> Callable[..., Ledgers]:
     def run(*arguments: str, **settings: str) -> Ledgers:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
         environment |= {f"CAUSEWAY_{k.upper()}": v for k, v in settings.items()}
-        done = subprocess.run(
-            [sys.executable, str(HERE / "run_models.py"), *arguments],
-            env=environment, capture_output=True, text=True, timeout=280, check=False,
-        )  # fmt: skip
+        done = warm.run([HERE / "run_models.py", *arguments], env=environment, timeout=280)
         assert done.returncode == 0, done.stderr
         found: Ledgers = json.loads(done.stdout)
         return found
@@ -57,10 +54,8 @@ def causeway_command() -> Callable[..., subprocess.CompletedProcess[str]]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
         environment |= {f"CAUSEWAY_{k.upper()}": v for k, v in settings.items()}
         environment["COLUMNS"] = "200"
-        done = subprocess.run(
-            [sys.executable, "-m", "causeway", *arguments],
-            env=environment, capture_output=True, text=True, timeout=280, check=False, cwd=cwd,
-        )  # fmt: skip
+        words = ["-m", "causeway", *arguments]
+        done = warm.run(words, env=environment, timeout=280, cwd=cwd)
         assert done.returncode == status, done.stdout + done.stderr
         return done
 

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+import warm
+
 PROGRAM = Path(__file__).parents[2] / "benchmarks/gpu.py"
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
@@ -18,8 +20,7 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
 
 def run(*args: str, **given: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")} | given
-    command = [sys.executable, str(PROGRAM), *args]
-    return subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+    return warm.run([PROGRAM, *args], env=environment)
 
 
 def test_without_a_gpu_it_says_so_and_writes_nothing(tmp_path: Path, nvidia_library: Path) -> None:

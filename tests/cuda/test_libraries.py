@@ -10,11 +10,12 @@ import os
 import re
 import shutil
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+import warm
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -38,10 +39,8 @@ def program(nvidia_library: Path, stand_ins: dict[str, str]) -> Run:
             "CAUSEWAY_NVIDIA_PAPER": "sm_90",
             "CAUSEWAY_PORTABLE": "0",
         }
-        command = [sys.executable, name if name == "-c" else str(HERE / name), *args]
-        done = subprocess.run(
-            command, env=environment | given, capture_output=True, text=True, check=False
-        )
+        command = [name if name == "-c" else HERE / name, *args]
+        done = warm.run(command, env=environment | given)
         assert done.returncode == 0, done.stdout + done.stderr
         return done
 

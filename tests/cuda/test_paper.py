@@ -6,12 +6,12 @@ import ctypes as C
 import json
 import os
 import subprocess
-import sys
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+import warm
 from causeway.conformance.table import STATUS, Library
 
 CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
@@ -23,13 +23,9 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
 
 def refused(which: str, on_paper: dict[str, str], of: str = "cases") -> list[str]:
     """Cases that do not compile, or that no portable kernel took. Values are not looked at."""
-    done = subprocess.run(
-        [sys.executable, str(PORTABLE / f"{of}.py"), which, "-" if of == "cases" else "paper"],
-        env={k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")} | on_paper,
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
+    words = [PORTABLE / f"{of}.py", which, "-" if of == "cases" else "paper"]
+    done = warm.run(words, env=environment | on_paper)
     lines = done.stdout.splitlines()
     assert lines, done.stderr
     assert lines[-1].startswith("cases "), lines

@@ -9,12 +9,12 @@ from __future__ import annotations
 import os
 import re
 import struct
-import subprocess
-import sys
 from pathlib import Path
 from typing import NamedTuple
 
 import pytest
+
+import warm
 
 CASES = Path(__file__).parents[1] / "portable/cases.py"
 REGISTERS, FRAME = 0x2F, 0x11  # attributes of `.nv.info`: EIATTR_REGCOUNT, EIATTR_FRAME_SIZE
@@ -64,8 +64,7 @@ def test_kernels_of_rows_fit_a_multiprocessor_and_keep_arrays_in_registers(
     on_paper: dict[str, str],
 ) -> None:
     env = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")} | on_paper
-    command = [sys.executable, str(CASES), "rows", "-"]
-    done = subprocess.run(command, env=env, capture_output=True, text=True, check=False)
+    done = warm.run([CASES, "rows", "-"], env=env)
     lines = done.stdout.splitlines()
     assert lines, done.stderr
     assert [

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 
 import pytest
 import torch
 
 import causeway
+import warm
 
 # Faults of the simulated chip (docs/sim.md): the operator that is named, and how the failure reads.
 FAULTS = {
@@ -141,14 +140,7 @@ def test_a_repro_script_shows_the_failure_again_and_passes_on_a_right_chip(
     clean = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
     clean |= {"CAUSEWAY_SIM_OPS": "all"}
     for bugs, status in ((",".join(FAULTS), 1), ("", 0)):
-        done = subprocess.run(
-            [sys.executable, script],
-            env=clean | {"CAUSEWAY_SIM_BUG": bugs},
-            capture_output=True,
-            text=True,
-            check=False,
-            timeout=120,
-        )
+        done = warm.run([script], env=clean | {"CAUSEWAY_SIM_BUG": bugs}, timeout=120)
         assert done.returncode == status, done.stdout + done.stderr
         assert operator.split("::")[1] in done.stdout
 

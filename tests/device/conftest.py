@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 import textwrap
 from collections.abc import Callable
 
 import pytest
 import torch
+
+import warm
 
 NAME = torch._C._get_privateuse1_backend_name()
 
@@ -64,21 +65,17 @@ Run = Callable[..., subprocess.CompletedProcess]
 
 @pytest.fixture(scope="session")
 def run() -> Run:
-    """Run a script in a process of its own: `run(source, NAME=value)`; a value None unsets."""
+    """Run a script in a process of its own: `run(source, NAME=value)`; a value None unsets.
 
-    def run(source: str, *, check: bool = True, **env: str | None):
+    `new`: in a Python that was not started ahead, see warm.py.
+    """
+
+    def run(source: str, *, check: bool = True, new: bool = False, **env: str | None):
         environment = {**os.environ, **{k: v for k, v in env.items() if v is not None}}
         for key in [k for k, v in env.items() if v is None]:
             environment.pop(key, None)
         source = re.sub(r"\bDEVICE\b", NAME, textwrap.dedent(source))
-        done = subprocess.run(
-            [sys.executable, "-c", source],
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=240,
-            check=False,
-        )
+        done = warm.run(["-c", source], env=environment, timeout=240, new=new)
         if check:
             assert done.returncode == 0, f"exit {done.returncode}\n{done.stdout}\n{done.stderr}"
         return done

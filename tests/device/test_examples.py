@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm
 
 EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 
@@ -15,10 +15,7 @@ EXAMPLES = Path(__file__).parent.parent.parent / "examples"
 @pytest.mark.slow
 @pytest.mark.parametrize(("example", "runs"), [("amp.py", 3), ("apex.py", 4)])
 def test_an_example_reaches_its_accuracy_in_every_precision(example, runs):
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / example), "--epochs=3", "--accuracy=0.9"],
-        capture_output=True, text=True, timeout=240, check=False,
-    )  # fmt: skip
+    done = warm.run([EXAMPLES / example, "--epochs=3", "--accuracy=0.9"], timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert done.stdout.count("accuracy 0.9") == runs
     assert "step 20: overflow, the scale goes to 2048" in done.stdout

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner
+
+import warm
 
 TRAIN = """
 import sys
@@ -40,13 +40,7 @@ def run(tmp_path: Path, name: str):
         words = [*options, str(tmp_path / "train.py")]
         if args:
             words += ["--", *args]
-        done = subprocess.run(
-            [sys.executable, "-m", "causeway", "profile", *words],
-            capture_output=True,
-            text=True,
-            timeout=120,
-            check=False,
-        )
+        done = warm.run(["-m", "causeway", "profile", *words], timeout=120)
         done.stderr = without_kineto(done.stderr)
         return done
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import os
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+
+import warm
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 pytestmark = [pytest.mark.once, pytest.mark.slow]
@@ -24,13 +24,6 @@ def test_an_example_runs_on_the_device(name: str, needs: tuple[str, ...], device
     for library in needs:
         pytest.importorskip(library, reason=f"{library} is not installed")
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
-    done = subprocess.run(
-        [sys.executable, str(EXAMPLES / name)],
-        env=environment | {"OMP_NUM_THREADS": "1"},
-        capture_output=True,
-        text=True,
-        timeout=240,
-        check=False,
-    )
+    done = warm.run([EXAMPLES / name], env=environment | {"OMP_NUM_THREADS": "1"}, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"trained on {device}" in done.stdout

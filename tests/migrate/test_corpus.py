@@ -14,8 +14,6 @@ import math
 import os
 import re
 import socket
-import subprocess
-import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -23,6 +21,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import warm
 from causeway.migrate.finding import FileInput
 from causeway.migrate.python import convert, convert_source
 from causeway.migrate.settings import Settings
@@ -64,10 +63,7 @@ RUNS = {name: (name,) for name in PROGRAMS} | {
 def run(arguments: list[str], *, device: bool) -> str:
     environment = os.environ | {"OMP_NUM_THREADS": "1"}
     environment["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "1" if device else "0"
-    done = subprocess.run(
-        [sys.executable, *arguments], env=environment, capture_output=True, text=True, timeout=280,
-        check=False,
-    )  # fmt: skip
+    done = warm.run(arguments, env=environment, timeout=280)
     assert done.returncode == 0, done.stderr[-3000:]
     return done.stdout
 

@@ -13,6 +13,7 @@ from pathlib import Path
 import pytest
 import torch
 
+import warm
 from causeway import transfer
 
 PROGRAMS = Path(__file__).parents[1] / "programs"  # those that tests/migrate converts, and more
@@ -90,15 +91,8 @@ def test_ddp_of_two_processes_gives_the_numbers_of_the_cpu(tmp_path: Path) -> No
 
 def run(*arguments: str, cwd: Path, **variables: str) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
-    command = [sys.executable, "-m", "causeway", "run", *arguments]
-    return subprocess.run(
-        command,
-        cwd=cwd,
-        env={**environment, **variables},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    command = ["-m", "causeway", "run", *arguments]
+    return warm.run(command, cwd=cwd, env={**environment, **variables})
 
 
 def test_run_is_python_from_the_arguments_to_the_exit_status(tmp_path: Path) -> None:
@@ -162,9 +156,7 @@ def test_cuda_visible_devices_is_read_at_the_first_use(tmp_path: Path) -> None:
         "assert torch.cuda.is_available()\n"
     )
     environment = {**os.environ, "CAUSEWAY_TRANSFER": "device"}
-    done = subprocess.run(
-        [sys.executable, str(program)], env=environment, capture_output=True, text=True, check=False
-    )
+    done = warm.run([program], env=environment)
     assert done.returncode == 0, done.stderr
 
 
@@ -193,7 +185,5 @@ def test_importing_the_switch_redirects_and_importing_causeway_does_not(tmp_path
         "causeway.transfer.disable()\n"
         "assert not torch.cuda.is_available()\n"
     )
-    done = subprocess.run(
-        [sys.executable, str(program)], capture_output=True, text=True, check=False
-    )
+    done = warm.run([program])
     assert done.returncode == 0, done.stderr

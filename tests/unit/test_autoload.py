@@ -13,19 +13,19 @@ SHOW = "; print(torch.accelerator.current_accelerator(), causeway.__version__)"
 )
 @pytest.mark.parametrize("autoload", [None, "0", "1"])
 def test_any_order_of_imports_gives_the_device(run_python, imports: str, autoload) -> None:
-    done = run_python(imports + SHOW, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload)
+    done = run_python(imports + SHOW, TORCH_DEVICE_BACKEND_AUTOLOAD=autoload, new=True)
     assert done.stdout.startswith("sim ")
     assert done.stderr == ""
 
 
 def test_import_torch_is_enough(run_python) -> None:
-    done = run_python("import torch; print(torch.ones(2, device='sim') + 1)")
+    done = run_python("import torch; print(torch.ones(2, device='sim') + 1)", new=True)
     assert "tensor([2., 2.], device='sim:0')" in done.stdout
 
 
 def test_torch_can_be_told_to_leave_it_out(run_python) -> None:
     program = "import torch; print(hasattr(torch, 'sim'), torch.accelerator.is_available())"
-    done = run_python(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0")
+    done = run_python(program, TORCH_DEVICE_BACKEND_AUTOLOAD="0", new=True)
     assert done.stdout == "False False\n"
 
 
@@ -36,12 +36,12 @@ from causeway import _C
 assert not _C.is_initialized() and not torch.sim.is_initialized()
 print([m for m in ("typer", "rich", "causeway.cli", "causeway.doctor") if m in sys.modules])
 """
-    assert run_python(program).stdout == "[]\n"
+    assert run_python(program, new=True).stdout == "[]\n"
 
 
 def test_import_costs_at_most_100_ms(run_python) -> None:
     program = "import torch; from causeway.autoload import state; print(state.seconds)"
-    assert min(float(run_python(program).stdout) for _ in range(3)) < 0.1
+    assert min(float(run_python(program, new=True).stdout) for _ in range(3)) < 0.1
 
 
 def test_the_device_can_have_another_name(run_python) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+import warm
 from causeway import config
 
 ROOT = Path(__file__).parents[2]
@@ -27,15 +26,15 @@ def test_the_table_of_settings_is_what_the_code_writes() -> None:
 
 def test_the_table_of_the_readme_is_what_was_counted() -> None:
     script = ROOT / "tests/torch/results.py"
-    command = [sys.executable, str(script), "--markdown"]
-    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    table = warm.run([script, "--markdown"]).stdout
+    assert table
     assert table in (ROOT / "README.md").read_text(), f"run `{script.name} --readme`"
 
 
 def test_the_table_of_libraries_is_what_was_run() -> None:
     script = ROOT / "tests/libraries/results.py"
-    command = [sys.executable, str(script), "--markdown"]
-    table = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    table = warm.run([script, "--markdown"]).stdout
+    assert table
     assert table in (ROOT / "docs/libraries.md").read_text(), f"run `{script.name} --docs`"
 
 

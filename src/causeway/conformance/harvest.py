@@ -25,10 +25,18 @@ from causeway.errors import CausewayError
 from causeway.numerics import base_name
 
 Tensor = torch.Tensor
-SAMPLES = 40  # of one function and dtype
+SAMPLES = 40  # of one function and dtype, at even distances among those that it has
+READ = 8 * SAMPLES  # at most
 CALLS = 10  # of one operator and dtype, besides recipes
 FUNCTIONS = 8  # whose samples are run for one operator
 SEED = 2718
+# What OpInfo calls the function of an operator with another name.
+OTHER_NAMES = {
+    "convolution": "conv",
+    "nll_loss2d": "nll_loss",
+    "im2col": "unfold",
+    "col2im": "fold",
+}
 
 
 @dataclass(frozen=True)
@@ -113,10 +121,10 @@ def _spellings(info: Any) -> set[str]:
 
 
 def _stem(base: str) -> str:
-    stem = re.sub(r"_overrideable$|^native_|^cudnn_|^fused_", "", base)
-    stem = re.sub(r"(_dense)?_backward(_data)?$|_forward$", "", stem)
+    stem = re.sub(r"_overrideable$|^native_|^cudnn_|^fused_", "", base.strip("_"))
+    stem = re.sub(r"(_dense)?_backward(_data)?$|_forward$|_helper$", "", stem)
     stem = re.sub(r"_with_indices$", "", stem)
-    return {"convolution": "conv", "nll_loss2d": "nll_loss"}.get(stem, stem)
+    return OTHER_NAMES.get(stem, stem)
 
 
 def related(operator: str) -> list[Any]:
@@ -143,8 +151,10 @@ def _run_samples(info: Any, dtype: torch.dtype, recorder: _Recorder) -> None:
     backward = info.supports_autograd and dtype.is_floating_point
     try:
         samples = list(
-            itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=backward), SAMPLES)
+            itertools.islice(info.sample_inputs("cpu", dtype, requires_grad=backward), READ)
         )
+        # Neighbours are alike: the first forty of some functions are all of no elements.
+        samples = samples[:: -(-len(samples) // SAMPLES)] if samples else []
     except Exception as error:  # torch's own samples do not all work for all dtypes
         warnings.warn(f"{info.name}: no samples of {dtype}: {error}", stacklevel=1)
         return
@@ -234,10 +244,16 @@ def _run_modules(recorder: _Recorder) -> None:
 
 def _run_optimizers(recorder: _Recorder) -> None:
     for info in _testing("common_optimizers").optim_db:
-        for how in ({"foreach": False}, {"foreach": True}, {"fused": True}):
+        lr = torch.tensor(0.1)  # other overloads, of fused steps
+        for how in (
+            {"foreach": False},
+            {"foreach": True},
+            {"fused": True},
+            {"fused": True, "lr": lr},
+        ):
             parameters = [torch.nn.Parameter(torch.randn(5, 3)), torch.nn.Parameter(torch.randn(7))]
             try:
-                optimizer = info.optim_cls(parameters, lr=0.1, **how)
+                optimizer = info.optim_cls(parameters, **({"lr": 0.1} | how))
                 with recorder:
                     for _ in range(2):
                         optimizer.zero_grad()
@@ -275,9 +291,9 @@ def _shape_of(call: Call) -> tuple[Any, ...]:
 
 
 def _most_different(calls: list[Call]) -> list[Call]:
-    """At most CALLS, one of each kind first, those with more elements before those with fewer."""
+    """At most CALLS, one of each kind first, those with elements before those without."""
     kinds: dict[tuple[str, Any], list[Call]] = {}
-    for call in calls:
+    for call in sorted(calls, key=lambda c: any(not t.numel() for t in tensors_in(c.inputs))):
         if all(t.numel() <= 1 << 18 for t in tensors_in(call.inputs)):
             function = call.source.rsplit(" ", 1)[0]
             kinds.setdefault((function, _shape_of(call)), []).append(call)

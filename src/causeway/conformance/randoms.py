@@ -15,7 +15,7 @@ import torch
 
 from causeway.conformance.families import Family, inputs_of, kind_of, overload
 from causeway.conformance.harvest import arguments_for
-from causeway.numerics import distance
+from causeway.numerics import base_name, distance
 
 Tensor = torch.Tensor
 N = 20000
@@ -24,6 +24,8 @@ ALPHA = 1e-6
 # Arguments other than the defaults, by name.
 OTHERS: dict[str, Any] = {"from": -2.0, "to": 3.0, "mean": 1.5, "std": 0.5, "p": 0.2, "lambd": 2.0}
 OTHERS |= {"median": 0.5, "sigma": 2.0, "low": 2, "high": 9}
+# What is drawn, where it is not of the dtype of the input.
+DRAWN = {"multinomial": torch.int64}
 # Of arguments that have no default.
 NEEDED: dict[str, Any] = {"p": 0.5, "train": True, "from": 1, "to": 40}
 
@@ -62,7 +64,7 @@ def random_cases(
                 values.append(NEEDED.get(argument.name))
         args, kwargs = arguments_for(name, values)
         if kind_of(overload(name)._schema) == "out":
-            kwargs["out"] = torch.empty(n, dtype=dtype, device=where)
+            kwargs["out"] = torch.empty(n, dtype=DRAWN.get(base_name(name), dtype), device=where)
         result = overload(name)(*args, **kwargs)
         first: Tensor = result[0] if isinstance(result, (tuple, list)) else result
         return first.cpu()

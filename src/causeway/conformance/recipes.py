@@ -68,11 +68,6 @@ def _powers(dtype: torch.dtype) -> Iterator[Inputs]:
             yield numbers(*shape, dtype=dtype), exponent
 
 
-def _zero(dtype: torch.dtype) -> Iterator[Inputs]:
-    for shape in ((3, 4), (1000,), (2, 3, 5), ()):
-        yield (numbers(*shape, dtype=dtype),)
-
-
 def _copy(dtype: torch.dtype) -> Iterator[Inputs]:
     for shape in ((3, 4), (1000,), (2, 3, 5), ()):
         yield numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1), False
@@ -185,6 +180,127 @@ def _layer_norm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
         yield grad, x, [length], mean, rstd, None, None, [True, False, False]
 
 
+def _eye(sizes: tuple[tuple[int, ...], ...]) -> Callable[[torch.dtype], Iterator[Inputs]]:
+    return lambda dtype: iter(sizes)
+
+
+def _spaced(*base: float) -> Callable[[torch.dtype], Iterator[Inputs]]:
+    def make(dtype: torch.dtype) -> Iterator[Inputs]:
+        low = -3 if dtype.is_signed else 0  # what becomes of others is not said
+        for start, end, steps in ((0, 3, 4), (low, 5, 33), (2, 2, 5), (3, low, 100), (1, 2, 1)):
+            yield start, end, steps, *base
+        if dtype.is_floating_point:
+            yield from (
+                (*ends, *base) for ends in ((-0.7, 1.3, 1000), (2.5, -0.5, 7), (0.0, 1.0, 0))
+            )
+
+    return make
+
+
+def _filled(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, value in _fill(dtype):
+        yield x, torch.tensor(value, dtype=dtype)
+
+
+def _bytes(dtype: torch.dtype) -> Iterator[Inputs]:
+    if dtype == torch.int8:
+        for m, k, n in ((32, 16, 8), (17, 24, 16), (40, 128, 64)):
+            yield numbers(m, k, dtype=dtype) * 14, numbers(k, n, dtype=dtype, seed=1) * 14
+
+
+def _put(dtype: torch.dtype) -> Iterator[Inputs]:
+    places = torch.tensor([3, 0, 4])
+    for accumulate in (False, True):
+        x = numbers(5, 6, 7, dtype=dtype)
+        yield x, [places], numbers(3, 6, 7, dtype=dtype, seed=1), accumulate, False
+        yield x, [places, places], numbers(7, dtype=dtype, seed=1), accumulate, False
+        yield x, [None, places], numbers(1, dtype=dtype, seed=1), accumulate, False
+
+
+def _lists(dtype: torch.dtype) -> Iterator[list[torch.Tensor]]:
+    for shapes in (((20, 20), (7,), (1000,)), ((3, 5),), ((), (4, 1, 3))):
+        yield [numbers(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes)]
+
+
+def _number_to_powers(dtype: torch.dtype) -> Iterator[Inputs]:
+    for exponents in _lists(dtype):
+        if not dtype.is_floating_point:
+            exponents = [t.abs() for t in exponents]  # noqa: PLW2901
+        yield from ((number, exponents) for number in (2, 1, 0))
+        if dtype.is_floating_point:
+            yield 0.5, exponents
+
+
+def _power_sums(dtype: torch.dtype) -> Iterator[Inputs]:
+    for tensors in _lists(dtype):
+        yield from ((tensors, order, None) for order in (2, 1, 3, 0.5))
+
+
+def _running(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape, dim in (((1000,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 5, 4), 1)):
+        x = numbers(*shape, dtype=dtype)
+        yield x, torch.empty_like(x), torch.empty(shape, dtype=torch.int64), dim
+        if dtype.is_floating_point:
+            x = x.clone()
+            x.flatten()[x.numel() // 2] = float("nan")
+            yield x, torch.empty_like(x), torch.empty(shape, dtype=torch.int64), dim
+
+
+def _along(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape, dim in (((1000,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 5, 4), 1)):
+        yield numbers(*shape, dtype=dtype), dim
+
+
+def _unscale(dtype: torch.dtype) -> Iterator[Inputs]:
+    if not dtype.is_floating_point:
+        return
+    for tensors in _lists(dtype):
+        yield tensors, torch.zeros(1), torch.full((1,), 0.25)
+        for odd in (float("inf"), float("nan")):
+            hit = [t.clone() for t in tensors]
+            hit[-1].view(-1)[-1] = odd
+            yield hit, torch.zeros(1), torch.full((1,), 0.25)
+
+
+def _update_scale(dtype: torch.dtype) -> Iterator[Inputs]:
+    if dtype == torch.float32:
+        for tracker, found in ((0, 0.0), (9, 0.0), (9, 1.0), (3, 1.0)):
+            steps = torch.full((1,), tracker, dtype=torch.int32)
+            yield torch.full((1,), 1024.0), steps, torch.full((1,), found), 2.0, 0.5, 10
+
+
+def _one(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((3, 4), (1000,), (2, 3, 5), ()):
+        yield (numbers(*shape, dtype=dtype),)
+
+
+def _mean_pool(dims: int) -> Callable[[torch.dtype], Iterator[Inputs]]:
+    def make(dtype: torch.dtype) -> Iterator[Inputs]:
+        for size, out in (
+            ((6, 2), (7, 3), (5, 1), (4, 4), (3, 5)) if dtype.is_floating_point else ()
+        ):
+            yield numbers(2, 3, *[size] * dims, dtype=dtype), [out] * dims
+
+    return make
+
+
+def _rms_norm(dtype: torch.dtype) -> Iterator[Inputs]:
+    if not dtype.is_floating_point:
+        return
+    for rows, length in ((4, 6), (3, 1000), (33, 65)):
+        x = numbers(rows, length, dtype=dtype) * 3 + 1
+        yield x, [length], numbers(length, dtype=dtype, seed=1), 1e-5
+        yield x, [length], None, None
+        yield x, [rows, length], numbers(rows, length, dtype=dtype, seed=1), 1e-3
+
+
+def _rms_norm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, shape, weight, eps in _rms_norm(dtype):
+        _, rstd = torch.ops.aten._fused_rms_norm(x, shape, weight, eps)
+        grad = numbers(*x.shape, dtype=dtype, seed=2)
+        yield grad, x, shape, rstd, weight, [True, weight is not None]
+
+
 RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::pow.Tensor_Scalar": _powers,
     "aten::clamp": _bounds,
@@ -192,7 +308,27 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::clamp_max": _bound,
     **{f"aten::{name}.Scalar": _beside_a_number for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     "aten::fill_.Scalar": _fill,
-    "aten::zero_": _zero,
+    "aten::fill_.Tensor": _filled,
+    "aten::eye.out": _eye(((5,), (1,), (70,))),
+    "aten::eye.m_out": _eye(((3, 5), (5, 3), (33, 65))),
+    "aten::linspace.out": _spaced(),
+    "aten::logspace.out": _spaced(2.0),
+    "aten::range.out": _arange,
+    "aten::_int_mm": _bytes,
+    "aten::_index_put_impl_": _put,
+    "aten::_foreach_pow.ScalarAndTensor": _number_to_powers,
+    "aten::_foreach_powsum.Scalar": _power_sums,
+    "aten::_cummax_helper": _running,
+    "aten::_cummin_helper": _running,
+    "aten::_logcumsumexp": _along,
+    "aten::_amp_foreach_non_finite_check_and_unscale_": _unscale,
+    "aten::_amp_update_scale_": _update_scale,
+    "aten::conj_physical": _one,
+    "aten::adaptive_avg_pool2d": _mean_pool(2),
+    "aten::adaptive_avg_pool3d": _mean_pool(3),
+    "aten::_fused_rms_norm": _rms_norm,
+    "aten::_fused_rms_norm_backward": _rms_norm_backward,
+    "aten::zero_": _one,
     "aten::copy_": _copy,
     "aten::arange.start_out": _arange,
     "aten::mm": _products(2, False),

@@ -90,12 +90,23 @@ def call(name: str, inputs: Inputs, outs: list[Tensor] | None = None) -> list[Te
     if outs is not None:
         names = [a.name for a in target._schema.arguments if a.is_out]
         kwargs |= dict(zip(names, outs, strict=True))
-    result = target(*args, **kwargs)
+    result = _callable(target, inputs)(*args, **kwargs)
     if not target._schema.returns:
         return list(written(name, inputs))
     results = result if isinstance(result, (list, tuple)) else [result]
     # An output_mask switches some off.
     return [*(t for t in results if t is not None), *beside(name, inputs)]
+
+
+def _callable(target: Any, inputs: Inputs) -> Callable[..., Any]:
+    """The operator; for the CPU, where it has no kernel for it, torch's decomposition."""
+    from torch._decomp import decomposition_table
+
+    name = target.name()
+    if all(t.is_cpu for t in tensors_in(inputs)) and target in decomposition_table:
+        has = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
+        return target if has else decomposition_table[target]
+    return target  # type: ignore[no-any-return]
 
 
 def written(name: str, inputs: Inputs) -> Iterator[Tensor]:

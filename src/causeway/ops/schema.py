@@ -44,7 +44,12 @@ _TYPES = {
 # Other names that the core asks by: torch has a convolution of its own for foreign devices.
 ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
 # Composites that the core takes whole, and its own copy_, which asks for the vendor's.
-_WHOLE = frozenset({"aten::convolution", "aten::convolution_backward", "aten::copy_"})
+_WHOLE = frozenset(
+    {
+        "aten::convolution", "aten::convolution_backward", "aten::copy_", "aten::_fused_rms_norm",
+        "aten::_fused_rms_norm_backward",
+    }
+)  # fmt: skip
 _COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",

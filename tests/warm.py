@@ -1,0 +1,260 @@
+"""Programs in a fork of a Python that has imported torch already, instead of in a new Python.
+
+Most of what a short program costs is `import torch`, and half of what the tests cost was that.
+`run` gives what `subprocess.run([sys.executable, *arguments])` gives, and the program cannot tell:
+torch is not imported until it imports it, Causeway is loaded by that as ever, the environment is
+its own, and it ends as a process does. What a Python reads when it starts (PYTHONHASHSEED,
+OMP_NUM_THREADS and the like) no fork can change: then a new one is started.
+"""
+
+from __future__ import annotations
+
+import importlib.abc
+import importlib.machinery
+import importlib.util
+import json
+import os
+import runpy
+import signal
+import socket
+import subprocess
+import sys
+import tempfile
+import threading
+import types
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+
+AUTOLOAD = "TORCH_DEVICE_BACKEND_AUTOLOAD"
+# Read by the interpreter, its libraries or torch before a program has its turn.
+AT_START = (
+    "PYTHON", "LD_", "OMP_", "GOMP_", "KMP_", "MKL_", "OPENBLAS_", "DNNL_", "ONEDNN_", "ATEN_",
+    "TORCH", "PYTORCH", "MALLOC_", "GLIBC_", "LANG", "LC_", "TZ",
+)  # fmt: skip
+# But not these: torch sets them as its parts are imported, or they are read for each program anew.
+LATER = {AUTOLOAD, "PYTHONPATH", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"}
+
+
+def run(
+    arguments: Sequence[str | Path],
+    *,
+    env: Mapping[str, str] | None = None,
+    cwd: str | Path | None = None,
+    timeout: float | None = None,
+    new: bool = False,
+) -> subprocess.CompletedProcess[str]:
+    """What `python ARGUMENTS` printed, given no input, and its status; TimeoutExpired as ever.
+
+    `new`: in a new Python in any case.
+    """
+    words = [str(word) for word in arguments]
+    environment = dict(os.environ if env is None else env)
+    folder = Path(cwd or Path.cwd())
+    if not new and _server.can(words, environment, folder) and _server.lock.acquire(blocking=False):
+        try:
+            return _server.run(words, environment, folder, timeout)
+        finally:
+            _server.lock.release()
+    return subprocess.run(
+        [sys.executable, *words], env=environment, cwd=cwd, timeout=timeout,
+        stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+
+
+class _Server:
+    """The Python that forks itself: started when it is first needed, ended by this process's end.
+    One program at a time, by whoever holds `lock`.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._socket: socket.socket | None = None
+        self._environment: dict[str, str] = {}
+
+    def can(self, words: list[str], environment: dict[str, str], cwd: Path) -> bool:
+        """Whether a fork is the same as a new Python to this program."""
+        self._environment = self._environment or dict(os.environ)
+        names = {*environment, *self._environment} - LATER
+        same = all(
+            environment.get(name) == self._environment.get(name)
+            for name in names
+            if name.startswith(AT_START)
+        )
+        folders = environment.get("PYTHONPATH", "").split(os.pathsep)
+        site = any((Path(folder) / "sitecustomize.py").exists() for folder in folders if folder)
+        # Not so where there is an option of the interpreter's own, as `-X dev`, or nothing to run.
+        return same and not site and (words[0] in ("-c", "-m") or (cwd / words[0]).is_file())
+
+    def run(
+        self, words: list[str], environment: dict[str, str], cwd: Path, timeout: float | None
+    ) -> subprocess.CompletedProcess[str]:
+        connection = self._socket or self._start()
+        command = [sys.executable, *words]
+        what = {"words": words, "environment": environment, "cwd": str(cwd)}
+        request = json.dumps(what).encode()
+        with tempfile.TemporaryFile() as out, tempfile.TemporaryFile() as err:
+            header = len(request).to_bytes(8, "little")
+            socket.send_fds(connection, [header], [out.fileno(), err.fileno()])
+            connection.sendall(request)
+            pid = self._reply()
+            expired = threading.Event()
+
+            def kill() -> None:
+                expired.set()
+                with suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+
+            timer = threading.Timer(timeout or threading.TIMEOUT_MAX, kill)
+            timer.daemon = True
+            timer.start()
+            try:
+                status = self._reply()
+            except BaseException:  # a test's own timeout: the reply would be taken for the next's
+                kill()
+                self._socket = None
+                raise
+            finally:
+                timer.cancel()
+            out.seek(0)
+            err.seek(0)
+            output, errors = out.read().decode(), err.read().decode()
+        if expired.is_set():
+            raise subprocess.TimeoutExpired(command, timeout or 0, output, errors)
+        return subprocess.CompletedProcess(command, status, output, errors)
+
+    def _start(self) -> socket.socket:
+        self._socket, theirs = socket.socketpair()
+        self._replies = self._socket.makefile("r")
+        environment = self._environment | {AUTOLOAD: "0"}
+        environment.pop("PYTHONPATH", None)
+        with theirs:
+            self._process = subprocess.Popen(
+                [sys.executable, __file__, str(theirs.fileno())],
+                env=environment,
+                pass_fds=[theirs.fileno()],
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+            )
+        return self._socket
+
+    def _reply(self) -> int:
+        line = self._replies.readline()
+        if not line:
+            self._socket = None  # the next program has another
+            raise RuntimeError(f"the Python to fork from has ended: {self._process.wait()}")
+        return int(line)
+
+
+_server = _Server()
+
+
+class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Puts the torch that is there already into sys.modules when a program imports it."""
+
+    def __init__(self) -> None:
+        found = importlib.util.find_spec("torch")
+        assert found is not None
+        self._spec = found
+        names = [name for name in sys.modules if name.partition(".")[0] == "torch"]
+        self._modules = {name: sys.modules.pop(name) for name in names}
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name != "torch":
+            return None
+        spec = importlib.machinery.ModuleSpec(name, self, origin=self._spec.origin)
+        spec.submodule_search_locations = self._spec.submodule_search_locations
+        spec.has_location = True
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        sys.modules.update(self._modules)
+        return self._modules["torch"]
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        module.__spec__ = self._spec
+        sys.meta_path.remove(self)
+        module.default_generator.seed()  # by chance, as ever
+        # The last thing that `import torch` does.
+        if module._is_device_backend_autoload_enabled():
+            module._import_device_backends()
+
+
+def _requests(channel: socket.socket) -> dict[str, object] | None:
+    """Fork for each request that comes; in the fork give the request, at the end None."""
+    while True:
+        header, fds, _, _ = socket.recv_fds(channel, 8, 2)
+        if not header:
+            return None
+        text = b""
+        while len(text) < int.from_bytes(header, "little"):
+            text += channel.recv(1 << 20)
+        pid = os.fork()
+        if pid == 0:
+            channel.close()
+            for fd, place in zip(fds, (1, 2), strict=True):
+                os.dup2(fd, place)
+                os.close(fd)
+            request: dict[str, object] = json.loads(text)
+            return request
+        for fd in fds:
+            os.close(fd)
+        channel.sendall(b"%d\n" % pid)
+        _, status = os.waitpid(pid, 0)
+        channel.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
+
+
+def _become(words: list[str], environment: dict[str, str], cwd: str) -> None:
+    """Run `python WORDS` in this process, as the interpreter would."""
+    os.chdir(cwd)
+    os.environ.clear()
+    os.environ.update(environment)
+    del sys.path[0]  # this file's folder
+    sys.path[:0] = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p]
+    sys.orig_argv = [sys.executable, *words]
+    sys.meta_path.insert(0, _Torch())
+    main = types.ModuleType("__main__")
+    main.__dict__["__builtins__"] = __builtins__
+    sys.modules["__main__"] = main
+    if words[0] == "-m":
+        sys.argv = ["-m", *words[2:]]
+        sys.path.insert(0, cwd)
+        runpy._run_module_as_main(words[1])
+    elif words[0] == "-c":
+        sys.argv = ["-c", *words[2:]]
+        sys.path.insert(0, "")
+        exec(compile(words[1], "<string>", "exec", dont_inherit=True), main.__dict__)
+    else:
+        sys.argv = words
+        sys.path.insert(0, str(Path(words[0]).resolve().parent))
+        main.__file__ = os.path.abspath(words[0])
+        source = Path(words[0]).read_bytes()
+        exec(compile(source, main.__file__, "exec", dont_inherit=True), main.__dict__)
+
+
+def _main() -> None:
+    import gc
+
+    import torch  # noqa: F401
+
+    gc.collect()
+    gc.freeze()  # else the end of each fork looks at all of torch again
+    request = _requests(socket.socket(fileno=int(sys.argv[1])))
+    if request is None:
+        return
+    try:
+        _become(**request)
+    except (SystemExit, KeyboardInterrupt):
+        raise
+    except BaseException as error:
+        here = error.__traceback__
+        while here and here.tb_frame.f_code.co_filename in (__file__, runpy.__file__):
+            here = here.tb_next
+        sys.excepthook(type(error), error.with_traceback(here), here)
+        sys.exit(1)
+
+
+if __name__ == "__main__":
+    _main()
