@@ -62,6 +62,15 @@ def run(
     )  # fmt: skip
 
 
+def at_start(environment: Mapping[str, str]) -> dict[str, str]:
+    """The variables that a fork cannot change."""
+    return {
+        name: value
+        for name, value in environment.items()
+        if name.startswith(AT_START) and name not in LATER
+    }
+
+
 class _Server:
     """The Python that forks itself: started when it is first needed, ended by this process's end.
     One program at a time, by whoever holds `lock`.
@@ -70,26 +79,20 @@ class _Server:
     def __init__(self) -> None:
         self.lock = threading.Lock()
         self._socket: socket.socket | None = None
-        self._environment: dict[str, str] = {}
+        self._started_with: dict[str, str] = {}
 
     def can(self, words: list[str], environment: dict[str, str], cwd: Path) -> bool:
         """Whether a fork is the same as a new Python to this program."""
-        self._environment = self._environment or dict(os.environ)
-        names = {*environment, *self._environment} - LATER
-        same = all(
-            environment.get(name) == self._environment.get(name)
-            for name in names
-            if name.startswith(AT_START)
-        )
         folders = environment.get("PYTHONPATH", "").split(os.pathsep)
         site = any((Path(folder) / "sitecustomize.py").exists() for folder in folders if folder)
         # Not so where there is an option of the interpreter's own, as `-X dev`, or nothing to run.
-        return same and not site and (words[0] in ("-c", "-m") or (cwd / words[0]).is_file())
+        known = words[0] in ("-c", "-m") or (cwd / words[0]).is_file()
+        return known and not site and at_start(environment) == at_start(os.environ)
 
     def run(
         self, words: list[str], environment: dict[str, str], cwd: Path, timeout: float | None
     ) -> subprocess.CompletedProcess[str]:
-        connection = self._socket or self._start()
+        connection = self._connection()
         command = [sys.executable, *words]
         what = {"words": words, "environment": environment, "cwd": str(cwd)}
         request = json.dumps(what).encode()
@@ -123,10 +126,17 @@ class _Server:
             raise subprocess.TimeoutExpired(command, timeout or 0, output, errors)
         return subprocess.CompletedProcess(command, status, output, errors)
 
-    def _start(self) -> socket.socket:
+    def _connection(self) -> socket.socket:
+        if self._socket and self._started_with == at_start(os.environ):
+            return self._socket
+        if self._socket:  # a test has changed what is read at the start, for those after it
+            self._replies.close()
+            self._socket.close()
+            self._process.wait()
+        self._started_with = at_start(os.environ)
         self._socket, theirs = socket.socketpair()
         self._replies = self._socket.makefile("r")
-        environment = self._environment | {AUTOLOAD: "0"}
+        environment = dict(os.environ) | {AUTOLOAD: "0"}
         environment.pop("PYTHONPATH", None)
         with theirs:
             self._process = subprocess.Popen(

@@ -91,6 +91,15 @@ def test_what_is_read_at_the_start_has_a_new_python(tmp_path: Path) -> None:
     assert done.stdout == f"{tmp_path}\n"
 
 
+def test_a_change_that_stays_has_another_python_to_fork(monkeypatch: pytest.MonkeyPatch) -> None:
+    parent = "import os; print(os.getppid(), open(f'/proc/{os.getppid()}/cmdline').read())"
+    first = warm.run(["-c", parent]).stdout
+    monkeypatch.setenv("TORCH_LOGS_OUT", "/dev/null")
+    second = warm.run(["-c", parent]).stdout
+    assert first.split()[0] != second.split()[0]
+    assert SERVER in second
+
+
 def test_two_programs_that_set_no_seed_draw_other_numbers() -> None:
     program = "import random, torch; print(random.random(), torch.rand(2), torch.initial_seed())"
     first, second = (warm.run(["-c", program]).stdout for _ in range(2))
