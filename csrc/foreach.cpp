@@ -146,8 +146,7 @@ bool ForeachCall::fits(const cw_op& form, const Route& route) const {
   if (!form.kernel) return false;
   c10::ScalarType common = c10::ScalarType::Undefined;
   const auto taken = [&](c10::ScalarType dtype) {
-    const int bit = bit_of_dtype(dtype);
-    if (bit < 0 || !((form.dtypes >> bit) & 1)) return false;
+    if (!takes(form, dtype)) return false;
     if (common == c10::ScalarType::Undefined) common = dtype;
     return dtype == common || !(form.needs & CW_NEEDS_PROMOTION);
   };

@@ -23,6 +23,12 @@ struct NativeForms {
   Routes routes;
 };
 
+// Whether there is such a kernel, and it takes tensors of `dtype`.
+inline bool takes(const cw_op& form, c10::ScalarType dtype) {
+  const int bit = bit_of_dtype(dtype);
+  return form.kernel && bit >= 0 && ((form.dtypes >> bit) & 1);
+}
+
 // Ask the vendor once. Never returns NULL.
 NativeForms* resolve_native(Operator& op);
 

@@ -73,10 +73,6 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   if (!form.kernel) return false;
   const bool promotes = form.needs & CW_NEEDS_PROMOTION;
   const c10::ScalarType common = promotes ? common_dtype() : c10::ScalarType::Undefined;
-  auto taken = [&](c10::ScalarType dtype) {
-    const int bit = bit_of_dtype(dtype);
-    return bit >= 0 && ((form.dtypes >> bit) & 1);
-  };
   const bool contiguous = form.needs & CW_NEEDS_CONTIGUOUS;
   const bool broadcast = form.needs & CW_NEEDS_BROADCAST;
   std::optional<c10::DimVector> shape;
@@ -86,7 +82,8 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
     const bool on_host = t.device().type() != kDeviceType;
     if (on_host && (t.dim() > 0 || info.write || !t.is_cpu() || info.kind != ArgKind::Tensor)) return false;
     if (!on_host && t.device().index() != device_.index) return false;
-    if (!taken(!info.write && promotes ? common : t.scalar_type()) && !(on_host && (form.needs & CW_TAKES_NUMBERS)))
+    if (!takes(form, !info.write && promotes ? common : t.scalar_type()) &&
+        !(on_host && (form.needs & CW_TAKES_NUMBERS)))
       return false;
     if (on_host && !(form.needs & CW_TAKES_NUMBERS)) route.prepare = true;
     if (t.is_conj() || t.is_neg()) route.prepare = true;

@@ -80,7 +80,7 @@ const std::unordered_map<std::string, Beginning> kBeginnings = {
     {"aten::masked_select", begin_as_first}, {"aten::masked_select.out", begin_given},
 };
 
-// Operators without a meta kernel, whose result is as their first argument.
+// Operators without a meta kernel, whose result is dense and has the shape and dtype of their first argument.
 const std::set<std::string> kLikeFirst = {"aten::_logcumsumexp", "aten::_amp_update_scale_"};
 
 // torch resizes a given tensor to a dense one; the operator that allocates its result knows the strides.

@@ -41,9 +41,7 @@ Operator& backward_operator() {
 
 bool has_kernel(Operator& op, c10::ScalarType dtype) {
   const NativeForms& forms = op.forms();
-  const int bit = bit_of_dtype(dtype);
-  const auto takes = [&](const cw_op& form) { return form.kernel && bit >= 0 && ((form.dtypes >> bit) & 1); };
-  return takes(forms.own) || (portable_serves(op) && takes(forms.portable_own));
+  return takes(forms.own, dtype) || (portable_serves(op) && takes(forms.portable_own, dtype));
 }
 
 // No subclass, tracer or dual number.

@@ -343,3 +343,29 @@ print(ledger.total(rung="portable"))
 """
     env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_PORTABLE_EXCEPT": "add"}
     assert run_python(code, **env).stdout.split("\n")[:2] == ["['aten::mul.Tensor']", "1"]
+
+
+def test_what_no_sample_of_torchs_reaches_stays_on_the_device(run_python) -> None:
+    program = """
+import torch, causeway
+
+def both(work):
+    with causeway.policy(fallback="error"):
+        found = work("sim")
+    for ours, theirs in zip(found, work("cpu"), strict=True):
+        torch.testing.assert_close(ours.cpu(), theirs)
+        assert ours.stride() == theirs.stride(), (ours.stride(), theirs.stride())
+
+def update(device):  # as GradScaler.update() does
+    scale = torch.full((1,), 1024.0, device=device)
+    steps = torch.zeros(1, dtype=torch.int32, device=device)
+    for found in (0.0, 0.0, 1.0, 0.0):
+        inf = torch.full((1,), found, device=device)
+        torch._amp_update_scale_(scale, steps, inf, 2.0, 0.5, 2)
+    return scale, steps
+
+x = torch.randn(5, 7)
+both(update)
+both(lambda device: (x.to(device).t().logcumsumexp(1), x.to(device).logcumsumexp(0)))
+"""
+    run_python(program, CAUSEWAY_SIM_CODE="1", CAUSEWAY_SIM_OPS="none")

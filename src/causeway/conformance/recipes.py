@@ -236,19 +236,18 @@ def _power_sums(dtype: torch.dtype) -> Iterator[Inputs]:
         yield from ((tensors, order, None) for order in (2, 1, 3, 0.5))
 
 
-def _running(dtype: torch.dtype) -> Iterator[Inputs]:
-    for shape, dim in (((1000,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 5, 4), 1)):
-        x = numbers(*shape, dtype=dtype)
-        yield x, torch.empty_like(x), torch.empty(shape, dtype=torch.int64), dim
-        if dtype.is_floating_point:
-            x = x.clone()
-            x.flatten()[x.numel() // 2] = float("nan")
-            yield x, torch.empty_like(x), torch.empty(shape, dtype=torch.int64), dim
-
-
 def _along(dtype: torch.dtype) -> Iterator[Inputs]:
     for shape, dim in (((1000,), 0), ((7, 300), 1), ((300, 7), 0), ((3, 5, 4), 1)):
         yield numbers(*shape, dtype=dtype), dim
+
+
+def _running(dtype: torch.dtype) -> Iterator[Inputs]:
+    for x, dim in _along(dtype):
+        yield x, torch.empty_like(x), torch.empty(x.shape, dtype=torch.int64), dim
+        if dtype.is_floating_point:
+            odd = x.clone()
+            odd.view(-1)[odd.numel() // 2] = float("nan")
+            yield odd, torch.empty_like(odd), torch.empty(odd.shape, dtype=torch.int64), dim
 
 
 def _unscale(dtype: torch.dtype) -> Iterator[Inputs]:
@@ -276,9 +275,9 @@ def _one(dtype: torch.dtype) -> Iterator[Inputs]:
 
 def _mean_pool(dims: int) -> Callable[[torch.dtype], Iterator[Inputs]]:
     def make(dtype: torch.dtype) -> Iterator[Inputs]:
-        for size, out in (
-            ((6, 2), (7, 3), (5, 1), (4, 4), (3, 5)) if dtype.is_floating_point else ()
-        ):
+        if not dtype.is_floating_point:
+            return
+        for size, out in ((6, 2), (7, 3), (5, 1), (4, 4), (3, 5)):
             yield numbers(2, 3, *[size] * dims, dtype=dtype), [out] * dims
 
     return make

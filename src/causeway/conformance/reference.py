@@ -102,11 +102,10 @@ def _callable(target: Any, inputs: Inputs) -> Callable[..., Any]:
     """The operator; for the CPU, where it has no kernel for it, torch's decomposition."""
     from torch._decomp import decomposition_table
 
-    name = target.name()
-    if all(t.is_cpu for t in tensors_in(inputs)) and target in decomposition_table:
-        has = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
-        return target if has else decomposition_table[target]
-    return target  # type: ignore[no-any-return]
+    elsewhere = any(not t.is_cpu for t in tensors_in(inputs))
+    if elsewhere or torch._C._dispatch_has_computed_kernel_for_dispatch_key(target.name(), "CPU"):
+        return target  # type: ignore[no-any-return]
+    return decomposition_table.get(target, target)  # type: ignore[no-any-return]
 
 
 def written(name: str, inputs: Inputs) -> Iterator[Tensor]:
