@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda opencl nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda opencl intel nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -48,6 +48,19 @@ test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all
 opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target $(OPENCL) ./vendors/opencl
+
+# RUNTIME=intel: what runs on OpenCL runs on Intel's runtime for CPUs, not on the one that is installed.
+RUNS_OPENCL := demo test-opencl test-conformance bench-opencl
+ifeq ($(RUNTIME),intel)
+$(RUNS_OPENCL): intel
+$(RUNS_OPENCL): export OCL_ICD_VENDORS := $(CURDIR)/build/intel/lib/libintelocl.so
+endif
+
+intel: .venv/deps ## Intel's OpenCL runtime for CPUs, in build/intel, for `make RUNTIME=intel` with what runs on OpenCL
+	@mkdir -p build
+	test -x build/intel/bin/python || $(PYTHON) -m venv --without-pip build/intel
+	$(LOCK) $(PY) -m pip --python build/intel/bin/python install -q $(INTEL:%=intel-%==2026.2.0)
+INTEL = opencl-rt cmplr-lib-rt
 
 test-opencl: build opencl ## the device suite on OpenCL
 	PYTHONPATH=$(OPENCL) $(PY) tests/setups.py opencl-fine opencl-buffer

@@ -122,6 +122,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   const bool random = std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
   hidden_random = random && generator < 0;
   ends_norm = takes_statistics(schema.name());
+  wide = refused_by_cpu(schema.name());
   over_lists = is_foreach(schema);
 }
 

@@ -12,6 +12,7 @@
 
 #include "device.h"
 #include "ledger.h"
+#include "wide.h"
 
 namespace causeway {
 
@@ -39,6 +40,7 @@ struct Operator final : c10::OperatorKernel {
   bool mixed_devices = false;  // takes CPU tensors beside device tensors, as torch.cuda does
   bool hidden_random = false;  // draws random numbers without a generator argument
   bool ends_norm = false;      // the backward of a norm, see norm.h
+  DtypeSet wide = 0;           // dtypes that the CPU refuses and CUDA takes, see wide.h
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
 

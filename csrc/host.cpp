@@ -27,6 +27,7 @@
 #include "storage.h"
 #include "tensor.h"
 #include "vendor.h"
+#include "wide.h"
 
 namespace causeway {
 
@@ -343,6 +344,7 @@ void HostCall::call(Stack& stack) {
     if (C10_UNLIKELY(!s.pooled && !s.same)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
   std::optional<AllocateOnDevice> hook;
   if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) hook.emplace(device_.index, stream_);
+  if (C10_UNLIKELY(op_.wide)) return call_wide(op_, stack, keys);
   if (C10_UNLIKELY(policy().narrow && !has_dtype(device_, at::kLong))) return call_widening(stack, keys);
   op_.handle.redispatchBoxed(keys, &stack);
 }
@@ -567,8 +569,7 @@ void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kin
   if (C10_UNLIKELY(!op.handle.hasComputedKernelForDispatchKey(on_host)))
     TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", op.name, "' with arguments from the '",
                                 c10::toString(on_host), "' backend, which stands in for ", vendor_name(),
-                                ": the vendor does not offer this operator, and torch has no kernel there. Register "
-                                "one with torch.library.impl(\"",
+                                ": neither has a kernel for this call. Register one with torch.library.impl(\"",
                                 op.name, "\", \"PrivateUse1\")");
   if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));

@@ -53,17 +53,20 @@ struct Unboxed {
   }
 
  private:
-  static bool plain(const Args&... args) {
+  bool plain(const Args&... args) const {
     c10::Device where(kDeviceType, -1);
     bool good = true, any = false;
     auto look = [&](const auto& a) {
       if constexpr (is_tensor<decltype(a)>) {
         const c10::TensorImpl* t = a.unsafeGetTensorImpl();
-        if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty())
+        if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty() ||
+            (C10_UNLIKELY(op->wide) && op->wide & bit_of(a.scalar_type())))
           good = false;
         if (good) where = t->device();
         any = true;
       }
+      if constexpr (std::is_same_v<std::decay_t<decltype(a)>, std::optional<at::ScalarType>>)
+        if (a && op->wide & bit_of(*a)) good = false;
     };
     (look(args), ...);
     return good;

@@ -1,6 +1,7 @@
 // What depends on what the data are: nonzero, masked_select, masks as indices, unique, places in sorted lists, counts.
 // Where a shape depends on them the host waits for one number.
 #include <algorithm>
+#include <cmath>
 #include <cstring>
 
 #include "order.h"
@@ -308,33 +309,46 @@ cw_status isin(Call& call, const void*) {
       80);
 }
 
+// The least and the largest of a tensor's elements, which are not none, read as T; of floats NaN where there is one.
+template <class T>
+cw_status range_of(Call& call, const Tensor& in, Dtype as, T range[2]) {
+  const int64_t n = in.numel(), parts = std::clamp<int64_t>(n / 1024, 1, 1024);
+  void* ends = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((parts + 1) * 2 * size_of(as)), &ends));
+  const std::string beside = "least = v < least || v != v ? v : least; most = w > most || w != w ? w : most;\n";
+  Program p(call, "range_parts");
+  p.in("x", in).out("e", ends, as).value("size", n).value("parts", parts);
+  TRY(p.run(
+      parts,
+      std::string("const idx from = size * u / parts;\n") + name_of(as) +
+          " least = x(from * x_s0), most = least;\nfor (idx i = from; i < size * (u + 1) / parts; ++i) {\nconst " +
+          name_of(as) + " v = x(i * x_s0), w = v;\n" + beside + "}\ne_set(2 * u + 2, least); e_set(2 * u + 3, most);",
+      4000));
+  Program all(call, "range");
+  all.out("e", ends, as).value("parts", parts);
+  TRY(all.run(1,
+              std::string(name_of(as)) + " least = e(2), most = e(3);\nfor (idx i = 1; i < parts; ++i) {\nconst " +
+                  name_of(as) + " v = e(2 * i + 2), w = e(2 * i + 3);\n" + beside +
+                  "}\ne_set(0, least); e_set(1, most);",
+              10));
+  return fetch(*call.device, call.stream, ends, 2 * sizeof(T), range);
+}
+
 // out, self, weights, minlength
 cw_status bincount(Call& call, const void*) {
   Tensor in, weights, out;
   if (!call.tensor(1, &in) || in.ndim != 1 || !is_int(in.dtype) || in.dtype == kBool) return CW_UNSUPPORTED;
   const bool weighed = !call.is_none(2);
   if (weighed && (!call.tensor(2, &weights) || (weights.dtype != kF32 && weights.dtype != kF64))) return CW_UNSUPPORTED;
-  const int64_t n = in.numel(), parts = std::clamp<int64_t>(n / 1024, 1, 1024);
+  const int64_t n = in.numel();
   int64_t range[2] = {0, -1};
-  void *ends = nullptr, *wide = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((parts + 1) * 16), &ends));
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(std::max<int64_t>(n, 1) * 8), &wide));
+  void* wide = nullptr;
   if (n) {
-    Program p(call, "range_parts");
-    p.in("x", in).out("e", ends, kI64).out("w", wide, kI64).value("size", n).value("parts", parts);
-    TRY(p.run(parts,
-              "idx least = x(0), most = x(0);\nfor (idx i = size * u / parts; i < size * (u + 1) / parts; ++i) {\n"
-              "const idx v = x(i * x_s0);\nleast = v < least ? v : least; most = v > most ? v : most; w_set(i, v);\n}\n"
-              "e_set(2 * u + 2, least); e_set(2 * u + 3, most);",
-              4000));
-    Program all(call, "range");
-    all.out("e", ends, kI64).value("parts", parts);
-    TRY(all.run(
-        1,
-        "idx least = e(2), most = e(3);\nfor (idx i = 1; i < parts; ++i) {\nif (e(2 * i + 2) < least) least = e(2 "
-        "* i + 2);\nif (e(2 * i + 3) > most) most = e(2 * i + 3);\n}\ne_set(0, least); e_set(1, most);",
-        10));
-    TRY(fetch(*call.device, call.stream, ends, 16, range));
+    TRY(range_of(call, in, kI64, range));
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(n * 8), &wide));
+    Program p(call, "widen");
+    p.in("x", in).out("w", wide, kI64);
+    TRY(p.run(n, "w_set(u, x(u * x_s0));", 2));
   }
   if (range[0] < 0) return CW_UNSUPPORTED;  // the host has the words
   TRY(resized(call, 0, {std::max(range[1] + 1, call.integer(3))}, &out));
@@ -344,6 +358,62 @@ cw_status bincount(Call& call, const void*) {
   Placing how;
   how.op = Put::Add;
   return place(call, out, 0, dense(wide, kI64, {n}), weighed ? &weights : nullptr, {kI64, 0, 1}, how);
+}
+
+// out, self, bins, min, max: counts in self's dtype, of the bin that an element is in by division, as torch does it
+cw_status histc(Call& call, const void*) {
+  Tensor in, out;
+  Number least, most;
+  if (!call.tensor(1, &in) || !call.number(3, &least) || !call.number(4, &most)) return CW_UNSUPPORTED;
+  const int64_t n = in.numel(), bins = call.integer(2);
+  const bool whole = is_int(in.dtype);
+  const Dtype as = whole ? kI64 : in.dtype;
+  if (bins < 1 || n == 0 || in.dtype == kBool || (as == kF64 && !has_f64(call))) return CW_UNSUPPORTED;
+  const Tensor flat = dense(in.data, in.dtype, {n});
+  double from = least.real(), to = most.real();
+  if (from == to) {
+    if (whole) {
+      int64_t range[2];
+      TRY(range_of(call, flat, as, range));
+      from = static_cast<double>(range[0]), to = static_cast<double>(range[1]);
+    } else if (as == kF64) {
+      double range[2];
+      TRY(range_of(call, flat, as, range));
+      from = range[0], to = range[1];
+    } else {
+      float range[2];
+      TRY(range_of(call, flat, as, range));
+      from = range[0], to = range[1];
+    }
+    if (from == to) from -= 1, to += 1;
+  }
+  // The host has the words; and where a bound is no whole number, what they are for integers.
+  if (!(from < to) || !std::isfinite(from) || !std::isfinite(to)) return CW_UNSUPPORTED;
+  const auto exact = [](double x) { return x == std::floor(x) && std::abs(x) < 0x1p53; };
+  if (whole && !(exact(from) && exact(to))) return CW_UNSUPPORTED;
+  TRY(resized(call, 0, {bins}, &out));
+  if (out.dtype != in.dtype) return CW_UNSUPPORTED;
+  void* places = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(n * 8), &places));
+  Program p(call, "histc");
+  const auto number = [&](double x) {
+    Number found;
+    found.dtype = whole ? kI64 : kF64;
+    found.d = x, found.i = static_cast<int64_t>(x);
+    return found;
+  };
+  p.in("x", flat).out("k", places, kI64).value("bins", bins).number("least", number(from), as);
+  p.number("most", number(to), as).define("T", name_of(as));
+  TRY(p.run(
+      n,
+      "const T v = x(u);\nidx k = bins;\nif (v >= least && v <= most) {\nk = (idx)((v - least) * (T)bins / (most - "
+      "least));\nk = k < bins ? k : bins - 1;\n}\nk_set(u, k);",
+      20));
+  TRY(fill_with(call, out, {}));
+  Placing how;
+  how.op = Put::Add;
+  how.skip = bins;
+  return place(call, out, 0, dense(places, kI64, {n}), nullptr, {kI64, 0, 1}, how);
 }
 
 // out, repeats, output_size
@@ -448,6 +518,7 @@ Kernels find_kernels() {
           {"aten::bucketize.Tensor_out", search, R, E, &buckets},
           {"aten::isin.Tensor_Tensor_out", isin, R, dense},
           {"aten::bincount", bincount, R, E},
+          {"aten::histc.out", histc, R & ~(CW_FLOAT16 | CW_BFLOAT16), dense},
           {"aten::repeat_interleave.Tensor", repeat_interleave, CW_INT64 | CW_INT32, dense}};
 }
 

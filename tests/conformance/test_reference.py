@@ -7,8 +7,19 @@ from typing import Any
 import pytest
 import torch
 
+from causeway.conformance import reference
 from causeway.conformance.families import family
-from causeway.conformance.reference import Case, Reference, Wrong, _elements, judge, reference_of
+from causeway.conformance.reference import (
+    Case,
+    Reference,
+    References,
+    Refused,
+    Wrong,
+    _elements,
+    judge,
+    on_cpu,
+    reference_of,
+)
 
 
 def case(operator: str, *inputs: Any) -> Case:
@@ -79,3 +90,28 @@ def test_digamma_is_as_right_as_its_argument_allows() -> None:
 def test_what_depends_on_data_counts_as_all_inputs_at_once() -> None:
     x, mask = torch.empty(1000, 1, 10), torch.empty(1000, 10, dtype=torch.bool)
     assert _elements(case("aten::masked_select.out", x, mask)) == 10_000_000
+
+
+def test_forms_with_the_same_inputs_share_a_reference(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = []
+    monkeypatch.setattr(reference, "on_cpu", lambda case: asked.append(case.kind) or on_cpu(case))
+    offered = "aten::relu.out"
+    found = family(offered, frozenset({offered}))
+    inputs = (torch.randn(3),)
+
+    def of(kind: str, form: str, inputs: Any, out: str = "plain") -> Reference:
+        return references.of(
+            Case(found, torch.float32, kind, form, "by hand", "as it is", inputs, out)
+        )
+
+    references = References()
+    first = of("functional", "aten::relu", inputs)
+    assert of("out", offered, inputs) is first
+    assert of("out", offered, inputs, "input") is first
+    assert of("in-place", "aten::relu_", inputs) is not first
+    assert of("out", offered, (torch.ones(3),)).results[0].tolist() == [1, 1, 1]
+    assert asked == ["functional", "in-place", "out"]
+    expanded = (torch.ones(1).expand(3),)
+    of("out", offered, expanded)
+    with pytest.raises(Refused, match="cannot hold"):  # asked for in any order
+        of("out", offered, expanded, "input")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -133,6 +134,24 @@ def test_sampling_follows_the_seed(llama, device) -> None:
         transformers.set_seed(seed)
         found.append(model.generate(prompt, max_new_tokens=16, do_sample=True).tolist())
     assert found[0] == found[1] != found[2]
+
+
+def test_a_mixture_of_experts_has_the_gradients_of_the_cpu(device: torch.device) -> None:
+    """It counts integers with histc wherever a device is no CPU, as on CUDA."""
+    config = transformers.MixtralConfig(
+        vocab_size=40, hidden_size=32, intermediate_size=48, num_hidden_layers=2,
+        num_attention_heads=4, num_key_value_heads=2, num_local_experts=4, pad_token_id=0,
+    )  # fmt: skip
+    torch.manual_seed(0)
+    here = transformers.MixtralForCausalLM(config)
+    there = copy.deepcopy(here).to(device)
+    tokens = torch.randint(1, 40, (2, 12))
+    here(input_ids=tokens, labels=tokens).loss.backward()
+    with causeway.ledger() as ledger:
+        there(input_ids=tokens.to(device), labels=tokens.to(device)).loss.backward()
+    assert "aten::histc" in {row.operator for row in ledger.rows}
+    for (name, ours), theirs in zip(there.named_parameters(), here.parameters(), strict=True):
+        torch.testing.assert_close(ours.grad.cpu(), theirs.grad, rtol=1e-3, atol=1e-5, msg=name)
 
 
 def test_device_map_auto_puts_a_model_on_all_devices(llama, tmp_path: Path, device) -> None:

@@ -367,5 +367,15 @@ def update(device):  # as GradScaler.update() does
 x = torch.randn(5, 7)
 both(update)
 both(lambda device: (x.to(device).t().logcumsumexp(1), x.to(device).logcumsumexp(0)))
+
+# The CPU counts floats alone; mixtures of experts in transformers count integers elsewhere.
+for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
+    values = torch.randint(0, 100, (3000,), dtype=dtype)
+    for bins, least, most in ((8, 0, 7), (3, 0, 0), (10, -2, 3), (100, 0, 50)):
+        counts = values.double().histc(bins, least, most).to(dtype)
+        both(lambda device: (counts if device == "cpu" else
+                             values.to(device).histc(bins, least, most),))
+both(lambda device: (x.to(device).histc(4), torch.ones(3, device=device).histc(5),
+                     torch.tensor([1.0, float("nan"), 2.0], device=device).histc(4, 0, 3)))
 """
     run_python(program, CAUSEWAY_SIM_CODE="1", CAUSEWAY_SIM_OPS="none")

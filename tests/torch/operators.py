@@ -5,8 +5,8 @@
 A cell is an operator, a dtype and a kind of call: forward, in-place, out=, backward, second order,
 forward mode, vmap, and the errors that the operator promises. Its samples are the database's own,
 made on the CPU and copied to both sides (same.py says what is compared). Where the CPU refuses, the
-device must refuse, with the same type of error. What need not agree is in excepted.py; an entry of
-it that agrees is a failure too.
+device must refuse, with the same type of error, but for dtypes that CUDA takes (test_cuda_only.py).
+What need not agree is in excepted.py; an entry of it that agrees is a failure too.
 
 Random operators draw the same numbers for the same seed and leave the host's generator alone; what
 empty() gives has no values. The table at the end counts cells.
@@ -33,6 +33,8 @@ from typing import Any
 import excepted
 import torch
 from same import SEED, Copies, Gradients, Host, Tensor, compare, first_line, tensors, weights
+
+from causeway.integrations.opinfo import cuda_alone
 
 # Those that take float32 only do not depend on the dtype.
 KINDS = (
@@ -241,7 +243,7 @@ def applies(op: Any, kind: str, dtype: torch.dtype) -> bool:
     """Whether the database declares this cell."""
     supported = dtype in op.supported_dtypes("cpu")
     if kind == "refusals":
-        return not supported
+        return not supported and dtype not in cuda_alone(op)
     if kind == "errors":
         return dtype == torch.float32 and op.error_inputs_func is not None
     with_gradients = dtype in op.supported_backward_dtypes("cpu")

@@ -38,6 +38,7 @@ from causeway.conformance.reference import (
     Case,
     Inputs,
     Reference,
+    References,
     Refused,
     Tensor,
     Wrong,
@@ -46,7 +47,6 @@ from causeway.conformance.reference import (
     copies,
     judge,
     overlaps,
-    reference_of,
     written,
 )
 from causeway.conformance.table import TableError
@@ -303,6 +303,7 @@ class Examiner:
         self.tell = tell
         self.families = {name: family(name, frozenset(offered)) for name in offered}
         self.runner = Runner(device, ours)
+        self.references = References()
         want(self.families.values())
         self._direct: Direct | None = None
 
@@ -360,7 +361,7 @@ class Examiner:
                 break  # which rung serves it is all there is to know
             self.tell(f"{each.id} {each.title} {each.variation}")  # the CPU may crash too
             try:
-                reference = reference_of(each)
+                reference = self.references.of(each)
             except Refused:
                 continue
             run = self.runner.run_on_stream if late else self.runner.run
@@ -404,7 +405,7 @@ class Examiner:
         return all(t.dtype in dtypes for t in tensors_in(case.inputs))
 
     def _run_alone(self, direct: Direct, case: Case) -> tuple[str, float]:
-        reference = reference_of(case)
+        reference = self.references.of(case)
         needs = self.offered[case.family.offered]["needs"]
         try:
             results, damage = direct.run(

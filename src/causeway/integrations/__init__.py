@@ -32,6 +32,7 @@ LIBRARIES = {
     "timm": "timm",
     "torch.distributed.tensor": "dtensor",
     "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
+    "torch.testing._internal.opinfo.core": "opinfo",
     "transformers": "transformers",
 }
 
