@@ -60,11 +60,13 @@ struct Unboxed {
       if constexpr (is_tensor<decltype(a)>) {
         const c10::TensorImpl* t = a.unsafeGetTensorImpl();
         if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty() ||
-            (C10_UNLIKELY(op->wide) && op->wide & bit_of(a.scalar_type())))
+            (C10_UNLIKELY(op->wide) && may_widen(*op, a)))
           good = false;
         if (good) where = t->device();
         any = true;
       }
+      if constexpr (std::is_same_v<std::decay_t<decltype(a)>, Scalar>)
+        if (C10_UNLIKELY(op->wide) && a.isComplex()) good = false;
       if constexpr (std::is_same_v<std::decay_t<decltype(a)>, std::optional<at::ScalarType>>)
         if (a && op->wide & bit_of(*a)) good = false;
     };

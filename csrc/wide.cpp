@@ -89,23 +89,32 @@ at::Tensor cast(const at::Tensor& t, T dtype) { return at::_to_copy(t, at::Tenso
 // One call in a wider dtype.
 class WideCall {
  public:
-  explicit WideCall(const Operator& op) : op_(op) {}
+  explicit WideCall(const Operator& op) : op_(op), dtypes_(op.wide) {}
 
   // Whether one of the arguments from `given` on, a tensor or the dtype that is asked for, is what the CPU refuses.
   bool applies(const c10::IValue* given) {
     T asked = T::Undefined, together = T::Undefined;
+    bool half = false, complex_number = false;
     for (size_t i = 0; i < op_.args.size(); ++i) {
       const c10::IValue& v = given[i];
+      complex_number |= v.isComplexDouble();
       if (const T dtype = dtype_in(v, i); dtype != T::Undefined) asked = dtype;
       if (op_.args[i].kind != ArgKind::Tensor || !v.isTensor() || !v.toTensor().defined()) continue;
       const T dtype = v.toTensor().scalar_type();
-      if (op_.wide & bit_of(dtype)) narrow_ = dtype;
+      if (dtypes_ & bit_of(dtype)) narrow_ = dtype;
+      half |= dtype == T::Half;
+      complex_number |= v.toTensor().dim() == 0 && c10::isComplexType(dtype);
       if (v.toTensor().dim() > 0 && (c10::isFloatingType(dtype) || c10::isComplexType(dtype)))
         together = together == T::Undefined ? dtype : c10::promoteTypes(together, dtype);
     }
-    if (asked != T::Undefined && op_.wide & bit_of(asked)) narrow_ = asked;
+    if (asked != T::Undefined && dtypes_ & bit_of(asked)) narrow_ = asked;
+    if (half && complex_number && dtypes_ & bit_of(T::ComplexHalf)) {
+      dtypes_ |= bit_of(T::Half);  // a complex number makes complex halves of them
+      if (narrow_ == T::Undefined) narrow_ = T::Half;
+    }
+    const auto is_half = [](T t) { return t == T::Half || t == T::ComplexHalf; };
     const T widest = asked != T::Undefined ? asked : together;  // beside a wider tensor the result is as wide
-    rounds_ = widest == T::Undefined || widest == narrow_;
+    rounds_ = widest == T::Undefined || widest == narrow_ || (is_half(widest) && is_half(narrow_));
     return narrow_ != T::Undefined;
   }
 
@@ -136,7 +145,7 @@ class WideCall {
     return type->kind() == c10::TypeKind::ScalarTypeType ? static_cast<T>(v.toInt()) : T::Undefined;
   }
 
-  bool is_narrow(T dtype) const { return op_.wide & bit_of(dtype) && wide_of(dtype) != dtype; }
+  bool is_narrow(T dtype) const { return dtypes_ & bit_of(dtype) && wide_of(dtype) != dtype; }
 
   c10::IValue widened(size_t i) {
     if (const T asked = dtype_in(given_[i], i); asked != T::Undefined && is_narrow(asked))
@@ -165,6 +174,7 @@ class WideCall {
   }
 
   const Operator& op_;
+  DtypeSet dtypes_;  // that are widened
   std::vector<c10::IValue> given_;
   std::vector<std::pair<at::Tensor, at::Tensor>> outputs_;  // as given, and in the wider dtype
   T narrow_ = T::Undefined;                                 // what the CPU refuses
@@ -172,6 +182,10 @@ class WideCall {
 };
 
 }  // namespace
+
+bool may_widen(const Operator& op, const at::Tensor& t) {
+  return op.wide & bit_of(t.scalar_type()) || (t.dim() == 0 && t.is_complex());
+}
 
 void call_wide(const Operator& op, Stack& stack, c10::DispatchKeySet keys) {
   const size_t base = stack.size() - op.args.size();

@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <string>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/dispatch/Dispatcher.h>
 #include <ATen/core/stack.h>
 
@@ -16,6 +17,9 @@ constexpr DtypeSet bit_of(c10::ScalarType t) { return DtypeSet{1} << static_cast
 
 // The dtypes that operator `schema` ("aten::cos_") takes on CUDA, but not on the CPU.
 DtypeSet refused_by_cpu(const std::string& schema);
+
+// Whether a call of `op` with `t` may be one that the CPU refuses.
+bool may_widen(const Operator& op, const at::Tensor& t);
 
 // Call the CPU's kernel of `op` with the arguments on `stack` and leave what it gives there. Where it refuses, and a
 // tensor has such a dtype, it is called again with wider ones, and what it gives is rounded to the dtype that CUDA's

@@ -125,3 +125,53 @@ def test_forward(op: Any, dtype: torch.dtype, device: torch.device) -> None:
 @pytest.mark.filterwarnings("ignore")
 def test_backward(op: Any, dtype: torch.dtype, device: torch.device) -> None:
     check(op, dtype, device, gradient=True)
+
+
+def test_a_complex_number_makes_complex_halves(device: torch.device) -> None:
+    x = torch.rand(5).half()
+    there, wide = x.to(device), x.float()
+    for work in (
+        lambda x: x ** (1 + 2j),
+        lambda x: (1 + 2j) ** x,
+        lambda x: x / torch.tensor(1 + 2j, device=x.device),
+        lambda x: torch.tensor(1 + 2j, dtype=torch.complex32, device=x.device) ** x,
+    ):
+        torch.testing.assert_close(work(there).cpu(), work(wide).to(torch.complex32))
+    out = torch.empty(5, dtype=torch.complex32, device=device)
+    assert torch.pow(there, 1j, out=out) is out
+    torch.testing.assert_close(out.cpu(), (wide**1j).to(torch.complex32))
+
+
+def test_a_dtype_that_is_asked_for(device: torch.device) -> None:
+    x = torch.rand(5).to(device)
+    total = x.sum(dtype=torch.complex32)
+    assert (total.dtype, total.real.item()) == (torch.complex32, x.sum().half().item())
+    assert x.prod(dtype=torch.complex32).dtype == torch.complex32
+    assert torch.where(x.bool(), x, x).half().div(x.to(torch.complex64)).dtype == torch.complex64
+
+
+def test_outputs_and_what_is_changed_in_place(device: torch.device) -> None:
+    x = (torch.rand(3, 4) + 0.5).to(torch.complex32)
+    there, wide = x.to(device), x.to(torch.complex64)
+    out = torch.empty(4, 3, dtype=torch.complex32, device=device).t()
+    assert torch.cos(there, out=out) is out
+    assert out.stride() == (1, 3)
+    torch.testing.assert_close(out.cpu(), wide.cos().to(torch.complex32))
+    changed = there.clone()
+    part = changed[:, 1]
+    assert part.sqrt_() is part
+    torch.testing.assert_close(changed[:, 1].cpu(), wide[:, 1].sqrt().to(torch.complex32))
+    torch.testing.assert_close(changed[:, 0], there[:, 0], rtol=0, atol=0)
+    empty = torch.empty(0, dtype=torch.float16, device=device)
+    torch.angle(there, out=empty)
+    torch.testing.assert_close(empty.cpu(), wide.angle().half())
+
+
+def test_what_is_wrong_for_another_reason_is_said(device: torch.device) -> None:
+    with pytest.raises(RuntimeError, match="max must be larger than min"):
+        torch.ones(3, dtype=torch.int64, device=device).histc(4, 5, 0)
+    with pytest.raises(RuntimeError, match="Unsupported dtype BFloat16"):
+        torch.fft.rfft(torch.ones(4, dtype=torch.bfloat16, device=device))
+    three, four = (torch.ones(n, dtype=torch.complex32, device=device) for n in (3, 4))
+    with pytest.raises(RuntimeError, match="must match the size"):
+        torch.div(three, four)

@@ -22,10 +22,12 @@ DATABASE = "torch.testing._internal.opinfo.core"
 def cuda_alone(op: Any) -> set[torch.dtype]:
     """The dtypes of an `OpInfo` that CUDA takes and the CPU refuses. What is of CUDA's libraries
     alone, and has no dtype on the CPU, is left out; so is what torch's Python refuses by the
-    device's name, its references of Fourier transforms.
+    device's name: its references of Fourier transforms, but for those in two dimensions, which call
+    the operator.
     """
     found = set(op.dtypesIfCUDA or ()) - set(op.dtypes) if op.dtypes else set()
-    return found - {torch.float16} if op.name.startswith("_refs.fft.") else found
+    by_name = op.name.startswith("_refs.fft.") and not op.name.endswith("2")
+    return found - {torch.float16} if by_name else found
 
 
 def cuda_alone_backward(op: Any) -> set[torch.dtype]:
