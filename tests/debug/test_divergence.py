@@ -72,7 +72,7 @@ def found(run_python) -> dict:
     args = (json.dumps(RUNS), json.dumps(little))
     found = json.loads(run_python(SCRIPT, args=args, **variables).stdout)
     # Slow enough that what does not wait comes too early.
-    variables |= {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_LATENCY_US": "3000"}
+    variables |= {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_LATENCY_US": "10000"}
     variables["CAUSEWAY_SIM_BUG"] = ",".join(RACE)
     args = (json.dumps(RACE), "{}")
     return found | json.loads(run_python(SCRIPT, args=args, **variables).stdout)
