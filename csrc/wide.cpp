@@ -67,7 +67,7 @@ DtypeSet refused_by_cpu(const std::string& schema) {
                        "pow",  "prod",          "rsqrt", "sigmoid",   "sigmoid_backward",
                        "sin",  "sinh",          "sqrt",  "sum",       "tan",
                        "tanh", "tanh_backward", "trace"});
-    add(half | complex_half, {"_fft_c2c", "_fft_c2r", "_fft_r2c"});
+    add(complex_half, {"_fft_c2c", "_fft_c2r"});
     add(halves, {"_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward", "_upsample_bilinear2d_aa",
                  "_upsample_bilinear2d_aa_backward", "avg_pool3d", "avg_pool3d_backward", "multi_margin_loss",
                  "multi_margin_loss_backward", "multilabel_margin_loss_backward", "multilabel_margin_loss_forward"});
@@ -101,6 +101,7 @@ class WideCall {
       if (const T dtype = dtype_in(v, i); dtype != T::Undefined) asked = dtype;
       if (op_.args[i].kind != ArgKind::Tensor || !v.isTensor() || !v.toTensor().defined()) continue;
       const T dtype = v.toTensor().scalar_type();
+      if (is_out(i)) continue;
       if (dtypes_ & bit_of(dtype)) narrow_ = dtype;
       half |= dtype == T::Half;
       complex_number |= v.toTensor().dim() == 0 && c10::isComplexType(dtype);
@@ -145,6 +146,8 @@ class WideCall {
     return type->kind() == c10::TypeKind::ScalarTypeType ? static_cast<T>(v.toInt()) : T::Undefined;
   }
 
+  bool is_out(size_t i) const { return op_.handle.schema().arguments()[i].is_out(); }
+
   bool is_narrow(T dtype) const { return dtypes_ & bit_of(dtype) && wide_of(dtype) != dtype; }
 
   c10::IValue widened(size_t i) {
@@ -155,8 +158,8 @@ class WideCall {
     if (!t.defined() || !is_narrow(t.scalar_type())) return given_[i];
     const T wide = wide_of(t.scalar_type());
     if (!op_.args[i].write) return cast(t, wide);
-    const bool read = !op_.handle.schema().arguments()[i].is_out();
-    outputs_.emplace_back(t, read ? cast(t, wide) : at::empty({0}, at::TensorOptions().dtype(wide)));
+    if (is_out(i) && c10::isIntegralType(t.scalar_type(), true) && t.scalar_type() != narrow_) return given_[i];
+    outputs_.emplace_back(t, is_out(i) ? at::empty({0}, at::TensorOptions().dtype(wide)) : cast(t, wide));
     return outputs_.back().second;
   }
 
