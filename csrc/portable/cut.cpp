@@ -35,6 +35,8 @@ uint64_t Cut::id() const {
 
 std::string Cut::text() const {
   if (kind == elements) return "element";
+  if (kind == by_turns) return "by turns";
+  if (kind == in_order) return "in order";
   std::string words = std::to_string(rows) + "x" + std::to_string(columns) + " k" + std::to_string(depth);
   if (kind == squares && lanes != 16) words += " l" + std::to_string(lanes);
   return words;
@@ -50,6 +52,10 @@ std::vector<Cut> cuts_for(const Device& device, Dtype type) {
   if (fit.empty()) fit.push_back(Cut{});
   return fit;
 }
+
+// What some cores fetch ahead ends with a page, and where they read one page after the other they wait for memory at each;
+// others follow one long run best.
+std::vector<Cut> orders() { return {Cut{Cut::by_turns}, Cut{Cut::in_order}}; }
 
 size_t usual_cut(const Device& device, const std::vector<Cut>& cuts, const ProductSize& size) {
   if (cuts[0].kind == Cut::panels) {

@@ -1,5 +1,5 @@
-// How the work of a product is cut: what tuning chooses among. Every cut of a device gives the same bits: each element
-// of the result is one sum over k in order, so what is chosen never shows in a number.
+// How work is cut: what tuning chooses among. Every cut of a device gives the same bits: each element of a product is one
+// sum over k in order, and in which order memory is read changes no sum, so what is chosen never shows in a number.
 #pragma once
 
 #include <string>
@@ -22,8 +22,9 @@ struct ProductSize {
 // On CPUs an item takes panels of `columns` columns, `depth` of k at a time, with tiles of `rows` rows in registers.
 // Elsewhere a group of `lanes` x `lanes` items computes a square of `rows` x `columns` from stretches of `depth` of
 // both matrices in its own memory; or, where a group has too little of either, an item one element.
+// Memory that no cache holds, a CPU reads page after page, in order, or from several pages by turns.
 struct Cut {
-  enum Kind : uint8_t { panels, squares, elements, sums };
+  enum Kind : uint8_t { panels, squares, elements, sums, by_turns, in_order };
   Kind kind = elements;
   uint8_t lanes = 1;
   uint16_t rows = 1, columns = 1, depth = 1;
@@ -38,6 +39,8 @@ struct Cut {
 
 // Those worth trying, where the device has the memory for them. Never empty; the first is for large products.
 std::vector<Cut> cuts_for(const Device& device, Dtype type);
+// The orders in which a CPU may read.
+std::vector<Cut> orders();
 // The one to take where nothing was measured: its place in `cuts`.
 size_t usual_cut(const Device& device, const std::vector<Cut>& cuts, const ProductSize& size);
 // Into how many parts k is cut.

@@ -6,6 +6,7 @@
 #include <cstring>
 
 #include "functions.h"
+#include "tune.h"
 
 namespace causeway::portable {
 
@@ -203,15 +204,14 @@ bool finds_zeros(const Parsed& p, Dtype type) {
 }
 
 // Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
-// ever. Tiles are of four pages by turns: what a core fetches ahead ends with a page, and one page after the other it
-// waits for memory at each.
+// ever. Where `by_turns`, tiles are of four pages by turns (see orders()).
 std::string passing_loop(const std::string& compute, const std::string& storage) {
   return "for (idx i = FIRST(n), last = LAST(n); i < last;) {\n"
          "const idx over = (idx)((u64)(p0 + i) & 63);\n"
          "if (over != 0 || last - i < 256) {\n"
          "const idx ahead = i + (64 - over) / (idx)sizeof(" +
          storage + "), to = over != 0 && ahead < last ? ahead : last;\nINDEPENDENT\nfor (idx j = i; j < to; ++j) {\n" +
-         compute + "}\ni = to;\n} else {\nconst idx pages = last - i < 4 * 1024 ? 1 : 4;\n" +
+         compute + "}\ni = to;\n} else {\nconst idx pages = by_turns && last - i >= 4 * 1024 ? 4 : 1;\n" +
          "for (idx t = 0; t < (pages == 1 ? 1 : 16); ++t) {\nconst idx at = i + t % pages * 1024 + t / pages * 256;\n" +
          "__attribute__((aligned(64))) " + storage +
          " tile[256];\nGLOBAL f32* const whole = (GLOBAL f32*)(p0 + at);\n{\n" + storage +
@@ -239,6 +239,7 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
     for (int i = 0; i < p.n; ++i)
       if (!p.operands[i].is_number) s.value("idx", "s" + std::to_string(i) + "_" + std::to_string(d));
   }
+  if (passing) s.value("idx", "by_turns");
   const bool tells = finds_zeros(p, type);
   if (tells) s.tells();
   const int inner = p.rank - 1;
@@ -385,10 +386,17 @@ cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype t
     for (int i = 0; i < p.n; ++i)
       if (!p.operands[i].is_number) launch.value(p.operands[i].strides[d]);
   }
-  if (finds_zeros(p, type)) TRY(launch.tells(call.name));
   cw_function function = nullptr;
   TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing); }, &function));
-  return launch.run(*call.device, function, count, op.cost, call.stream);
+  const auto run = [&] {
+    if (finds_zeros(p, type)) TRY(launch.tells(call.name));
+    return launch.run(*call.device, function, count, op.cost, call.stream);
+  };
+  if (!passing) return run();
+  return in_some_order(call, Turn::elements, function, count * size_of(out), [&](bool by_turns) {
+    launch.value(int64_t{by_turns});
+    return run();
+  });
 }
 
 bool add_number(Launch& launch, const Number& number, Dtype type) {

@@ -34,13 +34,13 @@ cw_op find(const char* name);
 // The same where nothing is open, to say what a chip with a compiler would get.
 cw_op listed(const char* name);
 
-// Where products find how to cut their work: `off`, as built in. `passing`: as kept on disk, else measured in passing,
+// Where products find how to cut their work, and loops over memory their order: `off`, as built in. `passing`: as kept on disk, else measured in passing,
 // for at most a tenth of the time of the products themselves. `now`: the same without that limit, and the host waits.
 // `again`: as `now`, and what is kept is not read. A device reads its file at its first product.
 enum class TuneMode : uint8_t { off, passing, now, again };
 void set_tune(TuneMode mode, const std::string& folder);
 
-// What is known of a device's classes of products.
+// What is known of a device's classes of products, and of its loops.
 struct Tuned {
   std::string name, cut, source;  // "f32 mm many", "12x32 k256" or "", "kept", "measured" or "under way"
   double gain;                    // speed, to the built-in cut's

@@ -121,9 +121,9 @@ struct Plan {
 // Partial results a row is held in: two chains of additions on each vector unit where the row is long.
 int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
 
-// What a core fetches ahead ends with a page, and reading one page after the other it waits for memory at each: eight at
-// a time are read 1.4 times as fast. So long rows are read at eight places, a page apart, and shorter ones, where there
-// is more than fits a cache, by turns from four runs of neighbours, each of four pages or a row.
+// Some cores read eight pages by turns 1.4 times as fast as one after the other, and others 0.7 times (see orders()). So
+// long rows have sums of their own for each of eight pages, and shorter ones, where there is more than fits a cache, are
+// read by turns from four runs of neighbours, each of four pages or a row.
 bool reads_pages(const Shape& s, const Plan& p) {
   return p.dense && !p.columns && !p.teams && s.reduced.back().size * size_of(p.in) >= 16 * kPage;
 }
@@ -131,6 +131,7 @@ bool reads_four_rows(const Shape& s, const Plan& p) {
   return p.dense && !p.columns && !p.teams && (p.stage == kWhole || p.stage == kRows) && !reads_pages(s, p) &&
          s.reduced.back().size * size_of(p.in) >= kPage / 16 && s.outputs * s.count * size_of(p.in) >= kPastCaches;
 }
+bool has_order(const Shape& s, const Plan& p) { return reads_pages(s, p) || reads_four_rows(s, p); }
 
 // Neighbours that a unit of "columns" goes down, four rows at a time: a page of float32, the sums in the L1 cache.
 constexpr int64_t kWide = 1024;
@@ -176,11 +177,20 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
       "for (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h + l]; lanes[l] = MERGE_(w, v); }\nconst A acc = "
       "lanes[0];\n" +
       (keeps ? std::string("out[u] = acc;\n") : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n");
-  std::string pages, four_rows;
+  std::string pages, four_rows, begin_pages, finish_pages;
   s.define("PAGE", kPage / size_of(p.in));
+  if (has_order(shape, p)) s.value("idx", "by_turns");
   if (reads_pages(shape, p)) {
-    pages = "for (; j + 8 * PAGE <= to; j += 8 * PAGE)\nfor (idx at = j; at < j + PAGE; at += LANES)\n" +
-            eight_steps("at", "PAGE");
+    s.define("STEPS", "(PAGE / (8 * LANES))");
+    begin_pages = "A in_page[8 * LANES];\nfor (int l = 0; l < 8 * LANES; ++l) in_page[l] = lanes[0];\n";
+    pages =
+        "for (; j + 8 * PAGE <= to; j += 8 * PAGE)\nfor (int t = 0; t < 8 * STEPS; ++t) {\n"
+        "const int page = by_turns ? t % 8 : t / STEPS, step = by_turns ? t / 8 : t % STEPS;\n"
+        "const idx at = j + page * PAGE + step * 8 * LANES;\nA* const lanes = in_page + page * LANES;\n" +
+        eight_steps("at", "LANES") + "}\n";
+    finish_pages =
+        "for (int page = 0; page < 8; ++page)\nfor (int l = 0; l < LANES; ++l) {\n"
+        "const A w = lanes[l], v = in_page[page * LANES + l];\nlanes[l] = MERGE_(w, v);\n}\n";
   }
   if (reads_four_rows(shape, p)) {
     const std::string each =
@@ -189,7 +199,8 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
         bases;
     four_rows =
         "const idx whole = 4 * PAGE / " + N +
-        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\nfor (; four + 4 * apart <= end; four += 4 * apart)\n"
+        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\n"
+        "for (; by_turns && four + 4 * apart <= end; four += 4 * apart)\n"
         "for (idx at = four; at < four + apart; ++at) {\nA all[4 * LANES];\nidx starts[4];\n" +
         each + "starts[q] = ib;\n" + begin + "}\nfor (idx row = 0; row < R / " + N + "; ++row) {\nconst idx to = " + N +
         ";\nidx in_row = 0, i = 0;\n" + walk("row", "r", shape.reduced.size(), 1, {{"in_row", "i"}}) +
@@ -207,12 +218,12 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
                                 : "const idx o = u, from_ = 0, to_ = R;\nidx ib = 0, ob = 0;\n";
   const std::string body =
       "const idx begin = FIRST(n), end = LAST(n);\n" + four_rows + "for (idx u = " + first +
-      "; u < end; u += STEP) {\n" + share + bases + "A lanes[LANES];\n{\n" + begin +
-      "}\nfor (idx i = from_; i < to_;) {\nconst idx row = " + (shape.reduced.size() == 1 ? "0" : "i / " + N) +
+      "; u < end; u += STEP) {\n" + share + bases + "A lanes[LANES];\n{\n" + begin + "}\n" + begin_pages +
+      "for (idx i = from_; i < to_;) {\nconst idx row = " + (shape.reduced.size() == 1 ? "0" : "i / " + N) +
       ", from = i - row * " + N + ", left = to_ - i;\nconst idx to = " + N + " - from < left ? " + N +
       " : from + left;\nidx off = ib, j = from;\n" + walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) + pages +
       "for (; j + 8 * LANES <= to; j += 8 * LANES)\n" + eight_steps("j", "LANES") + rest_of_row +
-      "i += to - from;\n}\n" + finish + "}\n";
+      "i += to - from;\n}\n" + finish_pages + finish + "}\n";
   return s.kernel(body);
 }
 
@@ -306,8 +317,16 @@ cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s,
   l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
   add_dims(l, s);
   if (p.teams) return l.run_groups(function, p.teams.groups(units), p.teams.items, call.stream);
-  return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
-               call.stream);
+  const auto run = [&] {
+    return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
+                 call.stream);
+  };
+  if (!has_order(s, p)) return run();
+  const Turn::Loop loop = reads_pages(s, p) ? Turn::long_rows : Turn::rows;
+  return in_some_order(call, loop, function, s.outputs * s.count * size_of(p.in), [&](bool by_turns) {
+    l.value(int64_t{by_turns});
+    return run();
+  });
 }
 
 bool reads_across(const Shape& s) { return s.outputs > 1 && s.kept.back().in < s.reduced.back().in; }

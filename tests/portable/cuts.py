@@ -1,7 +1,8 @@
 """Every cut of a device gives the same bits, and the CPU's result within tolerance.
 
 `python cuts.py DTYPE [PRODUCT..] [DTYPE ..]`: prints a line for each product that differs, then
-"cuts N of M products". A dtype without products: all of them.
+"cuts N of M products". A dtype without products: all of them. The last five are the loops that read
+memory in the order that was measured.
 """
 
 from __future__ import annotations
@@ -58,10 +59,16 @@ def products() -> Iterator[Product]:
     yield "transposed convolution", lambda x, w: F.conv_transpose2d(x, w, None, 2, 1), (
         randn(2, 5, 7, 8), randn(5, 9, 3, 3),
     )  # fmt: skip
+    large = randn((16 << 20) + 333)
+    yield "sum", torch.sum, (large,)
+    yield "sum of some", lambda x: x[77:].unflatten(0, (4, -1)).sum(1), (large[: (16 << 20) + 77],)
+    yield "largest", torch.amax, (large,)
+    yield "sum of rows", lambda x: x.view(-1, 523).sum(1), (large[: 32077 * 523],)
+    yield "elements", lambda x: x * 0.37, (large,)
 
 
 def bits(x: torch.Tensor) -> bytes:
-    return x.cpu().contiguous().view(torch.uint8).numpy().tobytes()
+    return x.cpu().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def check(name: str, what: str, f: Callable[..., torch.Tensor], args: tuple[torch.Tensor, ...]):

@@ -29,6 +29,7 @@ def sim(tmp_path_factory: pytest.TempPathFactory, tmp_path: Path) -> dict[str, s
 
 SOME = {
     "float32": ("float32", "turned", "wide transposed", "large", "convolution", "gradient"),
+    "loops": ("float32", "sum", "sum of some", "largest", "sum of rows", "elements"),
     "others": (
         "bfloat16", "edges", "transposed", "float16", "wide transposed", "deep", "float64", "edges",
     ),
@@ -45,7 +46,7 @@ def test_every_cut_gives_the_same_bits(run_python, sim: dict[str, str], which: s
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16"])
 def test_every_cut_gives_the_same_bits_for_all_products(run_python, sim, dtype: str) -> None:
     lines = run_python(CUTS, args=(dtype,), **sim).stdout.splitlines()
-    assert lines == ["cuts 7 of 16 products"]
+    assert lines == ["cuts 7 of 21 products"]
 
 
 @pytest.mark.long
@@ -132,6 +133,35 @@ def test_a_second_process_measures_nothing(run_python, sim: dict[str, str]) -> N
     report = json.loads(run_python(COMMAND, args=("doctor", "--json"), **sim).stdout)
     (tuned,) = report["tuned"]
     assert (tuned["name"], tuned["cut"], tuned["source"]) == (first["name"], first["cut"], "kept")
+
+
+LOOPS = """
+import json, torch
+from causeway import _C
+a = torch.ones(16 << 20, device="sim")
+for f in (lambda: a * 3.0, lambda: a.sum(), lambda: a.view(-1, 1024).sum(1)):
+    for _ in range(40):
+        f()
+        torch.accelerator.synchronize()
+print(json.dumps(_C.tuned(0)))
+"""
+
+
+def test_the_order_of_reading_is_measured_in_passing_and_kept(run_python, sim) -> None:
+    sim |= {"CAUSEWAY_TUNE": "passing"}
+    first = json.loads(run_python(LOOPS, **sim).stdout)
+    assert [t["name"] for t in first] == ["elements", "long rows", "rows"]
+    assert {t["source"] for t in first} == {"measured"}
+    assert {t["cut"] for t in first} <= {"by turns", "in order"}
+    second = json.loads(run_python(LOOPS, **sim).stdout)
+    assert [(t["cut"], t["source"]) for t in second] == [(t["cut"], "kept") for t in first]
+
+
+def test_a_size_that_comes_once_leaves_the_class_to_others(run_python, sim) -> None:
+    once = "import torch; x = torch.ones(250, 250, device='sim'); x @ x; x @ x; x @ x\n"
+    done = run_python(once + PRODUCT, args=("400",), **sim | {"CAUSEWAY_TUNE": "now"})
+    took, (known,), _ = json.loads(done.stdout)
+    assert known["source"] == "measured", took
 
 
 def kept(sim: dict[str, str]) -> Path:

@@ -1,4 +1,5 @@
-"""How products cut their work, measured on the device: what `causeway tune` does at once.
+"""How products cut their work, and in which order memory is read, measured on the device: what
+`causeway tune` does at once.
 
 A program measures in passing too (see docs/tune.md). Here the same products are asked for again and
 again until each class of shapes has its cut, which goes to the file that the next process reads.
@@ -10,6 +11,7 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from causeway import config
@@ -24,11 +26,13 @@ MOST_CALLS = 400  # of one product; each cut needs six
 
 @dataclass(frozen=True)
 class Choice:
-    """What a class of products takes: `gain` is its speed, as a factor of the built-in cut's."""
+    """What a class of products, or a loop over memory, takes: `gain` is its speed, as a factor of
+    the built-in cut's.
+    """
 
     device: int
     name: str
-    """Dtype, use and shapes: "f32 mm many"."""
+    """Dtype, use and shapes: "f32 mm many". Of loops: elements, long rows, rows."""
     cut: str
     gain: float
     source: str
@@ -48,7 +52,8 @@ def choices(device: int) -> list[Choice]:
 def measure(
     device: int, dtypes: Sequence[str] = ("float32", "bfloat16"), *, again: bool = False
 ) -> Iterator[Choice]:
-    """Measure every class of products of `dtypes` that is not known yet, one after the other.
+    """Measure every class of products of `dtypes` that is not known yet, one after the other, and
+    the loops over memory.
 
     With `again` what an earlier process kept counts as not known; say so before the device's first
     product. Yields each choice as it is made. Raises CausewayError where products have nothing to
@@ -70,16 +75,17 @@ def measure(
     where = torch.device(state.device or "cpu", device)
     settled: set[str] = set()
     with config.using(tune="again" if again else "now"), causeway.policy("allow"), torch.no_grad():
-        for dtype in dtypes:
-            for product in _products(getattr(torch, dtype), where, _C.code_units(device)):
-                for _ in range(MOST_CALLS):
-                    product()
-                    known = {c.name: c for c in choices(device) if c.cut}
-                    new = set(known) - settled
-                    if all(c.cut for c in choices(device)):
-                        break
-                settled |= new
-                yield from (known[name] for name in sorted(new))
+        units = _C.code_units(device)
+        products = (_products(getattr(torch, dtype), where, units) for dtype in dtypes)
+        for call in chain(*products, _loops(where)):
+            for _ in range(MOST_CALLS):
+                call()
+                known = {c.name: c for c in choices(device) if c.cut}
+                new = set(known) - settled
+                if all(c.cut for c in choices(device)):
+                    break
+            settled |= new
+            yield from (known[name] for name in sorted(new))
     if not settled:
         raise CausewayError(
             f"no product of {where} was served by Causeway's own kernels, so there is nothing to "
@@ -121,3 +127,13 @@ def _products(
         )
 
     yield gradient
+
+
+def _loops(where: torch.device) -> Iterator[Callable[[], object]]:
+    """One call for each of the loops that read what no cache holds."""
+    import torch
+
+    x = torch.ones(16 << 20).to(where)
+    yield partial(torch.mul, x, 3.0, out=torch.empty_like(x))
+    yield x.sum
+    yield partial(torch.sum, x.view(-1, 1024), 1)

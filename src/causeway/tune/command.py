@@ -19,7 +19,9 @@ def run_tune(
     ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print a line of JSON for each.")] = False,
 ) -> None:
-    """Measure on the device how products of matrices are best cut, and keep it for later runs."""
+    """Measure on the device how products of matrices are best cut and memory is best read, and keep
+    it for later runs.
+    """
     from causeway import tune
     from causeway.errors import CausewayError
 
