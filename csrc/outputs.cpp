@@ -1,6 +1,5 @@
 #include "outputs.h"
 
-#include <set>
 #include <unordered_map>
 
 #include <ATen/ops/empty_strided.h>
@@ -80,8 +79,9 @@ const std::unordered_map<std::string, Beginning> kBeginnings = {
     {"aten::masked_select", begin_as_first}, {"aten::masked_select.out", begin_given},
 };
 
-// Operators without a meta kernel, whose result is dense and has the shape and dtype of their first argument.
-const std::set<std::string> kLikeFirst = {"aten::_logcumsumexp", "aten::_amp_update_scale_"};
+// Operators without a meta kernel, whose result is dense and has the shape and dtype of this argument.
+const std::unordered_map<std::string, size_t> kLike = {
+    {"aten::_logcumsumexp", 0}, {"aten::_amp_update_scale_", 0}, {"aten::_ctc_loss_backward", 1}};
 
 // torch resizes a given tensor to a dense one; the operator that allocates its result knows the strides.
 void take_strides_of_functional(const Operator& op, const Stack& stack, size_t r, OutMeta* out) {
@@ -150,12 +150,13 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     form = functional_form(op.handle.schema());
     known = form && run_meta(op, stack, meta, &*form);
   }
-  if (!known && !kLikeFirst.count(op.handle.schema().name())) return false;
+  const auto model = kLike.find(op.handle.schema().name());
+  if (!known && model == kLike.end()) return false;
   const size_t results = form ? form->schema().arguments().size() : op.args.size();
   for (size_t r = 0; r < op.return_of.size(); ++r) {
     const int of = op.return_of[r];
     const bool given = of >= 0 && !form;
-    const c10::IValue& v = !known ? argument(op, stack, 0) : given ? meta[of] : meta[results + r];
+    const c10::IValue& v = !known ? argument(op, stack, model->second) : given ? meta[of] : meta[results + r];
     if (!v.isTensor()) return false;
     const at::Tensor& t = v.toTensor();
     if (!t.defined()) {  // switched off by an output_mask

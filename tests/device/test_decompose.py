@@ -82,7 +82,11 @@ CASES = {
     "aten::rsub.Scalar": lambda x: ((x, 2, 1), {}),
     "aten::_log_softmax": lambda x: ((x, 1, False), {}),
     "aten::threshold": lambda x: ((x, 0.5, 7.0), {}),
-}
+    "aten::_weight_norm_interface": lambda x: ((x, x[:, :1] + 2, 0), {}),
+    "aten::_weight_norm_interface_backward": lambda x: (
+        (x, x + 1, x[:1] + 2, (x + 1).norm(dim=0, keepdim=True), 1), {},
+    ),
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("name", CASES)

@@ -44,6 +44,9 @@ def out_of_range(x: torch.Tensor) -> Iterator[Case]:
         lambda: F.cross_entropy(images, torch.full((2, 4, 4), 3, device=DEVICE)),
         said.format(3, 3),
     )
+    frames = torch.randn(6, 2, 4, device=DEVICE).log_softmax(2)
+    labels = ints(1, 2, 3, 4).view(2, 2)
+    yield "ctc_loss", lambda: F.ctc_loss(frames, labels, [6, 6], [2, 2]), said.format(4, 4)
 
 
 def others() -> Iterator[Case]:

@@ -136,7 +136,7 @@ def test_errors_of_kernels_are_raised_on_the_simulated_chip(
     cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
     env = {**SIM, "CAUSEWAY_SIM_CACHE": cache, "CAUSEWAY_SIM_MEMORY_MODEL": model}
     env["CAUSEWAY_SIM_EXECUTION"] = "async" if model == "discrete" else "inline"
-    assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 26"]
+    assert run_python(ERRORS, **env).stdout.splitlines() == ["cases 27"]
 
 
 @pytest.mark.slow
@@ -144,7 +144,7 @@ def test_errors_of_kernels_are_raised_on_opencl(run_python, opencl, tmp_path_fac
     cache = str(tmp_path_factory.getbasetemp() / "cache-True")
     env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
     lines = run_python(ERRORS, **env, CAUSEWAY_OPENCL_MEMORY_MODEL="buffer").stdout.splitlines()
-    assert lines == ["cases 26"]
+    assert lines == ["cases 27"]
 
 
 FOREACH = (HERE / "foreach.py").read_text()
@@ -353,7 +353,7 @@ def both(work):
     with causeway.policy(fallback="error"):
         found = work("sim")
     for ours, theirs in zip(found, work("cpu"), strict=True):
-        torch.testing.assert_close(ours.cpu(), theirs)
+        torch.testing.assert_close(ours.cpu(), theirs, equal_nan=True)
         assert ours.stride() == theirs.stride(), (ours.stride(), theirs.stride())
 
 def update(device):  # as GradScaler.update() does
@@ -377,5 +377,30 @@ for dtype in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64):
                              values.to(device).histc(bins, least, most),))
 both(lambda device: (x.to(device).histc(4), torch.ones(3, device=device).histc(5),
                      torch.tensor([1.0, float("nan"), 2.0], device=device).histc(4, 0, 3)))
+
+# Labels by sample or one after the other: none, as many as frames, repeated; no alignment.
+def ctc(log_probs, targets, frames, labels, zero_infinity):
+    def work(device):
+        given = log_probs.to(device).detach().clone().requires_grad_()
+        loss = torch.nn.functional.ctc_loss(
+            given, targets.to(device), frames, labels, 2, "none", zero_infinity)
+        loss.backward(torch.linspace(-1, 2, len(frames)).to(loss))
+        return loss.detach(), given.grad
+    return work
+
+frames, labels = [12, 0, 7, 9, 12, 3], [5, 0, 7, 0, 4, 3]
+classes = torch.tensor([0, 1, 3, 4, 0])
+for dtype in (torch.float32, torch.float64):
+    log_probs = torch.randn(12, 6, 5, dtype=dtype).log_softmax(2)
+    by_sample = classes[torch.randint(0, 5, (6, 8))]
+    by_sample[4], by_sample[5] = 1, 3  # repeated: a blank between each two, which 3 frames lack
+    for zero_infinity in (False, True):
+        both(ctc(log_probs, by_sample, frames, labels, zero_infinity))
+        behind = torch.cat([row[:n] for row, n in zip(by_sample, labels)]).int()
+        both(ctc(log_probs, behind, frames, labels, zero_infinity))
+        across = log_probs.permute(1, 2, 0).contiguous().permute(2, 0, 1)
+        both(ctc(across, by_sample.t().contiguous().t(), frames, labels, zero_infinity))
+many = torch.randn(9, 40, 4).log_softmax(2)
+both(ctc(many, torch.randint(0, 2, (40, 3)), [9] * 40, [3, 1] * 20, False))
 """
     run_python(program, CAUSEWAY_SIM_CODE="1", CAUSEWAY_SIM_OPS="none")

@@ -236,8 +236,20 @@ def _where(condition: torch.Tensor, self: Any, other: Any) -> torch.Tensor:
     return result
 
 
+def _weight_norm_backward(
+    grad_w: torch.Tensor, v: torch.Tensor, g: torch.Tensor, norms: torch.Tensor, dim: int
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Of w = v g / |v|, s = sum(dw v): dv = g / |v| (dw - v s / |v|**2) and dg = s / |v|."""
+    others = [d for d in range(v.dim()) if d != dim % v.dim()]
+    wide = [t.to(norms.dtype) for t in (grad_w, v, g)]
+    sums = torch.ops.aten.sum.dim_IntList(wide[0] * wide[1], others, True)
+    grad_v = wide[2] / norms * (wide[0] - wide[1] * (sums / (norms * norms)))
+    return grad_v.to(v.dtype), (sums / norms).to(g.dtype)
+
+
 # torch computes these in C++, with no operator in between, or by prims that are these again.
 _OURS: dict[str, Callable[..., Any]] = {
+    "aten::_weight_norm_interface_backward": _weight_norm_backward,
     "aten::std.correction": _std,
     "aten::var.correction": _var,
     "aten::var_mean.correction": _var_mean,
