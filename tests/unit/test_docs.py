@@ -54,6 +54,23 @@ def test_links_in_docs_lead_somewhere(page: str) -> None:
     assert missing == []
 
 
+def test_files_that_code_and_docs_speak_of_exist() -> None:
+    named = re.compile(
+        r"\b(?:tests|docs|vendors|examples|benchmarks)/[\w/]+\.(?:py|md|toml|json)\b"
+    )
+    made = "benchmarks/results/cuda.json"  # on a GPU
+    missing = []
+    for folder in ("csrc", "include", "src", "tests", "vendors", "docs", "examples", "benchmarks"):
+        for file in (ROOT / folder).rglob("*"):
+            if file.suffix not in (".cpp", ".h", ".hpp", ".c", ".py", ".md", ".toml"):
+                continue
+            near = (ROOT, file.parent, file.parent.parent)  # a vendor's own tests, say
+            for name in set(named.findall(file.read_text())) - {made}:
+                if not any((base / name).exists() for base in near):
+                    missing.append(f"{file.relative_to(ROOT)}: {name}")
+    assert missing == []
+
+
 def test_the_readme_tree_is_the_tree() -> None:
     (tree,) = blocks("README.md", "text")
     folder = ""

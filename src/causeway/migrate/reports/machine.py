@@ -1,6 +1,7 @@
 """JSON for programs, SARIF for editors and code hosts.
 
-The JSON has a version: within one, members are only added. docs/reports.md says what each is.
+The JSON has a version: within one, members are only added;
+docs/migrate_reports.md says what each is.
 """
 
 from __future__ import annotations
