@@ -33,8 +33,8 @@ DTYPES = (
     torch.float32, torch.bfloat16, torch.float16, torch.float64, torch.int64, torch.uint8,
     torch.bool,
 )  # fmt: skip
-# Not of lists: torch.pow of bool tensors is a number here, and refused on the CPU.
-ELSEWHERE = {("pow", torch.bool)}
+# Taken here, as on CUDA, and refused on the CPU.
+ELSEWHERE = {("pow", torch.bool), ("abs", torch.bool)}
 # Tensor by tensor, as in torch.
 EACH = ("mm",)
 ON_PAPER = "paper" in sys.argv

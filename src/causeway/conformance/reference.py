@@ -28,7 +28,7 @@ FACTORS: dict[str, tuple[str, ...]] = {"native_layer_norm_backward": ("grad_out"
 NORMALIZED = ("native_batch_norm", "native_batch_norm_legit")
 FACTORS |= dict.fromkeys(NORMALIZED, ("input", "weight"))
 # Operators whose CPU kernel reads an input as if it were dense, and so what lies between.
-DENSE = {"adaptive_max_pool3d_backward", "scaled_dot_product_flash_attention_for_cpu"}
+DENSE = {"adaptive_max_pool3d_backward", "int_mm", "scaled_dot_product_flash_attention_for_cpu"}
 # Operators that change these arguments, which their schemas do not tell.
 SILENT_IN = {"native_batch_norm", "batch_norm_update_stats"}
 SILENT = ("running_mean", "running_var")
