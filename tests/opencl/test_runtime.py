@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -200,3 +201,35 @@ print("good")
 
 def test_a_trace_names_portable_kernels_by_their_operators(on_opencl) -> None:
     assert on_opencl(PROFILE).stdout == "good\n"
+
+
+# A library that looks, after all that runs at exit, at memory that the last command writes.
+LOOKS = """
+#include <stdio.h>
+static const volatile float* at;
+void watch(const float* p) { at = p; }
+__attribute__((destructor)) static void look(void) { if (at) printf("%g\\n", *at), fflush(stdout); }
+"""
+
+WORKS = """
+import ctypes, sys, torch
+x = torch.full((1000, 1000), 1e-3, device="opencl")
+y = torch.zeros(1, device="opencl")
+(x @ x)[0, 0].item()
+y += 7
+y.zero_()
+y.item()  # all is built, which would wait for what runs
+ctypes.CDLL(sys.argv[1]).watch(ctypes.c_void_p(y.data_ptr()))
+with torch.Stream("opencl") as stream:
+    for _ in range(200):
+        x = x @ x
+    y += 7
+assert not stream.query()
+"""
+
+
+def test_work_in_flight_has_ended_when_the_process_does(on_opencl, tmp_path: Path) -> None:
+    source, library = tmp_path / "looks.c", tmp_path / "looks.so"
+    source.write_text(LOOKS)
+    subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True)
+    assert on_opencl(WORKS, args=(str(library),)).stdout == "7\n"

@@ -1,6 +1,11 @@
 #include "stream.hpp"
 
+#include <unistd.h>
+
 #include <algorithm>
+#include <chrono>
+#include <cstdlib>
+#include <thread>
 
 #include "error.hpp"
 
@@ -14,6 +19,24 @@ cl_int Event::status() const {
 
 namespace {
 
+pid_t owner = 0;
+
+// On a CPU commands run on threads of this process. At its end they would go on while what they use is taken down, so
+// they are waited for; not for ever, as one may hang.
+void wait_at_exit() {
+  if (getpid() != owner) return;  // a fork has no such threads
+  const auto until = std::chrono::steady_clock::now() + std::chrono::seconds(30);
+  for (Device* device : devices()) {
+    std::unique_lock<std::mutex> lock(device->mutex, std::try_to_lock);
+    if (!lock) continue;
+    for (cw_stream_t* stream : device->streams) {
+      while (!stream->is_idle() && std::chrono::steady_clock::now() < until) {
+        std::this_thread::sleep_for(std::chrono::milliseconds(1));
+      }
+    }
+  }
+}
+
 cw_status new_stream(Device& device, cw_stream_t** out) {
   cl_int error = CL_SUCCESS;
   cl_command_queue queue = cl.clCreateCommandQueue(context(), device.id, CL_QUEUE_PROFILING_ENABLE, &error);
@@ -22,6 +45,9 @@ cw_status new_stream(Device& device, cw_stream_t** out) {
   stream->device = &device;
   stream->queue = queue;
   device.streams.push_back(stream);
+  // After the runtime was opened, so that this comes before the runtime's own end.
+  static const bool waits = (owner = getpid(), atexit(wait_at_exit)) == 0;
+  (void)waits;
   *out = stream;
   return CW_OK;
 }
@@ -133,6 +159,14 @@ cw_status cw_stream_t::query() {
   if (!last) return CW_OK;
   opencl::cl.clFlush(queue);
   return last.status() <= CL_COMPLETE ? CW_OK : opencl::fail(CW_NOT_READY, "the stream has work");
+}
+
+bool cw_stream_t::is_idle() {
+  std::unique_lock<std::mutex> lock(mutex, std::try_to_lock);
+  if (!lock) return false;
+  put_held();
+  if (last) opencl::cl.clFlush(queue);
+  return last.status() <= CL_COMPLETE;
 }
 
 void cw_stream_t::follow(cl_event event) {

@@ -55,6 +55,8 @@ struct cw_stream_t {
   cw_status sync();
   // CW_OK or CW_NOT_READY.
   cw_status query();
+  // Whether nothing is on it; false, too, while another thread is at it.
+  bool is_idle();
 
   // With the lock held, for what goes to the queue by another way: give the runtime what was held back, make `event` the
   // newest thing on the queue (owned from now on), keep a failure until the next sync.
