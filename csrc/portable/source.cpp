@@ -27,6 +27,8 @@ typedef double f64;
 #define FLOAT(b) as_float(b)
 #define CONSTANT constant
 #define FMA(a, b, c) fma(a, b, c)
+/* Intel's runtime gives b, not 0, for some multiples of a subnormal b. */
+#define fmod(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * 0 : fmod(a, b))
 typedef float16 f32x16;
 #ifdef cl_khr_fp64
 typedef double16 f64x16;

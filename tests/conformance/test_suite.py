@@ -112,7 +112,9 @@ def test_a_failure_can_be_run_again_alone(
     variables = os.environ | {"CAUSEWAY_SIM_BUG": ",".join(BUGS)}
     done = warm.run(["-m", *words, "--json", tmp_path / "again.json"], env=variables)
     assert done.returncode == 1, done.stdout + done.stderr
-    assert f"1 of 1 operators: {buggy.operators[0]['operator']} failed" in done.stderr.splitlines()
+    name = buggy.operators[0]["operator"]
+    told = f"1 of 1 operators: {name} failed\n    float32, {failure['call']}"
+    assert told in done.stderr
     again = json.loads((tmp_path / "again.json").read_text())
     (only,) = again["operators"]
     assert [f["case"] for f in only["cells"]["float32"]["failures"]] == [failure["case"]]

@@ -149,6 +149,14 @@ def state(operator: dict[str, Any]) -> str:
     return "passed" if operator["tested"] else "not tested"
 
 
+def why(operator: dict[str, Any]) -> str:
+    """The first of what a failed operator did wrong, in a line."""
+    for dtype, cell in operator.get("cells", {}).items():
+        for failure in cell["failures"][:1]:
+            return f"{dtype}, {failure['call']} ({failure['variation']}): {failure['why']}"
+    return str(operator.get("broken", ""))
+
+
 def write_json(report: Report, path: str) -> None:
     write(path, json.dumps(report.to_dict(), indent=1) + "\n")
 

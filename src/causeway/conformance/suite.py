@@ -16,7 +16,7 @@ from causeway import vendor
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
 from causeway.conformance.ranks import ask_ranks
-from causeway.conformance.report import Report, state
+from causeway.conformance.report import Report, state, why
 from causeway.conformance.workers import Operators, ask_table
 from causeway.errors import CausewayError
 
@@ -113,9 +113,11 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
     found: dict[str, dict[str, Any]] = {}
 
     def keep(result: dict[str, Any]) -> None:
-        found[result["operator"]] = {"cells": {}, "tested": False} | result
-        tell(f"{len(found)} of {len(names)} operators: {result['operator']} "
-             f"{state(found[result['operator']])}")  # fmt: skip
+        name = result["operator"]
+        found[name] = {"cells": {}, "tested": False} | result
+        word = state(found[name])
+        text = f"{len(found)} of {len(names)} operators: {name} {word}"
+        tell(f"{text}\n    {why(found[name])}" if word == "failed" else text)
 
     workers.examine(names, keep)
     report.operators = [found[name] for name in names]
