@@ -31,6 +31,8 @@ std::atomic<PyObject*> g_decomposer{nullptr};
 
 // Whether each element of the result depends on the same element of the inputs alone.
 bool is_pointwise(const Operator& op) {
+  const auto& returns = op.handle.schema().returns();
+  if (returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::BoolType) return false;  // `equal` has the tag
   const auto tags = op.handle.getTags();
   return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
 }

@@ -3,6 +3,25 @@
 
 namespace causeway::portable {
 
+namespace {
+
+// As torch's: the least integer has no positive one, so with it a divisor may be negative.
+constexpr const char* kCommonDivisor = R"(
+#define WRAPPED_NEGATIVE(v) K((u64)0 - (u64)(v))
+FUNCTION T common_divisor(T v, T r) {
+  v = v < K(0) ? WRAPPED_NEGATIVE(v) : v;
+  r = r < K(0) ? WRAPPED_NEGATIVE(r) : r;
+  while (v != K(0)) {
+    const T rest = IS_SIGNED && v == K(-1) ? K(0) : K(r % v);
+    r = v;
+    v = rest;
+  }
+  return r;
+}
+)";
+
+}  // namespace
+
 const std::vector<Pointwise>& pointwise_table() {
   constexpr cw_dtypes F = kFloats, R = kReals, N = kReals & ~CW_BOOL, I = kInts | CW_BOOL;
   constexpr Rule S = Rule::Same, C = Rule::Compare;
@@ -21,36 +40,35 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::div.out", "tt", S, F, "r = a / b;"},
         {"aten::div.out_mode", "tnf", S, N,
          "#if IS_FLOAT\nif (FLAG == 't') r = trunc(a / b); else if (FLAG == 'f') { r = a / b; if (b != K(0)) {"
-         " const T m = fmod(a, b); T f = (a - m) / b; if (m != K(0) && (b < K(0)) != (m < K(0))) f -= K(1);"
+         " const T m = FMOD(a, b); T f = (a - m) / b; if (m != K(0) && (b < K(0)) != (m < K(0))) f -= K(1);"
          " if (f != K(0)) { r = floor(f); if (f - r > K(0.5)) r += K(1); } else r = copysign(K(0), r); } } else r = a "
          "/ b;\n"
          "#else\nif (b == K(0)) r = K(-1); else if (IS_SIGNED && b == K(-1)) r = K(-a); else { r = a / b;"
          " if (FLAG == 'f' && (a < K(0)) != (b < K(0)) && r * b != a) r -= K(1); }\n#endif",
          60},
         {"aten::floor_divide.out", "tn", S, N,
-         "#if IS_FLOAT\nr = a / b; if (b != K(0)) { const T m = fmod(a, b); T f = (a - m) / b;"
+         "#if IS_FLOAT\nr = a / b; if (b != K(0)) { const T m = FMOD(a, b); T f = (a - m) / b;"
          " if (m != K(0) && (b < K(0)) != (m < K(0))) f -= K(1);"
          " if (f != K(0)) { r = floor(f); if (f - r > K(0.5)) r += K(1); } else r = copysign(K(0), r); }\n"
          "#else\nif (b == K(0)) r = K(-1); else if (IS_SIGNED && b == K(-1)) r = K(-a); else { r = a / b;"
          " if ((a < K(0)) != (b < K(0)) && r * b != a) r -= K(1); }\n#endif",
          60},
         {"aten::remainder.Tensor_out", "tn", S, N,
-         "#if IS_FLOAT\nr = fmod(a, b); if (r != K(0) && (b < K(0)) != (r < K(0))) r += b;\n"
+         "#if IS_FLOAT\nr = FMOD(a, b); if (r != K(0) && (b < K(0)) != (r < K(0))) r += b;\n"
          "#else\nif (b == K(0)) r = a; else if (IS_SIGNED && b == K(-1)) r = K(0); else { r = a % b;"
          " if (r != K(0) && (b < K(0)) != (r < K(0))) r += b; }\n#endif",
          60},
         {"aten::fmod.Tensor_out", "tn", S, N,
-         "#if IS_FLOAT\nr = fmod(a, b);\n"
+         "#if IS_FLOAT\nr = FMOD(a, b);\n"
          "#else\nr = b == K(0) ? a : IS_SIGNED && b == K(-1) ? K(0) : a % b;\n#endif",
          60},
-        {"aten::gcd.out", "tt", S, kInts,
-         "T v = b; r = a; while (v != K(0)) { const T m = IS_SIGNED && v == K(-1) ? K(0) : r % v; r = v; v = m; }"
-         " if (r < K(0)) r = K(-r);",
-         100},
+        {"aten::gcd.out", "tt", S, kInts, "r = common_divisor(a, b);", 100, 1, kCommonDivisor},
         {"aten::lcm.out", "tt", S, kInts,
-         "T v = b, w = a; while (v != K(0)) { const T m = IS_SIGNED && v == K(-1) ? K(0) : w % v; w = v; v = m; }"
-         " r = w == K(0) ? K(0) : K(K(a / w) * b); if (r < K(0)) r = K(-r);",
-         100},
+         "const T g = common_divisor(a, b); r = K(0); if (g != K(0)) {"
+         " const T v = IS_SIGNED && g == K(-1) ? WRAPPED_NEGATIVE(a) : K(a / g);"
+         " const i64 p = sizeof(T) == 8 ? (i64)((u64)v * (u64)b) : (i64)(i32)((u32)v * (u32)b);"
+         " r = p < 0 ? WRAPPED_NEGATIVE(p) : K(p); }",
+         100, 1, kCommonDivisor},
         {"aten::frac.out", "t", S, F, "r = a - trunc(a);"},
         {"aten::neg.out", "t", S, N, "r = -a;"},
         {"aten::reciprocal.out", "t", S, F, "r = K(1) / a;"},

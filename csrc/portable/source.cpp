@@ -28,7 +28,7 @@ typedef double f64;
 #define CONSTANT constant
 #define FMA(a, b, c) fma(a, b, c)
 /* Intel's runtime gives b, not 0, for some multiples of a subnormal b. */
-#define fmod(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * 0 : fmod(a, b))
+#define FMOD(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * 0 : fmod(a, b))
 typedef float16 f32x16;
 #ifdef cl_khr_fp64
 typedef double16 f64x16;
@@ -88,6 +88,7 @@ static inline f64 double_of(u64 b) { f64 x; memcpy(&x, &b, 8); return x; }
 #define DOUBLE(b) double_of(b)
 #define CONSTANT static const
 #define FMA(a, b, c) fma(a, b, c)
+#define FMOD(a, b) fmod(a, b)
 #define INDEPENDENT _Pragma("GCC ivdep")
 #define UNROLL
 #define ALIGNED
@@ -139,6 +140,7 @@ typedef double f64;
 #define DOUBLE(b) __longlong_as_double((i64)(b))
 #define FLOAT(b) __uint_as_float(b)
 #define FMA(a, b, c) fma(a, b, c)
+#define FMOD(a, b) fmod(a, b)
 #define INDEPENDENT
 #define UNROLL _Pragma("unroll")
 #define ALIGNED alignas(16)

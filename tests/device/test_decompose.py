@@ -114,6 +114,21 @@ def test_in_place_and_out_forms(offers, x):
     torch.testing.assert_close(y.cpu(), expected)
 
 
+def test_equal_reads_one_bool(offers, x):
+    offers(also=("all.all_out",))
+    nan = torch.full_like(x, float("nan"))
+    for a, b, same in (
+        (x, x.clone(), True), (x.t(), x.t().contiguous(), True), (x, -x, False), (nan, nan, False),
+        (x, x[:2], False), (x[:0], x[:0], True), (x > 0, x > 0, True), (x > 0, x < 0, False),
+        (x, x.half().float(), False), (x.half(), x.half().float(), True),
+    ):  # fmt: skip
+        assert torch.equal(a.cpu(), b.cpu()) is same
+        plan = decompose.decomposition("aten::equal", (a, b), {})
+        assert plan is not None
+        assert plan(a, b) is same
+        assert torch.equal(a, b) is same
+
+
 def test_none_where_an_operator_is_missing(offers, x):
     offers(without=("clamp_min.out", "clamp.out", "clamp_max.out"))
     assert decompose.decomposition("aten::hardswish", (x,), {}) is None

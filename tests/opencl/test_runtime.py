@@ -233,3 +233,20 @@ def test_work_in_flight_has_ended_when_the_process_does(on_opencl, tmp_path: Pat
     source.write_text(LOOKS)
     subprocess.run(["cc", "-shared", "-fPIC", source, "-o", library], check=True)
     assert on_opencl(WORKS, args=(str(library),)).stdout == "7\n"
+
+
+ENDS_WHILE_IT_BUILDS = """
+import ctypes, torch
+with torch.Stream("opencl"):
+    x = torch.randn(500, 500, device="opencl")
+    for _ in range(5):
+        x = x @ x
+ctypes.CDLL(None).exit(0)
+"""
+
+
+def test_a_process_may_end_while_its_runtime_still_compiles(on_opencl, tmp_path: Path) -> None:
+    # PoCL compiles for a size of groups on its own thread, as a kernel is first run.
+    env = {"CAUSEWAY_OPENCL_CACHE": str(tmp_path / "ours"), "POCL_CACHE_DIR": str(tmp_path / "its")}
+    (tmp_path / "its").mkdir()
+    on_opencl(ENDS_WHILE_IT_BUILDS, **env)

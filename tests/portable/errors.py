@@ -71,6 +71,12 @@ def no_errors(x: torch.Tensor) -> None:
     F.embedding(ints(1, 0, 4), weight, padding_idx=0).sum().backward()
     _ = x[ints()], x[ints(-5, 4)], x[x > 0], x.topk(3), x.sort(1), ints(1, 2, 2).unique()
     _ = ints(3) // ints(-2), x // torch.zeros(7, device=DEVICE)
+    for dtype in (torch.int32, torch.int64):  # where the CPU's kernels end the process
+        least = torch.tensor([torch.iinfo(dtype).min], dtype=dtype, device=DEVICE)
+        assert torch.equal(torch.div(least, -least.sign(), rounding_mode="trunc"), least)
+        assert torch.equal(torch.div(least, least.sign(), rounding_mode="trunc"), least)
+        assert torch.equal(torch.lcm(least, least.sign()), least)
+        assert torch.equal(torch.lcm(least, ~least), least)
     torch.multinomial(torch.tensor([1.0, 0.0, 2.0], device=DEVICE), 2)
     x.gather(1, ints()[None])
     torch.accelerator.synchronize()

@@ -200,9 +200,13 @@ def _as_meta(t: Tensor) -> Tensor:
     return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
 
 
-def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
-    """The inputs in float64, numbers too after `change`. Integers stay where floats are beside."""
+def _wide(case: Case, results: list[Tensor], change: Callable[[Any], Any] = lambda x: x) -> Inputs:
+    """The inputs in float64, numbers too after `change`. Integers stay where floats are beside;
+    alone they are first rounded as torch does, to the dtype of the results: tan(2**31 - 1) is that
+    of 2**31.
+    """
     any_float = any(t.is_floating_point() for t in tensors_in(case.inputs))
+    double = any(t.dtype == torch.float64 for t in results)
     places = _places(case)
 
     def widen(t: Tensor) -> Tensor:
@@ -212,7 +216,8 @@ def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
         if t.is_floating_point() or (
             not any_float and t.dtype != torch.bool and id(t) not in places
         ):
-            wide: Tensor = change(t.to(torch.float64).contiguous())
+            rounded = t if double or t.is_floating_point() else t.to(torch.float32)
+            wide: Tensor = change(rounded.to(torch.float64).contiguous())
             return wide
         return t.contiguous() if id(t) in places else t
 
@@ -227,9 +232,9 @@ def _wide(case: Case, change: Callable[[Any], Any] = lambda x: x) -> Inputs:
     return tuple(wide)
 
 
-def _added(case: Case) -> Inputs:
+def _added(case: Case, results: list[Tensor]) -> Inputs:
     """Absolute values, of which the operator or its stand-in makes a sum of absolute terms."""
-    wide = _wide(case, abs)
+    wide = _wide(case, results, abs)
     negated = numerics.NEGATED.get(numerics.base_name(case.family.reference), ())
     names = [argument.name for argument in inputs_of(case.family.schema)]
     return tuple(-v if name in negated else v for name, v in zip(names, wide, strict=True))
@@ -323,12 +328,12 @@ def reference_of(case: Case) -> Reference:
     known = any(t.is_floating_point() or (t.is_complex() and stand_in is not None) for t in results)
     if rule == "exact" or not known:
         return found
-    found.exact = in_float64(case, name, _wide(case), results)
+    found.exact = in_float64(case, name, _wide(case, results), results)
     if stand_in is not None:
         other = name.replace("sub", stand_in) if stand_in else name
-        found.magnitude = in_float64(case, other, _added(case), results)
+        found.magnitude = in_float64(case, other, _added(case, results), results)
     elif found.exact is not None and rule == "statistics":
-        found.magnitude = _sensitivity(case, found.exact)
+        found.magnitude = _sensitivity(case, results, found.exact)
     elif found.exact is not None:
         floats = [t for t in tensors_in(case.inputs) if t.is_floating_point()]
         one = numerics.magnitude_of(name, floats, found.exact[0])
@@ -373,7 +378,7 @@ def _what_stands(case: Case, results: list[Tensor]) -> Callable[[Tensor], Tensor
     return look
 
 
-def _sensitivity(case: Case, exact: list[Tensor]) -> list[Tensor] | None:
+def _sensitivity(case: Case, results: list[Tensor], exact: list[Tensor]) -> list[Tensor] | None:
     """How far results move for a relative change of the inputs, as a share of that change: the
     condition number by a trial, since the error is that number times the rounding of the inputs.
     N. J. Higham, Accuracy and Stability of Numerical Algorithms (2nd ed. 2002), section 1.6.
@@ -387,7 +392,7 @@ def _sensitivity(case: Case, exact: list[Tensor]) -> list[Tensor] | None:
         signs = torch.randint(0, 2, t.shape, generator=generator, dtype=torch.float64) * 2 - 1
         return t * (1 + change * signs)
 
-    moved = in_float64(case, case.family.reference, map_tensors(_wide(case), move), exact)
+    moved = in_float64(case, case.family.reference, map_tensors(_wide(case, results), move), exact)
     if moved is None:
         return None
     base = numerics.base_name(case.family.reference)

@@ -40,6 +40,8 @@ BY_CHANCE = {
     "std_mean": "inf", "var_mean": "inf", "logit_backward": "nan -0",
     "scaled_dot_product_flash_attention_for_cpu": "nan inf",
 }  # fmt: skip
+# Operators whose CPU kernel ends the process where the least integer is divided by -1.
+TRAPS = {"div", "lcm"}
 # Operators with an input that follows from another: other values of one alone make no sense.
 FOLLOWS = {"log_sigmoid_backward"}
 
@@ -116,6 +118,19 @@ def _subnormal(t: Tensor, seed: int) -> Tensor:
     part = torch.rand(t.shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
     least = torch.finfo(t.dtype).smallest_normal
     return (part * least * torch.where(t.double() < 0, -1.0, 1.0)).to(t.dtype)
+
+
+def _extreme(least: bool) -> Callable[[Tensor, int], Tensor]:
+    """The largest and the smallest integers of a dtype, with or without the very least, and +-1."""
+
+    def make(t: Tensor, seed: int) -> Tensor:
+        most = torch.iinfo(t.dtype).max
+        low = (-1, -most, -most + 1, *([-most - 1] if least else [])) if t.dtype.is_signed else ()
+        values = torch.tensor((1, 2, most, most - 1, *low)).to(t.dtype)
+        generator = torch.Generator().manual_seed(seed)
+        return values[torch.randint(0, len(values), t.shape, generator=generator)]
+
+    return make
 
 
 def _random(t: Tensor, seed: int) -> Tensor:
@@ -248,6 +263,9 @@ def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tupl
         title = "NaN and Inf" + (f" without {without}" if without else "")
         yield title, _with_values(family, inputs, dtype, _special(without), 5)
         yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
+    elif dtype != torch.bool:
+        make = _extreme(base_name(family.reference) not in TRAPS)
+        yield "extremes", _with_values(family, inputs, dtype, make, 9)
 
 
 def _numbers(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:

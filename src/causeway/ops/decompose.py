@@ -247,9 +247,16 @@ def _weight_norm_backward(
     return grad_v.to(v.dtype), (sums / norms).to(g.dtype)
 
 
+def _equal(self: torch.Tensor, other: torch.Tensor) -> Any:
+    if self.shape != other.shape:
+        return False
+    return torch.ops.aten.all.default(torch.ops.aten.eq.Tensor(self, other))
+
+
 # torch computes these in C++, with no operator in between, or by prims that are these again.
 _OURS: dict[str, Callable[..., Any]] = {
     "aten::_weight_norm_interface_backward": _weight_norm_backward,
+    "aten::equal": _equal,
     "aten::std.correction": _std,
     "aten::var.correction": _var,
     "aten::var_mean.correction": _var_mean,
@@ -438,11 +445,14 @@ class _Trace(TorchDispatchMode):  # type: ignore[no-untyped-call]
             if isinstance(tensor, torch.Tensor) and id(tensor) not in self.names:
                 self._name(tensor, f"{target}[{index}]")
 
-    def compile(self, inputs: Sequence[str], result: Any) -> Callable[..., Any]:
-        """The function `(device, *inputs)` that does what was written down."""
+    def compile(self, inputs: Sequence[str], result: Any, read: bool) -> Callable[..., Any]:
+        """The function `(device, *inputs)` that does what was written down. `read`: its result is
+        the number in the tensor.
+        """
         body = "".join(f"    {line}\n" for line in self.lines)
         head = f"def program(device{''.join(', ' + name for name in inputs)}):\n"
-        source = f"{head}{body}    return {self.expression(result)}\n"
+        item = ".item()" if read else ""
+        source = f"{head}{body}    return {self.expression(result)}{item}\n"
         exec(compile(source, "<decomposition>", "exec"), self.constants)
         program: Callable[..., Any] = self.constants["program"]
         return program
@@ -528,11 +538,17 @@ class Decomposed:
                     result = self.function(*args, **kwargs)
                 if result is NotImplemented:
                     return None
-                return trace.compile(inputs, result)
+                return trace.compile(inputs, result, self._is_number_of(result))
             except Exception:
                 # A trace fails in as many ways as decompositions have opinions; all of them mean
                 # that this rung does not serve the call, and the next one does.
                 return None
+
+    def _is_number_of(self, result: Any) -> bool:
+        """Whether the operator returns the number in this tensor: a bool of `equal`."""
+        (returns,) = self.op._schema.returns[:1] or (None,)
+        kind = returns is not None and str(returns.real_type)
+        return isinstance(result, torch.Tensor) and kind in ("bool", "int", "float", "number")
 
     def _with_enums(self, args: Args, items: tuple[tuple[str, Any], ...]) -> tuple[Args, Kwargs]:
         positional, named = list(args), dict(items)
@@ -554,7 +570,9 @@ class Decomposed:
                 if program is None:  # served for other shapes: right, if slower
                     positional, named = self._with_enums(args, _items(kwargs))
                     result = self.function(*positional, **named)
-                    return self._on_host(args, kwargs) if result is NotImplemented else result
+                    if result is NotImplemented:
+                        return self._on_host(args, kwargs)
+                    return result.item() if self._is_number_of(result) else result
                 tensors = list(_tensors([*args, *kwargs.values()]))
                 return program(tensors[0].device, *tensors)
         finally:

@@ -1,5 +1,6 @@
 #include "stream.hpp"
 
+#include <sys/syscall.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -37,6 +38,21 @@ void wait_at_exit() {
   }
 }
 
+struct WaitsAtExit {
+  ~WaitsAtExit() { wait_at_exit(); }
+};
+
+// A handler of atexit comes too late where a runtime makes static objects as it first compiles: what was made last goes
+// first. What belongs to the thread that ends the process goes before all of them; that thread is nearly always the
+// first one. Where it is not, the handler is better than nothing.
+void wait_before_exit() {
+  static const bool late = (owner = getpid(), atexit(wait_at_exit)) == 0;
+  (void)late;
+  if (syscall(SYS_gettid) != owner) return;
+  static thread_local const WaitsAtExit early;
+  (void)early;
+}
+
 cw_status new_stream(Device& device, cw_stream_t** out) {
   cl_int error = CL_SUCCESS;
   cl_command_queue queue = cl.clCreateCommandQueue(context(), device.id, CL_QUEUE_PROFILING_ENABLE, &error);
@@ -45,9 +61,7 @@ cw_status new_stream(Device& device, cw_stream_t** out) {
   stream->device = &device;
   stream->queue = queue;
   device.streams.push_back(stream);
-  // After the runtime was opened, so that this comes before the runtime's own end.
-  static const bool waits = (owner = getpid(), atexit(wait_at_exit)) == 0;
-  (void)waits;
+  wait_before_exit();
   *out = stream;
   return CW_OK;
 }
