@@ -263,7 +263,7 @@ def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tupl
         title = "NaN and Inf" + (f" without {without}" if without else "")
         yield title, _with_values(family, inputs, dtype, _special(without), 5)
         yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
-    elif dtype != torch.bool:
+    elif not dtype.is_complex and dtype != torch.bool:
         make = _extreme(base_name(family.reference) not in TRAPS)
         yield "extremes", _with_values(family, inputs, dtype, make, 9)
 

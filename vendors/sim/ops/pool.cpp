@@ -36,7 +36,7 @@ template <class C>
 void max_plane(const Windows& w, const C* in, C* out, int64_t* where) {
   for (int64_t y = 0; y < w.out[0]; ++y) {
     for (int64_t x = 0; x < w.out[1]; ++x) {
-      C best = -std::numeric_limits<C>::infinity();
+      C best = std::numeric_limits<C>::lowest();
       int64_t at = -1;
       for (int64_t i = 0; i < w.kernel[0]; ++i) {
         const int64_t row = y * w.stride[0] - w.padding[0] + i * w.dilation[0];
@@ -77,6 +77,7 @@ cw_status max_pool(Call& call) {
       return CW_OK;
     });
   };
+  if (!is_floating(in.dtype)) return work(int64_t{});
   return in.dtype == kDouble ? work(double{}) : work(float{});
 }
 
