@@ -11,7 +11,8 @@ namespace causeway::portable {
 
 namespace {
 
-enum class Accumulate : uint8_t { Wide, Input, Flag, Count };  // f64 or i64; the input's compute type; bool; i64
+// f64 or i64; the input's compute type; that, or i32 of integers, which is 0 or 1; i64
+enum class Accumulate : uint8_t { Wide, Input, Flag, Count };
 
 // `start`, `step` (of acc with v) and `finish` (of acc, with `count`) are expressions of the accumulator's type A.
 // `first` in `start` is an element of the reduction.
@@ -430,7 +431,7 @@ cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Te
       p.acc = is_float(in.dtype) ? kF64 : kI64;
       break;
     case Accumulate::Flag:
-      p.acc = kI32;
+      p.acc = is_float(in.dtype) ? compute_of(in.dtype) : kI32;
   }
   Shape s;
   if (!split_dims(in, out, dims, true, s)) return CW_UNSUPPORTED;
@@ -607,14 +608,14 @@ Kernels reduce_kernels() {
       {"aten::amin.out", "lk", R, T, "first", "MINIMUM(acc, v)", "acc"},
       {"aten::max.unary_out", "", R, T, "first", "MAXIMUM(acc, v)", "acc"},
       {"aten::min.unary_out", "", R, T, "first", "MINIMUM(acc, v)", "acc"},
-      {"aten::any.out", "dk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
-      {"aten::any.dims_out", "lk", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
-      {"aten::any.all_out", "", R & ~F, B, "0", "((acc) | ((v) != 0))", "acc"},
+      {"aten::any.out", "dk", R, B, "0", "((A)(((acc) != 0) | ((v) != 0)))", "acc"},
+      {"aten::any.dims_out", "lk", R, B, "0", "((A)(((acc) != 0) | ((v) != 0)))", "acc"},
+      {"aten::any.all_out", "", R, B, "0", "((A)(((acc) != 0) | ((v) != 0)))", "acc"},
       {"aten::count_nonzero.dim_IntList", "l", R, Accumulate::Count, "0", "((acc) + ((v) != 0))", "acc",
        "((acc) + (v))"},
-      {"aten::all.out", "dk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
-      {"aten::all.dims_out", "lk", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
-      {"aten::all.all_out", "", R & ~F, B, "1", "((acc) & ((v) != 0))", "acc"},
+      {"aten::all.out", "dk", R, B, "1", "((A)(((acc) != 0) & ((v) != 0)))", "acc"},
+      {"aten::all.dims_out", "lk", R, B, "1", "((A)(((acc) != 0) & ((v) != 0)))", "acc"},
+      {"aten::all.all_out", "", R, B, "1", "((A)(((acc) != 0) & ((v) != 0)))", "acc"},
   };
   static const auto& searches = *new std::vector<Search>{
       {"aten::argmax.out", true, false},
