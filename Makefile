@@ -69,6 +69,8 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/cases.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/database.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/foreach.py all
+	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/strides.py all
+	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/random_programs.py 0 2000
 
 test-conformance: build opencl ## every portable kernel by the conformance suite, on OpenCL: an hour and more
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl POCL_MAX_PTHREAD_COUNT=1 \

@@ -118,9 +118,12 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
     return_of.push_back(of);
   }
   mixed_devices = mixed().count(name) > 0;
-  const auto tags = h.getTags();
-  const bool random = std::find(tags.begin(), tags.end(), at::Tag::nondeterministic_seeded) != tags.end();
-  hidden_random = random && generator < 0;
+  const auto tagged = [tags = h.getTags()](at::Tag tag) {
+    return std::find(tags.begin(), tags.end(), tag) != tags.end();
+  };
+  hidden_random = tagged(at::Tag::nondeterministic_seeded) && generator < 0;
+  const bool answers = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::BoolType;
+  pointwise = tagged(at::Tag::pointwise) && !answers;  // torch's `equal` has the tag
   ends_norm = takes_statistics(schema.name());
   wide = refused_by_cpu(schema.name());
   over_lists = is_foreach(schema);

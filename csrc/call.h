@@ -39,6 +39,7 @@ struct Operator final : c10::OperatorKernel {
   std::vector<int> return_of;  // for each return the argument that it is (in-place, out=), or -1
   bool mixed_devices = false;  // takes CPU tensors beside device tensors, as torch.cuda does
   bool hidden_random = false;  // draws random numbers without a generator argument
+  bool pointwise = false;      // each element of the result depends on the same element of the inputs alone
   bool ends_norm = false;      // the backward of a norm, see norm.h
   DtypeSet wide = 0;           // dtypes that the CPU refuses and CUDA takes, see wide.h
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h

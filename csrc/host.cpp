@@ -185,20 +185,18 @@ void HostCall::stage() {
     auto it =
         std::find_if(staged_.begin(), staged_.end(), [&](const Staged& x) { return x.device_storage == storage; });
     if (it == staged_.end()) {
-      auto& x = staged_.emplace_back();
-      x.device_storage = storage;
-      x.begin = begin;
-      x.end = end;
-      x.write = s.write;
-    } else if (begin != end) {
-      const bool empty = it->begin == it->end;
-      it->begin = empty ? begin : std::min(it->begin, begin);
-      it->end = empty ? end : std::max(it->end, end);
-      it->write |= s.write;
+      staged_.emplace_back().device_storage = storage;
+      it = std::prev(staged_.end());
     }
+    it->write |= s.write;
+    if (begin == end && !s.write) continue;  // no elements, wherever it begins; but an output may get some there
+    it->begin = it->placed ? std::min(it->begin, begin) : begin;
+    it->end = it->placed ? std::max(it->end, end) : end;
+    it->placed = true;
   }
   for (Staged& x : staged_) {
-    if (x.begin == x.end) x.begin = x.end = 0;  // no elements, wherever it begins
+    x.end = std::min(x.end, x.device_storage->nbytes());
+    x.begin = std::min(x.begin, x.end);
     x.begin = x.begin / 64 * 64;  // whole elements of every dtype, and the alignment that kernels were tuned for
     const size_t bytes = x.end - x.begin;
     c10::DataPtr data = pinned_allocator()->allocate(bytes);
@@ -240,7 +238,7 @@ at::Tensor HostCall::alias_of(Stand& s) {
     for (Staged& x : staged_) {
       if (x.device_storage != storage) continue;
       host = x.host;
-      offset = t->numel() ? offset - static_cast<int64_t>(x.begin / t->itemsize()) : 0;
+      offset = t->numel() || s.write ? offset - static_cast<int64_t>(x.begin / t->itemsize()) : 0;
     }
   } else {
     if (s.write) materialize(*storage);
@@ -387,9 +385,9 @@ void HostCall::write_back() {
       copy_to_device(static_cast<char*>(x.device_storage->mutable_data()) + x.begin, x.host_data, x.end - x.begin);
       continue;
     }
-    // The kernel resized an output: the storage gets new memory.
+    // The kernel resized an output: where the storage is too small for it, it gets new memory.
     const size_t bytes = x.begin + x.host->nbytes();
-    resize_storage(*x.device_storage, bytes);
+    if (bytes > x.device_storage->nbytes()) resize_storage(*x.device_storage, bytes);
     copy_to_device(static_cast<char*>(x.device_storage->mutable_data()) + x.begin, x.host->data(), x.host->nbytes());
   }
   stream_.sync();

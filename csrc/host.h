@@ -27,7 +27,8 @@ struct Staged {
   c10::StorageImpl* device_storage;
   StoragePtr host;
   void* host_data = nullptr;
-  size_t begin, end;
+  size_t begin = 0, end = 0;  // bytes of the storage
+  bool placed = false;        // they are of a tensor
   bool write = false;
 };
 

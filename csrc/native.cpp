@@ -7,6 +7,7 @@
 
 #include <set>
 
+#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -29,13 +30,7 @@ std::atomic<PyObject*> g_decomposer{nullptr};
 
 // ---- serving --------------------------------------------------------------------------------------------------------------
 
-// Whether each element of the result depends on the same element of the inputs alone.
-bool is_pointwise(const Operator& op) {
-  const auto& returns = op.handle.schema().returns();
-  if (returns.size() == 1 && returns[0].type()->kind() == c10::TypeKind::BoolType) return false;  // `equal` has the tag
-  const auto tags = op.handle.getTags();
-  return std::find(tags.begin(), tags.end(), at::Tag::pointwise) != tags.end();
-}
+bool has_memory(const at::Tensor& t) { return t.layout() == at::kStrided && t.has_storage(); }
 
 class NativeCall : ServedCall {
  public:
@@ -56,7 +51,8 @@ class NativeCall : ServedCall {
   bool run_program(const Route& route, Entry& entry);
   at::Tensor prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const;
   c10::ScalarType common_dtype() const;
-  bool is_also_read(const at::Tensor& target) const;
+  at::MemOverlapStatus read_at(const at::Tensor& written) const;
+  bool overlaps() const;
   std::string words() const;
 };
 
@@ -137,13 +133,17 @@ bool NativeCall::host_would_take() const {
     any_write |= info.write;
     return true;
   });
-  const bool pointwise = is_pointwise(op_);
-  if (!pointwise && any_read && !any_element)
+  if (!op_.pointwise && any_read && !any_element)
     return false;  // the largest of nothing; there is nothing to compute either
-  if (pointwise && any_bool && !has_kernel()) return false;  // decompositions take it for a number
+  static const std::set<std::string> picks = {"aten::index",      "aten::index_select",    "aten::gather",
+                                              "aten::take",       "aten::embedding",       "aten::index_put",
+                                              "aten::index_put_", "aten::_index_put_impl_"};
+  if (picks.count(op_.handle.schema().name()) && arg(0).toTensor().numel() == 0)
+    return false;  // any index is out of range
+  if (op_.pointwise && any_bool && !has_kernel()) return false;  // decompositions take it for a number
   static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
                                                     "aten::neg_", "aten::relu", "aten::relu_"};
-  if (pointwise && any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
+  if (op_.pointwise && any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
   if (!any_write) return true;
   const auto& schema = op_.handle.schema();
   const auto functional = functional_form(schema);
@@ -159,7 +159,7 @@ bool NativeCall::host_would_take() const {
     const at::Tensor &target = arg(of).toTensor(), &result = meta[results + r].toTensor();
     if (!target.defined() || !result.defined()) continue;
     if (target.scalar_type() != result.scalar_type()) return false;
-    if (target.sizes() != result.sizes() && (!out || is_also_read(target))) return false;
+    if (target.sizes() != result.sizes() && (!out || read_at(target) != at::MemOverlapStatus::No)) return false;
   }
   return true;
 }
@@ -247,9 +247,39 @@ at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntA
   return p;
 }
 
-bool NativeCall::is_also_read(const at::Tensor& target) const {
-  return !each_tensor(
-      [&](const at::Tensor& t, const ArgInfo& info, int64_t) { return info.write || !t.is_same(target); });
+// How what the call reads overlaps a tensor that it writes: not at all, in place, or shifted.
+at::MemOverlapStatus NativeCall::read_at(const at::Tensor& written) const {
+  auto most = at::MemOverlapStatus::No;
+  if (!has_memory(written)) return most;
+  const auto* storage = written.storage().unsafeGetStorageImpl();
+  each_tensor([&](const at::Tensor& read, const ArgInfo& info, int64_t) {
+    if (info.write || !has_memory(read) || read.storage().unsafeGetStorageImpl() != storage) return true;
+    const auto status = at::get_overlap_status(written, read);
+    if (status == at::MemOverlapStatus::Partial || status == at::MemOverlapStatus::Full) most = status;
+    return most != at::MemOverlapStatus::Partial;
+  });
+  return most;
+}
+
+// Whether an element that the call writes is another one too, or is read in another's place. torch's kernels refuse most
+// such calls, warn of some and define the others by their order: the host rung does what each of them does.
+bool NativeCall::overlaps() const {
+  // These refuse an output that is an input; of others, which are to write over what they still read, `run` takes care.
+  static const std::set<std::string> refuse = {"aten::cat",         "aten::gather",       "aten::index_add",
+                                               "aten::index_copy",  "aten::linalg_cross", "aten::take",
+                                               "aten::index_select"};
+  const auto& schema = op_.handle.schema();
+  for (size_t i = 0; i < op_.args.size(); ++i) {
+    if (!op_.args[i].write || !arg(i).isTensor() || !arg(i).toTensor().defined()) continue;
+    const at::Tensor& written = arg(i).toTensor();
+    if (has_memory(written) && at::has_internal_overlap(written) == at::MemOverlap::Yes) return true;
+    const auto status = read_at(written);
+    if (status == at::MemOverlapStatus::Partial) return true;
+    if (status == at::MemOverlapStatus::Full && !op_.pointwise &&
+        (!schema.arguments()[i].is_out() || refuse.count(schema.name())))
+      return true;
+  }
+  return false;
 }
 
 std::string NativeCall::words() const {
@@ -266,7 +296,6 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool portable = route.serve == Serve::PortableOwn || route.serve == Serve::PortableOut;
   const Rung rung = portable ? Rung::Portable : !through_out && !route.prepare ? Rung::Native : Rung::Derived;
   const auto& schema = op_.handle.schema().arguments();
-  const bool pointwise = is_pointwise(op_);
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
   at::AutoDispatchBelowADInplaceOrView below;
   const bool begins_empty = finds_shape(op_);
@@ -282,9 +311,11 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     }
     const int of = op_.return_of[r];
     at::Tensor target;
+    bool is_read = false;  // elsewhere in the call
     if (of >= 0) {
       target = arg(of).toTensor();
-      if (schema[of].is_out() && target.sizes() != at::IntArrayRef(meta.sizes) && is_also_read(target))
+      is_read = schema[of].is_out() && read_at(target) != at::MemOverlapStatus::No;
+      if (is_read && target.sizes() != at::IntArrayRef(meta.sizes))
         return false;  // resized, it would no longer be the input: the host has the words
       if (schema[of].is_out() && at::native::resize_output(target, meta.sizes))
         target.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
@@ -292,8 +323,8 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     }
     at::Tensor out = target;
     // A kernel may read its inputs after it wrote outputs, so only a pointwise one may write over them.
-    const bool own_memory = of >= 0 && !(through_out && !pointwise) && !target.is_conj() && !target.is_neg() &&
-                            (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) &&
+    const bool own_memory = of >= 0 && !((through_out || is_read) && !op_.pointwise) && !target.is_conj() &&
+                            !target.is_neg() && (!(form.needs & CW_NEEDS_CONTIGUOUS) || target.is_contiguous()) &&
                             target.scalar_type() == meta.dtype;
     if (!own_memory) {
       const auto options = at::TensorOptions()
@@ -355,7 +386,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
   entry.served(rung, dtype);
-  if (begins_empty) outs[0] = laid_out_as_found(op_, std::move(outs[0]));
+  if (begins_empty) outs[0] = laid_out_as_found(op_, stack_, std::move(outs[0]));
   for (size_t r = 0; r < outs.size(); ++r)
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
   for (auto& [given, fit] : beside) given.copy_(fit);
@@ -400,7 +431,8 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
     c10::IValue value = torch::jit::toIValue(one, returns[r].type());
     if (value.isTensor() && value.toTensor().defined()) {
       const at::Tensor& t = value.toTensor();
-      const auto strides = strides_of_cpu(op_, stack_, r, t.sizes());
+      const auto strides =
+          op_.return_of[r] < 0 ? strides_of_cpu(op_, stack_, r, like(t)) : std::nullopt;  // a given one keeps its own
       if (strides && t.strides() != at::IntArrayRef(*strides))
         value = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
     }
@@ -412,6 +444,7 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
 }
 
 bool NativeCall::serve(Entry& entry) {
+  if (overlaps()) return false;
   auto [r, key] = route();
   for (;;) {
     bool done = false;

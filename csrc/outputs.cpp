@@ -2,7 +2,9 @@
 
 #include <unordered_map>
 
+#include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
+#include <ATen/ops/index_meta_dispatch.h>
 #include <c10/util/strides.h>
 
 #include "device.h"
@@ -33,8 +35,6 @@ bool takes_mask(const c10::IValue& indices) {
       return true;
   return false;
 }
-
-OutMeta like(const at::Tensor& t) { return {c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()}; }
 
 OutMeta nothing(c10::ScalarType dtype) { return {c10::DimVector{0}, c10::DimVector{1}, dtype}; }
 
@@ -70,13 +70,18 @@ Outs begin_given(Args args) {
 }
 
 constexpr const char* kNonzero = "aten::nonzero";
+constexpr const char* kIndex = "aten::index.Tensor";
 
 // By operator and overload. nonzero.out is not here: torch writes by the strides that are given, if the size fits.
 const std::unordered_map<std::string, Beginning> kBeginnings = {
-    {"aten::_unique2", begin_unique},        {"aten::unique_consecutive", begin_unique},
-    {"aten::index.Tensor", begin_index},     {"aten::repeat_interleave.Tensor", begin_as_first},
-    {"aten::bincount", begin_bincount},      {kNonzero, begin_nonzero},
-    {"aten::masked_select", begin_as_first}, {"aten::masked_select.out", begin_given},
+    {"aten::_unique2", begin_unique},
+    {"aten::unique_consecutive", begin_unique},
+    {kIndex, begin_index},
+    {"aten::repeat_interleave.Tensor", begin_as_first},
+    {"aten::bincount", begin_bincount},
+    {kNonzero, begin_nonzero},
+    {"aten::masked_select", begin_as_first},
+    {"aten::masked_select.out", begin_given},
 };
 
 // Operators without a meta kernel, whose result is dense and has the shape and dtype of this argument.
@@ -89,11 +94,14 @@ void take_strides_of_functional(const Operator& op, const Stack& stack, size_t r
   Stack fresh;
   if (!functional || !run_meta(op, stack, fresh, &*functional)) return;
   const c10::IValue& result = fresh[functional->schema().arguments().size() + r];
-  if (result.isTensor() && result.toTensor().sizes() == at::IntArrayRef(out->sizes))
-    out->strides = c10::DimVector(result.toTensor().strides());
+  if (!result.isTensor() || result.toTensor().sizes() != at::IntArrayRef(out->sizes)) return;
+  out->strides = c10::DimVector(result.toTensor().strides());
+  if (auto strides = strides_of_cpu(op, stack, r, *out)) out->strides = std::move(*strides);
 }
 
 }  // namespace
+
+OutMeta like(const at::Tensor& t) { return {c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()}; }
 
 bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form) {
   const size_t base = stack.size() - op.args.size();
@@ -168,7 +176,8 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     if (!known && !given) outs->back().strides = c10::DimVector(c10::contiguous_strides(t.sizes()));
     if (given && arguments[of].is_out() && argument(op, stack, of).toTensor().sizes() != t.sizes())
       take_strides_of_functional(op, stack, r, &outs->back());
-    if (auto strides = strides_of_cpu(op, stack, r, outs->back().sizes)) outs->back().strides = std::move(*strides);
+    if (of >= 0) continue;  // it keeps its own
+    if (auto strides = strides_of_cpu(op, stack, r, outs->back())) outs->back().strides = std::move(*strides);
   }
   return true;
 }
@@ -185,9 +194,28 @@ bool finds_shape(const Operator& op) {
   return std::find(tags.begin(), tags.end(), at::Tag::dynamic_output_shape) != tags.end();
 }
 
-at::Tensor laid_out_as_found(const Operator& op, at::Tensor found) {
-  if (op.name != kNonzero) return found;  // column-major
-  return at::empty_strided(found.sizes(), {1, found.size(0)}, found.options()).copy_(found);
+at::Tensor laid_out_as_found(const Operator& op, const Stack& stack, at::Tensor found) {
+  if (op.name == kNonzero)  // column-major
+    return at::empty_strided(found.sizes(), {1, found.size(0)}, found.options()).copy_(found);
+  if (op.name != kIndex || !takes_mask(argument(op, stack, 1))) return found;
+  const at::Tensor& self = argument(op, stack, 0).toTensor();
+  if (self.strides() == at::IntArrayRef(c10::contiguous_strides(self.sizes()))) return found;
+  // What one mask picks lies as what an index for each of its dimensions picks.
+  const auto given = argument(op, stack, 1).toListRef();
+  const auto is_index = [](const c10::IValue& e) {
+    return e.isTensor() && e.toTensor().defined() && e.toTensor().dim();
+  };
+  if (std::count_if(given.begin(), given.end(), is_index) != 1) return found;
+  c10::List<std::optional<at::Tensor>> indices;
+  for (const auto& e : given)
+    if (!is_index(e))
+      indices.push_back(std::nullopt);
+    else
+      for (int64_t d = 0, at = static_cast<int64_t>(indices.size()); d < e.toTensor().dim(); ++d)
+        indices.push_back(at::empty({found.size(at)}, at::TensorOptions(at::kMeta).dtype(at::kLong)));
+  const at::Tensor model = at::meta::index(as_meta(self), indices);
+  if (model.sizes() != found.sizes() || model.strides() == found.strides()) return found;
+  return at::empty_strided(found.sizes(), model.strides(), found.options()).copy_(found);
 }
 
 }  // namespace causeway

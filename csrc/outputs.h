@@ -10,6 +10,9 @@ namespace causeway {
 
 struct DeviceState;
 
+// The size, strides and dtype of a tensor.
+OutMeta like(const at::Tensor& t);
+
 // Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
 // The arguments are the last on the stack. `form`: another form of the operator, with the first of its arguments.
 bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form = nullptr);
@@ -25,7 +28,7 @@ bool begin_empty(const Operator& op, const Stack& stack, std::vector<OutMeta>* o
 // Whether the shape of the result depends on the data.
 bool finds_shape(const Operator& op);
 
-// A result that a kernel found, laid out as the CPU's.
-at::Tensor laid_out_as_found(const Operator& op, at::Tensor found);
+// A result that a kernel found, laid out as the CPU's. The arguments are the last on the stack.
+at::Tensor laid_out_as_found(const Operator& op, const Stack& stack, at::Tensor found);
 
 }  // namespace causeway

@@ -7,11 +7,12 @@
 #include <c10/util/DimVector.h>
 
 #include "call.h"
+#include "routes.h"
 
 namespace causeway {
 
-// Strides that the CPU gives result `r` of a call, which has these sizes; none where torch's meta kernel is right. The
-// arguments are the last on the stack.
-std::optional<c10::DimVector> strides_of_cpu(const Operator& op, const Stack& stack, size_t r, at::IntArrayRef sizes);
+// Strides that the CPU gives result `r` of a call, of this size and dtype, where it allocates it; none where torch's meta
+// kernel is right. The arguments are the last on the stack.
+std::optional<c10::DimVector> strides_of_cpu(const Operator& op, const Stack& stack, size_t r, const OutMeta& out);
 
 }  // namespace causeway

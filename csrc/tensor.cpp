@@ -227,13 +227,18 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
       !self._is_zerotensor(),
       "ZeroTensors are immutable. Please materialize the tensor using `.clone()`, if you want a mutable zero tensor.");
   if (source._is_zerotensor()) return self.zero_();
-  c10::MaybeOwned<at::Tensor> expanded = at::expand_inplace(self, source, "copy");
-  if (self.numel() == 0) return self;
   at::assert_no_internal_overlap(self);
-  at::assert_no_partial_overlap(self, *expanded);
+  at::assert_no_partial_overlap(self, source);
+  at::Tensor from = source;
+  if (self.sizes() != source.sizes()) {
+    const auto shape = at::infer_size_dimvector(self.sizes(), source.sizes());
+    TORCH_CHECK(self.sizes() == at::IntArrayRef(shape), "output with shape ", self.sizes(),
+                " doesn't match the broadcast shape ", at::IntArrayRef(shape));
+    from = source.expand(shape);
+  }
+  if (self.numel() == 0) return self;
   Operator& op = copy_operator();
   Entry entry(op);
-  at::Tensor from = *expanded;
   const bool both = is_ours(self) && is_ours(from);
   if (both && self.device() != from.device()) {
     // Prepare on the source's side, send dense bytes, finish on the target's.

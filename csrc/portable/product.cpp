@@ -143,9 +143,12 @@ cw_status glu(Call& call, const void* data) {
     return CW_UNSUPPORTED;
   const int dim = wrap(call.integer(backward ? 3 : 2, -1), in.ndim);
   const int64_t half = in.shape[dim] / 2;
+  const Tensor first = narrow(in, dim, 0, half);
+  if (backward && (grad.ndim != in.ndim || !std::equal(grad.shape, grad.shape + grad.ndim, first.shape)))
+    return CW_UNSUPPORTED;
   const Dtype type = compute_of(in.dtype);
   Program p(call, backward ? "glu_backward" : "glu");
-  p.define("T", name_of(type)).in("a", narrow(in, dim, 0, half)).in("b", narrow(in, dim, half, half));
+  p.define("T", name_of(type)).in("a", first).in("b", narrow(in, dim, half, half));
   if (!backward) return p.out("out", out).each(out, "out_set(out_at, a(a_at) / ((T)1 + exp(-b(b_at))));", 40);
   p.in("g", grad).out("first", narrow(out, dim, 0, half)).out("second", narrow(out, dim, half, half));
   return p.each(grad,

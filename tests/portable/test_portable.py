@@ -126,6 +126,43 @@ def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
     assert any(line.startswith("cumsum ") for line in lines), lines
 
 
+STRIDES = (HERE / "strides.py").read_text()
+
+
+@pytest.mark.parametrize(
+    ("which", "kernels"),
+    [
+        pytest.param("few", SIM, id="portable"),
+        pytest.param("all", SIM, id="portable, all", marks=pytest.mark.long),
+        pytest.param("all", {"CAUSEWAY_SIM_OPS": "all"}, id="native"),
+    ],
+)
+def test_strides_are_those_of_the_cpu(
+    run_python, tmp_path_factory, which: str, kernels: dict[str, str]
+) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    done = run_python(STRIDES, args=(which,), timeout=900, CAUSEWAY_SIM_CACHE=cache, **kernels)
+    lines = done.stdout.splitlines()
+    assert lines[:-1] == []
+    assert int(lines[-1].removeprefix("calls ")) >= (100_000 if which == "all" else 2_000)
+
+
+PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()
+
+
+def test_random_programs_do_what_they_do_on_the_cpu(run_python, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    done = run_python(PROGRAMS, args=("0", "60"), timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+    assert done.stdout.splitlines() == ["60 programs, 0 differ"]
+
+
+def test_writes_into_memory_that_overlaps(run_python, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    tests = str(ROOT / "tests" / "device" / "test_overlap.py")
+    program = f"import pytest, sys; sys.exit(pytest.main(['-q', '-p', 'no:xdist', {tests!r}]))"
+    run_python(program, timeout=600, new=True, **SIM, CAUSEWAY_SIM_CACHE=cache)
+
+
 ERRORS = (HERE / "errors.py").read_text()
 
 
