@@ -378,9 +378,10 @@ final shapes and dtypes.
 a whole class of operators. `dtypes` are those of all tensors that the call has, given outputs too:
 `eq.Tensor_out` writes bool. `copy_` takes strides: with it the core makes tensors dense.
 
-What a kernel writes is read nowhere else in its call, but by a pointwise one in the same place, and
-no two elements of it are the same memory. A call that is otherwise goes to the host, which refuses
-or defines it as torch does; an output that is an input too gets memory of its own.
+As far as torch can tell from strides, what a kernel writes is read nowhere else in its call, but by
+a pointwise one in the same place, and no two elements of it are the same memory. A call that is
+otherwise goes to the host, which refuses or defines it as torch does; an output that is an input too
+gets memory of its own.
 
 ## The table
 
