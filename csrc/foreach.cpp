@@ -197,6 +197,11 @@ bool ForeachCall::run(const Route& route, Entry& entry) {
   if (status != CW_OK)
     fail_status(status, op_.name.c_str(), device_.index, c10::str(" of ", route.outs.size(), " tensors"));
   entry.served(rung, route.outs.empty() ? c10::ScalarType::Undefined : route.outs[0].dtype);
+  // torch leaves this to the kernel of an operator over lists; the CPU's calls the operator of each tensor, which does it.
+  each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {
+    if (info.write && !t.is_inference()) t.unsafeGetTensorImpl()->bump_version();
+    return true;
+  });
   torch::jit::drop(stack_, op_.args.size());
   if (!op_.return_of.empty()) stack_.push_back(std::move(outs));
   return true;

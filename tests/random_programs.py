@@ -1,5 +1,6 @@
 """Random programs of tensors, run on the CPU and on the device: after every step each tensor must
-be the same, its strides and offset too, and share memory with the same others; or both refuse.
+be the same, its strides, offset and version too, and share memory with the same others; or both
+refuse. In the end the gradients of what the program began with are compared, where it is asked.
 
 A program is a list of steps, (operation, numbers). An operation takes its tensors, sizes and
 indices by the numbers from what there is, so every list is a program. Values are small integers in
@@ -28,7 +29,7 @@ Step = tuple[int, Sequence[int]]
 class Pool:
     """The tensors of one device, and the numbers of the step that is being done."""
 
-    def __init__(self, device: str) -> None:
+    def __init__(self, device: str, gradients: bool) -> None:
         self.device = device
         made = torch.Generator().manual_seed(0)
         shapes = [(3, 4), (2, 3, 4), (4,), (2, 3, 2, 2), ()]
@@ -37,6 +38,11 @@ class Pool:
             torch.randint(0, 5, shape, generator=made).to(dtype).to(device)
             for shape, dtype in zip(shapes, dtypes, strict=True)
         ]
+        self.leaves = [
+            t.requires_grad_() for t in self.tensors if gradients and t.is_floating_point()
+        ]
+        if gradients:
+            self.tensors = [t * 1 for t in self.tensors]  # these may be written
         self.numbers = iter(())
 
     def below(self, n: int) -> int:
@@ -230,7 +236,7 @@ def ordered(p: Pool) -> Tensor:
         lambda: t.max(dim)[which],
         lambda: t.cummax(dim)[which],
         lambda: t.sort(dim=dim, stable=True, descending=bool(which))[which],
-        lambda: t.topk(1 + which, dim)[0],
+        lambda: t.detach().topk(1 + which, dim)[0],  # which of equal ones, torch does not say
         lambda: torch.unique(t, return_counts=True)[which],
     ][p.below(5)]()
 
@@ -284,7 +290,7 @@ def made(p: Pool) -> Tensor:
 
 @operation
 def round_trip(p: Pool) -> Tensor:
-    return p.one().to("cpu", copy=True).to(p.device)
+    return p.one().detach().to("cpu", copy=True).to(p.device)  # two nodes there, one here
 
 
 @operation
@@ -351,20 +357,28 @@ def shared(tensors: list[Tensor]) -> list[tuple[int, int]]:
 
 
 def unlike(ours: Tensor, theirs: Tensor) -> str | None:
-    for name in ("dtype", "shape", "is_conj", "is_neg", "storage_offset"):
+    for name in (
+        "dtype",
+        "shape",
+        "requires_grad",
+        "is_conj",
+        "is_neg",
+        "storage_offset",
+        "_version",
+    ):
         a, b = (getattr(t, name) for t in (ours, theirs))
         a, b = (a(), b()) if callable(a) else (a, b)
         if a != b:
             return f"{name} {a}, not {b}"
     if theirs.numel() and ours.stride() != theirs.stride():
         return f"strides {ours.stride()}, not {theirs.stride()}, of {tuple(theirs.shape)}"
-    values = [t.cpu().resolve_conj().resolve_neg() for t in (ours, theirs)]
+    values = [t.detach().cpu().resolve_conj().resolve_neg() for t in (ours, theirs)]
     plain = [torch.view_as_real(v) if v.is_complex() else v for v in values]
     same = torch.equal(*(v.nan_to_num() if v.is_floating_point() else v for v in plain))
     return None if same else f"values {values[0].tolist()}, not {values[1].tolist()}"
 
 
-def said(result: Tensor | Exception | None) -> str:
+def said(result: object) -> str:
     return repr(result) if isinstance(result, Exception) else "a result"
 
 
@@ -376,9 +390,40 @@ def attempt(f: Operation, pool: Pool, numbers: Sequence[int]) -> Tensor | Except
         return error
 
 
-def difference(program: Sequence[Step], device: str) -> str | None:
+def gradients_of(pool: Pool) -> list[Tensor | None]:
+    real = [torch.view_as_real(t.resolve_conj()) if t.is_complex() else t for t in pool.tensors]
+    total = sum(t.double().tanh().sum() for t in real if t.requires_grad)
+    if not isinstance(total, Tensor):
+        return []
+    return [*torch.autograd.grad(total, pool.leaves, allow_unused=True)]
+
+
+def unlike_gradients(pools: Sequence[Pool]) -> str | None:
+    """The device's function may differ from the CPU's in the last place, and so the gradients."""
+    results: list[list[Tensor | None] | Exception] = []
+    for pool in pools:
+        try:
+            results.append(gradients_of(pool))
+        except RuntimeError as error:
+            results.append(error)
+    theirs, ours = results
+    if isinstance(theirs, Exception) or isinstance(ours, Exception):
+        same = type(theirs) is type(ours)
+        return None if same else f"gradients: {said(theirs)} on the CPU, {said(ours)} here"
+    for a, b in zip(ours, theirs, strict=True):
+        if a is None or b is None:
+            if a is not b:
+                return f"gradients: {b} on the CPU, {a} here"
+        elif a.stride() != b.stride():
+            return f"gradients: strides {a.stride()}, not {b.stride()}"
+        elif not torch.allclose(a.cpu(), b, rtol=1e-5, atol=1e-6, equal_nan=True):
+            return f"gradients: values {a.tolist()}, not {b.tolist()}"
+    return None
+
+
+def difference(program: Sequence[Step], device: str, gradients: bool = False) -> str | None:
     """What is not as on the CPU after which step of the program; None where all is."""
-    pools = [Pool("cpu"), Pool(device)]
+    pools = [Pool("cpu", gradients), Pool(device, gradients)]
     log: list[str] = []
     for which, numbers in program:
         name, f = OPERATIONS[which % len(OPERATIONS)]
@@ -401,7 +446,8 @@ def difference(program: Sequence[Step], device: str) -> str | None:
                 return f"{'; '.join(log)}: tensor {i} has {problem}"
         if shared(pools[0].tensors) != shared(pools[1].tensors):
             return f"{'; '.join(log)}: other tensors share memory"
-    return None
+    problem = unlike_gradients(pools) if gradients else None
+    return f"{'; '.join(log)}: {problem}" if problem else None
 
 
 def program(seed: int, steps: int = 25) -> list[Step]:
@@ -412,13 +458,16 @@ def program(seed: int, steps: int = 25) -> list[Step]:
     ]
 
 
-def shortest(steps: list[Step], device: str) -> str | None:
-    """`difference` of a program without the steps that the difference can do without."""
-    found = difference(steps, device)
+def shortest(seed: int, device: str) -> str | None:
+    """`difference` of a program, every second with gradients, without the steps that the difference
+    can do without.
+    """
+    steps, gradients = program(seed), bool(seed % 2)
+    found = difference(steps, device, gradients)
     left = 0
     while found and left < len(steps):
         without = steps[:left] + steps[left + 1 :]
-        if shorter := difference(without, device):
+        if shorter := difference(without, device, gradients):
             steps, found, left = without, shorter, 0
         else:
             left += 1
@@ -428,7 +477,7 @@ def shortest(steps: list[Step], device: str) -> str | None:
 if __name__ == "__main__":  # python random_programs.py FROM TO: programs of these seeds
     chip = torch._C._get_privateuse1_backend_name()
     seeds = range(*map(int, sys.argv[1:3]))
-    failed = [(seed, text) for seed in seeds if (text := shortest(program(seed), chip))]
+    failed = [(seed, text) for seed in seeds if (text := shortest(seed, chip))]
     for seed, text in failed:
         print(f"{seed}: {text}")
     print(f"{len(seeds)} programs, {len(failed)} differ")

@@ -161,3 +161,12 @@ def test_gradient_between_cpu_and_device(device):
     x = torch.ones(3, requires_grad=True)
     (x.to(device) * 2).cpu().sum().backward()
     assert x.grad.tolist() == [2.0] * 3
+
+
+def test_what_an_operator_over_lists_changed_is_no_longer_good_for_the_backward(name: str) -> None:
+    x = torch.ones(3, device=name, requires_grad=True)
+    saved = x * 2
+    out = saved.square().sum()
+    torch._foreach_add_([saved.detach()], 1)
+    with pytest.raises(RuntimeError, match="modified by an inplace operation"):
+        out.backward()
