@@ -270,7 +270,7 @@ bool NativeCall::overlaps() const {
                                                "aten::index_select"};
   const auto& schema = op_.handle.schema();
   for (size_t i = 0; i < op_.args.size(); ++i) {
-    if (!schema.arguments()[i].alias_info() || !op_.args[i].write) continue;  // a norm's statistics may share memory
+    if (!op_.args[i].write || !schema.arguments()[i].alias_info()) continue;  // a norm's statistics may share memory
     if (!arg(i).isTensor() || !arg(i).toTensor().defined()) continue;
     const at::Tensor& written = arg(i).toTensor();
     if (has_memory(written) && at::has_internal_overlap(written) == at::MemOverlap::Yes) return true;

@@ -26,16 +26,6 @@ const c10::IValue& argument(const Operator& op, const Stack& stack, size_t i) {
   return stack[stack.size() - op.args.size() + i];
 }
 
-// Whether a list of indices has a mask: then the shape of what is picked depends on the data.
-bool takes_mask(const c10::IValue& indices) {
-  if (!indices.isList()) return false;
-  for (const auto& e : indices.toListRef())
-    if (e.isTensor() && e.toTensor().defined() &&
-        (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte))
-      return true;
-  return false;
-}
-
 OutMeta nothing(c10::ScalarType dtype) { return {c10::DimVector{0}, c10::DimVector{1}, dtype}; }
 
 // ---- results whose shape the kernel finds --------------------------------------------------------------------------------
@@ -100,6 +90,15 @@ void take_strides_of_functional(const Operator& op, const Stack& stack, size_t r
 }
 
 }  // namespace
+
+bool takes_mask(const c10::IValue& indices) {
+  if (!indices.isList()) return false;
+  for (const auto& e : indices.toListRef())
+    if (e.isTensor() && e.toTensor().defined() &&
+        (e.toTensor().scalar_type() == at::kBool || e.toTensor().scalar_type() == at::kByte))
+      return true;
+  return false;
+}
 
 OutMeta like(const at::Tensor& t) { return {c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()}; }
 

@@ -10,6 +10,9 @@ namespace causeway {
 
 struct DeviceState;
 
+// Whether a list of indices has a mask: then the shape of what is picked depends on the data.
+bool takes_mask(const c10::IValue& indices);
+
 // The size, strides and dtype of a tensor.
 OutMeta like(const at::Tensor& t);
 

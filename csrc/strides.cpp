@@ -8,6 +8,8 @@
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/index_meta_dispatch.h>
 
+#include "outputs.h"
+
 namespace causeway {
 
 namespace {
@@ -146,12 +148,10 @@ std::optional<c10::DimVector> convolved(const c10::IValue* tensors, bool transpo
 
 // By torch's meta kernel in C++; the one in Python, which a call of meta tensors goes to, differs.
 std::optional<c10::DimVector> indexed(const c10::IValue* args, at::IntArrayRef sizes) {
+  if (takes_mask(args[1])) return std::nullopt;
   c10::List<std::optional<at::Tensor>> indices;
-  for (const auto& e : args[1].toListRef()) {
-    const at::Tensor index = e.isTensor() ? e.toTensor() : at::Tensor();
-    if (index.defined() && (index.scalar_type() == at::kBool || index.scalar_type() == at::kByte)) return std::nullopt;
-    indices.push_back(index.defined() ? std::optional(on_meta(index)) : std::nullopt);
-  }
+  for (const auto& e : args[1].toListRef())
+    indices.push_back(e.isTensor() && e.toTensor().defined() ? std::optional(on_meta(e.toTensor())) : std::nullopt);
   const at::Tensor model = at::meta::index(on_meta(args[0].toTensor()), indices);
   return model.sizes() == sizes ? std::optional(dims(model.strides())) : std::nullopt;
 }

@@ -5,7 +5,7 @@ defined as on the CPU, on every rung.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -122,6 +122,15 @@ def test_as_on_the_cpu(name: str, which: str) -> None:
     assert outcome(CALLS[which], name) == outcome(CALLS[which], "cpu")
 
 
+@pytest.fixture
+def one_thread() -> Iterator[None]:
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(threads)
+
+
+@pytest.mark.usefixtures("one_thread")  # what the CPU's threads read of each other goes by chance
 def test_a_kernel_does_not_read_what_it_wrote(name: str) -> None:
     """torch's CPU kernels of these do."""
 

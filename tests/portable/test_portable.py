@@ -147,6 +147,14 @@ def test_strides_are_those_of_the_cpu(
     assert int(lines[-1].removeprefix("calls ")) >= (100_000 if which == "all" else 2_000)
 
 
+def test_a_device_that_ignores_layouts_is_noticed(run_python) -> None:
+    given = "[on_device(t) for t in tensors]"
+    assert given in STRIDES
+    program = STRIDES.replace(given, "[on_device(t.contiguous()) for t in tensors]")
+    lines = run_python(program, status=1, args=("few",), **SIM).stdout.splitlines()
+    assert any(line.startswith("sort ") for line in lines), lines
+
+
 PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()
 
 
