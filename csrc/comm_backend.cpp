@@ -253,8 +253,11 @@ void CommBackend::connect(int device) {
       CommVendor::create({watch_->store(), rank_, size_, device, options_.group, timeout_, options_.checked}, words);
   // One rank that declines is enough: gloo tells all.
   host_->drain();
-  const std::vector<CommReach> all = tell_all(*gloo_, CommReach::mine(vendor != nullptr, words), size_);
+  const std::vector<CommReach> all = tell_all(*gloo_, CommReach::mine(device, vendor != nullptr, words), size_);
   hosts_ = hosts_in_words(all, options_.ranks);
+  // NCCL refuses it; here it works, and one device does the work of several.
+  const std::string shared = shared_in_words(all, options_.ranks);
+  if (rank_ == 0 && !shared.empty()) TORCH_WARN_ONCE(shared);
   const auto declined = std::find_if(all.begin(), all.end(), [](const CommReach& r) { return !r.connected; });
   if (declined == all.end()) {
     vendor_ = std::move(vendor);

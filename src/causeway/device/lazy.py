@@ -148,13 +148,17 @@ def _lazy_init() -> None:
                 f"no {device_name()} device is visible (see CAUSEWAY_VISIBLE_DEVICES)"
             )
         _C.init()
-        _tls.is_initializing = True  # queued calls come back here
-        try:
-            _run(_queued)
-            _queued.clear()
-        finally:
-            del _tls.is_initializing
+        _run_queued()
         _initialized = True
+
+
+def _run_queued() -> None:
+    _tls.is_initializing = True  # queued calls come back to _lazy_init
+    try:
+        _run(_queued)
+        _queued.clear()
+    finally:
+        del _tls.is_initializing
 
 
 def _run(calls: list[tuple[Callable[[], None], list[str]]]) -> None:
@@ -172,18 +176,21 @@ def _lazy_call(function: Callable[[], None], **kwargs: Any) -> None:
     """Call `function` now, or as soon as a device is opened.
 
     With seed= or seed_all= only the last one is kept, and it is called as soon as the devices are
-    counted: a generator is there without its device.
+    counted: a generator is there without its device. Where C++ has opened the device with no Python
+    in between (a stream, a storage, a process group) the call is made now, and is_initialized()
+    stays False, as torch.cuda's does: DeviceMesh chooses a rank's device only until it is True.
     """
     seeds_all, seeds = kwargs.get("seed_all", False), kwargs.get("seed", False)
     with _lock:
-        # C++ may have opened the device with no Python in between (a stream, a storage).
-        if not _initialized and _C.is_initialized():
-            _lazy_init()
         ready = is_initialized() or hasattr(_tls, "is_initializing")
         if ready or (_counted and (seeds or seeds_all)):
             function()
             return
         stack = traceback.format_stack()
+        if _C.is_initialized() and not _C.in_bad_fork():
+            _queued.append((function, stack))
+            _run_queued()
+            return
         if seeds_all:
             _seeds.queue_seed_all(function, stack)  # type: ignore[no-untyped-call]
         elif seeds:
