@@ -12,6 +12,7 @@ from causeway import config
 
 ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "vendors/template/README.md"]
+PAGES += ["AGENTS.md", "SECURITY.md", "RELEASING.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 
 
