@@ -94,3 +94,35 @@ def test_export(device):
     x = torch.randn(3, 4, device=device)
     program = torch.export.export(module, (x,))
     torch.testing.assert_close(program.module()(x), module(x))
+
+
+def test_questions_about_the_device_are_constants_of_a_compiled_function(device):
+    module = torch.get_device_module(device)
+
+    @torch.compile(backend="eager", fullgraph=True)
+    def asked(x):
+        found = (
+            module.current_device(),
+            module.is_initialized(),
+            module.get_device_properties(0).total_memory,
+            module.get_device_name(device),
+            module.get_device_capability(),
+            module.is_bf16_supported(),
+            module.get_amp_supported_dtype(),
+        )
+        return x + 1, found
+
+    plain = (
+        module.current_device(),
+        True,
+        module.get_device_properties(0).total_memory,
+        module.get_device_name(device),
+        module.get_device_capability(),
+        module.is_bf16_supported(),
+        module.get_amp_supported_dtype(),
+    )
+    x = torch.ones(2, device=device)
+    assert asked(x)[1] == plain
+    if module.device_count() > 1:
+        with module.device(1):
+            assert asked(x)[1][0] == 1  # the constant is guarded

@@ -360,6 +360,15 @@ def test_functions_keep_their_metadata(on: None) -> None:
     assert isinstance(Mine(), torch.Generator)
 
 
+def test_modules_with_lazy_parameters_are_moved_before_they_have_a_shape(on: None) -> None:
+    moves = (lambda m: m.cuda(), lambda m: m.to("cuda"), lambda m: m.cuda(0).half().float())
+    for move in moves:
+        module = move(torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d()))
+        assert module[0].weight.is_cuda
+        assert module(torch.randn(3, 2, device="cuda")).is_cuda
+        assert module[0].weight.is_cuda and module[0].weight.shape == (4, 2)
+
+
 def test_subclasses_with_torch_function_go_on_working(on: None) -> None:
     class Logged(torch.Tensor):
         @classmethod

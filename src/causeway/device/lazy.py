@@ -11,7 +11,7 @@ import os
 import threading
 import traceback
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch._utils import _LazySeedTracker
@@ -33,6 +33,18 @@ visible_from: Callable[[int], list[int] | None] | None = None
 
 class DeferredCallError(Exception):
     """A call that waited for the device, such as a seed, failed when the device was opened."""
+
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
+
+
+def compiled_as_constant(function: _Function) -> _Function:
+    """Have torch.compile call `function` once, while it traces, as it does torch.cuda's.
+
+    What torch.compiler.assume_constant_result does, whose import takes seconds.
+    """
+    function._dynamo_marked_constant = True  # type: ignore[attr-defined]
+    return function
 
 
 def device_name() -> str:
@@ -118,7 +130,7 @@ def is_available() -> bool:
 
 def is_initialized() -> bool:
     """Return whether this process has opened the device."""
-    return _initialized and not _C.in_bad_fork()
+    return _initialized and not _is_in_bad_fork()
 
 
 def init() -> None:
@@ -126,10 +138,12 @@ def init() -> None:
     _lazy_init()
 
 
+@compiled_as_constant
 def _is_in_bad_fork() -> bool:
     return _C.in_bad_fork()
 
 
+@compiled_as_constant
 def _lazy_init() -> None:
     global _initialized
     if is_initialized() or hasattr(_tls, "is_initializing"):

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from causeway import _C
-from causeway.device.lazy import _lazy_init, count_devices, is_available
+from causeway.device.lazy import _lazy_init, compiled_as_constant, count_devices, is_available
 from causeway.device.selection import Device, _get_device_index
 
 if TYPE_CHECKING:
@@ -42,7 +42,11 @@ class DeviceProperties:
 def get_device_properties(device: Device = None) -> DeviceProperties:
     """Return the properties of `device`, the current one by default."""
     _lazy_init()
-    index = _get_device_index(device, optional=True)
+    return _known(_get_device_index(device, optional=True))
+
+
+@compiled_as_constant
+def _known(index: int) -> DeviceProperties:
     if not 0 <= index < count_devices():
         raise AssertionError(f"Invalid device id {index}: there are {count_devices()} devices")
     return _properties(index)

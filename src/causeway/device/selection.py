@@ -46,7 +46,7 @@ def _get_device_index(device: Any, optional: bool = False, allow_cpu: bool = Fal
 def current_device() -> int:
     """Return the index of the current device of this thread."""
     _lazy_init()
-    return int(torch._C._accelerator_getDeviceIndex())
+    return torch.accelerator.current_device_index()  # which a compiled function guards
 
 
 def set_device(device: Device) -> None:

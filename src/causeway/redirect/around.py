@@ -37,6 +37,7 @@ def prepare() -> None:
 def follow(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     """Adapt the rest of torch to the replacements; `stack` takes it back."""
     _script(patches, stack)
+    _uninitialized(stack)
     scripted.follow(devices, stack)
     _files(devices, stack)
     _autocast(devices, stack)
@@ -61,6 +62,15 @@ def _script(patches: Patches, stack: ExitStack) -> None:
             table.pop(key, None)
 
     stack.callback(remove)
+
+
+def _uninitialized(stack: ExitStack) -> None:
+    """Parameters of lazy modules know by a list which functions they may be given."""
+    mixin = torch.nn.parameter.UninitializedTensorMixin
+    former = mixin._allowed_methods
+    names = [known.__name__ for known in former]
+    mixin._allowed_methods = former + [vars(torch.Tensor)[n] for n in names if n in vars(torch.Tensor)]
+    stack.callback(setattr, mixin, "_allowed_methods", former)
 
 
 def _files(devices: Devices, stack: ExitStack) -> None:
