@@ -1,17 +1,74 @@
-"""A user's program in this process, as `python script.py` or `python -m module` would run it."""
+"""A user's program in this process, as `python script.py` or `python -m module` would run it, and
+what brings one to the device that does not name it. `causeway run` replaces its process instead.
+"""
 
 from __future__ import annotations
 
+import contextlib
 import importlib.util
+import re
 import sys
 import traceback
 import types
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
 
 from causeway.errors import CausewayError
+
+# How a program comes to the device that does not name it, in words.
+WAYS = {
+    "transfer": "CUDA's calls redirected (causeway.transfer)",
+    "default": "torch.set_default_device({name!r})",
+}
+
+
+@contextlib.contextmanager
+def brought(way: str, device: str) -> Iterator[None]:
+    """Bring what is run within to `device` by one of `WAYS`, or by none for ""."""
+    if way == "transfer":
+        from causeway import redirect
+        from causeway.apex import importing
+
+        with redirect.enable():
+            importing.install_where_absent()  # a program for CUDA imports an apex built for it
+            yield
+    elif way == "default":
+        import torch
+
+        with torch.device(device):
+            yield
+    else:
+        yield
+
+
+def way(program: str | Path, asked: bool | None, device: str, *, module: bool = False) -> str:
+    """The way of `WAYS` for a program that runs once, and so cannot be tried first.
+
+    `asked` decides where it is not None; else a program whose own text names CUDA and not `device`
+    is redirected. Where this process redirects already there is nothing to bring.
+    """
+    from causeway.redirect import switch
+
+    if switch.enabled() or asked is False:
+        return ""
+    if asked:
+        return "transfer"
+    text = _text(str(program), module)
+    names_cuda = re.search(r"(?i)(?<![a-z])cuda(?![a-z])", text) is not None
+    names_device = re.search(rf"\btorch\.{device}\b|[\"']{device}(:\d+)?[\"']", text) is not None
+    return "transfer" if names_cuda and not names_device else ""
+
+
+def tell(command: str, chosen: str) -> None:
+    """Say on stderr how the program is brought to the device, unless it goes there by itself."""
+    if chosen:
+        print(
+            f"causeway {command}: the program names CUDA, so it is run with {WAYS[chosen]}; "
+            "--no-redirect runs it as it is",
+            file=sys.stderr,
+        )
 
 
 def run(program: str | Path, arguments: Sequence[str] = (), *, module: bool = False) -> None:
@@ -65,6 +122,17 @@ def without_frames(error: BaseException) -> BaseException:
     while trace is not None and trace.tb_frame.f_code.co_filename == __file__:
         trace = trace.tb_next
     return error.with_traceback(trace)
+
+
+def _text(name: str, module: bool) -> str:
+    if module:
+        spec, _ = _module(name)
+        assert isinstance(spec.loader, InspectLoader)
+        return spec.loader.get_source(spec.name) or ""
+    try:
+        return Path(name).read_text(errors="replace")
+    except OSError as error:
+        raise CausewayError(f"{name} cannot be read: {error.strerror}") from None
 
 
 def _script(path: Path) -> types.CodeType:

@@ -366,7 +366,8 @@ def test_modules_with_lazy_parameters_are_moved_before_they_have_a_shape(on: Non
         module = move(torch.nn.Sequential(torch.nn.LazyLinear(4), torch.nn.LazyBatchNorm1d()))
         assert module[0].weight.is_cuda
         assert module(torch.randn(3, 2, device="cuda")).is_cuda
-        assert module[0].weight.is_cuda and module[0].weight.shape == (4, 2)
+        assert module[0].weight.is_cuda
+        assert module[0].weight.shape == (4, 2)
 
 
 def test_subclasses_with_torch_function_go_on_working(on: None) -> None:

@@ -1,10 +1,13 @@
 """A user's program runs in this process as `python` would run it."""
 
+import json
+import shutil
 import sys
 from pathlib import Path
 
 import pytest
 
+import warm
 from causeway import program
 from causeway.errors import CausewayError
 
@@ -77,3 +80,56 @@ def test_a_module_runs_by_its_name(name: str) -> None:
 def test_what_is_not_there_is_said(name: str, module: bool) -> None:
     with pytest.raises(CausewayError, match=name):
         program.run(name, module=module)
+
+
+@pytest.mark.parametrize(
+    ("text", "asked", "way"),
+    [
+        ("x.cuda()", None, "transfer"),
+        ("x.to('cuda:0')", None, "transfer"),
+        ("device = 'cuda' if torch.cuda.is_available() else 'sim'", None, ""),
+        ("if torch.sim.is_available(): pass\nelif torch.cuda.is_available(): pass", None, ""),
+        ("torch.accelerator.synchronize()", None, ""),
+        ("import barracuda", None, ""),
+        ("import main", True, "transfer"),
+        ("x.cuda()", False, ""),
+    ],
+)
+def test_a_program_that_names_cuda_and_no_device_is_redirected(
+    tmp_path: Path, text: str, asked: bool | None, way: str
+) -> None:
+    script = tmp_path / "main.py"
+    script.write_text(text)
+    assert program.way(script, asked, "sim") == way
+
+
+CUDA = """
+import torch
+assert torch.cuda.is_available()
+net = torch.nn.Linear(4, 4).cuda()
+net(torch.ones(2, 4, device="cuda")).sum().backward()
+print("on", net.weight.grad.device)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["profile"], ["record", "-o", "trace"], ["coverage"]], ids=lambda words: words[0]
+)
+def test_the_commands_that_run_a_program_take_one_for_cuda(
+    tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "main.py").write_text(CUDA)
+    done = warm.run(["-m", "causeway", *command, "main.py"], cwd=tmp_path, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "on cuda:0" in done.stdout + done.stderr
+    assert "CUDA's calls redirected" in done.stdout + done.stderr
+    if command[0] == "record":
+        described = json.loads((tmp_path / "trace" / "trace.json").read_text())
+        assert described["device"] == described["accelerator"] != "cuda"
+        assert (tmp_path / "trace" / "calls.jsonl").stat().st_size > 0
+    if command[0] != "coverage":  # which has nothing to lose by a second run
+        shutil.rmtree(tmp_path / "trace", ignore_errors=True)
+        words = [*command, "--no-redirect", "main.py"]
+        plain = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=120)
+        assert plain.returncode == 1
+        assert "AssertionError" in plain.stderr

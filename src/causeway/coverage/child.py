@@ -7,7 +7,6 @@ anything.
 
 from __future__ import annotations
 
-import contextlib
 import importlib
 import importlib.util
 import inspect
@@ -16,7 +15,7 @@ import os
 import sys
 import time
 import traceback
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from types import ModuleType
@@ -36,9 +35,7 @@ class Job:
     target: str  # a script, MODULE:FUNCTION or FILE:FUNCTION, or a trace
     arguments: tuple[str, ...] = ()
     dry: bool = True
-    by: str = (
-        ""  # a program that names no chip: "transfer" redirects CUDA's calls, "default" is a `with`
-    )
+    by: str = ""  # of program.WAYS, for a program that names no chip
     optimizer: str = "adamw"  # for a function that returns a model
     trace: bool = False
     explain: bool = False  # `target` is an operator, `arguments` are dtypes
@@ -153,23 +150,8 @@ def _run(job: Job, device: torch.device, recorder: Recorder) -> list[tuple[str, 
     return []
 
 
-@contextlib.contextmanager
-def _brought(job: Job, device: torch.device) -> Iterator[None]:
-    """What brings a program to the chip that does not go there by itself."""
-    if job.by == "transfer":
-        from causeway import redirect
-
-        with redirect.enable():
-            yield
-    elif job.by == "default":
-        with device:
-            yield
-    else:
-        yield
-
-
 def _script(job: Job, device: torch.device) -> None:
-    with _brought(job, device):
+    with program.brought(job.by, str(device)):
         program.run(job.target, sys.argv[1:])
 
 
@@ -180,7 +162,7 @@ def _function(job: Job, place: str, name: str, device: torch.device) -> None:
         function = getattr(function, part, None)
     if not callable(function):
         raise CausewayError(f"{place} has no function {name!r}")
-    with _brought(job, device):
+    with program.brought(job.by, str(device)):
         wants = "device" in inspect.signature(function).parameters
         result = function(device=device) if wants else function()
         if result is not None:

@@ -13,7 +13,7 @@ from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Literal
 
-from causeway import vendor
+from causeway import program, vendor
 from causeway.coverage import forms, model, paper, roofline
 from causeway.coverage.child import Job
 from causeway.errors import CausewayError
@@ -23,13 +23,6 @@ Mode = Literal["auto", "dry", "run"]
 # Tools and limits of this process that are not the chip's, and would be in the way.
 _DROPPED = ("LEDGER", "COMPARE", "DUMP", "POLICY", "POLICY_ONLY", "POLICY_BUDGET", "DEVICE_NAME",
             "VISIBLE_DEVICES", "MEMORY_FRACTION", "VENDOR")  # fmt: skip
-
-
-# How a program comes to the chip that does not name it, in the order in which they are tried.
-_BROUGHT = {
-    "transfer": "CUDA's calls redirected (causeway.transfer)",
-    "default": "torch.set_default_device({name!r})",
-}
 
 
 def examine(
@@ -60,7 +53,7 @@ def examine(
             paper.read(support)  # refused here, with its reason
         came, notes = _run(job, chip, Path(folder), mode)
         # A program for CUDA ends where there is none, or goes on with the CPU.
-        for by, words in _BROUGHT.items() if not came["calls"] and not trace else ():
+        for by, words in program.WAYS.items() if not came["calls"] and not trace else ():
             again, said = _run(replace(job, by=by), chip, Path(folder), mode)
             if again["calls"]:
                 came, name = again, again["vendor"]["name"]

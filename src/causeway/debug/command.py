@@ -62,8 +62,17 @@ def record(
     ] = "auto",
     nested: Annotated[bool, typer.Option(help="Operators within operators too.")] = False,
     stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
+    redirect: Annotated[
+        bool | None,
+        typer.Option(
+            help="CUDA's calls go to the device, as in `causeway run`; "
+            "without either: where the program names CUDA and not the device."
+        ),
+    ] = None,
 ) -> None:
-    """Run a program and write its operators to a trace."""
+    """Run a program, one for CUDA redirected, and write its operators to a trace."""
+    import torch
+
     from causeway import program
     from causeway.debug import record as recording
 
@@ -77,9 +86,13 @@ def record(
         )  # fmt: skip
         if not module and not Path(script).is_file():
             raise ConfigError(f"{script!r}: there is no such file")
+        device = torch._C._get_privateuse1_backend_name()
+        way = program.way(script, redirect, device, module=module)
+        program.tell("record", way)
         with contextlib.ExitStack() as stack:
             writer = stack.enter_context(recording.record(out, options=chosen))
             stack.callback(_summary, writer)
+            stack.enter_context(program.brought(way, device))
             program.run(script, args or [], module=module)
 
 

@@ -37,11 +37,18 @@ def run_profile(
     stack: Annotated[bool, typer.Option(help="Record Python stacks.")] = False,
     shapes: Annotated[bool, typer.Option(help="Record shapes of arguments.")] = False,
     memory: Annotated[bool, typer.Option(help="Record what is allocated.")] = False,
+    redirect: Annotated[
+        bool | None,
+        typer.Option(
+            help="CUDA's calls go to the device, as in `causeway run`; "
+            "without either: where the program names CUDA and not the device."
+        ),
+    ] = None,
 ) -> None:
     """Run a script and say where its time goes: operators, gaps, fallbacks, copies.
 
-    The script runs as `python script.py` would run it and its exit status is the command's; the
-    tables go to stderr.
+    The script runs as `python script.py` would run it, one for CUDA redirected, and its exit
+    status is the command's; the tables go to stderr.
     """
     from rich.console import Console
 
@@ -56,7 +63,9 @@ def run_profile(
         if script.suffixes[-1:] in ([".json"], [".gz"]):
             found = sums.report(traces.read(script))
         else:
-            status, found = _run(script, arguments or [], trace, steps, (stack, shapes, memory))
+            status, found = _run(
+                script, arguments or [], trace, steps, (stack, shapes, memory), redirect
+            )
         for path, text in ((json_file, found.to_json), (html_file, found.to_html)):
             if path is not None:
                 from causeway.atomic import write
@@ -75,7 +84,10 @@ def _run(
     trace: Path | None,
     steps: str,
     options: tuple[bool, bool, bool],
+    redirect: bool | None,
 ) -> tuple[int, Report]:
+    import torch
+
     from causeway import program
     from causeway.profile import report as sums
     from causeway.profile import trace as traces
@@ -84,7 +96,10 @@ def _run(
     stack, shapes, memory = options
     window = Steps.parse(steps) if steps else None
     profile = Profile(window, stack=stack, shapes=shapes, memory=memory)
-    with profile.running():
+    device = torch._C._get_privateuse1_backend_name()
+    way = program.way(script, redirect, device)
+    program.tell("profile", way)
+    with profile.running(), program.brought(way, device):
         status = program.status(script, arguments)
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -66,10 +66,12 @@ def _script(patches: Patches, stack: ExitStack) -> None:
 
 def _uninitialized(stack: ExitStack) -> None:
     """Parameters of lazy modules know by a list which functions they may be given."""
-    mixin = torch.nn.parameter.UninitializedTensorMixin
+    mixin: Any = torch.nn.parameter.UninitializedTensorMixin  # type: ignore[attr-defined]
     former = mixin._allowed_methods
     names = [known.__name__ for known in former]
-    mixin._allowed_methods = former + [vars(torch.Tensor)[n] for n in names if n in vars(torch.Tensor)]
+    mixin._allowed_methods = former + [
+        vars(torch.Tensor)[n] for n in names if n in vars(torch.Tensor)
+    ]
     stack.callback(setattr, mixin, "_allowed_methods", former)
 
 
