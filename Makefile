@@ -76,13 +76,15 @@ test-conformance: build opencl ## every portable kernel by the conformance suite
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl POCL_MAX_PTHREAD_COUNT=1 \
 		$(BIN)/causeway conformance --portable --level 0 -n 2 --html build/portable.html
 
-nvrtc: .venv/deps ## CUDA's run-time compiler, in build/nvrtc
+nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build
-	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86
+	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-nvrtc==13.0.88
 
 NVIDIA = cublas-cu12==12.9.3.13 cudnn-cu12==9.28.0.42 cuda-runtime-cu12==12.9.79 cuda-nvrtc-cu12==12.9.86 \
-	cuda-nvcc-cu12==12.9.86 cuda-cccl-cu12==12.9.27
-nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (2 GB), for tests that compare with them
+	cuda-nvcc-cu12==12.9.86 cuda-cccl-cu12==12.9.27 \
+	cublas==13.10.0.20 cuda-runtime==13.0.96 cuda-nvrtc==13.0.88 cuda-crt==13.0.88 \
+	cuda-cccl==13.0.85
+nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (3 GB), for tests that compare with them
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvidia $(NVIDIA:%=nvidia-%)
 

@@ -23,20 +23,27 @@ def nvidia_library(build_vendor: Callable[[str], Path]) -> Path:
 
 
 @pytest.fixture(scope="session")
-def nvrtc() -> Path:
-    """CUDA's run-time compiler: the setting's, `make nvrtc`'s, or the wheel of the environment."""
-    places = [Path(p) for p in (os.environ.get("CAUSEWAY_NVIDIA_NVRTC"),) if p]
-    folders = [ROOT / "build/nvrtc/nvidia/cuda_nvrtc/lib"]
-    if importlib.util.find_spec("nvidia"):
-        spec = importlib.util.find_spec("nvidia.cuda_nvrtc")
-        found = spec.submodule_search_locations if spec else None
-        folders += [Path(p) / "lib" for p in found or ()]
-    for folder in folders:
-        places += sorted(folder.glob("libnvrtc.so*"))
-    for place in places:
-        if place.exists():
-            return place
+def nvrtc(compilers: list[Path]) -> Path:
+    """CUDA's run-time compiler: the setting's, or the first of `compilers`."""
+    if (asked := os.environ.get("CAUSEWAY_NVIDIA_NVRTC")) and Path(asked).exists():
+        return Path(asked)
+    for found in compilers:
+        return found
     pytest.skip("there is no NVRTC to compile with: make nvrtc")
+
+
+@pytest.fixture(scope="session")
+def compilers() -> list[Path]:
+    """CUDA 12's NVRTC and 13's where they are: `make nvrtc`'s, then the environment's wheels."""
+    spec = importlib.util.find_spec("nvidia")
+    folders = [
+        ROOT / "build/nvrtc/nvidia",
+        *map(Path, (spec and spec.submodule_search_locations) or ()),
+    ]
+    wheels = ("cuda_nvrtc", "cu13")  # CUDA 12's wheels have a folder each, 13's have one for all
+    return [
+        p for f in folders for w in wheels for p in sorted((f / w / "lib").glob("libnvrtc.so*"))
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -57,7 +64,7 @@ def stand_ins(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
 def wheels() -> Path:
     """What `make nvidia` brings: CUDA's headers and libraries, as PyPI has them."""
     folder = ROOT / "build/nvidia/nvidia"
-    if not (folder / "cublas/include/cublas_v2.h").exists():
+    if not all((folder / f / "include/cublas_v2.h").exists() for f in ("cublas", "cu13")):
         pytest.skip("NVIDIA's headers and libraries are not here: make nvidia")
     return folder
 

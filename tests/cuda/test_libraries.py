@@ -121,10 +121,15 @@ def test_doctor_says_which_libraries_are_here(
 # --- against the real ones ------------------------------------------------------------------------
 
 
-def compile_declarations(wheels: Path, sources: Path) -> str:
+# The folders of the wheels of CUDA 12, one each, and of CUDA 13, one for all; cuDNN's is the same.
+TWELVE = ("cublas", "cuda_cccl", "cuda_nvcc", "cuda_nvrtc", "cuda_runtime", "cudnn")
+THIRTEEN = ("cu13", "cudnn")
+
+
+def compile_declarations(wheels: Path, sources: Path, folders: tuple[str, ...] = THIRTEEN) -> str:
     """What the compiler says of declarations.cpp; "" where all fit."""
     compiler = shutil.which("c++") or pytest.skip("there is no C++ compiler")
-    headers = [f for folder in sorted(wheels.glob("*/include")) for f in ("-isystem", str(folder))]
+    headers = [f for folder in folders for f in ("-isystem", str(wheels / folder / "include"))]
     command = [
         compiler, "-std=c++17", "-fsyntax-only", "-Wno-deprecated-declarations", f"-I{sources}",
         f"-I{ROOT / 'include'}", *headers, str(HERE / "declarations.cpp"),
@@ -133,8 +138,9 @@ def compile_declarations(wheels: Path, sources: Path) -> str:
     return done.stderr if done.returncode else ""
 
 
-def test_declarations_are_those_of_nvidias_headers(wheels: Path) -> None:
-    assert compile_declarations(wheels, SOURCES) == ""
+@pytest.mark.parametrize("folders", [TWELVE, THIRTEEN], ids=["CUDA 12", "CUDA 13"])
+def test_declarations_are_those_of_nvidias_headers(wheels: Path, folders: tuple[str, ...]) -> None:
+    assert compile_declarations(wheels, SOURCES, folders) == ""
 
 
 @pytest.mark.parametrize(
@@ -161,8 +167,10 @@ def test_a_wrong_declaration_is_caught(
     ("header", "library"),
     [
         ("blas.hpp", "cublas/lib/libcublas.so.12"),
+        ("blas.hpp", "cu13/lib/libcublas.so.13"),
         ("dnn.hpp", "cudnn/lib/libcudnn.so.9"),
         ("driver.hpp", "cuda_nvrtc/lib/libnvrtc.so.12"),
+        ("driver.hpp", "cu13/lib/libnvrtc.so.13"),
     ],
 )
 def test_the_real_libraries_have_every_function(wheels: Path, header: str, library: str) -> None:
@@ -173,8 +181,9 @@ def test_the_real_libraries_have_every_function(wheels: Path, header: str, libra
     assert [n for n in names if not hasattr(loaded, n)] == []
 
 
+@pytest.mark.parametrize("library", ["cublas/lib/libcublas.so.12", "cu13/lib/libcublas.so.13"])
 def test_the_real_libraries_without_a_driver_say_so_once(
-    run_python: Run, wheels: Path, nvidia_library: Path
+    run_python: Run, wheels: Path, nvidia_library: Path, library: str
 ) -> None:
     if run_python("import ctypes; ctypes.CDLL('libcuda.so.1')", status=None).returncode == 0:
         pytest.skip("there is a driver")
@@ -189,6 +198,6 @@ for _ in range(3):
         CAUSEWAY_VENDOR=str(nvidia_library),
         CAUSEWAY_NVIDIA_PAPER="sm_90",
         CAUSEWAY_PORTABLE="0",
-        CAUSEWAY_NVIDIA_CUBLAS=str(wheels / "cublas/lib/libcublas.so.12"),
+        CAUSEWAY_NVIDIA_CUBLAS=str(wheels / library),
     ).stderr
     assert words.count("cuBLAS cannot be used (cublasCreate: status") == 1

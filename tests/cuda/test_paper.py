@@ -67,6 +67,29 @@ def test_a_source_that_does_not_compile_has_the_compilers_words(
     assert 'identifier "no_such_name" is undefined' in library.words()
 
 
+BUILD = """
+import ctypes as C, sys
+from causeway.conformance.table import STATUS, Library
+given = {"paper": "sm_90", "nvrtc": sys.argv[2], "cache": sys.argv[3]}
+library, program = Library(sys.argv[1], given.get), C.c_void_p()
+source = b'extern "C" __global__ void f(float* p) { p[0] = 1; }'
+status = STATUS[library.code().build(0, source, None, C.byref(program))]
+print(status, "" if status == "OK" else library.words())
+"""
+
+
+@pytest.mark.parametrize("folder", ["cuda_nvrtc", "cu13"])
+def test_the_compilers_of_both_wheels_find_what_lies_beside_them(
+    run_python: Run, nvidia_library: Path, compilers: list[Path], folder: str, tmp_path: Path
+) -> None:
+    """CUDA 13's does not say where its second library is, which it opens when it compiles."""
+    found = [p for p in compilers if p.parts[-3] == folder]
+    if not found:
+        pytest.skip("this NVRTC is not here: make nvrtc")
+    args = (str(nvidia_library), str(found[0]), str(tmp_path))
+    assert run_python(BUILD, args=args, LD_LIBRARY_PATH=None).stdout.strip() == "OK"
+
+
 KERNEL = b'extern "C" __global__ void f(float* p) { p[threadIdx.x] = 1; }'
 
 

@@ -24,6 +24,7 @@ const char* open_blas() {
   static auto& words = *new std::string;
   std::call_once(once, [] {
     open_driver();  // whose version says which cuBLAS it takes
+    open_compiler();  // which it may want too, and finds by name where it is open
     void* library = open_library({"cublas", "libcublas.so.", "cublas", by_driver("13", "12")}, &words);
     if (!library) return;
     words.clear();

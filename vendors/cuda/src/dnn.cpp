@@ -18,6 +18,8 @@ const char* open_dnn() {
   static std::once_flag once;
   static auto& words = *new std::string;
   std::call_once(once, [] {
+    open_driver();
+    open_compiler();  // which it wants for kernels made to order, and finds by name where it is open
     void* library = open_library({"cudnn", "libcudnn.so.", "cudnn", {"9"}}, &words);
     if (!library) return;
     words.clear();

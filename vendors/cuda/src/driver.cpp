@@ -15,6 +15,20 @@ namespace cuda {
 Driver cu;
 Compiler nvrtc;
 
+namespace {
+
+// NVRTC opens a second library by its bare name when it compiles. Since CUDA 13 it no longer says that it lies beside it,
+// so the loader finds it only where it is open already. Where it is in no such place the loader's own paths are left.
+void open_builtins() {
+  int major = 0, minor = 0;
+  if (nvrtc.version(&major, &minor)) return;
+  const std::string version = std::to_string(major) + "." + std::to_string(minor);
+  const std::string file = folder_of(reinterpret_cast<void*>(nvrtc.version)) + "/libnvrtc-builtins.so." + version;
+  dlopen(file.c_str(), RTLD_NOW | RTLD_LOCAL);
+}
+
+}  // namespace
+
 const char* open_driver() {
   static std::once_flag once;
   static char words[512];
@@ -72,8 +86,11 @@ const char* open_compiler() {
     NVRTC_FUNCTIONS(FIND)
 #undef FIND
     find_symbol(library, "nvrtcGetErrorString", &nvrtc.error_text, &missing);
-    if (!missing.empty())
+    if (!missing.empty()) {
       snprintf(words, sizeof(words), "CUDA's run-time compiler cannot be used: %s", missing.c_str());
+      return;
+    }
+    open_builtins();
   });
   return words;
 }

@@ -9,15 +9,17 @@
 
 namespace cuda {
 
-namespace {
-
-// The folder that this library lies in: NVIDIA's wheels lie beside its package.
-std::string own_folder() {
+std::string folder_of(const void* function) {
   Dl_info info;
-  if (!dladdr(reinterpret_cast<void*>(&own_folder), &info) || !info.dli_fname) return ".";
+  if (!dladdr(function, &info) || !info.dli_fname) return ".";
   const std::string path = info.dli_fname;
   return path.find('/') == std::string::npos ? "." : path.substr(0, path.rfind('/'));
 }
+
+namespace {
+
+// NVIDIA's wheels lie beside this library's package.
+std::string own_folder() { return folder_of(reinterpret_cast<void*>(&own_folder)); }
 
 }  // namespace
 

@@ -17,6 +17,9 @@ struct Places {
 // The library, or NULL with the reason in `words`.
 void* open_library(const Places& places, std::string* words);
 
+// The folder of the library that a function is of.
+std::string folder_of(const void* function);
+
 void* symbol_of(void* library, const char* symbol);  // or NULL
 
 // Fill `*out` with function `symbol`; the first that is missing is named in `missing`, where that is given.
