@@ -31,6 +31,7 @@ from rich.table import Table
 HERE = Path(__file__).parent
 RESULTS = HERE / "results/cuda.json"
 NO_GPU = 3
+MOST_JOBS = 8  # each has a context of its own on the GPU
 
 
 def why_no_gpu() -> str | None:
@@ -147,6 +148,7 @@ def main() -> int:
     parser.add_argument("name", nargs="*", help="parts of the names of cases; none: all")
     parser.add_argument("--torch-cuda", default="", help="a Python whose torch has CUDA")
     parser.add_argument("--skip-conformance", action="store_true")
+    parser.add_argument("-n", "--jobs", type=int, default=min(os.cpu_count() or 1, MOST_JOBS))
     parser.add_argument("--rounds", type=int, default=9)
     parser.add_argument("--out", type=Path, default=RESULTS)
     # For tests of this program, where there is no GPU.
@@ -159,12 +161,14 @@ def main() -> int:
     report: dict[str, Any] = {"machine": platform.machine()}
     if not options.skip_conformance:
         report["conformance"] = conformance()
-        report["conformance --portable"] = conformance("--portable")
+        report["conformance --portable"] = conformance("--portable", "-n", str(options.jobs))
     our_device, their_device = options.devices or ("nvidia", "cuda")
     ours = Side(sys.executable, our_device, dict(os.environ))
     theirs = None
     if options.torch_cuda:
         clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
+        # It may be this very interpreter, whose torch would load Causeway.
+        clean["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
         theirs = Side(options.torch_cuda, their_device, clean)
     else:
         print("No torch with CUDA was given (TORCH_CUDA=/path/to/python): times without ratios.")

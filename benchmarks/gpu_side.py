@@ -112,7 +112,9 @@ def main() -> None:
     where = torch.device(sys.argv[1])
     module = None if where.type == "cpu" else torch.get_device_module(where)
     name = "the CPU" if module is None else module.get_device_name(0)
-    print(json.dumps({"torch": torch.__version__, "device": name}), flush=True)
+    about = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": name}
+    about["privateuse1"] = torch._C._get_privateuse1_backend_name()  # as torch names it: stock
+    print(json.dumps(about), flush=True)
     made: dict[str, Step] = {}
     for line in sys.stdin:
         name, _, calls = line.strip().rpartition(" ")

@@ -48,5 +48,8 @@ def test_two_sides_are_timed_in_turn_and_compared(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads(out.read_text())
     assert report["torch_cuda"]["device"] == "the CPU"
+    # One interpreter serves both, and Causeway is not loaded on the other side.
+    assert report["ours"]["privateuse1"] == "sim"
+    assert report["torch_cuda"]["privateuse1"] == "privateuseone"
     assert [f["name"] for f in report["figures"]] == ["tiny: add", "tiny: mm", "tiny: softmax"]
     assert all(f["ours_ms"] > 0 and f["speed"] > 0 for f in report["figures"])
