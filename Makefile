@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -76,6 +76,9 @@ test-conformance: build opencl ## every portable kernel by the conformance suite
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl POCL_MAX_PTHREAD_COUNT=1 \
 		$(BIN)/causeway conformance --portable --level 0 -n 2 --html build/portable.html
 
+test-vendor: build ## the device suite on the vendor of CAUSEWAY_VENDOR, a name or the path of a library
+	$(PY) tests/setups.py vendor
+
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-nvrtc==13.0.88
@@ -133,7 +136,7 @@ wheel: .venv/deps ## a release wheel in dist/
 	$(LOCK) $(PY) -m pip wheel -q . --no-deps --no-build-isolation -w $(WHEELS)
 
 clean: ## forget what was built
-	rm -rf build dist src/causeway/_C.*.so src/causeway/lib src/causeway/include
+	rm -rf build dist src/causeway/_C.*.so src/causeway/lib src/causeway/include src/causeway/vendor-template
 
 distclean: clean ## forget the environment too
 	rm -rf .venv

@@ -27,6 +27,7 @@
 #include "host_allocator.h"
 #include "ipc.h"
 #include "layouts.h"
+#include "name_check.h"
 #include "native.h"
 #include "observe.h"
 #include "paper.h"
@@ -325,6 +326,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 
   m.def("set_error_types", [](const std::map<std::string, py::object>& types) {
     for (const auto& [name, type] : types) set_error_type(name, type.ptr());
+  });
+  m.def("set_name_check", [](py::object refusal) {
+    PyObject* call = refusal.release().ptr();
+    set_name_check([call](const std::string& name) -> std::optional<std::string> {
+      py::gil_scoped_acquire gil;
+      // A vendor's bytes: what is no UTF-8 is shown escaped.
+      auto text = py::reinterpret_steal<py::object>(
+          PyUnicode_DecodeUTF8(name.data(), static_cast<Py_ssize_t>(name.size()), "backslashreplace"));
+      if (!text) throw py::error_already_set();
+      py::object why = py::reinterpret_borrow<py::object>(call)(text);
+      return why.is_none() ? std::nullopt : std::optional(why.cast<std::string>());
+    });
   });
   m.def("load_vendor",
         [](const std::string& path, py::object settings) { load_vendor(path, python_settings(std::move(settings))); });

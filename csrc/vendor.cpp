@@ -11,7 +11,9 @@
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
+#include "causeway/library_file.hpp"
 #include "check.h"
+#include "name_check.h"
 
 namespace causeway {
 
@@ -25,6 +27,7 @@ struct Vendor {
 Vendor* g_vendor = nullptr;  // never freed: the table outlives every thread
 // While cw_open_v1 runs the vendor may already ask for settings.
 Settings g_opening;
+NameCheck g_name_check;
 
 struct Entry {
   const char* name;
@@ -96,14 +99,9 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
            "; rebuild it with include/causeway/abi.h of this release");
   cw_backend table{};
   std::memcpy(&table, given, std::min<size_t>(given->struct_size, sizeof table));
-  auto good = [](const char* s) {
-    if (!s || !*s || *s < 'a' || *s > 'z') return false;
-    return std::all_of(s, s + std::strlen(s),
-                       [](char c) { return (c >= 'a' && c <= 'z') || (c >= '0' && c <= '9') || c == '_'; });
-  };
-  if (!good(table.name))
-    refuse("its name is ", table.name ? c10::str('"', table.name, '"') : "NULL",
-           "; torch needs lower-case letters, digits and '_', a letter first");
+  if (!table.name || !*table.name) refuse("it has no name (cw_backend.name is ", table.name ? "empty" : "NULL", ")");
+  if (g_name_check)
+    if (auto why = g_name_check(table.name)) refuse("its name is \"", table.name, "\": ", *why);
   bool any[4] = {}, all[4] = {true, true, true, true};
   std::string missing[4];
   for (const Entry& e : kEntries) {
@@ -124,12 +122,17 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
 
 }  // namespace
 
+void set_name_check(NameCheck check) { g_name_check = std::move(check); }
+
 HostServices& host_services() {
   static HostServices services;
   return services;
 }
 
 cw_backend open_library(const std::string& path, const Settings& settings) {
+  // dlopen maps what the headers say, and a page behind the file's end is a SIGBUS.
+  if (const std::string cut = missing_bytes(path); !cut.empty())
+    fail(Kind::Vendor, path, " is refused: ", cut, "; copy or build it again");
   void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   if (!library) fail(Kind::Vendor, "cannot open the vendor's library: ", dlerror());
   auto open = reinterpret_cast<cw_open_fn>(dlsym(library, "cw_open_v1"));

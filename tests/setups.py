@@ -4,8 +4,8 @@
 there for their time. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
 operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
-opencl` has put the vendor's package on PYTHONPATH. Two processes at a time, a thread each. The last
-line counts all that ran.
+opencl` has put the vendor's package on PYTHONPATH; `vendor` on the one that CAUSEWAY_VENDOR names.
+Two processes at a time, a thread each. The last line counts all that ran.
 """
 
 from __future__ import annotations
@@ -55,6 +55,8 @@ RUNS = {
             "POCL_DEVICES": "pthread pthread",
         },
     ),
+    # Whatever CAUSEWAY_VENDOR says: a vendor's library from anywhere.
+    "vendor": Run(DEVICE, {}, OTHER),
     "fast": Run(
         ("tests/test_tiny.py", "tests/unit", "tests/device"),
         {},
@@ -104,6 +106,9 @@ def run(name: str) -> Counts:
 
 
 def main(names: list[str]) -> int:
+    if "vendor" in names and not os.environ.get("CAUSEWAY_VENDOR"):
+        print("vendor: CAUSEWAY_VENDOR says which, a name or a library's path", file=sys.stderr)
+        return 2
     order = [name for given in names for name in GROUPS.get(given, [given])]
     unknown = [name for name in order if name not in RUNS]
     if unknown or not order:

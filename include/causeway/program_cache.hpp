@@ -2,9 +2,13 @@
 //
 // A file holds its whole key, so two keys with one hash do not meet, and a checksum, so a damaged one is built anew; it
 // appears whole by a rename. The key should say everything that the binary depends on: device, driver, options, source.
+//
+// What is kept runs as this user's code. So a folder or a file is used only where it is this user's
+// and nobody else may write there, and no link is followed to a file; what is made is 0700 and 0600.
 #ifndef CAUSEWAY_PROGRAM_CACHE_HPP
 #define CAUSEWAY_PROGRAM_CACHE_HPP
 
+#include <fcntl.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -14,6 +18,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <string>
+#include <utility>
 #include <vector>
 
 namespace causeway {
@@ -33,24 +38,28 @@ class ProgramCache {
 
   explicit ProgramCache(std::string folder) : folder_(std::move(folder)) {}
 
-  // What was kept for `key`; empty: nothing, or a damaged file.
+  // What was kept for `key`; empty: nothing, a damaged file, or one that others may have written.
   Binary find(const std::string& key) const {
-    FILE* file = folder_.empty() ? nullptr : fopen(path_of(key).c_str(), "rb");
-    if (!file) return {};
+    const int there = open_folder(false);
+    if (there < 0) return {};
+    const int fd = openat(there, name_of(key).c_str(), O_RDONLY | O_CLOEXEC | O_NOFOLLOW | O_NONBLOCK);
+    close(there);
+    if (fd < 0) return {};
+    struct stat status;
     Header header;
-    std::string kept;
     Binary binary;
-    bool good = fread(&header, sizeof(header), 1, file) == 1 && memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
-                header.key_bytes == key.size() && header.binary_bytes < (uint64_t{1} << 32);
-    if (good) {
-      kept.resize(header.key_bytes);
+    // The sizes in the header are compared with the file's before any memory is taken.
+    if (fstat(fd, &status) == 0 && S_ISREG(status.st_mode) && is_ours(status) &&
+        read_all(fd, &header, sizeof(header)) && memcmp(header.magic, kMagic, sizeof(kMagic)) == 0 &&
+        header.key_bytes == key.size() && static_cast<uint64_t>(status.st_size) >= sizeof(header) + key.size() &&
+        header.binary_bytes == static_cast<uint64_t>(status.st_size) - sizeof(header) - key.size()) {
+      std::string kept(key.size(), '\0');
       binary.resize(header.binary_bytes);
-      good = fread(kept.data(), 1, kept.size(), file) == kept.size() && kept == key &&
-             fread(binary.data(), 1, binary.size(), file) == binary.size() &&
-             hash(binary.data(), binary.size(), 0) == header.checksum;
+      if (!read_all(fd, kept.data(), kept.size()) || kept != key || !read_all(fd, binary.data(), binary.size()) ||
+          hash(binary.data(), binary.size(), 0) != header.checksum)
+        binary.clear();
     }
-    fclose(file);
-    if (!good) binary.clear();
+    close(fd);
     return binary;
   }
 
@@ -58,17 +67,21 @@ class ProgramCache {
   bool keep(const std::string& key, const Binary& binary) const {
     if (folder_.empty()) return true;
     static std::atomic<int> number{0};
-    const std::string path = path_of(key),
-                      part = path + "." + std::to_string(getpid()) + "." + std::to_string(number++);
-    FILE* file = make_folder() ? fopen(part.c_str(), "wb") : nullptr;
-    if (!file) return false;
-    Header header = {{}, key.size(), binary.size(), hash(binary.data(), binary.size(), 0)};
-    memcpy(header.magic, kMagic, sizeof(kMagic));
-    bool good = fwrite(&header, sizeof(header), 1, file) == 1 &&
-                fwrite(key.data(), 1, key.size(), file) == key.size() &&
-                fwrite(binary.data(), 1, binary.size(), file) == binary.size();
-    good = fclose(file) == 0 && good && rename(part.c_str(), path.c_str()) == 0;
-    if (!good) unlink(part.c_str());
+    const std::string name = name_of(key),
+                      part = name + "." + std::to_string(getpid()) + "." + std::to_string(number++);
+    const int there = open_folder(true);
+    if (there < 0) return false;
+    const int fd = openat(there, part.c_str(), O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC | O_NOFOLLOW, 0600);
+    bool good = fd >= 0;
+    if (good) {
+      Header header = {{}, key.size(), binary.size(), hash(binary.data(), binary.size(), 0)};
+      memcpy(header.magic, kMagic, sizeof(kMagic));
+      good = write_all(fd, &header, sizeof(header)) && write_all(fd, key.data(), key.size()) &&
+             write_all(fd, binary.data(), binary.size());
+      good = close(fd) == 0 && good && renameat(there, part.c_str(), there, name.c_str()) == 0;
+      if (!good) unlinkat(there, part.c_str(), 0);
+    }
+    close(there);
     return good;
   }
 
@@ -87,22 +100,48 @@ class ProgramCache {
     return h;
   }
 
-  std::string path_of(const std::string& key) const {
-    char name[64];
-    snprintf(name, sizeof(name), "/%016llx%016llx.bin",
-             static_cast<unsigned long long>(hash(key.data(), key.size(), 0xcbf29ce484222325ull)),
-             static_cast<unsigned long long>(hash(key.data(), key.size(), 0x9E3779B97F4A7C15ull)));
-    return folder_ + name;
+  static bool is_ours(const struct stat& status) {
+    return status.st_uid == geteuid() && !(status.st_mode & (S_IWGRP | S_IWOTH));
   }
 
-  bool make_folder() const {
-    for (size_t at = 1; at != std::string::npos;) {
+  static bool read_all(int fd, void* to, size_t n) {
+    for (auto* p = static_cast<char*>(to); n;) {
+      const ssize_t got = read(fd, p, n);
+      if (got <= 0) return false;
+      p += got, n -= static_cast<size_t>(got);
+    }
+    return true;
+  }
+
+  static bool write_all(int fd, const void* from, size_t n) {
+    for (auto* p = static_cast<const char*>(from); n;) {
+      const ssize_t put = write(fd, p, n);
+      if (put <= 0) return false;
+      p += put, n -= static_cast<size_t>(put);
+    }
+    return true;
+  }
+
+  static std::string name_of(const std::string& key) {
+    char name[64];
+    snprintf(name, sizeof(name), "%016llx%016llx.bin",
+             static_cast<unsigned long long>(hash(key.data(), key.size(), 0xcbf29ce484222325ull)),
+             static_cast<unsigned long long>(hash(key.data(), key.size(), 0x9E3779B97F4A7C15ull)));
+    return name;
+  }
+
+  // The folder, held open, so that what was looked at is what is used; -1: it is not there, or may be another's.
+  int open_folder(bool make) const {
+    if (folder_.empty()) return -1;
+    for (size_t at = 1; make && at != std::string::npos;) {
       at = folder_.find('/', at);
-      mkdir(folder_.substr(0, at).c_str(), 0777);
+      mkdir(folder_.substr(0, at).c_str(), 0700);
       if (at != std::string::npos) ++at;
     }
-    struct stat found;
-    return stat(folder_.c_str(), &found) == 0 && S_ISDIR(found.st_mode);
+    const int fd = open(folder_.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+    struct stat status;
+    if (fd >= 0 && (fstat(fd, &status) != 0 || !is_ours(status))) return close(fd), -1;
+    return fd;
   }
 
   std::string folder_;

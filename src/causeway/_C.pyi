@@ -11,6 +11,9 @@ class CausewayError(RuntimeError): ...
 def set_error_types(types: dict[str, type[BaseException]]) -> None:
     """Name the Python classes that C++ raises: Causeway, Vendor, DeviceLost, Fallback, UnsupportedDtype, Index."""
 
+def set_name_check(refusal: Callable[[str], str | None]) -> None:
+    """What a table's name must pass: the reason why not, or None."""
+
 def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
     """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
-import re
 import time
 import types
 import warnings
@@ -69,7 +68,7 @@ def start() -> None:
 def _attach() -> None:
     import torch
 
-    from causeway import vendor
+    from causeway import device_name, vendor
 
     chosen = vendor.choose()
     state.vendor, state.library, state.reason = chosen.name, chosen.library, chosen.reason
@@ -85,6 +84,7 @@ def _attach() -> None:
             "Index": DeviceIndexError,
         }
     )
+    _C.set_name_check(device_name.refusal)
     settings = vendor.Settings(chosen.name)
     try:
         if chosen.library.endswith(vendor.PAPER):
@@ -98,7 +98,9 @@ def _attach() -> None:
         state.error = error
 
     name = _device_name()
-    torch.utils.rename_privateuse1_backend(name)
+    device_name.attached(name)
+    if name != device_name.NEUTRAL:
+        torch.utils.rename_privateuse1_backend(name)
     state.device = name
 
     from causeway import device, workarounds
@@ -133,18 +135,19 @@ def _import_core() -> types.ModuleType:
 
 
 def _device_name() -> str:
-    """CAUSEWAY_DEVICE_NAME, else the vendor's name; a name that torch uses otherwise is refused."""
-    import torch
+    """CAUSEWAY_DEVICE_NAME, else the vendor's own name. A library that failed to load may be called
+    anything: then it is torch's own name, and the error is the library's.
+    """
+    from causeway import device_name
 
-    asked = config.get("device_name").strip()
-    if asked and (not re.fullmatch(r"[a-z][a-z0-9_]*", asked) or hasattr(torch, asked)):
-        why = "expected lower-case letters, digits and _"
-        if hasattr(torch, asked):
-            why = "torch has this name already"
-        message = f"CAUSEWAY_DEVICE_NAME is {asked!r}: {why}; it counts as {state.vendor!r}"
+    asked: str = config.get("device_name").strip()
+    if asked:
+        why = device_name.refusal(asked)
+        if why is None:
+            return asked
+        message = f"CAUSEWAY_DEVICE_NAME is {asked!r}: {why}; it counts as not set"
         state.problems.append(config.Problem("error", message))
-        asked = ""
-    return asked or state.vendor
+    return state.vendor if device_name.refusal(state.vendor) is None else device_name.NEUTRAL
 
 
 def _push_settings() -> None:
@@ -247,18 +250,24 @@ def _register_comm() -> None:
 
 def _register_without_device() -> None:
     """torch.<name> with nothing in it, so that code which asks whether there is a device gets its
-    answer.
+    answer: of each chip that might have been meant.
     """
     import torch
 
-    name = config.get("device_name").strip() or state.vendor or "sim"
-    if hasattr(torch, name):
-        return
-    module = types.ModuleType(f"torch.{name}", f"No device: {state.error}")
-    module.is_available = lambda: False  # type: ignore[attr-defined]
-    module.device_count = lambda: 0  # type: ignore[attr-defined]
-    module.is_initialized = lambda: False  # type: ignore[attr-defined]
-    setattr(torch, name, module)
+    from causeway import device_name, vendor
+
+    names = [config.get("device_name").strip() or state.vendor or config.get("vendor").strip()]
+    if not names[0]:
+        names = vendor.real(vendor.installed())
+    for name in names:
+        if hasattr(torch, name) or device_name.refusal(name) is not None:
+            continue
+        module = types.ModuleType(f"torch.{name}", f"No device: {state.error}")
+        module.is_available = lambda: False  # type: ignore[attr-defined]
+        module.device_count = lambda: 0  # type: ignore[attr-defined]
+        module.is_initialized = lambda: False  # type: ignore[attr-defined]
+        setattr(torch, name, module)
+        device_name.attached(name)
 
 
 def _find_problems() -> None:
@@ -268,11 +277,14 @@ def _find_problems() -> None:
     state.problems.extend(config.problems(vendor=state.vendor or "sim", vendors=vendors))
 
 
+def messages() -> list[str]:
+    """What went wrong at the start, a line each."""
+    found = [problem.message for problem in state.problems]
+    return found if state.error is None else [f"there is no device: {state.error}", *found]
+
+
 def _warn() -> None:
-    messages = [problem.message for problem in state.problems]
-    if state.error is not None:
-        messages.insert(0, f"there is no device: {state.error}")
-    for message in messages:
+    for message in messages():
         # Where warnings are errors: import torch must not fail, and doctor has it anyway.
         with contextlib.suppress(UserWarning):
             warnings.warn(f"causeway: {message} (`causeway doctor` says more)", stacklevel=2)

@@ -1,5 +1,5 @@
-"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`); commands of
-packages are in the command.py of each.
+"""The command `causeway`: what is here (`doctor`, `config`, `operators`, `version`), and a new
+vendor's package (`new`); commands of packages are in the command.py of each.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import typer
 
 import causeway
 from causeway import config, doctor
+from causeway.autoload import messages
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.debug import command as debug
@@ -67,7 +68,10 @@ def show_config(
     for name, value, source, meaning in rows:
         style = None if source == "default" else "bold"
         table.add_row(name, escape(value), source, escape(meaning), style=style)
-    Console().print(table)
+    console = Console()
+    console.print(table)
+    for message in messages():
+        console.print(f"\n{escape(message)}", style="bold red", highlight=False, soft_wrap=True)
 
 
 @app.command("operators")
@@ -93,6 +97,28 @@ def show_operators(
         )
         raise typer.Exit(1)
     sys.stdout.write(text)
+
+
+@app.command("new")
+def new_vendor(
+    name: Annotated[str, typer.Argument(help="The chip, as torch will call it: mychip.")],
+    folder: Annotated[
+        str, typer.Option("--folder", help="Where to write it; else a folder of that name here.")
+    ] = "",
+) -> None:
+    """Write the package of a new vendor's library, which builds, installs and passes its tests."""
+    from causeway import scaffold
+    from causeway.errors import CausewayError
+
+    target = folder or name
+    try:
+        files = scaffold.write(name, target)
+    except CausewayError as error:
+        print(f"causeway new: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    for file in files:
+        print(f"{target}/{file}")
+    print(f"\nnext: pip install --no-build-isolation ./{target} && pytest {target}")
 
 
 # A program's own arguments come after its name, options among them.

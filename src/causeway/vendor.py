@@ -1,9 +1,10 @@
 """Which vendor's library to open, and what it is told.
 
 A vendor is found by CAUSEWAY_VENDOR, a name, the path of a library or of a conformance report; else
-it is the one installed besides the simulated chip; else it is the simulated chip. A vendor's
-package offers itself by an entry point of group `causeway.vendors`: a callable that returns the
-path of its library. Nothing here opens a device.
+it is the one installed besides the simulated chip; else, where there is none, it is the simulated
+chip. Where several are installed none is taken: a program would run on another chip than was meant.
+A vendor's package offers itself by an entry point of group `causeway.vendors`: a callable that
+returns the path of its library. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import difflib
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
@@ -76,13 +78,21 @@ def choose() -> Vendor:
             )
         return _open(points[asked], "CAUSEWAY_VENDOR")
 
-    others = sorted(set(points) - {"sim"})
-    if len(others) == 1:
-        return _open(points[others[0]], "the only vendor installed besides sim")
-    reason = "no other vendor is installed"
+    others = real(points)
+    if len(others) > 1:
+        choices = " or ".join(f"CAUSEWAY_VENDOR={name}" for name in others)
+        raise VendorError(
+            f"{len(others)} vendors are installed, {', '.join(others)}, and none is taken: set "
+            f"{choices}; CAUSEWAY_VENDOR=sim is the simulated chip"
+        )
     if others:
-        reason = f"{', '.join(others)} are installed: choose one with CAUSEWAY_VENDOR"
-    return Vendor("sim", sim_library(), reason)
+        return _open(points[others[0]], "the only vendor installed besides sim")
+    return Vendor("sim", sim_library(), "no other vendor is installed")
+
+
+def real(points: Iterable[str]) -> list[str]:
+    """The names in `points` that are not the simulated chip's."""
+    return sorted(set(points) - {"sim"})
 
 
 def _open(point: EntryPoint, reason: str) -> Vendor:

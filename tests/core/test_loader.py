@@ -12,7 +12,7 @@ TEMPLATE = INCLUDE.parent / "vendors/template/template.c"
 GOOD = ["good", "newer_table", "older_table"]
 # What `causeway doctor` says of those that are refused.
 BAD = {
-    "bad_name": 'its name is "My Chip!"; torch needs lower-case letters',
+    "bad_name": 'its name is "My Chip!": torch needs lower-case letters',
     "declines": "cw_open_v1 returned NULL",
     "incomplete_group": "it offers streams without stream_wait",
     "no_device": "libtestdriver.so.1 is not installed",

@@ -1,11 +1,12 @@
-// A program is a shared library, kept in a folder by a hash of all that it depends on: its source, the options, the
-// compiler's version and the processor's. A library that cannot be opened is built anew.
+// A program is a shared library. Its bytes are kept by ProgramCache, whose key is all that it depends on: its source, the
+// options, the compiler's version and the processor's. What is opened is never the kept file but memory that holds the
+// bytes whose checksum was right: a file may be cut or changed while it is mapped.
 #include "code.hpp"
 
 #include <dlfcn.h>
 #include <fcntl.h>
 #include <spawn.h>
-#include <sys/stat.h>
+#include <sys/mman.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -20,6 +21,7 @@
 #include <thread>
 #include <vector>
 
+#include "causeway/program_cache.hpp"
 #include "device.hpp"
 #include "error.hpp"
 #include "settings.hpp"
@@ -44,6 +46,8 @@ struct cw_function_t {
 namespace sim {
 
 namespace {
+
+using causeway::ProgramCache;
 
 // contract=off: a*b+c rounds twice but where the source says fma. wrapv: integer tensors wrap around.
 constexpr const char* kFlags[] = {"-std=gnu11",
@@ -105,7 +109,7 @@ int run(const std::vector<std::string>& command, const std::string& log) {
   argv.push_back(nullptr);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
-  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0666);
+  posix_spawn_file_actions_addopen(&actions, 1, log.c_str(), O_WRONLY | O_CREAT | O_TRUNC, 0600);
   posix_spawn_file_actions_adddup2(&actions, 1, 2);
   pid_t child = 0;
   const int error = posix_spawnp(&child, argv[0], &actions, nullptr, argv.data(), environ);
@@ -118,6 +122,26 @@ int run(const std::vector<std::string>& command, const std::string& log) {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 126;
 }
 
+// A folder of this process's own for a build, gone with it.
+class WorkFolder {
+ public:
+  WorkFolder() {
+    const char* set = getenv("TMPDIR");
+    path_ = std::string(set && *set ? set : "/tmp") + "/causeway-XXXXXX";
+    if (!mkdtemp(path_.data())) path_.clear();  // 0700, and nobody had it before
+  }
+  ~WorkFolder() {
+    if (path_.empty()) return;
+    for (const char* name : {"/code.c", "/code.so", "/log"}) unlink((path_ + name).c_str());
+    rmdir(path_.c_str());
+  }
+  WorkFolder(const WorkFolder&) = delete;
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 // What a kept program depends on besides its source.
 const std::string& machine() {
   static const std::string words = [] {
@@ -129,32 +153,60 @@ const std::string& machine() {
         break;
       }
     }
-    char name[] = "/tmp/causeway-XXXXXX";
-    if (const int fd = mkstemp(name); fd >= 0) {
-      close(fd);
-      run({compiler(), "--version"}, name);
-      text += text_of(name);
-      unlink(name);
+    const WorkFolder folder;
+    if (!folder.path().empty()) {
+      run({compiler(), "--version"}, folder.path() + "/log");
+      text += text_of(folder.path() + "/log");
     }
     return text;
   }();
   return words;
 }
 
-std::string folder() {
-  if (!settings().cache.empty()) return settings().cache;
-  if (const char* xdg = getenv("XDG_CACHE_HOME"); xdg && *xdg) return std::string(xdg) + "/causeway/sim";
-  if (const char* home = getenv("HOME"); home && *home) return std::string(home) + "/.cache/causeway/sim";
-  return "/tmp/causeway-" + std::to_string(getuid());
+// A library opened from its bytes; nullptr: why it cannot be is in `words`.
+void* open_bytes(const ProgramCache::Binary& bytes, std::string* words) {
+  const int fd = memfd_create("causeway", MFD_CLOEXEC);
+  size_t done = 0;
+  while (fd >= 0 && done < bytes.size()) {
+    const ssize_t put = write(fd, bytes.data() + done, bytes.size() - done);
+    if (put <= 0) break;
+    done += static_cast<size_t>(put);
+  }
+  void* library = nullptr;
+  if (fd < 0 || done < bytes.size()) {
+    *words = strerror(errno);
+  } else {
+    // The loader knows what is open by its path, and descriptors are used again: "./" and "/" spell a number into it.
+    static std::atomic<uint32_t> numbers{0};
+    std::string path = "/proc/self/fd/";
+    for (uint32_t number = ++numbers; number; number >>= 1) path += number & 1 ? "./" : "/";
+    path += std::to_string(fd);
+    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+    if (!library) *words = dlerror();
+  }
+  if (fd >= 0) close(fd);
+  return library;
 }
 
-bool make_folder(const std::string& path) {
-  for (size_t at = 1; at != std::string::npos;) {
-    at = path.find('/', at);
-    mkdir(path.substr(0, at).c_str(), 0777);
-    if (at != std::string::npos) ++at;
-  }
-  return access(path.c_str(), W_OK) == 0;
+// Compiles `source` into `binary`.
+cw_status compile(const char* source, const char* options, ProgramCache::Binary* binary) {
+  const WorkFolder folder;
+  if (folder.path().empty()) return fail(CW_FAILED, "no folder can be made in TMPDIR, or /tmp, to build a program in");
+  const std::string code = folder.path() + "/code.c", made = folder.path() + "/code.so", log = folder.path() + "/log";
+  std::ofstream(code) << source;
+  std::vector<std::string> command = {compiler()};
+  for (const char* flag : kFlags) command.push_back(flag);
+  std::stringstream more(options ? options : "");
+  for (std::string word; more >> word;) command.push_back(word);
+  for (const std::string& word :
+       {std::string("-x"), std::string("c"), code, std::string("-o"), made, std::string("-lm")})
+    command.push_back(word);
+  const int exit = run(command, log);
+  if (exit == 127) return fail(CW_FAILED, "the C compiler `%s` cannot be started", compiler().c_str());
+  if (exit != 0) return fail(CW_INVALID, "the source does not build: %s", text_of(log).c_str());
+  const std::string bytes = text_of(made);
+  binary->assign(bytes.begin(), bytes.end());
+  return CW_OK;
 }
 
 cw_status build(int32_t index, const char* source, const char* options, cw_program* out) {
@@ -163,39 +215,22 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   std::string key = machine();
   for (const char* flag : kFlags) key += std::string(" ") + flag;
   key += std::string("\n") + (options ? options : "") + "\n" + source;
-  char name[40];
-  snprintf(name, sizeof(name), "/%016llx%016llx", static_cast<unsigned long long>(hash(key, 0xcbf29ce484222325ull)),
-           static_cast<unsigned long long>(hash(key, 0x9E3779B97F4A7C15ull)));
-  const std::string where = folder(), path = where + name + ".so";
-  void* library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
+  const ProgramCache cache(ProgramCache::folder(settings().cache.c_str(), "sim"));
+  std::string words;
+  ProgramCache::Binary binary = cache.find(key);
+  void* library = binary.empty() ? nullptr : open_bytes(binary, &words);
   if (!library) {
-    if (!make_folder(where)) {
-      return fail(CW_FAILED, "programs cannot be kept in %s: CAUSEWAY_SIM_CACHE names another folder", where.c_str());
+    if (cw_status status = compile(source, options, &binary)) return status;
+    library = open_bytes(binary, &words);
+    if (!library) return fail(CW_FAILED, "what was built cannot be opened: %s", words.c_str());
+    if (!cache.keep(key, binary)) {
+      static std::once_flag once;
+      std::call_once(once, [&] {
+        const std::string text = "built programs are not kept: " + cache.where() +
+                                 " cannot be written, or others may write there; CAUSEWAY_SIM_CACHE names a folder";
+        if (host().log) host().log(2, text.c_str());
+      });
     }
-    static std::atomic<int> number{0};
-    const std::string part = where + name + "." + std::to_string(getpid()) + "." + std::to_string(number++);
-    std::ofstream(part + ".c") << source;
-    std::vector<std::string> command = {compiler()};
-    for (const char* flag : kFlags) command.push_back(flag);
-    std::stringstream more(options ? options : "");
-    for (std::string word; more >> word;) command.push_back(word);
-    for (const char* word : {"-x", "c"}) command.push_back(word);
-    command.push_back(part + ".c");
-    for (const std::string& word : {std::string("-o"), part + ".so", std::string("-lm")}) command.push_back(word);
-    const int exit = run(command, part + ".log");
-    const std::string log = text_of(part + ".log");
-    unlink((part + ".c").c_str());
-    unlink((part + ".log").c_str());
-    if (exit != 0) {
-      unlink((part + ".so").c_str());
-      if (exit == 127) return fail(CW_FAILED, "the C compiler `%s` cannot be started", compiler().c_str());
-      return fail(CW_INVALID, "the source does not build: %s", log.c_str());
-    }
-    if (rename((part + ".so").c_str(), path.c_str()) != 0) {
-      return fail(CW_FAILED, "%s cannot be written", path.c_str());
-    }
-    library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
-    if (!library) return fail(CW_FAILED, "what was built cannot be opened: %s", dlerror());
   }
   *out = new cw_program_t{index, library, {}, {}};
   return CW_OK;

@@ -1,6 +1,6 @@
-/* A vendor's library that loads as it is: one device whose memory is the host's. Copy this folder, rename
- * "template", and replace the bodies with calls of your runtime, from top to bottom. README.md says in which
- * order, and what each step gives your users; ../sim shows every entry at work.
+/* A vendor's library that loads as it is: one device whose memory is the host's. `causeway new NAME` writes it with
+ * your chip's name; replace the bodies with calls of your runtime, from top to bottom. README.md says in which
+ * order, and what each step gives your users.
  *
  * Every entry may be called from any thread at any time. Return a status, and leave words for `last_error`.
  */
@@ -106,7 +106,7 @@ static cw_status mem_copy(void* dst, int32_t dst_device, const void* src, int32_
 static const cw_backend table = {
     .struct_size = sizeof(cw_backend),
     .abi_version = CW_ABI_VERSION,
-    .name = "template", /* torch.device("template"): lower-case letters, digits, '_' */
+    .name = "template", /* torch.device("template"): lower-case letters and '_'; abi.h says what is taken */
     .version = "0.1",
     .last_error = last_error,
 

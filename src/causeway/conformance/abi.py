@@ -12,12 +12,13 @@ import itertools
 import struct
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from functools import partial
 from typing import Any
 
+from causeway import device_name
 from causeway.conformance.table import (
     HOST,
     STATUS,
@@ -73,9 +74,12 @@ def expect(good: bool, expected: str, came: object) -> None:
 class Chip:
     """A library and what the checks share: its devices, and memory that is given back."""
 
-    def __init__(self, library: Library, operators: list[str]) -> None:
+    def __init__(
+        self, library: Library, operators: list[str], taken: Mapping[str, str] | None = None
+    ) -> None:
         self.library = library
         self.operators = operators
+        self.taken = taken or {}  # names that torch has, see device_name
         self.count: int = library.get("device_count", i32)
         if self.count == 0:
             raise Skipped("the vendor has no device here")
@@ -200,8 +204,8 @@ def table_has_what_is_needed(chip: Chip) -> None:
         offered = [entry for entry in group if chip.library.offers(entry)]
         expect(len(offered) in (0, len(group)), f"all of {', '.join(group)}, or none", offered)
     name = (chip.library.table.name or b"").decode(errors="replace")
-    plain = name.isascii() and name.replace("_", "a").isalnum() and name == name.lower()
-    expect(bool(name) and plain, "a name of lower-case letters, digits and _", repr(name))
+    why = device_name.refusal(name, chip.taken)
+    expect(why is None, "a name that torch has not", f"{name!r}: {why}")
 
 
 def device_info_is_sane(chip: Chip) -> None:
@@ -980,7 +984,7 @@ def main() -> None:
     task, say = begin()
     try:
         library = Library(task["library"], vendor.Settings(task["settings_of"]))
-        chip = Chip(library, task["operators"])
+        chip = Chip(library, task["operators"], task["taken"])
     except (OSError, AttributeError, TableError, Skipped) as error:
         say(broken=str(error) if isinstance(error, Skipped) else f"{type(error).__name__}: {error}")
         return

@@ -19,6 +19,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+from causeway import device_name
 from causeway.conformance import abi
 from causeway.conformance.abi import Check
 from causeway.errors import CausewayError
@@ -147,6 +148,7 @@ def ask_table(
             "settings_of": settings_of,
             "checks": [asdict(check) for check in left],
             "operators": operators,
+            "taken": device_name.taken(),
         })  # fmt: skip
         before = len(left)
         try:

@@ -11,7 +11,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from causeway import vendor
+from causeway import device_name, vendor
 from causeway.errors import ConfigError
 
 MOST_BYTES = 64 << 20
@@ -57,8 +57,8 @@ def read(path: str | Path) -> dict[str, Any]:
         )
     chip, offers = _of(about, "chip", dict, path), _of(about, "offers", dict, path)
     name = _of(about, "vendor", str, path)
-    if not name.isidentifier() or not name.islower() or not name.isascii():
-        raise ConfigError(f"{path}: the vendor's name is {name!r}; expected lower-case letters")
+    if (why := device_name.refusal(name)) is not None:
+        raise ConfigError(f"{path}: the vendor's name is {name!r}: {why}")
     operators = {}
     for operator, offer in offers.items():
         if not isinstance(offer, dict):
