@@ -46,6 +46,9 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/include/causeway/dlpack.h",
         "causeway/include/causeway/op.hpp",
         "causeway/include/causeway/operators.hpp",
+        "causeway/include/causeway/program_cache.hpp",
+        "causeway/vendor-template/template.c",
+        "causeway/vendor-template/.github/workflows/test.yml",
     ):
         assert needed in names, sorted(names)
     strange = [n for n in names if not n.startswith(("causeway/", "causeway-"))]
@@ -61,7 +64,9 @@ def test_the_wheel_knows_no_path_of_this_machine(wheel: Path, tmp_path: Path) ->
     assert str(ROOT) not in header
 
 
-def test_the_tiny_tests_pass_in_a_new_environment(wheel: Path, tmp_path: Path) -> None:
+@pytest.fixture
+def environment(wheel: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """A new Python with the wheel, and its site-packages."""
     venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
     python = tmp_path / "venv" / "bin" / "python"
     (place,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
@@ -69,6 +74,13 @@ def test_the_tiny_tests_pass_in_a_new_environment(wheel: Path, tmp_path: Path) -
     # torch and pytest from the development environment: to copy 700 MB would prove nothing. The
     # development tree itself is not found there: a .pth file is read in site-packages only.
     (place / "torch.pth").write_text(sysconfig.get_path("purelib") + "\n")
+    return python, place
+
+
+def test_the_tiny_tests_pass_in_a_new_environment(
+    environment: tuple[Path, Path], tmp_path: Path
+) -> None:
+    python, place = environment
     program = "import causeway; print(causeway.__file__)"
     assert run(python, "-c", program).strip() == str(place / "causeway" / "__init__.py")
     run(
@@ -77,3 +89,19 @@ def test_the_tiny_tests_pass_in_a_new_environment(wheel: Path, tmp_path: Path) -
     doctor = run(tmp_path / "venv" / "bin" / "causeway", "doctor", COLUMNS="500")
     assert str(place / "causeway" / "lib" / "libcw_sim.so") in doctor
     assert "good: 2 devices" in doctor
+
+
+def test_a_new_vendors_package_is_built_from_the_wheel_alone(
+    environment: tuple[Path, Path], tmp_path: Path
+) -> None:
+    python, place = environment
+    folder = tmp_path / "mychip"
+    run(tmp_path / "venv" / "bin" / "causeway", "new", "mychip", "--folder", folder)
+    tools = f"{tmp_path / 'venv' / 'bin'}:{sysconfig.get_path('scripts')}:{os.environ['PATH']}"
+    pip = [python, "-m", "pip", "install", "-q", "--no-deps", "--no-build-isolation", folder]
+    run(*pip, PATH=tools)
+    assert (place / "causeway_mychip" / "libcw_mychip.so").is_file()
+    program = "import torch; print(torch.ones(3, device='mychip').tolist())"
+    assert run(python, "-c", program).strip() == "[1.0, 1.0, 1.0]"
+    said = run(python, "-m", "pytest", "-q", "-p", "no:cacheprovider", folder, PATH=tools)
+    assert "3 passed" in said
