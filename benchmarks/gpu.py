@@ -49,15 +49,37 @@ def why_no_gpu() -> str | None:
         return str(error)
 
 
+def stock() -> dict[str, str]:
+    """An environment for torch.cuda's side: that Python may be this one, whose torch would load
+    Causeway, and our side's folders are none of its own.
+    """
+    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
+    return clean | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
+
+
+def wheels_of(python: str, environment: dict[str, str]) -> tuple[str, list[Path]]:
+    """The version of CUDA that this Python's torch is for, "" for none; NVIDIA's folders there."""
+    program = "import torch, nvidia; print(torch.version.cuda or '', *nvidia.__path__, sep='\\n')"
+    command = [python, "-c", program]
+    done = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
+    version, *folders = done.stdout.splitlines() or [""]
+    return version, [Path(folder) for folder in folders]
+
+
 def libraries_of(python: str) -> dict[str, str]:
-    """Settings that take CUDA's libraries from its packages, so that both use the same."""
-    program = "import nvidia; print(*nvidia.__path__, sep='\\n')"
-    done = subprocess.run([python, "-c", program], capture_output=True, text=True, check=False)
+    """Settings that take CUDA's libraries from its packages, of the version that its torch is for,
+    so that both use the same; what is not there from ours.
+    """
     found = {}
-    for folder in done.stdout.split():
-        for name in ("cublas", "cudnn", "nvrtc"):
-            if files := sorted(Path(folder).glob(f"*/lib/lib{name}.so.*")):
-                found[f"CAUSEWAY_NVIDIA_{name.upper()}"] = str(files[-1])
+    for version, folders in (
+        wheels_of(sys.executable, dict(os.environ)),
+        wheels_of(python, stock()) if python else ("", []),
+    ):
+        major = version.split(".")[0] or "*"
+        for name, ending in (("cublas", major), ("cudnn", "9"), ("nvrtc", major)):
+            for folder in folders:
+                if files := sorted(folder.glob(f"*/lib/lib{name}.so.{ending}")):
+                    found[f"CAUSEWAY_NVIDIA_{name.upper()}"] = str(files[-1])
     return {name: path for name, path in found.items() if name not in os.environ}
 
 
@@ -157,7 +179,7 @@ def main() -> int:
     if not options.devices and (why := why_no_gpu()):
         print(f"No GPU was there to run this: {why}. Nothing was measured.")
         return NO_GPU
-    os.environ.update(libraries_of(options.torch_cuda or sys.executable))
+    os.environ.update(libraries_of(options.torch_cuda))
     report: dict[str, Any] = {"machine": platform.machine()}
     if not options.skip_conformance:
         report["conformance"] = conformance()
@@ -166,10 +188,7 @@ def main() -> int:
     ours = Side(sys.executable, our_device, dict(os.environ))
     theirs = None
     if options.torch_cuda:
-        clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
-        # It may be this very interpreter, whose torch would load Causeway.
-        clean["TORCH_DEVICE_BACKEND_AUTOLOAD"] = "0"
-        theirs = Side(options.torch_cuda, their_device, clean)
+        theirs = Side(options.torch_cuda, their_device, stock())
     else:
         print("No torch with CUDA was given (TORCH_CUDA=/path/to/python): times without ratios.")
     from causeway import _C

@@ -53,3 +53,36 @@ def test_two_sides_are_timed_in_turn_and_compared(tmp_path: Path) -> None:
     assert report["torch_cuda"]["privateuse1"] == "privateuseone"
     assert [f["name"] for f in report["figures"]] == ["tiny: add", "tiny: mm", "tiny: softmax"]
     assert all(f["ours_ms"] > 0 and f["speed"] > 0 for f in report["figures"])
+
+
+def test_libraries_are_those_of_the_cuda_that_torch_is_for(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A Python with the wheels of CUDA 12 and 13; ours has one library more, in a real package."""
+    ours, theirs = tmp_path / "ours/nvidia", tmp_path / "theirs/nvidia"
+    for file in (
+        "cublas/lib/libcublas.so.12",
+        "cu13/lib/libcublas.so.13",
+        "cudnn/lib/libcudnn.so.9",
+    ):
+        (theirs / file).parent.mkdir(parents=True)
+        (theirs / file).touch()
+    (theirs.parent / "torch.py").write_text("class version: cuda = '13.0'")
+    for file in ("cublas/lib/libcublas.so.12", "cuda_nvrtc/lib/libnvrtc.so.12"):
+        (ours / file).parent.mkdir(parents=True)
+        (ours / file).touch()
+    (ours / "__init__.py").touch()
+    python = tmp_path / "python"
+    python.write_text(f'#!/bin/sh\nPYTHONPATH={theirs.parent} exec {sys.executable} "$@"\n')
+    python.chmod(0o755)
+    monkeypatch.setenv("PYTHONPATH", str(ours.parent))
+    for name in ("CUBLAS", "CUDNN", "NVRTC"):
+        monkeypatch.delenv(f"CAUSEWAY_NVIDIA_{name}", raising=False)
+    monkeypatch.syspath_prepend(str(PROGRAM.parent))
+    import gpu
+
+    assert gpu.libraries_of(str(python)) == {
+        "CAUSEWAY_NVIDIA_CUBLAS": str(theirs / "cu13/lib/libcublas.so.13"),
+        "CAUSEWAY_NVIDIA_CUDNN": str(theirs / "cudnn/lib/libcudnn.so.9"),
+        "CAUSEWAY_NVIDIA_NVRTC": str(ours / "cuda_nvrtc/lib/libnvrtc.so.12"),
+    }
