@@ -36,6 +36,9 @@ BUGS = {
     "stale_workspace": ("aten::bmm.out", "came nan"),
     "same_numbers": ("aten::uniform_", "two draws .* gave the same numbers"),
     "flushes_subnormals": ("aten::abs.out", "expected .*e-.*, came 0.0"),
+    "channels_last_copy": ("aten::copy_", "wrong values: 1 of"),
+    "channels_last_cat": ("aten::cat.out", "wrong values: 1 of"),
+    "channels_last_3d": ("aten::sub.out", "wrong values: 1 of"),
     "crashes": ("aten::erf.out", "the process ended with SIGABRT.*; case"),
 }
 OPERATORS = f"^({'|'.join(re.escape(operator) for operator, _ in BUGS.values())})$"
@@ -93,7 +96,7 @@ def test_the_verdicts_say_so(clean: Report, buggy: Report) -> None:
     assert clean.good
     assert clean.verdict.startswith("conforms: ")
     assert not buggy.good
-    assert "does not conform: 15 operators failed" in buggy.verdict
+    assert "does not conform: 18 operators failed" in buggy.verdict
 
 
 def test_mistakes_of_one_operator_leave_the_others_alone(buggy: Report) -> None:

@@ -23,6 +23,7 @@ namespace sim {
 
 namespace {
 
+constexpr uint64_t most_retired = UINT64_C(64) << 20;
 constexpr int poison = 0xDD;  // as float32 -1.99e18, as int32 -572662307: seen at once in a result
 
 uint64_t round_up(uint64_t bytes, uint64_t to) { return (bytes + to - 1) / to * to; }
@@ -95,12 +96,11 @@ void release_pages(Device& device, const Allocation& a) {
 // visible nonsense, where an unmapped page would end the process without a word.
 void retire(Device& device, const Allocation& a) {
   static auto* retired = new std::map<Device*, std::deque<Allocation>>;
-  constexpr uint64_t most = UINT64_C(64) << 20;
   std::deque<Allocation>& queue = (*retired)[&device];
   queue.push_back(a);
   uint64_t kept = 0;
   for (const Allocation& old : queue) kept += old.mapped;
-  while (!queue.empty() && kept > most) {
+  while (!queue.empty() && kept > most_retired) {
     kept -= queue.front().mapped;
     release_pages(device, queue.front());
     queue.pop_front();
@@ -161,7 +161,7 @@ cw_status unmap_memory(Device& device, void* ptr, bool imported) {
     --descriptors;
   }
   if (!imported) device.used -= gone.bytes;
-  if (settings().discrete && !imported) {
+  if (settings().discrete && !imported && gone.mapped <= most_retired) {  // larger ones go at once
     memset(reinterpret_cast<void*>(gone.base + uintptr_t(device.shift)), poison, gone.bytes);
     retire(device, gone);
   } else {

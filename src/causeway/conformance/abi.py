@@ -150,7 +150,8 @@ class Chip:
             self.library.call(entry, *args)
         except TableError as error:
             expect(error.status in STATUS, "a status of abi.h", error.status)
-            expect(error.words.strip() != "", "last_error gives words", f"{error.status}, no words")
+            worded = error.status == "UNSUPPORTED" or error.words.strip() != ""
+            expect(worded, "last_error gives words", f"{error.status}, no words")
             return error
         raise Differs(f"{entry} fails", "OK")
 
@@ -306,7 +307,7 @@ def set_fills_its_bytes(chip: Chip) -> None:
     chip.needs("mem_set")
     with chip.memory(4096) as (address,):
         for value in (0, 1, 0x5A, 255):
-            for offset, n in ((0, 4096), (1, 1), (3, 1021), (64, 128)):
+            for offset, n in ((0, 4096), (1, 1), (3, 1021), (64, 128), (5, 2), (4, 3), (7, 4086)):
                 chip.library.write(address, bytes([CANARY]) * 4096)
                 chip.library.call("mem_set", 0, address + offset, value, n, None)
                 chip.wait()
@@ -402,6 +403,77 @@ def threads_use_memory(chip: Chip) -> None:
             chip.library.free(address)
 
     in_threads(8, work)
+
+
+def copies_of_every_size_within_a_buffer(chip: Chip) -> None:
+    """Does a copy from one part of an allocation to another move its bytes, odd ones too?"""
+    size = 256 * KIB
+    with chip.memory(size) as (a,):
+        for n in (1, 2, 3, 5, 7, 15, 33, 255, 1021, 4097, 65537):
+            for to, source in ((1, 131072), (131073, 2), (131075, 3), (64, 131071)):
+                wanted = bytearray(pattern(size))
+                chip.library.write(a, bytes(wanted))
+                chip.library.call("mem_copy", a + to, 0, a + source, 0, n, None)
+                wanted[to : to + n] = wanted[source : source + n]
+                chip.wait()
+                what = f"{n} bytes from offset {source} to {to}"
+                same(chip.library.read(a, size), bytes(wanted), what)
+
+
+def addresses_reach_beyond_4_gib(chip: Chip) -> None:
+    """Do copies and mem_set find their place behind the first 4 GiB of an allocation?"""
+    far = (1 << 32) + 12345  # as 32 bits: 12345
+    try:
+        address = chip.library.alloc(far + MIB)
+    except TableError as error:
+        raise Skipped(f"no allocation of more than 4 GiB ({error.status})") from None
+    try:
+        n = 4099
+        chip.library.write(address + 12345, pattern(n, 1))
+        chip.library.write(address + far, pattern(n, 2))
+        same(chip.library.read(address + 12345, n), pattern(n, 1), "at byte 12345")
+        same(chip.library.read(address + far, n), pattern(n, 2), f"at byte {far}")
+        chip.library.call("mem_copy", address + 20001, 0, address + far, 0, n, None)
+        chip.fill(address + far, 7, n)
+        chip.wait()
+        same(chip.library.read(address + 20001, n), pattern(n, 2), f"copied from byte {far}")
+        same(chip.library.read(address + far, n), b"\x07" * n, f"filled at byte {far}")
+        same(chip.library.read(address + 12345, n), pattern(n, 1), "at byte 12345 after it")
+    finally:
+        chip.library.sync()
+        chip.library.free(address)
+
+
+def host_memory_is_read_in_time(chip: Chip) -> None:
+    """Has each of many copies from host memory read its own, once the stream passed it?"""
+    count, sizes = 24, (1, 1000, 65537)
+    for size in sizes:
+        hosts = [C.create_string_buffer(pattern(size, k), size) for k in range(count)]
+        with chip.memory(*[size] * count, 16 * MIB, 16 * MIB) as (*places, a, b):
+            chip.busy(a, b, 16 * MIB, None, 1)  # what the copies have to wait for
+            for place, host in zip(places, hosts, strict=True):
+                chip.library.call("mem_copy", place, 0, host, HOST, size, None)
+            chip.wait()
+            for host in hosts:  # it is the caller's again
+                C.memset(host, 0xEE, size)
+            time.sleep(0.01)  # for a copy that is late
+            for k, place in enumerate(places):
+                what = f"copy {k} of {size} bytes from the host"
+                same(chip.library.read(place, size), pattern(size, k), what)
+
+
+def host_memory_is_written_in_time(chip: Chip) -> None:
+    """Has each of many copies to host memory written its own, once the stream passed it?"""
+    count, size = 24, 65537
+    hosts = [C.create_string_buffer(size) for _ in range(count)]
+    with chip.memory(size, 16 * MIB, 16 * MIB) as (place, a, b):
+        chip.busy(a, b, 16 * MIB, None, 1)
+        for k, host in enumerate(hosts):
+            chip.fill(place, k + 1, size)
+            chip.library.call("mem_copy", host, HOST, place, 0, size, None)
+        chip.wait()
+        for k, host in enumerate(hosts):
+            same(host.raw, bytes([k + 1]) * size, f"copy {k} to the host")
 
 
 # --- level 1: operators ---------------------------------------------------------------------------
@@ -898,6 +970,128 @@ def threads_share_a_stream(chip: Chip) -> None:
             same(chip.library.read(address, 4096, 0, stream), bytes([k + 1]) * 4096, f"thread {k}")
 
 
+def _work(chip: Chip, a: int, b: int, size: int, stream: int | None, value: int) -> None:
+    for _ in range(2):
+        chip.busy(a, b, size, stream, value)
+
+
+def ready_means_done(chip: Chip) -> None:
+    """Is work done when event_query or stream_query says so, on any stream?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 16 * MIB
+    with chip.streams(2) as (one, other), chip.events(1) as (event,):
+        with chip.memory(size, size) as (a, b):
+            for round, (stream, asked) in enumerate(
+                itertools.product((one, None), ("event_query", "stream_query"))
+            ):
+                value = 16 * (round + 1)
+                _work(chip, a, b, size, stream, value)
+                chip.library.call("event_record", 0, event, stream)
+                of = {"event_query": event, "stream_query": stream}
+                until = time.monotonic() + 60
+                while chip.library.status(asked, 0, of[asked]) != "OK":
+                    expect(time.monotonic() < until, f"OK of {asked} in a minute", "NOT_READY")
+                # On a stream that nothing has ordered with the work.
+                found = chip.library.read(b, size, 0, other)
+                same(found, bytes([value]) * size, f"what was done when {asked} said OK")
+                for entry, handle in of.items():
+                    status = chip.library.status(entry, 0, handle)
+                    expect(status == "OK", f"OK of {entry} after {asked} said OK", status)
+
+
+def every_wait_waits_for_the_default_stream(chip: Chip) -> None:
+    """Is the default stream's work done after stream_sync, event_sync or sync?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 16 * MIB
+    with chip.streams(1) as (other,), chip.events(1) as (event,):
+        with chip.memory(size, size) as (a, b):
+            for value, entry in ((11, "stream_sync"), (12, "event_sync"), (13, "sync")):
+                _work(chip, a, b, size, None, value)
+                chip.library.call("event_record", 0, event, None)
+                handle = {"stream_sync": (None,), "event_sync": (event,), "sync": ()}[entry]
+                chip.library.call(entry, 0, *handle)
+                found = chip.library.read(b, size, 0, other)
+                same(found, bytes([value]) * size, f"what was done after {entry}")
+
+
+def a_destroyed_stream_ends_its_work(chip: Chip) -> None:
+    """Is the work of a stream that is destroyed while it runs done when sync returns?"""
+    chip.needs(*STREAMS)
+    size = 16 * MIB
+    with chip.memory(size, size) as (a, b):
+        for value in (21, 22):
+            stream = chip.library.stream()
+            _work(chip, a, b, size, stream, value)
+            chip.library.call("stream_destroy", 0, stream)
+            # One that takes its place begins idle, and lets the work be.
+            with chip.streams(1) as (new,):
+                chip.library.call("stream_sync", 0, new)
+                chip.library.sync()
+                found = chip.library.read(b, size, 0, new)
+                same(found, bytes([value]) * size, "the work of the destroyed stream")
+
+
+def waits_hold_between_all_streams(chip: Chip) -> None:
+    """Does each of many streams, of every priority, wait for the event of the one before it?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 4 * MIB
+    levels = (chip.info.priority_lowest, chip.info.priority_highest)
+    made = [chip.library.stream(0, levels[k % 2]) for k in range(8)]
+    streams: list[int | None] = [*made[:4], None, *made[4:]]
+    try:
+        with chip.events(len(streams)) as events, chip.memory(*[size] * 10) as got:
+            for value in (31, 32):
+                _work(chip, got[8], got[0], size, streams[0], value)
+                for k, (stream, event) in enumerate(zip(streams, events, strict=True)):
+                    if k:
+                        chip.library.call("stream_wait", 0, stream, events[k - 1])
+                        to, source = got[k % 8], got[(k - 1) % 8]
+                        chip.library.call("mem_copy", to, 0, source, 0, size, stream)
+                    chip.library.call("event_record", 0, event, stream)
+                last = len(streams) - 1
+                found = chip.library.read(got[last % 8], size, 0, streams[last])
+                same(found, bytes([value]) * size, f"what went through {len(streams)} streams")
+                chip.library.sync()
+    finally:
+        for stream in made:
+            chip.library.call("stream_sync", 0, stream)
+            chip.library.call("stream_destroy", 0, stream)
+
+
+def elapsed_time_is_in_milliseconds(chip: Chip) -> None:
+    """Is elapsed time what passed between two events, in milliseconds?"""
+    chip.needs(*STREAMS, *EVENTS)
+    with chip.streams(1) as (stream,), chip.events(2) as (start, end):
+        began = time.perf_counter()
+        chip.library.call("event_record", 0, start, stream)
+        chip.library.call("event_sync", 0, start)
+        reached = time.perf_counter()
+        time.sleep(0.05)
+        least = (time.perf_counter() - reached) * 1e3
+        chip.library.call("event_record", 0, end, stream)
+        chip.library.call("event_sync", 0, end)
+        most = (time.perf_counter() - began) * 1e3
+        came: float = chip.library.get("event_elapsed", C.c_double, 0, start, end)
+        between = f"{least:.1f} to {most:.1f} ms, as the host saw"
+        expect(0.95 * least <= came <= 1.05 * most + 1, between, f"{came} ms")
+
+
+def a_new_event_is_new(chip: Chip) -> None:
+    """Is an event that takes the place of a destroyed one not recorded, and without a time?"""
+    chip.needs(*STREAMS, *EVENTS)
+    size = 16 * MIB
+    with chip.streams(1) as (stream,), chip.memory(size, size) as (a, b):
+        with chip.events(2) as old:
+            _work(chip, a, b, size, stream, 1)
+            for event in old:
+                chip.library.call("event_record", 0, event, stream)
+        with chip.events(2) as (start, end):
+            for event in (start, end):
+                status = chip.library.status("event_query", 0, event)
+                expect(status == "OK", "OK of an event that was not recorded", status)
+            chip.refused("event_elapsed", 0, start, end, C.byref(C.c_double()))
+
+
 LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
     0: (
         table_has_what_is_needed,
@@ -917,6 +1111,10 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         a_wrong_device_has_words,
         words_belong_to_a_thread,
         threads_use_memory,
+        copies_of_every_size_within_a_buffer,
+        addresses_reach_beyond_4_gib,
+        host_memory_is_read_in_time,
+        host_memory_is_written_in_time,
     ),
     1: (
         unknown_operators_are_unsupported,
@@ -943,6 +1141,12 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         streams_have_priorities,
         threads_use_streams,
         threads_share_a_stream,
+        ready_means_done,
+        every_wait_waits_for_the_default_stream,
+        a_destroyed_stream_ends_its_work,
+        waits_hold_between_all_streams,
+        elapsed_time_is_in_milliseconds,
+        a_new_event_is_new,
     ),
 }
 

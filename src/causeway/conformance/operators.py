@@ -13,7 +13,7 @@ import re
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
@@ -54,6 +54,7 @@ from causeway.vendor import Settings
 
 # Rungs on which the kernel that is examined runs: the vendor's, or Causeway's own.
 OURS, PORTABLE = ("native", "derived"), ("portable",)
+Made = TypeVar("Made")
 LOWER = ("native", "derived", "decomposed", "portable", "host")
 VARIED = 2  # calls of an operator and dtype that are varied
 ON_A_STREAM = "on a stream"
@@ -213,6 +214,8 @@ class Runner:
         if case.out == "transposed" and like.ndim >= 2:
             back = like.transpose(-1, -2).contiguous().transpose(-1, -2)
             return poisoned(shape, back.stride(), like.dtype)
+        if case.out == "channels last" and like.ndim >= 3:
+            return poisoned(shape, variations.images(like).stride(), like.dtype)
         return poisoned(shape, tuple(dense), like.dtype)
 
     def run_on_stream(self, case: Case, reference: Reference) -> tuple[str, float]:
@@ -265,8 +268,13 @@ def cases(
             for kind, form in family.forms:
                 if kind == "functional":
                     yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
-    for number, at in enumerate(sorted(calls, key=_worth, reverse=True)[: VARIED * varied]):
-        for name, inputs in _tried(variations.variations(family, at.inputs, dtype)):
+    worthy = sorted(calls, key=_worth, reverse=True)
+    ranks: set[tuple[int, ...]] = set()
+    for number, at in enumerate(worthy[: VARIED * varied]):
+        rank = tuple(t.ndim for t in tensors_in(at.inputs))
+        anew = rank not in ranks
+        ranks.add(rank)
+        for name, inputs in _tried(variations.variations(family, at.inputs, dtype, layouts=anew)):
             yield from each(at.source, name, inputs)
         if number == 0:
             for name, inputs in _tried(variations.huge(family, at.inputs, dtype)):
@@ -279,9 +287,21 @@ def cases(
                 layouts.append("input")  # dropped where the result has another dtype or shape
             for out in layouts:
                 yield Case(family, dtype, kind, form, at.source, f"out {out}", at.inputs, out)
+    if not varied:
+        return
+    found = variations.many_dims(family, [at.inputs for at in worthy], dtype)
+    for k, name, inputs in _tried(found):
+        yield from each(worthy[k].source, name, inputs)
+        if " " in name:
+            continue
+        for kind, form in family.forms:
+            if kind == "out":
+                out = "channels last"
+                yield Case(family, dtype, kind, form, worthy[k].source, f"{name}, out {out}",
+                           inputs, out)  # fmt: skip
 
 
-def _tried(found: Iterator[tuple[str, Inputs]]) -> Iterator[tuple[str, Inputs]]:
+def _tried(found: Iterator[Made]) -> Iterator[Made]:
     """The variations up to the first that cannot even be made."""
     try:
         yield from found

@@ -82,6 +82,18 @@ def _copy(dtype: torch.dtype) -> Iterator[Inputs]:
         torch.bool,
     ):
         yield numbers(5, 7, dtype=other), numbers(5, 7, dtype=dtype, seed=1), False
+    # In the layouts of images, also where the numbers change their dtype on the way.
+    for size in ((2, 3, 4, 5), (2, 3, 2, 4, 3)):
+        for other in (dtype, torch.float32 if dtype != torch.float32 else torch.int64):
+            to, source = numbers(*size, dtype=other), numbers(*size, dtype=dtype, seed=1)
+            yield channels_last(to), source, False
+            yield to, channels_last(source), False
+            yield channels_last(to), channels_last(source), False
+
+
+def channels_last(t: torch.Tensor) -> torch.Tensor:
+    """Strides of torch.channels_last, channels_last_3d; a channel is the innermost."""
+    return t.movedim(1, -1).contiguous().movedim(-1, 1)
 
 
 def _arange(dtype: torch.dtype) -> Iterator[Inputs]:

@@ -47,7 +47,9 @@ class Case:
     source: str
     variation: str
     inputs: Inputs
-    out: str = "plain"  # layout of outputs that are given: plain, sliced, transposed, or the input
+    out: str = (
+        "plain"  # of outputs that are given: plain, sliced, transposed, channels last, the input
+    )
 
     @property
     def id(self) -> str:

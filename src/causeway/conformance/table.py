@@ -212,7 +212,9 @@ class TableError(RuntimeError):
     """An entry answered something else than OK; `status` is its name."""
 
     def __init__(self, status: int, words: str) -> None:
-        super().__init__(f"{status_name(status)}: {words}")
+        if status == STATUS.index("UNSUPPORTED"):
+            words = ""  # no failure: the words are those of an older one
+        super().__init__(f"{status_name(status)}: {words}" if words else status_name(status))
         self.status = status_name(status)
         self.words = words
 

@@ -15,7 +15,7 @@ import torch
 from causeway.conformance.families import Family, inputs_of, overload
 from causeway.conformance.harvest import map_tensors, tensors_in
 from causeway.conformance.placement import poison
-from causeway.conformance.recipes import numbers
+from causeway.conformance.recipes import channels_last, numbers
 from causeway.numerics import base_name
 
 Tensor = torch.Tensor
@@ -86,6 +86,31 @@ def _poison(shape: list[int], dtype: torch.dtype) -> Tensor:
     return poison(max(n, 1) * dtype.itemsize, dtype).view(dtype)[:n].view(shape)
 
 
+def images(t: Tensor) -> Tensor:
+    """channels_last, channels_last_3d; of other ranks the like."""
+    return channels_last(t) if t.ndim >= 3 else transposed(t)
+
+
+def rotated(t: Tensor) -> Tensor:
+    """The first dimension is the innermost in memory: no layout that has a name."""
+    return t.movedim(0, -1).contiguous().movedim(-1, 0) if t.ndim >= 2 else sliced(t)
+
+
+def steps(t: Tensor) -> Tensor:
+    """A part of larger memory in channels_last: an offset, and steps of two in a dimension."""
+    if t.ndim < 3:
+        return sliced(t)
+    shape = [n + 1 for n in t.shape[:-1]] + [2 * t.shape[-1] + 1]
+    big = channels_last(_poison(shape, t.dtype))
+    part = big[(*(slice(1, None) for _ in t.shape[:-1]), slice(1, None, 2))]
+    return part.copy_(t)
+
+
+def expanded_inside(t: Tensor) -> Tensor:
+    """One channel for all."""
+    return t.narrow(1, 0, 1).expand_as(t) if t.ndim >= 3 and t.shape[1] else t
+
+
 LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "transposed": transposed,
     "permuted": permuted,
@@ -94,6 +119,15 @@ LAYOUTS: dict[str, Callable[[Tensor], Tensor]] = {
     "expanded": expanded,
     "overlapping": overlapping,
 }
+# Of calls with four and five dimensions: every tensor, only the first (the destination of a copy),
+# only the others.
+FOUR: dict[str, Callable[[Tensor], Tensor]] = {
+    "channels_last": images,
+    "rotated": rotated,
+    "steps": steps,
+    "expanded inside": expanded_inside,
+}
+FIVE = {"channels_last": images}
 
 
 # --- values ---------------------------------------------------------------------------------------
@@ -146,15 +180,63 @@ def _few(t: Tensor, seed: int) -> Tensor:
 # --- all ------------------------------------------------------------------------------------------
 
 
-def variations(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
+def variations(
+    family: Family, inputs: Inputs, dtype: torch.dtype, *, layouts: bool = True
+) -> Iterator[tuple[str, Inputs]]:
     """(name, inputs) for each variation of a call; the same whenever it is asked."""
-    for name, layout in LAYOUTS.items():
+    for name, layout in LAYOUTS.items() if layouts else ():
         yield name, map_tensors(inputs, layout)
         if name in ("transposed", "sliced") and len(list(tensors_in(inputs))) > 1:
             yield f"first {name}", _first(inputs, layout)
     yield from _sizes(family, inputs)
     yield from _values(family, inputs, dtype)
     yield from _numbers(family, inputs, dtype)
+
+
+def many_dims(
+    family: Family, calls: list[Inputs], dtype: torch.dtype
+) -> Iterator[tuple[int, str, Inputs]]:
+    """(which call, name, inputs): four and five dimensions, in the layouts of such tensors."""
+    for dims, layouts in ((4, FOUR), (5, FIVE)):
+        fit = ((k, _with_dims(family, given, dtype, dims)) for k, given in enumerate(calls))
+        k, made = next(((k, found) for k, found in fit if found is not None), (0, None))
+        if made is None:
+            continue
+        yield k, f"{dims}-d", made
+        several = len(list(tensors_in(made))) > 1
+        for name, layout in layouts.items():
+            yield k, f"{dims}-d {name}", map_tensors(made, layout)
+            if several:
+                yield k, f"{dims}-d first {name}", _first(made, layout)
+                yield k, f"{dims}-d others {name}", _others(made, layout)
+
+
+def _with_dims(family: Family, inputs: Inputs, dtype: torch.dtype, dims: int) -> Inputs | None:
+    """A call whose largest tensors have `dims` dimensions: as it is, or with some put behind."""
+    tensors = list(tensors_in(inputs))
+    most = max((t.ndim for t in tensors), default=0)
+    if any(not t.numel() or t.numel() > 4096 for t in tensors) or not 2 <= most <= dims:
+        return None
+    if most == dims:
+        return inputs if min(tensors[0].shape[1:]) > 1 else None
+    backward = "_backward" in family.reference
+    sure = pointwise(family) or base_name(family.reference) in CHECKED
+    if (len(tensors) > 1 or backward) and not sure:
+        return None  # the CPU does not check all shapes: what it computes may be nonsense
+    behind = (2, 3, 2)[: dims - most]
+
+    def lift(t: Tensor) -> Tensor:
+        if t.ndim < most:
+            return t.clone()
+        return t.reshape(*t.shape, *[1] * len(behind)).repeat(*[1] * most, *behind)
+
+    # A tensor of fewer dimensions would meet other ones: of pointwise calls all have the most.
+    if pointwise(family) and any(0 < t.ndim < most for t in tensors):
+        return None
+    lifted = tuple(map_tensors(inputs, lift))
+    if base_name(family.reference) in FOLLOWS:
+        return lifted
+    return _with_values(family, lifted, dtype, _random, 3)
 
 
 def huge(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tuple[str, Inputs]]:
@@ -194,6 +276,12 @@ def _first(inputs: Inputs, layout: Callable[[Tensor], Tensor]) -> Inputs:
         return layout(t)
 
     return tuple(map_tensors(inputs, change))
+
+
+def _others(inputs: Inputs, layout: Callable[[Tensor], Tensor]) -> Inputs:
+    rest = iter(tensors_in(inputs))
+    first = next(rest, None)
+    return tuple(map_tensors(inputs, lambda t: t if t is first else layout(t)))
 
 
 def _sizes(family: Family, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:

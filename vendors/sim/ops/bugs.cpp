@@ -257,6 +257,37 @@ cw_status late_error(const Planted& p) {
   });
 }
 
+// A tensor of `ndim` dimensions whose second one is the innermost in memory: torch's channels_last.
+bool is_channels_last(const DLTensor* t, int ndim) {
+  if (!t || t->ndim != ndim || t->shape[1] < 2 || t->strides[1] != 1) return false;
+  for (int d = 2; d + 1 < ndim; ++d) {
+    if (t->strides[d] < t->strides[d + 1]) return false;
+  }
+  return t->strides[ndim - 1] >= t->shape[1];
+}
+
+// The right kernel but where a tensor is in channels_last: the last element of the output is then wrong.
+cw_status with_channels_last(const Planted& p, int ndim) {
+  bool found = false;
+  for (int32_t k = 0; k < p.n; ++k) {
+    const cw_arg& arg = p.args[k];
+    if (arg.tag == CW_TENSOR) found = found || is_channels_last(arg.v.tensor, ndim);
+    for (uint32_t i = 0; arg.tag == CW_TENSOR_LIST && i < arg.n; ++i) {
+      found = found || is_channels_last(arg.v.tensors[i], ndim);
+    }
+  }
+  if (!found) return p.right();
+  return then(p, [](const Tensor& out) {
+    char* last = nullptr;
+    each_element(out, [&](char* at, int64_t) { last = at; });
+    if (last) store_one(last, load_one<double>(last, out.dtype) == 0 ? 1.0 : 0.0, out.dtype);
+  });
+}
+
+cw_status channels_last_copy(const Planted& p) { return with_channels_last(p, 4); }
+cw_status channels_last_cat(const Planted& p) { return with_channels_last(p, 4); }
+cw_status channels_last_3d(const Planted& p) { return with_channels_last(p, 5); }
+
 cw_status crashes(const Planted&) { std::abort(); }
 
 struct Bug {
@@ -282,6 +313,9 @@ const Bug bugs[] = {
     {"wrong_backward", "aten::gelu_backward.grad_input", wrong_backward},
     {"wrong_step", "aten::addcdiv.out", wrong_step},
     {"late_error", "aten::mse_loss.out", late_error},
+    {"channels_last_copy", "aten::copy_", channels_last_copy},
+    {"channels_last_cat", "aten::cat.out", channels_last_cat},
+    {"channels_last_3d", "aten::sub.out", channels_last_3d},
     {"crashes", "aten::erf.out", crashes},
 };
 
