@@ -178,7 +178,7 @@ typedef struct cw_host {
 typedef struct cw_backend {
   uint32_t struct_size; /* sizeof(cw_backend) of the header that the vendor was built with */
   uint32_t abi_version; /* CW_ABI_VERSION */
-  const char* name;     /* torch's name of the device: lower-case letters, digits, '_' */
+  const char* name;     /* lower-case letters and '_'; no digits, no word of torch's (docs/packaging.md) */
   const char* version;  /* of the vendor's library and driver, for people */
   /* Words for this thread's last status that was not CW_OK. NULL: "the vendor gave no words". */
   const char* (*last_error)(void);

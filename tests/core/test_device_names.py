@@ -57,6 +57,10 @@ def test_the_device_types_are_those_of_torchs_parser() -> None:
     assert listed is not None
     known = set(listed[1].split(", "))
     assert known - set(device_name.DEVICE_TYPES) == {*device_name.FREE}
+    page = (odd_vendors.INCLUDE.parent / "docs/packaging.md").read_text()
+    words = re.search(r"<!-- types -->(.*?)<!-- end -->", page, re.DOTALL)
+    assert words is not None
+    assert re.findall(r"`(\w+)`", words[1]) == list(device_name.DEVICE_TYPES)
 
 
 STILL_WELL = """

@@ -47,6 +47,17 @@ def test_a_preview_shows_a_diff_writes_nothing_and_exits_with_1(tree: Path) -> N
     assert snapshot(tree) == before
 
 
+def test_a_file_name_cannot_forge_a_patchs_header(tree: Path) -> None:
+    name = 'a.py\n--- forged.py\n+++ forged.py\n"é'
+    (tree / f"{name}.py").write_text(CUDA)
+    done = migrate(tree)
+    quoted = r"a.py\n--- forged.py\n+++ forged.py\n\"\303\251.py"
+    headers = [line for line in done.stdout.splitlines() if line.startswith(("---", "+++"))]
+    assert f'--- "a/{quoted}"' in headers
+    assert f'+++ "b/{quoted}"' in headers
+    assert not any(line.endswith(" forged.py") for line in headers)
+
+
 def test_check_names_the_files_that_would_change(tree: Path) -> None:
     result = migrate(tree, "--check")
     assert result.exit_code == 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -177,6 +178,22 @@ def _progress(terminal: Console) -> Iterator[Callable[[int, int], None] | None]:
         yield lambda done, total: bar.update(task, completed=done, total=total)
 
 
+def _quoted(path: str) -> str:
+    """A path in a patch's header as git writes it: in quotes, with escapes, where it has a control
+    character, a quote or a backslash. A newline would make lines of the header.
+    """
+    escapes = {"\a": "a", "\b": "b", "\t": "t", "\n": "n", "\v": "v", "\f": "f", "\r": "r"}
+    escapes |= {'"': '"', "\\": "\\"}
+    found = ""
+    for byte in os.fsencode(path):
+        letter = chr(byte)
+        if letter in escapes:
+            found += "\\" + escapes[letter]
+        else:
+            found += letter if 0x20 <= byte < 0x7F else f"\\{byte:03o}"
+    return path if found == path else f'"{found}"'
+
+
 def _diff(console: Console, file: FileResult) -> None:
     import difflib
 
@@ -184,7 +201,8 @@ def _diff(console: Console, file: FileResult) -> None:
 
     styles = {"+": "green", "-": "red", "@": "cyan"}
     lines = difflib.unified_diff(
-        file.before.splitlines(), file.after.splitlines(), f"a/{file.path}", f"b/{file.path}",
+        file.before.splitlines(), file.after.splitlines(), _quoted(f"a/{file.path}"),
+        _quoted(f"b/{file.path}"),
         lineterm="",
     )  # fmt: skip
     for line in lines:
