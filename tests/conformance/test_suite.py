@@ -198,6 +198,18 @@ def test_the_template_conforms(tmp_path: Path) -> None:
     assert found.operators == []
 
 
+def test_a_name_that_torch_does_not_take_is_found(tmp_path: Path) -> None:
+    root = Path(__file__).parents[2]
+    library, source = tmp_path / "libcw_chip.so", tmp_path / "chip.c"
+    text = (root / "vendors/template/template.c").read_text()
+    source.write_text(text.replace('.name = "template"', '.name = "vulkan"'))
+    command = ["cc", "-shared", "-fPIC", f"-I{root / 'include'}", str(source), "-o", str(library)]
+    subprocess.run(command, check=True)
+    found = suite.run(Options(library=str(library), level=0))
+    (check,) = [check for check in found.checks if check.state == "failed"]
+    assert "device type of torch's own" in check.came
+
+
 # --- mistakes of the caller -----------------------------------------------------------------------
 
 
