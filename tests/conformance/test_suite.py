@@ -146,6 +146,34 @@ def test_operators_that_nothing_reached_are_not_passed(clean: Report) -> None:
     assert report.summary["operators_passed"] == 0
 
 
+def test_what_a_kernel_declined_is_not_counted_as_passed(clean: Report) -> None:
+    cell = {"offered": True, "rungs": {"native": 2, "host": 3}, "passed": 2, "failed": 0,
+            "declined": 3, "failures": []}  # fmt: skip
+    found = {"operator": "aten::x", "cells": {"float32": cell}, "tested": True}
+    report = Report(clean.about, [], [found])
+    assert report.summary["operators_declining"] == {"aten::x": {"declined": 3, "of": 5}}
+    assert "operators passed in 2 cases" in report.verdict
+    assert "3 of 5 cases declined" in report.verdict
+    assert report.summary["coverage"] == 0.4
+    (said,) = report.to_dict()["operators"]
+    assert (said["declined"], said["asked"]) == (3, 5)
+    assert "declined 3 of 5" in report.to_html()
+
+
+def test_the_table_alone_says_what_it_left_out(patch: pytest.MonkeyPatch) -> None:
+    found = suite.run(Options(level=1, table=True))
+    assert found.checks
+    assert found.operators == []
+    told = ["operators: --table asks for none", "levels above 1: --level 1"]
+    assert found.about["not_asked"] == told
+
+
+def test_the_table_alone_takes_no_operator(patch: pytest.MonkeyPatch) -> None:
+    done = warm.run(["-m", "causeway", "conformance", "--table", "--op", "add"])
+    assert done.returncode == 2
+    assert "--table asks no operator, and --op is of operators" in done.stderr
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 

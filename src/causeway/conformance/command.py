@@ -25,6 +25,9 @@ def run_conformance(
     portable: Annotated[
         bool, typer.Option("--portable", help="Causeway's own kernels on this chip (code.v1).")
     ] = False,
+    table: Annotated[
+        bool, typer.Option("--table", help="Only the table's promises, no operator.")
+    ] = False,
     workers: Annotated[int, typer.Option("-n", min=1, help="Processes at a time.")] = 1,
     ranks: Annotated[
         int, typer.Option(min=2, max=3, help="Processes that ask for level 3, collectives.")
@@ -40,8 +43,15 @@ def run_conformance(
     from causeway.progress import progress
 
     console = Console()
-    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable)
+    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table)
     try:
+        others = {"--op": op, "--dtype": dtype, "--case": case, "--cases": cases,
+                  "--portable": portable}  # fmt: skip
+        given = [name for name, value in others.items() if value]
+        if table and given:
+            raise ConfigError(
+                f"--table asks no operator, and {', '.join(given)} is of operators: leave one out"
+            )
         for name, pattern in (("op", op), ("dtype", dtype)):
             _compiles(name, pattern)
         with progress("asking the table") as tell:

@@ -76,6 +76,9 @@ def _figures(summary: dict[str, Any], operators: bool) -> list[Figure]:
             ),
             Figure(f"{summary['cases']:,}".replace(",", "\u2009"), "cases"),
         ]
+    if summary["declined"]:
+        count = f"{summary['declined']} of {summary['cases_offered']}"
+        figures.append(Figure(count, "cases of dtypes offered declined", "warn"))
     if summary["coverage"] is not None:
         figures.append(Figure(f"{summary['coverage']:.1%}", "of the dtypes offered passed"))
     return figures
@@ -143,6 +146,8 @@ def _matrix(found: dict[str, Any]) -> Table:
             name.append(Badge("failed", "bad"))
         elif operator["state"] == "not tested":
             name.append(Badge("offered, not tested", "warn"))
+        if operator["declined"]:
+            name.append(Badge(f"declined {operator['declined']} of {operator['asked']}", "warn"))
         ratio = operator.get("ratio")
         rows.append(
             [

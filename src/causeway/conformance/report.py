@@ -42,14 +42,34 @@ class Report:
 
     @property
     def summary(self) -> dict[str, Any]:
-        """Numbers. Coverage: of the dtypes that operators are offered with, those that passed."""
+        """Numbers. Coverage: of the dtypes that operators are offered with, those that passed,
+        each with the share of its cases that the kernel served."""
         cells = [
             cell_state(cell)
             for operator in self.operators
             for cell in operator.get("cells", {}).values()
             if cell["offered"]
         ]
-        passed = sum(word in (("portable",) if self.portable else RUNGS[:3]) for word in cells)
+        ours = ("portable",) if self.portable else RUNGS[:3]
+        # A dtype counts with the share of its cases that the kernel served.
+        passed = sum(
+            cell["passed"] / max(cell["passed"] + cell.get("declined", 0), 1)
+            for operator in self.operators
+            for cell in operator.get("cells", {}).values()
+            if cell["offered"] and cell_state(cell) in ours
+        )
+        offered = [
+            cell
+            for operator in self.operators
+            for cell in operator.get("cells", {}).values()
+            if cell["offered"]
+        ]
+        declined = {
+            operator["operator"]: {"declined": some, "of": all_}
+            for operator in self.operators
+            for some, all_ in [declined_of(operator)]
+            if some
+        }
         return {
             "good": self.good,
             "checks_passed": sum(check.state == "passed" for check in self.checks),
@@ -72,6 +92,12 @@ class Report:
                 for key in ("passed", "failed")
             ),
             "coverage": round(passed / len(cells), 4) if cells else None,
+            # Cases of dtypes that are offered, which the kernel answered with UNSUPPORTED.
+            "declined": sum(cell.get("declined", 0) for cell in offered),
+            "cases_offered": sum(
+                cell["passed"] + cell["failed"] + cell.get("declined", 0) for cell in offered
+            ),
+            "operators_declining": declined,
             "operators_of_torch": self.about.get("operators_of_torch"),
         }
 
@@ -87,6 +113,8 @@ class Report:
             words.append(f"{len(s['operators_not_tested'])} offered, not tested")
         if s["coverage"] is not None:
             words.append(f"coverage {s['coverage']:.1%} of the dtypes offered")
+        if s["declined"]:
+            words.append(f"{s['declined']} of {s['cases_offered']} cases declined")
         if self.good:
             return f"conforms: {', '.join(words)}"
         bad = [f"{s['checks_failed']} checks"] if s["checks_failed"] else []
@@ -115,7 +143,9 @@ class Report:
                 }
                 for dtype, cell in operator.get("cells", {}).items()
             }
-            operators.append(operator | {"cells": cells, "state": state(operator)})
+            some, of = declined_of(operator)
+            said = {"cells": cells, "state": state(operator), "declined": some, "asked": of}
+            operators.append(operator | said)
         return {
             "about": self.about,
             "summary": self.summary,
@@ -147,6 +177,13 @@ def state(operator: dict[str, Any]) -> str:
     if operator.get("broken") or any(cell["failed"] for cell in cells):
         return "failed"
     return "passed" if operator["tested"] else "not tested"
+
+
+def declined_of(operator: dict[str, Any]) -> tuple[int, int]:
+    """How many cases of the dtypes offered the kernel declined, and of how many."""
+    cells = [cell for cell in operator.get("cells", {}).values() if cell["offered"]]
+    some = sum(cell.get("declined", 0) for cell in cells)
+    return some, some + sum(cell["passed"] + cell["failed"] for cell in cells)
 
 
 def why(operator: dict[str, Any]) -> str:
@@ -185,6 +222,10 @@ def show(report: Report, console: Console) -> None:
         line(f"tested alone, since Causeway does not call it: {name}", "yellow")
     for name, times in report.about.get("cases_not_offered", {}).items():
         line(f"not offered: {name}, {times} calls in the program", "yellow")
+    for name, n in report.summary["operators_declining"].items():
+        line(f"declined {n['declined']} of {n['of']} cases: {name}", "yellow")
+    for what in report.about.get("not_asked", ()):
+        line(f"not tested: {what}", "yellow")
     for name in report.summary["operators_not_tested"]:
         line(f"offered, not tested: {name}", "yellow")
     line(report.verdict, "bold green" if report.good else "bold red")

@@ -36,6 +36,7 @@ class Options:
     cases: str = ""  # a file that `causeway cases` wrote, in place of torch's samples
     ranks: int = 2  # processes that ask for level 3, each with a device if there are enough
     portable: bool = False  # Causeway's own kernels on this chip, not the vendor's
+    table: bool = False  # only the table, no operator
 
 
 def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
@@ -66,10 +67,22 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
         tell(f"{len(report.checks)} checks of the table; asking its collectives")
         if options.level >= 3:
             report.checks += ask_ranks(library, name, options.ranks)
-        if options.level < 1 or "op_find" not in entries:
+        if options.table:
+            report.about["not_asked"] = _not_asked(entries, options.level)
+        if options.table or options.level < 1 or "op_find" not in entries:
             return report
     _operators(report, library, options, tell)
     return report
+
+
+def _not_asked(entries: list[str], level: int) -> list[str]:
+    """What --table leaves out, in words."""
+    said = ["operators: --table asks for none"]
+    if "op_find" not in entries:
+        said = ["operators: op_find is not offered"]
+    if level < 3:
+        said.append(f"levels above {level}: --level {level}")
+    return said
 
 
 def _library(given: str) -> tuple[str, str]:
