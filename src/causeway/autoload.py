@@ -14,6 +14,7 @@ import time
 import types
 import warnings
 from dataclasses import dataclass, field
+from pathlib import Path
 
 from causeway import config
 from causeway.errors import (
@@ -119,11 +120,20 @@ def _attach() -> None:
 
 
 def _import_core() -> types.ModuleType:
+    import torch
+
+    # Asked first: with another release _C may load, and fail later.
+    built = Path(__file__).with_name("lib") / "torch_release"
+    release = ".".join(torch.__version__.split(".")[:2])
+    if built.exists() and (given := built.read_text().strip()) != release:
+        raise CausewayError(
+            f"causeway was built for torch {given}, and torch {torch.__version__} is installed: "
+            "build it anew for this torch (`make build`, or `pip install --no-build-isolation "
+            "--force-reinstall --no-deps` of its sources)"
+        )
     try:
         from causeway import _C
     except ImportError as error:
-        import torch
-
         # Without it Python speaks of a circular import, which is misleading; else the loader says
         # what is wrong.
         why = "it is not there" if "circular" in str(error) else str(error)

@@ -114,28 +114,56 @@ def _needs_reducer() -> bool:
 
 # --- torch.nn.DataParallel ----------------------------------------------------------------------
 
-# What torch.nn.parallel.comm calls, and builds without CUDA lack.
-_COMM = [f"_{name}{form}" for name in ("broadcast", "scatter", "gather") for form in ("", "_out")]
-_COMM.append("_broadcast_coalesced")
-
-
-def _refuse(*_: object, **__: object) -> Any:
-    raise CausewayError(
-        "torch.nn.DataParallel works on CUDA only: torch copies between its devices in one process "
-        "by functions that no other device can offer; use "
-        "torch.nn.parallel.DistributedDataParallel, a process for each device "
-        "(`torchrun --nproc-per-node N script.py`; docs/distributed.md)"
+# What torch.nn.parallel.comm calls. Builds without CUDA lack them; those of builds with CUDA look
+# at a device's index alone, and would take this device's tensors for CUDA's.
+_COMM: dict[str, Callable[..., Any] | None] = {
+    name: getattr(torch._C, name, None)
+    for name in (
+        "_broadcast",
+        "_broadcast_coalesced",
+        "_broadcast_out",
+        "_gather",
+        "_gather_out",
+        "_scatter",
+        "_scatter_out",
     )
+}
+
+
+def _ours(value: Any) -> bool:
+    if isinstance(value, torch.Tensor):
+        return value.device.type == device_name()
+    return isinstance(value, list | tuple) and any(_ours(x) for x in value)
+
+
+def _refusing(stock: Callable[..., Any] | None) -> Callable[..., Any]:
+    def call(*args: Any, **kwargs: Any) -> Any:
+        if stock is not None and not _ours((*args, *kwargs.values())):
+            return stock(*args, **kwargs)
+        raise CausewayError(
+            "torch.nn.DataParallel works on CUDA only: torch copies between its devices in one "
+            "process by functions that no other device can offer; use "
+            "torch.nn.parallel.DistributedDataParallel, a process for each device "
+            "(`torchrun --nproc-per-node N script.py`; docs/distributed.md)"
+        )
+
+    return call
 
 
 def _apply_data_parallel() -> None:
-    for name in _COMM:
-        if not hasattr(torch._C, name):
-            setattr(torch._C, name, _refuse)
+    for name, stock in _COMM.items():
+        setattr(torch._C, name, _refusing(stock))
 
 
 def _needs_data_parallel() -> bool:
-    return getattr(torch._C, "_scatter", _refuse) is _refuse
+    broadcast = _COMM["_broadcast"]
+    if broadcast is None:
+        return True
+    try:
+        copies = broadcast(torch.empty(1, device=device_name()), [0, 1])
+    except RuntimeError:
+        return True
+    return not all(copy.device.type == device_name() for copy in copies)
 
 
 ALL = (
@@ -144,8 +172,9 @@ ALL = (
         "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L203",
         (2, 11),
         None,
-        "torch.nn.DataParallel takes any device and then fails with an AttributeError in its first "
-        "forward; it is told to use DistributedDataParallel",
+        "torch.nn.DataParallel takes any device and then fails in its first forward, with an "
+        "AttributeError or, where torch is built with CUDA, for want of a GPU; it says to use "
+        "DistributedDataParallel",
         _apply_data_parallel,
         _needs_data_parallel,
     ),

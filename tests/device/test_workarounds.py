@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from causeway import workarounds
+from causeway.errors import CausewayError
 
 
 @pytest.mark.parametrize("entry", workarounds.ALL, ids=lambda entry: entry.name)
@@ -26,3 +27,10 @@ def test_apply_twice_changes_nothing():
     before = torch.Tensor.__dlpack_device__, workarounds.in_force()
     workarounds.apply()
     assert before == (torch.Tensor.__dlpack_device__, workarounds.in_force())
+
+
+def test_data_parallel_leaves_tensors_of_others_to_torch(device):
+    call = workarounds._refusing(lambda tensors, devices: (len(tensors), devices))  # as with CUDA
+    assert call([torch.ones(1)], [0, 1]) == (1, [0, 1])
+    with pytest.raises(CausewayError, match="DistributedDataParallel"):
+        call([torch.ones(1), torch.ones(1, device=device)], [0, 1])

@@ -18,7 +18,8 @@ from causeway.migrate.settings import Settings
 SUBMODULES = ("amp", "nvtx", "profiler", "comm", "nccl", "sparse", "gds", "tunable")
 IMPORTED = {"contextlib", "contextmanager", "check_error", "cudart", "collections", "warnings",
             "Sequence", "torch", "Callable", "Storage", "os", "sys", "concurrent", "glob", "mp",
-            "shutil", "autocast_mode", "common", "grad_scaler"}  # fmt: skip
+            "shutil", "autocast_mode", "common", "grad_scaler", "Iterator",
+            "NamedTuple"}  # fmt: skip
 
 
 def exists(name: str) -> bool:

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
+import torch
+
+from causeway import autoload
+from causeway.errors import CausewayError
 
 SHOW = "; print(torch.accelerator.current_accelerator(), causeway.__version__)"
 
@@ -97,6 +103,14 @@ print(doctor.examine().verdict)
     done = run_python(program)
     assert done.stdout.startswith("False 0\nbroken: there is no device: causeway._C cannot be")
     assert "build it anew for this torch" in done.stderr
+
+
+def test_another_torch_than_it_was_built_for_is_named_with_what_to_do(monkeypatch) -> None:
+    built = ".".join(torch.__version__.split(".")[:2])
+    monkeypatch.setattr(torch, "__version__", "2.99.0+cpu")
+    words = rf"built for torch {re.escape(built)}, and torch 2\.99\.0\+cpu is installed.*make build"
+    with pytest.raises(CausewayError, match=words):
+        autoload._import_core()
 
 
 def test_mistakes_in_the_environment_warn_and_count_as_not_there(run_python) -> None:

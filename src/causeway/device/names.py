@@ -2,10 +2,13 @@
 
 The table of docs/device.md is written from here (`python -m causeway.device --markdown`), and a
 test holds it against the installed torch. A name that does not work raises AttributeError with its
-reason, so hasattr() tells the truth.
+reason, so hasattr() tells the truth. The names are those of all releases that Causeway supports;
+RELEASES says of which, where that is not all of them.
 """
 
 from __future__ import annotations
+
+OLDEST = (2, 11)  # the first torch that Causeway supports
 
 # --- works --------------------------------------------------------------------------------------
 
@@ -128,6 +131,7 @@ NOT: dict[str, str] = {
     "CUDAPluggableAllocator": _POOL,
     "CudaError": _RUNTIME,
     "DEVICE_REQUIREMENT": _NVCC,
+    "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION": _NVCC,
     "DeferredCudaCallError": _RUNTIME + "; a late seed that fails raises DeferredCallError",
     "ExternalStream": _EXTERNAL,
     "GreenContext": "a share of the chip's cores is CUDA's notion",
@@ -142,10 +146,13 @@ NOT: dict[str, str] = {
     "cudart": _RUNTIME,
     "current_blas_handle": "it is a handle of cuBLAS",
     "current_solver_handle": "it is a handle of cuSOLVER",
+    "export_dot": _GRAPH,
+    "export_graph_data": _GRAPH,
     "gds": "GPUDirect Storage is NVIDIA's",
     "get_stream_from_external": _EXTERNAL,
     "get_sync_debug_mode": _SYNC,
     "graph": _GRAPH,
+    "graph_annotations": _GRAPH,
     "graph_pool_handle": _GRAPH,
     "graphs": _GRAPH,
     "green_contexts": "a share of the chip's cores is CUDA's notion",
@@ -168,11 +175,16 @@ NOT: dict[str, str] = {
             "Any",
             "Callable",
             "Device",
+            "Enum",
             "NewType",
             "Optional",
             "TYPE_CHECKING",
+            "Union",
+            "auto",
+            "cache",
             "cast",
             "classproperty",
+            "glob",
             "importlib",
             "lru_cache",
             "os",
@@ -184,6 +196,22 @@ NOT: dict[str, str] = {
         ),
         _IMPORT,
     ),
+}
+
+# Names that not every supported torch has: the first release with it, the first without it again.
+RELEASES: dict[str, tuple[tuple[int, int], tuple[int, int] | None]] = {
+    "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION": ((2, 14), None),
+    "Enum": ((2, 15), None),
+    "Union": ((2, 11), (2, 12)),
+    "auto": ((2, 15), None),
+    "cache": ((2, 15), None),
+    "caching_allocator_disabled": ((2, 12), None),
+    "current_solver_handle": ((2, 13), None),
+    "export_dot": ((2, 14), None),
+    "export_graph_data": ((2, 14), None),
+    "glob": ((2, 14), None),
+    "graph_annotations": ((2, 14), None),
+    "platform": ((2, 13), None),
 }
 
 # Names that torch documents with an underscore, and libraries use; not in the table of docs.
@@ -220,5 +248,10 @@ def markdown() -> str:
             here = f"not for this device, because {NOT[name]}"
         else:
             here = "works" + (f"; {WORKS[name]}" if WORKS[name] else "")
+        if name in RELEASES:
+            since, until = RELEASES[name]
+            first = f" from torch {since[0]}.{since[1]} on" if since > OLDEST else ""
+            last = f" before torch {until[0]}.{until[1]}" if until else ""
+            here += f" (there{first}{last})"
         lines.append(f"| `{name}` | {here} |")
     return "\n".join(lines) + "\n"
