@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -41,6 +41,11 @@ test-long: build ## what takes too long for every day
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py
 	$(PY) tests/torch/results.py --readme
+
+test-torch-next: .venv/deps ## on another torch, TORCH=2.15.0, in build/torch-<release> (5 GB); writes docs/torch.md
+	@mkdir -p build
+	$(PY) tests/releases.py $(TORCH)
+test-torch-next: TORCH ?= 2.15.0
 
 test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
 	$(PY) tests/libraries/results.py

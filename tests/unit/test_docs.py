@@ -39,6 +39,13 @@ def test_the_table_of_libraries_is_what_was_run() -> None:
     assert table in (ROOT / "docs/libraries.md").read_text(), f"run `{script.name} --docs`"
 
 
+def test_the_table_of_torchs_releases_is_what_was_run() -> None:
+    script = ROOT / "tests/releases.py"
+    table = warm.run([script, "--markdown"]).stdout
+    assert table
+    assert table in (ROOT / "docs/torch.md").read_text(), f"run `{script.name} --docs`"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_python_in_docs_runs(run_python, page: str) -> None:
     program = "\n".join(blocks(page, "python"))
