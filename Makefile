@@ -158,7 +158,11 @@ CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*
 .venv/libraries: requirements-libraries.txt .venv/deps
 	DS_BUILD_OPS=0 $(PY) -m pip install -q --no-deps --no-build-isolation -r requirements-libraries.txt
 	$(PY) -m pip install -q --no-deps --upgrade --target build/timm timm==1.0.31 torchvision==0.28.0 pillow==13.0.0
+	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers diffusers==0.42.1 $(DIFFUSERS)
+	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers-0.38.0 diffusers==0.38.0 $(DIFFUSERS)
 	@touch $@
+
+DIFFUSERS = pillow==13.0.0 importlib_metadata zipp requests charset-normalizer httpx httpcore
 
 # Entry points and a path to src/; nothing is compiled here, and no Python edit needs it again.
 .venv/causeway: pyproject.toml .venv/deps

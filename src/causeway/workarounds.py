@@ -7,6 +7,7 @@ fails where it has not, and then the entry goes. `causeway doctor` lists those i
 
 from __future__ import annotations
 
+import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -166,7 +167,56 @@ def _needs_data_parallel() -> bool:
     return not all(copy.device.type == device_name() for copy in copies)
 
 
+# --- DistributedDataParallel.register_comm_hook ---------------------------------------------------
+
+_parallel: Any = torch.nn.parallel.DistributedDataParallel
+_check_comm_hook = _parallel._check_comm_hook
+_BF16 = ("bf16_compress_hook", "bf16_compress_wrapper_hook")
+
+
+def _fixed_check_comm_hook(self: Any, hook: Any) -> None:
+    """torch's checks, without the one by name that asks for NCCL or XCCL on a device of ours."""
+    if getattr(hook, "__name__", "") in _BF16 and self.device_type == device_name():
+        original = hook
+
+        def hook(*args: Any, **options: Any) -> Any:
+            return original(*args, **options)
+
+        hook.__signature__ = inspect.signature(original)
+    _check_comm_hook(self, hook)
+
+
+def _apply_comm_hook() -> None:
+    _parallel._check_comm_hook = _fixed_check_comm_hook
+
+
+def _needs_comm_hook() -> bool:
+    from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
+
+    class Parallel:
+        device_type = device_name()
+
+        def _log_and_throw(self, kind: type[Exception], words: str) -> None:
+            raise kind(words)
+
+    try:
+        _check_comm_hook(Parallel(), default_hooks.bf16_compress_hook)
+    except TypeError:
+        return True
+    return False
+
+
 ALL = (
+    Workaround(
+        "comm_hook",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L2484",
+        (2, 11),
+        None,
+        "DistributedDataParallel refuses bf16_compress_hook where there is neither NCCL nor XCCL, "
+        "whatever device and backend the gradients are on",
+        _apply_comm_hook,
+        _needs_comm_hook,
+    ),
     Workaround(
         "data_parallel",
         "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/comm.py#L203",

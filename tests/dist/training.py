@@ -135,7 +135,8 @@ def ddp_finds_unused_parameters():
 def ddp_takes_hooks_of_communication():
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks, powerSGD_hook
 
-    for hook in (default_hooks.allreduce_hook, default_hooks.fp16_compress_hook):
+    default = default_hooks
+    for hook in (default.allreduce_hook, default.fp16_compress_hook, default.bf16_compress_hook):
         net = DDP(model().to(DEVICE))
         net.register_comm_hook(None, hook)
         train(net, optimizer="SGD")

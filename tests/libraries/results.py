@@ -34,6 +34,7 @@ FILES = {
     "safetensors": "test_safetensors.py",
     "torchmetrics": "test_metrics.py",
     "deepspeed": "test_deepspeed.py",
+    "diffusers": "test_diffusers.py",
     "timm": "test_timm.py",
 }
 # What is of all of them: two processes, the examples, how they are found.
@@ -42,7 +43,7 @@ TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 def version(name: str) -> str | None:
     """The version that is installed, here or beside the environment, or None."""
-    path = [*sys.path, str(ROOT / "build" / "timm")]
+    path = [*sys.path, *(str(ROOT / "build" / beside) for beside in ("timm", "diffusers"))]
     found = importlib.metadata.distributions(name=name, path=path)
     return next((distribution.version for distribution in found), None)
 

@@ -147,3 +147,10 @@ def test_the_library_is_told_nothing_false() -> None:
     """Its own questions are for Ascend's package, and somebody else may ask them."""
     assert not accelerate.utils.is_npu_available()
     assert not accelerate.utils.is_musa_available()
+
+
+def test_its_own_tests_find_the_device(device: torch.device) -> None:
+    testing = pytest.importorskip("accelerate.test_utils.testing")
+    assert testing.torch_device == device.type
+    assert testing.device_count == torch.accelerator.device_count()
+    assert testing.memory_allocated_func() == torch.accelerator.memory_allocated()

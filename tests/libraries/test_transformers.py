@@ -202,3 +202,24 @@ def test_transformers_says_which_devices_there_are(device: torch.device) -> None
 
     assert device.type in get_available_devices()
     assert not is_torch_npu_available()  # that question is about Ascend's package
+
+
+@pytest.mark.parametrize("cache", ["offloaded", "offloaded_static"])
+def test_generate_with_an_offloaded_cache(llama: Any, device: torch.device, cache: str) -> None:
+    model = llama().eval().to(device)
+    start = torch.arange(3, 8, device=device)[None]
+    options = {"max_new_tokens": 6, "do_sample": False, "disable_compile": True}
+    expected = model.generate(start, **options)
+    assert torch.equal(model.generate(start, cache_implementation=cache, **options), expected)
+
+
+def test_its_own_tests_find_the_device(device: torch.device) -> None:
+    testing = pytest.importorskip("transformers.testing_utils")
+    module = torch.get_device_module(device)
+    assert testing.torch_device == device.type
+    assert testing.backend_device_count(device.type) == module.device_count()
+    assert testing.backend_torch_accelerator_module(device.type) is module
+    testing.backend_manual_seed(device.type, 0)
+    testing.backend_synchronize(device.type)
+    testing.backend_empty_cache(device.type)
+    assert testing.backend_memory_allocated(device.type) == module.memory_allocated()

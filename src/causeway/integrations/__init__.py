@@ -24,6 +24,7 @@ from causeway import config
 LIBRARIES = {
     "accelerate": "accelerate",
     "deepspeed": "deepspeed",
+    "diffusers": "diffusers",
     "lightning": "lightning",
     "lightning_fabric": "lightning",
     "peft": "peft",
@@ -32,6 +33,7 @@ LIBRARIES = {
     "timm": "timm",
     "torch.distributed.tensor": "dtensor",
     "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
+    "torch.nn.attention.flex_attention": "flex_attention",
     "torch.testing._internal.opinfo.core": "opinfo",
     "transformers": "transformers",
 }

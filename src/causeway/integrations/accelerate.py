@@ -26,6 +26,10 @@ def _loaded(module: types.ModuleType) -> None:
         if "PartialState.default_device" not in done:
             raise LookupError("PartialState.default_device has no branch for npu")
         _name_the_device(module.PartialState, module.DistributedType.MULTI_NPU)
+    if module.__name__ == "accelerate.test_utils.testing":
+        # Asked once, when the module was run: before its question was for this device.
+        found = module.get_backend()
+        module.torch_device, module.device_count, module.memory_allocated_func = found  # type: ignore[attr-defined]
     if module.__name__ == "accelerate.hooks":
         # What dispatch_model puts on a model, to be taken off again: model.sim().
         module._accelerate_added_attributes.append(integrations.state.device)

@@ -105,7 +105,8 @@ def renamed(function: types.FunctionType, old: str, new: str) -> types.FunctionT
 
 
 def _note(module: types.ModuleType, functions: list[str]) -> None:
-    library = integrations.LIBRARIES[module.__name__.partition(".")[0]]
+    root = module.__name__.partition(".")[0]
+    library = integrations.LIBRARIES.get(module.__name__) or integrations.LIBRARIES[root]
     integrations.note(library, f"{module.__name__}: {', '.join(functions)}")
 
 
