@@ -146,7 +146,7 @@ clean: ## forget what was built
 distclean: clean ## forget the environment too
 	rm -rf .venv
 
-CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | grep -v dlpack.h)
+CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | grep -v -e dlpack.h -e tests/abi/first/)
 
 .venv/deps: requirements-dev.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv

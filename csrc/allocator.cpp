@@ -25,6 +25,7 @@
 #include <c10/util/SmallVector.h>
 
 #include "check.h"
+#include "fault.h"
 #include "profile.h"
 #include "vendor.h"
 
@@ -496,7 +497,7 @@ void report(void* ptr, int64_t bytes, Cache& c) {
 
 void free_block(void* context) {
   auto* block = static_cast<Block*>(context);
-  if (C10_UNLIKELY(in_bad_fork())) return;  // the parent's memory: nothing here to give back
+  if (C10_UNLIKELY(past_use())) return;  // the parent's memory, or the vendor is closed: nothing to give back
   report(block->start, -static_cast<int64_t>(block->size), *block->cache);
   try {
     block->cache->release(block);
@@ -714,6 +715,26 @@ std::vector<MemoryEvent> memory_history(int index) {
   std::lock_guard lock(c.mutex);
   if (g_history_on.load()) c.history.add(MemoryAction::Snapshot, 0, 0, 0, nullptr);
   return c.history.events();
+}
+
+std::string words_for_address(int index, uint64_t address) {
+  Cache* c = g_caches[index].load();
+  // Whoever reports a failure may be inside the cache: then nothing is said rather than waited for ever.
+  std::unique_lock<std::mutex> lock;
+  if (c) lock = std::unique_lock(c->mutex, std::try_to_lock);
+  if (!lock) return "in memory that is not looked up now";
+  auto* p = reinterpret_cast<char*>(address);
+  auto it = c->segments.upper_bound(p);
+  if (it == c->segments.begin() || p >= (--it)->second->start + it->second->size)
+    return "in no memory that PyTorch holds";
+  for (Block* b = it->second->first; b; b = b->next) {
+    if (p >= b->start + b->size) continue;
+    const size_t at = p - b->start;
+    if (!b->allocated) return c10::str("in memory that is free (a block of ", b->size, " bytes)");
+    if (at >= b->requested) return c10::str(at - b->requested, " bytes behind the end of ", b->requested, " bytes");
+    return c10::str("byte ", at, " of memory of ", b->requested, " bytes");
+  }
+  return "in no memory that PyTorch holds";
 }
 
 std::pair<void*, size_t> segment_of(int index, const void* pointer) {

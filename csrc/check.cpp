@@ -1,6 +1,7 @@
 #include "check.h"
 
 #include "device.h"
+#include "fault.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -33,7 +34,8 @@ const char* status_name(cw_status status) {
 
 void fail_status(cw_status status, const char* entry, int device, const std::string& detail) {
   const std::string where = device >= 0 ? c10::str(device_name(device)) : vendor_name();
-  const std::string words = last_words();
+  std::string words = last_words();
+  if (status != CW_OUT_OF_MEMORY) words += fault_words(device);
   if (status == CW_DEVICE_LOST) {
     mark_lost(device, words);
     fail_lost(device);

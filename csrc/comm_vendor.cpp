@@ -105,7 +105,7 @@ CommVendor::CommVendor(cw_comm comm, const Setup& setup)
       stream_(stream_from_pool(setup.device, causeway::device(setup.device).info.priority_highest)) {}
 
 CommVendor::~CommVendor() {
-  if (in_bad_fork()) return;
+  if (past_use()) return;
   if (t_.destroy(comm_) != CW_OK) TORCH_WARN("while a communicator was destroyed: ", last_words());
 }
 

@@ -3,6 +3,10 @@
 #include <pthread.h>
 
 #include <array>
+#include <chrono>
+#include <cstdio>
+#include <cstdlib>
+#include <future>
 #include <memory>
 #include <mutex>
 #include <thread>
@@ -21,8 +25,8 @@ std::array<std::atomic<DeviceState*>, kMaxDevices> g_devices{};  // never freed
 std::array<std::atomic<const std::string*>, kMaxDevices> g_lost{};
 std::vector<int>* g_visible = nullptr;
 std::atomic<int> g_count{-1};
-// 0: no device is open; 1: one is; 2: this is a child forked after that.
-std::atomic<int> g_phase{0};
+enum Phase { kNone, kOpened, kForked, kClosed };  // no device is open; one is; a child forked after that; the end
+std::atomic<int> g_phase{kNone};
 std::atomic<bool> g_any_lost{false};
 std::atomic<uint64_t> g_threads{0};
 const std::thread::id g_loader = std::this_thread::get_id();
@@ -31,7 +35,7 @@ thread_local int t_current = 0;
 thread_local int t_bound = -1;
 
 void after_fork_in_child() {
-  if (g_phase.load() == 1) g_phase.store(2);
+  if (g_phase.load() == kOpened) g_phase.store(kForked);
 }
 
 [[noreturn]] void fail_fork() {
@@ -48,6 +52,49 @@ void first_use() {
   if (g_first_use_waits.load() && g_first_use_waits.exchange(false)) (*g_first_use)();
 }
 
+// Wait for all work of the open devices, on a thread of its own: a device that hangs must not keep the process. The
+// thread and what it shares outlive a wait that is given up.
+bool drained(std::chrono::seconds limit) {
+  struct Shared {
+    std::promise<bool> done;
+  };
+  auto shared = std::make_shared<Shared>();
+  auto done = shared->done.get_future();
+  std::thread([shared] {
+    bool all = true;
+    for (int i = 0; i < kMaxDevices; ++i) {
+      const DeviceState* d = g_devices[i].load();
+      if (!d) continue;
+      // An error of work that nobody waited for has nobody to tell; what counts is that nothing runs any more.
+      if (g_lost[i].load() || (api().bind && api().bind(d->vendor_id) != CW_OK) ||
+          api().sync(d->vendor_id) == CW_DEVICE_LOST)
+        all = false;
+    }
+    shared->done.set_value(all);
+  }).detach();
+  return done.wait_for(limit) == std::future_status::ready && done.get();
+}
+
+std::atomic<std::thread::id> g_ending{};
+
+// The vendor is closed. A thread that goes on would end in Python, which is gone and aborts the process for it; so it
+// stays here until the process is.
+void hold() {
+  if (g_ending.load() == std::this_thread::get_id())
+    fail(Kind::Causeway, "the process is ending, and ", vendor_name(), " is closed");
+  for (;;) std::this_thread::sleep_for(std::chrono::hours(1));
+}
+
+// A handler of exit(): Python is gone by then, and its tensors with it.
+void close_vendor() {
+  int opened = kOpened;
+  g_ending.store(std::this_thread::get_id());
+  if (!g_phase.compare_exchange_strong(opened, kClosed)) return;
+  if (!drained(std::chrono::seconds(30))) return;
+  if (api().close() != CW_OK)
+    std::fprintf(stderr, "causeway: %s failed to close: %s\n", vendor_name().c_str(), last_words().c_str());
+}
+
 DeviceState& open(int index) {
   std::lock_guard lock(g_mutex);
   if (DeviceState* d = g_devices[index].load()) return *d;
@@ -59,10 +106,13 @@ DeviceState& open(int index) {
   d->info.name[sizeof d->info.name - 1] = 0;
   d->host_addressable = d->info.flags & CW_HOST_ADDRESSABLE;
   d->alignment = d->info.alignment ? d->info.alignment : 64;
-  if (g_phase.load() == 0) {
+  if (g_phase.load() == kNone) {
     static std::once_flag once;
-    std::call_once(once, [] { pthread_atfork(nullptr, nullptr, after_fork_in_child); });
-    g_phase.store(1);
+    std::call_once(once, [] {
+      pthread_atfork(nullptr, nullptr, after_fork_in_child);
+      if (api().close) std::atexit(close_vendor);
+    });
+    g_phase.store(kOpened);
   }
   open_cache(*d);
   if (d->host_addressable) install_cpu_allocator();
@@ -102,7 +152,7 @@ void set_first_use(std::function<void()> f) {
 
 void set_visible_devices(std::vector<int> indices) {
   std::lock_guard lock(g_mutex);
-  if (g_phase.load() != 0) fail(Kind::Causeway, "visible devices are chosen before the first device is opened");
+  if (g_phase.load() != kNone) fail(Kind::Causeway, "visible devices are chosen before the first device is opened");
   delete g_visible;
   g_visible = new std::vector<int>(std::move(indices));
   g_count.store(-1);
@@ -142,8 +192,9 @@ int exchange_device(int device) {
 DeviceState& device(int index) {
   if (C10_UNLIKELY(index < 0 || index >= kMaxDevices)) check_index(index);
   DeviceState* d = g_devices[index].load(std::memory_order_acquire);
-  if (C10_UNLIKELY(!d || g_phase.load(std::memory_order_relaxed) == 2)) {
+  if (C10_UNLIKELY(!d || g_phase.load(std::memory_order_relaxed) >= kForked)) {
     if (in_bad_fork()) fail_fork();
+    if (past_use()) hold();
     first_use();
     check_index(index);
     d = &open(index);
@@ -159,8 +210,9 @@ DeviceState& device(int index) {
 bool device_opened(int index) noexcept {
   return index >= 0 && index < kMaxDevices && g_devices[index].load() != nullptr;
 }
-bool any_device_opened() noexcept { return g_phase.load() == 1; }
-bool in_bad_fork() noexcept { return g_phase.load() == 2; }
+bool any_device_opened() noexcept { return g_phase.load() == kOpened; }
+bool in_bad_fork() noexcept { return g_phase.load() == kForked; }
+bool past_use() noexcept { return g_phase.load() >= kForked; }
 
 void mark_lost(int device, const std::string& words) {
   if (device < 0 || device >= kMaxDevices) return;

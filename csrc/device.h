@@ -42,6 +42,8 @@ DeviceState& device(int index);
 bool device_opened(int index) noexcept;
 bool any_device_opened() noexcept;
 bool in_bad_fork() noexcept;
+// After a fork, and once the vendor is closed: what is freed then belongs to nobody here.
+bool past_use() noexcept;
 
 void mark_lost(int device, const std::string& words);
 [[noreturn]] void fail_lost(int device);

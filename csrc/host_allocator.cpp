@@ -9,6 +9,8 @@
 #include <map>
 #include <mutex>
 
+#include <ATen/Context.h>
+
 #include "check.h"
 #include "device.h"
 #include "vendor.h"
@@ -25,9 +27,17 @@ struct PinnedBlock {
   std::vector<StreamState*> used_on;
 };
 
+// Memory of others that host_register pinned.
+struct Registered {
+  size_t bytes;
+  int device;
+  std::vector<StreamState*> used_on;
+};
+
 struct PinnedCache final : at::HostAllocator {
   std::mutex mutex;
   std::map<const char*, PinnedBlock*> blocks;  // all, by address
+  std::map<char*, Registered> registered;
   std::array<std::vector<PinnedBlock*>, 64> free;
   struct Waiting {
     PinnedBlock* block;
@@ -141,6 +151,14 @@ struct PinnedCache final : at::HostAllocator {
     return p < block->start + block->size ? block : nullptr;
   }
 
+  Registered* find_registered(const void* pointer) {
+    auto* p = static_cast<char*>(const_cast<void*>(pointer));
+    auto it = registered.upper_bound(p);
+    if (it == registered.begin()) return nullptr;
+    --it;
+    return p < it->first + it->second.bytes ? &it->second : nullptr;
+  }
+
   bool is_simple_data_ptr(const c10::DataPtr&) const override { return true; }
   void copy_data(void* to, const void* from, size_t bytes) const override { default_copy_data(to, from, bytes); }
   bool record_event(void* pointer, void*, c10::Stream stream) override {
@@ -176,7 +194,7 @@ PinnedCache& pinned() {
 }
 
 void PinnedCache::release_block(void* context) {
-  if (in_bad_fork()) return;
+  if (past_use()) return;
   try {
     pinned().release(static_cast<PinnedBlock*>(context));
   } catch (const std::exception& e) {
@@ -193,16 +211,52 @@ at::HostAllocator* pinned_allocator() { return &pinned(); }
 bool is_pinned(const void* pointer) {
   PinnedCache& cache = pinned();
   std::lock_guard lock(cache.mutex);
-  return cache.find(pointer) != nullptr;
+  return cache.find(pointer) || cache.find_registered(pointer);
+}
+
+void register_host(void* start, size_t bytes) {
+  if (!api().host_register)
+    fail(Kind::Vendor, vendor_name(), " cannot pin memory that is there already: its library has no host_register; ",
+         "copy it to pinned memory with tensor.pin_memory()");
+  if (!start || !bytes) fail(Kind::Causeway, "there is no memory to pin: ", bytes, " bytes at ", start);
+  const DeviceState& d = device(current_device());
+  at::globalContext().lazyInitDevice(kDeviceType);  // else torch takes no memory for pinned
+  PinnedCache& cache = pinned();
+  std::lock_guard lock(cache.mutex);
+  auto* first = static_cast<char*>(start);
+  const auto next = cache.registered.lower_bound(first + bytes);
+  if (next != cache.registered.begin())
+    if (const auto& [at, known] = *std::prev(next); first < at + known.bytes)
+      fail(Kind::Causeway, "the ", bytes, " bytes at ", start, " overlap ", known.bytes, " bytes at ",
+           static_cast<const void*>(at), " that are pinned already");
+  check(api().host_register(d.vendor_id, start, bytes), "host_register", d.index);
+  cache.registered.emplace(first, Registered{bytes, d.index, {}});
+}
+
+void unregister_host(void* start) {
+  PinnedCache& cache = pinned();
+  Registered gone;
+  {
+    std::lock_guard lock(cache.mutex);
+    const auto it = cache.registered.find(static_cast<char*>(start));
+    if (it == cache.registered.end()) fail(Kind::Causeway, "the memory at ", start, " was not pinned by host_register");
+    gone = it->second;
+    cache.registered.erase(it);
+  }
+  for (StreamState* s : gone.used_on) s->wait();
+  check(api().host_unregister(device(gone.device).vendor_id, start), "host_unregister", gone.device);
 }
 
 bool record_pinned(const void* pointer, StreamState& stream) {
   PinnedCache& cache = pinned();
   std::lock_guard lock(cache.mutex);
-  PinnedBlock* block = cache.find(pointer);
-  if (!block) return false;
-  if (std::find(block->used_on.begin(), block->used_on.end(), &stream) == block->used_on.end())
-    block->used_on.push_back(&stream);
+  std::vector<StreamState*>* used_on = nullptr;
+  if (PinnedBlock* block = cache.find(pointer))
+    used_on = &block->used_on;
+  else if (Registered* known = cache.find_registered(pointer))
+    used_on = &known->used_on;
+  if (!used_on) return false;
+  if (std::find(used_on->begin(), used_on->end(), &stream) == used_on->end()) used_on->push_back(&stream);
   return true;
 }
 

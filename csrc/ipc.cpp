@@ -28,7 +28,7 @@ struct Imported {
   void* start;
   ~Imported() {
     try {
-      if (!in_bad_fork()) check(ipc().mem_close(device_state(), start), "ipc.mem_close", device);
+      if (!past_use()) check(ipc().mem_close(device_state(), start), "ipc.mem_close", device);
     } catch (const std::exception& e) {
       TORCH_WARN("while shared memory was closed: ", e.what());
     }

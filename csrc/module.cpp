@@ -31,6 +31,7 @@
 #include "native.h"
 #include "observe.h"
 #include "paper.h"
+#include "peers.h"
 #include "portable/portable.h"
 #include "profile.h"
 #include "redirect.h"
@@ -89,6 +90,27 @@ py::dict device_info(int index) {
   d["uuid"] = py::bytes(reinterpret_cast<const char*>(s.info.uuid), sizeof s.info.uuid);
   d["priorities"] = py::make_tuple(s.info.priority_lowest, s.info.priority_highest);
   return d;
+}
+
+// What the vendor says of key `key`, or None where it does not know.
+py::object device_attribute(int index, const std::string& key) {
+  const DeviceState& d = device(index);
+  cw_arg value{};
+  const cw_status status =
+      api().device_attribute ? api().device_attribute(d.vendor_id, key.c_str(), &value) : CW_UNSUPPORTED;
+  if (status == CW_UNSUPPORTED) return py::none();
+  check(status, "device_attribute", index);
+  switch (value.tag) {
+    case CW_INT:
+      return py::int_(value.v.i);
+    case CW_DOUBLE:
+      return py::float_(value.v.d);
+    case CW_STRING:
+      return py::str(value.v.string, value.n);
+    default:
+      fail(Kind::Vendor, device_name(index), ": device_attribute gave an argument of tag ", value.tag, " for \"", key,
+           "\"; it may be CW_INT, CW_DOUBLE or CW_STRING");
+  }
 }
 
 // The stacks of a snapshot, made readable all at once: most of them share their frames.
@@ -367,6 +389,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     set_visible_devices(*indices);
   });
   m.def("device_info", device_info);
+  m.def("device_attribute", device_attribute);
+  m.def("peer_access", [](int index, int peer) -> std::optional<bool> {
+    const Peers answer = peers(index, peer);
+    return answer == Peers::NotKnown ? std::nullopt : std::optional(answer == Peers::Yes);
+  });
+  m.def(
+      "host_register", [](size_t start, size_t bytes) { register_host(reinterpret_cast<void*>(start), bytes); },
+      no_gil);
+  m.def("host_unregister", [](size_t start) { unregister_host(reinterpret_cast<void*>(start)); }, no_gil);
   m.def("is_initialized", any_device_opened);
   m.def("init", [] { device(current_device()); }, no_gil);
   m.def("in_bad_fork", in_bad_fork);

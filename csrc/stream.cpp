@@ -54,6 +54,7 @@ void StreamState::wait() {
     check(api().stream_sync(d.vendor_id, handle), "stream_sync", device);
   else
     check(api().sync(d.vendor_id), "sync", device);
+  if (C10_UNLIKELY(past_use())) causeway::device(device);  // holds a thread that comes back while the process ends
   uint64_t seen = done.load();
   while (seen < until && !done.compare_exchange_weak(seen, until)) {
   }
@@ -127,6 +128,7 @@ void sync_device(int device_index) {
   const DeviceState& d = device(device_index);
   Profiled span(Work::Call, "sync");
   check(api().sync(d.vendor_id), "sync", device_index);
+  if (C10_UNLIKELY(past_use())) causeway::device(device_index);
   raise_kernel_errors(device_index);
 }
 
@@ -145,7 +147,7 @@ void destroy_event(Event* event) noexcept {
   if (!event) return;
   try {
     // A failure here has nobody to tell: the event is gone either way, and a lost device says so elsewhere.
-    if (event->handle && !in_bad_fork()) (void)api().event_destroy(device(event->device).vendor_id, event->handle);
+    if (event->handle && !past_use()) (void)api().event_destroy(device(event->device).vendor_id, event->handle);
   } catch (const std::exception& e) {
     TORCH_WARN("while an event was destroyed: ", e.what());
   }

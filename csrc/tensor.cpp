@@ -26,6 +26,7 @@
 #include "host.h"
 #include "host_allocator.h"
 #include "observe.h"
+#include "peers.h"
 #include "profile.h"
 #include "storage.h"
 #include "vendor.h"
@@ -184,11 +185,22 @@ void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& strea
   Entry::add_bytes(to.nbytes());
 }
 
+// Between two devices that cannot reach each other. Returns when the source was read.
+void copy_through_host(const at::Tensor& to, const at::Tensor& from, StreamState& ours, StreamState& theirs) {
+  const c10::DataPtr staged = pinned_allocator()->allocate(from.nbytes());
+  copy_on(theirs, staged.get(), CW_HOST, from.const_data_ptr(), home(from).vendor_id, from.nbytes());
+  theirs.wait();
+  copy_on(ours, to.mutable_data_ptr(), home(to).vendor_id, staged.get(), CW_HOST, to.nbytes());
+  record_pinned(staged.get(), ours);
+  Entry::add_bytes(to.nbytes());
+}
+
 // Between two devices: `to`'s stream waits for what `from`'s was given, and the other way round, so that neither side's
 // memory is used too early or given away too soon.
 void copy_across(const at::Tensor& to, const at::Tensor& from) {
   StreamState& ours = current_stream(to.device().index());
   StreamState& theirs = current_stream(from.device().index());
+  if (peers(ours.device, theirs.device) == Peers::No) return copy_through_host(to, from, ours, theirs);
   std::unique_ptr<Event, void (*)(Event*)> ready(new_event(theirs.device, false), [](Event* e) { destroy_event(e); });
   record_event(*ready, theirs);
   block_stream(ours, *ready);

@@ -37,15 +37,19 @@ struct Entry {
 
 #define ENTRY(field, group) {#field, offsetof(cw_backend, field), group}
 constexpr Entry kEntries[] = {
-    ENTRY(device_count, 0),  ENTRY(device_info, 0),    ENTRY(sync, 0),          ENTRY(mem_alloc, 0),
-    ENTRY(mem_free, 0),      ENTRY(mem_copy, 0),       ENTRY(bind, -1),         ENTRY(mem_set, -1),
-    ENTRY(mem_info, -1),     ENTRY(host_alloc, 1),     ENTRY(host_free, 1),     ENTRY(op_find, -1),
-    ENTRY(stream_create, 2), ENTRY(stream_destroy, 2), ENTRY(stream_query, 2),  ENTRY(stream_sync, 2),
-    ENTRY(stream_wait, 2),   ENTRY(event_create, 3),   ENTRY(event_destroy, 3), ENTRY(event_record, 3),
-    ENTRY(event_query, 3),   ENTRY(event_sync, 3),     ENTRY(event_elapsed, 3), ENTRY(extension, -1),
+    ENTRY(device_count, 0),  ENTRY(device_info, 0),     ENTRY(sync, 0),
+    ENTRY(mem_alloc, 0),     ENTRY(mem_free, 0),        ENTRY(mem_copy, 0),
+    ENTRY(bind, -1),         ENTRY(mem_set, -1),        ENTRY(mem_info, -1),
+    ENTRY(host_alloc, 1),    ENTRY(host_free, 1),       ENTRY(op_find, -1),
+    ENTRY(stream_create, 2), ENTRY(stream_destroy, 2),  ENTRY(stream_query, 2),
+    ENTRY(stream_sync, 2),   ENTRY(stream_wait, 2),     ENTRY(event_create, 3),
+    ENTRY(event_destroy, 3), ENTRY(event_record, 3),    ENTRY(event_query, 3),
+    ENTRY(event_sync, 3),    ENTRY(event_elapsed, 3),   ENTRY(extension, -1),
+    ENTRY(close, -1),        ENTRY(peer_access, -1),    ENTRY(device_attribute, -1),
+    ENTRY(host_register, 4), ENTRY(host_unregister, 4), ENTRY(fault, -1),
 };
 #undef ENTRY
-constexpr const char* kGroups[] = {"", "host memory", "streams", "events"};
+constexpr const char* kGroups[] = {"", "host memory", "streams", "events", "registering of host memory"};
 
 void* entry(const cw_backend& table, const Entry& e) {
   void* p;
@@ -102,8 +106,8 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
   if (!table.name || !*table.name) refuse("it has no name (cw_backend.name is ", table.name ? "empty" : "NULL", ")");
   if (g_name_check)
     if (auto why = g_name_check(table.name)) refuse("its name is \"", table.name, "\": ", *why);
-  bool any[4] = {}, all[4] = {true, true, true, true};
-  std::string missing[4];
+  bool any[5] = {}, all[5] = {true, true, true, true, true};
+  std::string missing[5];
   for (const Entry& e : kEntries) {
     if (e.group < 0) continue;
     const bool offered = entry(table, e) != nullptr;
@@ -114,7 +118,7 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
     }
   }
   if (!all[0]) refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
-  for (int g = 1; g < 4; ++g)
+  for (int g = 1; g < 5; ++g)
     if (any[g] && !all[g])
       refuse("it offers ", kGroups[g], " without ", missing[g], "; offer all of the group or none");
   return table;

@@ -174,6 +174,14 @@ typedef struct cw_host {
   void (*log)(int32_t level, const char* message);
 } cw_host;
 
+/* ---- a fault of work that ran later than its call ------------------------------------------------------------ */
+typedef struct cw_fault {
+  uint32_t struct_size; /* set by the core: write no further */
+  uint32_t reserved;
+  char kernel[64];      /* the operator or kernel that failed, NUL-terminated; empty: not known */
+  uint64_t address;     /* in device memory, at which it failed; 0: not known */
+} cw_fault;
+
 /* ---- what the vendor gives the core ------------------------------------------------------------------------ */
 typedef struct cw_backend {
   uint32_t struct_size; /* sizeof(cw_backend) of the header that the vendor was built with */
@@ -226,6 +234,42 @@ typedef struct cw_backend {
    * its own struct_size. "notes.v1" is no table but a string, lines for people that `causeway doctor` prints.
    * UNSUPPORTED: not offered. NULL: none is. */
   cw_status (*extension)(const char* name, const void** out);
+
+  /* Further entries, each on its own. A library that was built before an entry was here does not offer it. */
+
+  /* The process is at its end, in the handlers of exit(): write out and shut down what is to be. Called once, and only
+   * in a process that opened a device; never in a forked child of it, nor at _exit() or after a signal. The core has
+   * waited for all work of every device, and begins no call after it: but a thread of the program may still be inside
+   * one, so what threads use stays in place. Not called where work does not end within 30 seconds, or a device is lost.
+   * NULL: nothing is waited for, and the process just ends. */
+  cw_status (*close)(void);
+
+  /* Whether `device` and `peer`, two different devices, exchange data without the host: 1 or 0. Asked once for each
+   * pair, before the first copy between them, so it is the place to enable access. Where it is 0 the core copies
+   * through the host, and `mem_copy` is never given such a pair. NULL: `mem_copy` takes every pair, by a way that is
+   * not known. */
+  cw_status (*peer_access)(int32_t device, int32_t peer, int32_t* out);
+
+  /* What else is to be known of a device, by key: a CW_INT, CW_DOUBLE or CW_STRING, whose text lives until this
+   * thread's next call. Asked anew each time, so that it may change. UNSUPPORTED: not known, as all is with NULL.
+   *   "pci_bus_id" a string such as "0000:3b:00.0"; "driver_version", "architecture" strings;
+   *   "clock_rate_khz", "memory_clock_rate_khz" (the highest; of now: "clock_rate_now_khz"); "memory_bus_width" in bits;
+   *   "l2_cache_bytes"; "local_memory_bytes" that a group shares; "group_limit" items; "simd_width" items;
+   *   "threads_per_unit" that a compute unit holds;
+   *   sensors: "temperature" in degrees Celsius, "power_mw", "utilization" and "memory_utilization" in percent.
+   * Further keys are the vendor's own, and reach people by torch.<name>.get_device_properties(). */
+  cw_status (*device_attribute)(int32_t device, const char* key, cw_arg* out);
+
+  /* Make memory that the host has already as good for `mem_copy` as host_alloc's, until host_unregister of the same
+   * address. Any address and size; the core registers no byte twice. UNSUPPORTED: not this memory. Both or none; NULL:
+   * none can be registered. */
+  cw_status (*host_register)(int32_t device, void* ptr, uint64_t bytes);
+  cw_status (*host_unregister)(int32_t device, void* ptr);
+
+  /* More about the last failure of work that this device was given: the core asks it in the same thread, after any
+   * entry but this said something else than CW_OK, CW_UNSUPPORTED or CW_NOT_READY. UNSUPPORTED: nothing is known. NULL:
+   * errors have the vendor's words alone. */
+  cw_status (*fault)(int32_t device, cw_fault* out);
 } cw_backend;
 
 /* ---- extension "ipc.v1": device memory shared between processes --------------------------------------------- */

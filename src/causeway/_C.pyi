@@ -47,6 +47,16 @@ def device_info(device: int) -> dict[str, Any]:
     """name, memory, dtypes (list of torch.dtype), host_addressable, alignment, compute_units,
     capability (major, minor), uuid (16 bytes), priorities (lowest, highest)."""
 
+def device_attribute(device: int, key: str) -> int | float | str | None:
+    """What the vendor says of a key of abi.h's `device_attribute`; None where it does not know."""
+
+def peer_access(device: int, peer: int) -> bool | None:
+    """Whether two different devices exchange data without the host; None: the vendor does not say."""
+
+def host_register(start: int, bytes: int) -> None:
+    """Pin memory that is there already; raises VendorError where the vendor cannot."""
+
+def host_unregister(start: int) -> None: ...
 def is_initialized() -> bool:
     """Whether this process has opened a device."""
 

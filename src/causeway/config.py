@@ -473,6 +473,14 @@ SETTINGS: Mapping[str, Setting] = {
             "Kernels that the chip offers: all, those no slower than the host rung, none.",
         ),
         _sim("level", _integer(0, 2), 2, "Offer the table up to this level only."),
+        _sim(
+            "without",
+            NAMES,
+            (),
+            "Entries that the table leaves out, of those that stand alone: mem_set, close, ... "
+            "(see docs/sim.md).",
+        ),
+        _sim("peers", FLAG, True, "The devices copy to each other without the host."),
         _sim("code", FLAG, False, "Offer code.v1: kernels are built by the machine's C compiler."),
         _sim(
             "cache", TEXT, "", "Folder of what it built. Empty: causeway/sim in the user's cache."

@@ -44,6 +44,11 @@ COSTS = {
     "event_create, event_destroy, event_record, event_query, event_sync, event_elapsed": (
         "events are the host's clock after a sync: recording one waits"
     ),
+    "close": "at the end of a process nothing is waited for, and the vendor is not told",
+    "peer_access": "whether two devices exchange data directly is not known",
+    "device_attribute": "no clock rates, bus, cache sizes or sensors of a device",
+    "host_register, host_unregister": "host memory that is there already cannot be pinned",
+    "fault": "an error of work that ran later has the vendor's words alone",
     "extension": "none of comm.v1, code.v1, graph.v1, ipc.v1, profile.v1",
 }
 EXTENSIONS = {

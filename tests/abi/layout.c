@@ -18,7 +18,7 @@ static const char* before = "";
   F(mem_alloc) F(mem_free) F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free)          \
   F(op_find) F(stream_create) F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait)             \
   F(event_create) F(event_destroy) F(event_record) F(event_query) F(event_sync) F(event_elapsed)          \
-  F(extension)
+  F(extension) F(close) F(peer_access) F(device_attribute) F(host_register) F(host_unregister) F(fault)
 #define CODE_INFO(F) \
   F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic) \
   F(driver)
@@ -53,6 +53,10 @@ int main(void) {
 #define F(field) FIELD(cw_backend, field);
   BACKEND(F)
 #undef F
+  STRUCT(cw_fault);
+  FIELD(cw_fault, struct_size);
+  FIELD(cw_fault, kernel);
+  FIELD(cw_fault, address);
   STRUCT(cw_ipc_v1);
   FIELD(cw_ipc_v1, struct_size);
   FIELD(cw_ipc_v1, reserved);

@@ -51,6 +51,22 @@ def test_a_good_library_is_a_device_named_after_the_vendor(run, library, name: s
     assert run(WORKS, CAUSEWAY_VENDOR=library(name)) == ""
 
 
+def test_a_library_built_with_the_first_header_is_a_device(run, tmp_path: Path) -> None:
+    source, to = odd_vendors.HERE / "vendors/good.c", tmp_path / "libcw_good.so"
+    library = odd_vendors.compile_c(source, to, include=odd_vendors.FIRST)
+    program = (
+        WORKS
+        + """
+from causeway import _C
+entries = _C.vendor_state()["entries"]
+assert not any(entries[e] for e in ("close", "peer_access", "device_attribute", "fault"))
+assert torch.test.can_device_access_peer(0, 0) is False
+assert not hasattr(torch.test.get_device_properties(), "clock_rate")
+"""
+    )
+    assert run(program, CAUSEWAY_VENDOR=str(library)) == ""
+
+
 REFUSED = """
 import contextlib, io, json, sys, torch
 assert (torch.ones(3) + 1).tolist() == [2, 2, 2]

@@ -27,7 +27,23 @@ static cw_status extension(const char* name, const void** out) {
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 
-static cw_backend* make_table() {
+// Entries that stand alone, for setting "without".
+static void leave_out(cw_backend* table) {
+  const auto without = [](const char* entry) { return settings().without.count(entry) != 0; };
+#define ENTRY(name) \
+  if (without(#name)) table->name = nullptr
+  ENTRY(mem_set);
+  ENTRY(mem_info);
+  ENTRY(close);
+  ENTRY(peer_access);
+  ENTRY(device_attribute);
+  ENTRY(host_register);
+  if (without("host_register")) table->host_unregister = nullptr;
+  ENTRY(fault);
+#undef ENTRY
+}
+
+static cw_backend* make_full_table() {
   auto* table = new cw_backend{};  // lives as long as the process
   table->struct_size = sizeof(cw_backend);
   table->abi_version = CW_ABI_VERSION;
@@ -46,6 +62,12 @@ static cw_backend* make_table() {
   table->mem_info = mem_info;
   table->host_alloc = host_alloc;
   table->host_free = host_free;
+  table->close = close_chip;
+  table->peer_access = peer_access;
+  table->device_attribute = device_attribute;
+  table->host_register = host_register;
+  table->host_unregister = host_unregister;
+  table->fault = fault;
   if (settings().level < 1) return table;
 
   table->op_find = op_find;
@@ -66,6 +88,12 @@ static cw_backend* make_table() {
   return table;
 }
 
+static cw_backend* make_table() {
+  cw_backend* table = make_full_table();
+  leave_out(table);
+  return table;
+}
+
 }  // namespace sim
 
 // Reads settings and builds the table. Touches no device: this runs at `import torch`.
@@ -75,6 +103,7 @@ const cw_backend* cw_open_v1(const cw_host* host) {
     sim::read_settings(*host);
     sim::make_devices();
     sim::arm_faults();
+    sim::end_at_exit();
     return sim::make_table();
   }();
   return table;

@@ -16,6 +16,7 @@ namespace sim {
 
 static std::vector<Device*>* devices = new std::vector<Device*>;
 static thread_local int32_t bound = 0;
+std::atomic<bool> closed{false};
 
 void make_devices() {
   for (int32_t index = 0; index < settings().devices; ++index) {
@@ -29,6 +30,10 @@ int32_t bound_device() { return bound; }
 
 cw_status enter(const char* entry, int32_t index, Device** out) {
   if (!settings().error.empty()) return fail(CW_INVALID, "%s", settings().error.c_str());
+  if (closed.load(std::memory_order_relaxed)) {
+    fprintf(stderr, "causeway-sim: %s was called after close\n", entry);
+    return fail(CW_INVALID, "%s: the chip is closed", entry);
+  }
   if (index < 0 || size_t(index) >= devices->size()) {
     return fail(CW_INVALID, "%s: there is no device %d; the simulated chip has %zu (setting \"devices\")", entry, index,
                 devices->size());
@@ -131,6 +136,57 @@ cw_status bind(int32_t index) {
   if (cw_status status = enter_open("bind", index, &device)) return status;
   bound = index;
   return CW_OK;
+}
+
+cw_status peer_access(int32_t index, int32_t peer, int32_t* out) {
+  Device *device = nullptr, *other = nullptr;
+  if (cw_status status = enter("peer_access", index, &device)) return status;
+  if (cw_status status = enter("peer_access", peer, &other)) return status;
+  *out = settings().peers && index != peer;
+  return CW_OK;
+}
+
+cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
+  Device* device = nullptr;
+  if (cw_status status = enter("device_attribute", index, &device)) return status;
+  const auto is = [key](const char* name) { return strcmp(key, name) == 0; };
+  const auto number = [out](int64_t value) {
+    *out = cw_arg{};
+    out->tag = CW_INT;
+    out->v.i = value;
+    return CW_OK;
+  };
+  const auto text = [out](const char* words) {
+    *out = cw_arg{};
+    out->tag = CW_STRING;
+    out->n = uint32_t(strlen(words));
+    out->v.string = words;
+    return CW_OK;
+  };
+  static thread_local char bus[16];
+  if (is("pci_bus_id")) {
+    snprintf(bus, sizeof(bus), "0000:%02x:00.0", unsigned(index) & 0xff);
+    return text(bus);
+  }
+  if (is("driver_version")) return text("1.0");
+  if (is("architecture")) return text("sim");
+  if (is("clock_rate_khz") || is("clock_rate_now_khz")) return number(1000000);
+  if (is("memory_clock_rate_khz")) return number(2000000);
+  if (is("memory_bus_width")) return number(64);
+  if (is("l2_cache_bytes")) return number(INT64_C(1) << 20);
+  if (is("temperature")) {
+    *out = cw_arg{};
+    out->tag = CW_DOUBLE;
+    out->v.d = 36.5;
+    return CW_OK;
+  }
+  if (is("power_mw")) return number(1000);
+  if (is("utilization")) return number(busy(*device) ? 100 : 0);
+  if (is("memory_utilization")) {
+    std::lock_guard<std::mutex> lock(device->memory_mutex);
+    return number(int64_t(device->used * 100 / settings().memory));
+  }
+  return fail(CW_UNSUPPORTED, "the simulated chip has no attribute %s", key);
 }
 
 }  // namespace sim

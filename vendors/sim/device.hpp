@@ -57,6 +57,8 @@ struct Device {
   bool contains(uintptr_t address) const { return opened && address - base < range; }
 };
 
+extern std::atomic<bool> closed;  // by entry `close`: every call after it is told on stderr and refused
+
 void make_devices();  // once, from the settings; opens none
 Device* device_at(int32_t index);  // no checks
 int32_t bound_device();            // of this thread
@@ -73,5 +75,7 @@ cw_status resolve(const Device& device, const void* ptr, uint64_t bytes, const c
 cw_status device_count(int32_t* out);
 cw_status device_info(int32_t device, cw_device_info* out);
 cw_status bind(int32_t device);
+cw_status peer_access(int32_t device, int32_t peer, int32_t* out);
+cw_status device_attribute(int32_t device, const char* key, cw_arg* out);
 
 }  // namespace sim

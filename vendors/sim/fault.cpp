@@ -21,13 +21,16 @@ struct Rule {
 std::deque<Rule>* rules = new std::deque<Rule>;
 std::atomic<int64_t> corrupt_calls{0};
 
-const char* const entries[] = {"device_count", "device_info", "sync",          "mem_alloc",     "mem_free",
-                               "mem_copy",     "bind",        "mem_set",       "mem_info",      "host_alloc",
-                               "host_free",    "op_find",     "stream_create", "stream_query",  "stream_destroy",
-                               "stream_sync",  "stream_wait", "event_create",  "event_destroy", "event_record",
-                               "event_query",  "event_sync",  "event_elapsed", "extension",     "mem_export",
-                               "mem_import",   "mem_close",   "profile_clock", "profile_start", "profile_stop",
-                               "profile_read", "code_info",   "code_build",    "code_launch"};
+const char* const entries[] = {"device_count",     "device_info",   "sync",           "mem_alloc",
+                               "mem_free",         "mem_copy",      "bind",           "mem_set",
+                               "mem_info",         "host_alloc",    "host_free",      "op_find",
+                               "stream_create",    "stream_query",  "stream_destroy", "stream_sync",
+                               "stream_wait",      "event_create",  "event_destroy",  "event_record",
+                               "event_query",      "event_sync",    "event_elapsed",  "extension",
+                               "mem_export",       "mem_import",    "mem_close",      "profile_clock",
+                               "profile_start",    "profile_stop",  "profile_read",   "code_info",
+                               "code_build",       "code_launch",   "close",          "peer_access",
+                               "device_attribute", "host_register", "host_unregister"};
 
 bool is_entry(const std::string& name) {
   for (const char* entry : entries) {

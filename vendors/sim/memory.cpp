@@ -206,6 +206,9 @@ cw_status mem_copy(void* dst, int32_t dst_device, const void* src, int32_t src_d
       if (src_device < 0 || src_device >= settings().devices) {
         return fail(CW_INVALID, "mem_copy: there is no device %d", src_device);
       }
+      if (!settings().peers) {
+        return fail(CW_INVALID, "mem_copy: devices %d and %d are no peers", dst_device, src_device);
+      }
       other = device_at(src_device);
       if (other->lost) return fail(CW_DEVICE_LOST, "mem_copy: source device %d is lost", src_device);
     }
@@ -251,6 +254,40 @@ cw_status host_alloc(uint64_t bytes, void** out) {
 cw_status host_free(void* ptr) {
   if (cw_status status = injected_fault("host_free", nullptr)) return status;
   std::free(ptr);
+  return CW_OK;
+}
+
+namespace {
+
+std::mutex registered_mutex;
+std::map<uintptr_t, uint64_t>& registered() {
+  static auto* all = new std::map<uintptr_t, uint64_t>;
+  return *all;
+}
+
+}  // namespace
+
+cw_status host_register(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  if (cw_status status = enter("host_register", index, &device)) return status;
+  const uintptr_t start = reinterpret_cast<uintptr_t>(ptr);
+  std::lock_guard<std::mutex> lock(registered_mutex);
+  auto next = registered().lower_bound(start + bytes);
+  if (next != registered().begin() && std::prev(next)->first + std::prev(next)->second > start) {
+    return fail(CW_INVALID, "host_register: some of %llu bytes at %p is registered already",
+                static_cast<unsigned long long>(bytes), ptr);
+  }
+  registered()[start] = bytes;
+  return CW_OK;
+}
+
+cw_status host_unregister(int32_t index, void* ptr) {
+  Device* device = nullptr;
+  if (cw_status status = enter("host_unregister", index, &device)) return status;
+  std::lock_guard<std::mutex> lock(registered_mutex);
+  if (!registered().erase(reinterpret_cast<uintptr_t>(ptr))) {
+    return fail(CW_INVALID, "host_unregister: %p was not registered", ptr);
+  }
   return CW_OK;
 }
 

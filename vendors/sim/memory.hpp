@@ -20,5 +20,7 @@ cw_status mem_set(int32_t device, void* ptr, int32_t byte, uint64_t bytes, cw_st
 cw_status mem_info(int32_t device, uint64_t* free, uint64_t* total);
 cw_status host_alloc(uint64_t bytes, void** out);
 cw_status host_free(void* ptr);
+cw_status host_register(int32_t device, void* ptr, uint64_t bytes);
+cw_status host_unregister(int32_t device, void* ptr);
 
 }  // namespace sim

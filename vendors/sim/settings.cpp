@@ -75,6 +75,13 @@ bool parse_bytes(const std::string& text, uint64_t* out) {
   return true;
 }
 
+// What `without` may name; see leave_out in backend.cpp.
+bool is_left_out(const std::string& entry) {
+  static const char* const entries[] = {"mem_set",          "mem_info",      "close", "peer_access",
+                                        "device_attribute", "host_register", "fault"};
+  return std::any_of(std::begin(entries), std::end(entries), [&](const char* e) { return entry == e; });
+}
+
 bool parse_status(const std::string& text, cw_status* out) {
   for (cw_status status = CW_UNSUPPORTED; status <= CW_NOT_READY; ++status) {
     if (text == status_name(status)) return *out = status, true;
@@ -163,6 +170,20 @@ void read_settings(const cw_host& given) {
     if (value.size() != 1 || value[0] < '0' || value[0] > '2') return false;
     s.level = value[0] - '0';
     return true;
+  });
+  reader.read("without",
+              "a comma list of entries that stand alone: mem_set, mem_info, close, peer_access, device_attribute, "
+              "host_register (with host_unregister), fault",
+              [&](const std::string& value) {
+                for (const std::string& part : split(value)) {
+                  if (!is_left_out(part)) return false;
+                  s.without.insert(part);
+                }
+                return true;
+              });
+  reader.read("peers", "0, 1", [&](const std::string& value) {
+    s.peers = value == "1";
+    return s.peers || value == "0";
   });
   reader.read("code", "0, 1", [&](const std::string& value) {
     s.code = value == "1";

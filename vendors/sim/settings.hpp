@@ -27,6 +27,8 @@ struct Settings {
   bool async = false;
   Offer ops = Offer::fastest;
   int level = 2;
+  std::set<std::string> without;  // entries that the table leaves out
+  bool peers = true;  // devices copy to each other without the host
   bool code = false;     // offer code.v1, with the machine's C compiler
   std::string cache;     // the folder for what it built, or empty
   int64_t latency_us = 0;

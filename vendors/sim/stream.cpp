@@ -32,12 +32,9 @@ void end_streams() {
   }
 }
 
-void end_at_exit() {
+void own_threads() {
   static std::once_flag once;
-  std::call_once(once, [] {
-    owner = getpid();
-    std::atexit(end_streams);
-  });
+  std::call_once(once, [] { owner = getpid(); });
 }
 
 cw_stream_t* new_stream(Device& device, int32_t priority) {
@@ -50,7 +47,26 @@ cw_stream_t* new_stream(Device& device, int32_t priority) {
 
 }  // namespace
 
+thread_local uint64_t next_address = 0;
+
 bool ending() { return is_ending; }
+
+bool busy(Device& device) {
+  std::lock_guard<std::mutex> lock(device.stream_mutex);
+  return std::any_of(device.streams.begin(), device.streams.end(), [](cw_stream_t* s) { return !s->idle(); });
+}
+
+// Before any stream is there, so that it comes after the handler in which the core waits and calls `close`.
+void end_at_exit() { std::atexit(end_streams); }
+
+cw_status close_chip() {
+  if (cw_status status = injected_fault("close", nullptr)) return status;
+  if (closed.exchange(true)) return fail(CW_FAILED, "close: the chip is closed already");
+  for (int32_t index = 0; index < settings().devices; ++index) {
+    if (busy(*device_at(index))) return fail(CW_FAILED, "close: a stream of device %d still has work", index);
+  }
+  return CW_OK;
+}
 
 void simulate_latency() {
   using namespace std::chrono;
@@ -88,14 +104,20 @@ cw_status sync(int32_t index) {
   }
   cw_status first = CW_OK;
   std::string words;
+  cw_fault known{};
   for (cw_stream_t* stream : streams) {
     cw_status status = stream->sync();
     if (first == CW_OK && status != CW_OK) {
       first = status;
       words = last_error();
+      known.struct_size = sizeof(known);
+      fault(index, &known);
     }
   }
-  return first == CW_OK ? CW_OK : fail(first, "%s", words.c_str());
+  if (first == CW_OK) return CW_OK;
+  fail(first, "%s", words.c_str());
+  know_fault(known.kernel, known.address);
+  return first;
 }
 
 cw_status stream_create(int32_t index, int32_t priority, cw_stream* out) {
@@ -141,7 +163,7 @@ cw_status stream_sync(int32_t index, cw_stream handle) {
 void cw_stream_t::push(sim::Task task) {
   std::lock_guard<std::mutex> lock(mutex_);
   if (!thread_.joinable()) {
-    sim::end_at_exit();
+    sim::own_threads();
     thread_ = std::thread([this] { run(); });
   }
   queue_.push_back(std::move(task));
@@ -168,6 +190,8 @@ void cw_stream_t::run() {
     if (status != CW_OK && status_ == CW_OK) {
       status_ = status;
       words_ = words;
+      failed_ = task.name;
+      failed_at_ = task.address;
     }
     busy_ = false;
     if (queue_.empty()) done_.notify_all();
@@ -178,7 +202,11 @@ cw_status cw_stream_t::sync() {
   std::unique_lock<std::mutex> lock(mutex_);
   done_.wait(lock, [&] { return queue_.empty() && !busy_; });
   cw_status status = std::exchange(status_, CW_OK);
-  if (status != CW_OK) return sim::fail(status, "%s", words_.c_str());
+  if (status != CW_OK) {
+    sim::fail(status, "%s", words_.c_str());
+    sim::know_fault(failed_.c_str(), failed_at_);
+    return status;
+  }
   if (device->lost) return sim::fail(CW_DEVICE_LOST, "device %d was lost", device->index);
   return CW_OK;
 }

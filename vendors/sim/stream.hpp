@@ -23,9 +23,13 @@ struct Task {
   const char* name;
   bool always;  // also on a lost device: an event must happen, or its waiters hang
   std::function<cw_status()> work;
+  uint64_t address = 0;  // of what it writes, for entry `fault`; 0: not known
 };
+// The address that the work which this thread puts on a stream next writes to.
+extern thread_local uint64_t next_address;
 
 void simulate_latency();
+void end_at_exit();
 bool ending();  // the process is: nothing may wait any more
 
 }  // namespace sim
@@ -49,6 +53,8 @@ struct cw_stream_t {
   bool busy_ = false;
   cw_status status_ = CW_OK;
   std::string words_;
+  std::string failed_;  // the work whose status is kept, and what it wrote to
+  uint64_t failed_at_ = 0;
 };
 
 namespace sim {
@@ -69,7 +75,7 @@ cw_status put_unprofiled(Device& device, cw_stream handle, const char* name, Wor
     if (settings().latency_us && !always) simulate_latency();
     return work();
   }
-  stream->push(Task{name, always, std::forward<Work>(work)});
+  stream->push(Task{name, always, std::forward<Work>(work), next_address});
   return CW_OK;
 }
 
@@ -88,8 +94,11 @@ cw_status put(Device& device, cw_stream handle, const char* name, Work&& work, b
   return put_unprofiled(device, handle, name, std::forward<Work>(work), always);
 }
 
+bool busy(Device& device);  // one of its streams has work
+
 // Entries of the table.
 cw_status sync(int32_t device);
+cw_status close_chip();
 cw_status stream_create(int32_t device, int32_t priority, cw_stream* out);
 cw_status stream_destroy(int32_t device, cw_stream stream);
 cw_status stream_query(int32_t device, cw_stream stream);

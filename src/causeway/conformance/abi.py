@@ -23,9 +23,11 @@ from causeway.conformance.table import (
     HOST,
     STATUS,
     Activity,
+    Arg,
     CodeArg,
     CodeInfo,
     DeviceInfo,
+    Fault,
     Library,
     Op,
     TableError,
@@ -201,7 +203,9 @@ def table_has_what_is_needed(chip: Chip) -> None:
     chip_entries = ("device_count", "device_info", "sync", "mem_alloc", "mem_free", "mem_copy")
     missing = [entry for entry in chip_entries if not chip.library.offers(entry)]
     expect(not missing, "all six entries", f"missing: {', '.join(missing)}")
-    for group in (STREAMS, EVENTS, ("host_alloc", "host_free")):
+    for group in (
+        STREAMS, EVENTS, ("host_alloc", "host_free"), ("host_register", "host_unregister"),
+    ):  # fmt: skip
         offered = [entry for entry in group if chip.library.offers(entry)]
         expect(len(offered) in (0, len(group)), f"all of {', '.join(group)}, or none", offered)
     name = (chip.library.table.name or b"").decode(errors="replace")
@@ -366,6 +370,97 @@ def host_memory_is_copied(chip: Chip) -> None:
             same(C.string_at(host, 64 * KIB), pattern(64 * KIB), "what came back")
     finally:
         chip.library.call("host_free", host)
+
+
+def peers_are_told(chip: Chip) -> None:
+    """Does peer_access say 0 or 1 of each pair, and do those copies arrive that it says 1 of?"""
+    chip.needs("peer_access")
+    if chip.count < 2:
+        raise Skipped("there is one device")
+    for a, b in itertools.permutations(range(min(chip.count, 4)), 2):
+        answers = [chip.library.get("peer_access", i32, a, b) for _ in range(2)]
+        expect(answers in ([0, 0], [1, 1]), "0 or 1, twice alike", answers)
+        if not answers[0]:
+            continue
+        with chip.memory(KIB, device=a) as (to,), chip.memory(KIB, device=b) as (source,):
+            chip.library.write(source, pattern(KIB, a), b)
+            chip.library.call("mem_copy", to, a, source, b, KIB, None)
+            chip.library.sync(a)
+            same(chip.library.read(to, KIB, a), pattern(KIB, a), f"what came from {b} to {a}")
+    chip.refused("peer_access", 0, chip.count, C.byref(i32()))
+
+
+# Keys of abi.h and the tag of their values.
+_ATTRIBUTES = {
+    "pci_bus_id": 6, "driver_version": 6, "architecture": 6, "clock_rate_khz": 1,
+    "clock_rate_now_khz": 1, "memory_clock_rate_khz": 1, "memory_bus_width": 1,
+    "l2_cache_bytes": 1, "local_memory_bytes": 1, "group_limit": 1, "simd_width": 1,
+    "threads_per_unit": 1, "power_mw": 1, "utilization": 1, "memory_utilization": 1,
+}  # fmt: skip
+
+
+def attributes_have_their_types(chip: Chip) -> None:
+    """Is each attribute of abi.h of its type and sane, and one that is not known UNSUPPORTED?"""
+    chip.needs("device_attribute")
+
+    def ask(key: str, device: int = 0) -> tuple[str, Arg]:
+        value = Arg(tag=99)
+        found = chip.library.status("device_attribute", device, key.encode(), C.byref(value))
+        return found, value
+
+    for device in range(chip.count):
+        for key, tag in _ATTRIBUTES.items():
+            status, value = ask(key, device)
+            expect(status in ("OK", "UNSUPPORTED"), f"{key}: OK or UNSUPPORTED", status)
+            if status != "OK":
+                continue
+            expect(value.tag == tag, f"{key}: tag {tag}", value.tag)
+            if tag == 6:
+                text = value.v.string or b""
+                expect(len(text) == value.n > 0, f"{key}: words of {value.n} bytes", text)
+            else:
+                most = 100 if "utilization" in key else 2**62
+                expect(0 <= value.v.i <= most, f"{key}: from 0 to {most}", value.v.i)
+    for key in ("", "no such key", "x" * 4096):
+        expect(ask(key)[0] == "UNSUPPORTED", f"UNSUPPORTED for {key[:20]!r}", ask(key)[0])
+    chip.refused("device_attribute", chip.count, b"driver_version", C.byref(Arg()))
+
+
+def host_memory_is_registered(chip: Chip) -> None:
+    """Do copies reach host memory between host_register and host_unregister, and after it?"""
+    chip.needs("host_register", "host_unregister")
+    size, at = 3 * MIB + 123, 17  # of no page
+    whole = C.create_string_buffer(size + at)
+    host = C.addressof(whole) + at
+    status = chip.library.status("host_register", 0, host, size)
+    expect(status in ("OK", "UNSUPPORTED"), "OK, or UNSUPPORTED of this memory", status)
+    if status != "OK":
+        raise Skipped("memory of no page cannot be registered")
+    with chip.memory(size) as (address,):
+        for seed in (1, 2):  # the second time it is ordinary memory again
+            C.memmove(host, pattern(size, seed), size)
+            chip.library.call("mem_copy", address, 0, host, HOST, size, None)
+            chip.wait()
+            C.memset(host, 0, size)
+            chip.library.call("mem_copy", host, HOST, address, 0, size, None)
+            chip.wait()
+            same(C.string_at(host, size), pattern(size, seed), f"what came back, time {seed}")
+            if seed == 1:
+                chip.library.call("host_unregister", 0, host)
+    chip.refused("host_unregister", 0, host)
+
+
+def a_fault_is_of_the_last_failure(chip: Chip) -> None:
+    """Does fault answer after a failure, and keep to the struct_size that it is given?"""
+    chip.needs("fault")
+    chip.refused("mem_alloc", chip.count, 64, C.byref(ptr()))  # a call, and no work that ran later
+    raw = (C.c_uint8 * C.sizeof(Fault))(*[CANARY] * C.sizeof(Fault))
+    fault = Fault.from_buffer(raw)
+    fault.struct_size = Fault.address.offset
+    status = chip.library.status("fault", 0, C.byref(fault))
+    expect(status in ("OK", "UNSUPPORTED"), "OK or UNSUPPORTED", status)
+    rest = len(raw) - Fault.address.offset
+    same(bytes(raw)[-rest:], bytes([CANARY]) * rest, f"behind byte {Fault.address.offset}")
 
 
 def a_wrong_device_has_words(chip: Chip) -> None:
@@ -1092,6 +1187,16 @@ def a_new_event_is_new(chip: Chip) -> None:
             chip.refused("event_elapsed", 0, start, end, C.byref(C.c_double()))
 
 
+def close_comes_last(chip: Chip) -> None:
+    """Does close answer OK when all work is done? Nothing is asked of the chip after it."""
+    chip.needs("close")
+    with chip.memory(KIB) as (address,):
+        chip.fill(address, 1, KIB)
+    for device in range(chip.count):
+        chip.library.sync(device)
+    chip.library.call("close")
+
+
 LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
     0: (
         table_has_what_is_needed,
@@ -1108,6 +1213,10 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         memory_comes_back,
         mem_info_counts,
         host_memory_is_copied,
+        peers_are_told,
+        attributes_have_their_types,
+        host_memory_is_registered,
+        a_fault_is_of_the_last_failure,
         a_wrong_device_has_words,
         words_belong_to_a_thread,
         threads_use_memory,
@@ -1147,6 +1256,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         waits_hold_between_all_streams,
         elapsed_time_is_in_milliseconds,
         a_new_event_is_new,
+        close_comes_last,
     ),
 }
 

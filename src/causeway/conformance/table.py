@@ -63,6 +63,12 @@ class DeviceInfo(C.Structure):
     ]  # fmt: skip
 
 
+class Fault(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32), ("kernel", C.c_char * 64), ("address", u64),
+    ]  # fmt: skip
+
+
 Scratch = C.CFUNCTYPE(i32, i32, ptr, u64, C.POINTER(ptr))
 Resize = C.CFUNCTYPE(i32, C.POINTER(DLTensor), i32, C.POINTER(i64))
 Setting = C.CFUNCTYPE(ptr, C.c_char_p)
@@ -111,6 +117,12 @@ class Backend(C.Structure):
         ("event_sync", _entry(i32, ptr)),
         ("event_elapsed", _entry(i32, ptr, ptr, out(C.c_double))),
         ("extension", _entry(C.c_char_p, out(ptr))),
+        ("close", _entry()),
+        ("peer_access", _entry(i32, i32, out(i32))),
+        ("device_attribute", _entry(i32, C.c_char_p, out(Arg))),
+        ("host_register", _entry(i32, ptr, u64)),
+        ("host_unregister", _entry(i32, ptr)),
+        ("fault", _entry(i32, out(Fault))),
     ]  # fmt: skip
 
 

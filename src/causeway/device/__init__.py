@@ -59,6 +59,7 @@ from causeway.device.memory import (
 from causeway.device.names import WORKS, reason
 from causeway.device.properties import (
     DeviceProperties,
+    clock_rate,
     get_amp_supported_dtype,
     get_arch_list,
     get_device_capability,
@@ -67,6 +68,10 @@ from causeway.device.properties import (
     get_gencode_flags,
     is_bf16_supported,
     is_tf32_supported,
+    memory_usage,
+    power_draw,
+    temperature,
+    utilization,
 )
 from causeway.device.random import (
     _get_generator,

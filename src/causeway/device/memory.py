@@ -30,6 +30,8 @@ __all__ = [
     "get_per_process_memory_fraction",
     "host_memory_stats",
     "host_memory_stats_as_nested_dict",
+    "host_register",
+    "host_unregister",
     "max_memory_allocated",
     "max_memory_cached",
     "max_memory_reserved",
@@ -49,6 +51,33 @@ __all__ = [
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
 ]
+
+
+# --- host memory ---
+
+
+def host_register(memory: torch.Tensor | torch.UntypedStorage) -> None:
+    """Pin memory of the host that is there already, for the current device: a mapped file, say.
+
+    `is_pinned()` is true of it from then on, and copies with non_blocking=True go on in the
+    background. `memory` has to be kept until `host_unregister`. A tensor means its whole storage.
+    Raises VendorError where the vendor cannot; `tensor.pin_memory()` makes a pinned copy anywhere.
+    """
+    _lazy_init()
+    storage = _host_storage(memory)
+    _C.host_register(storage.data_ptr(), storage.nbytes())
+
+
+def host_unregister(memory: torch.Tensor | torch.UntypedStorage) -> None:
+    """Undo `host_register` of the same memory, after the copies that use it."""
+    _C.host_unregister(_host_storage(memory).data_ptr())
+
+
+def _host_storage(memory: torch.Tensor | torch.UntypedStorage) -> torch.UntypedStorage:
+    storage = memory.untyped_storage() if isinstance(memory, torch.Tensor) else memory
+    if storage.device.type != "cpu":
+        raise ValueError(f"only memory of the host can be pinned, but this is of {storage.device}")
+    return storage
 
 
 # --- allocation ---------------------------------------------------------------------------------

@@ -12,10 +12,13 @@ OLDEST = (2, 11)  # the first torch that Causeway supports
 
 # --- works --------------------------------------------------------------------------------------
 
+_SENSORS = "VendorError where the vendor's library does not say"
+
 # Name: what differs from torch.cuda, if anything.
 WORKS: dict[str, str] = {
     # selection
-    "can_device_access_peer": "True for any two: the contract copies between every pair",
+    "can_device_access_peer": "False where the vendor does not say; copies work in any case",
+    "clock_rate": _SENSORS,
     "current_device": "",
     "device": "",
     "device_count": "",
@@ -23,7 +26,8 @@ WORKS: dict[str, str] = {
     "get_arch_list": "always []: the vendor's library holds the kernels",
     "get_device_capability": "the vendor's numbers, not compute capabilities",
     "get_device_name": "",
-    "get_device_properties": "also dtypes, host_addressable, alignment; nothing of NVIDIA's own",
+    "get_device_properties": "also dtypes, host_addressable, alignment, and whatever key the "
+    "vendor's library knows; AttributeError for what it does not",
     "get_gencode_flags": "always empty",
     "init": "",
     "is_available": "",
@@ -31,8 +35,12 @@ WORKS: dict[str, str] = {
     "is_initialized": "",
     "is_tf32_supported": "always False: the format is NVIDIA's",
     "ipc_collect": "",
+    "memory_usage": _SENSORS,
+    "power_draw": _SENSORS,
     "set_device": "",
     "synchronize": "",
+    "temperature": _SENSORS,
+    "utilization": _SENSORS,
     # streams and events
     "Event": "makes a torch.Event; not interprocess=True",
     "Stream": "",
@@ -120,7 +128,7 @@ WORKS: dict[str, str] = {
 _RUNTIME = "it is of CUDA's own runtime"
 _GRAPH = "the contract's graph.v1, by which a chip would capture work, is not used yet"
 _POOL = "its memory comes from one cache a device, which a program cannot replace or divide"
-_SENSOR = "the contract has no entry for sensors; ask the vendor's own tool"
+_SENSOR = "the contract's sensors are of devices, not of processes; ask the vendor's own tool"
 _NVCC = "it describes NVIDIA's compiler and architectures"
 _EXTERNAL = "the contract has no entry to adopt a stream of another library"
 _IMPORT = "it is no name of the interface: torch.cuda's source imports it"
@@ -141,7 +149,6 @@ NOT: dict[str, str] = {
     "caching_allocator_enable": _POOL,
     "change_current_allocator": _POOL,
     "check_error": _RUNTIME,
-    "clock_rate": _SENSOR,
     "cudaStatus": _RUNTIME,
     "cudart": _RUNTIME,
     "current_blas_handle": "it is a handle of cuBLAS",
@@ -159,17 +166,13 @@ NOT: dict[str, str] = {
     "jiterator": "it compiles CUDA source",
     "list_gpu_processes": _SENSOR,
     "make_graphed_callables": _GRAPH,
-    "memory_usage": _SENSOR,
     "nccl": "NCCL is NVIDIA's; use torch.distributed",
     "nvtx": "NVTX is NVIDIA's; use torch.profiler.record_function",
-    "power_draw": _SENSOR,
     "profiler": "it steers NVIDIA's profilers; use torch.profiler",
     "set_sync_debug_mode": _SYNC,
     "sparse": "it is empty",
-    "temperature": _SENSOR,
     "tunable": "it tunes NVIDIA's and AMD's matrix libraries",
     "use_mem_pool": _POOL,
-    "utilization": _SENSOR,
     **dict.fromkeys(
         (
             "Any",

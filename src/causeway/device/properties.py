@@ -4,13 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from causeway import _C
-from causeway.device.lazy import _lazy_init, compiled_as_constant, count_devices, is_available
+from causeway.device.lazy import (
+    _lazy_init,
+    compiled_as_constant,
+    count_devices,
+    device_name,
+    is_available,
+)
 from causeway.device.selection import Device, _get_device_index
+from causeway.errors import VendorError
 
 if TYPE_CHECKING:
     from uuid import UUID
@@ -29,6 +36,20 @@ class DeviceProperties:
     dtypes: frozenset[torch.dtype]
     host_addressable: bool
     alignment: int  # of an allocation, in bytes
+    index: int = 0
+
+    def __getattr__(self, name: str) -> Any:
+        """What the vendor's library says by key: torch.cuda's names, or the vendor's own keys."""
+        if name.startswith("_"):
+            raise AttributeError(name)
+        found = _attribute(self.index, name)
+        if found is None:
+            key = ATTRIBUTES.get(name, name)
+            raise AttributeError(
+                f"the vendor's library does not say {name!r} of {self.name} "
+                f"(device_attribute {key!r})"
+            )
+        return found
 
     def __repr__(self) -> str:
         return (
@@ -68,7 +89,74 @@ def _properties(index: int) -> DeviceProperties:
         dtypes=frozenset(info["dtypes"]),
         host_addressable=bool(info["host_addressable"]),
         alignment=info["alignment"],
+        index=index,
     )
+
+
+# torch.cuda's names of properties, and the contract's keys for them.
+ATTRIBUTES = {
+    "L2_cache_size": "l2_cache_bytes",
+    "clock_rate": "clock_rate_khz",
+    "gcnArchName": "architecture",
+    "max_threads_per_block": "group_limit",
+    "max_threads_per_multi_processor": "threads_per_unit",
+    "memory_bus_width": "memory_bus_width",
+    "memory_clock_rate": "memory_clock_rate_khz",
+    "shared_memory_per_block": "local_memory_bytes",
+    "warp_size": "simd_width",
+}
+_PCI = {"pci_domain_id": 0, "pci_bus_id": 1, "pci_device_id": 2}  # of 0000:3b:00.0, as numbers
+
+
+def _attribute(index: int, name: str) -> Any:
+    if name in _PCI:  # torch.cuda has three numbers
+        address = _C.device_attribute(index, "pci_bus_id")
+        if not isinstance(address, str):
+            return address
+        parts = address.partition(".")[0].split(":")
+        return int(parts[_PCI[name]], 16) if len(parts) == 3 else None
+    return _C.device_attribute(index, ATTRIBUTES.get(name, name))
+
+
+def _sensor(device: Device, key: str) -> int:
+    _lazy_init()
+    index = _get_device_index(device, optional=True)
+    found = _C.device_attribute(index, key)
+    if found is None:
+        raise VendorError(
+            f"the library of {device_name()} does not say the {key!r} of a device: "
+            "its table has no device_attribute for it; the vendor's own tool may know"
+        )
+    return int(found)
+
+
+def utilization(device: Device = None) -> int:
+    """Return how busy `device` was, in percent. VendorError where the vendor does not say."""
+    return _sensor(device, "utilization")
+
+
+def memory_usage(device: Device = None) -> int:
+    """Return how busy the memory of `device` was lately, in percent. VendorError where the vendor
+    does not say.
+    """
+    return _sensor(device, "memory_utilization")
+
+
+def temperature(device: Device = None) -> int:
+    """Return the temperature of `device` in degrees Celsius. VendorError where the vendor does not
+    say.
+    """
+    return _sensor(device, "temperature")
+
+
+def power_draw(device: Device = None) -> int:
+    """Return what `device` draws, in milliwatts. VendorError where the vendor does not say."""
+    return _sensor(device, "power_mw")
+
+
+def clock_rate(device: Device = None) -> int:
+    """Return the clock of `device` now, in MHz. VendorError where the vendor does not say."""
+    return _sensor(device, "clock_rate_now_khz") // 1000
 
 
 def get_device_name(device: Device = None) -> str:

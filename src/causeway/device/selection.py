@@ -7,6 +7,7 @@ from typing import Any, TypeAlias
 
 import torch
 
+from causeway import _C
 from causeway.device.lazy import _lazy_init, count_devices, device_name, is_initialized
 
 Device: TypeAlias = torch.device | int | str | None
@@ -120,8 +121,8 @@ def synchronize(device: Device = None) -> None:
 def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     """Return whether data goes from one device to the other without passing through the host.
 
-    It does between any two: the contract's `mem_copy` takes every pair. False for a device and
-    itself, as torch.cuda.
+    False for a device and itself, as torch.cuda, and where the vendor does not say. Copies between
+    two devices work in any case.
     """
     _lazy_init()
     here = _get_device_index(device, optional=True)
@@ -129,7 +130,7 @@ def can_device_access_peer(device: Device, peer_device: Device) -> bool:
     for index, what in ((here, "device"), (there, "peer device")):
         if not 0 <= index < count_devices():
             raise AssertionError(f"Invalid {what} id")
-    return here != there
+    return here != there and bool(_C.peer_access(here, there))
 
 
 def ipc_collect() -> None:

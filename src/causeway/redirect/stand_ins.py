@@ -15,6 +15,8 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from causeway import _C
+from causeway.device.lazy import _lazy_init
 from causeway.redirect.devices import Devices
 
 
@@ -98,6 +100,15 @@ class Cudart:
         return 0
 
     def cudaProfilerStop(self) -> int:
+        return 0
+
+    def cudaHostRegister(self, ptr: int, size: int, flags: int) -> int:
+        _lazy_init()
+        _C.host_register(ptr, size)
+        return 0
+
+    def cudaHostUnregister(self, ptr: int) -> int:
+        _C.host_unregister(ptr)
         return 0
 
     def __getattr__(self, name: str) -> Any:

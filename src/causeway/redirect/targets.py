@@ -308,7 +308,8 @@ STAND_INS: dict[str, str] = {
     "memory._record_memory_history": "no history is kept; a warning says so",
     "_sleep": "returns at once",
     "_utils._get_device_index": "",
-    "cudart": "cudaProfilerStart and cudaProfilerStop, which do nothing",
+    "cudart": "cudaProfilerStart and cudaProfilerStop, which do nothing; cudaHostRegister and "
+    "cudaHostUnregister",
     "get_sync_debug_mode": "what was set",
     "graph": "see `CUDAGraph`",
     "graph_pool_handle": "a number",

@@ -25,7 +25,7 @@ const OpList& all_ops() {
 
 // A fault planted on an operator. What a kernel decides before it starts is answered here; what goes wrong while
 // it runs is known when the stream gets there.
-cw_status inject(const OpDef& op, Device& device, cw_stream stream) {
+cw_status inject(const OpDef& op, const cw_arg* args, int32_t n, Device& device, cw_stream stream) {
   if (settings().faults.empty()) return CW_OK;
   cw_status status = injected_fault((std::string("op:") + op.name).c_str(), nullptr);
   if (status == CW_OK) return CW_OK;
@@ -35,7 +35,11 @@ cw_status inject(const OpDef& op, Device& device, cw_stream stream) {
     return fail(status, "%s", words.c_str());
   };
   bool while_running = status == CW_FAILED || status == CW_DEVICE_LOST;
-  return while_running ? put(device, stream, op.name, happen) : happen();
+  if (!while_running) return happen();
+  if (n > 0 && args[0].tag == CW_TENSOR) next_address = reinterpret_cast<uintptr_t>(args[0].v.tensor->data);
+  status = put(device, stream, op.name, happen);
+  next_address = 0;
+  return status;
 }
 
 // Whether `fastest` gives this call to the host rung: its first output is larger than the kernel is fast for.
@@ -52,7 +56,7 @@ cw_status run(size_t index, const cw_arg* args, int32_t n, cw_stream stream) {
   Device* device = device_at(bound_device());
   if (device->lost) return fail(CW_DEVICE_LOST, "%s: device %d is lost", op.name, device->index);
   if (!settings().faults.empty()) {
-    TRY(inject(op, *device, stream));
+    TRY(inject(op, args, n, *device, stream));
     if (device->lost) return CW_OK;  // inline: unreachable; async: the loss is queued
   }
   if (!settings().bugs.empty()) {
