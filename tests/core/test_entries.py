@@ -34,20 +34,6 @@ def test_a_forked_child_does_not_close(run) -> None:
     assert run(program, **CLOSES) == SAID  # the child's own
 
 
-def test_a_thread_that_waits_for_the_chip_does_not_spoil_the_end(run) -> None:
-    # It would come back while the core waits too, and want a Python that is gone: that aborts.
-    program = """
-        import threading, time, torch
-        x = torch.ones(8, device="sim")
-        for _ in range(4):
-            x = x * 2
-        for wait in (torch.accelerator.synchronize, torch.sim.current_stream().synchronize):
-            threading.Thread(target=wait, daemon=True).start()
-        time.sleep(0.1)
-    """
-    assert run(program, execution="async", ops="all", latency_us="150000") == ""
-
-
 # --- peer_access --------------------------------------------------------------------------------
 
 COPIES = """
