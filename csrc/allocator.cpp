@@ -26,7 +26,9 @@
 
 #include "check.h"
 #include "fault.h"
+#include "passing.h"
 #include "profile.h"
+#include "thrown.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -112,13 +114,15 @@ std::string mib(size_t bytes) { return c10::CachingAllocator::format_size(bytes)
 }  // namespace
 
 struct Cache {
-  explicit Cache(const DeviceState& d) : device(d.index), vendor_id(d.vendor_id), total(d.info.memory) {
+  explicit Cache(const DeviceState& d)
+      : device(d.index), vendor_id(d.vendor_id), total(d.info.memory), alignment(d.alignment) {
     round = std::max(kRound, d.alignment);
   }
 
   const int device;
   const int32_t vendor_id;
   const size_t total;
+  const size_t alignment;  // of what the vendor gives
   size_t round;
   size_t limit = 0;  // 0: none
   double fraction = 1.0;
@@ -131,7 +135,7 @@ struct Cache {
   std::vector<Block*> spare;  // Block objects to use again
   struct Waiting {
     Block* block;
-    std::vector<Event*> events;
+    Passing streams;
   };
   std::vector<Waiting> waiting;
   History history;
@@ -338,7 +342,7 @@ struct Cache {
       }
       if (!start) {
         if (g_history_on.load())
-          history.add(MemoryAction::OutOfMemory, free_and_total().first, asked, p.stream->id, frames);
+          history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
         fail_out_of_memory(asked);
       }
     }
@@ -353,6 +357,11 @@ struct Cache {
     const cw_status status = api().mem_alloc(vendor_id, bytes, &start);
     if (status == CW_OUT_OF_MEMORY) return nullptr;
     check(status, "mem_alloc", device);
+    if (C10_UNLIKELY(reinterpret_cast<uintptr_t>(start) % alignment)) {
+      (void)api().mem_free(vendor_id, start);
+      fail(Kind::Vendor, device_name(device), ": mem_alloc gave address ", start, ", which is no multiple of ",
+           alignment, ", the alignment that device_info names. This is a bug of ", vendor_path());
+    }
     ++stats.num_device_alloc;
     return start;
   }
@@ -395,11 +404,12 @@ struct Cache {
     check(api().sync(vendor_id), "sync", device);
     for (Block* b : whole) {
       Segment* s = b->segment;
-      tree(*s->pool, s->large).erase(b);
       {
+        // A call that fails has done nothing: until it did, the segment is ours and stays in the cache.
         Profiled span(Work::Call, "mem_free", nullptr, s->size);
         check(api().mem_free(vendor_id, s->start), "mem_free", device);
       }
+      tree(*s->pool, s->large).erase(b);
       ++stats.num_device_free;
       if (g_history_on.load(std::memory_order_relaxed)) note(MemoryAction::SegmentFree, *s, frames);
       take(stats.segment, s->large, 1);
@@ -411,35 +421,24 @@ struct Cache {
   }
 
   void wait_for_streams(Block* block) {
-    Waiting w{block, {}};
-    for (StreamState* s : block->used_on) {
-      Event* e = new_event(device, false);
-      record_event(*e, *s);
-      w.events.push_back(e);
-    }
-    block->used_on.clear();
+    // Out of use first, then the vendor is asked: whatever fails, no neighbour joins the block.
     block->waiting = true;
-    waiting.push_back(std::move(w));
+    waiting.push_back({block, {}});
+    const std::exception_ptr error = waiting.back().streams.begin(block->used_on);
+    block->used_on.clear();
+    if (C10_UNLIKELY(error)) std::rethrow_exception(error);
   }
 
   void collect_waiting(bool wait) {
     if (wait && !waiting.empty()) ++stats.num_sync_all_streams;
     for (size_t i = 0; i < waiting.size();) {
       Waiting& w = waiting[i];
-      while (!w.events.empty()) {
-        if (wait)
-          sync_event(*w.events.back());
-        else if (!query_event(*w.events.back()))
-          break;
-        destroy_event(w.events.back());
-        w.events.pop_back();
-      }
-      if (!w.events.empty()) {
+      if (!w.streams.passed(wait)) {
         ++i;
         continue;
       }
       Block* block = w.block;
-      w = std::move(waiting.back());
+      if (&w != &waiting.back()) w = std::move(waiting.back());
       waiting.pop_back();
       block->waiting = false;
       make_free(block);
@@ -456,9 +455,9 @@ struct Cache {
 
   [[noreturn]] void fail_out_of_memory(size_t asked) {
     ++stats.num_ooms;
-    const auto [free, total] = free_and_total();
+    const std::string words = last_words();  // before the vendor is asked anything else
+    const auto [free, total] = free_and_total(true);
     const size_t reserved = stats.reserved_bytes[0].current, used = stats.allocated_bytes[0].current;
-    const std::string words = last_words();
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), used, reserved, c10::Device(kDeviceType, device));
     TORCH_CHECK_WITH(OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked),
                      ". The device has ", mib(total), ", of which ", mib(free), " is free",
@@ -469,11 +468,13 @@ struct Cache {
                      ".memory_summary() shows what holds memory. (Vendor: ", words, ")");
   }
 
-  std::pair<size_t, size_t> free_and_total() {
+  // `anyhow`: by our own count where the vendor fails to tell, for the words of another error.
+  std::pair<size_t, size_t> free_and_total(bool anyhow = false) {
     if (api().mem_info) {
       uint64_t free = 0, all = 0;
-      check(api().mem_info(vendor_id, &free, &all), "mem_info", device);
-      return {free, all};
+      const cw_status status = api().mem_info(vendor_id, &free, &all);
+      if (!anyhow) check(status, "mem_info", device);
+      if (status == CW_OK) return {free, all};
     }
     const size_t reserved = stats.reserved_bytes[0].current;
     return {total > reserved ? total - reserved : 0, total};
@@ -501,9 +502,10 @@ void free_block(void* context) {
   report(block->start, -static_cast<int64_t>(block->size), *block->cache);
   try {
     block->cache->release(block);
-  } catch (const std::exception& e) {
-    // A deleter must not throw. What failed is a vendor's event; the block stays out of use.
-    TORCH_WARN("while memory of ", device_name(block->cache->device), " was freed: ", e.what());
+  } catch (...) {
+    // A deleter must not throw. What failed is a vendor's event; the block stays out of use until its streams are idle.
+    TORCH_WARN("while memory of ", device_name(block->cache->device),
+               " was freed: ", words_of(std::current_exception()));
   }
 }
 

@@ -4,6 +4,7 @@
 
 #include "allocator.h"
 #include "check.h"
+#include "thrown.h"
 
 namespace causeway {
 
@@ -144,7 +145,8 @@ cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
     ~Current() { t_arguments = old; }
     Arguments* old;
   } current(this);
-  const cw_status status = kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle);
+  const cw_status status =
+      shielded([&] { return kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
   stream.give();
   // A kernel that declined drew nothing: the same seed gives the same numbers whether it is asked or not.
   if (status == CW_UNSUPPORTED && generator_) generator_->give_back(philox_);

@@ -16,6 +16,7 @@
 #include <torch/csrc/autograd/engine.h>
 
 #include "device.h"
+#include "thrown.h"
 #include "torch_version.h"
 
 namespace causeway {
@@ -44,8 +45,9 @@ void drain_autograd_threads() {
       if (!((devices_with_threads() >> i) & 1) || !device_opened(i)) continue;
       try {
         drain(i);
-      } catch (const std::exception& e) {
-        TORCH_WARN("at exit, while waiting for the autograd thread of ", device_name(i), ": ", e.what());
+      } catch (...) {
+        TORCH_WARN("at exit, while waiting for the autograd thread of ", device_name(i), ": ",
+                   words_of(std::current_exception()));
       }
     }
   }).join();

@@ -1,5 +1,7 @@
 #include "check.h"
 
+#include <cstdio>
+
 #include "device.h"
 #include "fault.h"
 #include "vendor.h"
@@ -29,7 +31,10 @@ PyObject* Error::python_type() {
 const char* status_name(cw_status status) {
   static const char* const names[] = {"OK",          "UNSUPPORTED", "OUT_OF_MEMORY", "INVALID",
                                       "DEVICE_LOST", "FAILED",      "NOT_READY"};
-  return status >= 0 && status < 7 ? names[status] : "a status that abi.h does not know";
+  if (status >= 0 && status < 7) return names[status];
+  static thread_local char number[64];
+  std::snprintf(number, sizeof number, "status %d, which abi.h does not know", static_cast<int>(status));
+  return number;
 }
 
 void fail_status(cw_status status, const char* entry, int device, const std::string& detail) {

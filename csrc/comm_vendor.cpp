@@ -193,9 +193,9 @@ void CommVendor::finish(const c10::intrusive_ptr<CommWork>& work, const std::vec
     kept.push_back(p.tensor);
   }
   work->keep(std::move(kept));
-  Event* done = new_event(device_, false);
+  std::unique_ptr<Event, void (*)(Event*)> done(new_event(device_, false), [](Event* e) { destroy_event(e); });
   record_event(*done, stream_);
-  work->post(done, &stream_, nullptr);
+  work->post(done.release(), &stream_, nullptr);
 }
 
 void CommVendor::group_start() {
@@ -220,7 +220,13 @@ void CommVendor::end_group() {
     return;
   }
   stream_.give();
-  for (auto& [work, pieces] : grouped) finish(work, pieces);
+  for (auto& [work, pieces] : grouped) {
+    try {
+      finish(work, pieces);
+    } catch (...) {
+      work->fail(std::current_exception());  // the others have an end of their own
+    }
+  }
 }
 
 // --- collectives ------------------------------------------------------------------------------------------------

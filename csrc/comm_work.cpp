@@ -18,18 +18,6 @@ std::exception_ptr comm_error(const std::string& words) {
   }
 }
 
-std::string words_of(const std::exception_ptr& error) {
-  try {
-    std::rethrow_exception(error);
-  } catch (const c10::Error& e) {
-    return e.what_without_backtrace();
-  } catch (const std::exception& e) {
-    return e.what();
-  } catch (...) {
-    return "an error without words";
-  }
-}
-
 c10::intrusive_ptr<c10::ivalue::Future> new_future(int device) {
   std::vector<c10::Device> devices;
   if (device >= 0) devices.emplace_back(kDeviceType, static_cast<c10::DeviceIndex>(device));

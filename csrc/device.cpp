@@ -6,6 +6,7 @@
 #include <chrono>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <future>
 #include <memory>
 #include <mutex>
@@ -19,6 +20,8 @@
 namespace causeway {
 
 namespace {
+
+constexpr uint32_t kMostAlignment = 1u << 20;  // half of the allocator's smallest segment
 
 std::mutex g_mutex;
 std::array<std::atomic<DeviceState*>, kMaxDevices> g_devices{};  // never freed
@@ -95,6 +98,21 @@ void close_vendor() {
     std::fprintf(stderr, "causeway: %s failed to close: %s\n", vendor_name().c_str(), last_words().c_str());
 }
 
+// What the rest of the core takes for granted.
+void check_info(const DeviceState& d) {
+  const cw_device_info& i = d.info;
+  const auto refuse = [&](const auto&... why) {
+    fail(Kind::Vendor, device_name(d.index), " cannot be used: its device_info says ", why..., ". This is a bug of ",
+         vendor_path(), "; `causeway conformance` tests what it says");
+  };
+  if (i.memory == 0) refuse("that it has no memory");
+  if (i.alignment & (i.alignment - 1)) refuse("alignment ", i.alignment, ", which is no power of two");
+  if (i.alignment > kMostAlignment) refuse("alignment ", i.alignment, "; the most is ", kMostAlignment);
+  if (i.priority_highest > i.priority_lowest)
+    refuse("priority_highest ", i.priority_highest, " and priority_lowest ", i.priority_lowest,
+           "; lower numbers run first, so the highest priority is the smaller number");
+}
+
 DeviceState& open(int index) {
   std::lock_guard lock(g_mutex);
   if (DeviceState* d = g_devices[index].load()) return *d;
@@ -104,6 +122,9 @@ DeviceState& open(int index) {
   d->info.struct_size = sizeof(cw_device_info);
   check(api().device_info(d->vendor_id, &d->info), "device_info", index);
   d->info.name[sizeof d->info.name - 1] = 0;
+  const std::string name = valid_utf8(d->info.name, sizeof d->info.name - 1);
+  std::memcpy(d->info.name, name.c_str(), name.size() + 1);
+  check_info(*d);
   d->host_addressable = d->info.flags & CW_HOST_ADDRESSABLE;
   d->alignment = d->info.alignment ? d->info.alignment : 64;
   if (g_phase.load() == kNone) {
@@ -125,6 +146,12 @@ DeviceState& open(int index) {
 int vendor_device_count() {
   int32_t n = 0;
   check(api().device_count(&n), "device_count", -1);
+  if (n < 0)
+    fail(Kind::Vendor, vendor_name(), ": device_count answered ", n, " devices. This is a bug of ", vendor_path());
+  static std::atomic<bool> said{false};
+  if (n > kMaxDevices && !said.exchange(true))
+    TORCH_WARN(vendor_name(), " has ", n, " devices; the first ", kMaxDevices,
+               " can be used, which is as many as there may be");
   return std::min<int>(n, kMaxDevices);
 }
 
@@ -164,7 +191,7 @@ int current_device() noexcept { return t_current; }
 
 static void check_index(int device) {
   const int n = device_count();
-  if (device < 0 || device >= n)
+  if (C10_UNLIKELY(device < 0 || device >= n))
     fail(Kind::Causeway, "there is no device ", device_name(std::max(device, 0)), " (index ", device, "): ", n,
          n == 1 ? " device is" : " devices are", " visible. Choose an index below ", n,
          ", or see CAUSEWAY_VISIBLE_DEVICES");
@@ -178,7 +205,7 @@ void set_device_unchecked(int device) noexcept {
 }
 
 void set_device(int device) {
-  if (device == t_current && g_devices[device].load(std::memory_order_relaxed)) return;
+  if (device == t_current && device_opened(device)) return;
   check_index(device);
   set_device_unchecked(device);
 }

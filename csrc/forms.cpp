@@ -64,8 +64,9 @@ void find_portable_kernels() {
                                cw_device_info info{};
                                info.struct_size = sizeof(info);
                                const bool known = api().device_info(device, &info) == CW_OK;
-                               return std::string(api().name) + " " + (api().version ? api().version : "") + "\n" +
-                                      (known ? info.name : "");
+                               info.name[sizeof info.name - 1] = 0;
+                               return vendor_name() + " " + vendor_version() + "\n" +
+                                      (known ? valid_utf8(info.name) : "");
                              },
                              [](const char* warning) { TORCH_WARN(warning); }});
   });

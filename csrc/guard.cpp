@@ -13,6 +13,12 @@ namespace {
 
 c10::Device torch_device(int index) { return c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index)); }
 int index_of(c10::Device d) { return d.has_index() ? d.index() : current_device(); }
+// What a user wrote may be of no device.
+int checked_index(c10::Device d) {
+  const int index = index_of(d);
+  if (C10_UNLIKELY(index >= device_count())) device(index);  // throws with the words for a bad index
+  return index;
+}
 
 struct Guard final : c10::impl::DeviceGuardImplInterface {
   c10::DeviceType type() const override { return kDeviceType; }
@@ -24,8 +30,8 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     return static_cast<c10::DeviceIndex>(device_count_or_zero());
   }
 
-  c10::Stream getStream(c10::Device d) const override { return as_torch(current_stream(index_of(d))); }
-  c10::Stream getDefaultStream(c10::Device d) const override { return as_torch(default_stream(index_of(d))); }
+  c10::Stream getStream(c10::Device d) const override { return as_torch(current_stream(checked_index(d))); }
+  c10::Stream getDefaultStream(c10::Device d) const override { return as_torch(default_stream(checked_index(d))); }
   c10::Stream getStreamFromGlobalPool(c10::Device d, bool high) const override {
     const int index = index_of(d);
     const auto& info = device(index).info;

@@ -13,6 +13,8 @@
 
 #include "check.h"
 #include "device.h"
+#include "passing.h"
+#include "thrown.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -41,7 +43,7 @@ struct PinnedCache final : at::HostAllocator {
   std::array<std::vector<PinnedBlock*>, 64> free;
   struct Waiting {
     PinnedBlock* block;
-    std::vector<Event*> events;
+    Passing streams;
   };
   std::vector<Waiting> waiting;
   at::HostStats stats;
@@ -71,6 +73,7 @@ struct PinnedCache final : at::HostAllocator {
       cw_status status = api().host_alloc(size, &start);
       if (status == CW_OUT_OF_MEMORY && drop_free()) status = api().host_alloc(size, &start);
       check(status, "host_alloc", -1);
+      if (!start) fail(Kind::Vendor, vendor_name(), ": host_alloc gave no address for ", size, " bytes");
     } else if (!(start = std::aligned_alloc(kSmallest, size))) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "the host is out of memory: cannot allocate ", size, " bytes to pin");
     }
@@ -92,32 +95,21 @@ struct PinnedCache final : at::HostAllocator {
       free[std::countr_zero(block->size)].push_back(block);
       return;
     }
-    Waiting w{block, {}};
-    for (StreamState* s : block->used_on) {
-      w.events.push_back(new_event(s->device, false));
-      record_event(*w.events.back(), *s);
-    }
+    waiting.push_back({block, {}});
+    const std::exception_ptr error = waiting.back().streams.begin(block->used_on);
     block->used_on.clear();
-    waiting.push_back(std::move(w));
+    if (C10_UNLIKELY(error)) std::rethrow_exception(error);
   }
 
   void collect(bool wait) {
     for (size_t i = 0; i < waiting.size();) {
-      auto& events = waiting[i].events;
-      while (!events.empty()) {
-        if (wait)
-          sync_event(*events.back());
-        else if (!query_event(*events.back()))
-          break;
-        destroy_event(events.back());
-        events.pop_back();
-      }
-      if (!events.empty()) {
+      Waiting& w = waiting[i];
+      if (!w.streams.passed(wait)) {
         ++i;
         continue;
       }
-      PinnedBlock* block = waiting[i].block;
-      waiting[i] = std::move(waiting.back());
+      PinnedBlock* block = w.block;
+      if (&w != &waiting.back()) w = std::move(waiting.back());
       waiting.pop_back();
       free[std::countr_zero(block->size)].push_back(block);
     }
@@ -126,19 +118,21 @@ struct PinnedCache final : at::HostAllocator {
   bool drop_free() {
     bool any = false;
     for (auto& list : free) {
-      for (PinnedBlock* block : list) {
-        any = true;
-        blocks.erase(block->start);
-        ++stats.num_host_free;
-        stats.allocations.decrease(1);
-        stats.allocated_bytes.decrease(block->size);
+      while (!list.empty()) {
+        // A call that fails has done nothing: until it did, the block is ours and stays in the list.
+        PinnedBlock* block = list.back();
         if (api().host_free)
           check(api().host_free(block->start), "host_free", -1);
         else
           std::free(block->start);
+        any = true;
+        list.pop_back();
+        blocks.erase(block->start);
+        ++stats.num_host_free;
+        stats.allocations.decrease(1);
+        stats.allocated_bytes.decrease(block->size);
         delete block;
       }
-      list.clear();
     }
     return any;
   }
@@ -164,7 +158,6 @@ struct PinnedCache final : at::HostAllocator {
   bool record_event(void* pointer, void*, c10::Stream stream) override {
     return record_pinned(pointer, stream_of(stream));
   }
-  void record_event(Event& event, StreamState& stream) { causeway::record_event(event, stream); }
   void empty_cache() override {
     std::lock_guard lock(mutex);
     collect(true);
@@ -197,8 +190,8 @@ void PinnedCache::release_block(void* context) {
   if (past_use()) return;
   try {
     pinned().release(static_cast<PinnedBlock*>(context));
-  } catch (const std::exception& e) {
-    TORCH_WARN("while pinned memory was freed: ", e.what());
+  } catch (...) {
+    TORCH_WARN("while pinned memory was freed: ", words_of(std::current_exception()));
   }
 }
 

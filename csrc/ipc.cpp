@@ -10,6 +10,7 @@
 #include "check.h"
 #include "device.h"
 #include "storage.h"
+#include "thrown.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -29,8 +30,8 @@ struct Imported {
   ~Imported() {
     try {
       if (!past_use()) check(ipc().mem_close(device_state(), start), "ipc.mem_close", device);
-    } catch (const std::exception& e) {
-      TORCH_WARN("while shared memory was closed: ", e.what());
+    } catch (...) {
+      TORCH_WARN("while shared memory was closed: ", words_of(std::current_exception()));
     }
   }
   int32_t device_state() const { return causeway::device(device).vendor_id; }

@@ -47,7 +47,12 @@ void* words_of(const DeviceState& d) {
   void* words = nullptr;
   const Words none{};
   if (api().mem_alloc(d.vendor_id, sizeof none, &words) != CW_OK) return nullptr;
-  copy(d, default_stream(d.index).handle, words, d.vendor_id, none.data(), CW_HOST);
+  try {
+    copy(d, default_stream(d.index).handle, words, d.vendor_id, none.data(), CW_HOST);
+  } catch (...) {
+    (void)api().mem_free(d.vendor_id, words);
+    throw;
+  }
   g_words[d.index].store(words, std::memory_order_release);
   return words;
 }
@@ -70,7 +75,8 @@ void* words_of(const DeviceState& d) {
   }
 }
 
-void raise_told(const DeviceState& d, cw_stream stream) {
+// `may_tell` is set again where the words could not be read: what was told waits for the next to ask.
+void raise_told(const DeviceState& d, cw_stream stream, std::atomic<bool>& may_tell) {
   void* words = g_words[d.index].load(std::memory_order_acquire);
   Words told{};
   const Words none{};
@@ -79,9 +85,14 @@ void raise_told(const DeviceState& d, cw_stream stream) {
     if (!told[0]) return;
     std::memcpy(words, none.data(), sizeof none);
   } else {
-    copy(d, stream, told.data(), CW_HOST, words, d.vendor_id);
-    if (!told[0]) return;
-    copy(d, stream, words, d.vendor_id, none.data(), CW_HOST);
+    try {
+      copy(d, stream, told.data(), CW_HOST, words, d.vendor_id);
+      if (!told[0]) return;
+      copy(d, stream, words, d.vendor_id, none.data(), CW_HOST);
+    } catch (...) {
+      may_tell.store(true);
+      throw;
+    }
   }
   raise(d.index, told);
 }
@@ -99,13 +110,12 @@ cw_status kernel_tells(int index, const char* name, void** words, int64_t* telle
 
 void raise_kernel_errors(StreamState& stream) {
   if (C10_LIKELY(!stream.may_tell.load(std::memory_order_acquire))) return;
-  stream.may_tell.store(false);
-  raise_told(device(stream.device), stream.handle);
+  if (stream.may_tell.exchange(false)) raise_told(device(stream.device), stream.handle, stream.may_tell);
 }
 
 void raise_kernel_errors(int index) {
   if (C10_LIKELY(!g_may_tell[index].exchange(false))) return;
-  raise_told(device(index), default_stream(index).handle);
+  raise_told(device(index), default_stream(index).handle, g_may_tell[index]);
 }
 
 }  // namespace causeway

@@ -67,7 +67,7 @@ py::dict vendor_state() {
   if (!vendor_loaded()) return d;
   d["path"] = vendor_path();
   d["name"] = vendor_name();
-  d["version"] = api().version ? api().version : "";
+  d["version"] = vendor_version();
   d["abi_version"] = api().abi_version;
   d["level"] = vendor_level();
   py::dict entries;
@@ -77,8 +77,15 @@ py::dict vendor_state() {
   return d;
 }
 
+// What may wait for a vendor, or for a lock that is held while one is called.
+template <class F>
+decltype(auto) without_gil(F f) {
+  py::gil_scoped_release release;
+  return f();
+}
+
 py::dict device_info(int index) {
-  const DeviceState& s = device(index);
+  const DeviceState& s = without_gil([&]() -> const DeviceState& { return device(index); });
   py::dict d;
   d["name"] = s.info.name;
   d["memory"] = s.info.memory;
@@ -134,7 +141,7 @@ class Symbols {
 
 // What happened on a device, oldest first, in torch's form.
 py::list history(int index) {
-  const auto events = memory_history(index);
+  const auto events = without_gil([&] { return memory_history(index); });
   Symbols symbols;
   for (const MemoryEvent& e : events) symbols.want(e.frames);
   symbols.resolve();
@@ -176,7 +183,7 @@ void set_memory_history(const std::optional<std::string>& enabled, const std::op
 
 py::list snapshot(int index) {
   py::list out;
-  const auto segments = memory_snapshot(index);
+  const auto segments = without_gil([&] { return memory_snapshot(index); });
   Symbols symbols;
   for (const SegmentView& s : segments) {
     symbols.want(s.frames);
@@ -242,7 +249,7 @@ at::Tensor host_alias(const at::Tensor& t) {
 }
 
 py::dict host_stats() {
-  const at::HostStats s = pinned_allocator()->get_stats();
+  const at::HostStats s = without_gil([] { return pinned_allocator()->get_stats(); });
   py::dict d;
   auto put = [&](const char* name, const c10::CachingAllocator::Stat& stat) {
     d[py::str(std::string(name) + ".current")] = stat.current;
@@ -289,17 +296,7 @@ cw_dtypes dtype_set(const py::handle& list) {
   return set;
 }
 
-// A function of Python that settings are asked of, for the life of the process.
-Settings python_settings(py::object settings) {
-  PyObject* call = settings.release().ptr();
-  return [call](const std::string& key) -> std::optional<std::string> {
-    py::gil_scoped_acquire gil;
-    py::object value = py::reinterpret_borrow<py::object>(call)(key);
-    return value.is_none() ? std::nullopt : std::optional(value.cast<std::string>());
-  };
-}
-
-void load_paper_dict(const py::dict& d, const std::string& path, py::object settings) {
+void load_paper_dict(const py::dict& d, const std::string& path) {
   Paper paper;
   paper.name = d["name"].cast<std::string>();
   paper.version = d["version"].cast<std::string>();
@@ -311,7 +308,7 @@ void load_paper_dict(const py::dict& d, const std::string& path, py::object sett
   paper.compiler = d["compiler"].cast<bool>();
   for (const auto& [name, op] : d["operators"].cast<py::dict>())
     paper.operators.push_back({name.cast<std::string>(), op["needs"].cast<uint32_t>(), dtype_set(op["dtypes"])});
-  load_paper(std::move(paper), path, python_settings(std::move(settings)));
+  load_paper(std::move(paper), path);
 }
 
 py::dict offered_dict(bool portable) {
@@ -361,8 +358,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
       return why.is_none() ? std::nullopt : std::optional(why.cast<std::string>());
     });
   });
-  m.def("load_vendor",
-        [](const std::string& path, py::object settings) { load_vendor(path, python_settings(std::move(settings))); });
+  m.def("set_settings", [](std::string vendor, std::map<std::string, std::optional<std::string>> values) {
+    set_settings({std::move(vendor), std::move(values)});
+  });
+  m.def("load_vendor", load_vendor);
   m.def("load_paper", load_paper_dict);
   m.def(
       "set_dry",
@@ -376,7 +375,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   // What the vendor has to say of itself, a line each: extension "notes.v1" is a string.
   m.def("vendor_notes", []() -> std::string {
     const auto* text = vendor_loaded() ? static_cast<const char*>(vendor_extension("notes.v1")) : nullptr;
-    return text ? text : "";
+    return text ? valid_utf8(text) : "";
   });
   m.def("device_count", device_count, no_gil);
   m.def("vendor_device_count", vendor_device_count, no_gil);
@@ -421,8 +420,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("memory_snapshot", snapshot);
   m.def("memory_history", history);
   m.def("set_memory_history", set_memory_history);
-  m.def("set_memory_fraction", set_memory_fraction);
-  m.def("memory_fraction", memory_fraction);
+  // torch's own keep Python's lock while the device is waited for.
+  m.def("empty_cache", [] { device_allocator()->emptyCache({0, 0}); }, no_gil);
+  m.def("set_memory_fraction", set_memory_fraction, no_gil);
+  m.def("memory_fraction", memory_fraction, no_gil);
   m.def("raw_alloc", raw_alloc);
   m.def("raw_delete", raw_delete);
   m.def("host_memory_stats", host_stats);

@@ -377,12 +377,12 @@ cw_op paper_kernel(const std::string& name, cw_op offered) {
   return offered;
 }
 
-void load_paper(Paper paper, const std::string& path, Settings settings) {
+void load_paper(Paper paper, const std::string& path) {
   auto chip = std::make_unique<Chip>();
   if (!paper.library.empty()) {
-    chip->library = open_library(paper.library, settings);
+    chip->library = open_library(paper.library);
     paper.name = chip->library.name;
-    paper.version = chip->library.version ? chip->library.version : "";
+    paper.version = valid_utf8(chip->library.version ? chip->library.version : "");
     const void* table = nullptr;
     if (chip->library.extension && chip->library.extension("check.v1", &table) == CW_OK)
       chip->check = static_cast<const cw_check_v1*>(table);
@@ -392,7 +392,8 @@ void load_paper(Paper paper, const std::string& path, Settings settings) {
     info.struct_size = sizeof info;
     // Without the chip the driver may know no device; then what the paper says holds.
     if (chip->library.device_count(&devices) == CW_OK && devices > 0 && chip->library.device_info(0, &info) == CW_OK) {
-      paper.device = info.name;
+      info.name[sizeof info.name - 1] = 0;
+      paper.device = valid_utf8(info.name);
       paper.memory = info.memory;
       paper.dtypes = info.dtypes;
       paper.host_addressable = info.flags & CW_HOST_ADDRESSABLE;
@@ -423,7 +424,7 @@ void load_paper(Paper paper, const std::string& path, Settings settings) {
   table.op_find = op_find;
   table.extension = extension;
   try {
-    use_table(table, path, std::move(settings));
+    use_table(table, path);
   } catch (...) {
     delete std::exchange(g_chip, before);
     throw;

@@ -27,7 +27,7 @@ struct Paper {
 };
 
 // Take the chip for the process's vendor, as load_vendor does with a library. `path` names it in messages.
-void load_paper(Paper paper, const std::string& path, Settings settings);
+void load_paper(Paper paper, const std::string& path);
 
 // Whether the process's chip is on paper and has a compiler, and what then stands for a kernel of Causeway's own.
 bool paper_has_compiler();

@@ -13,6 +13,7 @@
 #include "check.h"
 #include "device.h"
 #include "portable/portable.h"
+#include "thrown.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -192,10 +193,10 @@ void Profiled::begin(Work work, const char* name, StreamState* stream, uint64_t 
         span->begin = c10::getApproximateTime();  // asking for the event is not the work's
       }
     }
-  } catch (const std::exception& e) {
+  } catch (const std::exception&) {
     // The work itself has its own way to fail; a trace that lacks a time says so.
     span->before = nullptr;
-    r.trace.errors.push_back(c10::str(name, ": ", e.what()));
+    r.trace.errors.push_back(c10::str(name, ": ", words_of(std::current_exception())));
   }
   span_ = std::move(span);
 }
@@ -221,8 +222,8 @@ void Profiled::end() noexcept {
       r.waiting.push_back(span_.get());
       collect(r, kWaiting);
     }
-  } catch (const std::exception& e) {
-    r.trace.errors.push_back(c10::str(span_->name, ": ", e.what()));
+  } catch (const std::exception&) {
+    r.trace.errors.push_back(c10::str(span_->name, ": ", words_of(std::current_exception())));
     if (!r.waiting.empty() && r.waiting.back() == span_.get()) r.waiting.pop_back();
   }
   r.trace.spans.push_back(std::move(span_));
@@ -239,6 +240,10 @@ void start_trace() {
   r.vendor = nullptr;
   if (g_times_of_vendor.load()) {
     r.vendor = static_cast<const cw_profile_v1*>(vendor_extension("profile.v1"));
+    if (r.vendor && !(r.vendor->clock && r.vendor->start && r.vendor->stop && r.vendor->correlate && r.vendor->read)) {
+      TORCH_WARN(vendor_name(), ": its profile.v1 lacks entries. The trace has the times of events in its stead");
+      r.vendor = nullptr;
+    }
     if (r.vendor)
       if (const cw_status status = r.vendor->start(); status != CW_OK) {
         TORCH_WARN(vendor_name(), ": profile.v1 start failed with ", status_name(status), ": ", last_words(),
@@ -331,8 +336,8 @@ Trace stop_trace() {
       read_vendor(r);
     else
       read_events(r);
-  } catch (const std::exception& e) {
-    r.trace.errors.push_back(c10::str("the device's times could not be read: ", e.what()));
+  } catch (const std::exception&) {
+    r.trace.errors.push_back(c10::str("the device's times could not be read: ", words_of(std::current_exception())));
   }
   std::stable_sort(r.trace.device_spans.begin(), r.trace.device_spans.end(),
                    [](const DeviceSpan& a, const DeviceSpan& b) { return a.begin_ns < b.begin_ns; });

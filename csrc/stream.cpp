@@ -9,6 +9,7 @@
 #include "device.h"
 #include "kernel_error.h"
 #include "profile.h"
+#include "thrown.h"
 #include "vendor.h"
 
 namespace causeway {
@@ -82,6 +83,7 @@ StreamState& current_stream(int device) {
 
 StreamState& stream_of(const c10::Stream& stream) {
   const int index = stream.device_index() < 0 ? current_device() : stream.device_index();
+  if (C10_UNLIKELY(index >= device_count())) device(index);  // throws with the words for a bad index
   const c10::StreamId id = stream.id();
   if (id == 0) return streams(index).main;
   const int64_t slot = id - 1;
@@ -108,8 +110,9 @@ StreamState& stream_from_pool(int device_index, int priority) {
   DeviceStreams& all = streams(device_index);
   if (!api().stream_create) return all.main;
   // Lower numbers run first, as CUDA has it; level 0 is the lowest priority.
-  const int level = std::clamp(d.info.priority_lowest - priority, 0,
-                               std::min(d.info.priority_lowest - d.info.priority_highest, kPriorities - 1));
+  const int64_t lowest = d.info.priority_lowest;
+  const int level = static_cast<int>(
+      std::clamp<int64_t>(lowest - priority, 0, std::min<int64_t>(lowest - d.info.priority_highest, kPriorities - 1)));
   const uint32_t slot = all.next[level].fetch_add(1) % kPoolSize;
   auto& place = all.pool[level][slot];
   if (StreamState* s = place.load(std::memory_order_acquire)) return *s;
@@ -120,6 +123,9 @@ StreamState& stream_from_pool(int device_index, int priority) {
   s->priority = d.info.priority_lowest - level;
   s->id = 1 + level * kPoolSize + slot;
   check(api().stream_create(d.vendor_id, s->priority, &s->handle), "stream_create", device_index);
+  if (!s->handle)
+    fail(Kind::Vendor, device_name(device_index),
+         ": stream_create gave NULL, which is the default stream. This is a bug of ", vendor_path());
   place.store(s.get(), std::memory_order_release);
   return *s.release();
 }
@@ -148,8 +154,8 @@ void destroy_event(Event* event) noexcept {
   try {
     // A failure here has nobody to tell: the event is gone either way, and a lost device says so elsewhere.
     if (event->handle && !past_use()) (void)api().event_destroy(device(event->device).vendor_id, event->handle);
-  } catch (const std::exception& e) {
-    TORCH_WARN("while an event was destroyed: ", e.what());
+  } catch (...) {
+    TORCH_WARN("while an event was destroyed: ", words_of(std::current_exception()));
   }
   delete event;
 }

@@ -1,19 +1,23 @@
 #include "vendor.h"
 
+#include <cxxabi.h>
 #include <dlfcn.h>
 
 #include <algorithm>
 #include <cstddef>
 #include <cstring>
-#include <map>
+#include <cstdlib>
 #include <mutex>
+#include <set>
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
 
+#include "causeway/comm.h"
 #include "causeway/library_file.hpp"
 #include "check.h"
 #include "name_check.h"
+#include "thrown.h"
 
 namespace causeway {
 
@@ -22,12 +26,112 @@ namespace {
 struct Vendor {
   cw_backend table{};
   std::string path, name, version;
-  Settings settings;
 };
 Vendor* g_vendor = nullptr;  // never freed: the table outlives every thread
-// While cw_open_v1 runs the vendor may already ask for settings.
-Settings g_opening;
 NameCheck g_name_check;
+
+struct SettingsTable {
+  std::mutex mutex;
+  Settings now;
+  std::set<std::string> given;  // for good: a vendor may keep what it was given
+};
+SettingsTable& settings_table() {
+  static auto& table = *new SettingsTable;
+  return table;
+}
+
+// The library's own tables, behind what catches its exceptions.
+template <class Table>
+Table g_library{};
+
+template <auto entry>
+struct Shielded;
+template <class Table, class... A, cw_status (*Table::*entry)(A...)>
+struct Shielded<entry> {
+  static cw_status call(A... a) {
+    return shielded([&] { return (g_library<Table>.*entry)(a...); });
+  }
+};
+template <auto entry, class Table>
+void shield(Table& table) {
+  if (table.*entry) table.*entry = Shielded<entry>::call;
+}
+
+void shield_entries(cw_comm_v1& t) {
+  using T = cw_comm_v1;
+  shield<&T::create>(t), shield<&T::destroy>(t), shield<&T::abort>(t), shield<&T::error>(t);
+  shield<&T::all_reduce>(t), shield<&T::broadcast>(t), shield<&T::reduce>(t), shield<&T::all_gather>(t),
+      shield<&T::reduce_scatter>(t), shield<&T::all_to_all>(t), shield<&T::barrier>(t), shield<&T::send>(t),
+      shield<&T::recv>(t), shield<&T::group_start>(t), shield<&T::group_end>(t);
+}
+void shield_entries(cw_code_v1& t) {
+  using T = cw_code_v1;
+  shield<&T::info>(t), shield<&T::build>(t), shield<&T::release>(t), shield<&T::function>(t), shield<&T::launch>(t);
+}
+void shield_entries(cw_ipc_v1& t) {
+  using T = cw_ipc_v1;
+  shield<&T::mem_export>(t), shield<&T::mem_import>(t), shield<&T::mem_close>(t);
+}
+void shield_entries(cw_profile_v1& t) {
+  using T = cw_profile_v1;
+  shield<&T::clock>(t), shield<&T::start>(t), shield<&T::stop>(t), shield<&T::correlate>(t), shield<&T::read>(t);
+}
+
+// An extension's table, which begins with its size: copied once, as the main one is.
+template <class Table>
+const Table* shielded_extension(const void* given) {
+  static const Table* made = [given] {
+    uint32_t size;
+    std::memcpy(&size, given, sizeof size);
+    std::memcpy(&g_library<Table>, given, std::min<size_t>(size, sizeof(Table)));
+    auto* table = new Table(g_library<Table>);  // for the life of the process
+    shield_entries(*table);
+    return table;
+  }();
+  return made;
+}
+
+const char* shielded_words() {
+  try {
+    return g_library<cw_backend>.last_error();
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    return "last_error() threw a C++ exception";
+  }
+}
+
+cw_backend shielded_table(const cw_backend& library) {
+  g_library<cw_backend> = library;
+  cw_backend t = library;
+#define SHIELD(name) shield<&cw_backend::name>(t)
+  SHIELD(device_count), SHIELD(device_info), SHIELD(sync), SHIELD(mem_alloc), SHIELD(mem_free), SHIELD(mem_copy);
+  SHIELD(bind), SHIELD(mem_set), SHIELD(mem_info), SHIELD(host_alloc), SHIELD(host_free), SHIELD(op_find);
+  SHIELD(stream_create), SHIELD(stream_destroy), SHIELD(stream_query), SHIELD(stream_sync), SHIELD(stream_wait);
+  SHIELD(event_create), SHIELD(event_destroy), SHIELD(event_record), SHIELD(event_query), SHIELD(event_sync);
+  SHIELD(event_elapsed), SHIELD(extension), SHIELD(close), SHIELD(peer_access), SHIELD(device_attribute);
+  SHIELD(host_register), SHIELD(host_unregister), SHIELD(fault);
+#undef SHIELD
+  if (t.last_error) t.last_error = shielded_words;
+  return t;
+}
+
+const cw_backend* open_table(cw_open_fn open, const cw_host* host, const std::string& path) {
+  try {
+    return open(host);
+  } catch (const abi::__forced_unwind&) {
+    throw;
+  } catch (...) {
+    fail(Kind::Vendor, path, " is refused: cw_open_v1 threw ", thrown_words());
+  }
+}
+
+// One process has one vendor.
+void check_only(const std::string& path) {
+  if (g_vendor && g_vendor->path != path)
+    fail(Kind::Vendor, "the vendor of this process is ", g_vendor->path, "; one process has one vendor, so ", path,
+         " needs another process");
+}
 
 struct Entry {
   const char* name;
@@ -78,18 +182,21 @@ const char* torch_setting(const char* key) {
   return tf32 ? "tf32" : "ieee";
 }
 const char* setting(const char* key) {
+  if (!key) return nullptr;
   if (std::strncmp(key, "torch.", 6) == 0) return torch_setting(key + 6);
-  static std::mutex mutex;
-  static auto& values = *new std::map<std::string, std::string>;
-  const Settings& settings = g_vendor ? g_vendor->settings : g_opening;
-  if (!settings) return nullptr;
-  auto value = settings(key);  // may take the GIL, so before the lock
-  if (!value) return nullptr;
-  std::lock_guard lock(mutex);
-  return (values[key] = *value).c_str();
+  SettingsTable& t = settings_table();
+  std::lock_guard lock(t.mutex);
+  std::string name = key;
+  for (char& c : name) c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  if (const auto it = t.now.values.find(name); it != t.now.values.end())
+    return it->second ? t.given.insert(*it->second).first->c_str() : nullptr;
+  std::string variable = "CAUSEWAY_" + t.now.vendor + "_" + name;
+  for (char& c : variable) c = static_cast<char>(std::toupper(static_cast<unsigned char>(c)));
+  const char* text = std::getenv(variable.c_str());
+  return text ? t.given.insert(text).first->c_str() : nullptr;
 }
 void log(int32_t level, const char* message) {
-  if (level >= 2) TORCH_WARN(vendor_name(), ": ", message);
+  if (level >= 2 && message) TORCH_WARN(vendor_name(), ": ", valid_utf8(message));
 }
 
 const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting, log};
@@ -98,14 +205,16 @@ const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting
 cw_backend checked_table(const cw_backend* given, const std::string& path) {
   auto refuse = [&](const auto&... why) { fail(Kind::Vendor, path, " is refused: ", why...); };
   if (!given) refuse("cw_open_v1 returned NULL, so it cannot work with this Causeway (abi ", CW_ABI_VERSION, ")");
-  if (given->struct_size < offsetof(cw_backend, name) || given->abi_version != CW_ABI_VERSION)
+  if (given->struct_size < offsetof(cw_backend, name))
+    refuse("its table says that it has ", given->struct_size, " bytes; struct_size is sizeof(cw_backend)");
+  if (given->abi_version != CW_ABI_VERSION)
     refuse("its table is of abi version ", given->abi_version, ", this Causeway speaks ", CW_ABI_VERSION,
            "; rebuild it with include/causeway/abi.h of this release");
   cw_backend table{};
   std::memcpy(&table, given, std::min<size_t>(given->struct_size, sizeof table));
   if (!table.name || !*table.name) refuse("it has no name (cw_backend.name is ", table.name ? "empty" : "NULL", ")");
   if (g_name_check)
-    if (auto why = g_name_check(table.name)) refuse("its name is \"", table.name, "\": ", *why);
+    if (auto why = g_name_check(table.name)) refuse("its name is \"", valid_utf8(table.name), "\": ", *why);
   bool any[5] = {}, all[5] = {true, true, true, true, true};
   std::string missing[5];
   for (const Entry& e : kEntries) {
@@ -133,7 +242,14 @@ HostServices& host_services() {
   return services;
 }
 
-cw_backend open_library(const std::string& path, const Settings& settings) {
+void set_settings(Settings settings) {
+  SettingsTable& t = settings_table();
+  std::lock_guard lock(t.mutex);
+  t.now = std::move(settings);
+}
+
+cw_backend open_library(const std::string& path) {
+  check_only(path);
   // dlopen maps what the headers say, and a page behind the file's end is a SIGBUS.
   if (const std::string cut = missing_bytes(path); !cut.empty())
     fail(Kind::Vendor, path, " is refused: ", cut, "; copy or build it again");
@@ -144,36 +260,26 @@ cw_backend open_library(const std::string& path, const Settings& settings) {
     dlclose(library);
     fail(Kind::Vendor, path, " is refused: it does not export cw_open_v1, so it is no Causeway vendor");
   }
-  g_opening = settings;
   try {
-    const cw_backend table = checked_table(open(&kHost), path);
-    g_opening = nullptr;
-    return table;
+    return shielded_table(checked_table(open_table(open, &kHost, path), path));
   } catch (...) {
-    g_opening = nullptr;
     dlclose(library);
     throw;
   }
 }
 
-void use_table(const cw_backend& table, const std::string& path, Settings settings) {
-  if (g_vendor) {
-    if (g_vendor->path == path) return;
-    fail(Kind::Vendor, "the vendor of this process is ", g_vendor->path, "; one process has one vendor, so ", path,
-         " needs another process");
-  }
+void use_table(const cw_backend& table, const std::string& path) {
+  check_only(path);
+  if (g_vendor) return;
   auto vendor = std::make_unique<Vendor>();
   vendor->table = checked_table(&table, path);
   vendor->path = path;
   vendor->name = vendor->table.name;
-  vendor->version = vendor->table.version ? vendor->table.version : "";
-  vendor->settings = std::move(settings);
+  vendor->version = valid_utf8(vendor->table.version ? vendor->table.version : "");
   g_vendor = vendor.release();
 }
 
-void load_vendor(const std::string& path, Settings settings) {
-  use_table(g_vendor ? cw_backend{} : open_library(path, settings), path, settings);
-}
+void load_vendor(const std::string& path) { use_table(g_vendor ? cw_backend{} : open_library(path), path); }
 
 bool vendor_loaded() { return g_vendor != nullptr; }
 
@@ -189,9 +295,42 @@ const std::string& vendor_path() {
 
 std::string vendor_name() { return g_vendor ? g_vendor->name : "no vendor"; }
 
+const std::string& vendor_version() {
+  static const std::string none;
+  return g_vendor ? g_vendor->version : none;
+}
+
 std::string last_words() {
+  if (t_thrown) return c10::str("it threw ", *t_thrown);
   const char* words = g_vendor && g_vendor->table.last_error ? g_vendor->table.last_error() : nullptr;
-  return words && *words ? words : "the vendor gave no words";
+  return words && *words ? valid_utf8(words) : "the vendor gave no words";
+}
+
+// Well-formed UTF-8 as Unicode has it: no overlong forms, no surrogates, none beyond U+10FFFF.
+std::string valid_utf8(const char* bytes, size_t most) {
+  std::string out;
+  const auto* p = reinterpret_cast<const unsigned char*>(bytes);
+  while (*p) {
+    const int more = *p < 0x80                 ? 0
+                     : *p >= 0xc2 && *p < 0xe0 ? 1
+                     : *p >= 0xe0 && *p < 0xf0 ? 2
+                     : *p >= 0xf0 && *p < 0xf5 ? 3
+                                               : -1;
+    bool good = more >= 0;
+    for (int i = 1; good && i <= more; ++i) good = (p[i] & 0xc0) == 0x80;  // a NUL ends it
+    if (good && more == 2) good = !(p[0] == 0xe0 && p[1] < 0xa0) && !(p[0] == 0xed && p[1] >= 0xa0);
+    if (good && more == 3) good = !(p[0] == 0xf0 && p[1] < 0x90) && !(p[0] == 0xf4 && p[1] >= 0x90);
+    if (out.size() + (good ? more + 1 : 4) > most) break;
+    if (good) {
+      out.append(reinterpret_cast<const char*>(p), more + 1);
+      p += more + 1;
+    } else {
+      constexpr char digits[] = "0123456789abcdef";
+      out += {'\\', 'x', digits[*p >> 4], digits[*p & 15]};
+      ++p;
+    }
+  }
+  return out;
 }
 
 std::vector<std::pair<std::string, bool>> vendor_entries() {
@@ -202,7 +341,12 @@ std::vector<std::pair<std::string, bool>> vendor_entries() {
 
 const void* vendor_extension(const char* name) {
   const void* table = nullptr;
-  if (!api().extension || api().extension(name, &table) != CW_OK) return nullptr;
+  if (!api().extension || api().extension(name, &table) != CW_OK || !table) return nullptr;
+  const auto is = [name](const char* other) { return std::strcmp(name, other) == 0; };
+  if (is("comm.v1")) return shielded_extension<cw_comm_v1>(table);
+  if (is("code.v1")) return shielded_extension<cw_code_v1>(table);
+  if (is("ipc.v1")) return shielded_extension<cw_ipc_v1>(table);
+  if (is("profile.v1")) return shielded_extension<cw_profile_v1>(table);
   return table;
 }
 

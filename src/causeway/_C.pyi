@@ -14,10 +14,14 @@ def set_error_types(types: dict[str, type[BaseException]]) -> None:
 def set_name_check(refusal: Callable[[str], str | None]) -> None:
     """What a table's name must pass: the reason why not, or None."""
 
-def load_vendor(path: str, settings: Callable[[str], str | None]) -> None:
+def set_settings(vendor: str, values: dict[str, str | None]) -> None:
+    """What the vendor's library is told of its settings, by key: a text, or nothing for None. Of other keys it is told
+    what the environment has: CAUSEWAY_<VENDOR>_<KEY>."""
+
+def load_vendor(path: str) -> None:
     """Open a vendor's library, check and copy its table. Opens no device. Raises VendorError with the reason."""
 
-def load_paper(paper: dict[str, Any], path: str, settings: Callable[[str], str | None]) -> None:
+def load_paper(paper: dict[str, Any], path: str) -> None:
     """Take a chip that is not there for the vendor: name, version, device, memory, dtypes, host_addressable,
     operators {name: {needs, dtypes}}, library (its path, or ""). Its kernels compute on the CPU."""
 
@@ -97,6 +101,7 @@ def set_autocast_policies(policies: dict[str, str]) -> None:
     before are forgotten. Raises ValueError and sets nothing for what does not exist.
     """
 
+def empty_cache() -> None: ...
 def set_memory_fraction(fraction: float, device: int) -> None: ...
 def memory_fraction(device: int) -> float: ...
 def raw_alloc(bytes: int, device: int, stream: torch.Stream) -> int: ...

@@ -87,14 +87,16 @@ def _attach() -> None:
     )
     _C.set_name_check(device_name.refusal)
     settings = vendor.Settings(chosen.name)
+    settings.push()
     try:
         if chosen.library.endswith(vendor.PAPER):
             from causeway.coverage import paper
 
             paper.load(chosen.library, settings)
         else:
-            _C.load_vendor(chosen.library, settings)
+            _C.load_vendor(chosen.library)
         state.vendor = settings.vendor = str(_C.vendor_state()["name"])
+        settings.push()
     except Exception as error:  # the module is there all the same, to say why it has no device
         state.error = error
 

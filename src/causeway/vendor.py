@@ -115,6 +115,9 @@ def name_of_library(path: Path) -> str:
 class Settings:
     """What the vendor's library asks for: `memory` of vendor sim is CAUSEWAY_SIM_MEMORY; None where
     it is not set.
+
+    The core asks no Python for them, since it may hold locks when a vendor asks: it reads the
+    environment itself, but for what `pushed` says.
     """
 
     def __init__(self, vendor: str) -> None:
@@ -125,3 +128,25 @@ class Settings:
         if name in config.SETTINGS:
             return config.text(name)
         return os.environ.get(config.PREFIX + name.upper())
+
+    def listed(self) -> list[str]:
+        """Names of the settings of `causeway.config` that are this vendor's."""
+        return [name for name, s in config.SETTINGS.items() if s.vendor == self.vendor]
+
+    def pushed(self) -> dict[str, str | None]:
+        """What was set from Python, by the vendor's key; None: the environment's value is bad, so
+        the vendor is told none.
+        """
+        keys = {name: name.removeprefix(f"{self.vendor}_") for name in self.listed()}
+        wrong = {keys[name]: None for name in keys if config.problem(name) is not None}
+        return wrong | {keys[n]: config.text(n) for n in keys if config.source(n) == "api"}
+
+    def push(self) -> None:
+        """Hand them to the core, now and after each change from Python."""
+        from causeway import _C
+
+        def push() -> None:
+            _C.set_settings(self.vendor, self.pushed())
+
+        config.listen(self.listed(), push)
+        push()

@@ -281,3 +281,209 @@ def test_discrete_memory_that_the_host_touches_ends_the_process_with_a_clear_lin
     said = run(program, status=None, memory_model="discrete")
     assert "the host touched memory of device 0" in said
     assert ".cpu() first" in said
+
+
+# --- a failure in the middle of a change --------------------------------------------------------
+
+
+REUSED = """
+n = 65536
+a, b, c = (torch.empty(n, device="sim") for _ in range(3))
+side = torch.Stream("sim")
+with side:
+    b.fill_(7.0)
+    b.fill_(7.0)
+b.record_stream(side)
+torch.sim.memory_stats()
+del b, c
+assert torch.sim.memory_stats()["active_bytes.all.current"] == 2 * 4 * n  # a, and b until then
+d = torch.empty(2 * n, device="sim")
+d.fill_(1.0)
+torch.sim.synchronize()
+assert d.cpu().unique().tolist() == [1.0], d.cpu().unique()
+del a, d
+torch.sim.synchronize()
+torch.sim.empty_cache()
+stats = torch.sim.memory_stats()
+for what in ("active_bytes", "allocated_bytes", "reserved_bytes", "active", "segment"):
+    assert stats[what + ".all.current"] == 0, (what, stats[what + ".all.current"])
+"""
+
+
+@pytest.mark.parametrize("entry", ["event_create:1", "event_record:1", "event_query:1"])
+def test_memory_that_another_stream_writes_is_not_handed_out_where_its_event_fails(
+    plant, entry: str
+) -> None:
+    program = REUSED
+    if entry == "event_query:1":  # the next allocation asks; it says so once, and the next goes on
+        program = program.replace(
+            "d = torch",
+            "error(lambda: torch.empty(1, device='sim'), causeway.VendorError)\nd = torch",
+        )
+    settings = {"execution": "async", "ops": "all", "latency_us": "100000"}
+    said = plant(program, fault=f"{entry}=FAILED", **settings)
+    if entry != "event_query:1":
+        assert f"while memory of sim:0 was freed: sim:0: {entry[:-2]} failed with FAILED" in said
+
+
+def test_what_went_wrong_while_memory_was_freed_is_said_without_a_backtrace(plant) -> None:
+    said = plant(
+        REUSED,
+        fault="event_create:1=OUT_OF_MEMORY",
+        execution="async",
+        ops="all",
+        latency_us="100000",
+    )
+    assert "while memory of sim:0 was freed: sim:0 is out of memory in event_create" in said
+    assert "frame #" not in said
+
+
+@pytest.mark.parametrize("entry", ["event_create:1", "event_record:1"])
+def test_pinned_memory_that_a_copy_reads_is_not_handed_out_where_its_event_fails(
+    plant, entry: str
+) -> None:
+    program = """
+        x = torch.full((65536,), 3.0).pin_memory()
+        d = torch.empty(65536, device="sim")
+        d.fill_(0.0)  # the copy comes after this
+        d.copy_(x, non_blocking=True)
+        del x
+        y = torch.empty(65536).pin_memory()
+        y.fill_(9.0)
+        assert d.cpu().unique().tolist() == [3.0], d.cpu().unique()
+        del y
+        torch.accelerator.empty_host_cache()
+        stats = torch.sim.host_memory_stats()
+        for what in ("active_requests", "active_bytes", "allocations", "allocated_bytes"):
+            assert stats[what + ".current"] == 0, (what, stats)
+    """
+    said = plant(
+        program, fault=f"{entry}=FAILED", execution="async", ops="all", latency_us="100000"
+    )
+    assert "while pinned memory was freed: sim:0: " in said
+
+
+def test_pinned_memory_that_cannot_be_freed_stays_in_the_cache(plant) -> None:
+    program = """
+        import gc
+        torch.ones(1, device="sim")
+        def six():
+            return [torch.empty(1024).pin_memory() for _ in range(6)]
+        t = six()
+        del t
+        gc.collect()
+        says(error(torch.accelerator.empty_host_cache, causeway.VendorError), "host_free failed")
+        assert torch.sim.host_memory_stats()["allocations.current"] == 4
+        t = six()
+        assert all(x.is_pinned() for x in t)
+        assert torch.sim.host_memory_stats()["allocations.current"] == 6
+        del t
+        gc.collect()
+        torch.accelerator.empty_host_cache()
+        assert torch.sim.host_memory_stats()["allocated_bytes.current"] == 0
+    """
+    plant(program, fault="host_free:3=FAILED")
+
+
+def test_memory_that_cannot_be_freed_stays_in_the_cache(plant) -> None:
+    program = """
+        x = [torch.ones(2**20, device="sim") for _ in range(3)]
+        def now(what):
+            return torch.sim.memory_stats()[what + ".all.current"]
+        reserved, segments = now("reserved_bytes"), now("segment")
+        x = [torch.ones(2**23, device="sim") for _ in range(3)]
+        reserved, segments = now("reserved_bytes"), now("segment")
+        del x
+        says(error(torch.sim.empty_cache, causeway.VendorError), "mem_free failed with FAILED")
+        assert 0 < now("reserved_bytes") < reserved and 0 < now("segment") < segments
+        kept = now("segment")
+        y = torch.ones(2**23, device="sim")
+        assert y.sum().item() == 2**23 and now("segment") == kept  # what is there is used
+        del y
+        torch.sim.empty_cache()
+        assert now("reserved_bytes") == now("segment") == 0
+    """
+    plant(program, fault="mem_free:2=FAILED")
+
+
+def test_each_rule_for_an_entry_counts_all_of_its_calls(plant) -> None:
+    program = """
+        error(lambda: torch.ones(1, device="sim"), torch.OutOfMemoryError)
+        torch.ones(1, device="sim")
+    """
+    plant(program, fault=",".join(f"mem_alloc:{n}=OUT_OF_MEMORY" for n in (1, 2, 3)))
+
+
+# --- devices and streams that are not there -----------------------------------------------------
+
+
+def test_an_index_that_no_device_has_is_an_error_wherever_it_comes(plant) -> None:
+    program = """
+        x = torch.ones(1, device="sim")
+        kind = torch.Stream("sim").device_type
+        def stream(index, id=0):
+            return torch.Stream(stream_id=id, device_index=index, device_type=kind)
+        for index in (2, 63, 64, 70, 99, 127):
+            for call in (
+                lambda: torch.accelerator.current_stream(index),
+                lambda: torch.sim.current_stream(index),
+                lambda: torch.sim.default_stream(index),
+                lambda: stream(index).synchronize(),
+                lambda: stream(index).query(),
+                lambda: stream(index, 5).query(),
+                lambda: x.record_stream(stream(index)),
+                lambda: torch.accelerator.set_stream(stream(index)),
+                lambda: torch.Generator(f"sim:{index}"),
+                lambda: torch.Event(f"sim:{index}").record(),
+                lambda: torch.Stream(f"sim:{index}"),
+            ):
+                says(error(call, causeway.CausewayError), f"there is no device sim:{index}")
+        assert torch.accelerator.current_stream().device.index == 0
+        for id in (2, 500, 2**40, -7):
+            says(error(lambda: stream(0, id).query(), causeway.CausewayError), f"stream id {id}")
+    """
+    plant(program)
+
+
+def test_waiting_in_empty_cache_leaves_python_to_other_threads(plant) -> None:
+    program = """
+        import threading, time
+        x = torch.zeros(4, device="sim")
+        torch.sim.synchronize()
+        ticks, over = [], threading.Event()
+        def tick():
+            while not over.is_set():
+                ticks.append(time.monotonic())
+                time.sleep(0.01)
+        thread = threading.Thread(target=tick)
+        thread.start()
+        y = torch.ones(2**22, device="sim")  # something to give back
+        del y
+        for _ in range(5):
+            x.fill_(1)
+        begin = time.monotonic()
+        torch.sim.empty_cache()
+        took = time.monotonic() - begin
+        over.set()
+        thread.join()
+        assert took > 0.3, took
+        assert sum(begin < t < begin + took for t in ticks) > 5, (took, len(ticks))
+    """
+    plant(program, execution="async", ops="all", latency_us="100000")
+
+
+def test_a_child_forked_after_use_asks_for_memory_as_on_cuda(plant) -> None:
+    program = """
+        import os
+        x = torch.ones(4, device="sim")
+        child = os.fork()
+        if child == 0:
+            torch.sim.empty_cache()  # nothing to do, as torch.cuda's
+            torch.accelerator.empty_cache()
+            good = torch.sim.is_available() and torch.sim.memory_allocated() == 0
+            good = good and not torch.sim.is_initialized()
+            os._exit(0 if good else 1)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert (x + 1).tolist() == [2, 2, 2, 2]
+    """
+    plant(program, PYTHONWARNINGS="ignore", execution="async")

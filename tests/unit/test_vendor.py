@@ -98,3 +98,16 @@ def test_the_headers_for_vendors_are_in_the_package() -> None:
     folder = Path(vendor.include_dir()) / "causeway"
     assert {"abi.h", "dlpack.h"} <= {path.name for path in folder.iterdir()}
     assert config.PREFIX == "CAUSEWAY_"
+
+
+def test_the_core_is_told_what_python_set_and_no_bad_value(monkeypatch) -> None:
+    for name in config.SETTINGS.values():
+        monkeypatch.delenv(name.variable, raising=False)
+    sim = vendor.Settings("sim")
+    assert sim.pushed() == {}
+    monkeypatch.setenv("CAUSEWAY_SIM_DEVICES", "3")  # the core reads the environment itself
+    monkeypatch.setenv("CAUSEWAY_SIM_LATENCY_US", "many")
+    assert sim.pushed() == {"latency_us": None}
+    with pytest.warns(UserWarning, match="takes effect"), config.using(sim_comm="none"):
+        assert sim.pushed() == {"latency_us": None, "comm": "none"}
+    assert sim.pushed() == {"latency_us": None}

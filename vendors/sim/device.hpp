@@ -2,6 +2,7 @@
 #pragma once
 
 #include <atomic>
+#include <deque>
 #include <map>
 #include <mutex>
 #include <vector>
@@ -38,6 +39,7 @@ struct Device {
   std::map<uint64_t, uint64_t> holes;  // free offsets and their lengths
   uint64_t used = 0;
   std::atomic<uint32_t>* first = nullptr;  // per granule: 1 + first granule of its allocation, 0: none
+  std::deque<Allocation> retired;          // freed last, poisoned: see retire() in memory.cpp
   Allocation* allocations = nullptr;       // at the index of the first granule
 
   std::mutex stream_mutex;

@@ -46,16 +46,20 @@ void arm_faults() {
 }
 
 cw_status injected_fault(const char* target, Device* device) {
+  const Rule* fires = nullptr;
+  int64_t nth = 0;
   for (Rule& rule : *rules) {  // empty but in the tests that plant something
     if (rule.setting->target != target) continue;
-    int64_t call = ++rule.calls;
-    if (rule.setting->nth != 0 && rule.setting->nth != call) continue;
-    cw_status status = rule.setting->status;
-    if (status == CW_DEVICE_LOST && device) device->lose();
-    return fail(status, "injected fault: call %lld of %s answers %s", static_cast<long long>(call), target,
-                status_name(status));
+    int64_t call = ++rule.calls;  // of every rule, also behind the one that fires: each counts all calls
+    if (fires || (rule.setting->nth != 0 && rule.setting->nth != call)) continue;
+    fires = &rule;
+    nth = call;
   }
-  return CW_OK;
+  if (!fires) return CW_OK;
+  cw_status status = fires->setting->status;
+  if (status == CW_DEVICE_LOST && device) device->lose();
+  return fail(status, "injected fault: call %lld of %s answers %s", static_cast<long long>(nth), target,
+              status_name(status));
 }
 
 bool skips_wait(const char* target) {

@@ -11,7 +11,6 @@
 #include <cerrno>
 #include <cstdlib>
 #include <cstring>
-#include <deque>
 
 #include "device.hpp"
 #include "error.hpp"
@@ -95,8 +94,7 @@ void release_pages(Device& device, const Allocation& a) {
 // Discrete devices keep what was freed last, poisoned: work that should have been waited for then computes
 // visible nonsense, where an unmapped page would end the process without a word.
 void retire(Device& device, const Allocation& a) {
-  static auto* retired = new std::map<Device*, std::deque<Allocation>>;
-  std::deque<Allocation>& queue = (*retired)[&device];
+  std::deque<Allocation>& queue = device.retired;
   queue.push_back(a);
   uint64_t kept = 0;
   for (const Allocation& old : queue) kept += old.mapped;

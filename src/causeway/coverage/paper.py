@@ -29,7 +29,8 @@ def load(path: str, settings: vendor.Settings) -> None:
     paper = read(path)
     library = Path(paper["library"])
     settings.vendor = vendor.name_of_library(library) if paper["library"] else paper["name"]
-    _C.load_paper(paper, path, settings)
+    settings.push()
+    _C.load_paper(paper, path)
 
 
 def write_description(path: str | Path, library: str) -> None:
@@ -74,7 +75,7 @@ def read(path: str | Path) -> dict[str, Any]:
         name,
         _of(about, "version", str, path),
         _of(about, "device", str, path),
-        memory=_of(chip, "memory", int, path),
+        memory=_memory(chip, path),
         dtypes=_dtypes(_of(chip, "dtypes", list, path), path),
         host_addressable=_of(chip, "host_addressable", bool, path),
         operators=operators,
@@ -129,6 +130,13 @@ def _of(data: dict[str, Any], key: str, kind: type, path: str | Path) -> Any:
     if not isinstance(value, kind) or (kind is int and isinstance(value, bool)):
         raise ConfigError(f"{path}: {key!r} is {value!r:.60}; expected a {kind.__name__}")
     return value
+
+
+def _memory(chip: dict[str, Any], path: str | Path) -> int:
+    memory: int = _of(chip, "memory", int, path)
+    if not 0 < memory < 1 << 63:
+        raise ConfigError(f"{path}: 'memory' is {memory!s:.60}; expected bytes, below 2**63")
+    return memory
 
 
 def _dtypes(names: list[Any], path: str | Path) -> list[Any]:

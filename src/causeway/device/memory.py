@@ -110,7 +110,7 @@ def empty_cache() -> None:
         from causeway.device import ipc
 
         ipc.collect()
-        torch.accelerator.empty_cache()
+        _C.empty_cache()
 
 
 def set_per_process_memory_fraction(fraction: float, device: Device = None) -> None:
