@@ -7,9 +7,11 @@
 #include <shared_mutex>
 #include <unordered_map>
 
+#include <ATen/TracerMode.h>
 #include <torch/library.h>
 
 #include "check.h"
+#include "convolution.h"
 #include "forms.h"
 #include "foreach.h"
 #include "layouts.h"
@@ -127,6 +129,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   ends_norm = takes_statistics(schema.name());
   wide = refused_by_cpu(schema.name());
   over_lists = is_foreach(schema);
+  unrecorded = name == "aten::convolution";
 }
 
 Operator::~Operator() = default;
@@ -171,6 +174,7 @@ void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, 
 }
 
 void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
+  if (C10_UNLIKELY(unrecorded) && at::tracer::impl::is_dispatch_enabled()) return record_convolution(stack);
   Entry entry(*this);
   if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {

@@ -8,7 +8,6 @@
 
 #include <algorithm>
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
 #include <c10/util/strides.h>
@@ -16,6 +15,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "outputs.h"
+#include "overlap.h"
 #include "profile.h"
 #include "served.h"
 #include "storage.h"
@@ -68,7 +68,7 @@ bool ForeachCall::overlaps() const {
   if (!std::is_sorted(written.begin(), written.end(), by_begin)) std::sort(written.begin(), written.end(), by_begin);
   for (size_t i = 0; i < written.size(); ++i) {
     if (i && written[i].begin < written[i - 1].end) return true;
-    if (at::has_internal_overlap(*written[i].tensor) == at::MemOverlap::Yes) return true;
+    if (overlaps_itself(*written[i].tensor)) return true;
   }
   for (const Span& r : read) {
     auto w = std::lower_bound(written.begin(), written.end(), r,

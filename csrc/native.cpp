@@ -7,7 +7,6 @@
 
 #include <set>
 
-#include <ATen/MemoryOverlap.h>
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -17,6 +16,7 @@
 #include "arguments.h"
 #include "check.h"
 #include "outputs.h"
+#include "overlap.h"
 #include "profile.h"
 #include "served.h"
 #include "storage.h"
@@ -254,7 +254,7 @@ at::MemOverlapStatus NativeCall::read_at(const at::Tensor& written) const {
   const auto* storage = written.storage().unsafeGetStorageImpl();
   each_tensor([&](const at::Tensor& read, const ArgInfo& info, int64_t) {
     if (info.write || !has_memory(read) || read.storage().unsafeGetStorageImpl() != storage) return true;
-    const auto status = at::get_overlap_status(written, read);
+    const auto status = overlap_of(written, read);
     if (status == at::MemOverlapStatus::Partial || status == at::MemOverlapStatus::Full) most = status;
     return most != at::MemOverlapStatus::Partial;
   });
@@ -273,7 +273,7 @@ bool NativeCall::overlaps() const {
     if (!op_.args[i].write || !schema.arguments()[i].alias_info()) continue;  // a norm's statistics may share memory
     if (!arg(i).isTensor() || !arg(i).toTensor().defined()) continue;
     const at::Tensor& written = arg(i).toTensor();
-    if (has_memory(written) && at::has_internal_overlap(written) == at::MemOverlap::Yes) return true;
+    if (has_memory(written) && overlaps_itself(written)) return true;
     const auto status = read_at(written);
     if (status == at::MemOverlapStatus::Partial) return true;
     if (status == at::MemOverlapStatus::Full && !op_.pointwise &&

@@ -43,6 +43,7 @@ RUNS = {
     "discrete-async": Run(
         DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}, OTHER
     ),
+    "dense": Run(DEVICE, {"OPS": "all", "DENSE": "1"}, OTHER),
     "level-0": Run(DEVICE, {"LEVEL": "0"}, OTHER),
     "opencl-fine": Run(DEVICE, {}, OTHER, {"CAUSEWAY_VENDOR": "opencl"}),
     "opencl-buffer": Run(
@@ -63,7 +64,7 @@ RUNS = {
         "not slow and not process and not long",
     ),
 }
-GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "level-0"]}
+GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "dense", "level-0"]}
 Counts = dict[str, int]
 
 

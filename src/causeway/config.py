@@ -472,6 +472,7 @@ SETTINGS: Mapping[str, Setting] = {
             "fastest",
             "Kernels that the chip offers: all, those no slower than the host rung, none.",
         ),
+        _sim("dense", FLAG, False, "Kernels ask for dense memory (CW_NEEDS_CONTIGUOUS)."),
         _sim("level", _integer(0, 2), 2, "Offer the table up to this level only."),
         _sim(
             "without",

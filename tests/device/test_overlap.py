@@ -176,3 +176,41 @@ def test_a_copy_of_another_shape_is_refused_in_torchs_words(name: str, shapes: t
         return str(error.value)
 
     assert words(name) == words("cpu")
+
+
+# A kernel that works on a dense copy of the target has another order than the CPU's.
+ON_A_DENSE_CHIP = """
+import torch, causeway
+def program(device):
+    a, b, c, d, e = (torch.arange(12.0, device=device) for _ in range(5))
+    a.unfold(0, 3, 1).add_(2)                        # elements of the target are each other
+    b[2:10:2].mul_(b[0:8:2])                         # read after it is written, with gaps
+    torch._foreach_add_([c.as_strided((2, 3), (1, 2))], 1.0)
+    torch._foreach_add_([d.as_strided((3, 3), (2, 1))], 1.0)
+    with causeway.ledger() as ledger:
+        e[::2].add_(e[1::2])                         # beside each other: no overlap
+        e.view(3, 4)[:, 1:3].mul_(2)
+    return [t.cpu() for t in (a, b, c, d, e)], ledger
+ours, ledger = program("sim")
+theirs, _ = program("cpu")
+for i, (x, y) in enumerate(zip(ours, theirs)):
+    assert torch.equal(x, y), (i, x, y)
+assert not ledger.total(rung="host"), ledger.table()
+"""
+
+
+@pytest.mark.parametrize("dense", ["0", "1"])
+def test_overlaps_with_gaps_are_computed_as_on_the_cpu(run_python, dense: str) -> None:
+    run_python(ON_A_DENSE_CHIP, CAUSEWAY_SIM_OPS="all", CAUSEWAY_SIM_DENSE=dense)
+
+
+PROGRAMS = """
+import sys; sys.path.append("tests")
+from random_programs import shortest
+wrong = [seed for seed in range(60) if shortest(seed, "sim") is not None]
+assert not wrong, wrong
+"""
+
+
+def test_random_programs_on_a_chip_that_wants_dense_memory(run_python) -> None:
+    run_python(PROGRAMS, CAUSEWAY_SIM_OPS="all", CAUSEWAY_SIM_DENSE="1")

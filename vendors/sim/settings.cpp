@@ -166,6 +166,10 @@ void read_settings(const cw_host& given) {
     s.ops = value == "all" ? Offer::all : value == "none" ? Offer::none : Offer::fastest;
     return s.ops != Offer::fastest || value == "fastest";
   });
+  reader.read("dense", "0, 1", [&](const std::string& value) {
+    s.dense = value == "1";
+    return s.dense || value == "0";
+  });
   reader.read("level", "0, 1, 2", [&](const std::string& value) {
     if (value.size() != 1 || value[0] < '0' || value[0] > '2') return false;
     s.level = value[0] - '0';

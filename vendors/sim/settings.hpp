@@ -26,6 +26,7 @@ struct Settings {
   bool discrete = false;
   bool async = false;
   Offer ops = Offer::fastest;
+  bool dense = false;  // kernels ask for dense memory, as those of many chips do
   int level = 2;
   std::set<std::string> without;  // entries that the table leaves out
   bool peers = true;  // devices copy to each other without the host

@@ -106,7 +106,7 @@ cw_status op_find(const char* name, cw_op* out) {
     if (dtypes == 0) break;  // 0 would be read as "all"
     cw_op op = {};
     op.struct_size = out->struct_size;
-    op.needs = all[i].needs;
+    op.needs = all[i].needs | (settings().dense ? CW_NEEDS_CONTIGUOUS : 0);
     op.dtypes = dtypes;
     op.kernel = kernels[i];
     memcpy(out, &op, std::min<size_t>(out->struct_size, sizeof(op)));
