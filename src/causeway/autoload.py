@@ -268,10 +268,9 @@ def _register_without_device() -> None:
 
     from causeway import device_name, vendor
 
-    names = [config.get("device_name").strip() or state.vendor or config.get("vendor").strip()]
-    if not names[0]:
-        names = vendor.real(vendor.installed())
-    for name in names:
+    meant = config.get("device_name").strip() or state.vendor or config.get("vendor").strip()
+    known = vendor.installed()
+    for name in [meant, *known] if meant else vendor.real(known):
         if hasattr(torch, name) or device_name.refusal(name) is not None:
             continue
         module = types.ModuleType(f"torch.{name}", f"No device: {state.error}")
