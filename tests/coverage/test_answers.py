@@ -351,7 +351,7 @@ assert (y @ y.t()).exp().cpu().allclose((x @ x.t()).exp())
         ("[1]", "it is a list"),
         ("{}", "no conformance report"),
         ({"about": {"vendor": "x"}, "operators": []}, "older Causeway"),
-        (published(vendor="../x"), "expected lower-case"),
+        (published(vendor="../x"), "torch needs lower-case"),
         (published(vendor=7), "expected a str"),
         (published(offers={"aten::add.out": {"needs": 99, "dtypes": []}}), "mean nothing"),
         (published(offers={"aten::add.out": {"needs": 0, "dtypes": ["Tensor"]}}), "no dtype"),
