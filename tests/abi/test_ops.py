@@ -539,7 +539,7 @@ def test_random_numbers_depend_on_seed_and_place_alone(bench: Bench) -> None:
 
 def test_a_kernel_declines_what_it_does_not_take(bench: Bench) -> None:
     x = make((3,), "float32").astype("complex64")
-    with pytest.raises(SimError, match="^UNSUPPORTED$"):
+    with pytest.raises(SimError, match=r"^UNSUPPORTED$"):
         bench.run("aten::add.out", [x.copy()], x, x, 1)
 
 

@@ -10,6 +10,8 @@ PROGRAM = """
 import json, sys, torch, causeway
 from torch.nn.functional import rms_norm
 
+torch.manual_seed(0)
+
 def calls(run):
     with causeway.ledger() as ledger:
         result = run()
