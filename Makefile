@@ -32,7 +32,7 @@ test: lint build ## lint and the whole suite
 
 test-all: test test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda bench ## everything there is
 
-test-setups: build ## the device suite in its four set-ups
+test-setups: build ## the device suite in its five set-ups
 	$(PY) tests/setups.py setups
 
 test-long: build ## what takes too long for every day
