@@ -257,7 +257,9 @@ void CommBackend::connect(int device) {
   hosts_ = hosts_in_words(all, options_.ranks);
   // NCCL refuses it; here it works, and one device does the work of several.
   const std::string shared = shared_in_words(all, options_.ranks);
-  if (rank_ == 0 && !shared.empty()) TORCH_WARN_ONCE(shared);
+  if (rank_ == 0 && !shared.empty()) {
+    TORCH_WARN_ONCE(shared);
+  }
   const auto declined = std::find_if(all.begin(), all.end(), [](const CommReach& r) { return !r.connected; });
   if (declined == all.end()) {
     vendor_ = std::move(vendor);

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
 #include "stream.h"
+#include "thrown.h"
 
 namespace causeway {
 
@@ -99,7 +100,6 @@ c10::intrusive_ptr<c10::ivalue::Future> new_future(int device);
 
 // The error that torch.distributed raises for what goes wrong between processes, to be thrown elsewhere.
 std::exception_ptr comm_error(const std::string& words);
-std::string words_of(const std::exception_ptr& error);
 
 // Makes `stream` this thread's for its device while it lives.
 class OnStream {

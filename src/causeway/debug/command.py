@@ -13,6 +13,7 @@ import typer
 
 from causeway import config
 from causeway.errors import CausewayError, ConfigError
+from causeway.program import REDIRECT
 
 Out = Annotated[str, typer.Option("--json", help="Write the result as JSON.")]
 
@@ -62,13 +63,7 @@ def record(
     ] = "auto",
     nested: Annotated[bool, typer.Option(help="Operators within operators too.")] = False,
     stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
-    redirect: Annotated[
-        bool | None,
-        typer.Option(
-            help="CUDA's calls go to the device, as in `causeway run`; "
-            "without either: where the program names CUDA and not the device."
-        ),
-    ] = None,
+    redirect: Annotated[bool | None, typer.Option(help=REDIRECT)] = None,
 ) -> None:
     """Run a program, one for CUDA redirected, and write its operators to a trace."""
     import torch

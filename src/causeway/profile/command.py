@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.errors import CausewayError
+from causeway.program import REDIRECT
 
 if TYPE_CHECKING:
     from causeway.profile.report import Report
@@ -37,13 +38,7 @@ def run_profile(
     stack: Annotated[bool, typer.Option(help="Record Python stacks.")] = False,
     shapes: Annotated[bool, typer.Option(help="Record shapes of arguments.")] = False,
     memory: Annotated[bool, typer.Option(help="Record what is allocated.")] = False,
-    redirect: Annotated[
-        bool | None,
-        typer.Option(
-            help="CUDA's calls go to the device, as in `causeway run`; "
-            "without either: where the program names CUDA and not the device."
-        ),
-    ] = None,
+    redirect: Annotated[bool | None, typer.Option(help=REDIRECT)] = None,
 ) -> None:
     """Run a script and say where its time goes: operators, gaps, fallbacks, copies.
 
