@@ -1,10 +1,10 @@
-#include "call.h"
+#include "portable/call.h"
 
 #include <cstring>
 #include <unordered_map>
 #include <utility>
 
-#include "portable.h"
+#include "portable/portable.h"
 
 namespace causeway::portable {
 

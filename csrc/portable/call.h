@@ -3,9 +3,9 @@
 
 #include <vector>
 
-#include "device.h"
-#include "dtype.h"
-#include "source.h"
+#include "portable/device.h"
+#include "portable/dtype.h"
+#include "portable/source.h"
 
 // Leave the function with the status unless it is CW_OK.
 #define TRY(expression) \

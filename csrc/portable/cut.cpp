@@ -1,4 +1,4 @@
-#include "cut.h"
+#include "portable/cut.h"
 
 #include <algorithm>
 

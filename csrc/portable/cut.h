@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
-#include "dtype.h"
+#include "portable/device.h"
+#include "portable/dtype.h"
 
 namespace causeway::portable {
 

@@ -1,11 +1,11 @@
-#include "device.h"
+#include "portable/device.h"
 
 #include <algorithm>
 #include <atomic>
 #include <memory>
 #include <mutex>
 
-#include "portable.h"
+#include "portable/portable.h"
 
 namespace causeway::portable {
 

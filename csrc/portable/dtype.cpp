@@ -1,4 +1,4 @@
-#include "dtype.h"
+#include "portable/dtype.h"
 
 namespace causeway::portable {
 

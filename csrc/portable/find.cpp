@@ -4,8 +4,8 @@
 #include <cmath>
 #include <cstring>
 
-#include "order.h"
-#include "scatter.h"
+#include "portable/order.h"
+#include "portable/kernels/scatter.h"
 
 namespace causeway::portable {
 

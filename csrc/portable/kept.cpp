@@ -1,4 +1,4 @@
-#include "kept.h"
+#include "portable/kept.h"
 
 #include <cstdio>
 #include <mutex>

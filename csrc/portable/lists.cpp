@@ -1,4 +1,4 @@
-#include "lists.h"
+#include "portable/lists.h"
 
 #include <algorithm>
 

@@ -2,7 +2,7 @@
 // up to `tensors_of(count)` tensors; of those that are not there, no block is.
 #pragma once
 
-#include "call.h"
+#include "portable/call.h"
 
 namespace causeway::portable {
 

@@ -1,7 +1,7 @@
 // Scans, sorts and lists of places, as the kernels that build on them share them.
 #pragma once
 
-#include "program.h"
+#include "portable/program.h"
 
 namespace causeway::portable {
 

@@ -1,10 +1,10 @@
-#include "program.h"
+#include "portable/program.h"
 
 #include <algorithm>
 #include <cstring>
 
-#include "pointwise.h"
-#include "portable.h"
+#include "portable/kernels/pointwise.h"
+#include "portable/portable.h"
 
 namespace causeway::portable {
 

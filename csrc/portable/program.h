@@ -3,8 +3,8 @@
 // notes what the source is made of, and hashes that; the source is written where no function is known by the hash.
 #pragma once
 
-#include "call.h"
-#include "rows.h"
+#include "portable/call.h"
+#include "portable/kernels/rows.h"
 
 namespace causeway::portable {
 

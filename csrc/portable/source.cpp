@@ -1,4 +1,4 @@
-#include "source.h"
+#include "portable/source.h"
 
 namespace causeway::portable {
 

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-#include "device.h"
+#include "portable/device.h"
 
 namespace causeway::portable {
 

@@ -1,4 +1,4 @@
-#include "tune.h"
+#include "portable/tune.h"
 
 #include <algorithm>
 #include <atomic>
@@ -8,9 +8,9 @@
 #include <mutex>
 
 #include "causeway/program_cache.hpp"
-#include "gemm.h"
-#include "kept.h"
-#include "portable.h"
+#include "portable/kernels/gemm.h"
+#include "portable/kept.h"
+#include "portable/portable.h"
 
 namespace causeway::portable {
 

@@ -5,8 +5,8 @@
 // cuts, between two events that the host does not wait for; as all cuts give the same bits, no number shows it.
 #pragma once
 
-#include "call.h"
-#include "cut.h"
+#include "portable/call.h"
+#include "portable/cut.h"
 
 namespace causeway::portable {
 

@@ -52,7 +52,7 @@ inline std::string missing_bytes(int fd) {
 }
 
 inline std::string missing_bytes(const std::string& path) {
-  const int fd = open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  const int fd = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
   if (fd < 0) return "";
   const std::string words = missing_bytes(fd);
   close(fd);

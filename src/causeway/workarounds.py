@@ -89,7 +89,7 @@ def _needs_dlpack_device() -> bool:
 
 
 def _apply_shallow_copy() -> None:
-    """Nothing: the core registers its own rule, in csrc/tensor.cpp."""
+    """Nothing: the core registers its own rule, in csrc/aten/tensor.cpp."""
 
 
 def _needs_shallow_copy() -> bool:

@@ -1,6 +1,6 @@
 """Observers: Python that is called before and after each selected operator of the device.
 
-The core asks (csrc/observe.h): on whatever thread an operator runs, in forward and backward, inside
+The core asks (csrc/ladder/observe.h): on whatever thread an operator runs, in forward and backward, inside
 composites and decompositions, on any rung, and for Causeway's own kernels too. Operators that no
 observer selected run as fast as ever. An observer's own operators are not observed; they run
 outside of autograd, inference mode, torch's modes and transforms.

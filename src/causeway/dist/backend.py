@@ -1,7 +1,7 @@
 """The backend of torch.distributed that serves the device, made known to torch.
 
 `register` runs at the end of `import torch` and only enters names in torch's tables; the rest is
-done when a process group is made. The work is C++ (csrc/comm_backend.h).
+done when a process group is made. The work is C++ (csrc/comm/backend.h).
 """
 
 from __future__ import annotations

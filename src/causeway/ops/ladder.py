@@ -1,6 +1,6 @@
 """What a call that goes to the host rung does, and which operators are sent there on purpose.
 
-The ladder itself is climbed in C++ (csrc/call.cpp): a route is decided once per operator and
+The ladder itself is climbed in C++ (csrc/ladder/call.cpp): a route is decided once per operator and
 signature. Here is what people say about it: `policy` and `fallback`. Both hold for the whole
 process, all threads, from the call on; as a context manager they put back what was in force before.
 """

@@ -1,0 +1,70 @@
+// The arguments of one call of a vendor's kernel, in the form of abi.h.
+#pragma once
+
+#include <memory>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/SmallVector.h>
+
+#include "ladder/call.h"
+#include "runtime/generator.h"
+#include "runtime/stream.h"
+#include "runtime/vendor.h"
+
+namespace causeway {
+
+// Holds what a cw_arg points to while the kernel runs.
+class Arguments {
+ public:
+  explicit Arguments(DeviceState& d) : device_(d) {}
+
+  void add(at::Tensor t) { args_.push_back(tensor(std::move(t))); }
+
+  // `numbers`: the kernel takes a number where torch has a tensor of the CPU. `random_count`: how many elements a
+  // generator must be good for.
+  void add(const c10::IValue& v, const c10::Argument& schema, bool numbers, uint64_t random_count);
+
+  // A list of tensors, outputs.
+  void add_list(const c10::IValue& v) { args_.push_back(list(v)); }
+
+  // A generator that torch's operator takes without saying so.
+  void add_random(uint64_t count, const std::optional<at::Generator>& given = std::nullopt);
+
+  cw_status run(cw_kernel kernel, StreamState& stream);
+
+  // Workspace: given back with these arguments, in the stream's order.
+  cw_status scratch(uint64_t bytes, void** out);
+
+  // For host->resize: the tensor behind a DLTensor that the kernel was given.
+  cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
+
+ private:
+  struct Held {
+    at::Tensor tensor;
+    DLTensor dl;
+  };
+
+  cw_arg number(const at::Scalar& s);
+  cw_arg tensor(at::Tensor t);
+  cw_arg list(const c10::IValue& v);
+  cw_arg value(const c10::IValue& v);
+
+  void fill(Held& h);
+  const DLTensor* hold(at::Tensor t);
+
+  template <class T>
+  T* keep(size_t n) {
+    buffers_.push_back(std::make_unique<char[]>(n * sizeof(T) + 1));
+    return reinterpret_cast<T*>(buffers_.back().get());
+  }
+
+  DeviceState& device_;
+  c10::SmallVector<cw_arg, 12> args_;
+  c10::SmallVector<std::unique_ptr<Held>, 8> held_;
+  c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
+  c10::SmallVector<c10::DataPtr, 1> scratch_;
+  Generator* generator_ = nullptr;
+  cw_philox philox_{};
+};
+
+}  // namespace causeway

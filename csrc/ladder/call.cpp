@@ -1,0 +1,391 @@
+// Operators: their registration with torch, and the ladder.
+#include "ladder/call.h"
+
+#include <map>
+#include <mutex>
+#include <set>
+#include <shared_mutex>
+#include <unordered_map>
+
+#include <ATen/TracerMode.h>
+#include <torch/library.h>
+
+#include "runtime/check.h"
+#include "aten/convolution.h"
+#include "ladder/forms.h"
+#include "ladder/foreach.h"
+#include "ladder/layouts.h"
+#include "ladder/native.h"
+#include "ladder/norm.h"
+#include "ladder/observe.h"
+#include "runtime/profile.h"
+#include "ladder/unboxed.h"
+#include "runtime/vendor.h"
+
+namespace causeway {
+
+namespace {
+
+std::shared_mutex g_mutex;
+std::unordered_map<const c10::FunctionSchema*, Operator*>& by_schema() {
+  static auto& map = *new std::unordered_map<const c10::FunctionSchema*, Operator*>;
+  return map;
+}
+std::vector<Operator*>& all() {
+  static auto& list = *new std::vector<Operator*>;
+  return list;
+}
+
+ArgKind kind_of(const c10::Argument& arg) {
+  c10::TypePtr type = arg.type();
+  if (auto o = type->cast<c10::OptionalType>()) type = o->getElementType();
+  switch (type->kind()) {
+    case c10::TypeKind::TensorType:
+      return ArgKind::Tensor;
+    case c10::TypeKind::GeneratorType:
+      return ArgKind::Generator;
+    case c10::TypeKind::DeviceObjType:
+      return ArgKind::Device;
+    case c10::TypeKind::ListType: {
+      const auto element = type->expectRef<c10::ListType>().getElementType();
+      if (element->kind() == c10::TypeKind::TensorType) return ArgKind::TensorList;
+      if (auto o = element->cast<c10::OptionalType>(); o && o->getElementType()->kind() == c10::TypeKind::TensorType)
+        return ArgKind::OptionalTensorList;
+      return ArgKind::Other;
+    }
+    case c10::TypeKind::BoolType:
+      return arg.name() == "pin_memory" ? ArgKind::Pin : ArgKind::Other;
+    default:
+      return ArgKind::Other;
+  }
+}
+
+// Operators that torch.cuda calls with CPU tensors beside device tensors, by design.
+const std::set<std::string>& mixed() {
+  static const std::set<std::string> names = {
+      "aten::index.Tensor",
+      "aten::index.Tensor_out",
+      "aten::_index_put_impl_",
+      "aten::index_put_",
+      "aten::index_put",
+      "aten::_unsafe_index.Tensor",
+      "aten::_unsafe_index_put",
+      "aten::index_put.out",
+      "aten::_index_put_impl",
+      "aten::_index_put_impl.out",
+      "aten::_pack_padded_sequence",
+      "aten::_ctc_loss.Tensor",
+      "aten::_ctc_loss_backward.Tensor",
+      "aten::_cudnn_ctc_loss.Tensor",
+      "aten::tensor_split.tensor_indices_or_sections",
+      "aten::_foreach_copy_",
+      "aten::_foreach_copy",
+      "aten::repeat_interleave.self_Tensor",
+      "aten::index_fill_.int_Scalar",
+      "aten::index_fill_.int_Tensor",
+      // of sparse and nested tensors; dense ones have a kernel of their own
+      "aten::copy_",
+      "aten::_nested_view_from_buffer",
+      "aten::_nested_view_from_buffer_copy",
+      "aten::_nested_from_padded",
+      "aten::copy_sparse_to_sparse_",
+  };
+  return names;
+}
+
+// torch's schemas do not say that these write their running statistics.
+bool writes_unsaid(const std::string& name, const std::string& arg) {
+  static const std::set<std::string> names = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
+  return names.count(name) && (arg == "running_mean" || arg == "running_var");
+}
+
+}  // namespace
+
+Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString(h.operator_name())) {
+  const auto& schema = h.schema();
+  std::map<std::string, int> written;  // alias set -> argument
+  for (size_t i = 0; i < schema.arguments().size(); ++i) {
+    const auto& arg = schema.arguments()[i];
+    const bool write = arg.alias_info() && arg.alias_info()->isWrite();
+    args.push_back({kind_of(arg), write || writes_unsaid(schema.name(), arg.name())});
+    if (args.back().kind == ArgKind::Generator) generator = static_cast<int>(i);
+    if (write)
+      for (const auto& set : arg.alias_info()->beforeSets()) written[set.toQualString()] = static_cast<int>(i);
+  }
+  for (const auto& ret : schema.returns()) {
+    int of = -1;
+    if (ret.alias_info() && ret.alias_info()->isWrite())
+      for (const auto& set : ret.alias_info()->afterSets())
+        if (auto it = written.find(set.toQualString()); it != written.end()) of = it->second;
+    return_of.push_back(of);
+  }
+  mixed_devices = mixed().count(name) > 0;
+  const auto tagged = [tags = h.getTags()](at::Tag tag) {
+    return std::find(tags.begin(), tags.end(), tag) != tags.end();
+  };
+  hidden_random = tagged(at::Tag::nondeterministic_seeded) && generator < 0;
+  const bool answers = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::BoolType;
+  pointwise = tagged(at::Tag::pointwise) && !answers;  // torch's `equal` has the tag
+  ends_norm = takes_statistics(schema.name());
+  wide = refused_by_cpu(schema.name());
+  over_lists = is_foreach(schema);
+  unrecorded = name == "aten::convolution";
+}
+
+Operator::~Operator() = default;
+
+void Operator::force(bool on) {
+  forced.store(on);
+  update_host_only();
+}
+
+void Operator::observe(bool on) {
+  observed.store(on);
+  update_host_only();
+}
+
+void Operator::update_host_only() {
+  static std::mutex mutex;
+  std::lock_guard lock(mutex);
+  const NativeForms* forms = native.load();
+  host_only.store(forms && (forced.load() || !forms->any) && !observed.load());
+}
+
+NativeForms& Operator::forms() {
+  NativeForms* known = native.load(std::memory_order_acquire);
+  if (C10_UNLIKELY(!known)) {
+    known = resolve_native(*this);
+    update_host_only();
+  }
+  return *known;
+}
+
+void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) {
+  if (C10_LIKELY(!observed.load(std::memory_order_relaxed)) || observers_are_running()) return serve(keys, *stack);
+  if (over_lists && (forced.load() || !forms().any)) return serve(keys, *stack);  // what it consists of is observed
+  Observation observation(*this, {stack->end() - static_cast<std::ptrdiff_t>(args.size()), stack->end()}, false);
+  try {
+    serve(keys, *stack);
+    observation.returned({stack->end() - static_cast<std::ptrdiff_t>(return_of.size()), stack->end()});
+  } catch (...) {
+    observation.raised();
+    throw;
+  }
+}
+
+void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
+  if (C10_UNLIKELY(unrecorded) && at::tracer::impl::is_dispatch_enabled()) return record_convolution(stack);
+  Entry entry(*this);
+  if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
+  if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
+    if (C10_UNLIKELY(forms().any) && (over_lists ? call_foreach : call_native)(*this, stack, entry)) return;
+  }
+  if (C10_UNLIKELY(over_lists)) return call_each(*this, stack);
+  call_host(*this, stack, entry);
+}
+
+int device_of_call(const Operator& op, const Stack& stack) {
+  const size_t base = stack.size() - op.args.size();
+  int other = -1;
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    const c10::IValue& v = stack[base + i];
+    switch (op.args[i].kind) {
+      case ArgKind::Tensor:
+        if (v.isTensor())
+          if (const at::Tensor& t = v.toTensor(); t.defined() && t.device().type() == kDeviceType)
+            return t.device().index();
+        break;
+      case ArgKind::TensorList:
+      case ArgKind::OptionalTensorList:
+        if (v.isList())
+          for (const c10::IValue& e : v.toListRef())
+            if (e.isTensor() && e.toTensor().defined() && e.toTensor().device().type() == kDeviceType)
+              return e.toTensor().device().index();
+        break;
+      case ArgKind::Device:
+        if (v.isDevice() && v.toDevice().type() == kDeviceType && v.toDevice().has_index())
+          other = v.toDevice().index();
+        break;
+      default:
+        break;
+    }
+  }
+  return other >= 0 ? other : current_device();
+}
+
+// ---- policy ---------------------------------------------------------------------------------------------------
+
+std::atomic<bool> g_policy_on{false};
+std::atomic<bool> g_watched{false};
+
+void update_watched() {
+  g_watched.store(g_policy_on.load() || g_ledger_on.load() || g_profiling.load());
+  g_entries_on.store(g_ledger_on.load() || g_observing.load());
+}
+
+Policy& policy() {
+  static Policy p;
+  return p;
+}
+
+void check_fallback(Operator& op) {
+  if (!op.policed.load()) return;
+  Policy& p = policy();
+  if (p.budget.load() >= 0 && p.budget.fetch_sub(1) > 0) return;
+  if (p.budget.load() < -1) p.budget.store(0);
+  if (p.fallback == Policy::Raise)
+    fail(Kind::Fallback, op.name, " would run on the host: ", vendor_name(),
+         " does not offer it for this call, and the fallback policy is "
+         "'error'. Let the vendor offer it, or allow it with causeway.policy(fallback=\"allow\"); `with "
+         "causeway.ledger()` counts all");
+  if (p.fallback == Policy::Warn && !op.warned.exchange(true))
+    TORCH_WARN(op.name, " runs on the host: ", vendor_name(),
+               " does not offer it for this call (said once per operator; policy 'warn')");
+}
+
+c10::ScalarType stored_dtype(const DeviceState& d, c10::ScalarType dtype, const char* what) {
+  if (C10_LIKELY(has_dtype(d, dtype))) return dtype;
+  using T = c10::ScalarType;
+  T narrow = T::Undefined;
+  switch (dtype) {
+    case T::Double:
+      narrow = has_dtype(d, T::Float) ? T::Float : T::Half;
+      break;
+    case T::ComplexDouble:
+      narrow = T::ComplexFloat;
+      break;
+    case T::Long:
+      narrow = T::Int;
+      break;
+    case T::UInt64:
+      narrow = T::UInt32;
+      break;
+    case T::BFloat16:
+      narrow = T::Half;
+      break;
+    default:
+      break;
+  }
+  const bool possible = narrow != T::Undefined && has_dtype(d, narrow);
+  if (policy().narrow && possible) {
+    count_narrowed(dtype, narrow);
+    return narrow;
+  }
+  fail(Kind::UnsupportedDtype, what, ": ", device_name(d.index), " (", d.info.name, ") has no ", c10::toString(dtype),
+       ". ",
+       possible ? c10::str("Use ", c10::toString(narrow),
+                           ", or let Causeway narrow it: causeway.policy(dtypes=\"narrow\") or CAUSEWAY_DTYPES=narrow")
+                : std::string("Convert the tensor to a dtype that the device has first"));
+}
+
+// ---- registration ---------------------------------------------------------------------------------------------
+
+Operator& operator_for(const c10::OperatorHandle& handle) {
+  const auto* key = &handle.schema();
+  {
+    std::shared_lock lock(g_mutex);
+    if (auto it = by_schema().find(key); it != by_schema().end()) return *it->second;
+  }
+  std::unique_lock lock(g_mutex);
+  auto& slot = by_schema()[key];
+  if (!slot) {
+    slot = new Operator(handle);
+    slot->observe(g_observing.load());  // observers say at its first call whether they want it
+    all().push_back(slot);
+  }
+  return *slot;
+}
+
+std::vector<Operator*> operators() {
+  std::shared_lock lock(g_mutex);
+  return all();
+}
+
+namespace {
+
+void fallback(const c10::OperatorHandle& handle, c10::DispatchKeySet keys, Stack* stack) {
+  operator_for(handle)(handle, keys, stack);
+}
+
+// Never freed: taking 1,500 kernels back would cost the end of a process milliseconds.
+torch::Library* g_library;
+
+}  // namespace
+
+void register_operators() {
+  auto& dispatcher = c10::Dispatcher::singleton();
+  g_library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
+  for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
+    if (n.name.compare(0, 6, "aten::") != 0) continue;
+    auto handle = dispatcher.findSchema(n);
+    if (!handle) continue;
+    const std::string name = c10::toString(n);
+    // Composites that look at the device's type, or ask for a kernel by it: served whole.
+    static const std::set<std::string> whole = {"aten::convolution",
+                                                "aten::convolution_backward",
+                                                "aten::mode.values",
+                                                "aten::conj_physical_",
+                                                "aten::addr_",
+                                                "aten::_fused_rms_norm",
+                                                "aten::kaiser_window",
+                                                "aten::kaiser_window.periodic",
+                                                "aten::kaiser_window.beta"};
+    const bool lists = is_foreach(handle->schema());
+    if (!lists && !whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
+    auto op = std::make_unique<Operator>(*handle);
+    {
+      std::unique_lock lock(g_mutex);
+      by_schema()[&handle->schema()] = op.get();
+      all().push_back(op.get());
+    }
+    const std::string bare = name.substr(6);
+    if (auto kernel = lists ? foreach_kernel(*op) : unboxed_kernel(*op)) {
+      g_library->impl(bare.c_str(), std::move(*kernel));
+      (void)op.release();  // as long as the process
+    } else {
+      g_library->impl(bare.c_str(), torch::CppFunction::makeFromBoxedFunctor(std::move(op)));
+    }
+  }
+}
+
+void register_layouts() {
+  // torch finds a composite made for dense tensors before it finds a fallback: where the CPU has a kernel of its own
+  // for a kind of tensors, the fallback is registered by name.
+  using c10::DispatchKey;
+  constexpr DispatchKey composites[] = {DispatchKey::CompositeImplicitAutograd, DispatchKey::CompositeExplicitAutograd,
+                                        DispatchKey::CompositeExplicitAutogradNonFunctional,
+                                        DispatchKey::CompositeImplicitAutogradNestedTensor};
+  constexpr std::pair<DispatchKey, DispatchKey> kinds[] = {
+      {DispatchKey::QuantizedCPU, DispatchKey::QuantizedPrivateUse1},
+      {DispatchKey::SparseCPU, DispatchKey::SparsePrivateUse1},
+      {DispatchKey::SparseCsrCPU, DispatchKey::SparseCsrPrivateUse1},
+      {DispatchKey::NestedTensorCPU, DispatchKey::NestedTensorPrivateUse1}};
+  std::array<torch::Library*, std::size(kinds)> libraries{};  // never freed either
+  for (size_t k = 0; k < libraries.size(); ++k)
+    libraries[k] = new torch::Library(torch::Library::IMPL, "aten", kinds[k].second, __FILE__, __LINE__);
+  auto& dispatcher = c10::Dispatcher::singleton();
+  for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
+    if (n.name.compare(0, 6, "aten::") != 0) continue;
+    auto handle = dispatcher.findSchema(n);
+    if (!handle) continue;
+    for (size_t k = 0; k < libraries.size(); ++k) {
+      const auto& [cpu, ours] = kinds[k];
+      if (!handle->hasKernelForDispatchKey(cpu) || handle->hasKernelForDispatchKey(ours)) continue;
+      if (std::none_of(std::begin(composites), std::end(composites),
+                       [&](DispatchKey key) { return handle->hasKernelForDispatchKey(key); }))
+        continue;
+      libraries[k]->impl(c10::toString(n).substr(6).c_str(), torch::CppFunction::makeFromBoxedFunction<&fallback>());
+    }
+  }
+}
+
+TORCH_LIBRARY_IMPL(_, PrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, QuantizedPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparsePrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, SparseCsrPrivateUse1, m) { m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>()); }
+TORCH_LIBRARY_IMPL(_, NestedTensorPrivateUse1, m) {
+  m.fallback(torch::CppFunction::makeFromBoxedFunction<&fallback>());
+}
+
+}  // namespace causeway

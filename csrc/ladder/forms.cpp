@@ -1,0 +1,226 @@
+#include "ladder/forms.h"
+
+#include <algorithm>
+#include <atomic>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include "runtime/check.h"
+#include "runtime/device.h"
+#include "ladder/foreach.h"
+#include "runtime/kernel_error.h"
+#include "ladder/native.h"
+#include "ladder/paper.h"
+#include "portable/portable.h"
+#include "runtime/vendor.h"
+
+namespace causeway {
+
+namespace {
+
+cw_op find(const std::string& name) {
+  cw_op op{};
+  op.struct_size = sizeof op;
+  const cw_status status = api().op_find(name.c_str(), &op);
+  if (status == CW_UNSUPPORTED) return {};
+  check(status, "op_find", -1);
+  if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
+  return op;
+}
+
+std::atomic<bool> g_portable{true};
+// Operators that the rung leaves out. A change is a new set, which is never freed: changes are few.
+std::atomic<const std::set<std::string>*> g_left_out{nullptr};
+
+bool is_left_out(const std::string& name) {
+  const auto* names = g_left_out.load(std::memory_order_acquire);
+  return names && names->count(name);
+}
+
+}  // namespace
+
+void find_portable_kernels() {
+  static std::once_flag once;
+  std::call_once(once, [] {
+    const auto* table = static_cast<const cw_code_v1*>(vendor_extension("code.v1"));
+    if (table && table->info && table->build && table->function && table->launch)
+      portable::open(table, {[](int32_t device, cw_stream stream, uint64_t bytes, void** out) {
+                               return host_services().scratch(device, stream, bytes, out);
+                             },
+                             [](const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+                               return host_services().resize(tensor, ndim, shape);
+                             },
+                             [](int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
+                               if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream))
+                                 return status;
+                               return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
+                             },
+                             [](const char* name, void** words, int64_t* teller) {
+                               return kernel_tells(current_device(), name, words, teller);
+                             },
+                             []() -> const cw_backend& { return api(); },
+                             [](int32_t device) {
+                               cw_device_info info{};
+                               info.struct_size = sizeof(info);
+                               const bool known = api().device_info(device, &info) == CW_OK;
+                               info.name[sizeof info.name - 1] = 0;
+                               return vendor_name() + " " + vendor_version() + "\n" +
+                                      (known ? valid_utf8(info.name) : "");
+                             },
+                             [](const char* warning) { TORCH_WARN(warning); }});
+  });
+}
+
+namespace {
+
+// The portable kernel of this name.
+cw_op find_portable(const std::string& name) {
+  if (paper_has_compiler()) return paper_kernel(name, portable::listed(name.c_str()));
+  find_portable_kernels();
+  return portable::find(name.c_str());
+}
+
+// Vendors know torch's convolution for foreign devices by another name, with the same arguments.
+cw_op find_own(std::string& name) {
+  cw_op op = find(name);
+  if (op.kernel || name != "aten::convolution") return op;
+  name = "aten::convolution_overrideable";
+  return find(name);
+}
+
+// The gradient's other name leaves out the bias's shape, argument 3.
+constexpr const char* kConvolutionBackward = "aten::convolution_backward";
+constexpr int kBiasShape = 3;
+
+bool same_argument(const c10::Argument& a, const c10::Argument& b) {
+  return a.name() == b.name() && *a.real_type() == *b.real_type();
+}
+
+// All overloads of an operator's base name, "aten::add".
+const std::vector<c10::OperatorName>& names_of(const std::string& base) {
+  static const auto& all = *[] {
+    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
+    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) (*map)[n.name].push_back(n);
+    return map;
+  }();
+  static const std::vector<c10::OperatorName> none;
+  auto it = all.find(base);
+  return it == all.end() ? none : it->second;
+}
+
+// The name of the form of `schema` that writes into given outputs, or "".
+std::string out_form(const c10::FunctionSchema& schema) {
+  std::string base = schema.name();
+  const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
+                        schema.arguments()[0].alias_info()->isWrite();
+  if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle) continue;
+    const auto& other = handle->schema();
+    const size_t n = schema.arguments().size();
+    // An operator over lists returns nothing where it works in place: the first list is what it makes.
+    const size_t outs = schema.returns().empty() && in_place && is_foreach(schema) ? 1 : schema.returns().size();
+    if (other.arguments().size() != n + outs || outs == 0) continue;
+    bool fits = true;
+    for (size_t i = 0; fits && i < n; ++i)
+      fits = same_argument(schema.arguments()[i], other.arguments()[i]) && !other.arguments()[i].is_out();
+    for (size_t i = n; fits && i < other.arguments().size(); ++i) fits = other.arguments()[i].is_out();
+    if (fits) return c10::toString(name);
+  }
+  return "";
+}
+
+// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
+bool has_arithmetic() {
+  static const bool native = api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+                             (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
+  return native || (portable && g_portable.load());
+}
+
+}  // namespace
+
+std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema) {
+  std::string base = schema.name();
+  const auto& args = schema.arguments();
+  size_t n = 0;
+  while (n < args.size() && !args[n].is_out()) ++n;
+  const bool in_place = n == args.size();
+  if (in_place && base.back() == '_') base.pop_back();
+  for (const auto& name : names_of(base)) {
+    auto handle = c10::Dispatcher::singleton().findSchema(name);
+    if (!handle || handle->schema().arguments().size() != n) continue;
+    bool fits = true;
+    for (size_t k = 0; fits && k < n; ++k) {
+      const auto& other = handle->schema().arguments()[k];
+      const bool writes = other.alias_info() && other.alias_info()->isWrite();
+      const bool both = !in_place && args[k].alias_info() && args[k].alias_info()->isWrite();  // running statistics
+      fits = same_argument(args[k], other) && (!writes || both);
+    }
+    if (fits) return handle;
+  }
+  return std::nullopt;
+}
+
+NativeForms* resolve_native(Operator& op) {
+  auto forms = std::make_unique<NativeForms>();
+  if (api().op_find) {
+    forms->own_name = op.name;
+    forms->own = find_own(forms->own_name);
+    if (!forms->own.kernel && op.name == kConvolutionBackward) {
+      forms->own_name = "aten::convolution_backward_overrideable";
+      forms->own = find(forms->own_name);
+      forms->left_out = kBiasShape;
+    }
+    const auto& schema = op.handle.schema();
+    bool is_out = false;
+    for (const auto& a : schema.arguments()) is_out |= a.is_out();
+    if (!is_out)
+      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
+  }
+  forms->portable_own = find_portable(op.name);
+  std::string name = forms->out_name;
+  if (name.empty() && std::none_of(op.handle.schema().arguments().begin(), op.handle.schema().arguments().end(),
+                                   [](const c10::Argument& a) { return a.is_out(); }))
+    name = out_form(op.handle.schema());
+  if (!name.empty()) forms->portable_out = find_portable(forms->out_name = name);
+  if (forms->own_name.empty()) forms->own_name = op.name;
+  forms->any = forms->own.kernel || forms->out.kernel || forms->portable_own.kernel || forms->portable_out.kernel ||
+               (!op.over_lists && has_decomposer() && has_arithmetic());
+  NativeForms* none = nullptr;
+  if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
+  return none;
+}
+
+void set_portable(bool on, std::vector<std::string> except) {
+  g_left_out.store(except.empty() ? nullptr : new std::set<std::string>(except.begin(), except.end()),
+                   std::memory_order_release);
+  g_portable.store(on);
+}
+
+bool portable_serves(const Operator& op) { return g_portable.load(std::memory_order_relaxed) && !is_left_out(op.name); }
+
+std::vector<std::pair<std::string, cw_op>> portable_offered() {
+  std::vector<std::pair<std::string, cw_op>> out;
+  if (!g_portable.load()) return out;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(n);
+    if (is_left_out(name)) continue;
+    if (cw_op op = find_portable(name); op.kernel) out.emplace_back(name, op);
+  }
+  return out;
+}
+
+std::vector<std::pair<std::string, cw_op>> offered() {
+  std::vector<std::pair<std::string, cw_op>> out;
+  if (!api().op_find) return out;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    const std::string name = c10::toString(n);
+    if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
+  }
+  return out;
+}
+
+}  // namespace causeway

@@ -1,0 +1,211 @@
+// Connectionist temporal classification (Graves et al. 2006, https://www.cs.toronto.edu/~graves/icml_2006.pdf): the
+// likelihood of a sequence of labels, over all its alignments with the frames, and its gradient. A sample is one item's.
+#include <algorithm>
+#include <cmath>
+
+#include "portable/kernels/functions.h"
+#include "portable/program.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// What both directions are given.
+struct Sequences {
+  Tensor log_probs, targets;  // frames x samples x classes; samples x labels, or all labels one after the other
+  std::vector<int64_t> frames, labels;  // of each sample
+  int64_t blank = 0, most = 0;  // `most` labels
+
+  int64_t samples() const { return log_probs.shape[1]; }
+  int64_t states() const { return 2 * most + 1; }  // a blank before, between and after the labels
+};
+
+// False: what the host has words for. `at` is the place of log_probs among the arguments.
+bool read(Call& call, int at, int blank_at, Sequences* s) {
+  if (!call.tensor(at, &s->log_probs) || !call.tensor(at + 1, &s->targets) || s->log_probs.ndim != 3 ||
+      (s->targets.dtype != kI64 && s->targets.dtype != kI32) || (s->log_probs.dtype == kF64 && !has_f64(call)))
+    return false;
+  s->frames = call.ints(at + 2);
+  s->labels = call.ints(at + 3);
+  s->blank = call.integer(blank_at);
+  const auto samples = static_cast<size_t>(s->samples());
+  if (s->frames.size() != samples || s->labels.size() != samples || samples == 0 || s->blank < 0 ||
+      s->blank >= s->log_probs.shape[2])
+    return false;
+  int64_t all = 0;
+  for (size_t i = 0; i < samples; ++i) {
+    if (s->frames[i] < 0 || s->frames[i] > s->log_probs.shape[0] || s->labels[i] < 0) return false;
+    all += s->labels[i];
+    s->most = std::max(s->most, s->labels[i]);
+  }
+  return s->targets.ndim == 1
+             ? s->targets.shape[0] == all
+             : s->targets.ndim == 2 && s->targets.shape[0] == s->samples() && s->targets.shape[1] >= s->most;
+}
+
+// Onto the device: of each sample its frames, its labels, and where the latter begin.
+cw_status put_lengths(Call& call, const Sequences& s, void** lengths) {
+  constexpr int64_t kTogether = 16;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(s.samples() * 3 * 8), lengths));
+  int64_t start = 0;
+  for (int64_t first = 0; first < s.samples(); first += kTogether) {
+    Program p(call, "ctc_lengths");
+    p.out("lengths", *lengths, kI64).value("first", first);
+    std::string text;
+    for (int64_t i = 0; i < std::min(kTogether, s.samples() - first); ++i) {
+      const auto sample = static_cast<size_t>(first + i);
+      const std::string I = std::to_string(i);
+      const int64_t from = s.targets.ndim == 1 ? start * s.targets.strides[0] : (first + i) * s.targets.strides[0];
+      start += s.labels[sample];
+      p.value("f" + I, s.frames[sample]).value("l" + I, s.labels[sample]).value("s" + I, from);
+      text += "lengths_set((first + " + I + ") * 3, f" + I + "); lengths_set((first + " + I + ") * 3 + 1, l" + I +
+              "); lengths_set((first + " + I + ") * 3 + 2, s" + I + ");\n";
+    }
+    TRY(p.run(1, text, 10));
+  }
+  return CW_OK;
+}
+
+// What an item needs beside: of each state its class, whether an alignment may come to it past a blank, its log_prob in
+// this frame; and two rows of states, with two that no alignment reaches before or after them.
+struct Workspace {
+  void *lengths = nullptr, *classes = nullptr, *floats = nullptr;
+};
+
+cw_status make(Call& call, const Sequences& s, Workspace* work) {
+  TRY(put_lengths(call, s, &work->lengths));
+  const auto states = static_cast<uint64_t>(s.samples() * (s.states() + 2));
+  TRY(scratch(*call.device, call.stream, states * 8, &work->classes));
+  return scratch(*call.device, call.stream, states * 4 * static_cast<uint64_t>(size_of(s.log_probs.dtype)),
+                 &work->floats);
+}
+
+Program& with(Program& p, const Sequences& s, const Workspace& work) {
+  const Dtype type = s.log_probs.dtype;
+  p.define("T", name_of(type)).in("lp", s.log_probs).in("target", s.targets).in("lengths", work.lengths, kI64);
+  p.out("cls", work.classes, kI64).out("w", work.floats, type);
+  p.value("blank", s.blank).value("classes", s.log_probs.shape[2]).value("most", s.log_probs.shape[0]);
+  p.value("states", s.states()).value("step", s.targets.strides[s.targets.ndim - 1]);
+  p.define("LP(t, c)", "lp((t) * lp_s0 + u * lp_s1 + (c) * lp_s2)").define("LOWEST", "(-(T)INFINITY)");
+  p.define("CLASS(s)", "cls(u * wide + (s))").define("PAST(s)", "w(u * 4 * wide + (s))");
+  p.define("NOW(s)", "w((u * 4 + 1) * wide + (s))").define("ROW(k, s)", "w((u * 4 + 2 + (k)) * wide + (s))");
+  p.define("SET_PAST(s, v)", "w_set(u * 4 * wide + (s), v)")
+      .define("SET_NOW(s, v)", "w_set((u * 4 + 1) * wide + (s), v)");
+  p.define("SET_ROW(k, s, v)", "w_set((u * 4 + 2 + (k)) * wide + (s), v)");
+  const std::string log_sum =
+      "FUNCTION T log_sum(T a, T b, T c) {\nT m = a;\nm = b > m ? b : m;\nm = c > m ? c : m;\n"
+      "m = m == LOWEST ? (T)0 : m;\nreturn log(EXP(a - m) + EXP(b - m) + EXP(c - m)) + m;\n}\n";
+  p.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  return p.before((type == kF32 ? functions_of(log_sum) : "") + log_sum);
+}
+
+constexpr const char* kSample = R"(
+const idx frames = lengths(u * 3), labels = lengths(u * 3 + 1), start = lengths(u * 3 + 2), used = 2 * labels + 1;
+const idx wide = states + 2, base = u * most * states;
+idx bad = 0;
+for (idx s = 0; s < used + 2; ++s) {
+  const idx c = s % 2 && s < used ? (idx)target(start + s / 2 * step) : blank;
+  if (c < 0 || c >= classes) { TELL(OUT_OF_RANGE, c, classes); bad = 1; }
+  cls_set(u * wide + s, c);
+  SET_PAST(s, s > 1 && s < used && CLASS(s - 2) != c ? 1 : 0);
+}
+)";
+
+constexpr const char* kAlpha = R"(
+if (bad) { nll_set(u * nll_s0, NAN); continue; }
+if (frames == 0) { nll_set(u * nll_s0, labels == 0 ? (T)0 : -LOWEST); continue; }
+for (idx k = 0; k < 2; ++k) { SET_ROW(k, 0, LOWEST); SET_ROW(k, 1, LOWEST); }
+for (idx s = 0; s < used; ++s) {
+  const T v = s < 2 ? LP(0, CLASS(s)) : LOWEST;
+  SET_ROW(0, s + 2, v);
+  alpha_set(base + s, v);
+}
+for (idx t = 1; t < frames; ++t) {
+  const idx now = t % 2, before = 1 - now, at = base + t * states;
+  for (idx s = 0; s < used; ++s) SET_NOW(s, LP(t, CLASS(s)));
+  INDEPENDENT
+  for (idx s = 0; s < used; ++s) {
+    const T b = ROW(before, s), v = log_sum(ROW(before, s + 2), ROW(before, s + 1), PAST(s) != 0 ? b : LOWEST) + NOW(s);
+    SET_ROW(now, s + 2, v);
+    alpha_set(at + s, v);
+  }
+}
+const idx last = base + (frames - 1) * states + used - 1;
+nll_set(u * nll_s0, -log_sum(alpha(last), labels > 0 ? alpha(last - 1) : LOWEST, LOWEST));
+)";
+
+// What becomes of each class's gradient is the log of the sum, over its states, of alpha and beta.
+constexpr const char* kBeta = R"(
+if (bad) continue;
+for (idx k = 0; k < 2; ++k) { SET_ROW(k, used, LOWEST); SET_ROW(k, used + 1, LOWEST); }
+for (idx t = frames - 1; t >= 0; --t) {
+  const idx now = t % 2, after = 1 - now, at = base + t * states;
+  for (idx s = 0; s < used; ++s) SET_NOW(s, LP(t, CLASS(s)));
+  if (t == frames - 1) {
+    for (idx s = 0; s < used; ++s) SET_ROW(now, s, s < used - 2 ? LOWEST : NOW(s));
+  } else {
+    INDEPENDENT
+    for (idx s = 0; s < used; ++s) {
+      const T b = ROW(after, s + 2);
+      SET_ROW(now, s, log_sum(ROW(after, s), ROW(after, s + 1), PAST(s + 2) != 0 ? b : LOWEST) + NOW(s));
+    }
+  }
+  for (idx s = used - 1, last = t == frames - 1 && labels > 0 ? used - 2 : 0; s >= last; --s) {
+    const idx to = t * out_s0 + u * out_s1 + CLASS(s) * out_s2;
+    const T a = out(to), b = alpha(at + s) + ROW(now, s), m = a < b ? b : a;
+    out_set(to, a == LOWEST ? b : log(EXP(a - m) + EXP(b - m)) + m);
+  }
+}
+)";
+
+double cost_of(const Sequences& s) { return static_cast<double>(s.log_probs.shape[0] * s.states()) * 60; }
+
+// neg_log_likelihood, log_alpha, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
+cw_status forward(Call& call, const void*) {
+  Sequences s;
+  Workspace work;
+  Tensor likelihood, alpha;
+  if (!read(call, 2, 6, &s) || !call.tensor(0, &likelihood) || !call.tensor(1, &alpha) || !alpha.contiguous() ||
+      alpha.numel() != s.samples() * s.log_probs.shape[0] * s.states() || likelihood.dtype != s.log_probs.dtype)
+    return CW_UNSUPPORTED;
+  TRY(make(call, s, &work));
+  TRY(fill_with(call, alpha, {kF64, -INFINITY, 0}));  // what no alignment reaches
+  Program p(call, "ctc_loss");
+  with(p, s, work).out("nll", likelihood).out("alpha", alpha.data, alpha.dtype).tells();
+  return p.run(s.samples(), std::string(kSample) + kAlpha, cost_of(s));
+}
+
+// out, grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, blank, zero_infinity
+cw_status backward(Call& call, const void*) {
+  Sequences s;
+  Workspace work;
+  Tensor out, grad, likelihood, alpha;
+  if (!call.tensor(0, &out) || !call.tensor(1, &grad) || !read(call, 2, 8, &s) || !call.tensor(6, &likelihood) ||
+      !call.tensor(7, &alpha) || grad.ndim != 1 || !alpha.contiguous() || alpha.ndim != 3 ||
+      alpha.shape[2] != s.states() || out.dtype != s.log_probs.dtype)
+    return CW_UNSUPPORTED;
+  TRY(make(call, s, &work));
+  TRY(fill_with(call, out, {kF64, -INFINITY, 0}));
+  Program beta(call, "ctc_loss_beta");
+  with(beta, s, work).in("alpha", alpha.data, alpha.dtype).out("out", out).tells();
+  TRY(beta.run(s.samples(), std::string(kSample) + kBeta, 2 * cost_of(s)));
+  Program p(call, "ctc_loss_gradient");
+  p.out("out", out).in("lp", s.log_probs).in("grad", grad).in("nll", likelihood).in("lengths", work.lengths, kI64);
+  p.define("T", name_of(out.dtype)).define("EXP(v)", out.dtype == kF32 ? "exp_f32(v)" : "exp(v)");
+  p.value("zero_infinity", call.integer(9));
+  return p.each(out,
+                "const T loss = nll(c1 * nll_s0), v = lp(lp_at);\nT r = 0;\n"
+                "if (c0 < lengths(c1 * 3) && !(zero_infinity && loss == (T)INFINITY))\n"
+                "r = (EXP(v) - EXP(out(out_at) + loss - v)) * grad(c1 * grad_s0);\nout_set(out_at, r);",
+                60);
+}
+
+}  // namespace
+
+Kernels ctc_kernels() {
+  constexpr cw_dtypes floats = CW_FLOAT32 | CW_FLOAT64;
+  return {{"aten::_ctc_loss.out", forward, floats | CW_INT32 | CW_INT64, 0},
+          {"aten::_ctc_loss_backward.out", backward, floats | CW_INT32 | CW_INT64, 0}};
+}
+
+}  // namespace causeway::portable

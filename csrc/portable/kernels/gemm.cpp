@@ -1,0 +1,415 @@
+// On CPUs a work item packs panels of B's columns, and goes down the rows of A with tiles kept in registers: as many
+// multiplications of a vector for each that is loaded as the tile has rows. Elsewhere a group keeps a
+// stretch of k of a square's rows and columns in its own memory, and an item computes blocks of 4 x 4 of the square;
+// what comes next is read while the group computes. How large all of this is, is a Cut.
+#include "portable/kernels/gemm.h"
+
+#include <algorithm>
+
+#include "portable/portable.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows: a stretch of k of a block
+// stays in the second cache for all panels. Many rows are copied, as rows that lie a power of 2 apart would all need the
+// same places of the first cache. `kept_rows`: of which sums are kept from one stretch to the next. With `taken`, items
+// take panels as they get done, as cores are not equally fast, and count them in the workspace's first word.
+constexpr const char* kPanels = R"(
+for (idx u = taken ? 0 : FIRST(units), end = taken ? 0 : LAST(units);;) {
+  if (taken && u >= end) {
+    u = COUNT(packs) * together;
+    end = units - u < together ? units : u + together;
+  }
+  if (u >= end) break;
+  const idx panel = u % panels, split = u / panels % splits, batch = u / panels / splits;
+  const idx tiles = (M + TILE - 1) / TILE;
+  const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
+  const idx last = past < M ? past : M;
+  const idx here = end - u < panels - panel ? end - u : panels - panel, some = here < together ? here : together;
+  GLOBAL T* staged = packs + HEAD + item * slot;
+  GLOBAL T* acc = staged + block * STAGED;
+  GLOBAL T* packed = acc + together * kept_rows * WIDE;
+  BEGIN
+  for (idx c0 = 0; c0 < K; c0 += chunk) {
+    const idx c1 = K - c0 < chunk ? K : c0 + chunk;
+    for (idx g = 0; g < some; ++g) {
+      const idx n0 = (panel + g) * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE;
+      PANEL
+      for (idx k0 = c0; k0 < c1; k0 += DEPTH) {
+        const idx k1 = c1 - k0 < DEPTH ? c1 : k0 + DEPTH;
+        GLOBAL T* pack = packed + (g * chunk + k0 - c0) * WIDE;
+        PACK
+      }
+    }
+    for (idx top = first; top < last; top += block) {
+      const idx bottom = last - top < block ? last : top + block, kept_from = chunk < K ? first : top;
+      for (idx k0 = c0; k0 < c1; k0 += DEPTH) {
+        const idx k1 = c1 - k0 < DEPTH ? c1 : k0 + DEPTH, depth = k1 - k0;
+        BLOCK_STAGE
+        for (idx g = 0; g < some; ++g) {
+          const idx n0 = (panel + g) * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE;
+          GLOBAL const T* pack = packed + (g * chunk + k0 - c0) * WIDE;
+          for (idx m0 = top; m0 < bottom; m0 += TILE) {
+            const idx left = last - m0;
+            GLOBAL const AT* from_a = a + (a_base + m0 * am + k0 * AK);
+            GLOBAL const T* to_a = staged + (m0 - top) * STAGED;
+            GLOBAL T* kept = acc + (g * kept_rows + m0 - kept_from) * WIDE;
+            TILE_ZERO
+            if (k0 > 0) { TILE_TAKE }
+            TILE_RUN
+            if (k1 < K) {
+              TILE_KEEP
+            } else {
+              T tile[TILE * WIDE];
+              TILE_OUT
+              const idx rows = left < TILE ? left : TILE;
+              TILE_PUT
+            }
+          }
+        }
+      }
+    }
+  }
+  u += some;
+}
+)";
+
+constexpr const char* kElements = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx n = u % N, m = u / N % M, batch = u / N / M;
+  BEGIN
+  T v = 0;
+  for (idx k = 0; k < DEPTH_OF_BATCH; ++k) v = FMA((T)(A_AT), (T)(B_AT), v);
+  PUT
+}
+)";
+
+// `MS` rows and `NS` columns a group of SIDE x SIDE items, `RM` x `RN` of them an item: blocks of VM x VN neighbours, as
+// these are read from the group's memory at once. 4 more than a row of it has: what is written down a column meets no
+// bank twice. Of the last stretch of k no more is added than there is: that too would change a zero's sign.
+constexpr const char* kSquares = R"(
+LOCAL ALIGNED T rows[DEPTH * (MS + 4)];
+LOCAL ALIGNED T columns[DEPTH * (NS + 4)];
+const idx down = (M + MS - 1) / MS, across = (N + NS - 1) / NS, squares = units;
+const int lane = (int)LANE, lx = lane % SIDE, ly = lane / SIDE;
+for (idx u = GROUP; u < squares; u += GROUPS) {
+  const idx n0 = u % across * NS, m0 = u / across % down * MS, batch = u / across / down % batches;
+  BEGIN
+#if PARTIAL
+  const idx part = u / across / down / batches, stretches = (DEPTH_OF_BATCH + 31) / 32;
+  const idx k_first = stretches * part / parts * 32, k_end = stretches * (part + 1) / parts * 32;
+  const idx k_past = k_end < DEPTH_OF_BATCH ? k_end : DEPTH_OF_BATCH;
+#else
+  const idx k_first = 0, k_past = DEPTH_OF_BATCH;
+#endif
+  T c[RM * RN], next_a[LOADS_A], next_b[LOADS_B];
+  UNROLL for (int i = 0; i < RM * RN; ++i) c[i] = 0;
+#define FETCH(from) \
+  UNROLL for (int j = 0; j < LOADS_A; ++j) { \
+    const int i = lane + j * SIDE * SIDE; \
+    const idx m = m0 + (A_ALONG_K ? i / DEPTH : i % MS), k = from + (A_ALONG_K ? i % DEPTH : i / MS); \
+    T v = 0; \
+    if (m < M && k < k_past) v = (T)(A_AT); \
+    next_a[j] = v; \
+  } \
+  UNROLL for (int j = 0; j < LOADS_B; ++j) { \
+    const int i = lane + j * SIDE * SIDE; \
+    const idx n = n0 + (B_ALONG_K ? i / DEPTH : i % NS), k = from + (B_ALONG_K ? i % DEPTH : i / NS); \
+    T v = 0; \
+    if (n < N && k < k_past) v = (T)(B_AT); \
+    next_b[j] = v; \
+  }
+#define ADD(kk) { \
+    T x[RM], y[RN]; \
+    UNROLL for (int i = 0; i < RM; ++i) x[i] = rows[(kk) * (MS + 4) + i / VM * (SIDE * VM) + ly * VM + i % VM]; \
+    UNROLL for (int j = 0; j < RN; ++j) y[j] = columns[(kk) * (NS + 4) + j / VN * (SIDE * VN) + lx * VN + j % VN]; \
+    UNROLL for (int i = 0; i < RM; ++i) \
+      UNROLL for (int j = 0; j < RN; ++j) c[i * RN + j] = FMA(x[i], y[j], c[i * RN + j]); \
+  }
+  FETCH(k_first)
+  for (idx k0 = k_first; k0 < k_past; k0 += DEPTH) {
+    UNROLL for (int j = 0; j < LOADS_A; ++j) {
+      const int i = lane + j * SIDE * SIDE;
+      rows[A_ALONG_K ? i % DEPTH * (MS + 4) + i / DEPTH : i / MS * (MS + 4) + i % MS] = next_a[j];
+    }
+    UNROLL for (int j = 0; j < LOADS_B; ++j) {
+      const int i = lane + j * SIDE * SIDE;
+      columns[B_ALONG_K ? i % DEPTH * (NS + 4) + i / DEPTH : i / NS * (NS + 4) + i % NS] = next_b[j];
+    }
+    BARRIER;
+    const idx k_next = k0 + DEPTH;
+    if (k_next < k_past) { FETCH(k_next) }
+    if (k_past - k0 >= DEPTH) {
+      UNROLL for (int kk = 0; kk < DEPTH; ++kk) ADD(kk)
+    } else {
+      for (int kk = 0; kk < (int)(k_past - k0); ++kk) ADD(kk)
+    }
+    BARRIER;
+  }
+  UNROLL for (int i = 0; i < RM; ++i)
+    UNROLL for (int j = 0; j < RN; ++j) {
+      const idx m = m0 + i / VM * (SIDE * VM) + ly * VM + i % VM, n = n0 + j / VN * (SIDE * VN) + lx * VN + j % VN;
+      T v = c[i * RN + j];
+#if PARTIAL
+      if (m < M && n < N) packs[((part * batches + batch) * M + m) * N + n] = v;
+#else
+      if (m < M && n < N) { PUT }
+#endif
+    }
+}
+)";
+
+constexpr const char* kSums = R"(
+const idx count = batches * M * N;
+for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
+  const idx n = u % N, m = u / N % M, batch = u / N / M;
+  BEGIN
+  T v = 0;
+  for (idx p = 0; p < parts; ++p) v += packs[((p * batches + batch) * M + m) * N + n];
+  PUT
+}
+)";
+
+std::string one_line(std::string text) {
+  for (char& c : text)
+    if (c == '\n') c = ' ';
+  return text;
+}
+
+std::string put(const std::string& in, char sign, int n) {
+  std::string out;
+  for (char c : in) out += c == sign ? std::to_string(n) : std::string(1, c);
+  return out;
+}
+
+// `text` for each row @ of a tile and each of its vectors $.
+std::string each(const Cut& cut, const std::string& text) {
+  const int rows = text.find('@') == std::string::npos ? 1 : cut.rows;
+  std::string all;
+  for (int row = 0; row < rows; ++row)
+    for (int vector = 0; vector < cut.columns / 16; ++vector) all += put(put(text, '@', row), '$', vector);
+  return all;
+}
+
+constexpr int kBeside = 16;  // more than a row has in a copy
+constexpr int kHead = 16;    // elements before the first item's, of which one is the count
+
+// Rows that are not read in place are copied for a stretch of k, converted once. Where neighbours of k are no neighbours
+// in memory, rows lie side by side.
+void define_tile(Source& s, const Product& p) {
+  const Cut& cut = p.cut;
+  s.define("HEAD", kHead);
+  const char *down = "for (idx i = 0; i < rows; ++i) {", *across = "INDEPENDENT for (idx l = 0; l < wide; ++l) {";
+  s.define("TILE_PUT", std::string(p.out_across ? "for (idx l = 0; l < wide; ++l) {" : down) +
+                           (p.out_across ? "INDEPENDENT for (idx i = 0; i < rows; ++i) {" : across) +
+                           " const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } }");
+  const bool here = in_place(cut, p.a, p.a_dense);
+  s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", here ? 0 : cut.depth + kBeside);
+  s.define("TILE_ZERO", each(cut, "V c@_$ = ZERO; "));
+  s.define("TILE_TAKE", each(cut, "c@_$ = LOADV(kept + @ * WIDE + $ * 16); "));
+  s.define("TILE_KEEP", each(cut, "STOREV(kept + @ * WIDE + $ * 16, c@_$); "));
+  s.define("TILE_OUT", each(cut, "STORETILE(tile + @ * WIDE + $ * 16, c@_$); "));
+  if (here) {
+    s.define("TILE_STAGE", "").define("BLOCK_STAGE", "");
+  } else if (p.a_dense) {
+    s.define(
+        "TILE_STAGE",
+        "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = to_a "
+        "+ i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }");
+    s.define("BLOCK_STAGE",
+             "for (idx m0 = top; m0 < bottom; m0 += TILE) { const idx left = last - m0; GLOBAL const AT* from_a = a + "
+             "(a_base + m0 * am + k0); GLOBAL T* to_a = staged + (m0 - top) * STAGED; TILE_STAGE }");
+  } else {
+    s.define("AM", p.a_across ? "1" : "am");
+    s.define(
+        "BLOCK_STAGE",
+        "for (idx k = 0; k < depth; ++k) { GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); for (idx m0 "
+        "= top; m0 < bottom; m0 += TILE, r += TILE * AM) { const idx left = last - m0; GLOBAL T* to = staged + (m0 - "
+        "top) * STAGED + k * TILE; AHEAD(r + 8 * ak) if (left >= TILE) { UNROLL for (int i = 0; i < TILE; ++i) to[i] "
+        "= LDA(r, i * AM); } else { for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); } } }");
+  }
+  const char* place = here ? "r@[k]" : p.a_dense ? "to_a[@ * STAGED + k]" : "to_a[k * TILE + @]";
+  std::string run = "{ GLOBAL const T* b = pack; ";
+  for (int i = 0; here && i < cut.rows; ++i)
+    run += put("GLOBAL const T* r@ = from_a + (@ < left ? @ : 0) * am; ", '@', i);
+  run += "for (idx k = 0; k < depth; ++k, b += WIDE) { " + each(cut, "const V v$ = LOADV(b + $ * 16); ");
+  for (int i = 0; i < cut.rows; ++i) {
+    run += "{ const T x = " + put(place, '@', i) + "; ";
+    run += put(each(cut, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
+  }
+  s.define("TILE_RUN", run + "} }");
+}
+
+// TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel. A
+// round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
+std::string turn_text(const Product& p) {
+  std::string rounds;
+  for (int i = 0; i < 16; ++i)
+    rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
+  for (int far = 8; far; far /= 2)
+    for (int i = 0; i < 16; ++i) {
+      std::string lanes;
+      for (int lane = 0; lane < 16; ++lane)
+        lanes += ", " + std::to_string(i & far      ? (lane & far ? lane + 16 : lane + far)
+                                       : lane & far ? lane - far + 16
+                                                    : lane);
+      const std::string from = "_" + std::to_string(far * 2);
+      rounds += "const V x" + std::to_string(i) + "_" + std::to_string(far) + " = __builtin_shufflevector(x" +
+                std::to_string(i & ~far) + from + ", x" + std::to_string(i | far) + from + lanes + "); ";
+    }
+  for (int i = 0; i < 16; ++i) rounds += put("STOREV((to) + @ * WIDE, x@_1); ", '@', i);
+  const std::string each =
+      "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + "
+      "64) "
+      "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
+  if (p.a != p.type) return each;
+  return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
+         "}\n#endif\n#endif\n#ifndef TURN\n" + each + "#endif\n";
+}
+
+}  // namespace
+
+void product_definitions(Source& s, const Product& p, const Device& device) {
+  const std::string type = name_of(p.type);
+  std::string head;
+  if (device.info.language == CW_CODE_C) head = "#pragma GCC optimize (\"fp-contract=fast\")\n";
+  if (device.in_turn())  // what will be read soon, into the second cache
+    head +=
+        "#ifdef __has_builtin\n#if __has_builtin(__builtin_prefetch)\n#define AHEAD(p) __builtin_prefetch((const "
+        "void*)(u64)(p), 0, 2);\n#endif\n#endif\n#ifndef AHEAD\n#define AHEAD(p)\n#endif\n";
+  if (device.in_turn())
+    head += device.info.language == CW_CODE_C
+                ? "#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))\n"
+                : "#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))\n";
+  head += "typedef " + type + " T;\ntypedef " + type + "x16 V;\ntypedef " + storage_of(p.a) + " AT;\n";
+  if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p);
+  s.before(head);
+  for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
+  // A tile is the item's own memory, which OpenCL keeps apart from the device's.
+  s.define("STORETILE(p, v)", "STOREV_" + type + "(p, v)");
+  s.define("LDA", std::string("LD_") + name_of(p.a)).define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
+  s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel)).define("PUT", one_line(p.store));
+  s.define("A_AT", p.a_at.empty() ? "LDA(a, a_base + m * am + k * AK)" : one_line(p.a_at));
+  s.define("B_AT", one_line(p.b)).define("DEPTH_OF_BATCH", p.depth.empty() ? "K" : one_line(p.depth));
+  s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx "
+                                             "n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }"
+                                           : p.pack));
+  for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
+                           "together", "chunk", "block", "kept_rows", "taken"})
+    s.value("idx", name);
+  if (p.cut.kind == Cut::panels) define_tile(s, p);
+  if (p.cut.kind != Cut::squares) return;
+  const int side = p.cut.lanes, rm = p.cut.rows / side, rn = p.cut.columns / side, lanes = side * side;
+  s.define("SIDE", side).define("MS", p.cut.rows).define("NS", p.cut.columns).define("RM", rm).define("RN", rn);
+  s.define("VM", std::min(rm, 4)).define("VN", std::min(rn, 4)).define("PARTIAL", p.cut.parts > 1);
+  s.define("LOADS_A", p.cut.rows * p.cut.depth / lanes).define("LOADS_B", p.cut.columns * p.cut.depth / lanes);
+  s.define("A_ALONG_K", p.a_dense).define("B_ALONG_K", p.b_along_k);
+}
+
+std::string product_text(Source& s, const Product& p, const Device& device) {
+  product_definitions(s, p, device);
+  return s.kernel(p.cut.kind == Cut::panels    ? kPanels
+                  : p.cut.kind == Cut::squares ? kSquares
+                  : p.cut.kind == Cut::sums    ? kSums
+                                               : kElements);
+}
+
+uint64_t product_version() { return family(kPanels) ^ family(kSquares) ^ family(kSums); }
+
+// While a pointer to each row fits into registers: so few are not in each other's way in the first cache, and a copy
+// takes longer than it saves.
+bool in_place(const Cut& cut, Dtype a, bool a_dense) {
+  return cut.kind == Cut::panels && a_dense && cut.rows <= 8 && a == compute_of(a);
+}
+
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place) {
+  if (cut.kind != Cut::panels) return {};
+  // In elements: packed panels, and a block of A's rows, which the second cache is to hold.
+  constexpr int64_t kPacked = int64_t{1} << 18, kBlock = int64_t{1} << 16, kFew = 4;
+  const int64_t panels = (size.n + cut.columns - 1) / cut.columns, tiles = (size.m + cut.rows - 1) / cut.rows;
+  const int64_t staged = cut.depth + kBeside;
+  const int64_t few = in_place ? 1 : std::min(kFew, panels);
+  Panels p;
+  if (use ==
+      Turn::gradient) {  // a loop of its own: all rows' sums are kept, rows copied a tile at a time where they are
+    p.chunk = cut.depth;
+    p.block = cut.rows;
+    p.kept_rows = tiles * cut.rows;
+  } else {
+    p.block = std::clamp<int64_t>(kBlock / staged / cut.rows, 8, std::max<int64_t>(tiles, 8)) * cut.rows;
+    p.block = std::min(p.block, tiles * cut.rows);
+    if (size.k * cut.columns * few <= kPacked) {
+      p.together = in_place ? 1 : std::min(kPacked / (size.k * cut.columns), panels);
+      p.chunk = size.k;
+      p.kept_rows = size.k > cut.depth ? p.block : 0;
+    } else {
+      p.together = few;
+      p.chunk = std::max<int64_t>(kPacked / (cut.columns * few) / cut.depth, 1) * cut.depth;
+      p.kept_rows = tiles * cut.rows;
+    }
+  }
+  p.slot = (in_place ? 0 : p.block * staged) + p.together * (p.kept_rows + p.chunk) * cut.columns;
+  return p;
+}
+
+// Large products run as one item a core, whose workspace stays in its second cache from panel to panel.
+bool is_large(const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return cut.kind == Cut::panels && use != Turn::gradient && size.multiplications() >= 1 << 25;
+}
+
+// The count costs a command before the launch.
+bool takes_turns(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return is_large(cut, size, use) && call.device->info.compute_units > 1 && services().table().mem_set;
+}
+
+int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
+  return int64_t{call.device->info.compute_units} * (is_large(cut, size, use) ? 1 : 4);
+}
+
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+                          void** out) {
+  *out = nullptr;
+  int64_t count = 0;
+  if (cut.kind == Cut::panels)
+    count = kHead + items_of(call, cut, size, use) * panels_of(cut, size, use, in_place(cut, dtype, a_dense)).slot;
+  if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
+  if (count == 0) return CW_OK;
+  return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(compute_of(dtype))), out);
+}
+
+cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
+                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak) {
+  const Cut& cut = turn.cut();
+  const int64_t panels = (size.n + cut.columns - 1) / cut.columns, units_of_device = call.device->info.compute_units;
+  const bool taken = takes_turns(call, cut, size, use);
+  // So many units of work, and none of so few rows that packing a panel for them is most of it.
+  const auto splits_for = [&](int64_t wanted, int64_t tiles) {
+    return std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / (cut.rows * tiles), 1));
+  };
+  const int64_t splits = std::max(splits_for(units_of_device * 2, 4), taken ? splits_for(units_of_device * 8, 32) : 1);
+  const int64_t each = size.batch * size.m * size.n;
+  const int64_t squares = size.batch * ((size.m + cut.rows - 1) / cut.rows) * panels * cut.parts;
+  const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
+                        : cut.kind == Cut::squares ? squares
+                                                   : each;
+  const Panels p = panels_of(cut, size, use, in_place(cut, dtype, ak == 1));
+  launch.value(units).value(splits).value(panels).value(p.slot).value(size.m).value(size.n);
+  launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
+  launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows).value(int64_t{taken});
+  if (taken) TRY(services().table().mem_set(call.device->index, workspace, 0, kHead, call.stream));
+  TRY(turn.start());
+  if (cut.kind == Cut::squares) {
+    TRY(launch.run_groups(function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
+  } else if (is_large(cut, size, use)) {
+    TRY(launch.run_groups(function, std::min(units, items_of(call, cut, size, use)), 1, call.stream));
+  } else {
+    const double all = size.multiplications() / 8;
+    TRY(launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream));
+  }
+  if (cut.parts > 1) TRY(launch.run(*call.device, sums, each, cut.parts, call.stream));
+  return turn.end();
+}
+
+}  // namespace causeway::portable

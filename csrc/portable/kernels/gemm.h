@@ -1,0 +1,76 @@
+// The product of matrices that matmul and the convolutions share: C[m, n] = sum over k of A[m, k] * B[k, n], where B
+// may be anything that an expression can read.
+#pragma once
+
+#include "portable/tune.h"
+
+namespace causeway::portable {
+
+// The source of a product. A is read at `a_base + m * am + k * ak`; all of the following are text of the dialect.
+struct Product {
+  Cut cut;
+  Dtype a, type;           // of A's elements; what is computed in: f32 or f64
+  bool a_dense = false;    // ak is 1
+  bool a_across = false;   // am is 1
+  bool out_across = false; // neighbours in memory of the result are neighbours in m
+  bool b_along_k = false;  // neighbours in memory are neighbours in k
+  std::string begin;       // declarations for this `batch`: sets a_base
+  std::string panel;       // for the columns n0 .. n0 + wide - 1 of it (CPUs)
+  std::string pack;        // fills pack[(k - k0) * WIDE + l] for k0 <= k < k1 and l < WIDE (CPUs); empty: with `b`
+  std::string a_at;        // A[m, k], where it is not as above (not CPUs)
+  std::string depth;       // how many k there are for this `batch`, where it is not K (not CPUs)
+  std::string b;           // B[k, n]
+  std::string store;       // puts the value v at m, n
+};
+
+// Adds the parameters that the product needs after the caller's, and gives the kernel's text.
+std::string product_text(Source& source, const Product& product, const Device& device);
+// Only the parameters and the definitions: for a kernel with loops of its own around TILE_ZERO and what follows it.
+void product_definitions(Source& source, const Product& product, const Device& device);
+
+// How an item of a CPU goes about it.
+struct Panels {
+  int64_t together = 1;  // panels that it packs at a time
+  int64_t chunk = 0;     // k of them
+  int64_t block = 0;     // rows of A that it copies at a time
+  int64_t kept_rows = 0;  // whose sums are kept between stretches of k, of each panel
+  int64_t slot = 0;      // elements of the workspace
+};
+Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place);
+
+// Whether A's rows are read where they lie, on CPUs, and not copied.
+bool in_place(const Cut& cut, Dtype a, bool a_dense);
+
+// The workspace, which the first parameter of the function must be; NULL where none is needed.
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+                          void** out);
+
+// Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
+cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
+                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak);
+
+// Another number where the kernels are others.
+uint64_t product_version();
+
+// Runs a product of matrices of `dtype` by the cut whose turn it is. `function_of(cut, &function)` builds, with the
+// workspace as the first parameter; `fill(launch)` adds what stands between that and the product's own parameters.
+template <class FunctionOf, class Fill>
+cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize& size, int64_t am, int64_t ak,
+                      const FunctionOf& function_of, const Fill& fill) {
+  return with_cut(call, use, dtype, size, [&](Turn& turn) {
+    cw_function function = nullptr, sums = nullptr;
+    TRY(function_of(turn.cut(), &function));
+    if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
+    void* workspace = nullptr;
+    TRY(product_scratch(call, turn.cut(), size, use, dtype, ak == 1, &workspace));
+    Launch launch;
+    launch.pointer(workspace);
+    fill(launch);
+    return product_launch(call, launch, turn, function, sums, workspace, size, use, dtype, am, ak);
+  });
+}
+
+// The sum of `in` over `dims` into `out`, on the call's stream.
+cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims);
+
+}  // namespace causeway::portable

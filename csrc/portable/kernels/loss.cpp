@@ -1,0 +1,296 @@
+// The negative log likelihood of classes, as cross_entropy ends with, of rows and of images; and its gradient.
+#include <algorithm>
+
+#include "portable/kernels/rows.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// A target that is no class reads nothing, makes the loss NaN, and is told.
+// Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
+// themselves, and joined by the second kernel where there are several.
+constexpr const char* kForward = R"(
+for (idx u = FIRST(parts), end = LAST(parts); u < end; u += STEP) {
+  A loss = 0, weights = 0;
+  for (idx i = samples * u / parts, past = samples * (u + 1) / parts; i < past; ++i) {
+    const i64 t = target[i * target_stride];
+    A one = 0;
+    if (t != ignored) {
+      if (t < 0 || t >= classes) {
+        one = (A)NAN;
+        TELL(OUT_OF_RANGE, t, classes);
+      } else {
+        A w = 1;
+#if WEIGHTED
+        w = LD_W(weight, t * weight_stride);
+#endif
+        one = -w * (A)LD_IN(in, AT(i) + t * s1);
+        weights += w;
+      }
+    }
+#if EACH
+    ST_OUT(out, i * out_stride, one);
+#endif
+    loss += one;
+  }
+#if EACH
+  if (u == 0) ST_OUT(total, 0, 0);
+#elif PARTS
+  sums[2 * u] = loss;
+  sums[2 * u + 1] = weights;
+#else
+  ST_OUT(out, 0, MEAN ? loss / weights : loss);
+  ST_OUT(total, 0, weights);
+#endif
+}
+)";
+
+// By teams of a whole group: each takes a part of the samples.
+std::string forward_teams() {
+  return "LOCAL A cells[2 * ITEMS];\n" + each_row(R"(
+  const idx from = samples * u / parts, n = samples * (u + 1) / parts - from;
+  A loss = 0, weights = 0, loss_low = 0, weights_low = 0;
+  for (idx j = place; j < n; j += TEAM) {
+    const idx i = from + j;
+    const i64 t = target[i * target_stride];
+    A one = 0;
+    if (t != ignored) {
+      if (t < 0 || t >= classes) {
+        one = (A)NAN;
+        TELL(OUT_OF_RANGE, t, classes);
+      } else {
+        A w = 1;
+#if WEIGHTED
+        w = LD_W(weight, t * weight_stride);
+#endif
+        one = -w * (A)LD_IN(in, AT(i) + t * s1);
+        ADD(weights, weights_low, w)
+      }
+    }
+#if EACH_LOSS
+    if (mine) ST_OUT(out, i * out_stride, one);
+#else
+    ADD(loss, loss_low, one)
+#endif
+  }
+#if EACH_LOSS
+  if (u == 0 && place == 0 && mine) ST_OUT(total, 0, 0);
+#else
+  loss = team_sum(cells, LANE, TOTAL(loss, loss_low));
+  weights = team_sum(cells, LANE, TOTAL(weights, weights_low));
+  if (mine && place == 0) {
+#if PARTS
+    sums[2 * u] = loss;
+    sums[2 * u + 1] = weights;
+#else
+    ST_OUT(out, 0, MEAN ? loss / weights : loss);
+    ST_OUT(total, 0, weights);
+#endif
+  }
+#endif
+)",
+                                                  "parts");
+}
+
+std::string join_teams() {
+  return "LOCAL A cells[2 * ITEMS];\nconst idx n = parts, one = 1;\n" + each_row(R"(
+  A loss = 0, weights = 0;
+  EACH(j) { loss += sums[2 * j]; weights += sums[2 * j + 1]; }
+  loss = team_sum(cells, LANE, loss);
+  weights = team_sum(cells, LANE, weights);
+  if (mine && place == 0) {
+    ST_OUT(out, 0, MEAN ? loss / weights : loss);
+    ST_OUT(total, 0, weights);
+  }
+)",
+                                                                                 "one");
+}
+
+// By items that run in parallel, an element each: neighbours are classes of a row, or positions of an image.
+constexpr const char* kBackwardElements = R"(
+for (idx e = FIRST(samples * classes), end = LAST(samples * classes); e < end; e += STEP) {
+  const idx i = IMAGES ? e / (plane * classes) * plane + e % plane : e / classes;
+  const idx c = IMAGES ? e / plane % classes : e % classes;
+  const i64 t = target[i * target_stride];
+  A v = 0;
+  if (t == c && t != ignored) {
+    A w = 1, slope = LD_IN(grad, i * grad_stride);
+#if WEIGHTED
+    w = LD_W(weight, t * weight_stride);
+#endif
+    if (MEAN) slope /= (A)LD_IN(total, 0);
+    v = -w * slope;
+  }
+  ST_OUT(out, AT(i) + c * s1, v);
+}
+)";
+
+constexpr const char* kJoin = R"(
+if (item == 0) {
+  A loss = 0, weights = 0;
+  for (idx u = 0; u < parts; ++u) { loss += sums[2 * u]; weights += sums[2 * u + 1]; }
+  ST_OUT(out, 0, MEAN ? loss / weights : loss);
+  ST_OUT(total, 0, weights);
+}
+)";
+
+constexpr const char* kBackward = R"(
+for (idx i = FIRST(samples), end = LAST(samples); i < end; i += STEP) {
+  const i64 t = target[i * target_stride];
+  const idx at = AT(i);
+  for (idx c = 0; c < classes; ++c) ST_OUT(out, at + c * s1, 0);
+  if (t != ignored && t >= 0 && t < classes) {
+    A w = 1, slope = LD_IN(grad, i * grad_stride);
+#if WEIGHTED
+    w = LD_W(weight, t * weight_stride);
+#endif
+    if (MEAN) slope /= (A)LD_IN(total, 0);
+    ST_OUT(out, at + t * s1, -w * slope);
+  }
+}
+)";
+
+struct Nll {
+  const char* name;
+  bool backward, images;
+};
+
+struct Samples {
+  int64_t count, classes, plane, step, inside, apart;  // strides of images, of positions in one, and of classes
+};
+
+bool samples_of(const Tensor& t, bool images, Samples& s) {
+  if (!images) {
+    if (t.ndim < 1 || t.ndim > 2) return false;
+    s = {t.ndim == 2 ? t.shape[0] : 1, t.size(-1), 1, t.ndim == 2 ? t.strides[0] : 0, 0, t.strides[t.ndim - 1]};
+    return true;
+  }
+  if (t.ndim != 4 || !t.contiguous()) return false;
+  const int64_t plane = t.shape[2] * t.shape[3];
+  s = {t.shape[0] * plane, t.shape[1], plane, t.shape[1] * plane, 1, plane};
+  return true;
+}
+
+// output, total_weight, self, target, weight, reduction, ignore_index; or grad_input, grad_output, self, target, weight,
+// reduction, ignore_index, total_weight
+cw_status nll(Call& call, const void* data) {
+  const Nll& op = *static_cast<const Nll*>(data);
+  const bool backward = op.backward;
+  Tensor out, second, in, target, weight, total;
+  if (!call.tensor(0, &out) || !call.tensor(1, &second) || !call.tensor(2, &in) || !call.tensor(3, &target))
+    return CW_UNSUPPORTED;
+  const bool weighted = !call.is_none(4);
+  if (weighted && (!call.tensor(4, &weight) || weight.dtype != in.dtype || weight.ndim != 1)) return CW_UNSUPPORTED;
+  if (backward && (!call.tensor(7, &total) || total.dtype != in.dtype)) return CW_UNSUPPORTED;
+  const int64_t reduction = call.integer(5, 1), ignored = call.integer(6, -100);
+  Samples s{};
+  if (!samples_of(backward ? out : in, op.images, s) || target.ndim != in.ndim - 1 || target.numel() != s.count ||
+      (op.images && !target.contiguous()))
+    return CW_UNSUPPORTED;
+  if (target.dtype != kI64 || !is_float(in.dtype) || out.dtype != in.dtype || second.dtype != in.dtype)
+    return CW_UNSUPPORTED;
+  if (in.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  const bool each = reduction == 0 && in.ndim > 1, mean = reduction == 1;
+  // Of a tensor with an element for each sample, or of one for all.
+  const auto each_stride = [&](const Tensor& t) {
+    return t.ndim == 0 ? int64_t{0} : op.images ? int64_t{1} : t.strides[t.ndim - 1];
+  };
+  if (op.images && each && !(backward ? second : out).contiguous()) return CW_UNSUPPORTED;
+  const bool wide = (call.device->info.arithmetic & CW_FLOAT64) && call.device->in_turn();
+  const Dtype type = wide ? kF64 : compute_of(in.dtype);
+  const int64_t wanted = int64_t{call.device->info.compute_units} * (call.device->in_turn() ? 2 : 256);
+  Teams teams = teams_of(*call.device, 1, s.count);
+  const bool elements = backward && teams;
+  if (backward) teams = {};
+  const int64_t parts = backward ? 1
+                        : teams  ? parts_of(*call.device, teams, 1, s.count)
+                                 : std::clamp<int64_t>(s.count / 2048, 1, wanted);
+  const bool joins = parts > 1 && !each;
+  const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(weighted) << 8 |
+                    static_cast<uint64_t>(each) << 9 | static_cast<uint64_t>(mean) << 10 |
+                    static_cast<uint64_t>(joins) << 11 | static_cast<uint64_t>(op.images) << 12 |
+                    static_cast<uint64_t>(backward) << 13;
+  const std::string name = name_of(in.dtype), store = storage_of(in.dtype);
+  const auto source = [&](const Teams& teams) {
+    Source src(call.device->info);
+    src.before(std::string("typedef ") + name_of(type) + " A;\n");
+    if (teams) src.before(teams_text(teams, type) + fold_text("team_sum", "A", "a + b"));
+    src.define("LD_IN", "LD_" + name).define("ST_OUT", "ST_" + name).define("LD_W", "LD_" + name);
+    src.define("WEIGHTED", weighted)
+        .define(teams ? "EACH_LOSS" : "EACH", each)
+        .define("MEAN", mean)
+        .define("PARTS", joins);
+    src.define("AT(i)", op.images ? "((i) / plane * s0 + (i) % plane)" : "((i) * s0)");
+    return src;
+  };
+  void* sums = nullptr;
+  if (joins) TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(2 * parts * size_of(type)), &sums));
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("nll"), bits, teams.bits(), elements},
+      [&] {
+        Source src = source(teams);
+        if (elements) src.define("IMAGES", op.images);
+        src.out(store, "out");
+        if (backward)
+          src.in(store, "grad").in("i64", "target").in(store, "total");
+        else
+          src.out(store, "total").in(store, "in").in("i64", "target");
+        if (joins) src.out(name_of(type), "sums");
+        if (weighted) src.in(store, "weight").value("idx", "weight_stride");
+        for (const char* v : {"samples", "parts", "classes", "ignored", "target_stride", "plane", "s0", "s1"})
+          src.value("idx", v);
+        src.value("idx", backward ? "grad_stride" : "out_stride");
+        if (!backward) src.tells();
+        if (teams) return src.kernel(forward_teams());
+        return src.kernel(elements ? kBackwardElements : backward ? kBackward : kForward);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data);
+  if (backward)
+    l.pointer(second.data).pointer(target.data).pointer(total.data);
+  else
+    l.pointer(second.data).pointer(in.data).pointer(target.data);
+  if (joins) l.pointer(sums);
+  if (weighted) l.pointer(weight.data).value(weight.strides[0]);
+  l.value(s.count).value(parts).value(s.classes).value(ignored).value(each_stride(target)).value(s.plane);
+  l.value(s.step).value(s.apart).value(each_stride(backward ? second : out));
+  if (!backward) TRY(l.tells(call.name));
+  if (elements) return l.run(*call.device, function, s.count * s.classes, 1, call.stream);
+  if (backward) return l.run(*call.device, function, s.count, static_cast<double>(s.classes), call.stream);
+  TRY(teams ? l.run_groups(function, teams.groups(parts), teams.items, call.stream)
+            : l.run(*call.device, function, parts, static_cast<double>(s.count) / static_cast<double>(parts) * 8,
+                    call.stream));
+  if (!joins) return CW_OK;
+  const Teams last_teams = teams_of(*call.device, 1, parts);
+  TRY(call.device->function(
+      {family("nll_join"), bits, last_teams.bits(), 0},
+      [&] {
+        Source src = source(last_teams);
+        src.out(store, "out").out(store, "total").in(name_of(type), "sums").value("idx", "parts");
+        return src.kernel(last_teams ? join_teams() : kJoin);
+      },
+      &function));
+  Launch last;
+  last.pointer(out.data).pointer(second.data).pointer(sums).value(parts);
+  if (last_teams) return last.run_groups(function, 1, last_teams.items, call.stream);
+  return last.run(*call.device, function, 1, static_cast<double>(parts), call.stream);
+}
+
+}  // namespace
+
+Kernels loss_kernels() {
+  static const Nll ops[] = {{"aten::nll_loss_forward.output", false, false},
+                            {"aten::nll_loss_backward.grad_input", true, false},
+                            {"aten::nll_loss2d_forward.output", false, true},
+                            {"aten::nll_loss2d_backward.grad_input", true, true}};
+  Kernels list;
+  for (const Nll& op : ops)
+    list.push_back({op.name, nll, kFloats | CW_INT64,
+                    op.images ? CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS : CW_NEEDS_ELEMENTS, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

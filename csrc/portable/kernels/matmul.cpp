@@ -1,0 +1,129 @@
+// mm, addmm, bmm and baddbmm, of matrices with any strides.
+#include <utility>
+
+#include "portable/kernels/gemm.h"
+#include "portable/program.h"
+
+namespace causeway::portable {
+
+namespace {
+
+struct Matmul {
+  const char* name;
+  bool batched, added;
+};
+
+// out, self, mat2; or out, self, mat1, mat2, beta, alpha
+cw_status matmul(Call& call, const void* data) {
+  const Matmul& op = *static_cast<const Matmul*>(data);
+  Tensor out, c, a, b;
+  int at = 1;
+  if (!call.tensor(0, &out)) return CW_UNSUPPORTED;
+  if (op.added && !call.tensor(at++, &c)) return CW_UNSUPPORTED;
+  if (!call.tensor(at, &a) || !call.tensor(at + 1, &b)) return CW_UNSUPPORTED;
+  const int rank = op.batched ? 3 : 2;
+  if (is_int(a.dtype) && !op.added) return integer_product(call);
+  if (a.ndim != rank || b.ndim != rank || out.ndim != rank || !is_float(a.dtype) || a.dtype != b.dtype ||
+      out.dtype != a.dtype || (op.added && (c.dtype != a.dtype || c.ndim > rank)))
+    return CW_UNSUPPORTED;
+  if (a.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  const double beta = op.added ? call.real(at + 2, 1) : 0, alpha = op.added ? call.real(at + 3, 1) : 1;
+  const bool adds = op.added && beta != 0;  // what is multiplied by 0 is not looked at: it may be NaN
+  ProductSize size{op.batched ? a.shape[0] : 1, a.size(-2), b.size(-1), a.size(-1)};
+  if (size.k == 0) return CW_UNSUPPORTED;
+  int64_t am = a.strides[rank - 2], ak = a.strides[rank - 1], bk = b.strides[rank - 2], bn = b.strides[rank - 1];
+  int64_t om = out.strides[rank - 2], on = out.strides[rank - 1], cs[3] = {};
+  if (adds)
+    for (int d = 0; d < c.ndim; ++d) {
+      const int to = d + rank - c.ndim;
+      if (c.shape[d] != 1 && c.shape[d] != out.shape[to]) return CW_UNSUPPORTED;
+      cs[to + 3 - rank] = c.shape[d] == 1 ? 0 : c.strides[d];
+    }
+  // On CPUs, where B is packed, and A read where it lies if k is dense in it: the result is as well that of both turned.
+  if (call.device->in_turn() && bk == 1 && (ak != 1 || size.m < size.n)) {
+    std::swap(a, b), std::swap(size.m, size.n), std::swap(am, bn), std::swap(ak, bk);
+    std::swap(om, on), std::swap(cs[1], cs[2]);
+  }
+  const Dtype type = compute_of(a.dtype);
+  const bool a_dense = ak == 1, n_dense = bn == 1, k_dense = bk == 1;
+  const auto bits = static_cast<uint64_t>(a.dtype) | static_cast<uint64_t>(adds) << 8 |
+                    static_cast<uint64_t>(a_dense) << 9 | static_cast<uint64_t>(n_dense) << 10 |
+                    static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
+                    static_cast<uint64_t>(am == 1) << 13 | static_cast<uint64_t>(om == 1) << 14 |
+                    static_cast<uint64_t>(on == 1) << 15;
+  const auto function_of = [&](const Cut& cut, cw_function* out_function) {
+    return call.device->function(
+        {family("matmul"), bits, cut.id(), 0},
+        [&] {
+          Source s(call.device->info);
+          const std::string name = name_of(a.dtype), store = storage_of(a.dtype), t = name_of(type);
+          s.out(t, "packs").out(store, "out").in(store, "a").in(store, "b_");
+          if (adds) s.in(store, "c_").value(t, "beta");
+          if (op.added) s.value(t, "alpha");
+          for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
+          if (adds)
+            for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
+          Product p;
+          p.cut = cut;
+          p.a = a.dtype;
+          p.type = type;
+          p.a_dense = a_dense;
+          p.a_across = am == 1;
+          p.out_across = om == 1 && on != 1;
+          p.b_along_k = k_dense && !n_dense;
+          p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
+          if (adds) p.begin += " const idx c_base = batch * c_batch;";
+          const std::string bk = k_dense ? "k" : "k * bk", bn = n_dense ? "n" : "n * bn";
+          p.b = "LD_" + name + "(b_, b_base + " + bk + " + " + bn + ")";
+          if (n_dense)
+            p.pack =
+                "if (wide == WIDE) { for (idx k = k0; k < k1; ++k) { GLOBAL const " + store +
+                "* from = b_ + b_base + " + bk +
+                " + n0; GLOBAL T* to = pack + (k - k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { AHEAD(from + 8 * "
+                "bk + l) } INDEPENDENT for (idx l = 0; l < WIDE; ++l) to[l] = LD_" +
+                name +
+                "(from, l); } } else { for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx n = "
+                "l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; } }";
+          else if (k_dense)  // 16 of k at a time: whole cache lines are read, and the next asked for
+            p.pack =
+                "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; GLOBAL T* to = pack + "
+                "(k - "
+                "k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { GLOBAL const " +
+                store +
+                "* from = b_ + (b_base + k); if (most == 16 && l + 16 <= wide) { TURN(from + (n0 + l) * bn, bn, to + "
+                "l) } else for (idx i = l; i < l + 16; ++i) for (idx j = 0; j < most; ++j) to[j * WIDE + i] = LD_" +
+                name + "(from + (i < wide ? n0 + i : n0) * bn, j); } }";
+          p.store = op.added ? "v = alpha * v;" : "";
+          if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
+          p.store += " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") +
+                     (on == 1 ? "n, v);" : "n * on, v);");
+          return product_text(s, p, *call.device);
+        },
+        out_function);
+  };
+  const Turn::Use use = op.batched ? Turn::batch : Turn::matrix;
+  return run_product(call, use, a.dtype, size, am, ak, function_of, [&](Launch& l) {
+    const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
+    l.pointer(out.data).pointer(a.data).pointer(b.data);
+    if (adds) l.pointer(c.data), scalar(beta);
+    if (op.added) scalar(alpha);
+    l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
+    l.value(op.batched ? out.strides[0] : int64_t{0}).value(om).value(on);
+    if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
+  });
+}
+
+}  // namespace
+
+Kernels matmul_kernels() {
+  static const Matmul ops[] = {{"aten::mm.out", false, false},
+                               {"aten::addmm.out", false, true},
+                               {"aten::bmm.out", true, false},
+                               {"aten::baddbmm.out", true, true}};
+  Kernels list;
+  for (const Matmul& op : ops)
+    list.push_back({op.name, matmul, op.added ? kFloats : kFloats | kInts, CW_NEEDS_ELEMENTS, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

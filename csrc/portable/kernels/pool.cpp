@@ -1,0 +1,315 @@
+// Pooling in two and three dimensions: the largest with its place, means, and both over windows that adapt to the size of
+// the result; their gradients. A window is three pairs of bounds, whoever sets them; in two dimensions depth is 1.
+#include "portable/call.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// NaN wins, and the first of equals: as torch's.
+constexpr const char* kMax = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, base = u / ow / oh / od * d * h * w;
+  BOUNDS
+  idx best_at = (Z0 * h + Y0) * w + X0;
+  T best = LD(in, base + best_at);
+  for (idx z = Z0; z < z1; z += dz)
+    for (idx y = Y0; y < y1; y += dy)
+      for (idx x = X0; x < x1; x += dx) {
+        const T v = LD(in, base + (z * h + y) * w + x);
+        if (v > best || v != v) { best = v; best_at = (z * h + y) * w + x; }
+      }
+  ST(out, u, best);
+  index[u] = best_at;
+}
+)";
+
+// An item owns a plane, so nobody else adds to what it adds to.
+constexpr const char* kMaxBackward = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  for (idx i = 0; i < count; ++i) SUM(u * count + i) = 0;
+  for (idx i = 0; i < results; ++i) {
+    const idx at = index[u * results + i];
+    if (at >= 0 && at < count) SUM(u * count + at) += (T)LD(grad, u * results + i);
+  }
+#if STAGED
+  for (idx i = 0; i < count; ++i) ST(out, u * count + i, sums[u * count + i]);
+#endif
+}
+)";
+
+constexpr const char* kMean = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, base = u / ow / oh / od * d * h * w;
+  BOUNDS
+  T sum = 0;
+  for (idx z = Z0; z < z1; ++z)
+    for (idx y = Y0; y < y1; ++y)
+      for (idx x = X0; x < x1; ++x) sum += (T)LD(in, base + (z * h + y) * w + x);
+  ST(out, u, COUNT != 0 ? sum / (T)(COUNT) : sum);
+}
+)";
+
+// Of each element, the windows that it is in.
+constexpr const char* kMeanBackward = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx x = u % w, y = u / w % h, z = u / w / h % d, base = u / w / h / d * od * oh * ow;
+  T sum = 0;
+  for (idx oz = FROM(z, d, od, kd, sz, pz), pz_ = PAST(z, d, od, sz, pz); oz < pz_; ++oz)
+    for (idx oy = FROM(y, h, oh, kh, sy, py), py_ = PAST(y, h, oh, sy, py); oy < py_; ++oy)
+      for (idx ox = FROM(x, w, ow, kw, sx, px), px_ = PAST(x, w, ow, sx, px); ox < px_; ++ox) {
+        BOUNDS
+        const T g = LD(grad, base + (oz * oh + oy) * ow + ox);
+        sum += COUNT != 0 ? g / (T)(COUNT) : g;
+      }
+  ST(out, u, sum);
+}
+)";
+
+// Bounds of the window at oz, oy, ox: Z0 <= z < z1 and so on, inside the image.
+constexpr const char* kAdaptive =
+    "#define BOUNDS const idx Z0 = oz * d / od, z1 = ((oz + 1) * d + od - 1) / od, Y0 = oy * h / oh, "
+    "y1 = ((oy + 1) * h + oh - 1) / oh, X0 = ox * w / ow, x1 = ((ox + 1) * w + ow - 1) / ow;\n"
+    "#define COUNT ((z1 - Z0) * (y1 - Y0) * (x1 - X0))\n"
+    "#define FROM(i, n, o, k, s, p) ((i) * (o) / (n))\n"
+    "#define PAST(i, n, o, s, p) ((((i) + 1) * (o) + (n) - 1) / (n))\n";
+// With dilation, the first tap inside; means have none.
+constexpr const char* kWindow =
+    "#define SIDE(o, k, s, p, g, n, from, past) const idx from##_ = (o) * (s) - (p), from = from##_ < 0 ? from##_ + "
+    "(-from##_ + (g) - 1) / (g) * (g) : from##_, past##_ = from##_ + ((k) - 1) * (g) + 1, past = past##_ < (n) ? "
+    "past##_ : (n);\n"
+    "#define BOUNDS SIDE(oz, kd, sz, pz, dz, d, Z0, z1) SIDE(oy, kh, sy, py, dy, h, Y0, y1) SIDE(ox, kw, sx, px, dx, "
+    "w, X0, x1)\n"
+    "#define PADDED(past_, n, p, from_) (((past_) < (n) + (p) ? (past_) : (n) + (p)) - (from_))\n"
+    "#define COUNT (divisor != 0 ? divisor : padded ? PADDED(z1_, d, pz, Z0_) * PADDED(y1_, h, py, Y0_) * "
+    "PADDED(x1_, w, px, X0_) : (z1 - Z0) * (y1 - Y0) * (x1 - X0))\n"
+    "#define FROM(i, n, o, k, s, p) ((i) + (p) < (k) ? 0 : ((i) + (p) - (k)) / (s) + 1)\n"
+    "#define PAST(i, n, o, s, p) (((i) + (p)) / (s) + 1 < (o) ? ((i) + (p)) / (s) + 1 : (o))\n";
+
+struct Window {
+  bool adaptive = false;
+  int64_t planes, in[3], out[3], kernel[3], stride[3], padding[3], dilation[3], padded = 1, divisor = 0;
+
+  int64_t in_size() const { return in[0] * in[1] * in[2]; }
+  int64_t out_size() const { return out[0] * out[1] * out[2]; }
+};
+
+// What a name says of its operator.
+struct Pool {
+  const char* name;
+  int dims;
+  bool adaptive;
+};
+
+bool read_sizes(const Pool& op, const Tensor& image, const Tensor& result, Window& p) {
+  if (image.ndim < op.dims + 1 || image.ndim > op.dims + 2 || result.ndim != image.ndim) return false;
+  p.adaptive = op.adaptive;
+  for (int d = 0; d < 3; ++d) {
+    const int from = d - 3;
+    p.in[d] = from + op.dims < 0 ? 1 : image.size(from);
+    p.out[d] = from + op.dims < 0 ? 1 : result.size(from);
+    p.kernel[d] = p.stride[d] = p.dilation[d] = 1;
+    p.padding[d] = 0;
+  }
+  if (p.in_size() == 0 || p.out_size() == 0) return false;
+  p.planes = image.numel() / p.in_size();
+  return true;
+}
+
+// kernel_size, stride and padding from argument `at` on; dilation where there is one.
+void read_window(Call& call, const Pool& op, int at, int dilation_at, Window& p) {
+  const auto kernel = call.ints(at), stride = call.ints(at + 1), padding = call.ints(at + 2);
+  const auto dilation = dilation_at < 0 ? std::vector<int64_t>{} : call.ints(dilation_at);
+  for (int d = 3 - op.dims; d < 3; ++d) {
+    const auto value = [&](const std::vector<int64_t>& list, int64_t none) {
+      return list.empty() ? none : list.size() == 1 ? list[0] : list[static_cast<size_t>(d - (3 - op.dims))];
+    };
+    p.kernel[d] = value(kernel, 1), p.stride[d] = value(stride, p.kernel[d]);
+    p.padding[d] = value(padding, 0), p.dilation[d] = value(dilation, 1);
+  }
+}
+
+bool takes(const Call& call, Dtype dtype, cw_dtypes dtypes) {
+  return (dtypes >> dtype & 1) && (dtype != kF64 || (call.device->info.arithmetic & CW_FLOAT64));
+}
+
+void head_of(Source& s, const Window& p, Dtype dtype) {
+  s.before(std::string("typedef ") + name_of(compute_of(dtype)) + " T;\n");
+  s.define("LD", std::string("LD_") + name_of(dtype)).define("ST", std::string("ST_") + name_of(dtype));
+  s.before(p.adaptive ? std::string(kAdaptive) + "#define dz 1\n#define dy 1\n#define dx 1\n" : kWindow);
+}
+constexpr const char* kSizes[] = {"units", "d", "h", "w", "od", "oh", "ow"};
+constexpr const char* kSides[] = {"kd", "kh", "kw", "sz", "sy", "sx", "pz", "py", "px", "dz", "dy", "dx"};
+void sizes_of(Source& s, const Window& p) {
+  for (const char* v : kSizes) s.value("idx", v);
+  if (p.adaptive) return;
+  for (const char* v : kSides) s.value("idx", v);
+  s.value("idx", "padded").value("idx", "divisor");
+}
+void sizes_of(Launch& l, const Window& p, int64_t units) {
+  l.value(units);
+  for (const auto* three : {p.in, p.out})
+    for (int d = 0; d < 3; ++d) l.value(three[d]);
+  if (p.adaptive) return;
+  for (const auto* three : {p.kernel, p.stride, p.padding, p.dilation})
+    for (int d = 0; d < 3; ++d) l.value(three[d]);
+  l.value(p.padded).value(p.divisor);
+}
+
+double taps(const Window& p) {
+  double all = 1;
+  for (int d = 0; d < 3; ++d)
+    all *= p.adaptive ? static_cast<double>(p.in[d]) / static_cast<double>(p.out[d]) + 1
+                      : static_cast<double>(p.kernel[d]);
+  return all;
+}
+
+// out, indices, self, then output_size; or kernel_size, stride, padding, dilation, ceil_mode
+cw_status max_pool(Call& call, const void* data) {
+  const Pool& op = *static_cast<const Pool*>(data);
+  Tensor out, index, in;
+  Window p;
+  if (!call.tensor(0, &out) || !call.tensor(1, &index) || !call.tensor(2, &in)) return CW_UNSUPPORTED;
+  if (!takes(call, in.dtype, kFloats | kInts) || out.dtype != in.dtype || index.dtype != kI64) return CW_UNSUPPORTED;
+  if (!read_sizes(op, in, out, p)) return CW_UNSUPPORTED;
+  if (!op.adaptive) read_window(call, op, 3, 6, p);
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("max_pool"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        head_of(s, p, in.dtype);
+        s.out(storage_of(in.dtype), "out").out("i64", "index").in(storage_of(in.dtype), "in");
+        sizes_of(s, p);
+        return s.kernel(kMax);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(index.data).pointer(in.data);
+  sizes_of(l, p, out.numel());
+  return l.run(*call.device, function, out.numel(), taps(p) * 4 + 40, call.stream);
+}
+
+struct Places {
+  const char* name;
+  int indices;  // the argument
+};
+
+// grad_input, grad_output, self, [kernel_size, stride, padding, dilation, ceil_mode,] indices
+cw_status max_pool_backward(Call& call, const void* data) {
+  Tensor out, grad, index;
+  if (!call.tensor(0, &out) || !call.tensor(1, &grad) ||
+      !call.tensor(static_cast<const Places*>(data)->indices, &index))
+    return CW_UNSUPPORTED;
+  if (!takes(call, out.dtype, kFloats) || grad.dtype != out.dtype || index.dtype != kI64 || grad.ndim != out.ndim)
+    return CW_UNSUPPORTED;
+  // 2 dimensions have 3 or 4 sizes and 3 have 4 or 5: the name tells.
+  const int dims = std::string(static_cast<const Places*>(data)->name).find("3d") == std::string::npos ? 2 : 3;
+  int64_t planes = 1;
+  for (int d = 0; d < out.ndim - dims; ++d) planes *= out.shape[d];
+  if (planes == 0 || out.ndim < dims) return CW_UNSUPPORTED;
+  const int64_t count = out.numel() / planes, results = grad.numel() / planes;
+  const Dtype type = compute_of(out.dtype);
+  const bool staged = type != out.dtype;  // half types are summed up in float
+  void* sums = nullptr;
+  if (staged) TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(out.numel() * size_of(type)), &sums));
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("max_pool_backward"), static_cast<uint64_t>(out.dtype), 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string name = name_of(out.dtype), store = storage_of(out.dtype);
+        s.before(std::string("typedef ") + name_of(type) + " T;\n");
+        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("STAGED", staged);
+        s.define("SUM(i)", staged ? "sums[i]" : "out[i]");
+        s.out(store, "out").in(store, "grad").in("i64", "index");
+        if (staged) s.out(name_of(type), "sums");
+        for (const char* v : {"units", "count", "results"}) s.value("idx", v);
+        return s.kernel(kMaxBackward);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(grad.data).pointer(index.data);
+  if (staged) l.pointer(sums);
+  l.value(planes).value(count).value(results);
+  return l.run(*call.device, function, planes, static_cast<double>(count) * 2, call.stream);
+}
+
+cw_status mean(Call& call, const Pool& op, const Tensor& out, const Tensor& in, const Window& p, bool backward) {
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family(backward ? "mean_pool_backward" : "mean_pool"),
+       static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        head_of(s, p, in.dtype);
+        s.out(storage_of(in.dtype), "out").in(storage_of(in.dtype), backward ? "grad" : "in");
+        sizes_of(s, p);
+        return s.kernel(backward ? kMeanBackward : kMean);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(in.data);
+  sizes_of(l, p, out.numel());
+  return l.run(*call.device, function, out.numel(), taps(p) * (backward ? 12 : 2) + 40, call.stream);
+}
+
+// ceil_mode is in the result's size; count_include_pad, divisor_override
+void read_mean(Call& call, const Pool& op, int at, Window& p) {
+  if (op.adaptive) return;
+  read_window(call, op, at, -1, p);
+  p.padded = call.integer(at + 4, 1);
+  p.divisor = call.integer(at + 5, 0);
+}
+
+// out, self, then output_size; or kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
+cw_status mean_pool(Call& call, const void* data) {
+  const Pool& op = *static_cast<const Pool*>(data);
+  Tensor out, in;
+  Window p;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
+  if (!takes(call, in.dtype, kFloats) || out.dtype != in.dtype || !read_sizes(op, in, out, p)) return CW_UNSUPPORTED;
+  read_mean(call, op, 2, p);
+  return mean(call, op, out, in, p, false);
+}
+
+// grad_input, grad_output, self, then nothing; or as mean_pool
+cw_status mean_pool_backward(Call& call, const void* data) {
+  const Pool& op = *static_cast<const Pool*>(data);
+  Tensor out, grad;
+  Window p;
+  if (!call.tensor(0, &out) || !call.tensor(1, &grad)) return CW_UNSUPPORTED;
+  if (!takes(call, grad.dtype, kFloats) || out.dtype != grad.dtype || !read_sizes(op, out, grad, p))
+    return CW_UNSUPPORTED;
+  read_mean(call, op, 3, p);
+  return mean(call, op, out, grad, p, true);
+}
+
+}  // namespace
+
+Kernels pool_kernels() {
+  constexpr uint32_t needs = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
+  static const Pool largest[] = {{"aten::max_pool2d_with_indices.out", 2, false},
+                                 {"aten::max_pool3d_with_indices.out", 3, false},
+                                 {"aten::adaptive_max_pool2d.out", 2, true},
+                                 {"aten::adaptive_max_pool3d.out", 3, true}};
+  static const Places places[] = {{"aten::max_pool2d_with_indices_backward.grad_input", 8},
+                                  {"aten::max_pool3d_with_indices_backward.grad_input", 8},
+                                  {"aten::adaptive_max_pool2d_backward.grad_input", 3},
+                                  {"aten::adaptive_max_pool3d_backward.grad_input", 3}};
+  static const Pool means[] = {{"aten::avg_pool2d.out", 2, false},         {"aten::avg_pool3d.out", 3, false},
+                               {"aten::adaptive_avg_pool2d.out", 2, true}, {"aten::_adaptive_avg_pool2d", 2, true},
+                               {"aten::adaptive_avg_pool3d.out", 3, true}, {"aten::_adaptive_avg_pool3d", 3, true}};
+  static const Pool gradients[] = {{"aten::avg_pool2d_backward.grad_input", 2, false},
+                                   {"aten::avg_pool3d_backward.grad_input", 3, false},
+                                   {"aten::_adaptive_avg_pool2d_backward", 2, true},
+                                   {"aten::_adaptive_avg_pool3d_backward", 3, true}};
+  Kernels list;
+  for (const Pool& op : largest) list.push_back({op.name, max_pool, kFloats | kInts, needs, &op});
+  for (const Places& op : places) list.push_back({op.name, max_pool_backward, kFloats | CW_INT64, needs, &op});
+  for (const Pool& op : means) list.push_back({op.name, mean_pool, kFloats, needs, &op});
+  for (const Pool& op : gradients) list.push_back({op.name, mean_pool_backward, kFloats, needs, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

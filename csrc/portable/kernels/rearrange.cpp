@@ -1,0 +1,135 @@
+// Images taken apart and put together: pixel_shuffle and back, unfold (im2col) and fold (col2im).
+#include "portable/call.h"
+
+namespace causeway::portable {
+
+namespace {
+
+struct Shuffle {
+  const char* name;
+  bool back;
+};
+
+// `c` channels of the wide image, which is `h` x `w` and has `r` * `r` times fewer of them than the deep one.
+constexpr const char* kShuffle = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx x = u % w, y = u / w % h, plane = u / w / h;
+  const idx deep = ((plane * r + y % r) * r + x % r) * (h / r) * (w / r) + y / r * (w / r) + x / r;
+#if BACK
+  out[deep] = in[u];
+#else
+  out[u] = in[deep];
+#endif
+}
+)";
+
+// out, self, factor
+cw_status shuffle(Call& call, const void* data) {
+  const bool back = static_cast<const Shuffle*>(data)->back;
+  Tensor out, in;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || size_of(in.dtype) > 8)
+    return CW_UNSUPPORTED;
+  const Tensor& wide = back ? in : out;
+  if (wide.ndim < 3) return CW_UNSUPPORTED;
+  const char* bytes[] = {"", "u8", "u16", "", "u32", "", "", "", "u64"};
+  const std::string store = bytes[size_of(in.dtype)];
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("pixel_shuffle"), static_cast<uint64_t>(size_of(in.dtype)) | static_cast<uint64_t>(back) << 8, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        s.define("BACK", back).out(store, "out").in(store, "in");
+        for (const char* v : {"units", "h", "w", "r"}) s.value("idx", v);
+        return s.kernel(kShuffle);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(in.data).value(out.numel()).value(wide.size(-2)).value(wide.size(-1));
+  l.value(call.integer(2, 1));
+  return l.run(*call.device, function, out.numel(), 20, call.stream);
+}
+
+// A row of the columns is a tap of a channel; an element of it, a place of the window.
+constexpr const char* kUnfold = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx ox = u % ow, oy = u / ow % oh, row = u / ow / oh, j = row % kw, i = row / kw % kh, plane = row / kw / kh;
+  const idx y = oy * sy - py + i * dy, x = ox * sx - px + j * dx;
+  ST(out, u, y >= 0 && y < h && x >= 0 && x < w ? LD(in, (plane * h + y) * w + x) : 0);
+}
+)";
+
+// Of each element of the image, what all windows that it is in have for it.
+constexpr const char* kFold = R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx x = u % w, y = u / w % h, plane = u / w / h;
+  T sum = 0;
+  for (idx i = 0; i < kh; ++i) {
+    const idx ty = y + py - i * dy, oy = ty / sy;
+    if (ty < 0 || ty % sy != 0 || oy >= oh) continue;
+    for (idx j = 0; j < kw; ++j) {
+      const idx tx = x + px - j * dx, ox = tx / sx;
+      if (tx < 0 || tx % sx != 0 || ox >= ow) continue;
+      sum += (T)LD(in, (((plane * kh + i) * kw + j) * oh + oy) * ow + ox);
+    }
+  }
+  ST(out, u, sum);
+}
+)";
+
+struct Fold {
+  const char* name;
+  bool back;
+};
+
+// out, self, [output_size,] kernel_size, dilation, padding, stride
+cw_status fold(Call& call, const void* data) {
+  const bool back = static_cast<const Fold*>(data)->back;
+  Tensor out, in;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || !is_float(in.dtype))
+    return CW_UNSUPPORTED;
+  if (in.dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  const Tensor& image = back ? out : in;
+  if (image.ndim < 3 || image.ndim > 4 || in.numel() == 0) return CW_UNSUPPORTED;
+  int64_t sides[4][2];  // kernel, dilation, padding, stride
+  for (int k = 0; k < 4; ++k) {
+    const auto list = call.ints((back ? 3 : 2) + k);
+    if (list.empty()) return CW_UNSUPPORTED;
+    sides[k][0] = list[0], sides[k][1] = list.back();
+  }
+  const int64_t h = image.size(-2), w = image.size(-1);
+  const auto results = [&](int64_t size, int d) {
+    return (size + 2 * sides[2][d] - sides[1][d] * (sides[0][d] - 1) - 1) / sides[3][d] + 1;
+  };
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("fold"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(back) << 8, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string name = name_of(in.dtype), store = storage_of(in.dtype);
+        s.before(std::string("typedef ") + name_of(compute_of(in.dtype)) + " T;\n");
+        s.define("LD", "LD_" + name).define("ST", "ST_" + name).out(store, "out").in(store, "in");
+        for (const char* v : {"units", "h", "w", "oh", "ow", "kh", "kw", "dy", "dx", "py", "px", "sy", "sx"})
+          s.value("idx", v);
+        return s.kernel(back ? kFold : kUnfold);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(in.data).value(out.numel()).value(h).value(w).value(results(h, 0)).value(results(w, 1));
+  for (const auto& pair : sides) l.value(pair[0]).value(pair[1]);
+  const double cost = back ? 20 * static_cast<double>(sides[0][0] * sides[0][1]) : 30;
+  return l.run(*call.device, function, out.numel(), cost, call.stream);
+}
+
+}  // namespace
+
+Kernels rearrange_kernels() {
+  constexpr uint32_t needs = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
+  static const Shuffle shuffles[] = {{"aten::pixel_shuffle", false}, {"aten::pixel_unshuffle", true}};
+  static const Fold folds[] = {{"aten::im2col.out", false}, {"aten::col2im.out", true}};
+  Kernels list;
+  for (const Shuffle& op : shuffles) list.push_back({op.name, shuffle, CW_ALL_DTYPES, needs, &op});
+  for (const Fold& op : folds) list.push_back({op.name, fold, kFloats, needs, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,242 @@
+// Running sums, products, extremes. Many rows: an item each. Few and long ones in three passes: every part of a row by
+// itself, what stands before each part, then the parts again from there on. Where items run in parallel and rows lie
+// densely, a team takes a row by tiles of four elements an item.
+#include <algorithm>
+
+#include "portable/kernels/gemm.h"
+#include "portable/order.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// `start` and `step` (of acc with v) in the accumulator's type A.
+struct Scan {
+  const char* name;
+  const char *start, *step;
+};
+
+constexpr const char* kLogAdd = R"(
+FUNCTION A log_add(A a, A b) {
+  const A m = MAXIMUM(a, b), d = a < b ? a - b : b - a;
+  return m - m != m - m && a == b ? a : m + log1p(exp(d));
+}
+)";
+
+Dtype accumulator(const Call& call, Dtype dtype) {
+  if (is_int(dtype)) return kI64;
+  return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
+}
+
+// The tile goes through the team's memory, so that neighbours read neighbours; an item adds up its four, each item what
+// stands before those, from sums of WIDTH items and of single ones. Every team of a group has the same number of tiles.
+constexpr const char* kScanTiles = R"(
+const idx row = u / parts, part = u - row * parts, lo = size * part / parts, n = size * (part + 1) / parts - lo;
+const idx most = (size + parts - 1) / parts;
+OFFSETS
+A carry = START;
+if (part > 0) carry = SUMS(row * parts + part - 1);
+for (idx t0 = 0; t0 < most; t0 += 4 * TEAM) {
+  A mine_[4];
+  for (int k = 0; k < 4; ++k) {
+    const idx at = k * TEAM + place, j = t0 + at;
+    A v = START;
+    if (j < n) v = (A)x(ib + (lo + j) * step_in);
+    tile[TILE_AT(at)] = v;
+  }
+  BARRIER;
+  mine_[0] = tile[TILE_AT(place * 4)];
+  for (int k = 1; k < 4; ++k) { const A v = tile[TILE_AT(place * 4 + k)]; mine_[k] = STEP_(mine_[k - 1], v); }
+  cells[which * TEAM + place] = mine_[3];
+  BARRIER;
+  if (place < WIDTH) {
+    A acc = cells[which * TEAM + place * CHUNK];
+    for (int k = 1; k < CHUNK; ++k) { const A v = cells[which * TEAM + place * CHUNK + k]; acc = STEP_(acc, v); }
+    cells[ITEMS + which * WIDTH + place] = acc;
+  }
+  BARRIER;
+  A acc = carry;
+  for (idx k = 0; k < place / CHUNK; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; acc = STEP_(acc, v); }
+  for (idx k = place / CHUNK * CHUNK; k < place; ++k) { const A v = cells[which * TEAM + k]; acc = STEP_(acc, v); }
+  for (idx k = 0; k < WIDTH; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; carry = STEP_(carry, v); }
+  for (int k = 0; k < 4; ++k) { const A v = mine_[k]; tile[TILE_AT(place * 4 + k)] = STEP_(acc, v); }
+  BARRIER;
+  for (int k = 0; k < 4; ++k) {
+    const idx at = k * TEAM + place, j = t0 + at;
+    if (mine && j < n) out_set(ob + (lo + j) * step_out, tile[TILE_AT(at)]);
+  }
+  BARRIER;
+}
+)";
+
+cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim, Dtype acc) {
+  const int64_t n = in.shape[dim];
+  std::vector<int64_t> shape, in_strides, out_strides;
+  int64_t rows = 1;
+  for (int d = 0; d < in.ndim; ++d)
+    if (d != dim) {
+      shape.push_back(in.shape[d]), in_strides.push_back(in.strides[d]), out_strides.push_back(out.strides[d]);
+      rows *= in.shape[d];
+    }
+  const Teams teams = teams_of(*call.device, rows, n);
+  const int64_t parts = parts_of(*call.device, teams, rows, n);
+  const auto begin = [&](Program& p, const Teams& by) {
+    p.define("A", name_of(acc)).define("START", op.start).define("STEP_(acc, v)", op.step);
+    p.before(teams_text(by, acc) + (op.step[0] == 'l' ? kLogAdd : ""));
+  };
+  void* sums = nullptr;
+  if (parts > 1) {  // of each part by itself, then from the row's start on
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(2 * rows * parts * size_of(acc)), &sums));
+    Program p(call, "scan_part_sums");
+    begin(p, teams);
+    p.before(fold_text("team_fold", "A", "STEP_(a, b)"));
+    p.in("x", in.data, in.dtype).out("sums", sums, acc).value("size", n).value("parts", parts);
+    p.value("step_in", in.strides[dim]);
+    TRY(p.by_teams(teams, rows * parts,
+                   "const idx row = u / parts, part = u - row * parts, lo = size * part / parts;\n"
+                   "const idx n = size * (part + 1) / parts - lo;\nidx ib = 0;\n" +
+                       offset_text(p, "ib", "row", shape, in_strides) +
+                       "A acc = START;\nEACH(j) { const A v = (A)x(ib + (lo + j) * step_in); acc = STEP_(acc, v); }\n"
+                       "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) sums_set(u, acc);\n"));
+    const Tensor each = dense(sums, acc, {rows, parts});
+    Tensor until = each;
+    until.data += rows * parts * size_of(acc);
+    TRY(scan_by_teams(call, op, until, each, 1, acc));
+    sums = const_cast<char*>(until.data);
+  }
+  Program p(call, "scan_tiles");
+  begin(p, teams);
+  p.define("TILE", "(4 * TEAM)").define("CHUNK", "(TEAM / WIDTH)");
+  // A cell of 33 is left free: an item's four lie beside its neighbour's.
+  p.define("TILE_AT(i)", "(which * TILE + (i) + (which * TILE + (i)) / 32)");
+  p.in("x", in.data, in.dtype).out("out", out.data, out.dtype).value("size", n).value("parts", parts);
+  p.value("step_in", in.strides[dim]).value("step_out", out.strides[dim]);
+  if (parts > 1) p.in("sums", sums, acc);
+  p.define("SUMS(i)", parts > 1 ? "sums(i)" : "START");
+  std::string text = kScanTiles;
+  text.replace(text.find("OFFSETS"), 7,
+               "idx ib = 0, ob = 0;\n" + offset_text(p, "ib", "row", shape, in_strides) +
+                   offset_text(p, "ob", "row", shape, out_strides));
+  return p.by_teams(teams, rows * parts, text, "LOCAL A tile[TILE * TEAMS + TILE * TEAMS / 32 + 1];\n");
+}
+
+cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim) {
+  const int64_t n = in.shape[dim];
+  int64_t shape[kMostDims], columns = 1;
+  for (int d = 0; d < in.ndim; ++d) {
+    shape[d] = in.shape[d];
+    if (d != dim) columns *= shape[d];
+  }
+  // Rows that lie beside each other have neighbouring items already, in the passes below.
+  if (columns > 0 && n > 0 && teams_of(*call.device, columns, n) && (in.strides[dim] <= 1 || columns < 32))
+    return scan_by_teams(call, op, out, in, dim, accumulator(call, out.dtype));
+  const bool cpu = call.device->in_turn();
+  const int64_t wanted = cpu ? int64_t{call.device->info.compute_units} : 8192;
+  const int64_t parts = std::max<int64_t>(1, std::min(wanted / std::max<int64_t>(columns, 1), n / (cpu ? 8192 : 128)));
+  shape[dim] = parts;
+  const Dtype acc = accumulator(call, out.dtype);
+  const std::string D = std::to_string(dim), name = name_of(acc);
+  std::string column = "0", base_in = "0", base_out = "0";
+  for (int d = 0; d < in.ndim; ++d) {
+    if (d == dim) continue;
+    const std::string K = std::to_string(d);
+    column = "(" + column + ") * n" + K + " + c" + K;
+    base_in += " + c" + K + " * x_s" + K, base_out += " + c" + K + " * out_s" + K;
+  }
+  void* sums = nullptr;
+  const auto begin = [&](Program& p) {
+    p.define("A", name).in("x", in).value("size", n).define("STEP_(acc, v)", op.step);
+    if (op.step[0] == 'l') p.before(kLogAdd);
+    if (parts > 1) p.out("sums", sums, acc);
+  };
+  const std::string range = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D +
+                            ", row = (" + column + ") * n" + D + ";\n";
+  const std::string load = "const A v = (A)x(ib + i * x_s" + D + "); acc = STEP_(acc, v);\n";
+  const double cost = static_cast<double>(n) / static_cast<double>(parts) * 6;
+  if (parts > 1) {
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(columns * parts * size_of(acc)), &sums));
+    Program first(call, "scan_parts");
+    begin(first);
+    TRY(first.each(shape, in.ndim,
+                   range + "const idx ib = " + base_in + ";\nA acc = " + op.start +
+                       ";\nfor (idx i = lo; i < hi; ++i) { " + load + "}\nsums_set(row + c" + D + ", acc);",
+                   cost));
+    Program between(call, "scan_between");
+    between.define("A", name).define("STEP_(acc, v)", op.step);
+    if (op.step[0] == 'l') between.before(kLogAdd);
+    between.out("sums", sums, acc).value("parts", parts);
+    TRY(between.run(columns,
+                    std::string("A acc = ") + op.start +
+                        ";\nfor (idx i = u * parts; i < (u + 1) * parts; ++i) { const A v = sums(i); sums_set(i, acc); "
+                        "acc = STEP_(acc, v); }",
+                    static_cast<double>(parts) * 4));
+  }
+  Program last(call, "scan");
+  begin(last);
+  last.out("out", out);
+  return last.each(shape, in.ndim,
+                   range + "const idx ib = " + base_in + ", ob = " + base_out +
+                       ";\nA acc = " + (parts > 1 ? "sums(row + c" + D + ")" : op.start) +
+                       ";\nfor (idx i = lo; i < hi; ++i) { " + load + "out_set(ob + i * out_s" + D + ", acc); }",
+                   cost);
+}
+
+// out, self, dim, dtype
+cw_status scan(Call& call, const void* data) {
+  const Scan& op = *static_cast<const Scan*>(data);
+  Tensor out, in;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
+  if (in.dtype != out.dtype && !(is_int(in.dtype) && (out.dtype == kI64 || is_float(out.dtype)))) return CW_UNSUPPORTED;
+  if (out.dtype == kBool || (out.dtype == kF64 && !has_f64(call))) return CW_UNSUPPORTED;
+  const int64_t dim = call.integer(2);
+  if (in.ndim == 0) in.ndim = out.ndim = 1, in.shape[0] = out.shape[0] = in.strides[0] = out.strides[0] = 1;
+  return scan_into(call, op, out, in, wrap(dim, in.ndim));
+}
+
+// self, values, indices, dim: nothing is returned
+cw_status extreme(Call& call, const void* data) {
+  Tensor in, values, places;
+  if (!call.tensor(0, &in) || !call.tensor(1, &values) || !call.tensor(2, &places) || values.dtype != in.dtype ||
+      places.dtype != kI64)
+    return CW_UNSUPPORTED;
+  if (in.numel() == 0) return CW_OK;
+  if (in.ndim == 0)
+    for (Tensor* t : {&in, &values, &places}) t->ndim = 1, t->shape[0] = t->strides[0] = 1;
+  const int dim = wrap(call.integer(3), in.ndim);
+  int64_t shape[kMostDims];
+  std::copy(in.shape, in.shape + in.ndim, shape);
+  shape[dim] = 1;
+  const std::string D = std::to_string(dim),
+                    type = compute_of(in.dtype) == kBool ? "u8" : name_of(compute_of(in.dtype));
+  Program p(call, "extreme");
+  p.in("x", in).out("values", values).out("places", places).value("size", in.shape[dim]);
+  // The last of equal ones, and NaN for good.
+  return p.each(shape, in.ndim,
+                type + " best = x(x_at);\nidx at = 0;\nfor (idx i = 0; i < size; ++i) {\nconst " + type +
+                    " v = x(x_at + i * x_s" + D + ");\nif (v != v || (best == best && v " + (data ? ">=" : "<=") +
+                    " best)) { best = v; at = i; }\nvalues_set(values_at + i * values_s" + D +
+                    ", best);\nplaces_set(places_at + i * places_s" + D + ", at);\n}",
+                static_cast<double>(in.shape[dim]) * 6);
+}
+
+const Scan kSum = {"aten::cumsum.out", "0", "((acc) + (v))"};
+
+}  // namespace
+
+cw_status running_sum(Call& call, const Tensor& in, void* out) {
+  return scan_into(call, kSum, dense(out, kI64, {in.numel()}), in, 0);
+}
+
+Kernels scan_kernels() {
+  static const Scan product = {"aten::cumprod.out", "1", "((acc) * (v))"},
+                    log_sum = {"aten::_logcumsumexp.out", "-INFINITY", "log_add(acc, v)"};
+  static const int largest = 1;
+  constexpr cw_dtypes N = kReals;
+  return {{kSum.name, scan, N, CW_NEEDS_ELEMENTS, &kSum},
+          {product.name, scan, N, CW_NEEDS_ELEMENTS, &product},
+          {log_sum.name, scan, kFloats, CW_NEEDS_ELEMENTS, &log_sum},
+          {"aten::_cummax_helper", extreme, N, 0, &largest},
+          {"aten::_cummin_helper", extreme, N, 0}};
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,301 @@
+// Softmax and its logarithm, and their gradients, along any dimension of a dense tensor.
+#include <cstring>
+
+#include "portable/kernels/rows.h"
+
+namespace causeway::portable {
+
+namespace {
+
+struct Softmax {
+  const char* name;
+  bool log, backward;
+};
+
+// A row has n elements, `stride` apart; 16 lanes keep a vector busy where they are neighbours.
+constexpr const char* kForward = R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  const idx base = (u / inner) * n * inner + u % inner;
+  T most[LANES], sums[LANES], m, sum = 0;
+  idx j = 0;
+  for (int l = 0; l < LANES; ++l) { most[l] = IN(base); sums[l] = 0; }
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) { const T v = IN(base + (j + l) * STRIDE); most[l] = MAXIMUM(v, most[l]); }
+  for (; j < n; ++j) { const T v = IN(base + j * STRIDE); most[0] = MAXIMUM(v, most[0]); }
+  m = most[0];
+  for (int l = 1; l < LANES; ++l) m = MAXIMUM(m, most[l]);
+  for (j = 0; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) {
+      const T v = EXP(IN(base + (j + l) * STRIDE) - m);
+      sums[l] += v;
+#if KEEPS
+      out[base + (j + l) * STRIDE] = v;
+#endif
+    }
+  for (; j < n; ++j) {
+    const T v = EXP(IN(base + j * STRIDE) - m);
+    sums[0] += v;
+#if KEEPS
+    out[base + j * STRIDE] = v;
+#endif
+  }
+  for (int l = 0; l < LANES; ++l) sum += sums[l];
+#if LOG
+  sum = log(sum);
+  INDEPENDENT
+  for (j = 0; j < n; ++j) OUT(base + j * STRIDE, IN(base + j * STRIDE) - m - sum);
+#elif KEEPS
+  sum = 1 / sum;
+  INDEPENDENT
+  for (j = 0; j < n; ++j) out[base + j * STRIDE] *= sum;
+#else
+  sum = 1 / sum;
+  INDEPENDENT
+  for (j = 0; j < n; ++j) OUT(base + j * STRIDE, EXP(IN(base + j * STRIDE) - m) * sum);
+#endif
+}
+)";
+
+// The same of neighbouring float32 on CPUs, by vectors that no compiler has to find.
+constexpr const char* kVectors = R"(
+typedef f32x16 V;
+#define LARGER(v, most) WHEREV((v > most) | (v != v), v, most)
+FUNCTION V exp_down(V x) {
+  const V z = FMAV_f32(x, ZERO_f32 + 1.44269504088896341f, ZERO_f32 + 12582912.0f), n = z - 12582912.0f;
+  const V r = FMAV_f32(n, ZERO_f32 + 2.12194440e-4f, FMAV_f32(n, ZERO_f32 - 0.693359375f, x));
+  V p = FMAV_f32(ZERO_f32 + 1.9875691500e-4f, r, ZERO_f32 + 1.3981999507e-3f);
+  p = FMAV_f32(p, r, ZERO_f32 + 8.3334519073e-3f);
+  p = FMAV_f32(p, r, ZERO_f32 + 4.1665795894e-2f);
+  p = FMAV_f32(p, r, ZERO_f32 + 1.6666665459e-1f);
+  p = FMAV_f32(p, r, ZERO_f32 + 5.0000001201e-1f);
+  p = FMAV_f32(p, r * r, r) + 1.0f;
+  return WHEREV(x < -87.0f, ZERO_f32, p * FLOATV((BITSV(z) << 23) + 0x3f800000u));
+}
+)";
+
+constexpr const char* kForwardVectors = R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  GLOBAL const f32* from = in + u * n;
+  GLOBAL f32* to = out + u * n;
+  const idx whole = n / 32 * 32;
+  f32 lanes[16], m = from[0], sum = 0;
+  V most = ZERO_f32 + m, more = most, part = ZERO_f32, rest = ZERO_f32;
+  for (idx j = 0; j < whole; j += 32) {
+    const V v = LOADV_f32(from + j), w = LOADV_f32(from + j + 16);
+    most = LARGER(v, most);
+    more = LARGER(w, more);
+  }
+  most = LARGER(more, most);
+  STOREV_f32(lanes, most);
+  for (int l = 0; l < 16; ++l) m = MAXIMUM(lanes[l], m);
+  for (idx j = whole; j < n; ++j) m = MAXIMUM(from[j], m);
+  for (idx j = 0; j < whole; j += 32) {
+    const V v = exp_down(LOADV_f32(from + j) - m), w = exp_down(LOADV_f32(from + j + 16) - m);
+    part += v;
+    rest += w;
+#if KEEPS
+    STOREV_f32(to + j, v);
+    STOREV_f32(to + j + 16, w);
+#endif
+  }
+  part += rest;
+  STOREV_f32(lanes, part);
+  for (int l = 0; l < 16; ++l) sum += lanes[l];
+  for (idx j = whole; j < n; ++j) {
+    const f32 v = exp_down_f32(from[j] - m);
+    sum += v;
+#if KEEPS
+    to[j] = v;
+#endif
+  }
+#if LOG
+  sum = log(sum);
+  INDEPENDENT
+  for (idx j = 0; j < n; ++j) to[j] = from[j] - m - sum;
+#else
+  sum = 1 / sum;
+  INDEPENDENT
+  for (idx j = 0; j < n; ++j) to[j] *= sum;
+#endif
+}
+)";
+
+constexpr const char* kBackward = R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  const idx base = (u / inner) * n * inner + u % inner;
+  T sums[LANES], sum = 0;
+  idx j = 0;
+  for (int l = 0; l < LANES; ++l) sums[l] = 0;
+  for (; j + LANES <= n; j += LANES)
+    for (int l = 0; l < LANES; ++l) {
+      const idx at = base + (j + l) * STRIDE;
+#if LOG
+      sums[l] += GRAD(at);
+#else
+      sums[l] += GRAD(at) * IN(at);
+#endif
+    }
+  for (; j < n; ++j) {
+    const idx at = base + j * STRIDE;
+#if LOG
+    sums[0] += GRAD(at);
+#else
+    sums[0] += GRAD(at) * IN(at);
+#endif
+  }
+  for (int l = 0; l < LANES; ++l) sum += sums[l];
+  INDEPENDENT
+  for (j = 0; j < n; ++j) {
+    const idx at = base + j * STRIDE;
+#if LOG
+    OUT(at, GRAD(at) - EXP(IN(at)) * sum);
+#else
+    OUT(at, IN(at) * (GRAD(at) - sum));
+#endif
+  }
+}
+)";
+
+// The same by teams. Rows that are not held are read twice: the maximum and the sum of what an item has seen are
+// corrected as the maximum grows (Milakov and Gimelshein, 2018).
+std::string forward_teams() {
+  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
+  const idx base = (u / inner) * n * inner + u % inner;
+  T most = -INFINITY, sum = 0, low = 0;
+  HOLDS(T)
+#if KEPT
+  EACH(j) { const T v = IN(base + j * STRIDE); HOLD(v) most = MAXIMUM(v, most); }
+  most = team_max(cells, LANE, most);
+  EACH(j) {
+    const T v = EXP(HELD(0) - most);
+    sum += v;
+#if !LOG
+    HOLD(v)
+#endif
+  }
+#else
+  EACH(j) {
+    const T v = IN(base + j * STRIDE);
+    if (v > most) { const T factor = EXP(most - v); sum *= factor; low *= factor; most = v; }
+    const T one = most == -INFINITY && v == v ? 0 : EXP(v - most);
+    ADD(sum, low, one)
+  }
+  const T own = most;
+  most = team_max(cells, LANE, most);
+  sum = TOTAL(sum, low);
+  if (own != most) sum *= EXP(own - most);
+#endif
+  sum = team_sum(cells, LANE, sum);
+#if LOG
+  sum = log(sum);
+  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(IN(base + j * STRIDE)) - most - sum);
+#else
+  sum = 1 / sum;
+  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(EXP(IN(base + j * STRIDE) - most)) * sum);
+#endif
+)");
+}
+
+std::string backward_teams() {
+  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
+  const idx base = (u / inner) * n * inner + u % inner;
+  T sum = 0, low = 0;
+  HOLDS(T)
+  EACH(j) {
+    const idx at = base + j * STRIDE;
+    const T g = GRAD(at);
+    HOLD(g)
+#if LOG
+    ADD(sum, low, g)
+#else
+    ADD(sum, low, g * IN(at))
+#endif
+  }
+  sum = team_sum(cells, LANE, TOTAL(sum, low));
+  if (mine) EACH(j) {
+    const idx at = base + j * STRIDE;
+    const T g = HELD(GRAD(at));
+#if LOG
+    OUT(at, g - EXP(IN(at)) * sum);
+#else
+    OUT(at, IN(at) * (g - sum));
+#endif
+  }
+)");
+}
+
+// out, self, dim, half_to_float; or grad_input, grad_output, output, dim, input_dtype
+cw_status softmax(Call& call, const void* data) {
+  const Softmax& op = *static_cast<const Softmax*>(data);
+  Tensor out, in, grad;
+  int at = 1;
+  if (!call.tensor(0, &out)) return CW_UNSUPPORTED;
+  if (op.backward && !call.tensor(at++, &grad)) return CW_UNSUPPORTED;
+  if (!call.tensor(at++, &in) || !is_float(in.dtype) || !is_float(out.dtype)) return CW_UNSUPPORTED;
+  const Dtype type = compute_of(in.dtype);
+  if (type == kF64 && !(call.device->info.arithmetic & CW_FLOAT64)) return CW_UNSUPPORTED;
+  int64_t dim = call.integer(at), inner = 1;
+  if (dim < 0) dim += in.ndim;
+  const int64_t n = in.ndim ? in.shape[dim] : 1;
+  for (int d = static_cast<int>(dim) + 1; d < in.ndim; ++d) inner *= in.shape[d];
+  const bool dense = inner == 1, keeps = !op.log && !op.backward && out.dtype == type;
+  const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(out.dtype) << 8 |
+                    static_cast<uint64_t>(op.backward ? grad.dtype : 0) << 16 | static_cast<uint64_t>(dense) << 24;
+  const int64_t rows = in.numel() / n;
+  const Teams teams = teams_of(*call.device, rows, n, !dense);
+  const bool vectors = call.device->in_turn() && dense && !op.backward && in.dtype == kF32 && out.dtype == kF32 &&
+                       call.device->info.language != CW_CODE_CUDA_C;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {reinterpret_cast<uint64_t>(&op), bits, teams.bits(), 0},
+      [&] {
+        Source s(call.device->info);
+        s.before(std::string("typedef ") + name_of(type) + " T;\n");
+        if (teams)
+          s.before("typedef T A;\n" + teams_text(teams, type) + fold_text("team_max", "T", "MAXIMUM(a, b)") +
+                   fold_text("team_sum", "T", "a + b"));
+        else
+          s.define("LANES", 16);
+        if (vectors) s.before(kVectors);
+        s.define("LOG", op.log).define("KEEPS", keeps);
+        s.define("STRIDE", dense ? "1" : "inner");
+        // The gradient takes what it is given for an output, above 0 too.
+        s.define("EXP(v)", type != kF32 ? "exp(v)" : op.backward ? "exp_f32(v)" : "exp_down_f32(v)");
+        const auto load = [](Dtype d, const char* p) {
+          return std::string("((T)LD_") + name_of(d) + "(" + p + ", i))";
+        };
+        s.define("IN(i)", load(in.dtype, "in"));
+        s.define("OUT(i, v)", std::string("ST_") + name_of(out.dtype) + "(out, i, v)");
+        s.out(storage_of(out.dtype), "out").in(storage_of(in.dtype), "in");
+        if (op.backward) {
+          s.define("GRAD(i)", load(grad.dtype, "grad"));
+          s.in(storage_of(grad.dtype), "grad");
+        }
+        s.value("idx", "rows").value("idx", "n").value("idx", "inner");
+        if (teams) return s.kernel(op.backward ? backward_teams() : forward_teams());
+        return s.kernel(op.backward ? kBackward : vectors ? kForwardVectors : kForward);
+      },
+      &function));
+  Launch l;
+  l.pointer(out.data).pointer(in.data);
+  if (op.backward) l.pointer(grad.data);
+  l.value(rows).value(n).value(inner);
+  if (teams) return l.run_groups(function, teams.groups(rows), teams.items, call.stream);
+  return l.run(*call.device, function, rows, static_cast<double>(n) * 30, call.stream);
+}
+
+}  // namespace
+
+Kernels softmax_kernels() {
+  static const Softmax ops[] = {{"aten::_softmax.out", false, false},
+                                {"aten::_log_softmax.out", true, false},
+                                {"aten::_softmax_backward_data.out", false, true},
+                                {"aten::_softmax_backward_data.grad_input", false, true},
+                                {"aten::_log_softmax_backward_data.out", true, true}};
+  Kernels list;
+  for (const Softmax& op : ops)
+    list.push_back({op.name, softmax, kFloats, CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS, &op});
+  return list;
+}
+
+}  // namespace causeway::portable

@@ -1,0 +1,754 @@
+// The caching allocator of device memory.
+//
+// A vendor's mem_alloc may cost milliseconds and may wait for the device, so memory is taken from it in segments and
+// cut into blocks. A block belongs to the stream on which it was allocated: work on one stream is in order, so a
+// freed block can be handed out again on that stream at once. A block that other streams touched (record_stream)
+// waits until events recorded there at its release have passed.
+//
+// Free blocks are kept in two tiers. Small ones go to a list for their exact size, last in, first out: the common
+// case of a training loop, a few dozen instructions. Everything else is merged with its free neighbours and kept in
+// a tree by size, best fit first. A miss in the lists merges them into the tree before any memory is asked for.
+//
+// Sizes and cuts are torch.cuda's (512-byte rounding; segments of 2 MiB for blocks up to 1 MiB, of 20 MiB up to
+// 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over. Left out: expandable segments, private
+// pools (they come with graphs).
+#include "runtime/allocator.h"
+
+#include <algorithm>
+#include <array>
+#include <map>
+#include <memory>
+#include <mutex>
+#include <set>
+#include <unordered_map>
+
+#include <c10/util/SmallVector.h>
+
+#include "runtime/check.h"
+#include "runtime/fault.h"
+#include "runtime/passing.h"
+#include "runtime/profile.h"
+#include "runtime/thrown.h"
+#include "runtime/vendor.h"
+
+namespace causeway {
+
+using c10::CachingAllocator::Stat;
+using c10::CachingAllocator::StatArray;
+using c10::CachingAllocator::StatType;
+using c10::CachingDeviceAllocator::DeviceStats;
+
+constexpr size_t kRound = 512;
+constexpr size_t kSmallLimit = size_t{1} << 20;     // the largest block of a small segment
+constexpr size_t kSmallSegment = size_t{2} << 20;
+constexpr size_t kMediumSegment = size_t{20} << 20;
+constexpr size_t kMediumLimit = size_t{10} << 20;   // smaller requests share a medium segment
+constexpr size_t kLargeRound = size_t{2} << 20;
+constexpr size_t kListLimit = size_t{64} << 10;     // blocks up to here have a list of their exact size
+constexpr size_t kLists = kListLimit / kRound + 1;
+
+struct Cache;
+struct Pool;
+
+struct Segment {
+  char* start;
+  size_t size;
+  Pool* pool;
+  bool large;
+  Block* first;
+  Frames frames;
+};
+
+struct Block {
+  char* start;
+  size_t size;
+  size_t requested = 0;
+  Segment* segment;
+  Cache* cache;
+  Block* previous = nullptr;  // neighbours within the segment
+  Block* next = nullptr;
+  bool allocated = false;     // handed out
+  bool in_list = false;       // free, and in a list of its exact size
+  bool waiting = false;       // freed, and waiting for other streams
+  c10::SmallVector<StreamState*, 1> used_on;
+  Frames frames;              // of who asked for it, where a history is kept
+};
+
+struct BySize {
+  using is_transparent = void;
+  bool operator()(const Block* a, const Block* b) const {
+    return a->size != b->size ? a->size < b->size : std::less<>()(a->start, b->start);
+  }
+  bool operator()(const Block* a, size_t size) const { return a->size < size; }
+};
+
+// Free blocks of one stream. Small and large blocks never share a segment.
+struct Pool {
+  StreamState* stream;
+  std::array<std::vector<Block*>, kLists> lists;
+  bool lists_used = false;
+  std::set<Block*, BySize> small, large;
+};
+
+namespace {
+
+void add(StatArray& stat, bool large, size_t amount) {
+  stat[static_cast<size_t>(StatType::AGGREGATE)].increase(amount);
+  stat[static_cast<size_t>(large ? StatType::LARGE_POOL : StatType::SMALL_POOL)].increase(amount);
+}
+void take(StatArray& stat, bool large, size_t amount) {
+  stat[static_cast<size_t>(StatType::AGGREGATE)].decrease(amount);
+  stat[static_cast<size_t>(large ? StatType::LARGE_POOL : StatType::SMALL_POOL)].decrease(amount);
+}
+template <class F>
+void each_stat(DeviceStats& s, F f) {
+  for (StatArray* a : {&s.allocation, &s.segment, &s.active, &s.inactive_split, &s.allocated_bytes, &s.reserved_bytes,
+                       &s.active_bytes, &s.inactive_split_bytes, &s.requested_bytes})
+    for (Stat& stat : *a) f(stat);
+  f(s.oversize_allocations);
+  f(s.oversize_segments);
+}
+
+std::string mib(size_t bytes) { return c10::CachingAllocator::format_size(bytes); }
+
+}  // namespace
+
+struct Cache {
+  explicit Cache(const DeviceState& d)
+      : device(d.index), vendor_id(d.vendor_id), total(d.info.memory), alignment(d.alignment) {
+    round = std::max(kRound, d.alignment);
+  }
+
+  const int device;
+  const int32_t vendor_id;
+  const size_t total;
+  const size_t alignment;  // of what the vendor gives
+  size_t round;
+  size_t limit = 0;  // 0: none
+  double fraction = 1.0;
+  std::mutex mutex;
+  DeviceStats stats;
+  std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools;
+  StreamState* last_stream = nullptr;  // pools' answer for the stream of the last call
+  Pool* last_pool = nullptr;
+  std::map<char*, std::unique_ptr<Segment>> segments;
+  std::vector<Block*> spare;  // Block objects to use again
+  struct Waiting {
+    Block* block;
+    Passing streams;
+  };
+  std::vector<Waiting> waiting;
+  History history;
+
+  Pool& pool(StreamState& stream) {
+    if (C10_LIKELY(last_stream == &stream)) return *last_pool;
+    auto& p = pools[&stream];
+    if (!p) {
+      p = std::make_unique<Pool>();
+      p->stream = &stream;
+    }
+    last_stream = &stream;
+    last_pool = p.get();
+    return *p;
+  }
+
+  Block* allocate(size_t bytes, StreamState& stream) {
+    const size_t size = (bytes + round - 1) / round * round;
+    Frames frames = gather_frames(Stacks::State);
+    std::lock_guard lock(mutex);
+    if (C10_UNLIKELY(!waiting.empty())) collect_waiting(false);
+    Pool& p = pool(stream);
+    Block* block = nullptr;
+    if (size <= kListLimit) {
+      auto& list = p.lists[size / kRound];
+      if (C10_LIKELY(!list.empty())) {
+        block = list.back();
+        list.pop_back();
+        block->in_list = false;
+      }
+    }
+    if (!block) block = from_tree(p, size);
+    if (!block && p.lists_used && size <= kSmallLimit) {
+      merge_lists(p);
+      block = from_tree(p, size);
+    }
+    if (!block) block = from_vendor(p, size, bytes, frames);
+    block->allocated = true;
+    block->requested = bytes;
+    const bool large = block->segment->large;
+    add(stats.allocation, large, 1);
+    add(stats.allocated_bytes, large, block->size);
+    add(stats.requested_bytes, large, bytes);
+    add(stats.active, large, 1);
+    add(stats.active_bytes, large, block->size);
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) {
+      note(MemoryAction::Alloc, *block, frames);
+      block->frames = std::move(frames);
+    }
+    return block;
+  }
+
+  void release(Block* block) {
+    const Frames frames = gather_frames(Stacks::All);
+    std::lock_guard lock(mutex);
+    const bool large = block->segment->large;
+    block->allocated = false;
+    take(stats.allocation, large, 1);
+    take(stats.allocated_bytes, large, block->size);
+    take(stats.requested_bytes, large, block->requested);
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) note(MemoryAction::FreeRequested, *block, frames);
+    block->frames = nullptr;
+    if (C10_UNLIKELY(!block->used_on.empty())) return wait_for_streams(block);
+    make_free(block, frames);
+  }
+
+  // -- below: the lock is held ---------------------------------------------------------------------------------
+
+  void note(MemoryAction action, const Block& b, const Frames& frames) {
+    history.add(action, reinterpret_cast<size_t>(b.start), b.requested, b.segment->pool->stream->id, frames);
+  }
+  void note(MemoryAction action, const Segment& s, const Frames& frames) {
+    history.add(action, reinterpret_cast<size_t>(s.start), s.size, s.pool->stream->id, frames);
+  }
+
+  void make_free(Block* block, const Frames& frames = nullptr) {
+    const bool large = block->segment->large;
+    if (C10_UNLIKELY(g_history_on.load(std::memory_order_relaxed))) note(MemoryAction::FreeCompleted, *block, frames);
+    take(stats.active, large, 1);
+    take(stats.active_bytes, large, block->size);
+    Pool& p = *block->segment->pool;
+    if (block->size <= kListLimit) {
+      block->in_list = true;
+      p.lists[block->size / kRound].push_back(block);
+      p.lists_used = true;
+      return;
+    }
+    merge(p, block);
+  }
+
+  std::set<Block*, BySize>& tree(Pool& p, bool large) { return large ? p.large : p.small; }
+
+  bool in_tree(const Block* b) const { return b && !b->allocated && !b->in_list && !b->waiting; }
+
+  bool is_split(const Block* b) const { return b->previous || b->next; }
+
+  void count_inactive(const Block* b, bool plus) {
+    if (!is_split(b)) return;
+    auto f = plus ? add : take;
+    f(stats.inactive_split, b->segment->large, 1);
+    f(stats.inactive_split_bytes, b->segment->large, b->size);
+  }
+
+  // Put a free block into the tree, joined with free neighbours.
+  void merge(Pool& p, Block* block) {
+    auto& t = tree(p, block->segment->large);
+    if (Block* b = block->previous; in_tree(b)) {
+      count_inactive(b, false);
+      t.erase(b);
+      block->start = b->start;
+      block->size += b->size;
+      block->previous = b->previous;
+      if (b->previous) b->previous->next = block;
+      if (block->segment->first == b) block->segment->first = block;
+      spare.push_back(b);
+    }
+    if (Block* b = block->next; in_tree(b)) {
+      count_inactive(b, false);
+      t.erase(b);
+      block->size += b->size;
+      block->next = b->next;
+      if (b->next) b->next->previous = block;
+      spare.push_back(b);
+    }
+    t.insert(block);
+    count_inactive(block, true);
+  }
+
+  void merge_lists(Pool& p) {
+    for (auto& list : p.lists) {
+      for (Block* b : list) {
+        b->in_list = false;
+        b->waiting = true;  // not in the tree yet: a neighbour must not join it before its turn
+      }
+    }
+    for (auto& list : p.lists) {
+      for (Block* b : list) {
+        b->waiting = false;
+        merge(p, b);
+      }
+      list.clear();
+    }
+    p.lists_used = false;
+  }
+
+  Block* new_block() {
+    if (spare.empty()) return new Block;
+    Block* b = spare.back();
+    spare.pop_back();
+    *b = Block{};
+    return b;
+  }
+
+  Block* from_tree(Pool& p, size_t size) {
+    const bool large = size > kSmallLimit;
+    auto& t = tree(p, large);
+    auto it = t.lower_bound(size);
+    if (it == t.end()) return nullptr;
+    Block* block = *it;
+    count_inactive(block, false);
+    t.erase(it);
+    return cut(p, block, size);
+  }
+
+  Block* cut(Pool& p, Block* block, size_t size) {
+    const size_t rest = block->size - size;
+    if (block->segment->large ? rest <= kSmallLimit : rest < round) return block;
+    Block* tail = new_block();
+    tail->start = block->start + size;
+    tail->size = rest;
+    tail->segment = block->segment;
+    tail->cache = this;
+    tail->previous = block;
+    tail->next = block->next;
+    if (block->next) block->next->previous = tail;
+    block->next = tail;
+    block->size = size;
+    tree(p, block->segment->large).insert(tail);
+    count_inactive(tail, true);
+    return block;
+  }
+
+  Block* from_vendor(Pool& p, size_t size, size_t asked, const Frames& frames) {
+    const bool large = size > kSmallLimit;
+    size_t bytes = !large                ? std::max(kSmallSegment, size)
+                   : size < kMediumLimit ? kMediumSegment
+                                         : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
+    void* start = take_segment(bytes);
+    if (!start) {
+      // In order of what it costs: blocks waiting for other streams, cached segments of the right size, all cached
+      // segments. Each step may free what the next would have to ask for.
+      ++stats.num_alloc_retries;
+      collect_waiting(true);
+      for (auto& [_, pool] : pools) merge_lists(*pool);
+      if (Block* b = from_tree(p, size)) return b;
+      if (release_segments(bytes, frames)) start = take_segment(bytes);
+      if (!start) {
+        release_segments(SIZE_MAX, frames);
+        start = take_segment(bytes);
+      }
+      if (!start) {  // a segment with no room to spare
+        bytes = size;
+        start = take_segment(bytes);
+      }
+      if (!start) {
+        if (g_history_on.load())
+          history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
+        fail_out_of_memory(asked);
+      }
+    }
+    return add_segment(p, start, bytes, large, size, frames);
+  }
+
+  void* take_segment(size_t bytes) {
+    const size_t reserved = stats.reserved_bytes[0].current;
+    if (limit && reserved + bytes > limit) return nullptr;
+    void* start = nullptr;
+    Profiled span(Work::Call, "mem_alloc", nullptr, bytes);
+    const cw_status status = api().mem_alloc(vendor_id, bytes, &start);
+    if (status == CW_OUT_OF_MEMORY) return nullptr;
+    check(status, "mem_alloc", device);
+    if (C10_UNLIKELY(reinterpret_cast<uintptr_t>(start) % alignment)) {
+      (void)api().mem_free(vendor_id, start);
+      fail(Kind::Vendor, device_name(device), ": mem_alloc gave address ", start, ", which is no multiple of ",
+           alignment, ", the alignment that device_info names. This is a bug of ", vendor_path());
+    }
+    ++stats.num_device_alloc;
+    return start;
+  }
+
+  Block* add_segment(Pool& p, void* start, size_t bytes, bool large, size_t size, const Frames& frames) {
+    auto segment = std::make_unique<Segment>();
+    segment->start = static_cast<char*>(start);
+    segment->size = bytes;
+    segment->pool = &p;
+    segment->large = large;
+    Block* block = new_block();
+    block->start = segment->start;
+    block->size = bytes;
+    block->segment = segment.get();
+    block->cache = this;
+    segment->first = block;
+    segment->frames = frames;
+    if (g_history_on.load(std::memory_order_relaxed)) note(MemoryAction::SegmentAlloc, *segment, frames);
+    add(stats.segment, large, 1);
+    add(stats.reserved_bytes, large, bytes);
+    segments.emplace(segment->start, std::move(segment));
+    return cut(p, block, size);
+  }
+
+  // Give cached segments back to the vendor: the smallest single one of at least `bytes`, or all for SIZE_MAX.
+  bool release_segments(size_t bytes, const Frames& frames) {
+    std::vector<Block*> whole;
+    for (auto& [_, p] : pools) {
+      merge_lists(*p);
+      for (auto* t : {&p->small, &p->large})
+        for (Block* b : *t)
+          if (!is_split(b) && (bytes == SIZE_MAX || b->size >= bytes)) whole.push_back(b);
+    }
+    if (whole.empty()) return false;
+    if (bytes != SIZE_MAX) {
+      std::sort(whole.begin(), whole.end(), BySize());
+      whole.resize(1);
+    }
+    // Nothing may still run on memory that goes back.
+    check(api().sync(vendor_id), "sync", device);
+    for (Block* b : whole) {
+      Segment* s = b->segment;
+      {
+        // A call that fails has done nothing: until it did, the segment is ours and stays in the cache.
+        Profiled span(Work::Call, "mem_free", nullptr, s->size);
+        check(api().mem_free(vendor_id, s->start), "mem_free", device);
+      }
+      tree(*s->pool, s->large).erase(b);
+      ++stats.num_device_free;
+      if (g_history_on.load(std::memory_order_relaxed)) note(MemoryAction::SegmentFree, *s, frames);
+      take(stats.segment, s->large, 1);
+      take(stats.reserved_bytes, s->large, s->size);
+      spare.push_back(b);
+      segments.erase(s->start);
+    }
+    return true;
+  }
+
+  void wait_for_streams(Block* block) {
+    // Out of use first, then the vendor is asked: whatever fails, no neighbour joins the block.
+    block->waiting = true;
+    waiting.push_back({block, {}});
+    const std::exception_ptr error = waiting.back().streams.begin(block->used_on);
+    block->used_on.clear();
+    if (C10_UNLIKELY(error)) std::rethrow_exception(error);
+  }
+
+  void collect_waiting(bool wait) {
+    if (wait && !waiting.empty()) ++stats.num_sync_all_streams;
+    for (size_t i = 0; i < waiting.size();) {
+      Waiting& w = waiting[i];
+      if (!w.streams.passed(wait)) {
+        ++i;
+        continue;
+      }
+      Block* block = w.block;
+      if (&w != &waiting.back()) w = std::move(waiting.back());
+      waiting.pop_back();
+      block->waiting = false;
+      make_free(block);
+    }
+  }
+
+  size_t largest_free() {
+    size_t largest = 0;
+    for (auto& [_, p] : pools)
+      for (auto* t : {&p->small, &p->large})
+        if (!t->empty()) largest = std::max(largest, (*t->rbegin())->size);
+    return largest;
+  }
+
+  [[noreturn]] void fail_out_of_memory(size_t asked) {
+    ++stats.num_ooms;
+    const std::string words = last_words();  // before the vendor is asked anything else
+    const auto [free, total] = free_and_total(true);
+    const size_t reserved = stats.reserved_bytes[0].current, used = stats.allocated_bytes[0].current;
+    c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), used, reserved, c10::Device(kDeviceType, device));
+    TORCH_CHECK_WITH(OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked),
+                     ". The device has ", mib(total), ", of which ", mib(free), " is free",
+                     limit ? c10::str("; this process may use ", mib(limit), " (set_per_process_memory_fraction)") : "",
+                     ". PyTorch holds ", mib(used), " in tensors and has ", mib(reserved),
+                     " reserved; the largest free block is ", mib(largest_free()),
+                     ". Use smaller batches or free tensors; torch.", vendor_name(),
+                     ".memory_summary() shows what holds memory. (Vendor: ", words, ")");
+  }
+
+  // `anyhow`: by our own count where the vendor fails to tell, for the words of another error.
+  std::pair<size_t, size_t> free_and_total(bool anyhow = false) {
+    if (api().mem_info) {
+      uint64_t free = 0, all = 0;
+      const cw_status status = api().mem_info(vendor_id, &free, &all);
+      if (!anyhow) check(status, "mem_info", device);
+      if (status == CW_OK) return {free, all};
+    }
+    const size_t reserved = stats.reserved_bytes[0].current;
+    return {total > reserved ? total - reserved : 0, total};
+  }
+};
+
+namespace {
+
+std::array<std::atomic<Cache*>, kMaxDevices> g_caches{};
+
+Cache& cache(int index) {
+  device(index);
+  return *g_caches[index].load(std::memory_order_relaxed);
+}
+
+void report(void* ptr, int64_t bytes, Cache& c) {
+  if (C10_UNLIKELY(c10::memoryProfilingEnabled()))
+    c10::reportMemoryUsageToProfiler(ptr, bytes, c.stats.allocated_bytes[0].current, c.stats.reserved_bytes[0].current,
+                                     c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(c.device)));
+}
+
+void free_block(void* context) {
+  auto* block = static_cast<Block*>(context);
+  if (C10_UNLIKELY(past_use())) return;  // the parent's memory, or the vendor is closed: nothing to give back
+  report(block->start, -static_cast<int64_t>(block->size), *block->cache);
+  try {
+    block->cache->release(block);
+  } catch (...) {
+    // A deleter must not throw. What failed is a vendor's event; the block stays out of use until its streams are idle.
+    TORCH_WARN("while memory of ", device_name(block->cache->device),
+               " was freed: ", words_of(std::current_exception()));
+  }
+}
+
+// Host memory must be freed by its address alone (raw_allocate of c10::Allocator: oneDNN's scratch memory uses it), so
+// its block is looked up. Nearly always it is one that this thread allocated a moment ago.
+struct Recent {
+  void* start;
+  Block* block;
+};
+constexpr size_t kRecent = 64;
+thread_local std::array<Recent, kRecent> t_recent{};
+Recent& recent(void* start) { return t_recent[(reinterpret_cast<uintptr_t>(start) / kRound) % kRecent]; }
+
+Block* find_block(void* start) {
+  // Blocks are never deleted, and only the block that was handed out at `start` is allocated there.
+  if (const Recent& r = recent(start); C10_LIKELY(r.start == start && r.block->start == start && r.block->allocated))
+    return r.block;
+  for (auto& slot : g_caches) {
+    Cache* c = slot.load();
+    if (!c) continue;
+    std::lock_guard lock(c->mutex);
+    auto it = c->segments.upper_bound(static_cast<char*>(start));
+    if (it == c->segments.begin()) continue;
+    Segment& s = *(--it)->second;
+    if (static_cast<char*>(start) >= s.start + s.size) continue;
+    for (Block* b = s.first; b; b = b->next)
+      if (b->start == start) return b;
+  }
+  return nullptr;
+}
+
+void free_by_address(void* start) { free_block(find_block(start)); }
+
+Block* allocate_block(int index, StreamState& stream, size_t bytes) {
+  Cache& c = cache(index);
+  Block* block = c.allocate(bytes, stream);
+  report(block->start, static_cast<int64_t>(block->size), c);
+  return block;
+}
+
+struct Allocator final : c10::DeviceAllocator {
+  c10::DataPtr allocate(size_t bytes) override {
+    const int index = current_device();
+    device(index);
+    return causeway::allocate(index, current_stream(index), bytes);
+  }
+  // Copy-on-write frees memory by its address; see as_simple.
+  bool is_simple_data_ptr(const c10::DataPtr& data) const override { return data.get_context() == data.get(); }
+  void copy_data(void* to, const void* from, size_t bytes) const override {
+    const int index = current_device();
+    DeviceState& d = device(index);
+    StreamState& stream = current_stream(index);
+    copy_on(stream, to, d.vendor_id, from, d.vendor_id, bytes);
+  }
+  bool initialized() override { return any_device_opened(); }
+  void emptyCache(c10::MempoolId_t) override {
+    const Frames frames = gather_frames(Stacks::All);
+    for (auto& slot : g_caches) {
+      if (Cache* c = slot.load()) {
+        std::lock_guard lock(c->mutex);
+        c->collect_waiting(true);
+        c->release_segments(SIZE_MAX, frames);
+      }
+    }
+  }
+  void recordStream(const c10::DataPtr& data, c10::Stream stream) override { record_stream(data, stream); }
+  DeviceStats getDeviceStats(c10::DeviceIndex index) override {
+    if (!device_opened(index)) return checked(index);
+    Cache& c = cache(index);
+    std::lock_guard lock(c.mutex);
+    return c.stats;
+  }
+  void resetAccumulatedStats(c10::DeviceIndex index) override {
+    reset(index, [](DeviceStats& stats) {
+      each_stat(stats, [](Stat& s) { s.reset_accumulated(); });
+      stats.num_alloc_retries = stats.num_ooms = stats.num_sync_all_streams = 0;
+      stats.num_device_alloc = stats.num_device_free = 0;
+    });
+  }
+  void resetPeakStats(c10::DeviceIndex index) override {
+    reset(index, [](DeviceStats& stats) { each_stat(stats, [](Stat& s) { s.reset_peak(); }); });
+  }
+  std::pair<size_t, size_t> getMemoryInfo(c10::DeviceIndex index) override {
+    Cache& c = cache(index);
+    std::lock_guard lock(c.mutex);
+    return c.free_and_total();
+  }
+
+ private:
+  // The stats of a device that was never opened are zero; that of one which does not exist is an error.
+  static DeviceStats checked(int index) {
+    if (index < 0 || index >= device_count()) device(index);
+    return {};
+  }
+  template <class F>
+  static void reset(int index, F f) {
+    if (!device_opened(index)) return (void)checked(index);
+    Cache& c = cache(index);
+    std::lock_guard lock(c.mutex);
+    f(c.stats);
+  }
+};
+
+Allocator g_allocator;
+REGISTER_ALLOCATOR(kDeviceType, &g_allocator)
+
+}  // namespace
+
+void open_cache(const DeviceState& d) {
+  auto c = std::make_unique<Cache>(d);
+  g_caches[d.index].store(c.release());
+}
+
+c10::DeviceAllocator* device_allocator() { return &g_allocator; }
+
+c10::DataPtr allocate(int index, StreamState& stream, size_t bytes) {
+  const c10::Device d(kDeviceType, static_cast<c10::DeviceIndex>(index));
+  if (bytes == 0) return {nullptr, d};
+  Block* block = allocate_block(index, stream, bytes);
+  return {block->start, block, free_block, d};
+}
+
+c10::DataPtr allocate_for_host(int index, StreamState& stream, size_t bytes) {
+  if (bytes == 0) return {nullptr, c10::DeviceType::CPU};
+  Block* block = allocate_block(index, stream, bytes);
+  recent(block->start) = {block->start, block};
+  return {block->start, block->start, free_by_address, c10::DeviceType::CPU};
+}
+
+bool free_for_host(void* start) {
+  Block* block = find_block(start);
+  if (block) free_block(block);
+  return block != nullptr;
+}
+
+bool is_block_for_host(const c10::DataPtr& data) { return data.get_deleter() == free_by_address; }
+
+c10::DataPtr as_device(c10::DataPtr&& data, int index) {
+  void* start = data.release_context();
+  if (!start) return {nullptr, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
+  return {start, find_block(start), free_block, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
+}
+
+c10::DataPtr as_simple(c10::DataPtr&& data) {
+  if (data.get_deleter() != free_block) return std::move(data);
+  auto* block = static_cast<Block*>(data.release_context());
+  return {block->start, block->start, free_by_address, data.device()};
+}
+
+void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
+  // Memory that is not ours (shared, from a foreign producer, copy-on-write) has its own owner to ask.
+  const bool simple = data.get_deleter() == free_by_address && data.get_context();
+  if (data.get_deleter() != free_block && !simple) return;
+  auto* block = simple ? find_block(data.get_context()) : static_cast<Block*>(data.get_context());
+  StreamState& s = stream_of(stream);
+  std::lock_guard lock(block->cache->mutex);
+  if (&s == block->segment->pool->stream) return;
+  if (std::find(block->used_on.begin(), block->used_on.end(), &s) == block->used_on.end()) block->used_on.push_back(&s);
+}
+
+void set_memory_fraction(double fraction, int index) {
+  if (!(fraction > 0 && fraction <= 1))
+    throw std::invalid_argument(c10::str("the memory fraction is ", fraction, "; it must be above 0 and at most 1"));
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  c.fraction = fraction;
+  c.limit = fraction < 1 ? static_cast<size_t>(fraction * static_cast<double>(c.total)) : 0;
+}
+
+double memory_fraction(int index) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  return c.fraction;
+}
+
+std::vector<SegmentView> memory_snapshot(int index) {
+  std::vector<SegmentView> out;
+  if (!device_opened(index)) return out;
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  for (auto& [start, s] : c.segments) {
+    SegmentView view{reinterpret_cast<size_t>(start), s->size, 0, 0, 0, s->pool->stream->id, s->large, {}, s->frames};
+    for (Block* b = s->first; b; b = b->next) {
+      const bool active = b->allocated || b->waiting;
+      view.blocks.push_back(
+          {reinterpret_cast<size_t>(b->start), b->size, b->requested, b->allocated, active, b->frames});
+      if (b->allocated) view.allocated += b->size, view.requested += b->requested;
+      if (active) view.active += b->size;
+    }
+    out.push_back(std::move(view));
+  }
+  return out;
+}
+
+void record_history(const HistoryOptions& options, bool clear) {
+  set_history(options);
+  if (options.on && !clear) return;
+  for (auto& slot : g_caches) {
+    Cache* c = slot.load();
+    if (!c) continue;
+    std::lock_guard lock(c->mutex);
+    c->history.clear();
+  }
+}
+
+std::vector<MemoryEvent> memory_history(int index) {
+  if (!device_opened(index)) return {};
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  if (g_history_on.load()) c.history.add(MemoryAction::Snapshot, 0, 0, 0, nullptr);
+  return c.history.events();
+}
+
+std::string words_for_address(int index, uint64_t address) {
+  Cache* c = g_caches[index].load();
+  // Whoever reports a failure may be inside the cache: then nothing is said rather than waited for ever.
+  std::unique_lock<std::mutex> lock;
+  if (c) lock = std::unique_lock(c->mutex, std::try_to_lock);
+  if (!lock) return "in memory that is not looked up now";
+  auto* p = reinterpret_cast<char*>(address);
+  auto it = c->segments.upper_bound(p);
+  if (it == c->segments.begin() || p >= (--it)->second->start + it->second->size)
+    return "in no memory that PyTorch holds";
+  for (Block* b = it->second->first; b; b = b->next) {
+    if (p >= b->start + b->size) continue;
+    const size_t at = p - b->start;
+    if (!b->allocated) return c10::str("in memory that is free (a block of ", b->size, " bytes)");
+    if (at >= b->requested) return c10::str(at - b->requested, " bytes behind the end of ", b->requested, " bytes");
+    return c10::str("byte ", at, " of memory of ", b->requested, " bytes");
+  }
+  return "in no memory that PyTorch holds";
+}
+
+std::pair<void*, size_t> segment_of(int index, const void* pointer) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  auto* p = const_cast<char*>(static_cast<const char*>(pointer));
+  auto it = c.segments.upper_bound(p);
+  if (it != c.segments.begin() && p < (--it)->second->start + it->second->size)
+    return {it->second->start, p - it->second->start};
+  fail(Kind::Causeway, "this memory of ", device_name(index),
+       " was not allocated by this process, so it cannot be shared on; "
+       "clone() the tensor first");
+}
+
+}  // namespace causeway

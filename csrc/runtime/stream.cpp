@@ -1,0 +1,213 @@
+#include "runtime/stream.h"
+
+#include <array>
+#include <chrono>
+#include <memory>
+#include <mutex>
+
+#include "runtime/check.h"
+#include "runtime/device.h"
+#include "runtime/kernel_error.h"
+#include "runtime/profile.h"
+#include "runtime/thrown.h"
+#include "runtime/vendor.h"
+
+namespace causeway {
+
+namespace {
+
+constexpr int kPoolSize = 32;  // streams per device and priority, handed out in turn as torch.cuda's are
+constexpr int kPriorities = 4; // levels kept apart; a vendor with more has the rest clamped
+
+struct DeviceStreams {
+  StreamState main;
+  std::array<std::array<std::atomic<StreamState*>, kPoolSize>, kPriorities> pool{};
+  std::array<std::atomic<uint32_t>, kPriorities> next{};
+};
+std::array<std::atomic<DeviceStreams*>, kMaxDevices> g_streams{};
+std::mutex g_streams_mutex;
+thread_local std::array<StreamState*, kMaxDevices> t_current{};
+
+DeviceStreams& streams(int device_index) {
+  DeviceStreams* s = g_streams[device_index].load(std::memory_order_acquire);
+  if (C10_LIKELY(s != nullptr)) return *s;
+  std::lock_guard lock(g_streams_mutex);
+  s = g_streams[device_index].load();
+  if (!s) {
+    s = new DeviceStreams;
+    s->main.device = device_index;
+    g_streams[device_index].store(s, std::memory_order_release);
+  }
+  return *s;
+}
+
+double host_ms() {
+  return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
+}
+
+}  // namespace
+
+void StreamState::wait() {
+  const uint64_t until = given.load(std::memory_order_acquire);
+  const DeviceState& d = causeway::device(device);
+  Profiled span(Work::Call, api().stream_sync ? "stream_sync" : "sync");
+  if (api().stream_sync)
+    check(api().stream_sync(d.vendor_id, handle), "stream_sync", device);
+  else
+    check(api().sync(d.vendor_id), "sync", device);
+  if (C10_UNLIKELY(past_use())) causeway::device(device);  // holds a thread that comes back while the process ends
+  uint64_t seen = done.load();
+  while (seen < until && !done.compare_exchange_weak(seen, until)) {
+  }
+  raise_kernel_errors(*this);
+}
+
+bool StreamState::query() {
+  if (!api().stream_query) {
+    sync();
+    return true;
+  }
+  const DeviceState& d = causeway::device(device);
+  const cw_status status = api().stream_query(d.vendor_id, handle);
+  if (status == CW_NOT_READY) return false;
+  check(status, "stream_query", device);
+  return true;
+}
+
+StreamState& default_stream(int device) { return streams(device).main; }
+
+StreamState& current_stream(int device) {
+  StreamState* s = t_current[device];
+  return C10_LIKELY(s != nullptr) ? *s : streams(device).main;
+}
+
+StreamState& stream_of(const c10::Stream& stream) {
+  const int index = stream.device_index() < 0 ? current_device() : stream.device_index();
+  if (C10_UNLIKELY(index >= device_count())) device(index);  // throws with the words for a bad index
+  const c10::StreamId id = stream.id();
+  if (id == 0) return streams(index).main;
+  const int64_t slot = id - 1;
+  if (slot >= 0 && slot < kPriorities * kPoolSize)
+    if (StreamState* s = streams(index).pool[slot / kPoolSize][slot % kPoolSize].load(std::memory_order_acquire))
+      return *s;
+  fail(Kind::Causeway, "stream id ", id, " of ", device_name(index),
+       " was not made by this process; make one with torch.Stream()");
+}
+
+c10::Stream as_torch(const StreamState& s) {
+  return c10::Stream(c10::Stream::UNSAFE, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(s.device)), s.id);
+}
+
+c10::Stream exchange_stream(const c10::Stream& stream) {
+  StreamState& next = stream_of(stream);
+  StreamState& old = current_stream(next.device);
+  t_current[next.device] = &next;
+  return as_torch(old);
+}
+
+StreamState& stream_from_pool(int device_index, int priority) {
+  const DeviceState& d = device(device_index);
+  DeviceStreams& all = streams(device_index);
+  if (!api().stream_create) return all.main;
+  // Lower numbers run first, as CUDA has it; level 0 is the lowest priority.
+  const int64_t lowest = d.info.priority_lowest;
+  const int level = static_cast<int>(
+      std::clamp<int64_t>(lowest - priority, 0, std::min<int64_t>(lowest - d.info.priority_highest, kPriorities - 1)));
+  const uint32_t slot = all.next[level].fetch_add(1) % kPoolSize;
+  auto& place = all.pool[level][slot];
+  if (StreamState* s = place.load(std::memory_order_acquire)) return *s;
+  std::lock_guard lock(g_streams_mutex);
+  if (StreamState* s = place.load()) return *s;
+  auto s = std::make_unique<StreamState>();
+  s->device = device_index;
+  s->priority = d.info.priority_lowest - level;
+  s->id = 1 + level * kPoolSize + slot;
+  check(api().stream_create(d.vendor_id, s->priority, &s->handle), "stream_create", device_index);
+  if (!s->handle)
+    fail(Kind::Vendor, device_name(device_index),
+         ": stream_create gave NULL, which is the default stream. This is a bug of ", vendor_path());
+  place.store(s.get(), std::memory_order_release);
+  return *s.release();
+}
+
+void sync_device(int device_index) {
+  const DeviceState& d = device(device_index);
+  Profiled span(Work::Call, "sync");
+  check(api().sync(d.vendor_id), "sync", device_index);
+  if (C10_UNLIKELY(past_use())) causeway::device(device_index);
+  raise_kernel_errors(device_index);
+}
+
+Event* new_event(int device_index, bool timing) {
+  auto event = std::make_unique<Event>();
+  event->device = device_index;
+  event->timing = timing;
+  if (api().event_create) {
+    const DeviceState& d = device(device_index);
+    check(api().event_create(d.vendor_id, timing, &event->handle), "event_create", device_index);
+  }
+  return event.release();
+}
+
+void destroy_event(Event* event) noexcept {
+  if (!event) return;
+  try {
+    // A failure here has nobody to tell: the event is gone either way, and a lost device says so elsewhere.
+    if (event->handle && !past_use()) (void)api().event_destroy(device(event->device).vendor_id, event->handle);
+  } catch (...) {
+    TORCH_WARN("while an event was destroyed: ", words_of(std::current_exception()));
+  }
+  delete event;
+}
+
+void record_event(Event& event, StreamState& stream) {
+  if (event.device != stream.device)
+    fail(Kind::Causeway, "an event of ", device_name(event.device), " cannot be recorded on a stream of ",
+         device_name(stream.device), "; make the event on the stream's device");
+  event.recorded = true;
+  if (!event.handle) {
+    stream.sync();
+    event.ms = host_ms();
+    return;
+  }
+  const DeviceState& d = device(event.device);
+  check(api().event_record(d.vendor_id, event.handle, stream.handle), "event_record", event.device);
+}
+
+void block_stream(StreamState& stream, const Event& event) {
+  if (!event.recorded || !event.handle) return;
+  if (!api().stream_wait) return sync_event(event);
+  const DeviceState& d = device(stream.device);
+  check(api().stream_wait(d.vendor_id, stream.handle, event.handle), "stream_wait", stream.device);
+  stream.give();
+}
+
+bool query_event(const Event& event) {
+  if (!event.recorded || !event.handle) return true;
+  const cw_status status = api().event_query(device(event.device).vendor_id, event.handle);
+  if (status == CW_NOT_READY) return false;
+  check(status, "event_query", event.device);
+  return true;
+}
+
+void sync_event(const Event& event) {
+  if (!event.recorded || !event.handle) return;
+  Profiled span(Work::Call, "event_sync");
+  check(api().event_sync(device(event.device).vendor_id, event.handle), "event_sync", event.device);
+}
+
+double elapsed_ms(const Event& start, const Event& end) {
+  if (!start.recorded || !end.recorded)
+    fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ", start.recorded ? "end" : "start",
+         " event first");
+  if (!start.timing || !end.timing) fail(Kind::Causeway, "elapsed_time needs events made with enable_timing=True");
+  if (!start.handle) return end.ms - start.ms;
+  if (!query_event(start) || !query_event(end))
+    fail(Kind::Causeway, "elapsed_time: the work before the events is not done; synchronize() the end event first");
+  double ms = 0;
+  check(api().event_elapsed(device(start.device).vendor_id, start.handle, end.handle, &ms), "event_elapsed",
+        start.device);
+  return ms;
+}
+
+}  // namespace causeway
