@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import json
+import re
 import sys
+import tomllib
 from pathlib import Path
 
-sys.path.append(str(Path(__file__).parents[1]))
+from causeway import doctor
+
+ROOT = Path(__file__).parents[2]
+sys.path.append(str(ROOT / "tests"))
 
 import releases
 
@@ -31,3 +37,22 @@ def test_the_table_names_what_failed_and_what_was_not_run() -> None:
     assert "| 2.15.0+cu132 | 3.11.7 | 3 passed, 1 failed, 2 left out | not run |" in table
     assert table.endswith("- torch 2.15.0: `tests.test_a.test_b`")
     assert releases.markdown({}).endswith("Nothing was run yet.")
+
+
+def test_the_promise_is_what_was_run() -> None:
+    """pyproject.toml, twice, README and doctor name one range, and each release of it was run."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
+    ranges = {text for text in asked if text.startswith("torch")}
+    assert len(ranges) == 1
+    oldest, beyond = map(int, re.fullmatch(r"torch>=2\.(\d+),<2\.(\d+)", *ranges).groups())
+    newest = beyond - 1
+    assert doctor.TORCH == f"2.{oldest} to 2.{newest}"
+    assert f"torch {doctor.TORCH} from PyPI" in (ROOT / "README.md").read_text()
+
+    run = {release for release, of in json.loads(releases.RESULTS.read_text()).items()
+           if {"tiny", "device", "operators"} <= of["parts"].keys()}  # fmt: skip
+    pins = (ROOT / "requirements-dev.txt").read_text()
+    run.add(re.search(r"^torch==(\S+)", pins, re.MULTILINE)[1])  # by `make test`
+    missing = {f"2.{n}" for n in range(oldest, beyond)} - {release.rpartition(".")[0] for release in run}
+    assert not missing, "no run of these is in tests/releases.json"
