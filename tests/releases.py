@@ -35,6 +35,7 @@ BLOCK = re.compile(r"(<!-- from tests/releases.json -->\n).*?(\n<!-- end -->)", 
 PARTS = {
     "tiny": ["tests/test_tiny.py"],
     "names": ["tests/migrate/test_knowledge.py"],
+    "vendors": ["tests/core/test_loader.py", "tests/abi/test_oldest_header.py"],
     "device": ["tests/device"],
     "torch": ["tests/torch"],
     "operators": [],
