@@ -434,6 +434,13 @@ SETTINGS: Mapping[str, Setting] = {
             "wait() of a collective holds the host up until the device is done with it.",
         ),
         Setting(
+            "compile",
+            _choice("fused", "strict", "ladder"),
+            "fused",
+            "torch.compile on the device: fused kernels, and the ladder for a graph that cannot be "
+            "fused, with a warning; strict: an error for such a graph; ladder: nothing is fused.",
+        ),
+        Setting(
             "integrations",
             LIBRARIES,
             ("all",),
