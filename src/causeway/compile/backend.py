@@ -67,7 +67,7 @@ class Scheduling(SIMDScheduling):  # type: ignore[misc]
         operators = _operators(node_schedule)
         body = "\n".join(
             [
-                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, r'''",
+                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, {text.lanes}, r'''",
                 text.body + f"''', {operators!r})",
             ]
         )

@@ -37,11 +37,12 @@ class Program:
         name: str,
         parameters: Sequence[tuple[str, str, str]],
         cost: float,
+        lanes: int,
         body: str,
         origins: Sequence[str] = (),
     ) -> KernelText:
         """Take a kernel; its name stands for it once the program is built."""
-        kernel = KernelText(name, list(parameters), body, cost, list(origins))
+        kernel = KernelText(name, list(parameters), body, cost, lanes, list(origins))
         self.kernels.append(kernel)
         return kernel
 
