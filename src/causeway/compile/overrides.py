@@ -102,7 +102,9 @@ class Overrides(OpOverrides):  # type: ignore[misc]
         # Computed for all elements, with 0 for what is not loaded, so that loops become vectors.
         with V.kernel.mask_loads(mask, other) as test:
             result = body()
-        return ops.where(test, result, ops.constant(other, result.dtype))
+        result = getattr(result, "value", result)
+        found = ops.where(test, result, ops.constant(other, result.dtype))
+        return getattr(found, "value", found)
 
     @staticmethod
     def where(test: Any, a: Any, b: Any) -> str:
