@@ -50,8 +50,8 @@ py::object code_info(int index) {
 // A kernel of a compiled graph. Called with the number of units of work, then its parameters in order.
 class CompiledKernel {
  public:
-  CompiledKernel(portable::Device* device, cw_function function, KernelText text, double cost)
-      : device_(device), function_(function), text_(std::move(text)), cost_(cost) {}
+  CompiledKernel(portable::Device* device, cw_function function, KernelText text, double cost, uint32_t lanes)
+      : device_(device), function_(function), text_(std::move(text)), cost_(cost), lanes_(lanes) {}
 
   void call(py::args args) const {
     if (args.size() != text_.parameters.size() - n_tells() + 1)
@@ -77,13 +77,16 @@ class CompiledKernel {
     {
       py::gil_scoped_release no_gil;
       Profiled span(Work::Kernel, text_.name.c_str(), &stream);
-      status = launch.run(*device_, function_, units, cost_, stream.handle);
+      status = lanes_ ? launch.run_groups(function_, units, lanes_, stream.handle)
+                      : launch.run(*device_, function_, units, cost_, stream.handle);
       if (status == CW_OK && units > 0) stream.give();
     }
+    ++launches_;
     check(status, ("torch.compile's kernel " + text_.name).c_str(), device_->index);
   }
 
   const std::string& name() const { return text_.name; }
+  int64_t launches() const { return launches_; }
 
  private:
   size_t n_tells() const {
@@ -122,6 +125,8 @@ class CompiledKernel {
   cw_function function_;
   KernelText text_;
   double cost_;
+  uint32_t lanes_;  // items of a group that takes a unit; 0: an item takes units of its own
+  mutable int64_t launches_ = 0;
 };
 
 std::vector<KernelText> read_kernels(const py::list& given) {
@@ -165,7 +170,8 @@ std::vector<std::shared_ptr<CompiledKernel>> build_kernels(int index, const std:
   std::vector<std::shared_ptr<CompiledKernel>> made;
   for (size_t i = 0; i < kernels.size(); ++i)
     made.push_back(
-        std::make_shared<CompiledKernel>(d, functions[i], kernels[i], py::cast<double>(given[i].attr("cost"))));
+        std::make_shared<CompiledKernel>(d, functions[i], kernels[i], py::cast<double>(given[i].attr("cost")),
+                                                    py::cast<uint32_t>(given[i].attr("lanes"))));
   return made;
 }
 
@@ -175,7 +181,8 @@ void bind_compile(py::module_& m) {
   // Never freed: the profiler keeps names of kernels.
   py::class_<CompiledKernel, std::shared_ptr<CompiledKernel>>(m, "CompiledKernel")
       .def("__call__", &CompiledKernel::call)
-      .def_property_readonly("name", &CompiledKernel::name);
+      .def_property_readonly("name", &CompiledKernel::name)
+      .def_property_readonly("launches", &CompiledKernel::launches);
   m.def("code_info", code_info);
   m.def("compiled_source", compiled_source);
   m.def("build_kernels", build_kernels);

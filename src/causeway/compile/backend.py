@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import functools
 import hashlib
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +16,8 @@ import torch
 
 import causeway
 from causeway import _C
-from causeway.compile import chip, names, report
+from causeway.compile import chip, names
+from causeway.compile.dialect import MEMORY
 from causeway.compile.kernel import Kernel
 from causeway.compile.kernel_text import KernelText
 from causeway.compile.names import (
@@ -67,12 +67,22 @@ class Scheduling(SIMDScheduling):  # type: ignore[misc]
         operators = _operators(node_schedule)
         body = "\n".join(
             [
-                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, r'''",
+                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, {text.lanes}, r'''",
                 text.body + f"''', {operators!r})",
             ]
         )
         wrapper.define_kernel(name, body, f"{origins}\n{details}", gpu=False)
         return name
+
+
+def _by_ladder_names() -> list[str]:
+    """The operators that a graph calls beside its kernels."""
+    found = []
+    for operation in V.graph.operations:
+        name = getattr(operation, "python_kernel_name", None)
+        if isinstance(name, str) and isinstance(operation, names.ExternKernel):
+            found.append(name.replace("torch.ops.", "").replace("extern_kernels.", "aten."))
+    return found
 
 
 def _operators(node_schedule: Any) -> list[str]:
@@ -115,6 +125,8 @@ class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
 
     def write_async_compile_wait(self) -> None:
         super().write_async_compile_wait()
+        self.prefix.writeline(f"causeway_extern = {_by_ladder_names()!r}")
+        self.prefix.writeline(f"causeway_graph = {str(V.graph.name or '')!r}")
         self.prefix.writeline("causeway_build(globals())")
 
     def _generate_kernel_call_helper(
@@ -159,14 +171,58 @@ class DeviceText(DeviceOpOverrides):  # type: ignore[misc]
         return f"torch.{device_name()}.current_stream()"
 
 
+# Operators that Inductor would put into a kernel, and the dialect has no text for.
+WITHOUT_TEXT = frozenset(
+    """
+    digamma special_digamma erfinv special_erfinv erfcx special_erfcx i0 special_i0 special_i0e special_i1
+    special_i1e igamma igammac polygamma special_zeta special_ndtri special_ndtr special_log_ndtr
+    special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0
+    special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
+    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
+    special_airy_ai special_chebyshev_polynomial_t special_chebyshev_polynomial_u
+    special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_hermite_polynomial_h
+    special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
+    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
+    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w frexp _assert_async
+    """.split()
+)
+# Sums over an index: the ladder's kernels run in parallel, and their result is the same at each run.
+SUMS_OVER_INDEX = frozenset({"scatter_add", "scatter_reduce", "index_add"})
+PUTS = frozenset({"index_put", "_unsafe_index_put"})
+
+
 class Pass(CustomGraphModulePass):  # type: ignore[misc]
-    """Tells Inductor's caches what a graph's code depends on besides the graph."""
+    """Marks what goes by the ladder and not into a kernel, and tells Inductor's caches what a
+    graph's code depends on besides the graph."""
 
     def __call__(self, gm: Any) -> None:
-        pass
+        for node in gm.graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload) and by_ladder(node):
+                node.meta["should_fallback"] = True
 
     def uuid(self) -> str:
         return cache_key()
+
+
+def by_ladder(node: Any) -> bool:
+    """Whether an operator of a graph is called, and not fused."""
+    if not chip.has_compiler():
+        return True
+    name = node.target._schema.name.partition("::")[2].rstrip("_")
+    if name in WITHOUT_TEXT or name in SUMS_OVER_INDEX:
+        return True
+    if name in PUTS and len(node.args) > 3 and node.args[3]:
+        return True
+    values = [node.meta.get("val"), *(a.meta.get("val") for a in node.all_input_nodes)]
+    for value in values:
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != device_name():
+                continue
+            if tensor.dtype not in MEMORY:
+                return True
+            if tensor.dtype == torch.float64 and not chip.code(tensor.device.index or 0).has_float64:
+                return True
+    return False
 
 
 @functools.cache
@@ -184,17 +240,9 @@ def cache_key() -> str:
 
 
 def register() -> None:
-    """Give Inductor the device's backend. Where this torch has moved what is used, or the device
-    has no compiler, one that calls each operator."""
+    """Give Inductor the device's backend."""
     name = device_name()
     names.register_device_op_overrides(name, DeviceText())
     names.register_backend_for_device(
         name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass()
     )
-
-
-def say_unfused(why: str, remedy: str = "") -> None:
-    """Warn once that graphs run by the ladder, operator by operator."""
-    if report.unfused(why):
-        warnings.warn(f"causeway: torch.compile fuses nothing on {device_name()!r}: {why}. Each operator runs by the "
-                      f"ladder{remedy}", stacklevel=3)  # fmt: skip

@@ -19,6 +19,7 @@ class Code:
     compute_units: int
     has_float64: bool
     driver: str
+    group: int  # items of a group that fold a reduction together: a power of two; 0: none do
 
 
 @functools.cache
@@ -33,7 +34,15 @@ def code(device: int) -> Code:
         info["compute_units"],
         bool(info["arithmetic"] & _FLOAT64),
         info["driver"],
+        0 if info["in_turn"] else _group(info["group_limit"], info["local_memory"]),
     )
+
+
+def _group(limit: int, local_memory: int) -> int:
+    size = 256
+    while size > limit:
+        size //= 2
+    return size if size >= 32 and local_memory >= 32 * 1024 else 0
 
 
 @functools.cache

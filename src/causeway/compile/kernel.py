@@ -1,19 +1,19 @@
-"""A fused kernel's text: Inductor's loops and operators in the portable dialect.
+"""A fused kernel: what Inductor's scheduler put together, as one function of the portable dialect.
 
-Inductor decides what is fused; it calls `load`, `store`, `reduction` and the operators of
-`Overrides` for each element. A kernel computes one point of the outer dimensions after the other,
-shared out among items; what is reduced is a loop within. On a chip that runs items in turn the
-innermost loop runs over neighbours, with what does not change in a row computed once for each row,
-and a reduction keeps `LANES` partial results, so that loops become vectors.
+Inductor describes a kernel as an iteration space (a flat index a dimension of it, and entries that
+are its digits) and loads, computations and stores on it. Here the digits become nested loops, in
+the form that suits the chip:
+
+- `points`, items in turn: rows of neighbours, an innermost loop without divisions that becomes vectors;
+- `rows`, in turn: an item takes rows, reductions have LANES partial results each;
+- `columns`, in turn, where neighbours lie across the reduction: BLOCK columns beside each other;
+- `items`, in parallel: neighbours to neighbouring items; a short reduction is an item's own;
+- `groups`, in parallel: a group of items a row, folded in local memory in a fixed order.
 """
 
 from __future__ import annotations
 
-import itertools
-import re
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+import contextlib
 from typing import Any
 
 import sympy
@@ -22,854 +22,629 @@ import torch
 from causeway.compile import chip
 from causeway.compile.dialect import UnsupportedError, computed, index_text, memory, number, value_type, whole
 from causeway.compile.kernel_text import KernelText
-from causeway.compile.names import (
-    CSE,
-    DeferredLine,
-    IndentedBuffer,
-    OpOverrides,
-    OrderedSet,
-    PythonPrinter,
-    SIMDKernel,
-    V,
-    ValueRanges,
-    get_bounds_index_expr,
-    ops,
-)
+from causeway.compile.names import CSE, DeferredLine, IndentedBuffer, OrderedSet, SIMDKernel, V, ValueRanges
+from causeway.compile.overrides import Overrides
 
-LANES = 16  # partial results of a reduction, where items run in turn
+LANES = 16  # partial results of a row
+BLOCK = 128  # columns that are taken at once
+SHORT = 32  # a reduction that is not worth a group of items
 
 
-def _is_float(x: Any) -> bool:
-    return bool(computed(x.dtype).is_floating_point)
+class TypedCSE(CSE):  # type: ignore[type-arg]
+    """C has no `auto`: a declaration's type is the dtype that Inductor hands on."""
 
-
-def _common(*values: Any) -> str:
-    """The type that values of several are brought to."""
-    dtype = values[0].dtype
-    for value in values[1:]:
-        dtype = torch.promote_types(computed(dtype), computed(value.dtype))
-    return value_type(dtype)
-
-
-# Functions of one float, and their names for float32 where the dialect has its own.
-_FUNCTIONS = {
-    "exp": "exp_f32", "exp2": "exp2_32", "expm1": "expm1_32", "log": "log_32", "log1p": "log1p_32",
-    "log2": "log2_32", "log10": "log10_32", "sqrt": "sqrt", "sin": "sin_32", "cos": "cos_32",
-    "tan": "tan_32", "asin": "asin_32", "acos": "acos_32", "atan": "atan_32", "sinh": "sinh_32",
-    "cosh": "cosh_32", "tanh": "tanh_f32", "atanh": "atanh_32", "asinh": "asinh", "acosh": "acosh",
-    "erf": "erf_f32", "erfc": "erfc_32", "floor": "floor", "ceil": "ceil", "trunc": "trunc",
-    "lgamma": "lgamma",
-}  # fmt: skip
-
-
-class Overrides(OpOverrides):  # type: ignore[misc]
-    """Each operator of Inductor's as an expression."""
-
-    @staticmethod
-    def constant(value: Any, dtype: torch.dtype) -> str:
-        return number(value, dtype)
-
-    @staticmethod
-    def to_dtype(
-        x: Any,
-        dtype: torch.dtype,
-        src_dtype: torch.dtype | None = None,
-        use_compute_types: bool = True,
-    ) -> str:
-        source = computed(x.dtype) if x.dtype is not None else None
-        if dtype == torch.bool:
-            return f"(u8)({x} != 0)"
-        if not use_compute_types and dtype in (torch.float16, torch.bfloat16):
-            return {torch.float16: f"half_to_float(float_to_half((f32){x}))",
-                    torch.bfloat16: f"bfloat_to_float(float_to_bfloat((f32){x}))"}[dtype]  # fmt: skip
-        kind = value_type(dtype)
-        if source is not None and source.is_floating_point and kind[0] in "iu" and kind != "i64":
-            return f"({kind})(i64){x}"  # as the CPU does: beyond the range of an int32 it wraps
-        return f"({kind}){x}"
-
-    @staticmethod
-    def to_dtype_bitcast(x: Any, dtype: torch.dtype, src_dtype: torch.dtype) -> str:
-        pair = (src_dtype, dtype)
-        if pair == (torch.float32, torch.int32):
-            return f"(i32)BITS({x})"
-        if pair == (torch.int32, torch.float32):
-            return f"FLOAT((u32){x})"
-        if pair == (torch.float64, torch.int64):
-            return f"(i64)BITS_OF_DOUBLE({x})"
-        if pair == (torch.int64, torch.float64):
-            return f"DOUBLE((u64){x})"
-        halves = {torch.float16: ("float_to_half", "half_to_float"),
-                  torch.bfloat16: ("float_to_bfloat", "bfloat_to_float")}  # fmt: skip
-        bits = f"{halves[src_dtype][0]}({x})" if src_dtype in halves else f"(u16){x}"
-        if dtype in halves and src_dtype.itemsize == 2:
-            return f"{halves[dtype][1]}((u16)({bits}))"
-        if src_dtype in halves and dtype in (torch.int16, torch.uint16):
-            return f"({value_type(dtype)})({bits})"
-        if not src_dtype.is_floating_point and not dtype.is_floating_point:
-            return f"({value_type(dtype)}){x}"
-        raise UnsupportedError(f"torch.compile writes no view of {src_dtype} as {dtype}")
-
-    @staticmethod
-    def index_expr(expr: Any, dtype: torch.dtype) -> Any:
-        text = V.kernel.index_to_str(V.kernel.prepare_indexing(expr))
-        variable = V.kernel.cse.generate(
-            V.kernel.compute, f"(i64)({text})", bounds=get_bounds_index_expr(expr), dtype=torch.int64
-        )
-        return ops.to_dtype(variable, dtype)
-
-    value_expr = index_expr
-
-    @staticmethod
-    def masked(mask: Any, body: Callable[[], Any], other: Any) -> Any:
+    def generate(self, buffer: Any, expr: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+        self.prefix = f"{value_type(dtype)} " if dtype is not None else "__auto_type "
         kernel = V.kernel
-        scope = IndentedBuffer()
-        with kernel.scope(), kernel.swap_buffers(scope):
-            result = body()
-        # `other` may be a variable.
-        kind = value_type(result.dtype)
-        other_text = f"({kind}){other}" if hasattr(other, "dtype") else number(other, result.dtype)
-        found = kernel.cse.newvar(dtype=result.dtype)
-        kernel.compute.writeline(f"{kind} {found} = {other_text};")
-        kernel.compute.writeline(f"if ({mask}) {{")
-        with kernel.compute.indent():
-            kernel.compute.splice(scope)
-            kernel.compute.writeline(f"{found} = {result};")
-        kernel.compute.writeline("}")
-        return found
-
-    @staticmethod
-    def where(test: Any, a: Any, b: Any) -> str:
-        return f"({test} ? {a} : {b})"
-
-    @staticmethod
-    def maximum(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        return f"MAXIMUM(({kind}){a}, ({kind}){b})"
-
-    @staticmethod
-    def minimum(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        return f"MINIMUM(({kind}){a}, ({kind}){b})"
-
-    @staticmethod
-    def relu(a: Any) -> str:
-        return f"MAXIMUM({a}, ({value_type(a.dtype)})0)"
-
-    @staticmethod
-    def identity(a: Any) -> str:
-        return f"{a}"
-
-    @staticmethod
-    def add(a: Any, b: Any) -> str:
-        return _arithmetic("+", a, b)
-
-    @staticmethod
-    def sub(a: Any, b: Any) -> str:
-        return _arithmetic("-", a, b)
-
-    @staticmethod
-    def mul(a: Any, b: Any) -> str:
-        return _arithmetic("*", a, b)
-
-    @staticmethod
-    def neg(a: Any) -> str:
-        return _narrowed(f"-{a}", a)
-
-    @staticmethod
-    def abs(a: Any) -> str:
-        if _is_float(a):
-            return f"fabs({a})"
-        return f"{a}" if value_type(a.dtype)[0] == "u" else _narrowed(f"({a} < 0 ? -{a} : {a})", a)
-
-    @staticmethod
-    def square(a: Any) -> str:
-        return _arithmetic("*", a, a)
-
-    @staticmethod
-    def sign(a: Any) -> str:
-        kind = value_type(a.dtype)
-        if kind[0] == "u":
-            return f"({kind})({a} > 0)"
-        return f"({kind})(({a} > 0) - ({a} < 0))"
-
-    @staticmethod
-    def truediv(a: Any, b: Any) -> str:
-        return f"({a} / {b})"
-
-    @staticmethod
-    def int_truediv(a: Any, b: Any) -> str:
-        return f"((f32){a} / (f32){b})"
-
-    div_rn = truediv
-
-    @staticmethod
-    def floordiv(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        if kind[0] == "f":
-            return f"floor({a} / {b})"
-        V.kernel.check_divisor(b)
-        if kind[0] == "u":
-            return f"({kind})({b} == 0 ? 0 : {a} / {b})"
-        return f"({kind})floor_div({a}, {b})"
-
-    @staticmethod
-    def truncdiv(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        if kind[0] == "f":
-            return f"trunc({a} / {b})"
-        V.kernel.check_divisor(b)
-        if kind[0] == "u":
-            return f"({kind})({b} == 0 ? 0 : {a} / {b})"
-        return f"({kind})trunc_div({a}, {b})"
-
-    @staticmethod
-    def remainder(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        if kind[0] == "f":
-            return f"remainder_{kind}(({kind}){a}, ({kind}){b})"
-        V.kernel.check_divisor(b)
-        if kind[0] == "u":
-            return f"({kind})({b} == 0 ? 0 : {a} % {b})"
-        return f"({kind})floor_mod({a}, {b})"
-
-    @staticmethod
-    def fmod(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        if kind[0] == "f":
-            return f"FMOD(({kind}){a}, ({kind}){b})"
-        V.kernel.check_divisor(b)
-        if kind[0] == "u":
-            return f"({kind})({b} == 0 ? 0 : {a} % {b})"
-        return f"({kind})trunc_mod({a}, {b})"
-
-    mod = fmod
-
-    @staticmethod
-    def fma(a: Any, b: Any, c: Any) -> str:
-        return f"FMA({a}, {b}, {c})"
-
-    @staticmethod
-    def mul_rn(a: Any, b: Any) -> str:
-        return f"({a} * {b})"
-
-    @staticmethod
-    def rsqrt(a: Any) -> str:
-        return f"({number(1, a.dtype)} / sqrt({a}))"
-
-    @staticmethod
-    def reciprocal(a: Any) -> str:
-        return f"({number(1, a.dtype)} / {a})"
-
-    @staticmethod
-    def sigmoid(a: Any) -> str:
-        one = number(1, a.dtype)
-        return f"({one} / ({one} + {_call('exp', f'(-{a})', a.dtype)}))"
-
-    @staticmethod
-    def round(a: Any) -> str:
-        return f"rint({a})" if value_type(a.dtype) == "f64" else f"rint_32({a})"
-
-    nearbyint = rint = round
-
-    @staticmethod
-    def trunc_to_int(a: Any, dtype: torch.dtype) -> str:
-        return f"({value_type(dtype)})trunc({a})"
-
-    @staticmethod
-    def floor_to_int(a: Any, dtype: torch.dtype) -> str:
-        return f"({value_type(dtype)})floor({a})"
-
-    @staticmethod
-    def ceil_to_int(a: Any, dtype: torch.dtype) -> str:
-        return f"({value_type(dtype)})ceil({a})"
-
-    @staticmethod
-    def round_to_int(a: Any, dtype: torch.dtype) -> str:
-        return f"({value_type(dtype)})rint({a})"
-
-    @staticmethod
-    def pow(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        if kind[0] != "f":
-            return f"({kind})power_i64({a}, {b})"
-        return f"pow_32((f32){a}, (f32){b})" if kind == "f32" else f"pow((f64){a}, (f64){b})"
-
-    @staticmethod
-    def atan2(a: Any, b: Any) -> str:
-        return f"atan2_32({a}, {b})" if _common(a, b) == "f32" else f"atan2({a}, {b})"
-
-    @staticmethod
-    def hypot(a: Any, b: Any) -> str:
-        return f"hypot_32({a}, {b})" if _common(a, b) == "f32" else f"hypot({a}, {b})"
-
-    @staticmethod
-    def copysign(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        return f"copysign(({kind}){a}, ({kind}){b})"
-
-    @staticmethod
-    def nextafter(a: Any, b: Any) -> str:
-        kind = _common(a, b)
-        return f"nextafter(({kind}){a}, ({kind}){b})"
-
-    @staticmethod
-    def ldexp(a: Any, n: Any) -> str:
-        return f"ldexp({a}, (int){n})"
-
-    @staticmethod
-    def signbit(a: Any) -> str:
-        if not _is_float(a):
-            return f"(u8)({a} < 0)"
-        bits = "BITS_OF_DOUBLE({}) >> 63" if value_type(a.dtype) == "f64" else "BITS({}) >> 31"
-        return f"(u8)({bits.format(a)})"
-
-    @staticmethod
-    def isnan(a: Any) -> str:
-        return f"(u8)({a} != {a})" if _is_float(a) else "(u8)0"
-
-    @staticmethod
-    def isinf(a: Any) -> str:
-        return f"(u8)({a} == INFINITY || {a} == -INFINITY)" if _is_float(a) else "(u8)0"
-
-    @staticmethod
-    def logical_not(a: Any) -> str:
-        return f"(u8)({a} == 0)"
-
-    @staticmethod
-    def logical_and(a: Any, b: Any) -> str:
-        return f"(u8)({a} != 0 && {b} != 0)"
-
-    @staticmethod
-    def logical_or(a: Any, b: Any) -> str:
-        return f"(u8)({a} != 0 || {b} != 0)"
-
-    @staticmethod
-    def logical_xor(a: Any, b: Any) -> str:
-        return f"(u8)(({a} != 0) != ({b} != 0))"
-
-    @staticmethod
-    def bitwise_not(a: Any) -> str:
-        return f"(u8)!{a}" if a.dtype == torch.bool else _narrowed(f"~{a}", a)
-
-    @staticmethod
-    def bitwise_and(a: Any, b: Any) -> str:
-        return _arithmetic("&", a, b)
-
-    @staticmethod
-    def bitwise_or(a: Any, b: Any) -> str:
-        return _arithmetic("|", a, b)
-
-    @staticmethod
-    def bitwise_xor(a: Any, b: Any) -> str:
-        return _arithmetic("^", a, b)
-
-    and_, or_, xor = bitwise_and, bitwise_or, bitwise_xor
-
-    @staticmethod
-    def bitwise_left_shift(a: Any, b: Any) -> str:
-        kind = value_type(a.dtype)
-        bits = 8 * computed(a.dtype).itemsize
-        return f"({kind})((u64){b} >= {bits} ? 0 : (u64){a} << {b})"
-
-    @staticmethod
-    def bitwise_right_shift(a: Any, b: Any) -> str:
-        kind = value_type(a.dtype)
-        most = 8 * computed(a.dtype).itemsize - 1
-        return f"({kind})({a} >> ((u64){b} > {most} ? {most} : {b}))"
-
-    lshift, rshift = bitwise_left_shift, bitwise_right_shift
-
-    @staticmethod
-    def eq(a: Any, b: Any) -> str:
-        return f"(u8)({a} == {b})"
-
-    @staticmethod
-    def ne(a: Any, b: Any) -> str:
-        return f"(u8)({a} != {b})"
-
-    @staticmethod
-    def lt(a: Any, b: Any) -> str:
-        return f"(u8)({a} < {b})"
-
-    @staticmethod
-    def le(a: Any, b: Any) -> str:
-        return f"(u8)({a} <= {b})"
-
-    @staticmethod
-    def gt(a: Any, b: Any) -> str:
-        return f"(u8)({a} > {b})"
-
-    @staticmethod
-    def ge(a: Any, b: Any) -> str:
-        return f"(u8)({a} >= {b})"
-
-    @staticmethod
-    def load_seed(name: str, offset: Any) -> str:
-        return f"{ops.load(name, sympy.Integer(offset))}"
-
-    @staticmethod
-    def rand(seed: Any, offset: Any) -> str:
-        return f"random_uniform({seed}, {offset})"
-
-    @staticmethod
-    def randn(seed: Any, offset: Any) -> str:
-        return f"random_normal({seed}, {offset})"
-
-    @staticmethod
-    def randint64(seed: Any, offset: Any, low: Any, high: Any) -> str:
-        return f"random_integer({seed}, {offset}, {low}, {high})"
-
-    @staticmethod
-    def device_assert_async(test: Any, message: str) -> None:
-        V.kernel.device_assert_async(test, message)
-
-
-def _call(name: str, text: str, dtype: torch.dtype) -> str:
-    kind = value_type(dtype)
-    return f"{_FUNCTIONS[name]}({text})" if kind == "f32" else f"{name}({text})"
-
-
-def _function(name: str) -> Callable[[Any], str]:
-    def written(a: Any) -> str:
-        return _call(name, str(a), a.dtype)
-
-    return written
-
-
-for _name in _FUNCTIONS:
-    setattr(Overrides, _name, staticmethod(_function(_name)))
-
-
-def _narrowed(text: str, *values: Any) -> str:
-    """Of integers narrower than C computes with: wrapped around, as torch's are."""
-    kind = _common(*values)
-    return f"({text})" if kind in ("f32", "f64") else f"({kind})({text})"
-
-
-def _arithmetic(sign: str, a: Any, b: Any) -> str:
-    return _narrowed(f"{a} {sign} {b}", a, b)
-
-
-class TypedCSE(CSE):  # type: ignore[misc]
-    """The dialect has no `auto`: a variable is declared with the dtype that Inductor propagates."""
-
-    def generate(self, buffer: Any, expr: Any, *, dtype: torch.dtype | None = None, **more: Any) -> Any:
-        if isinstance(expr, str) and more.get("assignment", True):
-            if dtype is None:
-                raise UnsupportedError(f"torch.compile does not know the dtype of {expr}")
-            self.prefix = value_type(dtype) + " "
-        return super().generate(buffer, expr, dtype=dtype, **more)
-
-
-@dataclass
-class Loop:
-    """Text that is repeated over the reduced dimensions, and what indices it uses."""
-
-    lines: list[Any]
-    entries: list[Any]
-    folds: list[str]  # after the loop
-    stores: bool
-
-
-class Kernel(SIMDKernel):  # type: ignore[misc]
-    """One fused kernel."""
-
+        if isinstance(expr, str) and getattr(kernel, "keeps_arrays", False):
+            self.prefix = ""
+        return super().generate(buffer, expr, dtype=dtype, **kwargs)
+
+    def newvar(self, bounds: Any = ValueRanges.unknown(), dtype: Any = None, shape: Any = None) -> Any:
+        kernel = V.kernel
+        if not getattr(kernel, "keeps_arrays", False):
+            return super().newvar(bounds, dtype, shape)
+        name = f"{self.name_prefix}{next(self.iter_buffer_ids)}"
+        kernel.arrays.append(f"{value_type(dtype) if dtype is not None else 'f32'} {name}[{BLOCK}];")
+        var = kernel.create_cse_var(f"{name}[l]", bounds, dtype, shape)
+        self.varname_map[f"{name}[l]"] = var
+        return var
+
+
+class Kernel(SIMDKernel):  # type: ignore[type-arg]
     overrides = Overrides
     suffix = ";"
     newvar_prefix = ""
     kexpr = sexpr = staticmethod(index_text)
-    pexpr = staticmethod(PythonPrinter().doprint)
 
-    def __init__(self, tiling: dict[str, Any], **more: Any) -> None:
-        super().__init__(tiling, **more)
-        self.cse = TypedCSE(self.newvar_prefix, self.suffix)
-        self.outside: Any = OrderedSet()  # variables that live on after a loop
-        self.after = IndentedBuffer()  # after the current loop
-        self.folds: list[str] = []
-        self.sections: list[Any] = []
-        self.entries: list[Any] = []  # indices of the outer dimensions
-        self.loop_entries: list[Any] = []
-        self.numbers = itertools.count()
-        self.scopes = 0
-        self.tells = False
-        self.serial = False  # two points may add to one place
-        self.operations = 0
-        self.cpu_scalars: set[str] = set()
+    def __init__(self, tiling: Any, **kwargs: Any) -> None:
+        self.keeps_arrays = False
+        self.arrays: list[str] = []
         self.code = chip.code(V.graph.get_current_device_or_throw().index or 0)
-        self.in_turn = self.code.in_turn
-        self.lanes = LANES if self.in_turn else 1
+        super().__init__(tiling, **kwargs)
+        self.cse = TypedCSE("", self.suffix)
+        self.post = IndentedBuffer()  # after a loop: folds, stores of what was reduced
+        self.folds = IndentedBuffer()
+        self.starts = IndentedBuffer()  # before a loop
+        self.outside: OrderedSet[Any] = OrderedSet()
+        self.counter = 0
+        self.alone = False  # one item does it all: what it adds up in place is in order
+        self.scatters = False
+        self.tells = False
+        self.weight = 0  # operations of an element
+        self.uses_lanes = False
+        self.local: list[str] = []
+        self.cpu_scalars: dict[str, torch.dtype] = {}
+        self.reduced = bool(self.features.is_reduction())
+        self.form = self._form()
+        self._in_loop(self.inside_reduction)
 
-    # --- what Inductor asks ----------------------------------------------------------------------
+    # --- the form ---------------------------------------------------------------------------------
+    def _form(self) -> str:
+        if not self.reduced:
+            return "points" if self.code.in_turn else "items"
+        if self.code.in_turn:
+            return "columns" if self._lies_across() else "rows"
+        size = self._reduction_size()
+        return "groups" if self.code.group and size > SHORT else "items"
+
+    def _reduction_size(self) -> int:
+        size = 1
+        for tree in self.range_trees:
+            if tree.is_reduction:
+                size *= int(V.graph.sizevars.optimization_hint(tree.numel, fallback=1024))
+        return size
+
+    def _lies_across(self) -> bool:
+        """Whether what is reduced lies farther apart than the results do."""
+        along = across = 0
+        for node in self.features.scheduler_nodes():
+            if not node.is_reduction():
+                continue
+            sizes, reduced = node._sizes if hasattr(node, "_sizes") else ((), ())
+            for read in node.read_writes.reads:
+                names = getattr(read, "var_names", None)
+                if names is None or not reduced or len(names) != len(sizes) + len(reduced):
+                    continue
+                steps = [sympy.diff(read.index, v) if read.index.has(v) else sympy.S.Zero for v in names]
+                kept = [s for s in steps[: len(sizes)] if s != 0]
+                gone = [s for s in steps[len(sizes) :] if s != 0]
+                if not gone:
+                    continue
+                if any(s == 1 for s in gone):
+                    along += 1
+                elif any(s == 1 for s in kept):
+                    across += 1
+                else:
+                    along += 1
+        return across > along
+
+    def _in_loop(self, inside: bool) -> None:
+        """In columns, what is computed outside of a loop is an array, an element a column."""
+        self.keeps_arrays = self.form == "columns" and not inside
+
+    # --- what Inductor calls ---------------------------------------------------------------------
     def dtype_to_str(self, dtype: torch.dtype) -> str:
         return value_type(dtype)
 
-    @contextmanager
-    def scope(self) -> Iterator[None]:
-        """Within an `if`: nothing may be read before it."""
-        self.scopes += 1
-        try:
-            yield
-        finally:
-            self.scopes -= 1
-
     def codegen_iteration_ranges_entry(self, entry: Any) -> None:
-        mine = self.loop_entries if entry.root.is_loop else self.entries
-        if entry not in mine:
-            mine.append(entry)
+        pass  # digits are declared where loops begin
+
+    def _at(self, index: sympy.Expr) -> str:
+        return self.index_to_str(index)
+
+    def _cpu_scalar(self, name: str) -> bool:
+        buffer = V.graph.try_get_buffer(name)
+        device = None if buffer is None else buffer.get_device()
+        return device is not None and device.type == "cpu"
+
+    def load(self, name: str, index: sympy.Expr) -> Any:
+        var = self.args.input(name)
+        dtype = V.graph.get_dtype(name)
+        self.weight += 1
+        if self._cpu_scalar(name):
+            self.cpu_scalars[str(var)] = dtype
+            return self.cse.generate(self.loads, f"({value_type(dtype)}){var}", dtype=computed(dtype))
+        indirect = self.is_indirect_indexing(index)
+        line = f"LD_{memory(dtype)[0]}({var}, {self._at(self.prepare_indexing(index))})"
+        if self._load_mask:
+            zero = number(0, dtype)
+            line = f"({self._load_mask} ? {line} : {zero})"
+        buffer = self.compute if indirect or self._load_mask else self.loads
+        return self.cse.generate(buffer, line, dtype=computed(dtype))
+
+    def store(self, name: str, index: sympy.Expr, value: Any, mode: Any = None) -> None:
+        var = self.args.output(name)
+        dtype = V.graph.get_dtype(name)
+        at, d = self._at(self.prepare_indexing(index)), memory(dtype)[0]
+        self.weight += 1
+        if mode is None:
+            line = f"ST_{d}({var}, {at}, {value});"
+        elif mode == "atomic_add":
+            self.alone = True
+            line = f"{{ const idx at_ = {at}; ST_{d}({var}, at_, LD_{d}({var}, at_) + {value}); }}"
+        else:
+            raise UnsupportedError(f"store mode {mode}")
+        if self.is_indirect_indexing(index):
+            self.scatters = True
+        if self.form == "groups" and not self.inside_reduction:
+            line = f"if (LANE == 0) {{ {line} }}"
+        self.stores.writeline(DeferredLine(name, line))
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: Any) -> None:
+        prior, self.inside_reduction = self.inside_reduction, False
+        try:
+            at = self._at(self.prepare_indexing(index))
+        finally:
+            self.inside_reduction = prior
+        dtype = V.graph.get_dtype(name)
+        line = f"ST_{memory(dtype)[0]}({self.args.output(name)}, {at}, {value});"
+        if self.form == "groups":
+            line = f"if (LANE == 0) {line}"
+        self.post.writeline(DeferredLine(name, line))
+
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        if not (lower or upper):
+            return
+        value, bound = self._at(expr), self.index_to_str(size)
+        tests = ([f"{value} < 0"] if lower else []) + ([f"{value} >= {bound}"] if upper else [])
+        test = " || ".join(tests)
+        if self._load_mask:
+            test = f"{self._load_mask} && ({test})"
+        self.tells = True
+        self.compute.writeline(f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {value} = 0; }}")
 
     def check_divisor(self, value: Any) -> None:
         self.tells = True
-        self.compute.writeline(f"if ({value} == 0) TELL(ZERO_DIVISION, 0, 0);")
+        test = f"{value} == 0" if not self._load_mask else f"{self._load_mask} && {value} == 0"
+        self.compute.writeline(f"if ({test}) TELL(ZERO_DIVISION, 0, 0);")
 
-    def check_bounds(self, expr: Any, size: Any, lower: bool, upper: bool) -> None:
-        if not (lower or upper) or not isinstance(expr, sympy.Symbol):
-            return
-        self.tells = True
-        size_text = self.index_to_str(size)
-        self.compute.writeline(
-            f"if ({expr} < 0 || {expr} >= {size_text}) {{ TELL(OUT_OF_RANGE, {expr}, {size_text}); {expr} = 0; }}"
-        )
+    def device_assert_async(self, cond: Any, msg: str) -> None:
+        raise UnsupportedError("an assertion in a fused kernel")
 
-    def device_assert_async(self, test: Any, message: str) -> None:
-        raise UnsupportedError(f"torch.compile writes no assertion in a kernel: {message}")
-
-    def load(self, name: str, index: Any) -> Any:
-        variable = self.args.input(name)
-        indirect = self.is_indirect_indexing(index)
-        index = self.prepare_indexing(index)
-        dtype = V.graph.get_dtype(name)
-        buffer = V.graph.try_get_buffer(name)
-        device = buffer.get_device() if buffer is not None else None
-        if device is not None and device.type == "cpu":
-            self.cpu_scalars.add(variable)
-            text = f"({value_type(dtype)}){variable}"
-        else:
-            text = f"LD_{memory(dtype)[0]}({variable}, {self.index_to_str(index)})"
-        moves = any(str(s).startswith("r") and not str(s).startswith("rs") for s in index.free_symbols)
-        place = self.loads
-        hoisted = False
-        if indirect:
-            place = self.compute
-        elif self.inside_reduction and self._has_loop() and not moves and not self.scopes:
-            place, hoisted = self.body, True
-        found = self.cse.generate(place, text, dtype=computed(dtype))
-        if hoisted or (not self._has_loop() and not self.scopes):
-            self.outside.add(found)
-        return found
-
-    def _has_loop(self) -> bool:
-        return bool(self.inside_reduction and self.range_trees[-1].is_loop)
-
-    def store(self, name: str, index: Any, value: Any, mode: Any = None) -> None:
-        variable = self.args.output(name)
-        at = self.index_to_str(self.prepare_indexing(index))
-        dtype = memory(V.graph.get_dtype(name))[0]
-        if mode is None:
-            line = f"ST_{dtype}({variable}, {at}, {value});"
-        elif mode == "atomic_add":
-            self.serial = True
-            line = f"ST_{dtype}({variable}, {at}, LD_{dtype}({variable}, {at}) + {value});"
-        else:
-            raise UnsupportedError(f"torch.compile writes no store of mode {mode}")
-        self.stores.writeline(DeferredLine(name, line))
-
-    def store_reduction(self, name: str, index: Any, value: Any) -> None:
-        prior, self.inside_reduction = self.inside_reduction, False
-        try:
-            at = self.index_to_str(self.prepare_indexing(index))
-        finally:
-            self.inside_reduction = prior
-        dtype = memory(V.graph.get_dtype(name))[0]
-        line = f"ST_{dtype}({self.args.output(name)}, {at}, {value});"
-        self.after.writeline(DeferredLine(name, line))
-
-    # --- reductions ------------------------------------------------------------------------------
-    def _result(self, name: str, dtype: torch.dtype) -> Any:
-        found = self.create_cse_var(name, ValueRanges.unknown(), dtype, ())
-        self.outside.add(found)
-        return found
-
-    def _partial(self, name: str, dtype: torch.dtype, initial: str) -> str:
-        """Partial results for each lane; the name by which the loop has its own."""
-        kind = value_type(dtype)
-        self.body.writeline(
-            f"{kind} {name}_l[LANES_]; for (int l_ = 0; l_ < LANES_; ++l_) {name}_l[l_] = {initial};"
-        )
-        return f"{name}_l[lane_]"
-
-    def reduction(self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any) -> Any:
-        key = (src_dtype, kind, value)
+    # --- reductions ---------------------------------------------------------------------------------
+    def reduction(self, dtype: Any, src_dtype: Any, reduction_type: Any, value: Any) -> Any:
+        key = (src_dtype, reduction_type, value)
         if key not in self.cse.reduction_cache:
-            self.cse.reduction_cache[key] = self._reduce(dtype, src_dtype, kind, value)
+            self.cse.reduction_cache[key] = self._reduction(dtype, src_dtype, reduction_type, value)
         return self.cse.reduction_cache[key]
 
-    def _reduce(self, dtype: torch.dtype, src_dtype: torch.dtype, kind: str, value: Any) -> Any:
-        n = next(self.numbers)
-        source = computed(src_dtype)
-        simple = {
-            "sum": ("0", "{a} + {b}"), "prod": ("1", "{a} * {b}"), "xor_sum": ("0", "{a} ^ {b}"),
-            "any": ("0", "({a} != 0 || {b} != 0)"),
-            "max": (_least(source), "MAXIMUM({b}, {a})"),
-            "min": (_most(source), "MINIMUM({b}, {a})"),
-        }  # fmt: skip
-        if kind in simple:
-            result = computed(dtype) if kind in ("sum", "prod") else source
-            initial, combine = simple[kind]
-            mine = self._partial(f"acc{n}", result, f"({value_type(result)})({initial})")
-            one = combine.format(a=mine, b=f"({value_type(result)}){value}")
-            self.compute.writeline(f"{mine} = {one};")
-            fold = combine.format(a=f"acc{n}", b=f"acc{n}_l[l_]")
-            self.folds.append(
-                f"{value_type(result)} acc{n} = acc{n}_l[0]; for (int l_ = 1; l_ < LANES_; ++l_) acc{n} = {fold};"
-            )
-            return self._result(f"acc{n}", result)
-        if kind in ("argmax", "argmin"):
-            return self._arg(n, source, kind, value)
-        if kind in ("welford_reduce", "welford_combine"):
-            return self._welford(n, computed(dtype), kind, value)
-        raise UnsupportedError(f"torch.compile writes no reduction of kind {kind}")
+    def _result(self, name: str, dtype: torch.dtype) -> Any:
+        full = f"{name}[l]" if self.form == "columns" else name
+        var = self.create_cse_var(full, ValueRanges.unknown(), dtype, ())
+        self.outside.add(var)
+        return var
 
-    def _arg(self, n: int, source: torch.dtype, kind: str, value: Any) -> Any:
-        """The first index of the largest value, of a NaN where there is one."""
-        best = self._partial(f"best{n}", source, _least(source) if kind == "argmax" else _most(source))
-        at = self._partial(f"at{n}", torch.int64, "-1")
-        sign = ">" if kind == "argmax" else "<"
-        index = "0"
-        for tree in self.range_trees:
-            if tree.is_reduction:
-                index = f"(({index}) * {self.size(tree)} + {tree.name})"
-        self.compute.writeline(
-            f"if ({at} < 0 || {value} {sign} {best} || ({value} != {value} && {best} == {best})) "
-            f"{{ {best} = {value}; {at} = {index}; }}"
-        )
-        b, a = f"best{n}_l[l_]", f"at{n}_l[l_]"
-        kind_ = value_type(source)
-        self.folds.append(
-            f"{kind_} best{n} = best{n}_l[0]; i64 at{n} = at{n}_l[0]; for (int l_ = 1; l_ < LANES_; ++l_) "
-            f"if ({a} >= 0 && (at{n} < 0 || {b} {sign} best{n} || ({b} != {b} && best{n} == best{n}) || "
-            f"(({b} == best{n} || ({b} != {b} && best{n} != best{n})) && {a} < at{n}))) "
-            f"{{ best{n} = {b}; at{n} = {a}; }}"
-        )
-        return self._result(f"at{n}", torch.int64)
+    def _reduction(self, dtype: Any, src_dtype: Any, how: str, value: Any) -> Any:
+        n, self.counter = self.counter, self.counter + 1
+        self.weight += 2
+        kept = computed(src_dtype)
+        t = value_type(kept)
+        floating = t[0] == "f"
+        if how in ("argmax", "argmin"):
+            return self._place(how, n, t, value)
+        if how in ("welford_reduce", "welford_combine"):
+            return self._welford(how, n, value)
+        result = computed(dtype)
+        if how in ("sum", "prod"):
+            # Sums of float32 are kept in float64 on CPUs, as elsewhere in Causeway.
+            a = "f64" if value_type(result) == "f32" and self.code.in_turn and self.code.has_float64 else value_type(result)
+            start = "0" if how == "sum" else "1"
+            fold = "{a} + {b}" if how == "sum" else "{a} * {b}"
+        elif how in ("max", "min"):
+            a, result = t, kept
+            if floating:
+                start = "-INFINITY" if how == "max" else "INFINITY"
+            elif kept == torch.bool:
+                start = "0" if how == "max" else "1"
+            else:
+                limits = torch.iinfo(kept)
+                start = number(limits.min if how == "max" else limits.max, kept)
+            fold = "MAXIMUM({b}, {a})" if how == "max" else "MINIMUM({b}, {a})"
+        elif how == "any":
+            a, start, fold, result = "u8", "0", "(u8)({a} != 0 || {b} != 0)", torch.bool
+        elif how == "xor_sum":
+            a, start, fold = value_type(result), "0", f"({value_type(result)})({{a}} ^ {{b}})"
+        else:
+            raise UnsupportedError(f"reduction {how}")
+        name, r = f"acc{n}", f"red{n}"
+        self._accumulate(name, a, start, fold, f"({a}){value}")
+        self._fold(name, r, a, value_type(result), fold)
+        return self._result(r, result)
 
-    def _welford(self, n: int, dtype: torch.dtype, kind: str, value: Any) -> Any:
-        names = [f"{part}{n}" for part in ("mean", "squares", "weight")]
-        mine = [self._partial(name, dtype, "0") for name in names]
-        t = value_type(dtype)
-        if kind == "welford_reduce":
-            self.compute.writeline(
-                f"{{ const {t} d_ = {value} - {mine[0]}; {mine[2]} += 1; {mine[0]} += d_ / {mine[2]}; "
-                f"{mine[1]} += d_ * ({value} - {mine[0]}); }}"
+    def _accumulate(self, name: str, a: str, start: str, fold: str, value: str) -> None:
+        lane = "[l]" if self.form in ("columns", "rows") else ""
+        if self.form == "columns":
+            self.arrays.append(f"{a} {name}[{BLOCK}];")
+            self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {name}[l] = {start};")
+        elif self.form == "rows":
+            self.uses_lanes = True
+            self.starts.writeline(
+                f"{a} {name}[{LANES}]; for (int l = 0; l < {LANES}; ++l) {name}[l] = {start};"
             )
         else:
-            self.compute.writeline(_combine(t, mine, [str(v) for v in value]))
-        folded = [f"{name}_l[l_]" for name in names]
-        self.folds.append(
-            f"{t} {names[0]} = {names[0]}_l[0], {names[1]} = {names[1]}_l[0], {names[2]} = {names[2]}_l[0]; "
-            f"for (int l_ = 1; l_ < LANES_; ++l_) {_combine(t, names, folded)}"
+            self.starts.writeline(f"{a} {name} = {start};")
+        self.compute.writeline(f"{name}{lane} = {fold.format(a=name + lane, b=value)};")
+
+    def _fold(self, name: str, r: str, a: str, t: str, fold: str) -> None:
+        if self.form == "columns":
+            self.arrays.append(f"{t} {r}[{BLOCK}];")
+            self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = ({t}){name}[l];")
+        elif self.form == "rows":
+            step = fold.format(a=f"{r}_", b=f"{name}[l]")
+            self.folds.writeline(f"{a} {r}_ = {name}[0]; for (int l = 1; l < {LANES}; ++l) {r}_ = {step};")
+            self.folds.writeline(f"{t} {r} = ({t}){r}_;")
+        elif self.form == "groups":
+            self.local.append(f"LOCAL {a} {name}_cells[{self.code.group}];")
+            mine, other = f"{name}_cells[LANE]", f"{name}_cells[LANE + half_]"
+            self._tree(f"{mine} = {name};", f"{mine} = {fold.format(a=mine, b=other)};")
+            self.folds.writeline(f"{t} {r} = ({t}){name}_cells[0]; BARRIER;")
+        else:
+            self.folds.writeline(f"{t} {r} = ({t}){name};")
+
+    def _tree(self, put: str, step: str) -> None:
+        """Halves folded onto halves, in a fixed order: the same bits at each run."""
+        half = f"{self.code.group} / 2"
+        self.folds.writeline(f"{put} BARRIER;")
+        self.folds.writeline(
+            f"for (idx half_ = {half}; half_ > 0; half_ /= 2) {{ if (LANE < half_) {{ {step} }} BARRIER; }}"
         )
-        return tuple(self._result(name, dtype) for name in names)
 
-    # --- the text --------------------------------------------------------------------------------
-    def size(self, tree: Any) -> str:
-        known = whole(tree.numel)
-        return f"{tree.prefix}numel" if known is None else str(known)
+    def _place(self, how: str, n: int, t: str, value: Any) -> Any:
+        """argmax and argmin: NaN goes before all, and the first of equals."""
+        v, i = f"acc{n}", f"at{n}"
+        sign = ">" if how == "argmax" else "<"
+        columns = self.form == "columns"
+        l = "[l]" if columns else ""
+        if columns:
+            self.arrays += [f"{t} {v}[{BLOCK}];", f"i64 {i}[{BLOCK}];"]
+            self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {{ {v}[l] = 0; {i}[l] = -1; }}")
+        else:
+            self.starts.writeline(f"{t} {v} = 0; i64 {i} = -1;")
+            self.single_lane = True
+        at = "r_at"
+        better = f"({{w}} {sign} {{v}} || ({{w}} != {{w}} && {{v}} == {{v}}))"
+        test = better.format(w=value, v=v + l)
+        self.compute.writeline(f"if ({i}{l} < 0 || {test}) {{ {v}{l} = {value}; {i}{l} = {at}; }}")
+        if self.form == "groups":
+            c, k = f"{v}_cells", f"{i}_cells"
+            self.local += [f"LOCAL {t} {c}[{self.code.group}];", f"LOCAL i64 {k}[{self.code.group}];"]
+            w, j = f"{c}[LANE + half_]", f"{k}[LANE + half_]"
+            other = better.format(w=w, v=f"{c}[LANE]")
+            same = f"(({w} == {c}[LANE] || ({w} != {w} && {c}[LANE] != {c}[LANE])) && {j} < {k}[LANE])"
+            self._tree(
+                f"{c}[LANE] = {v}; {k}[LANE] = {i};",
+                f"if ({j} >= 0 && ({k}[LANE] < 0 || {other} || {same})) {{ {c}[LANE] = {w}; {k}[LANE] = {j}; }}",
+            )
+            self.folds.writeline(f"i64 {i}_best = {k}[0]; BARRIER;")
+            return self._result(f"{i}_best", torch.int64)
+        return self._result(i, torch.int64)
 
-    def _take(self, *buffers: Any) -> list[Any]:
-        """The lines of buffers, which are empty then. A store may still be found to be of no use, so
-        lines stay what Inductor made them until the whole text is put together."""
-        lines: list[Any] = []
-        for buffer in buffers:
-            lines += buffer._lines
-            buffer.clear()
-        return lines
+    def _welford(self, how: str, n: int, value: Any) -> tuple[Any, ...]:
+        names = [f"mean{n}", f"m2_{n}", f"weight{n}"]
+        t = "f32"
+        parts = (value, "0.0f", "1.0f") if how == "welford_reduce" else value
+        dtype = getattr(parts[0], "dtype", None)
+        if dtype == torch.float64:
+            t = "f64"
+        rows, columns = self.form == "rows", self.form == "columns"
+        l = "[l]" if rows or columns else ""
+        size = LANES if rows else BLOCK
+        if columns:
+            self.arrays += [f"{t} {x}[{size}];" for x in names]
+            self.starts.writeline("for (int l = 0; l < lanes; ++l) { " + " ".join(f"{x}[l] = 0;" for x in names) + " }")
+        elif rows:
+            self.uses_lanes = True
+            self.starts.writeline(" ".join(f"{t} {x}[{size}];" for x in names))
+            self.starts.writeline(f"for (int l = 0; l < {size}; ++l) {{ " + " ".join(f"{x}[l] = 0;" for x in names) + " }")
+        else:
+            self.starts.writeline(" ".join(f"{t} {x} = 0;" for x in names))
+        m, s, w = (x + l for x in names)
+
+        def combine(m: str, s: str, w: str, bm: Any, bs: Any, bw: Any) -> str:
+            return (
+                f"{{ const {t} d_ = ({t}){bm} - {m}, n_ = {w} + ({t}){bw}, f_ = n_ == 0 ? 0 : ({t}){bw} / n_; "
+                f"{m} += d_ * f_; {s} += ({t}){bs} + d_ * d_ * {w} * f_; {w} = n_; }}"
+            )
+
+        self.compute.writeline(combine(m, s, w, *parts))
+        results = [f"{x}_r" for x in names]
+        if columns:
+            self.arrays += [f"{t} {x}[{size}];" for x in results]
+            for x, r in zip(names, results, strict=True):
+                self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = {x}[l];")
+        elif rows:
+            self.folds.writeline(" ".join(f"{t} {r} = {x}[0];" for x, r in zip(names, results, strict=True)))
+            step = combine(*results, *(f"{x}[l]" for x in names))
+            self.folds.writeline(f"for (int l = 1; l < {LANES}; ++l) {step}")
+        elif self.form == "groups":
+            cells = [f"{x}_cells" for x in names]
+            self.local += [f"LOCAL {t} {c}[{self.code.group}];" for c in cells]
+            self._tree(
+                " ".join(f"{c}[LANE] = {x};" for c, x in zip(cells, names, strict=True)),
+                combine(*(f"{c}[LANE]" for c in cells), *(f"{c}[LANE + half_]" for c in cells)),
+            )
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {c}[0];" for c, r in zip(cells, results, strict=True)) + " BARRIER;"
+            )
+        else:
+            self.folds.writeline(" ".join(f"{t} {r} = {x};" for x, r in zip(names, results, strict=True)))
+        return tuple(self._result(r, torch.float64 if t == "f64" else torch.float32) for r in results)
+
+    # --- loops --------------------------------------------------------------------------------------
+    def _size(self, tree: Any) -> str:
+        return f"{tree.prefix}numel"
+
+    def _text(self, expr: sympy.Expr) -> str:
+        return f"({self.index_to_str(expr)})"
+
+    def _digit(self, entry: Any, index: str) -> str:
+        """An entry's value, from its dimension's flat index."""
+        text = index
+        if entry.divisor != 1:
+            text = f"({text} / {self._text(entry.divisor)})"
+        if not V.graph.sizevars.statically_known_equals(entry.divisor * entry.length, entry.root.numel):
+            text = f"({text} % {self._text(entry.length)})"
+        return text
+
+    def _entries(self, tree: Any) -> list[Any]:
+        return list(tree.nodes.values())
+
+    def _inner(self, tree: Any) -> sympy.Expr | None:
+        """How many neighbours share all digits but the last; None: all of them."""
+        sizes = [e.length if e.divisor == 1 else e.divisor for e in self._entries(tree)]
+        sizes = [s for s in sizes if s != 1]
+        if not sizes:
+            return None
+        vars_ = V.graph.sizevars
+        best = min(sizes, key=lambda s: vars_.optimization_hint(s, fallback=1024))
+        if vars_.statically_known_equals(best, tree.numel):
+            return None
+        if not all(vars_.statically_known_multiple_of(s, best) for s in [*sizes, tree.numel]):
+            return sympy.S.Zero
+        if vars_.optimization_hint(best, fallback=1024) < 8:
+            return sympy.S.Zero
+        return best
+
+    def _digits(self, tree: Any, inner: sympy.Expr | None, row: str, last: str) -> tuple[list[str], list[str]]:
+        """(declarations once a row, declarations an element) of a tree's digits."""
+        outer, inside = [], []
+        flat = f"{tree.prefix}index"
+        for e in self._entries(tree):
+            if inner is None:
+                text = last if e.divisor == 1 else self._digit(e, last)
+                inside.append(f"const idx {e.name} = {text};")
+            elif inner == 0:
+                inside.append(f"const idx {e.name} = {self._digit(e, flat)};")
+            elif e.divisor == 1 and V.graph.sizevars.statically_known_equals(e.length, inner):
+                inside.append(f"const idx {e.name} = {last};")
+            elif e.divisor == 1:
+                parts = f"({row} % ({self._text(e.length)} / {self._text(inner)}))"
+                if V.graph.sizevars.statically_known_equals(e.length, tree.numel):
+                    parts = row
+                outer.append(f"const idx {e.name}_from = {parts} * {self._text(inner)};")
+                inside.append(f"const idx {e.name} = {e.name}_from + {last};")
+            else:
+                text = f"({row} / ({self._text(e.divisor)} / {self._text(inner)}))"
+                if not V.graph.sizevars.statically_known_equals(e.divisor * e.length, tree.numel):
+                    text = f"({text} % {self._text(e.length)})"
+                outer.append(f"const idx {e.name} = {text};")
+        if inner == 0:
+            inside.insert(0, f"const idx {flat} = {last};")
+        return outer, inside
+
+    def _reduction_loop(self, body: list[str]) -> list[str]:
+        """Loops over what is reduced, around `body`."""
+        (tree,) = [t for t in self.range_trees if t.is_reduction]
+        n = self._size(tree)
+        inner = self._inner(tree)
+        accumulates = bool(self.starts.getvalue())
+        if self.form == "groups" or (self.form == "items"):
+            step = ("LANE", "LANES") if self.form == "groups" else ("0", "1")
+            _, inside = self._digits(tree, sympy.S.Zero, "", "r_at")
+            return [f"for (idx r_at = {step[0]}; r_at < {n}; r_at += {step[1]}) {{", *inside, *body, "}"]
+        count = n if inner is None or inner == 0 else self._text(inner)
+        outer, inside = self._digits(tree, inner, "r_row", "r_j")
+        at = "const idx r_at = r_j;" if inner is None or inner == 0 else f"const idx r_at = r_row * {count} + r_j;"
+        whole = [at, *inside, *body]
+        lines: list[str] = []
+        if self.form == "columns":
+            free = "" if self._orders() else "INDEPENDENT\n"
+            lines = [
+                f"for (idx r_j = 0; r_j < {count}; ++r_j) {{", at, *inside,
+                f"{free}for (int l = 0; l < lanes; ++l) {{", "@COLUMN", *body, "}", "}",
+            ]
+        elif accumulates and self.uses_lanes and not getattr(self, "single_lane", False):
+            lines = [
+                "{", "idx r_b = 0;",
+                f"for (; r_b + {LANES} <= {count}; r_b += {LANES})",
+                f"for (int l = 0; l < {LANES}; ++l) {{ const idx r_j = r_b + l;", *whole, "}",
+                f"for (; r_b < {count}; ++r_b) {{ const int l = 0; const idx r_j = r_b;", *whole, "}", "}",
+            ]
+        elif accumulates:
+            lines = [f"for (idx r_j = 0; r_j < {count}; ++r_j) {{ const int l = 0;", *whole, "}"]
+        else:
+            free = "" if self._orders() else "INDEPENDENT\n"
+            lines = [f"{free}for (idx r_j = 0; r_j < {count}; ++r_j) {{", *whole, "}"]
+        if inner is None or inner == 0:
+            return lines
+        rows = f"{n} / {count}"
+        return [f"for (idx r_row = 0; r_row < {rows}; ++r_row) {{", *outer, *lines, "}"]
+
+    def _orders(self) -> bool:
+        """Whether elements must be taken one after another."""
+        return self.alone or self.scatters or self.tells
 
     def codegen_body(self) -> None:
-        """Close what was written since: straight text, or a loop over the reduced dimensions."""
-        buffers = (self.indexing_code, self.loads, self.compute, self.stores)
-        if not (any(buffers) or self.after or self.body or self.folds):
+        buffers = (self.loads, self.compute, self.stores)
+        if not any((*buffers, self.starts, self.folds, self.post)):
             return
-        self.sections += self._take(self.body)
-        loops = self._loops()
-        if self.inside_reduction and loops:
-            stores = bool(self.stores)
-            lines = self._take(*buffers)
-            self.operations += len(lines)
-            self.sections.append(Loop(lines, self.loop_entries, self.folds, stores))
-            self.loop_entries, self.folds = [], []
-            self.cse.invalidate(self.outside)
-            for tree in loops:
+        loop = self.inside_reduction and self.reduced
+        lines = [line for b in buffers for line in _lines(b)]
+        if loop:
+            out = [*_lines(self.starts), *self._reduction_loop(lines), *_lines(self.folds)]
+            post = _lines(self.post)
+            if post:
+                out += self._once(post)
+        else:
+            out = self._once(lines + _lines(self.post)) if self.reduced else lines
+        for line in out:
+            self.body.writeline(line)
+        if self.reduced:
+            if loop:
+                self.cse.invalidate(self._kept())
+                self.outside.update(self._kept())
+            for tree in self.range_trees:
                 tree.cache_clear()
-        else:
-            lines = self._take(*buffers)
-            self.operations += len(lines)
-            self.sections += lines
-        self.sections += self._take(self.after)
+        for b in (*buffers, self.starts, self.folds, self.post):
+            b.clear()
 
-    def _walk(self, trees: list[Any], entries: list[Any], body: list[str], first: str, last: str,
-              step: str, lanes: bool, independent: bool) -> list[str]:  # fmt: skip
-        """`body` for each point of `trees`, from number `first` to `last` of all of them."""
-        inner = trees[-1]
-        row = self._row(inner, entries) if self.in_turn else None
-        flat = "u_" + inner.prefix
-        lines: list[str] = []
+    def _kept(self) -> OrderedSet[Any]:
+        return OrderedSet([*self.outside])
 
-        def place(at: str, skip: Any, tree_filter: Callable[[Any], bool]) -> list[str]:
-            """Index variables from the number `at`."""
-            found, rest = [], at
-            for tree in reversed(trees):
-                name = f"{rest}" if tree is trees[0] else f"({rest}) % {self.size(tree)}"
-                found.append(f"const idx {tree.name} = {name};")
-                rest = f"({rest}) / {self.size(tree)}"
-            found.reverse()
-            return found + self._declare([e for e in entries if e is not skip and tree_filter(e)])
-
-        if row is None:
-            lines.append(f"for (idx {flat} = {first}, {flat}_end = {last}; {flat} < {flat}_end; {flat} += {step}) {{")
-            if lanes:
-                lines.append("enum { lane_ = 0 };")
-            lines += place(flat, None, lambda e: True) + body + ["}"]
+    def _once(self, lines: list[Any]) -> list[Any]:
+        """Lines that are done once a result."""
+        if self.form != "columns":
             return lines
-        # Rows of neighbours: what is not of the innermost dimension is computed once for each.
-        length, entry, steady = row
-        name = entry.name if entry is not None else f"{inner.prefix}_at"
-        lines.append(f"for (idx {flat} = {first}, {flat}_end = {last}; {flat} < {flat}_end;) {{")
-        lines.append(f"const idx row_{flat} = {flat} / {length} * {length}, from_{flat} = {flat} - row_{flat};")
-        lines.append(
-            f"const idx to_{flat} = MINIMUM((idx)({length}), from_{flat} + {flat}_end - {flat});"
-        )
-        lines.append(f"{flat} += to_{flat} - from_{flat};")
-        outer: list[str] = []
-        rest = f"row_{flat}"
-        for tree in reversed(trees):
-            outer.append(f"const idx {tree.name}_row = {rest if tree is trees[0] else f'({rest}) % {self.size(tree)}'};")
-            rest = f"({rest}) / {self.size(tree)}"
-        lines += reversed(outer)
-        steady_entries = [e for e in entries if e in steady]
-        for tree in trees[:-1]:
-            lines.append(f"const idx {tree.name} = {tree.name}_row;")
-        lines += self._declare(steady_entries, {inner.name: f"{inner.name}_row"})
-        inside = [f"const idx {inner.name} = {inner.name}_row + {name};"]
-        inside += self._declare([e for e in entries if e is not entry and e not in steady])
-        mark = ["INDEPENDENT"] if independent else []
-        if not lanes:
-            lines += [*mark, f"for (idx {name} = from_{flat}; {name} < to_{flat}; ++{name}) {{"]
-            lines += inside + body + ["}", "}"]
-            return lines
-        lines.append(f"for (idx c_ = from_{flat}; c_ < to_{flat}; c_ += LANES_) {{")
-        lines.append(f"const idx many_ = MINIMUM((idx)LANES_, to_{flat} - c_);")
-        lines += [*mark, "for (idx lane_ = 0; lane_ < many_; ++lane_) {", f"const idx {name} = c_ + lane_;"]
-        lines += inside + body + ["}", "}", "}"]
-        return lines
+        return ["for (int l = 0; l < lanes; ++l) {", "@COLUMN", *lines, "}"]
 
-    def _declare(self, entries: list[Any], renamed: dict[str, str] | None = None) -> list[str]:
-        found = []
-        for entry in entries:
-            if entry.root.name == entry.name:
-                continue
-            text = index_text(self.rename_indexing(entry.expr))
-            for old, new in (renamed or {}).items():
-                text = _replace_word(text, old, new)
-            found.append(f"const idx {entry.name} = {text};")
-        return found
+    def disable_reduction(self) -> Any:
+        around = super().disable_reduction()
 
-    def _row(self, tree: Any, entries: list[Any]) -> tuple[str, Any, list[Any]] | None:
-        """The length of a row, the index that runs in it (None: the tree's own), and the indices
-        that stay the same in it."""
-        mine = [e for e in entries if e.root is tree]
-        inner = [e for e in mine if e.divisor == 1]
-        if not mine or not inner:
-            # Nothing splits the dimension, or nothing moves with its neighbours.
-            if mine:
-                return None
-            return f"({self.size(tree)})", None, [e for e in entries if e.root is not tree]
-        sizes = V.graph.sizevars
-        entry = inner[0]
-        for other in inner[1:]:
-            if sizes.statically_known_true(sympy.Lt(other.length, entry.length)):
-                entry = other
-        length = self.rename_indexing(entry.length)
-        steady = [e for e in entries if e.root is not tree]
-        for e in mine:
-            if e is not entry and sizes.statically_known_multiple_of(e.divisor, entry.length):
-                steady.append(e)
-        return f"({index_text(length)})", entry, steady
+        @contextlib.contextmanager
+        def context() -> Any:
+            before = set(self.cse._cache.values())
+            with around:
+                self._in_loop(False)
+                yield
+                self.outside.update(v for v in self.cse._cache.values() if v not in before)
+                self.outside.update(self.cse.store_cache.values())
+            self._in_loop(self.inside_reduction)
 
-    def codegen_kernel(self, name: str | None = None) -> str:
-        """Write the kernel: `text`. It gets its name when it is put into a program."""
-        self.codegen_body()
-        outer = [tree for tree in self.range_trees if not tree.is_reduction]
-        loops = self._loops()
-        body: list[str] = []
-        for section in self.sections:
-            if not isinstance(section, Loop):
-                body.append(section)
-                continue
-            total = " * ".join(self.size(tree) for tree in loops)
-            body += self._walk(loops, section.entries, section.lines, "0", total, "1", True,
-                               not self.serial and not self.tells)  # fmt: skip
-            body += section.folds
-        count = " * ".join(self.size(tree) for tree in outer) or "1"
-        if loops:
-            # A unit is a point with its loops: nothing to gain from rows.
-            lines = [f"for (idx u_ = FIRST({count}), u_end = LAST({count}); u_ < u_end; u_ += STEP) {{"]
-            rest = "u_"
-            places = []
-            for tree in reversed(outer):
-                places.append(f"const idx {tree.name} = {rest if tree is outer[0] else f'({rest}) % {self.size(tree)}'};")
-                rest = f"({rest}) / {self.size(tree)}"
-            lines += [*reversed(places), *self._declare(self.entries), *body, "}"]
-        elif outer:
-            lines = self._walk(outer, self.entries, body, f"FIRST({count})", f"LAST({count})", "STEP", False,
-                               not self.serial and not self.tells)  # fmt: skip
-        else:
-            lines = ["if (item == 0) {", *body, "}"]
-        head = [f"enum {{ LANES_ = {self.lanes} }};"] if loops else []
-        self.text = KernelText("", self._parameters(), _joined([*head, *lines]), self._cost(loops))
-        return f"/* {self.text.parameters} */\n{self.text.body}"
+        return context()
 
-    def _cost(self, loops: list[Any]) -> float:
-        cost = 2.0 * max(self.operations, 1)
-        for tree in loops:
-            cost *= max(V.graph.sizevars.optimization_hint(tree.numel, fallback=1024), 1)
-        return float(cost)
-
-    def _loops(self) -> list[Any]:
-        """The dimensions that are reduced."""
-        return [t for t in self.range_trees if t.is_reduction] if self.features.is_reduction() else []
-
-    def _dynamic(self) -> list[Any]:
-        """Trees whose size comes with each call."""
-        loops = self._loops()
-        return [t for t in self.range_trees if whole(t.numel) is None and (not t.is_reduction or t in loops)]
-
-    def _parameters(self) -> list[tuple[str, str, str]]:
-        found = []
-        written = OrderedSet(self.args.output_buffers.values())
-        inplace = OrderedSet(b.inner_name for b in self.args.inplace_buffers.values() if hasattr(b, "inner_name"))
+    # --- the whole ----------------------------------------------------------------------------------
+    def parameters(self) -> list[tuple[str, str, str]]:
         definitions, _, _, types = self.args.python_argdefs()
+        out: list[tuple[str, str, str]] = []
+        written = {str(v.inner_name) for v in self.args.inplace_buffers.values() if hasattr(v, "inner_name")}
+        written |= {str(v) for v in self.args.output_buffers.values()}
         for definition, dtype in zip(definitions, types, strict=True):
             name = definition.name
             if name in self.cpu_scalars:
-                float_ = dtype.is_floating_point
-                found.append(("value", "f64" if float_ and self._has_f64() else "f32" if float_ else "i64", name))
+                floating = dtype.is_floating_point
+                kind = "f64" if floating and self.code.has_float64 else "f32" if floating else "i64"
+                out.append(("value", kind, name))
             elif isinstance(dtype, torch.dtype):
-                kind = "out" if name in written or name in inplace else "in"
-                found.append((kind, memory(dtype)[1], name))
+                out.append(("out" if name in written else "in", memory(dtype)[1], name))
             else:
-                found.append(("value", "idx", name))
-        found += [("value", "idx", f"{tree.prefix}numel") for tree in self._dynamic()]
+                out.append(("value", "idx", name))
+        out += [("value", "idx", f"{tree.prefix}numel") for tree in self._dynamic()]
         if self.tells:
-            found.append(("tells", "", ""))
-        return found
+            out.append(("tells", "", ""))
+        return out
 
-    def _has_f64(self) -> bool:
-        return self.code.has_float64
+    def _dynamic(self) -> list[Any]:
+        return [
+            t for t in self.range_trees if whole(t.numel) is None and (not t.is_reduction or self.reduced)
+        ]
+
+    def codegen_kernel(self, name: str | None = None) -> Any:
+        self.codegen_body()
+        points = [t for t in self.range_trees if not t.is_reduction]
+        sizes = [
+            f"const idx {t.prefix}numel = {self._text(t.numel)};"
+            for t in self.range_trees
+            if isinstance(t.numel, (int, sympy.Integer)) and (not t.is_reduction or self.reduced)
+        ]
+        total = " * ".join(f"(idx){self._size(t)}" for t in points) or "1"
+        body = _lines(self.body)
+        lines = [*sizes, *self.local]
+        if self.form == "points":
+            lines += self._points(points, total, body)
+        elif self.form == "columns":
+            lines += self._columns(points, total, body)
+        else:
+            lines += self._each(points, total, body)
+        text = _finish(lines)
+        lanes = self.code.group if self.form == "groups" else 0
+        self.text = KernelText("", self.parameters(), text, self._cost(), lanes)
+        return f"/* {self.text.parameters} */\n{text}"
+
+    def _cost(self) -> float:
+        """Of what a launch counts as a unit."""
+        cost = 2.0 * max(self.weight, 1) * (self._reduction_size() if self.reduced else 1)
+        return float(cost * (BLOCK if self.form == "columns" else 1))
+
+    def _flat(self, points: list[Any], u: str) -> list[str]:
+        """Digits of all dimensions, from an element's number."""
+        out, rest = [], u
+        for k, tree in enumerate(reversed(points)):
+            last = k == len(points) - 1
+            flat = f"{tree.prefix}index"
+            out.append(f"const idx {flat} = {rest if last else f'({rest}) % {self._size(tree)}'};")
+            out += [f"const idx {e.name} = {self._digit(e, flat)};" for e in self._entries(tree)]
+            if not last:
+                out.append(f"const idx rest{k} = ({rest}) / {self._size(tree)};")
+                rest = f"rest{k}"
+        return out
+
+    def _each(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        if self.form == "groups":
+            begin = [f"const idx u_total = {total};", "for (idx u = GROUP; u < u_total; u += GROUPS) {"]
+        elif self.alone:
+            begin = [f"const idx u_total = {total};", "for (idx u = 0; u < u_total && item == 0; ++u) {"]
+        else:
+            begin = [f"const idx u_total = {total};",
+                     "for (idx u = FIRST(u_total), u_end = LAST(u_total); u < u_end; u += STEP) {"]
+        return [*begin, *self._flat(points, "u"), *body, "}"]
+
+    def _rows_of(self, points: list[Any]) -> tuple[sympy.Expr | None, str, list[str], list[str]]:
+        """(inner, its size, declarations a row, an element): a row is what has the last digit alone."""
+        tree = points[-1]
+        inner = self._inner(tree)
+        count = self._size(tree) if inner is None or inner == 0 else self._text(inner)
+        outer: list[str] = []
+        row = "row"
+        if len(points) > 1:
+            across = "1" if inner is None or inner == 0 else f"({self._size(tree)} / {count})"
+            outer += [f"const idx x_row = row % {across};", f"const idx y_row = row / {across};"]
+            outer += self._flat(points[:-1], "y_row")
+            row = "x_row"
+        digits, inside = self._digits(tree, inner, row, "j")
+        return inner, count, outer + digits, inside
+
+    def _points(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        _, count, outer, inside = self._rows_of(points)
+        share = ("0", "u_total") if self.alone else ("FIRST(u_total)", "LAST(u_total)")
+        guard = "if (item == 0) " if self.alone else ""
+        free = "" if self._orders() else "INDEPENDENT\n"
+        return [
+            f"const idx u_total = {total}, u_inner = {count};",
+            f"{guard}for (idx i = {share[0]}, u_end = {share[1]}; i < u_end;) {{",
+            "const idx row = i / u_inner, from = i - row * u_inner, left = u_end - i;",
+            "const idx to = u_inner - from < left ? u_inner : from + left;",
+            *outer, f"{free}for (idx j = from; j < to; ++j) {{", *inside, *body, "}", "i += to - from;", "}",
+        ]
+
+    def _columns(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        _, count, outer, inside = self._rows_of(points)
+        whole: list[str] = []
+        for line in body:
+            whole += ["const idx j = j_from + l;", *inside] if line == "@COLUMN" else [line]
+        share = "idx u = 0; u < u_blocks && item == 0; ++u" if self.alone else (
+            "idx u = FIRST(u_blocks), u_end = LAST(u_blocks); u < u_end; u += STEP")
+        return [
+            f"const idx u_total = {total}, u_inner = {count}, u_each = (u_inner + {BLOCK - 1}) / {BLOCK};",
+            "const idx u_blocks = u_inner > 0 ? u_total / u_inner * u_each : 0;",
+            f"for ({share}) {{",
+            f"const idx row = u / u_each, j_from = (u - row * u_each) * {BLOCK};",
+            f"const int lanes = u_inner - j_from < {BLOCK} ? (int)(u_inner - j_from) : {BLOCK};",
+            *self.arrays, *outer, *whole, "}",
+        ]
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
         wrapper = V.graph.wrapper_code
-        for size in self.args.sizevars:
-            wrapper.ensure_size_computed(size)
         definitions, given, _, types = self.args.python_argdefs()
         arguments = [
             f"{argument}.item()" if definition.name in self.cpu_scalars else str(argument)
@@ -877,11 +652,9 @@ class Kernel(SIMDKernel):  # type: ignore[misc]
         ]
         kinds = list(types)
         units = "1"
-        dynamic = self._dynamic()
         for tree in self.range_trees:
-            known = whole(tree.numel)
-            text = str(known)
-            if tree in dynamic:
+            text = str(whole(tree.numel))
+            if tree in self._dynamic():
                 numel = tree.numel
                 expr = numel if isinstance(numel, sympy.Symbol) else wrapper.generate_numel_expr(name, tree).inner
                 text = str(expr)
@@ -889,8 +662,10 @@ class Kernel(SIMDKernel):  # type: ignore[misc]
                 kinds.append(int)
             if not tree.is_reduction:
                 units = text if units == "1" else f"{units} * {text}"
-        if self.serial:
-            units = "1"
+        if self.form == "columns":
+            units = f"({units} + {BLOCK - 1}) // {BLOCK}"
+        if self.alone:
+            units = f"min(1, {units})"
         wrapper.generate_kernel_call(
             name,
             [units, *arguments],
@@ -900,32 +675,16 @@ class Kernel(SIMDKernel):  # type: ignore[misc]
         )
 
 
-def _joined(lines: list[Any]) -> str:
-    buffer = IndentedBuffer()
+def _lines(buffer: IndentedBuffer) -> list[Any]:
+    return list(buffer._lines)
+
+
+def _finish(lines: list[Any]) -> str:
+    out = IndentedBuffer()
     for line in lines:
-        buffer.writeline(line)
-    return str(buffer.getvalue())
+        if isinstance(line, DeferredLine):
+            out.writeline(line)
+        else:
+            out.splice(str(line)) if "\n" in str(line) else out.writeline(str(line))
+    return out.getvalue()
 
-
-def _least(dtype: torch.dtype) -> str:
-    if dtype.is_floating_point:
-        return "-INFINITY"
-    return "0" if dtype == torch.bool else number(torch.iinfo(dtype).min, dtype)
-
-
-def _most(dtype: torch.dtype) -> str:
-    if dtype.is_floating_point:
-        return "INFINITY"
-    return "1" if dtype == torch.bool else number(torch.iinfo(dtype).max, dtype)
-
-
-def _combine(kind: str, mine: list[str], other: list[str]) -> str:
-    """Means, sums of squared differences and weights of two sets, made one (Chan et al. 1979)."""
-    return (
-        f"{{ const {kind} w_ = {mine[2]} + {other[2]}, d_ = {other[0]} - {mine[0]}, p_ = w_ == 0 ? 0 : {other[2]} / w_; "
-        f"{mine[0]} += d_ * p_; {mine[1]} += {other[1]} + d_ * d_ * {mine[2]} * p_; {mine[2]} = w_; }}"
-    )
-
-
-def _replace_word(text: str, old: str, new: str) -> str:
-    return re.sub(rf"\b{re.escape(old)}\b", new, text)

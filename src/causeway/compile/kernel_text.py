@@ -13,4 +13,5 @@ class KernelText:
     parameters: list[tuple[str, str, str]]  # ("in" | "out" | "value" | "tells", type, name)
     body: str
     cost: float  # of a unit of work, in arithmetic operations
+    lanes: int = 0  # items of a group that takes a unit; 0: an item takes units of its own
     origins: list[str] = field(default_factory=list)  # the operators in it

@@ -26,7 +26,7 @@ NAMES = {
     "torch._inductor.codegen.simd": ("SIMDKernel", "SIMDScheduling"),
     "torch._inductor.codegen.wrapper": ("PythonWrapperCodegen", "SubgraphPythonWrapperCodegen"),
     "torch._inductor.custom_graph_pass": ("CustomGraphModulePass",),
-    "torch._inductor.lowering": ("fallback_handler", "lowerings"),
+    "torch._inductor.ir": ("ExternKernel",),
     "torch._inductor.utils": ("get_bounds_index_expr", "get_fused_kernel_name", "get_kernel_metadata"),
     "torch._inductor.virtualized": ("V", "ops"),
     "torch.utils._ordered_set": ("OrderedSet",),

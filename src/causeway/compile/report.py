@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causeway.compile.runtime import Program
@@ -18,6 +19,12 @@ class Graph:
     kernels: dict[str, list[str]]  # name: the operators in it
     extern: list[str]  # operators that were not fused: they go by the ladder
     seconds: float = 0.0  # the device's compiler
+    functions: list[Any] = field(default_factory=list)
+
+    @property
+    def launches(self) -> int:
+        """How often its kernels were put on a stream."""
+        return sum(function.launches for function in self.functions)
 
 
 @dataclass
@@ -51,10 +58,21 @@ class Report:
 state = Report()
 
 
-def built(program: Program, seconds: float) -> None:
-    """Note a program whose kernels are there."""
-    kernels = {kernel.name: kernel.origins for kernel in program.kernels}
-    state.graphs.append(Graph(program.graph, program.device, kernels, list(program.extern), seconds))
+def built(programs: Sequence[Program], names: dict[str, Any], seconds: float) -> None:
+    """Note a graph whose kernels are there; `names` are the globals of its module."""
+    kernels = {k.name: k.origins for program in programs for k in program.kernels}
+    functions = [names[name] for name in kernels]
+    device = programs[0].device if programs else 0
+    state.graphs.append(
+        Graph(
+            names.get("causeway_graph", ""),
+            device,
+            kernels,
+            list(names.get("causeway_extern", ())),
+            seconds,
+            functions,
+        )
+    )
 
 
 def unfused(why: str) -> bool:

@@ -30,18 +30,18 @@ class Program:
         self.graph = graph
         self.functions = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")
         self.kernels: list[KernelText] = []
-        self.extern: list[str] = []  # operators of the graph that are not fused
 
     def add(
         self,
         name: str,
         parameters: Sequence[tuple[str, str, str]],
         cost: float,
+        lanes: int,
         body: str,
         origins: Sequence[str] = (),
     ) -> KernelText:
         """Take a kernel; its name stands for it once the program is built."""
-        kernel = KernelText(name, list(parameters), body, cost, list(origins))
+        kernel = KernelText(name, list(parameters), body, cost, lanes, list(origins))
         self.kernels.append(kernel)
         return kernel
 
@@ -49,7 +49,6 @@ class Program:
         """Compile all kernels, and put them under their names. Raises CausewayError with the
         compiler's message."""
         parts = [self.kernels[i :: self._parts()] for i in range(self._parts())]
-        start = time.perf_counter()
         failed: list[BaseException] = []
 
         def work(part: list[KernelText]) -> None:
@@ -71,7 +70,6 @@ class Program:
             raise CausewayError(
                 f"torch.compile: the device's compiler does not build the kernels of a graph ({names}): {failed[0]}"
             ) from failed[0]
-        report.built(self, time.perf_counter() - start)
 
     def source(self) -> str:
         """The whole text that the device's compiler gets."""
@@ -83,6 +81,9 @@ class Program:
 
 
 def build(names: dict[str, Any]) -> None:
-    """Build all programs of a graph's module, whose globals are `names`."""
-    for program in [value for value in names.values() if isinstance(value, Program)]:
+    """Build all programs of a graph's module, whose globals are `names`, and report them."""
+    programs = [value for value in names.values() if isinstance(value, Program)]
+    start = time.perf_counter()
+    for program in programs:
         program.build()
+    report.built(programs, names, time.perf_counter() - start)

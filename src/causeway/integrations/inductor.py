@@ -8,6 +8,7 @@ from causeway import integrations
 
 DEVICES = "torch._dynamo.device_interface"
 BACKENDS = "torch._inductor.compile_fx"
+DEFAULT = "torch._dynamo.backends.registry"
 
 
 def _loaded(module: types.ModuleType) -> None:
@@ -22,9 +23,17 @@ def _loaded(module: types.ModuleType) -> None:
         for index in range(torch.accelerator.device_count()):
             module.register_interface_for_device(f"{name}:{index}", made)
         integrations.note("inductor", "torch._dynamo knows the device")
-    elif module.__name__ == BACKENDS:
-        from causeway.compile import backend
+    elif module.__name__ == DEFAULT:
+        from causeway.compile import unfused
 
+        if unfused.reason():
+            module.set_default_backend(unfused.backend)
+            integrations.note("inductor", f"graphs run by the ladder: {unfused.reason()}")
+    elif module.__name__ == BACKENDS:
+        from causeway.compile import backend, unfused
+
+        if unfused.reason():
+            return
         backend.register()
         integrations.note("inductor", "Inductor writes kernels for the device")
 
