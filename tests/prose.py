@@ -39,7 +39,7 @@ BANNED = {
     r", for one\b(?=[,.;:)]|$)": "for example",
     r"\bwhole or not at all\b": "atomically",
     r"\bgone (?:over|through) again\b": "merged, repeated",
-    r"\bput (?:out|together) of\b": "built from",
+    r"\bput together of\b": "built from",
     r"\bthe [\w-]+ at hand\b": "this",
     r"\bwhat differs no more\b": "within that noise",
     r"\bas ever\b": "as before",
