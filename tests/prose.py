@@ -27,11 +27,11 @@ CODE = "`code`"  # stands for any piece of code
 # What a stranger to this project stumbles over, and the field's word for it.
 BANNED = {
     r"\btold\b(?! (?:apart|from|to)\b)": "reported, sent",
-    r"\b(?:what|as they|as it) came\b(?! (?:after|back|before|from|in|out|to|with)\b)": "was returned",
+    r"\b(?:what|as they|as it) came\b(?! (?:back|before|from|in|out|to|with)\b)": "was returned",
     # A file may lie beside another; a number is not beside one.
     r"(?:^|[.:;] )beside\b|\bbeside (?:it|its|that|them|this)\b|\brun beside\b": "next to, with",
     r"\b(?:by|in) turns\b": "interleaved, alternately",
-    r"\b(?:with|no|have|has|had|its|own|the|in|of|\w+'s) words\b(?! (?:a|per|that|for|of) )": "message",
+    r"\b(?:with|no|have|has|had|its|own|the|in|of|\w+'s) words\b(?! (?:a|per|that|for|of) )": "text",
     r"\bwords (?:of|for|hold) (?:its |the |an )?(?:errors?|person|people)\b": "error message",
     r"\bthat (?:is|are) none\b(?= (?:is|are|and|or)\b|[,.])": "invalid",
     r"\bmend(?:s|ed|ing)?\b": "fix",
