@@ -31,7 +31,9 @@ BANNED = {
     # A file may lie beside another; a number is not beside one.
     r"(?:^|[.:;] )beside\b|\bbeside (?:it|its|that|them|this)\b|\brun beside\b": "next to, with",
     r"\b(?:by|in) turns\b": "interleaved, alternately",
-    r"\b(?:with|no|have|has|had|its|own|the|in|of|\w+'s) words\b(?! (?:a|per|that|for|of) )": "text",
+    r"\b(?:in|with|no|have|has|had|its|own|the|of|\w+'s) words\b(?! (?:a|per|for|of) )": (
+        "error message"
+    ),
     r"\bwords (?:of|for|hold) (?:its |the |an )?(?:errors?|person|people)\b": "error message",
     r"\bthat (?:is|are) none\b(?= (?:is|are|and|or)\b|[,.])": "invalid",
     r"\bmend(?:s|ed|ing)?\b": "fix",
