@@ -329,8 +329,8 @@ SETTINGS: Mapping[str, Setting] = {
             "passing",
             "How products of matrices find their cut, and loops over memory their order. With off, "
             "the built-in one. With passing, as kept on disk, else measured while the program "
-            "runs, for at most a tenth of the products' time. With now, without that limit. With again, "
-            "like now, and what is kept is not read. See docs/tune.md.",
+            "runs, for at most a tenth of the products' time. With now, without that limit. With "
+            "again, like now, and what is kept is not read. See docs/tune.md.",
         ),
         Setting(
             "tune_folder",
