@@ -5,8 +5,9 @@
 #include <algorithm>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 
 #include "ladder/call.h"
@@ -15,6 +16,13 @@
 #include "portable/portable.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
+
+// Of Kineto's ApproximateClock.h, which torch exports and does not ship: how the times of the trace that ends now become
+// those of the trace that is written. A conversion of our own would be another: each is measured anew, and where the host's
+// threads take turns two of them are 100 us and more apart, a launch beside its operator.
+namespace libkineto {
+std::function<c10::time_t(c10::approx_time_t)>& get_time_converter();
+}
 
 namespace causeway {
 
@@ -25,7 +33,8 @@ namespace {
 
 // The device's clock against the host's, read together.
 struct Reading {
-  int64_t device_ns = 0, host_ns = 0;
+  int64_t device_ns = 0;
+  c10::approx_time_t host{};
 };
 
 struct Clock {
@@ -38,7 +47,6 @@ struct Recorder {
   uint64_t next = 1;
   const cw_profile_v1* vendor = nullptr;
   Trace trace;
-  std::optional<c10::ApproximateClockToUnixTimeConverter> converter;
   std::unordered_map<int, Clock> clocks;
   std::unordered_map<int, std::vector<Event*>> spare;  // events to use again, by device
   // Spans that wait for their events, oldest first.
@@ -89,11 +97,11 @@ Nesting& nesting() {
 template <class Read>
 Reading closest(Read read) {
   Reading best;
-  int64_t shortest = INT64_MAX;
+  auto shortest = std::numeric_limits<c10::approx_time_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const int64_t before = c10::getTime();
+    const auto before = c10::getApproximateTime();
     const int64_t device_ns = read();
-    const int64_t took = c10::getTime() - before;
+    const auto took = c10::getApproximateTime() - before;
     if (took >= shortest) continue;
     shortest = took;
     best = {device_ns, before + took / 2};
@@ -253,7 +261,6 @@ void start_trace() {
   }
   for (int i = 0; i < kMaxDevices; ++i)
     if (device_opened(i)) clock_of(r, i);
-  r.converter.emplace();
   g_epoch.fetch_add(1);
   g_profiling.store(true);
   update_watched();
@@ -261,12 +268,14 @@ void start_trace() {
 
 namespace {
 
-void read_events(Recorder& r) {
+using UnixTime = std::function<c10::time_t(c10::approx_time_t)>;
+
+void read_events(Recorder& r, const UnixTime& unix_ns) {
   collect(r, 0);
   // How far apart the clocks are is known to half of a wait, which is long where threads take turns. But the event after
   // the work was recorded when the host had put the work there: no zero may be earlier than that says.
   std::unordered_map<int, int64_t> zeros;
-  for (const auto& [index, clock] : r.clocks) zeros[index] = clock.first.host_ns - clock.first.device_ns;
+  for (const auto& [index, clock] : r.clocks) zeros[index] = unix_ns(clock.first.host) - clock.first.device_ns;
   for (const auto& span : r.trace.spans)
     if (const auto it = r.times.find(span.get()); it != r.times.end())
       zeros[span->device] = std::max(zeros[span->device], span->end_ns - static_cast<int64_t>(it->second.end_ms * 1e6));
@@ -283,7 +292,7 @@ void read_events(Recorder& r) {
   for (auto& [index, clock] : r.clocks) destroy_event(clock.zero);
 }
 
-void read_vendor(Recorder& r) {
+void read_vendor(Recorder& r, const UnixTime& unix_ns) {
   check(r.vendor->stop(), "profile.v1 stop", -1);
   for (auto& [index, clock] : r.clocks) clock.last = read_clock(*r.vendor, device(index));
   std::unordered_map<uint64_t, const Span*> by_id;
@@ -303,8 +312,9 @@ void read_vendor(Recorder& r) {
       const Clock& clock = clock_of(r, it->second->device);
       auto to_host = [&](int64_t ns) {
         const double length = static_cast<double>(clock.last.device_ns - clock.first.device_ns);
-        const double rate = length > 0 ? static_cast<double>(clock.last.host_ns - clock.first.host_ns) / length : 1.0;
-        return clock.first.host_ns + static_cast<int64_t>(static_cast<double>(ns - clock.first.device_ns) * rate);
+        const int64_t first_ns = unix_ns(clock.first.host);
+        const double rate = length > 0 ? static_cast<double>(unix_ns(clock.last.host) - first_ns) / length : 1.0;
+        return first_ns + static_cast<int64_t>(static_cast<double>(ns - clock.first.device_ns) * rate);
       };
       const int64_t begin = std::max(to_host(a.begin_ns), it->second->begin_ns);  // the clocks agree to a microsecond
       // A portable kernel's function has the name that all have; the call's says more.
@@ -326,16 +336,16 @@ Trace stop_trace() {
     if (device_opened(i)) sync_device(i);
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  const auto to_unix = r.converter->makeConverter();
+  const UnixTime unix_ns = libkineto::get_time_converter();
   for (const auto& span : r.trace.spans) {
-    span->begin_ns = to_unix(span->begin);
-    span->end_ns = to_unix(span->end);
+    span->begin_ns = unix_ns(span->begin);
+    span->end_ns = unix_ns(span->end);
   }
   try {
     if (r.vendor)
-      read_vendor(r);
+      read_vendor(r, unix_ns);
     else
-      read_events(r);
+      read_events(r, unix_ns);
   } catch (const std::exception&) {
     r.trace.errors.push_back(c10::str("the device's times could not be read: ", words_of(std::current_exception())));
   }
