@@ -10,7 +10,6 @@
 #include <mutex>
 #include <unordered_map>
 
-#include "ladder/call.h"
 #include "runtime/check.h"
 #include "runtime/device.h"
 #include "portable/portable.h"
@@ -26,7 +25,6 @@ std::function<c10::time_t(c10::approx_time_t)>& get_time_converter();
 
 namespace causeway {
 
-std::atomic<bool> g_profiling{false};
 std::atomic<bool> g_times_of_vendor{true};
 
 namespace {
@@ -187,7 +185,7 @@ void Profiled::begin(Work work, const char* name, StreamState* stream, uint64_t 
   span->begin = c10::getApproximateTime();
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  if (!g_profiling.load()) return;  // it ended meanwhile
+  if (!watched_by(Watcher::Trace)) return;  // it ended meanwhile
   span->id = r.next++;
   try {
     if (on_device(*span)) {
@@ -219,7 +217,7 @@ void Profiled::end() noexcept {
       t_correlated.pop_back();
       if (r.vendor) correlate(*r.vendor, span_->device);
     }
-    if (!g_profiling.load()) return;
+    if (!watched_by(Watcher::Trace)) return;
     if (span_->dropped) {
       if (span_->before) r.spare[span_->device].push_back(span_->before);
       return;
@@ -262,8 +260,7 @@ void start_trace() {
   for (int i = 0; i < kMaxDevices; ++i)
     if (device_opened(i)) clock_of(r, i);
   g_epoch.fetch_add(1);
-  g_profiling.store(true);
-  update_watched();
+  watch(Watcher::Trace, true);
 }
 
 namespace {
@@ -330,8 +327,7 @@ void read_vendor(Recorder& r, const UnixTime& unix_ns) {
 }  // namespace
 
 Trace stop_trace() {
-  g_profiling.store(false);
-  update_watched();
+  watch(Watcher::Trace, false);
   for (int i = 0; i < kMaxDevices; ++i)
     if (device_opened(i)) sync_device(i);
   Recorder& r = recorder();
