@@ -17,6 +17,7 @@ from torch.profiler import ProfilerActivity, profile, record_function, schedule
 
 import causeway
 from causeway import config
+from causeway.vendor import sim_library
 
 DEVICE_KINDS = ("kernel", "gpu_memcpy", "gpu_memset")
 
@@ -162,16 +163,58 @@ def test_launches_are_within_their_operators_where_the_wall_clock_jumps(
     """
     if not has_operators:
         pytest.skip("no kernels")
-    late = tmp_path / "noisy_clock.so"
+    noisy = tmp_path / "noisy_clock.so"
     source = Path(__file__).parent / "noisy_clock.c"
-    subprocess.run(["cc", "-std=c11", "-D_GNU_SOURCE", "-shared", "-fPIC", "-o", late, source], check=True)
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-shared", "-fPIC"]
+    subprocess.run(["cc", *flags, "-o", noisy, source], check=True)
     paths = [str(tmp_path / f"{i}.json") for i in range(3)]
-    preload = f"{late} {os.environ.get('LD_PRELOAD', '')}".strip()
+    preload = f"{noisy} {os.environ.get('LD_PRELOAD', '')}".strip()
     run(NOISY.replace("{paths}", repr(paths)), LD_PRELOAD=preload, CAUSEWAY_PROFILE_CLOCK=clock)
     for path in paths:
         trace = json.loads(Path(path).read_text())
         check_structure(trace)
         assert len([e for e in of_kind(trace, "kernel") if "addmm" in e["name"]]) == 10
+
+
+LATE = """
+import torch
+from torch.profiler import ProfilerActivity, profile, record_function
+x = torch.ones(16, 16, device="sim")
+torch.addmm(x, x, x)
+with profile(activities=[ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]) as p:
+    with record_function("all of it"):
+        for _ in range(5):
+            torch.addmm(x, x, x)
+            torch.accelerator.synchronize()
+p.export_chrome_trace({path!r})
+"""
+
+
+@pytest.mark.once
+@pytest.mark.parametrize("late", ["", "before", "after"])
+def test_work_is_between_its_launch_and_the_wait_for_it_where_the_devices_clock_answers_late(
+    run, tmp_path, clock, late
+) -> None:
+    """A reading of the clock places the work 30 ms too early or too late here."""
+    vendor, include = tmp_path / "libcw_late.so", Path(__file__).parents[2] / "include"
+    source = Path(__file__).parent / "late_clock.c"
+    flags = ["-std=c11", "-D_GNU_SOURCE", "-shared", "-fPIC", f"-I{include}"]
+    subprocess.run(["cc", *flags, "-o", vendor, source], check=True)
+    path = tmp_path / "trace.json"
+    run(
+        LATE.format(path=str(path)),
+        CAUSEWAY_VENDOR=str(vendor), CW_SIM_LIBRARY=sim_library(), LATE=late,
+        CAUSEWAY_PROFILE_CLOCK=clock, CAUSEWAY_SIM_EXECUTION="async", CAUSEWAY_SIM_OPS="all",
+    )  # fmt: skip
+    trace = json.loads(path.read_text())
+    check_structure(trace)
+    (whole,) = [e for e in of_kind(trace, "user_annotation") if e["name"] == "all of it"]
+    kernels = [e for e in of_kind(trace, "kernel") if "addmm" in e["name"]]
+    assert len(kernels) == 5
+    for e in kernels:
+        assert e["dur"] > 0, f"cut at its launch: {e}"
+        assert whole["ts"] <= e["ts"]
+        assert e["ts"] + e["dur"] <= whole["ts"] + whole["dur"] + 20_000, (e, whole)
 
 
 def test_a_kernel_is_where_its_operator_is_in_the_program(device, tmp_path, has_operators) -> None:

@@ -98,10 +98,17 @@ static cw_status mem_copy(void* dst, int32_t dst_device, const void* src, int32_
 
 static const char* last_error(void) { return words ? words : ""; }
 
-static const cw_backend table = {
-    .struct_size = sizeof(cw_backend), .abi_version = CW_ABI_VERSION, .name = "planted", .version = "1",
-    .device_count = device_count, .device_info = device_info, .sync = sync, .mem_alloc = mem_alloc,
-    .mem_free = mem_free, .mem_copy = mem_copy, .last_error = last_error};
+static const cw_backend table = {.struct_size = sizeof(cw_backend),
+                                 .abi_version = CW_ABI_VERSION,
+                                 .name = "planted",
+                                 .version = "1",
+                                 .device_count = device_count,
+                                 .device_info = device_info,
+                                 .sync = sync,
+                                 .mem_alloc = mem_alloc,
+                                 .mem_free = mem_free,
+                                 .mem_copy = mem_copy,
+                                 .last_error = last_error};
 
 const cw_backend* cw_open_v1(const cw_host* host) {
   (void)host;

@@ -1,7 +1,7 @@
 """Run the tests of memory and threads with a sanitizer: `python tests/sanitizers/run.py thread`.
 
-`address` is AddressSanitizer with UndefinedBehaviorSanitizer, `thread` ThreadSanitizer. The core and
-the simulated chip are built with it into build/asan or build/tsan, a package of their own beside a
+`address` is AddressSanitizer with UndefinedBehaviorSanitizer, `thread` ThreadSanitizer. The core
+and the simulated chip are built with it into build/asan or build/tsan, a package of their own beside a
 copy of the Python files, found first by PYTHONPATH; Python and torch are as they are, so the
 sanitizer's runtime is loaded before them. Every process of the tests writes its reports into a
 folder; one report fails the run, whether or not a test looks at it. `--planted` runs only the tests
@@ -67,8 +67,8 @@ CODE = {"CODE": "1", "OPS": "none", "EXECUTION": "async"}
 DEVICE = [
     f"tests/device/test_{name}.py"
     for name in (
-        "accelerator", "amp", "autograd", "comm", "data", "decompose", "dlpack", "layouts", "memory",
-        "memory_history", "modules", "overlap", "profiler", "random", "selection", "serialization",
+        "accelerator", "amp", "autograd", "comm", "data", "decompose", "dlpack", "layouts",
+        "memory", "memory_history", "modules", "overlap", "profiler", "random", "selection", "serialization",
         "streams", "two_devices", "workarounds",
     )
 ]  # fmt: skip
@@ -153,7 +153,9 @@ def command(name: str, arguments: Sequence[str]) -> list[str]:
 def read_reports(folder: Path) -> list[str]:
     """The reports of all processes, each once however often it came up."""
     text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("report*")))
-    begin = re.compile(r"^(?==+\d*=*ERROR: |WARNING: ThreadSanitizer|\S+:\d+:\d+: runtime error)", re.M)
+    begin = re.compile(
+        r"^(?==+\d*=*ERROR: |WARNING: ThreadSanitizer|\S+:\d+:\d+: runtime error)", re.M
+    )
     found = [part.strip() for part in begin.split(text) if begin.match(part)]
     # Two are the same if their functions are.
     names = {re.sub(r"0x[0-9a-f]+|\b\d+\b|\(.*?\)", "", part): part for part in reversed(found)}
@@ -193,9 +195,8 @@ def main(arguments: list[str]) -> int:
         print("\n\n".join(found), flush=True)
         failed |= bool(found) or status != 0
         what = " ".join(word for word in words if word.startswith(("tests/", "0", "60", "100")))
-        lines.append(
-            f"{time.monotonic() - start:5.0f} s   status {status}, {len(found)} reports: {what} {sim or ''}"
-        )
+        counts = f"status {status}, {len(found)} reports"
+        lines.append(f"{time.monotonic() - start:5.0f} s   {counts}: {what} {sim or ''}")
     print("\n" + "\n".join(lines))
     return int(failed)
 
