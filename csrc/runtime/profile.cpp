@@ -271,8 +271,8 @@ namespace {
 
 using UnixTime = std::function<c10::time_t(c10::approx_time_t)>;
 
-// How far apart two clocks are. One reading says it to half of what the reading took, which is long where threads take turns;
-// the work says more: none begins before its launch, and all is over when the host has been told so.
+// How far apart two clocks are. One reading says it to half of what the reading took, which is long where threads take
+// turns. The work says more: none begins before its launch, and all is over when the host has been told so.
 struct Bounds {
   int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
   void no_less(int64_t ns) { low = std::max(low, ns); }

@@ -1,8 +1,8 @@
 """Run the tests of memory and threads with a sanitizer: `python tests/sanitizers/run.py thread`.
 
 `address` is AddressSanitizer with UndefinedBehaviorSanitizer, `thread` ThreadSanitizer. The core
-and the simulated chip are built with it into build/asan or build/tsan, a package of their own beside a
-copy of the Python files, found first by PYTHONPATH; Python and torch are as they are, so the
+and the simulated chip are built with it into build/asan or build/tsan, a package beside
+a copy of the Python files, found first by PYTHONPATH; Python and torch are as they are, so the
 sanitizer's runtime is loaded before them. Every process of the tests writes its reports into a
 folder; one report fails the run, whether or not a test looks at it. `--planted` runs only the tests
 of this (test_sanitizers.py), further arguments are pytest's, in the place of SCOPE.
@@ -68,8 +68,8 @@ DEVICE = [
     f"tests/device/test_{name}.py"
     for name in (
         "accelerator", "amp", "autograd", "comm", "data", "decompose", "dlpack", "layouts",
-        "memory", "memory_history", "modules", "overlap", "profiler", "random", "selection", "serialization",
-        "streams", "two_devices", "workarounds",
+        "memory", "memory_history", "modules", "overlap", "profiler", "random",
+        "selection", "serialization", "streams", "two_devices", "workarounds",
     )
 ]  # fmt: skip
 # (settings of the simulated chip, arguments of Python)
@@ -115,7 +115,7 @@ def build(name: str) -> Path:
     for command in (
         ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}",
          f"-DCAUSEWAY_SANITIZE={sanitizer.flags}"],
-        ["nice", "cmake", "--build", folder, "--parallel", os.environ.get("JOBS", "2")],
+        ["nice", "cmake", "--build", folder, "--parallel", os.environ.get("JOBS", "1")],
     ):  # fmt: skip
         subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
     shutil.rmtree(package, ignore_errors=True)
