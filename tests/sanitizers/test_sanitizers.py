@@ -24,7 +24,8 @@ sys.modules["sanitizers_run"] = run
 _spec.loader.exec_module(run)
 
 PROGRAM = """
-import torch
+import causeway, sys, torch
+assert causeway._C.__file__.startswith(sys.argv[1]), causeway._C.__file__
 try:
     assert torch.ones(3, device="planted").add(1).tolist() == [2.0] * 3
 except RuntimeError as error:
@@ -53,7 +54,7 @@ def reports(sanitizer: str, planted: int, folder: Path) -> list[str]:
     )  # fmt: skip
     variables = run.environment(sanitizer, folder) | {"CAUSEWAY_VENDOR": str(library)}
     done = subprocess.run(
-        run.command(sanitizer, ["-c", PROGRAM]),
+        run.command(sanitizer, ["-c", PROGRAM, str(run.SANITIZERS[sanitizer].folder)]),
         env=os.environ | variables, capture_output=True, text=True, timeout=600, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stdout + done.stderr
