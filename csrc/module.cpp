@@ -15,6 +15,7 @@
 
 #include "runtime/allocator.h"
 #include "aten/autocast.h"
+#include "torch/compile.h"
 #include "torch/autograd.h"
 #include "ladder/call.h"
 #include "runtime/check.h"
@@ -494,6 +495,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return portable::units(device);
   });
   m.def("force_cut", portable::force_cut);
+  bind_compile(m);
   m.def("set_forced", set_forced);
   m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));

@@ -352,6 +352,13 @@ int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
 }
 
+// `t` in the strides that torch's meta kernel promises of it, those of `like`. Code that is compiled relies on them.
+at::Tensor laid_out(const at::Tensor& t, const at::Tensor& like) {
+  if (!t.defined() || t.sym_sizes() != like.sym_sizes()) return t;
+  at::Tensor promised = at::empty_like(like);
+  return promised.sym_strides() == t.sym_strides() ? t : promised.copy_(t);
+}
+
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
                              at::Tensor, at::Tensor>;
 Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
@@ -360,7 +367,9 @@ Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  return {out, logsumexp, at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
+  return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
+          q.sym_size(2),    k.sym_size(2),          none,         none,
+          at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -371,7 +380,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
       scale);
-  return {gq, gk, gv, at::Tensor()};
+  return {laid_out(gq, q), laid_out(gk, k), laid_out(gv, v), at::Tensor()};
 }
 
 }  // namespace

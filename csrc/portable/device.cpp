@@ -62,13 +62,19 @@ cw_status Device::function(const Key& key, const std::function<std::string()>& s
   }
   // Not under the lock: a compiler takes its time. Two threads may build the same; the first one's is kept.
   cw_program program = nullptr;
-  if (cw_status status =
-          g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program))
-    return status;
-  if (cw_status status = g_code->function(program, kFunction, out)) return status;
+  if (cw_status status = build(source(), &program)) return status;
+  if (cw_status status = function_of(program, kFunction, out)) return status;
   std::unique_lock lock(mutex);
   *out = functions.emplace(key, *out).first->second;
   return CW_OK;
+}
+
+cw_status Device::build(const std::string& source, cw_program* out) const {
+  return g_code->build(index, source.c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, out);
+}
+
+cw_status Device::function_of(cw_program program, const char* name, cw_function* out) const {
+  return g_code->function(program, name, out);
 }
 
 Launch& Launch::pointer(const void* p) {

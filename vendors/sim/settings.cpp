@@ -77,8 +77,8 @@ bool parse_bytes(const std::string& text, uint64_t* out) {
 
 // What `without` may name; see leave_out in backend.cpp.
 bool is_left_out(const std::string& entry) {
-  static const char* const entries[] = {"mem_set",          "mem_info",      "close", "peer_access",
-                                        "device_attribute", "host_register", "fault"};
+  static const char* const entries[] = {"bind",        "mem_set",          "mem_info",      "host_alloc", "close",
+                                        "peer_access", "device_attribute", "host_register", "fault"};
   return std::any_of(std::begin(entries), std::end(entries), [&](const char* e) { return entry == e; });
 }
 
@@ -176,8 +176,8 @@ void read_settings(const cw_host& given) {
     return true;
   });
   reader.read("without",
-              "a comma list of entries that stand alone: mem_set, mem_info, close, peer_access, device_attribute, "
-              "host_register (with host_unregister), fault",
+              "a comma list of entries that stand alone: bind, mem_set, mem_info, host_alloc (with host_free), close, "
+              "peer_access, device_attribute, host_register (with host_unregister), fault",
               [&](const std::string& value) {
                 for (const std::string& part : split(value)) {
                   if (!is_left_out(part)) return false;

@@ -1,0 +1,200 @@
+"""Inductor's side: which kernels a graph gets, and the Python that calls them.
+
+`register` is called when torch.compile is first used, and patches nothing: Inductor asks for what
+was registered by the device of a graph's tensors, so that code for the CPU or CUDA is compiled as
+ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import warnings
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import causeway
+from causeway import _C
+from causeway.compile import chip, names, report
+from causeway.compile.kernel import Kernel
+from causeway.compile.kernel_text import KernelText
+from causeway.compile.names import (
+    BackendFeature,
+    CustomGraphModulePass,
+    DeviceOpOverrides,
+    OrderedSet,
+    PythonWrapperCodegen,
+    SIMDScheduling,
+    SubgraphPythonWrapperCodegen,
+    V,
+    get_fused_kernel_name,
+    get_kernel_metadata,
+)
+
+
+def device_name() -> str:
+    """What torch calls the device."""
+    return str(torch._C._get_privateuse1_backend_name())
+
+
+class Scheduling(SIMDScheduling):  # type: ignore[misc]
+    """Turns groups of Inductor's nodes into kernels of the dialect."""
+
+    kernel_type = Kernel
+
+    @classmethod
+    def get_backend_features(cls, device: torch.device) -> Any:
+        features = [BackendFeature.INPLACE_BUFFERS]
+        if chip.code(device.index or 0).in_turn:
+            # Few cores: a reduction in two kernels reads and writes more than it gains.
+            features.append(BackendFeature.REDUCE_TO_SINGLE_ELEMENT)
+        return OrderedSet(features)
+
+    def define_kernel(self, source: str, node_schedule: Any, kernel: Any) -> str:
+        wrapper = V.graph.wrapper_code
+        device = V.graph.get_current_device_or_throw().index or 0
+        key = f"{device} {source}"
+        text: KernelText = kernel.text
+        if key in wrapper.src_to_kernel:
+            return str(wrapper.src_to_kernel[key])
+        fused = get_fused_kernel_name(node_schedule, "original_aten")
+        name = f"{fused}_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[key] = name
+        origins, details = get_kernel_metadata(node_schedule, wrapper)
+        program = wrapper.causeway_program(device)
+        operators = _operators(node_schedule)
+        body = "\n".join(
+            [
+                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, r'''",
+                text.body + f"''', {operators!r})",
+            ]
+        )
+        wrapper.define_kernel(name, body, f"{origins}\n{details}", gpu=False)
+        return name
+
+
+def _operators(node_schedule: Any) -> list[str]:
+    found = OrderedSet()
+    for node in node_schedule:
+        inner = getattr(node, "node", None)
+        for origin in getattr(inner, "origins", ()):
+            found.add(str(origin.meta.get("original_aten") or origin.target))
+    return list(found)
+
+
+class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
+    """The Python that allocates, calls kernels and calls what goes by the ladder."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: Any,
+        partition_signatures: Any = None,
+    ) -> Any:
+        if is_subgraph:
+            return SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return Wrapper()
+
+    def write_header(self) -> None:
+        super().write_header()
+        self.imports.writeline("from causeway.compile.runtime import Program as CausewayProgram, build as causeway_build")
+
+    def causeway_program(self, device: int) -> str:
+        """The name of the graph's program on a device."""
+        programs = self.__dict__.setdefault("causeway_programs", {})
+        if device not in programs:
+            programs[device] = f"causeway_program_{device}"
+            has_float64 = chip.code(device).has_float64
+            self.header.writeline(
+                f"{programs[device]} = CausewayProgram(globals(), {device}, {has_float64}, {str(V.graph.name or '')!r})"
+            )
+        return str(programs[device])
+
+    def write_async_compile_wait(self) -> None:
+        super().write_async_compile_wait()
+        self.prefix.writeline("causeway_build(globals())")
+
+    def _generate_kernel_call_helper(
+        self, kernel_name: str, call_args: Any, *, device: Any = None, triton: bool = True, **more: Any
+    ) -> None:
+        device = device or V.graph.get_current_device_or_throw()
+        if device.type == device_name():
+            self.writeline(self.wrap_kernel_call(kernel_name, [str(a) for a in call_args]))
+        else:
+            super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **more)
+
+    def make_allocation(self, name: str, device: Any, *given: Any, **more: Any) -> str:
+        text = str(super().make_allocation(name, device, *given, **more))
+        if device.type == device_name():  # with the index, which Inductor leaves out
+            text = text.replace(f"device='{device.type}'", f"device='{device.type}:{device.index or 0}'")
+        return text
+
+
+class SubgraphWrapper(SubgraphPythonWrapperCodegen, Wrapper):  # type: ignore[misc]
+    """The same within a graph: of torch.cond and its like."""
+
+    def causeway_program(self, device: int) -> str:
+        return str(self.parent_wrapper.causeway_program(device))
+
+
+class DeviceText(DeviceOpOverrides):  # type: ignore[misc]
+    """What generated Python says of devices and streams."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return f"from causeway.compile.interface import get_raw_stream as {name}"
+
+    def set_device(self, device_idx: int) -> str:
+        return f"torch.accelerator.set_device_index({device_idx})"
+
+    def synchronize(self) -> str:
+        return "torch.accelerator.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"torch.{device_name()}.device({device_idx})"
+
+    def current_stream(self) -> str:
+        return f"torch.{device_name()}.current_stream()"
+
+
+class Pass(CustomGraphModulePass):  # type: ignore[misc]
+    """Tells Inductor's caches what a graph's code depends on besides the graph."""
+
+    def __call__(self, gm: Any) -> None:
+        pass
+
+    def uuid(self) -> str:
+        return cache_key()
+
+
+@functools.cache
+def cache_key() -> str:
+    """Causeway, its generator, the vendor, its driver and the device, as one hash."""
+    found = hashlib.sha256(causeway.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    state = _C.vendor_state()
+    found.update(repr([state.get(key) for key in ("name", "version", "abi_version")]).encode())
+    for device in range(_C.device_count()):
+        info = _C.code_info(device)
+        found.update(repr([_C.device_info(device)["name"], sorted((info or {}).items())]).encode())
+    return found.hexdigest()
+
+
+def register() -> None:
+    """Give Inductor the device's backend. Where this torch has moved what is used, or the device
+    has no compiler, one that calls each operator."""
+    name = device_name()
+    names.register_device_op_overrides(name, DeviceText())
+    names.register_backend_for_device(
+        name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass()
+    )
+
+
+def say_unfused(why: str, remedy: str = "") -> None:
+    """Warn once that graphs run by the ladder, operator by operator."""
+    if report.unfused(why):
+        warnings.warn(f"causeway: torch.compile fuses nothing on {device_name()!r}: {why}. Each operator runs by the "
+                      f"ladder{remedy}", stacklevel=3)  # fmt: skip
