@@ -159,12 +159,13 @@ def command(name: str, arguments: Sequence[str]) -> list[str]:
 def read_reports(folder: Path) -> list[str]:
     """The reports of all processes, each once however often it came up."""
     text = "\n".join(path.read_text(errors="replace") for path in sorted(folder.glob("report*")))
+    text = re.sub(r"^(=+|ThreadSanitizer: reported .*)$", "", text, flags=re.M)
     begin = re.compile(
         r"^(?==+\d*=*ERROR: |WARNING: ThreadSanitizer|\S+:\d+:\d+: runtime error)", re.M
     )
     found = [part.strip() for part in begin.split(text) if begin.match(part)]
     # Two are the same if their functions are.
-    names = {re.sub(r"0x[0-9a-f]+|\b\d+\b|\(.*?\)", "", part): part for part in reversed(found)}
+    names = {re.sub(r"0x[0-9a-f]+|\bT?\d+\b|\(.*?\)", "", part): part for part in reversed(found)}
     return list(reversed(names.values()))
 
 

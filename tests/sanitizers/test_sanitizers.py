@@ -88,10 +88,12 @@ def test_what_is_planted_is_found(
 
 
 def test_reports_are_read_from_what_processes_wrote(tmp_path: Path) -> None:
-    race = "WARNING: ThreadSanitizer: data race (pid=%d)\n  Write of size 8 at 0x%x by thread T1:\n"
-    (tmp_path / "report.1").write_text("=" * 18 + "\n" + race % (1, 16) + "=" * 18 + "\n")
+    race = (
+        "WARNING: ThreadSanitizer: data race (pid=%d)\n  Write of size 8 at 0x%x by thread T%d:\n"
+    )
+    (tmp_path / "report.1").write_text("=" * 18 + "\n" + race % (1, 16, 1) + "=" * 18 + "\n")
     (tmp_path / "report.2").write_text(
-        race % (2, 32) + "x.cpp:3:9: runtime error: signed integer overflow\n"
+        race % (2, 32, 5) + "x.cpp:3:9: runtime error: signed integer overflow\n"
         "=================\n==7==ERROR: AddressSanitizer: heap-use-after-free on address 0x1\n"
     )
     assert len(run.read_reports(tmp_path)) == 3
