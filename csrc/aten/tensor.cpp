@@ -166,7 +166,6 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 Operator& copy_operator() {
   static Operator& op = operator_for(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
-  op.mixed_devices = true;
   return op;
 }
 
