@@ -265,7 +265,7 @@ def tools() -> Iterator[Figure]:
     every operator, 1.5 for an observer that is told of every operator.
     """
     import causeway
-    from causeway.debug import observe
+    from causeway.observe import observe
 
     step = mnist_step(device())
     seconds(step, 3)

@@ -39,6 +39,7 @@
 #include "runtime/storage.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
+#include "runtime/watched.h"
 
 namespace py = pybind11;
 
@@ -279,8 +280,7 @@ void set_policy(const std::string& fallback, const std::optional<std::vector<std
     op->policed.store(!only || names.count(op->name));
     op->warned.store(false);
   }
-  g_policy_on.store(p.fallback != Policy::Allow);
-  update_watched();
+  watch(Watcher::Policy, p.fallback != Policy::Allow);
   forget_routes();
 }
 
@@ -527,10 +527,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
   m.def("set_composer", [](py::object f) { set_composer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
-  m.def("ledger_enable", [](bool on) {
-    g_ledger_on.store(on);
-    update_watched();
-  });
+  m.def("ledger_enable", [](bool on) { watch(Watcher::Ledger, on); });
   m.def("ledger_read", read_ledger);
 
   py::class_<Call, std::shared_ptr<Call>>(m, "Call")

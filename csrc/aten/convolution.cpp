@@ -1,7 +1,5 @@
 // torch's convolution with cuDNN's flags, which traced models call: its composite asks for the device's type and ends at
 // an operator that is not there. The flags say how cuDNN computes, not what.
-#include "aten/convolution.h"
-
 #include <ATen/ATen.h>
 #include <torch/library.h>
 
@@ -18,15 +16,5 @@ at::Tensor convolution(const at::Tensor& input, const at::Tensor& weight, const 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) { m.impl("_convolution", convolution); }
 
 }  // namespace
-
-void record_convolution(Stack& stack) {
-  static const auto recorded = c10::Dispatcher::singleton().findSchemaOrThrow("aten::_convolution", "");
-  const at::Context& context = at::globalContext();
-  stack.emplace_back(context.benchmarkCuDNN());
-  stack.emplace_back(context.deterministicCuDNN() || context.deterministicAlgorithms());
-  stack.emplace_back(context.userEnabledCuDNN());
-  stack.emplace_back(context.allowTF32CuDNN(at::Float32Op::CONV));
-  recorded.callBoxed(stack);
-}
 
 }  // namespace causeway

@@ -1,4 +1,3 @@
-#include "aten/tensor.h"
 
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
@@ -399,18 +398,6 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
 }
 
 }  // namespace
-
-void resize_storage(c10::StorageImpl& storage, size_t bytes) {
-  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
-  const int index = storage.device().index();
-  DeviceState& d = device(index);
-  StreamState& stream = current_stream(index);
-  c10::DataPtr data = allocate(index, stream, bytes);
-  const size_t keep = std::min(bytes, storage.nbytes());
-  if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
-  storage.set_data_ptr_noswap(std::move(data));
-  storage.set_nbytes(bytes);
-}
 
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("empty.memory_format", own<&empty>("empty.memory_format"));

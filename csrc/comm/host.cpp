@@ -31,12 +31,6 @@ void check_writable(const at::Tensor& t) {
       t.sizes(), ", strides ", t.strides(), "); give it a clone()");
 }
 
-struct Place {
-  char* device = nullptr;  // address on the device
-  size_t bytes = 0;
-  at::Tensor host;  // all of it, flat
-};
-
 }  // namespace
 
 Piece dense_piece(const at::Tensor& t, bool in, bool out) {
@@ -52,6 +46,11 @@ Piece contiguous_piece(const at::Tensor& t, bool in, bool out) {
 }
 
 struct CommHost::Run {
+  struct Place {
+    char* device = nullptr;  // address on the device
+    size_t bytes = 0;
+    at::Tensor host;  // all of it, flat
+  };
   HostTask task;
   c10::intrusive_ptr<CommWork> work;
   int device = -1;

@@ -11,16 +11,17 @@
 #include <torch/library.h>
 
 #include "runtime/check.h"
-#include "aten/convolution.h"
 #include "ladder/forms.h"
 #include "ladder/foreach.h"
 #include "ladder/layouts.h"
 #include "ladder/native.h"
 #include "ladder/norm.h"
 #include "ladder/observe.h"
+#include "ladder/tracer.h"
 #include "runtime/profile.h"
 #include "ladder/unboxed.h"
 #include "runtime/vendor.h"
+#include "runtime/watched.h"
 
 namespace causeway {
 
@@ -226,14 +227,6 @@ int device_of_call(const Operator& op, const Stack& stack) {
 
 // ---- policy ---------------------------------------------------------------------------------------------------
 
-std::atomic<bool> g_policy_on{false};
-std::atomic<bool> g_watched{false};
-
-void update_watched() {
-  g_watched.store(g_policy_on.load() || g_ledger_on.load() || g_profiling.load());
-  g_entries_on.store(g_ledger_on.load() || g_observing.load());
-}
-
 Policy& policy() {
   static Policy p;
   return p;
@@ -301,7 +294,7 @@ Operator& operator_for(const c10::OperatorHandle& handle) {
   auto& slot = by_schema()[key];
   if (!slot) {
     slot = new Operator(handle);
-    slot->observe(g_observing.load());  // observers say at its first call whether they want it
+    slot->observe(watched_by(Watcher::Observer));  // observers say at its first call whether they want it
     all().push_back(slot);
   }
   return *slot;

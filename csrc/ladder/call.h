@@ -42,7 +42,7 @@ struct Operator final : c10::OperatorKernel {
   bool pointwise = false;      // each element of the result depends on the same element of the inputs alone
   bool ends_norm = false;      // the backward of a norm, see norm.h
   DtypeSet wide = 0;           // dtypes that the CPU refuses and CUDA takes, see wide.h
-  bool unrecorded = false;     // by torch.jit.trace, see convolution.h
+  bool unrecorded = false;     // by torch.jit.trace, see tracer.h
   bool composite = false;      // torch's composite does what no kernel takes
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
@@ -85,10 +85,6 @@ struct Policy {
   bool narrow = false;              // dtypes that the chip lacks: narrowed, else refused
 };
 Policy& policy();
-extern std::atomic<bool> g_policy_on;  // fallback is not Allow
-extern std::atomic<bool>
-    g_watched;    // a policy holds, a ledger is open or a trace is taken: every call goes the long way
-void update_watched();
 void check_fallback(Operator& op);
 
 // `dtype` as `device` stores it: itself; or, as the policy says, a narrower one (counted), or an error.

@@ -26,8 +26,8 @@
 #include "ladder/norm.h"
 #include "runtime/profile.h"
 #include "runtime/storage.h"
-#include "aten/tensor.h"
 #include "runtime/vendor.h"
+#include "runtime/watched.h"
 #include "ladder/wide.h"
 
 namespace causeway {
@@ -572,7 +572,7 @@ void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kin
                                 ": neither has a kernel for this call. Register one with torch.library.impl(\"",
                                 op.name, "\", \"PrivateUse1\")");
   }
-  if (C10_UNLIKELY(g_policy_on.load(std::memory_order_relaxed))) check_fallback(op);
+  if (C10_UNLIKELY(watched_by(Watcher::Policy))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
   if (C10_UNLIKELY(op.ends_norm)) fit_statistics(op, stack);
   Profiled span(Work::Host, op.name.c_str());

@@ -5,12 +5,11 @@
 
 #include "ladder/call.h"
 #include "ladder/observe.h"
+#include "runtime/watched.h"
 
 namespace causeway {
 
 const char* const kRungNames[kRungs] = {"native", "derived", "portable", "decomposed", "host"};
-std::atomic<bool> g_ledger_on{false};
-std::atomic<bool> g_entries_on{false};
 
 namespace {
 
@@ -31,7 +30,7 @@ thread_local Entry* t_entry = nullptr;
 
 }  // namespace
 
-Entry::Entry(Operator& op) : op_(op), on_(g_entries_on.load(std::memory_order_relaxed)) {
+Entry::Entry(Operator& op) : op_(op), on_(watched_by(Watcher::Ledger, Watcher::Observer)) {
   if (C10_LIKELY(!on_)) return;
   outer_ = t_entry;
   t_entry = this;
@@ -46,7 +45,7 @@ Entry::~Entry() {
   if (outer_) outer_->inner_seconds_ += seconds;
   if (!set_) return;  // it threw
   note_rung(op_, rung_);
-  if (!g_ledger_on.load(std::memory_order_relaxed)) return;
+  if (!watched_by(Watcher::Ledger)) return;
   std::lock_guard lock(g_ledger_mutex);
   Sums& sums = g_rows[{&op_, rung_, dtype_}];
   ++sums.calls;

@@ -43,9 +43,6 @@ class Entry {
   bool set_ = false;
 };
 
-extern std::atomic<bool> g_ledger_on;
-extern std::atomic<bool> g_entries_on;  // a ledger is open, or an observer asks for rungs; see update_watched
-
 using LedgerRow = std::tuple<std::string, std::string, std::string, uint64_t, uint64_t, double>;
 std::vector<LedgerRow> read_ledger();
 

@@ -17,11 +17,11 @@
 #include <torch/csrc/jit/python/pybind_utils.h>
 #include <torch/csrc/utils/tensor_memoryformats.h>
 
+#include "runtime/watched.h"
+
 namespace py = pybind11;
 
 namespace causeway {
-
-std::atomic<bool> g_observing{false};
 
 namespace {
 
@@ -207,8 +207,7 @@ void set_observers(PyObject* begin, PyObject* end, const std::vector<std::string
   // Replaced functions are never freed: a call on another thread may hold them.
   g_begin.store(begin, std::memory_order_release);
   g_end.store(end, std::memory_order_release);
-  g_observing.store(begin != nullptr);
-  update_watched();
+  watch(Watcher::Observer, begin != nullptr);
   const std::set<std::string> chosen(names.begin(), names.end());
   for (Operator* op : operators()) op->observe(begin && chosen.count(op->name) > 0);
   std::lock_guard lock(g_observers_mutex);

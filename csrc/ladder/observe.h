@@ -60,8 +60,6 @@ std::vector<std::string> own_kernels();
 bool pause_observers(bool on);  // on this thread; gives what was before
 pybind11::object to_python(const c10::IValue& value, const c10::TypePtr& type);
 
-extern std::atomic<bool> g_observing;
-
 // ---- kernels of our own ---------------------------------------------------------------------------------------------
 
 // One registered kernel. As long as the process.

@@ -7,6 +7,7 @@
 #include <ATen/core/LegacyTypeDispatch.h>
 
 #include "ladder/host.h"
+#include "runtime/watched.h"
 
 namespace causeway {
 
@@ -44,8 +45,8 @@ struct Unboxed {
 
   Return operator()(Args... args) {
     const Tensor& first = std::get<0>(std::forward_as_tuple(args...));
-    if (C10_LIKELY(op->host_only.load(std::memory_order_acquire) && !g_watched.load(std::memory_order_relaxed) &&
-                   plain(args...))) {
+    if (C10_LIKELY(op->host_only.load(std::memory_order_acquire) &&
+                   !watched_by(Watcher::Policy, Watcher::Ledger, Watcher::Trace) && plain(args...))) {
       DeviceState& d = device(first.device().index());
       if (C10_LIKELY(d.host_addressable)) return direct(d, args...);
     }

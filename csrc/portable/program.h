@@ -4,7 +4,7 @@
 #pragma once
 
 #include "portable/call.h"
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

@@ -9,7 +9,6 @@
 #include <optional>
 #include <unordered_map>
 
-#include "ladder/call.h"
 #include "runtime/check.h"
 #include "runtime/device.h"
 #include "portable/portable.h"
@@ -18,7 +17,6 @@
 
 namespace causeway {
 
-std::atomic<bool> g_profiling{false};
 std::atomic<bool> g_times_of_vendor{true};
 
 namespace {
@@ -179,7 +177,7 @@ void Profiled::begin(Work work, const char* name, StreamState* stream, uint64_t 
   span->begin = c10::getApproximateTime();
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  if (!g_profiling.load()) return;  // it ended meanwhile
+  if (!watched_by(Watcher::Trace)) return;  // it ended meanwhile
   span->id = r.next++;
   try {
     if (on_device(*span)) {
@@ -211,7 +209,7 @@ void Profiled::end() noexcept {
       t_correlated.pop_back();
       if (r.vendor) correlate(*r.vendor, span_->device);
     }
-    if (!g_profiling.load()) return;
+    if (!watched_by(Watcher::Trace)) return;
     if (span_->dropped) {
       if (span_->before) r.spare[span_->device].push_back(span_->before);
       return;
@@ -255,8 +253,7 @@ void start_trace() {
     if (device_opened(i)) clock_of(r, i);
   r.converter.emplace();
   g_epoch.fetch_add(1);
-  g_profiling.store(true);
-  update_watched();
+  watch(Watcher::Trace, true);
 }
 
 namespace {
@@ -320,8 +317,7 @@ void read_vendor(Recorder& r) {
 }  // namespace
 
 Trace stop_trace() {
-  g_profiling.store(false);
-  update_watched();
+  watch(Watcher::Trace, false);
   for (int i = 0; i < kMaxDevices; ++i)
     if (device_opened(i)) sync_device(i);
   Recorder& r = recorder();

@@ -11,10 +11,9 @@
 #include <c10/util/ApproximateClock.h>
 
 #include "runtime/stream.h"
+#include "runtime/watched.h"
 
 namespace causeway {
-
-extern std::atomic<bool> g_profiling;  // a trace is being taken
 
 enum class Work : uint8_t {
   Kernel,    // of the vendor, on a stream
@@ -54,7 +53,7 @@ struct DeviceSpan {
 class Profiled {
  public:
   Profiled(Work work, const char* name, StreamState* stream = nullptr, uint64_t bytes = 0) {
-    if (C10_UNLIKELY(g_profiling.load(std::memory_order_relaxed))) begin(work, name, stream, bytes);
+    if (C10_UNLIKELY(watched_by(Watcher::Trace))) begin(work, name, stream, bytes);
   }
   ~Profiled() {
     if (C10_UNLIKELY(span_ != nullptr)) end();

@@ -174,4 +174,16 @@ void install_cpu_allocator() {
 
 c10::Allocator* cpu_allocator() { return g_cpu ? g_cpu->torch : c10::GetCPUAllocator(); }
 
+void resize_storage(c10::StorageImpl& storage, size_t bytes) {
+  TORCH_CHECK(storage.resizable(), "Trying to resize storage that is not resizable");
+  const int index = storage.device().index();
+  DeviceState& d = device(index);
+  StreamState& stream = current_stream(index);
+  c10::DataPtr data = allocate(index, stream, bytes);
+  const size_t keep = std::min(bytes, storage.nbytes());
+  if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
+  storage.set_data_ptr_noswap(std::move(data));
+  storage.set_nbytes(bytes);
+}
+
 }  // namespace causeway

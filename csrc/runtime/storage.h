@@ -28,6 +28,9 @@ struct DeviceStorage final : c10::StorageImpl {
   std::atomic<c10::StorageImpl*> twin_{nullptr};
 };
 
+// Give `storage` room for `bytes`, keeping what fits. Throws where the storage is not resizable.
+void resize_storage(c10::StorageImpl& storage, size_t bytes);
+
 StoragePtr make_storage(c10::DataPtr data, size_t bytes, bool resizable = true);
 
 // A new dense device tensor without autograd history; the caller sets sizes.

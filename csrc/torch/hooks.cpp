@@ -7,7 +7,7 @@
 #include "runtime/device.h"
 #include "runtime/generator.h"
 #include "runtime/host_allocator.h"
-#include "aten/tensor.h"
+#include "runtime/storage.h"
 #include "runtime/vendor.h"
 
 namespace causeway {

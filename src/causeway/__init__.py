@@ -24,13 +24,11 @@ if TYPE_CHECKING:
     from causeway import apex as apex
     from causeway import config as config
     from causeway import redirect as transfer
-    from causeway.debug.compare import CompareError as CompareError
-    from causeway.debug.compare import compare as compare
-    from causeway.debug.divergence import first_divergence as first_divergence
+    from causeway.comparison.compare import CompareError as CompareError
+    from causeway.comparison.compare import compare as compare
+    from causeway.comparison.divergence import first_divergence as first_divergence
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
-    from causeway.debug.record import record as record
-    from causeway.debug.steps import step as step
     from causeway.errors import CausewayError as CausewayError
     from causeway.errors import ConfigError as ConfigError
     from causeway.errors import DeviceIndexError as DeviceIndexError
@@ -40,9 +38,11 @@ if TYPE_CHECKING:
     from causeway.errors import TraceError as TraceError
     from causeway.errors import UnsupportedDtypeError as UnsupportedDtypeError
     from causeway.errors import VendorError as VendorError
+    from causeway.observe.steps import step as step
     from causeway.ops.ladder import fallback as fallback
     from causeway.ops.ladder import policy as policy
     from causeway.ops.ledger import ledger as ledger
+    from causeway.trace.record import record as record
 
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
@@ -51,14 +51,14 @@ _NAMES = {
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
     "overflow": "causeway.debug.overflow",
-    "record": "causeway.debug.record",
+    "record": "causeway.trace.record",
     "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
-    "compare": "causeway.debug.compare",
-    "CompareError": "causeway.debug.compare",
-    "first_divergence": "causeway.debug.divergence",
-    "step": "causeway.debug.steps",
+    "compare": "causeway.comparison.compare",
+    "CompareError": "causeway.comparison.compare",
+    "first_divergence": "causeway.comparison.divergence",
+    "step": "causeway.observe.steps",
     "CausewayError": "causeway.errors",
     "ConfigError": "causeway.errors",
     "DeviceIndexError": "causeway.errors",

@@ -13,7 +13,6 @@ import os
 import time
 import types
 import warnings
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from causeway import config
@@ -25,23 +24,7 @@ from causeway.errors import (
     UnsupportedDtypeError,
     VendorError,
 )
-
-
-@dataclass
-class State:
-    """How far the start came."""
-
-    started: bool = False
-    device: str = ""
-    vendor: str = ""
-    library: str = ""
-    reason: str = ""  # why this vendor
-    error: Exception | None = None  # why there is no device
-    problems: list[config.Problem] = field(default_factory=list)
-    seconds: float = 0.0  # of this thread on a CPU
-
-
-state = State()
+from causeway.state import state
 
 
 def start() -> None:

@@ -15,10 +15,10 @@ from causeway import config, doctor
 from causeway.autoload import messages
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
-from causeway.debug import command as debug
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.redirect.command import run_program
+from causeway.trace import command as debug
 from causeway.tune.command import run_tune
 from causeway.verify.command import verify_scripts
 

@@ -135,11 +135,11 @@ def _patterns(value: Any) -> tuple[str, ...]:
 
 def _integrations(value: Any) -> tuple[str, ...]:
     """all, none, or names of libraries; one with a minus sign is left out."""
-    from causeway import integrations
+    from causeway.integrations.names import LIBRARIES, known
 
     names = _names(value)
-    if (unknown := integrations.known(names)) is not None:
-        every = sorted({"all", "none", *integrations.LIBRARIES.values()})
+    if (unknown := known(names)) is not None:
+        every = sorted({"all", "none", *LIBRARIES.values()})
         raise ValueError(f"{unknown!r} is none of {', '.join(every)}{_nearest(unknown, every)}")
     return names
 

@@ -13,8 +13,8 @@ from typing import TYPE_CHECKING, Any
 
 import causeway
 from causeway import config
-from causeway.autoload import state
 from causeway.ops.ledger import size
+from causeway.state import state
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 import torch
 
-from causeway.debug import tensors
-from causeway.debug.trace import Call, Writer
+from causeway.trace import tensors
+from causeway.trace.trace import Call, Writer
 
 
 def kept(writer: Writer, t: torch.Tensor, storages: dict[int, int]) -> tensors.TensorRecord:

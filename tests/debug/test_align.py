@@ -8,10 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
-from causeway.debug import align, tensors
-from causeway.debug.diff import Difference, compare
-from causeway.debug.reader import Trace
-from causeway.debug.trace import Call, Writer
+from causeway.trace import align, tensors
+from causeway.trace.diff import Difference, compare
+from causeway.trace.reader import Trace
+from causeway.trace.trace import Call, Writer
 
 from .conftest import kept
 

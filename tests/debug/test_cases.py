@@ -15,9 +15,9 @@ from causeway.cli import app
 from causeway.conformance import suite
 from causeway.conformance.families import family
 from causeway.conformance.given import Given
-from causeway.debug import cases
-from causeway.debug.reader import Trace
 from causeway.errors import CausewayError, TraceError
+from causeway.trace import cases
+from causeway.trace.reader import Trace
 
 
 def record(folder: Path) -> Trace:

@@ -256,7 +256,7 @@ def test_half_types_are_held_against_float64(device, dtype) -> None:
 
 def test_compare_can_raise_in_the_operators_caller(device, monkeypatch) -> None:
     from causeway import numerics
-    from causeway.debug import judge
+    from causeway.comparison import judge
 
     wrong = judge.Judged(numerics.Verdict("wrong values", came="1", expected="2"))
     monkeypatch.setattr(judge.Judge, "tensor", lambda *_: wrong)

@@ -13,7 +13,7 @@ import torch
 import causeway
 from causeway import config
 from causeway.debug import dump as module
-from causeway.debug import switch
+from causeway.debug import whole
 from causeway.errors import ConfigError
 
 
@@ -23,7 +23,7 @@ def _off(monkeypatch: pytest.MonkeyPatch):
         if name.startswith("CAUSEWAY_DUMP"):
             monkeypatch.delenv(name)
     yield
-    for name in switch.TOOLS["dump"]:
+    for name in whole.TOOLS["dump"]:
         config.reset(name)
     assert module.running() is None
 

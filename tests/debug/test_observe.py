@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import causeway
-from causeway.debug import observe
+from causeway.observe import observe
 
 
 class Log(observe.Observer):

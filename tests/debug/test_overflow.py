@@ -12,9 +12,9 @@ import torch
 import causeway
 from causeway import config
 from causeway.debug import overflow as module
-from causeway.debug.reader import Trace
-from causeway.debug.replay import replay
 from causeway.errors import NonFiniteError
+from causeway.trace.reader import Trace
+from causeway.trace.replay import replay
 
 
 @pytest.fixture(params=["cpu", "chip"])

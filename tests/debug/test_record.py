@@ -12,10 +12,10 @@ from typer.testing import CliRunner
 
 import causeway
 from causeway.cli import app
-from causeway.debug.diff import compare
-from causeway.debug.reader import Trace
-from causeway.debug.record import Options
 from causeway.errors import ConfigError
+from causeway.trace.diff import compare
+from causeway.trace.reader import Trace
+from causeway.trace.record import Options
 
 pytestmark = pytest.mark.usefixtures("own_main")
 

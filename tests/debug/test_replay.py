@@ -9,11 +9,11 @@ import pytest
 import torch
 
 import causeway
-from causeway.debug import tensors
-from causeway.debug.reader import Trace
-from causeway.debug.replay import Replayed, replay
-from causeway.debug.trace import Call, Writer
 from causeway.errors import ConfigError
+from causeway.trace import tensors
+from causeway.trace.reader import Trace
+from causeway.trace.replay import Replayed, replay
+from causeway.trace.trace import Call, Writer
 
 from .conftest import kept
 
@@ -86,8 +86,8 @@ def test_a_wrong_kernel_is_said_to_be_off(run_python, tmp_path: Path) -> None:
         work("cpu")
     program = """
 import sys
-from causeway.debug.reader import Trace
-from causeway.debug.replay import replay
+from causeway.trace.reader import Trace
+from causeway.trace.replay import replay
 for one in replay(Trace(sys.argv[1]), "sim").wrong:
     print(one)
 """

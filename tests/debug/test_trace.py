@@ -15,11 +15,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from causeway.debug import tensors, values
-from causeway.debug.reader import Trace
-from causeway.debug.tensors import Memory
-from causeway.debug.trace import Call, Writer, seal
 from causeway.errors import TraceError
+from causeway.trace import tensors, values
+from causeway.trace.reader import Trace
+from causeway.trace.tensors import Memory
+from causeway.trace.trace import Call, Writer, seal
 
 from .conftest import kept, write_trace
 

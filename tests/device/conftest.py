@@ -94,9 +94,9 @@ def _same_device_after():
 @pytest.fixture(autouse=True)
 def _right_where_compared():
     """With CAUSEWAY_COMPARE='.*' every operator of these tests is compared with the CPU too."""
-    from causeway.debug import switch
+    from causeway.debug import whole
 
-    comparison = switch.comparison()
+    comparison = whole.comparison()
     before = len(comparison.failures) if comparison else 0
     yield
     if comparison is not None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from causeway.debug.randomness import Draws
-from causeway.debug.snapshot import Snapshot
+from causeway.comparison.randomness import Draws
+from causeway.comparison.snapshot import Snapshot
 
 NAME = "aten::uniform_"
 

@@ -6,7 +6,7 @@
 #include "portable/kernels/attention.h"
 #include <algorithm>
 
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

@@ -1,7 +1,7 @@
 // The negative log likelihood of classes, as cross_entropy ends with, of rows and of images; and its gradient.
 #include <algorithm>
 
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

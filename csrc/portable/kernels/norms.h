@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "portable/kernels/gemm.h"
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

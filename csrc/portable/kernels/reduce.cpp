@@ -5,7 +5,7 @@
 #include <cstring>
 
 #include "portable/kernels/gemm.h"
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

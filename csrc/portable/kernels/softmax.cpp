@@ -1,7 +1,7 @@
 // Softmax and its logarithm, and their gradients, along any dimension of a dense tensor.
 #include <cstring>
 
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 namespace causeway::portable {
 

@@ -1293,7 +1293,7 @@ def run(check: Check, chip: Chip) -> Check:
 def main() -> None:
     """Read {library, settings_of, checks, operators}; write lines, for `workers`."""
     from causeway import vendor
-    from causeway.conformance.workers import begin
+    from causeway.conformance.pipe import begin
 
     task, say = begin()
     try:

@@ -516,7 +516,7 @@ def _run(check: Check, rank: Rank) -> Check:
 def main() -> None:
     """Read {library, settings_of, rank, size, folder, checks}; write lines, for `ranks`."""
     from causeway import vendor
-    from causeway.conformance.workers import begin
+    from causeway.conformance.pipe import begin
 
     task, say = begin()
     try:

@@ -10,11 +10,11 @@ import traceback
 import torch
 
 from causeway import _C
-from causeway.autoload import state
 from causeway.conformance.given import Given
 from causeway.conformance.operators import OURS, PORTABLE, Examiner, Result, dtype_name
-from causeway.conformance.workers import speaker
+from causeway.conformance.pipe import speaker
 from causeway.errors import CausewayError
+from causeway.state import state
 
 # In the order of the report's columns.
 ORDER = (

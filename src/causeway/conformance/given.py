@@ -11,8 +11,8 @@ import torch
 
 from causeway.conformance.families import ALIASES, Family, family, overload
 from causeway.conformance.harvest import Call
-from causeway.debug import cases
 from causeway.errors import TraceError
+from causeway.trace import cases
 
 
 class Given:

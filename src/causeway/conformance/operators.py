@@ -18,7 +18,6 @@ from typing import Any, TypeVar
 import torch
 
 from causeway import numerics
-from causeway.autoload import state
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
 from causeway.conformance.families import Family, family, overload
@@ -50,6 +49,7 @@ from causeway.conformance.reference import (
     written,
 )
 from causeway.conformance.table import TableError
+from causeway.state import state
 from causeway.vendor import Settings
 
 # Rungs on which the kernel that is examined runs: the vendor's, or Causeway's own.

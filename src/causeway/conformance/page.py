@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from causeway.conformance.report import Report
 from causeway.pages.page import (
     Badge,
     Bar,
@@ -25,6 +24,9 @@ from causeway.pages.page import (
     Tone,
     Verdict,
 )
+
+if TYPE_CHECKING:
+    from causeway.conformance.report import Report
 
 _STATES: dict[str, Tone] = {
     "passed": "good", "failed": "bad", "skipped": "quiet", "not tested": "warn", "no case": "quiet",

@@ -52,11 +52,12 @@ def main() -> None:
 def examine(job: Job) -> dict[str, Any]:
     """Run the job's target and say what came."""
     import causeway
-    from causeway import _C, autoload
+    from causeway import _C
+    from causeway.state import state
 
-    if autoload.state.error is not None:
-        return {"broken": str(autoload.state.error)}
-    device = torch.device(autoload.state.device, 0)
+    if state.error is not None:
+        return {"broken": str(state.error)}
+    device = torch.device(state.device, 0)
     _C.init()
     if job.explain:
         from causeway.coverage import explain
@@ -87,17 +88,17 @@ def examine(job: Job) -> dict[str, Any]:
     _C.set_dry(False)
     needed = _C.needed_contents()
     offered = _C.offered()
-    state = _C.vendor_state()
+    opened = _C.vendor_state()
     info = _C.device_info(0)
     return {
         "job": asdict(job),
         "vendor": {
-            "name": state["name"],
-            "version": state["version"],
+            "name": opened["name"],
+            "version": opened["version"],
             "device": info["name"],
             "dtypes": [str(d).removeprefix("torch.") for d in info["dtypes"]],
             "host_addressable": info["host_addressable"],
-            "asked": "check.v1" in state["extensions"],
+            "asked": "check.v1" in opened["extensions"],
         },
         "offered": {
             name: [str(d).removeprefix("torch.") for d in o["dtypes"]]

@@ -1,1 +1,1 @@
-"""Tools that look on while a program runs, in the dispatcher: they cost nothing when off."""
+"""The switches of all debugging tools, and two watchers: `dump` and `overflow`."""

@@ -24,10 +24,11 @@ from typing import Any, TextIO
 import torch
 
 from causeway import config, numerics
-from causeway.debug import dispatch, observe, tensors, values
-from causeway.debug.selection import Window, rank, world_size
 from causeway.errors import ConfigError
+from causeway.observe import dispatch, observe
+from causeway.observe.selection import Window, rank, world_size
 from causeway.ops.ladder import Change
+from causeway.trace import tensors, values
 
 Target = str | Path | TextIO | Callable[[Any, str], None]
 
@@ -118,7 +119,7 @@ def served_by(call: Any) -> str:
     """The rung and the kernel that served a call, such as "native: add.out of sim"."""
     rung = str(call.rung)
     if rung in ("native", "derived"):
-        from causeway.autoload import state
+        from causeway.state import state
 
         return f"{rung}: {_kernel(call.name)} of {state.vendor}"
     return {"host": "host: the CPU's kernel", "core": "core: Causeway's own kernel"}.get(rung, rung)

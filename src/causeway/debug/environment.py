@@ -12,15 +12,16 @@ from collections.abc import Callable
 from typing import Any
 
 from causeway import config
-from causeway.debug import dump, observe, overflow, switch
-from causeway.debug.selection import Names
+from causeway.debug import dump, overflow, whole
 from causeway.errors import CausewayError
+from causeway.observe import observe
+from causeway.observe.selection import Names
 
 # Settings, what makes the tool follow them, and who looks on.
 TOOLS: dict[str, tuple[tuple[str, ...], Callable[[], None], Callable[[], Any]]] = {
-    "dump": (switch.TOOLS["dump"], dump.apply, dump.running),
-    "overflow": (switch.TOOLS["overflow"], overflow.apply, overflow.running),
-    "compare": (switch.COMPARE, switch.push_compare, lambda: None),  # from the next call on
+    "dump": (whole.TOOLS["dump"], dump.apply, dump.running),
+    "overflow": (whole.TOOLS["overflow"], overflow.apply, overflow.running),
+    "compare": (whole.COMPARE, whole.push_compare, lambda: None),  # from the next call on
 }
 
 

@@ -26,12 +26,13 @@ import torch
 
 import causeway
 from causeway import config
-from causeway.debug import align, observe, tensors
-from causeway.debug.tensors import TensorRecord
-from causeway.debug.trace import Call, Writer, written_by
-from causeway.debug.values import map_tensors, tensors_in
 from causeway.errors import NonFiniteError
 from causeway.numerics import base_name
+from causeway.observe import observe
+from causeway.trace import align, tensors
+from causeway.trace.tensors import TensorRecord
+from causeway.trace.trace import Call, Writer, written_by
+from causeway.trace.values import map_tensors, tensors_in
 
 Tensor = torch.Tensor
 _NOT_THE_USERS = (*torch.__path__, *causeway.__path__)  # files of frames that tell nothing
@@ -150,7 +151,7 @@ class Watch(observe.Observer):
         return found
 
     def _save(self, call: Any, args: list[Any], record: Call) -> Path:
-        from causeway.debug.record import look, outcome
+        from causeway.trace.record import look, outcome
 
         folder = Path(self.save or tempfile.mkdtemp(prefix="causeway-overflow-"))
         while folder.exists() and any(folder.iterdir()):
@@ -230,7 +231,7 @@ def overflow(
     Without an operator that made any, `w.first` has the first that had some: they came in with the
     data, or are a mask.
     """
-    from causeway.debug import dispatch
+    from causeway.observe import dispatch
 
     watch = Watch(action, ops=ops, save=save)
     with dispatch.watch(watch, via):

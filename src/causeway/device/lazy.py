@@ -16,8 +16,9 @@ from typing import Any, TypeVar
 import torch
 from torch._utils import _LazySeedTracker
 
-from causeway import _C, autoload, config
+from causeway import _C, config
 from causeway.errors import ConfigError, VendorError
+from causeway.state import state
 
 _tls = threading.local()
 _lock = threading.RLock()
@@ -64,8 +65,8 @@ def count_devices() -> int:
     if _count is not None:
         return _count
     with _lock:
-        if autoload.state.error is not None:
-            raise VendorError(str(autoload.state.error))
+        if state.error is not None:
+            raise VendorError(str(state.error))
         if _unavailable is not None:
             raise VendorError(_unavailable)
         try:

@@ -14,29 +14,11 @@ import importlib.metadata
 import sys
 import types
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from causeway import config
-
-# Roots of modules, and the library whose integration they belong to. Of torch only the modules that
-# are named here are watched.
-LIBRARIES = {
-    "accelerate": "accelerate",
-    "deepspeed": "deepspeed",
-    "diffusers": "diffusers",
-    "lightning": "lightning",
-    "lightning_fabric": "lightning",
-    "peft": "peft",
-    "pytorch_lightning": "lightning",
-    "safetensors": "safetensors",
-    "timm": "timm",
-    "torch.distributed.tensor": "dtensor",
-    "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
-    "torch.nn.attention.flex_attention": "flex_attention",
-    "torch.testing._internal.opinfo.core": "opinfo",
-    "transformers": "transformers",
-}
+from causeway.integrations.names import LIBRARIES
 
 
 @dataclass(frozen=True)
@@ -155,9 +137,3 @@ def _tested_remedy(library: str) -> str:
     except ImportError:
         return silence
     return f"Versions {oldest} to {newest} are tested, {version(library)} is installed; {silence}"
-
-
-def known(names: Sequence[str]) -> str | None:
-    """The first of `names` that the setting `integrations` does not know, or None."""
-    every = {"all", "none", *LIBRARIES.values()}
-    return next((n for n in names if n.removeprefix("-") not in every), None)

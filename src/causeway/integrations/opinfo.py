@@ -2,8 +2,8 @@
 
 The database has dtypes for the CPU, and for CUDA and other devices that it knows; of a device that
 it does not know, it says what it says of the CPU. Causeway's takes what torch.cuda does beside,
-computed in a wider dtype on the host rung where no kernel takes it (csrc/ladder/wide.cpp). So torch's own
-tests ask for that too.
+computed in a wider dtype on the host rung where no kernel takes it (csrc/ladder/wide.cpp). So
+torch's own tests ask for that too.
 """
 
 from __future__ import annotations

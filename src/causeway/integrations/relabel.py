@@ -22,6 +22,7 @@ from typing import Any
 import torch
 
 from causeway import integrations
+from causeway.integrations.names import LIBRARIES
 
 _QUESTION = "__causeway_is_available__"
 _VISIBLE = {"ASCEND_RT_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES"}
@@ -106,7 +107,7 @@ def renamed(function: types.FunctionType, old: str, new: str) -> types.FunctionT
 
 def _note(module: types.ModuleType, functions: list[str]) -> None:
     root = module.__name__.partition(".")[0]
-    library = integrations.LIBRARIES.get(module.__name__) or integrations.LIBRARIES[root]
+    library = LIBRARIES.get(module.__name__) or LIBRARIES[root]
     integrations.note(library, f"{module.__name__}: {', '.join(functions)}")
 
 

@@ -1,9 +1,9 @@
 """Autocast's policies where a vendor, or a user, wants others than torch's.
 
-torch's lists for CUDA hold (csrc/aten/autocast.cpp). A vendor says in a file beside its library what is
-otherwise on its chip: `libcw_mychip.autocast.toml` beside `libcw_mychip.so`, a list of operators
-for each policy. The setting `autocast` wins over the file: "softmax=low, aten::mm=none". A name
-without an overload is all that do not write into their arguments.
+torch's lists for CUDA hold (csrc/aten/autocast.cpp). A vendor says in a file beside its library
+what is otherwise on its chip: `libcw_mychip.autocast.toml` beside `libcw_mychip.so`, a list of
+operators for each policy. The setting `autocast` wins over the file: "softmax=low, aten::mm=none".
+A name without an overload is all that do not write into their arguments.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from pathlib import Path
 import torch
 
 from causeway import config
-from causeway.autoload import state
 from causeway.errors import ConfigError
+from causeway.state import state
 
 
 @dataclass(frozen=True)

@@ -2,8 +2,8 @@
 
 Read from the schemas of the torch that is installed, never copied: `header` writes
 include/causeway/operators.hpp, a C++ type for each operator, and `markdown` docs/operators.md. It
-says in Python what csrc/ladder/native.cpp does: outputs first, then the other arguments; the form that
-writes into given outputs serves the others. A test lets operators of every sort arrive.
+says in Python what csrc/ladder/native.cpp does: outputs first, then the other arguments; the form
+that writes into given outputs serves the others. A test lets operators of every sort arrive.
 
 Left out are operators that no kernel is called for: composites, which torch takes apart before
 they reach a device; views; results that are no tensors; types that abi.h has no form for; and

@@ -86,11 +86,12 @@ def resolve(target: str) -> str:
         raise ConfigError(
             f'CUDA can be redirected to "device" (here {name!r}) or to "cpu", not to {target!r}'
         )
-    from causeway import _C, autoload
+    from causeway import _C
+    from causeway.state import state
 
     try:
-        if autoload.state.error is not None:
-            raise autoload.state.error
+        if state.error is not None:
+            raise state.error
         # Not torch.<name>.is_available(): a program may still say which devices are visible.
         there = _C.vendor_device_count()
     except Exception as error:

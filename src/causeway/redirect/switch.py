@@ -152,9 +152,9 @@ class _Nested(Redirection):
 
 def _program_runs() -> bool:
     """Whether a program may hold names already: not while `import torch` turns this on."""
-    from causeway import autoload
+    from causeway.state import state
 
-    return autoload.state.seconds > 0
+    return state.seconds > 0
 
 
 def disable() -> None:

@@ -63,7 +63,7 @@ def measure(
 
     import causeway
     from causeway import _C
-    from causeway.autoload import state
+    from causeway.state import state
 
     if unknown := sorted(set(dtypes) - set(DTYPES)):
         raise CausewayError(f"{unknown[0]!r} is none of {', '.join(DTYPES)}")

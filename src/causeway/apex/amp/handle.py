@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor
 
 from causeway.apex.amp._amp_state import _amp_state
-from causeway.apex.amp.optimizer import Stash
+
+if TYPE_CHECKING:
+    from causeway.apex.amp.optimizer import Stash
 
 Optimizers = torch.optim.Optimizer | Sequence[torch.optim.Optimizer]
 

@@ -34,9 +34,9 @@ from typing import Any, Literal
 
 import torch
 
-from causeway.debug import modules, observe, steps
-from causeway.debug.compare import Compare
-from causeway.debug.findings import Failure, dtype_name
+from causeway.comparison.compare import Compare
+from causeway.comparison.findings import Failure, dtype_name
+from causeway.observe import modules, observe, steps
 
 Tensor = torch.Tensor
 Make = Callable[[torch.device], Any]

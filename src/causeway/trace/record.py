@@ -13,14 +13,15 @@ from typing import Any, Literal
 
 import torch
 
-from causeway.debug import align, dispatch, observe, tensors
-from causeway.debug.dispatch import Via
-from causeway.debug.selection import Names, Window, rank, world_size
-from causeway.debug.tensors import TensorRecord
-from causeway.debug.trace import Call, Writer, written_by
-from causeway.debug.values import map_tensors, tensors_in
 from causeway.errors import ConfigError
 from causeway.numerics import base_name
+from causeway.observe import dispatch, observe
+from causeway.observe.dispatch import Via
+from causeway.observe.selection import Names, Window, rank, world_size
+from causeway.trace import align, tensors
+from causeway.trace.tensors import TensorRecord
+from causeway.trace.trace import Call, Writer, written_by
+from causeway.trace.values import map_tensors, tensors_in
 
 Keep = Literal["none", "statistics", "hash", "full"]
 KEEP: tuple[Keep, ...] = ("none", "statistics", "hash", "full")  # each has what those before have

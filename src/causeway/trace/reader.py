@@ -18,10 +18,10 @@ from typing import Any, NoReturn
 
 import torch
 
-from causeway.debug import tensors, values
-from causeway.debug.tensors import DTYPES, TensorRecord
-from causeway.debug.trace import CALLS, COMPLETE, FORMAT, HEADER, VERSION, Call
 from causeway.errors import TraceError
+from causeway.trace import tensors, values
+from causeway.trace.tensors import DTYPES, TensorRecord
+from causeway.trace.trace import CALLS, COMPLETE, FORMAT, HEADER, VERSION, Call
 
 LONGEST = 32 << 20  # bytes of a line
 SMALL = 1 << 20  # bytes of a header

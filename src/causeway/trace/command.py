@@ -69,7 +69,7 @@ def record(
     import torch
 
     from causeway import program
-    from causeway.debug import record as recording
+    from causeway.trace import record as recording
 
     with _told("record"):
         if via not in ("auto", "device", "dispatch"):
@@ -92,7 +92,7 @@ def record(
 
 
 def _summary(writer: object) -> None:
-    from causeway.debug.trace import Writer
+    from causeway.trace.trace import Writer
 
     if isinstance(writer, Writer):
         left = ", ".join(f"{n} {what} left out" for what, n in writer.left_out.items())
@@ -110,9 +110,9 @@ def replay(
     from rich.console import Console
 
     from causeway import atomic
-    from causeway.debug import show
-    from causeway.debug.reader import Trace
-    from causeway.debug.replay import replay as run
+    from causeway.trace import show
+    from causeway.trace.reader import Trace
+    from causeway.trace.replay import replay as run
 
     with _told("replay"):
         found = run(Trace(trace), device, ops=ops)
@@ -137,8 +137,8 @@ def diff(
     from rich.console import Console
 
     from causeway import atomic
-    from causeway.debug import reader, show
-    from causeway.debug.diff import compare
+    from causeway.trace import reader, show
+    from causeway.trace.diff import compare
 
     same = True
     results = {}
@@ -165,9 +165,9 @@ def cases(
     ops: Annotated[str, typer.Option("--op", help="Only operators that match.")] = ".*",
 ) -> None:
     """Turn recorded operators into cases for `causeway conformance --cases`."""
-    from causeway.debug import cases as making
-    from causeway.debug.reader import Trace
-    from causeway.debug.selection import Names
+    from causeway.observe.selection import Names
+    from causeway.trace import cases as making
+    from causeway.trace.reader import Trace
 
     with _told("cases"):
         names, opened = Names(ops), Trace(trace)

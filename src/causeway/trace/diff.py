@@ -23,11 +23,11 @@ from typing import Any
 
 import torch
 
-from causeway.debug import align, values
-from causeway.debug.reader import Trace
-from causeway.debug.tensors import DTYPES, TensorRecord
-from causeway.debug.trace import Call
 from causeway.numerics import accumulator, base_name, growth, rule_of, unit
+from causeway.trace import align, values
+from causeway.trace.reader import Trace
+from causeway.trace.tensors import DTYPES, TensorRecord
+from causeway.trace.trace import Call
 
 # What rounding may add up to along a network, as a share of the values.
 TOLERANCE = {

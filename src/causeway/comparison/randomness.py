@@ -15,8 +15,8 @@ from typing import Any
 import torch
 
 from causeway import numerics
-from causeway.debug import reference as cpu
-from causeway.debug.snapshot import Snapshot, flat
+from causeway.comparison import reference as cpu
+from causeway.comparison.snapshot import Snapshot, flat
 from causeway.numerics import Verdict
 
 Tensor = torch.Tensor

@@ -16,9 +16,9 @@ import torch
 from torch._ops import OpOverload
 
 from causeway import _C, numerics
-from causeway.debug import tolerances
-from causeway.debug.observe import overload
-from causeway.debug.snapshot import Built, Snapshot, flat
+from causeway.comparison import tolerances
+from causeway.comparison.snapshot import Built, Snapshot, flat
+from causeway.observe.observe import overload
 
 Tensor = torch.Tensor
 

@@ -22,15 +22,16 @@ from typing import Any, Literal
 import torch
 
 from causeway import numerics
-from causeway.debug import reference, values
-from causeway.debug.align import UNWRITTEN, outputs
-from causeway.debug.diff import of_statistics
-from causeway.debug.reader import Trace
-from causeway.debug.selection import Names
-from causeway.debug.snapshot import Snapshot, flat
-from causeway.debug.tensors import DTYPES, Memory, TensorRecord, digest, generate
-from causeway.debug.trace import Call
+from causeway.comparison import reference
+from causeway.comparison.snapshot import Snapshot, flat
 from causeway.errors import ConfigError, TraceError
+from causeway.observe.selection import Names
+from causeway.trace import values
+from causeway.trace.align import UNWRITTEN, outputs
+from causeway.trace.diff import of_statistics
+from causeway.trace.reader import Trace
+from causeway.trace.tensors import DTYPES, Memory, TensorRecord, digest, generate
+from causeway.trace.trace import Call
 
 Tensor = torch.Tensor
 State = Literal["agrees", "differs", "ran", "not run"]
@@ -306,7 +307,7 @@ class Runner:
         return "; neither agrees with the CPU here" if not ours else ""
 
     def _by_summary(self, came: list[Tensor], wanted: list[TensorRecord]) -> tuple[State, str, str]:
-        from causeway.debug import tensors
+        from causeway.trace import tensors
 
         worst = 0.0
         for k, (t, r) in enumerate(zip(came, wanted, strict=True)):

@@ -16,11 +16,11 @@ from typing import Any
 import torch
 
 from causeway import atomic
-from causeway.debug import values
-from causeway.debug.reader import document, operator_name
-from causeway.debug.tensors import DTYPES, Memory, TensorRecord, generate
-from causeway.debug.trace import Call, program
 from causeway.errors import TraceError
+from causeway.trace import values
+from causeway.trace.reader import document, operator_name
+from causeway.trace.tensors import DTYPES, Memory, TensorRecord, generate
+from causeway.trace.trace import Call, program
 
 FORMAT, VERSION = "causeway-cases", 1
 LARGEST = 1 << 30  # bytes of a case's tensors

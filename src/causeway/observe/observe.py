@@ -1,9 +1,9 @@
 """Observers: Python that is called before and after each selected operator of the device.
 
-The core asks (csrc/ladder/observe.h): on whatever thread an operator runs, in forward and backward, inside
-composites and decompositions, on any rung, and for Causeway's own kernels too. Operators that no
-observer selected run as fast as ever. An observer's own operators are not observed; they run
-outside of autograd, inference mode, torch's modes and transforms.
+The core asks (csrc/ladder/observe.h): on whatever thread an operator runs, in forward and backward,
+inside composites and decompositions, on any rung, and for Causeway's own kernels too. Operators
+that no observer selected run as fast as ever. An observer's own operators are not observed; they
+run outside of autograd, inference mode, torch's modes and transforms.
 
 Left out: kernels that others registered for the device (torch.library.impl), which the core does
 not see.
@@ -23,8 +23,8 @@ import torch
 from torch._ops import OpOverload
 
 from causeway import _C
-from causeway.debug import modules, steps
 from causeway.errors import CausewayError, ConfigError
+from causeway.observe import modules, steps
 from causeway.ops import ladder
 
 
@@ -134,8 +134,11 @@ class Call:
         return f"<call {self.sequence} of {self.name}>"
 
 
+_TOOLS = ("causeway.observe.", "causeway.comparison.", "causeway.trace.", "causeway.debug.")
+
+
 def _is_ours(module: str) -> bool:
-    return module.startswith("causeway.debug.")
+    return module.startswith(_TOOLS)
 
 
 class Observer:

@@ -13,9 +13,9 @@ from typing import Any
 
 import torch
 
-from causeway.debug.findings import Failure
-from causeway.debug.observe import overload
-from causeway.debug.snapshot import Dense, Snapshot, Whole
+from causeway.comparison.findings import Failure
+from causeway.comparison.snapshot import Dense, Snapshot, Whole
+from causeway.observe.observe import overload
 
 MOST = 1 << 30  # bytes of inputs
 

@@ -43,7 +43,7 @@ def of(name: str) -> Tolerance:
 @cache
 def entries() -> tuple[tuple[re.Pattern[str], Tolerance], ...]:
     """All entries of tolerances.toml. Raises ValueError for one that is not well-formed."""
-    text = resources.files("causeway.debug").joinpath("tolerances.toml").read_text("utf-8")
+    text = resources.files("causeway.comparison").joinpath("tolerances.toml").read_text("utf-8")
     return tuple(_entry(data) for data in tomllib.loads(text)["operator"])
 
 

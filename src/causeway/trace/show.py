@@ -6,8 +6,8 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from causeway.debug.diff import Difference, Row
-from causeway.debug.replay import Replay
+from causeway.trace.diff import Difference, Row
+from causeway.trace.replay import Replay
 
 SHOWN = 20
 

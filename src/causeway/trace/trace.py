@@ -31,9 +31,9 @@ import torch
 
 import causeway
 from causeway import atomic
-from causeway.debug import values
-from causeway.debug.tensors import TensorRecord
 from causeway.errors import TraceError
+from causeway.trace import values
+from causeway.trace.tensors import TensorRecord
 
 FORMAT, VERSION = "causeway-trace", 1
 HEADER, CALLS, COMPLETE = "trace.json", "calls.jsonl", "complete.json"
@@ -90,7 +90,7 @@ class Call:
 
 def program() -> dict[str, Any]:
     """What a trace says about where it was made."""
-    from causeway.autoload import state
+    from causeway.state import state
 
     return {
         "causeway": causeway.__version__,

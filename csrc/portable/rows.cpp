@@ -1,4 +1,4 @@
-#include "portable/kernels/rows.h"
+#include "portable/rows.h"
 
 #include <algorithm>
 

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 
-from causeway.debug import snapshot
+from causeway.comparison import snapshot
 from causeway.errors import TraceError
 
 Tensor = torch.Tensor

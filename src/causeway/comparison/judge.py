@@ -13,9 +13,9 @@ from typing import Any, Literal
 import torch
 
 from causeway import numerics
-from causeway.debug import reference as cpu
-from causeway.debug.snapshot import Dense, Snapshot, flat, same_bits
-from causeway.debug.tolerances import Tolerance
+from causeway.comparison import reference as cpu
+from causeway.comparison.snapshot import Dense, Snapshot, flat, same_bits
+from causeway.comparison.tolerances import Tolerance
 from causeway.numerics import Verdict
 
 Tensor = torch.Tensor

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
-from causeway.debug import tensors
-from causeway.debug.tensors import DTYPES, TensorRecord
+from causeway.trace import tensors
+from causeway.trace.tensors import DTYPES, TensorRecord
 
 DEPTH = 8  # of lists in lists: torch has two
 LAYOUTS = {str(v)[6:]: v for v in vars(torch).values() if isinstance(v, torch.layout)}

@@ -21,11 +21,11 @@ from typing import Any, Literal
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from causeway.debug import modules, observe, steps
-from causeway.debug.selection import Names
-from causeway.debug.trace import arguments
-from causeway.debug.values import tensors_in
 from causeway.errors import CausewayError
+from causeway.observe import modules, observe, steps
+from causeway.observe.selection import Names
+from causeway.trace.trace import arguments
+from causeway.trace.values import tensors_in
 
 NO_OPERATORS = ("profiler", "prim")  # notes that torch makes for itself
 Via = Literal["auto", "device", "dispatch"]
@@ -125,7 +125,7 @@ def _on(args: list[Any], device: str) -> bool:
 
 def our_device() -> str:
     """torch's name of Causeway's device, "" where there is none."""
-    from causeway.autoload import state
+    from causeway.state import state
 
     return state.device if state.error is None else ""
 

@@ -15,11 +15,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from causeway.debug.reader import Trace
-from causeway.debug.tensors import TensorRecord
-from causeway.debug.trace import Call
-from causeway.debug.values import tensors_in
 from causeway.numerics import base_name
+from causeway.trace.reader import Trace
+from causeway.trace.tensors import TensorRecord
+from causeway.trace.trace import Call
+from causeway.trace.values import tensors_in
 
 # Names of the same computation: what a device is asked for in place of what torch's CPU is.
 SAME = {

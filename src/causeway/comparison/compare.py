@@ -24,12 +24,13 @@ from typing import Any, Literal
 
 import torch
 
-from causeway.debug import judge, observe, randomness, repro, tolerances
-from causeway.debug import reference as cpu
-from causeway.debug.findings import Failure, Findings, Row, describe, plain
-from causeway.debug.snapshot import Built, Snapshot, Uncopied, flat
+from causeway.comparison import judge, randomness, repro, tolerances
+from causeway.comparison import reference as cpu
+from causeway.comparison.findings import Failure, Findings, Row, describe, plain
+from causeway.comparison.snapshot import Built, Snapshot, Uncopied, flat
 from causeway.errors import CausewayError
 from causeway.numerics import Verdict
+from causeway.observe import observe
 
 Tensor = torch.Tensor
 OnFailure = Literal["print", "raise", "quiet"]

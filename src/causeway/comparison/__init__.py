@@ -1,0 +1,1 @@
+"""The device against the CPU, an operator at a time: `compare` and `first_divergence`."""

@@ -1,0 +1,27 @@
+"""How far the start came: which vendor, which library, why, and what went wrong.
+
+`autoload` fills it in; who only wants to know reads it here, without what the start imports.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from causeway import config
+
+
+@dataclass
+class State:
+    """How far the start came."""
+
+    started: bool = False
+    device: str = ""
+    vendor: str = ""
+    library: str = ""
+    reason: str = ""  # why this vendor
+    error: Exception | None = None  # why there is no device
+    problems: list[config.Problem] = field(default_factory=list)
+    seconds: float = 0.0  # of this thread on a CPU
+
+
+state = State()
