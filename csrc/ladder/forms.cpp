@@ -30,12 +30,14 @@ cw_op find(const std::string& name, int device = 0) {
   cw_op op{};
   op.struct_size = sizeof op;
   cw_status status = CW_UNSUPPORTED;
-  if (api().op_find_for)
+  // With no device to name, what the library answers for all of them.
+  const bool by_device = api().op_find_for && (!api().op_find || device < device_count_or_zero());
+  if (by_device)
     status = api().op_find_for(name.c_str(), schema_text(name).c_str(), vendor_index(device), &op);
   else if (api().op_find)
     status = api().op_find(name.c_str(), &op);
   if (status == CW_UNSUPPORTED) return {};
-  check(status, api().op_find_for ? "op_find_for" : "op_find", -1);
+  check(status, by_device ? "op_find_for" : "op_find", -1);
   if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
   return op;
 }
@@ -215,7 +217,7 @@ NativeForms* resolve_native(Operator& op) {
       return a.kernel == b.kernel && a.needs == b.needs && a.dtypes == b.dtypes;
     };
     bool all = true;
-    for (int d = 0; d < devices; ++d) {
+    for (int d = 0; d < devices && devices > 1; ++d) {
       auto one = resolve_for(op, d);
       all &= alike(one->own, forms->own) && alike(one->out, forms->out) && one->own_name == forms->own_name;
       forms->any |= one->any;

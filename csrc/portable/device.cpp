@@ -40,8 +40,7 @@ Device* device_at(int32_t index) {
   if (g_code->info(index, &made->info) != CW_OK) return nullptr;
   cw_code_info& info = made->info;
   if (info.compute_units == 0) info.compute_units = 1;
-  for (uint32_t& most : info.grid_limits)
-    if (most == 0) most = 65535;
+  for (uint32_t& most : info.grid_limits) most = most ? std::min(most, 65535u) : 65535;  // kernels loop over the rest
   if (info.group_limits[0]) info.group_limit = std::min(info.group_limit, info.group_limits[0]);  // groups are in a row
   devices[index].store(made.get(), std::memory_order_release);
   return made.release();  // as long as the process

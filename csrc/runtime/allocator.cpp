@@ -21,6 +21,7 @@
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -151,7 +152,7 @@ struct Cache {
   };
   std::vector<Waiting> waiting;
   History history;
-  bool cannot_grow = false;  // the program asked for segments that grow, and the vendor has none
+  std::atomic<bool> cannot_grow{false};  // the program asked for segments that grow, and the vendor has none
 
   Pool& pool(StreamState& stream) {
     if (C10_LIKELY(last_stream == &stream)) return *last_pool;
@@ -749,9 +750,10 @@ void free_by_address(void* start) { free_block(find_block(start)); }
 Block* allocate_block(int index, StreamState& stream, size_t bytes) {
   Cache& c = cache(index);
   Block* block = c.allocate(bytes, stream);
-  if (C10_UNLIKELY(c.cannot_grow))
+  if (C10_UNLIKELY(c.cannot_grow.load(std::memory_order_relaxed))) {
     TORCH_WARN_ONCE("expandable_segments has no effect: ", vendor_name(),
                     " does not offer addresses apart from memory (mem_reserve)");
+  }
   report(block->start, static_cast<int64_t>(block->size), c);
   return block;
 }

@@ -34,7 +34,10 @@ cw_code_info code_info(int index) {
 Program::Program(int index, const std::string& text, bool binary, const std::string& options) : device_(index) {
   const int32_t id = causeway::device(index).vendor_id;
   const char* more = options.empty() ? nullptr : options.c_str();
-  if (!binary) return check(code_table().build(id, text.c_str(), more, &program_), "code.build", index);
+  if (!binary) {
+    check(code_table().build(id, text.c_str(), more, &program_), "code.build", index);
+    return;
+  }
   if (!code_table().build_binary || !code_info(index).binaries)
     fail(Kind::Vendor, device_name(index), " takes programs as source only: its library has no code.build_binary");
   check(code_table().build_binary(id, text.data(), text.size(), more, &program_), "code.build_binary", index);

@@ -301,7 +301,7 @@ typedef struct cw_backend {
   cw_status (*mem_unmap)(int32_t device, void* ptr, uint64_t bytes);
   cw_status (*mem_release)(int32_t device, void* ptr, uint64_t bytes);
 
-  /* op_find with more to go by, asked in its place: torch's whole schema as text,
+  /* op_find with more to go by, asked in its place where there is a device: torch's whole schema as text,
    * "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", for vendors that make
    * kernels from it, and the device, for libraries that serve several kinds. Asked once per name, device and process,
    * before the device is opened; the kernel is called for this device alone. NULL: op_find's answer holds for all. */
