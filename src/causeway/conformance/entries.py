@@ -221,8 +221,8 @@ def memory_follows_its_stream(chip: Chip) -> None:
             chip.busy(a, b, 16 * MIB, one, 1)
             library.call("mem_copy", kept, 0, address, 0, size, one)
             library.call("mem_free_on", 0, one, address)
-            taken = []  # by the same stream, by another, by all: none may write what is read yet
-            for stream in (one, two):
+            taken = []  # by another stream, by the same, by all: none may write what is read yet
+            for stream in (two, one):
                 taken.append((stream, library.get("mem_alloc_on", ptr, 0, stream, size)))
             taken.append((two, library.alloc(size)))
             for stream, place in taken:
