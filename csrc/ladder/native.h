@@ -12,4 +12,10 @@ void forget_routes();
 void set_decomposer(PyObject* f);
 bool has_decomposer();
 
+// Python's own functions for operators that torch has kernels for on CUDA alone, `f(name) -> callable | None`: what the
+// ladder ends with where the CPU has none. `compose` calls one with the last arguments on the stack, which its results
+// replace; false: there is none. Whatever it calls goes through the ladder; on meta tensors it says the results' shapes.
+void set_composer(PyObject* f);
+bool compose(const Operator& op, Stack& stack);
+
 }  // namespace causeway

@@ -72,7 +72,7 @@ class Launch {
   cw_status run(const Device& device, cw_function function, int64_t units, double cost, cw_stream stream);
 
   // `groups` groups of `lanes` items that share memory: not for devices that run them in turn.
-  cw_status run_groups(cw_function function, int64_t groups, uint32_t lanes, cw_stream stream);
+  cw_status run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes, cw_stream stream);
 
   static constexpr uint32_t kMost = 96;  // pointers, and values
 
@@ -80,7 +80,7 @@ class Launch {
   struct Slot {
     alignas(8) char bytes[8];
   };
-  cw_status put(cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream);
+  cw_status put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream);
 
   Slot values_[kMost];
   cw_code_arg args_[kMost + 1];

@@ -31,7 +31,7 @@ portable::Device* compiler_of(int device_index) {
   return portable::device_at(device_index);
 }
 
-py::object code_info(int index) {
+py::object compiler_info(int index) {
   const portable::Device* d = compiler_of(index);
   if (!d) return py::none();
   py::dict info;
@@ -169,8 +169,8 @@ std::vector<std::shared_ptr<CompiledKernel>> build_kernels(int index, const std:
   check(status, "code.v1's build of a compiled graph", index);
   std::vector<std::shared_ptr<CompiledKernel>> made;
   for (size_t i = 0; i < kernels.size(); ++i)
-    made.push_back(
-        std::make_shared<CompiledKernel>(d, functions[i], kernels[i], py::cast<double>(given[i].attr("cost")),
+    made.push_back(std::make_shared<CompiledKernel>(d, functions[i], kernels[i],
+                                                    py::cast<double>(given[i].attr("cost")),
                                                     py::cast<uint32_t>(given[i].attr("lanes"))));
   return made;
 }
@@ -183,7 +183,7 @@ void bind_compile(py::module_& m) {
       .def("__call__", &CompiledKernel::call)
       .def_property_readonly("name", &CompiledKernel::name)
       .def_property_readonly("launches", &CompiledKernel::launches);
-  m.def("code_info", code_info);
+  m.def("compiler_info", compiler_info);
   m.def("compiled_source", compiled_source);
   m.def("build_kernels", build_kernels);
 }

@@ -172,6 +172,23 @@ def set_decomposer(
 ) -> None:
     """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
 
+def set_composer(f: Callable[[str], Callable[..., Any] | None] | None) -> None:
+    """`f(name)` gives a function that computes an operator that the CPU has no kernel for, or None."""
+
+# --- programs of the user's own ----------------------------------------------------------------------------------
+def code_info(device: int) -> dict[str, Any]:
+    """What the vendor's code.v1 says of the device's compiler and launches."""
+
+class CodeFunction:
+    def launch(
+        self, grid: list[int], group: list[int], args: list[torch.Tensor | bytes]
+    ) -> None: ...
+
+class CodeProgram:
+    def __init__(self, device: int, text: str | bytes, binary: bool, options: str) -> None: ...
+    def function(self, name: str) -> CodeFunction: ...
+    def binary(self) -> bytes: ...
+
 # --- observers -------------------------------------------------------------------------------------------------
 class Call:
     """One observed call; see causeway.observe.Call, which is what observers get."""

@@ -22,6 +22,7 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import apex as apex
+    from causeway import code as code
     from causeway import config as config
     from causeway import redirect as transfer
     from causeway.comparison.compare import CompareError as CompareError
@@ -48,6 +49,7 @@ if TYPE_CHECKING:
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
     "apex": "causeway.apex",
+    "code": "causeway.code",
     "config": "causeway.config",
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",

@@ -422,9 +422,9 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   if (taken) TRY(services().table().mem_set(call.device->index, workspace, 0, kHead, call.stream));
   TRY(turn.start());
   if (cut.kind == Cut::squares) {
-    TRY(launch.run_groups(function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
+    TRY(launch.run_groups(*call.device, function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
   } else if (is_large(cut, size, use)) {
-    TRY(launch.run_groups(function, std::min(units, items_of(call, cut, size, use)), 1, call.stream));
+    TRY(launch.run_groups(*call.device, function, std::min(units, items_of(call, cut, size, use)), 1, call.stream));
   } else {
     const double all = size.multiplications() / 8;
     TRY(launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream));

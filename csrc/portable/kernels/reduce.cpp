@@ -317,7 +317,7 @@ cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s,
   Launch l;
   l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
   add_dims(l, s);
-  if (p.teams) return l.run_groups(function, p.teams.groups(units), p.teams.items, call.stream);
+  if (p.teams) return l.run_groups(*call.device, function, p.teams.groups(units), p.teams.items, call.stream);
   const auto run = [&] {
     return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
                  call.stream);
@@ -518,7 +518,7 @@ cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, 
   if (has_value) l.pointer(value);
   l.value(s.outputs * parts).value(s.count).value(parts);
   add_dims(l, s);
-  return l.run_groups(function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
+  return l.run_groups(*call.device, function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
 }
 
 cw_status search_in_parts(Call& call, const Search& op, const Plan& p, const Shape& s, const void* in,

@@ -234,7 +234,7 @@ def cache_key() -> str:
     state = _C.vendor_state()
     found.update(repr([state.get(key) for key in ("name", "version", "abi_version")]).encode())
     for device in range(_C.device_count()):
-        info = _C.code_info(device)
+        info = _C.compiler_info(device)
         found.update(repr([_C.device_info(device)["name"], sorted((info or {}).items())]).encode())
     return found.hexdigest()
 

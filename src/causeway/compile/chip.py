@@ -25,7 +25,7 @@ class Code:
 @functools.cache
 def code(device: int) -> Code:
     """The compiler of a device. Raises LookupError where it has none."""
-    info = _C.code_info(device)
+    info = _C.compiler_info(device)
     if info is None:
         raise LookupError(f"device {device} has no compiler (code.v1)")
     return Code(
@@ -48,4 +48,4 @@ def _group(limit: int, local_memory: int) -> int:
 @functools.cache
 def has_compiler() -> bool:
     """Whether the vendor offers a compiler; asks no device but the first."""
-    return bool(_C.device_count()) and _C.code_info(0) is not None
+    return bool(_C.device_count()) and _C.compiler_info(0) is not None

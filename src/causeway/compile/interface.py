@@ -26,7 +26,7 @@ class _Properties:
         known = torch.get_device_module().get_device_properties(device)
         self.name = known.name
         self.total_memory = known.total_memory
-        info = _C.code_info(device) or {}
+        info = _C.compiler_info(device) or {}
         self.multi_processor_count = max(1, info.get("compute_units", known.multi_processor_count))
         self.major, self.minor = known.major, known.minor
         self.warp_size = 32

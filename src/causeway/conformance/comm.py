@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from causeway.conformance.abi import Chip, Skipped, expect, same
+from causeway.conformance.chip import Chip, Skipped, expect, same
 from causeway.conformance.table import (
     DTYPES,
     Library,
