@@ -27,8 +27,8 @@ if TYPE_CHECKING:
     from causeway import redirect as transfer
     from causeway.comparison.compare import CompareError as CompareError
     from causeway.comparison.compare import compare as compare
-    from causeway.compile.report import compile_report as compile_report
     from causeway.comparison.divergence import first_divergence as first_divergence
+    from causeway.compile.report import compile_report as compile_report
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.errors import CausewayError as CausewayError

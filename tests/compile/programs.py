@@ -35,19 +35,29 @@ def _whole(low: int, high: int, *shape: int, dtype: torch.dtype = torch.int64) -
     return torch.randint(low, high, shape, generator=generator).to(dtype)
 
 
-def _forward(compile_: Any, device: torch.device, function: Any, *given: torch.Tensor) -> list[torch.Tensor]:
+def _forward(
+    compile_: Any, device: torch.device, function: Any, *given: torch.Tensor
+) -> list[torch.Tensor]:
     out = compile_(function)(*[g.to(device) for g in given])
     return list(out) if isinstance(out, tuple | list) else [out]
 
 
 @program
 def pointwise(c: Any, d: torch.device) -> list[torch.Tensor]:
-    return _forward(c, d, lambda a, b: torch.sigmoid(torch.sin(a * b) + 1).sqrt() / 2, _rand(64, 100), _rand(100))
+    return _forward(
+        c,
+        d,
+        lambda a, b: torch.sigmoid(torch.sin(a * b) + 1).sqrt() / 2,
+        _rand(64, 100),
+        _rand(100),
+    )
 
 
 @program
 def transposed(c: Any, d: torch.device) -> list[torch.Tensor]:
-    return _forward(c, d, lambda a: (a.t() * 2, a.t().contiguous(), a[::2, 3:].exp()), _rand(33, 65))
+    return _forward(
+        c, d, lambda a: (a.t() * 2, a.t().contiguous(), a[::2, 3:].exp()), _rand(33, 65)
+    )
 
 
 @program
@@ -69,18 +79,26 @@ def ties_and_nan(c: Any, d: torch.device) -> list[torch.Tensor]:
     a = _whole(0, 3, 6, 300).float()
     a[2, 77] = float("nan")
     a[4, 10:12] = float("nan")
-    return _forward(c, d, lambda a: (a.argmax(1), a.argmin(1), a.amax(1), a.argmax(0), a.amin(0)), a)
+    return _forward(
+        c, d, lambda a: (a.argmax(1), a.argmin(1), a.amax(1), a.argmax(0), a.amin(0)), a
+    )
 
 
 @program
 def layer_norm(c: Any, d: torch.device) -> list[torch.Tensor]:
-    return _forward(c, d, lambda a, w: F.gelu(F.layer_norm(a, (100,), w, w)), _rand(64, 100), _rand(100))
+    return _forward(
+        c, d, lambda a, w: F.gelu(F.layer_norm(a, (100,), w, w)), _rand(64, 100), _rand(100)
+    )
 
 
 @program
 def views(c: Any, d: torch.device) -> list[torch.Tensor]:
     def f(a: torch.Tensor, b: torch.Tensor) -> Any:
-        return F.pad(torch.cat([a, b], 1)[:, 3:150], (2, 3)), torch.stack([a, b], 1).flip(2).roll(3, 0), a.tril(2)
+        return (
+            F.pad(torch.cat([a, b], 1)[:, 3:150], (2, 3)),
+            torch.stack([a, b], 1).flip(2).roll(3, 0),
+            a.tril(2),
+        )
 
     return _forward(c, d, f, _rand(64, 100), _rand(64, 100, seed=1))
 
@@ -138,12 +156,19 @@ def halves(c: Any, d: torch.device) -> list[torch.Tensor]:
     def f(a: torch.Tensor, b: torch.Tensor) -> Any:
         return torch.tanh(a * b) + 1, b.softmax(-1), a.sum(1), a.to(torch.bfloat16) * 2
 
-    return _forward(c, d, f, _rand(32, 80, dtype=torch.float16), _rand(32, 80, dtype=torch.float16, seed=1))
+    return _forward(
+        c, d, f, _rand(32, 80, dtype=torch.float16), _rand(32, 80, dtype=torch.float16, seed=1)
+    )
 
 
 @program
 def doubles(c: Any, d: torch.device) -> list[torch.Tensor]:
-    return _forward(c, d, lambda a: (a.exp().sum(0), a.sin() % 0.3, a.var(1)), _rand(30, 40, dtype=torch.float64))
+    return _forward(
+        c,
+        d,
+        lambda a: (a.exp().sum(0), a.sin() % 0.3, a.var(1)),
+        _rand(30, 40, dtype=torch.float64),
+    )
 
 
 @program
@@ -173,7 +198,10 @@ def cpu_scalars(c: Any, d: torch.device) -> list[torch.Tensor]:
 
 @program
 def dynamic_shapes(c: Any, d: torch.device) -> list[torch.Tensor]:
-    made = c(lambda a, b: (F.layer_norm(a @ b, (b.shape[1],)).relu(), a.sum(0), (a * 2).view(-1)), dynamic=True)
+    made = c(
+        lambda a, b: (F.layer_norm(a @ b, (b.shape[1],)).relu(), a.sum(0), (a * 2).view(-1)),
+        dynamic=True,
+    )
     out: list[torch.Tensor] = []
     for n, m in ((8, 16), (33, 7), (65, 130)):
         out += made(_rand(n, m).to(d), _rand(m, 20).to(d))
@@ -199,7 +227,9 @@ def vmap_and_grad(c: Any, d: torch.device) -> list[torch.Tensor]:
     return [c(f)(_rand(6).to(d), _rand(4, 6).to(d))]
 
 
-def _train(c: Any, d: torch.device, model: nn.Module, given: list[torch.Tensor], loss: Any, steps: int = 3) -> list[torch.Tensor]:
+def _train(
+    c: Any, d: torch.device, model: nn.Module, given: list[torch.Tensor], loss: Any, steps: int = 3
+) -> list[torch.Tensor]:
     torch.manual_seed(0)
     for p in model.parameters():
         nn.init.normal_(p, std=0.1)
@@ -300,7 +330,7 @@ def _never(function: Any, **options: Any) -> Any:
 
 
 def run(name: str, device: torch.device) -> str:
-    """"" where the compiled program gives the CPU's numbers; else what differs."""
+    """ "" where the compiled program gives the CPU's numbers; else what differs."""
     torch._dynamo.reset()
     torch.manual_seed(0)
     want = PROGRAMS[name](_never, torch.device("cpu"))
@@ -314,8 +344,15 @@ def run(name: str, device: torch.device) -> str:
     for i, (a, b) in enumerate(zip(got, want, strict=True)):
         try:
             half = b.dtype in (torch.float16, torch.bfloat16)
-            close = {"rtol": 2e-2, "atol": 5e-3} if half or name == "autocast" else (
-                {"rtol": 1e-4, "atol": 2e-5} if b.dtype == torch.float32 else {"rtol": None, "atol": None})
+            close = (
+                {"rtol": 2e-2, "atol": 5e-3}
+                if half or name == "autocast"
+                else (
+                    {"rtol": 1e-4, "atol": 2e-5}
+                    if b.dtype == torch.float32
+                    else {"rtol": None, "atol": None}
+                )
+            )
             torch.testing.assert_close(a.detach().cpu(), b.detach(), equal_nan=True, **close)
         except AssertionError as error:
             return f"result {i}: {error}"

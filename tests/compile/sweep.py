@@ -24,23 +24,25 @@ from torch.utils import _pytree as pytree
 SAMPLES = 4  # inputs of each entry
 
 # Random numbers, memory that nobody wrote, or a result whose values mean nothing alone.
-UNCOMPARED = {
-    "bernoulli", "empty", "empty_like", "empty_permuted", "empty_strided", "multinomial", "new_empty",
-    "new_empty_strided", "normal", "nn.functional.alpha_dropout", "nn.functional.dropout",
-    "nn.functional.dropout2d", "nn.functional.dropout3d", "nn.functional.feature_alpha_dropout",
-    "nn.functional.fractional_max_pool2d", "nn.functional.fractional_max_pool3d", "nn.functional.rrelu",
-    "nn.functional.multi_head_attention_forward", "nn.functional.scaled_dot_product_attention",
-    "rand_like", "randint", "randint_like", "randn", "randn_like", "uniform", "cauchy", "exponential",
-    "geometric", "log_normal", "svd_lowrank", "pca_lowrank", "torch.ops.aten._efficient_attention_forward",
-    "torch.ops.aten._flash_attention_forward",
-}  # fmt: skip
+UNCOMPARED = set(
+    """
+    bernoulli empty empty_like empty_permuted empty_strided multinomial new_empty
+    new_empty_strided normal nn.functional.alpha_dropout nn.functional.dropout
+    nn.functional.dropout2d nn.functional.dropout3d nn.functional.feature_alpha_dropout
+    nn.functional.fractional_max_pool2d nn.functional.fractional_max_pool3d
+    nn.functional.rrelu nn.functional.multi_head_attention_forward
+    nn.functional.scaled_dot_product_attention rand_like randint randint_like randn randn_like
+    uniform cauchy exponential geometric log_normal svd_lowrank pca_lowrank
+    torch.ops.aten._efficient_attention_forward torch.ops.aten._flash_attention_forward
+    """.split()  # noqa: SIM905 - a table to read
+)
 
 # Entries that differ, each with its reason.
 EXCEPTED: dict[str, str] = {}
 
 
 def tolerances(dtype: torch.dtype) -> dict[str, float]:
-    """What two orders of summing, and values that are not rounded between operators, may differ by."""
+    """What another order of a sum, and values not rounded between operators, may differ by."""
     if dtype in (torch.float16, torch.bfloat16):
         return {"rtol": 4e-2, "atol": 4e-2}
     if dtype.is_floating_point or dtype.is_complex:
@@ -94,8 +96,8 @@ def check(
         args, kwargs = to_device(((sample.input, *sample.args), sample.kwargs), device)
         try:
             expected = results(call, *pytree.tree_map(_copy, (args, kwargs)), backward)
-        except Exception:
-            continue  # refused by eager, too
+        except Exception:  # noqa: S112 - refused by eager, too
+            continue
         done += 1
         got = results(compiled, *pytree.tree_map(_copy, (args, kwargs)), backward)
         if len(got) != len(expected):
@@ -143,8 +145,8 @@ def main() -> int:
             continue
         name = op.full_name + (f".{op.variant_test_name}" if op.variant_test_name else "")
         try:
-            states[name] = check(op, accelerator.type, getattr(torch, options.dtype), options.backward,
-                                 True if options.dynamic else False)  # fmt: skip
+            dtype, dynamic = getattr(torch, options.dtype), bool(options.dynamic)
+            states[name] = check(op, accelerator.type, dtype, options.backward, dynamic)
         except Exception as error:
             line = next((x for x in str(error).splitlines() if x.strip()), "")
             states[name] = ("error", f"{type(error).__name__}: {line[:300]}")

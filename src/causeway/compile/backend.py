@@ -34,12 +34,7 @@ from causeway.compile.names import (
 )
 
 
-def device_name() -> str:
-    """What torch calls the device."""
-    return str(torch._C._get_privateuse1_backend_name())
-
-
-class Scheduling(SIMDScheduling):  # type: ignore[misc]
+class Scheduling(SIMDScheduling):
     """Turns groups of Inductor's nodes into kernels of the dialect."""
 
     kernel_type = Kernel
@@ -94,7 +89,7 @@ def _operators(node_schedule: Any) -> list[str]:
     return list(found)
 
 
-class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
+class Wrapper(PythonWrapperCodegen):
     """The Python that allocates, calls kernels and calls what goes by the ladder."""
 
     @staticmethod
@@ -110,7 +105,9 @@ class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
 
     def write_header(self) -> None:
         super().write_header()
-        self.imports.writeline("from causeway.compile.runtime import Program as CausewayProgram, build as causeway_build")
+        where = "from causeway.compile.runtime import"
+        self.imports.writeline(f"{where} Program as CausewayProgram, build as causeway_build")
+        self.imports.writeline(f"{where} laid_out as causeway_laid_out")
 
     def causeway_program(self, device: int) -> str:
         """The name of the graph's program on a device."""
@@ -118,10 +115,15 @@ class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
         if device not in programs:
             programs[device] = f"causeway_program_{device}"
             has_float64 = chip.code(device).has_float64
-            self.header.writeline(
-                f"{programs[device]} = CausewayProgram(globals(), {device}, {has_float64}, {str(V.graph.name or '')!r})"
-            )
+            given = f"globals(), {device}, {has_float64}, {str(V.graph.name or '')!r}"
+            self.header.writeline(f"{programs[device]} = CausewayProgram({given})")
         return str(programs[device])
+
+    def write_assert_size_stride(self, name: str, size: str, stride: str, op_name: str) -> None:
+        # Some kernels of torch's CPU have other strides than their meta kernels say, channels-last
+        # convolutions for one, and eager's strides are the CPU's: what follows was compiled for the
+        # others.
+        self.writeline(f"{name} = causeway_laid_out({name}, {size}, {stride}, {op_name!r})")
 
     def write_async_compile_wait(self) -> None:
         super().write_async_compile_wait()
@@ -130,29 +132,39 @@ class Wrapper(PythonWrapperCodegen):  # type: ignore[misc]
         self.prefix.writeline("causeway_build(globals())")
 
     def _generate_kernel_call_helper(
-        self, kernel_name: str, call_args: Any, *, device: Any = None, triton: bool = True, **more: Any
+        self,
+        kernel_name: str,
+        call_args: Any,
+        *,
+        device: Any = None,
+        triton: bool = True,
+        **more: Any,
     ) -> None:
         device = device or V.graph.get_current_device_or_throw()
-        if device.type == device_name():
+        if device.type == chip.device_name():
             self.writeline(self.wrap_kernel_call(kernel_name, [str(a) for a in call_args]))
         else:
-            super()._generate_kernel_call_helper(kernel_name, call_args, device=device, triton=triton, **more)
+            super()._generate_kernel_call_helper(
+                kernel_name, call_args, device=device, triton=triton, **more
+            )
 
     def make_allocation(self, name: str, device: Any, *given: Any, **more: Any) -> str:
         text = str(super().make_allocation(name, device, *given, **more))
-        if device.type == device_name():  # with the index, which Inductor leaves out
-            text = text.replace(f"device='{device.type}'", f"device='{device.type}:{device.index or 0}'")
+        if device.type == chip.device_name():  # with the index, which Inductor leaves out
+            text = text.replace(
+                f"device='{device.type}'", f"device='{device.type}:{device.index or 0}'"
+            )
         return text
 
 
-class SubgraphWrapper(SubgraphPythonWrapperCodegen, Wrapper):  # type: ignore[misc]
+class SubgraphWrapper(SubgraphPythonWrapperCodegen, Wrapper):
     """The same within a graph: of torch.cond and its like."""
 
     def causeway_program(self, device: int) -> str:
         return str(self.parent_wrapper.causeway_program(device))
 
 
-class DeviceText(DeviceOpOverrides):  # type: ignore[misc]
+class DeviceText(DeviceOpOverrides):
     """What generated Python says of devices and streams."""
 
     def import_get_raw_stream_as(self, name: str) -> str:
@@ -165,33 +177,67 @@ class DeviceText(DeviceOpOverrides):  # type: ignore[misc]
         return "torch.accelerator.synchronize()"
 
     def device_guard(self, device_idx: int) -> str:
-        return f"torch.{device_name()}.device({device_idx})"
+        return f"torch.{chip.device_name()}.device({device_idx})"
 
     def current_stream(self) -> str:
-        return f"torch.{device_name()}.current_stream()"
+        return f"torch.{chip.device_name()}.current_stream()"
 
 
 # Operators that Inductor would put into a kernel, and the dialect has no text for.
 WITHOUT_TEXT = frozenset(
-    """
-    digamma special_digamma erfinv special_erfinv erfcx special_erfcx i0 special_i0 special_i0e special_i1
-    special_i1e igamma igammac polygamma special_zeta special_ndtri special_ndtr special_log_ndtr
-    special_bessel_j0 special_bessel_j1 special_bessel_y0 special_bessel_y1 special_modified_bessel_i0
-    special_modified_bessel_i1 special_modified_bessel_k0 special_modified_bessel_k1
-    special_scaled_modified_bessel_k0 special_scaled_modified_bessel_k1 special_spherical_bessel_j0
-    special_airy_ai special_chebyshev_polynomial_t special_chebyshev_polynomial_u
-    special_chebyshev_polynomial_v special_chebyshev_polynomial_w special_hermite_polynomial_h
-    special_hermite_polynomial_he special_laguerre_polynomial_l special_legendre_polynomial_p
-    special_shifted_chebyshev_polynomial_t special_shifted_chebyshev_polynomial_u
-    special_shifted_chebyshev_polynomial_v special_shifted_chebyshev_polynomial_w frexp _assert_async
-    """.split()
+    [
+        "digamma",
+        "special_digamma",
+        "erfinv",
+        "special_erfinv",
+        "erfcx",
+        "special_erfcx",
+        "i0",
+        "special_i0",
+        "special_i0e",
+        "special_i1",
+        "special_i1e",
+        "igamma",
+        "igammac",
+        "polygamma",
+        "special_zeta",
+        "special_ndtri",
+        "special_ndtr",
+        "special_log_ndtr",
+        "special_bessel_j0",
+        "special_bessel_j1",
+        "special_bessel_y0",
+        "special_bessel_y1",
+        "special_modified_bessel_i0",
+        "special_modified_bessel_i1",
+        "special_modified_bessel_k0",
+        "special_modified_bessel_k1",
+        "special_scaled_modified_bessel_k0",
+        "special_scaled_modified_bessel_k1",
+        "special_spherical_bessel_j0",
+        "special_airy_ai",
+        "special_chebyshev_polynomial_t",
+        "special_chebyshev_polynomial_u",
+        "special_chebyshev_polynomial_v",
+        "special_chebyshev_polynomial_w",
+        "special_hermite_polynomial_h",
+        "special_hermite_polynomial_he",
+        "special_laguerre_polynomial_l",
+        "special_legendre_polynomial_p",
+        "special_shifted_chebyshev_polynomial_t",
+        "special_shifted_chebyshev_polynomial_u",
+        "special_shifted_chebyshev_polynomial_v",
+        "special_shifted_chebyshev_polynomial_w",
+        "frexp",
+        "_assert_async",
+    ]
 )
-# Sums over an index: the ladder's kernels run in parallel, and their result is the same at each run.
+# Sums over an index: the ladder's kernels are parallel, and give the same bits at each run.
 SUMS_OVER_INDEX = frozenset({"scatter_add", "scatter_reduce", "index_add"})
 PUTS = frozenset({"index_put", "_unsafe_index_put"})
 
 
-class Pass(CustomGraphModulePass):  # type: ignore[misc]
+class Pass(CustomGraphModulePass):
     """Marks what goes by the ladder and not into a kernel, and tells Inductor's caches what a
     graph's code depends on besides the graph."""
 
@@ -216,11 +262,14 @@ def by_ladder(node: Any) -> bool:
     values = [node.meta.get("val"), *(a.meta.get("val") for a in node.all_input_nodes)]
     for value in values:
         for tensor in value if isinstance(value, list | tuple) else [value]:
-            if not isinstance(tensor, torch.Tensor) or tensor.device.type != device_name():
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != chip.device_name():
                 continue
             if tensor.dtype not in MEMORY:
                 return True
-            if tensor.dtype == torch.float64 and not chip.code(tensor.device.index or 0).has_float64:
+            if (
+                tensor.dtype == torch.float64
+                and not chip.code(tensor.device.index or 0).has_float64
+            ):
                 return True
     return False
 
@@ -241,8 +290,6 @@ def cache_key() -> str:
 
 def register() -> None:
     """Give Inductor the device's backend."""
-    name = device_name()
+    name = chip.device_name()
     names.register_device_op_overrides(name, DeviceText())
-    names.register_backend_for_device(
-        name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass()
-    )
+    names.register_backend_for_device(name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass())

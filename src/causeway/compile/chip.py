@@ -5,7 +5,15 @@ from __future__ import annotations
 import functools
 from dataclasses import dataclass
 
+import torch
+
 from causeway import _C
+
+
+def device_name() -> str:
+    """What torch calls the device."""
+    return str(torch._C._get_privateuse1_backend_name())
+
 
 _FLOAT64 = 1 << 12  # CW_FLOAT64 of abi.h
 

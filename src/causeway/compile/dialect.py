@@ -91,7 +91,7 @@ def _decimal(value: float, dtype: torch.dtype) -> str:
     return f"{value:.17e}"
 
 
-class Printer(ExprPrinter):  # type: ignore[misc]
+class Printer(ExprPrinter):
     """An index, or a value made of sizes, as text of 64-bit integers."""
 
     def _two(self, expr: Any) -> tuple[str, str]:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from causeway import config
+from causeway import _C, config
 from causeway.compile import chip, names, report
 
 _said: set[str] = set()
@@ -32,7 +32,8 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
             return _by_the_ladder(model_, example_inputs_, why)
         if _wants_graphs(kwargs.get("config_patches")):
             _say(
-                "mode='reduce-overhead' replays device graphs, which are not there yet: it compiles without them"
+                "mode='reduce-overhead' replays device graphs, which are not there yet: "
+                "it compiles without them"
             )
         try:
             return compile_fx(model_, example_inputs_, *args, **kwargs)
@@ -46,17 +47,17 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
 
 def cannot_fuse() -> str:
     """Why no graph can be fused on this device with this torch, or ""."""
-    if moved := names.missing():
-        return f"torch {torch.__version__} has moved {moved}, which the generator of kernels uses"
-    if not chip.has_compiler():
+    if "code.v1" not in _C.vendor_state().get("extensions", ()):
         return "the vendor offers no compiler (code.v1)"
+    if moved := names.missing():
+        return f"torch {torch.__version__} has no {moved}, which the generator of kernels uses"
     return ""
 
 
 def _by_the_ladder(model: Any, inputs: Any, why: str) -> Any:
     if report.unfused(why):
         warnings.warn(
-            f"causeway: torch.compile fuses nothing in a graph of device {chip.device_name()!r}: {why}. "
+            f"causeway: torch.compile fuses nothing in a graph on {chip.device_name()!r}: {why}. "
             "Its operators run by the ladder, one after the other (docs/compile.md)",
             stacklevel=4,
         )

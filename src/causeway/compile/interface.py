@@ -7,11 +7,7 @@ from typing import Any
 import torch
 
 from causeway import _C
-
-
-def device_name() -> str:
-    """What torch calls the device."""
-    return str(torch._C._get_privateuse1_backend_name())
+from causeway.compile.chip import device_name
 
 
 def get_raw_stream(device: int) -> int:
@@ -38,7 +34,7 @@ def make(base: Any) -> Any:
     """A subclass of torch's DeviceInterface, `base`, for the device."""
     module = getattr(torch, device_name())
 
-    class Interface(base):  # type: ignore[misc]
+    class Interface(base):
         device = module.device
         Event = module.Event
         Stream = module.Stream
@@ -54,7 +50,11 @@ def make(base: Any) -> Any:
 
             @staticmethod
             def get_device_properties(device: Any = None) -> Any:
-                index = torch.device(device).index if isinstance(device, str) else getattr(device, "index", device)
+                index = (
+                    torch.device(device).index
+                    if isinstance(device, str)
+                    else getattr(device, "index", device)
+                )
                 return _Properties(Interface.current_device() if index is None else index)
 
         current_device = staticmethod(torch.accelerator.current_device_index)
@@ -79,7 +79,9 @@ def make(base: Any) -> Any:
         @staticmethod
         def _set_stream_by_id(stream_id: int, device_index: int, device_type: int) -> None:
             torch.accelerator.set_stream(
-                torch.Stream(stream_id=stream_id, device_index=device_index, device_type=device_type)
+                torch.Stream(
+                    stream_id=stream_id, device_index=device_index, device_type=device_type
+                )
             )
 
         @staticmethod

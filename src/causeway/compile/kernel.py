@@ -20,9 +20,25 @@ import sympy
 import torch
 
 from causeway.compile import chip
-from causeway.compile.dialect import UnsupportedError, computed, index_text, memory, number, value_type, whole
+from causeway.compile.dialect import (
+    UnsupportedError,
+    computed,
+    index_text,
+    memory,
+    number,
+    value_type,
+    whole,
+)
 from causeway.compile.kernel_text import KernelText
-from causeway.compile.names import CSE, DeferredLine, IndentedBuffer, OrderedSet, SIMDKernel, V, ValueRanges
+from causeway.compile.names import (
+    CSE,
+    DeferredLine,
+    IndentedBuffer,
+    OrderedSet,
+    SIMDKernel,
+    V,
+    ValueRanges,
+)
 from causeway.compile.overrides import Overrides
 
 LANES = 16  # partial results of a row
@@ -30,7 +46,10 @@ BLOCK = 128  # columns that are taken at once
 SHORT = 32  # a reduction that is not worth a group of items
 
 
-class TypedCSE(CSE):  # type: ignore[type-arg]
+_ANY_VALUE = ValueRanges.unknown()
+
+
+class TypedCSE(CSE):
     """C has no `auto`: a declaration's type is the dtype that Inductor hands on."""
 
     def generate(self, buffer: Any, expr: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
@@ -40,18 +59,20 @@ class TypedCSE(CSE):  # type: ignore[type-arg]
             self.prefix = ""
         return super().generate(buffer, expr, dtype=dtype, **kwargs)
 
-    def newvar(self, bounds: Any = ValueRanges.unknown(), dtype: Any = None, shape: Any = None) -> Any:
+    def newvar(self, bounds: Any = _ANY_VALUE, dtype: Any = None, shape: Any = None) -> Any:
         kernel = V.kernel
         if not getattr(kernel, "keeps_arrays", False):
             return super().newvar(bounds, dtype, shape)
         name = f"{self.name_prefix}{next(self.iter_buffer_ids)}"
-        kernel.arrays.append(f"{value_type(dtype) if dtype is not None else 'f32'} {name}[{BLOCK}];")
+        kernel.arrays.append(
+            f"{value_type(dtype) if dtype is not None else 'f32'} {name}[{BLOCK}];"
+        )
         var = kernel.create_cse_var(f"{name}[l]", bounds, dtype, shape)
         self.varname_map[f"{name}[l]"] = var
         return var
 
 
-class Kernel(SIMDKernel):  # type: ignore[type-arg]
+class Kernel(SIMDKernel):
     overrides = Overrides
     suffix = ";"
     newvar_prefix = ""
@@ -106,7 +127,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
                 names = getattr(read, "var_names", None)
                 if names is None or not reduced or len(names) != len(sizes) + len(reduced):
                     continue
-                steps = [sympy.diff(read.index, v) if read.index.has(v) else sympy.S.Zero for v in names]
+                steps = [
+                    sympy.diff(read.index, v) if read.index.has(v) else sympy.S.Zero for v in names
+                ]
                 kept = [s for s in steps[: len(sizes)] if s != 0]
                 gone = [s for s in steps[len(sizes) :] if s != 0]
                 if not gone:
@@ -144,7 +167,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         self.weight += 1
         if self._cpu_scalar(name):
             self.cpu_scalars[str(var)] = dtype
-            return self.cse.generate(self.loads, f"({value_type(dtype)}){var}", dtype=computed(dtype))
+            return self.cse.generate(
+                self.loads, f"({value_type(dtype)}){var}", dtype=computed(dtype)
+            )
         indirect = self.is_indirect_indexing(index)
         line = f"LD_{memory(dtype)[0]}({var}, {self._at(self.prepare_indexing(index))})"
         if self._load_mask:
@@ -192,7 +217,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         if self._load_mask:
             test = f"{self._load_mask} && ({test})"
         self.tells = True
-        self.compute.writeline(f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {value} = 0; }}")
+        self.compute.writeline(
+            f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {value} = 0; }}"
+        )
 
     def check_divisor(self, value: Any) -> None:
         self.tells = True
@@ -228,7 +255,11 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         result = computed(dtype)
         if how in ("sum", "prod"):
             # Sums of float32 are kept in float64 on CPUs, as elsewhere in Causeway.
-            a = "f64" if value_type(result) == "f32" and self.code.in_turn and self.code.has_float64 else value_type(result)
+            a = (
+                "f64"
+                if value_type(result) == "f32" and self.code.in_turn and self.code.has_float64
+                else value_type(result)
+            )
             start = "0" if how == "sum" else "1"
             fold = "{a} + {b}" if how == "sum" else "{a} * {b}"
         elif how in ("max", "min"):
@@ -272,7 +303,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
             self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = ({t}){name}[l];")
         elif self.form == "rows":
             step = fold.format(a=f"{r}_", b=f"{name}[l]")
-            self.folds.writeline(f"{a} {r}_ = {name}[0]; for (int l = 1; l < {LANES}; ++l) {r}_ = {step};")
+            self.folds.writeline(
+                f"{a} {r}_ = {name}[0]; for (int l = 1; l < {LANES}; ++l) {r}_ = {step};"
+            )
             self.folds.writeline(f"{t} {r} = ({t}){r}_;")
         elif self.form == "groups":
             self.local.append(f"LOCAL {a} {name}_cells[{self.code.group}];")
@@ -308,10 +341,15 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         self.compute.writeline(f"if ({i}{l} < 0 || {test}) {{ {v}{l} = {value}; {i}{l} = {at}; }}")
         if self.form == "groups":
             c, k = f"{v}_cells", f"{i}_cells"
-            self.local += [f"LOCAL {t} {c}[{self.code.group}];", f"LOCAL i64 {k}[{self.code.group}];"]
+            self.local += [
+                f"LOCAL {t} {c}[{self.code.group}];",
+                f"LOCAL i64 {k}[{self.code.group}];",
+            ]
             w, j = f"{c}[LANE + half_]", f"{k}[LANE + half_]"
             other = better.format(w=w, v=f"{c}[LANE]")
-            same = f"(({w} == {c}[LANE] || ({w} != {w} && {c}[LANE] != {c}[LANE])) && {j} < {k}[LANE])"
+            same = (
+                f"(({w} == {c}[LANE] || ({w} != {w} && {c}[LANE] != {c}[LANE])) && {j} < {k}[LANE])"
+            )
             self._tree(
                 f"{c}[LANE] = {v}; {k}[LANE] = {i};",
                 f"if ({j} >= 0 && ({k}[LANE] < 0 || {other} || {same})) {{ {c}[LANE] = {w}; {k}[LANE] = {j}; }}",
@@ -332,11 +370,19 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         size = LANES if rows else BLOCK
         if columns:
             self.arrays += [f"{t} {x}[{size}];" for x in names]
-            self.starts.writeline("for (int l = 0; l < lanes; ++l) { " + " ".join(f"{x}[l] = 0;" for x in names) + " }")
+            self.starts.writeline(
+                "for (int l = 0; l < lanes; ++l) { "
+                + " ".join(f"{x}[l] = 0;" for x in names)
+                + " }"
+            )
         elif rows:
             self.uses_lanes = True
             self.starts.writeline(" ".join(f"{t} {x}[{size}];" for x in names))
-            self.starts.writeline(f"for (int l = 0; l < {size}; ++l) {{ " + " ".join(f"{x}[l] = 0;" for x in names) + " }")
+            self.starts.writeline(
+                f"for (int l = 0; l < {size}; ++l) {{ "
+                + " ".join(f"{x}[l] = 0;" for x in names)
+                + " }"
+            )
         else:
             self.starts.writeline(" ".join(f"{t} {x} = 0;" for x in names))
         m, s, w = (x + l for x in names)
@@ -354,7 +400,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
             for x, r in zip(names, results, strict=True):
                 self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = {x}[l];")
         elif rows:
-            self.folds.writeline(" ".join(f"{t} {r} = {x}[0];" for x, r in zip(names, results, strict=True)))
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {x}[0];" for x, r in zip(names, results, strict=True))
+            )
             step = combine(*results, *(f"{x}[l]" for x in names))
             self.folds.writeline(f"for (int l = 1; l < {LANES}; ++l) {step}")
         elif self.form == "groups":
@@ -365,11 +413,16 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
                 combine(*(f"{c}[LANE]" for c in cells), *(f"{c}[LANE + half_]" for c in cells)),
             )
             self.folds.writeline(
-                " ".join(f"{t} {r} = {c}[0];" for c, r in zip(cells, results, strict=True)) + " BARRIER;"
+                " ".join(f"{t} {r} = {c}[0];" for c, r in zip(cells, results, strict=True))
+                + " BARRIER;"
             )
         else:
-            self.folds.writeline(" ".join(f"{t} {r} = {x};" for x, r in zip(names, results, strict=True)))
-        return tuple(self._result(r, torch.float64 if t == "f64" else torch.float32) for r in results)
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {x};" for x, r in zip(names, results, strict=True))
+            )
+        return tuple(
+            self._result(r, torch.float64 if t == "f64" else torch.float32) for r in results
+        )
 
     # --- loops --------------------------------------------------------------------------------------
     def _size(self, tree: Any) -> str:
@@ -383,7 +436,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         text = index
         if entry.divisor != 1:
             text = f"({text} / {self._text(entry.divisor)})"
-        if not V.graph.sizevars.statically_known_equals(entry.divisor * entry.length, entry.root.numel):
+        if not V.graph.sizevars.statically_known_equals(
+            entry.divisor * entry.length, entry.root.numel
+        ):
             text = f"({text} % {self._text(entry.length)})"
         return text
 
@@ -406,7 +461,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
             return sympy.S.Zero
         return best
 
-    def _digits(self, tree: Any, inner: sympy.Expr | None, row: str, last: str) -> tuple[list[str], list[str]]:
+    def _digits(
+        self, tree: Any, inner: sympy.Expr | None, row: str, last: str
+    ) -> tuple[list[str], list[str]]:
         """(declarations once a row, declarations an element) of a tree's digits."""
         outer, inside = [], []
         flat = f"{tree.prefix}index"
@@ -442,24 +499,45 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         if self.form == "groups" or (self.form == "items"):
             step = ("LANE", "LANES") if self.form == "groups" else ("0", "1")
             _, inside = self._digits(tree, sympy.S.Zero, "", "r_at")
-            return [f"for (idx r_at = {step[0]}; r_at < {n}; r_at += {step[1]}) {{", *inside, *body, "}"]
+            return [
+                f"for (idx r_at = {step[0]}; r_at < {n}; r_at += {step[1]}) {{",
+                *inside,
+                *body,
+                "}",
+            ]
         count = n if inner is None or inner == 0 else self._text(inner)
         outer, inside = self._digits(tree, inner, "r_row", "r_j")
-        at = "const idx r_at = r_j;" if inner is None or inner == 0 else f"const idx r_at = r_row * {count} + r_j;"
+        at = (
+            "const idx r_at = r_j;"
+            if inner is None or inner == 0
+            else f"const idx r_at = r_row * {count} + r_j;"
+        )
         whole = [at, *inside, *body]
         lines: list[str] = []
         if self.form == "columns":
             free = "" if self._orders() else "INDEPENDENT\n"
             lines = [
-                f"for (idx r_j = 0; r_j < {count}; ++r_j) {{", at, *inside,
-                f"{free}for (int l = 0; l < lanes; ++l) {{", "@COLUMN", *body, "}", "}",
+                f"for (idx r_j = 0; r_j < {count}; ++r_j) {{",
+                at,
+                *inside,
+                f"{free}for (int l = 0; l < lanes; ++l) {{",
+                "@COLUMN",
+                *body,
+                "}",
+                "}",
             ]
         elif accumulates and self.uses_lanes and not getattr(self, "single_lane", False):
             lines = [
-                "{", "idx r_b = 0;",
+                "{",
+                "idx r_b = 0;",
                 f"for (; r_b + {LANES} <= {count}; r_b += {LANES})",
-                f"for (int l = 0; l < {LANES}; ++l) {{ const idx r_j = r_b + l;", *whole, "}",
-                f"for (; r_b < {count}; ++r_b) {{ const int l = 0; const idx r_j = r_b;", *whole, "}", "}",
+                f"for (int l = 0; l < {LANES}; ++l) {{ const idx r_j = r_b + l;",
+                *whole,
+                "}",
+                f"for (; r_b < {count}; ++r_b) {{ const int l = 0; const idx r_j = r_b;",
+                *whole,
+                "}",
+                "}",
             ]
         elif accumulates:
             lines = [f"for (idx r_j = 0; r_j < {count}; ++r_j) {{ const int l = 0;", *whole, "}"]
@@ -527,7 +605,11 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
     def parameters(self) -> list[tuple[str, str, str]]:
         definitions, _, _, types = self.args.python_argdefs()
         out: list[tuple[str, str, str]] = []
-        written = {str(v.inner_name) for v in self.args.inplace_buffers.values() if hasattr(v, "inner_name")}
+        written = {
+            str(v.inner_name)
+            for v in self.args.inplace_buffers.values()
+            if hasattr(v, "inner_name")
+        }
         written |= {str(v) for v in self.args.output_buffers.values()}
         for definition, dtype in zip(definitions, types, strict=True):
             name = definition.name
@@ -546,7 +628,9 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
 
     def _dynamic(self) -> list[Any]:
         return [
-            t for t in self.range_trees if whole(t.numel) is None and (not t.is_reduction or self.reduced)
+            t
+            for t in self.range_trees
+            if whole(t.numel) is None and (not t.is_reduction or self.reduced)
         ]
 
     def codegen_kernel(self, name: str | None = None) -> Any:
@@ -591,12 +675,20 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
 
     def _each(self, points: list[Any], total: str, body: list[str]) -> list[str]:
         if self.form == "groups":
-            begin = [f"const idx u_total = {total};", "for (idx u = GROUP; u < u_total; u += GROUPS) {"]
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = GROUP; u < u_total; u += GROUPS) {",
+            ]
         elif self.alone:
-            begin = [f"const idx u_total = {total};", "for (idx u = 0; u < u_total && item == 0; ++u) {"]
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = 0; u < u_total && item == 0; ++u) {",
+            ]
         else:
-            begin = [f"const idx u_total = {total};",
-                     "for (idx u = FIRST(u_total), u_end = LAST(u_total); u < u_end; u += STEP) {"]
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = FIRST(u_total), u_end = LAST(u_total); u < u_end; u += STEP) {",
+            ]
         return [*begin, *self._flat(points, "u"), *body, "}"]
 
     def _rows_of(self, points: list[Any]) -> tuple[sympy.Expr | None, str, list[str], list[str]]:
@@ -624,7 +716,13 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
             f"{guard}for (idx i = {share[0]}, u_end = {share[1]}; i < u_end;) {{",
             "const idx row = i / u_inner, from = i - row * u_inner, left = u_end - i;",
             "const idx to = u_inner - from < left ? u_inner : from + left;",
-            *outer, f"{free}for (idx j = from; j < to; ++j) {{", *inside, *body, "}", "i += to - from;", "}",
+            *outer,
+            f"{free}for (idx j = from; j < to; ++j) {{",
+            *inside,
+            *body,
+            "}",
+            "i += to - from;",
+            "}",
         ]
 
     def _columns(self, points: list[Any], total: str, body: list[str]) -> list[str]:
@@ -632,15 +730,21 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
         whole: list[str] = []
         for line in body:
             whole += ["const idx j = j_from + l;", *inside] if line == "@COLUMN" else [line]
-        share = "idx u = 0; u < u_blocks && item == 0; ++u" if self.alone else (
-            "idx u = FIRST(u_blocks), u_end = LAST(u_blocks); u < u_end; u += STEP")
+        share = (
+            "idx u = 0; u < u_blocks && item == 0; ++u"
+            if self.alone
+            else ("idx u = FIRST(u_blocks), u_end = LAST(u_blocks); u < u_end; u += STEP")
+        )
         return [
             f"const idx u_total = {total}, u_inner = {count}, u_each = (u_inner + {BLOCK - 1}) / {BLOCK};",
             "const idx u_blocks = u_inner > 0 ? u_total / u_inner * u_each : 0;",
             f"for ({share}) {{",
             f"const idx row = u / u_each, j_from = (u - row * u_each) * {BLOCK};",
             f"const int lanes = u_inner - j_from < {BLOCK} ? (int)(u_inner - j_from) : {BLOCK};",
-            *self.arrays, *outer, *whole, "}",
+            *self.arrays,
+            *outer,
+            *whole,
+            "}",
         ]
 
     def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
@@ -656,7 +760,11 @@ class Kernel(SIMDKernel):  # type: ignore[type-arg]
             text = str(whole(tree.numel))
             if tree in self._dynamic():
                 numel = tree.numel
-                expr = numel if isinstance(numel, sympy.Symbol) else wrapper.generate_numel_expr(name, tree).inner
+                expr = (
+                    numel
+                    if isinstance(numel, sympy.Symbol)
+                    else wrapper.generate_numel_expr(name, tree).inner
+                )
                 text = str(expr)
                 arguments.append(text)
                 kinds.append(int)
@@ -687,4 +795,3 @@ def _finish(lines: list[Any]) -> str:
         else:
             out.splice(str(line)) if "\n" in str(line) else out.writeline(str(line))
     return out.getvalue()
-

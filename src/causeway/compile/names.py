@@ -27,7 +27,11 @@ NAMES = {
     "torch._inductor.codegen.wrapper": ("PythonWrapperCodegen", "SubgraphPythonWrapperCodegen"),
     "torch._inductor.custom_graph_pass": ("CustomGraphModulePass",),
     "torch._inductor.ir": ("ExternKernel",),
-    "torch._inductor.utils": ("get_bounds_index_expr", "get_fused_kernel_name", "get_kernel_metadata"),
+    "torch._inductor.utils": (
+        "get_bounds_index_expr",
+        "get_fused_kernel_name",
+        "get_kernel_metadata",
+    ),
     "torch._inductor.virtualized": ("V", "ops"),
     "torch.utils._ordered_set": ("OrderedSet",),
     "torch.utils._sympy.printers": ("ExprPrinter", "PythonPrinter"),
@@ -49,6 +53,7 @@ METHODS = {
     "PythonWrapperCodegen": (
         "_generate_kernel_call_helper",
         "make_allocation",
+        "write_assert_size_stride",
         "write_async_compile_wait",
         "generate_numel_expr",
         "next_kernel_suffix",

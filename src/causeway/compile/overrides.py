@@ -40,7 +40,7 @@ _FUNCTIONS = {
 }  # fmt: skip
 
 
-class Overrides(OpOverrides):  # type: ignore[misc]
+class Overrides(OpOverrides):
     """Each operator of Inductor's as an expression."""
 
     @staticmethod
@@ -91,7 +91,10 @@ class Overrides(OpOverrides):  # type: ignore[misc]
     def index_expr(expr: Any, dtype: torch.dtype) -> Any:
         text = V.kernel.index_to_str(V.kernel.prepare_indexing(expr))
         variable = V.kernel.cse.generate(
-            V.kernel.compute, f"(i64)({text})", bounds=get_bounds_index_expr(expr), dtype=torch.int64
+            V.kernel.compute,
+            f"(i64)({text})",
+            bounds=get_bounds_index_expr(expr),
+            dtype=torch.int64,
         )
         return ops.to_dtype(variable, dtype)
 
@@ -417,5 +420,3 @@ def _narrowed(text: str, *values: Any) -> str:
 
 def _arithmetic(sign: str, a: Any, b: Any) -> str:
     return _narrowed(f"{a} {sign} {b}", a, b)
-
-

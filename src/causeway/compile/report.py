@@ -33,6 +33,7 @@ class Report:
 
     graphs: list[Graph] = field(default_factory=list)
     unfused: list[str] = field(default_factory=list)  # why a graph was not fused
+    restrided: dict[str, int] = field(default_factory=dict)  # results copied into other strides
     breaks: dict[str, int] = field(default_factory=dict)  # graph breaks, by reason
     recompiles: list[str] = field(default_factory=list)
 
@@ -40,13 +41,15 @@ class Report:
         """For people."""
         lines = []
         for graph in self.graphs:
-            lines.append(
-                f"graph {graph.name or '?'} on device {graph.device}: {len(graph.kernels)} kernels, "
-                f"{len(graph.extern)} operators by the ladder, compiled in {graph.seconds:.2f} s"
-            )
+            made = f"{len(graph.kernels)} kernels, {len(graph.extern)} operators by the ladder"
+            where = f"graph {graph.name or '?'} on device {graph.device}"
+            lines.append(f"{where}: {made}, compiled in {graph.seconds:.2f} s")
             lines += [f"  {name}: {', '.join(origins)}" for name, origins in graph.kernels.items()]
             lines += [f"  by the ladder: {name}" for name in graph.extern]
         lines += [f"not fused: {why}" for why in self.unfused]
+        lines += [
+            f"copied into other strides: {op} ({n} times)" for op, n in self.restrided.items()
+        ]
         lines += [f"graph break ({count} times): {why}" for why, count in self.breaks.items()]
         lines += [f"recompiled: {why}" for why in self.recompiles]
         return "\n".join(lines) or "nothing was compiled for the device"
@@ -75,6 +78,11 @@ def built(programs: Sequence[Program], names: dict[str, Any], seconds: float) ->
     )
 
 
+def restrided(operator: str) -> None:
+    """Note that a result was copied into the strides that a graph was compiled for."""
+    state.restrided[operator] = state.restrided.get(operator, 0) + 1
+
+
 def unfused(why: str) -> bool:
     """Note why graphs are not fused; whether that is new."""
     new = why not in state.unfused
@@ -90,4 +98,10 @@ def compile_report() -> Report:
     from torch._dynamo.utils import counters
 
     breaks = {str(why): int(count) for why, count in counters["graph_break"].items()}
-    return Report(list(state.graphs), list(state.unfused), breaks, list(state.recompiles))
+    return Report(
+        list(state.graphs),
+        list(state.unfused),
+        dict(state.restrided),
+        breaks,
+        list(state.recompiles),
+    )

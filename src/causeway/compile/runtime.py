@@ -12,6 +12,8 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
+import torch
+
 from causeway import _C
 from causeway.compile import report
 from causeway.compile.dialect import FUNCTIONS, FUNCTIONS_F64
@@ -24,7 +26,9 @@ _TOGETHER = 8  # kernels of one part: a part reads the dialect's own text once
 class Program:
     """The kernels of one graph on one device."""
 
-    def __init__(self, names: dict[str, Any], device: int, has_float64: bool, graph: str = "") -> None:
+    def __init__(
+        self, names: dict[str, Any], device: int, has_float64: bool, graph: str = ""
+    ) -> None:
         self.names = names  # the globals of the graph's module
         self.device = device
         self.graph = graph
@@ -53,7 +57,9 @@ class Program:
 
         def work(part: list[KernelText]) -> None:
             try:
-                for kernel, made in zip(part, _C.build_kernels(self.device, self.functions, part), strict=True):
+                for kernel, made in zip(
+                    part, _C.build_kernels(self.device, self.functions, part), strict=True
+                ):
                     self.names[kernel.name] = made
             except BaseException as error:
                 failed.append(error)
@@ -68,7 +74,8 @@ class Program:
         if failed:
             names = ", ".join(kernel.name for kernel in self.kernels)
             raise CausewayError(
-                f"torch.compile: the device's compiler does not build the kernels of a graph ({names}): {failed[0]}"
+                "torch.compile: the device's compiler does not build the kernels of a graph "
+                f"({names}): {failed[0]}"
             ) from failed[0]
 
     def source(self) -> str:
@@ -78,6 +85,25 @@ class Program:
     def _parts(self) -> int:
         most = max(1, min(4, os.cpu_count() or 1))
         return max(1, min(most, (len(self.kernels) + _TOGETHER - 1) // _TOGETHER))
+
+
+def laid_out(
+    tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], operator: str
+) -> torch.Tensor:
+    """An operator's result in the strides that the graph was compiled for. Raises where it has
+    another size."""
+    try:
+        torch._C._dynamo.guards.assert_size_stride(tensor, size, stride)
+    except AssertionError:
+        if tuple(tensor.shape) != tuple(size):
+            raise CausewayError(
+                f"torch.compile: {operator} returned {tuple(tensor.shape)}, and its meta kernel "
+                f"says {tuple(size)}"
+            ) from None
+        report.restrided(operator)
+        promised = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+        return promised.copy_(tensor)
+    return tensor
 
 
 def build(names: dict[str, Any]) -> None:

@@ -8,7 +8,6 @@ from causeway import integrations
 
 DEVICES = "torch._dynamo.device_interface"
 BACKENDS = "torch._inductor.compile_fx"
-DEFAULT = "torch._dynamo.backends.registry"
 
 
 def _loaded(module: types.ModuleType) -> None:
@@ -23,19 +22,17 @@ def _loaded(module: types.ModuleType) -> None:
         for index in range(torch.accelerator.device_count()):
             module.register_interface_for_device(f"{name}:{index}", made)
         integrations.note("inductor", "torch._dynamo knows the device")
-    elif module.__name__ == DEFAULT:
-        from causeway.compile import unfused
-
-        if unfused.reason():
-            module.set_default_backend(unfused.backend)
-            integrations.note("inductor", f"graphs run by the ladder: {unfused.reason()}")
     elif module.__name__ == BACKENDS:
-        from causeway.compile import backend, unfused
+        from causeway.compile import entry
 
-        if unfused.reason():
-            return
-        backend.register()
-        integrations.note("inductor", "Inductor writes kernels for the device")
+        why = entry.cannot_fuse()
+        if not why:
+            from causeway.compile import backend
+
+            backend.register()
+        vars(module)["compile_fx"] = entry.around(vars(module)["compile_fx"])
+        how = f"runs graphs by the ladder: {why}" if why else "writes kernels for the device"
+        integrations.note("inductor", f"torch.compile {how}")
 
 
 INTEGRATION = integrations.Integration(

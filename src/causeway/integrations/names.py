@@ -19,7 +19,6 @@ LIBRARIES = {
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
     "timm": "timm",
-    "torch._dynamo.backends.registry": "inductor",
     "torch._dynamo.device_interface": "inductor",
     "torch._inductor.compile_fx": "inductor",
     "torch.distributed.tensor": "dtensor",
