@@ -15,9 +15,11 @@
 
 #include "runtime/allocator.h"
 #include "aten/autocast.h"
+#include "torch/compile.h"
 #include "torch/autograd.h"
 #include "ladder/call.h"
 #include "runtime/check.h"
+#include "runtime/code.h"
 #include "comm/module.h"
 #include "runtime/device.h"
 #include "torch/environment.h"
@@ -202,7 +204,7 @@ py::list snapshot(int index) {
     d["stream"] = s.stream;
     d["segment_type"] = s.large ? "large" : "small";
     d["segment_pool_id"] = py::make_tuple(0, 0);
-    d["is_expandable"] = false;
+    d["is_expandable"] = s.expandable;
     d["frames"] = symbols.of(s.frames);
     py::list blocks;
     for (const BlockView& b : s.blocks) {
@@ -494,9 +496,38 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return portable::units(device);
   });
   m.def("force_cut", portable::force_cut);
+  bind_compile(m);
+  m.def("code_info", [](int index) {
+    const cw_code_info info = without_gil([&] { return code_info(index); });
+    py::dict d;
+    d["language"] = info.language, d["flags"] = info.flags, d["compute_units"] = info.compute_units;
+    d["group_limit"] = info.group_limit, d["local_memory"] = info.local_memory, d["driver"] = info.driver;
+    d["argument_limit"] = info.argument_limit, d["binaries"] = info.binaries;
+    d["grid_limits"] = py::make_tuple(info.grid_limits[0], info.grid_limits[1], info.grid_limits[2]);
+    d["group_limits"] = py::make_tuple(info.group_limits[0], info.group_limits[1], info.group_limits[2]);
+    return d;
+  });
+  py::class_<Function>(m, "CodeFunction")
+      .def("launch", [](const Function& f, const std::vector<uint32_t>& grid, const std::vector<uint32_t>& group,
+                        const py::list& given) {
+        std::vector<Function::Argument> args;
+        for (const py::handle& a : given) {
+          if (THPVariable_Check(a.ptr()))
+            args.push_back({THPVariable_Unpack(a.ptr()), ""});
+          else
+            args.push_back({std::nullopt, a.cast<std::string>()});
+        }
+        without_gil([&] { f.launch(grid, group, args); });
+      });
+  using NoGil = py::call_guard<py::gil_scoped_release>;
+  py::class_<Program, std::shared_ptr<Program>>(m, "CodeProgram")
+      .def(py::init<int, const std::string&, bool, const std::string&>(), NoGil())
+      .def("function", &Program::function, NoGil())
+      .def("binary", [](const Program& p) { return py::bytes(without_gil([&] { return p.binary(); })); });
   m.def("set_forced", set_forced);
   m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
+  m.def("set_composer", [](py::object f) { set_composer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("ledger_enable", [](bool on) { watch(Watcher::Ledger, on); });
   m.def("ledger_read", read_ledger);

@@ -39,8 +39,8 @@ Operator& backward_operator() {
   return op;
 }
 
-bool has_kernel(Operator& op, c10::ScalarType dtype) {
-  const NativeForms& forms = op.forms();
+bool has_kernel(Operator& op, c10::ScalarType dtype, int device) {
+  const NativeForms& forms = op.forms().of(device);
   return takes(forms.own, dtype) || (portable_serves(op) && takes(forms.portable_own, dtype));
 }
 
@@ -106,6 +106,7 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& input, at::IntArrayRef shape, 
                                     std::optional<double> eps) {
   static Operator& op = operator_for(forward_operator());
   const c10::ScalarType dtype = input.scalar_type();
+  const int device = input.device().index();
   const bool has_weight = weight && weight->defined();
   const bool differentiates =
       at::GradMode::is_enabled() && (input.requires_grad() || (has_weight && weight->requires_grad()));
@@ -113,7 +114,7 @@ std::tuple<Tensor, Tensor> rms_norm(const Tensor& input, at::IntArrayRef shape, 
       is_plain(input) && input.numel() > 0 && input.layout() == at::kStrided &&
       (!has_weight || (is_plain(*weight) && weight->scalar_type() == dtype && weight->device() == input.device())) &&
       !in_functorch();
-  if (!fits || !has_kernel(op, dtype) || (differentiates && !has_kernel(backward_operator(), dtype)))
+  if (!fits || !has_kernel(op, dtype, device) || (differentiates && !has_kernel(backward_operator(), dtype, device)))
     return composite(input, shape, weight, eps);
   if (!differentiates) {
     at::AutoDispatchBelowADInplaceOrView below;

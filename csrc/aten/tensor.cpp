@@ -166,7 +166,6 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 Operator& copy_operator() {
   static Operator& op = operator_for(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
-  op.mixed_devices = true;
   return op;
 }
 
@@ -220,7 +219,7 @@ bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blo
   const at::Tensor& on_device = is_ours(self) ? self : from;
   const at::Tensor& on_host = is_ours(self) ? from : self;
   StreamState& stream = current_stream(on_device.device().index());
-  const bool background = non_blocking && is_pinned(on_host.const_data_ptr());
+  const bool background = non_blocking && is_pinned(on_host.const_data_ptr(), stream.device);
   // In the foreground the host copies at full speed itself where it can; it has two hands, and the vendor's may have one.
   if (!background && home(on_device).host_addressable) return false;
   copy_bytes(self, from, stream);
@@ -339,6 +338,27 @@ bool has_compatible_shallow_copy_type(const at::Tensor& self, const at::Tensor& 
 
 // ---- attention ------------------------------------------------------------------------------------------------------------
 
+// `sdpa_kernel(SDPBackend.EFFICIENT_ATTENTION)` and its like, where flash attention is not allowed.
+std::optional<at::SDPBackend> fused_by_name(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
+                                            const std::optional<at::Tensor>& mask, double dropout, bool causal,
+                                            bool gqa) {
+  const at::Context& context = at::globalContext();
+  if (context.userEnabledFlashSDP()) return std::nullopt;
+  const auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_nested() && t.dim() == 4; };
+  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0) return std::nullopt;
+  if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || !q.is_floating_point())
+    return std::nullopt;
+  for (int64_t d : {0, 1})
+    if (q.sym_size(d) != k.sym_size(d) || q.sym_size(d) != v.sym_size(d)) return std::nullopt;
+  if (q.sym_size(3) != k.sym_size(3) || q.sym_size(3) != v.sym_size(3) || k.sym_size(2) != v.sym_size(2))
+    return std::nullopt;
+  if (mask && (causal || mask->requires_grad() || (mask->dim() != 2 && mask->dim() != 4))) return std::nullopt;
+  if (context.userEnabledMemEfficientSDP()) return at::SDPBackend::efficient_attention;
+  if (context.userEnabledCuDNNSDP()) return at::SDPBackend::cudnn_attention;
+  if (context.userEnabledOverrideableSDP()) return at::SDPBackend::overrideable;
+  return std::nullopt;
+}
+
 // Fused where torch's CPU kernel is: the choice of the CPU holds for the host rung too.
 int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v, const std::optional<at::Tensor>& mask,
                    double dropout, bool causal, std::optional<double> scale, bool gqa) {
@@ -346,10 +366,19 @@ int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   if (q.key_set().has(c10::DispatchKey::FuncTorchBatched) || k.key_set().has(c10::DispatchKey::FuncTorchBatched) ||
       v.key_set().has(c10::DispatchKey::FuncTorchBatched))
     return static_cast<int64_t>(at::SDPBackend::math);
+  // A program that allows CUDA's other fused attentions alone gets one by the name that it asked for.
+  if (const auto named = fused_by_name(q, k, v, mask, dropout, causal, gqa)) return static_cast<int64_t>(*named);
   // Not through the dispatcher: the answer depends on requires_grad, and vmap has no rule for the question.
   const auto choice =
       static_cast<at::SDPBackend>(at::native::_fused_sdp_choice_cpp(q, k, v, mask, dropout, causal, scale, gqa));
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
+}
+
+// `t` in the strides that torch's meta kernel promises of it, those of `like`. Code that is compiled relies on them.
+at::Tensor laid_out(const at::Tensor& t, const at::Tensor& like) {
+  if (!t.defined() || t.sym_sizes() != like.sym_sizes()) return t;
+  at::Tensor promised = at::empty_like(like);
+  return promised.sym_strides() == t.sym_strides() ? t : promised.copy_(t);
 }
 
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
@@ -360,7 +389,9 @@ Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
   auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  return {out, logsumexp, at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
+  return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
+          q.sym_size(2),    k.sym_size(2),          none,         none,
+          at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -371,7 +402,7 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
       scale);
-  return {gq, gk, gv, at::Tensor()};
+  return {laid_out(gq, q), laid_out(gk, k), laid_out(gv, v), at::Tensor()};
 }
 
 }  // namespace

@@ -59,6 +59,19 @@ void CommWork::post(Event* done, StreamState* stream, std::exception_ptr error) 
     error_ = error;
     done_ = done;
     stream_ = stream;
+    if (done && stream) {
+      auto told = std::make_shared<Told>();
+      const auto tell = [told] {
+        std::lock_guard inner(told->mutex);
+        told->over = true;
+        told->cv.notify_all();
+      };
+      try {
+        if (call_after(*stream, tell)) told_ = std::move(told);
+      } catch (const std::exception&) {
+        // The event is asked then, and has the words.
+      }
+    }
     posted_ = true;
     future = future_;
     std::swap(end, recordFunctionEndCallback_);
@@ -72,6 +85,9 @@ void CommWork::spoil(std::exception_ptr error) {
   std::lock_guard lock(mutex_);
   if (!error_) error_ = std::move(error);
   cv_.notify_all();
+  if (!told_) return;
+  std::lock_guard inner(told_->mutex);
+  told_->cv.notify_all();
 }
 
 // Of an all_gather into a list NCCL's future has one tensor, the ranks' parts stacked, and torch's own hooks of
@@ -95,7 +111,10 @@ void CommWork::complete(c10::ivalue::Future& future) {
 bool CommWork::over() {
   if (!posted_) return false;
   std::lock_guard lock(mutex_);
-  return error_ || !done_ || query_event(*done_);
+  if (error_ || !done_) return true;
+  if (!told_) return query_event(*done_);
+  std::lock_guard inner(told_->mutex);
+  return told_->over;
 }
 
 bool CommWork::isCompleted() { return over(); }
@@ -137,7 +156,13 @@ bool CommWork::wait(Milliseconds timeout) {
   // As torch.cuda's: the host goes on, unless it was asked to wait itself.
   while ((limited || blocking_) && !over()) {
     if (limited && Clock::now() > until) late();
-    std::this_thread::sleep_for(std::chrono::microseconds(50));
+    if (!told_) {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      continue;
+    }
+    // Woken at the end, and looks itself now and then: for an error, a limit, or a device that was lost.
+    std::unique_lock lock(told_->mutex);
+    told_->cv.wait_for(lock, std::chrono::milliseconds(20), [this] { return told_->over; });
   }
   if (auto error = exception()) std::rethrow_exception(error);
   synchronize();

@@ -2,6 +2,7 @@
 #pragma once
 
 #include <chrono>
+#include <condition_variable>
 #include <functional>
 
 #include <ATen/core/ivalue.h>
@@ -73,6 +74,14 @@ class CommWork final : public c10d::Work {
   StreamState* stream_ = nullptr;  // on which the event is
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   int source_ = -1;
+  // Set by the vendor's callback when the event has happened; nullptr: the event is asked. Apart from the work, which may
+  // be gone by then.
+  struct Told {
+    std::mutex mutex;
+    std::condition_variable cv;
+    bool over = false;
+  };
+  std::shared_ptr<Told> told_;
   bool blocking_ = false;
 };
 

@@ -94,6 +94,12 @@ const std::set<std::string>& mixed() {
   return names;
 }
 
+// Composites of torch's that CUDA has kernels for: a vendor is asked for them whole.
+const std::set<std::string>& offered_composites() {
+  static const std::set<std::string> names = {"aten::_grouped_mm"};
+  return names;
+}
+
 // torch's schemas do not say that these write their running statistics.
 bool writes_unsaid(const std::string& name, const std::string& arg) {
   static const std::set<std::string> names = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
@@ -130,6 +136,7 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
   ends_norm = takes_statistics(schema.name());
   wide = refused_by_cpu(schema.name());
   over_lists = is_foreach(schema);
+  composite = offered_composites().count(name) > 0;
   unrecorded = name == "aten::convolution";
 }
 
@@ -182,6 +189,10 @@ void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
     if (C10_UNLIKELY(forms().any) && (over_lists ? call_foreach : call_native)(*this, stack, entry)) return;
   }
   if (C10_UNLIKELY(over_lists)) return call_each(*this, stack);
+  if (C10_UNLIKELY(composite)) {
+    call_each(*this, stack);
+    return entry.served(Rung::Decomposed, c10::ScalarType::Undefined);
+  }
   call_host(*this, stack, entry);
 }
 
@@ -324,7 +335,8 @@ void register_operators() {
                                                 "aten::kaiser_window.periodic",
                                                 "aten::kaiser_window.beta"};
     const bool lists = is_foreach(handle->schema());
-    if (!lists && !whole.count(name) && !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+    if (!lists && !whole.count(name) && !offered_composites().count(name) &&
+        !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
     if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);
     {

@@ -43,6 +43,7 @@ struct Operator final : c10::OperatorKernel {
   bool ends_norm = false;      // the backward of a norm, see norm.h
   DtypeSet wide = 0;           // dtypes that the CPU refuses and CUDA takes, see wide.h
   bool unrecorded = false;     // by torch.jit.trace, see tracer.h
+  bool composite = false;      // torch's composite does what no kernel takes
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
 

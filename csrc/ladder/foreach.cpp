@@ -287,7 +287,7 @@ bool is_foreach(const c10::FunctionSchema& schema) {
 }
 
 bool call_foreach(Operator& op, Stack& stack, Entry& entry) {
-  return ForeachCall(op, *op.native.load(std::memory_order_acquire), stack).serve(entry);
+  return ForeachCall(op, forms_of_call(op, stack), stack).serve(entry);
 }
 
 void call_each(Operator& op, Stack& stack) { op.handle.redispatchBoxed(kAsTheCpu, &stack); }

@@ -19,12 +19,25 @@ namespace causeway {
 
 namespace {
 
-cw_op find(const std::string& name) {
+std::string schema_text(const std::string& name) {
+  const auto dot = name.find('.');
+  const auto handle = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  return handle ? c10::str(handle->schema()) : "";
+}
+
+cw_op find(const std::string& name, int device = 0) {
   cw_op op{};
   op.struct_size = sizeof op;
-  const cw_status status = api().op_find(name.c_str(), &op);
+  cw_status status = CW_UNSUPPORTED;
+  // With no device to name, what the library answers for all of them.
+  const bool by_device = api().op_find_for && (!api().op_find || device < device_count_or_zero());
+  if (by_device)
+    status = api().op_find_for(name.c_str(), schema_text(name).c_str(), vendor_index(device), &op);
+  else if (api().op_find)
+    status = api().op_find(name.c_str(), &op);
   if (status == CW_UNSUPPORTED) return {};
-  check(status, "op_find", -1);
+  check(status, by_device ? "op_find_for" : "op_find", -1);
   if (!op.dtypes) op.dtypes = CW_ALL_DTYPES;
   return op;
 }
@@ -82,11 +95,11 @@ cw_op find_portable(const std::string& name) {
 }
 
 // Vendors know torch's convolution for foreign devices by another name, with the same arguments.
-cw_op find_own(std::string& name) {
-  cw_op op = find(name);
+cw_op find_own(std::string& name, int device) {
+  cw_op op = find(name, device);
   if (op.kernel || name != "aten::convolution") return op;
   name = "aten::convolution_overrideable";
-  return find(name);
+  return find(name, device);
 }
 
 // The gradient's other name leaves out the bias's shape, argument 3.
@@ -134,7 +147,7 @@ std::string out_form(const c10::FunctionSchema& schema) {
 
 // Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
 bool has_arithmetic() {
-  static const bool native = api().op_find && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+  static const bool native = finds_operators() && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
                              (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
   static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
   return native || (portable && g_portable.load());
@@ -164,21 +177,23 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
   return std::nullopt;
 }
 
-NativeForms* resolve_native(Operator& op) {
+namespace {
+
+std::unique_ptr<NativeForms> resolve_for(Operator& op, int device) {
   auto forms = std::make_unique<NativeForms>();
-  if (api().op_find) {
+  if (finds_operators()) {
     forms->own_name = op.name;
-    forms->own = find_own(forms->own_name);
+    forms->own = find_own(forms->own_name, device);
     if (!forms->own.kernel && op.name == kConvolutionBackward) {
       forms->own_name = "aten::convolution_backward_overrideable";
-      forms->own = find(forms->own_name);
+      forms->own = find(forms->own_name, device);
       forms->left_out = kBiasShape;
     }
     const auto& schema = op.handle.schema();
     bool is_out = false;
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
-      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name);
+      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name, device);
   }
   forms->portable_own = find_portable(op.name);
   std::string name = forms->out_name;
@@ -189,6 +204,27 @@ NativeForms* resolve_native(Operator& op) {
   if (forms->own_name.empty()) forms->own_name = op.name;
   forms->any = forms->own.kernel || forms->out.kernel || forms->portable_own.kernel || forms->portable_out.kernel ||
                (!op.over_lists && has_decomposer() && has_arithmetic());
+  return forms;
+}
+
+}  // namespace
+
+NativeForms* resolve_native(Operator& op) {
+  auto forms = resolve_for(op, 0);
+  if (api().op_find_for) {
+    const int devices = device_count_or_zero();
+    const auto alike = [](const cw_op& a, const cw_op& b) {
+      return a.kernel == b.kernel && a.needs == b.needs && a.dtypes == b.dtypes;
+    };
+    bool all = true;
+    for (int d = 0; d < devices && devices > 1; ++d) {
+      auto one = resolve_for(op, d);
+      all &= alike(one->own, forms->own) && alike(one->out, forms->out) && one->own_name == forms->own_name;
+      forms->any |= one->any;
+      forms->by_device.push_back(std::move(one));
+    }
+    if (all) forms->by_device.clear();
+  }
   NativeForms* none = nullptr;
   if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
   return none;
@@ -215,10 +251,13 @@ std::vector<std::pair<std::string, cw_op>> portable_offered() {
 
 std::vector<std::pair<std::string, cw_op>> offered() {
   std::vector<std::pair<std::string, cw_op>> out;
-  if (!api().op_find) return out;
+  if (!finds_operators()) return out;
+  const int devices = api().op_find_for ? std::max(1, device_count_or_zero()) : 1;
   for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
     const std::string name = c10::toString(n);
-    if (cw_op op = find(name); op.kernel) out.emplace_back(name, op);
+    cw_op op{};
+    for (int d = 0; d < devices && !op.kernel; ++d) op = find(name, d);
+    if (op.kernel) out.emplace_back(name, op);
   }
   return out;
 }

@@ -21,7 +21,19 @@ struct NativeForms {
   std::string own_name, out_name;  // as the vendor knows them
   int left_out = -1;  // the argument that `own` does not take
   Routes routes;
+  // Of a vendor that answers by device: each device's, in place of this. Then `any` says it of all.
+  std::vector<std::unique_ptr<NativeForms>> by_device;
+
+  NativeForms& of(int device) {
+    return C10_LIKELY(by_device.empty()) || static_cast<size_t>(device) >= by_device.size() ? *this : *by_device[device];
+  }
 };
+
+// Those for the device of this call; they are resolved.
+inline NativeForms& forms_of_call(Operator& op, const Stack& stack) {
+  NativeForms& forms = *op.native.load(std::memory_order_acquire);
+  return C10_LIKELY(forms.by_device.empty()) ? forms : forms.of(device_of_call(op, stack));
+}
 
 // Whether there is such a kernel, and it takes tensors of `dtype`.
 inline bool takes(const cw_op& form, c10::ScalarType dtype) {
@@ -32,7 +44,7 @@ inline bool takes(const cw_op& form, c10::ScalarType dtype) {
 // Ask the vendor once. Never returns NULL.
 NativeForms* resolve_native(Operator& op);
 
-// Every operator that the vendor's op_find answers for.
+// Every operator that the vendor's op_find answers for; where it answers by device, for any of them.
 std::vector<std::pair<std::string, cw_op>> offered();
 
 // Opens the vendor's compiler, where there is one, and no device. More than once is as good as once.

@@ -21,6 +21,7 @@
 #include "runtime/generator.h"
 #include "ladder/host.h"
 #include "runtime/host_allocator.h"
+#include "ladder/native.h"
 #include "ladder/layouts.h"
 #include "ladder/norm.h"
 #include "runtime/profile.h"
@@ -564,11 +565,13 @@ void HostCall::drop() {
 
 void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds) {
   const c10::DispatchKey on_host = (c10::DispatchKeySet(c10::DispatchKey::CPU) | kinds).highestPriorityTypeId();
-  if (C10_UNLIKELY(!op.handle.hasComputedKernelForDispatchKey(on_host)))
+  if (C10_UNLIKELY(!op.handle.hasComputedKernelForDispatchKey(on_host))) {
+    if (kinds.empty() && compose(op, stack)) return entry.served(Rung::Decomposed, c10::ScalarType::Undefined);
     TORCH_CHECK_NOT_IMPLEMENTED(false, "Could not run '", op.name, "' with arguments from the '",
                                 c10::toString(on_host), "' backend, which stands in for ", vendor_name(),
                                 ": neither has a kernel for this call. Register one with torch.library.impl(\"",
                                 op.name, "\", \"PrivateUse1\")");
+  }
   if (C10_UNLIKELY(watched_by(Watcher::Policy))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
   if (C10_UNLIKELY(op.ends_norm)) fit_statistics(op, stack);

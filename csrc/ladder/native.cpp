@@ -396,14 +396,13 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   return true;
 }
 
-bool NativeCall::run_program(const Route& route, Entry& entry) {
-  py::gil_scoped_acquire gil;
-  at::AutoDispatchBelowADInplaceOrView below;
-  const auto& schema = op_.handle.schema();
+// What Python's function gives for the last arguments on the stack. The GIL is held.
+py::object call_python(const py::object& function, const Operator& op, const Stack& stack) {
+  const auto& schema = op.handle.schema();
   std::vector<py::object> positional;
   py::dict kwargs;
-  for (size_t i = 0; i < op_.args.size(); ++i) {
-    py::object value = torch::jit::toPyObject(arg(i));
+  for (size_t i = 0; i < op.args.size(); ++i) {
+    py::object value = torch::jit::toPyObject(stack[stack.size() - op.args.size() + i]);
     if (schema.arguments()[i].kwarg_only())
       kwargs[schema.arguments()[i].name().c_str()] = value;
     else
@@ -411,19 +410,25 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   }
   py::tuple args(positional.size());
   for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
-  c10::ScalarType dtype = c10::ScalarType::Undefined;
-  each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
-  Profiled span(Work::Host, op_.name.c_str());
-  span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
-  py::object result;
   try {
-    result = py::reinterpret_borrow<py::object>(route.program.get())(*args, **kwargs);
+    return function(*args, **kwargs);
   } catch (py::error_already_set& e) {
     e.restore();
     python_error error;
     error.persist();
     throw error;
   }
+}
+
+bool NativeCall::run_program(const Route& route, Entry& entry) {
+  py::gil_scoped_acquire gil;
+  at::AutoDispatchBelowADInplaceOrView below;
+  const auto& schema = op_.handle.schema();
+  c10::ScalarType dtype = c10::ScalarType::Undefined;
+  each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
+  Profiled span(Work::Host, op_.name.c_str());
+  span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
+  const py::object result = call_python(py::reinterpret_borrow<py::object>(route.program.get()), op_, stack_);
   entry.served(Rung::Decomposed, dtype);
   const auto& returns = schema.returns();
   std::vector<c10::IValue> results;
@@ -472,12 +477,39 @@ bool NativeCall::serve(Entry& entry) {
 }  // namespace
 
 bool call_native(Operator& op, Stack& stack, Entry& entry) {
-  return NativeCall(op, *op.native.load(std::memory_order_acquire), stack).serve(entry);
+  return NativeCall(op, forms_of_call(op, stack), stack).serve(entry);
 }
 
 void forget_routes() {
   for (Operator* op : operators())
-    if (NativeForms* forms = op->native.load()) forms->routes.forget();
+    if (NativeForms* forms = op->native.load()) {
+      forms->routes.forget();
+      for (auto& one : forms->by_device) one->routes.forget();
+    }
+}
+
+namespace {
+std::atomic<PyObject*> g_composer{nullptr};
+}  // namespace
+
+void set_composer(PyObject* f) { g_composer.store(f); }
+
+bool compose(const Operator& op, Stack& stack) {
+  PyObject* composer = g_composer.load();
+  if (!composer) return false;
+  py::gil_scoped_acquire gil;
+  at::AutoDispatchBelowADInplaceOrView below;
+  const py::object function = py::reinterpret_borrow<py::object>(composer)(op.name);
+  if (function.is_none()) return false;
+  const py::object result = call_python(function, op, stack);
+  const auto& returns = op.handle.schema().returns();
+  std::vector<c10::IValue> results;
+  for (size_t r = 0; r < returns.size(); ++r)
+    results.push_back(torch::jit::toIValue(
+        returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]), returns[r].type()));
+  torch::jit::drop(stack, op.args.size());
+  for (auto& value : results) stack.push_back(std::move(value));
+  return true;
 }
 
 void set_decomposer(PyObject* f) { g_decomposer.store(f); }

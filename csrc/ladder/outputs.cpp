@@ -1,3 +1,4 @@
+#include "ladder/native.h"
 #include "ladder/outputs.h"
 
 #include <unordered_map>
@@ -139,7 +140,11 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
   meta = in;
   Stack results = std::move(in);
   try {
-    (form ? *form : op.handle).redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+    const c10::OperatorHandle& handle = form ? *form : op.handle;
+    if (form || handle.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta))
+      handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
+    else if (!compose(op, results))
+      return false;
   } catch (const std::exception&) {
     // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
     return false;

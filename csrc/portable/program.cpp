@@ -142,7 +142,7 @@ cw_status Program::by_teams(const Teams& teams, int64_t rows, const std::string&
   mix(body);
   cw_function function = nullptr;
   TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + memory + each_row(body); }, &function));
-  return launch_.run_groups(function, teams.groups(rows), teams.items, call_.stream);
+  return launch_.run_groups(*call_.device, function, teams.groups(rows), teams.items, call_.stream);
 }
 
 cw_status Program::run(int64_t count, const std::string& body, double cost) {

@@ -10,18 +10,25 @@
 // a tree by size, best fit first. A miss in the lists merges them into the tree before any memory is asked for.
 //
 // Sizes and cuts are torch.cuda's (512-byte rounding; segments of 2 MiB for blocks up to 1 MiB, of 20 MiB up to
-// 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over. Left out: expandable segments, private
-// pools (they come with graphs).
+// 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over. Left out: private pools (they come with
+// graphs).
+//
+// Where the vendor offers addresses apart from memory and the program asks for torch's `expandable_segments`, a pool's
+// segment is as many addresses as the device has memory, and grows in place: what is asked for next joins what is free
+// before it, where a segment of its own would leave a remainder. Its blocks are in order of address; those with nothing
+// behind them (`unmapped`) are in no tree, but in the segment's `holes`.
 #include "runtime/allocator.h"
 
 #include <algorithm>
 #include <array>
+#include <atomic>
 #include <map>
 #include <memory>
 #include <mutex>
 #include <set>
 #include <unordered_map>
 
+#include <c10/core/AllocatorConfig.h>
 #include <c10/util/SmallVector.h>
 
 #include "runtime/check.h"
@@ -57,6 +64,10 @@ struct Segment {
   bool large;
   Block* first;
   Frames frames;
+  bool on_stream = false;  // the vendor gave it in the order of the pool's stream
+  bool grows = false;      // then `size` is of its addresses
+  size_t page = 0, mapped = 0;
+  std::map<char*, Block*> holes;
 };
 
 struct Block {
@@ -70,6 +81,7 @@ struct Block {
   bool allocated = false;     // handed out
   bool in_list = false;       // free, and in a list of its exact size
   bool waiting = false;       // freed, and waiting for other streams
+  bool unmapped = false;      // addresses of a segment that grows, without memory
   c10::SmallVector<StreamState*, 1> used_on;
   Frames frames;              // of who asked for it, where a history is kept
 };
@@ -88,6 +100,7 @@ struct Pool {
   std::array<std::vector<Block*>, kLists> lists;
   bool lists_used = false;
   std::set<Block*, BySize> small, large;
+  std::vector<Segment*> growing[2];  // small, large
 };
 
 namespace {
@@ -139,6 +152,7 @@ struct Cache {
   };
   std::vector<Waiting> waiting;
   History history;
+  std::atomic<bool> cannot_grow{false};  // the program asked for segments that grow, and the vendor has none
 
   Pool& pool(StreamState& stream) {
     if (C10_LIKELY(last_stream == &stream)) return *last_pool;
@@ -228,7 +242,7 @@ struct Cache {
 
   std::set<Block*, BySize>& tree(Pool& p, bool large) { return large ? p.large : p.small; }
 
-  bool in_tree(const Block* b) const { return b && !b->allocated && !b->in_list && !b->waiting; }
+  bool in_tree(const Block* b) const { return b && !b->allocated && !b->in_list && !b->waiting && !b->unmapped; }
 
   bool is_split(const Block* b) const { return b->previous || b->next; }
 
@@ -323,43 +337,225 @@ struct Cache {
     size_t bytes = !large                ? std::max(kSmallSegment, size)
                    : size < kMediumLimit ? kMediumSegment
                                          : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
-    void* start = take_segment(bytes);
-    if (!start) {
-      // In order of what it costs: blocks waiting for other streams, cached segments of the right size, all cached
-      // segments. Each step may free what the next would have to ask for.
-      ++stats.num_alloc_retries;
-      collect_waiting(true);
-      for (auto& [_, pool] : pools) merge_lists(*pool);
-      if (Block* b = from_tree(p, size)) return b;
-      if (release_segments(bytes, frames)) start = take_segment(bytes);
-      if (!start) {
-        release_segments(SIZE_MAX, frames);
-        start = take_segment(bytes);
-      }
-      if (!start) {  // a segment with no room to spare
-        bytes = size;
-        start = take_segment(bytes);
-      }
-      if (!start) {
-        if (g_history_on.load())
-          history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
-        fail_out_of_memory(asked);
-      }
-    }
-    return add_segment(p, start, bytes, large, size, frames);
+    if (Block* b = more(p, size, bytes, large, frames)) return b;
+    // In order of what it costs: blocks waiting for other streams, cached segments of the right size, all cached
+    // segments. Each step may free what the next would have to ask for.
+    ++stats.num_alloc_retries;
+    collect_waiting(true);
+    for (auto& [_, pool] : pools) merge_lists(*pool);
+    if (Block* b = from_tree(p, size)) return b;
+    if (release_segments(bytes, frames))
+      if (Block* b = more(p, size, bytes, large, frames)) return b;
+    release_segments(SIZE_MAX, frames);
+    if (Block* b = more(p, size, bytes, large, frames)) return b;
+    if (Block* b = more(p, size, size, large, frames)) return b;  // with no room to spare
+    if (g_history_on.load())
+      history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
+    fail_out_of_memory(asked);
   }
 
-  void* take_segment(size_t bytes) {
+  // A block of `size` from memory that the cache did not have, `bytes` of it; nullptr: the device has not so much.
+  Block* more(Pool& p, size_t size, size_t bytes, bool large, const Frames& frames) {
+    if (c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
+      if (!api().mem_reserve)
+        cannot_grow = true;
+      else if (can_place(p, large, size))
+        return grow(p, size, bytes, large, frames);
+    }
+    void* start = take_segment(p, bytes);
+    return start ? add_segment(p, start, bytes, large, size, frames) : nullptr;
+  }
+
+  // -- segments that grow
+
+  static size_t free_before(const Cache& c, const Block* hole) {
+    return c.in_tree(hole->previous) ? hole->previous->size : 0;
+  }
+
+  Block* hole_for(Pool& p, bool large, size_t size) const {
+    for (Segment* s : p.growing[large])
+      for (auto& [_, hole] : s->holes)
+        if (free_before(*this, hole) + hole->size >= size) return hole;
+    return nullptr;
+  }
+
+  // Whether there are addresses for a block; new ones are reserved where there are not. As many as the device has
+  // memory, or what the vendor still has; false: a segment of the usual kind must do.
+  bool can_place(Pool& p, bool large, size_t size) {
+    if (hole_for(p, large, size)) return true;
+    void* start = nullptr;
+    uint64_t page = 0;
+    size_t bytes = std::max(total, size + kMediumSegment) / kLargeRound * kLargeRound;
+    for (; bytes >= size + kLargeRound; bytes = bytes / 2 / kLargeRound * kLargeRound) {
+      const cw_status status = api().mem_reserve(vendor_id, bytes, &page, &start);
+      if (status == CW_OK) break;
+      if (status != CW_OUT_OF_MEMORY && status != CW_UNSUPPORTED) check(status, "mem_reserve", device);
+    }
+    if (!start) return false;
+    if (!page || kLargeRound % page || reinterpret_cast<uintptr_t>(start) % std::max<size_t>(alignment, page)) {
+      (void)api().mem_release(vendor_id, start, bytes);
+      fail(Kind::Vendor, device_name(device), ": mem_reserve gave address ", start, " and pages of ", page,
+           " bytes; pages divide ", kLargeRound, ", and addresses begin with one. This is a bug of ", vendor_path());
+    }
+    auto segment = std::make_unique<Segment>();
+    segment->start = static_cast<char*>(start);
+    segment->size = bytes;
+    segment->pool = &p;
+    segment->large = large;
+    segment->grows = true;
+    segment->page = page;
+    Block* hole = new_block();
+    hole->start = segment->start;
+    hole->size = bytes;
+    hole->segment = segment.get();
+    hole->cache = this;
+    hole->unmapped = true;
+    segment->first = hole;
+    segment->holes.emplace(hole->start, hole);
+    p.growing[large].push_back(segment.get());
+    segments.emplace(segment->start, std::move(segment));
+    return true;
+  }
+
+  // The first hole in which the block fits, together with what is free before it.
+  Block* grow(Pool& p, size_t size, size_t bytes, bool large, const Frames& frames) {
+    Block* hole = hole_for(p, large, size);
+    Segment& s = *hole->segment;
+    const size_t needed = size - free_before(*this, hole);
+    const size_t unit = bytes == size ? s.page : !large ? kSmallSegment : size < kMediumLimit ? kMediumSegment : kLargeRound;
+    const size_t wanted = std::min((needed + unit - 1) / unit * unit, hole->size) / s.page * s.page;
+    if (wanted < needed || (limit && stats.reserved_bytes[0].current + wanted > limit)) return nullptr;
+    {
+      Profiled span(Work::Call, "mem_map", nullptr, wanted);
+      const cw_status status = api().mem_map(vendor_id, hole->start, wanted);
+      if (status == CW_OUT_OF_MEMORY) return nullptr;
+      check(status, "mem_map", device);
+    }
+    s.holes.erase(hole->start);
+    Block* block = hole;
+    if (wanted < hole->size) {
+      block = new_block();
+      block->start = hole->start;
+      block->size = wanted;
+      block->segment = &s;
+      block->cache = this;
+      block->previous = hole->previous;
+      block->next = hole;
+      (hole->previous ? hole->previous->next : s.first) = block;
+      hole->previous = block;
+      hole->start += wanted;
+      hole->size -= wanted;
+      s.holes.emplace(hole->start, hole);
+    }
+    block->unmapped = false;
+    if (!s.mapped) add(stats.segment, large, 1);
+    s.mapped += wanted;
+    s.frames = frames;
+    ++stats.num_device_alloc;
+    add(stats.reserved_bytes, large, wanted);
+    if (g_history_on.load(std::memory_order_relaxed))
+      history.add(MemoryAction::SegmentMap, reinterpret_cast<size_t>(block->start), wanted, p.stream->id, frames);
+    merge(p, block);
+    return from_tree(p, size);
+  }
+
+  // Give back the whole pages of a free block in a segment that grows. False: it has none.
+  bool shrink(Block* b, const Frames& frames) {
+    Segment& s = *b->segment;
+    const size_t before = (s.page - (b->start - s.start) % s.page) % s.page;
+    if (before >= b->size) return false;
+    const size_t pages = (b->size - before) / s.page * s.page;
+    if (!pages) return false;
+    {
+      Profiled span(Work::Call, "mem_unmap", nullptr, pages);
+      check(api().mem_unmap(vendor_id, b->start + before, pages), "mem_unmap", device);
+    }
+    auto& t = tree(*s.pool, s.large);
+    count_inactive(b, false);
+    t.erase(b);
+    if (g_history_on.load(std::memory_order_relaxed))
+      history.add(MemoryAction::SegmentUnmap, reinterpret_cast<size_t>(b->start + before), pages, s.pool->stream->id,
+                  frames);
+    s.mapped -= pages;
+    ++stats.num_device_free;
+    take(stats.reserved_bytes, s.large, pages);
+    if (!s.mapped) take(stats.segment, s.large, 1);
+    const size_t after = b->size - before - pages;
+    if (before) b = split_off(b, before, t);
+    if (after) {
+      Block* tail = split_off(b, pages, t, /*keep=*/false);
+      t.insert(tail);
+      count_inactive(tail, true);
+    }
+    b->unmapped = true;
+    for (Block* side : {b->previous, b->next}) {
+      if (!side || !side->unmapped) continue;
+      s.holes.erase(side->start);
+      b->start = std::min(b->start, side->start);
+      b->size += side->size;
+      if (side == b->previous) {
+        b->previous = side->previous;
+        (side->previous ? side->previous->next : s.first) = b;
+      } else {
+        b->next = side->next;
+        if (side->next) side->next->previous = b;
+      }
+      spare.push_back(side);
+    }
+    s.holes.emplace(b->start, b);
+    return true;
+  }
+
+  // Cut a block that is in no tree: its first `size` bytes go into the tree `t` where `keep` says so. Gives the rest.
+  Block* split_off(Block* b, size_t size, std::set<Block*, BySize>& t, bool keep = true) {
+    Block* rest = new_block();
+    rest->start = b->start + size;
+    rest->size = b->size - size;
+    rest->segment = b->segment;
+    rest->cache = this;
+    rest->previous = b;
+    rest->next = b->next;
+    if (b->next) b->next->previous = rest;
+    b->next = rest;
+    b->size = size;
+    if (keep) {
+      t.insert(b);
+      count_inactive(b, true);
+    }
+    return rest;
+  }
+
+  // Addresses of segments in which nothing is left.
+  void release_addresses() {
+    for (auto it = segments.begin(); it != segments.end();) {
+      Segment& s = *it->second;
+      if (!s.grows || s.mapped) {
+        ++it;
+        continue;
+      }
+      check(api().mem_release(vendor_id, s.start, s.size), "mem_release", device);
+      auto& of_pool = s.pool->growing[s.large];
+      of_pool.erase(std::find(of_pool.begin(), of_pool.end(), &s));
+      spare.push_back(s.first);
+      it = segments.erase(it);
+    }
+  }
+
+  // -- segments that keep their size
+
+  void* take_segment(Pool& p, size_t bytes) {
     const size_t reserved = stats.reserved_bytes[0].current;
     if (limit && reserved + bytes > limit) return nullptr;
     void* start = nullptr;
-    Profiled span(Work::Call, "mem_alloc", nullptr, bytes);
-    const cw_status status = api().mem_alloc(vendor_id, bytes, &start);
+    const char* entry = api().mem_alloc_on ? "mem_alloc_on" : "mem_alloc";
+    Profiled span(Work::Call, entry, nullptr, bytes);
+    const cw_status status = api().mem_alloc_on ? api().mem_alloc_on(vendor_id, p.stream->handle, bytes, &start)
+                                                : api().mem_alloc(vendor_id, bytes, &start);
     if (status == CW_OUT_OF_MEMORY) return nullptr;
-    check(status, "mem_alloc", device);
+    check(status, entry, device);
     if (C10_UNLIKELY(reinterpret_cast<uintptr_t>(start) % alignment)) {
       (void)api().mem_free(vendor_id, start);
-      fail(Kind::Vendor, device_name(device), ": mem_alloc gave address ", start, ", which is no multiple of ",
+      fail(Kind::Vendor, device_name(device), ": ", entry, " gave address ", start, ", which is no multiple of ",
            alignment, ", the alignment that device_info names. This is a bug of ", vendor_path());
     }
     ++stats.num_device_alloc;
@@ -372,6 +568,7 @@ struct Cache {
     segment->size = bytes;
     segment->pool = &p;
     segment->large = large;
+    segment->on_stream = api().mem_alloc_on != nullptr;
     Block* block = new_block();
     block->start = segment->start;
     block->size = bytes;
@@ -386,28 +583,39 @@ struct Cache {
     return cut(p, block, size);
   }
 
-  // Give cached segments back to the vendor: the smallest single one of at least `bytes`, or all for SIZE_MAX.
-  bool release_segments(size_t bytes, const Frames& frames) {
-    std::vector<Block*> whole;
+  // Give cached segments back to the vendor: the smallest single one of at least `bytes`, or all for SIZE_MAX. `later`:
+  // what may go back in the order of its stream does, and nobody waits for it.
+  bool release_segments(size_t bytes, const Frames& frames, bool later = false) {
+    std::vector<Block*> whole, parts;
     for (auto& [_, p] : pools) {
       merge_lists(*p);
       for (auto* t : {&p->small, &p->large})
         for (Block* b : *t)
-          if (!is_split(b) && (bytes == SIZE_MAX || b->size >= bytes)) whole.push_back(b);
+          if (b->segment->grows)
+            parts.push_back(b);
+          else if (!is_split(b) && (bytes == SIZE_MAX || b->size >= bytes))
+            whole.push_back(b);
     }
-    if (whole.empty()) return false;
     if (bytes != SIZE_MAX) {
+      parts.clear();
       std::sort(whole.begin(), whole.end(), BySize());
-      whole.resize(1);
+      whole.resize(std::min<size_t>(whole.size(), 1));
     }
+    if (whole.empty() && parts.empty()) return false;
     // Nothing may still run on memory that goes back.
-    check(api().sync(vendor_id), "sync", device);
+    if (!later || !parts.empty() || !std::all_of(whole.begin(), whole.end(), [](Block* b) { return b->segment->on_stream; }))
+      check(api().sync(vendor_id), "sync", device), later = false;
+    for (Block* b : parts) shrink(b, frames);
+    release_addresses();
     for (Block* b : whole) {
       Segment* s = b->segment;
       {
         // A call that fails has done nothing: until it did, the segment is ours and stays in the cache.
-        Profiled span(Work::Call, "mem_free", nullptr, s->size);
-        check(api().mem_free(vendor_id, s->start), "mem_free", device);
+        const char* entry = later ? "mem_free_on" : "mem_free";
+        Profiled span(Work::Call, entry, nullptr, s->size);
+        check(later ? api().mem_free_on(vendor_id, s->pool->stream->handle, s->start)
+                    : api().mem_free(vendor_id, s->start),
+              entry, device);
       }
       tree(*s->pool, s->large).erase(b);
       ++stats.num_device_free;
@@ -542,6 +750,10 @@ void free_by_address(void* start) { free_block(find_block(start)); }
 Block* allocate_block(int index, StreamState& stream, size_t bytes) {
   Cache& c = cache(index);
   Block* block = c.allocate(bytes, stream);
+  if (C10_UNLIKELY(c.cannot_grow.load(std::memory_order_relaxed))) {
+    TORCH_WARN_ONCE("expandable_segments has no effect: ", vendor_name(),
+                    " does not offer addresses apart from memory (mem_reserve)");
+  }
   report(block->start, static_cast<int64_t>(block->size), c);
   return block;
 }
@@ -567,7 +779,7 @@ struct Allocator final : c10::DeviceAllocator {
       if (Cache* c = slot.load()) {
         std::lock_guard lock(c->mutex);
         c->collect_waiting(true);
-        c->release_segments(SIZE_MAX, frames);
+        c->release_segments(SIZE_MAX, frames, /*later=*/true);
       }
     }
   }
@@ -687,15 +899,24 @@ std::vector<SegmentView> memory_snapshot(int index) {
   Cache& c = cache(index);
   std::lock_guard lock(c.mutex);
   for (auto& [start, s] : c.segments) {
-    SegmentView view{reinterpret_cast<size_t>(start), s->size, 0, 0, 0, s->pool->stream->id, s->large, {}, s->frames};
+    const auto begin = [&](char* at) {
+      return SegmentView{reinterpret_cast<size_t>(at), 0, 0, 0, 0, s->pool->stream->id, s->large, s->grows, {}, s->frames};
+    };
+    SegmentView view = begin(start);
     for (Block* b = s->first; b; b = b->next) {
+      if (b->unmapped) {
+        if (view.size) out.push_back(std::move(view));
+        view = begin(b->start + b->size);
+        continue;
+      }
       const bool active = b->allocated || b->waiting;
+      view.size += b->size;
       view.blocks.push_back(
           {reinterpret_cast<size_t>(b->start), b->size, b->requested, b->allocated, active, b->frames});
       if (b->allocated) view.allocated += b->size, view.requested += b->requested;
       if (active) view.active += b->size;
     }
-    out.push_back(std::move(view));
+    if (view.size) out.push_back(std::move(view));
   }
   return out;
 }
@@ -732,6 +953,7 @@ std::string words_for_address(int index, uint64_t address) {
   for (Block* b = it->second->first; b; b = b->next) {
     if (p >= b->start + b->size) continue;
     const size_t at = p - b->start;
+    if (b->unmapped) break;
     if (!b->allocated) return c10::str("in memory that is free (a block of ", b->size, " bytes)");
     if (at >= b->requested) return c10::str(at - b->requested, " bytes behind the end of ", b->requested, " bytes");
     return c10::str("byte ", at, " of memory of ", b->requested, " bytes");
@@ -744,8 +966,13 @@ std::pair<void*, size_t> segment_of(int index, const void* pointer) {
   std::lock_guard lock(c.mutex);
   auto* p = const_cast<char*>(static_cast<const char*>(pointer));
   auto it = c.segments.upper_bound(p);
-  if (it != c.segments.begin() && p < (--it)->second->start + it->second->size)
+  if (it != c.segments.begin() && p < (--it)->second->start + it->second->size) {
+    if (it->second->grows)
+      fail(Kind::Causeway, "this memory of ", device_name(index),
+           " lies in a segment that grows, and such memory cannot be shared with other processes; leave "
+           "expandable_segments out of PYTORCH_ALLOC_CONF, or turn it off while the tensor is made");
     return {it->second->start, p - it->second->start};
+  }
   fail(Kind::Causeway, "this memory of ", device_name(index),
        " was not allocated by this process, so it cannot be shared on; "
        "clone() the tensor first");

@@ -43,6 +43,7 @@ struct SegmentView {
   size_t address, size, requested, allocated, active;
   c10::StreamId stream;
   bool large;
+  bool expandable;  // one run of mapped pages in a segment that grows
   std::vector<BlockView> blocks;
   Frames frames;
 };

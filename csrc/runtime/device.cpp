@@ -155,6 +155,10 @@ int vendor_device_count() {
   return std::min<int>(n, kMaxDevices);
 }
 
+int32_t vendor_index(int index) {
+  return g_visible && static_cast<size_t>(index) < g_visible->size() ? (*g_visible)[index] : index;
+}
+
 int device_count() {
   int n = g_count.load(std::memory_order_acquire);
   if (C10_LIKELY(n >= 0)) return n;

@@ -24,6 +24,8 @@ enum class MemoryAction : uint8_t {
   SegmentAlloc,
   SegmentFree,
   OutOfMemory,
+  SegmentMap,  // one that grows
+  SegmentUnmap,
   Snapshot
 };
 const char* action_name(MemoryAction action);  // torch's: "alloc", "segment_free"

@@ -1,5 +1,5 @@
-// A small cache of pinned blocks: power-of-two sizes, a list each. A block that copies in the background still read
-// or write waits, after its release, for events recorded then.
+// A small cache of pinned blocks: power-of-two sizes, a list each, for each device where the vendor pins by device. A block
+// that copies in the background still read or write waits, after its release, until their streams have passed.
 #include "runtime/host_allocator.h"
 
 #include <algorithm>
@@ -26,6 +26,7 @@ constexpr size_t kSmallest = 4096;
 struct PinnedBlock {
   char* start;
   size_t size;
+  int device;  // that it is pinned for; -1: all
   std::vector<StreamState*> used_on;
 };
 
@@ -40,7 +41,7 @@ struct PinnedCache final : at::HostAllocator {
   std::mutex mutex;
   std::map<const char*, PinnedBlock*> blocks;  // all, by address
   std::map<char*, Registered> registered;
-  std::array<std::vector<PinnedBlock*>, 64> free;
+  std::map<int, std::array<std::vector<PinnedBlock*>, 64>> free;  // by device
   struct Waiting {
     PinnedBlock* block;
     Passing streams;
@@ -51,36 +52,41 @@ struct PinnedCache final : at::HostAllocator {
   c10::DataPtr allocate(size_t bytes) override {
     if (bytes == 0) return {nullptr, c10::DeviceType::CPU};
     device(current_device());
+    const int place = api().host_alloc_for ? current_device() : -1;
     const size_t size = std::bit_ceil(std::max(bytes, kSmallest));
     std::lock_guard lock(mutex);
     collect(false);
-    auto& list = free[std::countr_zero(size)];
+    auto& list = free[place][std::countr_zero(size)];
     PinnedBlock* block;
     if (!list.empty()) {
       block = list.back();
       list.pop_back();
     } else {
-      block = take(size);
+      block = take(size, place);
     }
     stats.active_requests.increase(1);
     stats.active_bytes.increase(size);
     return {block->start, block, release_block, c10::DeviceType::CPU};
   }
 
-  PinnedBlock* take(size_t size) {
+  PinnedBlock* take(size_t size, int place) {
     void* start = nullptr;
-    if (api().host_alloc) {
-      cw_status status = api().host_alloc(size, &start);
-      if (status == CW_OUT_OF_MEMORY && drop_free()) status = api().host_alloc(size, &start);
-      check(status, "host_alloc", -1);
-      if (!start) fail(Kind::Vendor, vendor_name(), ": host_alloc gave no address for ", size, " bytes");
+    const char* entry = place >= 0 ? "host_alloc_for" : "host_alloc";
+    const auto ask = [&] {
+      return place >= 0 ? api().host_alloc_for(device(place).vendor_id, size, &start) : api().host_alloc(size, &start);
+    };
+    if (place >= 0 || api().host_alloc) {
+      cw_status status = ask();
+      if (status == CW_OUT_OF_MEMORY && drop_free()) status = ask();
+      check(status, entry, place);
+      if (!start) fail(Kind::Vendor, vendor_name(), ": ", entry, " gave no address for ", size, " bytes");
     } else if (!(start = std::aligned_alloc(kSmallest, size))) {
       TORCH_CHECK_WITH(OutOfMemoryError, false, "the host is out of memory: cannot allocate ", size, " bytes to pin");
     }
     ++stats.num_host_alloc;
     stats.allocations.increase(1);
     stats.allocated_bytes.increase(size);
-    auto* block = new PinnedBlock{static_cast<char*>(start), size, {}};
+    auto* block = new PinnedBlock{static_cast<char*>(start), size, place, {}};
     blocks.emplace(block->start, block);
     return block;
   }
@@ -91,15 +97,14 @@ struct PinnedCache final : at::HostAllocator {
     std::lock_guard lock(mutex);
     stats.active_requests.decrease(1);
     stats.active_bytes.decrease(block->size);
-    if (block->used_on.empty()) {
-      free[std::countr_zero(block->size)].push_back(block);
-      return;
-    }
+    if (block->used_on.empty()) return keep(block);
     waiting.push_back({block, {}});
-    const std::exception_ptr error = waiting.back().streams.begin(block->used_on);
+    const std::exception_ptr error = waiting.back().streams.begin(block->used_on, Passing::Ask::Told);
     block->used_on.clear();
     if (C10_UNLIKELY(error)) std::rethrow_exception(error);
   }
+
+  void keep(PinnedBlock* block) { free[block->device][std::countr_zero(block->size)].push_back(block); }
 
   void collect(bool wait) {
     for (size_t i = 0; i < waiting.size();) {
@@ -111,17 +116,25 @@ struct PinnedCache final : at::HostAllocator {
       PinnedBlock* block = w.block;
       if (&w != &waiting.back()) w = std::move(waiting.back());
       waiting.pop_back();
-      free[std::countr_zero(block->size)].push_back(block);
+      keep(block);
     }
   }
 
   bool drop_free() {
     bool any = false;
-    for (auto& list : free) {
-      while (!list.empty()) {
+    for (auto& [_, lists] : free)
+      for (auto& list : lists) any |= drop(list);
+    return any;
+  }
+
+  bool drop(std::vector<PinnedBlock*>& list) {
+    bool any = false;
+    while (!list.empty()) {
         // A call that fails has done nothing: until it did, the block is ours and stays in the list.
         PinnedBlock* block = list.back();
-        if (api().host_free)
+        if (block->device >= 0)
+          check(api().host_free_for(device(block->device).vendor_id, block->start), "host_free_for", block->device);
+        else if (api().host_free)
           check(api().host_free(block->start), "host_free", -1);
         else
           std::free(block->start);
@@ -132,7 +145,6 @@ struct PinnedCache final : at::HostAllocator {
         stats.allocations.decrease(1);
         stats.allocated_bytes.decrease(block->size);
         delete block;
-      }
     }
     return any;
   }
@@ -201,10 +213,11 @@ REGISTER_HOST_ALLOCATOR(at::kPrivateUse1, &pinned())
 
 at::HostAllocator* pinned_allocator() { return &pinned(); }
 
-bool is_pinned(const void* pointer) {
+bool is_pinned(const void* pointer, int device) {
   PinnedCache& cache = pinned();
   std::lock_guard lock(cache.mutex);
-  return cache.find(pointer) || cache.find_registered(pointer);
+  if (const PinnedBlock* block = cache.find(pointer)) return device < 0 || block->device < 0 || block->device == device;
+  return cache.find_registered(pointer);
 }
 
 void register_host(void* start, size_t bytes) {

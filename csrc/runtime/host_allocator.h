@@ -8,7 +8,7 @@
 namespace causeway {
 
 at::HostAllocator* pinned_allocator();
-bool is_pinned(const void* pointer);
+bool is_pinned(const void* pointer, int device = -1);  // for copies of `device`; -1: of any
 // The memory is in use by what was given to `stream` so far. False when it is not pinned memory.
 bool record_pinned(const void* pointer, StreamState& stream);
 

@@ -27,9 +27,14 @@ bool done(StreamState& stream, bool wait) {
 
 }  // namespace
 
-void Passing::record(Mark& mark, std::exception_ptr& error) {
+void Passing::record(Mark& mark, Ask ask, std::exception_ptr& error) {
   Event* event = nullptr;
   try {
+    if (ask == Ask::Told && api().stream_callback) {
+      auto told = std::make_shared<std::atomic<bool>>(false);
+      if (call_after(*mark.stream, [told] { told->store(true, std::memory_order_release); }))
+        return void(mark.told = std::move(told));
+    }
     event = new_event(mark.stream->device, false);
     record_event(*event, *mark.stream);
     mark.event = event;
@@ -40,6 +45,7 @@ void Passing::record(Mark& mark, std::exception_ptr& error) {
 }
 
 bool Passing::passed(Mark& mark, bool wait) {
+  if (mark.told) return mark.told->load(std::memory_order_acquire) || (wait && done(*mark.stream, true));
   if (!mark.event) return done(*mark.stream, wait);
   try {
     if (wait)

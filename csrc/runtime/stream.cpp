@@ -138,6 +138,21 @@ void sync_device(int device_index) {
   raise_kernel_errors(device_index);
 }
 
+bool call_after(StreamState& stream, std::function<void()> function) {
+  if (!api().stream_callback) return false;
+  auto context = std::make_unique<std::function<void()>>(std::move(function));
+  const auto call = [](void* given) {
+    const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(given));
+    (*taken)();
+  };
+  const cw_status status =
+      api().stream_callback(device(stream.device).vendor_id, stream.handle, call, context.get());
+  if (status == CW_UNSUPPORTED) return false;
+  check(status, "stream_callback", stream.device);
+  (void)context.release();  // the vendor's until it calls
+  return true;
+}
+
 Event* new_event(int device_index, bool timing) {
   auto event = std::make_unique<Event>();
   event->device = device_index;

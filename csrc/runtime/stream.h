@@ -3,6 +3,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 
 #include <c10/core/Stream.h>
 
@@ -39,6 +40,10 @@ c10::Stream as_torch(const StreamState& stream);
 c10::Stream exchange_stream(const c10::Stream& stream);
 StreamState& stream_from_pool(int device, int priority);
 void sync_device(int device);
+
+// Have the vendor call `function` when the stream has done what it was given so far: once, on any thread, and it takes no
+// lock that is held around an entry. False: the vendor has no such entry, or declined.
+bool call_after(StreamState& stream, std::function<void()> function);
 
 // An event of torch: `void*` in its interface.
 struct Event {

@@ -67,6 +67,7 @@ void shield_entries(cw_comm_v1& t) {
 void shield_entries(cw_code_v1& t) {
   using T = cw_code_v1;
   shield<&T::info>(t), shield<&T::build>(t), shield<&T::release>(t), shield<&T::function>(t), shield<&T::launch>(t);
+  shield<&T::build_binary>(t), shield<&T::binary>(t);
 }
 void shield_entries(cw_ipc_v1& t) {
   using T = cw_ipc_v1;
@@ -110,7 +111,9 @@ cw_backend shielded_table(const cw_backend& library) {
   SHIELD(stream_create), SHIELD(stream_destroy), SHIELD(stream_query), SHIELD(stream_sync), SHIELD(stream_wait);
   SHIELD(event_create), SHIELD(event_destroy), SHIELD(event_record), SHIELD(event_query), SHIELD(event_sync);
   SHIELD(event_elapsed), SHIELD(extension), SHIELD(close), SHIELD(peer_access), SHIELD(device_attribute);
-  SHIELD(host_register), SHIELD(host_unregister), SHIELD(fault);
+  SHIELD(host_register), SHIELD(host_unregister), SHIELD(fault), SHIELD(stream_callback), SHIELD(host_alloc_for);
+  SHIELD(host_free_for), SHIELD(mem_alloc_on), SHIELD(mem_free_on), SHIELD(mem_reserve), SHIELD(mem_map);
+  SHIELD(mem_unmap), SHIELD(mem_release), SHIELD(op_find_for);
 #undef SHIELD
   if (t.last_error) t.last_error = shielded_words;
   return t;
@@ -151,9 +154,21 @@ constexpr Entry kEntries[] = {
     ENTRY(event_sync, 3),    ENTRY(event_elapsed, 3),   ENTRY(extension, -1),
     ENTRY(close, -1),        ENTRY(peer_access, -1),    ENTRY(device_attribute, -1),
     ENTRY(host_register, 4), ENTRY(host_unregister, 4), ENTRY(fault, -1),
+    ENTRY(stream_callback, -1), ENTRY(host_alloc_for, 5), ENTRY(host_free_for, 5),
+    ENTRY(mem_alloc_on, 6),  ENTRY(mem_free_on, 6),     ENTRY(mem_reserve, 7),
+    ENTRY(mem_map, 7),       ENTRY(mem_unmap, 7),       ENTRY(mem_release, 7),
+    ENTRY(op_find_for, -1),
 };
 #undef ENTRY
-constexpr const char* kGroups[] = {"", "host memory", "streams", "events", "registering of host memory"};
+constexpr const char* kGroups[] = {"",
+                                   "host memory",
+                                   "streams",
+                                   "events",
+                                   "registering of host memory",
+                                   "host memory of a device",
+                                   "memory in the order of a stream",
+                                   "virtual memory"};
+constexpr int kGroupCount = std::size(kGroups);
 
 void* entry(const cw_backend& table, const Entry& e) {
   void* p;
@@ -215,20 +230,17 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
   if (!table.name || !*table.name) refuse("it has no name (cw_backend.name is ", table.name ? "empty" : "NULL", ")");
   if (g_name_check)
     if (auto why = g_name_check(table.name)) refuse("its name is \"", valid_utf8(table.name), "\": ", *why);
-  bool any[5] = {}, all[5] = {true, true, true, true, true};
-  std::string missing[5];
+  bool any[kGroupCount] = {};
+  std::string missing[kGroupCount];
   for (const Entry& e : kEntries) {
     if (e.group < 0) continue;
     const bool offered = entry(table, e) != nullptr;
     any[e.group] |= offered;
-    if (!offered) {
-      all[e.group] = false;
-      missing[e.group] += (missing[e.group].empty() ? "" : ", ") + std::string(e.name);
-    }
+    if (!offered) missing[e.group] += (missing[e.group].empty() ? "" : ", ") + std::string(e.name);
   }
-  if (!all[0]) refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
-  for (int g = 1; g < 5; ++g)
-    if (any[g] && !all[g])
+  if (!missing[0].empty()) refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
+  for (int g = 1; g < kGroupCount; ++g)
+    if (any[g] && !missing[g].empty())
       refuse("it offers ", kGroups[g], " without ", missing[g], "; offer all of the group or none");
   return table;
 }
@@ -357,8 +369,10 @@ std::vector<std::string> vendor_extensions() {
   return out;
 }
 
+bool finds_operators() { return api().op_find || api().op_find_for; }
+
 int vendor_level() {
-  if (!api().op_find) return 0;
+  if (!finds_operators()) return 0;
   if (!api().stream_create || !api().event_create) return 1;
   if (!vendor_extension("comm.v1")) return 2;
   return vendor_extension("code.v1") || vendor_extension("graph.v1") ? 4 : 3;

@@ -35,6 +35,7 @@ std::string vendor_name();
 const std::string& vendor_version();  // valid UTF-8
 std::string last_words();  // of this thread's last failed call, never empty
 
+bool finds_operators();  // by either entry
 int vendor_level();  // 0 to 4, as `causeway doctor` prints it
 std::vector<std::pair<std::string, bool>> vendor_entries();
 std::vector<std::string> vendor_extensions();

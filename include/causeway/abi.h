@@ -270,6 +270,42 @@ typedef struct cw_backend {
    * entry but this said something else than CW_OK, CW_UNSUPPORTED or CW_NOT_READY. UNSUPPORTED: nothing is known. NULL:
    * errors have the vendor's words alone. */
   cw_status (*fault)(int32_t device, cw_fault* out);
+
+  /* Call `function(context)` once, from any thread, when the work that `stream` was given before is done. Later work and
+   * waits need not wait for it, and it may come moments after them. It returns soon and calls no entry. Where that work
+   * failed it is called all the same; on a lost device it may never be. NULL: the core records events and asks them. */
+  cw_status (*stream_callback)(int32_t device, cw_stream stream, void (*function)(void* context), void* context);
+
+  /* host_alloc and host_free of memory for the copies of one device: for chips where pinning is a device's affair, not
+   * the machine's. Copies of other devices take it as they take any memory. Both or none; NULL: host_alloc's serves all. */
+  cw_status (*host_alloc_for)(int32_t device, uint64_t bytes, void** out);
+  cw_status (*host_free_for)(int32_t device, void* ptr);
+
+  /* mem_alloc and mem_free in the order of a stream: the memory may be used from here on by what `stream` is given, and
+   * by others once an event says so; it is given back when `stream` has passed `mem_free_on`, and until then at most to a
+   * mem_alloc_on of this stream. `mem_free` takes it too, and so does ipc.v1 where it is offered. Both or none; NULL: the
+   * core waits for the whole device before it gives memory back. */
+  cw_status (*mem_alloc_on)(int32_t device, cw_stream stream, uint64_t bytes, void** out);
+  cw_status (*mem_free_on)(int32_t device, cw_stream stream, void* ptr);
+
+  /* Addresses and the memory behind them apart, so that segments of the core's cache grow and shrink in place: torch's
+   * setting expandable_segments. All four or none; NULL: a segment keeps its size.
+   * mem_reserve: addresses with nothing behind them. `page` is what memory comes in: `bytes` is a multiple of 2 MiB and
+   * `page` divides that, and `ptr` and `bytes` of mem_map and mem_unmap are multiples of it. OUT_OF_MEMORY: not so many.
+   * mem_map: memory behind addresses that have none. Pages side by side are one memory for every other entry, as of one
+   * mem_alloc, but ipc.v1's. OUT_OF_MEMORY: none of it was mapped.
+   * mem_unmap: of any mapped pages, by whichever calls; the core has synchronised what used them.
+   * mem_release: all that one mem_reserve gave; nothing is mapped any more. */
+  cw_status (*mem_reserve)(int32_t device, uint64_t bytes, uint64_t* page, void** out);
+  cw_status (*mem_map)(int32_t device, void* ptr, uint64_t bytes);
+  cw_status (*mem_unmap)(int32_t device, void* ptr, uint64_t bytes);
+  cw_status (*mem_release)(int32_t device, void* ptr, uint64_t bytes);
+
+  /* op_find with more to go by, asked in its place where there is a device: torch's whole schema as text,
+   * "aten::add.out(Tensor self, Tensor other, *, Scalar alpha=1, Tensor(a!) out) -> Tensor(a!)", for vendors that make
+   * kernels from it, and the device, for libraries that serve several kinds. Asked once per name, device and process,
+   * before the device is opened; the kernel is called for this device alone. NULL: op_find's answer holds for all. */
+  cw_status (*op_find_for)(const char* name, const char* schema, int32_t device, cw_op* out);
 } cw_backend;
 
 /* ---- extension "ipc.v1": device memory shared between processes --------------------------------------------- */
@@ -331,6 +367,8 @@ typedef struct cw_function_t* cw_function;
 #define CW_CODE_SPLIT_POINTERS \
   2u /* an address is two parameters of a function: the start of its allocation, and a
                                    * 64-bit number of bytes to add to it */
+#define CW_BINARY_OWN 1u   /* the chip's own format: what `binary` gives, or its maker's compiler */
+#define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
 typedef struct cw_code_info {
   uint32_t struct_size;   /* set by the core: write no further */
   uint32_t language;      /* CW_CODE_C, ... */
@@ -341,6 +379,10 @@ typedef struct cw_code_info {
   uint64_t local_memory;  /* bytes a group may share */
   cw_dtypes arithmetic;   /* dtypes that the compiler computes with; others are converted in the source */
   char driver[64]; /* its version, NUL-terminated: what is measured on the device is kept by it; empty: not known */
+  uint32_t grid_limits[3];  /* most groups in each dimension; 0: 65535 */
+  uint32_t group_limits[3]; /* most items of a group in each dimension; 0: group_limit */
+  uint32_t argument_limit;  /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
+  uint32_t binaries;        /* what build_binary takes: CW_BINARY_... */
 } cw_code_info;
 typedef struct cw_code_arg {
   uint32_t bytes; /* of a value; 0: `address` is passed */
@@ -363,6 +405,12 @@ typedef struct cw_code_v1 {
    * returns. CW_INVALID: not as many arguments as the function has, a group too large, an address of other memory. */
   cw_status (*launch)(cw_function function, const uint32_t grid[3], const uint32_t group[3], const cw_code_arg* args,
                       uint32_t n, cw_stream stream);
+  /* `build` from `bytes` of a binary, which need not be kept or end with a NUL. CW_INVALID: of another chip or driver, or
+   * damaged. NULL, or a cw_code_info without `binaries`: source only. */
+  cw_status (*build_binary)(int32_t device, const void* binary, uint64_t bytes, const char* options, cw_program* out);
+  /* The program as CW_BINARY_OWN. `bytes` says how much room `out` has, and then how many bytes it takes; where that is
+   * more than the room, as with none, nothing is written. NULL: a program cannot be had back. */
+  cw_status (*binary)(cw_program program, void* out, uint64_t* bytes);
 } cw_code_v1;
 
 /* The one symbol. Must not touch a driver or a device: it runs at `import torch`. Returns NULL with nothing

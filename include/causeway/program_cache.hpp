@@ -87,6 +87,31 @@ class ProgramCache {
 
   const std::string& where() const { return folder_; }
 
+  // A binary as it is handed out, with the key of those that take it again and a checksum: drivers crash on damaged ones.
+  static Binary seal(const std::string& key, const Binary& binary) {
+    Header header = {{}, key.size(), binary.size(), hash(binary.data(), binary.size(), 0)};
+    memcpy(header.magic, kMagic, sizeof(kMagic));
+    const auto* head = reinterpret_cast<const unsigned char*>(&header);
+    Binary out(head, head + sizeof(header));
+    out.insert(out.end(), key.begin(), key.end());
+    out.insert(out.end(), binary.begin(), binary.end());
+    return out;
+  }
+  // 1: `out` is what was sealed; -1: it is damaged, or was sealed with another key; 0: it is not sealed.
+  static int unseal(const std::string& key, const void* data, size_t n, Binary* out) {
+    Header header;
+    if (n < sizeof(kMagic) || memcmp(data, kMagic, sizeof(kMagic)) != 0) return 0;
+    if (n < sizeof(header)) return -1;
+    memcpy(&header, data, sizeof(header));
+    const auto* at = static_cast<const unsigned char*>(data) + sizeof(header);
+    n -= sizeof(header);
+    if (header.key_bytes != key.size() || n < key.size() || header.binary_bytes != n - key.size() ||
+        memcmp(at, key.data(), key.size()) != 0)
+      return -1;
+    out->assign(at + key.size(), at + n);
+    return hash(out->data(), out->size(), 0) == header.checksum ? 1 : -1;
+  }
+
  private:
   static constexpr char kMagic[8] = {'c', 'w', 'c', 'o', 'd', 'e', '0', '1'};
   struct Header {

@@ -172,6 +172,23 @@ def set_decomposer(
 ) -> None:
     """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
 
+def set_composer(f: Callable[[str], Callable[..., Any] | None] | None) -> None:
+    """`f(name)` gives a function that computes an operator that the CPU has no kernel for, or None."""
+
+# --- programs of the user's own ----------------------------------------------------------------------------------
+def code_info(device: int) -> dict[str, Any]:
+    """What the vendor's code.v1 says of the device's compiler and launches."""
+
+class CodeFunction:
+    def launch(
+        self, grid: list[int], group: list[int], args: list[torch.Tensor | bytes]
+    ) -> None: ...
+
+class CodeProgram:
+    def __init__(self, device: int, text: str | bytes, binary: bool, options: str) -> None: ...
+    def function(self, name: str) -> CodeFunction: ...
+    def binary(self) -> bytes: ...
+
 # --- observers -------------------------------------------------------------------------------------------------
 class Call:
     """One observed call; see causeway.observe.Call, which is what observers get."""
@@ -250,3 +267,21 @@ def comm_routes(backend: Any) -> dict[str, str]:
 
 def close_comm() -> None:
     """End the threads of all process groups that are left. Waits for a second where a collective is under way."""
+
+# --- torch.compile ------------------------------------------------------------------------------------------
+def compiler_info(device: int) -> dict[str, Any] | None:
+    """language, in_turn, compute_units, group_limit, simd_width, local_memory, arithmetic (bits of abi.h's dtypes),
+    driver; None where the device has no compiler."""
+
+class CompiledKernel:
+    """A kernel of a compiled graph. Called with the number of units of work and its parameters: tensors, numbers."""
+
+    name: str
+    launches: int
+    def __call__(self, units: int, *args: torch.Tensor | float) -> None: ...
+
+def compiled_source(device: int, before: str, kernels: list[Any]) -> str:
+    """The text that the device's compiler gets for these kernels (compile/kernel_text.py)."""
+
+def build_kernels(device: int, before: str, kernels: list[Any]) -> list[CompiledKernel]:
+    """Compile them as one program, with the functions of `before`. Raises VendorError with the compiler's message."""

@@ -22,11 +22,13 @@ def _autoload() -> None:
 
 if TYPE_CHECKING:
     from causeway import apex as apex
+    from causeway import code as code
     from causeway import config as config
     from causeway import redirect as transfer
     from causeway.comparison.compare import CompareError as CompareError
     from causeway.comparison.compare import compare as compare
     from causeway.comparison.divergence import first_divergence as first_divergence
+    from causeway.compile.report import compile_report as compile_report
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.errors import CausewayError as CausewayError
@@ -47,6 +49,7 @@ if TYPE_CHECKING:
 # Imported at their first use: they cost `import torch` nothing.
 _NAMES = {
     "apex": "causeway.apex",
+    "code": "causeway.code",
     "config": "causeway.config",
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
@@ -55,6 +58,7 @@ _NAMES = {
     "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compile_report": "causeway.compile.report",
     "compare": "causeway.comparison.compare",
     "CompareError": "causeway.comparison.compare",
     "first_divergence": "causeway.comparison.divergence",
@@ -83,6 +87,7 @@ __all__ = [
     "__version__",
     "apex",
     "compare",
+    "compile_report",
     "config",
     "dump",
     "fallback",

@@ -25,7 +25,10 @@ TORCH = "2.11 to 2.15"
 # A level is reached with all below it; each says what of it is there all the same.
 LEVELS: dict[int, tuple[str, Callable[[dict[str, bool], list[str]], bool]]] = {
     0: ("memory: every operator works, on the host rung", lambda entries, more: True),
-    1: ("operators", lambda entries, more: entries["op_find"]),
+    1: (
+        "operators",
+        lambda entries, more: entries["op_find"] or entries["op_find_for"],
+    ),
     2: (
         "streams and events",
         lambda entries, more: entries["stream_create"] and entries["event_create"],
@@ -52,6 +55,13 @@ COSTS = {
     "device_attribute": "no clock rates, bus, cache sizes or sensors of a device",
     "host_register, host_unregister": "host memory that is there already cannot be pinned",
     "fault": "an error of work that ran later has the vendor's words alone",
+    "stream_callback": "the end of host copies and collectives is asked of events, now and then",
+    "host_alloc_for, host_free_for": "pinned memory serves all devices, as host_alloc gives it",
+    "mem_alloc_on, mem_free_on": "memory goes back to the device after a wait for all its work",
+    "mem_reserve, mem_map, mem_unmap, mem_release": (
+        "segments of the cache keep their size: expandable_segments has no effect"
+    ),
+    "op_find_for": "op_find's answers hold for all devices",
     "extension": "none of comm.v1, code.v1, graph.v1, ipc.v1, profile.v1",
 }
 EXTENSIONS = {

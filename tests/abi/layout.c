@@ -18,10 +18,12 @@ static const char* before = "";
   F(mem_alloc) F(mem_free) F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free)          \
   F(op_find) F(stream_create) F(stream_destroy) F(stream_query) F(stream_sync) F(stream_wait)             \
   F(event_create) F(event_destroy) F(event_record) F(event_query) F(event_sync) F(event_elapsed)          \
-  F(extension) F(close) F(peer_access) F(device_attribute) F(host_register) F(host_unregister) F(fault)
+  F(extension) F(close) F(peer_access) F(device_attribute) F(host_register) F(host_unregister) F(fault) \
+  F(stream_callback) F(host_alloc_for) F(host_free_for) F(mem_alloc_on) F(mem_free_on) F(mem_reserve) F(mem_map)       \
+  F(mem_unmap) F(mem_release) F(op_find_for)
 #define CODE_INFO(F) \
   F(struct_size) F(language) F(flags) F(compute_units) F(group_limit) F(simd_width) F(local_memory) F(arithmetic) \
-  F(driver)
+  F(driver) F(grid_limits) F(group_limits) F(argument_limit) F(binaries)
 // clang-format on
 
 int main(void) {
@@ -91,6 +93,8 @@ int main(void) {
   FIELD(cw_code_v1, release);
   FIELD(cw_code_v1, function);
   FIELD(cw_code_v1, launch);
+  FIELD(cw_code_v1, build_binary);
+  FIELD(cw_code_v1, binary);
   STRUCT(DLTensor);
   FIELD(DLTensor, data);
   FIELD(DLTensor, device);

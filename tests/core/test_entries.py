@@ -179,3 +179,288 @@ def test_an_error_of_later_work_says_kernel_and_memory(run) -> None:
     address, _, words = run(FAULTS, **chip).partition(" ")
     assert f"(aten::add.out at {address}, byte 0 of memory of 24 bytes)" in words
     assert " at 0x" not in run(FAULTS, **chip, without="fault")
+
+
+# --- stream_callback ----------------------------------------------------------------------------
+
+PINNED = """
+import torch
+torch.ones(1, device="sim")
+x = torch.arange(1024.0).pin_memory()
+y = x.to("sim", non_blocking=True)
+at = x.data_ptr()
+del x
+z = torch.zeros(1024).pin_memory()  # not the same memory: it is read yet
+assert z.data_ptr() != at and y.cpu()[5] == 5
+torch.accelerator.synchronize()
+import time; time.sleep(0.05)
+assert torch.zeros(1024).pin_memory().data_ptr() == at
+"""
+
+
+def test_pinned_memory_is_free_when_the_chip_says_so(run) -> None:
+    chip = {"execution": "async", "memory_model": "discrete", "latency_us": "200000"}
+    run(PINNED, **chip)
+    run(PINNED, **chip, without="stream_callback")
+    # No event is recorded, asked or made for it.
+    no_events = "event_create:*=FAILED"
+    assert run(PINNED, **chip, fault=no_events) == ""
+    said = run(PINNED, status=None, **chip, fault=no_events, without="stream_callback")
+    assert "event_create" in said
+
+
+def test_a_callback_that_fails_to_be_put_is_made_good_by_the_stream(run) -> None:
+    chip = {"execution": "async", "memory_model": "discrete", "latency_us": "50000"}
+    said = run(PINNED, status=None, **chip, fault="stream_callback:1=FAILED")
+    assert "stream_callback answers FAILED" in said
+    assert "AssertionError" not in said
+
+
+# --- host_alloc_for -----------------------------------------------------------------------------
+
+FOR_A_DEVICE = """
+import time, torch
+torch.ones(1, device="sim:0"), torch.ones(1, device="sim:1")
+def seconds(x, device):
+    torch.accelerator.synchronize(device)
+    begin = time.perf_counter()
+    y = x.to(device, non_blocking=True)
+    took = time.perf_counter() - begin
+    assert torch.equal(y.cpu(), x.clone())
+    return took
+with torch.device("sim:1"), torch.accelerator.device_index(1):
+    x = torch.arange(1024.0, device="cpu").pin_memory()
+here, there = (seconds(x, f"sim:{d}") > 0.1 for d in (1, 0))
+pinned = [torch.sim.get_device_properties(d).pinned_bytes for d in (0, 1)]
+print(x.is_pinned(), here, there, pinned)
+"""
+
+
+def test_memory_is_pinned_for_the_device_that_is_current(run) -> None:
+    assert run(FOR_A_DEVICE, **SLOW) == "True False True [0, 4096]\n"
+    said = run(FOR_A_DEVICE, **SLOW, without="host_alloc_for")
+    assert said == "True False False [0, 0]\n"
+
+
+# --- mem_alloc_on -------------------------------------------------------------------------------
+
+EMPTIES = """
+import time, torch
+x = torch.ones(3 << 20, device="sim")
+s = torch.Stream("sim")
+with s:
+    y = torch.ones(3 << 20, device="sim")
+torch.accelerator.synchronize()
+z = x * 2 + 1
+with s: w = y * 3
+del x, y
+begin = time.perf_counter()
+torch.accelerator.empty_cache()
+print(time.perf_counter() - begin > 0.15)
+x = torch.full((3 << 20,), 7.0, device="sim")  # what was given back
+assert z.eq(3).all() and w.eq(3).all() and x.eq(7).all()
+"""
+
+
+def test_the_cache_is_emptied_without_a_wait(run) -> None:
+    chip = {"ops": "all", "execution": "async", "latency_us": "200000"}
+    for model in ("unified", "discrete"):
+        assert run(EMPTIES, **chip, memory_model=model) == "False\n"
+        assert run(EMPTIES, **chip, memory_model=model, without="mem_alloc_on") == "True\n"
+
+
+# --- mem_reserve --------------------------------------------------------------------------------
+
+GROWS = """
+import torch
+kept = []
+for k in range(1, 9):  # each is larger than what the one before it left
+    x = torch.full((k * 5 << 18,), float(k), device="sim")
+    kept.append(torch.full((1 << 19,), float(k), device="sim"))
+    assert x.eq(k).all()
+    del x
+assert all(t.eq(k + 1).all() for k, t in enumerate(kept))
+stats = torch.sim.memory_stats()
+print(stats["reserved_bytes.all.peak"] >> 20, stats["segment.all.current"])
+"""
+EXPANDABLE = {"PYTORCH_ALLOC_CONF": "expandable_segments:True"}
+
+
+def test_segments_that_grow_hold_less_memory(run) -> None:
+    grown, grown_segments = map(int, run(GROWS, memory="1G", **EXPANDABLE).split())
+    fixed, fixed_segments = map(int, run(GROWS, memory="1G").split())
+    assert grown_segments < fixed_segments
+    assert grown < 0.8 * fixed, (grown, fixed)
+
+
+def test_a_program_that_fits_with_segments_that_grow_does_not_without(run) -> None:
+    grown = int(run(GROWS, memory="1G", **EXPANDABLE).split()[0])
+    memory = f"{grown + 4}M"
+    run(GROWS, memory=memory, **EXPANDABLE)
+    said = run(GROWS, status=None, memory=memory, without="mem_reserve", **EXPANDABLE)
+    assert "expandable_segments has no effect: sim does not offer" in said
+
+
+def test_segments_that_grow_shrink_and_tell(run) -> None:
+    program = """
+        import torch
+        m = torch.sim.memory
+        m._record_memory_history()
+        x = torch.ones(12 << 18, device="sim")
+        y = torch.full((12 << 18,), 2.0, device="sim")
+        z = torch.full((12 << 18,), 3.0, device="sim")
+        snapshot = m._snapshot()
+        segments = [s for s in snapshot["segments"] if s["segment_type"] == "large"]
+        assert all(s["is_expandable"] for s in segments) and len(segments) == 1, segments
+        del y
+        before = torch.sim.memory_reserved()
+        torch.accelerator.empty_cache()  # from the middle
+        assert torch.sim.memory_reserved() <= before - (10 << 20)
+        assert x.eq(1).all() and z.eq(3).all()
+        actions = {e["action"] for e in m._snapshot()["device_traces"][0]}
+        assert {"segment_map", "segment_unmap"} <= actions, actions
+        y = torch.full((12 << 18,), 4.0, device="sim")  # into the hole
+        assert x.eq(1).all() and y.eq(4).all() and z.eq(3).all()
+        assert x.data_ptr() < y.data_ptr() < z.data_ptr()
+        del x, y, z
+        torch.accelerator.empty_cache()
+        assert torch.sim.memory_reserved() == 0
+    """
+    for model in ("unified", "discrete"):
+        run(program, execution="async", memory_model=model, **EXPANDABLE)
+
+
+def test_a_failure_to_map_is_out_of_memory_or_an_error_in_words(run) -> None:
+    program = """
+        import pytest, torch, causeway
+        with pytest.raises(torch.OutOfMemoryError):
+            torch.ones(1 << 30, device="sim")
+        x = torch.ones(1 << 20, device="sim")
+        assert x.eq(1).all()
+    """
+    run(program, memory="64M", **EXPANDABLE)
+    program = """
+        import pytest, torch, causeway
+        with pytest.raises(causeway.VendorError, match="call 1 of mem_map answers FAILED"):
+            torch.ones(1 << 20, device="sim")
+        assert torch.ones(1 << 20, device="sim").eq(1).all()
+    """
+    run(program, fault="mem_map:1=FAILED", **EXPANDABLE)
+
+
+# --- op_find_for --------------------------------------------------------------------------------
+
+RUNGS = """
+import causeway, torch
+for d in range(2):
+    x = torch.arange(6.0, device=f"sim:{d}")
+    with causeway.ledger() as ledger:
+        y = torch.softmax(x, 0)
+    torch.testing.assert_close(y.cpu(), x.cpu().softmax(0))
+    print(*sorted({r.rung for r in ledger.rows() if "softmax" in r.operator}))
+"""
+
+
+def test_each_device_has_its_own_operators(run) -> None:
+    assert run(RUNGS, ops="all").split() == ["native", "native"]
+    assert run(RUNGS, ops="all", bare="1").split()[0] == "native"
+    assert run(RUNGS, ops="all", bare="1").split()[1] != "native"
+    assert run(RUNGS, ops="all", bare="0").split()[1] == "native"
+    assert run(RUNGS, ops="all", bare="1", without="op_find_for").split() == ["native", "native"]
+
+
+def test_it_is_given_torchs_schema(run) -> None:
+    # The chip refuses a text that is no schema of the operator.
+    run("import torch; torch.ones(3, device='sim').add_(1).softmax(0).sum().item()", ops="all")
+
+
+# --- code.v1: binaries and limits ---------------------------------------------------------------
+
+SOURCE = """
+#include <stdint.h>
+const uint32_t scale_arguments = 4;
+void scale(void* const* args, const uint32_t* group, const uint32_t* grid) {
+  float* to = *(float**)args[0];
+  const float* from = *(float**)args[1];
+  float factor = *(float*)args[2];
+  uint32_t n = *(uint32_t*)args[3];
+  for (uint32_t i = group[0]; i < n; i += grid[0]) to[i] = from[i] * factor;
+}
+"""
+PROGRAM = f"""
+import ctypes, pytest, torch, causeway
+from causeway.code import Program, limits
+SOURCE = {SOURCE!r}
+x = torch.arange(1000.0, device="sim")
+def scaled(program):
+    out = torch.empty_like(x)
+    args = out, x, ctypes.c_float(3), ctypes.c_uint32(x.numel())
+    program.function("scale")((7,), (1,), *args)
+    return out.cpu()
+"""
+
+
+def test_programs_of_the_users_own_are_built_and_launched(run) -> None:
+    program = (
+        PROGRAM
+        + """
+program = Program(SOURCE)
+assert torch.equal(scaled(program), x.cpu() * 3)
+again = Program(binary=program.binary())
+assert torch.equal(scaled(again), x.cpu() * 3)
+assert limits().language == "C" and limits().binaries == ("own",)
+for wrong, words in ((lambda: Program("no C at all"), "error"),
+                     (lambda: Program(binary=b"none"), "no shared library"),
+                     (lambda: program.function("nothing"), "nothing")):
+    with pytest.raises(causeway.CausewayError, match=words):
+        wrong()
+f = program.function("scale")
+with pytest.raises(TypeError, match="whose size is not known"):
+    f((1,), (1,), x, x, 3.0, 1000)
+with pytest.raises(ValueError, match="argument 1 is a tensor of cpu"):
+    f((1,), (1,), x, x.cpu(), ctypes.c_float(1), ctypes.c_uint32(1))
+with pytest.raises(ValueError, match="one to three numbers above 0"):
+    f((0,), (1,), x, x, ctypes.c_float(1), ctypes.c_uint32(1))
+with pytest.raises(causeway.CausewayError, match="scale"):
+    f((1,), (1,), x)
+with pytest.raises(ValueError, match="either source or a binary"):
+    Program()
+"""
+    )
+    run(program, code="1", execution="async")
+
+
+def test_without_binaries_or_a_compiler_it_says_so(run) -> None:
+    program = (
+        PROGRAM
+        + """
+program = Program(SOURCE)
+with pytest.raises(causeway.VendorError, match="has no code.binary"):
+    program.binary()
+with pytest.raises(causeway.VendorError, match="as source only"):
+    Program(binary=b"x" * 100)
+assert limits().binaries == ()
+"""
+    )
+    run(program, code="1", without="binary,build_binary")
+    program = PROGRAM + "with pytest.raises(causeway.VendorError, match='code.v1'): Program(SOURCE)"
+    run(program)
+
+
+LIMITED = """
+import causeway, torch
+x = torch.arange(300_000.0).reshape(300, 1000)
+y = x.to("sim")
+with causeway.ledger() as ledger:
+    got = torch.where(y > 5, y * 2 + 1, y).sum(1)
+torch.testing.assert_close(got.cpu(), torch.where(x > 5, x * 2 + 1, x).sum(1))
+print(*sorted({r.rung for r in ledger.rows()}))
+"""
+
+
+def test_launches_keep_to_the_chips_limits(run) -> None:
+    chip = {"ops": "none", "code": "1"}
+    assert run(LIMITED, **chip).split() == ["portable"]
+    # One group at most, or 20 bytes of arguments: more would be refused as an error.
+    assert run(LIMITED, **chip, grid_limit="1").split() == ["portable"]
+    assert "host" in run(LIMITED, **chip, argument_limit="20").split()

@@ -23,7 +23,7 @@ static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "comm.v1") == 0 && comm_table()) return *out = comm_table(), CW_OK;
   if (strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
-  if (settings().code && strcmp(name, "code.v1") == 0) return *out = &code_table, CW_OK;
+  if (settings().code && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 
@@ -32,14 +32,25 @@ static void leave_out(cw_backend* table) {
   const auto without = [](const char* entry) { return settings().without.count(entry) != 0; };
 #define ENTRY(name) \
   if (without(#name)) table->name = nullptr
+  ENTRY(bind);
   ENTRY(mem_set);
   ENTRY(mem_info);
+  ENTRY(host_alloc);
+  if (without("host_alloc")) table->host_free = nullptr;
   ENTRY(close);
   ENTRY(peer_access);
   ENTRY(device_attribute);
   ENTRY(host_register);
   if (without("host_register")) table->host_unregister = nullptr;
   ENTRY(fault);
+  ENTRY(stream_callback);
+  ENTRY(host_alloc_for);
+  if (without("host_alloc_for")) table->host_free_for = nullptr;
+  ENTRY(mem_alloc_on);
+  if (without("mem_alloc_on")) table->mem_free_on = nullptr;
+  ENTRY(mem_reserve);
+  if (without("mem_reserve")) table->mem_map = table->mem_unmap = table->mem_release = nullptr;
+  ENTRY(op_find_for);
 #undef ENTRY
 }
 
@@ -68,9 +79,19 @@ static cw_backend* make_full_table() {
   table->host_register = host_register;
   table->host_unregister = host_unregister;
   table->fault = fault;
+  table->stream_callback = stream_callback;
+  table->host_alloc_for = host_alloc_for;
+  table->host_free_for = host_free_for;
+  table->mem_alloc_on = mem_alloc_on;
+  table->mem_free_on = mem_free_on;
+  table->mem_reserve = mem_reserve;
+  table->mem_map = mem_map;
+  table->mem_unmap = mem_unmap;
+  table->mem_release = mem_release;
   if (settings().level < 1) return table;
 
   table->op_find = op_find;
+  table->op_find_for = op_find_for;
   if (settings().level < 2) return table;
 
   table->stream_create = stream_create;

@@ -21,17 +21,21 @@
 #include <thread>
 #include <vector>
 
+#include "causeway/library_file.hpp"
 #include "causeway/program_cache.hpp"
 #include "device.hpp"
 #include "error.hpp"
+#include "fault.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
+#include "workers.hpp"
 
 extern char** environ;
 
 struct cw_program_t {
   int32_t device;
   void* library;
+  causeway::ProgramCache::Binary binary;  // what it was opened from
   std::mutex mutex;
   std::vector<std::unique_ptr<cw_function_t>> functions;
 };
@@ -72,13 +76,16 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.struct_size = out->struct_size;
   found.language = CW_CODE_C;
   found.flags = CW_CODE_IN_TURN;
-  found.compute_units = 2;  // a stream has one thread; with two, work is split as elsewhere
+  found.compute_units = compute_units();
   found.group_limit = 1;
   found.simd_width = 8;
   found.local_memory = 64 << 10;
   found.arithmetic = CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 |
                      CW_FLOAT32 | CW_FLOAT64;
   found.arithmetic &= settings().dtypes;
+  for (int d = 0; d < 3; ++d) found.grid_limits[d] = uint32_t(settings().grid_limit), found.group_limits[d] = 1;
+  found.argument_limit = uint32_t(settings().argument_limit);
+  found.binaries = settings().without.count("build_binary") ? 0 : CW_BINARY_OWN;
   snprintf(found.driver, sizeof(found.driver), "%016llx",
            static_cast<unsigned long long>(hash(machine(), 0xcbf29ce484222325ull)));
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
@@ -175,7 +182,7 @@ void* open_bytes(const ProgramCache::Binary& bytes, std::string* words) {
   void* library = nullptr;
   if (fd < 0 || done < bytes.size()) {
     *words = strerror(errno);
-  } else {
+  } else if (*words = causeway::missing_bytes(fd); words->empty()) {
     // The loader knows what is open by its path, and descriptors are used again: "./" and "/" spell a number into it.
     static std::atomic<uint32_t> numbers{0};
     std::string path = "/proc/self/fd/";
@@ -232,7 +239,33 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
       });
     }
   }
-  *out = new cw_program_t{index, library, {}, {}};
+  *out = new cw_program_t{index, library, std::move(binary), {}, {}};
+  return CW_OK;
+}
+
+// A binary is a shared library, such as `binary` gives.
+cw_status build_binary(int32_t index, const void* bytes, uint64_t count, const char*, cw_program* out) {
+  Device* device = nullptr;
+  if (cw_status status = enter("code_build_binary", index, &device)) return status;
+  if (count < 64 || memcmp(bytes, "\177ELF", 4) != 0) {
+    return fail(CW_INVALID, "build_binary: %llu bytes that are no shared library",
+                static_cast<unsigned long long>(count));
+  }
+  const auto* first = static_cast<const unsigned char*>(bytes);
+  ProgramCache::Binary binary(first, first + count);
+  std::string words;
+  void* library = open_bytes(binary, &words);
+  if (!library) return fail(CW_INVALID, "build_binary: %s", words.c_str());
+  *out = new cw_program_t{index, library, std::move(binary), {}, {}};
+  return CW_OK;
+}
+
+cw_status binary(cw_program program, void* out, uint64_t* bytes) {
+  if (!program) return fail(CW_INVALID, "binary: there is no program");
+  if (cw_status status = injected_fault("code_binary", nullptr)) return status;
+  const uint64_t room = out ? *bytes : 0;
+  *bytes = program->binary.size();
+  if (room >= *bytes) memcpy(out, program->binary.data(), *bytes);
   return CW_OK;
 }
 
@@ -269,7 +302,19 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
   if (group[0] != 1 || group[1] != 1 || group[2] != 1) {
     return fail(CW_INVALID, "function %s: a group has one item on this device", f->name.c_str());
   }
+  for (int d = 0; d < 3; ++d) {
+    if (settings().grid_limit && grid[d] > settings().grid_limit) {
+      return fail(CW_INVALID, "function %s: %u groups, and the device has at most %lld", f->name.c_str(), grid[d],
+                  static_cast<long long>(settings().grid_limit));
+    }
+  }
   size_t bytes = 0;
+  for (uint32_t i = 0; i < n; ++i) bytes += args[i].bytes ? args[i].bytes : 8;
+  if (settings().argument_limit && bytes > size_t(settings().argument_limit)) {
+    return fail(CW_INVALID, "function %s: %zu bytes of arguments, and the device takes at most %lld", f->name.c_str(),
+                bytes, static_cast<long long>(settings().argument_limit));
+  }
+  bytes = 0;
   for (uint32_t i = 0; i < n; ++i) bytes += args[i].bytes ? (args[i].bytes + 15) / 16 * 16 : 16;
   std::vector<char> values(bytes);
   std::vector<uint32_t> at(n);
@@ -294,20 +339,25 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
                std::vector<void*> pointers;
                for (uint32_t offset : at) pointers.push_back(&values[offset]);
                const uint32_t all[3] = {g0, g1, g2};
-               for (uint32_t z = 0; z < g2; ++z) {
-                 for (uint32_t y = 0; y < g1; ++y) {
-                   for (uint32_t x = 0; x < g0; ++x) {
-                     const uint32_t here[3] = {x, y, z};
-                     run(pointers.data(), here, all);
-                   }
-                 }
-               }
+               run_groups(uint64_t{g0} * g1 * g2, [&](uint64_t i) {
+                 const uint32_t here[3] = {static_cast<uint32_t>(i % g0), static_cast<uint32_t>(i / g0 % g1),
+                                           static_cast<uint32_t>(i / g0 / g1)};
+                 run(pointers.data(), here, all);
+               });
                return CW_OK;
              });
 }
 
 }  // namespace
 
-const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch};
+const cw_code_v1& code_table() {
+  static const cw_code_v1 table = [] {
+    cw_code_v1 t = {sizeof(cw_code_v1), 0, info, build, release, function, launch, build_binary, binary};
+    if (settings().without.count("build_binary")) t.build_binary = nullptr;
+    if (settings().without.count("binary")) t.binary = nullptr;
+    return t;
+  }();
+  return table;
+}
 
 }  // namespace sim

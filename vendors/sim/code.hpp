@@ -4,5 +4,5 @@
 #include "causeway/abi.h"
 
 namespace sim {
-extern const cw_code_v1 code_table;
+const cw_code_v1& code_table();
 }  // namespace sim

@@ -60,9 +60,10 @@ static void* reserve(uint64_t bytes, int protection) {
 cw_status Device::open() {
   std::lock_guard<std::mutex> lock(memory_mutex);
   if (opened) return CW_OK;
-  // Four times the memory, so that holes between allocations never make an allocation fail that would fit.
+  // Eight times the memory, so that holes between allocations never make an allocation fail that would fit, and there
+  // are addresses to reserve.
   const uint64_t align = UINT64_C(2) << 20;
-  uint64_t bytes = (settings().memory * 4 + align - 1) / align * align;
+  uint64_t bytes = (settings().memory * 8 + align - 1) / align * align;
   uint64_t slots = bytes / granule;
   void* own = reserve(bytes + align, PROT_NONE);
   void* shadow = settings().discrete ? reserve(bytes + align, PROT_NONE) : own;
@@ -181,6 +182,7 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     return CW_OK;
   }
   if (is("power_mw")) return number(1000);
+  if (is("pinned_bytes")) return number(int64_t(device->pinned.load()));
   if (is("utilization")) return number(busy(*device) ? 100 : 0);
   if (is("memory_utilization")) {
     std::lock_guard<std::mutex> lock(device->memory_mutex);

@@ -22,6 +22,7 @@ struct Allocation {
   uint64_t mapped = 0;  // whole granules
   int fd = -1;          // of the memory; -1: private to the process, cannot be exported
   bool imported = false;
+  bool grows = false;  // of mem_reserve: granules without a slot have no memory
 };
 
 struct Device {
@@ -38,6 +39,8 @@ struct Device {
   std::mutex memory_mutex;  // of what follows, but the lookup tables are read without it
   std::map<uint64_t, uint64_t> holes;  // free offsets and their lengths
   uint64_t used = 0;
+  std::map<uint64_t, uint64_t> reserved;  // offsets and lengths of mem_reserve
+  std::atomic<uint64_t> pinned{0};        // bytes of the host, by host_alloc_for
   std::atomic<uint32_t>* first = nullptr;  // per granule: 1 + first granule of its allocation, 0: none
   std::deque<Allocation> retired;          // freed last, poisoned: see retire() in memory.cpp
   Allocation* allocations = nullptr;       // at the index of the first granule
@@ -54,7 +57,12 @@ struct Device {
     uint32_t slot = first[(address - base) / granule].load(std::memory_order_acquire);
     if (slot == 0) return nullptr;
     const Allocation& a = allocations[slot - 1];
-    return address - a.base <= a.bytes && bytes <= a.bytes - (address - a.base) ? &a : nullptr;
+    if (address - a.base > a.bytes || bytes > a.bytes - (address - a.base)) return nullptr;
+    if (a.grows) {
+      for (uint64_t at = (address - base) / granule, end = (address - base + bytes + granule - 1) / granule; at < end; ++at)
+        if (first[at].load(std::memory_order_acquire) != slot) return nullptr;
+    }
+    return &a;
   }
   bool contains(uintptr_t address) const { return opened && address - base < range; }
 };

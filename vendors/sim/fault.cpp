@@ -30,7 +30,10 @@ const char* const entries[] = {"device_count",     "device_info",   "sync",     
                                "mem_export",       "mem_import",    "mem_close",      "profile_clock",
                                "profile_start",    "profile_stop",  "profile_read",   "code_info",
                                "code_build",       "code_launch",   "close",          "peer_access",
-                               "device_attribute", "host_register", "host_unregister"};
+                               "device_attribute", "host_register", "host_unregister", "stream_callback",
+                               "host_alloc_for",   "host_free_for", "mem_alloc_on",   "mem_free_on",
+                               "mem_reserve",      "mem_map",       "mem_unmap",      "mem_release",
+                               "op_find_for",      "code_build_binary", "code_binary"};
 
 bool is_entry(const std::string& name) {
   for (const char* entry : entries) {

@@ -137,7 +137,7 @@ cw_status map_memory(Device& device, uint64_t bytes, int fd, bool imported, void
   }
   madvise(pages, length, MADV_HUGEPAGE);  // a wish: it helps private pages, and shared ones where allowed
   if (fd >= 0) ++descriptors;
-  device.allocations[start / granule] = Allocation{address, bytes, mapped, fd, imported};
+  device.allocations[start / granule] = Allocation{address, bytes, mapped, fd, imported, false};
   set_slots(device, start, mapped, uint32_t(start / granule) + 1);
   if (!imported) device.used += bytes;
   *out = reinterpret_cast<void*>(address);
@@ -148,7 +148,7 @@ cw_status unmap_memory(Device& device, void* ptr, bool imported) {
   std::lock_guard<std::mutex> lock(device.memory_mutex);
   uintptr_t address = reinterpret_cast<uintptr_t>(ptr);
   const Allocation* found = device.opened ? device.find(address, 0) : nullptr;
-  if (!found || found->base != address || found->imported != imported) {
+  if (!found || found->base != address || found->imported != imported || found->grows) {
     return fail(CW_INVALID, "%p is not the start of %s of device %d", ptr,
                 imported ? "imported memory" : "an allocation", device.index);
   }
@@ -180,6 +180,121 @@ cw_status mem_free(int32_t index, void* ptr) {
   Device* device = nullptr;
   if (cw_status status = enter("mem_free", index, &device)) return status;
   return ptr ? unmap_memory(*device, ptr, false) : CW_OK;
+}
+
+cw_status mem_alloc_on(int32_t index, cw_stream stream, uint64_t bytes, void** out) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_alloc_on", index, &device)) return status;
+  cw_stream_t* of = nullptr;
+  if (cw_status status = find_stream(*device, stream, &of)) return status;
+  *out = nullptr;
+  return bytes ? map_memory(*device, bytes, shareable_memory(bytes), false, out) : CW_OK;
+}
+
+cw_status mem_free_on(int32_t index, cw_stream stream, void* ptr) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_free_on", index, &device)) return status;
+  char* ignored = nullptr;
+  if (!ptr) return CW_OK;
+  if (cw_status status = resolve(*device, ptr, 0, "mem_free_on", &ignored)) return status;
+  return put(*device, stream, "mem_free_on", [device, ptr] { return unmap_memory(*device, ptr, false); }, true);
+}
+
+namespace {
+
+constexpr uint64_t page_bytes = UINT64_C(2) << 20;
+
+// The reservation that holds all of [ptr, ptr + bytes), whole pages; its offset in the device, or UINT64_MAX.
+uint64_t reservation(const Device& device, const void* ptr, uint64_t bytes) {
+  const uint64_t at = reinterpret_cast<uintptr_t>(ptr) - device.base;
+  auto next = device.reserved.upper_bound(at);
+  if (next == device.reserved.begin() || bytes == 0) return UINT64_MAX;
+  const auto& [start, length] = *std::prev(next);
+  if (at - start >= length || bytes > length - (at - start)) return UINT64_MAX;
+  return (at - start) % page_bytes || bytes % page_bytes ? UINT64_MAX : start;
+}
+
+bool all_slots(const Device& device, const void* ptr, uint64_t bytes, uint32_t value) {
+  const uint64_t at = reinterpret_cast<uintptr_t>(ptr) - device.base;
+  for (uint64_t slot = at / granule; slot < (at + bytes) / granule; ++slot) {
+    if (device.first[slot].load(std::memory_order_acquire) != value) return false;
+  }
+  return true;
+}
+
+}  // namespace
+
+cw_status mem_reserve(int32_t index, uint64_t bytes, uint64_t* page, void** out) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_reserve", index, &device)) return status;
+  if (bytes == 0 || bytes % page_bytes) {
+    return fail(CW_INVALID, "mem_reserve: %llu bytes are no whole pages", static_cast<unsigned long long>(bytes));
+  }
+  std::lock_guard<std::mutex> lock(device->memory_mutex);
+  const uint64_t start = take_hole(*device, bytes);
+  if (start == UINT64_MAX) {
+    return fail(CW_OUT_OF_MEMORY, "device %d has no %llu bytes of addresses", index,
+                static_cast<unsigned long long>(bytes));
+  }
+  device->reserved[start] = bytes;
+  device->allocations[start / granule] = Allocation{device->base + start, bytes, bytes, -1, false, true};
+  *page = page_bytes;
+  *out = reinterpret_cast<void*>(device->base + start);
+  return CW_OK;
+}
+
+cw_status mem_map(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_map", index, &device)) return status;
+  std::lock_guard<std::mutex> lock(device->memory_mutex);
+  const uint64_t start = reservation(*device, ptr, bytes);
+  if (start == UINT64_MAX || !all_slots(*device, ptr, bytes, 0)) {
+    return fail(CW_INVALID, "mem_map: %llu bytes at %p are no pages of one mem_reserve, or some have memory already",
+                static_cast<unsigned long long>(bytes), ptr);
+  }
+  if (bytes > settings().memory - device->used) {
+    return fail(CW_OUT_OF_MEMORY, "device %d has %llu of %llu bytes free, and %llu are to be mapped", index,
+                static_cast<unsigned long long>(settings().memory - device->used),
+                static_cast<unsigned long long>(settings().memory), static_cast<unsigned long long>(bytes));
+  }
+  void* pages = mmap(static_cast<char*>(ptr) + device->shift, bytes, PROT_READ | PROT_WRITE,
+                     MAP_FIXED | MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+  if (pages == MAP_FAILED) return fail(CW_OUT_OF_MEMORY, "device %d: cannot map: %s", index, strerror(errno));
+  madvise(pages, bytes, MADV_HUGEPAGE);
+  set_slots(*device, reinterpret_cast<uintptr_t>(ptr) - device->base, bytes, uint32_t(start / granule) + 1);
+  device->used += bytes;
+  return CW_OK;
+}
+
+cw_status mem_unmap(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_unmap", index, &device)) return status;
+  std::lock_guard<std::mutex> lock(device->memory_mutex);
+  const uint64_t start = reservation(*device, ptr, bytes);
+  if (start == UINT64_MAX || !all_slots(*device, ptr, bytes, uint32_t(start / granule) + 1)) {
+    return fail(CW_INVALID, "mem_unmap: %llu bytes at %p are no pages of one mem_reserve, or some have no memory",
+                static_cast<unsigned long long>(bytes), ptr);
+  }
+  set_slots(*device, reinterpret_cast<uintptr_t>(ptr) - device->base, bytes, 0);
+  mmap(static_cast<char*>(ptr) + device->shift, bytes, PROT_NONE,
+       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  device->used -= bytes;
+  return CW_OK;
+}
+
+cw_status mem_release(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("mem_release", index, &device)) return status;
+  std::lock_guard<std::mutex> lock(device->memory_mutex);
+  const uint64_t start = reinterpret_cast<uintptr_t>(ptr) - device->base;
+  const auto found = device->reserved.find(start);
+  if (found == device->reserved.end() || found->second != bytes || !all_slots(*device, ptr, bytes, 0)) {
+    return fail(CW_INVALID, "mem_release: %llu bytes at %p are not what mem_reserve gave, or some have memory",
+                static_cast<unsigned long long>(bytes), ptr);
+  }
+  device->reserved.erase(found);
+  give_hole(*device, start, bytes);
+  return CW_OK;
 }
 
 cw_status mem_copy(void* dst, int32_t dst_device, const void* src, int32_t src_device, uint64_t bytes,
@@ -251,6 +366,45 @@ cw_status host_alloc(uint64_t bytes, void** out) {
 
 cw_status host_free(void* ptr) {
   if (cw_status status = injected_fault("host_free", nullptr)) return status;
+  std::free(ptr);
+  return CW_OK;
+}
+
+namespace {
+
+std::mutex pinned_mutex;
+std::map<void*, std::pair<int32_t, uint64_t>>& pinned() {
+  static auto* all = new std::map<void*, std::pair<int32_t, uint64_t>>;
+  return *all;
+}
+
+}  // namespace
+
+cw_status host_alloc_for(int32_t index, uint64_t bytes, void** out) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("host_alloc_for", index, &device)) return status;
+  *out = nullptr;
+  if (bytes == 0) return CW_OK;
+  if (posix_memalign(out, 4096, bytes)) {
+    return fail(CW_OUT_OF_MEMORY, "the host has no %llu bytes", static_cast<unsigned long long>(bytes));
+  }
+  std::lock_guard<std::mutex> lock(pinned_mutex);
+  pinned()[*out] = {index, bytes};
+  device->pinned += bytes;
+  return CW_OK;
+}
+
+cw_status host_free_for(int32_t index, void* ptr) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("host_free_for", index, &device)) return status;
+  if (!ptr) return CW_OK;
+  std::lock_guard<std::mutex> lock(pinned_mutex);
+  const auto found = pinned().find(ptr);
+  if (found == pinned().end() || found->second.first != index) {
+    return fail(CW_INVALID, "host_free_for: %p is no memory of host_alloc_for of device %d", ptr, index);
+  }
+  device->pinned -= found->second.second;
+  pinned().erase(found);
   std::free(ptr);
   return CW_OK;
 }

@@ -20,6 +20,14 @@ cw_status mem_set(int32_t device, void* ptr, int32_t byte, uint64_t bytes, cw_st
 cw_status mem_info(int32_t device, uint64_t* free, uint64_t* total);
 cw_status host_alloc(uint64_t bytes, void** out);
 cw_status host_free(void* ptr);
+cw_status host_alloc_for(int32_t device, uint64_t bytes, void** out);
+cw_status host_free_for(int32_t device, void* ptr);
+cw_status mem_alloc_on(int32_t device, cw_stream stream, uint64_t bytes, void** out);
+cw_status mem_free_on(int32_t device, cw_stream stream, void* ptr);
+cw_status mem_reserve(int32_t device, uint64_t bytes, uint64_t* page, void** out);
+cw_status mem_map(int32_t device, void* ptr, uint64_t bytes);
+cw_status mem_unmap(int32_t device, void* ptr, uint64_t bytes);
+cw_status mem_release(int32_t device, void* ptr, uint64_t bytes);
 cw_status host_register(int32_t device, void* ptr, uint64_t bytes);
 cw_status host_unregister(int32_t device, void* ptr);
 

@@ -158,6 +158,18 @@ cw_status stream_sync(int32_t index, cw_stream handle) {
   return stream->sync();
 }
 
+cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void* context), void* context) {
+  Device* device = nullptr;
+  if (cw_status status = enter_open("stream_callback", index, &device)) return status;
+  return put(
+      *device, handle, "stream_callback",
+      [function, context] {
+        function(context);
+        return CW_OK;
+      },
+      /*always=*/true);
+}
+
 }  // namespace sim
 
 void cw_stream_t::push(sim::Task task) {

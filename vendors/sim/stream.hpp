@@ -103,5 +103,6 @@ cw_status stream_create(int32_t device, int32_t priority, cw_stream* out);
 cw_status stream_destroy(int32_t device, cw_stream stream);
 cw_status stream_query(int32_t device, cw_stream stream);
 cw_status stream_sync(int32_t device, cw_stream stream);
+cw_status stream_callback(int32_t device, cw_stream stream, void (*function)(void* context), void* context);
 
 }  // namespace sim

@@ -269,7 +269,7 @@ cw_status add_deltas(Call& call, const Attention& a, const Tensor& grad, void* d
   l.value(a.rows());
   attention_places(l, grad);
   attention_places(l, a.out);
-  return l.run_groups(function, teams.groups(rows), teams.items, call.stream);
+  return l.run_groups(*call.device, function, teams.groups(rows), teams.items, call.stream);
 }
 
 Key key_of(const char* name, const Attention& a, int64_t block, bool spread) {
@@ -308,7 +308,7 @@ cw_status attention_by_teams(Call& call, const Attention& a, bool* taken) {
   const int64_t units = a.batch() * a.heads() * ((a.rows() + block - 1) / block);
   attention_sizes(l, a, units, 0);
   for (const Tensor* t : {&a.out, &a.q, &a.k, &a.v}) attention_places(l, *t);
-  return l.run_groups(function, units, kItems, call.stream);
+  return l.run_groups(*call.device, function, units, kItems, call.stream);
 }
 
 cw_status attention_backward_by_teams(Call& call, const Attention& a, const AttentionGradients& to, bool* taken) {
@@ -366,7 +366,7 @@ cw_status attention_backward_by_teams(Call& call, const Attention& a, const Atte
       attention_places(l, to.q);
     }
     for (const Tensor* t : {&to.grad, &a.q, &a.k, &a.v}) attention_places(l, *t);
-    TRY(l.run_groups(function, units, kItems, call.stream));
+    TRY(l.run_groups(*call.device, function, units, kItems, call.stream));
   }
   return CW_OK;
 }

@@ -7,7 +7,7 @@ namespace causeway::portable {
 
 namespace {
 
-// A target that is no class reads nothing, makes the loss NaN, and is told.
+// An invalid class reads nothing, makes the loss NaN, and is reported.
 // Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
 // themselves, and joined by the second kernel where there are several.
 constexpr const char* kForward = R"(
@@ -260,7 +260,7 @@ cw_status nll(Call& call, const void* data) {
   if (!backward) TRY(l.tells(call.name));
   if (elements) return l.run(*call.device, function, s.count * s.classes, 1, call.stream);
   if (backward) return l.run(*call.device, function, s.count, static_cast<double>(s.classes), call.stream);
-  TRY(teams ? l.run_groups(function, teams.groups(parts), teams.items, call.stream)
+  TRY(teams ? l.run_groups(*call.device, function, teams.groups(parts), teams.items, call.stream)
             : l.run(*call.device, function, parts, static_cast<double>(s.count) / static_cast<double>(parts) * 8,
                     call.stream));
   if (!joins) return CW_OK;
@@ -275,7 +275,7 @@ cw_status nll(Call& call, const void* data) {
       &function));
   Launch last;
   last.pointer(out.data).pointer(second.data).pointer(sums).value(parts);
-  if (last_teams) return last.run_groups(function, 1, last_teams.items, call.stream);
+  if (last_teams) return last.run_groups(*call.device, function, 1, last_teams.items, call.stream);
   return last.run(*call.device, function, 1, static_cast<double>(parts), call.stream);
 }
 

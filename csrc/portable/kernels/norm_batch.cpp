@@ -169,7 +169,7 @@ cw_status train(Call& call, const BatchNorm& b) {
   add(l, c);
   add_wide(l, types, b.eps);
   add_wide(l, types, b.momentum);
-  if (teams) return l.run_groups(function, teams.groups(c.channels), teams.items, call.stream);
+  if (teams) return l.run_groups(*call.device, function, teams.groups(c.channels), teams.items, call.stream);
   return l.run(*call.device, function, c.channels, static_cast<double>(c.parts * c.n) * 6, call.stream);
 }
 
@@ -366,7 +366,7 @@ cw_status batch_norm_backward(Call& call, const void*) {
   if (b.weighted) l.pointer(b.weight.data);
   add(l, c);
   add_wide(l, types, call.real(11, 1e-5));
-  if (teams) return l.run_groups(function, teams.groups(c.channels), teams.items, call.stream);
+  if (teams) return l.run_groups(*call.device, function, teams.groups(c.channels), teams.items, call.stream);
   return l.run(*call.device, function, c.channels, static_cast<double>(c.parts * c.n) * 8, call.stream);
 }
 

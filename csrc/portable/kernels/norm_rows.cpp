@@ -149,7 +149,7 @@ cw_status run_forward(Call& call, const Forward& f, const Rows& rows) {
   if (f.biased) l.pointer(f.bias.data);
   l.value(rows.rows).value(rows.n).value(rows.groups).value(rows.plane);
   add_wide(l, types, f.eps);
-  if (teams) return l.run_groups(function, teams.groups(rows.rows), teams.items, call.stream);
+  if (teams) return l.run_groups(*call.device, function, teams.groups(rows.rows), teams.items, call.stream);
   return l.run(*call.device, function, rows.rows, static_cast<double>(rows.n) * 6, call.stream);
 }
 
@@ -326,7 +326,7 @@ cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
     add(l);
     if (b.weighted) l.pointer(b.weight.data);
     l.value(rows.rows).value(rows.n);
-    TRY(teams ? l.run_groups(function, teams.groups(rows.rows), teams.items, call.stream)
+    TRY(teams ? l.run_groups(*call.device, function, teams.groups(rows.rows), teams.items, call.stream)
               : l.run(*call.device, function, rows.rows, static_cast<double>(rows.n) * 8, call.stream));
   }
   if (!b.has_weight && !b.has_bias) return CW_OK;
@@ -356,7 +356,7 @@ cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
   add(l);
   const int64_t units = teams ? rows.n * parts : blocks * parts;
   l.value(units).value(rows.rows).value(rows.n).value(blocks).value(parts);
-  TRY(teams ? l.run_groups(function, teams.groups(units), teams.items, call.stream)
+  TRY(teams ? l.run_groups(*call.device, function, teams.groups(units), teams.items, call.stream)
             : l.run(*call.device, function, units, static_cast<double>(rows.rows) / parts * kWide * 4, call.stream));
   Tensor partial;
   partial.dtype = types.compute;
@@ -523,7 +523,7 @@ cw_status group_norm_backward(Call& call, const void*) {
     l.value(many).value(n).value(groups).value(count);
     if (which == kWhole) return l.run(*call.device, function, many, static_cast<double>(count) * 10, call.stream);
     l.value(channels / groups).value(plane);
-    return l.run_groups(function, teams.groups(many), teams.items, call.stream);
+    return l.run_groups(*call.device, function, teams.groups(many), teams.items, call.stream);
   };
   if (teams_of(*call.device, rows, count)) {
     TRY(pass(kSums, batch * channels, plane));

@@ -122,9 +122,9 @@ struct Plan {
 // Partial results a row is held in: two chains of additions on each vector unit where the row is long.
 int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
 
-// Some cores read eight pages by turns 1.4 times as fast as one after the other, and others 0.7 times (see orders()). So
+// Some cores read eight pages interleaved 1.4 times as fast as one after the other, and others 0.7 times (see orders()). So
 // long rows have sums of their own for each of eight pages, and shorter ones, where there is more than fits a cache, are
-// read by turns from four runs of neighbours, each of four pages or a row.
+// read interleaved from four runs of neighbours, each of four pages or a row.
 bool reads_pages(const Shape& s, const Plan& p) {
   return p.dense && !p.columns && !p.teams && s.reduced.back().size * size_of(p.in) >= 16 * kPage;
 }
@@ -317,7 +317,7 @@ cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s,
   Launch l;
   l.pointer(in).pointer(out).value(units).value(count).value(parts).value(s.count);
   add_dims(l, s);
-  if (p.teams) return l.run_groups(function, p.teams.groups(units), p.teams.items, call.stream);
+  if (p.teams) return l.run_groups(*call.device, function, p.teams.groups(units), p.teams.items, call.stream);
   const auto run = [&] {
     return l.run(device, function, units, static_cast<double>(s.outputs) * static_cast<double>(s.count) / units * 2,
                  call.stream);
@@ -518,7 +518,7 @@ cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, 
   if (has_value) l.pointer(value);
   l.value(s.outputs * parts).value(s.count).value(parts);
   add_dims(l, s);
-  return l.run_groups(function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
+  return l.run_groups(*call.device, function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
 }
 
 cw_status search_in_parts(Call& call, const Search& op, const Plan& p, const Shape& s, const void* in,

@@ -280,7 +280,7 @@ cw_status softmax(Call& call, const void* data) {
   l.pointer(out.data).pointer(in.data);
   if (op.backward) l.pointer(grad.data);
   l.value(rows).value(n).value(inner);
-  if (teams) return l.run_groups(function, teams.groups(rows), teams.items, call.stream);
+  if (teams) return l.run_groups(*call.device, function, teams.groups(rows), teams.items, call.stream);
   return l.run(*call.device, function, rows, static_cast<double>(n) * 30, call.stream);
 }
 

@@ -10,22 +10,34 @@ from __future__ import annotations
 import ctypes as C
 import itertools
 import struct
-import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Callable
+from dataclasses import asdict, replace
 from functools import partial
-from typing import Any
 
 from causeway import device_name
+from causeway.conformance import entries
+from causeway.conformance.chip import (
+    CANARY,
+    EVENTS,
+    KIB,
+    MIB,
+    STREAMS,
+    Check,
+    Chip,
+    Differs,
+    Skipped,
+    expect,
+    in_threads,
+    pattern,
+    same,
+)
+from causeway.conformance.programs import Code
 from causeway.conformance.table import (
     HOST,
     STATUS,
     Activity,
     Arg,
-    CodeArg,
-    CodeInfo,
     DeviceInfo,
     Fault,
     Library,
@@ -38,163 +50,6 @@ from causeway.conformance.table import (
     u64,
 )
 
-KIB, MIB = 1 << 10, 1 << 20
-CANARY = 0xC5
-STREAMS = tuple(f"stream_{verb}" for verb in ("create", "destroy", "query", "sync", "wait"))
-EVENTS = tuple(
-    f"event_{verb}" for verb in ("create", "destroy", "record", "query", "sync", "elapsed")
-)
-
-
-@dataclass(frozen=True)
-class Check:
-    """What was asked, what was expected, what came; state is passed, failed or skipped."""
-
-    level: int
-    name: str
-    asked: str
-    state: str
-    expected: str = ""
-    came: str = ""
-
-
-class Differs(Exception):
-    def __init__(self, expected: str, came: str) -> None:
-        super().__init__(f"expected {expected}, came {came}")
-        self.expected, self.came = expected, came
-
-
-class Skipped(Exception):
-    """The vendor does not offer what the check needs."""
-
-
-def expect(good: bool, expected: str, came: object) -> None:
-    if not good:
-        raise Differs(expected, str(came))
-
-
-class Chip:
-    """A library and what the checks share: its devices, and memory that is given back."""
-
-    def __init__(
-        self, library: Library, operators: list[str], taken: Mapping[str, str] | None = None
-    ) -> None:
-        self.library = library
-        self.operators = operators
-        self.taken = taken or {}  # names that torch has, see device_name
-        self.count: int = library.get("device_count", i32)
-        if self.count == 0:
-            raise Skipped("the vendor has no device here")
-        self.info = library.info(0)
-        self.alignment = self.info.alignment or 64
-
-    def needs(self, *entries: str) -> None:
-        """Skip the check where the vendor leaves one of these out."""
-        missing = [entry for entry in entries if not self.library.offers(entry)]
-        if missing:
-            raise Skipped(f"not offered: {', '.join(missing)}")
-
-    @contextmanager
-    def memory(self, *sizes: int, device: int = 0) -> Iterator[list[int]]:
-        got: list[int] = []
-        try:
-            for size in sizes:
-                got.append(self.library.alloc(size, device))
-            yield got
-        finally:
-            self.library.sync(device)
-            for address in got:
-                self.library.free(address, device)
-
-    @contextmanager
-    def streams(self, n: int) -> Iterator[list[int]]:
-        got = [self.library.stream() for _ in range(n)]
-        try:
-            yield got
-        finally:
-            for stream in got:
-                self.library.call("stream_sync", 0, stream)
-                self.library.call("stream_destroy", 0, stream)
-
-    @contextmanager
-    def events(self, n: int) -> Iterator[list[int]]:
-        got = [self.library.event() for _ in range(n)]
-        try:
-            yield got
-        finally:
-            for event in got:
-                self.library.call("event_destroy", 0, event)
-
-    def fill(self, address: int, value: int, bytes: int, stream: int | None = None) -> None:
-        """mem_set, or a copy where the vendor has none. Does not wait for mem_set."""
-        if self.library.offers("mem_set"):
-            self.library.call("mem_set", 0, address, value, bytes, stream)
-        else:
-            data = C.create_string_buffer(b"%c" % value * bytes, bytes)
-            self.library.call("mem_copy", address, 0, data, HOST, bytes, stream)
-            self.wait(stream)
-
-    def wait(self, stream: int | None = None) -> None:
-        if self.library.offers("stream_sync"):
-            self.library.call("stream_sync", 0, stream)
-        else:
-            self.library.sync()
-
-    def busy(self, a: int, b: int, bytes: int, stream: int | None, value: int) -> None:
-        """Work that takes the chip a while; at its end both `a` and `b` hold `value`."""
-        for step in range(8):
-            self.fill(a, (value + 7 - step) % 256, bytes, stream)
-            self.library.call("mem_copy", b, 0, a, 0, bytes, stream)
-
-    def refused(self, entry: str, *args: object) -> TableError:
-        """The failure that the call must be, with words."""
-        try:
-            self.library.call(entry, *args)
-        except TableError as error:
-            expect(error.status in STATUS, "a status of abi.h", error.status)
-            worded = error.status == "UNSUPPORTED" or error.words.strip() != ""
-            expect(worded, "last_error gives words", f"{error.status}, no words")
-            return error
-        raise Differs(f"{entry} fails", "OK")
-
-
-def same(found: bytes, expected: bytes, what: str) -> None:
-    """The first byte that differs, if any."""
-    if found == expected:
-        return
-    at = next(i for i, (a, b) in enumerate(zip(found, expected, strict=True)) if a != b)
-    wrong = sum(a != b for a, b in zip(found, expected, strict=True))
-    raise Differs(
-        f"{what}: byte {at} is 0x{expected[at]:02x}",
-        f"0x{found[at]:02x}; {wrong} of {len(found)} bytes differ",
-    )
-
-
-def pattern(n: int, seed: int = 0) -> bytes:
-    """Bytes that repeat with no power of two, so that a shifted copy shows."""
-    period = bytes((i * 31 + i // 17 + seed) % 256 for i in range(997))
-    return (period * (n // 997 + 1))[:n]
-
-
-def in_threads(n: int, work: Callable[[int], None]) -> None:
-    """Run work(0) ... work(n - 1) at once; the first failure is the check's."""
-    failures: list[Exception] = []
-
-    def guarded(k: int) -> None:
-        try:
-            work(k)
-        except Exception as error:
-            failures.append(error)
-
-    threads = [threading.Thread(target=guarded, args=(k,)) for k in range(n)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    if failures:
-        raise failures[0]
-
-
 # --- level 0: memory ------------------------------------------------------------------------------
 
 
@@ -203,9 +58,7 @@ def table_has_what_is_needed(chip: Chip) -> None:
     chip_entries = ("device_count", "device_info", "sync", "mem_alloc", "mem_free", "mem_copy")
     missing = [entry for entry in chip_entries if not chip.library.offers(entry)]
     expect(not missing, "all six entries", f"missing: {', '.join(missing)}")
-    for group in (
-        STREAMS, EVENTS, ("host_alloc", "host_free"), ("host_register", "host_unregister"),
-    ):  # fmt: skip
+    for group in (STREAMS, EVENTS, ("host_alloc", "host_free"), *entries.GROUPS):
         offered = [entry for entry in group if chip.library.offers(entry)]
         expect(len(offered) in (0, len(group)), f"all of {', '.join(group)}, or none", offered)
     name = (chip.library.table.name or b"").decode(errors="replace")
@@ -321,7 +174,7 @@ def set_fills_its_bytes(chip: Chip) -> None:
 
 
 def out_of_memory_is_an_answer(chip: Chip) -> None:
-    """Is more memory than there is answered OUT_OF_MEMORY, with words, and survived?"""
+    """Is more memory than there is answered OUT_OF_MEMORY, with a message, and survived?"""
     error = chip.refused("mem_alloc", 0, chip.info.memory * 2 + (1 << 40), C.byref(ptr()))
     expect(error.status == "OUT_OF_MEMORY", "OUT_OF_MEMORY", error)
     with chip.memory(KIB) as (address,):
@@ -464,7 +317,7 @@ def a_fault_is_of_the_last_failure(chip: Chip) -> None:
 
 
 def a_wrong_device_has_words(chip: Chip) -> None:
-    """Is a device that is not there refused, with words?"""
+    """Is a device that is not there refused, with a message?"""
     for device in (chip.count, -7, 2**31 - 1):
         chip.refused("mem_alloc", device, 64, C.byref(ptr()))
         chip.refused("device_info", device, C.byref(DeviceInfo(C.sizeof(DeviceInfo))))
@@ -472,7 +325,7 @@ def a_wrong_device_has_words(chip: Chip) -> None:
 
 
 def words_belong_to_a_thread(chip: Chip) -> None:
-    """Does last_error keep each thread's own words?"""
+    """Does last_error keep each thread's own message?"""
     chip.needs("last_error")
     chip.refused("mem_alloc", chip.count + 11, 64, C.byref(ptr()))
     before = chip.library.words()
@@ -837,85 +690,9 @@ def the_profile_says_when_work_ran(chip: Chip) -> None:
         expect(read() == [], "each activity handed out once", "more of them")
 
 
-# What each language's source is, for a function that writes `in` times `factor` plus its index.
-_SOURCES = {
-    1: """
-#include <stdint.h>
-const uint32_t scale_arguments = 4;
-void scale(void* const* args, const uint32_t* group, const uint32_t* grid) {
-  int32_t* to = *(int32_t**)args[0];
-  const int32_t* from = *(int32_t**)args[1];
-  int32_t factor = *(int32_t*)args[2];
-  uint32_t n = *(uint32_t*)args[3];
-  for (uint32_t i = group[0]; i < n; i += grid[0]) to[i] = from[i] * factor + (int32_t)i;
-}
-""",
-    2: """
-__kernel void scale(POINTER(to), POINTER(from), int factor, uint n) {
-  OPEN(to) OPEN(from)
-  for (uint i = get_global_id(0); i < n; i += get_global_size(0)) to[i] = from[i] * factor + (int)i;
-}
-""",
-    3: """
-extern "C" __global__ void scale(int* to, const int* from, int factor, unsigned n) {
-  for (unsigned i = blockIdx.x; i < n; i += gridDim.x) to[i] = from[i] * factor + (int)i;
-}
-""",
-}
-_SPLIT = 2  # CW_CODE_SPLIT_POINTERS
-_POINTERS = {
-    False: "#define POINTER(x) __global int* x\n#define OPEN(x)\n",
-    True: "#define POINTER(x) __global char* x##_base, ulong x##_at\n"
-    "#define OPEN(x) __global int* x = (__global int*)(x##_base + x##_at);\n",
-}
-
-
-class _Code:
-    """A chip's code.v1, and what its compiler makes of `scale`."""
-
-    def __init__(self, chip: Chip) -> None:
-        chip.needs("extension")
-        self.chip = chip
-        try:
-            self.table = chip.library.code()
-        except TableError as error:
-            raise Skipped(f"not offered: code.v1 ({error})") from None
-        info = CodeInfo(struct_size=C.sizeof(CodeInfo))
-        self.good("info", 0, C.byref(info))
-        expect(info.language in _SOURCES, "a language of abi.h", info.language)
-        self.source = _SOURCES[info.language]
-        if info.language == 2:
-            self.source = _POINTERS[bool(info.flags & _SPLIT)] + self.source
-        self.program, self.function = ptr(), ptr()
-
-    def answer(self, entry: str, *args: object) -> str:
-        return str(STATUS[getattr(self.table, entry)(*args)])
-
-    def good(self, entry: str, *args: object) -> None:
-        status = self.answer(entry, *args)
-        expect(status == "OK", f"OK of {entry}", f"{status}: {self.chip.library.words()}")
-
-    def build(self) -> None:
-        self.good("build", 0, self.source.encode(), None, C.byref(self.program))
-        self.good("function", self.program, b"scale", C.byref(self.function))
-
-    def launch(
-        self, to: int, source: int, n: int, groups: int = 1, stream: Any = None, given: int = 4
-    ) -> str:
-        """Launch to[i] = source[i] * 2 + i for n values with `given` of its arguments."""
-        values = [i32(2), u32(n)]
-        places = [(0, to), (0, source), *[(4, C.addressof(v)) for v in values]]
-        args = (CodeArg * 4)(*[CodeArg(b, 0, at) for b, at in places])
-        one, grid = (u32 * 3)(1, 1, 1), (u32 * 3)(groups, 1, 1)
-        status = self.answer("launch", self.function, grid, one, args, given, stream)
-        for value in values:  # they were copied
-            value.value = 0
-        return status
-
-
 def code_is_built_and_launched_in_order(chip: Chip) -> None:
     """Does code.v1 build source, launch it in the stream's order, and refuse what is wrong?"""
-    code = _Code(chip)
+    code = Code(chip)
     wrong = (code.source + "no such words;").encode()
     status = code.answer("build", 0, wrong, None, C.byref(code.program))
     expect(status == "INVALID", "INVALID for source that is wrong", status)
@@ -942,7 +719,7 @@ def code_is_built_and_launched_in_order(chip: Chip) -> None:
 def small_launches_are_waited_for(chip: Chip) -> None:
     """Does whatever waits for a stream wait for small launches too, few or many?"""
     chip.needs(*STREAMS, *EVENTS)
-    code = _Code(chip)
+    code = Code(chip)
     code.build()
     n, call, status = 5, chip.library.call, chip.library.status
 
@@ -1217,6 +994,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         attributes_have_their_types,
         host_memory_is_registered,
         a_fault_is_of_the_last_failure,
+        *entries.MEMORY,
         a_wrong_device_has_words,
         words_belong_to_a_thread,
         threads_use_memory,
@@ -1230,6 +1008,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         operators_are_answered_twice_alike,
         op_find_writes_no_further,
         threads_find_operators,
+        *entries.OPERATORS,
     ),
     2: (
         work_on_a_stream_keeps_its_order,
@@ -1256,6 +1035,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         waits_hold_between_all_streams,
         elapsed_time_is_in_milliseconds,
         a_new_event_is_new,
+        *entries.STREAMS,
         close_comes_last,
     ),
 }

@@ -17,14 +17,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from causeway.conformance.abi import (
-    Check,
-    Skipped,
-    answered,
-    expect,
-    in_threads,
-    same,
-)
+from causeway.conformance.abi import answered
+from causeway.conformance.chip import Check, Skipped, expect, in_threads, same
 from causeway.conformance.comm import (
     BYTE,
     CHECKED,

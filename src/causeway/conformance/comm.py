@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from causeway.conformance.abi import Chip, Skipped, expect, same
+from causeway.conformance.chip import Chip, Skipped, expect, same
 from causeway.conformance.table import (
     DTYPES,
     Library,
@@ -276,7 +276,7 @@ class Rank:
     @contextmanager
     def memory_that_may_fail(self) -> Iterator[Buffer]:
         """64 bytes for a collective that ends with an error: what comes of giving them back is not
-        asked, as the error may be told once more.
+        asked, as the error may be reported once more.
         """
         address = self.chip.library.alloc(64 + 2 * GUARD, self.device)
         try:

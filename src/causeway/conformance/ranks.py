@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from causeway.conformance import collectives
-from causeway.conformance.abi import Check
+from causeway.conformance.chip import Check
 from causeway.conformance.workers import WITHOUT_TORCH, Ended, Worker, environment
 from causeway.errors import CausewayError
 

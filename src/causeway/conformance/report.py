@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from causeway.atomic import write
-from causeway.conformance.abi import Check
+from causeway.conformance.chip import Check
 
 if TYPE_CHECKING:
     from rich.console import Console

@@ -69,7 +69,7 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
             report.checks += ask_ranks(library, name, options.ranks)
         if options.table:
             report.about["not_asked"] = _not_asked(entries, options.level)
-        if options.table or options.level < 1 or "op_find" not in entries:
+        if options.table or options.level < 1 or not {"op_find", "op_find_for"} & set(entries):
             return report
     _operators(report, library, options, tell)
     return report
@@ -78,7 +78,7 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Re
 def _not_asked(entries: list[str], level: int) -> list[str]:
     """What --table leaves out, in words."""
     said = ["operators: --table asks for none"]
-    if "op_find" not in entries:
+    if not {"op_find", "op_find_for"} & set(entries):
         said = ["operators: op_find is not offered"]
     if level < 3:
         said.append(f"levels above {level}: --level {level}")

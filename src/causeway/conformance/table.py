@@ -73,6 +73,7 @@ Scratch = C.CFUNCTYPE(i32, i32, ptr, u64, C.POINTER(ptr))
 Resize = C.CFUNCTYPE(i32, C.POINTER(DLTensor), i32, C.POINTER(i64))
 Setting = C.CFUNCTYPE(ptr, C.c_char_p)
 Log = C.CFUNCTYPE(None, i32, C.c_char_p)
+Callback = C.CFUNCTYPE(None, ptr)
 
 
 class Host(C.Structure):
@@ -123,6 +124,16 @@ class Backend(C.Structure):
         ("host_register", _entry(i32, ptr, u64)),
         ("host_unregister", _entry(i32, ptr)),
         ("fault", _entry(i32, out(Fault))),
+        ("stream_callback", _entry(i32, ptr, Callback, ptr)),
+        ("host_alloc_for", _entry(i32, u64, out(ptr))),
+        ("host_free_for", _entry(i32, ptr)),
+        ("mem_alloc_on", _entry(i32, ptr, u64, out(ptr))),
+        ("mem_free_on", _entry(i32, ptr, ptr)),
+        ("mem_reserve", _entry(i32, u64, out(u64), out(ptr))),
+        ("mem_map", _entry(i32, ptr, u64)),
+        ("mem_unmap", _entry(i32, ptr, u64)),
+        ("mem_release", _entry(i32, ptr, u64)),
+        ("op_find_for", _entry(C.c_char_p, C.c_char_p, i32, out(Op))),
     ]  # fmt: skip
 
 
@@ -139,7 +150,8 @@ class CodeInfo(C.Structure):
     _fields_ = [
         ("struct_size", u32), ("language", u32), ("flags", u32), ("compute_units", u32),
         ("group_limit", u32), ("simd_width", u32), ("local_memory", u64), ("arithmetic", u64),
-        ("driver", C.c_char * 64),
+        ("driver", C.c_char * 64), ("grid_limits", u32 * 3), ("group_limits", u32 * 3),
+        ("argument_limit", u32), ("binaries", u32),
     ]  # fmt: skip
 
 
@@ -157,6 +169,8 @@ class CodeTable(C.Structure):
         ("release", _entry(ptr)),
         ("function", _entry(ptr, C.c_char_p, out(ptr))),
         ("launch", _entry(ptr, out(u32), out(u32), out(CodeArg), u32, ptr)),
+        ("build_binary", _entry(i32, ptr, u64, C.c_char_p, out(ptr))),
+        ("binary", _entry(ptr, ptr, out(u64))),
     ]  # fmt: skip
 
 
@@ -332,7 +346,10 @@ class Library:
     def code(self) -> CodeTable:
         """The table of code.v1. TableError where there is none."""
         found = C.cast(self.get("extension", ptr, b"code.v1"), C.POINTER(CodeTable))
-        return found.contents
+        table = CodeTable()  # what the vendor's does not reach is NULL
+        size = min(found.contents.struct_size, C.sizeof(CodeTable))
+        C.memmove(C.byref(table), found, size)
+        return table
 
     def profile(self) -> ProfileTable:
         found = C.cast(self.get("extension", ptr, b"profile.v1"), C.POINTER(ProfileTable))

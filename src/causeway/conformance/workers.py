@@ -21,7 +21,7 @@ from typing import Any
 
 from causeway import device_name
 from causeway.conformance import abi
-from causeway.conformance.abi import Check
+from causeway.conformance.chip import Check
 from causeway.errors import CausewayError
 
 PATIENCE = 300.0  # seconds without a word until a worker counts as hanging

@@ -97,6 +97,7 @@ def start() -> None:
     from causeway import _C
 
     _C.set_decomposer(_plan)
+    _C.set_composer(_compose)
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
     config.listen(["portable", "portable_except"], _push_portable)
@@ -125,6 +126,12 @@ def _push_tune() -> None:
     from causeway import _C
 
     _C.set_tune(config.get("tune"), config.get("tune_folder"))
+
+
+def _compose(name: str) -> Callable[..., Any] | None:
+    from causeway.ops.composed import COMPOSED
+
+    return COMPOSED.get(name)
 
 
 def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:

@@ -47,15 +47,17 @@ namespace opencl {
   F(clGetEventInfo)               \
   F(clGetEventProfilingInfo)      \
   F(clRetainEvent)                \
-  F(clReleaseEvent)
+  F(clReleaseEvent)               \
+  F(clSetEventCallback)
 
-// Those of OpenCL 2.0: NULL where the loader has none.
+// Those of OpenCL 2.0 and 2.1: NULL where the loader has none.
 #define OPENCL_2_FUNCTIONS(F) \
   F(clSVMAlloc)               \
   F(clSVMFree)                \
   F(clSetKernelArgSVMPointer) \
   F(clEnqueueSVMMemcpy)       \
-  F(clEnqueueSVMMemFill)
+  F(clEnqueueSVMMemFill)      \
+  F(clCreateProgramWithIL)
 
 struct Api {
 #define MEMBER(name) decltype(&::name) name = nullptr;

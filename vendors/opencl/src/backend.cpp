@@ -49,6 +49,8 @@ static cw_backend make_table() {
   table.event_elapsed = event_elapsed;
 
   table.extension = extension;
+  table.device_attribute = device_attribute;
+  table.stream_callback = stream_callback;
   return table;
 }
 

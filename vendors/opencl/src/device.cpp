@@ -266,4 +266,36 @@ cw_status device_info(int32_t index, cw_device_info* out) {
   return CW_OK;
 }
 
+// Of what OpenCL has a name for. Sensors are the makers' own affair.
+cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("device_attribute", index, &device)) return status;
+  const auto is = [&](const char* known) { return strcmp(key, known) == 0; };
+  const auto number = [&](uint64_t value) {
+    if (!value) return fail(CW_UNSUPPORTED, "%s is not known", key);
+    *out = {};
+    out->tag = CW_INT;
+    out->v.i = static_cast<int64_t>(value);
+    return CW_OK;
+  };
+  const auto words = [&](cl_device_info what) {
+    thread_local std::string text;  // until this thread's next call
+    text = device_text(device->id, what);
+    if (text.empty()) return fail(CW_UNSUPPORTED, "%s is not known", key);
+    *out = {};
+    out->tag = CW_STRING;
+    out->n = static_cast<uint32_t>(text.size());
+    out->v.string = text.c_str();
+    return CW_OK;
+  };
+  if (is("driver_version")) return words(CL_DRIVER_VERSION);
+  if (is("architecture")) return words(CL_DEVICE_NAME);
+  if (is("clock_rate_khz")) return number(uint64_t{1000} * device_value<cl_uint>(device->id, CL_DEVICE_MAX_CLOCK_FREQUENCY));
+  if (is("l2_cache_bytes")) return number(device_value<cl_ulong>(device->id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
+  if (is("local_memory_bytes")) return number(device_value<cl_ulong>(device->id, CL_DEVICE_LOCAL_MEM_SIZE));
+  if (is("group_limit")) return number(device_value<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
+  if (is("opencl_version")) return words(CL_DEVICE_VERSION);
+  return fail(CW_UNSUPPORTED, "%s is not known", key);
+}
+
 }  // namespace opencl

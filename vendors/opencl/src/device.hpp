@@ -41,6 +41,7 @@ cl_context context();
 
 cw_status device_count(int32_t* out);
 cw_status device_info(int32_t index, cw_device_info* out);
+cw_status device_attribute(int32_t index, const char* key, cw_arg* out);
 
 // The device of an entry's argument, or the words for a number that is none. Opens the platform.
 cw_status find_device(const char* entry, int32_t index, Device** out);

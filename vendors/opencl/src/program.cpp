@@ -1,5 +1,6 @@
 #include "program.hpp"
 
+#include <algorithm>
 #include <cstring>
 
 #include "causeway/program_cache.hpp"
@@ -17,6 +18,11 @@ T value_of(cl_device_id device, cl_device_info what) {
   T value = {};
   cl.clGetDeviceInfo(device, what, sizeof(value), &value, nullptr);
   return value;
+}
+
+// OpenCL 2.1 and later, where the runtime says which versions of SPIR-V it reads.
+bool takes_spirv(const Device& device) {
+  return cl.clCreateProgramWithIL && device_text(device.id, CL_DEVICE_IL_VERSION).find("SPIR-V") != std::string::npos;
 }
 
 cw_status info(int32_t index, cw_code_info* out) {
@@ -37,6 +43,13 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.arithmetic =
       CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 | CW_FLOAT32;
   if (value_of<cl_device_fp_config>(device->id, CL_DEVICE_DOUBLE_FP_CONFIG)) found.arithmetic |= CW_FLOAT64;
+  size_t items[8] = {};
+  if (value_of<cl_uint>(device->id, CL_DEVICE_MAX_WORK_ITEM_DIMENSIONS) <= 8)
+    cl.clGetDeviceInfo(device->id, CL_DEVICE_MAX_WORK_ITEM_SIZES, sizeof(items), items, nullptr);
+  for (int d = 0; d < 3; ++d)
+    found.group_limits[d] = static_cast<uint32_t>(std::min<size_t>(items[d], found.group_limit));
+  found.binaries = CW_BINARY_OWN;
+  if (takes_spirv(*device)) found.binaries |= CW_BINARY_SPIRV;
   snprintf(found.driver, sizeof(found.driver), "%s", device_text(device->id, CL_DRIVER_VERSION).c_str());
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
   return CW_OK;
@@ -194,8 +207,64 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
   return *out = made, CW_OK;
 }
 
+// Who takes a binary again.
+std::string reader_of(const Device& device) {
+  return "opencl\n" + device_text(device.id, CL_DEVICE_NAME) + '\n' + device_text(device.id, CL_DEVICE_VERSION) + '\n' +
+         device_text(device.id, CL_DRIVER_VERSION);
+}
+
+constexpr uint32_t kSpirv = 0x07230203;  // its first word
+
+cw_status build_binary(int32_t index, const void* binary, uint64_t bytes, const char* options, cw_program* out) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("build_binary", index, &device)) return status;
+  uint32_t first = 0;
+  if (bytes >= sizeof(first)) memcpy(&first, binary, sizeof(first));
+  const bool spirv = first == kSpirv && bytes % 4 == 0;
+  if (spirv && !takes_spirv(*device)) return fail(CW_INVALID, "device %d does not read SPIR-V", index);
+  if (bytes == 0) return fail(CW_INVALID, "build_binary: there are no bytes");
+  const auto* data = static_cast<const unsigned char*>(binary);
+  size_t size = bytes;
+  ProgramCache::Binary own;
+  const int sealed = ProgramCache::unseal(reader_of(*device), binary, bytes, &own);
+  if (sealed < 0)
+    return fail(CW_INVALID, "the binary is damaged, or of another device or driver than device %d", index);
+  if (sealed) data = own.data(), size = own.size();
+  cl_int error = CL_SUCCESS, loaded = CL_SUCCESS;
+  cl_program program =
+      spirv ? cl.clCreateProgramWithIL(context(), binary, size, &error)
+            : cl.clCreateProgramWithBinary(context(), 1, &device->id, &size, &data, &loaded, &error);
+  if (error != CL_SUCCESS || loaded != CL_SUCCESS || !program) {
+    if (program) cl.clReleaseProgram(program);
+    return fail(CW_INVALID, "device %d takes no such binary (%s)", index, error_name(error ? error : loaded));
+  }
+  error = cl.clBuildProgram(program, 1, &device->id, options ? options : "", nullptr, nullptr);
+  if (error != CL_SUCCESS) {
+    fail(CW_INVALID, "the binary does not build for device %d (%s): %s", index, error_name(error),
+         build_log(program, device->id).c_str());
+    cl.clReleaseProgram(program);
+    return CW_INVALID;
+  }
+  *out = new cw_program_t;
+  (*out)->device = device;
+  (*out)->program = program;
+  return CW_OK;
+}
+
+cw_status binary(cw_program program, void* out, uint64_t* bytes) {
+  if (!program) return fail(CW_INVALID, "binary: there is no program");
+  const auto found = binary_of(program->program, program->device->id);
+  if (found.empty()) return fail(CW_FAILED, "binary: the driver gives none");
+  const auto sealed = ProgramCache::seal(reader_of(*program->device), found);
+  const uint64_t room = out ? *bytes : 0;
+  *bytes = sealed.size();
+  if (room >= *bytes) memcpy(out, sealed.data(), *bytes);
+  return CW_OK;
+}
+
 }  // namespace
 
-const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch};
+const cw_code_v1 code_table = {sizeof(cw_code_v1), 0,      info,         build, release, function,
+                               launch,             build_binary, binary};
 
 }  // namespace opencl

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <chrono>
 #include <cstdlib>
+#include <memory>
 #include <thread>
 
 #include "error.hpp"
@@ -143,6 +144,45 @@ cw_status stream_sync(int32_t index, cw_stream handle) {
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream("stream_sync", *device, handle, &stream)) return status;
   return stream->sync();
+}
+
+namespace {
+
+struct Called {
+  void (*function)(void* context);
+  void* context;
+};
+
+// Also where the command failed: the stream's next sync says so.
+void CL_CALLBACK call(cl_event, cl_int, void* given) {
+  const std::unique_ptr<Called> called(static_cast<Called*>(given));
+  called->function(called->context);
+}
+
+}  // namespace
+
+cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void* context), void* context) {
+  Device* device = nullptr;
+  if (cw_status status = find_device("stream_callback", index, &device)) return status;
+  cw_stream_t* stream = nullptr;
+  if (cw_status status = find_stream("stream_callback", *device, handle, &stream)) return status;
+  auto called = std::make_unique<Called>(Called{function, context});
+  Event marker;
+  {
+    std::lock_guard<std::mutex> lock(stream->mutex);
+    stream->put_held();
+    cl_event event = nullptr;
+    const cl_int error = cl.clEnqueueMarkerWithWaitList(stream->queue, 0, nullptr, &event);
+    if (cw_status status = check(error, "clEnqueueMarkerWithWaitList")) return status;
+    stream->follow(event);
+    marker = stream->last;
+  }
+  // Not under the lock: a runtime may call at once, in this thread.
+  if (cw_status status = check(cl.clSetEventCallback(marker.get(), CL_COMPLETE, call, called.get()), "clSetEventCallback"))
+    return status;
+  (void)called.release();  // the runtime's until it calls
+  cl.clFlush(stream->queue);
+  return CW_OK;
 }
 
 }  // namespace opencl

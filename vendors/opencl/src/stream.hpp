@@ -79,6 +79,7 @@ cw_status stream_create(int32_t index, int32_t priority, cw_stream* out);
 cw_status stream_destroy(int32_t index, cw_stream stream);
 cw_status stream_query(int32_t index, cw_stream stream);
 cw_status stream_sync(int32_t index, cw_stream stream);
+cw_status stream_callback(int32_t index, cw_stream stream, void (*function)(void* context), void* context);
 
 // While profiling: `event` is the newest of what was put on a queue.
 void note(const char* name, const Event& event);

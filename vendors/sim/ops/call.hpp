@@ -103,6 +103,7 @@ class Call {
 
 // Entry of the table, and of extension check.v1.
 cw_status op_find(const char* name, cw_op* out);
+cw_status op_find_for(const char* name, const char* schema, int32_t device, cw_op* out);
 extern const cw_check_v1 check_table;
 
 }  // namespace sim

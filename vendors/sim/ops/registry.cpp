@@ -94,6 +94,17 @@ cw_status op_check(const char* name, const cw_arg* args, int32_t n) {
 
 const cw_check_v1 check_table = {sizeof(cw_check_v1), 0, op_check};
 
+cw_status op_find_for(const char* name, const char* schema, int32_t device, cw_op* out) {
+  TRY(injected_fault("op_find_for", nullptr));
+  if (device < 0 || device >= settings().devices) return fail(CW_INVALID, "op_find_for: there is no device %d", device);
+  const size_t length = strlen(name);
+  if (!schema || strncmp(schema, name, length) != 0 || schema[length] != '(') {
+    return fail(CW_INVALID, "op_find_for: \"%s\" is no schema of %s", schema ? schema : "NULL", name);
+  }
+  if (settings().bare.count(device)) return fail(CW_UNSUPPORTED, "%s is not offered by device %d", name, device);
+  return op_find(name, out);
+}
+
 cw_status op_find(const char* name, cw_op* out) {
   if (!settings().error.empty()) return fail(CW_INVALID, "%s", settings().error.c_str());
   TRY(injected_fault("op_find", nullptr));
