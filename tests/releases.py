@@ -172,11 +172,17 @@ def run_operators(environment: Environment, workers: int) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is run, `+` where the tree differs from it."""
-    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=+"]
-    return subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    """The commit that is run, `+` where the tree differs from it by more than what is written here."""
+
+    def git(*command: str) -> str:
+        done = subprocess.run(
+            ["git", *command], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    written = [f":!{path.relative_to(ROOT)}" for path in (RESULTS, PAGE)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
 
 
 def recorded() -> dict[str, Any]:
