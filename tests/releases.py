@@ -172,7 +172,7 @@ def run_operators(environment: Environment, workers: int) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is run, `+` where the tree differs from it by more than what is written here."""
+    """The commit that is run, `+` where the tree differs from it (but for what is written here)."""
 
     def git(*command: str) -> str:
         done = subprocess.run(
