@@ -345,7 +345,8 @@ std::optional<at::SDPBackend> fused_by_name(const at::Tensor& q, const at::Tenso
   const at::Context& context = at::globalContext();
   if (context.userEnabledFlashSDP()) return std::nullopt;
   const auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_nested() && t.dim() == 4; };
-  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0) return std::nullopt;
+  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0)
+    return std::nullopt;
   if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || !q.is_floating_point())
     return std::nullopt;
   for (int64_t d : {0, 1})
