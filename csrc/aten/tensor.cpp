@@ -345,7 +345,8 @@ std::optional<at::SDPBackend> fused_by_name(const at::Tensor& q, const at::Tenso
   const at::Context& context = at::globalContext();
   if (context.userEnabledFlashSDP()) return std::nullopt;
   const auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_nested() && t.dim() == 4; };
-  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0) return std::nullopt;
+  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0)
+    return std::nullopt;
   if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || !q.is_floating_point())
     return std::nullopt;
   for (int64_t d : {0, 1})
@@ -381,12 +382,17 @@ at::Tensor laid_out(const at::Tensor& t, const at::Tensor& like) {
   return promised.sym_strides() == t.sym_strides() ? t : promised.copy_(t);
 }
 
+// torch's CPU kernel steps by one through the last dimension, whatever the stride; its own choice sees to that on the
+// CPU, and here a program may ask by name (`sdpa_kernel`), or for the operator itself.
+at::Tensor in_steps_of_one(const at::Tensor& t) { return t.sym_stride(-1) == 1 ? t : t.contiguous(); }
+
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
                              at::Tensor, at::Tensor>;
 Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::optional<at::Tensor>& bias, double dropout, bool causal, bool,
                     std::optional<double> scale) {
-  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
+  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
   return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
@@ -400,8 +406,8 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     c10::SymInt, c10::SymInt, double dropout, bool causal, const at::Tensor&, const at::Tensor&,
     std::optional<double> scale) {
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
-      scale);
+      grad, in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), in_steps_of_one(out), logsumexp, dropout,
+      causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
   return {laid_out(gq, q), laid_out(gk, k), laid_out(gv, v), at::Tensor()};
 }
 

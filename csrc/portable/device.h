@@ -80,7 +80,8 @@ class Launch {
   struct Slot {
     alignas(8) char bytes[8];
   };
-  cw_status put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream);
+  cw_status put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3],
+                cw_stream stream);
 
   Slot values_[kMost];
   cw_code_arg args_[kMost + 1];

@@ -77,7 +77,7 @@ class CompiledKernel {
     {
       py::gil_scoped_release no_gil;
       Profiled span(Work::Kernel, text_.name.c_str(), &stream);
-      status = lanes_ ? launch.run_groups(function_, units, lanes_, stream.handle)
+      status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle)
                       : launch.run(*device_, function_, units, cost_, stream.handle);
       if (status == CW_OK && units > 0) stream.give();
     }

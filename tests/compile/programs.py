@@ -253,8 +253,7 @@ def trains_cnn(c: Any, d: torch.device) -> list[torch.Tensor]:
         nn.Conv2d(1, 8, 3, bias=False), nn.BatchNorm2d(8), nn.ReLU(), nn.MaxPool2d(2), nn.Conv2d(8, 8, 3), nn.ReLU(),
         nn.AvgPool2d(2), nn.Flatten(), nn.Linear(128, 10),
     )  # fmt: skip
-    return _train(c, d, model, [_rand(32, 1, 14, 14), _whole(0, 10, 32)] if False else
-                  [_rand(32, 1, 22, 22), _whole(0, 10, 32)], F.cross_entropy)  # fmt: skip
+    return _train(c, d, model, [_rand(32, 1, 22, 22), _whole(0, 10, 32)], F.cross_entropy)
 
 
 class Block(nn.Module):

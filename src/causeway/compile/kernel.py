@@ -758,7 +758,7 @@ class Kernel(SIMDKernel):
         units = "1"
         for tree in self.range_trees:
             text = str(whole(tree.numel))
-            if tree in self._dynamic():
+            if whole(tree.numel) is None and (not tree.is_reduction or self.reduced):
                 numel = tree.numel
                 expr = (
                     numel

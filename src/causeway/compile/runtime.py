@@ -93,7 +93,7 @@ def laid_out(
     """An operator's result in the strides that the graph was compiled for. Raises where it has
     another size."""
     try:
-        torch._C._dynamo.guards.assert_size_stride(tensor, size, stride)
+        torch._C._dynamo.guards.assert_size_stride(tensor, tuple(size), tuple(stride))
     except AssertionError:
         if tuple(tensor.shape) != tuple(size):
             raise CausewayError(
