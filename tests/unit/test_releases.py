@@ -83,8 +83,8 @@ def spoken(minors: list[int]) -> str:
 
 
 def test_the_promise_is_what_was_run() -> None:
-    """pyproject.toml, twice, README and doctor name the same releases, and each of them was run, but
-    for those that were promised before runs were recorded."""
+    """pyproject.toml, twice, README and doctor name the same releases, and each of them was run,
+    but for those that were promised before runs were recorded."""
     assert spoken([11, 12, 13, 15]) == "2.11 to 2.13 and 2.15"
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())
     asked = [*project["build-system"]["requires"], *project["project"]["dependencies"]]
