@@ -199,7 +199,7 @@ def table(**settings: str) -> dict[str, str]:
 def test_a_right_table_passes(memory_model: str) -> None:
     states = table(execution="async", memory_model=memory_model)
     assert set(states.values()) <= {"passed", "skipped"}
-    assert list(states.values()).count("passed") >= len(states) - 2
+    assert list(states.values()).count("passed") >= len(states) - 4
 
 
 @pytest.mark.parametrize(
