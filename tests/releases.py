@@ -50,7 +50,12 @@ CHECKERS = ("clang-format", "mypy", "ruff", "torch")
 # What is run of torch's database: all kinds of call in one dtype.
 DTYPES = "float32"
 # What fails on a release and stays so: by the release's start and the failure, why.
-EXCEPTED: dict[tuple[str, str], str] = {}
+EXCEPTED: dict[tuple[str, str], str] = {
+    ("2.15", "tests.device.test_workarounds.test_torch_still_has_the_bug[comm_hook]"): (
+        "mended since that run, the release not run again: it looked at the build, and one with "
+        "CUDA passes any device"
+    ),
+}
 
 
 class Environment:
