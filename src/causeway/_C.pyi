@@ -174,7 +174,7 @@ def set_decomposer(
 
 # --- observers -------------------------------------------------------------------------------------------------
 class Call:
-    """One observed call; see causeway.observe.Call, which is what observers get."""
+    """One observed call; see causeway.observe.observe.Call, which is what observers get."""
 
     name: str
     rung: str
