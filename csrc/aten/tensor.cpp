@@ -1,4 +1,4 @@
-
+// The tensor operators that are the device's own: making, viewing, copying and resizing.
 #include <ATen/ATen.h>
 #include <ATen/EmptyTensor.h>
 #include <ATen/ExpandUtils.h>

@@ -191,7 +191,7 @@ class CodeProgram:
 
 # --- observers -------------------------------------------------------------------------------------------------
 class Call:
-    """One observed call; see causeway.observe.Call, which is what observers get."""
+    """One observed call; see causeway.observe.observe.Call, which is what observers get."""
 
     name: str
     rung: str

@@ -18,7 +18,7 @@ from causeway.coverage.command import run_coverage, run_explain
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.redirect.command import run_program
-from causeway.trace import command as debug
+from causeway.trace import command as trace
 from causeway.tune.command import run_tune
 from causeway.verify.command import verify_scripts
 
@@ -128,10 +128,10 @@ app.command("conformance")(run_conformance)
 app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)
 app.command("profile")(run_profile)
-app.command("record", context_settings=PROGRAM)(debug.record)
-app.command("replay")(debug.replay)
-app.command("diff")(debug.diff)
-app.command("cases")(debug.cases)
+app.command("record", context_settings=PROGRAM)(trace.record)
+app.command("replay")(trace.replay)
+app.command("diff")(trace.diff)
+app.command("cases")(trace.cases)
 app.command("migrate")(migrate)
 app.command("run", context_settings=PROGRAM)(run_program)
 app.command("verify")(verify_scripts)

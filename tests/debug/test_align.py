@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from causeway.observe.arguments import overload
 from causeway.trace import align, tensors
 from causeway.trace.diff import Difference, compare
 from causeway.trace.reader import Trace
@@ -16,11 +17,6 @@ from causeway.trace.trace import Call, Writer
 from .conftest import kept
 
 Step = tuple[str, list[torch.Tensor], list[torch.Tensor]]
-
-
-def overload(name: str):
-    base, _, form = name.partition("::")[2].partition(".")
-    return getattr(getattr(torch.ops.aten, base), form or "default")
 
 
 def write(folder: Path, steps: list[Step], *, keep: str = "full", module: str = "Net.{}") -> Trace:

@@ -139,8 +139,36 @@ def circles(arrows: dict[str, set[str]]) -> list[list[str]]:
     return result
 
 
+def by_folder(arrows: dict[str, set[str]]) -> dict[str, set[str]]:
+    """The same between the folders and files right below the package."""
+    found: dict[str, set[str]] = {}
+    for module, others in arrows.items():
+        own = ".".join(module.split(".")[:2])
+        below = {".".join(other.split(".")[:2]) for other in others}
+        found.setdefault(own, set()).update(below - {own})
+    return found
+
+
 def test_no_modules_of_the_package_import_each_other() -> None:
     assert circles(imports(PACKAGE)) == []
+
+
+def test_no_folders_of_the_package_import_each_other() -> None:
+    """But for the settings and the names of libraries, which import nothing themselves."""
+    assert circles(by_folder(imports(PACKAGE))) == [["causeway.config", "causeway.integrations"]]
+
+
+def test_folders_that_import_each_other_are_found(tmp_path: Path) -> None:
+    package = tmp_path / "made"
+    for name, line in (("a", "from made.b.one import x"), ("b", "")):
+        (package / name).mkdir(parents=True)
+        (package / name / "one.py").write_text(line)
+    (package / "b" / "two.py").write_text("import made.a.one")
+    for folder in (package, package / "a", package / "b"):
+        (folder / "__init__.py").write_text("")
+    arrows = imports(package)
+    assert circles(arrows) == []
+    assert circles(by_folder(arrows)) == [["made.a", "made.b"]]
 
 
 @pytest.mark.parametrize("line", ["from made import b", "def f():\n    import made.b"])

@@ -18,7 +18,7 @@ from torch._ops import OpOverload
 from causeway import _C, numerics
 from causeway.comparison import tolerances
 from causeway.comparison.snapshot import Built, Snapshot, flat
-from causeway.observe.observe import overload
+from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
 

@@ -15,7 +15,7 @@ import torch
 
 from causeway.comparison.findings import Failure
 from causeway.comparison.snapshot import Dense, Snapshot, Whole
-from causeway.observe.observe import overload
+from causeway.observe.arguments import overload
 
 MOST = 1 << 30  # bytes of inputs
 

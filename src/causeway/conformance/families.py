@@ -13,6 +13,8 @@ from typing import Any, Literal
 
 import torch
 
+from causeway.observe.arguments import overload
+
 Kind = Literal["functional", "in-place", "out"]
 
 # Names under which torch's CPU has what foreign devices are asked for.
@@ -20,13 +22,6 @@ ALIASES = {
     "aten::convolution_overrideable": "aten::convolution",
     "aten::convolution_backward_overrideable": "aten::convolution_backward",
 }
-
-
-def overload(name: str) -> Any:
-    """torch.ops.aten.add.out for "aten::add.out"."""
-    space, rest = name.split("::", 1)
-    base, _, form = rest.partition(".")
-    return getattr(getattr(getattr(torch.ops, space), base), form or "default")
 
 
 @functools.cache

@@ -9,9 +9,10 @@ from functools import cached_property
 
 import torch
 
-from causeway.conformance.families import ALIASES, Family, family, overload
+from causeway.conformance.families import ALIASES, Family, family
 from causeway.conformance.harvest import Call
 from causeway.errors import TraceError
+from causeway.observe.arguments import overload
 from causeway.trace import cases
 
 

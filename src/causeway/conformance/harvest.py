@@ -19,10 +19,11 @@ from typing import Any
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from causeway.conformance.families import Family, overload
+from causeway.conformance.families import Family
 from causeway.conformance.recipes import recipes
 from causeway.errors import CausewayError
 from causeway.numerics import base_name
+from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
 SAMPLES = 40  # of one function and dtype, at even distances among those that it has

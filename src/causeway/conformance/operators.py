@@ -20,7 +20,7 @@ import torch
 from causeway import numerics
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
-from causeway.conformance.families import Family, family, overload
+from causeway.conformance.families import Family, family
 from causeway.conformance.given import Given
 from causeway.conformance.harvest import (
     Call,
@@ -49,6 +49,7 @@ from causeway.conformance.reference import (
     written,
 )
 from causeway.conformance.table import TableError
+from causeway.observe.arguments import overload
 from causeway.state import state
 from causeway.vendor import Settings
 

@@ -13,9 +13,10 @@ from typing import Any
 
 import torch
 
-from causeway.conformance.families import Family, inputs_of, kind_of, overload
+from causeway.conformance.families import Family, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for
 from causeway.numerics import base_name, distance
+from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
 N = 20000

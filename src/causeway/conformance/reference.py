@@ -16,8 +16,9 @@ import torch
 
 from causeway import numerics
 from causeway.conformance import variations
-from causeway.conformance.families import Family, Kind, inputs_of, kind_of, overload
+from causeway.conformance.families import Family, Kind, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for, describe, map_tensors, tensors_in
+from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]

@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
-from causeway.conformance.families import Family, inputs_of, overload
+from causeway.conformance.families import Family, inputs_of
 from causeway.conformance.harvest import map_tensors, tensors_in
 from causeway.conformance.placement import poison
 from causeway.conformance.recipes import channels_last, numbers
 from causeway.numerics import base_name
+from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]

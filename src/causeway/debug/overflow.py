@@ -29,10 +29,10 @@ from causeway import config
 from causeway.errors import NonFiniteError
 from causeway.numerics import base_name
 from causeway.observe import observe
+from causeway.observe.arguments import map_tensors, tensors_in, written_by
 from causeway.trace import align, tensors
 from causeway.trace.tensors import TensorRecord
-from causeway.trace.trace import Call, Writer, written_by
-from causeway.trace.values import map_tensors, tensors_in
+from causeway.trace.trace import Call, Writer
 
 Tensor = torch.Tensor
 _NOT_THE_USERS = (*torch.__path__, *causeway.__path__)  # files of frames that tell nothing

@@ -23,9 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway.errors import CausewayError
 from causeway.observe import modules, observe, steps
+from causeway.observe.arguments import arguments, tensors_in
 from causeway.observe.selection import Names
-from causeway.trace.trace import arguments
-from causeway.trace.values import tensors_in
 
 NO_OPERATORS = ("profiler", "prim")  # notes that torch makes for itself
 Via = Literal["auto", "device", "dispatch"]

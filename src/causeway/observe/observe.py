@@ -25,6 +25,7 @@ from torch._ops import OpOverload
 from causeway import _C
 from causeway.errors import CausewayError, ConfigError
 from causeway.observe import modules, steps
+from causeway.observe.arguments import overload
 from causeway.ops import ladder
 
 
@@ -211,20 +212,6 @@ def off() -> Iterator[None]:
 def known() -> list[str]:
     """All operators that can be observed now. Others follow when torch first calls them."""
     return [*_C.operators(), *_C.own_kernels()]
-
-
-def overload(name: str) -> OpOverload:
-    """The torch.ops object of "aten::add.out"."""
-    found = _overloads.get(name)
-    if found is None:
-        namespace, _, rest = name.partition("::")
-        base, _, variant = rest.partition(".")
-        packet = getattr(getattr(torch.ops, namespace), base)
-        found = _overloads[name] = getattr(packet, variant or "default")
-    return found
-
-
-_overloads: dict[str, OpOverload] = {}
 
 
 def _pattern(text: str) -> re.Pattern[str]:

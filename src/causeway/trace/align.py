@@ -16,10 +16,10 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from causeway.numerics import base_name
+from causeway.observe.arguments import tensors_in
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import TensorRecord
 from causeway.trace.trace import Call
-from causeway.trace.values import tensors_in
 
 # Names of the same computation: what a device is asked for in place of what torch's CPU is.
 SAME = {

@@ -17,6 +17,7 @@ import torch
 
 from causeway import atomic
 from causeway.errors import TraceError
+from causeway.observe.arguments import map_tensors, tensors_in
 from causeway.trace import values
 from causeway.trace.reader import document, operator_name
 from causeway.trace.tensors import DTYPES, Memory, TensorRecord, generate
@@ -43,7 +44,7 @@ class Case:
     @property
     def dtype(self) -> torch.dtype:
         """The dtype that the case is about: of the first float, else of the first tensor."""
-        found = [DTYPES[r.dtype] for r in values.tensors_in(self.args, TensorRecord)]
+        found = [DTYPES[r.dtype] for r in tensors_in(self.args, TensorRecord)]
         found += [v for v in self.args if isinstance(v, torch.dtype)]
         floats = [d for d in found if d.is_floating_point or d.is_complex]
         return (floats or found or [torch.get_default_dtype()])[0]
@@ -55,11 +56,11 @@ class Case:
         if len(schema.arguments) != len(self.args):
             raise TraceError(f"{self.operator} has {len(schema.arguments)} arguments in this torch")
         given = [v for v, a in zip(self.args, schema.arguments, strict=True) if not a.is_out]
-        records = list(values.tensors_in(given, TensorRecord))
+        records = list(tensors_in(given, TensorRecord))
         seeds = {id(r): k for k, r in enumerate(records)}
         memory = Memory(torch.device("cpu"), lambda r: generate(r, 2718 + seeds[id(r)]), LARGEST)
         memory.plan(records)
-        found = [values.map_tensors(v, memory.make, TensorRecord) for v in given]
+        found = [map_tensors(v, memory.make, TensorRecord) for v in given]
         return tuple(map(_plain, found))
 
 
@@ -79,7 +80,7 @@ def cases_of(calls: Iterable[Call]) -> list[Case]:
     for call in calls:
         if call.depth or call.error:
             continue
-        args = values.map_tensors(call.args, _without_values, TensorRecord)
+        args = map_tensors(call.args, _without_values, TensorRecord)
         key = str(replace(call, args=args))
         if key in found:
             found[key] = replace(found[key], times=found[key].times + 1)

@@ -24,7 +24,8 @@ from typing import Any
 import torch
 
 from causeway.numerics import accumulator, base_name, growth, rule_of, unit
-from causeway.trace import align, values
+from causeway.observe.arguments import overload, tensors_in
+from causeway.trace import align
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import DTYPES, TensorRecord
 from causeway.trace.trace import Call
@@ -202,7 +203,7 @@ def compare(a: Trace, b: Trace, *, rtol: float | None = None) -> Difference:
     noise: set[object] = set()
     chance: set[object] = set()
     for one in ours:
-        read = {_identity(r) for r in values.tensors_in(one.args, TensorRecord)}
+        read = {_identity(r) for r in tensors_in(one.args, TensorRecord)}
         other = partners.get(id(one))
         random = _is_random(one.operator)
         noisy, chancy = bool(read & noise), bool(read & chance)
@@ -287,8 +288,6 @@ def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
 
 
 def _is_random(operator: str) -> bool:
-    from causeway.conformance.families import overload
-
     try:
         return torch.Tag.nondeterministic_seeded in overload(operator).tags
     except AttributeError:  # not of this torch

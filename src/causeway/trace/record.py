@@ -16,12 +16,12 @@ import torch
 from causeway.errors import ConfigError
 from causeway.numerics import base_name
 from causeway.observe import dispatch, observe
+from causeway.observe.arguments import map_tensors, tensors_in, written_by
 from causeway.observe.dispatch import Via
 from causeway.observe.selection import Names, Window, rank, world_size
 from causeway.trace import align, tensors
 from causeway.trace.tensors import TensorRecord
-from causeway.trace.trace import Call, Writer, written_by
-from causeway.trace.values import map_tensors, tensors_in
+from causeway.trace.trace import Call, Writer
 
 Keep = Literal["none", "statistics", "hash", "full"]
 KEEP: tuple[Keep, ...] = ("none", "statistics", "hash", "full")  # each has what those before have

@@ -25,6 +25,7 @@ from causeway import numerics
 from causeway.comparison import reference
 from causeway.comparison.snapshot import Snapshot, flat
 from causeway.errors import ConfigError, TraceError
+from causeway.observe.arguments import map_tensors, tensors_in
 from causeway.observe.selection import Names
 from causeway.trace import values
 from causeway.trace.align import UNWRITTEN, outputs
@@ -139,7 +140,7 @@ def replay(
 
 def _key(call: Call) -> str:
     """The same for calls that give the same: where nothing was kept, those of one signature."""
-    kept = [r.digest for r in values.tensors_in([call.args, call.results], TensorRecord)]
+    kept = [r.digest for r in tensors_in([call.args, call.results], TensorRecord)]
     return f"{call} {kept} {bool(call.error)}"
 
 
@@ -157,14 +158,14 @@ class Runner:
         schema = self.shape.op._schema
         self.outs = [bool(a.is_out) for a in schema.arguments]
         read = [v for v, out in zip(call.args, self.outs, strict=True) if not out]
-        records = list(values.tensors_in(read, TensorRecord))
+        records = list(tensors_in(read, TensorRecord))
         self.recorded = all(self.trace.has(r) for r in records)
         inputs: Literal["recorded", "generated"] = "recorded" if self.recorded else "generated"
         here = self._arguments(torch.device("cpu"))
         _check_size(call, self.shape.op, here, self.limit)
         taken = Snapshot(tuple(here), self.shape.writes)
         there = here if self.device.type == "cpu" else self._arguments(self.device)
-        came = list(values.tensors_in(self._call(there)))
+        came = list(tensors_in(self._call(there)))
         if UNWRITTEN.fullmatch(numerics.base_name(call.operator)):
             return Replayed(call, "ran", inputs, why="it makes memory that nobody has written")
         if self.shape.random:
@@ -176,9 +177,9 @@ class Runner:
         made: dict[int, Tensor] = {}
         memory = Memory(device, self._values, self.limit)
         outs = [v for v, out in zip(self.call.args, self.outs, strict=True) if out]
-        self._given = {id(r) for r in values.tensors_in(outs, TensorRecord)}
+        self._given = {id(r) for r in tensors_in(outs, TensorRecord)}
         self._numbers = {id(r): k for k, r in
-                         enumerate(values.tensors_in(self.call.args, TensorRecord))}  # fmt: skip
+                         enumerate(tensors_in(self.call.args, TensorRecord))}  # fmt: skip
 
         def make(record: TensorRecord) -> Tensor:
             if id(record) not in made:
@@ -197,10 +198,10 @@ class Runner:
             return value
 
         try:
-            memory.plan(values.tensors_in(self.call.args, TensorRecord))
+            memory.plan(tensors_in(self.call.args, TensorRecord))
         except TraceError as error:
             raise NotRun(str(error)) from None
-        return [plain(values.map_tensors(v, make, TensorRecord)) for v in self.call.args]
+        return [plain(map_tensors(v, make, TensorRecord)) for v in self.call.args]
 
     def _values(self, record: TensorRecord) -> Tensor | None:
         if id(record) in self._given:  # it may be the memory of an input
@@ -256,7 +257,7 @@ class Runner:
         except reference.Refused as why:
             self.refused = f"the CPU has no such call: {why}"
             return
-        self.best = list(values.tensors_in(outcome.values()))
+        self.best = list(tensors_in(outcome.values()))
         floats = any(t.is_floating_point() or t.is_complex() for t in self.best)
         self.terms = reference.terms(name, taken, self.best)
         if numerics.rule_of(name) == "exact" or not floats:
@@ -350,7 +351,7 @@ def _check_size(call: Call, op: Any, args: list[Any], limit: int) -> None:
     def as_meta(t: Tensor) -> Tensor:
         return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
 
-    none = next(values.tensors_in(args), None) is None
+    none = next(tensors_in(args), None) is None
 
     def plain(value: Any, name: str) -> Any:
         device = isinstance(value, torch.device) or (none and name == "device" and value is None)
@@ -358,13 +359,11 @@ def _check_size(call: Call, op: Any, args: list[Any], limit: int) -> None:
 
     try:
         schema = op._schema.arguments
-        given = [
-            plain(values.map_tensors(v, as_meta), a.name) for v, a in zip(args, schema, strict=True)
-        ]
+        given = [plain(map_tensors(v, as_meta), a.name) for v, a in zip(args, schema, strict=True)]
         named = {a.name: v for v, a in zip(given, schema, strict=True) if a.kwarg_only}
         found = op(*(v for v, a in zip(given, schema, strict=True) if not a.kwarg_only), **named)
     except Exception:  # a meta function in Python asserts, or has to see the values
         return
-    size = sum(t.numel() * t.element_size() for t in values.tensors_in([found]))
+    size = sum(t.numel() * t.element_size() for t in tensors_in([found]))
     if size > limit:
         raise NotRun(f"its results take {size} bytes, more than the limit of {limit}")

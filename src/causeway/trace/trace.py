@@ -14,7 +14,6 @@ is seen. Nothing is pickled. `Writer` writes, `Trace` in `reader` reads.
 from __future__ import annotations
 
 import datetime
-import functools
 import json
 import os
 import platform
@@ -22,7 +21,6 @@ import sys
 import threading
 import zlib
 from collections import Counter
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -227,28 +225,3 @@ def _storable(t: torch.Tensor) -> torch.Tensor:
 
     known = t.dtype in _TYPES.values()
     return t if known else t.reshape(-1).view(torch.uint8)
-
-
-def schema_of(operator: Any) -> str:
-    return str(operator._schema)
-
-
-def arguments(schema: Any, args: Sequence[Any], kwargs: dict[str, Any]) -> list[Any]:
-    """All arguments in the schema's order, defaults filled in."""
-    found = []
-    for i, argument in enumerate(schema.arguments):
-        if i < len(args):
-            found.append(args[i])
-        else:
-            found.append(kwargs.get(argument.name, argument.default_value))
-    return found
-
-
-@functools.cache
-def written_by(operator: Any) -> tuple[int, ...]:
-    """The indices of the arguments that an operator's schema says are changed."""
-    return tuple(
-        i
-        for i, argument in enumerate(operator._schema.arguments)
-        if argument.alias_info is not None and argument.alias_info.is_write
-    )

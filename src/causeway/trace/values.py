@@ -8,7 +8,6 @@ JSON has what most arguments are; the others are objects with one key that says 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -108,24 +107,6 @@ def from_json(value: Any, depth: int = 0) -> Any:
     if kind == "opaque":
         return Opaque(inner[:40])
     raise ValueError(f"an argument is of the unknown kind {kind[:40]!r}")
-
-
-def map_tensors(value: Any, function: Callable[[Any], Any], kind: type = torch.Tensor) -> Any:
-    """`value` with each tensor, also in a list, replaced by function(tensor)."""
-    if isinstance(value, kind):
-        return function(value)
-    if isinstance(value, (list, tuple)):
-        return [map_tensors(v, function, kind) for v in value]
-    return value
-
-
-def tensors_in(value: Any, kind: type = torch.Tensor) -> Iterator[Any]:
-    """The tensors, or TensorRecords, of arguments in their order."""
-    if isinstance(value, kind):
-        yield value
-    elif isinstance(value, (list, tuple)):
-        for v in value:
-            yield from tensors_in(v, kind)
 
 
 def show(value: Any) -> str:
