@@ -50,7 +50,11 @@ CHECKERS = ("clang-format", "mypy", "ruff", "torch")
 # What is run of torch's database: all kinds of call in one dtype.
 DTYPES = "float32"
 # What fails on a release and stays so: by the release's start and the failure, why.
-EXCEPTED: dict[tuple[str, str], str] = {}
+EXCEPTED: dict[tuple[str, str], str] = {
+    ("2.15", "tests.device.test_workarounds.test_torch_still_has_the_bug[comm_hook]"): (
+        "the check was looked for as a CPU build has it; since this run it is found on others too"
+    ),
+}
 
 
 class Environment:
@@ -172,11 +176,17 @@ def run_operators(environment: Environment, workers: int) -> dict[str, Any]:
 
 
 def commit() -> str:
-    """The commit that is run, `+` where the tree differs from it."""
-    command = ["git", "describe", "--always", "--exclude=*", "--abbrev=7", "--dirty=+"]
-    return subprocess.run(
-        command, cwd=ROOT, check=True, capture_output=True, text=True
-    ).stdout.strip()
+    """The commit that is run, `+` where the tree differs from it (but for what is written here)."""
+
+    def git(*command: str) -> str:
+        done = subprocess.run(
+            ["git", *command], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    written = [f":!{path.relative_to(ROOT)}" for path in (RESULTS, PAGE)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
 
 
 def recorded() -> dict[str, Any]:
