@@ -261,7 +261,8 @@ def bring_first_to_device(graph: Any) -> None:
         if not isinstance(node.target, torch._ops.OpOverload) or not _on_device(value):
             continue
         first = next(
-            (a for a in node.args if isinstance(getattr(a, "meta", {}).get("val"), torch.Tensor)), None
+            (a for a in node.args if isinstance(getattr(a, "meta", {}).get("val"), torch.Tensor)),
+            None,
         )
         given = None if first is None else first.meta["val"]
         others = any(_on_device(a.meta.get("val")) for a in node.all_input_nodes)
