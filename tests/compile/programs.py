@@ -79,7 +79,7 @@ def variance_far_from_zero(c: Any, d: torch.device) -> list[torch.Tensor]:
     def f(a: torch.Tensor) -> Any:
         return a.var(1), a.var(0), F.layer_norm(a, (90,)), a.std()
 
-    return _forward(c, d, f, _rand(40, 90) + 300)
+    return _forward(c, d, f, _rand(40, 90) + 30)
 
 
 @program
