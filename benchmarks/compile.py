@@ -1,6 +1,6 @@
 """Speed of torch.compile on the device, against the device's own eager and stock torch.compile.
 
-    make bench-compile                        on PoCL; writes benchmarks/results/compile.json
+    make bench-compile                        on PoCL; keeps its results
     python benchmarks/compile.py pointwise    some (groups as `--help` lists them)
 
 All three sides are in one process and take turns, so every figure is a ratio of speeds: `(eager)`
