@@ -10,8 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
-.PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: fast bench bench-opencl bench-compile bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -30,7 +30,7 @@ demo: build ## train a network on real digits, on the simulated chip
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups
 
-test-all: test test-long test-torch test-libraries test-opencl test-portable test-conformance test-cuda bench ## everything there is
+test-all: test test-long test-torch test-libraries test-opencl test-portable test-compile test-conformance test-cuda bench ## everything there is
 
 test-setups: build ## the device suite in its five set-ups
 	$(PY) tests/setups.py setups
@@ -62,7 +62,7 @@ opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target $(OPENCL) ./vendors/opencl
 
 # RUNTIME=intel: what runs on OpenCL runs on Intel's runtime for CPUs, not on the one that is installed.
-RUNS_OPENCL := demo test-opencl test-conformance bench-opencl
+RUNS_OPENCL := demo test-opencl test-conformance bench-opencl test-compile bench-compile
 ifeq ($(RUNTIME),intel)
 $(RUNS_OPENCL): intel
 $(RUNS_OPENCL): export OCL_ICD_VENDORS := $(CURDIR)/build/intel/lib/libintelocl.so
@@ -83,6 +83,17 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/foreach.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/strides.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/random_programs.py 0 2000
+
+# Each form of kernels: items in turn with C, and in turn and in parallel with OpenCL.
+test-compile: build opencl ## torch's operator database, compiled against eager: hours
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/programs.py
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --backward
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dynamic
+	for dtype in float16 bfloat16 int64 bool; do CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dtype $$dtype || exit 1; done
+	for turn in 0 1; do PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_OPENCL_IN_TURN=$$turn \
+		$(PY) tests/compile/programs.py && PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl \
+		CAUSEWAY_OPENCL_IN_TURN=$$turn $(PY) tests/compile/sweep.py || exit 1; done
 
 test-conformance: build opencl ## every portable kernel by the conformance suite, on OpenCL: an hour and more
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl POCL_MAX_PTHREAD_COUNT=1 \
@@ -114,6 +125,9 @@ bench: build ## speed against stock CPU; writes benchmarks/results/
 
 bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
+
+bench-compile: build opencl ## speed of torch.compile on OpenCL against eager and stock torch.compile
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_COMPILE=strict $(PY) benchmarks/compile.py
 
 bench-cuda: build nvrtc ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
 	@mkdir -p build

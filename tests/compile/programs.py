@@ -75,6 +75,14 @@ def reductions(c: Any, d: torch.device) -> list[torch.Tensor]:
 
 
 @program
+def variance_far_from_zero(c: Any, d: torch.device) -> list[torch.Tensor]:
+    def f(a: torch.Tensor) -> Any:
+        return a.var(1), a.var(0), F.layer_norm(a, (90,)), a.std()
+
+    return _forward(c, d, f, _rand(40, 90) + 30)
+
+
+@program
 def ties_and_nan(c: Any, d: torch.device) -> list[torch.Tensor]:
     a = _whole(0, 3, 6, 300).float()
     a[2, 77] = float("nan")
@@ -191,7 +199,7 @@ def mutation(c: Any, d: torch.device) -> list[torch.Tensor]:
 @program
 def cpu_scalars(c: Any, d: torch.device) -> list[torch.Tensor]:
     def f(a: torch.Tensor, s: torch.Tensor, k: torch.Tensor) -> Any:
-        return a * s + k, s + a.sum()
+        return a * s + k, s + a.sum(), s * 2 - a, torch.where(s > k, a, -a)
 
     return list(c(f)(_rand(5, 6).to(d), torch.tensor(2.5), torch.tensor(3)))
 

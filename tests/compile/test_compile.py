@@ -201,3 +201,59 @@ except IndexError as error:
 
 def test_an_index_out_of_range_is_an_error(run_python: Run, caches: dict[str, str]) -> None:
     assert "7" in run_python(OUT_OF_RANGE, **SIM, **caches).stdout
+
+
+RANDOM = """
+import torch
+from torch.nn import functional as F
+f = torch.compile(lambda x: (torch.rand_like(x), torch.randn_like(x), F.dropout(x, 0.25)))
+x = torch.ones(400, 500, device="sim")
+torch.manual_seed(3)
+first, second = f(x), f(x)
+torch.manual_seed(3)
+again = f(x)
+assert all(torch.equal(a, b) for a, b in zip(first, again))
+assert not any(torch.equal(a, b) for a, b in zip(first, second))
+rand, randn, kept = (t.cpu().double() for t in first)
+assert 0 <= rand.min() and rand.max() < 1 and abs(rand.mean() - 0.5) < 3e-3
+assert abs(rand.var() - 1 / 12) < 1e-3
+assert abs(randn.mean()) < 1e-2 and abs(randn.var() - 1) < 2e-2 and 3.5 < randn.abs().max() < 6
+assert abs(randn[:, 1:].mul(randn[:, :-1]).mean()) < 1e-2  # neighbours
+assert set(kept.unique().tolist()) == {0, 4 / 3} or kept.unique().numel() == 2
+assert abs((kept == 0).double().mean() - 0.25) < 5e-3
+import torch._inductor.config as config
+config.fallback_random = True
+torch._dynamo.reset()
+g = lambda x: torch.rand_like(x) * 2
+torch.manual_seed(5)
+want = g(x)
+torch.manual_seed(5)
+assert torch.equal(torch.compile(g)(x), want)
+print("random")
+"""
+
+
+def test_random_numbers_are_random_repeat_and_equal_eagers_where_asked(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    assert run_python(RANDOM, **SIM, **caches).stdout == "random\n"
+
+
+FIRST_ON_THE_CPU = """
+import torch
+from torch._inductor.utils import run_and_get_code
+a, s = torch.randn(5, 6), torch.tensor(2.5)
+f = lambda a, s: (s + a.sum(), s / a)
+got, (code,) = run_and_get_code(torch.compile(f), a.to("sim"), s)
+for mine, theirs in zip(got, f(a, s)):
+    assert mine.device.type == "sim"
+    torch.testing.assert_close(mine.cpu(), theirs)
+print("async_compile.cpp" in code)
+"""
+
+
+def test_a_cpu_scalar_that_comes_first_makes_no_kernel_of_the_cpu(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    # It would read the device's memory: right by luck where the host can address it.
+    assert run_python(FIRST_ON_THE_CPU, **SIM, **caches).stdout == "False\n"

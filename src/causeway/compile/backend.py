@@ -242,12 +242,40 @@ class Pass(CustomGraphModulePass):
     graph's code depends on besides the graph."""
 
     def __call__(self, gm: Any) -> None:
+        bring_first_to_device(gm.graph)
         for node in gm.graph.nodes:
             if isinstance(node.target, torch._ops.OpOverload) and by_ladder(node):
                 node.meta["should_fallback"] = True
 
     def uuid(self) -> str:
         return cache_key()
+
+
+def bring_first_to_device(graph: Any) -> None:
+    """Copy a CPU scalar to the device where it comes first, as in `scalar + tensor`: Inductor takes
+    the device of the first argument for that of the result, and would give a kernel of the CPU the
+    device's memory.
+    """
+    for node in list(graph.nodes):
+        value = node.meta.get("val")
+        if not isinstance(node.target, torch._ops.OpOverload) or not _on_device(value):
+            continue
+        first = next(
+            (a for a in node.args if isinstance(getattr(a, "meta", {}).get("val"), torch.Tensor)),
+            None,
+        )
+        given = None if first is None else first.meta["val"]
+        others = any(_on_device(a.meta.get("val")) for a in node.all_input_nodes)
+        if given is None or given.device.type != "cpu" or given.dim() or not others:
+            continue
+        with graph.inserting_before(node):
+            moved = graph.call_function(torch.ops.prims.device_put.default, (first, value.device))
+            moved.meta["val"] = given.to(value.device)
+        node.args = tuple(moved if a is first else a for a in node.args)
+
+
+def _on_device(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.device.type == chip.device_name()
 
 
 def by_ladder(node: Any) -> bool:

@@ -225,23 +225,24 @@ FUNCTION f32 remainder_f32(f32 a, f32 b) {
   return r != 0 && ((r < 0) != (b < 0)) ? r + b : r;
 }
 FUNCTION u32 high_of(u32 a, u32 b) { return (u32)(((u64)a * b) >> 32); }
-FUNCTION u32 philox(u64 seed, u64 offset, int which) {
-  u32 k0 = (u32)seed, k1 = (u32)(seed >> 32), c0 = (u32)offset, c1 = (u32)(offset >> 32), c2 = 0, c3 = 0;
-  for (int round = 0; round < 10; ++round) {
-    const u32 a = high_of(0xD2511F53u, c0), b = 0xD2511F53u * c0, c = high_of(0xCD9E8D57u, c2), d = 0xCD9E8D57u * c2;
-    c0 = c ^ c1 ^ k0; c1 = d; c2 = a ^ c3 ^ k1; c3 = b;
-    k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
-  }
-  return which == 0 ? c0 : which == 1 ? c1 : which == 2 ? c2 : c3;
+/* Without a loop or a branch, so that a loop with it becomes vectors. */
+#define ROUND_(n) { const u32 a_ = high_of(0xD2511F53u, c0), b_ = 0xD2511F53u * c0, c_ = high_of(0xCD9E8D57u, c2), \
+  d_ = 0xCD9E8D57u * c2; c0 = c_ ^ c1 ^ (k0 + n * 0x9E3779B9u); c1 = d_; c2 = a_ ^ c3 ^ (k1 + n * 0xBB67AE85u); c3 = b_; }
+FUNCTION u64 philox(u64 seed, u64 offset) {
+  const u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
+  u32 c0 = (u32)offset, c1 = (u32)(offset >> 32), c2 = 0, c3 = 0;
+  ROUND_(0u) ROUND_(1u) ROUND_(2u) ROUND_(3u) ROUND_(4u) ROUND_(5u) ROUND_(6u) ROUND_(7u) ROUND_(8u) ROUND_(9u)
+  return (u64)c1 << 32 | c0;
 }
-FUNCTION f32 random_uniform(i64 seed, i64 offset) { return (f32)(philox((u64)seed, (u64)offset, 0) >> 8) * 5.9604644775390625e-8f; }
+FUNCTION f32 random_uniform(i64 seed, i64 offset) { return (f32)(i32)((u32)philox((u64)seed, (u64)offset) >> 8) * 5.9604644775390625e-8f; }
 FUNCTION f32 random_normal(i64 seed, i64 offset) {
-  const f32 u = ((f32)(philox((u64)seed, (u64)offset, 0) >> 8) + 1.0f) * 5.9604644775390625e-8f;
-  const f32 v = (f32)(philox((u64)seed, (u64)offset, 1) >> 8) * 5.9604644775390625e-8f;
+  const u64 d = philox((u64)seed, (u64)offset);
+  const f32 u = ((f32)(i32)((u32)d >> 8) + 1.0f) * 5.9604644775390625e-8f;
+  const f32 v = (f32)(i32)((u32)(d >> 32) >> 8) * 5.9604644775390625e-8f;
   return sqrt(-2.0f * log_32(u)) * cos_32(6.283185307179586f * v);
 }
 FUNCTION i64 random_integer(i64 seed, i64 offset, i64 low, i64 high) {
-  const u64 size = (u64)high - (u64)low, r = (u64)philox((u64)seed, (u64)offset, 0) << 32 | philox((u64)seed, (u64)offset, 1);
+  const u64 size = (u64)high - (u64)low, r = philox((u64)seed, (u64)offset);
   return (i64)((u64)low + (size ? r % size : r));
 }
 """

@@ -251,6 +251,9 @@ class Kernel(SIMDKernel):
         if how in ("argmax", "argmin"):
             return self._place(how, n, t, value)
         if how in ("welford_reduce", "welford_combine"):
+            narrow = getattr(value, "dtype", None) != torch.float64
+            if how == "welford_reduce" and narrow and self.code.in_turn and self.code.has_float64:
+                return self._moments(n, value)
             return self._welford(how, n, value)
         result = computed(dtype)
         if how in ("sum", "prod"):
@@ -357,6 +360,37 @@ class Kernel(SIMDKernel):
             self.folds.writeline(f"i64 {i}_best = {k}[0]; BARRIER;")
             return self._result(f"{i}_best", torch.int64)
         return self._result(i, torch.int64)
+
+    def _moments(self, n: int, value: Any) -> tuple[Any, ...]:
+        """Mean, squares and weight of float32 from sums in float64, without a division an element.
+
+        A square of a float32 is exact there. What cancels is below float32's own resolution of the
+        values, unless the mean is some 10^7 times the deviation, which float32 does not hold.
+        """
+        sums, squares = f"sum{n}", f"square{n}"
+        self._accumulate(sums, "f64", "0", "{a} + {b}", f"(f64){value}")
+        self._accumulate(squares, "f64", "0", "{a} + {b}", f"(f64){value} * (f64){value}")
+        names = [f"mean{n}_r", f"m2_{n}_r", f"weight{n}_r"]
+        size = " * ".join(f"(f64){self._size(t)}" for t in self.range_trees if t.is_reduction)
+
+        def results(s: str, q: str, into: list[str]) -> str:
+            return (
+                f"const f64 m_ = {s} / ({size}), v_ = {q} - {s} * m_; {into[0]} = (f32)m_; "
+                f"{into[1]} = (f32)(v_ < 0 ? 0 : v_); {into[2]} = (f32)({size});"
+            )
+
+        if self.form == "columns":
+            self.arrays += [f"f32 {x}[{BLOCK}];" for x in names]
+            text = results(f"{sums}[l]", f"{squares}[l]", [f"{x}[l]" for x in names])
+            self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {{ {text} }}")
+        else:
+            self.folds.writeline(
+                f"f64 {sums}_ = 0, {squares}_ = 0; for (int l = 0; l < {LANES}; ++l) "
+                f"{{ {sums}_ += {sums}[l]; {squares}_ += {squares}[l]; }}"
+            )
+            self.folds.writeline(" ".join(f"f32 {x};" for x in names))
+            self.folds.writeline(f"{{ {results(f'{sums}_', f'{squares}_', names)} }}")
+        return tuple(self._result(x, torch.float32) for x in names)
 
     def _welford(self, how: str, n: int, value: Any) -> tuple[Any, ...]:
         names = [f"mean{n}", f"m2_{n}", f"weight{n}"]

@@ -1,0 +1,175 @@
+"""Speed of torch.compile on the device, against the device's own eager and stock torch.compile.
+
+    make bench-compile                        on PoCL; keeps its results
+    python benchmarks/compile.py pointwise    some (groups as `--help` lists them)
+
+All three sides are in one process and take turns, so every figure is a ratio of speeds: `(eager)`
+rows have the device's eager as `stock`, `(cpu)` rows stock torch.compile on the CPU, with
+Inductor's C++ code. Each side is warm: what compiles, compiles before the first round.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+from run import Figure, compare, device, main, seconds
+from torch import nn
+from torch.nn import functional
+
+from programs import Block, resnet18
+
+PAUSE = 0.03  # seconds: see opencl.py
+
+Make = Callable[[torch.device, Any], Callable[[], object]]
+
+
+def _synchronized(f: Callable[[], object], where: torch.device) -> Callable[[], object]:
+    def call() -> None:
+        f()
+        if where.type != "cpu":
+            torch.accelerator.synchronize()
+
+    return call
+
+
+def _figures(group: str, name: str, make: Make, bars: tuple[float, float], calls: int = 1,
+             rounds: int = 11) -> Iterator[Figure]:  # fmt: skip
+    """`make(where, compile)` against the device's eager and stock torch.compile."""
+    torch._dynamo.reset()
+    there, cpu = device(), torch.device("cpu")
+    ours = _synchronized(make(there, torch.compile), there)
+    eager = _synchronized(make(there, lambda f: f), there)
+    stock = make(cpu, torch.compile)
+    for f in (ours, eager, stock):
+        seconds(f, 3)
+    for side, other, bar in (("eager", eager, bars[0]), ("cpu", stock, bars[1])):
+        theirs, mine, ratio = compare(other, ours, calls=calls, rounds=rounds, pause=PAUSE)
+        yield Figure(
+            group, f"{name} ({side})", "ms", theirs * 1e3, mine * 1e3, 1 / ratio, bar, "higher"
+        )
+
+
+def _function(f: Callable[..., object], *given: torch.Tensor) -> Make:
+    def make(where: torch.device, compile_: Any) -> Callable[[], object]:
+        args = [g.to(where) for g in given]
+        made = compile_(f)
+
+        def call() -> object:
+            with torch.no_grad():
+                return made(*args)
+
+        return call
+
+    return make
+
+
+def pointwise() -> Iterator[Figure]:
+    """Chains of pointwise operators and rows. Bars: 2 against eager, 1 against stock compile."""
+
+    def chain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.relu(a * b + 1) - a * 0.5).mul(b).add(a).abs().sqrt()
+
+    def norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return functional.gelu(functional.layer_norm(x, (512,), w, w))
+
+    def masked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
+        return functional.dropout(torch.softmax(x.masked_fill(mask, -1e9), -1), 0.1)
+
+    big = torch.randn(2 << 20), torch.randn(2 << 20)
+    yield from _figures("pointwise", "chain of 8, 2 M floats", _function(chain, *big), (2, 1), 3)
+    rows = torch.randn(4096, 512), torch.randn(512)
+    yield from _figures("pointwise", "LayerNorm+GELU 4096 x 512", _function(norm, *rows), (2, 1), 3)
+    scores = torch.randn(4096, 512), torch.rand(4096, 512) < 0.1
+    yield from _figures(
+        "pointwise", "softmax, mask, dropout 4096 x 512", _function(masked, *scores), (2, 1), 3
+    )
+
+
+def _mnist() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(1),
+    )  # fmt: skip
+
+
+def _inference(model: Callable[[], nn.Module], x: torch.Tensor) -> Make:
+    def make(where: torch.device, compile_: Any) -> Callable[[], object]:
+        torch.manual_seed(0)
+        net = model().eval().to(where)
+        return _function(net, x)(where, compile_)
+
+    return make
+
+
+def inference() -> Iterator[Figure]:
+    """Networks forward. Bars: 1.15 against eager, 0.8 against stock compile."""
+    x = torch.randn(64, 1, 28, 28)
+    yield from _figures("inference", "MNIST, batch 64", _inference(_mnist, x), (1.15, 0.8))
+    x = torch.randn(4, 3, 224, 224)
+    yield from _figures(
+        "inference", "ResNet-18, batch 4", _inference(resnet18, x), (1.15, 0.8), 1, 7
+    )
+    x = torch.randn(2, 128, 384)
+    encoder = lambda: nn.Sequential(*(Block(384, 6) for _ in range(4)))  # noqa: E731
+    yield from _figures("inference", "4 blocks, 2 x 128 x 384", _inference(encoder, x), (1.15, 0.8))
+
+
+def _training(model: Callable[[], nn.Module], optimizer: Any, given: Any, loss: Any) -> Make:
+    def make(where: torch.device, compile_: Any) -> Callable[[], object]:
+        torch.manual_seed(0)
+        net = model().to(where)
+        made, steps = compile_(net), optimizer(net.parameters())
+        args = [g.to(where) for g in given]
+
+        def step() -> None:
+            steps.zero_grad()
+            loss(made(args[0]), *args[1:]).backward()
+            steps.step()
+
+        return step
+
+    return make
+
+
+def training() -> Iterator[Figure]:
+    """Steps with an optimizer. Bars: 1.1 against eager, 1 against stock compile."""
+
+    def sgd(p: Any) -> torch.optim.Optimizer:
+        return torch.optim.SGD(p, lr=0.01)
+
+    def adamw(p: Any) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(p, lr=1e-4)
+
+    given = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
+    mnist = _training(_mnist, sgd, given, functional.nll_loss)
+    yield from _figures("training", "MNIST, SGD", mnist, (1.1, 1), 1, 9)
+    given = torch.randn(4, 3, 128, 128), torch.randint(10, (4,))
+    resnet = _training(resnet18, sgd, given, functional.cross_entropy)
+    yield from _figures("training", "ResNet-18 at 128 x 128, SGD", resnet, (1.1, 1), 1, 7)
+    given = torch.randn(8, 128, 256), torch.randn(8, 128, 256)
+    gpt = _training(lambda: Block(256, 4), adamw, given, functional.mse_loss)
+    yield from _figures("training", "GPT block, AdamW", gpt, (1.1, 1), 1, 9)
+
+
+def tiny() -> Iterator[Figure]:
+    """A graph of 100 tiny operators: what a call costs. Bars: 5 and 1."""
+
+    def chain(x: torch.Tensor) -> torch.Tensor:
+        for _ in range(50):
+            x = torch.relu(x + 1)
+        return x
+
+    yield from _figures(
+        "tiny", "100 operators of 4 floats", _function(chain, torch.randn(4)), (5, 1), 20, 21
+    )
+
+
+GROUPS = {"pointwise": pointwise, "tiny": tiny, "inference": inference, "training": training}
+
+if __name__ == "__main__":
+    sys.exit(
+        main(GROUPS, "compile", "Speed of torch.compile on the device against eager and stock.")
+    )
