@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-opencl test-portable test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -46,6 +46,13 @@ test-torch-next: .venv/deps ## on another torch, TORCH=2.15.0, in build/torch-<r
 	@mkdir -p build
 	$(PY) tests/releases.py $(TORCH)
 test-torch-next: TORCH ?= 2.15.0
+
+# In folders of their own, so that the build for every day stays; a core built anew takes ten minutes.
+asan: .venv/causeway ## tests of memory under AddressSanitizer and UBSan, in build/asan; half an hour
+	$(PY) tests/sanitizers/run.py address
+
+tsan: .venv/causeway ## tests of threads under ThreadSanitizer, in build/tsan; half an hour
+	$(PY) tests/sanitizers/run.py thread
 
 test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
 	$(PY) tests/libraries/results.py

@@ -15,6 +15,7 @@
 
 #include "runtime/allocator.h"
 #include "aten/autocast.h"
+#include "torch/compile.h"
 #include "torch/autograd.h"
 #include "ladder/call.h"
 #include "runtime/check.h"
@@ -495,6 +496,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return portable::units(device);
   });
   m.def("force_cut", portable::force_cut);
+  bind_compile(m);
   m.def("code_info", [](int index) {
     const cw_code_info info = without_gil([&] { return code_info(index); });
     py::dict d;

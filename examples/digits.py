@@ -2,7 +2,8 @@
 
 There is nothing of Causeway in the training itself: `import torch` is enough, and the same file
 runs on CUDA or on the CPU (`--device cpu`). Only the last lines ask Causeway for its ledger, to
-show which rung of the ladder served each operator.
+show which rung of the ladder served each operator. `--report FILE` writes accuracy, seconds and
+ledger as JSON; ladder.py reads it.
 
 The digits are scikit-learn's 1,797 scans of 8x8 pixels, resized to the 28x28 of MNIST, so nothing
 is downloaded. Exits with 1 when the accuracy is missed or when the checkpoint, loaded on the CPU,
@@ -12,6 +13,7 @@ predicts anything else.
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 import tempfile
 import time
@@ -102,7 +104,8 @@ def test(model: nn.Module, data: Split) -> tuple[float, torch.Tensor]:
     return F.nll_loss(output, targets).item(), output.argmax(dim=1)
 
 
-def run(args: argparse.Namespace, console: Console) -> bool:
+def run(args: argparse.Namespace, console: Console) -> dict[str, object]:
+    """Train, test, and test the checkpoint on the CPU; `good` says whether all is as it should."""
     device = torch.device(args.device)
     torch.manual_seed(args.seed)
     train_data, test_data = digits(args.seed)
@@ -125,7 +128,8 @@ def run(args: argparse.Namespace, console: Console) -> bool:
             f"Accuracy: {right}/{total} ({100 * right / total:.1f}%)",
             highlight=False,
         )
-    console.print(f"{args.epochs} epochs in {time.perf_counter() - start:.1f} s", highlight=False)
+    seconds = time.perf_counter() - start
+    console.print(f"{args.epochs} epochs in {seconds:.1f} s", highlight=False)
 
     path = Path(args.save or Path(tempfile.mkdtemp()) / "digits.pt")
     torch.save(model.state_dict(), path)
@@ -141,7 +145,7 @@ def run(args: argparse.Namespace, console: Console) -> bool:
     reached = right / total >= args.accuracy
     if not reached:
         console.print(f"Missed {100 * args.accuracy:.0f} % accuracy", style="red")
-    return same and reached
+    return {"good": same and reached, "accuracy": right / total, "seconds": seconds}
 
 
 def main() -> int:
@@ -155,18 +159,22 @@ def main() -> int:
     parser.add_argument("--lr", type=float, default=0.05)
     parser.add_argument("--accuracy", type=float, default=0.97, help="test accuracy to reach")
     parser.add_argument("--save", help="where to put the checkpoint (default: a temporary folder)")
+    parser.add_argument("--report", type=Path, help="accuracy, seconds and ledger, as JSON")
     args = parser.parse_args()
 
     console = Console()
     if torch.device(args.device).type == "cpu":
-        return 0 if run(args, console) else 1
+        found = run(args, console)
+    else:
+        import causeway
 
-    import causeway
-
-    with causeway.ledger() as ledger:
-        good = run(args, console)
-    console.print(ledger.table())
-    return 0 if good else 1
+        with causeway.ledger() as ledger:
+            found = run(args, console)
+        console.print(ledger.table())
+        found |= json.loads(ledger.to_json())
+    if args.report:
+        args.report.write_text(json.dumps(found))
+    return 0 if found["good"] else 1
 
 
 if __name__ == "__main__":

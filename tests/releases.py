@@ -2,6 +2,7 @@
 
 python tests/releases.py 2.15.0                 # environment, build, all parts, docs/torch.md
 python tests/releases.py 2.15.0 tiny device     # only these parts
+python tests/releases.py 2.15.0 tiny --python /usr/bin/python3.13   # on another Python
 python tests/releases.py --docs                 # docs/torch.md, from releases.json
 
 The environment is build/torch-<release>, with the packages of requirements-dev.txt but for what
@@ -18,7 +19,6 @@ import argparse
 import datetime
 import json
 import os
-import platform
 import re
 import subprocess
 import sys
@@ -35,6 +35,7 @@ BLOCK = re.compile(r"(<!-- from tests/releases.json -->\n).*?(\n<!-- end -->)", 
 PARTS = {
     "tiny": ["tests/test_tiny.py"],
     "names": ["tests/migrate/test_knowledge.py"],
+    "vendors": ["tests/core/test_loader.py", "tests/abi/test_oldest_header.py"],
     "device": ["tests/device"],
     "torch": ["tests/torch"],
     "operators": [],
@@ -48,14 +49,23 @@ UNUSED_EXTRAS = ("cusolver", "nvtx")
 CHECKERS = ("clang-format", "mypy", "ruff", "torch")
 # What is run of torch's database: all kinds of call in one dtype.
 DTYPES = "float32"
+# What fails on a release and stays so: by the release's start and the failure, why.
+EXCEPTED: dict[tuple[str, str], str] = {
+    ("2.15", "tests.device.test_workarounds.test_torch_still_has_the_bug[comm_hook]"): (
+        "the check was looked for as a CPU build has it; since this run it is found on others too"
+    ),
+}
 
 
 class Environment:
     """build/torch-<release>: a Python with that torch and with Causeway built for it."""
 
-    def __init__(self, release: str) -> None:
+    def __init__(self, release: str, base: Path | None = None) -> None:
         self.release = release
-        self.folder = ROOT / "build" / f"torch-{release}"
+        self.base = base or Path(sys.base_prefix) / "bin" / "python3"
+        # A folder and a row of their own where the Python is not the one of .venv.
+        self.name = f"{release}-{base.resolve().name}" if base else release
+        self.folder = ROOT / "build" / f"torch-{self.name}"
         self.python = self.folder / "bin" / "python"
 
     def run(self, *command: str | Path, **variables: str) -> int:
@@ -83,11 +93,11 @@ class Environment:
         done = self.folder / "deps.ok"
         if done.exists():
             return
-        base = Path(sys.base_prefix) / "bin" / "python3"
-        subprocess.run([base, "-m", "venv", "--without-pip", self.folder], check=True)
+        command = [str(self.base), "-m", "venv", "--without-pip", str(self.folder)]
+        subprocess.run(command, check=True)
         self.pip("--no-deps", "--no-cache-dir", f"torch=={self.release}")
         asked = self.said("import importlib.metadata as m; print('\\n'.join(m.requires('torch')))")
-        if libraries := cuda_libraries(asked.splitlines()):
+        if libraries := of_torch(asked.splitlines()):
             self.pip("--no-cache-dir", *libraries)
         pins = [
             line
@@ -104,14 +114,14 @@ class Environment:
         self.pip(*own, "-C", f"build-dir={self.folder / 'cmake'}", ".")
 
 
-def cuda_libraries(requirements: list[str]) -> list[str]:
-    """What torch's libraries link to, of what its wheel asks for."""
+def of_torch(requirements: list[str]) -> list[str]:
+    """What torch needs of what its wheel asks for, and requirements-dev.txt has not."""
     found = []
     for line in requirements:
         requirement = line.partition(";")[0].strip()
         match = re.match(r"[\w.-]+", requirement)
         name = match[0] if match else ""
-        if not name.startswith(("cuda", "nvidia")) or name in UNUSED:
+        if not name.startswith(("cuda", "nvidia", "setuptools")) or name in UNUSED:
             continue
         if extras := re.fullmatch(r"cuda-toolkit\[(.*)\](.*)", requirement):
             kept = [extra for extra in extras[1].split(",") if extra not in UNUSED_EXTRAS]
@@ -165,9 +175,38 @@ def run_operators(environment: Environment, workers: int) -> dict[str, Any]:
     }
 
 
+def commit() -> str:
+    """The commit that is run, `+` where the tree differs from it (but for what is written here)."""
+
+    def git(*command: str) -> str:
+        done = subprocess.run(
+            ["git", *command], cwd=ROOT, check=True, capture_output=True, text=True
+        )
+        return done.stdout.strip()
+
+    written = [f":!{path.relative_to(ROOT)}" for path in (RESULTS, PAGE)]
+    changed = git("status", "--porcelain", "--untracked-files=no", "--", ".", *written)
+    return git("rev-parse", "--short=7", "HEAD") + ("+" if changed else "")
+
+
+def recorded() -> dict[str, Any]:
+    """What releases.json has, by release."""
+    found: dict[str, Any] = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+    return found
+
+
+def excepted(release: str, failure: str) -> str:
+    """Why a failure on a release stays; empty: it is to be mended."""
+    reasons = (
+        EXCEPTED[key] for key in EXCEPTED if release.startswith(key[0]) and key[1] == failure
+    )
+    return next(reasons, "")
+
+
 def markdown(results: dict[str, Any]) -> str:
     """The tables of docs/torch.md: a row for each release, then what failed on it."""
-    lines = ["| torch | Python | " + " | ".join(PARTS) + " |", "|" + " --- |" * (2 + len(PARTS))]
+    titles = ["torch", "Python", "run on", "commit", *PARTS]
+    lines = ["| " + " | ".join(titles) + " |", "|" + " --- |" * len(titles)]
     failures = []
     for release, result in sorted(results.items()):
         cells = []
@@ -175,13 +214,21 @@ def markdown(results: dict[str, Any]) -> str:
             part = result["parts"].get(name)
             text = "not run"
             if part:
+                reasons = {failure: excepted(release, failure) for failure in part["failures"]}
+                kept = sum(map(bool, reasons.values()))
                 text = f"{part['passed']} passed"
-                text += f", {part['failed']} failed" if part["failed"] else ""
+                text += f", {part['failed'] - kept} failed" if part["failed"] > kept else ""
+                text += f", {kept} excepted" if kept else ""
                 text += f", {part['skipped']} left out" if part["skipped"] else ""
-                failures += [f"- torch {release}: `{failed}`" for failed in part["failures"]]
+                for failure, reason in reasons.items():
+                    told = f"excepted: {reason}" if reason else "failed"
+                    failures.append(f"- torch {release}: `{failure}` {told}")
             cells.append(text)
-        row = " | ".join([result["torch"], result["python"], *cells])
-        lines.append(f"| {row} |")
+        dates = sorted({part["date"] for part in result["parts"].values()})
+        when = " to ".join(dict.fromkeys([dates[0], dates[-1]]))
+        commits = ", ".join(dict.fromkeys(part["commit"] for part in result["parts"].values()))
+        row = [result["torch"], result["python"], when, commits, *cells]
+        lines.append("| " + " | ".join(row) + " |")
     if not results:
         failures = ["Nothing was run yet."]
     return "\n".join([*lines, "", *(failures or ["Nothing that was run failed."])])
@@ -193,29 +240,36 @@ def main() -> int:
     parser.add_argument("parts", nargs="*", help=f"of {', '.join(PARTS)}; none: all")
     parser.add_argument("--docs", action="store_true", help="only write docs/torch.md")
     parser.add_argument("--markdown", action="store_true", help="only print its tables")
+    parser.add_argument("--python", type=Path, help="another interpreter; without: .venv's")
     parser.add_argument("-n", type=int, default=2, help="processes")
     given = parser.parse_args()
     if unknown := set(given.parts) - PARTS.keys():
         parser.error(f"no such part: {', '.join(sorted(unknown))}; there are {', '.join(PARTS)}")
     if not (given.release or given.docs or given.markdown):
         parser.error("which release of torch? for example 2.15.0")
-    results = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
     failed = 0
     if given.release:
-        environment = Environment(given.release)
+        environment = Environment(given.release, given.python)
         environment.make()
         environment.build(given.n)
-        result = results.setdefault(given.release, {"parts": {}})
-        result["torch"] = environment.said("import torch; print(torch.__version__)")
-        result["python"] = platform.python_version()
+        of = {
+            "torch": environment.said("import torch; print(torch.__version__)"),
+            "python": environment.said("import platform; print(platform.python_version())"),
+        }
         for name in given.parts or PARTS:
             run = run_tests if PARTS[name] else None
             found = run(environment, name, given.n) if run else run_operators(environment, given.n)
+            found["commit"] = commit()
             found["date"] = datetime.datetime.now(datetime.UTC).date().isoformat()
+            failed += sum(not excepted(environment.name, failure) for failure in found["failures"])
+            # After each part: what was run is not lost with what comes after it. Read anew, another
+            # release may have run beside this one.
+            results = recorded()
+            result = results.setdefault(environment.name, {"parts": {}})
+            result |= of
             result["parts"][name] = found
-            failed += found["failed"]
-            # After each part: what was run is not lost with what comes after it.
             RESULTS.write_text(json.dumps(results, indent=1, sort_keys=True) + "\n")
+    results = recorded()
     if not given.markdown:
         PAGE.write_text(BLOCK.sub(lambda m: m[1] + markdown(results) + m[2], PAGE.read_text()))
     print(markdown(results))

@@ -5,7 +5,8 @@ there for their time. The set-ups run tests/device again on
 other chips, but for what is marked `once`: other memory models, work done later, other sets of
 operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
 opencl` has put the vendor's package on PYTHONPATH; `vendor` on the one that CAUSEWAY_VENDOR names.
-Two processes at a time, a thread each. The last line counts all that ran.
+Two processes at a time, a thread each. At the end are the ten slowest; the last line counts all
+that ran.
 """
 
 from __future__ import annotations
@@ -68,10 +69,14 @@ GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "dense
 Counts = dict[str, int]
 
 
+def junit_of(name: str) -> Path:
+    return ROOT / "build" / f"tests-{name}.xml"
+
+
 def run(name: str) -> Counts:
     """Run pytest for one set-up; give how many tests passed, failed and were skipped."""
     plan = RUNS[name]
-    junit = ROOT / "build" / f"tests-{name}.xml"
+    junit = junit_of(name)
     junit.unlink(missing_ok=True)
     command = [
         sys.executable,
@@ -106,6 +111,17 @@ def run(name: str) -> Counts:
     return counts
 
 
+def slowest(names: list[str], count: int = 10) -> list[str]:
+    """The tests that took longest, of all set-ups, each with its set-up and its time."""
+    took = [
+        (float(case.get("time", 0)), f"{case.get('classname')}::{case.get('name')}", name)
+        for name in names
+        if (junit := junit_of(name)).exists()
+        for case in ElementTree.parse(junit).iter("testcase")
+    ]
+    return [f"{s:6.0f} s   {test} ({name})" for s, test, name in sorted(took, reverse=True)[:count]]
+
+
 def main(names: list[str]) -> int:
     if "vendor" in names and not os.environ.get("CAUSEWAY_VENDOR"):
         print("vendor: CAUSEWAY_VENDOR says which, a name or a library's path", file=sys.stderr)
@@ -123,6 +139,7 @@ def main(names: list[str]) -> int:
             total[key] += count
         text = ", ".join(f"{count} {key}" for key, count in counts.items())
         lines.append(f"{name:16} {time.monotonic() - start:6.0f} s   {text}")
+    print("\nThe slowest:\n" + "\n".join(slowest(order)))
     print("\n" + "\n".join(lines))
     print(", ".join(f"{count} {key}" for key, count in total.items()))
     return 1 if total["failed"] else 0

@@ -62,6 +62,8 @@ def test_the_wheel_knows_no_path_of_this_machine(wheel: Path, tmp_path: Path) ->
     header = run("readelf", "-d", core)
     assert "$ORIGIN/../torch/lib" in header
     assert str(ROOT) not in header
+    for binary in tmp_path.rglob("*.so"):
+        assert str(ROOT).encode() not in binary.read_bytes(), binary
 
 
 @pytest.fixture

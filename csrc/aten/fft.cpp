@@ -17,7 +17,7 @@ void transform(const c10::OperatorHandle& op, Stack* stack) {
   const bool half = dtype == at::kHalf || dtype == at::kComplexHalf;
   if (half) first = first.toTensor().to(dtype == at::kHalf ? at::kFloat : at::kComplexFloat);
   op.callBoxedForDispatchKey(c10::DispatchKey::CompositeImplicitAutograd, *stack);
-  if (!half || !op.schema().overload_name().empty()) return;  // an out= has the dtype that it has
+  if (!half || !op.schema().overload_name().empty()) return;  // an out= keeps its dtype
   const at::Tensor result = stack->back().toTensor();
   stack->back() = result.to(result.is_complex() ? at::kComplexHalf : at::kHalf);
 }

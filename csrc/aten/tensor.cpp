@@ -166,7 +166,6 @@ at::Tensor& set_empty(at::Tensor& self) {
 
 Operator& copy_operator() {
   static Operator& op = operator_for(c10::Dispatcher::singleton().findSchemaOrThrow("aten::copy_", ""));
-  op.mixed_devices = true;
   return op;
 }
 
@@ -346,7 +345,8 @@ std::optional<at::SDPBackend> fused_by_name(const at::Tensor& q, const at::Tenso
   const at::Context& context = at::globalContext();
   if (context.userEnabledFlashSDP()) return std::nullopt;
   const auto plain = [](const at::Tensor& t) { return t.layout() == at::kStrided && !t.is_nested() && t.dim() == 4; };
-  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0) return std::nullopt;
+  if (!plain(q) || !plain(k) || !plain(v) || dropout != 0 || gqa || q.numel() == 0 || k.numel() == 0)
+    return std::nullopt;
   if (q.scalar_type() != k.scalar_type() || q.scalar_type() != v.scalar_type() || !q.is_floating_point())
     return std::nullopt;
   for (int64_t d : {0, 1})
@@ -375,15 +375,29 @@ int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
 }
 
+// `t` in the strides that torch's meta kernel promises of it, those of `like`. Code that is compiled relies on them.
+at::Tensor laid_out(const at::Tensor& t, const at::Tensor& like) {
+  if (!t.defined() || t.sym_sizes() != like.sym_sizes()) return t;
+  at::Tensor promised = at::empty_like(like);
+  return promised.sym_strides() == t.sym_strides() ? t : promised.copy_(t);
+}
+
+// torch's CPU kernel steps by one through the last dimension, whatever the stride; its own choice sees to that on the
+// CPU, and here a program may ask by name (`sdpa_kernel`), or for the operator itself.
+at::Tensor in_steps_of_one(const at::Tensor& t) { return t.sym_stride(-1) == 1 ? t : t.contiguous(); }
+
 using Attention = std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor, c10::SymInt, c10::SymInt, at::Tensor,
                              at::Tensor, at::Tensor>;
 Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v,
                     const std::optional<at::Tensor>& bias, double dropout, bool causal, bool,
                     std::optional<double> scale) {
-  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(q, k, v, dropout, causal, bias, scale);
+  auto [out, logsumexp] = at::_scaled_dot_product_flash_attention_for_cpu(
+      in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  return {out, logsumexp, at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none, at::Tensor()};
+  return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
+          q.sym_size(2),    k.sym_size(2),          none,         none,
+          at::Tensor()};
 }
 
 std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
@@ -392,9 +406,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
     c10::SymInt, c10::SymInt, double dropout, bool causal, const at::Tensor&, const at::Tensor&,
     std::optional<double> scale) {
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
-      grad, q, k, v, out, logsumexp, dropout, causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt,
-      scale);
-  return {gq, gk, gv, at::Tensor()};
+      grad, in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), in_steps_of_one(out), logsumexp, dropout,
+      causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
+  return {laid_out(gq, q), laid_out(gk, k), laid_out(gv, v), at::Tensor()};
 }
 
 }  // namespace

@@ -40,7 +40,8 @@ Reduction reduction_of(const c10d::ReduceOp& asked, c10::ScalarType dtype) {
               "torch.distributed: ReduceOp.", reduce_name(r.op), " is of bits, and ", dtype,
               " tensors have none to reduce; use integer or bool tensors");
   if (r.op == Op::PREMUL_SUM) {
-    const auto* supplement = dynamic_cast<const c10d::PreMulSumSupplement*>(asked.supplement_.get());
+    // The name that all releases have; from 2.12 on it is an alias.
+    const auto* supplement = dynamic_cast<const c10d::NCCLPreMulSumSupplement*>(asked.supplement_.get());
     TORCH_CHECK(supplement, "torch.distributed: PREMUL_SUM comes without its factor; use _make_nccl_premul_sum");
     TORCH_CHECK(c10::isFloatingType(dtype) || c10::isComplexType(dtype),
                 "torch.distributed: PREMUL_SUM is for floating-point tensors, not for ", dtype);

@@ -13,7 +13,7 @@ namespace causeway {
 
 namespace {
 
-constexpr auto kGrace = std::chrono::milliseconds(5000);  // our own words come first
+constexpr auto kGrace = std::chrono::milliseconds(5000);  // our own message comes first
 
 struct StoreContext {
   c10d::Store* store;

@@ -21,7 +21,7 @@ class CommVendor {
     std::chrono::milliseconds timeout;
     bool checked;
   };
-  // nullptr where the vendor declines, with its words.
+  // nullptr where the vendor declines, with its message.
   static std::shared_ptr<CommVendor> create(const Setup& setup, std::string& words);
   ~CommVendor();
 

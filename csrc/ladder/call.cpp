@@ -336,7 +336,8 @@ void register_operators() {
                                                 "aten::kaiser_window.beta"};
     const bool lists = is_foreach(handle->schema());
     if (!lists && !whole.count(name) && !offered_composites().count(name) &&
-        !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU)) continue;
+        !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU))
+      continue;
     if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
     auto op = std::make_unique<Operator>(*handle);
     {

@@ -25,7 +25,8 @@ struct NativeForms {
   std::vector<std::unique_ptr<NativeForms>> by_device;
 
   NativeForms& of(int device) {
-    return C10_LIKELY(by_device.empty()) || static_cast<size_t>(device) >= by_device.size() ? *this : *by_device[device];
+    return C10_LIKELY(by_device.empty()) || static_cast<size_t>(device) >= by_device.size() ? *this
+                                                                                            : *by_device[device];
   }
 };
 

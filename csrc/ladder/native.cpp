@@ -505,8 +505,8 @@ bool compose(const Operator& op, Stack& stack) {
   const auto& returns = op.handle.schema().returns();
   std::vector<c10::IValue> results;
   for (size_t r = 0; r < returns.size(); ++r)
-    results.push_back(torch::jit::toIValue(
-        returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]), returns[r].type()));
+    results.push_back(torch::jit::toIValue(returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]),
+                                           returns[r].type()));
   torch::jit::drop(stack, op.args.size());
   for (auto& value : results) stack.push_back(std::move(value));
   return true;

@@ -5,7 +5,7 @@
 
 namespace causeway {
 
-// Decide every route anew: what serves a call depends on the policy too.
+// Decide every route again: what serves a call depends on the policy too.
 void forget_routes();
 
 // Python's planner of decompositions, `f(name, args, kwargs) -> callable | None`; NULL for none.

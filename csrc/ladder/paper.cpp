@@ -360,7 +360,7 @@ cw_status op_find(const char* name, cw_op* out) {
   return CW_OK;
 }
 
-// None but that which says that the library was asked what its kernels take.
+// Only check.v1, which says that the library was asked what its kernels take.
 cw_status extension(const char* name, const void** out) {
   if (g_chip->check && std::strcmp(name, "check.v1") == 0) return *out = g_chip->check, CW_OK;
   return refuse(CW_UNSUPPORTED, c10::str("extension ", name, " is not on paper"));

@@ -22,7 +22,7 @@ struct ProductSize {
 // On CPUs an item takes panels of `columns` columns, `depth` of k at a time, with tiles of `rows` rows in registers.
 // Elsewhere a group of `lanes` x `lanes` items computes a square of `rows` x `columns` from stretches of `depth` of
 // both matrices in its own memory; or, where a group has too little of either, an item one element.
-// Memory that no cache holds, a CPU reads page after page, in order, or from several pages by turns.
+// Memory that no cache holds, a CPU reads page after page, in order, or from several pages interleaved.
 struct Cut {
   enum Kind : uint8_t { panels, squares, elements, sums, by_turns, in_order };
   Kind kind = elements;

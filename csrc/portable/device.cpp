@@ -65,13 +65,19 @@ cw_status Device::function(const Key& key, const std::function<std::string()>& s
   }
   // Not under the lock: a compiler takes its time. Two threads may build the same; the first one's is kept.
   cw_program program = nullptr;
-  if (cw_status status =
-          g_code->build(index, source().c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, &program))
-    return status;
-  if (cw_status status = g_code->function(program, kFunction, out)) return status;
+  if (cw_status status = build(source(), &program)) return status;
+  if (cw_status status = function_of(program, kFunction, out)) return status;
   std::unique_lock lock(mutex);
   *out = functions.emplace(key, *out).first->second;
   return CW_OK;
+}
+
+cw_status Device::build(const std::string& source, cw_program* out) const {
+  return g_code->build(index, source.c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, out);
+}
+
+cw_status Device::function_of(cw_program program, const char* name, cw_function* out) const {
+  return g_code->function(program, name, out);
 }
 
 Launch& Launch::pointer(const void* p) {
@@ -101,19 +107,22 @@ cw_status Launch::run(const Device& device, cw_function function, int64_t units,
     grid[0] = static_cast<uint32_t>(std::clamp<int64_t>(static_cast<int64_t>(worth), 1, most));
   } else {
     group[0] = std::min<uint32_t>(256, std::max<uint32_t>(1, device.info.group_limit));
-    grid[0] = static_cast<uint32_t>(std::clamp<int64_t>((units + group[0] - 1) / group[0], 1, device.info.grid_limits[0]));
+    grid[0] =
+        static_cast<uint32_t>(std::clamp<int64_t>((units + group[0] - 1) / group[0], 1, device.info.grid_limits[0]));
   }
   return put(device, function, grid, group, stream);
 }
 
-cw_status Launch::run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes, cw_stream stream) {
+cw_status Launch::run_groups(const Device& device, cw_function function, int64_t groups, uint32_t lanes,
+                             cw_stream stream) {
   if (groups <= 0) return CW_OK;
   const uint32_t grid[3] = {static_cast<uint32_t>(std::min<int64_t>(groups, device.info.grid_limits[0])), 1, 1},
                  group[3] = {lanes, 1, 1};
   return put(device, function, grid, group, stream);
 }
 
-cw_status Launch::put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream) {
+cw_status Launch::put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3],
+                      cw_stream stream) {
   if (n_ > kMost || n_values_ > kMost) return CW_UNSUPPORTED;
   const uint32_t limit = device.info.argument_limit;
   const uint32_t per_address = device.info.flags & CW_CODE_SPLIT_POINTERS ? 16 : 8;

@@ -41,6 +41,9 @@ struct Device {
   bool in_turn() const { return info.flags & CW_CODE_IN_TURN; }
   // The function for `key`; `source` is called once, and its function is called "kernel".
   cw_status function(const Key& key, const std::function<std::string()>& source, cw_function* out);
+  // A program of its own, and a function of it by its name.
+  cw_status build(const std::string& source, cw_program* out) const;
+  cw_status function_of(cw_program program, const char* name, cw_function* out) const;
 };
 
 // NULL where the vendor has no compiler for it.
@@ -77,7 +80,8 @@ class Launch {
   struct Slot {
     alignas(8) char bytes[8];
   };
-  cw_status put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3], cw_stream stream);
+  cw_status put(const Device& device, cw_function function, const uint32_t grid[3], const uint32_t group[3],
+                cw_stream stream);
 
   Slot values_[kMost];
   cw_code_arg args_[kMost + 1];

@@ -92,7 +92,7 @@ cw_status masked_scatter(Call& call, const void*) {
   void* places = nullptr;
   int64_t count = 0;
   TRY(places_of(call, mask, shape, &places, &count));
-  if (count > source.numel()) return CW_UNSUPPORTED;  // the host has the words
+  if (count > source.numel()) return CW_UNSUPPORTED;  // the host raises the error
   Program p(call, "masked_scatter");
   p.out("out", out.data, bits_of(out.dtype)).in("x", source.data, bits_of(out.dtype)).in("place", places, kI64);
   const std::string walk = offset_text(p, "at", "place(u)", shape, {out.strides, out.strides + out.ndim});
@@ -126,7 +126,7 @@ cw_status unmask(Call& call, const cw_arg& given, const Tensor& in, Unmasked* ou
     const size_t first = out->list.size();
     if (t.ndim == 0 || first + t.ndim > static_cast<size_t>(in.ndim)) return CW_UNSUPPORTED;
     for (int d = 0; d < t.ndim; ++d)
-      if (t.shape[d] != in.shape[first + d]) return CW_UNSUPPORTED;  // the host has the words
+      if (t.shape[d] != in.shape[first + d]) return CW_UNSUPPORTED;  // the host raises the error
     void* places = nullptr;
     int64_t count = 0;
     TRY(places_of(call, t, shape_of(t), &places, &count));
@@ -350,7 +350,7 @@ cw_status bincount(Call& call, const void*) {
     p.in("x", in).out("w", wide, kI64);
     TRY(p.run(n, "w_set(u, x(u * x_s0));", 2));
   }
-  if (range[0] < 0) return CW_UNSUPPORTED;  // the host has the words
+  if (range[0] < 0) return CW_UNSUPPORTED;  // the host raises the error
   TRY(resized(call, 0, {std::max(range[1] + 1, call.integer(3))}, &out));
   if (out.dtype == kF64 && !has_f64(call)) return CW_UNSUPPORTED;
   if (out.numel() == 0) return CW_OK;

@@ -1,5 +1,5 @@
 // One launch for many tensors: their elements are cut into blocks, and a block finds its tensor. The text is the same for
-// up to `tensors_of(count)` tensors; of those that are not there, no block is.
+// up to `tensors_of(count)` tensors; absent tensors get no block.
 #pragma once
 
 #include "portable/call.h"

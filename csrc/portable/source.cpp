@@ -1,5 +1,7 @@
 #include "portable/source.h"
 
+#include "portable/portable.h"
+
 namespace causeway::portable {
 
 namespace {
@@ -330,7 +332,9 @@ Source& Source::before(const std::string& text) {
   return *this;
 }
 
-std::string Source::kernel(const std::string& body) const {
+std::string Source::kernel(const std::string& body) const { return prelude(info_) + function(kFunction, body); }
+
+std::string Source::function(const std::string& name, const std::string& body) const {
   const bool split = info_.flags & CW_CODE_SPLIT_POINTERS;
   std::string list, opening, values;
   int arguments = 0;
@@ -353,28 +357,30 @@ std::string Source::kernel(const std::string& body) const {
     }
     ++arguments;
   }
-  std::string text = prelude(info_) + head_;
+  std::string text = head_;
+  const std::string record = name == kFunction ? "Values" : name + "_values";
   if (!values.empty()) {
-    text += "typedef struct {\n" + values + "} Values;\n";
+    text += "typedef struct {\n" + values + "} " + record + ";\n";
     if (info_.language == CW_CODE_C)
-      opening = "  const Values values_ = *(const Values*)args_[" + std::to_string(arguments) + "];\n" + opening;
+      opening = "  const " + record + " values_ = *(const " + record + "*)args_[" + std::to_string(arguments) + "];\n" +
+                opening;
     else
-      parameter("const Values values_");
+      parameter("const " + record + " values_");
     ++arguments;
   }
   switch (info_.language) {
     case CW_CODE_OPENCL_C:
-      text += "__kernel void kernel_main(" + list +
+      text += "__kernel void " + name + "(" + list +
               ") {\n  const idx item = (idx)get_global_id(0), items = (idx)get_global_size(0);\n";
       break;
     case CW_CODE_CUDA_C:
-      text += "extern \"C\" __global__ void kernel_main(" + list +
+      text += "extern \"C\" __global__ void " + name + "(" + list +
               ") {\n  const idx item = (idx)blockIdx.x * blockDim.x + threadIdx.x, items = (idx)gridDim.x * "
               "blockDim.x;\n";
       break;
     default:
-      text += "const u32 kernel_main_arguments = " + std::to_string(arguments) +
-              ";\nvoid kernel_main(void* const* args_, const u32* group_, const u32* grid_) {\n"
+      text += "const u32 " + name + "_arguments = " + std::to_string(arguments) + ";\nvoid " + name +
+              "(void* const* args_, const u32* group_, const u32* grid_) {\n"
               "  const idx item = group_[0], items = grid_[0];\n";
   }
   return text + opening + body + "}\n";

@@ -21,7 +21,10 @@ class Source {
   Source& define(const std::string& name, int64_t value) { return define(name, std::to_string(value)); }
   // Text before the kernel: functions of its own.
   Source& before(const std::string& text);
+  // A whole program of one kernel, which is called kFunction.
   std::string kernel(const std::string& body) const;
+  // The same without what stands before every kernel, and of any name.
+  std::string function(const std::string& name, const std::string& body) const;
 
  private:
   struct Parameter {

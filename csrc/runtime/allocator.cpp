@@ -46,12 +46,12 @@ using c10::CachingAllocator::StatType;
 using c10::CachingDeviceAllocator::DeviceStats;
 
 constexpr size_t kRound = 512;
-constexpr size_t kSmallLimit = size_t{1} << 20;     // the largest block of a small segment
+constexpr size_t kSmallLimit = size_t{1} << 20;  // the largest block of a small segment
 constexpr size_t kSmallSegment = size_t{2} << 20;
 constexpr size_t kMediumSegment = size_t{20} << 20;
-constexpr size_t kMediumLimit = size_t{10} << 20;   // smaller requests share a medium segment
+constexpr size_t kMediumLimit = size_t{10} << 20;  // smaller requests share a medium segment
 constexpr size_t kLargeRound = size_t{2} << 20;
-constexpr size_t kListLimit = size_t{64} << 10;     // blocks up to here have a list of their exact size
+constexpr size_t kListLimit = size_t{64} << 10;  // blocks up to here have a list of their exact size
 constexpr size_t kLists = kListLimit / kRound + 1;
 
 struct Cache;
@@ -65,7 +65,7 @@ struct Segment {
   Block* first;
   Frames frames;
   bool on_stream = false;  // the vendor gave it in the order of the pool's stream
-  bool grows = false;      // then `size` is of its addresses
+  bool grows = false;  // then `size` is of its addresses
   size_t page = 0, mapped = 0;
   std::map<char*, Block*> holes;
 };
@@ -78,12 +78,12 @@ struct Block {
   Cache* cache;
   Block* previous = nullptr;  // neighbours within the segment
   Block* next = nullptr;
-  bool allocated = false;     // handed out
-  bool in_list = false;       // free, and in a list of its exact size
-  bool waiting = false;       // freed, and waiting for other streams
-  bool unmapped = false;      // addresses of a segment that grows, without memory
+  bool allocated = false;  // handed out
+  bool in_list = false;  // free, and in a list of its exact size
+  bool waiting = false;  // freed, and waiting for other streams
+  bool unmapped = false;  // addresses of a segment that grows, without memory
   c10::SmallVector<StreamState*, 1> used_on;
-  Frames frames;              // of who asked for it, where a history is kept
+  Frames frames;  // of who asked for it, where a history is kept
 };
 
 struct BySize {
@@ -422,7 +422,10 @@ struct Cache {
     Block* hole = hole_for(p, large, size);
     Segment& s = *hole->segment;
     const size_t needed = size - free_before(*this, hole);
-    const size_t unit = bytes == size ? s.page : !large ? kSmallSegment : size < kMediumLimit ? kMediumSegment : kLargeRound;
+    const size_t unit = bytes == size         ? s.page
+                        : !large              ? kSmallSegment
+                        : size < kMediumLimit ? kMediumSegment
+                                              : kLargeRound;
     const size_t wanted = std::min((needed + unit - 1) / unit * unit, hole->size) / s.page * s.page;
     if (wanted < needed || (limit && stats.reserved_bytes[0].current + wanted > limit)) return nullptr;
     {
@@ -603,7 +606,8 @@ struct Cache {
     }
     if (whole.empty() && parts.empty()) return false;
     // Nothing may still run on memory that goes back.
-    if (!later || !parts.empty() || !std::all_of(whole.begin(), whole.end(), [](Block* b) { return b->segment->on_stream; }))
+    if (!later || !parts.empty() ||
+        !std::all_of(whole.begin(), whole.end(), [](Block* b) { return b->segment->on_stream; }))
       check(api().sync(vendor_id), "sync", device), later = false;
     for (Block* b : parts) shrink(b, frames);
     release_addresses();
@@ -900,7 +904,8 @@ std::vector<SegmentView> memory_snapshot(int index) {
   std::lock_guard lock(c.mutex);
   for (auto& [start, s] : c.segments) {
     const auto begin = [&](char* at) {
-      return SegmentView{reinterpret_cast<size_t>(at), 0, 0, 0, 0, s->pool->stream->id, s->large, s->grows, {}, s->frames};
+      return SegmentView{reinterpret_cast<size_t>(at), 0,        0,        0,  0,
+                         s->pool->stream->id,          s->large, s->grows, {}, s->frames};
     };
     SegmentView view = begin(start);
     for (Block* b = s->first; b; b = b->next) {

@@ -29,7 +29,7 @@ template <class... Parts>
 
 const char* status_name(cw_status status);
 
-// Throw for a status that is not CW_OK: what was asked of which device, and the vendor's words. Remembers that a
+// Throw for a status that is not CW_OK: what was asked of which device, and the vendor's message. Remembers that a
 // device is lost, so that later calls say so at once.
 [[noreturn]] void fail_status(cw_status status, const char* entry, int device, const std::string& detail = "");
 

@@ -61,7 +61,8 @@ Function Program::function(const std::string& name) {
 }
 
 std::string Program::binary() const {
-  if (!code_table().binary) fail(Kind::Vendor, vendor_name(), " does not give a program back: its library has no code.binary");
+  if (!code_table().binary)
+    fail(Kind::Vendor, vendor_name(), " does not give a program back: its library has no code.binary");
   uint64_t bytes = 0;
   check(code_table().binary(program_, nullptr, &bytes), "code.binary", device_);
   std::string out(bytes, '\0');
@@ -102,8 +103,8 @@ void Function::launch(const std::vector<uint32_t>& grid, const std::vector<uint3
     passed.push_back(arg);
   }
   Profiled span(Work::Kernel, name_.c_str(), &stream);
-  check(code_table().launch(function_, sizes[0].data(), sizes[1].data(), passed.data(), static_cast<uint32_t>(passed.size()),
-                      stream.handle),
+  check(code_table().launch(function_, sizes[0].data(), sizes[1].data(), passed.data(),
+                            static_cast<uint32_t>(passed.size()), stream.handle),
         "code.launch", index);
   stream.give();
 }

@@ -24,11 +24,11 @@ struct DeviceState {
   size_t alignment;
 };
 
-int device_count();             // throws with the driver's words when it cannot tell
+int device_count();             // throws with the driver's message when it cannot tell
 int device_count_or_zero() noexcept;
 int vendor_device_count();
 int32_t vendor_index(int device);  // the vendor's number of a device, which need not be open
-// Call `f` once, before this process counts or opens its first device: what waits in Python for that.
+// `f` runs calls that Python deferred, once, before this process counts or opens its first device.
 void set_first_use(std::function<void()> f);
 void set_visible_devices(std::vector<int> indices);
 

@@ -19,7 +19,7 @@ std::string fault_words(int index) {
   try {
     known = api().fault(device(index).vendor_id, &fault) == CW_OK;
   } catch (const std::exception&) {
-    // The device cannot be bound any more: what failed first is what is told.
+    // The device cannot be bound any more: the first failure is reported.
   }
   asking = false;
   if (!known) return "";

@@ -95,7 +95,7 @@ const at::Generator& default_generator(int device) {
   static std::array<at::Generator, kMaxDevices> generators;
   static std::mutex mutex;
   if (device < 0) device = current_device();
-  if (device >= device_count()) causeway::device(device);  // throws with the words for a bad index
+  if (device >= device_count()) causeway::device(device);  // throws with the message for a bad index
   std::lock_guard lock(mutex);
   auto& g = generators[device];
   if (!g.defined()) g = at::make_generator<Generator>(device);

@@ -16,7 +16,7 @@ HistoryOptions g_options;
 
 const char* action_name(MemoryAction action) {
   constexpr const char* names[] = {"alloc", "free_requested", "free_completed", "segment_alloc", "segment_free",
-                                   "oom",   "segment_map",   "segment_unmap",  "snapshot"};
+                                   "oom",   "segment_map",    "segment_unmap",  "snapshot"};
   return names[static_cast<int>(action)];
 }
 

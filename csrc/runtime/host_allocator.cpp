@@ -130,21 +130,21 @@ struct PinnedCache final : at::HostAllocator {
   bool drop(std::vector<PinnedBlock*>& list) {
     bool any = false;
     while (!list.empty()) {
-        // A call that fails has done nothing: until it did, the block is ours and stays in the list.
-        PinnedBlock* block = list.back();
-        if (block->device >= 0)
-          check(api().host_free_for(device(block->device).vendor_id, block->start), "host_free_for", block->device);
-        else if (api().host_free)
-          check(api().host_free(block->start), "host_free", -1);
-        else
-          std::free(block->start);
-        any = true;
-        list.pop_back();
-        blocks.erase(block->start);
-        ++stats.num_host_free;
-        stats.allocations.decrease(1);
-        stats.allocated_bytes.decrease(block->size);
-        delete block;
+      // A call that fails has done nothing: until it did, the block is ours and stays in the list.
+      PinnedBlock* block = list.back();
+      if (block->device >= 0)
+        check(api().host_free_for(device(block->device).vendor_id, block->start), "host_free_for", block->device);
+      else if (api().host_free)
+        check(api().host_free(block->start), "host_free", -1);
+      else
+        std::free(block->start);
+      any = true;
+      list.pop_back();
+      blocks.erase(block->start);
+      ++stats.num_host_free;
+      stats.allocations.decrease(1);
+      stats.allocated_bytes.decrease(block->size);
+      delete block;
     }
     return any;
   }

@@ -34,7 +34,7 @@ class Passing {
   }
 
   // Whether all have passed; `wait`: they will have. Throws what the vendor's query or wait failed with; the stream is
-  // then asked in place of the event, so the same failure is told once.
+  // then asked in place of the event, so the same failure is reported once.
   bool passed(bool wait);
 
  private:

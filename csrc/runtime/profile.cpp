@@ -3,10 +3,12 @@
 #include <ThreadUtil.h>
 
 #include <algorithm>
+#include <cstdlib>
 #include <cstring>
 #include <deque>
+#include <functional>
+#include <limits>
 #include <mutex>
-#include <optional>
 #include <unordered_map>
 
 #include "runtime/check.h"
@@ -14,6 +16,13 @@
 #include "portable/portable.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
+
+// Of Kineto's ApproximateClock.h, which torch exports and does not ship: how the times of the trace that ends now become
+// those of the trace that is written. A conversion of our own would be another: each is measured anew, and where the host's
+// threads take turns two of them are 100 us and more apart, a launch beside its operator.
+namespace libkineto {
+std::function<c10::time_t(c10::approx_time_t)>& get_time_converter();
+}
 
 namespace causeway {
 
@@ -23,7 +32,8 @@ namespace {
 
 // The device's clock against the host's, read together.
 struct Reading {
-  int64_t device_ns = 0, host_ns = 0;
+  int64_t device_ns = 0;
+  c10::approx_time_t host{};
 };
 
 struct Clock {
@@ -36,13 +46,13 @@ struct Recorder {
   uint64_t next = 1;
   const cw_profile_v1* vendor = nullptr;
   Trace trace;
-  std::optional<c10::ApproximateClockToUnixTimeConverter> converter;
   std::unordered_map<int, Clock> clocks;
   std::unordered_map<int, std::vector<Event*>> spare;  // events to use again, by device
   // Spans that wait for their events, oldest first.
   std::deque<Span*> waiting;
   struct Times {
     double begin_ms, end_ms;
+    c10::approx_time_t over;  // the host had been told by then that it was
   };
   std::unordered_map<const Span*, Times> times;
 };
@@ -87,11 +97,11 @@ Nesting& nesting() {
 template <class Read>
 Reading closest(Read read) {
   Reading best;
-  int64_t shortest = INT64_MAX;
+  auto shortest = std::numeric_limits<c10::approx_time_t>::max();
   for (int i = 0; i < 5; ++i) {
-    const int64_t before = c10::getTime();
+    const auto before = c10::getApproximateTime();
     const int64_t device_ns = read();
-    const int64_t took = c10::getTime() - before;
+    const auto took = c10::getApproximateTime() - before;
     if (took >= shortest) continue;
     shortest = took;
     best = {device_ns, before + took / 2};
@@ -140,13 +150,15 @@ Event* event_for(Recorder& r, int index) {
   return e;
 }
 
-// Take the times of spans that are over, so that a long trace does not hold all its events at once.
-void collect(Recorder& r, size_t leave) {
+// Take the times of spans that are over, so that a long trace does not hold all its events at once. What is taken last
+// was known to be at `over`.
+void collect(Recorder& r, size_t leave, c10::approx_time_t over = {}) {
   while (r.waiting.size() > leave) {
     Span* span = r.waiting.front();
     if (leave && !query_event(*span->after)) return;
     Event* zero = clock_of(r, span->device).zero;
-    r.times[span] = {elapsed_ms(*zero, *span->before), elapsed_ms(*zero, *span->after)};
+    r.times[span] = {elapsed_ms(*zero, *span->before), elapsed_ms(*zero, *span->after),
+                     leave ? c10::getApproximateTime() : over};
     auto& spare = r.spare[span->device];
     spare.push_back(span->before);
     spare.push_back(span->after);
@@ -251,28 +263,42 @@ void start_trace() {
   }
   for (int i = 0; i < kMaxDevices; ++i)
     if (device_opened(i)) clock_of(r, i);
-  r.converter.emplace();
   g_epoch.fetch_add(1);
   watch(Watcher::Trace, true);
 }
 
 namespace {
 
-void read_events(Recorder& r) {
-  collect(r, 0);
-  // How far apart the clocks are is known to half of a wait, which is long where threads take turns. But the event after
-  // the work was recorded when the host had put the work there: no zero may be earlier than that says.
+using UnixTime = std::function<c10::time_t(c10::approx_time_t)>;
+
+// How far apart two clocks are. One reading says it to half of what the reading took, which is long where threads take
+// turns. The work says more: none begins before its launch, and all is over when the host has been told so.
+struct Bounds {
+  int64_t low = std::numeric_limits<int64_t>::min(), high = std::numeric_limits<int64_t>::max();
+  void no_less(int64_t ns) { low = std::max(low, ns); }
+  void no_more(int64_t ns) { high = std::min(high, ns); }
+  // Where a clock drifts so that no number serves, the launch counts.
+  int64_t nearest(int64_t ns) const { return std::max(low, std::min(ns, high)); }
+};
+
+void read_events(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) {
+  collect(r, 0, over);
+  auto ns = [](double ms) { return static_cast<int64_t>(ms * 1e6); };
+  std::unordered_map<int, Bounds> bounds;
   std::unordered_map<int, int64_t> zeros;
-  for (const auto& [index, clock] : r.clocks) zeros[index] = clock.first.host_ns - clock.first.device_ns;
-  for (const auto& span : r.trace.spans)
-    if (const auto it = r.times.find(span.get()); it != r.times.end())
-      zeros[span->device] = std::max(zeros[span->device], span->end_ns - static_cast<int64_t>(it->second.end_ms * 1e6));
+  for (const auto& [span, times] : r.times) {
+    Bounds& b = bounds[span->device];
+    b.no_less(span->end_ns - ns(times.end_ms));  // the event after the work was recorded when the work was launched
+    b.no_more(unix_ns(times.over) - ns(times.end_ms));
+  }
+  for (const auto& [index, clock] : r.clocks)
+    zeros[index] = bounds[index].nearest(unix_ns(clock.first.host) - clock.first.device_ns);
   for (const auto& span : r.trace.spans) {
     const auto it = r.times.find(span.get());
     if (it == r.times.end()) continue;
     const int64_t zero = zeros[span->device];
-    const int64_t end = zero + static_cast<int64_t>(it->second.end_ms * 1e6);
-    int64_t begin = zero + static_cast<int64_t>(it->second.begin_ms * 1e6);
+    const int64_t end = zero + ns(it->second.end_ms);
+    int64_t begin = zero + ns(it->second.begin_ms);
     // An idle stream comes to the event before the host has put the work there.
     begin = std::max(begin, std::min(span->begin_ns, end));
     r.trace.device_spans.push_back({span.get(), span->name, begin, end});
@@ -280,12 +306,19 @@ void read_events(Recorder& r) {
   for (auto& [index, clock] : r.clocks) destroy_event(clock.zero);
 }
 
-void read_vendor(Recorder& r) {
+void read_vendor(Recorder& r, c10::approx_time_t over, const UnixTime& unix_ns) {
   check(r.vendor->stop(), "profile.v1 stop", -1);
   for (auto& [index, clock] : r.clocks) clock.last = read_clock(*r.vendor, device(index));
   std::unordered_map<uint64_t, const Span*> by_id;
   for (const auto& span : r.trace.spans) by_id[span->id] = span.get();
   std::vector<cw_activity> chunk(1024);
+  struct Activity {
+    const Span* cause;
+    const char* name;
+    int64_t begin_ns, end_ns;  // by the readings of the clock
+  };
+  std::vector<Activity> all;
+  std::unordered_map<int, Bounds> bounds;
   uint64_t lost = 0;
   for (;;) {
     uint32_t n = 0;
@@ -297,19 +330,25 @@ void read_vendor(Recorder& r) {
         ++lost;  // of a span that was dropped, or the vendor's own
         continue;
       }
-      const Clock& clock = clock_of(r, it->second->device);
+      const Span* cause = it->second;
+      const Clock& clock = clock_of(r, cause->device);
       auto to_host = [&](int64_t ns) {
         const double length = static_cast<double>(clock.last.device_ns - clock.first.device_ns);
-        const double rate = length > 0 ? static_cast<double>(clock.last.host_ns - clock.first.host_ns) / length : 1.0;
-        return clock.first.host_ns + static_cast<int64_t>(static_cast<double>(ns - clock.first.device_ns) * rate);
+        const int64_t first_ns = unix_ns(clock.first.host);
+        const double rate = length > 0 ? static_cast<double>(unix_ns(clock.last.host) - first_ns) / length : 1.0;
+        return first_ns + static_cast<int64_t>(static_cast<double>(ns - clock.first.device_ns) * rate);
       };
-      const int64_t begin = std::max(to_host(a.begin_ns), it->second->begin_ns);  // the clocks agree to a microsecond
       // A portable kernel's function has the name that all have; the call's says more.
-      const bool named = a.name && it->second->work == Work::Kernel && std::strcmp(a.name, portable::kFunction) != 0;
-      r.trace.device_spans.push_back(
-          {it->second, named ? a.name : it->second->name, begin, std::max(begin, to_host(a.end_ns))});
+      const bool named = a.name && cause->work == Work::Kernel && std::strcmp(a.name, portable::kFunction) != 0;
+      all.push_back({cause, named ? a.name : cause->name, to_host(a.begin_ns), to_host(a.end_ns)});
+      bounds[cause->device].no_less(cause->begin_ns - all.back().begin_ns);
+      bounds[cause->device].no_more(unix_ns(over) - all.back().end_ns);
     }
     if (n < chunk.size()) break;
+  }
+  for (const Activity& a : all) {
+    const int64_t late = bounds[a.cause->device].nearest(0);
+    r.trace.device_spans.push_back({a.cause, a.name, a.begin_ns + late, std::max(a.begin_ns, a.end_ns) + late});
   }
   if (lost) r.trace.errors.push_back(c10::str(lost, " activities of the device are of no known call and are left out"));
 }
@@ -322,16 +361,20 @@ Trace stop_trace() {
     if (device_opened(i)) sync_device(i);
   Recorder& r = recorder();
   std::lock_guard lock(r.mutex);
-  const auto to_unix = r.converter->makeConverter();
+  const auto over = c10::getApproximateTime();
+  const UnixTime unix_ns = libkineto::get_time_converter();
+  // A host of traces that set none would put the device's work beside everything else.
+  if (std::abs(unix_ns(over) - c10::getTime()) > 1'000'000'000)
+    r.trace.errors.push_back("torch has no conversion of this trace's times: the device's work is not where it was");
   for (const auto& span : r.trace.spans) {
-    span->begin_ns = to_unix(span->begin);
-    span->end_ns = to_unix(span->end);
+    span->begin_ns = unix_ns(span->begin);
+    span->end_ns = unix_ns(span->end);
   }
   try {
     if (r.vendor)
-      read_vendor(r);
+      read_vendor(r, over, unix_ns);
     else
-      read_events(r);
+      read_events(r, over, unix_ns);
   } catch (const std::exception&) {
     r.trace.errors.push_back(c10::str("the device's times could not be read: ", words_of(std::current_exception())));
   }

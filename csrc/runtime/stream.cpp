@@ -145,8 +145,7 @@ bool call_after(StreamState& stream, std::function<void()> function) {
     const std::unique_ptr<std::function<void()>> taken(static_cast<std::function<void()>*>(given));
     (*taken)();
   };
-  const cw_status status =
-      api().stream_callback(device(stream.device).vendor_id, stream.handle, call, context.get());
+  const cw_status status = api().stream_callback(device(stream.device).vendor_id, stream.handle, call, context.get());
   if (status == CW_UNSUPPORTED) return false;
   check(status, "stream_callback", stream.device);
   (void)context.release();  // the vendor's until it calls

@@ -1,5 +1,5 @@
 // What a vendor's entry throws. The contract is one of C, but many who fill it write C++: an exception of theirs, of
-// any type, becomes CW_FAILED with words, so that it names vendor and entry as every failure does, and ends no process.
+// any type, becomes CW_FAILED with a message, so that it names vendor and entry as every failure does, and ends no process.
 #pragma once
 
 #include <exception>
@@ -12,7 +12,7 @@
 
 namespace causeway {
 
-// What the last failed call of this thread threw, or nullptr: words for last_words().
+// What the last failed call of this thread threw, or nullptr: the message for last_words().
 extern constinit thread_local std::string* t_thrown;
 void forget_thrown() noexcept;
 

@@ -144,19 +144,45 @@ struct Entry {
 
 #define ENTRY(field, group) {#field, offsetof(cw_backend, field), group}
 constexpr Entry kEntries[] = {
-    ENTRY(device_count, 0),  ENTRY(device_info, 0),     ENTRY(sync, 0),
-    ENTRY(mem_alloc, 0),     ENTRY(mem_free, 0),        ENTRY(mem_copy, 0),
-    ENTRY(bind, -1),         ENTRY(mem_set, -1),        ENTRY(mem_info, -1),
-    ENTRY(host_alloc, 1),    ENTRY(host_free, 1),       ENTRY(op_find, -1),
-    ENTRY(stream_create, 2), ENTRY(stream_destroy, 2),  ENTRY(stream_query, 2),
-    ENTRY(stream_sync, 2),   ENTRY(stream_wait, 2),     ENTRY(event_create, 3),
-    ENTRY(event_destroy, 3), ENTRY(event_record, 3),    ENTRY(event_query, 3),
-    ENTRY(event_sync, 3),    ENTRY(event_elapsed, 3),   ENTRY(extension, -1),
-    ENTRY(close, -1),        ENTRY(peer_access, -1),    ENTRY(device_attribute, -1),
-    ENTRY(host_register, 4), ENTRY(host_unregister, 4), ENTRY(fault, -1),
-    ENTRY(stream_callback, -1), ENTRY(host_alloc_for, 5), ENTRY(host_free_for, 5),
-    ENTRY(mem_alloc_on, 6),  ENTRY(mem_free_on, 6),     ENTRY(mem_reserve, 7),
-    ENTRY(mem_map, 7),       ENTRY(mem_unmap, 7),       ENTRY(mem_release, 7),
+    ENTRY(device_count, 0),
+    ENTRY(device_info, 0),
+    ENTRY(sync, 0),
+    ENTRY(mem_alloc, 0),
+    ENTRY(mem_free, 0),
+    ENTRY(mem_copy, 0),
+    ENTRY(bind, -1),
+    ENTRY(mem_set, -1),
+    ENTRY(mem_info, -1),
+    ENTRY(host_alloc, 1),
+    ENTRY(host_free, 1),
+    ENTRY(op_find, -1),
+    ENTRY(stream_create, 2),
+    ENTRY(stream_destroy, 2),
+    ENTRY(stream_query, 2),
+    ENTRY(stream_sync, 2),
+    ENTRY(stream_wait, 2),
+    ENTRY(event_create, 3),
+    ENTRY(event_destroy, 3),
+    ENTRY(event_record, 3),
+    ENTRY(event_query, 3),
+    ENTRY(event_sync, 3),
+    ENTRY(event_elapsed, 3),
+    ENTRY(extension, -1),
+    ENTRY(close, -1),
+    ENTRY(peer_access, -1),
+    ENTRY(device_attribute, -1),
+    ENTRY(host_register, 4),
+    ENTRY(host_unregister, 4),
+    ENTRY(fault, -1),
+    ENTRY(stream_callback, -1),
+    ENTRY(host_alloc_for, 5),
+    ENTRY(host_free_for, 5),
+    ENTRY(mem_alloc_on, 6),
+    ENTRY(mem_free_on, 6),
+    ENTRY(mem_reserve, 7),
+    ENTRY(mem_map, 7),
+    ENTRY(mem_unmap, 7),
+    ENTRY(mem_release, 7),
     ENTRY(op_find_for, -1),
 };
 #undef ENTRY
@@ -238,7 +264,8 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
     any[e.group] |= offered;
     if (!offered) missing[e.group] += (missing[e.group].empty() ? "" : ", ") + std::string(e.name);
   }
-  if (!missing[0].empty()) refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
+  if (!missing[0].empty())
+    refuse("it lacks ", missing[0], ", which level 0 needs (its table has ", given->struct_size, " bytes)");
   for (int g = 1; g < kGroupCount; ++g)
     if (any[g] && !missing[g].empty())
       refuse("it offers ", kGroups[g], " without ", missing[g], "; offer all of the group or none");

@@ -16,7 +16,7 @@ int index_of(c10::Device d) { return d.has_index() ? d.index() : current_device(
 // What a user wrote may be of no device.
 int checked_index(c10::Device d) {
   const int index = index_of(d);
-  if (C10_UNLIKELY(index >= device_count())) device(index);  // throws with the words for a bad index
+  if (C10_UNLIKELY(index >= device_count())) device(index);  // throws with the message for a bad index
   return index;
 }
 

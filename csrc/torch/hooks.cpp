@@ -31,7 +31,7 @@ struct Hooks final : at::PrivateUse1HooksInterface {
   }
   const at::Generator& getDefaultGenerator(c10::DeviceIndex index) const override { return default_generator(index); }
   at::Generator getNewGenerator(c10::DeviceIndex index) const override {
-    if (index >= device_count()) device(index);  // throws with the words for a bad index
+    if (index >= device_count()) device(index);  // throws with the message for a bad index
     return at::make_generator<Generator>(index < 0 ? current_device() : index);
   }
   at::Device getDeviceFromPtr(void* pointer) const override {

@@ -381,7 +381,8 @@ typedef struct cw_code_info {
   char driver[64]; /* its version, NUL-terminated: what is measured on the device is kept by it; empty: not known */
   uint32_t grid_limits[3];  /* most groups in each dimension; 0: 65535 */
   uint32_t group_limits[3]; /* most items of a group in each dimension; 0: group_limit */
-  uint32_t argument_limit;  /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
+  uint32_t
+      argument_limit;  /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
   uint32_t binaries;        /* what build_binary takes: CW_BINARY_... */
 } cw_code_info;
 typedef struct cw_code_arg {

@@ -267,3 +267,21 @@ def comm_routes(backend: Any) -> dict[str, str]:
 
 def close_comm() -> None:
     """End the threads of all process groups that are left. Waits for a second where a collective is under way."""
+
+# --- torch.compile ------------------------------------------------------------------------------------------
+def compiler_info(device: int) -> dict[str, Any] | None:
+    """language, in_turn, compute_units, group_limit, simd_width, local_memory, arithmetic (bits of abi.h's dtypes),
+    driver; None where the device has no compiler."""
+
+class CompiledKernel:
+    """A kernel of a compiled graph. Called with the number of units of work and its parameters: tensors, numbers."""
+
+    name: str
+    launches: int
+    def __call__(self, units: int, *args: torch.Tensor | float) -> None: ...
+
+def compiled_source(device: int, before: str, kernels: list[Any]) -> str:
+    """The text that the device's compiler gets for these kernels (compile/kernel_text.py)."""
+
+def build_kernels(device: int, before: str, kernels: list[Any]) -> list[CompiledKernel]:
+    """Compile them as one program, with the functions of `before`. Raises VendorError with the compiler's message."""

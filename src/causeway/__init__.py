@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from causeway.comparison.compare import CompareError as CompareError
     from causeway.comparison.compare import compare as compare
     from causeway.comparison.divergence import first_divergence as first_divergence
+    from causeway.compile.report import compile_report as compile_report
     from causeway.debug.dump import dump as dump
     from causeway.debug.overflow import overflow as overflow
     from causeway.errors import CausewayError as CausewayError
@@ -57,6 +58,7 @@ _NAMES = {
     "transfer": "causeway.redirect",
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
+    "compile_report": "causeway.compile.report",
     "compare": "causeway.comparison.compare",
     "CompareError": "causeway.comparison.compare",
     "first_divergence": "causeway.comparison.divergence",
@@ -85,6 +87,7 @@ __all__ = [
     "__version__",
     "apex",
     "compare",
+    "compile_report",
     "config",
     "dump",
     "fallback",

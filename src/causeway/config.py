@@ -327,10 +327,10 @@ SETTINGS: Mapping[str, Setting] = {
             "tune",
             _choice("off", "passing", "now", "again"),
             "passing",
-            "How products of matrices find their cut, and loops over memory their order: off, the "
-            "built-in one; passing, as kept on disk, else measured while the program runs, for at "
-            "most a tenth of the products' time; now, without that limit; again, and what is kept "
-            "is not read (see docs/tune.md).",
+            "How products of matrices find their cut, and loops over memory their order. With off, "
+            "the built-in one. With passing, as kept on disk, else measured while the program "
+            "runs, for at most a tenth of the products' time. With now, without that limit. With "
+            "again, like now, and what is kept is not read. See docs/tune.md.",
         ),
         Setting(
             "tune_folder",
@@ -432,6 +432,13 @@ SETTINGS: Mapping[str, Setting] = {
             FLAG,
             False,
             "wait() of a collective holds the host up until the device is done with it.",
+        ),
+        Setting(
+            "compile",
+            _choice("fused", "strict", "ladder"),
+            "fused",
+            "torch.compile on the device: fused kernels, and the ladder for a graph that cannot be "
+            "fused, with a warning; strict: an error for such a graph; ladder: nothing is fused.",
         ),
         Setting(
             "integrations",

@@ -19,6 +19,9 @@ from causeway.state import state
 if TYPE_CHECKING:
     from rich.console import Console
 
+# The releases of torch that Causeway is for (docs/torch.md).
+TORCH = "2.11 to 2.13 and 2.15"
+
 # A level is reached with all below it; each says what of it is there all the same.
 LEVELS: dict[int, tuple[str, Callable[[dict[str, bool], list[str]], bool]]] = {
     0: ("memory: every operator works, on the host rung", lambda entries, more: True),
@@ -230,7 +233,7 @@ def show(report: Report, console: Console) -> None:
         table.add_row(title, escape(text))
 
     for name, version in report.versions.items():
-        line(name, version)
+        line(name, f"{version} (made for: {TORCH})" if name == "torch" else version)
     vendor = report.vendor
     line("vendor", f"{vendor['name'] or 'none'} {vendor.get('version', '')} ({vendor['chosen']})")
     line("library", vendor["library"] or "none")

@@ -10,7 +10,7 @@ class CausewayError(RuntimeError):
 
 
 class VendorError(CausewayError):
-    """The vendor's library could not be loaded, or a call to it failed; with the vendor's words."""
+    """The vendor's library could not be loaded, or a call failed; with the vendor's message."""
 
 
 class DeviceLostError(VendorError):

@@ -191,6 +191,8 @@ def _apply_comm_hook() -> None:
 
 
 def _needs_comm_hook() -> bool:
+    from unittest import mock
+
     from torch.distributed.algorithms.ddp_comm_hooks import default_hooks
 
     class Parallel:
@@ -199,10 +201,12 @@ def _needs_comm_hook() -> bool:
         def _log_and_throw(self, kind: type[Exception], words: str) -> None:
             raise kind(words)
 
-    try:
-        _check_comm_hook(Parallel(), default_hooks.bf16_compress_hook)
-    except TypeError:
-        return True
+    # The check is of the build: one with CUDA and NCCL passes any device, and the bug is there too.
+    with mock.patch.multiple(torch.version, cuda=None, hip=None):
+        try:
+            _check_comm_hook(Parallel(), default_hooks.bf16_compress_hook)
+        except TypeError:
+            return True
     return False
 
 

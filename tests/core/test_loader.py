@@ -6,7 +6,7 @@ from pathlib import Path
 
 import odd_vendors
 import pytest
-from odd_vendors import INCLUDE, NAMES
+from odd_vendors import FIRST, INCLUDE, NAMES
 
 TEMPLATE = INCLUDE.parent / "vendors/template/template.c"
 GOOD = ["good", "newer_table", "older_table"]
@@ -122,8 +122,10 @@ assert _C.vendor_state()["level"] == 0
 """
 
 
-def test_the_template_trains_a_linear_layer(run, tmp_path: Path) -> None:
-    built = odd_vendors.compile_c(TEMPLATE, tmp_path / "libcw_template.so", "-pedantic")
+@pytest.mark.parametrize("headers", [INCLUDE, FIRST], ids=["now", "oldest"])
+def test_the_template_trains_a_linear_layer(run, tmp_path: Path, headers: Path) -> None:
+    to = tmp_path / "libcw_template.so"
+    built = odd_vendors.compile_c(TEMPLATE, to, "-pedantic", include=headers)
     run(TRAINS, CAUSEWAY_VENDOR=str(built))
 
 

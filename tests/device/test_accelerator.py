@@ -69,9 +69,29 @@ def test_streams(device, other):
     assert acc.current_stream(device).device == device
 
 
-def test_synchronize(name, device):
+def test_synchronize_takes_every_spelling(name, device):
     for spelling in (None, 0, name, device):
         acc.synchronize(spelling)
+
+
+@pytest.mark.once
+def test_synchronize_waits_for_the_work(run, name):
+    if name != "sim":
+        pytest.skip("work that takes its time: the simulated chip's")
+    program = """
+        import itertools, torch
+        x, event = torch.ones(4, device="sim"), torch.Event("sim")
+        torch.sim.synchronize()
+        spellings = [(), (0,), ("sim",), ("sim:0",), (torch.device("sim"),)]
+        for module, spelling in itertools.product((torch.accelerator, torch.sim), spellings):
+            x.add_(1)
+            event.record()
+            assert not event.query(), "nothing is waited for here"
+            module.synchronize(*spelling)
+            assert event.query(), (module, spelling)
+    """
+    pending = {"EXECUTION": "async", "LATENCY_US": "300000", "OPS": "all"}
+    run(program, **{f"CAUSEWAY_SIM_{key}": value for key, value in pending.items()})
 
 
 def test_memory(device):
@@ -85,8 +105,26 @@ def test_memory(device):
     assert acc.memory_stats()["allocated_bytes.all.allocated"] == 2**20
     free, total = acc.get_memory_info()
     assert 0 < free <= total
-    acc.empty_host_cache()
+    reserved = acc.memory_reserved()
     del x
+    assert acc.memory_allocated() == before
+    assert acc.max_memory_allocated() == before + 2**20
+    acc.reset_peak_memory_stats()
+    assert acc.max_memory_allocated() == before
+    acc.empty_cache()
+    assert acc.memory_reserved() < reserved
+
+
+def test_the_hosts_cache_is_emptied(module, device):
+    torch.ones(1, device=device)  # without a device there is no count
+    acc.empty_host_cache()
+    before = module.host_memory_stats()["allocated_bytes.current"]
+    x = torch.empty(2**20, dtype=torch.uint8, pin_memory=True)
+    assert x.is_pinned()
+    del x
+    assert module.host_memory_stats()["allocated_bytes.current"] == before + 2**20  # kept
+    acc.empty_host_cache()
+    assert module.host_memory_stats()["allocated_bytes.current"] == before
 
 
 def test_capability(device, module):

@@ -162,10 +162,14 @@ def test_out_of_memory_says_asked_free_reserved_and_largest(module, device):
 
 def test_out_of_memory_first_empties_the_cache(module, device):
     total = module.mem_get_info()[1]
+    module.empty_cache()
+    retries = module.memory_stats()["num_alloc_retries"]
     try:
         module.set_per_process_memory_fraction(100 * MIB / total)
-        for size in (60, 40, 90):  # none fits beside what the cache keeps of the one before
+        for size, emptied in ((30, 0), (60, 0), (90, 1)):  # beside 30 and 60 there is no room
             torch.empty(size * MIB, dtype=torch.uint8, device=device)
+            assert module.memory_stats()["num_alloc_retries"] == retries + emptied
+            assert module.memory_reserved() <= 100 * MIB
     finally:
         module.set_per_process_memory_fraction(1.0)
 

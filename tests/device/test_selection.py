@@ -112,6 +112,7 @@ def test_peers(module, other):
 
 
 def test_synchronize_takes_every_spelling(module, name, device):
+    """That it waits: test_accelerator.py."""
     for spelling in (None, 0, name, f"{name}:0", device):
         module.synchronize(spelling)
 

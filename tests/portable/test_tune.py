@@ -204,7 +204,7 @@ def test_what_is_kept_is_taken(run_python, sim: dict[str, str], tmp_path: Path) 
     fake.chmod(0o755)
     code = "import torch\nx = torch.ones(200, 200, device='sim')\nprint((x @ x)[0, 0].item())"
     _rewrite(kept(sim), "4x16 k512")
-    for mode, (rows, depth) in {"passing": (4, 512), "off": (8, 1024), "again": (8, 1024)}.items():
+    for mode, (rows, depth) in {"passing": (4, 512), "off": (6, 512), "again": (6, 512)}.items():
         seen.unlink(missing_ok=True)
         env = {"PATH": f"{fake.parent}:{os.environ['PATH']}", "CAUSEWAY_TUNE": mode}
         env["CAUSEWAY_SIM_CACHE"] = str(tmp_path / mode)

@@ -67,6 +67,34 @@ def test_a_backend_allowed_beside_math_changes_no_number(backend: SDPBackend) ->
     torch.testing.assert_close(ours.cpu(), expected, rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize(
+    "backend",
+    [
+        None,
+        SDPBackend.MATH,
+        SDPBackend.EFFICIENT_ATTENTION,
+        SDPBackend.CUDNN_ATTENTION,
+        SDPBackend.OVERRIDEABLE,
+    ],
+    ids=str,
+)
+def test_steps_in_the_last_dimension_change_no_number(backend: SDPBackend | None) -> None:
+    whole = [torch.randn(2, 4, 6, 16) for _ in range(3)]
+    weight = torch.randn(2, 4, 6, 8)
+
+    def run(place: str, backend: SDPBackend | None) -> list[torch.Tensor]:
+        leaves = [t.detach().to(place).requires_grad_() for t in whole]
+        q, k, v = (t[..., ::2] for t in leaves)
+        assert q.stride(-1) == 2
+        with sdpa_kernel(backend if backend is not None else BACKENDS):
+            out = F.scaled_dot_product_attention(q, k, v)
+        grads = torch.autograd.grad((out * weight.to(place)).sum(), leaves)
+        return [t.detach().cpu() for t in (out, *grads)]
+
+    for ours, expected in zip(run(NAME, backend), run("cpu", None), strict=True):
+        torch.testing.assert_close(ours, expected, rtol=1e-5, atol=1e-6)
+
+
 def test_grouped_heads_and_scale_agree_with_the_cpu() -> None:
     q = torch.randn(2, 8, 6, 8, requires_grad=True)
     k, v = (torch.randn(2, 2, 6, 8, requires_grad=True) for _ in range(2))

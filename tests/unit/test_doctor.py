@@ -14,7 +14,7 @@ DOCTOR = "import sys; from causeway.cli import app; app(['doctor', *sys.argv[1:]
 def test_a_good_machine_passes(run_python) -> None:
     done = run_python(DOCTOR)
     for words in (
-        "torch",
+        f"(made for: {doctor.TORCH})",
         "vendor",
         "sim:1",
         "16.0 GiB",

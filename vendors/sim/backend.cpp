@@ -32,8 +32,11 @@ static void leave_out(cw_backend* table) {
   const auto without = [](const char* entry) { return settings().without.count(entry) != 0; };
 #define ENTRY(name) \
   if (without(#name)) table->name = nullptr
+  ENTRY(bind);
   ENTRY(mem_set);
   ENTRY(mem_info);
+  ENTRY(host_alloc);
+  if (without("host_alloc")) table->host_free = nullptr;
   ENTRY(close);
   ENTRY(peer_access);
   ENTRY(device_attribute);

@@ -28,6 +28,7 @@
 #include "fault.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
+#include "workers.hpp"
 
 extern char** environ;
 
@@ -75,7 +76,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.struct_size = out->struct_size;
   found.language = CW_CODE_C;
   found.flags = CW_CODE_IN_TURN;
-  found.compute_units = 2;  // a stream has one thread; with two, work is split as elsewhere
+  found.compute_units = compute_units();
   found.group_limit = 1;
   found.simd_width = 8;
   found.local_memory = 64 << 10;
@@ -338,14 +339,11 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
                std::vector<void*> pointers;
                for (uint32_t offset : at) pointers.push_back(&values[offset]);
                const uint32_t all[3] = {g0, g1, g2};
-               for (uint32_t z = 0; z < g2; ++z) {
-                 for (uint32_t y = 0; y < g1; ++y) {
-                   for (uint32_t x = 0; x < g0; ++x) {
-                     const uint32_t here[3] = {x, y, z};
-                     run(pointers.data(), here, all);
-                   }
-                 }
-               }
+               run_groups(uint64_t{g0} * g1 * g2, [&](uint64_t i) {
+                 const uint32_t here[3] = {static_cast<uint32_t>(i % g0), static_cast<uint32_t>(i / g0 % g1),
+                                           static_cast<uint32_t>(i / g0 / g1)};
+                 run(pointers.data(), here, all);
+               });
                return CW_OK;
              });
 }

@@ -59,7 +59,8 @@ struct Device {
     const Allocation& a = allocations[slot - 1];
     if (address - a.base > a.bytes || bytes > a.bytes - (address - a.base)) return nullptr;
     if (a.grows) {
-      for (uint64_t at = (address - base) / granule, end = (address - base + bytes + granule - 1) / granule; at < end; ++at)
+      for (uint64_t at = (address - base) / granule, end = (address - base + bytes + granule - 1) / granule; at < end;
+           ++at)
         if (first[at].load(std::memory_order_acquire) != slot) return nullptr;
     }
     return &a;

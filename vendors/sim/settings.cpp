@@ -77,10 +77,10 @@ bool parse_bytes(const std::string& text, uint64_t* out) {
 
 // What `without` may name; see leave_out in backend.cpp.
 bool is_left_out(const std::string& entry) {
-  static const char* const entries[] = {"mem_set",          "mem_info",        "close",          "peer_access",
-                                        "device_attribute", "host_register",   "fault",          "stream_callback",
-                                        "host_alloc_for",   "mem_alloc_on",    "mem_reserve",    "op_find_for",
-                                        "build_binary",     "binary"};
+  static const char* const entries[] = {"bind",        "host_alloc",      "mem_set",          "mem_info",
+                                        "close",       "peer_access",     "device_attribute", "host_register",
+                                        "fault",       "stream_callback", "host_alloc_for",   "mem_alloc_on",
+                                        "mem_reserve", "op_find_for",     "build_binary",     "binary"};
   return std::any_of(std::begin(entries), std::end(entries), [&](const char* e) { return entry == e; });
 }
 
@@ -177,17 +177,19 @@ void read_settings(const cw_host& given) {
     s.level = value[0] - '0';
     return true;
   });
-  reader.read("without",
-              "a comma list of entries that stand alone: mem_set, mem_info, close, peer_access, device_attribute, "
-              "host_register, fault, stream_callback, host_alloc_for, mem_alloc_on, mem_reserve (each with what belongs "
-              "to it), op_find_for; of code.v1 build_binary, binary",
-              [&](const std::string& value) {
-                for (const std::string& part : split(value)) {
-                  if (!is_left_out(part)) return false;
-                  s.without.insert(part);
-                }
-                return true;
-              });
+  reader.read(
+      "without",
+      "a comma list of entries that stand alone: bind, mem_set, mem_info, close, peer_access, device_attribute, "
+      "host_alloc, host_register, fault, stream_callback, host_alloc_for, mem_alloc_on, mem_reserve (each with what "
+      "belongs "
+      "to it), op_find_for; of code.v1 build_binary, binary",
+      [&](const std::string& value) {
+        for (const std::string& part : split(value)) {
+          if (!is_left_out(part)) return false;
+          s.without.insert(part);
+        }
+        return true;
+      });
   reader.read("peers", "0, 1", [&](const std::string& value) {
     s.peers = value == "1";
     return s.peers || value == "0";

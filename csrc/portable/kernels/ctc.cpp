@@ -20,7 +20,7 @@ struct Sequences {
   int64_t states() const { return 2 * most + 1; }  // a blank before, between and after the labels
 };
 
-// False: what the host has words for. `at` is the place of log_probs among the arguments.
+// False: the host raises the error. `at` is the place of log_probs among the arguments.
 bool read(Call& call, int at, int blank_at, Sequences* s) {
   if (!call.tensor(at, &s->log_probs) || !call.tensor(at + 1, &s->targets) || s->log_probs.ndim != 3 ||
       (s->targets.dtype != kI64 && s->targets.dtype != kI32) || (s->log_probs.dtype == kF64 && !has_f64(call)))

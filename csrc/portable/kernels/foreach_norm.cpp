@@ -187,7 +187,7 @@ cw_status largest(Call& call, const void*) {
   std::vector<Tensor> out, in;
   if (!read_lists(call, &out, &in, kReals) || out[0].dtype != in[0].dtype) return CW_UNSUPPORTED;
   for (const Tensor& t : in)
-    if (t.numel() == 0) return CW_UNSUPPORTED;  // torch has the words
+    if (t.numel() == 0) return CW_UNSUPPORTED;  // torch raises the error
   const Fold fold = {"first", "acc = MAXIMUM(v, acc);", "MAXIMUM(w, acc)", "acc"};
   return run_folds(call, fold, compute_of(in[0].dtype), 0, out, in);
 }

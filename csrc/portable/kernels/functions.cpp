@@ -338,4 +338,18 @@ std::string functions_of(const std::string& text) {
   return all + macros + "#endif\n";
 }
 
+std::string typed_functions_of(const std::string& text) {
+  std::string called, ours, theirs;
+  for (const Function& f : kFunctions) {
+    const std::string name = f.name;
+    if (!f.parameters || !names(text, name + "_32", '(')) continue;
+    const std::string with = "(" + std::string(f.parameters) + ")";
+    called += name + "(";
+    ours += "#undef " + name + "\n#define " + name + "_32" + with + " " + name + "_f32" + with + "\n";
+    theirs += "#define " + name + "_32" + with + " " + name + with + "\n";
+  }
+  if (called.empty()) return "";
+  return functions_of(called) + "#if defined(IN_TURN) && defined(DOUBLE)\n" + ours + "#else\n" + theirs + "#endif\n";
+}
+
 }  // namespace causeway::portable

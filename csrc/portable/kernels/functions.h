@@ -9,4 +9,7 @@ namespace causeway::portable {
 // them, and macros by which the text gets them.
 std::string functions_of(const std::string& text);
 
+// The same for a text that calls `log_32`, `sin_32` and the like, and means by `log` that of the argument's own type.
+std::string typed_functions_of(const std::string& text);
+
 }  // namespace causeway::portable

@@ -184,12 +184,22 @@ std::string put(const std::string& in, char sign, int n) {
   return out;
 }
 
-// `text` for each row @ of a tile and each of its vectors $.
-std::string each(const Cut& cut, const std::string& text) {
+// Elements of a vector of a tile. A C compiler gets vectors that are registers: GCC keeps wider ones in memory, which
+// costs it four fifths of the speed. OpenCL's compilers split them.
+int vector_lanes(const Device& device, Dtype type) {
+  if (device.info.language != CW_CODE_C || device.info.simd_width == 0) return 16;
+  int lanes = 16;
+  while (lanes > 2 && lanes * size_of(type) > int64_t{device.info.simd_width} * 4) lanes /= 2;
+  return lanes;
+}
+
+// `text` for each row @ of a tile and each of its vectors $, whose first column is #.
+std::string each(const Cut& cut, int lanes, const std::string& text) {
   const int rows = text.find('@') == std::string::npos ? 1 : cut.rows;
   std::string all;
   for (int row = 0; row < rows; ++row)
-    for (int vector = 0; vector < cut.columns / 16; ++vector) all += put(put(text, '@', row), '$', vector);
+    for (int vector = 0; vector < cut.columns / lanes; ++vector)
+      all += put(put(put(text, '@', row), '$', vector), '#', vector * lanes);
   return all;
 }
 
@@ -198,7 +208,7 @@ constexpr int kHead = 16;    // elements before the first item's, of which one i
 
 // Rows that are not read in place are copied for a stretch of k, converted once. Where neighbours of k are no neighbours
 // in memory, rows lie side by side.
-void define_tile(Source& s, const Product& p) {
+void define_tile(Source& s, const Product& p, int lanes) {
   const Cut& cut = p.cut;
   s.define("HEAD", kHead);
   const char *down = "for (idx i = 0; i < rows; ++i) {", *across = "INDEPENDENT for (idx l = 0; l < wide; ++l) {";
@@ -207,10 +217,10 @@ void define_tile(Source& s, const Product& p) {
                            " const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } }");
   const bool here = in_place(cut, p.a, p.a_dense);
   s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", here ? 0 : cut.depth + kBeside);
-  s.define("TILE_ZERO", each(cut, "V c@_$ = ZERO; "));
-  s.define("TILE_TAKE", each(cut, "c@_$ = LOADV(kept + @ * WIDE + $ * 16); "));
-  s.define("TILE_KEEP", each(cut, "STOREV(kept + @ * WIDE + $ * 16, c@_$); "));
-  s.define("TILE_OUT", each(cut, "STORETILE(tile + @ * WIDE + $ * 16, c@_$); "));
+  s.define("TILE_ZERO", each(cut, lanes, "V c@_$ = ZERO; "));
+  s.define("TILE_TAKE", each(cut, lanes, "c@_$ = LOADV(kept + @ * WIDE + #); "));
+  s.define("TILE_KEEP", each(cut, lanes, "STOREV(kept + @ * WIDE + #, c@_$); "));
+  s.define("TILE_OUT", each(cut, lanes, "STORETILE(tile + @ * WIDE + #, c@_$); "));
   if (here) {
     s.define("TILE_STAGE", "").define("BLOCK_STAGE", "");
   } else if (p.a_dense) {
@@ -234,17 +244,17 @@ void define_tile(Source& s, const Product& p) {
   std::string run = "{ GLOBAL const T* b = pack; ";
   for (int i = 0; here && i < cut.rows; ++i)
     run += put("GLOBAL const T* r@ = from_a + (@ < left ? @ : 0) * am; ", '@', i);
-  run += "for (idx k = 0; k < depth; ++k, b += WIDE) { " + each(cut, "const V v$ = LOADV(b + $ * 16); ");
+  run += "for (idx k = 0; k < depth; ++k, b += WIDE) { " + each(cut, lanes, "const V v$ = LOADV(b + #); ");
   for (int i = 0; i < cut.rows; ++i) {
     run += "{ const T x = " + put(place, '@', i) + "; ";
-    run += put(each(cut, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
+    run += put(each(cut, lanes, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
   }
   s.define("TILE_RUN", run + "} }");
 }
 
 // TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel. A
 // round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
-std::string turn_text(const Product& p) {
+std::string turn_text(const Product& p, int vector) {
   std::string rounds;
   for (int i = 0; i < 16; ++i)
     rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
@@ -264,7 +274,7 @@ std::string turn_text(const Product& p) {
       "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + "
       "64) "
       "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
-  if (p.a != p.type) return each;
+  if (p.a != p.type || vector != 16) return each;
   return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
          "}\n#endif\n#endif\n#ifndef TURN\n" + each + "#endif\n";
 }
@@ -283,12 +293,23 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
     head += device.info.language == CW_CODE_C
                 ? "#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))\n"
                 : "#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))\n";
-  head += "typedef " + type + " T;\ntypedef " + type + "x16 V;\ntypedef " + storage_of(p.a) + " AT;\n";
-  if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p);
+  const int vector = vector_lanes(device, p.type);
+  head += "typedef " + type + " T;\ntypedef " + storage_of(p.a) + " AT;\n";
+  if (vector == 16)
+    head += "typedef " + type + "x16 V;\n";
+  else
+    head +=
+        "typedef T V __attribute__((vector_size(" + std::to_string(vector) + " * sizeof(T)), aligned(sizeof(T))));\n";
+  if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p, vector);
   s.before(head);
-  for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
+  if (vector == 16) {
+    for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
+  } else {
+    s.define("LOADV(p)", "(*(const V*)(p))").define("STOREV(p, v)", "(*(V*)(p) = (v))");
+    s.define("FMAV(a, b, c)", "((a) * (b) + (c))").define("ZERO", "((V){0})");
+  }
   // A tile is the item's own memory, which OpenCL keeps apart from the device's.
-  s.define("STORETILE(p, v)", "STOREV_" + type + "(p, v)");
+  s.define("STORETILE(p, v)", "STOREV(p, v)");
   s.define("LDA", std::string("LD_") + name_of(p.a)).define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
   s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel)).define("PUT", one_line(p.store));
   s.define("A_AT", p.a_at.empty() ? "LDA(a, a_base + m * am + k * AK)" : one_line(p.a_at));
@@ -299,7 +320,7 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
                            "together", "chunk", "block", "kept_rows", "taken"})
     s.value("idx", name);
-  if (p.cut.kind == Cut::panels) define_tile(s, p);
+  if (p.cut.kind == Cut::panels) define_tile(s, p, vector);
   if (p.cut.kind != Cut::squares) return;
   const int side = p.cut.lanes, rm = p.cut.rows / side, rn = p.cut.columns / side, lanes = side * side;
   s.define("SIDE", side).define("MS", p.cut.rows).define("NS", p.cut.columns).define("RM", rm).define("RN", rn);

@@ -7,7 +7,7 @@ namespace causeway::portable {
 
 namespace {
 
-// A target that is no class reads nothing, makes the loss NaN, and is told.
+// An invalid class reads nothing, makes the loss NaN, and is reported.
 // Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
 // themselves, and joined by the second kernel where there are several.
 constexpr const char* kForward = R"(

@@ -204,7 +204,7 @@ bool finds_zeros(const Parsed& p, Dtype type) {
 }
 
 // Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
-// ever. Where `by_turns`, tiles are of four pages by turns (see orders()).
+// ever. Where `by_turns`, tiles interleave four pages (see orders()).
 std::string passing_loop(const std::string& compute, const std::string& storage) {
   return "for (idx i = FIRST(n), last = LAST(n); i < last;) {\n"
          "const idx over = (idx)((u64)(p0 + i) & 63);\n"

@@ -224,7 +224,7 @@ cw_status whole_numbers(Call& call, const void* data) {
                                : uint64_t{1} << (size * 8 - (t == kU8 ? 0 : 1));
   uint64_t range = most - static_cast<uint64_t>(from);
   if (ends > 0 && !call.is_none(ends)) {
-    if (call.integer(ends) <= from) return CW_UNSUPPORTED;  // the host has the words
+    if (call.integer(ends) <= from) return CW_UNSUPPORTED;  // the host raises the error
     range = static_cast<uint64_t>(call.integer(ends)) - static_cast<uint64_t>(from);
   } else if (ends == 2 && from < 0 && size == 8) {
     return CW_UNSUPPORTED;

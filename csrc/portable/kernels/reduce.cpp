@@ -122,9 +122,9 @@ struct Plan {
 // Partial results a row is held in: two chains of additions on each vector unit where the row is long.
 int lanes_of(const Shape& s) { return s.reduced.back().size < 512 ? 16 : 32; }
 
-// Some cores read eight pages by turns 1.4 times as fast as one after the other, and others 0.7 times (see orders()). So
+// Some cores read eight pages interleaved 1.4 times as fast as one after the other, and others 0.7 times (see orders()). So
 // long rows have sums of their own for each of eight pages, and shorter ones, where there is more than fits a cache, are
-// read by turns from four runs of neighbours, each of four pages or a row.
+// read interleaved from four runs of neighbours, each of four pages or a row.
 bool reads_pages(const Shape& s, const Plan& p) {
   return p.dense && !p.columns && !p.teams && s.reduced.back().size * size_of(p.in) >= 16 * kPage;
 }

@@ -32,7 +32,7 @@ _default_generator = threading.Lock()
 
 
 class Refused(Exception):
-    """The CPU does not take the call; the words are torch's."""
+    """The CPU does not take the call; the message is torch's."""
 
 
 @dataclass

@@ -174,7 +174,7 @@ def set_fills_its_bytes(chip: Chip) -> None:
 
 
 def out_of_memory_is_an_answer(chip: Chip) -> None:
-    """Is more memory than there is answered OUT_OF_MEMORY, with words, and survived?"""
+    """Is more memory than there is answered OUT_OF_MEMORY, with a message, and survived?"""
     error = chip.refused("mem_alloc", 0, chip.info.memory * 2 + (1 << 40), C.byref(ptr()))
     expect(error.status == "OUT_OF_MEMORY", "OUT_OF_MEMORY", error)
     with chip.memory(KIB) as (address,):
@@ -317,7 +317,7 @@ def a_fault_is_of_the_last_failure(chip: Chip) -> None:
 
 
 def a_wrong_device_has_words(chip: Chip) -> None:
-    """Is a device that is not there refused, with words?"""
+    """Is a device that is not there refused, with a message?"""
     for device in (chip.count, -7, 2**31 - 1):
         chip.refused("mem_alloc", device, 64, C.byref(ptr()))
         chip.refused("device_info", device, C.byref(DeviceInfo(C.sizeof(DeviceInfo))))
@@ -325,7 +325,7 @@ def a_wrong_device_has_words(chip: Chip) -> None:
 
 
 def words_belong_to_a_thread(chip: Chip) -> None:
-    """Does last_error keep each thread's own words?"""
+    """Does last_error keep each thread's own message?"""
     chip.needs("last_error")
     chip.refused("mem_alloc", chip.count + 11, 64, C.byref(ptr()))
     before = chip.library.words()

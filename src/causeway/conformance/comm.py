@@ -276,7 +276,7 @@ class Rank:
     @contextmanager
     def memory_that_may_fail(self) -> Iterator[Buffer]:
         """64 bytes for a collective that ends with an error: what comes of giving them back is not
-        asked, as the error may be told once more.
+        asked, as the error may be reported once more.
         """
         address = self.chip.library.alloc(64 + 2 * GUARD, self.device)
         try:

@@ -297,7 +297,7 @@ def _most_different(calls: list[Call]) -> list[Call]:
         if all(t.numel() <= 1 << 18 for t in tensors_in(call.inputs)):
             function = call.source.rsplit(" ", 1)[0]
             kinds.setdefault((function, _shape_of(call)), []).append(call)
-    # One call of each kind, a kind of each function by turns; then a second call of each.
+    # One call of each kind, the functions alternately; then a second call of each.
     rounds: list[list[list[Call]]] = [[], [], []]
     for n in range(len(rounds)):
         by_function: dict[str, list[Call]] = {}

@@ -3,7 +3,7 @@
 Each storage becomes a buffer: a guard, its bytes, a guard. Views keep their layout, and tensors
 that share a storage share the buffer. Guards, and outputs that nothing has written yet, hold 0xFF
 bytes: NaN for every float, -1 for every signed integer; for bool, which has but two values, 0 and 1
-by turns.
+alternately.
 """
 
 from __future__ import annotations

@@ -19,6 +19,8 @@ LIBRARIES = {
     "pytorch_lightning": "lightning",
     "safetensors": "safetensors",
     "timm": "timm",
+    "torch._dynamo.device_interface": "inductor",
+    "torch._inductor.compile_fx": "inductor",
     "torch.distributed.tensor": "dtensor",
     "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
     "torch.nn.attention.flex_attention": "flex_attention",

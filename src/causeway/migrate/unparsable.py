@@ -1,7 +1,7 @@
 """What is said of a Python file that does not parse: why, what to do, which lines need a look.
 
 It is read by the Python that runs Causeway, so a program of Python 2 and one that is newer than
-this Python are left as they are. Their words tell them apart, as far as they can be told.
+this Python are left as they are. The error message distinguishes them where possible.
 """
 
 from __future__ import annotations

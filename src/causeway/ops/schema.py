@@ -322,7 +322,7 @@ have. torch takes composite operators apart before they reach a device: `torch.s
 **Write the form that writes into given outputs**, `.out` mostly. A call of another form that you do
 not offer is served by it: the core allocates the outputs of `aten::mm` and calls `aten::mm.out`; for
 `aten::add_.Tensor` it calls `aten::add.out`, with `self` as output and as input. The ledger says
-`native` where the call itself had this form and its tensors were taken as they came, `derived` where
+`native` where the call itself had this form and its tensors were taken as they were, `derived` where
 another form was asked for or inputs were prepared. The column "serves" below has the other forms.
 Offer one of these too only if its kernel does better. Its arguments are those of the row, and an
 in-place form's `self` comes once, as the output.

@@ -52,8 +52,8 @@ A program, and every library in site-packages, sees CUDA: `x.is_cuda`, `x.device
 files ("cuda:0") agree. `torch.device` is not replaced: a device of CUDA's is a plain value of
 torch's own type, and becomes the real device where it enters torch.
 
-torch's own Python code is shown the real device, so that it takes the paths of the real device: who
-asks is told by the module of the calling code. `print(x)` tells the truth too.
+torch's own Python code is shown the real device, so that it takes the paths of the real device. The
+module of the calling code decides which one is shown. `print(x)` tells the truth too.
 
 Only arguments that are devices are rewritten: "cuda", "cuda:N", or a `torch.device` of that type,
 in the argument that the table names. Paths, dictionary keys, `init_method` and data are not looked
@@ -88,7 +88,7 @@ returned; CUDA sources, Triton and libraries of compiled CUDA code. Keys of a ta
 
 `python benchmarks/transfer.py` measures the cost against the same program written for the device:
 1.0 for an operator, since operators are not replaced, and 1.1 to 1.2 for a training step of a tiny
-network; 1.7 for a factory with a device, 4 for a function of `torch.cuda`, 8 for reading `x.device`.
+network. It is 1.7 for a factory with a device, 4 for a function of `torch.cuda`, 8 for reading `x.device`.
 """
 
 

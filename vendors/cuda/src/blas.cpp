@@ -258,7 +258,7 @@ cw_status ones_of(cw_stream_t& stream, BlasStream& own, Dtype dtype, int64_t cou
   return *out = reinterpret_cast<char*>(own.ones), CW_OK;
 }
 
-// How what is added comes into the output, which the product then adds to.
+// How the operand of beta is copied into the output, which the product then adds to.
 enum class Added { nothing, there_already, copied, rows, columns, declined };
 
 Added how_added(const Matrix& out, int64_t batches, Tensor self, Matrix* from) {

@@ -290,7 +290,8 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
   };
   if (is("driver_version")) return words(CL_DRIVER_VERSION);
   if (is("architecture")) return words(CL_DEVICE_NAME);
-  if (is("clock_rate_khz")) return number(uint64_t{1000} * device_value<cl_uint>(device->id, CL_DEVICE_MAX_CLOCK_FREQUENCY));
+  if (is("clock_rate_khz"))
+    return number(uint64_t{1000} * device_value<cl_uint>(device->id, CL_DEVICE_MAX_CLOCK_FREQUENCY));
   if (is("l2_cache_bytes")) return number(device_value<cl_ulong>(device->id, CL_DEVICE_GLOBAL_MEM_CACHE_SIZE));
   if (is("local_memory_bytes")) return number(device_value<cl_ulong>(device->id, CL_DEVICE_LOCAL_MEM_SIZE));
   if (is("group_limit")) return number(device_value<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));

@@ -231,9 +231,8 @@ cw_status build_binary(int32_t index, const void* binary, uint64_t bytes, const 
     return fail(CW_INVALID, "the binary is damaged, or of another device or driver than device %d", index);
   if (sealed) data = own.data(), size = own.size();
   cl_int error = CL_SUCCESS, loaded = CL_SUCCESS;
-  cl_program program =
-      spirv ? cl.clCreateProgramWithIL(context(), binary, size, &error)
-            : cl.clCreateProgramWithBinary(context(), 1, &device->id, &size, &data, &loaded, &error);
+  cl_program program = spirv ? cl.clCreateProgramWithIL(context(), binary, size, &error)
+                             : cl.clCreateProgramWithBinary(context(), 1, &device->id, &size, &data, &loaded, &error);
   if (error != CL_SUCCESS || loaded != CL_SUCCESS || !program) {
     if (program) cl.clReleaseProgram(program);
     return fail(CW_INVALID, "device %d takes no such binary (%s)", index, error_name(error ? error : loaded));
@@ -264,7 +263,6 @@ cw_status binary(cw_program program, void* out, uint64_t* bytes) {
 
 }  // namespace
 
-const cw_code_v1 code_table = {sizeof(cw_code_v1), 0,      info,         build, release, function,
-                               launch,             build_binary, binary};
+const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch, build_binary, binary};
 
 }  // namespace opencl

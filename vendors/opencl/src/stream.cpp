@@ -178,7 +178,8 @@ cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void
     marker = stream->last;
   }
   // Not under the lock: a runtime may call at once, in this thread.
-  if (cw_status status = check(cl.clSetEventCallback(marker.get(), CL_COMPLETE, call, called.get()), "clSetEventCallback"))
+  if (cw_status status =
+          check(cl.clSetEventCallback(marker.get(), CL_COMPLETE, call, called.get()), "clSetEventCallback"))
     return status;
   (void)called.release();  // the runtime's until it calls
   cl.clFlush(stream->queue);

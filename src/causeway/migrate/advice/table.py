@@ -197,7 +197,7 @@ HINTS: tuple[Hint, ...] = (
         "CW755",
         "loader-pin-memory",
         "A DataLoader without pinned memory",
-        "Copies from ordinary memory cannot run beside the device's work.",
+        "Copies from ordinary memory cannot overlap with the device's work.",
         "pin_memory=True, and `.to(device, non_blocking=True)` for the batch. Without an "
         "accelerator it only warns.",
         "import torch\n\nloader = torch.utils.data.DataLoader(data, 32, num_workers=4)\n",
@@ -210,7 +210,7 @@ HINTS: tuple[Hint, ...] = (
         "loader-last-batch",
         "A last batch of another size",
         "A smaller last batch is another shape: compilers compile again for it, and kernels are "
-        "chosen anew.",
+        "chosen again.",
         "drop_last=True for training.",
         "import torch\n\nloader = torch.utils.data.DataLoader(d, 32, shuffle=True, num_workers=4, "
         "pin_memory=True)\n",

@@ -114,7 +114,7 @@ def _indexes(draft: Draft, text: str, begin: int) -> bool:
         span = (begin + found.start(1), begin + found.end(1))
         draft.change_unsafely(
             INDEX, span, "cpu", f"an index of builds for CUDA ({found.group(1)})",
-            "Beside another device torch's CPU build is right; on a host with CUDA this line stays "
+            "With another device torch's CPU build is right; on a host with CUDA this line stays "
             "as it is.",
             api=found.group(),
         )  # fmt: skip

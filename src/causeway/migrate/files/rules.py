@@ -16,7 +16,7 @@ _TABLE = (
         title="The variable that says which devices a program sees",
         why="CUDA_VISIBLE_DEVICES is read by CUDA's driver alone: on another device the program "
         "sees all devices. There is no variable that all vendors read.",
-        by_hand="Set the variable of the device beside it: CAUSEWAY_VISIBLE_DEVICES for one that "
+        by_hand="Also set the variable of the device: CAUSEWAY_VISIBLE_DEVICES for one that "
         "Causeway brings (`--unsafe` does), ASCEND_RT_VISIBLE_DEVICES, MLU_VISIBLE_DEVICES; or "
         "run with `--target NAME`.",
         before="CUDA_VISIBLE_DEVICES=0,1 python train.py",
@@ -183,7 +183,7 @@ _TABLE = (
         code="CW631",
         name="cuda-index",
         title="An index of CUDA wheels",
-        why="download.pytorch.org/whl/cu121 offers builds for CUDA. Beside another device torch's"
+        why="download.pytorch.org/whl/cu121 offers builds for CUDA. With another device torch's"
         " CPU build is right: the vendor's package brings the device.",
         by_hand="On a host without CUDA use https://download.pytorch.org/whl/cpu, or no index.",
         before="--extra-index-url https://download.pytorch.org/whl/cu121",

@@ -15,8 +15,8 @@ RULE = Rule(
     code="CW119",
     name="quoted-annotation",
     title="A type of torch.cuda in an annotation that is a string",
-    why="Whoever reads the annotation (typing.get_type_hints, a checker of types) is told CUDA's "
-    "type, and gets another one.",
+    why="Code that reads the annotation (typing.get_type_hints, a type checker) sees CUDA's type, "
+    "and gets another one.",
     by_hand="`torch.Stream`, `torch.Event`, `torch.Tensor`.",
     before='import torch\n\n\ndef f(s: "torch.cuda.Stream", x: "torch.cuda.FloatTensor"):\n'
     "    s.synchronize()\n",

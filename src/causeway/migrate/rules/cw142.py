@@ -14,7 +14,7 @@ RULE = Rule(
     name="environment",
     title="Environment variables of CUDA and NCCL",
     why="Other devices do not read them.",
-    by_hand="Set the variable of the vendor beside it (CAUSEWAY_VISIBLE_DEVICES, "
+    by_hand="Also set the variable of the vendor (CAUSEWAY_VISIBLE_DEVICES, "
     "ASCEND_RT_VISIBLE_DEVICES, MLU_VISIBLE_DEVICES), or choose devices in the launch script.",
     before='import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
     after='import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',

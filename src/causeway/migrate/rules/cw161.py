@@ -14,7 +14,7 @@ RULE = Rule(
     title="A package for CUDA alone",
     why="Its kernels are compiled for NVIDIA's chips.",
     by_hand="Take the alternative that the finding names, or import the package only where "
-    "torch.version.cuda is set and keep a version with torch's operators beside it.",
+    "torch.version.cuda is set and keep a second version with torch's operators.",
     before="import flash_attn\n",
     after="import flash_attn\n",
 )

@@ -28,9 +28,15 @@ def _no_dropout(name: str, dropout: float) -> None:
         )
 
 
+def _in_steps_of_one(t: Tensor) -> Tensor:
+    """torch's CPU kernel takes the last dimension for dense, and looks at no stride."""
+    return t if t.stride(-1) == 1 else t.contiguous()
+
+
 def _attend(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, causal: bool, scale: float | None
 ) -> tuple[Tensor, Tensor]:
+    q, k, v = map(_in_steps_of_one, (q, k, v))
     out, logsumexp = _aten._scaled_dot_product_flash_attention_for_cpu(
         q, k, v, 0.0, causal, attn_mask=mask, scale=scale
     )
@@ -48,6 +54,7 @@ def _attend_backward(
     causal: bool,
     scale: float | None,
 ) -> tuple[Tensor, Tensor, Tensor]:
+    q, k, v, out = map(_in_steps_of_one, (q, k, v, out))
     grads: tuple[Tensor, Tensor, Tensor] = (
         _aten._scaled_dot_product_flash_attention_for_cpu_backward(
             grad, q, k, v, out, logsumexp, 0.0, causal, attn_mask=mask, scale=scale

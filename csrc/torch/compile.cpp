@@ -1,0 +1,191 @@
+#include "torch/compile.h"
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include <pybind11/stl.h>
+#include <torch/csrc/autograd/python_variable.h>
+#include <torch/csrc/utils/object_ptr.h>
+#include <torch/csrc/utils/pybind.h>
+
+#include "ladder/forms.h"
+#include "portable/compiled.h"
+#include "runtime/check.h"
+#include "runtime/device.h"
+#include "runtime/profile.h"
+#include "runtime/stream.h"
+#include "runtime/vendor.h"
+
+namespace py = pybind11;
+
+namespace causeway {
+
+namespace {
+
+using portable::KernelText;
+
+portable::Device* compiler_of(int device_index) {
+  find_portable_kernels();
+  device(device_index);  // opened, and checked
+  return portable::device_at(device_index);
+}
+
+py::object compiler_info(int index) {
+  const portable::Device* d = compiler_of(index);
+  if (!d) return py::none();
+  py::dict info;
+  const auto& languages = std::vector<const char*>{"", "c", "opencl", "cuda"};
+  info["language"] = d->info.language < languages.size() ? languages[d->info.language] : "";
+  info["in_turn"] = d->in_turn();
+  info["compute_units"] = d->info.compute_units;
+  info["group_limit"] = d->info.group_limit;
+  info["simd_width"] = d->info.simd_width;
+  info["local_memory"] = d->info.local_memory;
+  info["arithmetic"] = d->info.arithmetic;
+  info["driver"] = std::string(d->info.driver, strnlen(d->info.driver, sizeof d->info.driver));
+  return info;
+}
+
+// A kernel of a compiled graph. Called with the number of units of work, then its parameters in order.
+class CompiledKernel {
+ public:
+  CompiledKernel(portable::Device* device, cw_function function, KernelText text, double cost, uint32_t lanes)
+      : device_(device), function_(function), text_(std::move(text)), cost_(cost), lanes_(lanes) {}
+
+  void call(py::args args) const {
+    if (args.size() != text_.parameters.size() - n_tells() + 1)
+      fail(Kind::Causeway, "kernel ", text_.name, " takes the number of units and ",
+           text_.parameters.size() - n_tells(), " arguments, and ", args.size(), " were given");
+    const int64_t units = py::cast<int64_t>(args[0]);
+    portable::Launch launch;
+    size_t at = 1;
+    for (const auto& p : text_.parameters) {
+      if (p.kind == KernelText::Tells) {
+        check(launch.tells(text_.name.c_str()), "compile", device_->index);
+        continue;
+      }
+      PyObject* value = PyTuple_GET_ITEM(args.ptr(), at++);
+      if (p.kind == KernelText::Value) {
+        put_value(launch, p, value);
+      } else {
+        launch.pointer(address(p, value));
+      }
+    }
+    StreamState& stream = current_stream(device_->index);
+    cw_status status = CW_OK;
+    {
+      py::gil_scoped_release no_gil;
+      Profiled span(Work::Kernel, text_.name.c_str(), &stream);
+      status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle)
+                      : launch.run(*device_, function_, units, cost_, stream.handle);
+      if (status == CW_OK && units > 0) stream.give();
+    }
+    ++launches_;
+    check(status, ("torch.compile's kernel " + text_.name).c_str(), device_->index);
+  }
+
+  const std::string& name() const { return text_.name; }
+  int64_t launches() const { return launches_; }
+
+ private:
+  size_t n_tells() const {
+    size_t n = 0;
+    for (const auto& p : text_.parameters) n += p.kind == KernelText::Tells;
+    return n;
+  }
+
+  const void* address(const KernelText::Parameter& p, PyObject* value) const {
+    if (!THPVariable_Check(value))
+      fail(Kind::Causeway, "kernel ", text_.name, ": ", p.name, " is a tensor, and a ", Py_TYPE(value)->tp_name,
+           " was given");
+    const at::Tensor& t = THPVariable_Unpack(value);
+    if (!t.device().is_privateuseone() || t.device().index() != device_->index)
+      fail(Kind::Causeway, "kernel ", text_.name, " runs on device ", device_->index, ", and ", p.name, " is on ",
+           t.device().str());
+    return p.kind == KernelText::In ? t.const_data_ptr() : t.mutable_data_ptr();
+  }
+
+  void put_value(portable::Launch& launch, const KernelText::Parameter& p, PyObject* value) const {
+    if (p.type == "f32" || p.type == "f64") {
+      const double v = PyFloat_AsDouble(value);
+      if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
+      if (p.type == "f32")
+        launch.value(static_cast<float>(v));
+      else
+        launch.value(v);
+      return;
+    }
+    const int64_t v = PyLong_AsLongLong(value);
+    if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
+    launch.value(v);
+  }
+
+  portable::Device* device_;
+  cw_function function_;
+  KernelText text_;
+  double cost_;
+  uint32_t lanes_;  // items of a group that takes a unit; 0: an item takes units of its own
+  mutable int64_t launches_ = 0;
+};
+
+std::vector<KernelText> read_kernels(const py::list& given) {
+  std::vector<KernelText> kernels;
+  for (py::handle one : given) {
+    KernelText k;
+    k.name = py::cast<std::string>(one.attr("name"));
+    for (py::handle p : one.attr("parameters")) {
+      const auto kind = py::cast<std::string>(p[py::int_(0)]);
+      k.parameters.push_back({kind == "in"      ? KernelText::In
+                              : kind == "out"   ? KernelText::Out
+                              : kind == "value" ? KernelText::Value
+                                                : KernelText::Tells,
+                              py::cast<std::string>(p[py::int_(1)]), py::cast<std::string>(p[py::int_(2)])});
+    }
+    k.body = py::cast<std::string>(one.attr("body"));
+    kernels.push_back(std::move(k));
+  }
+  return kernels;
+}
+
+std::string compiled_source(int index, const std::string& before, const py::list& given) {
+  const portable::Device* d = compiler_of(index);
+  if (!d) fail(Kind::Causeway, "device ", index, " has no compiler (code.v1)");
+  return portable::compiled_source(d->info, before, read_kernels(given));
+}
+
+std::vector<std::shared_ptr<CompiledKernel>> build_kernels(int index, const std::string& before,
+                                                           const py::list& given) {
+  portable::Device* d = compiler_of(index);
+  if (!d) fail(Kind::Causeway, "device ", index, " has no compiler (code.v1)");
+  std::vector<KernelText> kernels = read_kernels(given);
+  const std::string source = portable::compiled_source(d->info, before, kernels);
+  std::vector<cw_function> functions;
+  cw_status status = CW_OK;
+  {
+    py::gil_scoped_release no_gil;
+    status = portable::build_compiled(*d, source, kernels, &functions);
+  }
+  check(status, "code.v1's build of a compiled graph", index);
+  std::vector<std::shared_ptr<CompiledKernel>> made;
+  for (size_t i = 0; i < kernels.size(); ++i)
+    made.push_back(std::make_shared<CompiledKernel>(d, functions[i], kernels[i],
+                                                    py::cast<double>(given[i].attr("cost")),
+                                                    py::cast<uint32_t>(given[i].attr("lanes"))));
+  return made;
+}
+
+}  // namespace
+
+void bind_compile(py::module_& m) {
+  // Never freed: the profiler keeps names of kernels.
+  py::class_<CompiledKernel, std::shared_ptr<CompiledKernel>>(m, "CompiledKernel")
+      .def("__call__", &CompiledKernel::call)
+      .def_property_readonly("name", &CompiledKernel::name)
+      .def_property_readonly("launches", &CompiledKernel::launches);
+  m.def("compiler_info", compiler_info);
+  m.def("compiled_source", compiled_source);
+  m.def("build_kernels", build_kernels);
+}
+
+}  // namespace causeway

@@ -1,0 +1,295 @@
+"""Inductor's side: which kernels a graph gets, and the Python that calls them.
+
+`register` is called when torch.compile is first used, and patches nothing: Inductor asks for what
+was registered by the device of a graph's tensors, so that code for the CPU or CUDA is compiled as
+ever.
+"""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+from pathlib import Path
+from typing import Any
+
+import torch
+
+import causeway
+from causeway import _C
+from causeway.compile import chip, names
+from causeway.compile.dialect import MEMORY
+from causeway.compile.kernel import Kernel
+from causeway.compile.kernel_text import KernelText
+from causeway.compile.names import (
+    BackendFeature,
+    CustomGraphModulePass,
+    DeviceOpOverrides,
+    OrderedSet,
+    PythonWrapperCodegen,
+    SIMDScheduling,
+    SubgraphPythonWrapperCodegen,
+    V,
+    get_fused_kernel_name,
+    get_kernel_metadata,
+)
+
+
+class Scheduling(SIMDScheduling):
+    """Turns groups of Inductor's nodes into kernels of the dialect."""
+
+    kernel_type = Kernel
+
+    @classmethod
+    def get_backend_features(cls, device: torch.device) -> Any:
+        features = [BackendFeature.INPLACE_BUFFERS]
+        if chip.code(device.index or 0).in_turn:
+            # Few cores: a reduction in two kernels reads and writes more than it gains.
+            features.append(BackendFeature.REDUCE_TO_SINGLE_ELEMENT)
+        return OrderedSet(features)
+
+    def define_kernel(self, source: str, node_schedule: Any, kernel: Any) -> str:
+        wrapper = V.graph.wrapper_code
+        device = V.graph.get_current_device_or_throw().index or 0
+        key = f"{device} {source}"
+        text: KernelText = kernel.text
+        if key in wrapper.src_to_kernel:
+            return str(wrapper.src_to_kernel[key])
+        fused = get_fused_kernel_name(node_schedule, "original_aten")
+        name = f"{fused}_{wrapper.next_kernel_suffix()}"
+        wrapper.src_to_kernel[key] = name
+        origins, details = get_kernel_metadata(node_schedule, wrapper)
+        program = wrapper.causeway_program(device)
+        operators = _operators(node_schedule)
+        body = "\n".join(
+            [
+                f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, {text.lanes}, r'''",
+                text.body + f"''', {operators!r})",
+            ]
+        )
+        wrapper.define_kernel(name, body, f"{origins}\n{details}", gpu=False)
+        return name
+
+
+def _by_ladder_names() -> list[str]:
+    """The operators that a graph calls beside its kernels."""
+    found = []
+    for operation in V.graph.operations:
+        name = getattr(operation, "python_kernel_name", None)
+        if isinstance(name, str) and isinstance(operation, names.ExternKernel):
+            found.append(name.replace("torch.ops.", "").replace("extern_kernels.", "aten."))
+    return found
+
+
+def _operators(node_schedule: Any) -> list[str]:
+    found = OrderedSet()
+    for node in node_schedule:
+        inner = getattr(node, "node", None)
+        for origin in getattr(inner, "origins", ()):
+            found.add(str(origin.meta.get("original_aten") or origin.target))
+    return list(found)
+
+
+class Wrapper(PythonWrapperCodegen):
+    """The Python that allocates, calls kernels and calls what goes by the ladder."""
+
+    @staticmethod
+    def create(
+        is_subgraph: bool,
+        subgraph_name: str | None,
+        parent_wrapper: Any,
+        partition_signatures: Any = None,
+    ) -> Any:
+        if is_subgraph:
+            return SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
+        return Wrapper()
+
+    def write_header(self) -> None:
+        super().write_header()
+        where = "from causeway.compile.runtime import"
+        self.imports.writeline(f"{where} Program as CausewayProgram, build as causeway_build")
+        self.imports.writeline(f"{where} laid_out as causeway_laid_out")
+
+    def causeway_program(self, device: int) -> str:
+        """The name of the graph's program on a device."""
+        programs = self.__dict__.setdefault("causeway_programs", {})
+        if device not in programs:
+            programs[device] = f"causeway_program_{device}"
+            has_float64 = chip.code(device).has_float64
+            given = f"globals(), {device}, {has_float64}, {str(V.graph.name or '')!r}"
+            self.header.writeline(f"{programs[device]} = CausewayProgram({given})")
+        return str(programs[device])
+
+    def write_assert_size_stride(self, name: str, size: str, stride: str, op_name: str) -> None:
+        # Some kernels of torch's CPU have other strides than their meta kernels say, channels-last
+        # convolutions for one, and eager's strides are the CPU's: what follows was compiled for the
+        # others.
+        self.writeline(f"{name} = causeway_laid_out({name}, {size}, {stride}, {op_name!r})")
+
+    def write_async_compile_wait(self) -> None:
+        super().write_async_compile_wait()
+        self.prefix.writeline(f"causeway_extern = {_by_ladder_names()!r}")
+        self.prefix.writeline(f"causeway_graph = {str(V.graph.name or '')!r}")
+        self.prefix.writeline("causeway_build(globals())")
+
+    def _generate_kernel_call_helper(
+        self,
+        kernel_name: str,
+        call_args: Any,
+        *,
+        device: Any = None,
+        triton: bool = True,
+        **more: Any,
+    ) -> None:
+        device = device or V.graph.get_current_device_or_throw()
+        if device.type == chip.device_name():
+            self.writeline(self.wrap_kernel_call(kernel_name, [str(a) for a in call_args]))
+        else:
+            super()._generate_kernel_call_helper(
+                kernel_name, call_args, device=device, triton=triton, **more
+            )
+
+    def make_allocation(self, name: str, device: Any, *given: Any, **more: Any) -> str:
+        text = str(super().make_allocation(name, device, *given, **more))
+        if device.type == chip.device_name():  # with the index, which Inductor leaves out
+            text = text.replace(
+                f"device='{device.type}'", f"device='{device.type}:{device.index or 0}'"
+            )
+        return text
+
+
+class SubgraphWrapper(SubgraphPythonWrapperCodegen, Wrapper):
+    """The same within a graph: of torch.cond and its like."""
+
+    def causeway_program(self, device: int) -> str:
+        return str(self.parent_wrapper.causeway_program(device))
+
+
+class DeviceText(DeviceOpOverrides):
+    """What generated Python says of devices and streams."""
+
+    def import_get_raw_stream_as(self, name: str) -> str:
+        return f"from causeway.compile.interface import get_raw_stream as {name}"
+
+    def set_device(self, device_idx: int) -> str:
+        return f"torch.accelerator.set_device_index({device_idx})"
+
+    def synchronize(self) -> str:
+        return "torch.accelerator.synchronize()"
+
+    def device_guard(self, device_idx: int) -> str:
+        return f"torch.{chip.device_name()}.device({device_idx})"
+
+    def current_stream(self) -> str:
+        return f"torch.{chip.device_name()}.current_stream()"
+
+
+# Operators that Inductor would put into a kernel, and the dialect has no text for.
+WITHOUT_TEXT = frozenset(
+    [
+        "digamma",
+        "special_digamma",
+        "erfinv",
+        "special_erfinv",
+        "erfcx",
+        "special_erfcx",
+        "i0",
+        "special_i0",
+        "special_i0e",
+        "special_i1",
+        "special_i1e",
+        "igamma",
+        "igammac",
+        "polygamma",
+        "special_zeta",
+        "special_ndtri",
+        "special_ndtr",
+        "special_log_ndtr",
+        "special_bessel_j0",
+        "special_bessel_j1",
+        "special_bessel_y0",
+        "special_bessel_y1",
+        "special_modified_bessel_i0",
+        "special_modified_bessel_i1",
+        "special_modified_bessel_k0",
+        "special_modified_bessel_k1",
+        "special_scaled_modified_bessel_k0",
+        "special_scaled_modified_bessel_k1",
+        "special_spherical_bessel_j0",
+        "special_airy_ai",
+        "special_chebyshev_polynomial_t",
+        "special_chebyshev_polynomial_u",
+        "special_chebyshev_polynomial_v",
+        "special_chebyshev_polynomial_w",
+        "special_hermite_polynomial_h",
+        "special_hermite_polynomial_he",
+        "special_laguerre_polynomial_l",
+        "special_legendre_polynomial_p",
+        "special_shifted_chebyshev_polynomial_t",
+        "special_shifted_chebyshev_polynomial_u",
+        "special_shifted_chebyshev_polynomial_v",
+        "special_shifted_chebyshev_polynomial_w",
+        "frexp",
+        "_assert_async",
+    ]
+)
+# Sums over an index: the ladder's kernels are parallel, and give the same bits at each run.
+SUMS_OVER_INDEX = frozenset({"scatter_add", "scatter_reduce", "index_add"})
+PUTS = frozenset({"index_put", "_unsafe_index_put"})
+
+
+class Pass(CustomGraphModulePass):
+    """Marks what goes by the ladder and not into a kernel, and tells Inductor's caches what a
+    graph's code depends on besides the graph."""
+
+    def __call__(self, gm: Any) -> None:
+        for node in gm.graph.nodes:
+            if isinstance(node.target, torch._ops.OpOverload) and by_ladder(node):
+                node.meta["should_fallback"] = True
+
+    def uuid(self) -> str:
+        return cache_key()
+
+
+def by_ladder(node: Any) -> bool:
+    """Whether an operator of a graph is called, and not fused."""
+    if not chip.has_compiler():
+        return True
+    name = node.target._schema.name.partition("::")[2].rstrip("_")
+    if name in WITHOUT_TEXT or name in SUMS_OVER_INDEX:
+        return True
+    if name in PUTS and len(node.args) > 3 and node.args[3]:
+        return True
+    values = [node.meta.get("val"), *(a.meta.get("val") for a in node.all_input_nodes)]
+    for value in values:
+        for tensor in value if isinstance(value, list | tuple) else [value]:
+            if not isinstance(tensor, torch.Tensor) or tensor.device.type != chip.device_name():
+                continue
+            if tensor.dtype not in MEMORY:
+                return True
+            if (
+                tensor.dtype == torch.float64
+                and not chip.code(tensor.device.index or 0).has_float64
+            ):
+                return True
+    return False
+
+
+@functools.cache
+def cache_key() -> str:
+    """Causeway, its generator, the vendor, its driver and the device, as one hash."""
+    found = hashlib.sha256(causeway.__version__.encode())
+    for path in sorted(Path(__file__).parent.glob("*.py")):
+        found.update(path.read_bytes())
+    state = _C.vendor_state()
+    found.update(repr([state.get(key) for key in ("name", "version", "abi_version")]).encode())
+    for device in range(_C.device_count()):
+        info = _C.compiler_info(device)
+        found.update(repr([_C.device_info(device)["name"], sorted((info or {}).items())]).encode())
+    return found.hexdigest()
+
+
+def register() -> None:
+    """Give Inductor the device's backend."""
+    name = chip.device_name()
+    names.register_device_op_overrides(name, DeviceText())
+    names.register_backend_for_device(name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass())

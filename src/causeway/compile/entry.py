@@ -1,0 +1,106 @@
+"""Where a graph of the device goes: to Inductor, or by the ladder where nothing can be fused.
+
+`around` stands around torch's `compile_fx`, which compiles what `torch.compile` gives to its
+default backend. Graphs of other devices pass through it untouched.
+"""
+
+from __future__ import annotations
+
+import functools
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from causeway import _C, config
+from causeway.compile import chip, names, report
+
+_said: set[str] = set()
+
+
+def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
+    """`compile_fx`, for graphs of the device too."""
+
+    @functools.wraps(compile_fx)
+    def compile_graph(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
+        if not isinstance(model_, torch.fx.GraphModule) or not _is_ours(model_, example_inputs_):
+            return compile_fx(model_, example_inputs_, *args, **kwargs)
+        mode = config.get("compile")
+        why = "CAUSEWAY_COMPILE=ladder" if mode == "ladder" else cannot_fuse()
+        if why:
+            return _by_the_ladder(model_, example_inputs_, why)
+        if _wants_graphs(kwargs.get("config_patches")):
+            _say(
+                "mode='reduce-overhead' replays device graphs, which are not there yet: "
+                "it compiles without them"
+            )
+        try:
+            return compile_fx(model_, example_inputs_, *args, **kwargs)
+        except Exception as error:
+            if mode == "strict" or not _is_generators(error):
+                raise
+            return _by_the_ladder(model_, example_inputs_, _line(error))
+
+    return compile_graph
+
+
+def cannot_fuse() -> str:
+    """Why no graph can be fused on this device with this torch, or ""."""
+    if "code.v1" not in _C.vendor_state().get("extensions", ()):
+        return "the vendor offers no compiler (code.v1)"
+    if moved := names.missing():
+        return f"torch {torch.__version__} has no {moved}, which the generator of kernels uses"
+    return ""
+
+
+def _by_the_ladder(model: Any, inputs: Any, why: str) -> Any:
+    if report.unfused(why):
+        warnings.warn(
+            f"causeway: torch.compile fuses nothing in a graph on {chip.device_name()!r}: {why}. "
+            "Its operators run by the ladder, one after the other (docs/compile.md)",
+            stacklevel=4,
+        )
+    from torch._dynamo.backends.debugging import aot_eager
+
+    return aot_eager(model, inputs)
+
+
+def _say(text: str) -> None:
+    if text not in _said:
+        _said.add(text)
+        warnings.warn(f"causeway: {text}", stacklevel=4)
+
+
+def _is_ours(model: torch.fx.GraphModule, inputs: Any) -> bool:
+    """Whether a graph has tensors of the device."""
+    name = chip.device_name()
+
+    def on_device(value: Any) -> bool:
+        return isinstance(value, torch.Tensor) and value.device.type == name
+
+    if any(on_device(value) for value in inputs or ()):
+        return True
+    if any(on_device(value) for value in (*model.parameters(), *model.buffers())):
+        return True
+    for node in model.graph.nodes:
+        value = node.meta.get("example_value", node.meta.get("val"))
+        if any(on_device(one) for one in (value if isinstance(value, (tuple, list)) else [value])):
+            return True
+    return False
+
+
+def _wants_graphs(patches: Any) -> bool:
+    return bool(patches and patches.get("triton.cudagraphs"))
+
+
+def _is_generators(error: BaseException) -> bool:
+    """Whether an error is of writing or building kernels: then the operators still run."""
+    from torch._inductor.exc import InductorError
+
+    return isinstance(error, (InductorError, NotImplementedError, LookupError))
+
+
+def _line(error: BaseException) -> str:
+    lines = [line for line in str(error).splitlines() if line.strip()]
+    return lines[0][:500] if lines else type(error).__name__

@@ -1,0 +1,797 @@
+"""A fused kernel: what Inductor's scheduler put together, as one function of the portable dialect.
+
+Inductor describes a kernel as an iteration space (a flat index a dimension of it, and entries that
+are its digits) and loads, computations and stores on it. Here the digits become nested loops, in
+the form that suits the chip:
+
+- `points`, items in turn: rows of neighbours, an innermost loop without divisions that becomes vectors;
+- `rows`, in turn: an item takes rows, reductions have LANES partial results each;
+- `columns`, in turn, where neighbours lie across the reduction: BLOCK columns beside each other;
+- `items`, in parallel: neighbours to neighbouring items; a short reduction is an item's own;
+- `groups`, in parallel: a group of items a row, folded in local memory in a fixed order.
+"""
+
+from __future__ import annotations
+
+import contextlib
+from typing import Any
+
+import sympy
+import torch
+
+from causeway.compile import chip
+from causeway.compile.dialect import (
+    UnsupportedError,
+    computed,
+    index_text,
+    memory,
+    number,
+    value_type,
+    whole,
+)
+from causeway.compile.kernel_text import KernelText
+from causeway.compile.names import (
+    CSE,
+    DeferredLine,
+    IndentedBuffer,
+    OrderedSet,
+    SIMDKernel,
+    V,
+    ValueRanges,
+)
+from causeway.compile.overrides import Overrides
+
+LANES = 16  # partial results of a row
+BLOCK = 128  # columns that are taken at once
+SHORT = 32  # a reduction that is not worth a group of items
+
+
+_ANY_VALUE = ValueRanges.unknown()
+
+
+class TypedCSE(CSE):
+    """C has no `auto`: a declaration's type is the dtype that Inductor hands on."""
+
+    def generate(self, buffer: Any, expr: Any, *, dtype: Any = None, **kwargs: Any) -> Any:
+        self.prefix = f"{value_type(dtype)} " if dtype is not None else "__auto_type "
+        kernel = V.kernel
+        if isinstance(expr, str) and getattr(kernel, "keeps_arrays", False):
+            self.prefix = ""
+        return super().generate(buffer, expr, dtype=dtype, **kwargs)
+
+    def newvar(self, bounds: Any = _ANY_VALUE, dtype: Any = None, shape: Any = None) -> Any:
+        kernel = V.kernel
+        if not getattr(kernel, "keeps_arrays", False):
+            return super().newvar(bounds, dtype, shape)
+        name = f"{self.name_prefix}{next(self.iter_buffer_ids)}"
+        kernel.arrays.append(
+            f"{value_type(dtype) if dtype is not None else 'f32'} {name}[{BLOCK}];"
+        )
+        var = kernel.create_cse_var(f"{name}[l]", bounds, dtype, shape)
+        self.varname_map[f"{name}[l]"] = var
+        return var
+
+
+class Kernel(SIMDKernel):
+    overrides = Overrides
+    suffix = ";"
+    newvar_prefix = ""
+    kexpr = sexpr = staticmethod(index_text)
+
+    def __init__(self, tiling: Any, **kwargs: Any) -> None:
+        self.keeps_arrays = False
+        self.arrays: list[str] = []
+        self.code = chip.code(V.graph.get_current_device_or_throw().index or 0)
+        super().__init__(tiling, **kwargs)
+        self.cse = TypedCSE("", self.suffix)
+        self.post = IndentedBuffer()  # after a loop: folds, stores of what was reduced
+        self.folds = IndentedBuffer()
+        self.starts = IndentedBuffer()  # before a loop
+        self.outside: OrderedSet[Any] = OrderedSet()
+        self.counter = 0
+        self.alone = False  # one item does it all: what it adds up in place is in order
+        self.scatters = False
+        self.tells = False
+        self.weight = 0  # operations of an element
+        self.uses_lanes = False
+        self.local: list[str] = []
+        self.cpu_scalars: dict[str, torch.dtype] = {}
+        self.reduced = bool(self.features.is_reduction())
+        self.form = self._form()
+        self._in_loop(self.inside_reduction)
+
+    # --- the form ---------------------------------------------------------------------------------
+    def _form(self) -> str:
+        if not self.reduced:
+            return "points" if self.code.in_turn else "items"
+        if self.code.in_turn:
+            return "columns" if self._lies_across() else "rows"
+        size = self._reduction_size()
+        return "groups" if self.code.group and size > SHORT else "items"
+
+    def _reduction_size(self) -> int:
+        size = 1
+        for tree in self.range_trees:
+            if tree.is_reduction:
+                size *= int(V.graph.sizevars.optimization_hint(tree.numel, fallback=1024))
+        return size
+
+    def _lies_across(self) -> bool:
+        """Whether what is reduced lies farther apart than the results do."""
+        along = across = 0
+        for node in self.features.scheduler_nodes():
+            if not node.is_reduction():
+                continue
+            sizes, reduced = node._sizes if hasattr(node, "_sizes") else ((), ())
+            for read in node.read_writes.reads:
+                names = getattr(read, "var_names", None)
+                if names is None or not reduced or len(names) != len(sizes) + len(reduced):
+                    continue
+                steps = [
+                    sympy.diff(read.index, v) if read.index.has(v) else sympy.S.Zero for v in names
+                ]
+                kept = [s for s in steps[: len(sizes)] if s != 0]
+                gone = [s for s in steps[len(sizes) :] if s != 0]
+                if not gone:
+                    continue
+                if any(s == 1 for s in gone):
+                    along += 1
+                elif any(s == 1 for s in kept):
+                    across += 1
+                else:
+                    along += 1
+        return across > along
+
+    def _in_loop(self, inside: bool) -> None:
+        """In columns, what is computed outside of a loop is an array, an element a column."""
+        self.keeps_arrays = self.form == "columns" and not inside
+
+    # --- what Inductor calls ---------------------------------------------------------------------
+    def dtype_to_str(self, dtype: torch.dtype) -> str:
+        return value_type(dtype)
+
+    def codegen_iteration_ranges_entry(self, entry: Any) -> None:
+        pass  # digits are declared where loops begin
+
+    def _at(self, index: sympy.Expr) -> str:
+        return self.index_to_str(index)
+
+    def _cpu_scalar(self, name: str) -> bool:
+        buffer = V.graph.try_get_buffer(name)
+        device = None if buffer is None else buffer.get_device()
+        return device is not None and device.type == "cpu"
+
+    def load(self, name: str, index: sympy.Expr) -> Any:
+        var = self.args.input(name)
+        dtype = V.graph.get_dtype(name)
+        self.weight += 1
+        if self._cpu_scalar(name):
+            self.cpu_scalars[str(var)] = dtype
+            return self.cse.generate(
+                self.loads, f"({value_type(dtype)}){var}", dtype=computed(dtype)
+            )
+        indirect = self.is_indirect_indexing(index)
+        line = f"LD_{memory(dtype)[0]}({var}, {self._at(self.prepare_indexing(index))})"
+        if self._load_mask:
+            zero = number(0, dtype)
+            line = f"({self._load_mask} ? {line} : {zero})"
+        buffer = self.compute if indirect or self._load_mask else self.loads
+        return self.cse.generate(buffer, line, dtype=computed(dtype))
+
+    def store(self, name: str, index: sympy.Expr, value: Any, mode: Any = None) -> None:
+        var = self.args.output(name)
+        dtype = V.graph.get_dtype(name)
+        at, d = self._at(self.prepare_indexing(index)), memory(dtype)[0]
+        self.weight += 1
+        if mode is None:
+            line = f"ST_{d}({var}, {at}, {value});"
+        elif mode == "atomic_add":
+            self.alone = True
+            line = f"{{ const idx at_ = {at}; ST_{d}({var}, at_, LD_{d}({var}, at_) + {value}); }}"
+        else:
+            raise UnsupportedError(f"store mode {mode}")
+        if self.is_indirect_indexing(index):
+            self.scatters = True
+        if self.form == "groups" and not self.inside_reduction:
+            line = f"if (LANE == 0) {{ {line} }}"
+        self.stores.writeline(DeferredLine(name, line))
+
+    def store_reduction(self, name: str, index: sympy.Expr, value: Any) -> None:
+        prior, self.inside_reduction = self.inside_reduction, False
+        try:
+            at = self._at(self.prepare_indexing(index))
+        finally:
+            self.inside_reduction = prior
+        dtype = V.graph.get_dtype(name)
+        line = f"ST_{memory(dtype)[0]}({self.args.output(name)}, {at}, {value});"
+        if self.form == "groups":
+            line = f"if (LANE == 0) {line}"
+        self.post.writeline(DeferredLine(name, line))
+
+    def check_bounds(self, expr: sympy.Expr, size: sympy.Expr, lower: bool, upper: bool) -> None:
+        if not (lower or upper):
+            return
+        value, bound = self._at(expr), self.index_to_str(size)
+        tests = ([f"{value} < 0"] if lower else []) + ([f"{value} >= {bound}"] if upper else [])
+        test = " || ".join(tests)
+        if self._load_mask:
+            test = f"{self._load_mask} && ({test})"
+        self.tells = True
+        self.compute.writeline(
+            f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {value} = 0; }}"
+        )
+
+    def check_divisor(self, value: Any) -> None:
+        self.tells = True
+        test = f"{value} == 0" if not self._load_mask else f"{self._load_mask} && {value} == 0"
+        self.compute.writeline(f"if ({test}) TELL(ZERO_DIVISION, 0, 0);")
+
+    def device_assert_async(self, cond: Any, msg: str) -> None:
+        raise UnsupportedError("an assertion in a fused kernel")
+
+    # --- reductions ---------------------------------------------------------------------------------
+    def reduction(self, dtype: Any, src_dtype: Any, reduction_type: Any, value: Any) -> Any:
+        key = (src_dtype, reduction_type, value)
+        if key not in self.cse.reduction_cache:
+            self.cse.reduction_cache[key] = self._reduction(dtype, src_dtype, reduction_type, value)
+        return self.cse.reduction_cache[key]
+
+    def _result(self, name: str, dtype: torch.dtype) -> Any:
+        full = f"{name}[l]" if self.form == "columns" else name
+        var = self.create_cse_var(full, ValueRanges.unknown(), dtype, ())
+        self.outside.add(var)
+        return var
+
+    def _reduction(self, dtype: Any, src_dtype: Any, how: str, value: Any) -> Any:
+        n, self.counter = self.counter, self.counter + 1
+        self.weight += 2
+        kept = computed(src_dtype)
+        t = value_type(kept)
+        floating = t[0] == "f"
+        if how in ("argmax", "argmin"):
+            return self._place(how, n, t, value)
+        if how in ("welford_reduce", "welford_combine"):
+            return self._welford(how, n, value)
+        result = computed(dtype)
+        if how in ("sum", "prod"):
+            # Sums of float32 are kept in float64 on CPUs, as elsewhere in Causeway.
+            a = (
+                "f64"
+                if value_type(result) == "f32" and self.code.in_turn and self.code.has_float64
+                else value_type(result)
+            )
+            start = "0" if how == "sum" else "1"
+            fold = "{a} + {b}" if how == "sum" else "{a} * {b}"
+        elif how in ("max", "min"):
+            a, result = t, kept
+            if floating:
+                start = "-INFINITY" if how == "max" else "INFINITY"
+            elif kept == torch.bool:
+                start = "0" if how == "max" else "1"
+            else:
+                limits = torch.iinfo(kept)
+                start = number(limits.min if how == "max" else limits.max, kept)
+            fold = "MAXIMUM({b}, {a})" if how == "max" else "MINIMUM({b}, {a})"
+        elif how == "any":
+            a, start, fold, result = "u8", "0", "(u8)({a} != 0 || {b} != 0)", torch.bool
+        elif how == "xor_sum":
+            a, start, fold = value_type(result), "0", f"({value_type(result)})({{a}} ^ {{b}})"
+        else:
+            raise UnsupportedError(f"reduction {how}")
+        name, r = f"acc{n}", f"red{n}"
+        self._accumulate(name, a, start, fold, f"({a}){value}")
+        self._fold(name, r, a, value_type(result), fold)
+        return self._result(r, result)
+
+    def _accumulate(self, name: str, a: str, start: str, fold: str, value: str) -> None:
+        lane = "[l]" if self.form in ("columns", "rows") else ""
+        if self.form == "columns":
+            self.arrays.append(f"{a} {name}[{BLOCK}];")
+            self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {name}[l] = {start};")
+        elif self.form == "rows":
+            self.uses_lanes = True
+            self.starts.writeline(
+                f"{a} {name}[{LANES}]; for (int l = 0; l < {LANES}; ++l) {name}[l] = {start};"
+            )
+        else:
+            self.starts.writeline(f"{a} {name} = {start};")
+        self.compute.writeline(f"{name}{lane} = {fold.format(a=name + lane, b=value)};")
+
+    def _fold(self, name: str, r: str, a: str, t: str, fold: str) -> None:
+        if self.form == "columns":
+            self.arrays.append(f"{t} {r}[{BLOCK}];")
+            self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = ({t}){name}[l];")
+        elif self.form == "rows":
+            step = fold.format(a=f"{r}_", b=f"{name}[l]")
+            self.folds.writeline(
+                f"{a} {r}_ = {name}[0]; for (int l = 1; l < {LANES}; ++l) {r}_ = {step};"
+            )
+            self.folds.writeline(f"{t} {r} = ({t}){r}_;")
+        elif self.form == "groups":
+            self.local.append(f"LOCAL {a} {name}_cells[{self.code.group}];")
+            mine, other = f"{name}_cells[LANE]", f"{name}_cells[LANE + half_]"
+            self._tree(f"{mine} = {name};", f"{mine} = {fold.format(a=mine, b=other)};")
+            self.folds.writeline(f"{t} {r} = ({t}){name}_cells[0]; BARRIER;")
+        else:
+            self.folds.writeline(f"{t} {r} = ({t}){name};")
+
+    def _tree(self, put: str, step: str) -> None:
+        """Halves folded onto halves, in a fixed order: the same bits at each run."""
+        half = f"{self.code.group} / 2"
+        self.folds.writeline(f"{put} BARRIER;")
+        self.folds.writeline(
+            f"for (idx half_ = {half}; half_ > 0; half_ /= 2) {{ if (LANE < half_) {{ {step} }} BARRIER; }}"
+        )
+
+    def _place(self, how: str, n: int, t: str, value: Any) -> Any:
+        """argmax and argmin: NaN goes before all, and the first of equals."""
+        v, i = f"acc{n}", f"at{n}"
+        sign = ">" if how == "argmax" else "<"
+        columns = self.form == "columns"
+        l = "[l]" if columns else ""
+        if columns:
+            self.arrays += [f"{t} {v}[{BLOCK}];", f"i64 {i}[{BLOCK}];"]
+            self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {{ {v}[l] = 0; {i}[l] = -1; }}")
+        else:
+            self.starts.writeline(f"{t} {v} = 0; i64 {i} = -1;")
+            self.single_lane = True
+        at = "r_at"
+        better = f"({{w}} {sign} {{v}} || ({{w}} != {{w}} && {{v}} == {{v}}))"
+        test = better.format(w=value, v=v + l)
+        self.compute.writeline(f"if ({i}{l} < 0 || {test}) {{ {v}{l} = {value}; {i}{l} = {at}; }}")
+        if self.form == "groups":
+            c, k = f"{v}_cells", f"{i}_cells"
+            self.local += [
+                f"LOCAL {t} {c}[{self.code.group}];",
+                f"LOCAL i64 {k}[{self.code.group}];",
+            ]
+            w, j = f"{c}[LANE + half_]", f"{k}[LANE + half_]"
+            other = better.format(w=w, v=f"{c}[LANE]")
+            same = (
+                f"(({w} == {c}[LANE] || ({w} != {w} && {c}[LANE] != {c}[LANE])) && {j} < {k}[LANE])"
+            )
+            self._tree(
+                f"{c}[LANE] = {v}; {k}[LANE] = {i};",
+                f"if ({j} >= 0 && ({k}[LANE] < 0 || {other} || {same})) {{ {c}[LANE] = {w}; {k}[LANE] = {j}; }}",
+            )
+            self.folds.writeline(f"i64 {i}_best = {k}[0]; BARRIER;")
+            return self._result(f"{i}_best", torch.int64)
+        return self._result(i, torch.int64)
+
+    def _welford(self, how: str, n: int, value: Any) -> tuple[Any, ...]:
+        names = [f"mean{n}", f"m2_{n}", f"weight{n}"]
+        t = "f32"
+        parts = (value, "0.0f", "1.0f") if how == "welford_reduce" else value
+        dtype = getattr(parts[0], "dtype", None)
+        if dtype == torch.float64:
+            t = "f64"
+        rows, columns = self.form == "rows", self.form == "columns"
+        l = "[l]" if rows or columns else ""
+        size = LANES if rows else BLOCK
+        if columns:
+            self.arrays += [f"{t} {x}[{size}];" for x in names]
+            self.starts.writeline(
+                "for (int l = 0; l < lanes; ++l) { "
+                + " ".join(f"{x}[l] = 0;" for x in names)
+                + " }"
+            )
+        elif rows:
+            self.uses_lanes = True
+            self.starts.writeline(" ".join(f"{t} {x}[{size}];" for x in names))
+            self.starts.writeline(
+                f"for (int l = 0; l < {size}; ++l) {{ "
+                + " ".join(f"{x}[l] = 0;" for x in names)
+                + " }"
+            )
+        else:
+            self.starts.writeline(" ".join(f"{t} {x} = 0;" for x in names))
+        m, s, w = (x + l for x in names)
+
+        def combine(m: str, s: str, w: str, bm: Any, bs: Any, bw: Any) -> str:
+            return (
+                f"{{ const {t} d_ = ({t}){bm} - {m}, n_ = {w} + ({t}){bw}, f_ = n_ == 0 ? 0 : ({t}){bw} / n_; "
+                f"{m} += d_ * f_; {s} += ({t}){bs} + d_ * d_ * {w} * f_; {w} = n_; }}"
+            )
+
+        self.compute.writeline(combine(m, s, w, *parts))
+        results = [f"{x}_r" for x in names]
+        if columns:
+            self.arrays += [f"{t} {x}[{size}];" for x in results]
+            for x, r in zip(names, results, strict=True):
+                self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = {x}[l];")
+        elif rows:
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {x}[0];" for x, r in zip(names, results, strict=True))
+            )
+            step = combine(*results, *(f"{x}[l]" for x in names))
+            self.folds.writeline(f"for (int l = 1; l < {LANES}; ++l) {step}")
+        elif self.form == "groups":
+            cells = [f"{x}_cells" for x in names]
+            self.local += [f"LOCAL {t} {c}[{self.code.group}];" for c in cells]
+            self._tree(
+                " ".join(f"{c}[LANE] = {x};" for c, x in zip(cells, names, strict=True)),
+                combine(*(f"{c}[LANE]" for c in cells), *(f"{c}[LANE + half_]" for c in cells)),
+            )
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {c}[0];" for c, r in zip(cells, results, strict=True))
+                + " BARRIER;"
+            )
+        else:
+            self.folds.writeline(
+                " ".join(f"{t} {r} = {x};" for x, r in zip(names, results, strict=True))
+            )
+        return tuple(
+            self._result(r, torch.float64 if t == "f64" else torch.float32) for r in results
+        )
+
+    # --- loops --------------------------------------------------------------------------------------
+    def _size(self, tree: Any) -> str:
+        return f"{tree.prefix}numel"
+
+    def _text(self, expr: sympy.Expr) -> str:
+        return f"({self.index_to_str(expr)})"
+
+    def _digit(self, entry: Any, index: str) -> str:
+        """An entry's value, from its dimension's flat index."""
+        text = index
+        if entry.divisor != 1:
+            text = f"({text} / {self._text(entry.divisor)})"
+        if not V.graph.sizevars.statically_known_equals(
+            entry.divisor * entry.length, entry.root.numel
+        ):
+            text = f"({text} % {self._text(entry.length)})"
+        return text
+
+    def _entries(self, tree: Any) -> list[Any]:
+        return list(tree.nodes.values())
+
+    def _inner(self, tree: Any) -> sympy.Expr | None:
+        """How many neighbours share all digits but the last; None: all of them."""
+        sizes = [e.length if e.divisor == 1 else e.divisor for e in self._entries(tree)]
+        sizes = [s for s in sizes if s != 1]
+        if not sizes:
+            return None
+        vars_ = V.graph.sizevars
+        best = min(sizes, key=lambda s: vars_.optimization_hint(s, fallback=1024))
+        if vars_.statically_known_equals(best, tree.numel):
+            return None
+        if not all(vars_.statically_known_multiple_of(s, best) for s in [*sizes, tree.numel]):
+            return sympy.S.Zero
+        if vars_.optimization_hint(best, fallback=1024) < 8:
+            return sympy.S.Zero
+        return best
+
+    def _digits(
+        self, tree: Any, inner: sympy.Expr | None, row: str, last: str
+    ) -> tuple[list[str], list[str]]:
+        """(declarations once a row, declarations an element) of a tree's digits."""
+        outer, inside = [], []
+        flat = f"{tree.prefix}index"
+        for e in self._entries(tree):
+            if inner is None:
+                text = last if e.divisor == 1 else self._digit(e, last)
+                inside.append(f"const idx {e.name} = {text};")
+            elif inner == 0:
+                inside.append(f"const idx {e.name} = {self._digit(e, flat)};")
+            elif e.divisor == 1 and V.graph.sizevars.statically_known_equals(e.length, inner):
+                inside.append(f"const idx {e.name} = {last};")
+            elif e.divisor == 1:
+                parts = f"({row} % ({self._text(e.length)} / {self._text(inner)}))"
+                if V.graph.sizevars.statically_known_equals(e.length, tree.numel):
+                    parts = row
+                outer.append(f"const idx {e.name}_from = {parts} * {self._text(inner)};")
+                inside.append(f"const idx {e.name} = {e.name}_from + {last};")
+            else:
+                text = f"({row} / ({self._text(e.divisor)} / {self._text(inner)}))"
+                if not V.graph.sizevars.statically_known_equals(e.divisor * e.length, tree.numel):
+                    text = f"({text} % {self._text(e.length)})"
+                outer.append(f"const idx {e.name} = {text};")
+        if inner == 0:
+            inside.insert(0, f"const idx {flat} = {last};")
+        return outer, inside
+
+    def _reduction_loop(self, body: list[str]) -> list[str]:
+        """Loops over what is reduced, around `body`."""
+        (tree,) = [t for t in self.range_trees if t.is_reduction]
+        n = self._size(tree)
+        inner = self._inner(tree)
+        accumulates = bool(self.starts.getvalue())
+        if self.form == "groups" or (self.form == "items"):
+            step = ("LANE", "LANES") if self.form == "groups" else ("0", "1")
+            _, inside = self._digits(tree, sympy.S.Zero, "", "r_at")
+            return [
+                f"for (idx r_at = {step[0]}; r_at < {n}; r_at += {step[1]}) {{",
+                *inside,
+                *body,
+                "}",
+            ]
+        count = n if inner is None or inner == 0 else self._text(inner)
+        outer, inside = self._digits(tree, inner, "r_row", "r_j")
+        at = (
+            "const idx r_at = r_j;"
+            if inner is None or inner == 0
+            else f"const idx r_at = r_row * {count} + r_j;"
+        )
+        whole = [at, *inside, *body]
+        lines: list[str] = []
+        if self.form == "columns":
+            free = "" if self._orders() else "INDEPENDENT\n"
+            lines = [
+                f"for (idx r_j = 0; r_j < {count}; ++r_j) {{",
+                at,
+                *inside,
+                f"{free}for (int l = 0; l < lanes; ++l) {{",
+                "@COLUMN",
+                *body,
+                "}",
+                "}",
+            ]
+        elif accumulates and self.uses_lanes and not getattr(self, "single_lane", False):
+            lines = [
+                "{",
+                "idx r_b = 0;",
+                f"for (; r_b + {LANES} <= {count}; r_b += {LANES})",
+                f"for (int l = 0; l < {LANES}; ++l) {{ const idx r_j = r_b + l;",
+                *whole,
+                "}",
+                f"for (; r_b < {count}; ++r_b) {{ const int l = 0; const idx r_j = r_b;",
+                *whole,
+                "}",
+                "}",
+            ]
+        elif accumulates:
+            lines = [f"for (idx r_j = 0; r_j < {count}; ++r_j) {{ const int l = 0;", *whole, "}"]
+        else:
+            free = "" if self._orders() else "INDEPENDENT\n"
+            lines = [f"{free}for (idx r_j = 0; r_j < {count}; ++r_j) {{", *whole, "}"]
+        if inner is None or inner == 0:
+            return lines
+        rows = f"{n} / {count}"
+        return [f"for (idx r_row = 0; r_row < {rows}; ++r_row) {{", *outer, *lines, "}"]
+
+    def _orders(self) -> bool:
+        """Whether elements must be taken one after another."""
+        return self.alone or self.scatters or self.tells
+
+    def codegen_body(self) -> None:
+        buffers = (self.loads, self.compute, self.stores)
+        if not any((*buffers, self.starts, self.folds, self.post)):
+            return
+        loop = self.inside_reduction and self.reduced
+        lines = [line for b in buffers for line in _lines(b)]
+        if loop:
+            out = [*_lines(self.starts), *self._reduction_loop(lines), *_lines(self.folds)]
+            post = _lines(self.post)
+            if post:
+                out += self._once(post)
+        else:
+            out = self._once(lines + _lines(self.post)) if self.reduced else lines
+        for line in out:
+            self.body.writeline(line)
+        if self.reduced:
+            if loop:
+                self.cse.invalidate(self._kept())
+                self.outside.update(self._kept())
+            for tree in self.range_trees:
+                tree.cache_clear()
+        for b in (*buffers, self.starts, self.folds, self.post):
+            b.clear()
+
+    def _kept(self) -> OrderedSet[Any]:
+        return OrderedSet([*self.outside])
+
+    def _once(self, lines: list[Any]) -> list[Any]:
+        """Lines that are done once a result."""
+        if self.form != "columns":
+            return lines
+        return ["for (int l = 0; l < lanes; ++l) {", "@COLUMN", *lines, "}"]
+
+    def disable_reduction(self) -> Any:
+        around = super().disable_reduction()
+
+        @contextlib.contextmanager
+        def context() -> Any:
+            before = set(self.cse._cache.values())
+            with around:
+                self._in_loop(False)
+                yield
+                self.outside.update(v for v in self.cse._cache.values() if v not in before)
+                self.outside.update(self.cse.store_cache.values())
+            self._in_loop(self.inside_reduction)
+
+        return context()
+
+    # --- the whole ----------------------------------------------------------------------------------
+    def parameters(self) -> list[tuple[str, str, str]]:
+        definitions, _, _, types = self.args.python_argdefs()
+        out: list[tuple[str, str, str]] = []
+        written = {
+            str(v.inner_name)
+            for v in self.args.inplace_buffers.values()
+            if hasattr(v, "inner_name")
+        }
+        written |= {str(v) for v in self.args.output_buffers.values()}
+        for definition, dtype in zip(definitions, types, strict=True):
+            name = definition.name
+            if name in self.cpu_scalars:
+                floating = dtype.is_floating_point
+                kind = "f64" if floating and self.code.has_float64 else "f32" if floating else "i64"
+                out.append(("value", kind, name))
+            elif isinstance(dtype, torch.dtype):
+                out.append(("out" if name in written else "in", memory(dtype)[1], name))
+            else:
+                out.append(("value", "idx", name))
+        out += [("value", "idx", f"{tree.prefix}numel") for tree in self._dynamic()]
+        if self.tells:
+            out.append(("tells", "", ""))
+        return out
+
+    def _dynamic(self) -> list[Any]:
+        return [
+            t
+            for t in self.range_trees
+            if whole(t.numel) is None and (not t.is_reduction or self.reduced)
+        ]
+
+    def codegen_kernel(self, name: str | None = None) -> Any:
+        self.codegen_body()
+        points = [t for t in self.range_trees if not t.is_reduction]
+        sizes = [
+            f"const idx {t.prefix}numel = {self._text(t.numel)};"
+            for t in self.range_trees
+            if isinstance(t.numel, (int, sympy.Integer)) and (not t.is_reduction or self.reduced)
+        ]
+        total = " * ".join(f"(idx){self._size(t)}" for t in points) or "1"
+        body = _lines(self.body)
+        lines = [*sizes, *self.local]
+        if self.form == "points":
+            lines += self._points(points, total, body)
+        elif self.form == "columns":
+            lines += self._columns(points, total, body)
+        else:
+            lines += self._each(points, total, body)
+        text = _finish(lines)
+        lanes = self.code.group if self.form == "groups" else 0
+        self.text = KernelText("", self.parameters(), text, self._cost(), lanes)
+        return f"/* {self.text.parameters} */\n{text}"
+
+    def _cost(self) -> float:
+        """Of what a launch counts as a unit."""
+        cost = 2.0 * max(self.weight, 1) * (self._reduction_size() if self.reduced else 1)
+        return float(cost * (BLOCK if self.form == "columns" else 1))
+
+    def _flat(self, points: list[Any], u: str) -> list[str]:
+        """Digits of all dimensions, from an element's number."""
+        out, rest = [], u
+        for k, tree in enumerate(reversed(points)):
+            last = k == len(points) - 1
+            flat = f"{tree.prefix}index"
+            out.append(f"const idx {flat} = {rest if last else f'({rest}) % {self._size(tree)}'};")
+            out += [f"const idx {e.name} = {self._digit(e, flat)};" for e in self._entries(tree)]
+            if not last:
+                out.append(f"const idx rest{k} = ({rest}) / {self._size(tree)};")
+                rest = f"rest{k}"
+        return out
+
+    def _each(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        if self.form == "groups":
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = GROUP; u < u_total; u += GROUPS) {",
+            ]
+        elif self.alone:
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = 0; u < u_total && item == 0; ++u) {",
+            ]
+        else:
+            begin = [
+                f"const idx u_total = {total};",
+                "for (idx u = FIRST(u_total), u_end = LAST(u_total); u < u_end; u += STEP) {",
+            ]
+        return [*begin, *self._flat(points, "u"), *body, "}"]
+
+    def _rows_of(self, points: list[Any]) -> tuple[sympy.Expr | None, str, list[str], list[str]]:
+        """(inner, its size, declarations a row, an element): a row is what has the last digit alone."""
+        tree = points[-1]
+        inner = self._inner(tree)
+        count = self._size(tree) if inner is None or inner == 0 else self._text(inner)
+        outer: list[str] = []
+        row = "row"
+        if len(points) > 1:
+            across = "1" if inner is None or inner == 0 else f"({self._size(tree)} / {count})"
+            outer += [f"const idx x_row = row % {across};", f"const idx y_row = row / {across};"]
+            outer += self._flat(points[:-1], "y_row")
+            row = "x_row"
+        digits, inside = self._digits(tree, inner, row, "j")
+        return inner, count, outer + digits, inside
+
+    def _points(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        _, count, outer, inside = self._rows_of(points)
+        share = ("0", "u_total") if self.alone else ("FIRST(u_total)", "LAST(u_total)")
+        guard = "if (item == 0) " if self.alone else ""
+        free = "" if self._orders() else "INDEPENDENT\n"
+        return [
+            f"const idx u_total = {total}, u_inner = {count};",
+            f"{guard}for (idx i = {share[0]}, u_end = {share[1]}; i < u_end;) {{",
+            "const idx row = i / u_inner, from = i - row * u_inner, left = u_end - i;",
+            "const idx to = u_inner - from < left ? u_inner : from + left;",
+            *outer,
+            f"{free}for (idx j = from; j < to; ++j) {{",
+            *inside,
+            *body,
+            "}",
+            "i += to - from;",
+            "}",
+        ]
+
+    def _columns(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        _, count, outer, inside = self._rows_of(points)
+        whole: list[str] = []
+        for line in body:
+            whole += ["const idx j = j_from + l;", *inside] if line == "@COLUMN" else [line]
+        share = (
+            "idx u = 0; u < u_blocks && item == 0; ++u"
+            if self.alone
+            else ("idx u = FIRST(u_blocks), u_end = LAST(u_blocks); u < u_end; u += STEP")
+        )
+        return [
+            f"const idx u_total = {total}, u_inner = {count}, u_each = (u_inner + {BLOCK - 1}) / {BLOCK};",
+            "const idx u_blocks = u_inner > 0 ? u_total / u_inner * u_each : 0;",
+            f"for ({share}) {{",
+            f"const idx row = u / u_each, j_from = (u - row * u_each) * {BLOCK};",
+            f"const int lanes = u_inner - j_from < {BLOCK} ? (int)(u_inner - j_from) : {BLOCK};",
+            *self.arrays,
+            *outer,
+            *whole,
+            "}",
+        ]
+
+    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+        wrapper = V.graph.wrapper_code
+        definitions, given, _, types = self.args.python_argdefs()
+        arguments = [
+            f"{argument}.item()" if definition.name in self.cpu_scalars else str(argument)
+            for definition, argument in zip(definitions, given, strict=True)
+        ]
+        kinds = list(types)
+        units = "1"
+        for tree in self.range_trees:
+            text = str(whole(tree.numel))
+            if whole(tree.numel) is None and (not tree.is_reduction or self.reduced):
+                numel = tree.numel
+                expr = (
+                    numel
+                    if isinstance(numel, sympy.Symbol)
+                    else wrapper.generate_numel_expr(name, tree).inner
+                )
+                text = str(expr)
+                arguments.append(text)
+                kinds.append(int)
+            if not tree.is_reduction:
+                units = text if units == "1" else f"{units} * {text}"
+        if self.form == "columns":
+            units = f"({units} + {BLOCK - 1}) // {BLOCK}"
+        if self.alone:
+            units = f"min(1, {units})"
+        wrapper.generate_kernel_call(
+            name,
+            [units, *arguments],
+            device=V.graph.get_current_device_or_throw(),
+            triton=False,
+            arg_types=[int, *kinds],
+        )
+
+
+def _lines(buffer: IndentedBuffer) -> list[Any]:
+    return list(buffer._lines)
+
+
+def _finish(lines: list[Any]) -> str:
+    out = IndentedBuffer()
+    for line in lines:
+        if isinstance(line, DeferredLine):
+            out.writeline(line)
+        else:
+            out.splice(str(line)) if "\n" in str(line) else out.writeline(str(line))
+    return out.getvalue()

@@ -1,0 +1,115 @@
+"""What a compiled graph's own module calls: its kernels, in one program a device.
+
+The module that Inductor writes makes a `Program`, adds each kernel's text, and builds it once, in
+parts that compile at the same time. From then on the module's names are the kernels themselves.
+"""
+
+from __future__ import annotations
+
+import os
+import threading
+import time
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+
+from causeway import _C
+from causeway.compile import report
+from causeway.compile.dialect import FUNCTIONS, FUNCTIONS_F64
+from causeway.compile.kernel_text import KernelText
+from causeway.errors import CausewayError
+
+_TOGETHER = 8  # kernels of one part: a part reads the dialect's own text once
+
+
+class Program:
+    """The kernels of one graph on one device."""
+
+    def __init__(
+        self, names: dict[str, Any], device: int, has_float64: bool, graph: str = ""
+    ) -> None:
+        self.names = names  # the globals of the graph's module
+        self.device = device
+        self.graph = graph
+        self.functions = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")
+        self.kernels: list[KernelText] = []
+
+    def add(
+        self,
+        name: str,
+        parameters: Sequence[tuple[str, str, str]],
+        cost: float,
+        lanes: int,
+        body: str,
+        origins: Sequence[str] = (),
+    ) -> KernelText:
+        """Take a kernel; its name stands for it once the program is built."""
+        kernel = KernelText(name, list(parameters), body, cost, lanes, list(origins))
+        self.kernels.append(kernel)
+        return kernel
+
+    def build(self) -> None:
+        """Compile all kernels, and put them under their names. Raises CausewayError with the
+        compiler's message."""
+        parts = [self.kernels[i :: self._parts()] for i in range(self._parts())]
+        failed: list[BaseException] = []
+
+        def work(part: list[KernelText]) -> None:
+            try:
+                for kernel, made in zip(
+                    part, _C.build_kernels(self.device, self.functions, part), strict=True
+                ):
+                    self.names[kernel.name] = made
+            except BaseException as error:
+                failed.append(error)
+
+        threads = [threading.Thread(target=work, args=(part,)) for part in parts[1:] if part]
+        for thread in threads:
+            thread.start()
+        if parts and parts[0]:
+            work(parts[0])
+        for thread in threads:
+            thread.join()
+        if failed:
+            names = ", ".join(kernel.name for kernel in self.kernels)
+            raise CausewayError(
+                "torch.compile: the device's compiler does not build the kernels of a graph "
+                f"({names}): {failed[0]}"
+            ) from failed[0]
+
+    def source(self) -> str:
+        """The whole text that the device's compiler gets."""
+        return _C.compiled_source(self.device, self.functions, self.kernels)
+
+    def _parts(self) -> int:
+        most = max(1, min(4, os.cpu_count() or 1))
+        return max(1, min(most, (len(self.kernels) + _TOGETHER - 1) // _TOGETHER))
+
+
+def laid_out(
+    tensor: torch.Tensor, size: Sequence[int], stride: Sequence[int], operator: str
+) -> torch.Tensor:
+    """An operator's result in the strides that the graph was compiled for. Raises where it has
+    another size."""
+    try:
+        torch._C._dynamo.guards.assert_size_stride(tensor, tuple(size), tuple(stride))
+    except AssertionError:
+        if tuple(tensor.shape) != tuple(size):
+            raise CausewayError(
+                f"torch.compile: {operator} returned {tuple(tensor.shape)}, and its meta kernel "
+                f"says {tuple(size)}"
+            ) from None
+        report.restrided(operator)
+        promised = torch.empty_strided(size, stride, dtype=tensor.dtype, device=tensor.device)
+        return promised.copy_(tensor)
+    return tensor
+
+
+def build(names: dict[str, Any]) -> None:
+    """Build all programs of a graph's module, whose globals are `names`, and report them."""
+    programs = [value for value in names.values() if isinstance(value, Program)]
+    start = time.perf_counter()
+    for program in programs:
+        program.build()
+    report.built(programs, names, time.perf_counter() - start)

@@ -1,0 +1,43 @@
+"""torch.compile: the device, registered with torch._dynamo and Inductor when they are imported."""
+
+from __future__ import annotations
+
+import types
+
+from causeway import integrations
+
+DEVICES = "torch._dynamo.device_interface"
+BACKENDS = "torch._inductor.compile_fx"
+
+
+def _loaded(module: types.ModuleType) -> None:
+    name = integrations.state.device
+    if module.__name__ == DEVICES:
+        import torch
+
+        from causeway.compile import interface
+
+        made = interface.make(module.DeviceInterface)
+        module.register_interface_for_device(name, made)
+        for index in range(torch.accelerator.device_count()):
+            module.register_interface_for_device(f"{name}:{index}", made)
+        integrations.note("inductor", "torch._dynamo knows the device")
+    elif module.__name__ == BACKENDS:
+        from causeway.compile import entry
+
+        why = entry.cannot_fuse()
+        if not why:
+            from causeway.compile import backend
+
+            backend.register()
+        vars(module)["compile_fx"] = entry.around(vars(module)["compile_fx"])
+        how = f"runs graphs by the ladder: {why}" if why else "writes kernels for the device"
+        integrations.note("inductor", f"torch.compile {how}")
+
+
+INTEGRATION = integrations.Integration(
+    tested=("2.13", "2.13"),
+    how="torch.compile fuses on the device",
+    loaded=_loaded,
+    distribution="torch",
+)

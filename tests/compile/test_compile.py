@@ -1,0 +1,203 @@
+"""torch.compile on the device: the CPU's numbers by fused kernels; what is not fused says so."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+PROGRAMS = (HERE / "programs.py").read_text()
+SIM = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_COMPILE": "strict"}
+Run = Callable[..., subprocess.CompletedProcess[str]]
+
+pytestmark = [pytest.mark.process, pytest.mark.once]
+
+
+@pytest.fixture(scope="session")
+def caches(tmp_path_factory) -> dict[str, str]:
+    """Inductor's and the chip's caches, shared by the tests of this file and by nobody else."""
+    root = tmp_path_factory.getbasetemp()
+    return {
+        "TORCHINDUCTOR_CACHE_DIR": str(root / "inductor"),
+        "CAUSEWAY_SIM_CACHE": str(root / "cache-compile"),
+    }
+
+
+def assert_as_the_cpu(done: subprocess.CompletedProcess[str]) -> None:
+    """All programs ran, and none differs."""
+    lines = [line for line in done.stdout.splitlines() if ": " in line]
+    assert len(lines) >= 25, done.stdout + done.stderr
+    assert [line for line in lines if not line.endswith(": as the CPU")] == []
+
+
+@pytest.mark.timeout(900)
+def test_programs_give_the_numbers_of_the_cpu(run_python: Run, caches: dict[str, str]) -> None:
+    assert_as_the_cpu(run_python(PROGRAMS, status=None, timeout=800, **SIM, **caches))
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("in_turn", ["1", "0"])
+def test_programs_give_the_numbers_of_the_cpu_on_opencl(
+    run_python: Run, caches: dict[str, str], opencl_library: Path, in_turn: str
+) -> None:
+    env = {"CAUSEWAY_VENDOR": str(opencl_library), "CAUSEWAY_OPENCL_IN_TURN": in_turn}
+    env |= {"CAUSEWAY_COMPILE": "strict", **caches}
+    assert_as_the_cpu(run_python(PROGRAMS, status=None, timeout=1700, **env))
+
+
+ONE_KERNEL = """
+import json, torch, causeway
+
+def f(x):
+    return torch.softmax(torch.sin(x) * 2 + 1, -1)
+
+x = torch.randn(64, 100)
+y = torch.compile(f)(x.to("sim"))
+torch.testing.assert_close(y.cpu(), f(x), rtol=1e-4, atol=1e-5)
+report = causeway.compile_report()
+(graph,) = report.graphs
+print(json.dumps([graph.kernels, graph.extern, report.unfused, str(report)]))
+"""
+
+
+def test_what_is_fused_is_one_kernel_and_the_report_names_its_operators(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    kernels, extern, unfused, text = json.loads(run_python(ONE_KERNEL, **SIM, **caches).stdout)
+    ((name, operators),) = kernels.items()
+    assert "softmax" in name
+    assert {"aten.sin.default", "aten._softmax.default"} <= set(operators)
+    assert (extern, unfused) == ([], [])
+    assert name in text
+
+
+WITHOUT_COMPILER = """
+import warnings, torch, causeway
+def f(x):
+    return torch.relu(x @ x.t()).sum()
+x = torch.randn(5, 7)
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for n in (5, 6):
+        torch._dynamo.reset()
+        x = torch.randn(n, 7)
+        y = torch.compile(f)(x.to("sim"))
+        torch.testing.assert_close(y.cpu(), f(x))
+print([str(w.message) for w in seen if "causeway" in str(w.message)])
+print(torch.compile(f)(torch.ones(2, 2)))  # the CPU's graphs are Inductor's
+"""
+
+
+def test_a_chip_without_a_compiler_runs_a_graph_by_the_ladder_and_says_so_once(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    said, cpu = run_python(WITHOUT_COMPILER, **caches).stdout.splitlines()
+    assert said.count("fuses nothing") == 1
+    assert "the vendor offers no compiler (code.v1)" in said
+    assert cpu == "tensor(8.)"
+
+
+FAULTY = """
+import sys, torch
+from causeway.compile import runtime
+add = runtime.Program.add
+def faulty(self, name, parameters, cost, lanes, body, origins=()):
+    wrong = body.replace(sys.argv[1], sys.argv[2])
+    assert wrong != body, body
+    return add(self, name, parameters, cost, lanes, wrong, origins)
+runtime.Program.add = faulty
+x = torch.randn(64, 100)
+f = lambda x: (torch.sin(x) * 2).sum(-1)
+try:
+    torch.testing.assert_close(torch.compile(f)(x.to("sim")).cpu(), f(x), rtol=1e-4, atol=1e-4)
+except AssertionError:
+    print("found")
+"""
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("sin_32(", "cos_32("),
+        ("2.000000000e+00f", "2.100000000e+00f"),
+        ("r_j = r_b + l;", "r_j = r_b;"),
+    ],
+)
+def test_a_mistake_in_a_kernel_shows(
+    run_python: Run, caches: dict[str, str], tmp_path: Path, old: str, new: str
+) -> None:
+    own = {**caches, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    assert run_python(FAULTY, args=(old, new), **SIM, **own).stdout == "found\n"
+
+
+BROKEN = """
+import warnings, torch
+from causeway.compile import runtime
+add = runtime.Program.add
+runtime.Program.add = lambda self, *a: add(self, *a[:4], "this is no C;" , *a[5:])
+x = torch.randn(4, 4, device="sim")
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    y = torch.compile(lambda x: x.sin() + 1)(x)
+torch.testing.assert_close(y, x.sin() + 1)
+print(sum("does not build" in str(w.message) for w in seen))
+"""
+
+
+def test_a_kernel_that_does_not_build_costs_the_fusion_and_is_reported(
+    run_python: Run, caches: dict[str, str], tmp_path: Path
+) -> None:
+    own = {**caches, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    assert run_python(BROKEN, **{**SIM, "CAUSEWAY_COMPILE": "fused"}, **own).stdout == "1\n"
+    refused = run_python(BROKEN, status=1, **SIM, **own).stderr
+    assert "does not build the kernels of a graph" in refused
+
+
+def test_every_name_of_inductors_that_is_used_is_there() -> None:
+    from causeway.compile import names
+
+    assert names.missing() == ""
+
+
+def test_a_name_that_moved_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    from causeway.compile import names
+
+    monkeypatch.setitem(names.NAMES, "torch._inductor.virtualized", ("V", "ops", "gone"))
+    names.missing.cache_clear()
+    try:
+        assert names.missing() == "torch._inductor.virtualized.gone"
+    finally:
+        names.missing.cache_clear()
+
+
+SECOND_DEVICE = """
+import torch
+def f(x):
+    return (x * 2 + 1).cumsum(0)
+x = torch.randn(33)
+y = torch.compile(f)(x.to("sim:1"))
+print(y.device, torch.allclose(y.cpu(), f(x), atol=1e-5))
+"""
+
+
+def test_a_graph_of_the_second_device_stays_there(run_python: Run, caches: dict[str, str]) -> None:
+    assert run_python(SECOND_DEVICE, **SIM, **caches).stdout == "sim:1 True\n"
+
+
+OUT_OF_RANGE = """
+import torch
+x, at = torch.randn(5, device="sim"), torch.tensor([0, 7], device="sim")
+try:
+    print(torch.compile(lambda x, at: x[at] + 1)(x, at).cpu())
+except IndexError as error:
+    print(error)
+"""
+
+
+def test_an_index_out_of_range_is_an_error(run_python: Run, caches: dict[str, str]) -> None:
+    assert "7" in run_python(OUT_OF_RANGE, **SIM, **caches).stdout
