@@ -491,6 +491,19 @@ SETTINGS: Mapping[str, Setting] = {
         _sim("peers", FLAG, True, "The devices copy to each other without the host."),
         _sim("code", FLAG, False, "Offer code.v1: kernels are built by the machine's C compiler."),
         _sim(
+            "grid_limit",
+            _integer(0, 65535),
+            0,
+            "Most groups of a launch in each dimension, by code.v1; 0: none is told.",
+        ),
+        _sim(
+            "argument_limit",
+            _integer(0, 65536),
+            0,
+            "Most bytes of a launch's arguments, by code.v1; 0: none is told.",
+        ),
+        _sim("bare", NAMES, (), "Devices of another kind, which have no operators: 0,2."),
+        _sim(
             "cache", TEXT, "", "Folder of what it built. Empty: causeway/sim in the user's cache."
         ),
         _sim(

@@ -198,11 +198,11 @@ void read_settings(const cw_host& given) {
     s.code = value == "1";
     return s.code || value == "0";
   });
-  reader.read("grid_limit", "a number from 1 to 65535", [&](const std::string& value) {
-    return parse_number(value, &s.grid_limit) && s.grid_limit >= 1 && s.grid_limit <= 65535;
+  reader.read("grid_limit", "a number from 0 to 65535", [&](const std::string& value) {
+    return parse_number(value, &s.grid_limit) && s.grid_limit <= 65535;
   });
-  reader.read("argument_limit", "a number of bytes from 8 to 65536", [&](const std::string& value) {
-    return parse_number(value, &s.argument_limit) && s.argument_limit >= 8 && s.argument_limit <= 65536;
+  reader.read("argument_limit", "a number of bytes from 0 to 65536", [&](const std::string& value) {
+    return parse_number(value, &s.argument_limit) && s.argument_limit <= 65536;
   });
   reader.read("bare", "a comma list of numbers of devices", [&](const std::string& value) {
     for (const std::string& part : split(value)) {

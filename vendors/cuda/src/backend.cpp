@@ -89,6 +89,15 @@ static cw_backend make_table() {
   table.event_elapsed = event_elapsed;
 
   table.extension = extension;
+  table.peer_access = peer_access;
+  table.device_attribute = device_attribute;
+  table.host_register = host_register;
+  table.host_unregister = host_unregister;
+  table.stream_callback = stream_callback;
+  table.mem_reserve = mem_reserve;
+  table.mem_map = mem_map;
+  table.mem_unmap = mem_unmap;
+  table.mem_release = mem_release;
   return table;
 }
 

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <atomic>
+#include <cstdio>
 #include <cstring>
 #include <memory>
 
@@ -134,6 +135,50 @@ cw_status sync(int32_t index) {
   Device* device = nullptr;
   TRY(find_device("sync", index, &device));
   return check(cu.synchronize(), "cuCtxSynchronize");
+}
+
+cw_status peer_access(int32_t index, int32_t peer, int32_t* out) {
+  Device *device = nullptr, *other = nullptr;
+  TRY(find_device("peer_access", peer, &other));
+  TRY(find_device("peer_access", index, &device));  // last: it is this thread's
+  int can = 0;
+  TRY(check(cu.can_access(&can, device->id, other->id), "cuDeviceCanAccessPeer"));
+  *out = can != 0;
+  if (!can) return CW_OK;
+  const Result enabled = cu.enable_peer(other->context, 0);
+  return enabled == kPeerAlreadyEnabled ? CW_OK : check(enabled, "cuCtxEnablePeerAccess");
+}
+
+cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
+  Device* device = nullptr;
+  TRY(find_device("device_attribute", index, &device));
+  struct Number {
+    const char* key;
+    int attribute;
+  };
+  static constexpr Number numbers[] = {
+      {"clock_rate_khz", kClockRate},        {"memory_clock_rate_khz", kMemoryClockRate},
+      {"memory_bus_width", kMemoryBusWidth}, {"l2_cache_bytes", kL2CacheSize},
+      {"local_memory_bytes", kSharedMemoryPerBlock}, {"group_limit", kMaxThreadsPerBlock},
+      {"simd_width", kWarpSize},             {"threads_per_unit", kMaxThreadsPerMultiprocessor}};
+  for (const Number& n : numbers) {
+    if (strcmp(key, n.key) != 0) continue;
+    const int value = device->attribute(n.attribute);
+    if (value <= 0) return fail(CW_UNSUPPORTED, "%s is not known", key);
+    *out = {};
+    out->tag = CW_INT, out->v.i = value;
+    return CW_OK;
+  }
+  thread_local char text[64];  // until this thread's next call
+  *text = 0;
+  if (strcmp(key, "architecture") == 0) snprintf(text, sizeof(text), "sm_%d%d", device->major, device->minor);
+  if (strcmp(key, "pci_bus_id") == 0 && cu.bus_id(text, sizeof(text), device->id) != kSuccess) *text = 0;
+  if (int version = 0; strcmp(key, "driver_version") == 0 && cu.driver_version(&version) == kSuccess && version)
+    snprintf(text, sizeof(text), "CUDA %d.%d", version / 1000, version % 1000 / 10);
+  if (!*text) return fail(CW_UNSUPPORTED, "%s is not known", key);
+  *out = {};
+  out->tag = CW_STRING, out->n = static_cast<uint32_t>(strlen(text)), out->v.string = text;
+  return CW_OK;
 }
 
 }  // namespace cuda

@@ -18,13 +18,29 @@ using Function = struct CUfunc_st*;
 
 // CUresult
 constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
-                 kInvalidImage = 200, kInvalidContext = 201, kNoBinary = 209, kEccError = 214, kUnsupportedPtx = 222,
+                 kInvalidImage = 200, kInvalidPtx = 218, kInvalidContext = 201, kNoBinary = 209, kEccError = 214, kUnsupportedPtx = 222,
                  kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
-                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kContextDestroyed = 709, kAssertFailed = 710,
+                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704, kContextDestroyed = 709, kAssertFailed = 710,
                  kStackError = 714, kLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
-              kCapabilityMajor = 75, kCapabilityMinor = 76;
+              kCapabilityMajor = 75, kCapabilityMinor = 76, kMaxBlockDimX = 2, kMaxBlockDimY = 3, kMaxBlockDimZ = 4,
+              kClockRate = 13, kVirtualMemory = 102, kMemoryClockRate = 36, kMemoryBusWidth = 37, kL2CacheSize = 38,
+              kMaxThreadsPerMultiprocessor = 39;
+// CUmemLocation, CUmemAllocationProp and CUmemAccessDesc
+struct MemoryLocation {
+  int type, id;
+};
+struct MemoryProperties {
+  int type = 1, handle_types = 0;   // pinned to the device, not exported
+  MemoryLocation location = {1, 0};  // a device
+  void* windows = nullptr;
+  unsigned char flags[8] = {};
+};
+struct MemoryAccess {
+  MemoryLocation location;
+  int flags = 3;  // to read and write
+};
 // flags
 constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortable = 1;
 
@@ -49,6 +65,11 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
   F(mem_info, cuMemGetInfo_v2, (size_t*, size_t*))                                        \
   F(host_alloc, cuMemHostAlloc, (void**, size_t, unsigned))                               \
   F(host_free, cuMemFreeHost, (void*))                                                    \
+  F(host_register, cuMemHostRegister_v2, (void*, size_t, unsigned))                       \
+  F(host_unregister, cuMemHostUnregister, (void*))                                        \
+  F(can_access, cuDeviceCanAccessPeer, (int*, DeviceId, DeviceId))                        \
+  F(enable_peer, cuCtxEnablePeerAccess, (Context, unsigned))                              \
+  F(bus_id, cuDeviceGetPCIBusId, (char*, int, DeviceId))                                  \
   F(copy_in, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, Stream))                \
   F(copy_out, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, Stream))                     \
   F(copy_within, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                \
@@ -71,8 +92,18 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
   F(launch, cuLaunchKernel,                                                               \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 
-// Since CUDA 12.4; NULL before.
-#define CUDA_LATER_FUNCTIONS(F) F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))
+// Those that may be missing, and are NULL then: since CUDA 12.4 the first, since 10.0 and 10.2 the rest.
+#define CUDA_LATER_FUNCTIONS(F)                                                                              \
+  F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))                                \
+  F(host_function, cuLaunchHostFunc, (Stream, void (*)(void*), void*))                                       \
+  F(reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                   \
+  F(address_free, cuMemAddressFree, (Address, size_t))                                                       \
+  F(memory_create, cuMemCreate, (unsigned long long*, size_t, const MemoryProperties*, unsigned long long))  \
+  F(memory_release, cuMemRelease, (unsigned long long))                                                      \
+  F(map, cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                        \
+  F(unmap, cuMemUnmap, (Address, size_t))                                                                    \
+  F(set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                              \
+  F(granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))
 
 struct Driver {
 #define MEMBER(name, symbol, parameters) Result(*name) parameters = nullptr;

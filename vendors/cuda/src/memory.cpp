@@ -69,4 +69,85 @@ cw_status host_free(void* ptr) {
   return ptr ? check_freed(cu.host_free(ptr), "cuMemFreeHost") : CW_OK;
 }
 
+cw_status host_register(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  TRY(find_device("host_register", index, &device));
+  return check(cu.host_register(ptr, bytes, kHostPortable), "cuMemHostRegister");
+}
+
+cw_status host_unregister(int32_t index, void* ptr) {
+  Device* device = nullptr;
+  TRY(find_device("host_unregister", index, &device));
+  return check_freed(cu.host_unregister(ptr), "cuMemHostUnregister");
+}
+
+namespace {
+
+constexpr uint64_t kLargestPage = UINT64_C(2) << 20;
+
+// Its page; CW_UNSUPPORTED where the driver or the GPU has no virtual memory.
+cw_status virtual_memory(const char* entry, int32_t index, Device** device, MemoryProperties* properties, uint64_t* page) {
+  TRY(find_device(entry, index, device));
+  if (!cu.reserve || !cu.address_free || !cu.memory_create || !cu.memory_release || !cu.map || !cu.unmap ||
+      !cu.set_access || !cu.granularity || !(*device)->attribute(kVirtualMemory))
+    return fail(CW_UNSUPPORTED, "%s: device %d has no virtual memory", entry, index);
+  properties->location.id = (*device)->id;
+  size_t found = 0;
+  TRY(check(cu.granularity(&found, properties, 0), "cuMemGetAllocationGranularity"));
+  if (!found || kLargestPage % found) return fail(CW_UNSUPPORTED, "%s: pages of %zu bytes", entry, found);
+  return *page = found, CW_OK;
+}
+
+cw_status map_page(Device& device, const MemoryProperties& properties, Address at, uint64_t page) {
+  unsigned long long memory = 0;
+  TRY(check(cu.memory_create(&memory, page, &properties, 0), "cuMemCreate"));
+  const cw_status mapped = check(cu.map(at, page, 0, memory, 0), "cuMemMap");
+  cu.memory_release(memory);  // lives as long as it is mapped
+  if (mapped) return mapped;
+  const MemoryAccess access = {{1, device.id}};
+  const cw_status seen = check(cu.set_access(at, page, &access, 1), "cuMemSetAccess");
+  if (seen) cu.unmap(at, page);
+  return seen;
+}
+
+}  // namespace
+
+cw_status mem_reserve(int32_t index, uint64_t bytes, uint64_t* page, void** out) {
+  Device* device = nullptr;
+  MemoryProperties properties;
+  TRY(virtual_memory("mem_reserve", index, &device, &properties, page));
+  if (!bytes || bytes % kLargestPage)
+    return fail(CW_INVALID, "mem_reserve: %llu bytes are no whole pages", static_cast<unsigned long long>(bytes));
+  Address found = 0;
+  TRY(check(cu.reserve(&found, bytes, *page, 0, 0), "cuMemAddressReserve"));
+  return *out = reinterpret_cast<void*>(found), CW_OK;
+}
+
+cw_status mem_map(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  MemoryProperties properties;
+  uint64_t page = 0;
+  TRY(virtual_memory("mem_map", index, &device, &properties, &page));
+  for (uint64_t at = 0; at < bytes; at += page) {
+    const cw_status status = map_page(*device, properties, address(ptr) + at, page);
+    if (status == CW_OK) continue;
+    for (uint64_t mapped = 0; mapped < at; mapped += page) cu.unmap(address(ptr) + mapped, page);
+    return status;
+  }
+  return CW_OK;
+}
+
+cw_status mem_unmap(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  TRY(find_device("mem_unmap", index, &device));
+  return cu.unmap ? check_freed(cu.unmap(address(ptr), bytes), "cuMemUnmap") : fail(CW_INVALID, "mem_unmap: nothing is mapped");
+}
+
+cw_status mem_release(int32_t index, void* ptr, uint64_t bytes) {
+  Device* device = nullptr;
+  TRY(find_device("mem_release", index, &device));
+  if (!cu.address_free) return fail(CW_INVALID, "mem_release: nothing is reserved");
+  return check_freed(cu.address_free(address(ptr), bytes), "cuMemAddressFree");
+}
+
 }  // namespace cuda

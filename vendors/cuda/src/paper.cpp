@@ -8,6 +8,7 @@
 #include <cstring>
 #include <map>
 #include <mutex>
+#include <set>
 
 #include "driver.hpp"
 
@@ -68,7 +69,10 @@ Result end(Address handle) {
 }
 
 // Whether these bytes lie in one allocation.
+bool in_pages(Address address, size_t bytes);
+
 bool inside(Address address, size_t bytes) {
+  if (in_pages(address, bytes)) return true;
   std::lock_guard<std::mutex> lock(g_mutex);
   auto after = g_live.upper_bound(address);
   if (after == g_live.begin()) return false;
@@ -96,6 +100,13 @@ Result attribute(int* out, int which, DeviceId) {
       return *out = 32, kSuccess;
     case kMultiprocessors:
       return *out = 100, kSuccess;
+    case kMaxBlockDimX:
+    case kMaxBlockDimY:
+      return *out = 1024, kSuccess;
+    case kMaxBlockDimZ:
+      return *out = 64, kSuccess;
+    case kVirtualMemory:
+      return *out = 1, kSuccess;
     case kCapabilityMajor:
       return *out = g_major, kSuccess;
     case kCapabilityMinor:
@@ -112,6 +123,69 @@ Result alloc(Address* out, size_t bytes) {
   if (!found) return kOutOfMemory;
   memset(found, 0, bytes);
   return *out = keep(found, bytes), kSuccess;
+}
+
+// Addresses with pages behind them: all of it is the host's memory from the start, and a page counts where it is mapped.
+constexpr size_t kPage = size_t{2} << 20;
+auto& g_reserved = *new std::map<Address, size_t>;
+auto& g_registered = *new std::set<void*>;
+auto& g_mapped = *new std::map<Address, bool>;  // and whether it may be used
+
+bool whole_pages(Address a, size_t bytes) {
+  const auto after = g_reserved.upper_bound(a);
+  if (after == g_reserved.begin() || !bytes || a % kPage || bytes % kPage) return false;
+  return a + bytes <= std::prev(after)->first + std::prev(after)->second;
+}
+
+// Whether these bytes lie in mapped pages that may be used.
+bool in_pages(Address a, size_t bytes) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  for (Address page = a / kPage * kPage; page < a + bytes; page += kPage) {
+    const auto found = g_mapped.find(page);
+    if (found == g_mapped.end() || !found->second) return false;
+  }
+  return bytes > 0;
+}
+
+Result reserve(Address* out, size_t bytes, size_t, Address, unsigned long long) {
+  if (!t_current) return kInvalidContext;
+  void* found = bytes % kPage || bytes > kMemory * 4 ? nullptr : aligned_alloc(kPage, bytes);
+  if (!found) return kOutOfMemory;
+  std::lock_guard<std::mutex> lock(g_mutex);
+  *out = reinterpret_cast<Address>(found);
+  return g_reserved[*out] = bytes, kSuccess;
+}
+
+Result address_free(Address a, size_t bytes) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  const auto found = g_reserved.find(a);
+  const auto mapped = g_mapped.lower_bound(a);
+  if (found == g_reserved.end() || found->second != bytes || (mapped != g_mapped.end() && mapped->first < a + bytes))
+    return kInvalidValue;
+  g_reserved.erase(found);
+  return free(at(a)), kSuccess;
+}
+
+// One made memory for each mapping, whole pages that have none, as the driver has it.
+Result map(Address a, size_t bytes, size_t, unsigned long long memory, unsigned long long) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  if (memory != bytes || !whole_pages(a, bytes) || g_mapped.count(a)) return kInvalidValue;
+  return g_mapped[a] = false, kSuccess;
+}
+
+Result unmap(Address a, size_t bytes) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  if (!whole_pages(a, bytes)) return kInvalidValue;
+  for (Address page = a; page < a + bytes; page += kPage)
+    if (!g_mapped.count(page)) return kInvalidValue;
+  for (Address page = a; page < a + bytes; page += kPage) g_mapped.erase(page);
+  return kSuccess;
+}
+
+Result set_access(Address a, size_t bytes, const MemoryAccess* access, size_t n) {
+  std::lock_guard<std::mutex> lock(g_mutex);
+  if (!whole_pages(a, bytes) || !g_mapped.count(a) || n != 1 || access->flags != 3) return kInvalidValue;
+  return g_mapped[a] = true, kSuccess;
 }
 
 Result copy(void* to, const void* from, size_t bytes, bool good, Stream stream) {
@@ -166,6 +240,34 @@ Driver paper_driver(int major, int minor, int devices) {
     if (!t_current) return kInvalidContext;
     return *out = malloc(n), *out ? kSuccess : kOutOfMemory;
   };
+  t.host_register = [](void* p, size_t bytes, unsigned) {
+    if (!t_current) return kInvalidContext;
+    std::lock_guard<std::mutex> lock(g_mutex);
+    return p && bytes && g_registered.insert(p).second ? kSuccess : kInvalidValue;
+  };
+  t.host_unregister = [](void* p) {
+    std::lock_guard<std::mutex> lock(g_mutex);
+    return g_registered.erase(p) ? kSuccess : kInvalidValue;
+  };
+  t.can_access = [](int* out, DeviceId a, DeviceId b) { return *out = a != b, kSuccess; };
+  t.enable_peer = [](Context, unsigned) { return t_current ? kSuccess : kInvalidContext; };
+  t.bus_id = [](char* out, int n, DeviceId id) {
+    return snprintf(out, static_cast<size_t>(n), "0000:%02x:00.0", id + 1), kSuccess;
+  };
+  t.host_function = [](Stream s, void (*function)(void*), void* context) {
+    if (const Result used = use(address_of(s))) return used;
+    return function(context), kSuccess;
+  };
+  t.reserve = reserve;
+  t.address_free = address_free;
+  t.memory_create = [](unsigned long long* out, size_t bytes, const MemoryProperties*, unsigned long long) {
+    return bytes == kPage ? (*out = bytes, kSuccess) : kInvalidValue;
+  };
+  t.memory_release = [](unsigned long long) { return kSuccess; };
+  t.map = map;
+  t.unmap = unmap;
+  t.set_access = set_access;
+  t.granularity = [](size_t* out, const MemoryProperties*, int) { return *out = kPage, kSuccess; };
   t.host_free = [](void* p) { return free(p), t_current ? kSuccess : kInvalidContext; };
   t.copy_in = [](Address to, const void* from, size_t n, Stream s) { return copy(at(to), from, n, inside(to, n), s); };
   t.copy_out = [](void* to, Address from, size_t n, Stream s) { return copy(to, at(from), n, inside(from, n), s); };

@@ -12,6 +12,7 @@
 struct cw_program_t {
   cuda::Device* device = nullptr;
   cuda::Module module = nullptr;
+  causeway::ProgramCache::Binary binary;  // what it was loaded from
   std::mutex mutex;
   std::vector<cw_function_t*> functions;
 };
@@ -42,6 +43,11 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.local_memory = static_cast<uint64_t>(device->attribute(kSharedMemoryPerBlock));
   found.arithmetic = CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 |
                      CW_FLOAT32 | CW_FLOAT64;
+  found.grid_limits[0] = 0x7fffffff, found.grid_limits[1] = found.grid_limits[2] = 65535;
+  constexpr int sides[] = {kMaxBlockDimX, kMaxBlockDimY, kMaxBlockDimZ};
+  for (int d = 0; d < 3; ++d) found.group_limits[d] = static_cast<uint32_t>(device->attribute(sides[d]));
+  found.argument_limit = 4096;  // of every GPU; newer ones take more
+  found.binaries = CW_BINARY_OWN;
   if (int version = 0; cu.driver_version(&version) == kSuccess)
     snprintf(found.driver, sizeof(found.driver), "%d", version);
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
@@ -162,6 +168,61 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   *out = new cw_program_t;
   (*out)->device = device;
   (*out)->module = module;
+  (*out)->binary = std::move(binary);
+  return CW_OK;
+}
+
+std::string reader_of(const Device& device) {
+  return "nvidia\nsm_" + std::to_string(device.major) + std::to_string(device.minor);
+}
+
+// Whether all of a cubin is there, by its own tables: the driver is not told where it ends.
+bool is_whole_cubin(const unsigned char* data, uint64_t bytes) {
+  struct {  // the end of ELF64's header
+    uint64_t sections;
+    uint32_t flags;
+    uint16_t header, program_size, programs, section_size, count, names;
+  } end;
+  if (bytes < 64 || memcmp(data, "\x7f" "ELF\2", 5) != 0) return false;
+  memcpy(&end, data + 40, sizeof(end));
+  return end.sections <= bytes && uint64_t{end.section_size} * end.count <= bytes - end.sections;
+}
+
+cw_status build_binary(int32_t index, const void* given, uint64_t bytes, const char*, cw_program* out) {
+  Device* device = nullptr;
+  TRY(find_device("build_binary", index, &device));
+  const auto* data = static_cast<const unsigned char*>(given);
+  ProgramCache::Binary binary;
+  const int sealed = ProgramCache::unseal(reader_of(*device), given, bytes, &binary);
+  if (sealed < 0)
+    return fail(CW_INVALID, "the binary is damaged, or of another GPU than device %d", index);
+  if (!sealed) {  // a cubin, or PTX, which is text
+    binary.assign(data, data + bytes);
+    binary.push_back(0);
+    if (!is_whole_cubin(data, bytes) && !strstr(reinterpret_cast<const char*>(binary.data()), ".version"))
+      return fail(CW_INVALID, "build_binary: %llu bytes that are neither a whole cubin nor PTX",
+                  static_cast<unsigned long long>(bytes));
+  }
+  Module module = nullptr;
+  const Result result = cu.module_load(&module, binary.data());
+  if (result == kNoBinary || result == kUnsupportedPtx || result == kInvalidImage || result == kInvalidPtx) {
+    check(result, "cuModuleLoadData");
+    return fail(CW_INVALID, "device %d takes no such binary: %s", index, std::string(last_error()).c_str());
+  }
+  TRY(check(result, "cuModuleLoadData"));
+  *out = new cw_program_t;
+  (*out)->device = device;
+  (*out)->module = module;
+  (*out)->binary = std::move(binary);
+  return CW_OK;
+}
+
+cw_status binary(cw_program program, void* out, uint64_t* bytes) {
+  if (!program) return fail(CW_INVALID, "binary: there is no program");
+  const auto sealed = ProgramCache::seal(reader_of(*program->device), program->binary);
+  const uint64_t room = out ? *bytes : 0;
+  *bytes = sealed.size();
+  if (room >= *bytes) memcpy(out, sealed.data(), *bytes);
   return CW_OK;
 }
 
@@ -219,6 +280,6 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
 
 }  // namespace
 
-const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch};
+const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch, build_binary, binary};
 
 }  // namespace cuda

@@ -93,6 +93,15 @@ cw_status stream_wait(int32_t index, cw_stream handle, cw_event event) {
   return check(cu.stream_wait(stream, event->event, 0), "cuStreamWaitEvent");
 }
 
+cw_status stream_callback(int32_t index, cw_stream handle, void (*function)(void* context), void* context) {
+  Device* device = nullptr;
+  Stream stream = nullptr;
+  TRY(find_device("stream_callback", index, &device));
+  TRY(find_stream("stream_callback", *device, handle, &stream));
+  if (!cu.host_function) return fail(CW_UNSUPPORTED, "the driver has no cuLaunchHostFunc");
+  return check(cu.host_function(stream, function, context), "cuLaunchHostFunc");
+}
+
 cw_status event_create(int32_t index, int32_t timing, cw_event* out) {
   Device* device = nullptr;
   TRY(find_device("event_create", index, &device));

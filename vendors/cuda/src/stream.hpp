@@ -29,6 +29,7 @@ cw_status stream_destroy(int32_t index, cw_stream stream);
 cw_status stream_query(int32_t index, cw_stream stream);
 cw_status stream_sync(int32_t index, cw_stream stream);
 cw_status stream_wait(int32_t index, cw_stream stream, cw_event event);
+cw_status stream_callback(int32_t index, cw_stream stream, void (*function)(void* context), void* context);
 
 cw_status event_create(int32_t index, int32_t timing, cw_event* out);
 cw_status event_destroy(int32_t index, cw_event event);
