@@ -4,6 +4,7 @@
 //
 // How a call is served is decided once per signature (routes.h). Shapes of outputs come from torch's meta kernels.
 #include "ladder/native.h"
+#include "ladder/observe.h"
 
 #include <set>
 
@@ -392,17 +393,24 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     if (targets[r].defined() && !outs[r].is_same(targets[r])) targets[r].copy_(outs[r]);
   for (auto& [given, fit] : beside) given.copy_(fit);
   torch::jit::drop(stack_, op_.args.size());
-  for (size_t r = 0; r < outs.size(); ++r) stack_.emplace_back(targets[r].defined() ? targets[r] : outs[r]);
+  for (size_t r = 0; r < outs.size(); ++r) {
+    if (const auto& number = route.outs[r].number)
+      stack_.emplace_back(*number);
+    else
+      stack_.emplace_back(targets[r].defined() ? targets[r] : outs[r]);
+  }
   return true;
 }
 
-// What Python's function gives for the last arguments on the stack. The GIL is held.
-py::object call_python(const py::object& function, const Operator& op, const Stack& stack) {
+// What Python's function gives for the last arguments on the stack. The GIL is held. `enums`: dtypes and the like are
+// torch's; decompositions take them as numbers.
+py::object call_python(const py::object& function, const Operator& op, const Stack& stack, bool enums = false) {
   const auto& schema = op.handle.schema();
   std::vector<py::object> positional;
   py::dict kwargs;
   for (size_t i = 0; i < op.args.size(); ++i) {
-    py::object value = torch::jit::toPyObject(stack[stack.size() - op.args.size() + i]);
+    const c10::IValue& given = stack[stack.size() - op.args.size() + i];
+    py::object value = enums ? to_python(given, schema.arguments()[i].real_type()) : torch::jit::toPyObject(given);
     if (schema.arguments()[i].kwarg_only())
       kwargs[schema.arguments()[i].name().c_str()] = value;
     else
@@ -501,7 +509,7 @@ bool compose(const Operator& op, Stack& stack) {
   at::AutoDispatchBelowADInplaceOrView below;
   const py::object function = py::reinterpret_borrow<py::object>(composer)(op.name);
   if (function.is_none()) return false;
-  const py::object result = call_python(function, op, stack);
+  const py::object result = call_python(function, op, stack, /*enums=*/true);
   const auto& returns = op.handle.schema().returns();
   std::vector<c10::IValue> results;
   for (size_t r = 0; r < returns.size(); ++r)

@@ -140,14 +140,17 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
   meta = in;
   Stack results = std::move(in);
   try {
-    const c10::OperatorHandle& handle = form ? *form : op.handle;
-    if (form || handle.hasComputedKernelForDispatchKey(c10::DispatchKey::Meta))
-      handle.redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
-    else if (!compose(op, results))
-      return false;
+    (form ? *form : op.handle).redispatchBoxed(c10::DispatchKeySet(c10::DispatchKey::Meta), &results);
   } catch (const std::exception&) {
     // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
-    return false;
+    // What torch has for CUDA alone is described by what computes it.
+    if (form || (!op.composite && op.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU))) return false;
+    results = meta;
+    try {
+      if (!compose(op, results)) return false;
+    } catch (const std::exception&) {
+      return false;
+    }
   }
   for (auto& r : results) meta.push_back(std::move(r));
   return true;
@@ -169,6 +172,10 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     const int of = op.return_of[r];
     const bool given = of >= 0 && !form;
     const c10::IValue& v = !known ? argument(op, stack, model->second) : given ? meta[of] : meta[results + r];
+    if (v.isInt()) {
+      outs->push_back({{}, {}, c10::ScalarType::Undefined, v.toInt()});
+      continue;
+    }
     if (!v.isTensor()) return false;
     const at::Tensor& t = v.toTensor();
     if (!t.defined()) {  // switched off by an output_mask

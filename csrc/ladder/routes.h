@@ -28,7 +28,8 @@ struct HashKey {
 
 struct OutMeta {
   c10::DimVector sizes, strides;
-  c10::ScalarType dtype;
+  c10::ScalarType dtype;               // Undefined: no tensor
+  std::optional<int64_t> number = {};  // a result that is none, and follows from the arguments
 };
 
 // From the highest rung down: what is declined goes on to a later one.

@@ -95,8 +95,8 @@ typedef struct cw_device_info {
 /* One argument of an operator. Outputs come first, in the order of the schema's returns, then the other
  * arguments in the schema's order; a tensor that an in-place operator changes comes once, as its output.
  * Outputs are allocated. Undefined optional arguments are CW_NONE, and so are outputs that the caller switched off
- * (output_mask). Tensors say device_type kDLExtDev and the vendor's device number. Lists of tensors that an operator
- * without a return changes in place (_fused_sgd_) come where the schema has them. */
+ * (output_mask) and numbers. Tensors say device_type kDLExtDev and the vendor's device number. Lists of tensors that an
+ * operator without a return changes in place (_fused_sgd_) come where the schema has them. */
 #define CW_NONE 0u
 #define CW_INT 1u         /* i: int, SymInt, an enum (memory format, layout), device index */
 #define CW_DOUBLE 2u      /* d */

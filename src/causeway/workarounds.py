@@ -11,6 +11,7 @@ import inspect
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import torch
@@ -210,6 +211,44 @@ def _needs_comm_hook() -> bool:
     return False
 
 
+# --- torch.sparse.to_sparse_semi_structured -----------------------------------------------------
+
+_semi_structured = torch.sparse.SparseSemiStructuredTensor
+_check_semi_structured: Callable[..., None] = (
+    _semi_structured._validate_device_dim_dtype_shape.__func__  # type: ignore[attr-defined]
+)
+
+
+def _check_semi_structured_here(cls: type, original_tensor: torch.Tensor) -> None:
+    """torch's check; a tensor of this device is as good as one of CUDA's."""
+    given: Any = original_tensor
+    if original_tensor.device.type == device_name():
+        given = SimpleNamespace(
+            is_cuda=True,
+            device=original_tensor.device,
+            dtype=original_tensor.dtype,
+            shape=original_tensor.shape,
+            dim=original_tensor.dim,
+            is_contiguous=original_tensor.is_contiguous,
+        )
+    _check_semi_structured(cls, given)
+
+
+def _apply_semi_structured() -> None:
+    _semi_structured._validate_device_dim_dtype_shape = classmethod(  # type: ignore[assignment]
+        _check_semi_structured_here
+    )
+
+
+def _needs_semi_structured() -> bool:
+    sparse = torch.zeros(128, 128, dtype=torch.float16, device=device_name())
+    try:
+        _check_semi_structured(torch.sparse.SparseSemiStructuredTensorCUTLASS, sparse)
+    except RuntimeError:
+        return True
+    return False
+
+
 ALL = (
     Workaround(
         "comm_hook",
@@ -271,6 +310,16 @@ ALL = (
         "device's memory",
         ipc.install,
         _needs_reducer,
+    ),
+    Workaround(
+        "semi_structured",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/sparse/semi_structured.py#L250",
+        (2, 11),
+        None,
+        "torch.sparse.to_sparse_semi_structured asks for CUDA by name, whatever device has its "
+        "operators",
+        _apply_semi_structured,
+        _needs_semi_structured,
     ),
 )
 

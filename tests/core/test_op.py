@@ -255,6 +255,48 @@ def test_every_call_has_the_tags_that_the_schema_says(run_python, tmp_path: Path
             assert tag in right | ({"NONE"} if argument.optional else set()), (name, argument, tag)
 
 
+CUDAS = """
+import ctypes, os, torch, torch.nn.functional as F
+from torch.nn.attention import SDPBackend, sdpa_kernel
+q = torch.randn(2, 4, 6, 16)
+for backend in (SDPBackend.EFFICIENT_ATTENTION, SDPBackend.CUDNN_ATTENTION):
+    with sdpa_kernel(backend):
+        x = q.to("test").requires_grad_()
+        out = F.scaled_dot_product_attention(x, x, x)
+        out.sum().backward()
+    torch.testing.assert_close(out.cpu(), F.scaled_dot_product_attention(q, q, q))
+a, b, ends = torch.randn(4, 16), torch.randn(2, 16, 8), torch.tensor([1, 4], dtype=torch.int32)
+got = torch._grouped_mm(a.to("test"), b.to("test"), offs=ends.to("test"))
+torch.testing.assert_close(got.cpu(), torch._grouped_mm(a, b, offs=ends))
+dense = torch.randn(128, 128).half().masked_fill(torch.tensor([0, 0, 1, 1]).tile(128, 32) == 0, 0)
+for cutlass in (True, False):
+    torch.sparse.SparseSemiStructuredTensor._FORCE_CUTLASS = cutlass
+    sparse = torch.sparse.to_sparse_semi_structured(dense.to("test"))
+    assert torch.equal(sparse.to_dense().cpu(), dense)
+library = ctypes.CDLL(os.environ["CAUSEWAY_VENDOR"])
+library.everything_seen.restype = ctypes.c_char_p
+print(library.everything_seen().decode(), end="")
+"""
+OF_CUDA = (
+    "aten::_scaled_dot_product_efficient_attention",
+    "aten::_scaled_dot_product_efficient_attention_backward",
+    "aten::_scaled_dot_product_cudnn_attention",
+    "aten::_scaled_dot_product_cudnn_attention_backward",
+    "aten::_grouped_mm",
+    "aten::_sparse_semi_structured_mm",
+    "aten::_cslt_compress",
+    "aten::_cslt_sparse_mm",
+)
+
+
+def test_a_vendor_is_asked_for_what_torch_keeps_for_cuda(run_python, tmp_path: Path) -> None:
+    # Its kernels decline, and the numbers are right all the same.
+    (tmp_path / "names.inc").write_text("".join(f'"{name}",\n' for name in OF_CUDA))
+    done = run_python(CUDAS, CAUSEWAY_VENDOR=str(build("everything", tmp_path)))
+    seen = {line.split()[0] for line in done.stdout.splitlines()}
+    assert seen == set(OF_CUDA), done.stderr
+
+
 # --- what does not compile ------------------------------------------------------------------------
 
 HEAD = """

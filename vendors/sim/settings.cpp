@@ -198,9 +198,8 @@ void read_settings(const cw_host& given) {
     s.code = value == "1";
     return s.code || value == "0";
   });
-  reader.read("grid_limit", "a number from 0 to 65535", [&](const std::string& value) {
-    return parse_number(value, &s.grid_limit) && s.grid_limit <= 65535;
-  });
+  reader.read("grid_limit", "a number from 0 to 65535",
+              [&](const std::string& value) { return parse_number(value, &s.grid_limit) && s.grid_limit <= 65535; });
   reader.read("argument_limit", "a number of bytes from 0 to 65536", [&](const std::string& value) {
     return parse_number(value, &s.argument_limit) && s.argument_limit <= 65536;
   });

@@ -156,11 +156,14 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     const char* key;
     int attribute;
   };
-  static constexpr Number numbers[] = {
-      {"clock_rate_khz", kClockRate},        {"memory_clock_rate_khz", kMemoryClockRate},
-      {"memory_bus_width", kMemoryBusWidth}, {"l2_cache_bytes", kL2CacheSize},
-      {"local_memory_bytes", kSharedMemoryPerBlock}, {"group_limit", kMaxThreadsPerBlock},
-      {"simd_width", kWarpSize},             {"threads_per_unit", kMaxThreadsPerMultiprocessor}};
+  static constexpr Number numbers[] = {{"clock_rate_khz", kClockRate},
+                                       {"memory_clock_rate_khz", kMemoryClockRate},
+                                       {"memory_bus_width", kMemoryBusWidth},
+                                       {"l2_cache_bytes", kL2CacheSize},
+                                       {"local_memory_bytes", kSharedMemoryPerBlock},
+                                       {"group_limit", kMaxThreadsPerBlock},
+                                       {"simd_width", kWarpSize},
+                                       {"threads_per_unit", kMaxThreadsPerMultiprocessor}};
   for (const Number& n : numbers) {
     if (strcmp(key, n.key) != 0) continue;
     const int value = device->attribute(n.attribute);

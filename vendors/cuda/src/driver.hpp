@@ -18,10 +18,10 @@ using Function = struct CUfunc_st*;
 
 // CUresult
 constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
-                 kInvalidImage = 200, kInvalidPtx = 218, kInvalidContext = 201, kNoBinary = 209, kEccError = 214, kUnsupportedPtx = 222,
-                 kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
-                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704, kContextDestroyed = 709, kAssertFailed = 710,
-                 kStackError = 714, kLaunchFailed = 719;
+                 kInvalidImage = 200, kInvalidPtx = 218, kInvalidContext = 201, kNoBinary = 209, kEccError = 214,
+                 kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
+                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704, kContextDestroyed = 709,
+                 kAssertFailed = 710, kStackError = 714, kLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
               kCapabilityMajor = 75, kCapabilityMinor = 76, kMaxBlockDimX = 2, kMaxBlockDimY = 3, kMaxBlockDimZ = 4,
@@ -93,16 +93,16 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 
 // Those that may be missing, and are NULL then: since CUDA 12.4 the first, since 10.0 and 10.2 the rest.
-#define CUDA_LATER_FUNCTIONS(F)                                                                              \
-  F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))                                \
-  F(host_function, cuLaunchHostFunc, (Stream, void (*)(void*), void*))                                       \
-  F(reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                   \
-  F(address_free, cuMemAddressFree, (Address, size_t))                                                       \
-  F(memory_create, cuMemCreate, (unsigned long long*, size_t, const MemoryProperties*, unsigned long long))  \
-  F(memory_release, cuMemRelease, (unsigned long long))                                                      \
-  F(map, cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                        \
-  F(unmap, cuMemUnmap, (Address, size_t))                                                                    \
-  F(set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                              \
+#define CUDA_LATER_FUNCTIONS(F)                                                                             \
+  F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))                               \
+  F(host_function, cuLaunchHostFunc, (Stream, void (*)(void*), void*))                                      \
+  F(reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                  \
+  F(address_free, cuMemAddressFree, (Address, size_t))                                                      \
+  F(memory_create, cuMemCreate, (unsigned long long*, size_t, const MemoryProperties*, unsigned long long)) \
+  F(memory_release, cuMemRelease, (unsigned long long))                                                     \
+  F(map, cuMemMap, (Address, size_t, size_t, unsigned long long, unsigned long long))                       \
+  F(unmap, cuMemUnmap, (Address, size_t))                                                                   \
+  F(set_access, cuMemSetAccess, (Address, size_t, const MemoryAccess*, size_t))                             \
   F(granularity, cuMemGetAllocationGranularity, (size_t*, const MemoryProperties*, int))
 
 struct Driver {

@@ -86,7 +86,8 @@ namespace {
 constexpr uint64_t kLargestPage = UINT64_C(2) << 20;
 
 // Its page; CW_UNSUPPORTED where the driver or the GPU has no virtual memory.
-cw_status virtual_memory(const char* entry, int32_t index, Device** device, MemoryProperties* properties, uint64_t* page) {
+cw_status virtual_memory(const char* entry, int32_t index, Device** device, MemoryProperties* properties,
+                         uint64_t* page) {
   TRY(find_device(entry, index, device));
   if (!cu.reserve || !cu.address_free || !cu.memory_create || !cu.memory_release || !cu.map || !cu.unmap ||
       !cu.set_access || !cu.granularity || !(*device)->attribute(kVirtualMemory))
@@ -140,7 +141,8 @@ cw_status mem_map(int32_t index, void* ptr, uint64_t bytes) {
 cw_status mem_unmap(int32_t index, void* ptr, uint64_t bytes) {
   Device* device = nullptr;
   TRY(find_device("mem_unmap", index, &device));
-  return cu.unmap ? check_freed(cu.unmap(address(ptr), bytes), "cuMemUnmap") : fail(CW_INVALID, "mem_unmap: nothing is mapped");
+  return cu.unmap ? check_freed(cu.unmap(address(ptr), bytes), "cuMemUnmap")
+                  : fail(CW_INVALID, "mem_unmap: nothing is mapped");
 }
 
 cw_status mem_release(int32_t index, void* ptr, uint64_t bytes) {

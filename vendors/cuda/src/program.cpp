@@ -183,7 +183,11 @@ bool is_whole_cubin(const unsigned char* data, uint64_t bytes) {
     uint32_t flags;
     uint16_t header, program_size, programs, section_size, count, names;
   } end;
-  if (bytes < 64 || memcmp(data, "\x7f" "ELF\2", 5) != 0) return false;
+  if (bytes < 64 || memcmp(data,
+                           "\x7f"
+                           "ELF\2",
+                           5) != 0)
+    return false;
   memcpy(&end, data + 40, sizeof(end));
   return end.sections <= bytes && uint64_t{end.section_size} * end.count <= bytes - end.sections;
 }
@@ -194,8 +198,7 @@ cw_status build_binary(int32_t index, const void* given, uint64_t bytes, const c
   const auto* data = static_cast<const unsigned char*>(given);
   ProgramCache::Binary binary;
   const int sealed = ProgramCache::unseal(reader_of(*device), given, bytes, &binary);
-  if (sealed < 0)
-    return fail(CW_INVALID, "the binary is damaged, or of another GPU than device %d", index);
+  if (sealed < 0) return fail(CW_INVALID, "the binary is damaged, or of another GPU than device %d", index);
   if (!sealed) {  // a cubin, or PTX, which is text
     binary.assign(data, data + bytes);
     binary.push_back(0);

@@ -15,6 +15,7 @@ from typing import Any
 from causeway.ops.composed import attention, products, sparsity
 
 COMPOSED: dict[str, Callable[..., Any]] = {
+    "aten::_grouped_mm": products.grouped_mm,
     "aten::_scaled_grouped_mm": products.scaled_grouped_mm,
     "aten::_scaled_grouped_mm_v2": products.scaled_grouped_mm_v2,
     "aten::_scaled_dot_product_flash_attention": attention.flash_attention,

@@ -1,4 +1,4 @@
-"""Products of groups in float8, each row and column with a scale."""
+"""Products of groups: shapes, and those of float8, each row and column with a scale."""
 
 from __future__ import annotations
 
@@ -6,6 +6,23 @@ from collections.abc import Iterator
 
 import torch
 from torch import Tensor
+
+
+def grouped_mm(
+    self: Tensor,
+    mat2: Tensor,
+    offs: Tensor | None = None,
+    bias: Tensor | None = None,
+    out_dtype: torch.dtype | None = None,
+) -> Tensor:
+    """The shape alone, on meta tensors: torch's own has words for bfloat16 only, and computes all."""
+    rows, columns = self.size(-2), mat2.size(-1)
+    groups = [x.size(0) for x in (self, mat2) if x.dim() == 3]
+    if offs is not None and not groups:
+        groups = [offs.size(0)]
+    whole = self.dim() == mat2.dim()  # else one of them is cut into the groups
+    shape = (groups[0], rows, columns) if whole else (rows, columns)
+    return self.new_empty(shape, dtype=out_dtype or self.dtype)
 
 
 def _bounds(offs: Tensor) -> Iterator[tuple[int, int]]:

@@ -33,10 +33,17 @@ def _product(a: Tensor, b: Tensor, out_dtype: torch.dtype | None) -> Tensor:
     return whole.to(out_dtype or b.dtype)
 
 
+def _dense(packed: Tensor, meta: Tensor) -> Tensor:
+    """As bits, not as numbers: torch takes float32 for pairs of float16, and some of these are NaN."""
+    bits = packed if packed.element_size() == 1 else packed.view(torch.int16)
+    dense: Tensor = conversions.sparse_semi_structured_to_dense_cutlass(bits, meta)
+    return dense.view(packed.dtype)
+
+
 def semi_structured_mm(
     mat1: Tensor, meta: Tensor, mat2: Tensor, *, out_dtype: torch.dtype | None = None
 ) -> Tensor:
-    dense = conversions.sparse_semi_structured_to_dense_cutlass(mat1, meta)
+    dense = _dense(mat1, meta)
     return _product(dense, mat2, out_dtype)
 
 
@@ -71,7 +78,7 @@ def semi_structured_linear(
         raise ValueError(
             f"_sparse_semi_structured_linear: activation {activation!r} is none of relu, silu"
         )
-    dense = conversions.sparse_semi_structured_to_dense_cutlass(weight, meta)
+    dense = _dense(weight, meta)
     flat = _product(input.reshape(-1, input.size(-1)), dense.t(), out_dtype)
     if bias is not None:
         flat = (flat + bias).to(flat.dtype)
@@ -210,6 +217,7 @@ def cslt_compress(input: Tensor) -> Tensor:
 
 def _cslt_dense(compressed: Tensor, k: int) -> Tensor:
     item = compressed.element_size()
+    compressed = compressed.reshape(-1)  # programs view it by rows
     m = compressed.numel() * 16 // ((10 if item == 1 else 9) * k)
     kept = compressed[: m * k // 2].view(m, k // 4, 2)
     bytes = compressed[m * k // 2 :].view(torch.uint8)[: m * k // 8]
