@@ -395,8 +395,9 @@ Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
       in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
-          q.sym_size(2),    k.sym_size(2),          none,         none,
+  // The result keeps the strides of the CPU's and of CUDA's kernels, heads beside each other, and not those of its meta
+  // kernel: `out.transpose(1, 2).view(...)` is common in programs. The compiler lays it out where it relies on others.
+  return {out,         logsumexp.contiguous(), at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none,
           at::Tensor()};
 }
 

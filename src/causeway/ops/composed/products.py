@@ -15,7 +15,7 @@ def grouped_mm(
     bias: Tensor | None = None,
     out_dtype: torch.dtype | None = None,
 ) -> Tensor:
-    """The shape alone, on meta tensors: torch's own has words for bfloat16 only, and computes all."""
+    """The shape alone, on meta tensors: torch's own takes bfloat16 only, and computes all."""
     rows, columns = self.size(-2), mat2.size(-1)
     groups = [x.size(0) for x in (self, mat2) if x.dim() == 3]
     if offs is not None and not groups:

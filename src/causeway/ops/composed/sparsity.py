@@ -34,7 +34,7 @@ def _product(a: Tensor, b: Tensor, out_dtype: torch.dtype | None) -> Tensor:
 
 
 def _dense(packed: Tensor, meta: Tensor) -> Tensor:
-    """As bits, not as numbers: torch takes float32 for pairs of float16, and some of these are NaN."""
+    """As bits: torch takes float32 for pairs of float16, and some of these are NaN."""
     bits = packed if packed.element_size() == 1 else packed.view(torch.int16)
     dense: Tensor = conversions.sparse_semi_structured_to_dense_cutlass(bits, meta)
     return dense.view(packed.dtype)
