@@ -16,6 +16,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from causeway.errors import TraceError
+from causeway.observe.arguments import tensors_in
 from causeway.trace import tensors, values
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import Memory
@@ -38,7 +39,7 @@ def read_all(folder: Path) -> int:
     """Read whatever is there: metadata and all values."""
     opened = Trace(folder)
     for call in opened.calls:
-        for record in values.tensors_in([call.args, call.results], tensors.TensorRecord):
+        for record in tensors_in([call.args, call.results], tensors.TensorRecord):
             opened.values(record)
     return len(opened.calls)
 
