@@ -375,7 +375,7 @@ int64_t sdp_choice(const at::Tensor& q, const at::Tensor& k, const at::Tensor& v
   return static_cast<int64_t>(choice == at::SDPBackend::flash_attention ? at::SDPBackend::overrideable : choice);
 }
 
-// `t` in the strides that torch's meta kernel promises of it, those of `like`. Code that is compiled relies on them.
+// `t` in the strides that torch's meta kernel promises of it, those of `like`.
 at::Tensor laid_out(const at::Tensor& t, const at::Tensor& like) {
   if (!t.defined() || t.sym_sizes() != like.sym_sizes()) return t;
   at::Tensor promised = at::empty_like(like);
@@ -395,9 +395,8 @@ Attention attention(const at::Tensor& q, const at::Tensor& k, const at::Tensor& 
       in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), dropout, causal, bias, scale);
   // Absent and without dimensions where torch's meta kernel says so: DTensor wraps what that has said.
   at::Tensor none = at::empty({}, q.options().dtype(at::kLong).device(at::kCPU));
-  // The result keeps the strides of the CPU's and of CUDA's kernels, heads beside each other, and not those of its meta
-  // kernel: `out.transpose(1, 2).view(...)` is common in programs. The compiler lays it out where it relies on others.
-  return {out,         logsumexp.contiguous(), at::Tensor(), at::Tensor(), q.sym_size(2), k.sym_size(2), none, none,
+  return {laid_out(out, q), logsumexp.contiguous(), at::Tensor(), at::Tensor(),
+          q.sym_size(2),    k.sym_size(2),          none,         none,
           at::Tensor()};
 }
 
@@ -409,7 +408,9 @@ std::tuple<at::Tensor, at::Tensor, at::Tensor, at::Tensor> attention_backward(
   auto [gq, gk, gv] = at::_scaled_dot_product_flash_attention_for_cpu_backward(
       grad, in_steps_of_one(q), in_steps_of_one(k), in_steps_of_one(v), in_steps_of_one(out), logsumexp, dropout,
       causal, bias.defined() ? std::optional<at::Tensor>(bias) : std::nullopt, scale);
-  return {laid_out(gq, q), laid_out(gk, k), laid_out(gv, v), at::Tensor()};
+  // They keep the CPU's strides, which are not those of this operator's meta kernel: a copy each would be for compiled
+  // code alone, and that lays out itself what it was compiled for.
+  return {gq, gk, gv, at::Tensor()};
 }
 
 }  // namespace

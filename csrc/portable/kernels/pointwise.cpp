@@ -427,10 +427,25 @@ bool add_number(Launch& launch, const Number& number, Dtype type) {
   }
 }
 
+// What only chooses between elements keeps their bits: a conversion to float32 and back makes other NaNs of some halves.
+void take_bits(const Pointwise& op, Parsed& p) {
+  if (std::strcmp(op.name, "aten::where.self_out") != 0 && std::strcmp(op.name, "aten::masked_fill.Tensor_out") != 0)
+    return;
+  const Dtype dtype = p.operands[0].tensor.dtype;
+  if (dtype != kF16 && dtype != kBF16) return;
+  for (int i = 1; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    if (o.counts && (o.is_number || o.tensor.dtype != dtype)) return;
+  }
+  for (int i = 0; i < p.n; ++i)
+    if (i == 0 || p.operands[i].counts) p.operands[i].tensor.dtype = kI16;
+}
+
 cw_status run_pointwise(Call& call, const void* data) {
   const Pointwise& op = *static_cast<const Pointwise*>(data);
   Parsed p;
   if (!parse(op, call, p)) return CW_UNSUPPORTED;
+  take_bits(op, p);
   Dtype type;
   TRY(prepare(call, op, p, &type));
   return run_prepared(call, op, p, type);

@@ -12,6 +12,7 @@ enum class Kind {
   any,       // computed in the type of the inputs: add, maximum, eq
   floating,  // integers become floats first: exp, div
   bits,      // integers and bool only
+  moves,     // chooses between elements of the last two inputs
 };
 
 // What torch computes in: double when a tensor that counts has it, int64_t when all are integers. Numbers that
@@ -65,6 +66,13 @@ cw_status map(Call& call) {
     tensors[k + 1] = &in[k];
   }
   round_numbers<inputs>(call, in);
+  if constexpr (kind == Kind::moves) {  // by their bits: through float some halves that are NaN become others
+    const bool halves = out.dtype == kHalf || out.dtype == kBFloat16;
+    if (halves && in[1].dtype == out.dtype && in[2].dtype == out.dtype && !in[1].is_host_scalar &&
+        !in[2].is_host_scalar) {
+      out.dtype = in[1].dtype = in[2].dtype = kInt16;
+    }
+  }
   Rows<inputs + 1> rows;
   if (!rows.make(tensors)) return fail(CW_INVALID, "%s: the shapes do not broadcast", call.op().name);
   auto compute_in = [&](auto example) {
@@ -80,7 +88,7 @@ cw_status map(Call& call) {
     return compute == kInt64 ? compute_in(int64_t{}) : call.declined("only for integers");
   } else {
     if (compute == kDouble) return compute_in(double{});
-    if (kind == Kind::any && compute == kInt64) return compute_in(int64_t{});
+    if (kind != Kind::floating && compute == kInt64) return compute_in(int64_t{});
     return compute_in(float{});
   }
 }
@@ -385,7 +393,7 @@ const OpList& pointwise_ops() {
       {"aten::silu_backward.grad_input", map<SiluBackward, 2, Kind::floating>, floats},
       {"aten::gelu_backward.grad_input", map<GeluBackward, 2, Kind::floating>, floats},
 
-      {"aten::where.self_out", map<Where, 3>, real, numbers_too},
+      {"aten::where.self_out", map<Where, 3, Kind::moves>, real, numbers_too},
       {"aten::addcmul.out", map<Addcmul, 3>, numbers, numbers_too},
       {"aten::addcdiv.out", map<Addcdiv, 3, Kind::floating>, floats, numbers_too},
   };
