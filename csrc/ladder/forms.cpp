@@ -8,6 +8,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "ladder/fill.h"
 #include "ladder/foreach.h"
 #include "runtime/kernel_error.h"
 #include "ladder/native.h"
@@ -195,6 +196,7 @@ std::unique_ptr<NativeForms> resolve_for(Operator& op, int device) {
     if (!is_out)
       if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name, device);
   }
+  if (!forms->own.kernel && !forms->out.kernel) forms->own = fill_kernel(op.name);
   forms->portable_own = find_portable(op.name);
   std::string name = forms->out_name;
   if (name.empty() && std::none_of(op.handle.schema().arguments().begin(), op.handle.schema().arguments().end(),

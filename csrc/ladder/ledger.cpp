@@ -5,6 +5,7 @@
 
 #include "ladder/call.h"
 #include "ladder/observe.h"
+#include "runtime/stream.h"
 #include "runtime/watched.h"
 
 namespace causeway {
@@ -21,7 +22,7 @@ struct Key {
 };
 struct Sums {
   uint64_t calls = 0, bytes = 0;
-  double seconds = 0;
+  double worked = 0, waited = 0;
 };
 std::mutex g_ledger_mutex;
 std::map<Key, Sums> g_rows;
@@ -34,6 +35,7 @@ Entry::Entry(Operator& op) : op_(op), on_(watched_by(Watcher::Ledger, Watcher::O
   if (C10_LIKELY(!on_)) return;
   outer_ = t_entry;
   t_entry = this;
+  waited_before_ = waited_seconds();
   start_ = std::chrono::steady_clock::now();
 }
 
@@ -42,7 +44,8 @@ Entry::~Entry() {
   if (C10_LIKELY(!on_)) return;
   t_entry = outer_;
   const double seconds = std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
-  if (outer_) outer_->inner_seconds_ += seconds;
+  const double waited = waited_seconds() - waited_before_, worked = seconds - waited;
+  if (outer_) outer_->inner_worked_ += worked, outer_->inner_waited_ += waited;
   if (!set_) return;  // it threw
   note_rung(op_, rung_);
   if (!watched_by(Watcher::Ledger)) return;
@@ -50,7 +53,8 @@ Entry::~Entry() {
   Sums& sums = g_rows[{&op_, rung_, dtype_}];
   ++sums.calls;
   sums.bytes += bytes_;
-  sums.seconds += seconds - inner_seconds_;
+  sums.worked += worked - inner_worked_;
+  sums.waited += waited - inner_waited_;
 }
 
 void Entry::add_bytes(uint64_t bytes) {
@@ -68,8 +72,8 @@ std::vector<LedgerRow> read_ledger() {
   std::map<std::pair<const Operator*, Rung>, uint64_t> detailed;
   for (const auto& [key, sums] : g_rows) {
     const char* dtype = key.dtype == c10::ScalarType::Undefined ? "" : c10::toString(key.dtype);
-    rows.emplace_back(key.op->name, kRungNames[static_cast<int>(key.rung)], dtype, sums.calls, sums.bytes,
-                      sums.seconds);
+    rows.emplace_back(key.op->name, kRungNames[static_cast<int>(key.rung)], dtype, sums.calls, sums.bytes, sums.worked,
+                      sums.waited);
     detailed[{key.op, key.rung}] += sums.calls;
   }
   // Calls that ran while no ledger was open have no dtype.
@@ -78,12 +82,12 @@ std::vector<LedgerRow> read_ledger() {
       const uint64_t all = op->calls[r].load(std::memory_order_relaxed);
       const auto it = detailed.find({op, static_cast<Rung>(r)});
       const uint64_t seen = it == detailed.end() ? 0 : it->second;
-      if (all > seen) rows.emplace_back(op->name, kRungNames[r], "", all - seen, 0, 0.0);
+      if (all > seen) rows.emplace_back(op->name, kRungNames[r], "", all - seen, 0, 0.0, 0.0);
     }
   }
   for (const auto& [pair, calls] : g_narrowed)
     rows.emplace_back(c10::str("narrowed to ", c10::toString(pair.second)), "narrowed", c10::toString(pair.first),
-                      calls, 0, 0.0);
+                      calls, 0, 0.0, 0.0);
   return rows;
 }
 

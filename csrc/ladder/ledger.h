@@ -34,7 +34,8 @@ class Entry {
   Operator& op_;
   Entry* outer_ = nullptr;
   uint64_t bytes_ = 0;
-  double inner_seconds_ = 0;  // of operators that this one called: each second counts once
+  double inner_worked_ = 0, inner_waited_ = 0;  // of operators that this one called: each second counts once
+  double waited_before_ = 0;
   std::chrono::steady_clock::time_point start_;
   Rung rung_ = Rung::Host;
   c10::ScalarType dtype_ = c10::ScalarType::Undefined;
@@ -42,7 +43,8 @@ class Entry {
   bool set_ = false;
 };
 
-using LedgerRow = std::tuple<std::string, std::string, std::string, uint64_t, uint64_t, double>;
+// Operator, rung, dtype, calls, bytes copied, seconds that the host worked, seconds that it waited for the device.
+using LedgerRow = std::tuple<std::string, std::string, std::string, uint64_t, uint64_t, double, double>;
 std::vector<LedgerRow> read_ledger();
 
 // A dtype that was narrowed because the chip lacks it, in the ledger as operator "narrowed".

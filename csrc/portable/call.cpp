@@ -102,6 +102,7 @@ cw_status run(const cw_arg* args, int32_t n, cw_stream stream) {
   static const Kernel& kernel = kernels()[I];
   Call call(kernel.name, args, n, stream);
   if (!call.open()) return CW_UNSUPPORTED;
+  begin_operator(kernel.name);
   return kernel.run(call, kernel.data);
 }
 

@@ -13,6 +13,8 @@ namespace {
 
 const cw_code_v1* g_code = nullptr;
 Services g_services{};
+thread_local const char* t_operator = "";  // that the thread's running kernel serves
+thread_local uint32_t t_launches = 0;      // of that kernel so far
 constexpr double kGrain = 32768;  // operations that are worth an item of their own on a CPU
 
 }  // namespace
@@ -58,18 +60,43 @@ cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64
   return g_services.fetch(device.index, stream, from, bytes, to);
 }
 
+void begin_operator(const char* name) {
+  t_operator = name;
+  t_launches = 0;
+}
+
 cw_status Device::function(const Key& key, const std::function<std::string()>& source, cw_function* out) {
   {
     std::shared_lock lock(mutex);
-    if (const auto it = functions.find(key); it != functions.end()) return *out = it->second, CW_OK;
+    if (const auto it = functions.find(key); it != functions.end()) {
+      *out = it->second;
+      return *out ? CW_OK : CW_UNSUPPORTED;
+    }
   }
   // Not under the lock: a compiler takes its time. Two threads may build the same; the first one's is kept.
   cw_program program = nullptr;
-  if (cw_status status = build(source(), &program)) return status;
-  if (cw_status status = function_of(program, kFunction, out)) return status;
+  if (cw_status status = build(source(), &program)) return without(key, status);
+  if (cw_status status = function_of(program, kFunction, out)) return without(key, status);
   std::unique_lock lock(mutex);
   *out = functions.emplace(key, *out).first->second;
-  return CW_OK;
+  return *out ? CW_OK : CW_UNSUPPORTED;
+}
+
+// A compiler that fails on one kernel leaves all others as they are. But what has begun to write cannot be declined any more,
+// and a lost device or a lack of memory is no failure of the kernel.
+cw_status Device::without(const Key& key, cw_status status) {
+  if (status == CW_DEVICE_LOST || status == CW_OUT_OF_MEMORY || t_launches) return status;
+  {
+    std::unique_lock lock(mutex);
+    if (!functions.emplace(key, nullptr).second) return CW_UNSUPPORTED;
+  }
+  const char* (*last_error)() = g_services.table().last_error;
+  const char* words = last_error ? last_error() : nullptr;
+  g_services.log(
+      (std::string("the chip's compiler failed on the portable kernel of ") + t_operator +
+       ", which goes on down the ladder from now on: " + (words && *words ? words : "the vendor gave no message"))
+          .c_str());
+  return CW_UNSUPPORTED;
 }
 
 cw_status Device::build(const std::string& source, cw_program* out) const {
@@ -133,6 +160,7 @@ cw_status Launch::put(const Device& device, cw_function function, const uint32_t
     args_[n].reserved = 0;
     args_[n++].v.value = values_;
   }
+  ++t_launches;
   return g_code->launch(function, grid, group, args_, n, stream);
 }
 

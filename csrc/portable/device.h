@@ -35,16 +35,21 @@ struct Device {
   int32_t index = 0;
   cw_code_info info{};
   std::shared_mutex mutex;
-  std::unordered_map<Key, cw_function, HashKey> functions;
+  std::unordered_map<Key, cw_function, HashKey> functions;  // NULL: it could not be built
   std::atomic<Tuning*> tuning{nullptr};  // tune.h
 
   bool in_turn() const { return info.flags & CW_CODE_IN_TURN; }
-  // The function for `key`; `source` is called once, and its function is called "kernel".
+  // The function for `key`; `source` is called once, and its function is called "kernel". Where it cannot be built, that
+  // is said once, and this and all later calls answer CW_UNSUPPORTED: the operator goes on down the ladder.
   cw_status function(const Key& key, const std::function<std::string()>& source, cw_function* out);
+  cw_status without(const Key& key, cw_status status);
   // A program of its own, and a function of it by its name.
   cw_status build(const std::string& source, cw_program* out) const;
   cw_status function_of(cw_program program, const char* name, cw_function* out) const;
 };
+
+// A kernel for torch's operator `name` begins on this thread.
+void begin_operator(const char* name);
 
 // NULL where the vendor has no compiler for it.
 Device* device_at(int32_t index);

@@ -11,6 +11,7 @@
 #include "runtime/profile.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
+#include "runtime/watched.h"
 
 namespace causeway {
 
@@ -41,13 +42,35 @@ DeviceStreams& streams(int device_index) {
   return *s;
 }
 
+thread_local double t_waited = 0;
+
+// The time of a wait, where somebody looks.
+class Wait {
+ public:
+  Wait() : on_(watched_by(Watcher::Ledger, Watcher::Observer)) {
+    if (on_) start_ = std::chrono::steady_clock::now();
+  }
+  ~Wait() {
+    if (on_) t_waited += std::chrono::duration<double>(std::chrono::steady_clock::now() - start_).count();
+  }
+  Wait(const Wait&) = delete;
+  Wait& operator=(const Wait&) = delete;
+
+ private:
+  bool on_;
+  std::chrono::steady_clock::time_point start_;
+};
+
 double host_ms() {
   return std::chrono::duration<double, std::milli>(std::chrono::steady_clock::now().time_since_epoch()).count();
 }
 
 }  // namespace
 
+double waited_seconds() { return t_waited; }
+
 void StreamState::wait() {
+  Wait wait;
   const uint64_t until = given.load(std::memory_order_acquire);
   const DeviceState& d = causeway::device(device);
   Profiled span(Work::Call, api().stream_sync ? "stream_sync" : "sync");
@@ -131,6 +154,7 @@ StreamState& stream_from_pool(int device_index, int priority) {
 }
 
 void sync_device(int device_index) {
+  Wait wait;
   const DeviceState& d = device(device_index);
   Profiled span(Work::Call, "sync");
   check(api().sync(d.vendor_id), "sync", device_index);
@@ -206,6 +230,7 @@ bool query_event(const Event& event) {
 
 void sync_event(const Event& event) {
   if (!event.recorded || !event.handle) return;
+  Wait wait;
   Profiled span(Work::Call, "event_sync");
   check(api().event_sync(device(event.device).vendor_id, event.handle), "event_sync", event.device);
 }

@@ -33,6 +33,9 @@ struct StreamState {
   void give() { given.fetch_add(1, std::memory_order_acq_rel); }
 };
 
+// Seconds that this thread has waited for devices while somebody watched (watched.h); it only grows.
+double waited_seconds();
+
 StreamState& default_stream(int device);
 StreamState& current_stream(int device);
 StreamState& stream_of(const c10::Stream& stream);

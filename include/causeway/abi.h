@@ -398,7 +398,8 @@ typedef struct cw_code_v1 {
   uint32_t reserved;
   cw_status (*info)(int32_t device, cw_code_info* out);
   /* Compile for this device. CW_INVALID: the source is wrong, and the words hold the compiler's. May be served from
-   * a cache. `options` are the compiler's own, or NULL. */
+   * a cache. `options` are the compiler's own, or NULL. Any failure of one of Causeway's own kernels but DEVICE_LOST and
+   * OUT_OF_MEMORY, here or in `function`, sends its operator down the ladder, with a warning, and it is not asked again. */
   cw_status (*build)(int32_t device, const char* source, const char* options, cw_program* out);
   cw_status (*release)(cw_program program); /* nothing runs any more of what was launched; functions end with it */
   cw_status (*function)(cw_program program, const char* name, cw_function* out); /* CW_INVALID: has none such */

@@ -164,8 +164,10 @@ def set_policy(fallback: str, only: list[str] | None, budget: int, dtypes: str) 
 def ledger_enable(on: bool) -> None:
     """Count dtypes, bytes and seconds too; counts of calls by operator and rung are always kept."""
 
-def ledger_read() -> list[tuple[str, str, str, int, int, float]]:
-    """(operator, rung, dtype, calls, bytes copied, seconds), since the start of the process."""
+def ledger_read() -> list[tuple[str, str, str, int, int, float, float]]:
+    """(operator, rung, dtype, calls, bytes copied, seconds that the host worked, seconds that it
+    waited for the device), since the start of the process.
+    """
 
 def set_decomposer(
     f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None,

@@ -135,7 +135,7 @@ def _patterns(value: Any) -> tuple[str, ...]:
 
 def _integrations(value: Any) -> tuple[str, ...]:
     """all, none, or names of libraries; one with a minus sign is left out."""
-    from causeway.integrations.names import LIBRARIES, known
+    from causeway.libraries import LIBRARIES, known
 
     names = _names(value)
     if (unknown := known(names)) is not None:
@@ -494,13 +494,13 @@ SETTINGS: Mapping[str, Setting] = {
             "grid_limit",
             _integer(0, 65535),
             0,
-            "Most groups of a launch in each dimension, by code.v1; 0: none is told.",
+            "Most groups of a launch in each dimension, by code.v1; 0: none is reported.",
         ),
         _sim(
             "argument_limit",
             _integer(0, 65536),
             0,
-            "Most bytes of a launch's arguments, by code.v1; 0: none is told.",
+            "Most bytes of a launch's arguments, by code.v1; 0: none is reported.",
         ),
         _sim("bare", NAMES, (), "Devices of another kind, which have no operators: 0,2."),
         _sim(

@@ -199,7 +199,13 @@ def table(**settings: str) -> dict[str, str]:
 def test_a_right_table_passes(memory_model: str) -> None:
     states = table(execution="async", memory_model=memory_model)
     assert set(states.values()) <= {"passed", "skipped"}
-    assert list(states.values()).count("passed") >= len(states) - 4
+    # Without a compiler there is nothing to ask of it.
+    assert {name for name, state in states.items() if state == "skipped"} == {
+        "code_is_built_and_launched_in_order",
+        "small_launches_are_waited_for",
+        "a_binary_is_the_program",
+        "limits_of_launches_are_held",
+    }
 
 
 @pytest.mark.parametrize(

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 # --- close --------------------------------------------------------------------------------------
@@ -465,3 +467,106 @@ def test_launches_keep_to_the_chips_limits(run) -> None:
     # One group at most, or 20 bytes of arguments: more would be refused as an error.
     assert run(LIMITED, **chip, grid_limit="1").split() == ["portable"]
     assert "host" in run(LIMITED, **chip, argument_limit="20").split()
+
+
+# --- mem_set ------------------------------------------------------------------------------------
+
+ZEROS = """
+import json, torch, causeway
+
+def served(make):
+    with causeway.ledger() as ledger:
+        made = make()
+    (row,) = [r for r in ledger.rows if r.operator in ("aten::zero_", "aten::fill_.Scalar")]
+    return made.cpu(), [row.rung, row.bytes]
+
+said = {}
+for dtype in (torch.float32, torch.float16, torch.int64, torch.int8, torch.uint8, torch.bool,
+              torch.complex64):
+    x = torch.ones(5, 7, dtype=dtype).to("sim")
+    cases = {
+        "zero_": lambda: x.zero_(),
+        "zeros": lambda: torch.zeros(3, 4, dtype=dtype, device="sim"),
+        "fill_(0)": lambda: x.fill_(0),
+        "transposed": lambda: torch.ones(6, 4, dtype=dtype).to("sim").t().zero_(),
+    }
+    for name, make in cases.items():
+        made, row = served(make)
+        assert not made.any(), (name, dtype, made)
+        said[f"{name} {dtype}"] = row
+
+# What is no repeated byte, or has gaps, goes down and is right.
+for value, dtype in ((1.5, torch.float32), (-0.0, torch.float32), (3, torch.int64)):
+    made, row = served(lambda: torch.ones(9, dtype=dtype).to("sim").fill_(value))
+    expected = torch.full((9,), value, dtype=dtype)
+    assert torch.equal(made.view(torch.uint8), expected.view(torch.uint8))
+    assert row[0] == "host", (value, dtype, row)
+y = torch.ones(4, 6).to("sim")
+y[:, 1:4].zero_()
+expected = torch.ones(4, 6)
+expected[:, 1:4] = 0
+assert torch.equal(y.cpu(), expected)
+for value, dtype in ((-1, torch.int32), (77, torch.int8), (200, torch.uint8), (True, torch.bool)):
+    made, row = served(lambda: torch.zeros(9, dtype=dtype).to("sim").fill_(value))
+    assert torch.equal(made, torch.full((9,), value, dtype=dtype))
+    said[f"fill_({value}) {dtype}"] = row
+try:
+    torch.zeros(2, dtype=torch.int8, device="sim").fill_(300)
+    raise SystemExit("300 is no int8")
+except RuntimeError as error:
+    assert "overflow" in str(error), error
+print(json.dumps(said))
+"""
+
+
+def test_zeros_are_set_where_the_chip_sets_memory(run) -> None:
+    settings = {"memory_model": "discrete", "ops": "none"}
+    offered = json.loads(run(ZEROS, **settings))
+    assert set(map(tuple, offered.values())) == {("native", 0)}, offered
+    missing = json.loads(run(ZEROS, **settings, without="mem_set"))
+    assert {rung for rung, _ in missing.values()} == {"host"}, missing
+    assert all(size > 0 for _, size in missing.values()), missing
+
+
+# --- code.v1 -------------------------------------------------------------------------------------
+
+FAILS = """
+import warnings, torch, causeway
+
+def rungs(call):
+    with causeway.ledger() as ledger:
+        out = call()
+    return out.cpu(), {row.operator: row.rung for row in ledger.rows}
+
+x = torch.randn(64).to("sim")
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    for _ in range(3):
+        out, served = rungs(lambda: torch.exp(x))
+        torch.testing.assert_close(out, x.cpu().exp())
+        assert served["aten::exp"] == "host", served
+said = [str(w.message) for w in said]
+assert len(said) == 1, said
+for part in ("compiler failed", "aten::exp.out", "injected fault: call 1 of code_build"):
+    assert part in said[0], said
+out, served = rungs(lambda: torch.sigmoid(x))  # another kernel
+torch.testing.assert_close(out, x.cpu().sigmoid())
+assert served["aten::sigmoid"] == "portable", served
+"""
+
+
+@pytest.mark.parametrize("status", ["FAILED", "INVALID", "UNSUPPORTED"])
+def test_a_kernel_that_the_chips_compiler_fails_on_goes_down_the_ladder(run, status: str) -> None:
+    run(FAILS, CAUSEWAY_SIM_CODE="1", ops="none", fault=f"code_build:1={status}")
+
+
+def test_a_device_lost_in_the_compiler_is_an_error(run) -> None:
+    program = """
+        import torch, causeway
+        try:
+            torch.exp(torch.randn(64).to("sim"))
+            raise SystemExit("no error")
+        except causeway.CausewayError as error:
+            assert "lost" in str(error).lower(), error
+    """
+    run(program, CAUSEWAY_SIM_CODE="1", ops="none", fault="code_build:1=DEVICE_LOST")

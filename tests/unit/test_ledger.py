@@ -83,19 +83,52 @@ def test_json_has_every_row(device: torch.device) -> None:
     assert [Row(**row) for row in rows] == ledger.rows
 
 
+SLOW = """
+import torch, causeway
+x = torch.ones(4, device="sim")
+x + x
+torch.accelerator.synchronize()
+with causeway.ledger() as ledger:
+    for _ in range(3):
+        y = x + x  # each takes the latency, on the stream
+    torch.special.zeta(x[:1] + 1, 2.0)  # on the host, which needs all of them
+rows = {row.operator: row for row in ledger.rows}
+add, zeta = rows["aten::add.Tensor"], rows["aten::special_zeta"]
+assert zeta.rung == "host", zeta
+assert zeta.waited > 0.25 and zeta.worked < 0.1, zeta
+assert add.waited < 0.1 and add.worked < 0.1, add
+assert ledger.total("seconds") == ledger.total("worked") + ledger.total("waited")
+"""
+
+
+def test_a_wait_for_earlier_work_is_not_the_time_of_who_waits(run_python) -> None:
+    settings = {"OPS": "all", "EXECUTION": "async", "LATENCY_US": "100000"}
+    run_python(SLOW, **{f"CAUSEWAY_SIM_{name}": value for name, value in settings.items()})
+
+
 ROWS = [
     Row("aten::add.out", "native", "float32", 3, 0, 0.001),
     Row("aten::add.out", "host", "int64", 1, 2048, 0.002),
-    Row("aten::mm", "native", "float32", 2, 0, 0.5),
+    Row("aten::mm", "native", "float32", 2, 0, 0.5, 0.02),
 ]
 
 
 def test_the_table_has_a_line_per_operator_the_longest_first() -> None:
     lines = str(Table(ROWS)).splitlines()
-    assert lines[0].split() == ["operator", "native", "host", "dtypes", "copied", "ms"]
-    assert lines[2].split() == ["mm", "2", "-", "float32", "-", "500.0"]
-    assert lines[3].split() == ["add.out", "3", "1", "float32,", "int64", "2.0", "KiB", "3.0"]
-    assert lines[5].split() == ["2", "operators", "5", "1", "2.0", "KiB", "503.0"]
+    assert lines[0].split() == ["operator", "native", "host", "dtypes", "copied", "ms", "waited"]
+    assert lines[2].split() == ["mm", "2", "-", "float32", "-", "500.0", "20.0"]
+    assert lines[3].split() == [
+        "add.out",
+        "3",
+        "1",
+        "float32,",
+        "int64",
+        "2.0",
+        "KiB",
+        "3.0",
+        "0.0",
+    ]
+    assert lines[5].split() == ["2", "operators", "5", "1", "2.0", "KiB", "503.0", "20.0"]
 
 
 def test_rich_and_plain_tables_say_the_same() -> None:
@@ -107,7 +140,7 @@ def test_rich_and_plain_tables_say_the_same() -> None:
 
 
 def test_a_narrow_terminal_shortens_the_names_and_nothing_else() -> None:
-    console = Console(width=60, record=True, file=io.StringIO())
+    console = Console(width=70, record=True, file=io.StringIO())
     console.print(Table([*ROWS, Row("aten::" + "long" * 20, "host", "bool", 1, 0, 12.0)]))
     text = console.export_text()
     assert "longlo" in text

@@ -54,6 +54,22 @@ def test_operators_have_their_time_on_the_device_and_the_host() -> None:
     assert sum(row.device_ms for row in found.operators) == pytest.approx(0.06)
 
 
+def test_a_wait_is_not_the_work_of_the_operator_that_waits() -> None:
+    data = example()
+    within = {"External id": 2}
+    data["traceEvents"] += [
+        x("privateuse1_runtime", "stream_sync", 1, 45, 50, **within),  # in the host rung
+        x("privateuse1_runtime", "sync", 1, 200, 7),  # of no operator
+    ]
+    found = sums.report(traces.parse(data))
+    for rows, name in ((found.operators, "aten::sin"), (found.rungs, "host")):
+        row = {r.name: r for r in rows}[name]
+        assert row.waited_ms == pytest.approx(0.05)
+        assert row.host_ms == pytest.approx(0.05 if rows is found.operators else 0.03)
+    assert sum(r.waited_ms for r in found.operators) == pytest.approx(0.05)
+    assert found.fallbacks[0].waited_ms == pytest.approx(0.05)
+
+
 def test_gaps_are_put_down_to_what_the_host_did() -> None:
     found = sums.report(traces.parse(example()))
     (device,) = found.devices

@@ -32,7 +32,7 @@ struct Settings {
   bool peers = true;  // devices copy to each other without the host
   bool code = false;     // offer code.v1, with the machine's C compiler
   int64_t grid_limit = 0;      // of code.v1: most groups in each dimension, 0: 65535
-  int64_t argument_limit = 0;  // and bytes of arguments, 0: none is told
+  int64_t argument_limit = 0;  // and bytes of arguments, 0: none is reported
   std::set<int32_t> bare;      // devices of another kind, without operators
   std::string cache;     // the folder for what it built, or empty
   int64_t latency_us = 0;

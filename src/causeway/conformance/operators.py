@@ -139,7 +139,7 @@ class Runner:
         from causeway import _C
 
         counts: dict[tuple[str, str], int] = {}
-        for operator, rung, _, calls, _, _ in _C.ledger_read():
+        for operator, rung, _, calls, *_ in _C.ledger_read():
             counts[operator, rung] = counts.get((operator, rung), 0) + calls
         before, self._counts = self._counts, counts
         new = [key for key, n in counts.items() if n > before.get(key, 0)]

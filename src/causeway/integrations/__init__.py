@@ -18,7 +18,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from causeway import config
-from causeway.integrations.names import LIBRARIES
+from causeway.libraries import LIBRARIES
 
 
 @dataclass(frozen=True)

@@ -22,7 +22,7 @@ from typing import Any
 import torch
 
 from causeway import integrations
-from causeway.integrations.names import LIBRARIES
+from causeway.libraries import LIBRARIES
 
 _QUESTION = "__causeway_is_available__"
 _VISIBLE = {"ASCEND_RT_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES"}

@@ -1,5 +1,8 @@
 """The ledger: which rung served each operator, how often, with which dtypes, copying how much, in
-what time.
+what time of the host, and waiting how long for the device.
+
+On a chip that works in the background an operator that needs a result waits for all that was put on
+the stream before. That time is not its own, so it stands apart: `waited`, beside `worked`.
 
 The core counts calls by operator and rung always; dtypes, bytes and seconds only while a ledger is
 open, since they cost time. A ledger is the difference of two readings, so ledgers nest, and one
@@ -25,7 +28,7 @@ if TYPE_CHECKING:
 RUNGS = ("native", "derived", "portable", "decomposed", "host")
 NARROWED = "narrowed"  # no rung: tensors of a dtype that the chip lacks, made with a narrower one
 COLUMNS = (*RUNGS, NARROWED)
-Reading = dict[tuple[str, str, str], tuple[int, int, float]]
+Reading = dict[tuple[str, str, str], tuple[int, int, float, float]]
 
 
 @dataclass(frozen=True)
@@ -37,7 +40,13 @@ class Row:
     dtype: str  # of the first tensor; "" where there was none
     calls: int
     bytes: int  # copied between host and device for these calls
-    seconds: float  # of the host, the call's start to its return
+    worked: float  # seconds of the host, from a call's start to its return, without waits
+    waited: float = 0.0  # seconds in these calls that the host waited for the device
+
+    @property
+    def seconds(self) -> float:
+        """Of the host, from a call's start to its return: worked and waited."""
+        return self.worked + self.waited
 
 
 class Ledger:
@@ -66,15 +75,16 @@ class Ledger:
         """By operator, then from the highest rung down."""
         after = _read() if self._after is None else self._after
         found = []
-        for key, (calls, size, seconds) in after.items():
-            old = self._before.get(key, (0, 0, 0.0))
+        for key, (calls, size, worked, waited) in after.items():
+            old = self._before.get(key, (0, 0, 0.0, 0.0))
             if calls > old[0]:
-                found.append(Row(*key, calls - old[0], size - old[1], seconds - old[2]))
+                times = worked - old[2], waited - old[3]
+                found.append(Row(*key, calls - old[0], size - old[1], *times))
         return sorted(found, key=lambda row: (row.operator, COLUMNS.index(row.rung), row.dtype))
 
     def total(
         self,
-        of: Literal["calls", "bytes", "seconds"] = "calls",
+        of: Literal["calls", "bytes", "worked", "waited", "seconds"] = "calls",
         *,
         rung: str | None = None,
         operator: str | None = None,
@@ -90,10 +100,10 @@ class Ledger:
             for r in self.rows
             if rung in (None, r.rung) and (operator is None or r.operator in names)
         ]
-        return _sum(rows, of) if of == "seconds" else int(_sum(rows, of))
+        return int(_sum(rows, of)) if of in ("calls", "bytes") else _sum(rows, of)
 
     def to_json(self) -> str:
-        """{"rows": [{operator, rung, dtype, calls, bytes, seconds}]}"""
+        """{"rows": [{operator, rung, dtype, calls, bytes, worked, waited}]}, times in seconds"""
         return json.dumps({"rows": [asdict(row) for row in self.rows]}, indent=1)
 
     def table(self) -> Table:
@@ -107,19 +117,21 @@ def ledger() -> Ledger:
 
 
 class Table:
-    """A line per operator: calls by rung, dtypes, bytes copied, milliseconds; the longest first."""
+    """A line per operator: calls by rung, dtypes, bytes copied, milliseconds that the host worked
+    and that it waited for the device; first what it worked longest at.
+    """
 
     def __init__(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
         self.rungs = [rung for rung in COLUMNS if any(row.rung == rung for row in rows)]
-        self.header = ["operator", *self.rungs, "dtypes", "copied", "ms"]
+        self.header = ["operator", *self.rungs, "dtypes", "copied", "ms", "waited"]
         groups: dict[str, list[Row]] = {}
         for row in rows:
             groups.setdefault(row.operator, []).append(row)
-        ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "seconds"), name))
+        ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "worked"), name))
         self.lines = [self._line(name.removeprefix("aten::"), groups[name]) for name in ordered]
         self.sum = self._line(f"{len(groups)} operator{'s' * (len(groups) != 1)}", rows)
-        self.sum[-3] = ""
+        self.sum[-4] = ""
 
     def _line(self, title: str, rows: list[Row]) -> list[str]:
         calls = [sum(row.calls for row in rows if row.rung == rung) for rung in self.rungs]
@@ -129,7 +141,8 @@ class Table:
             *(str(n) if n else "-" for n in calls),
             ", ".join(dtypes),
             size(int(_sum(rows, "bytes"))),
-            f"{1000 * _sum(rows, 'seconds'):.1f}",
+            f"{1000 * _sum(rows, 'worked'):.1f}",
+            f"{1000 * _sum(rows, 'waited'):.1f}",
         ]
 
     def _right(self, column: int) -> bool:
@@ -160,8 +173,8 @@ class Table:
         widths = [
             max(map(len, cells)) for cells in zip(self.header, *self.lines, self.sum, strict=True)
         ]
-        names = (name for line in self.lines for name in line[-3].split(", "))
-        widths[-3] = max(len("dtypes"), *(len(name) + 1 for name in names))  # one below the other
+        names = (name for line in self.lines for name in line[-4].split(", "))
+        widths[-4] = max(len("dtypes"), *(len(name) + 1 for name in names))  # one below the other
         # The first column alone gives way where the terminal is narrow.
         room = options.max_width - sum(widths[1:]) - 2 * len(widths)
         widths[0] = max(12, min(widths[0], room))
@@ -212,10 +225,10 @@ def _read() -> Reading:
     from causeway import _C
 
     reading: Reading = {}
-    for operator, rung, name, calls, size, seconds in _C.ledger_read():
-        dtype = _DTYPES.get(name, name.lower())
-        old = reading.get((operator, rung, dtype), (0, 0, 0.0))
-        reading[operator, rung, dtype] = (old[0] + calls, old[1] + size, old[2] + seconds)
+    for operator, rung, name, calls, size, worked, waited in _C.ledger_read():
+        key = operator, rung, _DTYPES.get(name, name.lower())
+        old = reading.get(key, (0, 0, 0.0, 0.0))
+        reading[key] = (calls + old[0], size + old[1], worked + old[2], waited + old[3])
     return reading
 
 

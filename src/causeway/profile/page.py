@@ -26,11 +26,16 @@ if TYPE_CHECKING:
 
 # A table: its title, the list of the report, its columns, and the one that the bar is for.
 TABLES = (
-    ("Operators", "operators", ("calls", "kernels", "device ms", "host ms"), "device ms"),
+    (
+        "Operators",
+        "operators",
+        ("calls", "kernels", "device ms", "host ms", "waited ms"),
+        "device ms",
+    ),
     ("Kernels", "kernels", ("kernels", "device ms"), "device ms"),
     ("Gaps: what the host did while the device waited", "gaps", ("calls", "host ms"), "host ms"),
-    ("Rungs", "rungs", ("calls", "kernels", "device ms", "host ms"), "host ms"),
-    ("On the host rung", "fallbacks", ("calls", "host ms"), "host ms"),
+    ("Rungs", "rungs", ("calls", "kernels", "device ms", "host ms", "waited ms"), "host ms"),
+    ("On the host rung", "fallbacks", ("calls", "host ms", "waited ms"), "host ms"),
     ("Copies", "copies", ("calls", "bytes", "device ms", "host ms"), "bytes"),
 )
 

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 NO_OPERATOR = "(no operator)"
 PYTHON = "Python, between operators"
+WAITS = frozenset({"stream_sync", "event_sync", "sync"})  # entries in which the host waits
 
 
 @dataclass
@@ -28,7 +29,8 @@ class Row:
     calls: int = 0
     kernels: int = 0
     device_ms: float = 0.0
-    host_ms: float = 0.0
+    host_ms: float = 0.0  # worked, without waits for the device
+    waited_ms: float = 0.0
     bytes: int = 0
 
 
@@ -88,10 +90,9 @@ def _sum_operators(trace: Trace, found: Report) -> None:
     operators: dict[str, Row] = {}
     kernels: dict[str, Row] = {}
     by_number = trace.by_operation()
-    for event, own in _self_times(trace.operators):
-        row = _row(operators, event.name)
-        row.calls += 1
-        row.host_ms += own / 1000
+    waits = [e for e in trace.runtime if e.name in WAITS]
+    for event, own, waited in _self_times(trace.operators, waits):
+        _add_call(_row(operators, event.name), own, waited)
     for work in trace.device:
         cause = by_number.get(work.operation) if work.operation is not None else None
         row = _row(operators, cause.name if cause else NO_OPERATOR)
@@ -104,33 +105,44 @@ def _sum_operators(trace: Trace, found: Report) -> None:
     found.kernels = list(kernels.values())
 
 
-def _self_times(events: list[Event]) -> list[tuple[Event, float]]:
-    """Each event, and the microseconds in which none of `events` ran within it on its thread."""
+def _add_call(row: Row, own: float, waited: float) -> None:
+    row.calls += 1
+    row.host_ms += own / 1000
+    row.waited_ms += waited / 1000
+
+
+def _self_times(events: list[Event], waits: list[Event]) -> list[tuple[Event, float, float]]:
+    """Each event, the microseconds in which neither another of `events` nor a wait ran within it on
+    its thread, and those of the waits directly within it.
+    """
     result: list[list[Any]] = []
     stacks: dict[tuple[int, int], list[list[Any]]] = {}
-    for event in events:
+    chosen = {id(event) for event in events}
+    both = {id(event): event for event in (*events, *waits)}.values()
+    for event in sorted(both, key=lambda e: (e.start, -e.length)):
         stack = stacks.setdefault((event.process, event.track), [])
         while stack and stack[-1][0].end <= event.start:
             stack.pop()
+        is_wait = id(event) not in chosen
         if stack:
-            stack[-1][1] -= min(event.end, stack[-1][0].end) - event.start
-        entry = [event, event.length]
-        stack.append(entry)
-        result.append(entry)
-    return [(event, max(own, 0.0)) for event, own in result]
+            within = min(event.end, stack[-1][0].end) - event.start
+            stack[-1][1] -= within
+            stack[-1][2] += within if is_wait else 0.0
+        if not is_wait:
+            entry = [event, event.length, 0.0]
+            stack.append(entry)
+            result.append(entry)
+    return [(event, max(own, 0.0), waited) for event, own, waited in result]
 
 
 def _sum_rungs(trace: Trace, found: Report) -> None:
     rungs: dict[str, Row] = {}
     fallbacks: dict[str, Row] = {}
-    for event, own in _self_times([e for e in trace.runtime if e.rung]):
-        row = _row(rungs, event.rung)
-        row.calls += 1
-        row.host_ms += own / 1000
+    waits = [e for e in trace.runtime if e.name in WAITS]
+    for event, own, waited in _self_times([e for e in trace.runtime if e.rung], waits):
+        _add_call(_row(rungs, event.rung), own, waited)
         if event.rung == "host":
-            row = _row(fallbacks, event.operator)
-            row.calls += 1
-            row.host_ms += own / 1000
+            _add_call(_row(fallbacks, event.operator), own, waited)
     for work in trace.device:
         if work.rung:
             row = _row(rungs, work.rung)
@@ -260,10 +272,10 @@ def show(found: Report, console: Console, top: int = 10) -> None:
     if not found.devices:
         console.print("no work was put on a device", highlight=False)
     console.print()
-    table("operators", found.operators, "calls", "kernels", "device ms", "host ms")
+    table("operators", found.operators, "calls", "kernels", "device ms", "host ms", "waited ms")
     table("gaps: the device waits for", found.gaps, "calls", "host ms")
-    table("rungs", found.rungs, "calls", "kernels", "device ms", "host ms")
-    table("on the host rung", found.fallbacks, "calls", "host ms")
+    table("rungs", found.rungs, "calls", "kernels", "device ms", "host ms", "waited ms")
+    table("on the host rung", found.fallbacks, "calls", "host ms", "waited ms")
     table("copies", found.copies, "calls", "bytes", "device ms", "host ms", "GB/s")
 
 
@@ -278,5 +290,5 @@ def _cell(row: Row, column: str) -> str:
             ms = row.device_ms or row.host_ms
             return f"{row.bytes / ms / 1e6:.1f}" if ms else "-"
         case _:
-            ms = row.device_ms if column == "device ms" else row.host_ms
+            ms = getattr(row, column.replace(" ", "_"))
             return f"{ms:.2f}" if ms else "-"
