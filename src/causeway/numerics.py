@@ -190,19 +190,20 @@ def compare(
         )
     if not came.dtype.is_floating_point:
         return verdict(came, reference, came == reference, "exact", reference)
-    if came.dtype.itemsize == 1:  # the 8-bit floats cannot be compared as they are
+    dtype = came.dtype
+    if dtype.itemsize == 1:  # the 8-bit floats cannot be compared as they are
         came, reference = came.float(), reference.float()
     if rule == "exact":
         return verdict(came, reference, _equal(came, reference), rule, reference)
     # Against float64 the bound is one error wide; between two rounded results it is two.
     best = reference.double() if exact is None else exact.double()
-    bound = _bound(came.dtype, best, RULES[rule], terms, magnitude)
+    bound = _bound(dtype, best, RULES[rule], terms, magnitude)
     wide = bound * (2 if exact is None else 1)
     right = _within(came, reference, wide)
     if exact is not None and exact.shape == came.shape:
         right |= _within(came, exact.double(), bound)
         # What overflows the dtype is infinite there; float64 goes on.
-        right |= _equal(came, exact.to(came.dtype))
+        right |= _equal(came, exact.to(dtype).to(came.dtype))
     error = torch.minimum(*((came.double() - t.double()).abs().nan_to_num(0.0, 0.0, 0.0)
                             for t in (reference, best)))  # fmt: skip
     worst = float((error / wide).clamp(max=1).max())
@@ -374,7 +375,7 @@ OPERATORS: dict[str, str] = {
     ),
     **_names(
         "matmul",
-        "mm bmm addmm baddbmm addbmm addmv addr mv dot vdot linear convolution "
+        "mm bmm addmm baddbmm addbmm addmv addr mv dot vdot linear scaled_mm convolution "
         "convolution_backward convolution_overrideable convolution_backward_overrideable",
     ),
 }
@@ -386,7 +387,7 @@ MAGNITUDE: dict[str, str] = {
         "",
         "add mul div addcmul addcdiv sum mean prod nansum cumsum avg_pool1d avg_pool2d "
         "avg_pool3d adaptive_avg_pool2d avg_pool2d_backward embedding_dense_backward "
-        "scatter_add index_add mm bmm addmm baddbmm addbmm addmv addr mv dot convolution "
+        "scatter_add index_add mm bmm addmm baddbmm addbmm addmv addr mv dot scaled_mm convolution "
         "convolution_backward max_pool2d_with_indices_backward arange nll_loss_forward "
         "nll_loss_backward rsub lerp foreach_add foreach_mul foreach_div",
     ),

@@ -10,7 +10,8 @@ from causeway.conformance.families import family
 from causeway.conformance.recipes import RECIPES, recipes
 from causeway.conformance.reference import Case, on_cpu
 
-DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool)
+DTYPES = (torch.float32, torch.bfloat16, torch.int64, torch.int8, torch.bool, torch.uint16)
+DTYPES += (torch.float8_e4m3fn, torch.complex32)
 
 
 @pytest.mark.parametrize("name", sorted(RECIPES))

@@ -10,17 +10,12 @@ import traceback
 import torch
 
 from causeway import _C
+from causeway.conformance.dtypes import ORDER
 from causeway.conformance.given import Given
 from causeway.conformance.operators import OURS, PORTABLE, Examiner, Result, dtype_name
 from causeway.conformance.pipe import speaker
 from causeway.errors import CausewayError
 from causeway.state import state
-
-# In the order of the report's columns.
-ORDER = (
-    *("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"),
-    *("bool", "complex64", "complex128"),
-)
 
 
 def main() -> None:

@@ -292,9 +292,17 @@ def _shape_of(call: Call) -> tuple[Any, ...]:
 
 
 def _most_different(calls: list[Call]) -> list[Call]:
-    """At most CALLS, one of each kind first, those with elements before those without."""
+    """At most CALLS, one of each kind first: those with elements, and of several dimensions, before
+    others, which variations make of them.
+    """
+
+    def order_of(call: Call) -> tuple[bool, int]:
+        tensors = list(tensors_in(call.inputs))
+        most = max((t.ndim for t in tensors), default=0)
+        return any(not t.numel() for t in tensors), -min(most, 3)
+
     kinds: dict[tuple[str, Any], list[Call]] = {}
-    for call in sorted(calls, key=lambda c: any(not t.numel() for t in tensors_in(c.inputs))):
+    for call in sorted(calls, key=order_of):
         if all(t.numel() <= 1 << 18 for t in tensors_in(call.inputs)):
             function = call.source.rsplit(" ", 1)[0]
             kinds.setdefault((function, _shape_of(call)), []).append(call)

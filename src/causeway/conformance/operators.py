@@ -20,6 +20,7 @@ import torch
 from causeway import numerics
 from causeway.conformance import variations
 from causeway.conformance.direct import Declined, Direct
+from causeway.conformance.dtypes import is_stored
 from causeway.conformance.families import Family, family
 from causeway.conformance.given import Given
 from causeway.conformance.harvest import (
@@ -249,9 +250,14 @@ class Runner:
 
 
 def cases(
-    family: Family, dtype: torch.dtype, calls: list[Call], *, varied: bool = True
-) -> Iterator[Case]:
-    """All cases of an operator and dtype, the same ones each time; `varied`: not only as it is."""
+    family: Family, dtype: torch.dtype, calls: list[Call], *, varied: bool = True,
+    served: Callable[[str], bool] | None = None,
+) -> Iterator[Case]:  # fmt: skip
+    """All cases of an operator and dtype; `varied`: not only the calls as they are.
+
+    Calls whose source is `served` are varied before others: the kernel declines what it has no
+    options for. Without it all are, since another run may have varied any of them.
+    """
 
     def each(source: str, variation: str, inputs: Inputs) -> Iterator[Case]:
         for kind, form in family.forms:
@@ -269,15 +275,19 @@ def cases(
             for kind, form in family.forms:
                 if kind == "functional":
                     yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
+    if not varied:
+        return
     worthy = sorted(calls, key=_worth, reverse=True)
+    if served is not None:
+        worthy.sort(key=lambda at: not served(at.source))
     ranks: set[tuple[int, ...]] = set()
-    for number, at in enumerate(worthy[: VARIED * varied]):
+    for number, at in enumerate(worthy[:VARIED] if served else worthy):
         rank = tuple(t.ndim for t in tensors_in(at.inputs))
-        anew = rank not in ranks
+        anew = rank not in ranks or served is None
         ranks.add(rank)
         for name, inputs in _tried(variations.variations(family, at.inputs, dtype, layouts=anew)):
             yield from each(at.source, name, inputs)
-        if number == 0:
+        if number == 0 or served is None:
             for name, inputs in _tried(variations.huge(family, at.inputs, dtype)):
                 yield from each(at.source, name, inputs)
         for kind, form in family.forms:
@@ -288,18 +298,17 @@ def cases(
                 layouts.append("input")  # dropped where the result has another dtype or shape
             for out in layouts:
                 yield Case(family, dtype, kind, form, at.source, f"out {out}", at.inputs, out)
-    if not varied:
-        return
-    found = variations.many_dims(family, [at.inputs for at in worthy], dtype)
-    for k, name, inputs in _tried(found):
-        yield from each(worthy[k].source, name, inputs)
-        if " " in name:
-            continue
-        for kind, form in family.forms:
-            if kind == "out":
-                out = "channels last"
-                yield Case(family, dtype, kind, form, worthy[k].source, f"{name}, out {out}",
-                           inputs, out)  # fmt: skip
+    for group in [worthy] if served else [[at] for at in worthy]:
+        found = variations.many_dims(family, [at.inputs for at in group], dtype)
+        for k, name, inputs in _tried(found):
+            yield from each(group[k].source, name, inputs)
+            if " " in name:
+                continue
+            for kind, form in family.forms:
+                if kind == "out":
+                    out = "channels last"
+                    yield Case(family, dtype, kind, form, group[k].source, f"{name}, out {out}",
+                               inputs, out)  # fmt: skip
 
 
 def _tried(found: Iterator[Made]) -> Iterator[Made]:
@@ -364,13 +373,16 @@ class Examiner:
             offered = each in info["dtypes"]
             cell = Cell(offered)
             if found.random and self.given is None:
-                for title, test in random_cases(found, each, self.device) if offered else ():
+                drawn = offered and not is_stored(each)
+                for title, test in random_cases(found, each, self.device) if drawn else ():
                     self._count(cell, case, title, found, each, test)
             else:
                 last = self._examine_dtype(cell, found, each, case)
                 if offered and last and (best is None or each == torch.float32):
                     best = last
-            if cell.passed or cell.failed or cell.declined or offered:
+            # Offered with all dtypes of the device, and of some torch's CPU has no kernel.
+            asked = offered and not is_stored(each)
+            if cell.passed or cell.failed or cell.declined or asked:
                 result.cells[dtype_name(each)] = cell
         if self.ours == OURS and not result.tested and not result.failed:
             self._alone(result, found, dtype, case)
@@ -389,7 +401,9 @@ class Examiner:
                 calls = sweep(found)
         best: Case | None = None
         streamed = False
-        for each in cases(found, dtype, calls, varied=self.given is None):
+        served: set[str] = set()  # sources of calls that the kernel took
+        asked = served.__contains__ if only is None else None
+        for each in cases(found, dtype, calls, varied=self.given is None, served=asked):
             late = each.variation == ON_A_STREAM
             if (only is not None and each.id != only) or (late and (streamed or not cell.offered)):
                 continue
@@ -402,7 +416,8 @@ class Examiner:
                 continue
             run = self.runner.run_on_stream if late else self.runner.run
             streamed = streamed or late
-            self._run(cell, each, functools.partial(run, each, reference))
+            if self._run(cell, each, functools.partial(run, each, reference)):
+                served.add(each.source)
             if each.kind == "functional" and (best is None or each.variation == "huge"):
                 best = each
         return best
@@ -419,7 +434,8 @@ class Examiner:
             kind, form = "functional", found.reference
             given = self.given
             calls = harvest(found, each) if given is None else given.calls(found, each)
-            for first in cases(found, each, calls, varied=given is None):
+            served = (lambda source: True) if only is None else None
+            for first in cases(found, each, calls, varied=given is None, served=served):
                 if (first.kind, first.form, first.out) not in (
                     (kind, form, "plain"),
                     ("out", found.offered, "plain"),
@@ -476,7 +492,8 @@ class Examiner:
         self.tell(f"{each.id} {title}")
         self._run(cell, each, run)
 
-    def _run(self, cell: Cell, case: Case, run: Callable[[], tuple[str, float]]) -> None:
+    def _run(self, cell: Cell, case: Case, run: Callable[[], tuple[str, float]]) -> bool:
+        """Count a case; whether the kernel that is examined took it."""
         try:
             rung, worst = run()
         except Wrong as why:
@@ -485,14 +502,15 @@ class Examiner:
                 cell.failures.append(
                     Failure(case.id, case.kind, case.variation, case.title, str(why))
                 )
-            return
+            return True
         if rung:
             cell.rungs[rung] = cell.rungs.get(rung, 0) + 1
         if rung in (*self.ours, ALONE):
             cell.passed += 1
             cell.worst = max(cell.worst, worst)
-        else:
-            cell.declined += 1
+            return True
+        cell.declined += 1
+        return False
 
     def _time(self, case: Case) -> float | None:
         """Time of the call against that of the host rung; None where one of the two fails."""

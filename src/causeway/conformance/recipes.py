@@ -10,19 +10,10 @@ from typing import Any
 
 import torch
 
+from causeway.conformance.dtypes import around, is_stored, numbers, patterns
 from causeway.conformance.families import Family
 
 Inputs = tuple[Any, ...]
-
-
-def numbers(*shape: int, dtype: torch.dtype, seed: int = 0) -> torch.Tensor:
-    """Seeded numbers that a dtype holds exactly or nearly: normal, small integers, or bools."""
-    generator = torch.Generator().manual_seed(seed + 31 * len(shape))
-    if dtype.is_floating_point:
-        return torch.randn(shape, generator=generator).to(dtype)
-    if dtype == torch.bool:
-        return torch.randint(0, 2, shape, generator=generator).bool()
-    return torch.randint(-9 if dtype.is_signed else 0, 10, shape, generator=generator).to(dtype)
 
 
 def _fill(dtype: torch.dtype) -> Iterator[Inputs]:
@@ -32,6 +23,8 @@ def _fill(dtype: torch.dtype) -> Iterator[Inputs]:
     yield numbers(3, 4, dtype=dtype), 0
     if dtype.is_floating_point:
         yield numbers(3, 4, dtype=dtype), float("nan")
+    elif dtype.itemsize == 8 and not dtype.is_complex:
+        yield numbers(3, 4, dtype=dtype), (1 << 53) + 1  # no float64
 
 
 def _bounds(dtype: torch.dtype) -> Iterator[Inputs]:
@@ -89,6 +82,34 @@ def _copy(dtype: torch.dtype) -> Iterator[Inputs]:
             yield channels_last(to), source, False
             yield to, channels_last(source), False
             yield channels_last(to), channels_last(source), False
+    for target, given in _casts(dtype):
+        yield numbers(*given.shape, dtype=target, seed=2), given, False
+
+
+def _casts(dtype: torch.dtype) -> Iterator[tuple[torch.dtype, torch.Tensor]]:
+    """(dtype, numbers to cast to it): what a conversion in a hurry gets wrong."""
+    if dtype.is_floating_point and dtype.itemsize < 4:
+        yield dtype, around(dtype)
+        for other in (torch.float64, torch.float16, torch.bfloat16):
+            yield dtype, around(dtype).to(other)
+        for other in (torch.float32, torch.float64):
+            yield other, patterns(dtype)
+    elif dtype == torch.bool:  # whatever is not 0: a part of a number, a NaN, a high byte
+        yield dtype, torch.tensor([0.0, -0.0, 0.25, -0.5, 1e-40, float("nan"), float("inf")])
+        yield dtype, torch.tensor([0, 1, 256, 1 << 16, 1 << 32, -256, -1])
+        yield dtype, torch.tensor([0, 1, 256, 1 << 16, -256], dtype=torch.int32)
+    elif dtype.is_complex:
+        for other in (torch.complex64, torch.complex128, torch.float32):
+            yield dtype, numbers(5, 7, dtype=other)
+            yield other, numbers(5, 7, dtype=dtype)
+    elif not dtype.is_floating_point:
+        # An integer that does not fit keeps its low bits; as a float each has its nearest.
+        low = -1 if dtype.is_signed else 0
+        ends = torch.tensor([torch.iinfo(dtype).max, torch.iinfo(dtype).min, 1, low], dtype=dtype)
+        for other in (torch.int64, torch.int32, torch.uint8, torch.float32, torch.float64):
+            yield other, ends
+        wide = (0, 1, -1, 127, 128, 255, 256, 1 << 15, 1 << 16, (1 << 31) + 1, (1 << 53) + 1)
+        yield dtype, torch.tensor([*wide, (1 << 63) - 1, -(1 << 63)])
 
 
 def channels_last(t: torch.Tensor) -> torch.Tensor:
@@ -312,12 +333,74 @@ def _rms_norm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
         yield grad, x, shape, rstd, weight, [True, weight is not None]
 
 
+def _stored(make: Callable[[torch.dtype], Iterator[Inputs]]) -> Callable[..., Iterator[Inputs]]:
+    """A recipe for the dtypes of which torch has no samples."""
+    return lambda dtype: make(dtype) if is_stored(dtype) else iter(())
+
+
+def _pairs(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((20, 20), (1000,), ()):
+        a, b = numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1)
+        yield a, b
+        yield a, torch.where(numbers(*shape, dtype=torch.bool), a, b)
+    if dtype.itemsize == 1:
+        yield patterns(dtype), patterns(dtype)
+    yield numbers(5, 7, dtype=dtype), numbers(7, dtype=dtype, seed=1)
+    yield numbers(5, 7, dtype=dtype), numbers(5, 1, dtype=dtype, seed=1)
+
+
+def _joined(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shapes, dim in (((3, 4), (2, 4)), 0), (((3, 4), (3, 1), (3, 5)), 1), (((7,), (300,)), -1):
+        yield [numbers(*shape, dtype=dtype, seed=i) for i, shape in enumerate(shapes)], dim
+    yield [numbers(2, 3, 4, dtype=dtype), numbers(2, 4, 3, dtype=dtype).transpose(1, 2)], 0
+
+
+def _picked(dtype: torch.dtype) -> Iterator[Inputs]:
+    places = torch.tensor([3, 0, 4, 0, -1])
+    yield numbers(5, 6, dtype=dtype), [places]
+    yield numbers(5, 6, dtype=dtype), [None, places]
+    yield numbers(1000, dtype=dtype), [numbers(7, 5, dtype=torch.uint8).long()]
+
+
+def _selected(dtype: torch.dtype) -> Iterator[Inputs]:
+    for dim in (0, 1):
+        yield numbers(5, 6, dtype=dtype), dim, torch.tensor([3, 0, 4, 0])
+
+
+def _where(dtype: torch.dtype) -> Iterator[Inputs]:
+    for shape in ((20, 20), (1000,), ()):
+        mask = numbers(*shape, dtype=torch.bool)
+        yield mask, numbers(*shape, dtype=dtype), numbers(*shape, dtype=dtype, seed=1)
+
+
+def _scaled(dtype: torch.dtype) -> Iterator[Inputs]:
+    """Products of 8-bit floats: a scale for all, or one for each row and column."""
+    if dtype.itemsize != 1 or not dtype.is_floating_point or dtype == torch.float8_e8m0fnu:
+        return
+    for m, k, n in ((32, 48, 16), (16, 256, 64)):
+        a = numbers(m, k, dtype=dtype)
+        b = numbers(n, k, dtype=dtype, seed=1).t()
+        one = torch.tensor(0.5), torch.tensor(2.0)
+        each = numbers(m, 1, dtype=torch.float32).abs(), numbers(1, n, dtype=torch.float32).abs()
+        for scales in (one, each):
+            for result in (torch.float32, torch.bfloat16):
+                yield a, b, *scales, None, None, result, False
+        yield a, b, *one, numbers(n, dtype=torch.bfloat16), None, torch.bfloat16, False
+
+
 RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::pow.Tensor_Scalar": _powers,
     "aten::clamp": _bounds,
     "aten::clamp_min": _bound,
     "aten::clamp_max": _bound,
     **{f"aten::{name}.Scalar": _beside_a_number for name in ("eq", "ne", "lt", "le", "gt", "ge")},
+    "aten::eq.Tensor": _stored(_pairs),
+    "aten::ne.Tensor": _stored(_pairs),
+    "aten::cat": _stored(_joined),
+    "aten::index.Tensor": _stored(_picked),
+    "aten::index_select": _stored(_selected),
+    "aten::where.self": _stored(_where),
+    "aten::_scaled_mm": _scaled,
     "aten::fill_.Scalar": _fill,
     "aten::fill_.Tensor": _filled,
     "aten::eye.out": _eye(((5,), (1,), (70,))),

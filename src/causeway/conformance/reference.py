@@ -250,12 +250,22 @@ def in_float64(case: Case, name: str, inputs: Inputs, like: list[Tensor]) -> lis
             any_complex = any(t.is_complex() for t in tensors_in(inputs))
             wide = torch.complex128 if any_complex else torch.float64
             results = call(name, copies(inputs), [t.new_empty(0, dtype=wide) for t in like])
+        elif numerics.base_name(name) == "scaled_mm":
+            results = [_scaled_product(*inputs)]
         else:
             results = call(name, copies(inputs))
     except (RuntimeError, IndexError, ValueError, TypeError):
         return None
     # Dense inputs: the reference does not depend on how the CPU's kernels read strides.
     return results if [t.shape for t in results] == [t.shape for t in like] else None
+
+
+def _scaled_product(
+    a: Tensor, b: Tensor, of_rows: Tensor, of_columns: Tensor, bias: Tensor | None, *_: Any
+) -> Tensor:
+    """_scaled_mm, which takes no float64."""
+    product = (a * of_rows) @ (b * of_columns)
+    return product if bias is None else product + bias
 
 
 @dataclass

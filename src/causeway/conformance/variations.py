@@ -12,11 +12,12 @@ from typing import Any
 
 import torch
 
+from causeway.conformance.dtypes import numbers
 from causeway.conformance.families import Family, inputs_of
 from causeway.conformance.harvest import map_tensors, tensors_in
 from causeway.conformance.placement import poison
-from causeway.conformance.recipes import channels_last, numbers
-from causeway.numerics import base_name
+from causeway.conformance.recipes import channels_last
+from causeway.numerics import base_name, rule_of
 from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor
@@ -161,7 +162,7 @@ def _extreme(least: bool) -> Callable[[Tensor, int], Tensor]:
     def make(t: Tensor, seed: int) -> Tensor:
         most = torch.iinfo(t.dtype).max
         low = (-1, -most, -most + 1, *([-most - 1] if least else [])) if t.dtype.is_signed else ()
-        values = torch.tensor((1, 2, most, most - 1, *low)).to(t.dtype)
+        values = torch.tensor((1, 2, most, most - 1, *low), dtype=t.dtype)
         generator = torch.Generator().manual_seed(seed)
         return values[torch.randint(0, len(values), t.shape, generator=generator)]
 
@@ -170,6 +171,17 @@ def _extreme(least: bool) -> Callable[[Tensor, int], Tensor]:
 
 def _random(t: Tensor, seed: int) -> Tensor:
     return numbers(*t.shape, dtype=t.dtype, seed=seed)
+
+
+def _halves(t: Tensor, seed: int) -> Tensor:
+    """Multiples of 1/2, half of them halfway between two integers."""
+    found = torch.randint(-9, 10, t.shape, generator=torch.Generator().manual_seed(seed)) / 2
+    return (found.abs() if t.dtype == torch.float8_e8m0fnu else found).to(t.dtype)
+
+
+def _large(t: Tensor, seed: int) -> Tensor:
+    """Numbers whose exponential overflows float32, and their opposites."""
+    return (200 * numbers(*t.shape, dtype=torch.float32, seed=seed)).to(t.dtype)
 
 
 def _few(t: Tensor, seed: int) -> Tensor:
@@ -294,8 +306,7 @@ def _sizes(family: Family, inputs: Inputs) -> Iterator[tuple[str, Inputs]]:
     if shaped and not pointwise(family) and not checked:
         return  # the CPU does not check all shapes: what it computes may be nonsense
     first = tensors[0].shape
-    for dim in {0, len(first) - 1}:
-        size = first[dim]
+    for dim, size in enumerate(first):
 
         def empty(t: Tensor, dim: int = dim, size: int = size) -> Tensor:
             return t.narrow(dim, 0, 0) if t.ndim > dim and t.shape[dim] == size else t
@@ -352,6 +363,10 @@ def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tupl
         title = "NaN and Inf" + (f" without {without}" if without else "")
         yield title, _with_values(family, inputs, dtype, _special(without), 5)
         yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
+        if rule_of(family.reference) in ("exact", "arithmetic"):
+            yield "halves", _with_values(family, inputs, dtype, _halves, 11)
+        elif rule_of(family.reference) in ("transcendental", "smooth", "statistics"):
+            yield "large", _with_values(family, inputs, dtype, _large, 13)
     elif not dtype.is_complex and dtype != torch.bool:
         make = _extreme(base_name(family.reference) not in TRAPS)
         yield "extremes", _with_values(family, inputs, dtype, make, 9)
