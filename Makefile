@@ -24,8 +24,8 @@ demo: opencl
 demo: export PYTHONPATH := $(OPENCL)
 endif
 
-demo: build ## train a network on real digits, on the simulated chip
-	$(PY) examples/digits.py
+demo: build ## train a network on real digits, three times, on a chip that offers more each time
+	$(PY) examples/ladder.py
 
 test: lint build ## lint and the whole suite
 	$(PY) tests/setups.py suite setups

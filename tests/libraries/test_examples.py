@@ -1,7 +1,8 @@
-"""The examples of libraries run as they are, and exit with 0."""
+"""The examples run as they are, and exit with 0."""
 
 from __future__ import annotations
 
+import json
 import os
 from pathlib import Path
 
@@ -27,3 +28,20 @@ def test_an_example_runs_on_the_device(name: str, needs: tuple[str, ...], device
     done = warm.run([EXAMPLES / name], env=environment | {"OMP_NUM_THREADS": "1"}, timeout=240)
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"trained on {device}" in done.stdout
+
+
+def test_the_demo_shows_who_computes_as_the_chip_offers_more(tmp_path: Path) -> None:
+    pytest.importorskip("sklearn", reason="scikit-learn is not installed")
+    report = tmp_path / "report.json"
+    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
+    given = ["--epochs", "1", "--accuracy", "0.5", "--json", report]
+    done = warm.run([EXAMPLES / "ladder.py", *given], env=environment, timeout=240)
+    assert done.returncode == 0, done.stdout + done.stderr
+    served = {
+        chip: {row["rung"] for row in found["rows"] if row["operator"] != "aten::copy_"}
+        for chip, found in json.loads(report.read_text()).items()
+    }
+    assert served["six functions"] == {"host"}
+    assert served["and a compiler"] == {"portable"}
+    assert {"native", "portable"} <= served["and kernels"]
+    assert "host" not in served["and kernels"]
