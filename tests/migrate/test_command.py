@@ -391,6 +391,7 @@ def test_a_report_of_a_run_feeds_the_conversion(
 
     program = tree / "program.py"
     program.write_text(CUDA + "torch.cuda.nvtx.range_push('a')\ntorch.cuda.nvtx.range_pop()\n")
+    transfer.report(clear=True)  # of other tests in this process
     with transfer.enable():
         exec(compile(program.read_text(), str(program), "exec"), {"__name__": "program"})
         (tree / "calls.json").write_text(transfer.report().to_json())
