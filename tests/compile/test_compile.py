@@ -257,3 +257,21 @@ def test_a_cpu_scalar_that_comes_first_makes_no_kernel_of_the_cpu(
 ) -> None:
     # It would read the device's memory: right by luck where the host can address it.
     assert run_python(FIRST_ON_THE_CPU, **SIM, **caches).stdout == "False\n"
+
+
+PUT_IN_PLACE = """
+import torch
+
+def mean(x, i, s):
+    return x.index_reduce(0, i, s, "mean", include_self=False)
+
+x, i, s = torch.tensor(-4.0), torch.tensor([0]), torch.tensor(-1.5)
+got = torch.compile(mean)(x.to("sim"), i.to("sim"), s.to("sim"))
+torch.testing.assert_close(got.cpu(), mean(x, i, s))
+"""
+
+
+def test_the_memory_of_a_put_is_not_given_to_another_buffer(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    run_python(PUT_IN_PLACE, **SIM | {"CAUSEWAY_COMPILE": "fused"}, **caches)

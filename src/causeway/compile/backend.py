@@ -7,6 +7,7 @@ ever.
 
 from __future__ import annotations
 
+import dataclasses
 import functools
 import hashlib
 from pathlib import Path
@@ -321,3 +322,18 @@ def register() -> None:
     name = chip.device_name()
     names.register_device_op_overrides(name, DeviceText())
     names.register_backend_for_device(name, Scheduling, Wrapper, Wrapper, device_custom_pass=Pass())
+    _keep_puts_apart()
+
+
+def _keep_puts_apart() -> None:
+    """What goes by the ladder is not put in place: Inductor takes the result of such a call for a
+    buffer of its own, and gives the memory that it lies in to another one.
+    """
+    for operator, known in list(names.inplaceable_ops.items()):
+        if getattr(operator, "_opname", "") not in PUTS:
+            continue
+
+        def check(node: Any, before: Any = known.extra_check) -> bool:
+            return bool(before(node)) and "should_fallback" not in node.meta
+
+        names.inplaceable_ops[operator] = dataclasses.replace(known, extra_check=check)

@@ -12,6 +12,7 @@ from typing import Any
 
 # Module, and what of it is used.
 NAMES = {
+    "torch._inductor.fx_passes.reinplace": ("inplaceable_ops",),
     "torch._inductor.codegen.common": (
         "CSE",
         "DTYPE_TO_COMPUTATION_DTYPE",
