@@ -37,8 +37,15 @@ UNCOMPARED = set(
     """.split()  # noqa: SIM905 - a table to read
 )
 
+UNWRITTEN = "in evaluation eager leaves the saved statistics unwritten"
+NO_ELEMENTS = "of no elements the mean is 0 and not NaN, by stock torch.compile on the CPU too"
 # Entries that differ, each with its reason.
-EXCEPTED: dict[str, str] = {}
+EXCEPTED: dict[str, str] = {
+    "_native_batch_norm_legit": UNWRITTEN,
+    "native_batch_norm": UNWRITTEN,
+    "std_mean.unbiased": NO_ELEMENTS,
+    "var_mean.unbiased": NO_ELEMENTS,
+}
 
 
 def tolerances(dtype: torch.dtype) -> dict[str, float]:
@@ -109,7 +116,7 @@ def check(
                     theirs,
                     **tolerances(theirs.dtype),
                     equal_nan=True,
-                    check_stride=not backward,
+                    check_stride=not backward and theirs.numel() > 0,
                 )
             except AssertionError as error:
                 return "wrong", f"{str(error).splitlines()[0]} {str(error).splitlines()[-1]}"

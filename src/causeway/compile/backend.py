@@ -236,6 +236,9 @@ WITHOUT_TEXT = frozenset(
 # Sums over an index: the ladder's kernels are parallel, and give the same bits at each run.
 SUMS_OVER_INDEX = frozenset({"scatter_add", "scatter_reduce", "index_add"})
 PUTS = frozenset({"index_put", "_unsafe_index_put"})
+# Inductor's own lowering is wrong (torch 2.13, on the CPU too): with ceil_mode it divides the last
+# windows by a size without padding, and a divisor of one's own is refused.
+POOL_BACKWARDS = frozenset({"avg_pool2d_backward", "avg_pool3d_backward"})
 
 
 class Pass(CustomGraphModulePass):
@@ -288,6 +291,9 @@ def by_ladder(node: Any) -> bool:
         return True
     if name in PUTS and len(node.args) > 3 and node.args[3]:
         return True
+    if name in POOL_BACKWARDS:
+        ceil_mode, _, divisor = [*node.args, *[None] * 8][5:8]
+        return bool(ceil_mode) or divisor is not None
     values = [node.meta.get("val"), *(a.meta.get("val") for a in node.all_input_nodes)]
     for value in values:
         for tensor in value if isinstance(value, list | tuple) else [value]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import functools
 import warnings
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 import torch
@@ -16,7 +17,16 @@ import torch
 from causeway import _C, config
 from causeway.compile import chip, names, report
 
+# Inductor's settings for graphs of the device; what a user gives in `options` goes before them.
+SETTINGS: dict[str, Any] = {
+    # It would copy images and weights into channels-last for each convolution, which the ladder's
+    # kernels gain nothing from: ResNet-18 took 1.24 of eager's time.
+    "layout_optimization": False,
+}
+
 _said: set[str] = set()
+# Given settings, compile_fx calls itself without them.
+_inside = ContextVar("_inside", default=False)
 
 
 def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
@@ -24,7 +34,11 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(compile_fx)
     def compile_graph(model_: Any, example_inputs_: Any, *args: Any, **kwargs: Any) -> Any:
-        if not isinstance(model_, torch.fx.GraphModule) or not _is_ours(model_, example_inputs_):
+        if (
+            _inside.get()
+            or not isinstance(model_, torch.fx.GraphModule)
+            or not _is_ours(model_, example_inputs_)
+        ):
             return compile_fx(model_, example_inputs_, *args, **kwargs)
         mode = config.get("compile")
         why = "CAUSEWAY_COMPILE=ladder" if mode == "ladder" else cannot_fuse()
@@ -35,12 +49,16 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
                 "mode='reduce-overhead' replays device graphs, which are not there yet: "
                 "it compiles without them"
             )
+        kwargs["config_patches"] = SETTINGS | (kwargs.get("config_patches") or {})
+        token = _inside.set(True)
         try:
             return compile_fx(model_, example_inputs_, *args, **kwargs)
         except Exception as error:
             if mode == "strict" or not _is_generators(error):
                 raise
             return _by_the_ladder(model_, example_inputs_, _line(error))
+        finally:
+            _inside.reset(token)
 
     return compile_graph
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import sys
 import types
 
 from causeway import integrations
+from causeway.untraced import untraced_module
 
 DEVICES = "torch._dynamo.device_interface"
 BACKENDS = "torch._inductor.compile_fx"
@@ -21,6 +23,9 @@ def _loaded(module: types.ModuleType) -> None:
         module.register_interface_for_device(name, made)
         for index in range(torch.accelerator.device_count()):
             module.register_interface_for_device(f"{name}:{index}", made)
+        # torch calls them at run time, where it restores random numbers after a graph break.
+        for loaded in [m for n, m in sys.modules.items() if n.startswith("causeway.device.")]:
+            untraced_module(loaded)
         integrations.note("inductor", "torch._dynamo knows the device")
     elif module.__name__ == BACKENDS:
         from causeway.compile import entry

@@ -12,11 +12,12 @@ import os
 import sys
 from dataclasses import asdict, dataclass
 from itertools import islice
-from types import CodeType, FrameType, FunctionType
+from types import CodeType, FrameType
 from typing import Any
 
-import torch
 from torch.compiler import is_compiling
+
+from causeway.untraced import untraced
 
 _INSIDE = ("torch.", "causeway.", "importlib.")
 # By the code's address: hashing a code object reads all of it. `_codes` keeps it alive.
@@ -63,21 +64,6 @@ def count(api: str, frame: FrameType) -> None:
     except KeyError:
         _codes[id(code)] = code
         _counts[key] = 1
-
-
-def untraced(function: FunctionType) -> None:
-    """Keep the compiler from compiling a function that is called while it is at work; as a part of
-    a program that is compiled it is looked into all the same.
-
-    What `skip_code` of torch._dynamo does, without the import of that, which takes seconds. Where
-    torch spells it otherwise, some more is compiled.
-    """
-    frames = torch._C._dynamo.eval_frame
-    try:
-        skip, default = frames._FrameAction.SKIP, frames._FrameAction.DEFAULT
-        frames.set_code_exec_strategy(function.__code__, frames._FrameExecStrategy(skip, default))
-    except AttributeError:
-        return
 
 
 for _helper in (inside, note, count):

@@ -17,7 +17,8 @@ from typing import TYPE_CHECKING, Any
 import torch
 
 from causeway import _C
-from causeway.redirect.places import count, inside, note, untraced
+from causeway.redirect.places import count, inside, note
+from causeway.untraced import untraced
 
 if TYPE_CHECKING:
     from causeway.redirect.devices import Devices
