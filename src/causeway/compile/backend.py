@@ -115,8 +115,9 @@ class Wrapper(PythonWrapperCodegen):
         programs = self.__dict__.setdefault("causeway_programs", {})
         if device not in programs:
             programs[device] = f"causeway_program_{device}"
-            has_float64 = chip.code(device).has_float64
-            given = f"globals(), {device}, {has_float64}, {str(V.graph.name or '')!r}"
+            code = chip.code(device)
+            given = f"globals(), {device}, {code.has_float64}, {code.in_turn}"
+            given += f", {str(V.graph.name or '')!r}"
             self.header.writeline(f"{programs[device]} = CausewayProgram({given})")
         return str(programs[device])
 

@@ -228,21 +228,22 @@ FUNCTION u32 high_of(u32 a, u32 b) { return (u32)(((u64)a * b) >> 32); }
 /* Without a loop or a branch, so that a loop with it becomes vectors. */
 #define ROUND_(n) { const u32 a_ = high_of(0xD2511F53u, c0), b_ = 0xD2511F53u * c0, c_ = high_of(0xCD9E8D57u, c2), \
   d_ = 0xCD9E8D57u * c2; c0 = c_ ^ c1 ^ (k0 + n * 0x9E3779B9u); c1 = d_; c2 = a_ ^ c3 ^ (k1 + n * 0xBB67AE85u); c3 = b_; }
-FUNCTION u64 philox(u64 seed, u64 offset) {
-  const u32 k0 = (u32)seed, k1 = (u32)(seed >> 32);
-  u32 c0 = (u32)offset, c1 = (u32)(offset >> 32), c2 = 0, c3 = 0;
-  ROUND_(0u) ROUND_(1u) ROUND_(2u) ROUND_(3u) ROUND_(4u) ROUND_(5u) ROUND_(6u) ROUND_(7u) ROUND_(8u) ROUND_(9u)
-  return (u64)c1 << 32 | c0;
+#define ROUNDS_ ROUND_(0u) ROUND_(1u) ROUND_(2u) ROUND_(3u) ROUND_(4u) ROUND_(5u) ROUND_(6u) ROUND_(7u) ROUND_(8u) ROUND_(9u)
+/* A call has four results; they are 16 apart, so that 16 calls fill 64 neighbours as vectors do it. */
+FUNCTION u32 random_word(i64 seed, i64 offset, u32 stream) {
+  const u64 at = ((u64)offset >> 6) * 16 + ((u64)offset & 15);
+  const u32 k0 = (u32)(u64)seed, k1 = (u32)((u64)seed >> 32), word = (u32)((u64)offset >> 4) & 3;
+  u32 c0 = (u32)at, c1 = (u32)(at >> 32), c2 = stream, c3 = 0;
+  ROUNDS_
+  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
 }
-FUNCTION f32 random_uniform(i64 seed, i64 offset) { return (f32)(i32)((u32)philox((u64)seed, (u64)offset) >> 8) * 5.9604644775390625e-8f; }
-FUNCTION f32 random_normal(i64 seed, i64 offset) {
-  const u64 d = philox((u64)seed, (u64)offset);
-  const f32 u = ((f32)(i32)((u32)d >> 8) + 1.0f) * 5.9604644775390625e-8f;
-  const f32 v = (f32)(i32)((u32)(d >> 32) >> 8) * 5.9604644775390625e-8f;
-  return sqrt(-2.0f * log_32(u)) * cos_32(6.283185307179586f * v);
+FUNCTION f32 uniform_of(u32 word) { return (f32)(i32)(word >> 8) * 5.9604644775390625e-8f; }
+FUNCTION f32 normal_of(u32 first, u32 second) {
+  const f32 u = ((f32)(i32)(first >> 8) + 1.0f) * 5.9604644775390625e-8f;
+  return sqrt(-2.0f * log_32(u)) * cos_32(6.283185307179586f * uniform_of(second));
 }
-FUNCTION i64 random_integer(i64 seed, i64 offset, i64 low, i64 high) {
-  const u64 size = (u64)high - (u64)low, r = philox((u64)seed, (u64)offset);
+FUNCTION i64 integer_of(u32 first, u32 second, i64 low, i64 high) {
+  const u64 size = (u64)high - (u64)low, r = (u64)second << 32 | first;
   return (i64)((u64)low + (size ? r % size : r));
 }
 """

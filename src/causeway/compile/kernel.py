@@ -5,7 +5,7 @@ are its digits) and loads, computations and stores on it. Here the digits become
 the form that suits the chip:
 
 - `points`, items in turn: rows of neighbours, an innermost loop without divisions that becomes vectors;
-- `rows`, in turn: an item takes rows, reductions have LANES partial results each;
+- `rows`, in turn: an item takes rows, computes what is reduced into an array, and folds that;
 - `columns`, in turn, where neighbours lie across the reduction: BLOCK columns beside each other;
 - `items`, in parallel: neighbours to neighbouring items; a short reduction is an item's own;
 - `groups`, in parallel: a group of items a row, folded in local memory in a fixed order.
@@ -14,6 +14,8 @@ the form that suits the chip:
 from __future__ import annotations
 
 import contextlib
+import re
+from dataclasses import dataclass
 from typing import Any
 
 import sympy
@@ -41,7 +43,8 @@ from causeway.compile.names import (
 )
 from causeway.compile.overrides import Overrides
 
-LANES = 16  # partial results of a row
+CHUNK = 512  # of a row that are computed at once, before they are folded
+WHOLE = 4096  # the longest row that is computed at once, so that later loops find its values
 BLOCK = 128  # columns that are taken at once
 SHORT = 32  # a reduction that is not worth a group of items
 
@@ -57,7 +60,10 @@ class TypedCSE(CSE):
         kernel = V.kernel
         if isinstance(expr, str) and getattr(kernel, "keeps_arrays", False):
             self.prefix = ""
-        return super().generate(buffer, expr, dtype=dtype, **kwargs)
+        var = super().generate(buffer, expr, dtype=dtype, **kwargs)
+        if isinstance(expr, str) and hasattr(kernel, "definitions"):
+            kernel.definitions.setdefault(str(var), expr)
+        return var
 
     def newvar(self, bounds: Any = _ANY_VALUE, dtype: Any = None, shape: Any = None) -> Any:
         kernel = V.kernel
@@ -70,6 +76,57 @@ class TypedCSE(CSE):
         var = kernel.create_cse_var(f"{name}[l]", bounds, dtype, shape)
         self.varname_map[f"{name}[l]"] = var
         return var
+
+
+@dataclass(frozen=True)
+class Random:
+    """32 random bits an element."""
+
+    name: str
+    seed: str  # an expression that is the same for all elements
+    index: sympy.Expr  # which of the seed's
+    stream: int  # numbers of one seed and index that do not depend on each other
+
+
+class SameValues:
+    """Values that a loop computes again, found by their text: the array that has them is read."""
+
+    def __init__(self) -> None:
+        self.numbers: dict[tuple[str, str], str] = {}  # a type and an expression: its number
+        self.known: dict[str, str] = {}  # of the loop at hand: a variable's number
+        self.changed: OrderedSet[str] = OrderedSet()  # variables read from what was written
+        self.arrays: dict[str, str] = {}  # a variable: the array that it is put into
+        self.kept: dict[str, str] = {}  # a number: the array that has it, for all of a row
+
+    def replaced(self, lines: list[Any]) -> list[Any]:
+        """A loop's lines, with what is kept read from its array."""
+        self.known = {}
+        out = []
+        for line in lines:
+            found = _DEFINITION.match(line) if isinstance(line, str) else None
+            if found is None:
+                out.append(line)
+                continue
+            t, name, text = found.groups()
+            key = (t, _VARIABLE.sub(lambda m: self.known.get(m[0], m[0]), text))
+            number = self.numbers.setdefault(key, f"@{len(self.numbers)}")
+            if name in self.changed:
+                number = f"@{name}"
+            self.known[name] = number
+            array = self.kept.get(number)
+            out.append(line if array is None else f"{t} {name} = {array}[r_j];")
+        return out
+
+    def keep(self, array: str, t: str, complete: bool) -> None:
+        """An array is filled by the loop at hand, with all values of a row or some."""
+        for name in [n for n, a in self.arrays.items() if a == array]:
+            if complete and name in self.known:
+                self.kept.setdefault(self.known[name], array)
+            del self.arrays[name]
+
+
+_DEFINITION = re.compile(r"(\w+) (tmp\d+) = (.*);$", re.DOTALL)
+_VARIABLE = re.compile(r"\btmp\d+\b")
 
 
 class Kernel(SIMDKernel):
@@ -93,7 +150,14 @@ class Kernel(SIMDKernel):
         self.scatters = False
         self.tells = False
         self.weight = 0  # operations of an element
-        self.uses_lanes = False
+        self.folded: list[tuple[str, str]] = []  # the arrays of a loop: type, name
+        self.chunk = IndentedBuffer()  # after a chunk of a row
+        self.carried = False  # an element needs the one before it
+        self.randoms: list[Random] = []  # of a loop
+        self.definitions: dict[str, str] = {}  # a variable's expression
+        self.index_of: dict[str, sympy.Expr] = {}  # what a variable of an index stands for
+        self.same = SameValues()
+        self.stored: OrderedSet[str] = OrderedSet()
         self.local: list[str] = []
         self.cpu_scalars: dict[str, torch.dtype] = {}
         self.reduced = bool(self.features.is_reduction())
@@ -176,13 +240,23 @@ class Kernel(SIMDKernel):
             zero = number(0, dtype)
             line = f"({self._load_mask} ? {line} : {zero})"
         buffer = self.compute if indirect or self._load_mask else self.loads
-        return self.cse.generate(buffer, line, dtype=computed(dtype))
+        found = self.cse.generate(buffer, line, dtype=computed(dtype))
+        if self._real(name) in self.stored:
+            self.same.changed.add(str(found))
+        return found
+
+    @staticmethod
+    def _real(name: str) -> str:
+        """The buffer whose memory a name means, where it was given to be written."""
+        names = getattr(V.graph.scheduler, "mutation_real_name", {})
+        return str(names.get(name, name))
 
     def store(self, name: str, index: sympy.Expr, value: Any, mode: Any = None) -> None:
         var = self.args.output(name)
         dtype = V.graph.get_dtype(name)
         at, d = self._at(self.prepare_indexing(index)), memory(dtype)[0]
         self.weight += 1
+        self.stored.add(self._real(name))
         if mode is None:
             line = f"ST_{d}({var}, {at}, {value});"
         elif mode == "atomic_add":
@@ -203,6 +277,7 @@ class Kernel(SIMDKernel):
         finally:
             self.inside_reduction = prior
         dtype = V.graph.get_dtype(name)
+        self.stored.add(self._real(name))
         line = f"ST_{memory(dtype)[0]}({self.args.output(name)}, {at}, {value});"
         if self.form == "groups":
             line = f"if (LANE == 0) {line}"
@@ -282,20 +357,38 @@ class Kernel(SIMDKernel):
         else:
             raise UnsupportedError(f"reduction {how}")
         name, r = f"acc{n}", f"red{n}"
+        if self.form == "rows":
+            self.starts.writeline(f"{a} {name} = {start};")
+            v = self._values(name, t, value)
+            function = {"sum": f"row_sum_{t}", "max": f"row_max_{t}", "min": f"row_min_{t}"}
+            if floating and how in function:
+                step = fold.format(a=name, b=f"{function[how]}({v}, r_n)")
+                self.chunk.writeline(f"{name} = {step};")
+            else:
+                step = fold.format(a=name, b=f"({a}){v}[l]")
+                self.chunk.writeline(f"for (idx l = 0; l < r_n; ++l) {name} = {step};")
+            self.folds.writeline(f"{value_type(result)} {r} = ({value_type(result)}){name};")
+            return self._result(r, result)
         self._accumulate(name, a, start, fold, f"({a}){value}")
         self._fold(name, r, a, value_type(result), fold)
         return self._result(r, result)
 
+    def _values(self, name: str, t: str, value: Any) -> str:
+        """The array of a row's values that are reduced."""
+        for other, array in self.folded:
+            if (other, array) == (t, self.same.arrays.get(str(value))):
+                return array
+        array = f"{name}_v"
+        self.folded.append((t, array))
+        self.same.arrays[str(value)] = array
+        self.compute.writeline(f"{array}[r_v] = {value};")
+        return array
+
     def _accumulate(self, name: str, a: str, start: str, fold: str, value: str) -> None:
-        lane = "[l]" if self.form in ("columns", "rows") else ""
+        lane = "[l]" if self.form == "columns" else ""
         if self.form == "columns":
             self.arrays.append(f"{a} {name}[{BLOCK}];")
             self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {name}[l] = {start};")
-        elif self.form == "rows":
-            self.uses_lanes = True
-            self.starts.writeline(
-                f"{a} {name}[{LANES}]; for (int l = 0; l < {LANES}; ++l) {name}[l] = {start};"
-            )
         else:
             self.starts.writeline(f"{a} {name} = {start};")
         self.compute.writeline(f"{name}{lane} = {fold.format(a=name + lane, b=value)};")
@@ -304,12 +397,6 @@ class Kernel(SIMDKernel):
         if self.form == "columns":
             self.arrays.append(f"{t} {r}[{BLOCK}];")
             self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = ({t}){name}[l];")
-        elif self.form == "rows":
-            step = fold.format(a=f"{r}_", b=f"{name}[l]")
-            self.folds.writeline(
-                f"{a} {r}_ = {name}[0]; for (int l = 1; l < {LANES}; ++l) {r}_ = {step};"
-            )
-            self.folds.writeline(f"{t} {r} = ({t}){r}_;")
         elif self.form == "groups":
             self.local.append(f"LOCAL {a} {name}_cells[{self.code.group}];")
             mine, other = f"{name}_cells[LANE]", f"{name}_cells[LANE + half_]"
@@ -337,9 +424,25 @@ class Kernel(SIMDKernel):
             self.starts.writeline(f"for (int l = 0; l < lanes; ++l) {{ {v}[l] = 0; {i}[l] = -1; }}")
         else:
             self.starts.writeline(f"{t} {v} = 0; i64 {i} = -1;")
-            self.single_lane = True
         at = "r_at"
         better = f"({{w}} {sign} {{v}} || ({{w}} != {{w}} && {{v}} == {{v}}))"
+        if self.form == "rows":
+            array = self._values(v, t, value)
+            if t[0] == "f":
+                best = f"row_{how[3:]}_{t}({array}, r_n)"
+                found = f"({array}[l_] == b_ || (b_ != b_ && {array}[l_] != {array}[l_]))"
+                self.chunk.writeline(
+                    f"{{ const {t} b_ = {best}; if ({i} < 0 || {better.format(w='b_', v=v)}) "
+                    f"{{ idx l_ = 0; while (l_ + 1 < r_n && !{found}) ++l_; "
+                    f"{v} = b_; {i} = r_first + l_; }} }}"
+                )
+            else:
+                test = better.format(w=f"{array}[l]", v=v)
+                self.chunk.writeline(
+                    f"for (idx l = 0; l < r_n; ++l) if ({i} < 0 || {test}) "
+                    f"{{ {v} = {array}[l]; {i} = r_first + l; }}"
+                )
+            return self._result(i, torch.int64)
         test = better.format(w=value, v=v + l)
         self.compute.writeline(f"if ({i}{l} < 0 || {test}) {{ {v}{l} = {value}; {i}{l} = {at}; }}")
         if self.form == "groups":
@@ -368,8 +471,14 @@ class Kernel(SIMDKernel):
         values, unless the mean is some 10^7 times the deviation, which float32 does not hold.
         """
         sums, squares = f"sum{n}", f"square{n}"
-        self._accumulate(sums, "f64", "0", "{a} + {b}", f"(f64){value}")
-        self._accumulate(squares, "f64", "0", "{a} + {b}", f"(f64){value} * (f64){value}")
+        if self.form == "rows":
+            self.starts.writeline(f"f64 {sums} = 0, {squares} = 0;")
+            array = self._values(sums, "f32", value)
+            self.chunk.writeline(f"{sums} += row_sum_f32({array}, r_n);")
+            self.chunk.writeline(f"{squares} += row_squares_f32({array}, r_n);")
+        else:
+            self._accumulate(sums, "f64", "0", "{a} + {b}", f"(f64){value}")
+            self._accumulate(squares, "f64", "0", "{a} + {b}", f"(f64){value} * (f64){value}")
         names = [f"mean{n}_r", f"m2_{n}_r", f"weight{n}_r"]
         size = " * ".join(f"(f64){self._size(t)}" for t in self.range_trees if t.is_reduction)
 
@@ -384,12 +493,8 @@ class Kernel(SIMDKernel):
             text = results(f"{sums}[l]", f"{squares}[l]", [f"{x}[l]" for x in names])
             self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {{ {text} }}")
         else:
-            self.folds.writeline(
-                f"f64 {sums}_ = 0, {squares}_ = 0; for (int l = 0; l < {LANES}; ++l) "
-                f"{{ {sums}_ += {sums}[l]; {squares}_ += {squares}[l]; }}"
-            )
             self.folds.writeline(" ".join(f"f32 {x};" for x in names))
-            self.folds.writeline(f"{{ {results(f'{sums}_', f'{squares}_', names)} }}")
+            self.folds.writeline(f"{{ {results(sums, squares, names)} }}")
         return tuple(self._result(x, torch.float32) for x in names)
 
     def _welford(self, how: str, n: int, value: Any) -> tuple[Any, ...]:
@@ -399,21 +504,12 @@ class Kernel(SIMDKernel):
         dtype = getattr(parts[0], "dtype", None)
         if dtype == torch.float64:
             t = "f64"
-        rows, columns = self.form == "rows", self.form == "columns"
-        l = "[l]" if rows or columns else ""
-        size = LANES if rows else BLOCK
+        columns = self.form == "columns"
+        l = "[l]" if columns else ""
         if columns:
-            self.arrays += [f"{t} {x}[{size}];" for x in names]
+            self.arrays += [f"{t} {x}[{BLOCK}];" for x in names]
             self.starts.writeline(
                 "for (int l = 0; l < lanes; ++l) { "
-                + " ".join(f"{x}[l] = 0;" for x in names)
-                + " }"
-            )
-        elif rows:
-            self.uses_lanes = True
-            self.starts.writeline(" ".join(f"{t} {x}[{size}];" for x in names))
-            self.starts.writeline(
-                f"for (int l = 0; l < {size}; ++l) {{ "
                 + " ".join(f"{x}[l] = 0;" for x in names)
                 + " }"
             )
@@ -427,18 +523,20 @@ class Kernel(SIMDKernel):
                 f"{m} += d_ * f_; {s} += ({t}){bs} + d_ * d_ * {w} * f_; {w} = n_; }}"
             )
 
-        self.compute.writeline(combine(m, s, w, *parts))
+        if self.form == "rows" and how == "welford_reduce":
+            array = self._values(names[0], t, value)
+            part = combine(m, s, w, "m_", f"row_spread_{t}({array}, m_, r_n)", "r_n")
+            self.chunk.writeline(
+                f"{{ const {t} m_ = row_sum_{t}({array}, r_n) / ({t})r_n; {part} }}"
+            )
+        else:
+            self.carried |= not columns
+            self.compute.writeline(combine(m, s, w, *parts))
         results = [f"{x}_r" for x in names]
         if columns:
-            self.arrays += [f"{t} {x}[{size}];" for x in results]
+            self.arrays += [f"{t} {x}[{BLOCK}];" for x in results]
             for x, r in zip(names, results, strict=True):
                 self.folds.writeline(f"for (int l = 0; l < lanes; ++l) {r}[l] = {x}[l];")
-        elif rows:
-            self.folds.writeline(
-                " ".join(f"{t} {r} = {x}[0];" for x, r in zip(names, results, strict=True))
-            )
-            step = combine(*results, *(f"{x}[l]" for x in names))
-            self.folds.writeline(f"for (int l = 1; l < {LANES}; ++l) {step}")
         elif self.form == "groups":
             cells = [f"{x}_cells" for x in names]
             self.local += [f"LOCAL {t} {c}[{self.code.group}];" for c in cells]
@@ -529,7 +627,6 @@ class Kernel(SIMDKernel):
         (tree,) = [t for t in self.range_trees if t.is_reduction]
         n = self._size(tree)
         inner = self._inner(tree)
-        accumulates = bool(self.starts.getvalue())
         if self.form == "groups" or (self.form == "items"):
             step = ("LANE", "LANES") if self.form == "groups" else ("0", "1")
             _, inside = self._digits(tree, sympy.S.Zero, "", "r_at")
@@ -546,7 +643,6 @@ class Kernel(SIMDKernel):
             if inner is None or inner == 0
             else f"const idx r_at = r_row * {count} + r_j;"
         )
-        whole = [at, *inside, *body]
         lines: list[str] = []
         if self.form == "columns":
             free = "" if self._orders() else "INDEPENDENT\n"
@@ -560,28 +656,112 @@ class Kernel(SIMDKernel):
                 "}",
                 "}",
             ]
-        elif accumulates and self.uses_lanes and not getattr(self, "single_lane", False):
-            lines = [
-                "{",
-                "idx r_b = 0;",
-                f"for (; r_b + {LANES} <= {count}; r_b += {LANES})",
-                f"for (int l = 0; l < {LANES}; ++l) {{ const idx r_j = r_b + l;",
-                *whole,
-                "}",
-                f"for (; r_b < {count}; ++r_b) {{ const int l = 0; const idx r_j = r_b;",
-                *whole,
-                "}",
-                "}",
-            ]
-        elif accumulates:
-            lines = [f"for (idx r_j = 0; r_j < {count}; ++r_j) {{ const int l = 0;", *whole, "}"]
         else:
-            free = "" if self._orders() else "INDEPENDENT\n"
-            lines = [f"{free}for (idx r_j = 0; r_j < {count}; ++r_j) {{", *whole, "}"]
+            lines = self._row_loop(tree, inner, count, at, inside, body)
         if inner is None or inner == 0:
             return lines
         rows = f"{n} / {count}"
         return [f"for (idx r_row = 0; r_row < {rows}; ++r_row) {{", *outer, *lines, "}"]
+
+    def _row_loop(
+        self, tree: Any, inner: Any, count: str, at: str, inside: list[str], body: list[Any]
+    ) -> list[Any]:
+        """A loop over neighbours of a row, in chunks that are folded one after the other."""
+        free = "" if self._orders() or self.carried else "INDEPENDENT"
+        length = whole(tree.numel) if inner is None or inner == 0 else whole(inner)
+        drawn, plain = self._drawn(tree, inner, "r_j")
+        if not self.folded and not drawn:
+            return [
+                free,
+                f"for (idx r_j = 0; r_j < {count}; ++r_j) {{",
+                at,
+                *inside,
+                *plain,
+                *body,
+                "}",
+            ]
+        cells = [*self.folded, *(("u32", f"{r.name}_v") for r in drawn)]
+        at_once = length is not None and 0 < length * len(cells) <= WHOLE
+        size = length if at_once else CHUNK
+        complete = at_once and (inner is None or inner == 0)
+        for t, array in self.folded:
+            self.same.keep(array, t, complete and not self.carried)
+        self.before += [f"{t} {array}[{size}];" for t, array in cells]
+        begin = (
+            [f"{{ const idx r_b = 0, r_n = {count};"]
+            if at_once
+            else [
+                f"for (idx r_b = 0; r_b < {count}; r_b += {CHUNK}) {{",
+                f"const idx r_n = {count} - r_b < {CHUNK} ? {count} - r_b : {CHUNK};",
+            ]
+        )
+        first = "r_b" if inner is None or inner == 0 else f"r_row * {count} + r_b"
+        return [
+            *begin,
+            f"const idx r_first = {first};",
+            *self._fills(drawn, ["const idx r_j = r_b;", at, *inside], "r_n"),
+            free,
+            "for (idx r_v = 0; r_v < r_n; ++r_v) {",
+            "const idx r_j = r_b + r_v;",
+            at,
+            *inside,
+            *(f"const u32 {r.name} = {r.name}_v[r_v];" for r in drawn),
+            *plain,
+            *body,
+            "}",
+            *_lines(self.chunk),
+            "}",
+        ]
+
+    # --- random numbers -----------------------------------------------------------------------------
+    def random_word(self, seed: Any, offset: Any, stream: int) -> str:
+        """32 random bits. In a loop over neighbours they are drawn before it, four in a call."""
+        index, text = self.index_of.get(str(offset)), str(seed)
+        while text in self.definitions:
+            text = self.definitions[text]
+        neighbours = self.form == "points" or (self.form == "rows" and self.inside_reduction)
+        if index is None or not text.startswith("LD_") or not neighbours:
+            return f"random_word({seed}, {offset}, {stream}u)"
+        drawn = Random(f"rnd{self.counter}", text, index, stream)
+        self.counter += 1
+        self.randoms.append(drawn)
+        return drawn.name
+
+    def _drawn(self, tree: Any, inner: Any, last: str) -> tuple[list[Random], list[str]]:
+        """(those that are drawn before the loop over `last`, declarations of the others)."""
+        before, plain = [], []
+        for drawn in self.randoms:
+            if self._is_next(drawn.index, tree, inner):
+                before.append(drawn)
+            else:
+                word = f"random_word({drawn.seed}, {self._at(drawn.index)}, {drawn.stream}u)"
+                plain.append(f"const u32 {drawn.name} = {word};")
+        self.randoms = []
+        return before, plain
+
+    def _is_next(self, index: sympy.Expr, tree: Any, inner: Any) -> bool:
+        """Whether an index grows by one from a neighbour to the next."""
+        if inner is not None and inner == 0:
+            return False
+        moving = [e for e in self._entries(tree) if e.divisor == 1 or inner is None]
+        symbols = [s for s in index.free_symbols if str(s) in {e.name for e in moving}]
+        if len(symbols) != 1 or not any(
+            e.divisor == 1 and e.name == str(symbols[0]) for e in moving
+        ):
+            return False
+        return bool(sympy.expand(index.subs(symbols[0], symbols[0] + 1) - index) == 1)
+
+    def _fills(self, drawn: list[Random], position: list[str], n: str) -> list[str]:
+        return [
+            line
+            for r in drawn
+            for line in (
+                "{",
+                *position,
+                f"random_row({r.seed}, {self._at(r.index)}, {r.stream}u, {r.name}_v, {n});",
+                "}",
+            )
+        ]
 
     def _orders(self) -> bool:
         """Whether elements must be taken one after another."""
@@ -594,7 +774,11 @@ class Kernel(SIMDKernel):
         loop = self.inside_reduction and self.reduced
         lines = [line for b in buffers for line in _lines(b)]
         if loop:
-            out = [*_lines(self.starts), *self._reduction_loop(lines), *_lines(self.folds)]
+            self.before: list[str] = []
+            lines = self.same.replaced(lines)
+            made = self._reduction_loop(lines)
+            out = [*self.before, *_lines(self.starts), *made, *_lines(self.folds)]
+            self.folded, self.carried = [], False
             post = _lines(self.post)
             if post:
                 out += self._once(post)
@@ -608,7 +792,7 @@ class Kernel(SIMDKernel):
                 self.outside.update(self._kept())
             for tree in self.range_trees:
                 tree.cache_clear()
-        for b in (*buffers, self.starts, self.folds, self.post):
+        for b in (*buffers, self.starts, self.folds, self.post, self.chunk):
             b.clear()
 
     def _kept(self) -> OrderedSet[Any]:
@@ -744,17 +928,33 @@ class Kernel(SIMDKernel):
         _, count, outer, inside = self._rows_of(points)
         share = ("0", "u_total") if self.alone else ("FIRST(u_total)", "LAST(u_total)")
         guard = "if (item == 0) " if self.alone else ""
-        free = "" if self._orders() else "INDEPENDENT\n"
+        free = "" if self._orders() else "INDEPENDENT"
+        tree = points[-1]
+        drawn, plain = self._drawn(tree, self._inner(tree), "j")
+        loop = [free, "for (idx j = from; j < to; ++j) {", *inside, *plain, *body, "}"]
+        if drawn:
+            loop = [
+                f"for (idx j_b = from; j_b < to; j_b += {CHUNK}) {{",
+                f"const idx j_n = to - j_b < {CHUNK} ? to - j_b : {CHUNK};",
+                *(f"u32 {r.name}_v[{CHUNK}];" for r in drawn),
+                *self._fills(drawn, ["const idx j = j_b;", *inside], "j_n"),
+                free,
+                "for (idx j_v = 0; j_v < j_n; ++j_v) {",
+                "const idx j = j_b + j_v;",
+                *inside,
+                *(f"const u32 {r.name} = {r.name}_v[j_v];" for r in drawn),
+                *plain,
+                *body,
+                "}",
+                "}",
+            ]
         return [
             f"const idx u_total = {total}, u_inner = {count};",
             f"{guard}for (idx i = {share[0]}, u_end = {share[1]}; i < u_end;) {{",
             "const idx row = i / u_inner, from = i - row * u_inner, left = u_end - i;",
             "const idx to = u_inner - from < left ? u_inner : from + left;",
             *outer,
-            f"{free}for (idx j = from; j < to; ++j) {{",
-            *inside,
-            *body,
-            "}",
+            *loop,
             "i += to - from;",
             "}",
         ]

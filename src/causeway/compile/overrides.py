@@ -89,14 +89,16 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def index_expr(expr: Any, dtype: torch.dtype) -> Any:
-        text = V.kernel.index_to_str(V.kernel.prepare_indexing(expr))
+        prepared = V.kernel.prepare_indexing(expr)
         variable = V.kernel.cse.generate(
             V.kernel.compute,
-            f"(i64)({text})",
+            f"(i64)({V.kernel.index_to_str(prepared)})",
             bounds=get_bounds_index_expr(expr),
             dtype=torch.int64,
         )
-        return ops.to_dtype(variable, dtype)
+        found = ops.to_dtype(variable, dtype)
+        V.kernel.index_of[str(found)] = prepared
+        return found
 
     value_expr = index_expr
 
@@ -381,15 +383,17 @@ class Overrides(OpOverrides):
 
     @staticmethod
     def rand(seed: Any, offset: Any) -> str:
-        return f"random_uniform({seed}, {offset})"
+        return f"uniform_of({V.kernel.random_word(seed, offset, 0)})"
 
     @staticmethod
     def randn(seed: Any, offset: Any) -> str:
-        return f"random_normal({seed}, {offset})"
+        first, second = (V.kernel.random_word(seed, offset, stream) for stream in (0, 1))
+        return f"normal_of({first}, {second})"
 
     @staticmethod
     def randint64(seed: Any, offset: Any, low: Any, high: Any) -> str:
-        return f"random_integer({seed}, {offset}, {low}, {high})"
+        first, second = (V.kernel.random_word(seed, offset, stream) for stream in (0, 1))
+        return f"integer_of({first}, {second}, {low}, {high})"
 
     @staticmethod
     def device_assert_async(test: Any, message: str) -> None:

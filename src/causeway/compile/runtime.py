@@ -15,7 +15,7 @@ from typing import Any
 import torch
 
 from causeway import _C
-from causeway.compile import report
+from causeway.compile import folds, report
 from causeway.compile.dialect import FUNCTIONS, FUNCTIONS_F64
 from causeway.compile.kernel_text import KernelText
 from causeway.errors import CausewayError
@@ -27,12 +27,18 @@ class Program:
     """The kernels of one graph on one device."""
 
     def __init__(
-        self, names: dict[str, Any], device: int, has_float64: bool, graph: str = ""
+        self,
+        names: dict[str, Any],
+        device: int,
+        has_float64: bool,
+        in_turn: bool,
+        graph: str = "",
     ) -> None:
         self.names = names  # the globals of the graph's module
         self.device = device
         self.graph = graph
         self.functions = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")
+        self.functions += folds.functions(has_float64) if in_turn else ""
         self.kernels: list[KernelText] = []
 
     def add(
