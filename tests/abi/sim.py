@@ -24,6 +24,8 @@ class Sim(_table.Library):
     """An instance with these settings: Sim(path, execution="async")."""
 
     def __init__(self, path: str | os.PathLike[str], **settings: object) -> None:
+        if reserved := os.environ.get("CW_TEST_SIM_MEMORY"):
+            settings.setdefault("memory", reserved)
         texts = {key: str(value) for key, value in settings.items()}
         super().__init__(path, texts.get)
 

@@ -38,13 +38,16 @@ UNCOMPARED = set(
 )
 
 UNWRITTEN = "in evaluation eager leaves the saved statistics unwritten"
+STATISTICS = "torch keeps its statistics in float32 on devices; the CPU's kernel, eager, in halves"
 NO_ELEMENTS = "of no elements the mean is 0 and not NaN, by stock torch.compile on the CPU too"
 # Entries that differ, each with its reason.
 EXCEPTED: dict[str, str] = {
+    "_batch_norm_with_update": STATISTICS,
     "_native_batch_norm_legit": UNWRITTEN,
+    "cov": "with dynamic shapes torch's meta kernel cannot tell whether a weight is negative",
     "native_batch_norm": UNWRITTEN,
-    "std_mean.unbiased": NO_ELEMENTS,
-    "var_mean.unbiased": NO_ELEMENTS,
+    "std_mean.unbiased.unbiased": NO_ELEMENTS,
+    "var_mean.unbiased.unbiased": NO_ELEMENTS,
 }
 
 
@@ -109,7 +112,7 @@ def check(
         got = results(compiled, *pytree.tree_map(_copy, (args, kwargs)), backward)
         if len(got) != len(expected):
             return "wrong", f"{len(got)} results, not {len(expected)}"
-        for mine, theirs in zip(got, expected, strict=True):
+        for position, (mine, theirs) in enumerate(zip(got, expected, strict=True)):
             try:
                 torch.testing.assert_close(
                     mine,
@@ -119,8 +122,33 @@ def check(
                     check_stride=not backward and theirs.numel() > 0,
                 )
             except AssertionError as error:
+                if not backward and nearer(mine, theirs, exact(call, sample), position):
+                    continue
                 return "wrong", f"{str(error).splitlines()[0]} {str(error).splitlines()[-1]}"
     return ("ok", "") if done else ("skipped", "")
+
+
+def exact(function: Any, sample: Any) -> list[Any]:
+    """The results of a sample in float64 on the CPU."""
+    given = pytree.tree_map(_copy, ((sample.input, *sample.args), sample.kwargs))
+    args, kwargs = pytree.tree_map_only(
+        torch.Tensor, lambda t: t.double() if t.is_floating_point() else t, given
+    )
+    try:
+        return results(function, args, kwargs, False)
+    except Exception:  # not every operator takes float64
+        return []
+
+
+def nearer(mine: Any, theirs: Any, true: list[Any], position: int) -> bool:
+    """Whether compiled halves, which are not rounded between operators, are at least as near to
+    the result in float64 as eager's."""
+    if theirs.dtype not in (torch.float16, torch.bfloat16) or mine.dtype != theirs.dtype:
+        return False
+    if position >= len(true) or true[position].shape != mine.shape:
+        return False
+    off = [(x.cpu().double() - true[position]).abs().max() for x in (mine, theirs)]
+    return bool(off[0].isfinite() and not off[0] > off[1])
 
 
 def _copy(value: Any) -> Any:

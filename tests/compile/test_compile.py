@@ -125,7 +125,8 @@ except AssertionError:
     [
         ("sin_32(", "cos_32("),
         ("2.000000000e+00f", "2.100000000e+00f"),
-        ("r_j = r_b + l;", "r_j = r_b;"),
+        ("r_j = r_b + r_v;", "r_j = r_b;"),
+        ("row_sum_f32(", "row_max_f32("),
     ],
 )
 def test_a_mistake_in_a_kernel_shows(
@@ -237,6 +238,108 @@ def test_random_numbers_are_random_repeat_and_equal_eagers_where_asked(
     run_python: Run, caches: dict[str, str]
 ) -> None:
     assert run_python(RANDOM, **SIM, **caches).stdout == "random\n"
+
+
+DRAWN = """
+import torch
+def drawn(f):
+    torch._dynamo.reset()
+    torch.manual_seed(7)
+    return torch.compile(f)(zeros).cpu()
+zeros = torch.zeros(30, 77, device="sim")
+# Neighbours, four in a call; across, one by one; a row at a time, with its sum.
+first = drawn(lambda z: torch.rand_like(z) + z)
+across = drawn(lambda z: (torch.rand_like(z).t() + z.t().contiguous()).contiguous())
+rows = drawn(lambda z: (torch.rand_like(z) + z).sum(1))
+assert torch.equal(across, first.t())
+torch.testing.assert_close(rows, first.sum(1))
+print("equal")
+"""
+
+
+def test_random_numbers_do_not_depend_on_the_form_of_a_kernel(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    assert run_python(DRAWN, **SIM, **caches).stdout == "equal\n"
+
+
+MADE_OF_SIZES = """
+import math, torch
+x, y = torch.rand(5), torch.rand(5)
+FUNCTIONS = [
+    lambda x, y, n: torch.dist(x, y, n),
+    lambda x, y, n: x / (x.shape[0] / n) + x.shape[0] ** 0.5,
+    lambda x, y, n: x.pow(1 / x.shape[0]) * n,
+    lambda x, y, n: torch.full_like(x, n) / x.numel() + (x.shape[0] - 7) // 2,
+    lambda x, y, n: (x * x.shape[0] * 0.3).sum() * (n % 2) + round(n / 2),
+    lambda x, y, n: x * math.sqrt(x.shape[0]) + x.mean() * max(n, 2) * min(x.shape[0], 3),
+    lambda x, y, n: x * int(x.shape[0] / n) + math.floor(n / 2) + math.ceil(x.shape[0] / n),
+]
+for number, f in enumerate(FUNCTIONS):
+    for n in (3, 2.5):
+        torch._dynamo.reset()
+        got = torch.compile(f, dynamic=True)(x.to("sim"), y.to("sim"), n)
+        if not torch.allclose(got.cpu(), f(x, y, n), atol=1e-5):
+            print(number, n, got, f(x, y, n))
+"""
+
+
+def test_numbers_made_of_sizes_are_not_truncated(run_python: Run, caches: dict[str, str]) -> None:
+    assert run_python(MADE_OF_SIZES, **SIM, **caches).stdout == ""
+
+
+AFTER_A_BREAK = """
+import torch
+from torch.testing._utils import wrapper_set_seed
+x = torch.tensor(3.5, device="sim")
+# It restores the device's random numbers at run time, where nothing may be compiled.
+print(torch.compile(lambda x: wrapper_set_seed(torch.Tensor.item, x))(x))
+"""
+
+
+def test_the_devices_own_functions_are_not_compiled_when_torch_calls_them(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    assert run_python(AFTER_A_BREAK, **SIM, **caches).stdout == "3.5\n"
+
+
+POOLS = """
+import torch
+from torch.nn import functional as F
+x = torch.randn(1, 3, 9)
+for given in ({"ceil_mode": True}, {}):
+    def f(x):
+        return F.avg_pool1d(x, 6, stride=3, padding=2, **given).square().sum()
+    grads = []
+    for device, g in (("cpu", f), ("sim", torch.compile(f))):
+        y = x.detach().to(device).requires_grad_()
+        g(y).backward()
+        grads.append(y.grad.cpu())
+    torch.testing.assert_close(*grads)
+    torch._dynamo.reset()
+"""
+
+
+def test_a_lowering_of_torch_that_is_wrong_is_not_used(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    run_python(POOLS, **SIM, **caches)
+
+
+IMAGES = """
+import torch, causeway
+net = torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3, bias=False) for _ in range(3))).to("sim").eval()
+with torch.no_grad():
+    torch.compile(net)(torch.randn(4, 64, 32, 32, device="sim"))
+(graph,) = causeway.compile_report().graphs
+print(len(graph.kernels), len(graph.extern))
+"""
+
+
+def test_convolutions_copy_nothing_into_another_layout(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    assert run_python(IMAGES, **SIM, **caches).stdout == "0 3\n"
 
 
 FIRST_ON_THE_CPU = """

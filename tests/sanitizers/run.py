@@ -60,6 +60,7 @@ SANITIZERS = {
             # What torch's and Python's code does is not seen, so that only their locks count. The
             # tests fork processes that have threads, as Python's multiprocessing does.
             "TSAN_OPTIONS": "exitcode=0:ignore_noninstrumented_modules=1:die_after_fork=0:"
+            "handle_segv=0:handle_sigbus=0:"
             f"report_thread_leaks=0:second_deadlock_stack=1:suppressions={HERE / 'thread.txt'}",
         },
     ),
@@ -148,6 +149,8 @@ def environment(name: str, reports: Path) -> dict[str, str]:
         "CW_SIM_LIBRARY": str(package / "causeway" / "lib" / "libcw_sim.so"),
         "OMP_NUM_THREADS": "1",
         "CW_TEST_SECONDS": os.environ.get("CW_TEST_SECONDS", "4"),
+        # A chip that a test opens reserves addresses, of which the thread sanitizer leaves few.
+        "CW_TEST_SIM_MEMORY": "256M",
     }
 
 
