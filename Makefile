@@ -85,8 +85,11 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/random_programs.py 0 2000
 
 # Each form of kernels: items in turn with C, and in turn and in parallel with OpenCL.
-test-compile: build opencl ## torch's operator database, compiled against eager: hours
+test-compile: build opencl ## models, random graphs and torch's operators, compiled against eager: hours
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/programs.py
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/models.py
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/random_graphs.py 0 500
+	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/random_graphs.py 500 700 --dynamic
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --backward
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dynamic

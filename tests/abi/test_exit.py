@@ -54,4 +54,4 @@ def test_exit_is_clean(run_python: Run, case: str) -> None:
     start = time.perf_counter()
     done = run_python(CASES[case], timeout=20)
     assert (done.returncode, done.stderr) == (0, "")
-    assert time.perf_counter() - start < 5
+    assert time.perf_counter() - start < 15  # a sanitizer's process takes seven

@@ -50,6 +50,39 @@ def test_programs_give_the_numbers_of_the_cpu_on_opencl(
     assert_as_the_cpu(run_python(PROGRAMS, status=None, timeout=1700, **env))
 
 
+GRAPHS = (HERE / "random_graphs.py").read_text()
+A_WRONG_FOLD = """
+from causeway.compile import folds
+text = folds.functions
+folds.functions = lambda has: text(has).replace("sum += lanes[l]", "sum = lanes[l]")
+"""
+
+
+@pytest.mark.timeout(900)
+def test_random_graphs_give_the_numbers_of_float64(run_python: Run, caches: dict[str, str]) -> None:
+    run_python(GRAPHS, args=("0", "6"), timeout=800, **SIM, **caches)
+
+
+def test_random_graphs_find_a_wrong_fold(
+    run_python: Run, caches: dict[str, str], tmp_path: Path
+) -> None:
+    own = caches | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    program = GRAPHS.replace("import torch\n", "import torch\n" + A_WRONG_FOLD, 1)
+    assert "is off by" in run_python(program, args=("0", "2"), status=1, **SIM, **own).stdout
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_models_of_transformers_give_the_numbers_of_the_cpu(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    pytest.importorskip("transformers", reason="transformers is not installed")
+    program = f"import runpy; runpy.run_path({str(HERE / 'models.py')!r}, run_name='__main__')"
+    said = run_python(program, timeout=2900, new=True, **SIM, **caches).stdout.splitlines()
+    assert len(said) >= 14
+    assert [line for line in said if not line.endswith(": equal")] == []
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 
@@ -276,7 +309,7 @@ FUNCTIONS = [
     lambda x, y, n: x * int(x.shape[0] / n) + math.floor(n / 2) + math.ceil(x.shape[0] / n),
 ]
 for number, f in enumerate(FUNCTIONS):
-    for n in (3, 2.5):
+    for n in (3, 5):
         torch._dynamo.reset()
         got = torch.compile(f, dynamic=True)(x.to("sim"), y.to("sim"), n)
         if not torch.allclose(got.cpu(), f(x, y, n), atol=1e-5):
@@ -328,7 +361,8 @@ def test_a_lowering_of_torch_that_is_wrong_is_not_used(
 
 IMAGES = """
 import torch, causeway
-net = torch.nn.Sequential(*(torch.nn.Conv2d(64, 64, 3, bias=False) for _ in range(3))).to("sim").eval()
+convolutions = [torch.nn.Conv2d(64, 64, 3, bias=False) for _ in range(3)]
+net = torch.nn.Sequential(*convolutions).to("sim").eval()
 with torch.no_grad():
     torch.compile(net)(torch.randn(4, 64, 32, 32, device="sim"))
 (graph,) = causeway.compile_report().graphs
