@@ -435,10 +435,11 @@ SETTINGS: Mapping[str, Setting] = {
         ),
         Setting(
             "compile",
-            _choice("fused", "strict", "ladder"),
+            _choice("fused", "strict", "ladder", "check"),
             "fused",
             "torch.compile on the device: fused kernels, and the ladder for a graph that cannot be "
-            "fused, with a warning; strict: an error for such a graph; ladder: nothing is fused.",
+            "fused, with a warning; strict: an error for such a graph; ladder: nothing is fused; "
+            "check: each kernel's results are compared with those of its operators.",
         ),
         Setting(
             "integrations",

@@ -169,6 +169,78 @@ def test_a_mistake_in_a_kernel_shows(
     assert run_python(FAULTY, args=(old, new), **SIM, **own).stdout == "found\n"
 
 
+CHECKED = """
+import sys, warnings, torch, causeway
+from torch import nn
+from torch.nn import functional as F
+from causeway.compile import runtime
+warnings.simplefilter("ignore")
+planted = []
+add = runtime.Program.add
+def faulty(self, name, parameters, cost, lanes, body, origins=()):
+    wrong = body.replace(*sys.argv[1:3]) if len(sys.argv) > 1 else body
+    if wrong != body:
+        planted.append(name)
+    return add(self, name, parameters, cost, lanes, wrong, origins)
+runtime.Program.add = faulty
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.first, self.norm, self.second = nn.Linear(32, 64), nn.LayerNorm(64), nn.Linear(64, 32)
+        self.conv, self.batch = nn.Conv1d(4, 8, 3, padding=1), nn.BatchNorm1d(8)
+    def forward(self, x):
+        y = F.dropout(F.gelu(self.norm(self.first(x))), 0.1)
+        y = torch.softmax(self.second(y) + x, -1)
+        y = y.masked_fill(x > 1, 0.25)
+        return F.relu(self.batch(self.conv(y))).mean(1)
+torch.manual_seed(0)
+net = Net().to("sim")
+x = torch.randn(6, 4, 32, device="sim")
+compiled = torch.compile(net)
+for _ in range(2):
+    compiled(x).square().sum().backward()
+report = causeway.compile_report()
+compared = sum(one.compared for one in report.checked.values())
+assert compared >= 30, str(report)
+for one in report.wrong[:1]:
+    print(one.kernel in planted, "net.py" in one.line)
+print(len({one.kernel for one in report.wrong}))
+"""
+
+
+@pytest.fixture
+def run_checked(run_python: Run, caches: dict[str, str], tmp_path: Path) -> Callable[..., str]:
+    """Run CHECKED from a file, with a text of its kernels replaced; give what it printed."""
+    path = tmp_path / "net.py"
+    path.write_text(CHECKED)
+    program = f"import runpy; runpy.run_path({str(path)!r}, run_name='__main__')"
+
+    def run(*args: str) -> str:
+        checking = SIM | {"CAUSEWAY_COMPILE": "check"}
+        return run_python(program, args=args, **checking, **caches).stdout
+
+    return run
+
+
+def test_each_kernel_is_compared_with_its_operators(run_checked: Callable[..., str]) -> None:
+    assert run_checked() == "0\n"
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("row_sum_f32(", "row_max_f32("),  # a wrong fold
+        ("erf_f32(", "tanh_f32("),  # a wrong function
+        ("64*x0", "63*x0"),  # a wrong stride
+        ("(f32)(2.500000000e-01f /* 0.25 */)", "(f32)0"),  # a dropped mask's value
+    ],
+)
+def test_the_kernel_with_a_mistake_is_named(
+    run_checked: Callable[..., str], old: str, new: str
+) -> None:
+    assert run_checked(old, new).startswith("True True\n")
+
+
 BROKEN = """
 import warnings, torch
 from causeway.compile import runtime

@@ -16,8 +16,8 @@ from typing import Any
 import torch
 
 import causeway
-from causeway import _C
-from causeway.compile import chip, names
+from causeway import _C, config
+from causeway.compile import check, chip, names
 from causeway.compile.dialect import MEMORY
 from causeway.compile.kernel import Kernel
 from causeway.compile.kernel_text import KernelText
@@ -109,6 +109,28 @@ class Wrapper(PythonWrapperCodegen):
         where = "from causeway.compile.runtime import"
         self.imports.writeline(f"{where} Program as CausewayProgram, build as causeway_build")
         self.imports.writeline(f"{where} laid_out as causeway_laid_out")
+
+    def codegen_inputs(self) -> None:
+        super().codegen_inputs()
+        if config.get("compile") == "check":
+            number = check.keep(V.graph.module)
+            self.__dict__["causeway_checked"] = number
+            self.header.writeline("from causeway.compile.check import Check as CausewayCheck")
+            self.header.writeline(f"causeway_check = CausewayCheck({number})")
+            given = ", ".join(V.graph.graph_input_names)
+            self.prefix.writeline(f"causeway_check.begin({given})")
+
+    def check_after(self, kernel: str, buffers: list[str]) -> None:
+        """Compare what a kernel wrote with what its operators give."""
+        number = self.__dict__.get("causeway_checked")
+        if number is None:
+            return
+        for buffer in buffers:
+            node = V.graph.get_buffer(buffer).get_origin_node()
+            if node is not None:
+                check.stands_for(number, buffer, node)
+        given = ", ".join(f"{buffer}={buffer}" for buffer in buffers)
+        self.writeline(f"causeway_check.after({kernel!r}, {given})")
 
     def causeway_program(self, device: int) -> str:
         """The name of the graph's program on a device."""

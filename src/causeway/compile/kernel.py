@@ -37,6 +37,7 @@ from causeway.compile.names import (
     DeferredLine,
     IndentedBuffer,
     OrderedSet,
+    RemovedArg,
     SIMDKernel,
     V,
     ValueRanges,
@@ -1015,6 +1016,18 @@ class Kernel(SIMDKernel):
             triton=False,
             arg_types=[int, *kinds],
         )
+        wrapper.check_after(name, self._written())
+
+    def _written(self) -> list[str]:
+        """The buffers that the kernel writes, by the names that they have after it."""
+        inplace = {b.other_names[-1] for b in self.args.inplace_buffers.values() if _is_there(b)}
+        plain = [name for name, b in self.args.output_buffers.items() if _is_there(b)]
+        return [*plain, *sorted(inplace)]
+
+
+def _is_there(buffer: Any) -> bool:
+    """Whether an argument of a kernel was not removed since."""
+    return not isinstance(buffer, RemovedArg)
 
 
 def _lines(buffer: IndentedBuffer) -> list[Any]:

@@ -21,6 +21,7 @@ NAMES = {
         "DeviceOpOverrides",
         "IndentedBuffer",
         "OpOverrides",
+        "RemovedArg",
         "register_backend_for_device",
         "register_device_op_overrides",
     ),
@@ -53,6 +54,7 @@ METHODS = {
     "SIMDScheduling": ("define_kernel", "get_backend_features", "codegen_node_schedule"),
     "PythonWrapperCodegen": (
         "_generate_kernel_call_helper",
+        "codegen_inputs",
         "make_allocation",
         "write_assert_size_stride",
         "write_async_compile_wait",

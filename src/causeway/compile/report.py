@@ -27,6 +27,28 @@ class Graph:
         return sum(function.launches for function in self.functions)
 
 
+@dataclass(frozen=True)
+class Wrong:
+    """A result of a kernel that its operators do not have."""
+
+    kernel: str
+    operator: str  # whose result it is
+    off: str
+    line: str  # of the program, where torch knows it
+
+    def __str__(self) -> str:
+        where = f", at {self.line}" if self.line else ""
+        return f"kernel {self.kernel} is wrong: of {self.operator} {self.off}{where}"
+
+
+@dataclass
+class Checked:
+    """How often results of a kernel were compared, and how often that could not be done."""
+
+    compared: int = 0
+    left: int = 0
+
+
 @dataclass
 class Report:
     """All graphs that this process compiled for the device, oldest first."""
@@ -36,6 +58,8 @@ class Report:
     restrided: dict[str, int] = field(default_factory=dict)  # results copied into other strides
     breaks: dict[str, int] = field(default_factory=dict)  # graph breaks, by reason
     recompiles: list[str] = field(default_factory=list)
+    checked: dict[str, Checked] = field(default_factory=dict)  # by kernel: CAUSEWAY_COMPILE=check
+    wrong: list[Wrong] = field(default_factory=list)
 
     def table(self) -> str:
         """For people."""
@@ -52,6 +76,13 @@ class Report:
         ]
         lines += [f"graph break ({count} times): {why}" for why, count in self.breaks.items()]
         lines += [f"recompiled: {why}" for why in self.recompiles]
+        if self.checked:
+            compared = sum(one.compared for one in self.checked.values())
+            left = sum(one.left for one in self.checked.values())
+            lines.append(f"checked {len(self.checked)} kernels: {compared} results, {left} not")
+            none = [name for name, one in self.checked.items() if not one.compared]
+            lines += [f"  not checked: {name}" for name in none]
+        lines += [str(one) for one in self.wrong]
         return "\n".join(lines) or "nothing was compiled for the device"
 
     def __str__(self) -> str:
@@ -104,4 +135,6 @@ def compile_report() -> Report:
         dict(state.restrided),
         breaks,
         list(state.recompiles),
+        dict(state.checked),
+        list(state.wrong),
     )
