@@ -94,7 +94,8 @@ y = torch.compile(f)(x.to("sim"))
 torch.testing.assert_close(y.cpu(), f(x), rtol=1e-4, atol=1e-5)
 report = causeway.compile_report()
 (graph,) = report.graphs
-print(json.dumps([graph.kernels, graph.extern, report.unfused, str(report)]))
+kernels = {name: made.operators for name, made in graph.kernels.items()}
+print(json.dumps([kernels, graph.extern, report.unfused, str(report)]))
 """
 
 
@@ -107,6 +108,55 @@ def test_what_is_fused_is_one_kernel_and_the_report_names_its_operators(
     assert {"aten.sin.default", "aten._softmax.default"} <= set(operators)
     assert (extern, unfused) == ([], [])
     assert name in text
+
+
+EXPLAINED = """
+import sys, torch
+
+def f(x):
+    y = torch.sin(x) * 2
+    print("break")
+    return (y + 1).cumsum(0)
+
+g = torch.compile(f)
+for rows in sys.argv[1:]:
+    g(torch.randn(int(rows), 5, device="sim"))
+sys.exit(3)
+"""
+
+
+@pytest.mark.parametrize("as_json", [False, True])
+def test_explain_compile_says_what_was_made_of_a_script(
+    run_python: Run, caches: dict[str, str], tmp_path: Path, as_json: bool
+) -> None:
+    script = tmp_path / "model.py"
+    script.write_text(EXPLAINED)
+    command = ["explain", "--compile", *["--json"][:as_json], str(script), "--", "4", "6"]
+    program = (
+        f"import sys; sys.argv = ['causeway', *{command!r}]; from causeway.cli import app; app()"
+    )
+    done = run_python(program, status=3, **SIM, **caches)
+    assert done.stdout.splitlines() == ["break", "break"]
+    if as_json:
+        report = json.loads(done.stderr[done.stderr.index("{") :])
+        made = report["graphs"][0]["kernels"]
+        assert [one["operators"] for one in made.values()] == [
+            ["aten.sin.default", "aten.mul.Tensor"]
+        ]
+        assert [one["lines"] for one in made.values()] == [[f"{script}:5"]]
+        assert [(one["bytes"], one["eager_bytes"]) for one in made.values()] == [(160, 320)]
+        assert report["graphs"][0]["launches"] == 1
+        assert report["breaks"]
+        assert report["recompiles"]
+    else:
+        for text in ("aten.cumsum", f"{script}:5", "graph break", "recompiled: ", "160 bytes"):
+            assert text in done.stderr
+
+
+def test_explain_compile_of_no_script_is_an_error(run_python: Run) -> None:
+    program = "import sys; sys.argv = ['causeway', 'explain', '--compile', 'none.py']; "
+    program += "from causeway.cli import app; app()"
+    assert "there is no script none.py" in run_python(program, status=2).stderr
 
 
 WITHOUT_COMPILER = """
@@ -139,10 +189,10 @@ FAULTY = """
 import sys, torch
 from causeway.compile import runtime
 add = runtime.Program.add
-def faulty(self, name, parameters, cost, lanes, body, origins=()):
+def faulty(self, name, parameters, cost, lanes, body, *more):
     wrong = body.replace(sys.argv[1], sys.argv[2])
     assert wrong != body, body
-    return add(self, name, parameters, cost, lanes, wrong, origins)
+    return add(self, name, parameters, cost, lanes, wrong, *more)
 runtime.Program.add = faulty
 x = torch.randn(64, 100)
 f = lambda x: (torch.sin(x) * 2).sum(-1)
@@ -177,11 +227,11 @@ from causeway.compile import runtime
 warnings.simplefilter("ignore")
 planted = []
 add = runtime.Program.add
-def faulty(self, name, parameters, cost, lanes, body, origins=()):
+def faulty(self, name, parameters, cost, lanes, body, *more):
     wrong = body.replace(*sys.argv[1:3]) if len(sys.argv) > 1 else body
     if wrong != body:
         planted.append(name)
-    return add(self, name, parameters, cost, lanes, wrong, origins)
+    return add(self, name, parameters, cost, lanes, wrong, *more)
 runtime.Program.add = faulty
 class Net(nn.Module):
     def __init__(self):

@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import re
 from pathlib import Path
 from typing import Any
 
@@ -60,11 +61,13 @@ class Scheduling(SIMDScheduling):
         wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(node_schedule, wrapper)
         program = wrapper.causeway_program(device)
-        operators = _operators(node_schedule)
+        nodes = _nodes(node_schedule)
+        about = f"{_operators(nodes)!r}, {_source_lines(nodes)!r}"
+        about += f", {(kernel.bytes_moved(), _eager_bytes(nodes))!r}"
         body = "\n".join(
             [
                 f"{program}.add({name!r}, {text.parameters!r}, {text.cost!r}, {text.lanes}, r'''",
-                text.body + f"''', {operators!r})",
+                text.body + f"''', {about})",
             ]
         )
         wrapper.define_kernel(name, body, f"{origins}\n{details}", gpu=False)
@@ -81,13 +84,55 @@ def _by_ladder_names() -> list[str]:
     return found
 
 
-def _operators(node_schedule: Any) -> list[str]:
+def _nodes(node_schedule: Any) -> list[torch.fx.Node]:
+    """The operators of a graph that went into a kernel, in the graph's order."""
     found = OrderedSet()
     for node in node_schedule:
-        inner = getattr(node, "node", None)
-        for origin in getattr(inner, "origins", ()):
-            found.add(str(origin.meta.get("original_aten") or origin.target))
+        found.update(getattr(getattr(node, "node", None), "origins", ()))
+    order = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
+    return sorted(found, key=lambda node: order.get(node, 0))
+
+
+def _operators(nodes: list[torch.fx.Node]) -> list[str]:
+    return list(OrderedSet(str(n.meta.get("original_aten") or n.target) for n in nodes))
+
+
+def _source_lines(nodes: list[torch.fx.Node]) -> list[str]:
+    """The lines of the program that a kernel's operators come from."""
+    found = OrderedSet()
+    for node in nodes:
+        frames = re.findall(r'File "([^"]+)", line (\d+)', node.meta.get("stack_trace") or "")
+        if frames:
+            found.add(":".join(frames[-1]))
     return list(found)
+
+
+def _eager_bytes(nodes: list[torch.fx.Node]) -> int:
+    """What operators read and write one after the other; those that one call of the program became
+    count as one operator."""
+    groups: dict[Any, list[torch.fx.Node]] = {}
+    for node in nodes:
+        if node.op == "call_function":
+            source = node.meta.get("from_node")
+            groups.setdefault(source[0].name if source else node.name, []).append(node)
+    total = 0
+    for group in groups.values():
+        inside = set(group)
+        reads = {given for node in group for given in node.all_input_nodes} - inside
+        writes = [node for node in group if not node.users or set(node.users) - inside]
+        total += sum(_size_of(node.meta.get("val")) for node in [*reads, *writes])
+    return total
+
+
+def _size_of(value: Any) -> int:
+    """Bytes of a tensor, sizes as they are now; 0 of anything else."""
+    if not isinstance(value, torch.Tensor):
+        return 0
+    # What torch.fx has is a symbol of torch's; Inductor's hints are of the expression in it.
+    elements: Any = value.numel()
+    expression = getattr(getattr(elements, "node", None), "expr", elements)
+    hint = V.graph.sizevars.optimization_hint(expression, fallback=0)
+    return int(hint) * value.dtype.itemsize
 
 
 class Wrapper(PythonWrapperCodegen):

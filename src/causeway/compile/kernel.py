@@ -1018,6 +1018,16 @@ class Kernel(SIMDKernel):
         )
         wrapper.check_after(name, self._written())
 
+    def bytes_moved(self) -> int:
+        """What the kernel reads and writes, at least; sizes that change are as they are now."""
+        total = 0
+        for name in {*self.args.input_buffers, *self._written()}:
+            buffer = V.graph.try_get_buffer(name)
+            if buffer is not None and isinstance(V.graph.get_dtype(name), torch.dtype):
+                size = V.graph.sizevars.optimization_hint(V.graph.get_numel(name), fallback=0)
+                total += int(size) * V.graph.get_dtype(name).itemsize
+        return total
+
     def _written(self) -> list[str]:
         """The buffers that the kernel writes, by the names that they have after it."""
         inplace = {b.other_names[-1] for b in self.args.inplace_buffers.values() if _is_there(b)}

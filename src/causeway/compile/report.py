@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -10,13 +12,23 @@ if TYPE_CHECKING:
     from causeway.compile.runtime import Program
 
 
+@dataclass(frozen=True)
+class Made:
+    """A fused kernel."""
+
+    operators: list[str]
+    lines: list[str]  # of the program: file:line
+    bytes: int  # that it reads and writes; sizes that change are taken as when it was compiled
+    eager_bytes: int  # that its operators read and write one after the other
+
+
 @dataclass
 class Graph:
     """One compiled graph."""
 
     name: str
     device: int
-    kernels: dict[str, list[str]]  # name: the operators in it
+    kernels: dict[str, Made]
     extern: list[str]  # operators that were not fused: they go by the ladder
     seconds: float = 0.0  # the device's compiler
     functions: list[Any] = field(default_factory=list)
@@ -67,14 +79,21 @@ class Report:
         for graph in self.graphs:
             made = f"{len(graph.kernels)} kernels, {len(graph.extern)} operators by the ladder"
             where = f"graph {graph.name or '?'} on device {graph.device}"
+            moved = sum(one.bytes for one in graph.kernels.values())
+            eager = sum(one.eager_bytes for one in graph.kernels.values())
             lines.append(f"{where}: {made}, compiled in {graph.seconds:.2f} s")
-            lines += [f"  {name}: {', '.join(origins)}" for name, origins in graph.kernels.items()]
+            if graph.kernels:
+                one_by_one = f"their operators one by one {_bytes(eager)}"
+                lines.append(f"  its kernels move {_bytes(moved)}, {one_by_one}")
+            for name, one in graph.kernels.items():
+                lines.append(f"  {name}: {', '.join(one.operators)}")
+                lines += [f"    {line}" for line in one.lines]
             lines += [f"  by the ladder: {name}" for name in graph.extern]
         lines += [f"not fused: {why}" for why in self.unfused]
         lines += [
             f"copied into other strides: {op} ({n} times)" for op, n in self.restrided.items()
         ]
-        lines += [f"graph break ({count} times): {why}" for why, count in self.breaks.items()]
+        lines += [f"graph break ({n} times): {_short(why)}" for why, n in self.breaks.items()]
         lines += [f"recompiled: {why}" for why in self.recompiles]
         if self.checked:
             compared = sum(one.compared for one in self.checked.values())
@@ -88,13 +107,37 @@ class Report:
     def __str__(self) -> str:
         return self.table()
 
+    def to_json(self) -> str:
+        """The same for programs."""
+        plain = [dataclasses.replace(graph, functions=[]) for graph in self.graphs]
+        known = dataclasses.asdict(dataclasses.replace(self, graphs=plain))
+        for written, graph in zip(known["graphs"], self.graphs, strict=True):
+            written["launches"] = graph.launches
+            del written["functions"]
+        return json.dumps(known, indent=1)
+
+
+def _short(why: str) -> str:
+    """Torch's reason for a break without its hints."""
+    return ". ".join(line.strip() for line in why.splitlines()[:2] if line.strip())
+
+
+def _bytes(count: float) -> str:
+    for unit in ("bytes", "KB", "MB"):
+        if count < 1000:
+            return f"{count:.3g} {unit}"
+        count /= 1000
+    return f"{count:.3g} GB"
+
 
 state = Report()
 
 
 def built(programs: Sequence[Program], names: dict[str, Any], seconds: float) -> None:
     """Note a graph whose kernels are there; `names` are the globals of its module."""
-    kernels = {k.name: k.origins for program in programs for k in program.kernels}
+    kernels = {
+        k.name: Made(k.origins, k.lines, *k.moved) for program in programs for k in program.kernels
+    }
     functions = [names[name] for name in kernels]
     device = programs[0].device if programs else 0
     state.graphs.append(
@@ -126,15 +169,20 @@ def compile_report() -> Report:
     """The graphs that torch.compile made for the device in this process: their kernels with the
     operators in each, operators that go by the ladder, and why graphs broke or were compiled again.
     """
-    from torch._dynamo.utils import counters
+    from torch._dynamo.utils import counters, get_compilation_metrics
 
+    recompiles = [
+        f"{one.co_name} ({one.co_filename}:{one.co_firstlineno}): {one.recompile_reason}"
+        for one in get_compilation_metrics()
+        if getattr(one, "recompile_reason", None)
+    ]
     breaks = {str(why): int(count) for why, count in counters["graph_break"].items()}
     return Report(
         list(state.graphs),
         list(state.unfused),
         dict(state.restrided),
         breaks,
-        list(state.recompiles),
+        recompiles,
         dict(state.checked),
         list(state.wrong),
     )

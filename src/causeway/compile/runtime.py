@@ -49,9 +49,13 @@ class Program:
         lanes: int,
         body: str,
         origins: Sequence[str] = (),
+        lines: Sequence[str] = (),
+        moved: tuple[int, int] = (0, 0),
     ) -> KernelText:
         """Take a kernel; its name stands for it once the program is built."""
-        kernel = KernelText(name, list(parameters), body, cost, lanes, list(origins))
+        kernel = KernelText(
+            name, list(parameters), body, cost, lanes, list(origins), list(lines), moved
+        )
         self.kernels.append(kernel)
         return kernel
 

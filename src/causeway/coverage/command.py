@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from typing import Annotated
 
@@ -76,7 +77,21 @@ def run_coverage(
 
 
 def run_explain(
-    operator: Annotated[str, typer.Argument(help="An operator: aten::gelu, add.Tensor.")],
+    operator: Annotated[
+        str,
+        typer.Argument(help="An operator: aten::gelu, add.Tensor. With --compile a script."),
+    ],
+    arguments: Annotated[
+        list[str] | None, typer.Argument(help="The script's own, after --.")
+    ] = None,
+    compiled: Annotated[
+        bool,
+        typer.Option(
+            "--compile",
+            help="Run a script, and say what torch.compile made of it: graphs, kernels with their "
+            "operators, calls beside them, breaks, recompiles, bytes.",
+        ),
+    ] = False,
     dtype: Annotated[
         list[str] | None, typer.Option("--dtype", help="Only this dtype; can be repeated.")
     ] = None,
@@ -96,7 +111,11 @@ def run_explain(
     from causeway.coverage import explain, run
     from causeway.errors import CausewayError
 
+    if compiled:
+        raise typer.Exit(_explain_compiled(operator, arguments or [], as_json))
     try:
+        if arguments:
+            raise CausewayError(f"one operator at a time: {operator}, {', '.join(arguments)}")
         for name in dtype or ():
             if not isinstance(getattr(torch, name, None), torch.dtype):
                 raise CausewayError(f"--dtype is {name!r}: torch has no such dtype")
@@ -107,3 +126,24 @@ def run_explain(
         print(f"causeway explain: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
     print(json.dumps(found, indent=1) if as_json else explain.text(found, found["chip"]))
+
+
+def _explain_compiled(script: str, arguments: list[str], as_json: bool) -> int:
+    """Run a script and print what was compiled, on stderr; the script's exit status."""
+    import torch
+
+    from causeway import program
+    from causeway.compile.report import compile_report
+
+    if not os.path.isfile(script):
+        print(f"causeway explain --compile: there is no script {script}", file=sys.stderr)
+        return 2
+    device = torch._C._get_privateuse1_backend_name()
+    way = program.way(script, None, device)
+    program.tell("explain", way)
+    with program.brought(way, device):
+        status = program.status(script, arguments)
+    sys.stdout.flush()
+    found = compile_report()
+    print(found.to_json() if as_json else found.table(), file=sys.stderr)
+    return status
