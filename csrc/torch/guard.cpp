@@ -4,7 +4,6 @@
 #include "runtime/allocator.h"
 #include "runtime/device.h"
 #include "runtime/stream.h"
-#include "runtime/torch_version.h"
 #include "runtime/vendor.h"
 
 namespace causeway {
@@ -47,7 +46,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     sync_device(index < 0 ? current_device() : index);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s) const override { record_stream(data, s); }
-#if CAUSEWAY_TORCH_AT_LEAST(2, 13)
   void* getStreamNativeHandle(const c10::Stream s) const override { return stream_of(s).handle; }
   c10::DeviceCapability getDeviceCapability(c10::Device d) const override {
     c10::DeviceCapability capability;
@@ -60,7 +58,6 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     }
     return capability;
   }
-#endif
 
   void record(void** event, const c10::Stream& s, const c10::DeviceIndex index,
               const c10::EventFlag flag) const override {

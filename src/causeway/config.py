@@ -439,7 +439,7 @@ SETTINGS: Mapping[str, Setting] = {
             "fused",
             "torch.compile on the device: fused kernels, and the ladder for a graph that cannot be "
             "fused, with a warning; strict: an error for such a graph; ladder: nothing is fused; "
-            "check: each kernel's results are compared with those of its operators.",
+            "check: each kernel is compared with its operators.",
         ),
         Setting(
             "integrations",

@@ -131,6 +131,7 @@ def run_explain(
 def _explain_compiled(script: str, arguments: list[str], as_json: bool) -> int:
     """Run a script and print what was compiled, on stderr; the script's exit status."""
     import torch
+    import torch._inductor.config
 
     from causeway import program
     from causeway.compile.report import compile_report
@@ -141,6 +142,8 @@ def _explain_compiled(script: str, arguments: list[str], as_json: bool) -> int:
     device = torch._C._get_privateuse1_backend_name()
     way = program.way(script, None, device)
     program.tell("explain", way)
+    # A graph that was kept has the lines of the program that it was compiled for.
+    torch._inductor.config.force_disable_caches = True
     with program.brought(way, device):
         status = program.status(script, arguments)
     sys.stdout.flush()
