@@ -355,6 +355,31 @@ except IndexError as error:
 """
 
 
+POSITIONS = """
+import torch
+
+def embedded(x, weight):
+    at = torch.arange(x.shape[0], device=x.device) + 2
+    return x + torch.nn.functional.embedding(at, weight)
+
+f = torch.compile(embedded, dynamic=True)
+x, weight = torch.randn(9, 4), torch.randn(10, 4)
+for n in (5, 8, 9):  # the last reads one row too many
+    try:
+        got = f(x[:n].to("sim"), weight.to("sim")).cpu()
+        torch.testing.assert_close(got, embedded(x[:n], weight))
+        print("equal")
+    except IndexError as error:
+        print("10" in str(error))
+"""
+
+
+def test_an_index_made_of_a_loops_numbers_is_checked(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    assert run_python(POSITIONS, **SIM, **caches).stdout == "equal\nequal\nTrue\n"
+
+
 def test_an_index_out_of_range_is_an_error(run_python: Run, caches: dict[str, str]) -> None:
     assert "7" in run_python(OUT_OF_RANGE, **SIM, **caches).stdout
 

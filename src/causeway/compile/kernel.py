@@ -293,9 +293,9 @@ class Kernel(SIMDKernel):
         if self._load_mask:
             test = f"{self._load_mask} && ({test})"
         self.tells = True
-        self.compute.writeline(
-            f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {value} = 0; }}"
-        )
+        # What is computed from a loop's own numbers cannot be set to 0: that element is left out.
+        then = f"{value} = 0;" if value.isidentifier() else "continue;"
+        self.compute.writeline(f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {then} }}")
 
     def check_divisor(self, value: Any) -> None:
         self.tells = True
