@@ -359,8 +359,9 @@ POSITIONS = """
 import torch
 
 def embedded(x, weight):
-    at = torch.arange(x.shape[0], device=x.device) + 2
-    return x + torch.nn.functional.embedding(at, weight)
+    at = torch.arange(x.shape[0], device=x.device)
+    first = torch.nn.functional.embedding(at, weight)
+    return x + first + torch.nn.functional.embedding(at + 2, weight)
 
 f = torch.compile(embedded, dynamic=True)
 x, weight = torch.randn(9, 4), torch.randn(10, 4)

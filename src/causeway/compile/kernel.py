@@ -128,6 +128,7 @@ class SameValues:
 
 _DEFINITION = re.compile(r"(\w+) (tmp\d+) = (.*);$", re.DOTALL)
 _VARIABLE = re.compile(r"\btmp\d+\b")
+_ASSIGNABLE = re.compile(r"tmp\d+(\[l\])?")
 
 
 class Kernel(SIMDKernel):
@@ -294,7 +295,7 @@ class Kernel(SIMDKernel):
             test = f"{self._load_mask} && ({test})"
         self.tells = True
         # What is computed from a loop's own numbers cannot be set to 0: that element is left out.
-        then = f"{value} = 0;" if value.isidentifier() else "continue;"
+        then = f"{value} = 0;" if _ASSIGNABLE.fullmatch(value) else "continue;"
         self.compute.writeline(f"if ({test}) {{ TELL(OUT_OF_RANGE, {value}, {bound}); {then} }}")
 
     def check_divisor(self, value: Any) -> None:
