@@ -66,21 +66,6 @@ def _repeated(value: Any, size: int) -> Any:
     return value[:1].repeat(size, *[1] * (value.dim() - 1))
 
 
-def main(names: list[str]) -> int:
-    """Run the models; 1 where one differs or fails."""
-    warnings.simplefilter("ignore")
-    device = torch.accelerator.current_accelerator()
-    assert device is not None, "there is no device"
-    failed = 0
-    for name in names or list(models.MODELS):
-        try:
-            lines = list(differences(name, device))
-        except Exception as error:  # a sweep goes on with the next model
-            lines = [f"{name}: {type(error).__name__}: {str(error)[:1000]}"]
-        failed += bool(lines)
-        print("\n".join(lines) if lines else f"{name}: equal", flush=True)
-    return int(failed > 0)
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    warnings.simplefilter("ignore")
+    sys.exit(models.main(sys.argv[1:], differences))

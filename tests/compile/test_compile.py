@@ -291,6 +291,25 @@ def test_the_kernel_with_a_mistake_is_named(
     assert run_checked(old, new).startswith("True True\n")
 
 
+CONDITION = """
+import torch, causeway
+def f(x):
+    return torch.cond(x.sum() > 0, lambda x: x.sin() + 1, lambda x: x.cos() * 2, (x,)) * 3
+x = torch.randn(5, 7)
+expected = (x.sin() + 1 if x.sum() > 0 else x.cos() * 2) * 3
+torch.testing.assert_close(torch.compile(f)(x.to("sim")).cpu(), expected)
+report = causeway.compile_report()
+print(sum(one.compared for one in report.checked.values()), report.wrong)
+"""
+
+
+def test_a_graph_within_a_graph_is_checked_with_the_outer_one(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    checking = SIM | {"CAUSEWAY_COMPILE": "check"}
+    assert run_python(CONDITION, **checking, **caches).stdout == "2 []\n"
+
+
 BROKEN = """
 import warnings, torch
 from causeway.compile import runtime

@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
+import torch
 from typer.testing import CliRunner
 
 import warm
@@ -101,7 +102,7 @@ def test_the_scripts_exception_is_the_commands_end(run) -> None:
     # Before 2.13 torch's profiler warns of its cycles first.
     before, traceback, _ = done.stderr.partition("Traceback (most recent call last):\n")
     assert traceback
-    assert "causeway" not in before
+    assert before == "" or torch.__version__ < torch.torch_version.TorchVersion("2.13")
     assert "KeyError: 'lost'" in done.stderr
     assert "profile/run.py" not in done.stderr
     assert "aten::add" in done.stderr  # and what ran until then
