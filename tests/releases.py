@@ -50,18 +50,11 @@ CHECKERS = ("clang-format", "mypy", "ruff", "torch")
 # What is run of torch's database: all kinds of call in one dtype.
 DTYPES = "float32"
 SINCE = "torch's own function is there since 2.12"
-MENDED = "mended since this run, which was not done again"
 # What fails on a release and stays so: by the release's start and the failure, why.
 EXCEPTED: dict[tuple[str, str], str] = {
     ("2.11", "tests.device.test_accelerator.test_the_hosts_cache_is_emptied"): SINCE,
     ("2.11", "tests.device.test_accelerator.test_graph_says_that_there_is_none"): SINCE,
     ("2.11", "tests.device.test_memory.test_host_memory_stats"): SINCE,
-    ("2.11", "tests.device.test_accelerator.test_capability"): MENDED,
-    (
-        "2.11",
-        "tests.device.test_profile_command.test_the_scripts_exception_is_the_commands_end",
-    ): MENDED,
-    ("2.11", "tests.device.test_profiler.test_the_activity_bears_the_devices_name"): MENDED,
     ("2.15", "tests.device.test_workarounds.test_torch_still_has_the_bug[comm_hook]"): (
         "the check was looked for as a CPU build has it; since this run it is found on others too"
     ),
