@@ -55,9 +55,6 @@ EXCEPTED: dict[tuple[str, str], str] = {
     ("2.11", "tests.device.test_accelerator.test_the_hosts_cache_is_emptied"): SINCE,
     ("2.11", "tests.device.test_accelerator.test_graph_says_that_there_is_none"): SINCE,
     ("2.11", "tests.device.test_memory.test_host_memory_stats"): SINCE,
-    ("2.15", "tests.device.test_workarounds.test_torch_still_has_the_bug[comm_hook]"): (
-        "the check was looked for as a CPU build has it; since this run it is found on others too"
-    ),
 }
 
 
