@@ -16,6 +16,7 @@
 #include "runtime/allocator.h"
 #include "aten/autocast.h"
 #include "torch/compile.h"
+#include "torch/graph.h"
 #include "torch/autograd.h"
 #include "ladder/call.h"
 #include "runtime/check.h"
@@ -497,6 +498,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("force_cut", portable::force_cut);
   bind_compile(m);
+  bind_graphs(m);
   m.def("code_info", [](int index) {
     const cw_code_info info = without_gil([&] { return code_info(index); });
     py::dict d;

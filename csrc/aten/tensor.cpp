@@ -23,6 +23,7 @@
 #include "ladder/forms.h"
 #include "ladder/dry.h"
 #include "ladder/host.h"
+#include "runtime/graph.h"
 #include "runtime/host_allocator.h"
 #include "ladder/observe.h"
 #include "runtime/peers.h"
@@ -208,6 +209,13 @@ void copy_across(const at::Tensor& to, const at::Tensor& from) {
   block_stream(theirs, *done);
 }
 
+void refuse_host_copy(const at::Tensor& to, const StreamState& stream) {
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr))
+    graph->refuse(c10::str("a copy ", is_ours(to) ? "from" : "to",
+                           " the host that waits, or whose memory there is not pinned, or that converts,"),
+                  "Copy outside of the capture, or between equal tensors with pinned memory and non_blocking=True");
+}
+
 // True when the bytes could go by the vendor's mem_copy, and went.
 bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blocking) {
   if (C10_UNLIKELY(is_dry()) && !is_ours(self)) need_contents(from, "a copy to the host");
@@ -220,6 +228,7 @@ bool try_copy_bytes(const at::Tensor& self, const at::Tensor& from, bool non_blo
   const at::Tensor& on_host = is_ours(self) ? from : self;
   StreamState& stream = current_stream(on_device.device().index());
   const bool background = non_blocking && is_pinned(on_host.const_data_ptr(), stream.device);
+  if (!background) refuse_host_copy(self, stream);
   // In the foreground the host copies at full speed itself where it can; it has two hands, and the vendor's may have one.
   if (!background && home(on_device).host_addressable) return false;
   copy_bytes(self, from, stream);
@@ -282,6 +291,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   }
   // To or from the host: the host moves the bytes, and that is no fallback.
   DeviceState& d = home(is_ours(self) ? self : from);
+  refuse_host_copy(self, current_stream(d.index));
   Profiled span(Work::HostCopy, is_ours(self) ? "Memcpy HtoD (by the host)" : "Memcpy DtoH (by the host)", nullptr,
                 self.nbytes());
   HostCall(op, d, current_stream(d.index)).run(stack, entry);
@@ -311,6 +321,9 @@ at::Scalar local_scalar_dense(const at::Tensor& self) {
   DeviceState& d = home(self);
   StreamState& stream = current_stream(d.index);
   if (C10_UNLIKELY(is_dry())) need_contents(self, "a number (.item(), a condition)");
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr))
+    graph->refuse("a number that the host reads (.item(), a condition)",
+                  "Keep it on the device as a tensor, and read it after a replay");
   char bytes[16];
   const size_t item = self.element_size();
   const void* from = self.const_data_ptr();

@@ -4,6 +4,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/check.h"
+#include "runtime/graph.h"
 #include "runtime/thrown.h"
 
 namespace causeway {
@@ -11,6 +12,7 @@ namespace causeway {
 namespace {
 
 thread_local Arguments* t_arguments = nullptr;
+thread_local Workspace* t_workspace = nullptr;
 
 cw_arg integer(uint32_t tag, int64_t i) {
   cw_arg a{tag, 0, {}};
@@ -139,14 +141,25 @@ cw_arg Arguments::value(const c10::IValue& v) {
   fail(Kind::Causeway, "an argument of type ", v.tagKind(), " has no form in abi.h");
 }
 
-cw_status Arguments::run(cw_kernel kernel, StreamState& stream) {
-  struct Current {
-    explicit Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
-    ~Current() { t_arguments = old; }
-    Arguments* old;
-  } current(this);
+Arguments::Current::Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
+Arguments::Current::~Current() { t_arguments = old; }
+
+Workspace::Workspace(int device, StreamState& stream, std::vector<c10::DataPtr>* kept)
+    : device_(device), stream_(stream), old_(t_workspace), scratch_(kept ? kept : &own_) {
+  t_workspace = this;
+}
+Workspace::~Workspace() { t_workspace = old_; }
+cw_status Workspace::scratch(uint64_t bytes, void** out) {
+  scratch_->push_back(allocate(device_, stream_, bytes));
+  *out = scratch_->back().get();
+  return CW_OK;
+}
+
+cw_status Arguments::run(const CalledKernel& called, StreamState& stream) {
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) return run_in_capture(*graph, called, stream);
+  const Current current(this);
   const cw_status status =
-      shielded([&] { return kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
+      shielded([&] { return called.kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
   stream.give();
   // A kernel that declined drew nothing: the same seed gives the same numbers whether it is asked or not.
   if (status == CW_UNSUPPORTED && generator_) generator_->give_back(philox_);
@@ -188,6 +201,7 @@ cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape
 }
 
 cw_status host_scratch(int32_t, cw_stream, uint64_t bytes, void** out) {
+  if (!t_arguments && t_workspace) return t_workspace->scratch(bytes, out);
   return for_kernel([&](Arguments& a) { return a.scratch(bytes, out); });
 }
 

@@ -13,6 +13,31 @@
 
 namespace causeway {
 
+// A kernel that is to be called, and what a capture must know of it.
+struct CalledKernel {
+  cw_kernel kernel;
+  const char* operator_name;
+  const char* kernel_name;  // that op_find was asked for
+  bool ours;  // Causeway's own, of which what it launches is captured
+  bool took_such = false;  // it did not decline a call of this signature
+};
+
+// Where a kernel of the vendor's finds workspace in a replay, which has no Arguments.
+class Workspace {
+ public:
+  // `kept`: for what it is to outlive this.
+  Workspace(int device, StreamState& stream, std::vector<c10::DataPtr>* kept = nullptr);
+  ~Workspace();
+  Workspace(const Workspace&) = delete;
+  cw_status scratch(uint64_t bytes, void** out);
+
+ private:
+  int device_;
+  StreamState& stream_;
+  Workspace* old_;
+  std::vector<c10::DataPtr> own_, *scratch_;
+};
+
 // Holds what a cw_arg points to while the kernel runs.
 class Arguments {
  public:
@@ -30,7 +55,7 @@ class Arguments {
   // A generator that torch's operator takes without saying so.
   void add_random(uint64_t count, const std::optional<at::Generator>& given = std::nullopt);
 
-  cw_status run(cw_kernel kernel, StreamState& stream);
+  cw_status run(const CalledKernel& called, StreamState& stream);
 
   // Workspace: given back with these arguments, in the stream's order.
   cw_status scratch(uint64_t bytes, void** out);
@@ -39,6 +64,14 @@ class Arguments {
   cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
 
  private:
+  // The arguments that this thread's kernel may ask services for.
+  struct Current {
+    explicit Current(Arguments* a);
+    ~Current();
+    Arguments* old;
+  };
+  cw_status run_in_capture(Graph& graph, const CalledKernel& called, StreamState& stream);
+
   struct Held {
     at::Tensor tensor;
     DLTensor dl;

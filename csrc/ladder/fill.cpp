@@ -65,6 +65,8 @@ cw_status fill(const cw_arg* args, int32_t n, cw_stream stream) {
 
 }  // namespace
 
+bool is_fill_kernel(cw_kernel kernel) { return kernel == fill; }
+
 cw_op fill_kernel(const std::string& name) {
   if (!api().mem_set || (name != "aten::zero_" && name != "aten::fill_.Scalar")) return {};
   return {sizeof(cw_op), CW_NEEDS_ELEMENTS, CW_ALL_DTYPES, fill};

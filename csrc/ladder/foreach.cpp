@@ -191,11 +191,15 @@ bool ForeachCall::run(const Route& route, Entry& entry) {
     arguments.add(arg(i), schema[i], form.needs & CW_TAKES_NUMBERS, /*random_count=*/0);
   Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
-  const cw_status status = arguments.run(form.kernel, stream_);
+  const cw_status status =
+      arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
+                     rung == Rung::Portable, route.took},
+                    stream_);
   if (status != CW_OK) span.drop();
   if (status == CW_UNSUPPORTED) return false;
   if (status != CW_OK)
     fail_status(status, op_.name.c_str(), device_.index, c10::str(" of ", route.outs.size(), " tensors"));
+  route.took_call();
   entry.served(rung, route.outs.empty() ? c10::ScalarType::Undefined : route.outs[0].dtype);
   // torch leaves this to the kernel of an operator over lists; the CPU's calls the operator of each tensor, which does it.
   each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {

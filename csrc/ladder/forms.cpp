@@ -7,6 +7,7 @@
 #include <unordered_map>
 
 #include "runtime/check.h"
+#include "runtime/graph.h"
 #include "runtime/device.h"
 #include "ladder/fill.h"
 #include "ladder/foreach.h"
@@ -59,30 +60,32 @@ void find_portable_kernels() {
   std::call_once(once, [] {
     const auto* table = static_cast<const cw_code_v1*>(vendor_extension("code.v1"));
     if (table && table->info && table->build && table->function && table->launch)
-      portable::open(table, {[](int32_t device, cw_stream stream, uint64_t bytes, void** out) {
-                               return host_services().scratch(device, stream, bytes, out);
-                             },
-                             [](const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
-                               return host_services().resize(tensor, ndim, shape);
-                             },
-                             [](int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
-                               if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream))
-                                 return status;
-                               return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
-                             },
-                             [](const char* name, void** words, int64_t* teller) {
-                               return kernel_tells(current_device(), name, words, teller);
-                             },
-                             []() -> const cw_backend& { return api(); },
-                             [](int32_t device) {
-                               cw_device_info info{};
-                               info.struct_size = sizeof(info);
-                               const bool known = api().device_info(device, &info) == CW_OK;
-                               info.name[sizeof info.name - 1] = 0;
-                               return vendor_name() + " " + vendor_version() + "\n" +
-                                      (known ? valid_utf8(info.name) : "");
-                             },
-                             [](const char* warning) { TORCH_WARN(warning); }});
+      portable::open(
+          table, {[](int32_t device, cw_stream stream, uint64_t bytes, void** out) {
+                    return host_services().scratch(device, stream, bytes, out);
+                  },
+                  [](const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+                    return host_services().resize(tensor, ndim, shape);
+                  },
+                  [](int32_t device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
+                    if (Graph* graph = Recording::graph())
+                      graph->refuse("an operator whose result's size depends on data",
+                                    "Call it outside of the capture, or compute with masks of a fixed size");
+                    if (cw_status status = api().mem_copy(to, CW_HOST, from, device, bytes, stream)) return status;
+                    return api().stream_sync ? api().stream_sync(device, stream) : api().sync(device);
+                  },
+                  [](const char* name, void** words, int64_t* teller) {
+                    return kernel_tells(current_device(), name, words, teller);
+                  },
+                  []() -> const cw_backend& { return api(); },
+                  [](int32_t device) {
+                    cw_device_info info{};
+                    info.struct_size = sizeof(info);
+                    const bool known = api().device_info(device, &info) == CW_OK;
+                    info.name[sizeof info.name - 1] = 0;
+                    return vendor_name() + " " + vendor_version() + "\n" + (known ? valid_utf8(info.name) : "");
+                  },
+                  [](const char* warning) { TORCH_WARN(warning); }, []() { return Recording::graph() != nullptr; }});
   });
 }
 

@@ -19,6 +19,7 @@
 #include "runtime/check.h"
 #include "ladder/dry.h"
 #include "runtime/generator.h"
+#include "runtime/graph.h"
 #include "ladder/host.h"
 #include "runtime/host_allocator.h"
 #include "ladder/native.h"
@@ -56,10 +57,17 @@ std::pair<size_t, size_t> span(const TensorImpl& t) {
 
 }  // namespace
 
+void refuse_host_rung(const Operator& op, const StreamState& stream) {
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr))
+    graph->refuse(c10::str(op.name, ", which runs on the host (", vendor_name(), " does not offer it for this call),"),
+                  "Call it outside of the capture; `with causeway.ledger()` lists such operators");
+}
+
 void HostCall::run(Stack& stack, Entry& entry) {
   collect(stack);
   entry.served(Rung::Host, dtype_);
   if (C10_UNLIKELY(is_dry()) && run_dry(stack)) return;
+  refuse_host_rung(op_, stream_);
   stream_.sync();
   if (!device_.host_addressable) stage();
   substitute(stack);

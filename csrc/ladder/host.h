@@ -32,6 +32,9 @@ struct Staged {
   bool write = false;
 };
 
+// The host rung is no part of a graph: what it computes would not be computed again.
+void refuse_host_rung(const Operator& op, const StreamState& stream);
+
 class HostCall {
  public:
   // `kinds`: functionality keys (sparse, nested, quantized) that led the call here.

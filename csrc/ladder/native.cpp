@@ -16,7 +16,9 @@
 
 #include "ladder/arguments.h"
 #include "runtime/check.h"
+#include "runtime/graph.h"
 #include "ladder/outputs.h"
+#include "ladder/fill.h"
 #include "ladder/overlap.h"
 #include "runtime/profile.h"
 #include "ladder/served.h"
@@ -301,6 +303,10 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
   at::AutoDispatchBelowADInplaceOrView below;
   const bool begins_empty = finds_shape(op_);
+  if (begins_empty)
+    if (Graph* graph = graph_of(stream_); C10_UNLIKELY(graph != nullptr))
+      graph->refuse(op_.name + ", the size of whose result depends on data,",
+                    "Call it outside of the capture, or compute with masks of a fixed size");
 
   // Outputs: given ones, or fresh ones of the shape that torch says.
   c10::SmallVector<at::Tensor, 4> outs, targets;
@@ -380,10 +386,14 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     if (portable && op_.hidden_random) arguments.add_random(count);
     Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
     span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
-    const cw_status status = arguments.run(form.kernel, stream_);
+    const cw_status status =
+        arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
+                       portable || is_fill_kernel(form.kernel), route.took},
+                      stream_);
     if (status != CW_OK) span.drop();
     if (status == CW_UNSUPPORTED) return false;
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
+    route.took_call();
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });

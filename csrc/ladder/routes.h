@@ -4,6 +4,7 @@
 // numbers, which shapes depend on only where no tensor is read.
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <shared_mutex>
 #include <unordered_map>
@@ -40,6 +41,12 @@ struct Route {
   bool prepare = false;  // inputs or outputs must be made fit; then the rung is derived
   std::vector<OutMeta> outs;  // of outputs that are not arguments, or sizes that out= arguments must get
   std::shared_ptr<PyObject> program;
+  mutable bool took = false;  // a kernel took a call of this signature
+
+  void took_call() const {
+    if (C10_UNLIKELY(!std::atomic_ref(took).load(std::memory_order_relaxed)))
+      std::atomic_ref(took).store(true, std::memory_order_relaxed);
+  }
 };
 
 // Of one operator.

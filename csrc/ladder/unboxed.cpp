@@ -85,6 +85,7 @@ struct Unboxed {
 
   Return direct(DeviceState& d, Args... args) {
     StreamState& stream = current_stream(d.index);
+    refuse_host_rung(*op, stream);
     stream.sync();
     op->calls[static_cast<int>(Rung::Host)].fetch_add(1, std::memory_order_relaxed);
     HostCall call(*op, d, stream);

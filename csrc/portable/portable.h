@@ -21,6 +21,7 @@ struct Services {
   const cw_backend& (*table)();               // for events
   std::string (*identity)(int32_t device);    // the vendor, its version and the device's name
   void (*log)(const char* warning);
+  bool (*recording)();  // what is launched is not run but noted, so that nothing can be measured
 };
 
 // Once, with the vendor's table; until then `find` offers nothing.

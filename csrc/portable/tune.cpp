@@ -280,7 +280,7 @@ void Turn::begin(Class& c, cw_function function) {
     return;
   }
   take(usual);
-  if (size_.multiplications() < kLeast || !services().table().event_create) return;
+  if (size_.multiplications() < kLeast || !services().table().event_create || services().recording()) return;
   std::unique_lock lock(c.mutex, std::try_to_lock);
   if (!lock || c.busy) return;
   const bool passing = mode == TuneMode::passing;

@@ -10,8 +10,10 @@
 // a tree by size, best fit first. A miss in the lists merges them into the tree before any memory is asked for.
 //
 // Sizes and cuts are torch.cuda's (512-byte rounding; segments of 2 MiB for blocks up to 1 MiB, of 20 MiB up to
-// 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over. Left out: private pools (they come with
-// graphs).
+// 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over.
+//
+// While a graph is captured (graph.h), its streams have pools that are kept for it, or for those that share them: a block
+// that is freed there is handed out again only to a capture with the same pool, as replays write to it.
 //
 // Where the vendor offers addresses apart from memory and the program asks for torch's `expandable_segments`, a pool's
 // segment is as many addresses as the device has memory, and grows in place: what is asked for next joins what is free
@@ -33,6 +35,7 @@
 
 #include "runtime/check.h"
 #include "runtime/fault.h"
+#include "runtime/graph.h"
 #include "runtime/passing.h"
 #include "runtime/profile.h"
 #include "runtime/thrown.h"
@@ -94,9 +97,16 @@ struct BySize {
   bool operator()(const Block* a, size_t size) const { return a->size < size; }
 };
 
+// The pools of graphs, by stream.
+struct KeptPools {
+  int uses = 0;  // graphs
+  std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools;
+};
+
 // Free blocks of one stream. Small and large blocks never share a segment.
 struct Pool {
   StreamState* stream;
+  const KeptPools* kept = nullptr;
   std::array<std::vector<Block*>, kLists> lists;
   bool lists_used = false;
   std::set<Block*, BySize> small, large;
@@ -142,6 +152,7 @@ struct Cache {
   std::mutex mutex;
   DeviceStats stats;
   std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools;
+  std::map<c10::MempoolId_t, KeptPools> kept;
   StreamState* last_stream = nullptr;  // pools' answer for the stream of the last call
   Pool* last_pool = nullptr;
   std::map<char*, std::unique_ptr<Segment>> segments;
@@ -155,6 +166,7 @@ struct Cache {
   std::atomic<bool> cannot_grow{false};  // the program asked for segments that grow, and the vendor has none
 
   Pool& pool(StreamState& stream) {
+    if (const Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) return pool_of_graph(*graph, stream);
     if (C10_LIKELY(last_stream == &stream)) return *last_pool;
     auto& p = pools[&stream];
     if (!p) {
@@ -164,6 +176,34 @@ struct Cache {
     last_stream = &stream;
     last_pool = p.get();
     return *p;
+  }
+
+  Pool& pool_of_graph(const Graph& graph, StreamState& stream) {
+    KeptPools& all = kept[graph.next_pool()];
+    auto& p = all.pools[&stream];
+    if (!p) {
+      p = std::make_unique<Pool>();
+      p->stream = &stream;
+      p->kept = &all;
+    }
+    return *p;
+  }
+
+  template <class F>
+  void each_pool(F f) {
+    for (auto& [_, p] : pools) f(*p);
+    for (auto& [_, all] : kept)
+      for (auto& [_, p] : all.pools) f(*p);
+  }
+
+  // Whether a graph may still write to what is free.
+  static bool is_kept(const Pool& p) { return p.kept && p.kept->uses > 0; }
+
+  // Pools that no graph and no memory is of any more.
+  void forget_pools() {
+    std::set<const KeptPools*> used;
+    for (auto& [_, s] : segments) used.insert(s->pool->kept);
+    std::erase_if(kept, [&](const auto& entry) { return entry.second.uses == 0 && !used.count(&entry.second); });
   }
 
   Block* allocate(size_t bytes, StreamState& stream) {
@@ -187,6 +227,7 @@ struct Cache {
       block = from_tree(p, size);
     }
     if (!block) block = from_vendor(p, size, bytes, frames);
+    if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) graph->allocated(block->start);
     block->allocated = true;
     block->requested = bytes;
     const bool large = block->segment->large;
@@ -342,7 +383,7 @@ struct Cache {
     // segments. Each step may free what the next would have to ask for.
     ++stats.num_alloc_retries;
     collect_waiting(true);
-    for (auto& [_, pool] : pools) merge_lists(*pool);
+    each_pool([&](Pool& of_stream) { merge_lists(of_stream); });
     if (Block* b = from_tree(p, size)) return b;
     if (release_segments(bytes, frames))
       if (Block* b = more(p, size, bytes, large, frames)) return b;
@@ -590,15 +631,16 @@ struct Cache {
   // what may go back in the order of its stream does, and nobody waits for it.
   bool release_segments(size_t bytes, const Frames& frames, bool later = false) {
     std::vector<Block*> whole, parts;
-    for (auto& [_, p] : pools) {
-      merge_lists(*p);
-      for (auto* t : {&p->small, &p->large})
+    each_pool([&](Pool& p) {
+      if (is_kept(p)) return;
+      merge_lists(p);
+      for (auto* t : {&p.small, &p.large})
         for (Block* b : *t)
           if (b->segment->grows)
             parts.push_back(b);
           else if (!is_split(b) && (bytes == SIZE_MAX || b->size >= bytes))
             whole.push_back(b);
-    }
+    });
     if (bytes != SIZE_MAX) {
       parts.clear();
       std::sort(whole.begin(), whole.end(), BySize());
@@ -606,8 +648,9 @@ struct Cache {
     }
     if (whole.empty() && parts.empty()) return false;
     // Nothing may still run on memory that goes back.
-    if (!later || !parts.empty() ||
-        !std::all_of(whole.begin(), whole.end(), [](Block* b) { return b->segment->on_stream; }))
+    if (!later || !parts.empty() || !std::all_of(whole.begin(), whole.end(), [](Block* b) {
+          return b->segment->on_stream && !b->segment->pool->kept;
+        }))
       check(api().sync(vendor_id), "sync", device), later = false;
     for (Block* b : parts) shrink(b, frames);
     release_addresses();
@@ -629,12 +672,20 @@ struct Cache {
       spare.push_back(b);
       segments.erase(s->start);
     }
+    if (!kept.empty()) forget_pools();
     return true;
   }
 
   void wait_for_streams(Block* block) {
     // Out of use first, then the vendor is asked: whatever fails, no neighbour joins the block.
     block->waiting = true;
+    // A captured stream does nothing yet, so there is nothing to ask before the capture's end.
+    for (StreamState* s : block->used_on)
+      if (Graph* graph = graph_of(*s); C10_UNLIKELY(graph != nullptr))
+        return graph->at_end([this, block] {
+          std::lock_guard lock(mutex);
+          wait_for_streams(block);
+        });
     waiting.push_back({block, {}});
     const std::exception_ptr error = waiting.back().streams.begin(block->used_on);
     block->used_on.clear();
@@ -659,9 +710,11 @@ struct Cache {
 
   size_t largest_free() {
     size_t largest = 0;
-    for (auto& [_, p] : pools)
-      for (auto* t : {&p->small, &p->large})
+    each_pool([&](Pool& p) {
+      if (is_kept(p)) return;
+      for (auto* t : {&p.small, &p.large})
         if (!t->empty()) largest = std::max(largest, (*t->rbegin())->size);
+    });
     return largest;
   }
 
@@ -836,6 +889,19 @@ void open_cache(const DeviceState& d) {
 }
 
 c10::DeviceAllocator* device_allocator() { return &g_allocator; }
+
+void retain_pool(int index, c10::MempoolId_t id) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  ++c.kept[id].uses;
+}
+
+void release_pool(int index, c10::MempoolId_t id) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  if (const auto it = c.kept.find(id); it != c.kept.end() && it->second.uses > 0) --it->second.uses;
+  c.forget_pools();
+}
 
 c10::DataPtr allocate(int index, StreamState& stream, size_t bytes) {
   const c10::Device d(kDeviceType, static_cast<c10::DeviceIndex>(index));

@@ -53,6 +53,10 @@ std::vector<SegmentView> memory_snapshot(int device);
 void record_history(const HistoryOptions& options, bool clear);
 std::vector<MemoryEvent> memory_history(int device);
 
+// A graph's pool of device memory: kept, also what is free in it, until as many releases as retains.
+void retain_pool(int device, c10::MempoolId_t id);
+void release_pool(int device, c10::MempoolId_t id);
+
 // The segment (one mem_alloc of the vendor) that holds `pointer`: its start, and the pointer's offset in it.
 std::pair<void*, size_t> segment_of(int device, const void* pointer);
 

@@ -6,6 +6,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/profile.h"
 #include "runtime/stream.h"
 #include "runtime/thrown.h"
@@ -103,6 +104,8 @@ void Function::launch(const std::vector<uint32_t>& grid, const std::vector<uint3
     passed.push_back(arg);
   }
   Profiled span(Work::Kernel, name_.c_str(), &stream);
+  const Recording recording(graph_of(stream), name_.c_str(), program_);
+  if (Recording::graph()) span.drop();
   check(code_table().launch(function_, sizes[0].data(), sizes[1].data(), passed.data(),
                             static_cast<uint32_t>(passed.size()), stream.handle),
         "code.launch", index);

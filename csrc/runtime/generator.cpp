@@ -16,6 +16,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 
 namespace causeway {
 
@@ -25,11 +26,18 @@ Generator::Generator(int device)
     : c10::GeneratorImpl(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device)),
                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
+// A replay takes its numbers from where the generator then is: within a capture that cannot be set or kept.
+void Generator::not_in_capture() const { refuse_in_capture(device().index(), "a generator's seed, offset or state"); }
+
 void Generator::set_current_seed(uint64_t seed) {
+  not_in_capture();
   seed_ = seed;
   offset_ = 0;
 }
-void Generator::set_offset(uint64_t offset) { offset_ = offset; }
+void Generator::set_offset(uint64_t offset) {
+  not_in_capture();
+  offset_ = offset;
+}
 uint64_t Generator::get_offset() const { return offset_; }
 uint64_t Generator::current_seed() const { return seed_; }
 uint64_t Generator::seed() {
@@ -39,6 +47,7 @@ uint64_t Generator::seed() {
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
+  not_in_capture();
   if (state.numel() != kStateBytes || state.dtype() != c10::scalarTypeToTypeMeta(c10::ScalarType::Byte) ||
       !state.is_cpu() || !state.is_contiguous())
     fail(Kind::Causeway, "a generator state of ", device().str(), " is a contiguous CPU tensor of ", kStateBytes,
@@ -50,6 +59,7 @@ void Generator::set_state(const c10::TensorImpl& state) {
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
+  not_in_capture();
   at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   auto* bytes = state.mutable_data_ptr<uint8_t>();
   std::memcpy(bytes, &seed_, sizeof seed_);
@@ -67,6 +77,8 @@ Generator* Generator::clone_impl() const {
 }
 
 cw_philox Generator::next(uint64_t count) {
+  if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr))
+    return graph->draw(*this, count);
   std::lock_guard lock(mutex_);
   const cw_philox now{seed_, offset_};
   offset_ += (count + 3) / 4 * 4;  // Philox gives four at a time; CUDA's offsets are multiples of 4 too
@@ -74,6 +86,8 @@ cw_philox Generator::next(uint64_t count) {
 }
 
 void Generator::give_back(const cw_philox& numbers) {
+  if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr))
+    return graph->give_back(numbers);
   std::lock_guard lock(mutex_);
   if (seed_ == numbers.seed) offset_ = numbers.offset;
 }

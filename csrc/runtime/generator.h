@@ -29,6 +29,7 @@ class Generator final : public c10::GeneratorImpl {
 
  private:
   Generator* clone_impl() const override;
+  void not_in_capture() const;
   uint64_t seed_ = c10::default_rng_seed_val;
   uint64_t offset_ = 0;
 };

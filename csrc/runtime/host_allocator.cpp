@@ -13,6 +13,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/passing.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
@@ -28,6 +29,8 @@ struct PinnedBlock {
   size_t size;
   int device;  // that it is pinned for; -1: all
   std::vector<StreamState*> used_on;
+  int graphs = 0;  // that copy from it or to it
+  bool released = false;
 };
 
 // Memory of others that host_register pinned.
@@ -61,6 +64,7 @@ struct PinnedCache final : at::HostAllocator {
     if (!list.empty()) {
       block = list.back();
       list.pop_back();
+      block->released = false;
     } else {
       block = take(size, place);
     }
@@ -97,11 +101,26 @@ struct PinnedCache final : at::HostAllocator {
     std::lock_guard lock(mutex);
     stats.active_requests.decrease(1);
     stats.active_bytes.decrease(block->size);
+    wait_or_keep(block);
+  }
+
+  void wait_or_keep(PinnedBlock* block) {
+    block->released = true;
+    if (block->graphs) return;
     if (block->used_on.empty()) return keep(block);
     waiting.push_back({block, {}});
     const std::exception_ptr error = waiting.back().streams.begin(block->used_on, Passing::Ask::Told);
     block->used_on.clear();
     if (C10_UNLIKELY(error)) std::rethrow_exception(error);
+  }
+
+  // Replays of the graph copy from it or to it.
+  void hold_for(Graph& graph, PinnedBlock* block) {
+    ++block->graphs;
+    graph.hold([this, block] {
+      std::lock_guard lock(mutex);
+      if (--block->graphs == 0 && block->released) wait_or_keep(block);
+    });
   }
 
   void keep(PinnedBlock* block) { free[block->device][std::countr_zero(block->size)].push_back(block); }
@@ -257,7 +276,10 @@ bool record_pinned(const void* pointer, StreamState& stream) {
   PinnedCache& cache = pinned();
   std::lock_guard lock(cache.mutex);
   std::vector<StreamState*>* used_on = nullptr;
-  if (PinnedBlock* block = cache.find(pointer))
+  PinnedBlock* block = cache.find(pointer);
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr) && block)
+    return cache.hold_for(*graph, block), true;
+  if (block)
     used_on = &block->used_on;
   else if (Registered* known = cache.find_registered(pointer))
     used_on = &known->used_on;

@@ -6,6 +6,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/vendor.h"
 
 namespace causeway {
@@ -103,9 +104,17 @@ cw_status kernel_tells(int index, const char* name, void** words, int64_t* telle
   *words = words_of(device(index));
   if (!*words) return CW_OUT_OF_MEMORY;
   *teller = number_of(name) << 56;
-  current_stream(index).may_tell.store(true, std::memory_order_release);
-  g_may_tell[index].store(true, std::memory_order_release);
+  StreamState& stream = current_stream(index);
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr))
+    graph->tells();
+  else
+    kernel_may_tell(stream);
   return CW_OK;
+}
+
+void kernel_may_tell(StreamState& stream) {
+  stream.may_tell.store(true, std::memory_order_release);
+  g_may_tell[stream.device].store(true, std::memory_order_release);
 }
 
 void raise_kernel_errors(StreamState& stream) {

@@ -11,6 +11,9 @@ namespace causeway {
 // which number.
 cw_status kernel_tells(int device, const char* name, void** words, int64_t* teller);
 
+// Kernels that tell errors were put on the stream.
+void kernel_may_tell(StreamState& stream);
+
 // After a wait for the stream: throw what a kernel told, once.
 void raise_kernel_errors(StreamState& stream);
 

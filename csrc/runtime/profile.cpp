@@ -13,6 +13,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "portable/portable.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
@@ -398,6 +399,10 @@ void copy_on(StreamState& stream, void* to, int32_t to_device, const void* from,
                      : from_device == CW_HOST   ? "Memcpy HtoD"
                      : to_device == from_device ? "Memcpy DtoD"
                                                 : "Memcpy PtoP";
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) {
+    graph->add(stream, copy_step(name, to, to_device, from, from_device, bytes));
+    return stream.give();
+  }
   Profiled span(Work::Copy, name, &stream, bytes);
   check(api().mem_copy(to, to_device, from, from_device, bytes, stream.handle), "mem_copy", stream.device);
   stream.give();

@@ -7,6 +7,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/kernel_error.h"
 #include "runtime/profile.h"
 #include "runtime/thrown.h"
@@ -70,6 +71,8 @@ double host_ms() {
 double waited_seconds() { return t_waited; }
 
 void StreamState::wait() {
+  if (Graph* graph = graph_of(*this); C10_UNLIKELY(graph != nullptr))
+    graph->refuse("a wait of the host", "Wait, and read what the device computed, after a replay");
   Wait wait;
   const uint64_t until = given.load(std::memory_order_acquire);
   const DeviceState& d = causeway::device(device);
@@ -86,6 +89,8 @@ void StreamState::wait() {
 }
 
 bool StreamState::query() {
+  if (Graph* graph = graph_of(*this); C10_UNLIKELY(graph != nullptr))
+    graph->refuse("a question whether the stream is done", "Ask after a replay");
   if (!api().stream_query) {
     sync();
     return true;
@@ -203,6 +208,8 @@ void record_event(Event& event, StreamState& stream) {
     fail(Kind::Causeway, "an event of ", device_name(event.device), " cannot be recorded on a stream of ",
          device_name(stream.device), "; make the event on the stream's device");
   event.recorded = true;
+  event.capture = 0;
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) return graph->record(event, stream);
   if (!event.handle) {
     stream.sync();
     event.ms = host_ms();
@@ -213,7 +220,9 @@ void record_event(Event& event, StreamState& stream) {
 }
 
 void block_stream(StreamState& stream, const Event& event) {
-  if (!event.recorded || !event.handle) return;
+  if (!event.recorded) return;
+  if (C10_UNLIKELY(event.capture || graph_of(stream))) return wait_in_capture(stream, event);
+  if (!event.handle) return;
   if (!api().stream_wait) return sync_event(event);
   const DeviceState& d = device(stream.device);
   check(api().stream_wait(d.vendor_id, stream.handle, event.handle), "stream_wait", stream.device);
@@ -221,6 +230,7 @@ void block_stream(StreamState& stream, const Event& event) {
 }
 
 bool query_event(const Event& event) {
+  refuse_captured(event, "a question for");
   if (!event.recorded || !event.handle) return true;
   const cw_status status = api().event_query(device(event.device).vendor_id, event.handle);
   if (status == CW_NOT_READY) return false;
@@ -229,6 +239,7 @@ bool query_event(const Event& event) {
 }
 
 void sync_event(const Event& event) {
+  refuse_captured(event, "a wait of the host for");
   if (!event.recorded || !event.handle) return;
   Wait wait;
   Profiled span(Work::Call, "event_sync");
@@ -240,6 +251,7 @@ double elapsed_ms(const Event& start, const Event& end) {
     fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ", start.recorded ? "end" : "start",
          " event first");
   if (!start.timing || !end.timing) fail(Kind::Causeway, "elapsed_time needs events made with enable_timing=True");
+  for (const Event* e : {&start, &end}) refuse_captured(*e, "the time of");
   if (!start.handle) return end.ms - start.ms;
   if (!query_event(start) || !query_event(end))
     fail(Kind::Causeway, "elapsed_time: the work before the events is not done; synchronize() the end event first");

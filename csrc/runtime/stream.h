@@ -11,6 +11,8 @@
 
 namespace causeway {
 
+class Graph;
+
 // A stream counts what it was given and how far it was waited for, so that the host rung, which needs all earlier
 // work done, asks the vendor only when there is any. Counters and no flag: another thread's wait in progress must
 // not look like a finished one.
@@ -21,6 +23,7 @@ struct StreamState {
   c10::StreamId id = 0;
   std::atomic<uint64_t> given{0};
   std::atomic<uint64_t> done{0};
+  std::atomic<Graph*> graph{nullptr};  // that captures it: graph.h
   std::atomic<bool> may_tell{false};  // kernels that can find errors were put on it: kernel_error.h
 
   bool pending() const { return done.load(std::memory_order_acquire) < given.load(std::memory_order_acquire); }
@@ -55,6 +58,8 @@ struct Event {
   double ms = 0;  // the host's clock, where it offers none
   bool recorded = false;
   bool timing = false;
+  uint64_t capture = 0;  // in which it was recorded, 0: in none
+  size_t mark = 0;  // of that capture
 };
 Event* new_event(int device, bool timing);
 void destroy_event(Event* event) noexcept;

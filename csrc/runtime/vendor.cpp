@@ -16,6 +16,7 @@
 #include "causeway/comm.h"
 #include "causeway/library_file.hpp"
 #include "runtime/check.h"
+#include "runtime/graph.h"
 #include "runtime/name_check.h"
 #include "runtime/thrown.h"
 
@@ -73,6 +74,10 @@ void shield_entries(cw_ipc_v1& t) {
   using T = cw_ipc_v1;
   shield<&T::mem_export>(t), shield<&T::mem_import>(t), shield<&T::mem_close>(t);
 }
+void shield_entries(cw_graph_v1& t) {
+  using T = cw_graph_v1;
+  shield<&T::begin>(t), shield<&T::end>(t), shield<&T::launch>(t), shield<&T::destroy>(t);
+}
 void shield_entries(cw_profile_v1& t) {
   using T = cw_profile_v1;
   shield<&T::clock>(t), shield<&T::start>(t), shield<&T::stop>(t), shield<&T::correlate>(t), shield<&T::read>(t);
@@ -87,6 +92,7 @@ const Table* shielded_extension(const void* given) {
     std::memcpy(&g_library<Table>, given, std::min<size_t>(size, sizeof(Table)));
     auto* table = new Table(g_library<Table>);  // for the life of the process
     shield_entries(*table);
+    if constexpr (std::is_same_v<Table, cw_code_v1>) *table = recording_table(*table);
     return table;
   }();
   return made;
@@ -312,6 +318,7 @@ void use_table(const cw_backend& table, const std::string& path) {
   if (g_vendor) return;
   auto vendor = std::make_unique<Vendor>();
   vendor->table = checked_table(&table, path);
+  record_fills(vendor->table);
   vendor->path = path;
   vendor->name = vendor->table.name;
   vendor->version = valid_utf8(vendor->table.version ? vendor->table.version : "");
@@ -385,6 +392,7 @@ const void* vendor_extension(const char* name) {
   if (is("comm.v1")) return shielded_extension<cw_comm_v1>(table);
   if (is("code.v1")) return shielded_extension<cw_code_v1>(table);
   if (is("ipc.v1")) return shielded_extension<cw_ipc_v1>(table);
+  if (is("graph.v1")) return shielded_extension<cw_graph_v1>(table);
   if (is("profile.v1")) return shielded_extension<cw_profile_v1>(table);
   return table;
 }

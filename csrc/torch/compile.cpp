@@ -13,6 +13,7 @@
 #include "portable/compiled.h"
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/profile.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
@@ -77,6 +78,8 @@ class CompiledKernel {
     {
       py::gil_scoped_release no_gil;
       Profiled span(Work::Kernel, text_.name.c_str(), &stream);
+      const Recording recording(graph_of(stream), text_.name.c_str());
+      if (Recording::graph()) span.drop();
       status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle)
                       : launch.run(*device_, function_, units, cost_, stream.handle);
       if (status == CW_OK && units > 0) stream.give();

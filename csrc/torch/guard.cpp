@@ -3,6 +3,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
 
@@ -41,9 +42,12 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream s) const override { return exchange_stream(s); }
   bool queryStream(const c10::Stream& s) const override { return stream_of(s).query(); }
+  bool isStreamCapturing(const c10::Stream& s) const override { return graph_of(stream_of(s)) != nullptr; }
   void synchronizeStream(const c10::Stream& s) const override { stream_of(s).wait(); }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
-    sync_device(index < 0 ? current_device() : index);
+    const int which = index < 0 ? current_device() : index;
+    refuse_in_capture(which, "a wait of the host for the device");
+    sync_device(which);
   }
   void recordDataPtrOnStream(const c10::DataPtr& data, const c10::Stream& s) const override { record_stream(data, s); }
   void* getStreamNativeHandle(const c10::Stream s) const override { return stream_of(s).handle; }

@@ -415,6 +415,26 @@ typedef struct cw_code_v1 {
   cw_status (*binary)(cw_program program, void* out, uint64_t* bytes);
 } cw_code_v1;
 
+/* ---- extension "graph.v1": work that is put on a stream once, and launched again as one -------------------------- *
+ * Causeway's graphs work without it: the core notes the calls of this table while a program captures, and makes them
+ * again at each replay. With it the core makes them once between `begin` and `end`, and a replay is a `launch`. What
+ * changes from replay to replay, random numbers for one, stays outside. The core knows by then that nothing waits and
+ * that all memory lasts as long as the graph. */
+typedef struct cw_graph_t* cw_graph;
+typedef struct cw_graph_v1 {
+  uint32_t struct_size;
+  uint32_t reserved;
+  /* What this thread gives `stream` (never the default one, where there are streams) until `end` is noted and not run:
+   * kernels, launches of code.v1, mem_copy, mem_set. UNSUPPORTED: not now; the calls are then made at each replay. */
+  cw_status (*begin)(int32_t device, cw_stream stream);
+  /* The stream runs what it is given again, whatever this answers. UNSUPPORTED: of something that was given no graph can
+   * be made; then, and where one of the calls was declined, there is none, and the calls are made at each replay. */
+  cw_status (*end)(int32_t device, cw_stream stream, cw_graph* out);
+  /* Put it on a stream of its device, any number of times, also while an earlier launch runs on the same stream. */
+  cw_status (*launch)(cw_graph graph, cw_stream stream);
+  cw_status (*destroy)(cw_graph graph); /* no launch of it runs any more */
+} cw_graph_v1;
+
 /* The one symbol. Must not touch a driver or a device: it runs at `import torch`. Returns NULL with nothing
  * opened when it cannot work with `host`. The table lives as long as the process. */
 #if defined(_WIN32)

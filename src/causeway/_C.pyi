@@ -287,3 +287,55 @@ def compiled_source(device: int, before: str, kernels: list[Any]) -> str:
 
 def build_kernels(device: int, before: str, kernels: list[Any]) -> list[CompiledKernel]:
     """Compile them as one program, with the functions of `before`. Raises VendorError with the compiler's message."""
+
+class Graph:
+    """Work that a stream was given while a capture lasted, and that replays give again."""
+
+    def __init__(self, keep_graph: bool = False) -> None: ...
+    def begin(
+        self,
+        pool: tuple[int, int] = (0, 0),
+        apart: list[int] = ...,
+        apart_pool: tuple[int, int] = (0, 0),
+    ) -> None:
+        """`apart`: which of its allocations, in order, come from the other pool."""
+    def allocations(self) -> list[int]:
+        """Addresses that the capture was given, in order."""
+    def end(self) -> None: ...
+    def abort(self) -> None: ...
+    def instantiate(self) -> None: ...
+    def replay(self) -> None: ...
+    def reset(self) -> None: ...
+    def pool(self) -> tuple[int, int]: ...
+    def dump(self, path: str) -> None: ...
+    def keep_dump(self, on: bool) -> None: ...
+    def of_vendor(self) -> int:
+        """Steps that a graph of the vendor's holds: graph.v1."""
+    def __len__(self) -> int: ...
+
+def register_graph() -> None:
+    """Let torch.accelerator.Graph find it, by the name that the device has by now."""
+
+def new_pool_id() -> tuple[int, int]: ...
+def is_capturing(device: int) -> bool:
+    """Whether this thread's current stream of the device is captured; -1: of the current device."""
+
+def on_first_capture(f: Callable[[], None]) -> None:
+    """Call `f` once, before the first capture of a graph."""
+
+def refuse_capture(what: str, instead: str) -> None:
+    """Fail the capture of the current stream, if there is one, with a CausewayError."""
+
+class GraphCall:
+    """A call that was captured: inputs are where they were, or copied; results are the caller's."""
+
+    def __init__(
+        self,
+        graph: Graph,
+        inputs: list[Any],
+        copied: list[bool],
+        mutated: list[bool],
+        outputs: list[Any],
+    ) -> None: ...
+    def __call__(self, args: list[Any]) -> list[Any] | int | None:
+        """Results; or the place of an input that moved; or None, for inputs of other sizes."""

@@ -88,6 +88,7 @@ def _attach() -> None:
     if name != device_name.NEUTRAL:
         torch.utils.rename_privateuse1_backend(name)
     state.device = name
+    _C.register_graph()
 
     from causeway import device, workarounds
 

@@ -491,6 +491,7 @@ SETTINGS: Mapping[str, Setting] = {
         ),
         _sim("peers", FLAG, True, "The devices copy to each other without the host."),
         _sim("code", FLAG, False, "Offer code.v1: kernels are built by the machine's C compiler."),
+        _sim("graphs", FLAG, False, "Offer graph.v1: what is captured is one task of a stream."),
         _sim(
             "grid_limit",
             _integer(0, 65535),

@@ -67,7 +67,7 @@ COSTS = {
 EXTENSIONS = {
     "comm.v1": "collectives go through host memory",
     "code.v1": "no portable kernels: the rung is left out",
-    "graph.v1": "no whole graphs: operators run one by one",
+    "graph.v1": "a graph's replay gives the vendor each kernel by itself",
     "profile.v1": "torch.profiler times kernels and copies by events around them",
     "ipc.v1": "device tensors cannot be sent to another process",
 }

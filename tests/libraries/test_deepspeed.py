@@ -77,8 +77,11 @@ def test_methods_with_arguments_do_what_they_say(accelerator, device) -> None:
     with pytest.raises(ValueError, match="no backend"):
         accelerator.set_compile_backend("nonsense")
     accelerator.set_compile_backend("aot_eager")
-    with pytest.raises(CausewayError, match="capture a graph"):
-        accelerator.capture_to_graph(None)
+    graph, x = accelerator.create_graph(), torch.ones(3, device=accelerator.device_name(0))
+    with accelerator.capture_to_graph(graph):
+        pass
+    accelerator.replay_graph(graph)
+    assert (x + 1).sum().item() == 6
 
 
 def test_memory_and_tensors_are_those_of_the_device(accelerator, device) -> None:

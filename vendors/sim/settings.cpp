@@ -194,6 +194,10 @@ void read_settings(const cw_host& given) {
     s.peers = value == "1";
     return s.peers || value == "0";
   });
+  reader.read("graphs", "0, 1", [&](const std::string& value) {
+    s.graphs = value == "1";
+    return s.graphs || value == "0";
+  });
   reader.read("code", "0, 1", [&](const std::string& value) {
     s.code = value == "1";
     return s.code || value == "0";

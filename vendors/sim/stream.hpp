@@ -38,6 +38,7 @@ struct cw_stream_t {
   sim::Device* device = nullptr;
   int32_t priority = 0;
   bool live = true;  // handles are never freed, so that a stale one is recognised
+  cw_graph graph = nullptr;  // that notes what it is given: graph.cpp
 
   void push(sim::Task task);
   cw_status sync();  // and the first error of the work since the last sync
@@ -59,6 +60,8 @@ struct cw_stream_t {
 
 namespace sim {
 
+void note(cw_graph_t& graph, Task task);
+
 // The stream behind a handle of this device; NULL is its default stream.
 cw_status find_stream(Device& device, cw_stream handle, cw_stream_t** out);
 
@@ -70,6 +73,10 @@ cw_status put_unprofiled(Device& device, cw_stream handle, const char* name, Wor
   }
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream(device, handle, &stream)) return status;
+  if (stream->graph) {
+    note(*stream->graph, Task{name, always, std::forward<Work>(work), next_address});
+    return CW_OK;
+  }
   if (skips_wait(name)) return work();
   if (!settings().async || ending()) {
     if (settings().latency_us && !always) simulate_latency();

@@ -14,9 +14,11 @@ import sys
 
 from torch._C import AcceleratorError, OutOfMemoryError
 
+from causeway import _C
 from causeway.device import amp, comm, memory, random, streams
 from causeway.device.lazy import (
     _is_in_bad_fork,
+    _later,
     _lazy_call,
     _lazy_init,
     device_count,
@@ -116,7 +118,19 @@ has_half = True
 has_magma = False
 
 module = sys.modules[__name__]
-_SUBMODULES = {"amp": amp, "comm": comm, "memory": memory, "random": random, "streams": streams}
+
+
+graphs = _later(f"{__name__}.graphs")
+_GRAPHS = ("CUDAGraph", "graph", "graph_pool_handle", "make_graphed_callables")
+_C.on_first_capture(lambda: graphs.look_at_optimizers())  # noqa: PLW0108  (loads it)
+_SUBMODULES = {
+    "amp": amp,
+    "comm": comm,
+    "graphs": graphs,
+    "memory": memory,
+    "random": random,
+    "streams": streams,
+}
 
 
 # So that `import torch.<name>.amp` finds these, and makes no second copy of them.
@@ -129,6 +143,8 @@ def __getattr__(name: str) -> object:
         return is_initialized()
     if name == "default_generators":
         return random.default_generators()
+    if name in _GRAPHS:
+        return getattr(graphs, name)
     if name in DTYPES:
         return tensor_type(name)
     if name in STORED:

@@ -7,9 +7,12 @@ do: to set one must open no device, and must work where there is none.
 
 from __future__ import annotations
 
+import importlib.util
 import os
+import sys
 import threading
 import traceback
+import types
 from collections.abc import Callable
 from typing import Any, TypeVar
 
@@ -212,3 +215,15 @@ def _lazy_call(function: Callable[[], None], **kwargs: Any) -> None:
             _seeds.queue_seed(function, stack)  # type: ignore[no-untyped-call]
         else:
             _queued.append((function, stack))
+
+
+def _later(name: str) -> types.ModuleType:
+    """A module that is loaded when something of it is first used."""
+    spec = importlib.util.find_spec(name)
+    assert spec is not None
+    assert spec.loader is not None
+    spec.loader = importlib.util.LazyLoader(spec.loader)
+    made = importlib.util.module_from_spec(spec)
+    sys.modules[name] = made
+    spec.loader.exec_module(made)
+    return made

@@ -47,10 +47,16 @@ WORKS: dict[str, str] = {
     "StreamContext": "",
     "current_stream": "",
     "default_stream": "",
-    "is_current_stream_capturing": "always False",
     "set_stream": "",
     "stream": "",
     "streams": "",
+    # graphs
+    "CUDAGraph": "its capture refuses what runs on the host; no raw_cuda_graph (docs/graphs.md)",
+    "graph": "",
+    "graph_pool_handle": "",
+    "graphs": "",
+    "is_current_stream_capturing": "",
+    "make_graphed_callables": "",
     # memory
     "AcceleratorError": "torch's",
     "OutOfMemoryError": "torch's",
@@ -126,7 +132,7 @@ WORKS: dict[str, str] = {
 # --- does not -----------------------------------------------------------------------------------
 
 _RUNTIME = "it is of CUDA's own runtime"
-_GRAPH = "the contract's graph.v1, by which a chip would capture work, is not used yet"
+_DOT = "debug_dump writes a graph's steps; there are no annotations"
 _POOL = "its memory comes from one cache a device, which a program cannot replace or divide"
 _SENSOR = "the contract's sensors are of devices, not of processes; ask the vendor's own tool"
 _NVCC = "it describes NVIDIA's compiler and architectures"
@@ -135,7 +141,6 @@ _IMPORT = "it is no name of the interface: torch.cuda's source imports it"
 _SYNC = "the contract does not say which calls wait"
 
 NOT: dict[str, str] = {
-    "CUDAGraph": _GRAPH,
     "CUDAPluggableAllocator": _POOL,
     "CudaError": _RUNTIME,
     "DEVICE_REQUIREMENT": _NVCC,
@@ -153,19 +158,15 @@ NOT: dict[str, str] = {
     "cudart": _RUNTIME,
     "current_blas_handle": "it is a handle of cuBLAS",
     "current_solver_handle": "it is a handle of cuSOLVER",
-    "export_dot": _GRAPH,
-    "export_graph_data": _GRAPH,
+    "export_dot": _DOT,
+    "export_graph_data": _DOT,
     "gds": "GPUDirect Storage is NVIDIA's",
     "get_stream_from_external": _EXTERNAL,
     "get_sync_debug_mode": _SYNC,
-    "graph": _GRAPH,
-    "graph_annotations": _GRAPH,
-    "graph_pool_handle": _GRAPH,
-    "graphs": _GRAPH,
+    "graph_annotations": _DOT,
     "green_contexts": "a share of the chip's cores is CUDA's notion",
     "jiterator": "it compiles CUDA source",
     "list_gpu_processes": _SENSOR,
-    "make_graphed_callables": _GRAPH,
     "nccl": "NCCL is NVIDIA's; use torch.distributed",
     "nvtx": "NVTX is NVIDIA's; use torch.profiler.record_function",
     "profiler": "it steers NVIDIA's profilers; use torch.profiler",

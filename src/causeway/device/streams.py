@@ -165,5 +165,5 @@ def stream(stream: torch.Stream | None) -> StreamContext:
 
 
 def is_current_stream_capturing() -> bool:
-    """Return False: no graph is ever being captured on this device."""
-    return False
+    """Return whether the current stream of the current device is being captured: graphs.py."""
+    return _C.is_capturing(-1)

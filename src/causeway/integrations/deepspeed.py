@@ -18,7 +18,6 @@ from typing import Any
 import torch
 
 from causeway import integrations
-from causeway.errors import CausewayError
 
 # Methods that are torch.<name>'s own functions, under the same names.
 FUNCTIONS = (
@@ -146,20 +145,17 @@ class _Methods:
         """Return False."""
         return False
 
-    def create_graph(self) -> None:
-        """Return None, as for each device of DeepSpeed's that captures no work."""
-        return
+    def create_graph(self) -> Any:
+        """Return a graph that holds nothing yet."""
+        return _module().CUDAGraph()
 
     def capture_to_graph(self, graph: Any, pool: Any = None, stream: Any = None) -> Any:
-        """Raise: work is not captured."""
-        raise CausewayError(
-            f"DeepSpeed asked {self._name!r} to capture a graph: the contract's graph.v1 is not "
-            "used yet; leave enable_cuda_graph out of the configuration"
-        )
+        """Return a context manager that captures its body into `graph`."""
+        return _module().graph(graph, pool, stream)
 
     def replay_graph(self, graph: Any) -> None:
-        """Raise: there is no graph."""
-        self.capture_to_graph(graph)
+        """Put the captured work on the current stream."""
+        graph.replay()
 
     # --- processes --------------------------------------------------------------------------------
 

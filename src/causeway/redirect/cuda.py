@@ -45,7 +45,7 @@ def replacements(devices: Devices) -> Iterator[tuple[Any, str, Any, str]]:
         if name == "default_generators":
             yield torch.cuda, name, Generators(module), "the device's generators"
             continue
-        if not hasattr(torch.cuda, name) or not hasattr(module, name):
+        if name in STAND_INS or not hasattr(torch.cuda, name) or not hasattr(module, name):
             continue
         served = f"torch.{devices.target}.{name}" if devices.target != "cpu" else "the host"
         yield torch.cuda, name, _counted(name, getattr(module, name)), served

@@ -24,7 +24,26 @@ def make(name: str, devices: Devices, module: Any) -> Any:
     """The stand-in for torch.cuda.`name`; `module` is what serves torch.cuda."""
     if name == "_utils._get_device_index":
         return module._get_device_index
+    if name in _GRAPHS and devices.target != "cpu" and _captures():
+        return getattr(module, name.rpartition(".")[2])
     return _NAMES[name]
+
+
+_GRAPHS = frozenset(
+    [
+        "CUDAGraph",
+        "graph",
+        "graph_pool_handle",
+        "graphs.make_graphed_callables",
+        "make_graphed_callables",
+    ]
+)
+
+
+def _captures() -> bool:
+    """Whether device graphs are worth a try: without a compiler most operators run on the host,
+    which no graph can hold."""
+    return "code.v1" in _C.vendor_state().get("extensions", ())
 
 
 # --- NVTX ---------------------------------------------------------------------------------------
@@ -282,6 +301,7 @@ _NAMES: dict[str, Callable[..., Any] | types.FunctionType | type] = {
     "graph": graph,
     "graph_pool_handle": graph_pool_handle,
     "graphs.make_graphed_callables": make_graphed_callables,
+    "make_graphed_callables": make_graphed_callables,
     "nvtx.mark": mark,
     "nvtx.range": nvtx_range,
     "nvtx.range_end": range_end,

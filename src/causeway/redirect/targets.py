@@ -304,7 +304,8 @@ ALL: tuple[Target, ...] = tuple(row for rows in SECTIONS.values() for row in row
 
 # Names below torch.cuda that no other device has, and what stands in for them.
 STAND_INS: dict[str, str] = {
-    "CUDAGraph": "records operators while it captures, and calls them again to replay: no faster",
+    "CUDAGraph": "the device's; where the vendor has no compiler it records operators while it "
+    "captures, and calls them again to replay: no faster",
     "memory._record_memory_history": "no history is kept; a warning says so",
     "_sleep": "returns at once",
     "_utils._get_device_index": "",
@@ -312,8 +313,10 @@ STAND_INS: dict[str, str] = {
     "cudaHostUnregister",
     "get_sync_debug_mode": "what was set",
     "graph": "see `CUDAGraph`",
-    "graph_pool_handle": "a number",
-    "graphs.make_graphed_callables": "gives the callables back as they are",
+    "graph_pool_handle": "see `CUDAGraph`",
+    "graphs.make_graphed_callables": "the device's; where the vendor has no compiler it gives the "
+    "callables back as they are",
+    "make_graphed_callables": "see `graphs.make_graphed_callables`",
     "nvtx.mark": "torch.profiler.record_function",
     "nvtx.range": "torch.profiler.record_function",
     "nvtx.range_end": "torch.profiler.record_function",

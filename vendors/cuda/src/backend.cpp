@@ -8,6 +8,7 @@
 #include "device.hpp"
 #include "dnn.hpp"
 #include "error.hpp"
+#include "graph.hpp"
 #include "memory.hpp"
 #include "program.hpp"
 #include "stream.hpp"
@@ -50,6 +51,7 @@ static const char* notes() {
 
 static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;
+  if (strcmp(name, "graph.v1") == 0) return *out = &graph_table, CW_OK;
   if (strcmp(name, "code.v1") == 0) return *out = &code_table, CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }

@@ -15,13 +15,15 @@ using Stream = struct CUstream_st*;
 using Event = struct CUevent_st*;
 using Module = struct CUmod_st*;
 using Function = struct CUfunc_st*;
+using Graph = struct CUgraph_st*;
+using GraphExec = struct CUgraphExec_st*;
 
 // CUresult
 constexpr Result kSuccess = 0, kInvalidValue = 1, kOutOfMemory = 2, kDeinitialized = 4, kNoDevice = 100,
                  kInvalidImage = 200, kInvalidPtx = 218, kInvalidContext = 201, kNoBinary = 209, kEccError = 214,
-                 kUnsupportedPtx = 222, kInvalidHandle = 400, kNotFound = 500, kNotReady = 600, kIllegalAddress = 700,
-                 kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704, kContextDestroyed = 709,
-                 kAssertFailed = 710, kStackError = 714, kLaunchFailed = 719;
+                 kUnsupportedPtx = 222, kInvalidHandle = 400, kIllegalState = 401, kNotFound = 500, kNotReady = 600,
+                 kIllegalAddress = 700, kLaunchOutOfResources = 701, kLaunchTimeout = 702, kPeerAlreadyEnabled = 704,
+                 kContextDestroyed = 709, kAssertFailed = 710, kStackError = 714, kLaunchFailed = 719;
 // CUdevice_attribute
 constexpr int kMaxThreadsPerBlock = 1, kSharedMemoryPerBlock = 8, kWarpSize = 10, kMultiprocessors = 16,
               kCapabilityMajor = 75, kCapabilityMinor = 76, kMaxBlockDimX = 2, kMaxBlockDimY = 3, kMaxBlockDimZ = 4,
@@ -42,6 +44,7 @@ struct MemoryAccess {
   int flags = 3;  // to read and write
 };
 // flags
+constexpr int kCaptureThreadLocal = 1;  // CUstreamCaptureMode
 constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortable = 1;
 
 // name, the exported symbol, parameters. `_v2` is what the headers' names mean since CUDA 4.
@@ -92,10 +95,16 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
   F(launch, cuLaunchKernel,                                                               \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 
-// Those that may be missing, and are NULL then: since CUDA 12.4 the first, since 10.0 and 10.2 the rest.
+// Those that may be missing, and are NULL then: since CUDA 12.4 the first, since 10.0 to 11.4 the rest.
 #define CUDA_LATER_FUNCTIONS(F)                                                                             \
   F(parameter_info, cuFuncGetParamInfo, (Function, size_t, size_t*, size_t*))                               \
   F(host_function, cuLaunchHostFunc, (Stream, void (*)(void*), void*))                                      \
+  F(capture_begin, cuStreamBeginCapture_v2, (Stream, int))                                                  \
+  F(capture_end, cuStreamEndCapture, (Stream, Graph*))                                                      \
+  F(graph_instantiate, cuGraphInstantiateWithFlags, (GraphExec*, Graph, unsigned long long))                \
+  F(graph_launch, cuGraphLaunch, (GraphExec, Stream))                                                       \
+  F(graph_destroy, cuGraphDestroy, (Graph))                                                                 \
+  F(exec_destroy, cuGraphExecDestroy, (GraphExec))                                                          \
   F(reserve, cuMemAddressReserve, (Address*, size_t, size_t, Address, unsigned long long))                  \
   F(address_free, cuMemAddressFree, (Address, size_t))                                                      \
   F(memory_create, cuMemCreate, (unsigned long long*, size_t, const MemoryProperties*, unsigned long long)) \

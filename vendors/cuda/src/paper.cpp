@@ -30,6 +30,7 @@ struct Owned {
 };
 std::mutex g_mutex;
 auto& g_live = *new std::map<Address, Owned>;
+auto& g_captured = *new std::set<Stream>;
 
 Context context_of(DeviceId id) { return reinterpret_cast<Context>(&g_contexts[id]); }
 
@@ -258,6 +259,28 @@ Driver paper_driver(int major, int minor, int devices) {
     if (const Result used = use(address_of(s))) return used;
     return function(context), kSuccess;
   };
+  t.capture_begin = [](Stream s, int) {
+    if (const Result used = use(address_of(s))) return used;
+    std::lock_guard<std::mutex> lock(g_mutex);
+    return g_captured.insert(s).second ? kSuccess : kIllegalState;
+  };
+  t.capture_end = [](Stream s, Graph* out) {
+    {
+      std::lock_guard<std::mutex> lock(g_mutex);
+      if (!g_captured.erase(s)) return kIllegalState;
+    }
+    return create(out);
+  };
+  t.graph_instantiate = [](GraphExec* out, Graph g, unsigned long long) {
+    const Result used = use(address_of(g));
+    return used ? used : create(out);
+  };
+  t.graph_launch = [](GraphExec g, Stream s) {
+    const Result used = use(address_of(g));
+    return used ? used : use(address_of(s));
+  };
+  t.graph_destroy = [](Graph g) { return end(address_of(g)); };
+  t.exec_destroy = [](GraphExec g) { return end(address_of(g)); };
   t.reserve = reserve;
   t.address_free = address_free;
   t.memory_create = [](unsigned long long* out, size_t bytes, const MemoryProperties*, unsigned long long) {
