@@ -579,3 +579,94 @@ def test_the_memory_of_a_put_is_not_given_to_another_buffer(
     run_python: Run, caches: dict[str, str]
 ) -> None:
     run_python(PUT_IN_PLACE, **SIM | {"CAUSEWAY_COMPILE": "fused"}, **caches)
+
+
+# --- mode="reduce-overhead" -----------------------------------------------------------------------
+
+REPLAYED = """
+import warnings
+warnings.simplefilter("error", UserWarning)
+import torch, causeway
+from torch import nn
+
+def make():
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Dropout(0.2), nn.Linear(32, 4)).to("sim")
+    return net, torch.optim.AdamW(net.parameters(), lr=1e-2)
+
+def train(mode):
+    torch._dynamo.reset()
+    net, optimizer = make()
+    step = torch.compile(lambda x, y: nn.functional.cross_entropy(net(x), y), mode=mode)
+    torch.manual_seed(3)
+    kept = []
+    for i in range(16):
+        x = torch.randn(8 if i % 4 else 5, 16, device="sim")
+        y = torch.randint(0, 4, (x.shape[0],), device="sim")
+        if i % 3 == 0:
+            optimizer.zero_grad()  # else gradients add up
+        loss = step(x, y)
+        loss.backward()
+        optimizer.step()
+        kept.append(loss.detach())  # read after later replays
+    return [k.item() for k in kept], [p.detach().cpu() for p in net.parameters()]
+
+a, pa = train("default")
+b, pb = train("reduce-overhead")
+assert a == b, (a, b)
+assert all(torch.equal(p, q) for p, q in zip(pa, pb))
+report = causeway.compile_report()
+print(sum(report.replays.values()), report.not_replayed)
+assert not report.not_replayed and sum(report.replays.values()) >= 12, report
+"""
+LIVES = """
+import torch, causeway
+
+f = torch.compile(lambda x: (x.sin() * 2 + x).cumsum(0), mode="reduce-overhead")
+kept = []
+inputs = [torch.full((6,), float(i), device="sim") for i in range(6)]
+for x in inputs:
+    kept.append(f(x))
+for x, y in zip(inputs, kept):
+    torch.testing.assert_close(y, (x.sin() * 2 + x).cumsum(0))
+views = [f(x)[2:4] for x in inputs]
+for x, y in zip(inputs, views):
+    torch.testing.assert_close(y, (x.sin() * 2 + x).cumsum(0)[2:4])
+
+def changes(x):  # an input that is written, in other places each time
+    x.mul_(2).add_(1)
+    return x.sum()
+
+g = torch.compile(changes, mode="reduce-overhead")
+held = []
+for i in range(8):
+    x = torch.full((4,), float(i), device="sim")
+    held.append(x)
+    assert g(x).item() == 4 * (2 * i + 1), i
+    assert x.tolist() == [2.0 * i + 1] * 4, i
+assert sum(causeway.compile_report().replays.values()) >= 14, causeway.compile_report()
+"""
+REFUSED = """
+import warnings, torch, causeway
+
+f = torch.compile(lambda x: torch.linalg.eigvalsh(x @ x.T) + 1, mode="reduce-overhead")
+with warnings.catch_warnings(record=True) as seen:
+    warnings.simplefilter("always")
+    for i in range(5):
+        x = torch.randn(4, 4, device="sim")
+        torch.testing.assert_close(f(x), torch.linalg.eigvalsh(x @ x.T) + 1, rtol=1e-4, atol=1e-4)
+said = [str(w.message) for w in seen if "reduce-overhead" in str(w.message)]
+assert len(said) == 1 and "linalg" in said[0] and "runs on the host" in said[0], said
+assert len(causeway.compile_report().not_replayed) == 1
+assert "not replayed" in str(causeway.compile_report())
+"""
+
+
+@pytest.mark.parametrize("program", [REPLAYED, LIVES, REFUSED], ids=["train", "lives", "refused"])
+@pytest.mark.parametrize(
+    "more", [{}, {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_MEMORY_MODEL": "discrete"}]
+)
+def test_compiled_graphs_are_replayed(
+    run_python: Run, caches: dict[str, str], program: str, more: dict[str, str]
+) -> None:
+    run_python(program, timeout=300, **SIM, **caches, **more)

@@ -218,6 +218,22 @@ class Wrapper(PythonWrapperCodegen):
                 kernel_name, call_args, device=device, triton=triton, **more
             )
 
+    def generate_after_suffix(self, result: Any) -> None:
+        super().generate_after_suffix(result)
+        devices = [d for d in V.graph.device_types if d == chip.device_name()]
+        if not (torch._inductor.config.triton.cudagraphs and devices) or isinstance(
+            self, SubgraphWrapper
+        ):
+            return
+        if config.get("compile") == "check":  # it waits, and reads what kernels wrote
+            return
+        inputs = list(V.graph.graph_inputs)
+        mutated = tuple(inputs.index(n) for n in V.graph.mutated_inputs if n in inputs)
+        device = max(V.graph.device_idxs, default=0)
+        name = f"{V.graph.graph_id}{' backward' if V.graph.is_backward else ''}"
+        result.writeline("from causeway.compile.replay import replayed as causeway_replayed")
+        result.writeline(f"call = causeway_replayed(call, {device}, {mutated!r}, {name!r})")
+
     def make_allocation(self, name: str, device: Any, *given: Any, **more: Any) -> str:
         text = str(super().make_allocation(name, device, *given, **more))
         if device.type == chip.device_name():  # with the index, which Inductor leaves out

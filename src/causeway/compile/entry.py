@@ -22,9 +22,10 @@ SETTINGS: dict[str, Any] = {
     # It would copy images and weights into channels-last for each convolution, which the ladder's
     # kernels gain nothing from: ResNet-18 took 1.24 of eager's time.
     "layout_optimization": False,
+    # It would cut a graph at what CUDA's graphs cannot hold; replay.py takes graphs whole.
+    "graph_partition": False,
 }
 
-_said: set[str] = set()
 # Given settings, compile_fx calls itself without them.
 _inside = ContextVar("_inside", default=False)
 
@@ -44,11 +45,6 @@ def around(compile_fx: Callable[..., Any]) -> Callable[..., Any]:
         why = "CAUSEWAY_COMPILE=ladder" if mode == "ladder" else cannot_fuse()
         if why:
             return _by_the_ladder(model_, example_inputs_, why)
-        if _wants_graphs(kwargs.get("config_patches")):
-            _say(
-                "mode='reduce-overhead' replays device graphs, which are not there yet: "
-                "it compiles without them"
-            )
         kwargs["config_patches"] = SETTINGS | (kwargs.get("config_patches") or {})
         if mode == "check":  # what was kept of a graph has no checks
             kwargs["config_patches"]["force_disable_caches"] = True
@@ -86,12 +82,6 @@ def _by_the_ladder(model: Any, inputs: Any, why: str) -> Any:
     return aot_eager(model, inputs)
 
 
-def _say(text: str) -> None:
-    if text not in _said:
-        _said.add(text)
-        warnings.warn(f"causeway: {text}", stacklevel=4)
-
-
 def _is_ours(model: torch.fx.GraphModule, inputs: Any) -> bool:
     """Whether a graph has tensors of the device."""
     name = chip.device_name()
@@ -108,10 +98,6 @@ def _is_ours(model: torch.fx.GraphModule, inputs: Any) -> bool:
         if any(on_device(one) for one in (value if isinstance(value, (tuple, list)) else [value])):
             return True
     return False
-
-
-def _wants_graphs(patches: Any) -> bool:
-    return bool(patches and patches.get("triton.cudagraphs"))
 
 
 def _is_generators(error: BaseException) -> bool:

@@ -55,6 +55,7 @@ METHODS = {
     "PythonWrapperCodegen": (
         "_generate_kernel_call_helper",
         "codegen_inputs",
+        "generate_after_suffix",
         "make_allocation",
         "write_assert_size_stride",
         "write_async_compile_wait",

@@ -72,6 +72,8 @@ class Report:
     recompiles: list[str] = field(default_factory=list)
     checked: dict[str, Checked] = field(default_factory=dict)  # by kernel: CAUSEWAY_COMPILE=check
     wrong: list[Wrong] = field(default_factory=list)
+    replays: dict[str, int] = field(default_factory=dict)  # by graph: mode="reduce-overhead"
+    not_replayed: dict[str, str] = field(default_factory=dict)  # graphs of that mode, and why
 
     def table(self) -> str:
         """For people."""
@@ -95,6 +97,8 @@ class Report:
         ]
         lines += [f"graph break ({n} times): {_short(why)}" for why, n in self.breaks.items()]
         lines += [f"recompiled: {why}" for why in self.recompiles]
+        lines += [f"replayed: graph {name} ({n} times)" for name, n in self.replays.items()]
+        lines += [f"not replayed: graph {name}: {why}" for name, why in self.not_replayed.items()]
         if self.checked:
             compared = sum(one.compared for one in self.checked.values())
             left = sum(one.left for one in self.checked.values())
@@ -185,4 +189,16 @@ def compile_report() -> Report:
         recompiles,
         dict(state.checked),
         list(state.wrong),
+        dict(state.replays),
+        dict(state.not_replayed),
     )
+
+
+def replayed(graph: str) -> None:
+    """A compiled graph was replayed as a device graph."""
+    state.replays[graph] = state.replays.get(graph, 0) + 1
+
+
+def not_replayed(graph: str, why: str) -> None:
+    """A compiled graph runs without device graphs."""
+    state.not_replayed[graph] = why
