@@ -92,6 +92,17 @@ class LaunchStep final : public Step {
     for (uint64_t& word : values_)
       if (word == token) found(&word);
   }
+  StepView view() const override {
+    StepView v;
+    v.kind = StepView::Launch;
+    v.function = function_;
+    std::copy(grid_, grid_ + 3, v.grid);
+    std::copy(group_, group_ + 3, v.group);
+    for (const cw_code_arg& a : args_)
+      v.arguments.push_back(a.bytes ? StepView::Argument{nullptr, {static_cast<const char*>(a.v.value), a.bytes}}
+                                    : StepView::Argument{a.v.address, {}});
+    return v;
+  }
   std::string text() const override {
     return c10::str(name, " on ", grid_[0], " x ", grid_[1], " x ", grid_[2], " groups of ",
                     group_[0] * group_[1] * group_[2]);
@@ -118,6 +129,14 @@ class CopyStep final : public Step {
     return api().mem_copy(to_, to_device_, from_, from_device_, bytes, stream.handle);
   }
   std::string text() const override { return c10::str(name, " of ", bytes, " bytes"); }
+  StepView view() const override {
+    StepView v;
+    if (to_device_ == CW_HOST || to_device_ != from_device_) return v;
+    v.kind = StepView::Copy;
+    v.arguments = {{to_, {}}, {from_, {}}};
+    v.bytes = bytes;
+    return v;
+  }
 
  private:
   void* to_;
@@ -131,6 +150,14 @@ class FillStep final : public Step {
       : Step(Work::Kernel, std::move(name), bytes), to_(to), device_(device), byte_(byte) {}
   cw_status run(StreamState& stream) override { return api().mem_set(device_, to_, byte_, bytes, stream.handle); }
   std::string text() const override { return c10::str(name, ": ", bytes, " bytes of ", byte_); }
+  StepView view() const override {
+    StepView v;
+    v.kind = StepView::Fill;
+    v.arguments = {{to_, {}}};
+    v.bytes = bytes;
+    v.byte = byte_;
+    return v;
+  }
 
  private:
   void* to_;
@@ -440,7 +467,8 @@ void Graph::end_operator(const char* name, size_t first_step) {
   bool lost = false;
   {
     std::lock_guard lock(mutex_);
-    for (const Draw& d : draws_) lost |= d.used < 2 && steps_.size() > first_step;
+    // None is found where a kernel has no use for them, as for a dropout of 0.
+    for (const Draw& d : draws_) lost |= d.used == 1 && steps_.size() > first_step;
     draws_.clear();
   }
   if (lost)
@@ -542,6 +570,12 @@ void Graph::end() {
 }
 
 // ---- replay -------------------------------------------------------------------------------------------------------------
+
+std::vector<std::pair<std::string, StepView>> Graph::view() const {
+  std::vector<std::pair<std::string, StepView>> all;
+  for (const auto& step : steps_) all.emplace_back(step->name, step->view());
+  return all;
+}
 
 void Graph::instantiate() {
   if (state_ == State::Capturing) fail(Kind::Causeway, "the capture of this graph is not over; end it first");

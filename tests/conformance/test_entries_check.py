@@ -346,3 +346,56 @@ def test_planted_faults_of_binaries_and_limits_are_found() -> None:
     found.library.code().info = info
     with pytest.raises(abi.Differs, match="INVALID for 51 groups"):
         entries.limits_of_launches_are_held(found)
+
+
+# --- graph.v1 -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+def test_graphs_of_the_simulated_chip_pass(execution: str) -> None:
+    entries.what_is_noted_runs_when_it_is_launched(chip(execution=execution, graphs="1"))
+
+
+def test_a_vendor_without_graphs_is_not_asked() -> None:
+    with pytest.raises(Skipped, match=r"graph\.v1"):
+        entries.what_is_noted_runs_when_it_is_launched(chip())
+
+
+def runs_at_once(table: Any) -> None:
+    """Notes nothing: what it is given runs, and a launch does nothing."""
+    table.begin = type(table.begin)(lambda device, stream: 0)
+    table.end = type(table.end)(lambda device, stream, out: 0)
+    table.launch = type(table.launch)(lambda graph, stream: 0)
+    table.destroy = type(table.destroy)(lambda graph: 0)
+
+
+def launches_once(table: Any) -> None:
+    """The second launch of a graph is lost."""
+    launch, seen = type(table.launch)(C.cast(table.launch, C.c_void_p).value), set[int]()
+
+    def once(graph: int, stream: int) -> int:
+        again = graph in seen
+        seen.add(graph)
+        return 0 if again else launch(graph, stream)
+
+    table.launch = type(table.launch)(once)
+
+
+@pytest.mark.parametrize(
+    ("plant", "words"),
+    [
+        (runs_at_once, "before the first launch"),
+        (launches_once, "after two launches on 7"),
+    ],
+)
+def test_a_graph_that_is_not_one_is_found(plant: Callable[[Any], None], words: str) -> None:
+    found = chip(graphs="1")
+    table = found.library.graphs()
+    plant(table)
+    found.library.graphs = lambda: table  # type: ignore[method-assign]
+    answer = abi.answered(
+        abi.Check(0, "graph", "", "planned"),
+        lambda: entries.what_is_noted_runs_when_it_is_launched(found),
+    )
+    assert answer.state == "failed"
+    assert words in f"{answer.expected} {answer.came}"

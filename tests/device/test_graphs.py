@@ -210,6 +210,47 @@ def test_dropout_is_another_one_in_each_replay(device, capture) -> None:
     assert len(seen) == 4
 
 
+def _heads(x: torch.Tensor) -> list[torch.Tensor]:
+    return [x.view(1, 2, 16, 8)] * 3
+
+
+RANDOM: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "rand": torch.rand_like,
+    "randn": torch.randn_like,
+    "uniform": lambda x: x.clone().uniform_(2, 3),
+    "normal": lambda x: x.clone().normal_(1, 2),
+    "exponential": lambda x: x.clone().exponential_(),
+    "bernoulli number": lambda x: x.clone().bernoulli_(0.3),
+    "bernoulli": lambda x: torch.bernoulli(torch.full_like(x, 0.4)),
+    "randint": lambda x: torch.randint(0, 1000, (50,), device=x.device),
+    "random": lambda x: torch.zeros(40, dtype=torch.int64, device=x.device).random_(),
+    "randperm": lambda x: torch.randperm(30, device=x.device),
+    "multinomial": lambda x: torch.multinomial(torch.ones(20, device=x.device), 15),
+    "multinomial again": lambda x: torch.multinomial(torch.ones(9, device=x.device), 30, True),
+    "dropout": lambda x: F.dropout(x + 1, 0.4),
+    "feature dropout": lambda x: F.dropout2d(x.view(1, 8, 4, 8) + 1, 0.4),
+    "attention": lambda x: F.scaled_dot_product_attention(
+        *[x.view(1, 2, 16, 8)] * 3, dropout_p=0.3
+    ),
+    "attention without": lambda x: F.scaled_dot_product_attention(*[x.view(1, 2, 16, 8)] * 3),
+}
+
+
+@pytest.mark.parametrize("operator", RANDOM)
+def test_each_random_operator_draws_in_replays_what_eager_draws(
+    operator: str, device, capture
+) -> None:
+    f, x = RANDOM[operator], torch.linspace(-1, 1, 256).to(device)
+    torch.manual_seed(11)
+    expected = [f(x).cpu() for _ in range(4)]
+    graph, y = capture(lambda: f(x))
+    torch.manual_seed(11)
+    for one in expected[:3]:
+        graph.replay()
+        assert torch.equal(y.cpu(), one)
+    assert torch.equal(f(x).cpu(), expected[3])
+
+
 def test_an_index_out_of_range_in_a_replay_is_an_error_at_the_next_wait(device, capture) -> None:
     table, at = torch.randn(4, 3, device=device), torch.tensor([1, 2], device=device)
     graph, y = capture(lambda: F.embedding(at, table))

@@ -67,7 +67,7 @@ def test_every_function_of_torch_that_takes_a_device_is_a_target() -> None:
 
 
 def test_every_name_of_torch_cuda_that_works_is_the_devices(on: None) -> None:
-    torch_own = {"amp", "comm", "memory", "random", "streams"}
+    torch_own = {"amp", "comm", "graphs", "memory", "random", "streams", *STAND_INS}
     torch_own |= {"AcceleratorError", "OutOfMemoryError"}
     module = getattr(torch, transfer.enabled())
     for name in sorted(WORKS.keys() - torch_own):

@@ -411,6 +411,26 @@ def test_a_graph_is_replayed_on_new_inputs_into_the_same_outputs(on: None) -> No
         torch.testing.assert_close(y, model(x).relu())
 
 
+def test_where_the_vendor_has_a_compiler_graphs_are_the_devices(run_python) -> None:
+    program = """
+import torch
+from causeway import transfer
+transfer.enable()
+x = torch.ones(4, device="cuda")
+_ = x * 2
+graph = torch.cuda.CUDAGraph()
+with torch.cuda.graph(graph, pool=torch.cuda.graph_pool_handle()):
+    y = x * 2
+assert len(graph) == 1 and type(graph).__module__ == "causeway.device.graphs"
+x.fill_(5)
+graph.replay()
+assert y.tolist() == [10.0] * 4
+net = torch.cuda.make_graphed_callables(torch.nn.Linear(4, 2).cuda(), (x,))
+net(x).sum().backward()
+"""
+    run_python(program, CAUSEWAY_SIM_CODE="1")
+
+
 def test_what_is_dropped_is_said(on: None) -> None:
     with pytest.warns(UserWarning, match="no effect"):
         torch.cuda.set_sync_debug_mode("warn")

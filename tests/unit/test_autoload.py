@@ -45,8 +45,15 @@ print([m for m in ("typer", "rich", "causeway.cli", "causeway.doctor") if m in s
     assert run_python(program, new=True).stdout == "[]\n"
 
 
-def test_import_costs_at_most_100_ms(run_python) -> None:
-    program = "import torch; from causeway.autoload import state; print(state.seconds)"
+def test_import_costs_at_most_a_tenth_of_torchs(run_python) -> None:
+    program = """
+import time
+begin = time.perf_counter()
+import torch
+whole = time.perf_counter() - begin
+from causeway.autoload import state
+print(state.seconds / (whole - state.seconds))
+"""
     assert min(float(run_python(program, new=True).stdout) for _ in range(3)) < 0.1
 
 

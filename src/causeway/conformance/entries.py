@@ -309,6 +309,52 @@ def limits_of_launches_are_held(chip: Chip) -> None:
     code.good("release", code.program)
 
 
+def what_is_noted_runs_when_it_is_launched(chip: Chip) -> None:
+    """Does graph.v1 note work, run it at each launch and not before, and let the stream go on?"""
+    library = chip.library
+    try:
+        table = library.graphs()
+    except TableError as error:
+        raise Skipped(f"not offered: graph.v1 ({error})") from None
+    n, stream = 4096, library.stream()
+
+    def good(what: str, status: int) -> None:
+        expect(status == 0, f"OK of {what}", f"{status}: {library.words()}")
+
+    def holds(place: int, byte: int, when: str) -> None:
+        library.call("stream_sync", 0, stream)
+        same(library.read(place, n), bytes([byte]) * n, when)
+
+    with chip.memory(n, n, n) as (a, b, c):
+        for place, byte in ((a, 1), (b, 2), (c, 3)):
+            library.write(place, bytes([byte]) * n)
+        library.sync()
+        status = table.begin(0, stream)
+        if status == 1:  # UNSUPPORTED
+            raise Skipped(f"graph.begin is declined: {library.words()}")
+        good("begin", status)
+        library.call("mem_copy", b, 0, a, 0, n, stream)
+        library.call("mem_copy", c, 0, b, 0, n, stream)
+        graph = ptr()
+        good("end", table.end(0, stream, C.byref(graph)))
+        holds(b, 2, "before the first launch")
+        for byte in (1, 7, 9):
+            library.write(a, bytes([byte]) * n)
+            library.sync()
+            good("launch", table.launch(graph, stream))
+            good("launch", table.launch(graph, stream))
+            holds(c, byte, f"after two launches on {byte}")
+        library.call("mem_copy", a, 0, c, 0, n, stream)  # after the capture it runs at once again
+        holds(a, 9, "of the stream after its capture")
+        other = library.stream()
+        library.write(a, bytes([5]) * n)
+        library.sync()
+        good("launch on another stream", table.launch(graph, other))
+        library.call("stream_sync", 0, other)
+        same(library.read(c, n), bytes([5]) * n, "of a launch on another stream")
+        good("destroy", table.destroy(graph))
+
+
 MEMORY: tuple[Callable[[Chip], None], ...] = (
     host_memory_of_a_device_is_copied,
     mapped_memory_is_one,
@@ -320,4 +366,5 @@ STREAMS: tuple[Callable[[Chip], None], ...] = (
     memory_follows_its_stream,
     a_binary_is_the_program,
     limits_of_launches_are_held,
+    what_is_noted_runs_when_it_is_launched,
 )

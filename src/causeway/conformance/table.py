@@ -174,6 +174,16 @@ class CodeTable(C.Structure):
     ]  # fmt: skip
 
 
+class GraphTable(C.Structure):
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32),
+        ("begin", _entry(i32, ptr)),
+        ("end", _entry(i32, ptr, out(ptr))),
+        ("launch", _entry(ptr, ptr)),
+        ("destroy", _entry(ptr)),
+    ]  # fmt: skip
+
+
 class Activity(C.Structure):
     _fields_ = [("correlation", u64), ("begin_ns", i64), ("end_ns", i64), ("name", C.c_char_p)]
 
@@ -350,6 +360,11 @@ class Library:
         size = min(found.contents.struct_size, C.sizeof(CodeTable))
         C.memmove(C.byref(table), found, size)
         return table
+
+    def graphs(self) -> GraphTable:
+        """The table of graph.v1. TableError where there is none."""
+        found = C.cast(self.get("extension", ptr, b"graph.v1"), C.POINTER(GraphTable))
+        return GraphTable.from_buffer_copy(found.contents)
 
     def profile(self) -> ProfileTable:
         found = C.cast(self.get("extension", ptr, b"profile.v1"), C.POINTER(ProfileTable))

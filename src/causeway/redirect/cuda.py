@@ -23,7 +23,7 @@ from causeway.redirect.targets import STAND_INS
 
 # These are torch's own on every device, or go through what is redirected already.
 _LEFT = frozenset(
-    {"amp", "comm", "memory", "random", "streams", "AcceleratorError", "OutOfMemoryError"}
+    {"amp", "comm", "graphs", "memory", "random", "streams", "AcceleratorError", "OutOfMemoryError"}
 )
 _PRIVATE = (
     "_get_device_index",
