@@ -11,6 +11,12 @@ namespace causeway::portable {
 
 namespace {
 
+std::atomic<bool> g_keeps{false};
+std::mutex g_sources_mutex;
+auto& g_programs = *new std::unordered_map<cw_program, std::string>;
+auto& g_functions = *new std::unordered_map<cw_function, SourceOf>;
+std::atomic<Device*> g_devices[256];
+
 const cw_code_v1* g_code = nullptr;
 Services g_services{};
 thread_local const char* t_operator = "";  // that the thread's running kernel serves
@@ -29,8 +35,8 @@ const Services& services() { return g_services; }
 bool is_open() { return g_code != nullptr; }
 
 Device* device_at(int32_t index) {
-  constexpr int kMostDevices = 256;
-  static std::atomic<Device*> devices[kMostDevices];
+  auto& devices = g_devices;
+  constexpr int kMostDevices = std::size(g_devices);
   static std::mutex mutex;
   if (!g_code || index < 0 || index >= kMostDevices) return nullptr;
   if (Device* known = devices[index].load(std::memory_order_acquire)) return known;
@@ -58,6 +64,22 @@ cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape) {
 
 cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64_t bytes, void* to) {
   return g_services.fetch(device.index, stream, from, bytes, to);
+}
+
+void keep_sources(bool on) {
+  g_keeps.store(on);
+  if (!on) return;
+  for (auto& slot : g_devices)
+    if (Device* d = slot.load()) {
+      std::unique_lock lock(d->mutex);
+      d->functions.clear();
+    }
+}
+
+SourceOf source_of(cw_function function) {
+  std::lock_guard lock(g_sources_mutex);
+  const auto it = g_functions.find(function);
+  return it == g_functions.end() ? SourceOf{} : it->second;
 }
 
 void begin_operator(const char* name) {
@@ -100,11 +122,22 @@ cw_status Device::without(const Key& key, cw_status status) {
 }
 
 cw_status Device::build(const std::string& source, cw_program* out) const {
-  return g_code->build(index, source.c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, out);
+  const cw_status status =
+      g_code->build(index, source.c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, out);
+  if (status == CW_OK && g_keeps.load(std::memory_order_relaxed)) {
+    std::lock_guard lock(g_sources_mutex);
+    g_programs[*out] = source;
+  }
+  return status;
 }
 
 cw_status Device::function_of(cw_program program, const char* name, cw_function* out) const {
-  return g_code->function(program, name, out);
+  const cw_status status = g_code->function(program, name, out);
+  if (status == CW_OK && g_keeps.load(std::memory_order_relaxed)) {
+    std::lock_guard lock(g_sources_mutex);
+    if (const auto it = g_programs.find(program); it != g_programs.end()) g_functions[*out] = {name, it->second};
+  }
+  return status;
 }
 
 Launch& Launch::pointer(const void* p) {

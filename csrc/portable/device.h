@@ -48,6 +48,14 @@ struct Device {
   cw_status function_of(cw_program program, const char* name, cw_function* out) const;
 };
 
+// From now on the sources of what is built are kept, and functions known so far are built anew: for writing a file.
+void keep_sources(bool on);
+// Of a function that was built while they were kept: its name, and its program's source; empty where it was not.
+struct SourceOf {
+  std::string name, source;
+};
+SourceOf source_of(cw_function function);
+
 // A kernel for torch's operator `name` begins on this thread.
 void begin_operator(const char* name);
 

@@ -227,7 +227,7 @@ struct Cache {
       block = from_tree(p, size);
     }
     if (!block) block = from_vendor(p, size, bytes, frames);
-    if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) graph->allocated(block->start);
+    if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) graph->allocated(block->start, bytes);
     block->allocated = true;
     block->requested = bytes;
     const bool large = block->segment->large;
@@ -1030,6 +1030,18 @@ std::string words_for_address(int index, uint64_t address) {
     return c10::str("byte ", at, " of memory of ", b->requested, " bytes");
   }
   return "in no memory that PyTorch holds";
+}
+
+std::pair<void*, size_t> block_of(int index, const void* pointer) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  auto* p = const_cast<char*>(static_cast<const char*>(pointer));
+  auto it = c.segments.upper_bound(p);
+  if (it == c.segments.begin() || p >= (--it)->second->start + it->second->size) return {nullptr, 0};
+  for (Block* b = it->second->first; b; b = b->next)
+    if (p >= b->start && p < b->start + b->size)
+      return b->allocated ? std::pair<void*, size_t>{b->start, b->requested} : std::pair<void*, size_t>{nullptr, 0};
+  return {nullptr, 0};
 }
 
 std::pair<void*, size_t> segment_of(int index, const void* pointer) {

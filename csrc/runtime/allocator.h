@@ -53,6 +53,9 @@ std::vector<SegmentView> memory_snapshot(int device);
 void record_history(const HistoryOptions& options, bool clear);
 std::vector<MemoryEvent> memory_history(int device);
 
+// The block that is handed out and holds `pointer`: its start and the bytes that were asked for; {nullptr, 0}: none.
+std::pair<void*, size_t> block_of(int device, const void* pointer);
+
 // A graph's pool of device memory: kept, also what is free in it, until as many releases as retains.
 void retain_pool(int device, c10::MempoolId_t id);
 void release_pool(int device, c10::MempoolId_t id);

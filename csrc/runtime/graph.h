@@ -29,6 +29,21 @@ namespace causeway {
 
 class Generator;
 
+// A step as it is written to a file. Addresses are of this process.
+struct StepView {
+  enum Kind : uint8_t { None, Launch, Copy, Fill };
+  struct Argument {
+    const void* address = nullptr;
+    std::string value;  // empty: `address` is passed
+  };
+  Kind kind = None;  // None: nothing that a file holds
+  cw_function function = nullptr;
+  uint32_t grid[3]{}, group[3]{};
+  std::vector<Argument> arguments;  // of a copy and a fill: the target, and the source
+  uint64_t bytes = 0;
+  int32_t byte = 0;  // of a fill
+};
+
 // Something that a stream is given at each replay.
 class Step {
  public:
@@ -41,6 +56,7 @@ class Step {
   // Where its own arguments have 64 bits that equal `token`: calls `found` with the place of each.
   virtual void find(uint64_t token, const std::function<void(uint64_t*)>& found) {}
   virtual std::string text() const { return name; }
+  virtual StepView view() const { return {}; }
 
   const Work work;
   const std::string name;
@@ -62,8 +78,14 @@ class Graph {
   };
   // On the current stream of the current device. `pool`: {0, 0} for one of its own.
   void begin(c10::MempoolId_t pool, Apart apart = {});
-  // Addresses that the capture was given, in order.
-  const std::vector<void*>& allocations() const { return allocations_; }
+  // Memory that the capture was given, in order, each before which step.
+  struct Allocation {
+    void* start;
+    size_t bytes, step;
+  };
+  const std::vector<Allocation>& allocations() const { return allocations_; }
+  std::vector<std::pair<std::string, StepView>> view() const;
+  size_t random() const { return patches_.size(); }  // places that differ from replay to replay
   // Throws where the capture failed, with why it did; the stream is as it was before in any case.
   void end();
   // Drop a capture in progress, or do nothing.
@@ -74,7 +96,7 @@ class Graph {
   c10::MempoolId_t pool() const { return pool_; }
   // For the allocator: the pool of the next allocation, and what it gave.
   c10::MempoolId_t next_pool() const;
-  void allocated(void* start) { allocations_.push_back(start); }
+  void allocated(void* start, size_t bytes) { allocations_.push_back({start, bytes, steps_.size()}); }
   void dump(const std::string& path) const;
   void keep_dump(bool on) { debug_ = on; }
 
@@ -144,7 +166,7 @@ class Graph {
   int device_ = 0;
   c10::MempoolId_t pool_{0, 0};
   Apart apart_;
-  std::vector<void*> allocations_;  // guarded by the allocator's lock
+  std::vector<Allocation> allocations_;  // guarded by the allocator's lock
   std::mutex mutex_;  // of what a capture notes: autograd's threads add steps too
   std::vector<StreamState*> captured_, replaying_;  // by lane; a replay's own stream is its first lane
   std::vector<Clock> clocks_;

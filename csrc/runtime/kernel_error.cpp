@@ -112,6 +112,14 @@ cw_status kernel_tells(int index, const char* name, void** words, int64_t* telle
   return CW_OK;
 }
 
+const void* told_at(int device) { return g_words[device].load(std::memory_order_acquire); }
+
+std::vector<std::string> tellers() {
+  std::vector<std::string> names;
+  for (int i = 1; i < kMostTellers && g_tellers[i].load(); ++i) names.emplace_back(g_tellers[i].load());
+  return names;
+}
+
 void kernel_may_tell(StreamState& stream) {
   stream.may_tell.store(true, std::memory_order_release);
   g_may_tell[stream.device].store(true, std::memory_order_release);

@@ -2,6 +2,9 @@
 // them in two words of its device's memory, the first one counts, and where the host waits for the stream it is raised.
 #pragma once
 
+#include <string>
+#include <vector>
+
 #include "causeway/abi.h"
 #include "runtime/stream.h"
 
@@ -13,6 +16,10 @@ cw_status kernel_tells(int device, const char* name, void** words, int64_t* tell
 
 // Kernels that tell errors were put on the stream.
 void kernel_may_tell(StreamState& stream);
+
+// Where kernels of a device tell, or nullptr, and the operators by their numbers, from 1.
+const void* told_at(int device);
+std::vector<std::string> tellers();
 
 // After a wait for the stream: throw what a kernel told, once.
 void raise_kernel_errors(StreamState& stream);

@@ -39,6 +39,7 @@ py::object compiler_info(int index) {
   const auto& languages = std::vector<const char*>{"", "c", "opencl", "cuda"};
   info["language"] = d->info.language < languages.size() ? languages[d->info.language] : "";
   info["in_turn"] = d->in_turn();
+  info["flags"] = d->info.flags;
   info["compute_units"] = d->info.compute_units;
   info["group_limit"] = d->info.group_limit;
   info["simd_width"] = d->info.simd_width;

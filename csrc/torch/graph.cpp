@@ -13,7 +13,9 @@
 
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "portable/device.h"
 #include "runtime/graph.h"
+#include "runtime/kernel_error.h"
 #include "runtime/storage.h"
 
 namespace py = pybind11;
@@ -226,7 +228,7 @@ void bind_graphs(py::module_& m) {
       .def("allocations",
            [](const Graph& g) {
              std::vector<size_t> all;
-             for (void* p : g.allocations()) all.push_back(reinterpret_cast<size_t>(p));
+             for (const auto& a : g.allocations()) all.push_back(reinterpret_cast<size_t>(a.start));
              return all;
            })
       .def("end", &Graph::end, no_gil())
@@ -237,6 +239,30 @@ void bind_graphs(py::module_& m) {
       .def("pool", &Graph::pool)
       .def("dump", &Graph::dump)
       .def("keep_dump", &Graph::keep_dump)
+      .def("steps",
+           [](const Graph& g) {
+             // (kind, operator, function, grid, group, arguments, bytes, byte), an argument as an address or bytes
+             py::list all;
+             for (const auto& [name, v] : g.view()) {
+               constexpr const char* kinds[] = {"", "launch", "copy", "fill"};
+               py::list arguments;
+               for (const auto& a : v.arguments)
+                 arguments.append(a.value.empty() ? py::object(py::int_(reinterpret_cast<size_t>(a.address)))
+                                                  : py::object(py::bytes(a.value)));
+               all.append(py::make_tuple(kinds[v.kind], name, reinterpret_cast<size_t>(v.function),
+                                         std::vector<uint32_t>(v.grid, v.grid + 3),
+                                         std::vector<uint32_t>(v.group, v.group + 3), arguments, v.bytes, v.byte));
+             }
+             return all;
+           })
+      .def("memory",
+           [](const Graph& g) {
+             py::list all;
+             for (const auto& a : g.allocations())
+               all.append(py::make_tuple(reinterpret_cast<size_t>(a.start), a.bytes, a.step));
+             return all;
+           })
+      .def("random", &Graph::random)
       .def("of_vendor", &Graph::size_of_vendor)
       .def("__len__", &Graph::size);
   // torch looks for it by the device's name, so after that is given.
@@ -259,6 +285,28 @@ void bind_graphs(py::module_& m) {
   m.def("refuse_capture", [](const std::string& what, const std::string& instead) {
     if (Graph* graph = graph_of(current_stream(current_device()))) graph->refuse(what, instead);
   });
+  m.def("keep_sources", &portable::keep_sources);
+  m.def("source_of", [](size_t function) {
+    const auto found = portable::source_of(reinterpret_cast<cw_function>(function));
+    return std::pair(found.name, found.source);
+  });
+  m.def("block_of", [](int device, size_t address) {
+    const auto [start, bytes] = block_of(device, reinterpret_cast<const void*>(address));
+    return std::pair(reinterpret_cast<size_t>(start), bytes);
+  });
+  m.def("read_memory", [](int index, size_t address, size_t bytes) {
+    std::string out(bytes, '\0');
+    {
+      py::gil_scoped_release no_gil;
+      const DeviceState& d = device(index);
+      StreamState& stream = current_stream(index);
+      copy_on(stream, out.data(), CW_HOST, reinterpret_cast<const void*>(address), d.vendor_id, bytes);
+      stream.wait();
+    }
+    return py::bytes(out);
+  });
+  m.def("told_at", [](int device) { return reinterpret_cast<size_t>(told_at(device)); });
+  m.def("tellers", &tellers);
   m.def("new_pool_id", [] { return new_pool_id(true); });
   m.def("is_capturing", [](int index) {
     if (index < 0) index = current_device();

@@ -309,6 +309,12 @@ class Graph:
     def pool(self) -> tuple[int, int]: ...
     def dump(self, path: str) -> None: ...
     def keep_dump(self, on: bool) -> None: ...
+    def steps(self) -> list[tuple[Any, ...]]:
+        """(kind, operator, function, grid, group, arguments, bytes, byte) of each step."""
+    def memory(self) -> list[tuple[int, int, int]]:
+        """(address, bytes, step before which it was given) of each allocation."""
+    def random(self) -> int:
+        """How many places differ from replay to replay."""
     def of_vendor(self) -> int:
         """Steps that a graph of the vendor's holds: graph.v1."""
     def __len__(self) -> int: ...
@@ -339,3 +345,19 @@ class GraphCall:
     ) -> None: ...
     def __call__(self, args: list[Any]) -> list[Any] | int | None:
         """Results; or the place of an input that moved; or None, for inputs of other sizes."""
+
+def keep_sources(on: bool) -> None:
+    """Keep the sources of kernels that are built from now on, and build all anew."""
+
+def source_of(function: int) -> tuple[str, str]:
+    """A function's name and its program's source, where they were kept; else two empty texts."""
+
+def block_of(device: int, address: int) -> tuple[int, int]:
+    """Start and bytes of the allocated block that holds an address; (0, 0): none does."""
+
+def read_memory(device: int, address: int, bytes: int) -> bytes: ...
+def told_at(device: int) -> int:
+    """Where kernels tell errors; 0: none did so far."""
+
+def tellers() -> list[str]:
+    """The operators that may tell, by their numbers from 1."""

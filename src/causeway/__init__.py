@@ -44,6 +44,7 @@ if TYPE_CHECKING:
     from causeway.ops.ladder import fallback as fallback
     from causeway.ops.ladder import policy as policy
     from causeway.ops.ledger import ledger as ledger
+    from causeway.ship.export import export as export
     from causeway.trace.record import record as record
 
 # Imported at their first use: they cost `import torch` nothing.
@@ -59,6 +60,7 @@ _NAMES = {
     "policy": "causeway.ops.ladder",
     "fallback": "causeway.ops.ladder",
     "compile_report": "causeway.compile.report",
+    "export": "causeway.ship.export",
     "compare": "causeway.comparison.compare",
     "CompareError": "causeway.comparison.compare",
     "first_divergence": "causeway.comparison.divergence",
@@ -90,6 +92,7 @@ __all__ = [
     "compile_report",
     "config",
     "dump",
+    "export",
     "fallback",
     "first_divergence",
     "ledger",

@@ -18,6 +18,7 @@ from causeway.coverage.command import run_coverage, run_explain
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.redirect.command import run_program
+from causeway.ship.command import run_export
 from causeway.trace import command as trace
 from causeway.tune.command import run_tune
 from causeway.verify.command import verify_scripts
@@ -127,6 +128,7 @@ PROGRAM = {"allow_interspersed_args": False}
 app.command("conformance")(run_conformance)
 app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)
+app.command("export")(run_export)
 app.command("profile")(run_profile)
 app.command("record", context_settings=PROGRAM)(trace.record)
 app.command("replay")(trace.replay)

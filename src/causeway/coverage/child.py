@@ -157,7 +157,7 @@ def _script(job: Job, device: torch.device) -> None:
 
 
 def _function(job: Job, place: str, name: str, device: torch.device) -> None:
-    module = _module(place)
+    module = module_at(place)
     function: Any = module
     for part in name.split("."):
         function = getattr(function, part, None)
@@ -170,7 +170,7 @@ def _function(job: Job, place: str, name: str, device: torch.device) -> None:
             _step(job, result, device)
 
 
-def _module(place: str) -> ModuleType:
+def module_at(place: str) -> ModuleType:
     if place.endswith(".py") or os.sep in place:
         path = Path(place).resolve()
         sys.path[0] = str(path.parent)

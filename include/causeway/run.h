@@ -1,0 +1,89 @@
+/* The runtime of files that `causeway.export` writes: a model's kernels, weights and plan, run on a vendor's library.
+ *
+ * It needs the vendor's library and libc; no Python, no torch, no C++ runtime. C11 and C++.
+ *
+ *   cw_run_device* device;
+ *   cw_run_model* model;
+ *   cw_run_session* session;
+ *   if (cw_run_open("libcw_opencl.so", 0, &device) || cw_run_load(device, "model.cw", 0, &model) ||
+ *       cw_run_begin(model, NULL, &session)) return puts(cw_run_error()), 1;
+ *   cw_run_set(session, 0, image, sizeof image);
+ *   cw_run(session);
+ *   cw_run_get(session, 0, logits, sizeof logits);
+ *
+ * Every function returns a cw_status of abi.h; on anything but CW_OK `cw_run_error` says what happened, where and what to
+ * do. A device and its models may be used by several threads at once; a session is used by one at a time. Objects end in
+ * the reverse order of their making.
+ *
+ * A file is data until it is loaded: every offset, size and index in it is checked, and so is a CRC-32 of each part.
+ * Its kernels are code. Those for a chip run on that chip. Those in C are built by this machine's compiler and run in this
+ * process: they need CW_RUN_ALLOW_HOST_CODE, which is for files that come from where programs come from. */
+#ifndef CAUSEWAY_RUN_H
+#define CAUSEWAY_RUN_H
+
+#include "abi.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+typedef struct cw_run_device cw_run_device;
+typedef struct cw_run_model cw_run_model;
+typedef struct cw_run_session cw_run_session;
+
+#define CW_RUN_ALLOW_HOST_CODE 1u
+
+/* An input or an output: dense, row-major. */
+typedef struct cw_run_port {
+  const char* name;
+  int32_t dtype; /* the dtype's bit number in cw_dtypes: 11 is float32 */
+  int32_t ndim;
+  int64_t shape[8];
+  uint64_t bytes;
+} cw_run_port;
+
+typedef struct cw_run_info {
+  const char* about;  /* JSON: the readable twin */
+  uint64_t weights;   /* bytes on the device, shared by the model's sessions */
+  uint64_t arena;     /* bytes of each session, planned: the peak of everything in between, inputs and outputs */
+  uint32_t inputs, outputs, steps, kernels;
+  uint32_t vectors;   /* 1: the file has test vectors */
+  uint32_t reserved;
+} cw_run_info;
+
+typedef struct cw_run_step {
+  const char* name; /* of the operator or fused kernel */
+  const char* line; /* of the model's source, "file:line", or "" */
+  double ms;        /* of the last cw_run_profile */
+} cw_run_step;
+
+/* Open a vendor's library (a path), once a process, and its device. */
+CW_EXPORT cw_status cw_run_open(const char* library, int32_t device, cw_run_device** out);
+CW_EXPORT cw_status cw_run_close(cw_run_device* device);
+/* Check a file, build its kernels, and put its weights on the device. The file may go afterwards. */
+CW_EXPORT cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, cw_run_model** out);
+CW_EXPORT cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t bytes, uint32_t flags,
+                                       cw_run_model** out);
+CW_EXPORT cw_status cw_run_unload(cw_run_model* model);
+CW_EXPORT cw_status cw_run_describe(const cw_run_model* model, cw_run_info* out);
+/* Input or output (`output` is 1) number `index`; CW_INVALID: there are not so many. */
+CW_EXPORT cw_status cw_run_port_of(const cw_run_model* model, int32_t output, uint32_t index, cw_run_port* out);
+/* `arena`: device memory of at least cw_run_info.arena bytes for the session, or NULL. */
+CW_EXPORT cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out);
+CW_EXPORT cw_status cw_run_end(cw_run_session* session);
+/* Copy an input from, or an output to, `bytes` of host memory. Waits. */
+CW_EXPORT cw_status cw_run_set(cw_run_session* session, uint32_t input, const void* data, uint64_t bytes);
+CW_EXPORT cw_status cw_run_get(cw_run_session* session, uint32_t output, void* data, uint64_t bytes);
+/* Run it and wait. An error that a kernel found, such as an index out of range, is CW_INVALID. */
+CW_EXPORT cw_status cw_run(cw_run_session* session);
+/* The same without the wait: put it on the session's stream. `cw_run_get` waits. */
+CW_EXPORT cw_status cw_run_start(cw_run_session* session);
+/* Step number `step`, with its time in a run of its own where `profile` is 1, which runs all once, one by one. */
+CW_EXPORT cw_status cw_run_step_of(cw_run_session* session, uint32_t step, int32_t profile, cw_run_step* out);
+/* This thread's last message, never NULL. */
+CW_EXPORT const char* cw_run_error(void);
+
+#ifdef __cplusplus
+}
+#endif
+#endif /* CAUSEWAY_RUN_H */

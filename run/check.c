@@ -1,0 +1,284 @@
+/* Nothing of a file is used before it was checked here: sizes first, then the sum of each section, then every index and
+ * every place. All arithmetic is on 64 bits and asks before it adds. */
+#include "check.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct {
+  char* words;
+  size_t room;
+} report;
+
+static cw_status wrong(const report* r, const char* format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(r->words, r->room, format, list);
+  va_end(list);
+  return CW_INVALID;
+}
+
+uint32_t crc32_of(const void* data, uint64_t bytes) {
+  static uint32_t table[8][256];
+  static int made; /* threads that race make the same table */
+  if (!__atomic_load_n(&made, __ATOMIC_ACQUIRE)) {
+    for (uint32_t i = 0; i < 256; ++i) {
+      uint32_t c = i;
+      for (int k = 0; k < 8; ++k) c = c & 1 ? c >> 1 ^ 0xEDB88320u : c >> 1;
+      table[0][i] = c;
+    }
+    for (int t = 1; t < 8; ++t)
+      for (uint32_t i = 0; i < 256; ++i) table[t][i] = table[t - 1][i] >> 8 ^ table[0][table[t - 1][i] & 0xff];
+    __atomic_store_n(&made, 1, __ATOMIC_RELEASE);
+  }
+  const unsigned char* p = data;
+  uint32_t c = ~0u;
+  for (; bytes >= 8; bytes -= 8, p += 8) {
+    uint32_t low, high;
+    memcpy(&low, p, 4);
+    memcpy(&high, p + 4, 4);
+    low ^= c;
+    c = table[7][low & 0xff] ^ table[6][low >> 8 & 0xff] ^ table[5][low >> 16 & 0xff] ^ table[4][low >> 24] ^
+        table[3][high & 0xff] ^ table[2][high >> 8 & 0xff] ^ table[1][high >> 16 & 0xff] ^ table[0][high >> 24];
+  }
+  while (bytes--) c = c >> 8 ^ table[0][(c ^ *p++) & 0xff];
+  return ~c;
+}
+
+/* `count` things from `first` on are among `all`. */
+static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
+
+static const char* const names[SECTIONS_END] = {"",          "strings", "target",   "pieces",    "texts",
+                                                "functions", "buffers", "values",   "arguments", "steps",
+                                                "ports",     "vectors", "constants"};
+static const uint32_t sizes[SECTIONS_END] = {0,
+                                             1,
+                                             sizeof(file_target),
+                                             sizeof(file_piece),
+                                             sizeof(file_text),
+                                             sizeof(file_function),
+                                             sizeof(file_buffer),
+                                             1,
+                                             sizeof(file_argument),
+                                             sizeof(file_step),
+                                             sizeof(file_port),
+                                             1,
+                                             1};
+#define MOST 0x1000000u /* of anything but bytes */
+#define MOST_BUFFERS 65536u
+
+static cw_status check_sections(const unsigned char* file, uint64_t bytes, const unsigned char* at[], uint64_t count[],
+                                const report* r) {
+  file_header header;
+  if (bytes < sizeof header)
+    return wrong(r, "it has %llu bytes, and a file begins with %zu", (unsigned long long)bytes, sizeof header);
+  memcpy(&header, file, sizeof header);
+  if (memcmp(header.magic, FILE_MAGIC, 8) != 0)
+    return wrong(r, "it does not begin with \"%s\": it is no model file", FILE_MAGIC);
+  const uint32_t told = header.header_crc;
+  header.header_crc = 0;
+  if (header.version != FILE_VERSION)
+    return wrong(r, "its format is version %u, and this runtime reads version %u; update the runtime", header.version,
+                 FILE_VERSION);
+  if (crc32_of(&header, sizeof header) != told) return wrong(r, "byte 0: its header is damaged");
+  if (header.bytes != bytes)
+    return wrong(r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
+                 (unsigned long long)header.bytes);
+  if (header.sections != SECTIONS_END - 1)
+    return wrong(r, "it has %u sections and should have %d", header.sections, SECTIONS_END - 1);
+  const uint64_t table = (uint64_t)header.sections * sizeof(file_section);
+  if (!within(sizeof header, table, bytes)) return wrong(r, "byte 64: its table of sections goes over its end");
+  if (crc32_of(file + sizeof header, table) != header.table_crc)
+    return wrong(r, "byte 64: its table of sections is damaged");
+  uint64_t end = sizeof header + table;
+  for (uint32_t i = 0; i < header.sections; ++i) {
+    file_section s;
+    memcpy(&s, file + sizeof header + i * sizeof s, sizeof s);
+    const uint32_t kind = i + 1;
+    if (s.kind != kind) return wrong(r, "section %u is of kind %u", i, s.kind);
+    if (s.offset % 64 || s.offset < end || !within(s.offset, s.bytes, bytes))
+      return wrong(r, "section %s lies at byte %llu with %llu bytes: over the file's end or another section",
+                   names[kind], (unsigned long long)s.offset, (unsigned long long)s.bytes);
+    if (s.bytes % sizes[kind] || (sizes[kind] > 1 && s.bytes / sizes[kind] > MOST))
+      return wrong(r, "section %s has %llu bytes, which are not whole records of %u", names[kind],
+                   (unsigned long long)s.bytes, sizes[kind]);
+    if (crc32_of(file + s.offset, s.bytes) != s.crc)
+      return wrong(r, "byte %llu: section %s is damaged", (unsigned long long)s.offset, names[kind]);
+    at[kind] = file + s.offset;
+    count[kind] = s.bytes / sizes[kind];
+    end = s.offset + s.bytes;
+  }
+  return CW_OK;
+}
+
+static int is_string(const checked_file* f, uint32_t string) { return string < f->n_strings; }
+
+static cw_status check_texts(const checked_file* f, const report* r) {
+  for (uint64_t i = 0; i < f->n_pieces; ++i)
+    if (!within(f->pieces[i].string, f->pieces[i].bytes, f->n_strings))
+      return wrong(r, "piece %llu of a source is outside of the strings", (unsigned long long)i);
+  for (uint64_t i = 0; i < f->n_texts; ++i) {
+    if (!within(f->texts[i].piece, f->texts[i].pieces, f->n_pieces))
+      return wrong(r, "source %llu has pieces that are not there", (unsigned long long)i);
+    uint64_t bytes = 0;
+    for (uint32_t p = 0; p < f->texts[i].pieces; ++p) bytes += f->pieces[f->texts[i].piece + p].bytes;
+    if (bytes > MOST) return wrong(r, "source %llu has %llu bytes", (unsigned long long)i, (unsigned long long)bytes);
+  }
+  for (uint64_t i = 0; i < f->n_functions; ++i)
+    if (f->functions[i].text >= f->n_texts || !is_string(f, f->functions[i].name))
+      return wrong(r, "kernel %llu has no source or no name", (unsigned long long)i);
+  return CW_OK;
+}
+
+static cw_status check_buffers(const checked_file* f, const report* r) {
+  if (f->n_buffers > MOST_BUFFERS)
+    return wrong(r, "it has %llu buffers, and at most %u are read", (unsigned long long)f->n_buffers, MOST_BUFFERS);
+  for (uint64_t i = 0; i < f->n_buffers; ++i) {
+    const file_buffer* b = &f->buffers[i];
+    const uint64_t room = b->kind == IN_ARENA ? f->target->arena : b->kind == CONSTANT ? f->n_constants : 16;
+    if (b->kind > TOLD || !within(b->place, b->bytes, room) || b->place % 16)
+      return wrong(r, "buffer %llu of kind %u, %llu bytes at %llu, is outside of its memory", (unsigned long long)i,
+                   b->kind, (unsigned long long)b->bytes, (unsigned long long)b->place);
+  }
+  return CW_OK;
+}
+
+static cw_status check_steps(const checked_file* f, const report* r) {
+  for (uint64_t i = 0; i < f->n_arguments; ++i) {
+    const file_argument* a = &f->arguments[i];
+    if (a->kind == ADDRESS ? a->of >= f->n_buffers || a->place > f->buffers[a->of].bytes
+                           : a->kind != VALUE || !a->of || !within(a->place, a->of, f->n_values))
+      return wrong(r, "argument %llu is no place in a buffer, and no value", (unsigned long long)i);
+  }
+  for (uint64_t i = 0; i < f->n_steps; ++i) {
+    const file_step* s = &f->steps[i];
+    if (s->kind > FILL || !is_string(f, s->name) || !is_string(f, s->line) ||
+        !within(s->argument, s->arguments, f->n_arguments))
+      return wrong(r, "step %llu is of no kind, or its name, line or arguments are not there", (unsigned long long)i);
+    if (s->kind == LAUNCH) {
+      int good = s->function < f->n_functions && s->arguments <= 1024;
+      for (int d = 0; d < 3; ++d) good &= s->grid[d] > 0 && s->group[d] > 0 && s->group[d] <= 65535;
+      if (!good) return wrong(r, "step %llu launches no kernel of the file, or nothing of it", (unsigned long long)i);
+      continue;
+    }
+    if (s->arguments != (s->kind == COPY ? 2u : 1u))
+      return wrong(r, "step %llu has %u addresses", (unsigned long long)i, s->arguments);
+    for (uint32_t k = 0; k < s->arguments; ++k) {
+      const file_argument* a = &f->arguments[s->argument + k];
+      if (a->kind != ADDRESS || !within(a->place, s->bytes, f->buffers[a->of].bytes) ||
+          (k == 0 && f->buffers[a->of].kind == CONSTANT))
+        return wrong(r, "step %llu reads or writes %llu bytes outside of a buffer, or writes to weights",
+                     (unsigned long long)i, (unsigned long long)s->bytes);
+    }
+  }
+  return CW_OK;
+}
+
+static uint64_t bytes_of(int64_t dtype) {
+  static const unsigned char size[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 4, 8, 16, 1, 1, 1, 1, 1};
+  return dtype >= 0 && dtype < (int64_t)sizeof size ? size[dtype] : 0;
+}
+
+static cw_status check_ports(const checked_file* f, const report* r) {
+  for (uint64_t i = 0; i < f->n_ports; ++i) {
+    const file_port* p = &f->ports[i];
+    uint64_t bytes = bytes_of(p->dtype);
+    int good = bytes && is_string(f, p->name) && p->kind <= OUTPUT && p->ndim <= 8 && p->buffer < f->n_buffers;
+    for (uint32_t d = 0; good && d < p->ndim; ++d) {
+      good = p->shape[d] >= 0 && (!p->shape[d] || bytes <= ((uint64_t)1 << 48) / (uint64_t)p->shape[d]);
+      if (good) bytes *= (uint64_t)p->shape[d];
+    }
+    if (!good || bytes != p->bytes || !within(p->place, bytes, f->buffers[p->buffer].bytes) ||
+        (p->kind == INPUT && f->buffers[p->buffer].kind != IN_ARENA))
+      return wrong(r, "port %llu has no name, dtype, shape or place", (unsigned long long)i);
+    if (p->vector != NO_VECTOR && !within(p->vector, p->bytes, f->n_vectors))
+      return wrong(r, "port %llu has a test vector that is not there", (unsigned long long)i);
+  }
+  return CW_OK;
+}
+
+/* Of buffers in the arena, that no two are in use at once in the same place. */
+typedef struct {
+  uint64_t place, end, first, last;
+} use;
+
+static int by_place(const void* a, const void* b) {
+  const use *x = a, *y = b;
+  return x->place < y->place ? -1 : x->place > y->place;
+}
+
+static cw_status check_plan(const checked_file* f, const report* r) {
+  use* all = calloc(f->n_buffers ? f->n_buffers : 1, sizeof *all);
+  if (!all) return wrong(r, "the host is out of memory");
+  for (uint64_t i = 0; i < f->n_buffers; ++i) all[i].first = UINT64_MAX;
+  for (uint64_t s = 0; s < f->n_steps; ++s)
+    for (uint32_t k = 0; k < f->steps[s].arguments; ++k) {
+      const file_argument* a = &f->arguments[f->steps[s].argument + k];
+      if (a->kind != ADDRESS) continue;
+      if (all[a->of].first > s) all[a->of].first = s;
+      all[a->of].last = s;
+    }
+  for (uint64_t i = 0; i < f->n_ports; ++i) {
+    use* u = &all[f->ports[i].buffer];
+    if (f->ports[i].kind == INPUT)
+      u->first = 0;
+    else
+      u->last = f->n_steps;
+    if (u->first == UINT64_MAX) u->first = f->n_steps;
+  }
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < f->n_buffers; ++i) {
+    if (f->buffers[i].kind != IN_ARENA || !f->buffers[i].bytes || all[i].first == UINT64_MAX) continue;
+    all[n] = (use){f->buffers[i].place, f->buffers[i].place + f->buffers[i].bytes, all[i].first, all[i].last};
+    ++n;
+  }
+  qsort(all, n, sizeof *all, by_place);
+  cw_status status = CW_OK;
+  for (uint64_t i = 0; i < n && !status; ++i)
+    for (uint64_t j = i + 1; j < n && all[j].place < all[i].end && !status; ++j)
+      if (all[i].first <= all[j].last && all[j].first <= all[i].last)
+        status = wrong(r, "two buffers at byte %llu of the arena are in use at once", (unsigned long long)all[j].place);
+  free(all);
+  return status;
+}
+
+cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* words, size_t room) {
+  const report r = {words, room};
+  const unsigned char* at[SECTIONS_END] = {0};
+  uint64_t n[SECTIONS_END] = {0};
+  cw_status status = check_sections(file, bytes, at, n, &r);
+  if (status) return status;
+  *f = (checked_file){(const char*)at[STRINGS],
+                      (const void*)at[TARGET],
+                      (const void*)at[PIECES],
+                      (const void*)at[TEXTS],
+                      (const void*)at[FUNCTIONS],
+                      (const void*)at[BUFFERS],
+                      at[VALUES],
+                      (const void*)at[ARGUMENTS],
+                      (const void*)at[STEPS],
+                      (const void*)at[PORTS],
+                      at[CONSTANTS],
+                      at[VECTORS],
+                      n[STRINGS],
+                      n[PIECES],
+                      n[TEXTS],
+                      n[FUNCTIONS],
+                      n[BUFFERS],
+                      n[VALUES],
+                      n[ARGUMENTS],
+                      n[STEPS],
+                      n[PORTS],
+                      n[CONSTANTS],
+                      n[VECTORS]};
+  if (!f->n_strings || f->strings[f->n_strings - 1]) return wrong(&r, "its strings do not end");
+  if (n[TARGET] != 1 || !is_string(f, f->target->vendor) || !is_string(f, f->target->about) ||
+      !is_string(f, f->target->tellers))
+    return wrong(&r, "it does not say for which chip it is");
+  if ((status = check_texts(f, &r)) || (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) ||
+      (status = check_ports(f, &r)))
+    return status;
+  return check_plan(f, &r);
+}

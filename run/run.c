@@ -1,0 +1,529 @@
+#include "causeway/run.h"
+
+#include <ctype.h>
+#include <dlfcn.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "check.h"
+
+struct cw_run_device {
+  const cw_backend* table; /* a copy: what the vendor does not offer is NULL */
+  const cw_code_v1* code;
+  cw_code_info compiler;
+  cw_device_info info;
+  int32_t index;
+};
+
+struct cw_run_model {
+  cw_run_device* device;
+  void* file; /* a copy in pages of its own */
+  uint64_t bytes;
+  checked_file f;
+  cw_program* programs;
+  cw_function* functions;
+  char* weights;
+  uint32_t inputs, outputs;
+};
+
+struct cw_run_session {
+  cw_run_model* model;
+  cw_stream stream;
+  char *arena, *told;
+  int owns_arena, tells, given;
+  cw_code_arg* arguments; /* of all launches, with this session's addresses */
+  double* ms;
+};
+
+static _Thread_local char last_words[1024] = "no error";
+
+const char* cw_run_error(void) { return last_words; }
+
+static cw_status fail(cw_status status, const char* format, ...) {
+  va_list list;
+  va_start(list, format);
+  vsnprintf(last_words, sizeof last_words, format, list);
+  va_end(list);
+  return status;
+}
+
+/* ---- the vendor ------------------------------------------------------------------------------------------------------- */
+
+static cw_backend g_table;
+static cw_code_v1 g_code;
+static char g_library[4096];
+static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER;
+
+/* Called by its own kernels alone, which no file has. */
+static cw_status no_scratch(int32_t device, cw_stream stream, uint64_t bytes, void** out) {
+  (void)device, (void)stream, (void)bytes, (void)out;
+  return CW_UNSUPPORTED;
+}
+static cw_status no_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
+  (void)tensor, (void)ndim, (void)shape;
+  return CW_UNSUPPORTED;
+}
+/* CAUSEWAY_<VENDOR>_<KEY>; the vendor's name is known once its table is, so that of its library serves before. */
+static char g_vendor[64];
+static const char* setting(const char* key) {
+  if (!key) return NULL;
+  if (!strcmp(key, "torch.deterministic")) return "0";
+  if (!strncmp(key, "torch.", 6)) return strstr(key, "precision") ? "ieee" : NULL;
+  char name[256];
+  snprintf(name, sizeof name, "CAUSEWAY_%s_%s", g_vendor, key);
+  for (char* c = name; *c; ++c) *c = (char)toupper((unsigned char)*c);
+  return getenv(name);
+}
+static void say(int32_t level, const char* message) {
+  if (level >= 2 && message) fprintf(stderr, "%s: %s\n", g_vendor, message);
+}
+static const cw_host host = {sizeof host, CW_ABI_VERSION, no_scratch, no_resize, setting, say};
+
+static cw_status by_vendor(const cw_run_device* d, cw_status status, const char* entry) {
+  const char* words = d->table->last_error ? d->table->last_error() : NULL;
+  return status ? fail(status, "device %d of %s: %s failed: %s", d->index, d->table->name, entry,
+                       words && *words ? words : "the vendor gave no message")
+                : CW_OK;
+}
+#define TRY(device, entry, call)                                   \
+  do {                                                             \
+    const cw_status try_status = (call);                           \
+    if (try_status) return by_vendor((device), try_status, entry); \
+  } while (0)
+
+static void copy_table(void* to, size_t room, const void* from) {
+  uint32_t bytes;
+  memcpy(&bytes, from, sizeof bytes);
+  memset(to, 0, room);
+  memcpy(to, from, bytes < room ? bytes : room);
+}
+
+static cw_status open_library(const char* library) {
+  if (g_library[0])
+    return strcmp(g_library, library)
+               ? fail(CW_INVALID, "this process has opened %s; one process has one vendor", g_library)
+               : CW_OK;
+  void* handle = dlopen(library, RTLD_NOW | RTLD_LOCAL);
+  if (!handle) return fail(CW_INVALID, "the vendor's library does not open: %s", dlerror());
+  cw_open_fn open = NULL;
+  *(void**)&open = dlsym(handle, "cw_open_v1");
+  if (!open)
+    return dlclose(handle), fail(CW_INVALID, "%s does not export cw_open_v1: it is no Causeway vendor", library);
+  const char* base = strrchr(library, '/');
+  base = base ? base + 1 : library;
+  const char* name = strncmp(base, "libcw_", 6) ? base : base + 6;
+  snprintf(g_vendor, sizeof g_vendor, "%.*s", (int)strcspn(name, "."), name);
+  const cw_backend* given = open(&host);
+  if (!given || given->struct_size < offsetof(cw_backend, bind) || given->abi_version != CW_ABI_VERSION)
+    return fail(CW_INVALID, "%s does not work with this runtime (abi version %d)", library, CW_ABI_VERSION);
+  copy_table(&g_table, sizeof g_table, given);
+  if (!g_table.name || !g_table.device_info || !g_table.sync || !g_table.mem_alloc || !g_table.mem_free ||
+      !g_table.mem_copy)
+    return fail(CW_INVALID, "%s lacks an entry that level 0 needs", library);
+  snprintf(g_vendor, sizeof g_vendor, "%s", g_table.name);
+  const void* code = NULL;
+  if (!g_table.extension || g_table.extension("code.v1", &code) != CW_OK || !code)
+    return fail(CW_INVALID, "%s has no compiler (code.v1), which builds a file's kernels", library);
+  copy_table(&g_code, sizeof g_code, code);
+  snprintf(g_library, sizeof g_library, "%s", library);
+  return CW_OK;
+}
+
+cw_status cw_run_open(const char* library, int32_t index, cw_run_device** out) {
+  if (!library || !out) return fail(CW_INVALID, "cw_run_open: a NULL argument");
+  pthread_mutex_lock(&g_mutex);
+  const cw_status opened = open_library(library);
+  pthread_mutex_unlock(&g_mutex);
+  if (opened) return opened;
+  cw_run_device d = {&g_table, &g_code, {0}, {0}, index};
+  int32_t count = 0;
+  TRY(&d, "device_count", g_table.device_count(&count));
+  if (index < 0 || index >= count)
+    return fail(CW_INVALID, "there is no device %d: %s has %d", index, g_table.name, count);
+  d.info.struct_size = sizeof d.info;
+  TRY(&d, "device_info", g_table.device_info(index, &d.info));
+  if (g_table.bind) TRY(&d, "bind", g_table.bind(index));
+  d.compiler.struct_size = sizeof d.compiler;
+  TRY(&d, "code.info", g_code.info(index, &d.compiler));
+  if (!(*out = malloc(sizeof d))) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  **out = d;
+  return CW_OK;
+}
+
+cw_status cw_run_close(cw_run_device* device) { return free(device), CW_OK; }
+
+/* ---- a model ---------------------------------------------------------------------------------------------------------- */
+
+static const char* text(const cw_run_model* m, uint32_t string) { return m->f.strings + string; }
+
+static cw_status fits(const cw_run_model* m, uint32_t flags) {
+  static const char* const languages[] = {"nothing", "C", "OpenCL C", "CUDA C"};
+  const file_target* t = m->f.target;
+  const cw_code_info* c = &m->device->compiler;
+  const char* wanted = t->language < 4 ? languages[t->language] : "an unknown language";
+  if (t->language != c->language)
+    return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
+                m->device->table->name, c->language < 4 ? languages[c->language] : "another language");
+  if (t->flags != c->flags || (t->arithmetic & c->arithmetic) != t->arithmetic)
+    return fail(CW_INVALID,
+                "its kernels are for a chip like %s, and this %s differs (how groups run, how addresses are passed, or "
+                "dtypes); "
+                "export it for this chip",
+                text(m, t->vendor), m->device->table->name);
+  if (t->language == CW_CODE_C && !(flags & CW_RUN_ALLOW_HOST_CODE))
+    return fail(CW_INVALID,
+                "its kernels are C, which would be built and run in this process; pass CW_RUN_ALLOW_HOST_CODE if "
+                "the file comes from where programs come from");
+  return CW_OK;
+}
+
+static cw_status build(cw_run_model* m) {
+  const checked_file* f = &m->f;
+  const cw_run_device* d = m->device;
+  m->programs = calloc(f->n_texts + 1, sizeof *m->programs);
+  m->functions = calloc(f->n_functions + 1, sizeof *m->functions);
+  if (!m->programs || !m->functions) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  for (uint64_t i = 0; i < f->n_texts; ++i) {
+    const file_piece* pieces = f->pieces + f->texts[i].piece;
+    size_t bytes = 0;
+    for (uint32_t p = 0; p < f->texts[i].pieces; ++p) bytes += pieces[p].bytes;
+    char* source = malloc(bytes + 1);
+    if (!source) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+    char* at = source;
+    for (uint32_t p = 0; p < f->texts[i].pieces; at += pieces[p++].bytes)
+      memcpy(at, f->strings + pieces[p].string, pieces[p].bytes);
+    *at = 0;
+    const cw_status status =
+        strlen(source) == bytes
+            ? d->code->build(d->index, source, d->compiler.language == CW_CODE_OPENCL_C ? "-w" : NULL, &m->programs[i])
+            : CW_INVALID;
+    free(source);
+    if (status) return by_vendor(d, status, "code.build of the file's kernels");
+  }
+  for (uint64_t i = 0; i < f->n_functions; ++i)
+    TRY(d, "code.function",
+        d->code->function(m->programs[f->functions[i].text], text(m, f->functions[i].name), &m->functions[i]));
+  return CW_OK;
+}
+
+static cw_status put_weights(cw_run_model* m) {
+  if (!m->f.n_constants) return CW_OK;
+  const cw_run_device* d = m->device;
+  TRY(d, "mem_alloc of the weights", d->table->mem_alloc(d->index, m->f.n_constants, (void**)&m->weights));
+  TRY(d, "mem_copy", d->table->mem_copy(m->weights, d->index, m->f.constants, CW_HOST, m->f.n_constants, NULL));
+  TRY(d, "sync", d->table->sync(d->index));
+  /* The host's copy is not needed any more. */
+  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)m->f.constants + page - 1) / page * page;
+  const uintptr_t to = ((uintptr_t)m->f.constants + m->f.n_constants) / page * page;
+  if (to > from) (void)madvise((void*)from, to - from, MADV_DONTNEED);
+  return CW_OK;
+}
+
+cw_status cw_run_unload(cw_run_model* m) {
+  if (!m) return CW_OK;
+  const cw_run_device* d = m->device;
+  (void)d->table->sync(d->index);
+  for (uint64_t i = 0; m->programs && i < m->f.n_texts; ++i)
+    if (m->programs[i]) (void)d->code->release(m->programs[i]);
+  if (m->weights) (void)d->table->mem_free(d->index, m->weights);
+  free(m->programs), free(m->functions);
+  munmap(m->file, m->bytes);
+  free(m);
+  return CW_OK;
+}
+
+/* Memory for a file. Not the file's own pages, which another process may change after they were checked, or cut. */
+static cw_status get_room(uint64_t bytes, void** out) {
+  if (bytes > SIZE_MAX / 2) return fail(CW_INVALID, "a file of %llu bytes", (unsigned long long)bytes);
+  *out = mmap(NULL, (size_t)bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+  return *out == MAP_FAILED
+             ? fail(CW_OUT_OF_MEMORY, "the host has no %llu bytes for the file", (unsigned long long)bytes)
+             : CW_OK;
+}
+
+static cw_status take(cw_run_device* device, void* file, uint64_t bytes, const char* name, uint32_t flags,
+                      cw_run_model** out) {
+  cw_run_model* m = calloc(1, sizeof *m);
+  if (!m) return munmap(file, bytes), fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  *m = (cw_run_model){.device = device, .file = file, .bytes = bytes};
+  char words[512], more[1024];
+  cw_status status = check_file(file, bytes, &m->f, words, sizeof words);
+  if (status) {
+    memset(&m->f, 0, sizeof m->f);
+    fail(status, "%s is refused: %s", name, words);
+  } else if ((status = fits(m, flags)) || (status = build(m)) || (status = put_weights(m))) {
+    snprintf(more, sizeof more, "%s", last_words);
+    fail(status, "%s: %.900s", name, more);
+  }
+  if (status) {
+    snprintf(more, sizeof more, "%s", last_words);
+    cw_run_unload(m);
+    return fail(status, "%s", more);
+  }
+  for (uint64_t i = 0; i < m->f.n_ports; ++i) m->f.ports[i].kind == INPUT ? ++m->inputs : ++m->outputs;
+  *out = m;
+  return CW_OK;
+}
+
+cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, cw_run_model** out) {
+  if (!device || !path || !out) return fail(CW_INVALID, "cw_run_load: a NULL argument");
+  const int fd = open(path, O_RDONLY | O_CLOEXEC);
+  struct stat s;
+  if (fd < 0 || fstat(fd, &s)) return fail(CW_INVALID, "%s cannot be opened", path);
+  if (!S_ISREG(s.st_mode) || s.st_size <= 0)
+    return close(fd), fail(CW_INVALID, "%s is refused: it is empty, or no file", path);
+  void* file;
+  cw_status status = get_room((uint64_t)s.st_size, &file);
+  for (off_t done = 0; !status && done < s.st_size;) {
+    const ssize_t got = read(fd, (char*)file + done, (size_t)(s.st_size - done));
+    if (got > 0)
+      done += got;
+    else if (got == 0 || errno != EINTR)
+      status = (munmap(file, (size_t)s.st_size), fail(CW_INVALID, "%s cannot be read to its end", path));
+  }
+  close(fd);
+  return status ? status : take(device, file, (uint64_t)s.st_size, path, flags, out);
+}
+
+cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t bytes, uint32_t flags,
+                             cw_run_model** out) {
+  if (!device || !file || !out) return fail(CW_INVALID, "cw_run_load_memory: a NULL argument");
+  if (!bytes) return fail(CW_INVALID, "the file is refused: it is empty");
+  void* copy;
+  const cw_status status = get_room(bytes, &copy);
+  if (status) return status;
+  memcpy(copy, file, (size_t)bytes);
+  return take(device, copy, bytes, "the file", flags, out);
+}
+
+cw_status cw_run_describe(const cw_run_model* m, cw_run_info* out) {
+  if (!m || !out) return fail(CW_INVALID, "cw_run_describe: a NULL argument");
+  *out =
+      (cw_run_info){text(m, m->f.target->about), m->f.n_constants,           m->f.target->arena, m->inputs, m->outputs,
+                    (uint32_t)m->f.n_steps,      (uint32_t)m->f.n_functions, m->f.n_vectors > 0, 0};
+  return CW_OK;
+}
+
+static const file_port* port(const cw_run_model* m, int32_t output, uint32_t index) {
+  for (uint64_t i = 0; i < m->f.n_ports; ++i)
+    if (m->f.ports[i].kind == (output ? OUTPUT : INPUT) && index-- == 0) return &m->f.ports[i];
+  return NULL;
+}
+
+static cw_status find_port(const cw_run_model* m, int32_t output, uint32_t index, const file_port** out) {
+  *out = port(m, output, index);
+  if (*out) return CW_OK;
+  return fail(CW_INVALID, "there is no %s %u: the model has %u", output ? "output" : "input", index,
+              output ? m->outputs : m->inputs);
+}
+
+cw_status cw_run_port_of(const cw_run_model* m, int32_t output, uint32_t index, cw_run_port* out) {
+  const file_port* p;
+  if (!m || !out) return fail(CW_INVALID, "cw_run_port_of: a NULL argument");
+  const cw_status status = find_port(m, output, index, &p);
+  if (status) return status;
+  *out = (cw_run_port){text(m, p->name), (int32_t)p->dtype, (int32_t)p->ndim, {0}, p->bytes};
+  memcpy(out->shape, p->shape, sizeof out->shape);
+  return CW_OK;
+}
+
+/* ---- a session -------------------------------------------------------------------------------------------------------- */
+
+static char* address(const cw_run_session* s, uint32_t buffer, uint64_t place) {
+  const file_buffer* b = &s->model->f.buffers[buffer];
+  char* const base = b->kind == IN_ARENA ? s->arena : b->kind == CONSTANT ? s->model->weights : s->told;
+  return base + b->place + place;
+}
+
+static cw_status prepare(cw_run_session* s, void* arena) {
+  const checked_file* f = &s->model->f;
+  const cw_run_device* d = s->model->device;
+  if (d->table->stream_create) TRY(d, "stream_create", d->table->stream_create(d->index, 0, &s->stream));
+  if (arena)
+    s->arena = arena;
+  else if (f->target->arena) {
+    TRY(d, "mem_alloc", d->table->mem_alloc(d->index, f->target->arena, (void**)&s->arena));
+    s->owns_arena = 1;
+  }
+  for (uint64_t i = 0; i < f->n_buffers; ++i) s->tells |= f->buffers[i].kind == TOLD;
+  if (s->tells) {
+    const uint64_t none[2] = {0, 0};
+    TRY(d, "mem_alloc", d->table->mem_alloc(d->index, sizeof none, (void**)&s->told));
+    TRY(d, "mem_copy", d->table->mem_copy(s->told, d->index, none, CW_HOST, sizeof none, s->stream));
+  }
+  s->arguments = calloc(f->n_arguments + 1, sizeof *s->arguments);
+  s->ms = calloc(f->n_steps + 1, sizeof *s->ms);
+  if (!s->arguments || !s->ms) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  for (uint64_t i = 0; i < f->n_arguments; ++i) {
+    const file_argument* a = &f->arguments[i];
+    if (a->kind == ADDRESS)
+      s->arguments[i].v.address = address(s, a->of, a->place);
+    else
+      s->arguments[i].bytes = a->of, s->arguments[i].v.value = f->values + a->place;
+  }
+  TRY(d, "sync", d->table->sync(d->index));
+  return CW_OK;
+}
+
+cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
+  if (!model || !out) return fail(CW_INVALID, "cw_run_begin: a NULL argument");
+  cw_run_session* s = calloc(1, sizeof *s);
+  if (!s) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  s->model = model;
+  const cw_status status = prepare(s, arena);
+  if (status) {
+    char words[sizeof last_words];
+    memcpy(words, last_words, sizeof words);
+    cw_run_end(s);
+    return fail(status, "%s", words);
+  }
+  *out = s;
+  return CW_OK;
+}
+
+cw_status cw_run_end(cw_run_session* s) {
+  if (!s) return CW_OK;
+  const cw_run_device* d = s->model->device;
+  (void)d->table->sync(d->index);
+  if (s->owns_arena) (void)d->table->mem_free(d->index, s->arena);
+  if (s->told) (void)d->table->mem_free(d->index, s->told);
+  if (s->stream) (void)d->table->stream_destroy(d->index, s->stream);
+  free(s->arguments), free(s->ms), free(s);
+  return CW_OK;
+}
+
+static cw_status wait_for(cw_run_session* s) {
+  const cw_run_device* d = s->model->device;
+  if (d->table->stream_sync)
+    TRY(d, "stream_sync", d->table->stream_sync(d->index, s->stream));
+  else
+    TRY(d, "sync", d->table->sync(d->index));
+  return CW_OK;
+}
+
+/* What a kernel told that it could not raise: two words, as csrc/runtime/kernel_error.cpp reads them. */
+static cw_status told(cw_run_session* s) {
+  const cw_run_device* d = s->model->device;
+  uint64_t words[2];
+  const uint64_t none[2] = {0, 0};
+  if (!s->tells || !s->given) return CW_OK;
+  s->given = 0;
+  TRY(d, "mem_copy", d->table->mem_copy(words, CW_HOST, s->told, d->index, sizeof words, s->stream));
+  cw_status status = wait_for(s);
+  if (status || !words[0]) return status;
+  TRY(d, "mem_copy", d->table->mem_copy(s->told, d->index, none, CW_HOST, sizeof none, s->stream));
+  if ((status = wait_for(s))) return status;
+  const char* name = text(s->model, s->model->f.target->tellers);
+  for (uint64_t n = words[0] >> 56; n > 1 && *name; --n) {
+    name += strcspn(name, "\n");
+    name += *name == '\n';
+  }
+  const int length = (int)strcspn(name, "\n");
+  const long long value = (long long)(words[0] << 16) >> 16;
+  if ((words[0] >> 48 & 0xff) == 1)
+    return fail(
+        CW_INVALID,
+        "index %lld is out of range for a dimension of size %llu in %.*s; the outputs are no values to go on with",
+        value, (unsigned long long)words[1], length, name);
+  return fail(CW_INVALID, "%s in %.*s; the outputs are no values to go on with",
+              (words[0] >> 48 & 0xff) == 2 ? "an integer was divided by zero" : "numbers that it cannot take", length,
+              name);
+}
+
+static cw_status bind_thread(const cw_run_device* d) {
+  if (d->table->bind) TRY(d, "bind", d->table->bind(d->index));
+  return CW_OK;
+}
+
+static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* data, uint64_t bytes) {
+  if (!s || (!data && bytes)) return fail(CW_INVALID, "a NULL argument");
+  const file_port* p;
+  cw_status status = find_port(s->model, output, index, &p);
+  if (status) return status;
+  if (bytes != p->bytes)
+    return fail(CW_INVALID, "%s \"%s\" has %llu bytes, and %llu were given", output ? "output" : "input",
+                text(s->model, p->name), (unsigned long long)p->bytes, (unsigned long long)bytes);
+  const cw_run_device* d = s->model->device;
+  if ((status = bind_thread(d))) return status;
+  char* at = address(s, p->buffer, p->place);
+  if (bytes && output)
+    TRY(d, "mem_copy", d->table->mem_copy(data, CW_HOST, at, d->index, bytes, s->stream));
+  else if (bytes)
+    TRY(d, "mem_copy", d->table->mem_copy(at, d->index, data, CW_HOST, bytes, s->stream));
+  if ((status = wait_for(s))) return status;
+  return output ? told(s) : CW_OK;
+}
+
+cw_status cw_run_set(cw_run_session* s, uint32_t input, const void* data, uint64_t bytes) {
+  return move(s, 0, input, (void*)data, bytes);
+}
+cw_status cw_run_get(cw_run_session* s, uint32_t output, void* data, uint64_t bytes) {
+  return move(s, 1, output, data, bytes);
+}
+
+static cw_status run_step(cw_run_session* s, uint64_t i) {
+  const cw_run_device* d = s->model->device;
+  const file_step* step = &s->model->f.steps[i];
+  const cw_code_arg* a = s->arguments + step->argument;
+  cw_status status;
+  if (step->kind == LAUNCH) {
+    status =
+        d->code->launch(s->model->functions[step->function], step->grid, step->group, a, step->arguments, s->stream);
+  } else if (step->kind == COPY) {
+    status = d->table->mem_copy((void*)a[0].v.address, d->index, a[1].v.address, d->index, step->bytes, s->stream);
+  } else {
+    status = d->table->mem_set
+                 ? d->table->mem_set(d->index, (void*)a[0].v.address, (int32_t)step->byte, step->bytes, s->stream)
+                 : CW_UNSUPPORTED;
+  }
+  if (status) {
+    by_vendor(d, status, text(s->model, step->name));
+    return status == CW_UNSUPPORTED ? CW_FAILED : status;
+  }
+  return CW_OK;
+}
+
+cw_status cw_run_start(cw_run_session* s) {
+  if (!s) return fail(CW_INVALID, "cw_run_start: a NULL argument");
+  cw_status status = bind_thread(s->model->device);
+  s->given = 1;
+  for (uint64_t i = 0; !status && i < s->model->f.n_steps; ++i) status = run_step(s, i);
+  return status;
+}
+
+cw_status cw_run(cw_run_session* s) {
+  cw_status status = cw_run_start(s);
+  if (!status) status = wait_for(s);
+  return status ? status : told(s);
+}
+
+static double now(void) {
+  struct timespec t;
+  clock_gettime(CLOCK_MONOTONIC, &t);
+  return (double)t.tv_sec * 1e3 + (double)t.tv_nsec * 1e-6;
+}
+
+cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_run_step* out) {
+  if (!s || !out) return fail(CW_INVALID, "cw_run_step_of: a NULL argument");
+  if (index >= s->model->f.n_steps)
+    return fail(CW_INVALID, "there is no step %u: the model has %llu", index, (unsigned long long)s->model->f.n_steps);
+  cw_status status = bind_thread(s->model->device);
+  for (uint64_t i = 0; profile && !status && i < s->model->f.n_steps; ++i) {
+    const double from = now();
+    if (!(status = run_step(s, i))) status = wait_for(s);
+    s->ms[i] = now() - from;
+  }
+  if (status) return status;
+  const file_step* step = &s->model->f.steps[index];
+  *out = (cw_run_step){text(s->model, step->name), text(s->model, step->line), s->ms[index]};
+  return CW_OK;
+}

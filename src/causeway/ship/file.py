@@ -1,0 +1,147 @@
+"""Writes a program as a file: run/format.h has the layout, and include/causeway/run.h reads it."""
+
+from __future__ import annotations
+
+import json
+import struct
+import zlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from causeway import atomic
+from causeway.ship.plan import Program
+
+VERSION = 1
+NO_VECTOR = (1 << 64) - 1
+_KINDS = {"launch": 0, "copy": 1, "fill": 2}
+
+
+class _Strings:
+    def __init__(self) -> None:
+        self.bytes = bytearray(b"\0")
+        self.known: dict[bytes, int] = {b"": 0}
+
+    def add(self, text: str) -> int:
+        """The place of a text, ended by a NUL."""
+        raw = text.encode()
+        if raw not in self.known:
+            self.known[raw] = len(self.bytes)
+            self.bytes += raw + b"\0"
+        return self.known[raw]
+
+
+def write(
+    path: Path,
+    program: Program,
+    *,
+    target: dict[str, Any],
+    ports: Sequence[dict[str, Any]],
+    constants: bytes,
+    about: dict[str, Any],
+    tellers: Sequence[str],
+) -> None:
+    """Write `program`, whole or not at all.
+
+    `target` has language, flags, arithmetic (numbers of code.v1) and vendor. A port has name, kind
+    (0 input, 1 output), place (buffer, offset), dtype (bit number), shape, bytes and vector (bytes
+    or None).
+    """
+    strings = _Strings()
+    pieces, texts, functions = _texts(program, strings)
+    values = bytearray()
+    arguments, steps = bytearray(), bytearray()
+    for step in program.steps:
+        first = len(arguments) // 16
+        for argument in step.arguments:
+            if isinstance(argument, bytes):
+                values += b"\0" * (-len(values) % 8)
+                arguments += struct.pack("<IIQ", 1, len(argument), len(values))
+                values += argument
+            else:
+                arguments += struct.pack("<IIQ", 0, *argument)
+        steps += struct.pack(
+            "<II3I3IIIQIIII",
+            _KINDS[step.kind],
+            step.function if step.kind == "launch" else 0,
+            *step.grid,
+            *step.group,
+            first,
+            len(step.arguments),
+            step.bytes if step.kind != "launch" else 0,
+            step.byte & 0xFF,
+            strings.add(step.name),
+            0,
+            0,
+        )
+    buffers = b"".join(struct.pack("<IIQQ", b.kind, 0, b.bytes, b.place) for b in program.buffers)
+    vectors, port_records = bytearray(), bytearray()
+    for port in ports:
+        at = NO_VECTOR
+        if port["vector"] is not None:
+            vectors += b"\0" * (-len(vectors) % 64)
+            at = len(vectors)
+            vectors += port["vector"]
+        shape = [*port["shape"], *[0] * (8 - len(port["shape"]))]
+        port_records += struct.pack(
+            "<6I3Q8q",
+            strings.add(port["name"]),
+            port["kind"],
+            port["place"][0],
+            port["dtype"],
+            len(port["shape"]),
+            0,
+            port["place"][1],
+            port["bytes"],
+            at,
+            *shape,
+        )
+    head = struct.pack(
+        "<IIQQIIII",
+        target["language"],
+        target["flags"],
+        target["arithmetic"],
+        program.arena,
+        strings.add(target["vendor"]),
+        strings.add(json.dumps(about, indent=1)),
+        strings.add("\n".join(tellers)),
+        0,
+    )
+    parts = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
+    atomic.write(path, b"".join(_file([*parts, port_records, vectors, constants])))
+
+
+def _texts(program: Program, strings: _Strings) -> tuple[bytes, bytes, bytes]:
+    """Pieces, sources and functions. Sources begin alike, so their common lines are kept once."""
+    numbers: dict[str, int] = {}
+    pieces, texts, functions = bytearray(), bytearray(), bytearray()
+    for name, source in program.functions:
+        if source not in numbers:
+            numbers[source] = len(numbers)
+            first = len(pieces) // 8
+            parts = source.split("\n\n")
+            for i, part in enumerate(parts):
+                text = part + ("\n\n" if i + 1 < len(parts) else "")
+                pieces += struct.pack("<II", strings.add(text), len(text.encode()))
+            texts += struct.pack("<II", first, len(parts))
+        functions += struct.pack("<II", numbers[source], strings.add(name))
+    return bytes(pieces), bytes(texts), bytes(functions)
+
+
+def _file(parts: Sequence[bytes | bytearray]) -> list[bytes]:
+    offset = _round(64 + 32 * len(parts))
+    table, out = bytearray(), []
+    for kind, part in enumerate(parts, 1):
+        table += struct.pack("<IIQQQ", kind, zlib.crc32(part), offset, len(part), 0)
+        out += [bytes(part), b"\0" * (_round(len(part)) - len(part))]
+        offset += _round(len(part))
+    total = offset - (_round(len(parts[-1])) - len(parts[-1]))
+    out.pop()
+    header = struct.pack("<8sIIQI", b"CAUSEWAY", VERSION, len(parts), total, zlib.crc32(table))
+    crc = zlib.crc32(header + b"\0" * 36)
+    first = header + struct.pack("<I", crc) + b"\0" * 32 + bytes(table)
+    return [first, b"\0" * (_round(len(first)) - len(first)), *out]
+
+
+def _round(size: int) -> int:
+    return -(-size // 64) * 64

@@ -1,0 +1,198 @@
+"""A captured graph as a program: buffers, constants, steps, and a plan of its memory.
+
+The graph has addresses of this process. Here each becomes a place in a buffer: of the arena that a
+session has, of the weights, or of the two words in which kernels tell errors. Blocks that the
+capture was given live from their first step to their last, and are laid out anew, so that the arena
+is as small as first-fit by size makes it.
+"""
+
+from __future__ import annotations
+
+import bisect
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+
+from causeway import _C
+from causeway.errors import CausewayError
+
+ALIGNMENT = 256  # of each buffer
+IN_ARENA, CONSTANT, TOLD = range(3)
+
+
+@dataclass
+class Buffer:
+    """A run of bytes: of the arena, of the weights, or what kernels tell."""
+
+    kind: int
+    start: int  # the address in this process
+    bytes: int
+    given: int = 0  # the step before which the capture was given it
+    first: int | None = None  # the first step that uses it, and the last
+    last: int = 0
+    place: int = 0
+
+    @property
+    def end(self) -> int:
+        return self.start + self.bytes
+
+
+@dataclass
+class Step:
+    """A launch, a copy or a fill. Arguments: (buffer, place in it), or a value's bytes."""
+
+    kind: str
+    name: str
+    function: int
+    grid: Sequence[int]
+    group: Sequence[int]
+    arguments: list[tuple[int, int] | bytes]
+    bytes: int
+    byte: int
+
+
+@dataclass
+class Program:
+    """What a file holds, but for the texts of its kernels."""
+
+    buffers: list[Buffer]
+    steps: list[Step]
+    inputs: list[tuple[int, int]]  # buffer, and place in it
+    outputs: list[tuple[int, int]]
+    arena: int
+    constants: int  # bytes
+    functions: list[tuple[str, str]] = field(default_factory=list)  # name, source
+
+
+def of_graph(
+    graph: Any, device: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+) -> Program:
+    """The program of a captured graph that reads `inputs` and wrote `outputs`.
+
+    Raises:
+        CausewayError: something in it that a file cannot hold; the message says what.
+    """
+    if graph.random():
+        raise CausewayError(
+            "the model draws random numbers, which a file does not hold yet; call model.eval()"
+        )
+    found = _Buffers(graph, device, inputs)
+    steps: list[Step] = []
+    functions: dict[int, tuple[int, tuple[str, str]]] = {}
+    for number, step in enumerate(graph.steps()):
+        kind, name, function, grid, group, arguments, size, byte = step
+        if not kind:
+            raise CausewayError(
+                f"{name} (step {number}) is a call of the vendor's own kernel or a copy of the "
+                "host's, which a file does not hold yet"
+            )
+        places = [a if isinstance(a, bytes) else found.place(a, number) for a in arguments]
+        if kind == "launch":
+            if function not in functions:
+                functions[function] = (len(functions), _C.source_of(function))
+                if not functions[function][1][0]:
+                    raise CausewayError(f"the source of {name}'s kernel was not kept")
+            function = functions[function][0]
+        steps.append(Step(kind, name, function, grid, group, places, size, byte))
+    read = [found.place(t.data_ptr(), 0) if t.numel() else found.nothing() for t in inputs]
+    end = len(steps)
+    written = [found.place(t.data_ptr(), end) if t.numel() else found.nothing() for t in outputs]
+    for index, _ in read:
+        found.buffers[index].first = 0
+    program = Program(found.buffers, steps, read, written, *found.plan(end))
+    program.functions = [source for _, source in functions.values()]
+    return program
+
+
+class _Buffers:
+    """Finds the buffer of an address: the newest block that the capture was given there."""
+
+    def __init__(self, graph: Any, device: int, inputs: Sequence[torch.Tensor]) -> None:
+        self.device = device
+        self.told = _C.told_at(device)
+        self.buffers: list[Buffer] = []
+        self.blocks: list[tuple[int, int]] = []  # (start, number), sorted: of inputs and weights
+        self.by_start: dict[int, int] = {}
+        for tensor in inputs:
+            if tensor.numel():
+                self._block(tensor.data_ptr(), IN_ARENA)
+        self.own: list[int] = []
+        for start, size, step in graph.memory():
+            self.own.append(len(self.buffers))
+            self.buffers.append(Buffer(IN_ARENA, start, size, step))
+
+    def _block(self, address: int, kind: int) -> int:
+        start, size = _C.block_of(self.device, address)
+        if not start:
+            raise CausewayError(
+                f"a kernel reads memory at {address:#x} that is no tensor's any more: keep all "
+                "inputs and weights until the file is written"
+            )
+        if start not in self.by_start:
+            self.by_start[start] = len(self.buffers)
+            bisect.insort(self.blocks, (start, len(self.buffers)))
+            self.buffers.append(Buffer(kind, start, size))
+        return self.by_start[start]
+
+    def _find(self, address: int, step: int) -> int:
+        if self.told and self.told <= address < self.told + 16:
+            if self.told not in self.by_start:
+                self.by_start[self.told] = len(self.buffers)
+                self.buffers.append(Buffer(TOLD, self.told, 16))
+            return self.by_start[self.told]
+        newest = -1
+        for number in self.own:
+            buffer = self.buffers[number]
+            if buffer.given <= step and buffer.start <= address < max(buffer.end, buffer.start + 1):
+                newest = number
+        if newest >= 0:
+            return newest
+        at = bisect.bisect(self.blocks, (address, 1 << 62)) - 1
+        if at >= 0 and address < self.buffers[self.blocks[at][1]].end:
+            return self.blocks[at][1]
+        return self._block(address, CONSTANT)
+
+    def place(self, address: int, step: int) -> tuple[int, int]:
+        """(buffer, place in it) of an address that step `step` uses."""
+        if not address:
+            return self.nothing()
+        number = self._find(address, step)
+        buffer = self.buffers[number]
+        buffer.first = step if buffer.first is None else min(buffer.first, step)
+        buffer.last = max(buffer.last, step)
+        return number, address - buffer.start
+
+    def nothing(self) -> tuple[int, int]:
+        """A buffer without bytes, for tensors without elements."""
+        if 0 not in self.by_start:
+            self.by_start[0] = len(self.buffers)
+            self.buffers.append(Buffer(IN_ARENA, 0, 0, first=0))
+        return self.by_start[0], 0
+
+    def plan(self, end: int) -> tuple[int, int]:
+        """Give each buffer its place. Returns the bytes of the arena and of the weights."""
+        weights = 0
+        for buffer in self.buffers:
+            if buffer.kind == CONSTANT:
+                buffer.place = weights
+                weights += _round(buffer.bytes)
+        laid: list[Buffer] = []
+        used = [b for b in self.buffers if b.kind == IN_ARENA and b.first is not None and b.bytes]
+        for buffer in sorted(used, key=lambda b: (-b.bytes, b.first)):
+            place = 0
+            for other in laid:  # by place
+                if other.first > buffer.last or other.last < buffer.first:  # type: ignore[operator]
+                    continue
+                if place + _round(buffer.bytes) <= other.place:
+                    break
+                place = max(place, other.place + _round(other.bytes))
+            buffer.place = place
+            bisect.insort(laid, buffer, key=lambda b: b.place)
+        arena = max((b.place + _round(b.bytes) for b in laid), default=0)
+        return arena, weights
+
+
+def _round(size: int) -> int:
+    return -(-size // ALIGNMENT) * ALIGNMENT
