@@ -26,7 +26,8 @@ Generator::Generator(int device)
     : c10::GeneratorImpl(c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(device)),
                          c10::DispatchKeySet(c10::DispatchKey::PrivateUse1)) {}
 
-// A replay takes its numbers from where the generator then is: within a capture that cannot be set or kept.
+// A replay takes its numbers from where the generator then is: within a capture no seed can be set, and no state but one
+// that the same capture gave.
 void Generator::not_in_capture() const { refuse_in_capture(device().index(), "a generator's seed, offset or state"); }
 
 void Generator::set_current_seed(uint64_t seed) {
@@ -47,21 +48,30 @@ uint64_t Generator::seed() {
 }
 
 void Generator::set_state(const c10::TensorImpl& state) {
-  not_in_capture();
   if (state.numel() != kStateBytes || state.dtype() != c10::scalarTypeToTypeMeta(c10::ScalarType::Byte) ||
       !state.is_cpu() || !state.is_contiguous())
     fail(Kind::Causeway, "a generator state of ", device().str(), " is a contiguous CPU tensor of ", kStateBytes,
          " bytes (seed and offset); got ", state.numel(), " elements of ", state.dtype(), " on ", state.device(),
          ". A state saved by another kind of device does not fit");
   const auto* bytes = static_cast<const uint8_t*>(state.data());
+  if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr)) {
+    cw_philox within;
+    std::memcpy(&within, bytes, sizeof within);
+    if (!graph->set_state(*this, within)) not_in_capture();
+    return;
+  }
   std::memcpy(&seed_, bytes, sizeof seed_);
   std::memcpy(&offset_, bytes + sizeof seed_, sizeof offset_);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
-  not_in_capture();
   at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
   auto* bytes = state.mutable_data_ptr<uint8_t>();
+  if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr)) {
+    const cw_philox within = graph->state_of(*this);
+    std::memcpy(bytes, &within, kStateBytes);
+    return state.getIntrusivePtr();
+  }
   std::memcpy(bytes, &seed_, sizeof seed_);
   std::memcpy(bytes + sizeof seed_, &offset_, sizeof offset_);
   return state.getIntrusivePtr();

@@ -443,23 +443,43 @@ void refuse_in_capture(int device, const char* what) {
     graph->refuse(what, "Wait, and read what the device computed, after a replay");
 }
 
+Graph::Drawn& Graph::drawn_from(const Generator& generator) {
+  for (Drawn& d : drawn_)
+    if (d.generator.unsafeGetGeneratorImpl() == &generator) return d;
+  auto* own = const_cast<Generator*>(&generator);
+  drawn_.push_back({at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(own)), new_token()});
+  return drawn_.back();
+}
+
 cw_philox Graph::draw(Generator& generator, uint64_t count) {
   std::lock_guard lock(mutex_);
-  auto it = std::find_if(drawn_.begin(), drawn_.end(),
-                         [&](const Drawn& d) { return d.generator.unsafeGetGeneratorImpl() == &generator; });
-  if (it == drawn_.end())
-    it = drawn_.insert(it, {at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(&generator)), 0});
+  Drawn& from = drawn_from(generator);
   const uint64_t whole = (count + 3) / 4 * 4;
   const cw_philox tokens{new_token(), new_token()};
-  draws_.push_back({tokens, static_cast<size_t>(it - drawn_.begin()), it->count, whole});
-  it->count += whole;
+  draws_.push_back({tokens, static_cast<size_t>(&from - drawn_.data()), from.count, whole});
+  from.count += whole;
+  from.most = std::max(from.most, from.count);
   return tokens;
+}
+
+cw_philox Graph::state_of(const Generator& generator) {
+  std::lock_guard lock(mutex_);
+  const Drawn& from = drawn_from(generator);
+  return {from.mark, from.count};
+}
+
+bool Graph::set_state(const Generator& generator, const cw_philox& state) {
+  std::lock_guard lock(mutex_);
+  Drawn& from = drawn_from(generator);
+  if (state.seed != from.mark || state.offset > from.most) return false;
+  from.count = state.offset;
+  return true;
 }
 
 void Graph::give_back(const cw_philox& tokens) {
   std::lock_guard lock(mutex_);
   if (draws_.empty() || draws_.back().tokens.seed != tokens.seed) return;
-  drawn_[draws_.back().generator].count = draws_.back().after;
+  drawn_[draws_.back().generator].count = draws_.back().after;  // `most` may stay: a gap does no harm
   draws_.pop_back();
 }
 
@@ -659,7 +679,7 @@ void Graph::replay() {
   std::lock_guard lock(mutex_);
   if (StreamState* last = last_->exchange(&stream); last && last != &stream) come_after(stream, *last);
   std::vector<cw_philox> base;
-  for (const Drawn& drawn : drawn_) base.push_back(drawn.generator.get<Generator>()->next(drawn.count));
+  for (const Drawn& drawn : drawn_) base.push_back(drawn.generator.get<Generator>()->next(drawn.most));
   for (const Patch& p : patches_) *p.where = p.seed ? base[p.generator].seed : base[p.generator].offset + p.after;
   for (const auto& step : steps_) {
     StreamState& on = step->lane == 0 ? stream : *replaying_[step->lane - 1];

@@ -116,6 +116,10 @@ class Graph {
   cw_philox draw(Generator& generator, uint64_t count);
   void give_back(const cw_philox& tokens);
   size_t noted();  // steps so far
+  // Where the generator is within the capture, as a state of it; and back to such a state (false: it is none), as
+  // checkpointing does, so that a recomputed part draws what the first one did.
+  cw_philox state_of(const Generator& generator);
+  bool set_state(const Generator& generator, const cw_philox& state);
   // The operator `name` is noted. What it drew must have been found.
   void end_operator(const char* name, size_t first_step);
   // To be done once no replay can be under way any more: what holds memory of the host back.
@@ -128,7 +132,8 @@ class Graph {
   enum class State : uint8_t { Empty, Capturing, Captured, Ready };
   struct Drawn {
     at::Generator generator;
-    uint64_t count = 0;
+    uint64_t mark;  // in the place of its seed, in states that the capture gives out
+    uint64_t count = 0, most = 0;
   };
   struct Draw {
     cw_philox tokens;
@@ -152,6 +157,7 @@ class Graph {
   };
 
   void join(StreamState& stream);
+  Drawn& drawn_from(const Generator& generator);
   int lane_of(const StreamState& stream) const;
   void put(int lane, std::unique_ptr<Step> step);
   void close() noexcept;

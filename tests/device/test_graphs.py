@@ -251,6 +251,99 @@ def test_each_random_operator_draws_in_replays_what_eager_draws(
     assert torch.equal(f(x).cpu(), expected[3])
 
 
+def test_a_checkpointed_part_draws_the_same_again(device, module) -> None:
+    def train(captured: bool) -> list[float]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 32), nn.ReLU(), nn.Dropout(0.5), nn.Linear(32, 8))
+        head = nn.Sequential(nn.Dropout(0.3), nn.Linear(8, 2))
+        net, head = net.to(device), head.to(device)
+        optimizer = torch.optim.SGD([*net.parameters(), *head.parameters()], lr=0.1)
+        x = torch.randn(16, 8, device=device)
+
+        def step() -> torch.Tensor:
+            optimizer.zero_grad()
+            seen = torch.utils.checkpoint.checkpoint(net, x, use_reentrant=False)
+            loss = head(seen).square().mean()
+            loss.backward()
+            optimizer.step()
+            return loss
+
+        torch.manual_seed(4)
+        side = module.Stream()
+        side.wait_stream(module.current_stream())
+        with module.stream(side):
+            losses = [step().item() for _ in range(2)]
+        module.current_stream().wait_stream(side)
+        if not captured:
+            return losses + [step().item() for _ in range(5)]
+        graph = module.CUDAGraph()
+        with module.graph(graph):
+            loss = step()
+        for _ in range(5):
+            graph.replay()
+            losses.append(loss.item())
+        return losses
+
+    assert train(True) == train(False)
+
+
+def test_results_outlive_their_graph(device, module, capture) -> None:
+    x = torch.ones(1000, device=device)
+    graph, y = capture(lambda: x * 3 + 1)
+    graph.replay()
+    del graph
+    gc.collect()
+    module.empty_cache()
+    others = [torch.zeros(1000, device=device) for _ in range(8)]
+    assert y.sum().item() == 4000
+    assert all(t.sum().item() == 0 for t in others)
+
+
+def test_a_graph_reads_what_one_before_it_in_the_same_pool_wrote(device, module, capture) -> None:
+    x, pool = torch.zeros(256, device=device), module.graph_pool_handle()
+    first, y = capture(lambda: (x + 1) * 2, pool=pool)
+    second, z = capture(lambda: (y * 3).sum() + (y - 1).sum(), pool=pool)
+    for n in range(4):
+        x.fill_(n)
+        first.replay()
+        second.replay()
+        assert z.item() == 256 * (4 * (2 * (n + 1)) - 1)
+
+
+def test_scaled_gradients_are_captured_and_the_step_is_outside(device, module) -> None:
+    def train(captured: bool) -> list[float]:
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Linear(8, 16), nn.ReLU(), nn.Linear(16, 4)).to(device)
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
+        scaler = torch.amp.GradScaler(device.type, init_scale=128.0)
+        x = torch.randn(16, 8, device=device)
+
+        def backward() -> torch.Tensor:
+            with torch.autocast(device.type, torch.bfloat16, cache_enabled=False):
+                loss = net(x).float().square().mean()
+            scaler.scale(loss).backward()
+            return loss
+
+        losses, graph = [], module.CUDAGraph()
+        for i in range(6):
+            if captured and i == 2:
+                loss = None  # its nodes are of the default stream
+                optimizer.zero_grad()
+                with module.graph(graph):
+                    loss = backward()
+            if captured and i >= 2:
+                graph.replay()
+            else:
+                optimizer.zero_grad()
+                loss = backward()
+            scaler.step(optimizer)
+            scaler.update()
+            losses.append(loss.item())
+        return losses
+
+    assert train(True) == train(False)
+
+
 def test_an_index_out_of_range_in_a_replay_is_an_error_at_the_next_wait(device, capture) -> None:
     table, at = torch.randn(4, 3, device=device), torch.tensor([1, 2], device=device)
     graph, y = capture(lambda: F.embedding(at, table))
@@ -277,7 +370,10 @@ REFUSED: dict[str, tuple[Callable[[torch.Tensor], Any], str]] = {
     "stream": (lambda x: torch.accelerator.current_stream().synchronize(), "a wait of the host"),
     "query": (lambda x: torch.accelerator.current_stream().query(), "whether the stream is done"),
     "seed": (lambda x: torch.manual_seed(3), "seed, offset or state"),
-    "state": (lambda x: torch.get_device_module().get_rng_state(), "seed, offset or state"),
+    "state": (
+        lambda x: torch.get_device_module().set_rng_state(torch.zeros(16, dtype=torch.uint8)),
+        "seed, offset or state",
+    ),
 }
 
 
