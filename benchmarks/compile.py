@@ -10,6 +10,7 @@ Inductor's C++ code. Each side is warm: what compiles, compiles before the first
 
 from __future__ import annotations
 
+import functools
 import sys
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -17,7 +18,7 @@ from typing import Any
 import torch
 from run import Figure, compare, device, main, seconds
 from torch import nn
-from torch.nn import functional
+from torch.nn import functional as F
 
 from programs import Block, resnet18
 
@@ -36,15 +37,15 @@ def _synchronized(f: Callable[[], object], where: torch.device) -> Callable[[], 
 
 
 def _figures(group: str, name: str, make: Make, bars: tuple[float, float], calls: int = 1,
-             rounds: int = 11) -> Iterator[Figure]:  # fmt: skip
+             rounds: int = 11, mode: str = "default") -> Iterator[Figure]:  # fmt: skip
     """`make(where, compile)` against the device's eager and stock torch.compile."""
     torch._dynamo.reset()
     there, cpu = device(), torch.device("cpu")
-    ours = _synchronized(make(there, torch.compile), there)
+    ours = _synchronized(make(there, functools.partial(torch.compile, mode=mode)), there)
     eager = _synchronized(make(there, lambda f: f), there)
     stock = make(cpu, torch.compile)
     for f in (ours, eager, stock):
-        seconds(f, 3)
+        seconds(f, 6)  # a graph is captured at its third or fourth call
     for side, other, bar in (("eager", eager, bars[0]), ("cpu", stock, bars[1])):
         theirs, mine, ratio = compare(other, ours, calls=calls, rounds=rounds, pause=PAUSE)
         yield Figure(
@@ -73,10 +74,10 @@ def pointwise() -> Iterator[Figure]:
         return torch.tanh(torch.relu(a * b + 1) - a * 0.5).mul(b).add(a).abs().sqrt()
 
     def norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
-        return functional.gelu(functional.layer_norm(x, (512,), w, w))
+        return F.gelu(F.layer_norm(x, (512,), w, w))
 
     def masked(x: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
-        return functional.dropout(torch.softmax(x.masked_fill(mask, -1e9), -1), 0.1)
+        return F.dropout(torch.softmax(x.masked_fill(mask, -1e9), -1), 0.1)
 
     big = torch.randn(2 << 20), torch.randn(2 << 20)
     yield from _figures("pointwise", "chain of 8, 2 M floats", _function(chain, *big), (2, 1), 3)
@@ -144,13 +145,13 @@ def training() -> Iterator[Figure]:
         return torch.optim.AdamW(p, lr=1e-4)
 
     given = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
-    mnist = _training(_mnist, sgd, given, functional.nll_loss)
+    mnist = _training(_mnist, sgd, given, F.nll_loss)
     yield from _figures("training", "MNIST, SGD", mnist, (1.1, 1), 1, 9)
     given = torch.randn(4, 3, 128, 128), torch.randint(10, (4,))
-    resnet = _training(resnet18, sgd, given, functional.cross_entropy)
+    resnet = _training(resnet18, sgd, given, F.cross_entropy)
     yield from _figures("training", "ResNet-18 at 128 x 128, SGD", resnet, (1.1, 1), 1, 7)
     given = torch.randn(8, 128, 256), torch.randn(8, 128, 256)
-    gpt = _training(lambda: Block(256, 4), adamw, given, functional.mse_loss)
+    gpt = _training(lambda: Block(256, 4), adamw, given, F.mse_loss)
     yield from _figures("training", "GPT block, AdamW", gpt, (1.1, 1), 1, 9)
 
 
@@ -162,12 +163,49 @@ def tiny() -> Iterator[Figure]:
             x = torch.relu(x + 1)
         return x
 
+    def small() -> nn.Module:
+        return nn.Sequential(nn.Linear(64, 64), nn.ReLU(), nn.Linear(64, 64), nn.ReLU())
+
     yield from _figures(
         "tiny", "100 operators of 4 floats", _function(chain, torch.randn(4)), (5, 1), 20, 21
     )
+    for mode in ("default", "reduce-overhead"):
+        x = torch.randn(1, 64)
+        name = f"2 layers of 64, batch 1, {mode}"
+        yield from _figures("tiny", name, _inference(small, x), (1, 1), 20, 21, mode)
 
 
-GROUPS = {"pointwise": pointwise, "tiny": tiny, "inference": inference, "training": training}
+def graphs() -> Iterator[Figure]:
+    """A captured chain of 200 operators against stock eager: time. Bar: 0.5."""
+    there, module = device(), torch.get_device_module(device())
+    given = torch.randn(16), torch.randn(16)
+
+    def chain(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        for _ in range(50):
+            x = torch.relu((x + y) * y - 1.0)
+        return x
+
+    with torch.no_grad():
+        args = [g.to(there) for g in given]
+        chain(*args)
+        graph = module.CUDAGraph()
+        with module.graph(graph):
+            chain(*args)
+        stock, ours, ratio = compare(
+            lambda: chain(*given), _synchronized(graph.replay, there), calls=20, rounds=21
+        )
+    yield Figure(
+        "graphs", "200 operators replayed", "ms", stock * 1e3, ours * 1e3, ratio, 0.5, "lower"
+    )
+
+
+GROUPS = {
+    "pointwise": pointwise,
+    "tiny": tiny,
+    "graphs": graphs,
+    "inference": inference,
+    "training": training,
+}
 
 if __name__ == "__main__":
     sys.exit(
