@@ -15,6 +15,7 @@
 #include "runtime/check.h"
 #include "comm/reach.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 
 namespace causeway {
 
@@ -174,6 +175,11 @@ CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inp
                                       Milliseconds timeout, const std::string& more) {
   watch_->check();
   check_open(name);
+  // Before it is counted, so that the ranks stay in step.
+  if (const int device = current_device(); device_opened(device))
+    if (Graph* graph = graph_of(current_stream(device)); C10_UNLIKELY(graph != nullptr))
+      graph->refuse(c10::str("a collective (", name, ")"),
+                    "Capture what comes before it and after it, and call it between their replays");
   CommWork::Task task;
   task.name = name;
   task.type = type;

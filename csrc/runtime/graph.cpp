@@ -511,6 +511,18 @@ void Graph::at_end(std::function<void()> f) {
   at_end_.push_back(std::move(f));
 }
 
+namespace {
+void run_all(std::vector<std::function<void()>> all, const char* when) noexcept {
+  for (auto& f : all) {
+    try {
+      f();
+    } catch (...) {
+      TORCH_WARN(when, ": ", words_of(std::current_exception()));
+    }
+  }
+}
+}  // namespace
+
 // The streams are the program's again.
 void Graph::close() noexcept {
   {
@@ -519,13 +531,7 @@ void Graph::close() noexcept {
   }
   for (StreamState* s : captured_) s->graph.store(nullptr, std::memory_order_relaxed);
   state_ = State::Captured;
-  for (auto& f : std::exchange(at_end_, {})) {
-    try {
-      f();
-    } catch (...) {
-      TORCH_WARN("at the end of a capture: ", words_of(std::current_exception()));
-    }
-  }
+  run_all(std::exchange(at_end_, {}), "at the end of a capture");
 }
 
 void Graph::drop() noexcept {
@@ -545,13 +551,7 @@ void Graph::drop() noexcept {
   }
   state_ = State::Empty;
   tells_ = false;
-  for (auto& f : std::exchange(held_, {})) {
-    try {
-      f();
-    } catch (...) {
-      TORCH_WARN("while a graph was reset: ", words_of(std::current_exception()));
-    }
-  }
+  run_all(std::exchange(held_, {}), "while a graph was reset");
 }
 
 void Graph::abort() noexcept {

@@ -24,3 +24,11 @@ def test_every_public_function_works_or_refuses_with_words(env: dict[str, str]) 
     assert done.returncode == 0, done.stderr[-4000:]
     assert not "".join(found.values())
     assert len(found) > 50
+
+
+@pytest.mark.parametrize("env", [{}, {"CAUSEWAY_SIM_COMM": "none"}], ids=["vendor", "host"])
+def test_collectives_come_between_graphs(env: dict[str, str]) -> None:
+    found, done = dist_checks.launch("graphs.py", env={"CAUSEWAY_SIM_CODE": "1", **env})
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert not "".join(found.values())
+    assert len(found) == 2
