@@ -13,8 +13,9 @@ import causeway
 
 def test_the_core_and_the_simulated_chip_hold_no_build_path() -> None:
     package = Path(causeway.__file__).parent
-    binaries = [*package.glob("_C.*.so"), *(package / "lib").glob("*.so")]
-    assert {path.name.split(".")[0] for path in binaries} == {"_C", "libcw_sim"}
+    binaries = [*package.glob("_C.*.so"), *(package / "lib").glob("*.so"), package / "lib/cw"]
+    names = {path.name.split(".")[0] for path in binaries}
+    assert names == {"_C", "libcw_sim", "libcw_run", "cw"}
     folders = [Path(torch.__file__).parent, Path(__file__).parents[2] / "csrc", Path.home()]
     for path in binaries:
         text = path.read_bytes()

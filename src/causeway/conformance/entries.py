@@ -312,6 +312,7 @@ def limits_of_launches_are_held(chip: Chip) -> None:
 def what_is_noted_runs_when_it_is_launched(chip: Chip) -> None:
     """Does graph.v1 note work, run it at each launch and not before, and let the stream go on?"""
     library = chip.library
+    chip.needs("extension", "stream_create")
     try:
         table = library.graphs()
     except TableError as error:
