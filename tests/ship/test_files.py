@@ -288,6 +288,14 @@ from torch import nn
 from causeway.errors import CausewayError
 from causeway.ship.export import export
 
+class Counts(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3, device="sim"))
+    def forward(self, t):
+        self.count.add_(1)
+        return t.sum(1) + self.count
+
 x = torch.randn(3, 4, device="sim")
 for module, args, said in [
     (nn.Dropout(), (x,), "draws random numbers"),
@@ -296,6 +304,9 @@ for module, args, said in [
     (lambda t: torch.linalg.eigvalsh(t @ t.T), (x,), "runs on the host"),
     (lambda t, n: t * n, (x, 3), "inputs are tensors"),
     (lambda t: t, (torch.ones(3),), "on 'sim'"),
+    (Counts(), (x,), "writes to its own buffers"),
+    (nn.BatchNorm1d(4).to("sim"), (x,), "writes to its own buffers"),
+    (lambda t: t.add_(1), (x,), "writes to its input 't'"),
 ]:
     with pytest.raises(CausewayError, match=said):
         export(module, args, "never.cw", compiled=False)

@@ -67,12 +67,11 @@ def export(
         )
 
     inputs = [_own(leaf, device) for leaf in leaves]
-    found: list[Any] = []
+    given = [_raw(t) for t in inputs]
+    names = _names(module, len(inputs), names)
 
     def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        result = module(*pytree.tree_unflatten(list(tensors), spec))
-        outputs, shape = pytree.tree_flatten(result)
-        found[:] = [shape]
+        outputs = pytree.tree_leaves(module(*pytree.tree_unflatten(list(tensors), spec)))
         return [
             o.contiguous().clone() if _is_given(o, tensors) else o.contiguous() for o in outputs
         ]
@@ -98,9 +97,20 @@ def export(
         program = of_graph(graph, device.index or 0, inputs, outputs)
     finally:
         _C.keep_sources(False)
+    constants = _constants(program, device.index or 0)
     graph.replay()
     torch.accelerator.synchronize(device)
-    ports = _ports(program, inputs, outputs, _names(module, len(inputs), names), vectors)
+    if constants != _constants(program, device.index or 0):
+        raise CausewayError(
+            "the model writes to its own buffers or parameters, which a file's sessions share: "
+            "call model.eval(), or make what changes an input and an output"
+        )
+    for name, before, tensor in zip(names, given, inputs, strict=True):
+        if before != _raw(tensor):
+            raise CausewayError(
+                f"the model writes to its input {name!r}: clone it first, and return what changed"
+            )
+    ports = _ports(program, inputs, outputs, names, vectors)
     where = Path(path)
     file.write(
         where,
@@ -112,7 +122,7 @@ def export(
             "vendor": f"{_C.vendor_state()['name']}, {_C.device_info(device.index or 0)['name']}",
         },
         ports=ports,
-        constants=_constants(program, device.index or 0),
+        constants=constants,
         about=_about(program, ports, module),
         tellers=_C.tellers(),
     )
@@ -135,6 +145,13 @@ def _own(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     """A dense copy in a block of its own, which becomes the input's place."""
     made = torch.empty(tensor.shape, dtype=tensor.dtype, device=device)
     return made.copy_(tensor.detach())
+
+
+def _raw(tensor: torch.Tensor) -> bytes:
+    """A tensor's bytes, row-major."""
+    if not tensor.numel():
+        return b""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _is_given(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
@@ -169,8 +186,7 @@ def _ports(
             dtype = str(tensor.dtype).removeprefix("torch.")
             if dtype not in _DTYPES or tensor.dim() > 8:
                 raise CausewayError(f"a file holds no {tensor.dim()}-d tensor of {tensor.dtype}")
-            raw = tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8)
-            data = raw.numpy().tobytes() if tensor.numel() else b""
+            data = _raw(tensor)
             ports.append(
                 {
                     "name": (results if kind else names)[i],
