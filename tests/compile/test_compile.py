@@ -645,6 +645,14 @@ for i in range(8):
     assert g(x).item() == 4 * (2 * i + 1), i
     assert x.tolist() == [2.0 * i + 1] * 4, i
 assert sum(causeway.compile_report().replays.values()) >= 14, causeway.compile_report()
+
+e = torch.compile(lambda x: x.exp() + 1, mode="reduce-overhead")
+held = []
+for i in range(5):  # an expanded input that moves runs as it is
+    held.append(torch.full((1, 4), float(i), device="sim"))
+    x = held[-1].expand(3, 4)
+    torch.testing.assert_close(e(x), x.exp() + 1)
+assert "expanded" in str(causeway.compile_report().not_replayed)
 """
 REFUSED = """
 import warnings, torch, causeway

@@ -110,11 +110,11 @@ class Replayed:
 
     def _capture(self, args: list[Any], sizes: Any) -> bool:
         copied = self.copied[sizes]
-        inputs = [_own(a) if i in copied else a for i, a in enumerate(args)]
         if self.device not in _pools:
             _pools[self.device] = (_C.new_pool_id(), _C.new_pool_id())
         pool, results = _pools[self.device]
         try:
+            inputs = [_own(a) if i in copied else a for i, a in enumerate(args)]
             # Twice: what turns out to be a result gets memory that no other graph writes to.
             graph, outputs = self._record(inputs, pool)
             last = {address: i for i, address in enumerate(graph.allocations())}
@@ -186,5 +186,7 @@ def _own(value: Any) -> Any:
     """A copy in the same strides, in memory of its own."""
     if not isinstance(value, torch.Tensor):
         return value
+    if any(step == 0 and size > 1 for size, step in zip(value.shape, value.stride(), strict=True)):
+        raise CausewayError("an input is expanded, and in another place at each call; clone() it")
     made = torch.empty_strided(value.shape, value.stride(), dtype=value.dtype, device=value.device)
     return made.copy_(value)
