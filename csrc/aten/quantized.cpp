@@ -1,0 +1,458 @@
+// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`. Here are their schemas, what their results are, and the
+// CPU's kernels, which are the reference: a device's kernels give the same bits. That is possible because sums are of
+// integers, and each step after them is one IEEE operation on float32, in this order and with no fused ones:
+//
+//   y = float32(sum) * scale[o];  y = y + bias[o];  y = max(y, 0) where `relu`;
+//   integers out:  q = clamp(rint(y * inverse) + zero, low, high), NaN being `zero`.
+//
+// The sum is of x * w over what lies inside of the input. Where x has a zero point, or is an image whose mean is folded in,
+// `taps` [o, kernel] has what each tap adds to a sum for it: sum = (sum << shift) - (its taps inside of the input). A zero
+// point is exact that way at a border too, and so is a mean that is no integer, in steps of 1 / 2^shift.
+#include <ATen/Dispatch.h>
+#include <ATen/Parallel.h>
+#include <ATen/ops/empty.h>
+#include <ATen/ops/empty_like.h>
+#include <torch/library.h>
+
+#include <array>
+#include <cmath>
+
+namespace causeway {
+
+namespace {
+
+using at::Tensor;
+using std::optional;
+
+// What the baseline of x86-64 has is a third as fast.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#define FOR_EACH_CPU __attribute__((target_clones("avx2", "default")))
+#else
+#define FOR_EACH_CPU
+#endif
+
+bool is_integer(at::ScalarType t) { return t == at::kChar || t == at::kByte || t == at::kShort; }
+
+bool is_result(at::ScalarType t) {
+  return is_integer(t) || t == at::kFloat || t == at::kHalf || t == at::kBFloat16 || t == at::kDouble;
+}
+
+template <class Put>
+void with_result(Tensor& out, const Put& put) {
+  AT_DISPATCH_SWITCH(
+      out.scalar_type(), "causeway",
+      AT_DISPATCH_CASE(at::kChar, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+          AT_DISPATCH_CASE(at::kByte, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+              AT_DISPATCH_CASE(at::kShort, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+                  AT_DISPATCH_CASE(at::kFloat, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+                      AT_DISPATCH_CASE(at::kDouble, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+                          AT_DISPATCH_CASE(at::kHalf, [&] { put(out.mutable_data_ptr<scalar_t>()); })
+                              AT_DISPATCH_CASE(at::kBFloat16, [&] { put(out.mutable_data_ptr<scalar_t>()); }));
+}
+
+// ---- quantize ------------------------------------------------------------------------------------------------------------
+
+// A number for each index of `axis`, or one.
+void check_factor(const char* what, const Tensor& t, at::ScalarType dtype, const c10::SymInt& channels) {
+  TORCH_CHECK(t.scalar_type() == dtype, "causeway::", what, " must be ", c10::toString(dtype), ", but is ",
+              c10::toString(t.scalar_type()));
+  TORCH_CHECK(t.dim() <= 1 && (t.sym_numel() == 1 || t.sym_numel() == channels), "causeway::", what, " has ",
+              t.sym_sizes(), " elements: expected 1, or one for each of the ", channels, " channels");
+}
+
+void check_quantize(const Tensor& x, const Tensor& inverse, const optional<Tensor>& zero, int64_t axis, int64_t low,
+                    int64_t high, at::ScalarType dtype) {
+  TORCH_CHECK(at::isFloatingType(x.scalar_type()), "causeway::quantize: expected floating-point numbers, but got ",
+              c10::toString(x.scalar_type()));
+  TORCH_CHECK(is_integer(dtype), "causeway::quantize: dtype is int8, uint8 or int16, but got ", c10::toString(dtype));
+  TORCH_CHECK(x.dim() == 0 ? axis == 0 : axis >= 0 && axis < x.dim(), "causeway::quantize: there is no dimension ",
+              axis, " in ", x.sym_sizes());
+  const c10::SymInt channels = x.dim() == 0 ? c10::SymInt(1) : x.sym_size(axis);
+  check_factor("quantize: inverse", inverse, at::kFloat, channels);
+  if (zero) check_factor("quantize: zero_point", *zero, at::kInt, channels);
+  TORCH_CHECK(low <= high, "causeway::quantize: low, ", low, ", is above high, ", high);
+}
+
+struct Requantize {
+  const float* inverse = nullptr;
+  const int32_t* zero = nullptr;
+  float low = 0, high = 0;
+
+  float operator()(float y, int64_t i, int64_t z) const {
+    const float q = std::nearbyint(y * inverse[i]) + (zero ? static_cast<float>(zero[z]) : 0.0f);
+    if (q != q) return std::min(std::max(zero ? static_cast<float>(zero[z]) : 0.0f, low), high);
+    return std::min(std::max(q, low), high);
+  }
+};
+
+Tensor quantize_meta(const Tensor& x, const Tensor& inverse, const optional<Tensor>& zero, int64_t axis, int64_t low,
+                     int64_t high, at::ScalarType dtype) {
+  check_quantize(x, inverse, zero, axis, low, high, dtype);
+  return at::empty_like(x, x.options().dtype(dtype));
+}
+
+Tensor quantize_cpu(const Tensor& x, const Tensor& inverse, const optional<Tensor>& zero, int64_t axis, int64_t low,
+                    int64_t high, at::ScalarType dtype) {
+  check_quantize(x, inverse, zero, axis, low, high, dtype);
+  Tensor out = at::empty_like(x, x.options().dtype(dtype));
+  const Tensor factors = inverse.contiguous(), zeros = zero ? zero->contiguous() : Tensor();
+  const Requantize to{factors.const_data_ptr<float>(), zero ? zeros.const_data_ptr<int32_t>() : nullptr,
+                      static_cast<float>(low), static_cast<float>(high)};
+  const bool many = factors.numel() > 1, zeros_many = zero && zeros.numel() > 1;
+  const Tensor from = x.to(at::kFloat).contiguous();
+  Tensor dense = at::empty(x.sizes(), x.options().dtype(dtype));
+  int64_t inner = 1;
+  for (int64_t d = axis + 1; d < x.dim(); ++d) inner *= x.size(d);
+  const int64_t channels = x.dim() ? x.size(axis) : 1;
+  const float* in = from.const_data_ptr<float>();
+  with_result(dense, [&](auto* put) {
+    at::parallel_for(0, from.numel(), 16384, [&](int64_t begin, int64_t end) {
+      for (int64_t i = begin; i < end; ++i) {
+        const int64_t c = many || zeros_many ? i / inner % channels : 0;
+        put[i] = static_cast<std::remove_pointer_t<decltype(put)>>(to(in[i], many ? c : 0, zeros_many ? c : 0));
+      }
+    });
+  });
+  out.copy_(dense);
+  return out;
+}
+
+// ---- products ------------------------------------------------------------------------------------------------------------
+
+// What follows a sum, as the operators take it.
+struct After {
+  const Tensor& scale;
+  const optional<Tensor>& bias;
+  const optional<Tensor>& taps;
+  int64_t shift;
+  bool relu;
+  const optional<Tensor>& inverse;
+  const optional<Tensor>& zero;
+  int64_t low, high;
+  at::ScalarType dtype;
+};
+
+void check_product(const char* name, const Tensor& x, const Tensor& weight, const c10::SymInt& channels,
+                   const c10::SymInt& taps, const After& after) {
+  const std::string op = name;
+  TORCH_CHECK(is_integer(x.scalar_type()), "causeway::", name, ": expected an input of int8, uint8 or int16, but got ",
+              c10::toString(x.scalar_type()));
+  TORCH_CHECK(weight.scalar_type() == at::kChar || weight.scalar_type() == at::kShort, "causeway::", name,
+              ": expected weights of int8 or int16, but got ", c10::toString(weight.scalar_type()));
+  check_factor((op + ": scale").c_str(), after.scale, at::kFloat, channels);
+  if (after.bias) {
+    TORCH_CHECK(after.bias->dim() == 1 && after.bias->sym_size(0) == channels, "causeway::", name, ": bias has shape ",
+                after.bias->sym_sizes(), ", but there are ", channels, " channels");
+    TORCH_CHECK(after.bias->scalar_type() == at::kFloat, "causeway::", name, ": bias must be float32, but is ",
+                c10::toString(after.bias->scalar_type()));
+  }
+  if (after.taps)
+    TORCH_CHECK(after.taps->scalar_type() == at::kLong && after.taps->dim() == 2 &&
+                    after.taps->sym_size(0) == channels && after.taps->sym_size(1) == taps,
+                "causeway::", name, ": taps are int64 of [", channels, ", ", taps, "], but got ",
+                c10::toString(after.taps->scalar_type()), " of ", after.taps->sym_sizes());
+  TORCH_CHECK(after.shift >= 0 && after.shift <= 16 && (after.taps || after.shift == 0), "causeway::", name,
+              ": shift is 0 to 16, and 0 without taps, but got ", after.shift);
+  TORCH_CHECK(is_result(after.dtype), "causeway::", name, ": results are of int8, uint8, int16 or floating point, not ",
+              c10::toString(after.dtype));
+  if (is_integer(after.dtype)) {
+    TORCH_CHECK(after.inverse.has_value(), "causeway::", name, ": integers out need out_inverse, 1 / their scale");
+    check_factor((op + ": out_inverse").c_str(), *after.inverse, at::kFloat, channels);
+    if (after.zero) check_factor((op + ": out_zero").c_str(), *after.zero, at::kInt, channels);
+  }
+}
+
+struct Finish {
+  explicit Finish(const After& a)
+      : scales(a.scale.contiguous()),
+        biases(a.bias ? a.bias->contiguous() : Tensor()),
+        inverses(a.inverse ? a.inverse->contiguous() : Tensor()),
+        zeros(a.zero ? a.zero->contiguous() : Tensor()),
+        scale(scales.const_data_ptr<float>()),
+        bias(a.bias ? biases.const_data_ptr<float>() : nullptr),
+        per_channel(scales.numel() > 1),
+        relu(a.relu),
+        integer(is_integer(a.dtype)) {
+    if (integer)
+      to = {inverses.const_data_ptr<float>(), a.zero ? zeros.const_data_ptr<int32_t>() : nullptr,
+            static_cast<float>(a.low), static_cast<float>(a.high)};
+    many_inverses = integer && inverses.numel() > 1;
+    many_zeros = a.zero && zeros.numel() > 1;
+  }
+
+  float operator()(int64_t sum, int64_t o) const {
+    float y = static_cast<float>(sum) * scale[per_channel ? o : 0];
+    if (bias) y = y + bias[o];
+    if (relu) y = y > 0 ? y : (y != y ? y : 0.0f);
+    return integer ? to(y, many_inverses ? o : 0, many_zeros ? o : 0) : y;
+  }
+
+  Tensor scales, biases, inverses, zeros;
+  const float* scale;
+  const float* bias;
+  bool per_channel, relu, integer, many_inverses, many_zeros;
+  Requantize to;
+};
+
+template <class Sum>
+FOR_EACH_CPU void dot_rows(const int16_t* a, const int16_t* b, int64_t depth, int64_t columns, Sum* out) {
+  int64_t n = 0;
+  for (; n + 4 <= columns; n += 4) {
+    const int16_t *b0 = b + n * depth, *b1 = b0 + depth, *b2 = b1 + depth, *b3 = b2 + depth;
+    Sum s0 = 0, s1 = 0, s2 = 0, s3 = 0;
+    for (int64_t k = 0; k < depth; ++k) {
+      s0 += static_cast<Sum>(a[k]) * b0[k], s1 += static_cast<Sum>(a[k]) * b1[k];
+      s2 += static_cast<Sum>(a[k]) * b2[k], s3 += static_cast<Sum>(a[k]) * b3[k];
+    }
+    out[n] = s0, out[n + 1] = s1, out[n + 2] = s2, out[n + 3] = s3;
+  }
+  for (; n < columns; ++n) {
+    Sum s = 0;
+    for (int64_t k = 0; k < depth; ++k) s += static_cast<Sum>(a[k]) * b[n * depth + k];
+    out[n] = s;
+  }
+}
+
+template void dot_rows<int32_t>(const int16_t*, const int16_t*, int64_t, int64_t, int32_t*);
+template void dot_rows<int64_t>(const int16_t*, const int16_t*, int64_t, int64_t, int64_t*);
+
+// Sums of 8-bit products of so many terms stay within 32 bits.
+bool is_short_sum(const Tensor& x, const Tensor& weight, int64_t depth) {
+  const int64_t x_most = x.scalar_type() == at::kByte ? 255 : 128;
+  return x.scalar_type() != at::kShort && weight.scalar_type() == at::kChar && depth <= INT32_MAX / (x_most * 128);
+}
+
+constexpr int64_t kColumns = 64;
+
+// At most kColumns sums.
+void dot_all(bool is_short, const int16_t* a, const int16_t* b, int64_t depth, int64_t columns, int64_t* sums) {
+  if (!is_short) return dot_rows<int64_t>(a, b, depth, columns, sums);
+  std::array<int32_t, kColumns> narrow;
+  dot_rows<int32_t>(a, b, depth, columns, narrow.data());
+  std::copy_n(narrow.begin(), columns, sums);
+}
+
+// ---- qlinear -------------------------------------------------------------------------------------------------------------
+
+Tensor linear_result(const Tensor& x, const Tensor& weight, const After& after) {
+  TORCH_CHECK(weight.dim() == 2, "causeway::qlinear: expected weights of [out, in], but got ", weight.sym_sizes());
+  TORCH_CHECK(x.dim() >= 1 && x.sym_size(-1) == weight.sym_size(1), "causeway::qlinear: an input of ", x.sym_sizes(),
+              " does not go with weights of ", weight.sym_sizes());
+  check_product("qlinear", x, weight, weight.sym_size(0), 1, after);
+  c10::SymDimVector sizes(x.sym_sizes());
+  sizes.back() = weight.sym_size(0);
+  return at::empty_symint(sizes, x.options().dtype(after.dtype));
+}
+
+Tensor qlinear_meta(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                    const optional<Tensor>& taps, int64_t shift, bool relu, const optional<Tensor>& inverse,
+                    const optional<Tensor>& zero, int64_t low, int64_t high, at::ScalarType dtype) {
+  return linear_result(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype});
+}
+
+Tensor qlinear_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                   const optional<Tensor>& taps, int64_t shift, bool relu, const optional<Tensor>& inverse,
+                   const optional<Tensor>& zero, int64_t low, int64_t high, at::ScalarType dtype) {
+  const After after{scale, bias, taps, shift, relu, inverse, zero, low, high, dtype};
+  Tensor out = linear_result(x, weight, after);
+  const int64_t columns = weight.size(0), depth = weight.size(1);
+  if (out.numel() == 0) return out;
+  const int64_t rows = out.numel() / columns;
+  const Tensor a = x.to(at::kShort).contiguous(), b = weight.to(at::kShort).contiguous();
+  const Tensor corrections = taps ? taps->contiguous() : Tensor();
+  const int64_t* less = taps ? corrections.const_data_ptr<int64_t>() : nullptr;
+  const Finish finish(after);
+  const bool is_short = is_short_sum(x, weight, depth);
+  const int16_t *pa = a.const_data_ptr<int16_t>(), *pb = b.const_data_ptr<int16_t>();
+  with_result(out, [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    // Few rows are shared out by columns.
+    const int64_t stretches = (columns + kColumns - 1) / kColumns;
+    at::parallel_for(0, rows * stretches, std::max<int64_t>(1, 32768 / std::max<int64_t>(depth * kColumns, 1)),
+                     [&](int64_t begin, int64_t end) {
+                       std::array<int64_t, kColumns> sums;
+                       for (int64_t u = begin; u < end; ++u) {
+                         const int64_t m = u / stretches, n0 = u % stretches * kColumns;
+                         const int64_t count = std::min(kColumns, columns - n0);
+                         dot_all(is_short, pa + m * depth, pb + n0 * depth, depth, count, sums.data());
+                         for (int64_t n = 0; n < count; ++n) {
+                           int64_t sum = sums[n];
+                           if (less) sum = (sum << shift) - less[n0 + n];
+                           to[m * columns + n0 + n] = static_cast<T>(finish(sum, n0 + n));
+                         }
+                       }
+                     });
+  });
+  return out;
+}
+
+// ---- qconv ---------------------------------------------------------------------------------------------------------------
+
+struct Space {
+  int dims;  // 1 to 3
+  bool transposed;
+  int64_t groups;
+  std::array<int64_t, 3> in{1, 1, 1}, out{1, 1, 1}, kernel{1, 1, 1}, stride{1, 1, 1}, padding{0, 0, 0},
+      dilation{1, 1, 1};
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  // Where tap r of position y reads in dimension d; -1 outside of the input, and between its elements.
+  int64_t at(int d, int64_t y, int64_t r) const {
+    if (!transposed) {
+      const int64_t t = y * stride[d] - padding[d] + r * dilation[d];
+      return t < in[d] ? std::max<int64_t>(t, -1) : -1;
+    }
+    const int64_t t = y + padding[d] - r * dilation[d];
+    return t >= 0 && t % stride[d] == 0 && t / stride[d] < in[d] ? t / stride[d] : -1;
+  }
+};
+
+Tensor conv_result(const Tensor& x, const Tensor& weight, const After& after, at::IntArrayRef stride,
+                   at::IntArrayRef padding, at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding,
+                   int64_t groups) {
+  const int64_t dims = x.dim() - 2;
+  TORCH_CHECK(dims >= 1 && dims <= 3 && weight.dim() == x.dim(),
+              "causeway::qconv: expected an input of [batch, channels,"
+              " 1 to 3 dimensions] and weights of as many, but got ",
+              x.sym_sizes(), " and ", weight.sym_sizes());
+  for (const auto& [what, list] :
+       {std::pair{"stride", stride}, {"padding", padding}, {"dilation", dilation}, {"output_padding", output_padding}})
+    TORCH_CHECK(static_cast<int64_t>(list.size()) == dims, "causeway::qconv: ", what, " has ", list.size(),
+                " numbers for ", dims, " dimensions");
+  TORCH_CHECK(groups > 0, "causeway::qconv: groups must be positive, but is ", groups);
+  const c10::SymInt channels = transposed ? weight.sym_size(1) * groups : weight.sym_size(0);
+  TORCH_CHECK(x.sym_size(1) == (transposed ? weight.sym_size(0) : weight.sym_size(1) * groups) &&
+                  weight.sym_size(0) % groups == 0,
+              "causeway::qconv: an input of ", x.sym_sizes(), " does not go with weights of ", weight.sym_sizes(),
+              " in ", groups, " groups");
+  c10::SymDimVector sizes{x.sym_size(0), channels};
+  c10::SymInt taps = 1;
+  for (int64_t d = 0; d < dims; ++d) {
+    const c10::SymInt in = x.sym_size(d + 2), reach = (weight.sym_size(d + 2) - 1) * dilation[d] + 1;
+    TORCH_CHECK(stride[d] > 0 && dilation[d] > 0 && padding[d] >= 0,
+                "causeway::qconv: stride and dilation must be "
+                "positive and padding not negative, but got ",
+                stride, ", ", dilation, " and ", padding);
+    sizes.push_back(transposed ? (in - 1) * stride[d] - padding[d] * 2 + reach + output_padding[d]
+                               : (in + padding[d] * 2 - reach) / stride[d] + 1);
+    TORCH_CHECK(sizes.back() > 0, "causeway::qconv: an input of ", x.sym_sizes(), " is smaller than the kernel");
+    taps = taps * weight.sym_size(d + 2);
+  }
+  check_product("qconv", x, weight, channels, taps, after);
+  const auto format = dims == 1 ? at::MemoryFormat::Contiguous : x.suggest_memory_format();
+  return at::empty_symint(sizes, x.options().dtype(after.dtype).memory_format(format));
+}
+
+Tensor qconv_meta(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                  const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
+                  at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
+                  const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+                  at::ScalarType dtype) {
+  return conv_result(x, weight, {scale, bias, taps, shift, relu, inverse, zero, low, high, dtype}, stride, padding,
+                     dilation, transposed, output_padding, groups);
+}
+
+Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& bias,
+                 const optional<Tensor>& taps, int64_t shift, at::IntArrayRef stride, at::IntArrayRef padding,
+                 at::IntArrayRef dilation, bool transposed, at::IntArrayRef output_padding, int64_t groups, bool relu,
+                 const optional<Tensor>& inverse, const optional<Tensor>& zero, int64_t low, int64_t high,
+                 at::ScalarType dtype) {
+  const After after{scale, bias, taps, shift, relu, inverse, zero, low, high, dtype};
+  Tensor out = conv_result(x, weight, after, stride, padding, dilation, transposed, output_padding, groups);
+  if (out.numel() == 0) return out;
+  Space s{static_cast<int>(x.dim() - 2), transposed, groups};
+  for (int d = 0; d < s.dims; ++d) {
+    const int to = d + 3 - s.dims;
+    s.in[to] = x.size(d + 2), s.out[to] = out.size(d + 2), s.kernel[to] = weight.size(d + 2);
+    s.stride[to] = stride[d], s.padding[to] = padding[d], s.dilation[to] = dilation[d];
+  }
+  const int64_t batch = x.size(0), in_channels = x.size(1) / groups, out_channels = out.size(1) / groups;
+  const int64_t kernel = s.taps(), depth = kernel * in_channels;
+  // [batch, positions, channels], and weights [groups, out, taps, in].
+  const Tensor a = x.to(at::kShort).flatten(2).transpose(1, 2).contiguous();
+  const Tensor shorts = weight.to(at::kShort).flatten(2);
+  const Tensor b = (transposed ? shorts.view({groups, in_channels, out_channels, kernel}).permute({0, 2, 3, 1})
+                               : shorts.view({groups, out_channels, in_channels, kernel}).permute({0, 1, 3, 2}))
+                       .contiguous();
+  const Tensor corrections = taps ? taps->contiguous() : Tensor();
+  const int64_t* less = taps ? corrections.const_data_ptr<int64_t>() : nullptr;
+  const Finish finish(after);
+  const bool is_short = is_short_sum(x, weight, depth);
+  const int64_t places = s.out[0] * s.out[1] * s.out[2], channels = groups * out_channels;
+  Tensor dense = at::empty({batch, places, channels}, out.options().memory_format(at::MemoryFormat::Contiguous));
+  const int16_t *pa = a.const_data_ptr<int16_t>(), *pb = b.const_data_ptr<int16_t>();
+  with_result(dense, [&](auto* to) {
+    using T = std::remove_pointer_t<decltype(to)>;
+    const int64_t work = std::max<int64_t>(depth * channels, 1);
+    at::parallel_for(0, batch * places, std::max<int64_t>(1, 32768 / work), [&](int64_t begin, int64_t end) {
+      std::vector<int16_t> row(depth);
+      std::vector<int64_t> sums(out_channels), inside;
+      for (int64_t u = begin; u < end; ++u) {
+        const int64_t image = u / places, p = u % places;
+        const int64_t z = p / (s.out[1] * s.out[2]), y = p / s.out[2] % s.out[1], w = p % s.out[2];
+        for (int64_t g = 0; g < groups; ++g) {
+          inside.clear();
+          for (int64_t t = 0; t < kernel; ++t) {
+            const int64_t iz = s.at(0, z, t / (s.kernel[1] * s.kernel[2])),
+                          iy = s.at(1, y, t / s.kernel[2] % s.kernel[1]), ix = s.at(2, w, t % s.kernel[2]);
+            int16_t* part = row.data() + t * in_channels;
+            if (iz < 0 || iy < 0 || ix < 0) {
+              std::fill_n(part, in_channels, int16_t{0});
+              continue;
+            }
+            inside.push_back(t);
+            const int64_t from = (image * s.in[0] + iz) * s.in[1] * s.in[2] + iy * s.in[2] + ix;
+            std::copy_n(pa + from * x.size(1) + g * in_channels, in_channels, part);
+          }
+          for (int64_t n = 0; n < out_channels; n += kColumns)
+            dot_all(is_short, row.data(), pb + (g * out_channels + n) * depth, depth,
+                    std::min(kColumns, out_channels - n), sums.data() + n);
+          for (int64_t n = 0; n < out_channels; ++n) {
+            const int64_t o = g * out_channels + n;
+            int64_t sum = sums[n];
+            if (less) {
+              sum = sum << shift;
+              for (int64_t t : inside) sum -= less[o * kernel + t];
+            }
+            to[u * channels + o] = static_cast<T>(finish(sum, o));
+          }
+        }
+      }
+    });
+  });
+  out.copy_(dense.transpose(1, 2).view_as(out));
+  return out;
+}
+
+TORCH_LIBRARY(causeway, m) {
+  m.set_python_module("causeway.quant.operators");
+  m.def(
+      "quantize(Tensor self, Tensor inverse, Tensor? zero_point, int axis, int low, int high, ScalarType dtype) -> "
+      "Tensor",
+      {at::Tag::pt2_compliant_tag});
+  m.def(
+      "qlinear(Tensor self, Tensor weight, Tensor scale, Tensor? bias, Tensor? taps, int shift, bool relu, Tensor? "
+      "out_inverse, Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+  m.def(
+      "qconv(Tensor self, Tensor weight, Tensor scale, Tensor? bias, Tensor? taps, int shift, int[] stride, int[] "
+      "padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool relu, Tensor? out_inverse, "
+      "Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
+      {at::Tag::pt2_compliant_tag});
+}
+
+TORCH_LIBRARY_IMPL(causeway, CPU, m) {
+  m.impl("quantize", quantize_cpu);
+  m.impl("qlinear", qlinear_cpu);
+  m.impl("qconv", qconv_cpu);
+}
+
+TORCH_LIBRARY_IMPL(causeway, Meta, m) {
+  m.impl("quantize", quantize_meta);
+  m.impl("qlinear", qlinear_meta);
+  m.impl("qconv", qconv_meta);
+}
+
+}  // namespace
+
+}  // namespace causeway

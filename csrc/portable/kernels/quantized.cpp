@@ -1,0 +1,549 @@
+// Layers in integers: causeway::quantize, qlinear and qconv. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
+//
+// The input is first written once more, as int16 with channels beside each other, zeros around it and, for transposed
+// convolutions, between its elements. Each output is then a sum over segments, rows of the kernel whose taps and channels
+// are neighbours in both the input and the weights, and no position is outside. On CPUs items compute tiles of sums by the
+// instruction that multiplies pairs of int16 and adds them up in int32, which loses nothing; where it has none, what the
+// compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
+#include <algorithm>
+
+#include "portable/program.h"
+
+namespace causeway::portable {
+
+namespace {
+
+// ---- vectors of 16 ---------------------------------------------------------------------------------------------------------
+
+constexpr const char* kVectorsC = R"(
+typedef i16 i16x16 __attribute__((vector_size(32), aligned(2)));
+typedef i32 i32x8 __attribute__((vector_size(32)));
+typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
+#define LOAD_i16(p) (*(const i16x16*)(p))
+#define ZERO8 ((i32x8){0})
+#define SUM8(v) ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
+#ifdef __AVX2__
+typedef char c8x16 __attribute__((vector_size(16)));
+#define LOAD_i8(p) ((i16x16)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
+#define DOT(acc, a, b) ((acc) + (i32x8)__builtin_ia32_pmaddwd256(a, b))
+#else
+#define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16x16)
+static inline i32x8 dot_pairs(i16x16 a, i16x16 b) {
+  i32x8 r;
+  for (int l = 0; l < 8; ++l) r[l] = (i32)a[2 * l] * b[2 * l] + (i32)a[2 * l + 1] * b[2 * l + 1];
+  return r;
+}
+#define DOT(acc, a, b) ((acc) + dot_pairs(a, b))
+#endif
+)";
+
+constexpr const char* kVectorsOpenCl = R"(
+typedef short16 i16x16; typedef int8 i32x8;
+#define LOAD_i16(p) vload16(0, p)
+#define LOAD_i8(p) convert_short16(vload16(0, p))
+#define ZERO8 ((i32x8)(0))
+#define SUM8(v) (((v).s0 + (v).s4) + ((v).s1 + (v).s5) + (((v).s2 + (v).s6) + ((v).s3 + (v).s7)))
+#if defined(__AVX2__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_pmaddwd256)
+#define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
+#endif
+#endif
+#ifndef DOT
+#define DOT(acc, a, b) ((acc) + convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
+#endif
+)";
+
+constexpr const char* kFinish = R"(
+FUNCTION f32 requantized(f32 y, f32 inverse, f32 zero) {
+  f32 v = y * inverse;
+  v = v > 4194303.0f ? 4194303.0f : v;
+  v = v < -4194303.0f ? -4194303.0f : v;
+  v = NEAREST(v) + zero;
+  v = v != v ? zero : v;
+  v = v < (f32)LOW ? (f32)LOW : v;
+  return v > (f32)HIGH ? (f32)HIGH : v;
+}
+)";
+
+std::string name_of_store(Dtype dtype) {
+  // Within 32 bits, by an instruction that vectors have.
+  if (!is_float(dtype)) return "out_p[i_] = (" + std::string(storage_of(dtype)) + ")(i32)(v_)";
+  return "ST_" + std::string(name_of(dtype)) + "(out_p, i_, v_)";
+}
+
+// ---- quantize ------------------------------------------------------------------------------------------------------------
+
+// out, self, inverse, zero_point, axis, low, high, dtype
+cw_status quantize(Call& call, const void*) {
+  Tensor out, in, inverse, zero;
+  if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &inverse) || inverse.dtype != kF32 ||
+      !is_float(in.dtype) || is_float(out.dtype) || size_of(out.dtype) > 2)
+    return CW_UNSUPPORTED;
+  const bool offset = call.tensor(3, &zero);
+  if (offset && zero.dtype != kI32) return CW_UNSUPPORTED;
+  const int64_t axis = call.integer(4);
+  const bool by_channel = inverse.numel() > 1, zero_by_channel = offset && zero.numel() > 1;
+  Program p(call, "quantize");
+  p.define("LOW", call.integer(5))
+      .define("HIGH", call.integer(6))
+      .before(kFinish)
+      .define("PUT(i_, v_)", name_of_store(out.dtype));
+  p.in("inverse", inverse.data, kF32);
+  if (offset) p.in("zero", zero.data, kI32);
+  p.define("ZERO_AT(c)", !offset ? "0.0f" : zero_by_channel ? "(f32)zero(c)" : "(f32)zero(0)");
+  p.define("INVERSE_AT(c)", by_channel ? "inverse(c)" : "inverse(0)");
+  if (!by_channel && !zero_by_channel && in.contiguous() && out.contiguous()) {
+    p.out("out", out.data, out.dtype).in("x", in.data, in.dtype);
+    const int64_t block = call.device->in_turn() ? 4096 : 1, count = out.numel();
+    p.value("count", count).define("BLOCK", block);
+    return p.run((count + block - 1) / block,
+                 "const f32 by = INVERSE_AT(0), z = ZERO_AT(0);\n"
+                 "const idx end = count - u * BLOCK < BLOCK ? count : u * BLOCK + BLOCK;\nINDEPENDENT\n"
+                 "for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));",
+                 static_cast<double>(block) * 4);
+  }
+  const std::string c = out.ndim ? "c" + std::to_string(axis) : "0";
+  p.out("out", out).in("x", in);
+  return p.each(out, "PUT(out_at, requantized((f32)x(x_at), INVERSE_AT(" + c + "), ZERO_AT(" + c + ")));", 8);
+}
+
+// ---- what a product consists of ------------------------------------------------------------------------------------------
+
+struct Quantized {
+  int64_t batch = 1, groups = 1, in_channels = 1, out_channels = 1;  // channels of one group
+  int64_t in[3] = {1, 1, 1}, out[3] = {1, 1, 1}, kernel[3] = {1, 1, 1}, stride[3] = {1, 1, 1}, padding[3] = {0, 0, 0},
+          dilation[3] = {1, 1, 1};
+  bool transposed = false;
+  Tensor x, weight, result;  // x and result: [batch, channels, 3 dimensions]
+  int64_t weight_at[3];  // strides of a group, an output and an input channel; taps below
+  int64_t tap_at[3];
+
+  int64_t taps() const { return kernel[0] * kernel[1] * kernel[2]; }
+  int64_t places() const { return out[0] * out[1] * out[2]; }
+  int64_t depth() const { return taps() * in_channels; }
+};
+
+// The arguments after the geometry.
+struct After {
+  Tensor scale, bias, taps, inverse, zero;
+  bool has_bias, has_taps, has_zero, relu;
+  int64_t shift, low, high;
+};
+
+bool read_after(Call& call, int at, const Tensor& out, After* a) {
+  a->relu = call.integer(at) != 0;
+  const bool inverse = call.tensor(at + 1, &a->inverse);
+  a->has_zero = call.tensor(at + 2, &a->zero);
+  a->low = call.integer(at + 3), a->high = call.integer(at + 4);
+  return is_float(out.dtype) || (inverse && a->inverse.dtype == kF32 && (!a->has_zero || a->zero.dtype == kI32));
+}
+
+bool read_before(Call& call, Quantized* q, After* a) {
+  if (!call.tensor(1, &q->x) || !call.tensor(2, &q->weight) || !call.tensor(3, &a->scale) || a->scale.dtype != kF32)
+    return false;
+  const auto is_8_or_16 = [](Dtype d) { return d == kI8 || d == kU8 || d == kI16; };
+  if (!is_8_or_16(q->x.dtype) || !is_8_or_16(q->weight.dtype) || q->weight.dtype == kU8) return false;
+  a->has_bias = call.tensor(4, &a->bias);
+  a->has_taps = call.tensor(5, &a->taps);
+  a->shift = call.integer(6);
+  return (!a->has_bias || a->bias.dtype == kF32) && (!a->has_taps || a->taps.dtype == kI64);
+}
+
+// Sums of 8-bit products of so many terms stay within 32 bits.
+bool is_short_sum(const Quantized& q) {
+  const int64_t most = q.x.dtype == kU8 ? 255 : 128;
+  return q.x.dtype != kI16 && q.weight.dtype == kI8 && q.depth() <= INT32_MAX / (most * 128);
+}
+
+// ---- the input, written once more ------------------------------------------------------------------------------------------
+
+struct Image {
+  void* data = nullptr;
+  int64_t size[3], low[3];  // of each dimension, and which position of the input its first is
+  int64_t channels = 1;  // of all groups
+};
+
+constexpr int64_t kBeyond = 32;  // elements that a vector may read past the end
+
+cw_status write_image(Call& call, const Quantized& q, Image* image) {
+  image->channels = q.groups * q.in_channels;
+  int64_t rows = q.batch, gap[3];
+  for (int d = 0; d < 3; ++d) {
+    gap[d] = q.transposed ? q.stride[d] : 1;
+    const int64_t reach = (q.kernel[d] - 1) * q.dilation[d], step = q.transposed ? 1 : q.stride[d];
+    image->low[d] = q.transposed ? q.padding[d] - reach : -q.padding[d];
+    image->size[d] = (q.out[d] - 1) * step + reach + 1;
+    if (d < 2) rows *= image->size[d];
+  }
+  const uint64_t count = static_cast<uint64_t>(rows * image->size[2] * image->channels + kBeyond);
+  TRY(scratch(*call.device, call.stream, count * 2, &image->data));
+  Program p(call, "quantized_image");
+  p.out("out", image->data, kI16).in("x", q.x.data, q.x.dtype);
+  p.value("w", image->size[2]).value("h", image->size[1]).value("d", image->size[0]);
+  p.value("lx", image->low[2]).value("ly", image->low[1]).value("lz", image->low[0]);
+  p.value("fx", q.in[2]).value("fy", q.in[1]).value("fz", q.in[0]);
+  p.value("gx", gap[2]).value("gy", gap[1]).value("gz", gap[0]).value("channels", image->channels);
+  for (int d = 0; d < 5; ++d) p.value("x" + std::to_string(d), q.x.strides[d]);
+  p.define("BETWEEN", q.transposed).define("BESIDE", q.x.strides[1] == 1);
+  const std::string column = R"(
+const idx t = x + lx;
+const idx from_x = BETWEEN ? t / gx : t;
+const bool_t in_x = t >= 0 && from_x < fx && (!BETWEEN || t % gx == 0);
+)";
+  const std::string row = R"(
+const idx y = u % h + ly, z = u / h % d + lz, b = u / h / d;
+const idx from_y = BETWEEN ? y / gy : y, from_z = BETWEEN ? z / gz : z;
+const bool_t in_row = y >= 0 && z >= 0 && from_y < fy && from_z < fz && (!BETWEEN || (y % gy == 0 && z % gz == 0));
+const idx at = b * x0 + from_z * x2 + from_y * x3;
+)";
+  p.before("typedef int bool_t;\n");
+  const double cost = static_cast<double>(image->channels);
+  if (!call.device->in_turn())
+    return p.run(
+        rows * image->size[2] * image->channels,
+        "const idx element = u, c = u % channels, x = u / channels % w;\n{\nconst idx u = element / channels / "
+        "w;\n" +
+            row + column + "out_p[element] = in_row && in_x ? (i16)x(at + c * x1 + from_x * x4) : (i16)0;\n}\n",
+        8);
+  // Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines.
+  return p.run(rows, row + R"(
+GLOBAL i16* to = out_p + u * w * channels;
+if (!in_row) {
+  for (idx i = 0; i < w * channels; ++i) to[i] = 0;
+  continue;
+}
+#if BESIDE
+for (idx x = 0; x < w; ++x) {
+)" + column + R"(
+  if (in_x) {
+    INDEPENDENT
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (i16)x(at + from_x * x4 + c);
+  } else {
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
+  }
+}
+#else
+for (idx x = 0; x < w; ++x) {
+)" + column + R"(
+  if (!in_x) for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
+}
+
+for (idx s0 = 0; s0 < fx; s0 += 32) {
+  const idx s1 = fx - s0 < 32 ? fx : s0 + 32;
+  for (idx c = 0; c < channels; ++c)
+    for (idx s = s0; s < s1; ++s) {
+      const idx x = s * gx - lx;
+      if (x >= 0 && x < w) to[x * channels + c] = (i16)x(at + c * x1 + s * x4);
+    }
+}
+#endif
+)",
+               cost * static_cast<double>(image->size[2]) * 2);
+}
+
+// ---- weights of [group, output, segment, element] ------------------------------------------------------------------------
+
+struct Weights {
+  const void* data = nullptr;
+  int64_t segments, length, padded;  // padded: elements from one segment to the next
+};
+
+// Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
+bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
+
+cw_status order_weights(Call& call, const Quantized& q, bool vectors, Weights* w) {
+  const bool rows = whole_rows(q);
+  w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
+  w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
+  w->padded = vectors ? (w->length + 15) / 16 * 16 : w->length;
+  const int64_t taps = q.taps();
+  // In a transposed convolution positions meet the taps from the last to the first.
+  const bool as_given = !q.transposed && w->padded == w->length && (q.in_channels == 1 || q.weight_at[2] == 1) &&
+                        (q.kernel[2] == 1 || q.tap_at[2] == q.in_channels) &&
+                        (q.kernel[1] == 1 || q.tap_at[1] == q.in_channels * q.kernel[2]) &&
+                        (q.kernel[0] == 1 || q.tap_at[0] == q.in_channels * q.kernel[2] * q.kernel[1]) &&
+                        (q.out_channels == 1 || q.weight_at[1] == q.in_channels * taps) &&
+                        (q.groups == 1 || q.weight_at[0] == q.in_channels * taps * q.out_channels);
+  if (as_given) {
+    w->data = q.weight.data;
+    return CW_OK;
+  }
+  const int64_t outputs = q.groups * q.out_channels, count = outputs * w->segments * w->padded;
+  void* made = nullptr;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((count + kBeyond) * size_of(q.weight.dtype)), &made));
+  w->data = made;
+  Program p(call, "quantized_weights");
+  p.out("out", made, q.weight.dtype).in("x", q.weight.data, q.weight.dtype);
+  p.value("padded", w->padded).value("segments", w->segments).value("len", w->length).value("outs", q.out_channels);
+  p.value("channels", q.in_channels).value("kx", q.kernel[2]).value("ky", q.kernel[1]).value("kz", q.kernel[0]);
+  p.value("wg", q.weight_at[0]).value("wo", q.weight_at[1]).value("wc", q.weight_at[2]);
+  p.value("tz", q.tap_at[0]).value("ty", q.tap_at[1]).value("tx", q.tap_at[2]);
+  p.define("ROWS", rows).define("TURNED", q.transposed);
+  return p.run(outputs * w->segments, R"(
+const idx s = u % segments, o = u / segments % outs, g = u / segments / outs;
+idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
+if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
+const idx base = g * wg + o * wo + z * tz + y * ty;
+idx c = 0;
+for (idx i = 0; i < padded; ++i) {
+  const idx tap = TURNED ? kx - 1 - x : x;
+  if (i < len) out_set(u * padded + i, x(base + tap * tx + c * wc)); else out_set(u * padded + i, 0);
+  if (++c == channels) c = 0, ++x;
+}
+)",
+               static_cast<double>(w->padded) * 4);
+}
+
+// ---- sums ----------------------------------------------------------------------------------------------------------------
+
+// Parameters that both texts need, and what is done with `sum` of output o, at image place (b, z, y, x).
+void add_common(Program& p, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+  p.define("LOW", a.low).define("HIGH", a.high).before(kFinish);
+  p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
+  p.out("out", q.result.data, q.result.dtype).in("image", image.data, kI16).in("weight", w.data, q.weight.dtype);
+  p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
+  if (a.has_bias) p.in("bias", a.bias.data, kF32);
+  if (a.has_taps) p.in("taps", a.taps.data, kI64).value("shift", a.shift);
+  const bool integer = !is_float(q.result.dtype);
+  if (integer) p.in("inverse", a.inverse.data, kF32);
+  if (integer && a.has_zero) p.in("zero", a.zero.data, kI32);
+  p.define("INVERSE(o)", integer && a.inverse.numel() > 1 ? "inverse(o)" : "inverse(0)");
+  p.define("ZERO(o)", !integer || !a.has_zero ? "0.0f" : a.zero.numel() > 1 ? "(f32)zero(o)" : "(f32)zero(0)");
+  p.define("BIAS", a.has_bias).define("TAPS", a.has_taps).define("RELU", a.relu).define("INTEGER", integer);
+  p.value("segments", w.segments).value("len", w.length).value("padded", w.padded);
+  p.value("groups", q.groups).value("outs", q.out_channels).value("channels", q.in_channels);
+  p.value("all_channels", image.channels).value("places", q.places()).value("rows", q.batch * q.places());
+  p.value("oz", q.out[0]).value("oy", q.out[1]).value("ox", q.out[2]);
+  p.value("iz", image.size[0]).value("iy", image.size[1]).value("ix", image.size[2]);
+  const int64_t one = 1;
+  for (int d = 0; d < 3; ++d) {
+    const std::string n(1, "zyx"[d]);
+    p.value("m" + n, q.transposed ? one : q.stride[d]).value("d" + n, q.dilation[d]).value("k" + n, q.kernel[d]);
+    p.value("l" + n, image.low[d]).value("g" + n, q.transposed ? q.stride[d] : one).value("f" + n, q.in[d]);
+  }
+  for (int d = 0; d < 5; ++d) p.value("o" + std::to_string(d), q.result.strides[d]);
+  p.define("ROWS", whole_rows(q)).define("TURNED", q.transposed);
+  // Where segment s begins, from the place of a position's first tap.
+  p.define(
+      "SEGMENT(s)",
+      "(ROWS ? (((s) / ky * dz) * iy + (s) % ky * dy) * ix * all_channels : (((s) / kx / ky * dz * iy + (s) / kx % "
+      "ky * dy) * ix + (s) % kx * dx) * all_channels)");
+  p.define("PLACE(b, z, y, x)", "((((b) * iz + (z) * mz) * iy + (y) * my) * ix + (x) * mx) * all_channels");
+  // What taps inside of the input add to a sum, where not all are: a border.
+  p.before(R"(
+#if TAPS
+FUNCTION int lies_inside(idx at, idx gap, idx from) { return at >= 0 && at % gap == 0 && at / gap < from; }
+#endif
+)");
+  p.define("FINISH(sum, o, b, z, y, x, at)", R"(do { \
+  i64 total_ = (sum); \
+  LESS(total_, o, z, y, x) \
+  f32 v_y = (f32)TOTAL_(sum) * SCALE(o); \
+  ADD_BIAS(v_y, o) \
+  if (RELU) v_y = v_y > 0 ? v_y : (v_y != v_y ? v_y : 0.0f); \
+  PUT_RESULT(at, v_y, o); \
+  } while (0))");
+  p.define("ADD_BIAS(v, o)", a.has_bias ? "v = v + bias(o);" : "");
+  p.define("TOTAL_(sum)", a.has_taps ? "total_" : "(sum)");
+  p.define("LESS(total, o, z, y, x)", !a.has_taps ? "(void)total;" : R"( \
+  total = total << shift; \
+  for (idx t_ = 0; t_ < kz * ky * kx; ++t_) { \
+    const idx r_z = TURNED ? kz - 1 - t_ / kx / ky : t_ / kx / ky, r_y = TURNED ? ky - 1 - t_ / kx % ky : t_ / kx % ky, \
+              r_x = TURNED ? kx - 1 - t_ % kx : t_ % kx; \
+    if (lies_inside((z) * mz + r_z * dz + lz, gz, fz) && lies_inside((y) * my + r_y * dy + ly, gy, fy) && \
+        lies_inside((x) * mx + r_x * dx + lx, gx, fx)) \
+      total -= taps((o) * (kz * ky * kx) + t_); \
+  })");
+  p.define("PUT_RESULT(at, v, o)", integer ? "PUT(at, requantized(v, INVERSE(o), ZERO(o)))" : "PUT(at, v)");
+}
+
+// Each output by itself.
+cw_status by_elements(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+  Program p(call, "quantized_elements");
+  add_common(p, q, a, image, w);
+  p.define("A", is_short_sum(q) ? "i32" : "i64");
+  return p.run(q.batch * q.places() * q.groups * q.out_channels, R"(
+const idx o = u % (outs * groups), place = u / (outs * groups), g = o / outs;
+const idx x = place % ox, y = place / ox % oy, z = place / ox / oy % oz, b = place / places;
+const idx base = PLACE(b, z, y, x) + g * channels;
+A sum = 0;
+for (idx s = 0; s < segments; ++s) {
+  const idx from = base + SEGMENT(s), w = (o * segments + s) * padded;
+  A part = 0;
+  for (idx k = 0; k < len; ++k) part += (A)image(from + k) * (A)weight(w + k);
+  sum += part;
+}
+FINISH(sum, o, b, z, y, x, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
+)",
+               static_cast<double>(q.depth()));
+}
+
+// Tiles of 4 positions and 2 outputs.
+constexpr const char* kTiles = R"(
+const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
+const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
+const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
+idx from[BLOCK + 3], to[BLOCK + 3];
+for (idx m = m0; m < m1; ++m) {
+  const idx x = m % ox, y = m / ox % oy, z = m / ox / oy % oz, b = m / places;
+  from[m - m0] = PLACE(b, z, y, x) + g * channels;
+  to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
+}
+for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0], to[m - m0] = 0;
+for (idx n = n0; n < n1; n += 2) {
+  const idx o = g * outs + n, o_1 = n + 1 < n1 ? o + 1 : o;
+  GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
+  GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
+  for (idx m = m0; m < m1; m += 4) {
+    GLOBAL const i16* a0 = image_p + from[m - m0];
+    GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
+    GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
+    GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
+    i32x8 s00 = ZERO8, s10 = ZERO8, s20 = ZERO8, s30 = ZERO8, s01 = ZERO8, s11 = ZERO8, s21 = ZERO8, s31 = ZERO8;
+    for (idx s = 0; s < segments; ++s) {
+      const idx at = SEGMENT(s), w = s * padded;
+      for (idx k = 0; k < padded; k += 16) {
+        const i16x16 b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
+        const i16x16 v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
+        const i16x16 v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+        s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
+        s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
+        s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
+        s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
+      }
+    }
+    const i32 sums[8] = {SUM8(s00), SUM8(s10), SUM8(s20), SUM8(s30), SUM8(s01), SUM8(s11), SUM8(s21), SUM8(s31)};
+    const idx many = m1 - m < 4 ? m1 - m : 4;
+    for (idx j = 0; j < (n + 1 < n1 ? 2 : 1); ++j)
+      for (idx i = 0; i < many; ++i) {
+        const idx row = m + i;
+        (void)row;
+        FINISH(sums[j * 4 + i], o + j, row / places, row / ox / oy % oz, row / ox % oy, row % ox, to[row - m0] + (o + j) * o1);
+      }
+  }
+}
+)";
+
+cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+  Program p(call, "quantized_tiles");
+  add_common(p, q, a, image, w);
+  p.before(call.device->info.language == CW_CODE_OPENCL_C ? kVectorsOpenCl : kVectorsC).define("WEIGHT", "i8");
+  constexpr int64_t kBlock = 64;
+  const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
+  // Outputs are shared out where there are few positions.
+  const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
+  const int64_t stretches = std::clamp<int64_t>(wanted / (blocks * q.groups), 1, (q.out_channels + 7) / 8);
+  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + 1) / 2 * 2;
+  p.define("BLOCK", kBlock).value("blocks", blocks).value("columns", columns);
+  const int64_t cut = (q.out_channels + columns - 1) / columns;
+  p.value("stretches", cut);
+  return p.run(q.groups * blocks * cut, kTiles, static_cast<double>(std::min(rows, kBlock) * columns * q.depth()) / 16);
+}
+
+// One channel a group: 16 of them at once.
+cw_status by_depth(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+  Program p(call, "quantized_depth");
+  add_common(p, q, a, image, w);
+  return p.run(q.batch * q.places(), R"(
+const idx x = u % ox, y = u / ox % oy, z = u / ox / oy % oz, b = u / places;
+const idx base = PLACE(b, z, y, x), out_base = b * o0 + z * o2 + y * o3 + x * o4;
+for (idx c0 = 0; c0 < groups; c0 += 16) {
+  const idx some = groups - c0 < 16 ? groups - c0 : 16;
+  i32 sums[16];
+  for (int l = 0; l < 16; ++l) sums[l] = 0;
+  for (idx s = 0; s < segments; ++s) {
+    GLOBAL const i16* a = image_p + base + SEGMENT(s) + c0;
+    for (idx l = 0; l < some; ++l) sums[l] += (i32)a[l] * (i32)weight((c0 + l) * segments + s);
+  }
+  for (idx l = 0; l < some; ++l) FINISH(sums[l], c0 + l, b, z, y, x, out_base + (c0 + l) * o1);
+}
+)",
+               static_cast<double>(q.groups * q.taps()));
+}
+
+cw_status product(Call& call, const Quantized& q, const After& a) {
+  if (q.result.numel() == 0) return CW_OK;
+  const bool cpu = call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q);
+  const bool depth = cpu && q.in_channels == 1 && q.out_channels == 1 && q.groups > 1;
+  const bool tiles = cpu && !depth && (q.groups == 1 || q.in_channels >= 8);
+  Image image;
+  Weights weights;
+  TRY(write_image(call, q, &image));
+  TRY(order_weights(call, q, tiles, &weights));
+  if (depth) return by_depth(call, q, a, image, weights);
+  return tiles ? by_tiles(call, q, a, image, weights) : by_elements(call, q, a, image, weights);
+}
+
+// out, self, weight, scale, bias, taps, shift, relu, out_inverse, out_zero, low, high, dtype
+cw_status qlinear(Call& call, const void*) {
+  Quantized q;
+  After a;
+  Tensor out;
+  if (!call.tensor(0, &out) || !out.contiguous() || !read_before(call, &q, &a) || !read_after(call, 7, out, &a) ||
+      !q.x.contiguous() || q.weight.ndim != 2)
+    return CW_UNSUPPORTED;
+  q.in_channels = q.weight.shape[1], q.out_channels = q.weight.shape[0];
+  q.batch = q.out_channels ? out.numel() / q.out_channels : 0;
+  q.x = dense(q.x.data, q.x.dtype, {q.batch, q.in_channels, 1, 1, 1});
+  q.result = dense(out.data, out.dtype, {q.batch, q.out_channels, 1, 1, 1});
+  q.weight_at[0] = 0, q.weight_at[1] = q.weight.strides[0], q.weight_at[2] = q.weight.strides[1];
+  for (int64_t& s : q.tap_at) s = 0;
+  return product(call, q, a);
+}
+
+// The same with 3 dimensions after the first two.
+bool spatial(const Tensor& t, Tensor* out) {
+  if (t.ndim < 3 || t.ndim > 5) return false;
+  *out = t;
+  out->ndim = 5;
+  for (int d = 0; d < 3; ++d) {
+    const int from = d - (5 - t.ndim);
+    out->shape[d + 2] = from < 0 ? 1 : t.shape[from + 2];
+    out->strides[d + 2] = from < 0 ? 0 : t.strides[from + 2];
+  }
+  return true;
+}
+
+// out, self, weight, scale, bias, taps, shift, stride, padding, dilation, transposed, output_padding, groups, relu,
+// out_inverse, out_zero, low, high, dtype
+cw_status qconv(Call& call, const void*) {
+  Quantized q;
+  After a;
+  Tensor out, weight;
+  if (!call.tensor(0, &out) || !read_before(call, &q, &a) || !read_after(call, 13, out, &a) ||
+      !spatial(out, &q.result) || !spatial(q.weight, &weight))
+    return CW_UNSUPPORTED;
+  Tensor x;
+  if (!spatial(q.x, &x)) return CW_UNSUPPORTED;
+  q.x = x;
+  const int dims = out.ndim - 2;
+  const auto stride = call.ints(7), padding = call.ints(8), dilation = call.ints(9);
+  q.transposed = call.integer(10) != 0;
+  q.groups = call.integer(12, 1);
+  if (static_cast<int>(stride.size()) != dims || padding.size() != stride.size() || dilation.size() != stride.size())
+    return CW_UNSUPPORTED;
+  q.batch = x.shape[0], q.in_channels = x.shape[1] / q.groups, q.out_channels = out.shape[1] / q.groups;
+  const int channel = q.transposed ? 0 : 1, output = 1 - channel;
+  q.weight_at[0] = weight.strides[0] * (q.transposed ? q.in_channels : q.out_channels);
+  q.weight_at[1] = weight.strides[output], q.weight_at[2] = weight.strides[channel];
+  for (int d = 0; d < 3; ++d) {
+    q.in[d] = x.shape[d + 2], q.out[d] = q.result.shape[d + 2], q.kernel[d] = weight.shape[d + 2];
+    q.tap_at[d] = weight.strides[d + 2];
+    const int from = d - (3 - dims);
+    if (from < 0) continue;
+    q.stride[d] = stride[from], q.padding[d] = padding[from], q.dilation[d] = dilation[from];
+  }
+  return product(call, q, a);
+}
+
+}  // namespace
+
+Kernels quantized_kernels() {
+  constexpr uint32_t E = CW_NEEDS_ELEMENTS;
+  constexpr cw_dtypes all = kFloats | kInts;
+  return {{"causeway::quantize", quantize, all, E},
+          {"causeway::qlinear", qlinear, all, E},
+          {"causeway::qconv", qconv, all, E}};
+}
+
+}  // namespace causeway::portable
