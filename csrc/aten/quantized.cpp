@@ -7,7 +7,8 @@
 //
 // The sum is of x * w over what lies inside of the input. Where x has a zero point, or is an image whose mean is folded in,
 // `taps` [o, kernel] has what each tap adds to a sum for it: sum = (sum << shift) - (its taps inside of the input). A zero
-// point is exact that way at a border too, and so is a mean that is no integer, in steps of 1 / 2^shift.
+// point is exact that way at a border too, and so is a mean that is no integer, in steps of 1 / 2^shift. That is computed in
+// the dtype of `taps`, modulo its size: int64, or int32, which is faster, where whoever made them knows that all fits.
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
@@ -147,10 +148,10 @@ void check_product(const char* name, const Tensor& x, const Tensor& weight, cons
                 c10::toString(after.bias->scalar_type()));
   }
   if (after.taps)
-    TORCH_CHECK(after.taps->scalar_type() == at::kLong && after.taps->dim() == 2 &&
-                    after.taps->sym_size(0) == channels && after.taps->sym_size(1) == taps,
-                "causeway::", name, ": taps are int64 of [", channels, ", ", taps, "], but got ",
-                c10::toString(after.taps->scalar_type()), " of ", after.taps->sym_sizes());
+    TORCH_CHECK((after.taps->scalar_type() == at::kLong || after.taps->scalar_type() == at::kInt) &&
+                    after.taps->dim() == 2 && after.taps->sym_size(0) == channels && after.taps->sym_size(1) == taps,
+                "causeway::", name, ": taps are int64, or int32 where every sum fits, of [", channels, ", ", taps,
+                "], but got ", c10::toString(after.taps->scalar_type()), " of ", after.taps->sym_sizes());
   TORCH_CHECK(after.shift >= 0 && after.shift <= 16 && (after.taps || after.shift == 0), "causeway::", name,
               ": shift is 0 to 16, and 0 without taps, but got ", after.shift);
   TORCH_CHECK(is_result(after.dtype), "causeway::", name, ": results are of int8, uint8, int16 or floating point, not ",
@@ -216,6 +217,8 @@ FOR_EACH_CPU void dot_rows(const int16_t* a, const int16_t* b, int64_t depth, in
 template void dot_rows<int32_t>(const int16_t*, const int16_t*, int64_t, int64_t, int32_t*);
 template void dot_rows<int64_t>(const int16_t*, const int16_t*, int64_t, int64_t, int64_t*);
 
+int64_t fitting(bool narrow, int64_t sum) { return narrow ? static_cast<int32_t>(static_cast<uint32_t>(sum)) : sum; }
+
 // Sums of 8-bit products of so many terms stay within 32 bits.
 bool is_short_sum(const Tensor& x, const Tensor& weight, int64_t depth) {
   const int64_t x_most = x.scalar_type() == at::kByte ? 255 : 128;
@@ -259,7 +262,8 @@ Tensor qlinear_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, c
   if (out.numel() == 0) return out;
   const int64_t rows = out.numel() / columns;
   const Tensor a = x.to(at::kShort).contiguous(), b = weight.to(at::kShort).contiguous();
-  const Tensor corrections = taps ? taps->contiguous() : Tensor();
+  const Tensor corrections = taps ? taps->to(at::kLong).contiguous() : Tensor();
+  const bool narrow = taps && taps->scalar_type() == at::kInt;
   const int64_t* less = taps ? corrections.const_data_ptr<int64_t>() : nullptr;
   const Finish finish(after);
   const bool is_short = is_short_sum(x, weight, depth);
@@ -277,7 +281,7 @@ Tensor qlinear_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, c
                          dot_all(is_short, pa + m * depth, pb + n0 * depth, depth, count, sums.data());
                          for (int64_t n = 0; n < count; ++n) {
                            int64_t sum = sums[n];
-                           if (less) sum = (sum << shift) - less[n0 + n];
+                           if (less) sum = fitting(narrow, sum * (int64_t{1} << shift) - less[n0 + n]);
                            to[m * columns + n0 + n] = static_cast<T>(finish(sum, n0 + n));
                          }
                        }
@@ -374,7 +378,8 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
   const Tensor b = (transposed ? shorts.view({groups, in_channels, out_channels, kernel}).permute({0, 2, 3, 1})
                                : shorts.view({groups, out_channels, in_channels, kernel}).permute({0, 1, 3, 2}))
                        .contiguous();
-  const Tensor corrections = taps ? taps->contiguous() : Tensor();
+  const Tensor corrections = taps ? taps->to(at::kLong).contiguous() : Tensor();
+  const bool narrow = taps && taps->scalar_type() == at::kInt;
   const int64_t* less = taps ? corrections.const_data_ptr<int64_t>() : nullptr;
   const Finish finish(after);
   const bool is_short = is_short_sum(x, weight, depth);
@@ -411,8 +416,9 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
             const int64_t o = g * out_channels + n;
             int64_t sum = sums[n];
             if (less) {
-              sum = sum << shift;
+              sum *= int64_t{1} << shift;
               for (int64_t t : inside) sum -= less[o * kernel + t];
+              sum = fitting(narrow, sum);
             }
             to[u * channels + o] = static_cast<T>(finish(sum, o));
           }

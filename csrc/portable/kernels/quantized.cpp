@@ -21,11 +21,13 @@ typedef i32 i32x8 __attribute__((vector_size(32)));
 typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
 #define LOAD_i16(p) (*(const i16x16*)(p))
 #define ZERO8 ((i32x8){0})
+#define LANE_OF(v, i) (v)[i]
 #define SUM8(v) ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
 #ifdef __AVX2__
 typedef char c8x16 __attribute__((vector_size(16)));
 #define LOAD_i8(p) ((i16x16)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
 #define DOT(acc, a, b) ((acc) + (i32x8)__builtin_ia32_pmaddwd256(a, b))
+#define PAIRS(a, b) ((i32x8)__builtin_ia32_phaddd256(a, b))
 #else
 #define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16x16)
 static inline i32x8 dot_pairs(i16x16 a, i16x16 b) {
@@ -42,14 +44,30 @@ typedef short16 i16x16; typedef int8 i32x8;
 #define LOAD_i16(p) vload16(0, p)
 #define LOAD_i8(p) convert_short16(vload16(0, p))
 #define ZERO8 ((i32x8)(0))
+#define LANE_OF(v, i) (v).s##i
 #define SUM8(v) (((v).s0 + (v).s4) + ((v).s1 + (v).s5) + (((v).s2 + (v).s6) + ((v).s3 + (v).s7)))
 #if defined(__AVX2__) && defined(__has_builtin)
 #if __has_builtin(__builtin_ia32_pmaddwd256)
 #define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
+#define PAIRS(a, b) __builtin_ia32_phaddd256(a, b)
 #endif
 #endif
 #ifndef DOT
 #define DOT(acc, a, b) ((acc) + convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
+#endif
+)";
+
+// The sums of four vectors, `apart` from each other.
+constexpr const char* kSums = R"(
+#ifdef PAIRS
+#define SUMS(to, apart, a, b, c, d) do { \
+  const i32x8 ab_ = PAIRS(a, b), cd_ = PAIRS(c, d), all_ = PAIRS(ab_, cd_); \
+  (to)[0] = LANE_OF(all_, 0) + LANE_OF(all_, 4); (to)[apart] = LANE_OF(all_, 1) + LANE_OF(all_, 5); \
+  (to)[2 * (apart)] = LANE_OF(all_, 2) + LANE_OF(all_, 6); (to)[3 * (apart)] = LANE_OF(all_, 3) + LANE_OF(all_, 7); \
+  } while (0)
+#else
+#define SUMS(to, apart, a, b, c, d) \
+  do { (to)[0] = SUM8(a); (to)[apart] = SUM8(b); (to)[2 * (apart)] = SUM8(c); (to)[3 * (apart)] = SUM8(d); } while (0)
 #endif
 )";
 
@@ -146,7 +164,7 @@ bool read_before(Call& call, Quantized* q, After* a) {
   a->has_bias = call.tensor(4, &a->bias);
   a->has_taps = call.tensor(5, &a->taps);
   a->shift = call.integer(6);
-  return (!a->has_bias || a->bias.dtype == kF32) && (!a->has_taps || a->taps.dtype == kI64);
+  return (!a->has_bias || a->bias.dtype == kF32) && (!a->has_taps || a->taps.dtype == kI64 || a->taps.dtype == kI32);
 }
 
 // Sums of 8-bit products of so many terms stay within 32 bits.
@@ -296,14 +314,63 @@ for (idx i = 0; i < padded; ++i) {
 
 // ---- sums ----------------------------------------------------------------------------------------------------------------
 
-// Parameters that both texts need, and what is done with `sum` of output o, at image place (b, z, y, x).
-void add_common(Program& p, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+// What the taps inside of the input add to a sum of output o: all of them, or at a border those that are.
+constexpr const char* kLess = R"(
+FUNCTION int lies_inside(idx at, idx gap, idx from) { return at >= 0 && at % gap == 0 && at / gap < from; }
+FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, idx oy, idx ox, idx mz, idx my, idx mx,
+                     idx dz, idx dy, idx dx, idx kz, idx ky, idx kx, idx lz, idx ly, idx lx, idx gz, idx gy, idx gx,
+                     idx fz, idx fy, idx fx, idx o, idx row, int inside) {
+  TAP less = 0;
+  idx t = 0;
+  if (inside) return whole[o];
+  const idx x = row % ox * mx + lx, y = row / ox % oy * my + ly, z = row / ox / oy % oz * mz + lz;
+#if TURNED
+  for (idx c = 0; c < kz; ++c)
+    for (idx b = 0; b < ky; ++b)
+      for (idx a = 0; a < kx; ++a, ++t)
+        if (lies_inside(x + (kx - 1 - a) * dx, gx, fx) && lies_inside(y + (ky - 1 - b) * dy, gy, fy) &&
+            lies_inside(z + (kz - 1 - c) * dz, gz, fz))
+          less += taps[o * (kz * ky * kx) + t];
+#else
+  idx c0 = 0, b0 = 0, a0 = 0, c1 = kz, b1 = ky, a1 = kx;
+  for (; c0 < kz && z + c0 * dz < 0; ++c0);
+  for (; b0 < ky && y + b0 * dy < 0; ++b0);
+  for (; a0 < kx && x + a0 * dx < 0; ++a0);
+  for (; c1 > c0 && z + (c1 - 1) * dz >= fz; --c1);
+  for (; b1 > b0 && y + (b1 - 1) * dy >= fy; --b1);
+  for (; a1 > a0 && x + (a1 - 1) * dx >= fx; --a1);
+  (void)t;
+  for (idx c = c0; c < c1; ++c)
+    for (idx b = b0; b < b1; ++b)
+      for (idx a = a0; a < a1; ++a) less += taps[((o * kz + c) * ky + b) * kx + a];
+#endif
+  return less;
+}
+)";
+
+// The sum of all taps of each output, once for all positions that have them all.
+cw_status add_taps(Call& call, const Quantized& q, const After& a, const void** whole) {
+  if (!a.has_taps) return CW_OK;
+  void* made = nullptr;
+  const int64_t outputs = q.groups * q.out_channels;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(outputs * size_of(a.taps.dtype)), &made));
+  *whole = made;
+  Program p(call, "quantized_taps");
+  p.out("whole", made, a.taps.dtype).in("taps", a.taps.data, a.taps.dtype).value("n", q.taps());
+  p.define("TAP", name_of(a.taps.dtype));
+  return p.run(outputs, "TAP sum = 0;\nfor (idx i = 0; i < n; ++i) sum += taps(u * n + i);\nwhole_p[u] = sum;",
+               static_cast<double>(q.taps()));
+}
+
+// Parameters that all texts need, and what is done with `sum` of output o at position `row`.
+void add_common(Program& p, const Quantized& q, const After& a, const Image& image, const Weights& w,
+                const void* whole) {
   p.define("LOW", a.low).define("HIGH", a.high).before(kFinish);
   p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
   p.out("out", q.result.data, q.result.dtype).in("image", image.data, kI16).in("weight", w.data, q.weight.dtype);
   p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
   if (a.has_bias) p.in("bias", a.bias.data, kF32);
-  if (a.has_taps) p.in("taps", a.taps.data, kI64).value("shift", a.shift);
+  if (a.has_taps) p.in("taps", a.taps.data, a.taps.dtype).in("whole", whole, a.taps.dtype).value("shift", a.shift);
   const bool integer = !is_float(q.result.dtype);
   if (integer) p.in("inverse", a.inverse.data, kF32);
   if (integer && a.has_zero) p.in("zero", a.zero.data, kI32);
@@ -329,38 +396,33 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
       "(ROWS ? (((s) / ky * dz) * iy + (s) % ky * dy) * ix * all_channels : (((s) / kx / ky * dz * iy + (s) / kx % "
       "ky * dy) * ix + (s) % kx * dx) * all_channels)");
   p.define("PLACE(b, z, y, x)", "((((b) * iz + (z) * mz) * iy + (y) * my) * ix + (x) * mx) * all_channels");
-  // What taps inside of the input add to a sum, where not all are: a border.
-  p.before(R"(
-#if TAPS
-FUNCTION int lies_inside(idx at, idx gap, idx from) { return at >= 0 && at % gap == 0 && at / gap < from; }
-#endif
-)");
-  p.define("FINISH(sum, o, b, z, y, x, at)", R"(do { \
-  i64 total_ = (sum); \
-  LESS(total_, o, z, y, x) \
-  f32 v_y = (f32)TOTAL_(sum) * SCALE(o); \
-  ADD_BIAS(v_y, o) \
-  if (RELU) v_y = v_y > 0 ? v_y : (v_y != v_y ? v_y : 0.0f); \
-  PUT_RESULT(at, v_y, o); \
+  p.define("TAP", a.has_taps ? name_of(a.taps.dtype) : "i32");
+  if (a.has_taps) p.before(kLess);
+  p.define("FINISH(sum, less, o, at)", R"(do { \
+  f32 y_ = TOTAL(sum, less) * SCALE(o); \
+  if (BIAS) y_ = y_ + BIAS_OF(o); \
+  if (RELU) y_ = y_ > 0 ? y_ : (y_ != y_ ? y_ : 0.0f); \
+  PUT_RESULT(at, y_, o); \
   } while (0))");
-  p.define("ADD_BIAS(v, o)", a.has_bias ? "v = v + bias(o);" : "");
-  p.define("TOTAL_(sum)", a.has_taps ? "total_" : "(sum)");
-  p.define("LESS(total, o, z, y, x)", !a.has_taps ? "(void)total;" : R"( \
-  total = total << shift; \
-  for (idx t_ = 0; t_ < kz * ky * kx; ++t_) { \
-    const idx r_z = TURNED ? kz - 1 - t_ / kx / ky : t_ / kx / ky, r_y = TURNED ? ky - 1 - t_ / kx % ky : t_ / kx % ky, \
-              r_x = TURNED ? kx - 1 - t_ % kx : t_ % kx; \
-    if (lies_inside((z) * mz + r_z * dz + lz, gz, fz) && lies_inside((y) * my + r_y * dy + ly, gy, fy) && \
-        lies_inside((x) * mx + r_x * dx + lx, gx, fx)) \
-      total -= taps((o) * (kz * ky * kx) + t_); \
-  })");
+  p.define("BIAS_OF(o)", a.has_bias ? "bias(o)" : "0.0f");
+  p.define("TOTAL(sum, less)", a.has_taps ? "(f32)(((TAP)(sum) << shift) - (less))" : "(f32)(sum)");
+  p.define("LESS(o, row, inside)", a.has_taps ? "less_of(TAP_ARGUMENTS, o, row, inside)" : "0");
+  p.define("TAP_ARGUMENTS",
+           "taps_p, whole_p, oz, oy, ox, mz, my, mx, dz, dy, dx, kz, ky, kx, lz, ly, lx, gz, gy, gx, fz, fy, fx");
+  p.define("INSIDE(z, y, x)",
+           !a.has_taps || q.transposed
+               ? "0"
+               : "((z) * mz + lz >= 0 && (z) * mz + lz + (kz - 1) * dz < fz && (y) * my + ly >= 0 && "
+                 "(y) * my + ly + (ky - 1) * dy < fy && (x) * mx + lx >= 0 && (x) * mx + lx + "
+                 "(kx - 1) * dx < fx)");
   p.define("PUT_RESULT(at, v, o)", integer ? "PUT(at, requantized(v, INVERSE(o), ZERO(o)))" : "PUT(at, v)");
 }
 
 // Each output by itself.
-cw_status by_elements(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+cw_status by_elements(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+                      const void* whole) {
   Program p(call, "quantized_elements");
-  add_common(p, q, a, image, w);
+  add_common(p, q, a, image, w, whole);
   p.define("A", is_short_sum(q) ? "i32" : "i64");
   return p.run(q.batch * q.places() * q.groups * q.out_channels, R"(
 const idx o = u % (outs * groups), place = u / (outs * groups), g = o / outs;
@@ -373,61 +435,96 @@ for (idx s = 0; s < segments; ++s) {
   for (idx k = 0; k < len; ++k) part += (A)image(from + k) * (A)weight(w + k);
   sum += part;
 }
-FINISH(sum, o, b, z, y, x, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
+FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
 )",
                static_cast<double>(q.depth()));
 }
 
-// Tiles of 4 positions and 2 outputs.
+// Tiles of 4 positions and 2 outputs. The sums of COLUMNS outputs of all a block's positions are finished together, in
+// vectors.
 constexpr const char* kTiles = R"(
+GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
 const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
 const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
-idx from[BLOCK + 3], to[BLOCK + 3];
+idx from[BLOCK + 3], to[BLOCK];
+int inside[BLOCK];
+i32 sums[(BLOCK + 3) * COLUMNS];
+idx begins[SEGMENTS];
+for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
 for (idx m = m0; m < m1; ++m) {
   const idx x = m % ox, y = m / ox % oy, z = m / ox / oy % oz, b = m / places;
   from[m - m0] = PLACE(b, z, y, x) + g * channels;
   to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
+  inside[m - m0] = INSIDE(z, y, x);
 }
-for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0], to[m - m0] = 0;
-for (idx n = n0; n < n1; n += 2) {
-  const idx o = g * outs + n, o_1 = n + 1 < n1 ? o + 1 : o;
-  GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
-  GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
-  for (idx m = m0; m < m1; m += 4) {
-    GLOBAL const i16* a0 = image_p + from[m - m0];
-    GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
-    GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
-    GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
-    i32x8 s00 = ZERO8, s10 = ZERO8, s20 = ZERO8, s30 = ZERO8, s01 = ZERO8, s11 = ZERO8, s21 = ZERO8, s31 = ZERO8;
-    for (idx s = 0; s < segments; ++s) {
-      const idx at = SEGMENT(s), w = s * padded;
-      for (idx k = 0; k < padded; k += 16) {
-        const i16x16 b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
-        const i16x16 v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
-        const i16x16 v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
-        s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
-        s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
-        s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
-        s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
+for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
+for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
+  const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+  for (idx n = c0; n < c1; n += 2) {
+    const idx o = g * outs + n, o_1 = n + 1 < n1 ? o + 1 : o;
+    GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
+    GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
+    for (idx m = m0; m < m1; m += 4) {
+      GLOBAL const i16* a0 = image_p + from[m - m0];
+      GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
+      GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
+      GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
+      i32x8 s00 = ZERO8, s10 = ZERO8, s20 = ZERO8, s30 = ZERO8, s01 = ZERO8, s11 = ZERO8, s21 = ZERO8, s31 = ZERO8;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], w = s * padded;
+        for (idx k = 0; k < padded; k += 16) {
+          const i16x16 b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
+          const i16x16 v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
+          const i16x16 v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+          s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
+          s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
+          s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
+          s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
+        }
       }
+      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
+      SUMS(put, COLUMNS, s00, s10, s20, s30);
+      SUMS(put + 1, COLUMNS, s01, s11, s21, s31);
     }
-    const i32 sums[8] = {SUM8(s00), SUM8(s10), SUM8(s20), SUM8(s30), SUM8(s01), SUM8(s11), SUM8(s21), SUM8(s31)};
-    const idx many = m1 - m < 4 ? m1 - m : 4;
-    for (idx j = 0; j < (n + 1 < n1 ? 2 : 1); ++j)
-      for (idx i = 0; i < many; ++i) {
-        const idx row = m + i;
-        (void)row;
-        FINISH(sums[j * 4 + i], o + j, row / places, row / ox / oy % oz, row / ox % oy, row % ox, to[row - m0] + (o + j) * o1);
-      }
+  }
+  for (idx m = m0; m < m1; ++m) {
+    const i32* sum = sums + (m - m0) * COLUMNS;
+    const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;
+#if BESIDE
+    GLOBAL RESULT* out_p = OUT + base + first;
+#else
+    RESULT out_p[COLUMNS];
+#endif
+#if TAPS
+    GLOBAL const TAP* all = whole_p + first;
+    if (!inside[m - m0]) {
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], LESS(first + i, m, 0), first + i, i);
+    } else
+#else
+#define all sum
+#endif
+    {
+      INDEPENDENT
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], all[i], first + i, i);
+    }
+#if !BESIDE
+    for (idx i = 0; i < some; ++i) OUT[base + (first + i) * o1] = out_p[i];
+#endif
   }
 }
 )";
 
-cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+                   const void* whole) {
   Program p(call, "quantized_tiles");
-  add_common(p, q, a, image, w);
-  p.before(call.device->info.language == CW_CODE_OPENCL_C ? kVectorsOpenCl : kVectorsC).define("WEIGHT", "i8");
+  add_common(p, q, a, image, w, whole);
+  p.before(call.device->info.language == CW_CODE_OPENCL_C ? kVectorsOpenCl : kVectorsC).before(kSums);
+  p.define("WEIGHT", "i8")
+      .define("COLUMNS", 32)
+      .define("SEGMENTS", w.segments)
+      .define("BESIDE", q.result.strides[1] == 1)
+      .define("RESULT", storage_of(q.result.dtype));
   constexpr int64_t kBlock = 64;
   const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
   // Outputs are shared out where there are few positions.
@@ -441,12 +538,15 @@ cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& 
 }
 
 // One channel a group: 16 of them at once.
-cw_status by_depth(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w) {
+cw_status by_depth(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+                   const void* whole) {
   Program p(call, "quantized_depth");
-  add_common(p, q, a, image, w);
+  add_common(p, q, a, image, w, whole);
   return p.run(q.batch * q.places(), R"(
 const idx x = u % ox, y = u / ox % oy, z = u / ox / oy % oz, b = u / places;
 const idx base = PLACE(b, z, y, x), out_base = b * o0 + z * o2 + y * o3 + x * o4;
+const int inside = INSIDE(z, y, x);
+(void)inside;
 for (idx c0 = 0; c0 < groups; c0 += 16) {
   const idx some = groups - c0 < 16 ? groups - c0 : 16;
   i32 sums[16];
@@ -455,7 +555,7 @@ for (idx c0 = 0; c0 < groups; c0 += 16) {
     GLOBAL const i16* a = image_p + base + SEGMENT(s) + c0;
     for (idx l = 0; l < some; ++l) sums[l] += (i32)a[l] * (i32)weight((c0 + l) * segments + s);
   }
-  for (idx l = 0; l < some; ++l) FINISH(sums[l], c0 + l, b, z, y, x, out_base + (c0 + l) * o1);
+  for (idx l = 0; l < some; ++l) FINISH(sums[l], LESS(c0 + l, u, inside), c0 + l, out_base + (c0 + l) * o1);
 }
 )",
                static_cast<double>(q.groups * q.taps()));
@@ -470,8 +570,10 @@ cw_status product(Call& call, const Quantized& q, const After& a) {
   Weights weights;
   TRY(write_image(call, q, &image));
   TRY(order_weights(call, q, tiles, &weights));
-  if (depth) return by_depth(call, q, a, image, weights);
-  return tiles ? by_tiles(call, q, a, image, weights) : by_elements(call, q, a, image, weights);
+  const void* whole = nullptr;
+  TRY(add_taps(call, q, a, &whole));
+  if (depth) return by_depth(call, q, a, image, weights, whole);
+  return tiles ? by_tiles(call, q, a, image, weights, whole) : by_elements(call, q, a, image, weights, whole);
 }
 
 // out, self, weight, scale, bias, taps, shift, relu, out_inverse, out_zero, low, high, dtype
