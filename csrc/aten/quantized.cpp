@@ -431,7 +431,6 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
 }
 
 TORCH_LIBRARY(causeway, m) {
-  m.set_python_module("causeway.quant.operators");
   m.def(
       "quantize(Tensor self, Tensor inverse, Tensor? zero_point, int axis, int low, int high, ScalarType dtype) -> "
       "Tensor",

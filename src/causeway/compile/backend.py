@@ -18,7 +18,7 @@ import torch
 
 import causeway
 from causeway import _C, config
-from causeway.compile import check, chip, names
+from causeway.compile import check, chip, integers, names
 from causeway.compile.dialect import MEMORY
 from causeway.compile.kernel import Kernel
 from causeway.compile.kernel_text import KernelText
@@ -332,6 +332,7 @@ class Pass(CustomGraphModulePass):
 
     def __call__(self, gm: Any) -> None:
         bring_first_to_device(gm.graph)
+        integers.chain(gm.graph)
         for node in gm.graph.nodes:
             if isinstance(node.target, torch._ops.OpOverload) and by_ladder(node):
                 node.meta["should_fallback"] = True

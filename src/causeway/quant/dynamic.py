@@ -1,0 +1,168 @@
+"""`quantize_dynamic`: calibrate, save integers; elsewhere load them and run."""
+
+from __future__ import annotations
+
+import copy
+import fnmatch
+import warnings
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+import torch
+from torch import nn
+
+from causeway.errors import ConfigError
+from causeway.quant import settings as settings_
+from causeway.quant.layers import (
+    QuantizedConv,
+    QuantizedEmbedding,
+    QuantizedLayer,
+    QuantizedLinear,
+)
+
+_CONVOLUTIONS = (
+    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
+    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+)
+# What reads the weights of its children itself.
+_CLOSED = (nn.MultiheadAttention,)
+
+
+def quantize_dynamic(
+    model: nn.Module,
+    qconfig_spec: Mapping[str, Any] | None = None,
+    dtype: str | None = None,
+    mapping: None = None,
+    inplace: bool = False,
+    gen_quant: bool = False,
+    mixed_layer: Mapping[str, str] | None = None,
+) -> nn.Module:
+    """`model` with layers in integers in place of Linear, Conv1d to Conv3d, their transposed forms
+    and Embedding, subclasses too where they keep the forward of these.
+
+    With `gen_quant` the layers compute as before and watch their inputs: run some through the
+    model, then `state_dict()` has integers and scales, and `convert` makes the model itself run in
+    integers. Without, the model waits for such a state: `load_state_dict(state)`, strict. What was
+    chosen here comes with it, so `quantize_dynamic(model)` is all that a deployment says.
+
+    Args:
+        model: Any module.
+        qconfig_spec: A dict of `iteration` (batches that calibration counts, 1), `use_avg` (the
+            mean of the batches' extremes, False), `data_scale` (on the range, 1.0), `mean` and
+            `std` (of pixels from 0 to 1, for each channel), `firstconv` (the first convolution
+            takes images in uint8, False), `per_channel` (a scale for each output, False), `method`
+            ("minmax", "moving_average", "percentile", "entropy", "mse"), `percentile` (99.99),
+            `symmetric` (True), `fixed_point` (scales are powers of two, False), `input_format`
+            ("rgb", "bgr", "rgba", "argb", "bgra", "abgr") and `layout` ("NCHW", "NHWC") of images.
+        dtype: "int8" (default) or "int16".
+        mapping: Not taken: a dict of classes would have no effect on the integers.
+        inplace: Change `model` itself.
+        gen_quant: Calibrate.
+        mixed_layer: Names or patterns of layers, several with commas, to "int8", "int16" or
+            "float": these are left as they are.
+
+    Raises:
+        ConfigError: a key, a value or a layer's name that does not exist.
+    """
+    if mapping is not None:
+        raise ConfigError("mapping is not taken: name layers in mixed_layer")
+    settings = settings_.read(qconfig_spec, dtype)
+    if not gen_quant and (qconfig_spec or dtype or mixed_layer):
+        warnings.warn(
+            "without gen_quant the settings come with the state that is loaded; those given here "
+            "have no effect",
+            stacklevel=2,
+        )
+    if not inplace:
+        model = copy.deepcopy(model)
+    found = {name: m for name, m in model.named_modules(remove_duplicate=False) if _takes(m)}
+    inside = tuple(
+        f"{name}." if name else ""
+        for name, m in model.named_modules(remove_duplicate=False)
+        if isinstance(m, _CLOSED)
+    )
+    found = {name: m for name, m in found.items() if not (inside and name.startswith(inside))}
+    by_name = _mixed(mixed_layer or {}, list(found))
+    firsts = [n for n, m in found.items() if isinstance(m, _CONVOLUTIONS)]
+    first = firsts[0] if firsts and settings.firstconv else None
+    if settings.firstconv and first is None:
+        raise ConfigError("firstconv=True, but the model has no convolution")
+    if first is not None and by_name.get(first) == "float":
+        raise ConfigError(f"firstconv=True, but mixed_layer leaves {first!r} as it is")
+    made: dict[int, nn.Module] = {}
+    for name, module in found.items():
+        chosen = by_name.get(name, settings.dtype)
+        if chosen == "float":
+            continue
+        if id(module) not in made:
+            made[id(module)] = _layer(
+                module, replace(settings, dtype=chosen), gen_quant, name == first
+            )
+        if not name:
+            return made[id(module)]
+        parent, _, own = name.rpartition(".")
+        setattr(model.get_submodule(parent), own, made[id(module)])
+    for module in model.modules():
+        if isinstance(module, nn.TransformerEncoderLayer):
+            module.activation_relu_or_gelu = 0  # torch's fused path reads the weights itself
+    return model
+
+
+def convert(model: nn.Module) -> nn.Module:
+    """`model`, calibrated, in integers from now on, in place. Returns it."""
+    for module in model.modules():
+        if isinstance(module, QuantizedLayer) and module.phase == "calibrating":
+            module._become(_state_of(module))
+        elif isinstance(module, QuantizedEmbedding):
+            module.convert()
+    return model
+
+
+def _state_of(layer: QuantizedLayer) -> dict[str, torch.Tensor | None]:
+    if layer.range.batches == 0:
+        warnings.warn(
+            "converted without calibration: no input was seen, so ranges are measured as inputs "
+            "come. Run some through the model first",
+            stacklevel=3,
+        )
+    return layer._integers()
+
+
+def _takes(module: nn.Module) -> bool:
+    kinds = (nn.Linear, *_CONVOLUTIONS, nn.Embedding)
+    for kind in kinds:
+        if isinstance(module, kind):
+            return type(module).forward is kind.forward
+    return False
+
+
+def _layer(module: nn.Module, settings: Any, calibrate: bool, first: bool) -> nn.Module:
+    if isinstance(module, nn.Embedding):
+        if module.max_norm is not None:
+            raise ConfigError(
+                "an Embedding with max_norm changes its weights as it runs: leave it with "
+                'mixed_layer={"its.name": "float"}'
+            )
+        return QuantizedEmbedding(module, calibrate=calibrate)
+    kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedConv
+    layer = kind(module, settings, calibrate=calibrate, first=first)
+    for hooks in ("_forward_hooks", "_forward_pre_hooks"):
+        getattr(layer, hooks).update(getattr(module, hooks))
+    return layer
+
+
+def _mixed(given: Mapping[str, str], names: list[str]) -> dict[str, str]:
+    chosen: dict[str, str] = {}
+    for patterns, dtype in given.items():
+        settings_.one_of(f"mixed_layer[{patterns!r}]", dtype, (*settings_.DTYPES, "float"))
+        for pattern in (p.strip() for p in patterns.split(",")):
+            hits = [n for n in names if fnmatch.fnmatchcase(n, pattern)]
+            hits += [n for n in names if n.startswith(f"{pattern}.") and n not in hits]
+            if not hits:
+                raise ConfigError(
+                    f"mixed_layer: no layer that is quantized is called {pattern!r}."
+                    + settings_.nearest(pattern, names)
+                )
+            chosen.update(dict.fromkeys(hits, dtype))
+    return chosen
