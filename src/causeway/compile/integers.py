@@ -1,5 +1,5 @@
-"""Layers in integers that follow each other stay in integers: what quantizes the result of a product
-becomes part of the product.
+"""Layers in integers that follow each other stay in integers: what quantizes the result of a
+product becomes part of the product.
 
     quantize(max_pool(relu(qconv(x, dtype=float32))))  =  max_pool(qconv(x, relu, dtype=int8))
 
@@ -49,7 +49,10 @@ def _take_in(graph: Any, node: Any) -> bool:
     if at.target not in products or len(at.users) != 1 or at.args[-1] is not torch.float32:
         return False
     # Its scale is not measured: no NaN comes out that a pool would pass on.
-    if any(b.target in _POOLS for b in between) and at.args[2].op not in ("placeholder", "get_attr"):
+    if any(b.target in _POOLS for b in between) and at.args[2].op not in (
+        "placeholder",
+        "get_attr",
+    ):
         return False
     if any(_place(graph, v) > _place(graph, at) for v in one):
         return False
@@ -79,9 +82,7 @@ def _moves(node: Any) -> bool:
         return False
     if node.target is operator.getitem:
         return bool(node.args[1] == 0 and node.args[0].target in _POOLS)
-    return bool(
-        node.target in _MOVES or node.target in _POOLS or node.target is _aten.relu.default
-    )
+    return bool(node.target in _MOVES or node.target in _POOLS or node.target is _aten.relu.default)
 
 
 def _place(graph: Any, node: Any) -> int:

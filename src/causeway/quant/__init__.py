@@ -1,7 +1,19 @@
-"""Models in integers: `quantize_dynamic` for inference. See docs/quantize.md."""
+"""Models in integers: `quantize_dynamic` for inference, `adaptive_quantize` for training. See
+docs/quantize.md.
+"""
 
+from causeway.quant.adaptive import adaptive_quantize as adaptive_quantize
+from causeway.quant.adaptive import bits_of as bits_of
+from causeway.quant.adaptive import dequantize as dequantize
 from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
 from causeway.quant.formats import FixedPoint as FixedPoint
 
-__all__ = ["FixedPoint", "convert", "quantize_dynamic"]
+__all__ = [
+    "FixedPoint",
+    "adaptive_quantize",
+    "bits_of",
+    "convert",
+    "dequantize",
+    "quantize_dynamic",
+]

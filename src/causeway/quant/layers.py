@@ -374,10 +374,9 @@ class QuantizedLayer(nn.Module):
                 return
             for name in ("weight", "bias"):
                 self._buffers.pop(name, None)
-                value = mine.get(name)
-                if value is not None:
-                    value = nn.Parameter(value.to(self.weight_device()).clone())
-                setattr(self, name, value)
+                given = mine.get(name)
+                taken = None if given is None else given.to(self.weight_device()).clone()
+                setattr(self, name, None if taken is None else nn.Parameter(taken))
             self.phase = "float"
             return
         if weight.dtype not in _DTYPES.values():

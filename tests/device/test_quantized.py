@@ -1,0 +1,75 @@
+"""causeway::quantize, qlinear and qconv on the device: the CPU's bits, and its strides."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+
+sys.path.append(str(Path(__file__).parents[1] / "quant"))
+
+from random_layers import random_layer, random_numbers
+
+import causeway.quant  # noqa: F401
+
+OPERATORS = torch.ops.causeway
+
+
+def assert_same(on_device: torch.Tensor, on_cpu: torch.Tensor) -> None:
+    assert on_device.stride() == on_cpu.stride()
+    assert on_device.dtype == on_cpu.dtype
+    back = on_device.cpu()
+    assert torch.equal(back.nan_to_num(7), on_cpu.nan_to_num(7)), (back, on_cpu)
+
+
+@pytest.mark.parametrize("seed", range(0, 200, 20))
+def test_products_have_the_bits_of_the_cpu(device: torch.device, seed: int) -> None:
+    for s in range(seed, seed + 20):
+        layer = random_layer(s)
+        assert_same(layer(str(device)), layer())
+
+
+@pytest.mark.long
+@pytest.mark.once
+@pytest.mark.timeout(3000)
+def test_ten_thousand_products(device: torch.device) -> None:
+    for s in range(1000, 11000):
+        layer = random_layer(s)
+        assert_same(layer(str(device)), layer())
+
+
+def test_numbers_are_quantized_as_on_the_cpu(device: torch.device) -> None:
+    for seed in range(100):
+        given = random_numbers(seed)
+        moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
+        assert_same(OPERATORS.quantize(*moved), OPERATORS.quantize(*given))
+
+
+def test_sums_beyond_32_bits(device: torch.device) -> None:
+    x = torch.full((2, 70_000), -128, dtype=torch.int8)
+    weight = torch.full((3, 70_000), -128, dtype=torch.int8)
+    given = (torch.ones(1), None, None, 0, False, None, None, 0, 0, torch.float32)
+    expected = OPERATORS.qlinear(x, weight, *given)
+    assert expected[0, 0] == float(70_000 * 128 * 128)
+    moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in (x, weight, *given)]
+    assert_same(OPERATORS.qlinear(*moved), expected)
+
+
+def test_what_does_not_fit_is_an_error(device: torch.device) -> None:
+    x = torch.zeros(2, 3, dtype=torch.int8, device=device)
+    weight = torch.zeros(4, 3, dtype=torch.int8, device=device)
+    one, three = torch.ones(1, device=device), torch.ones(3, device=device)
+    rest = (None, None, 0, False, None, None, 0, 0, torch.float32)
+    with pytest.raises(RuntimeError, match="does not go with weights"):
+        OPERATORS.qlinear(x, weight[:, :2], one, *rest)
+    with pytest.raises(RuntimeError, match="expected an input of int8"):
+        OPERATORS.qlinear(x.float(), weight, one, *rest)
+    with pytest.raises(RuntimeError, match="one for each of the 4 channels"):
+        OPERATORS.qlinear(x, weight, three, *rest)
+    image = torch.zeros(1, 3, 2, 2, dtype=torch.int8, device=device)
+    kernel = torch.zeros(4, 3, 3, 3, dtype=torch.int8, device=device)
+    geometry = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    with pytest.raises(RuntimeError, match="smaller than the kernel"):
+        OPERATORS.qconv(image, kernel, one, None, None, 0, *geometry, *rest[3:])
