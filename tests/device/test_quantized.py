@@ -24,9 +24,9 @@ def assert_same(on_device: torch.Tensor, on_cpu: torch.Tensor) -> None:
     assert torch.equal(back.nan_to_num(7), on_cpu.nan_to_num(7)), (back, on_cpu)
 
 
-@pytest.mark.parametrize("seed", range(0, 200, 20))
+@pytest.mark.parametrize("seed", range(0, 80, 10))
 def test_products_have_the_bits_of_the_cpu(device: torch.device, seed: int) -> None:
-    for s in range(seed, seed + 20):
+    for s in range(seed, seed + 10):
         layer = random_layer(s)
         assert_same(layer(str(device)), layer())
 

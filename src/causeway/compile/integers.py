@@ -23,7 +23,17 @@ _MOVES = frozenset(
         *(_aten.unsqueeze.default, _aten.expand.default, _aten.t.default),
     }
 )
-_POOLS = frozenset({_aten.max_pool2d_with_indices.default, _aten.max_pool3d_with_indices.default})
+# Inductor's own form of a pool has other names from release to release.
+_POOLS = frozenset(
+    {
+        *(_aten.max_pool2d_with_indices.default, _aten.max_pool3d_with_indices.default),
+        *(
+            getattr(torch.ops.prims, name).default
+            for name in ("_low_memory_max_pool_with_offsets", "_low_memory_max_pool2d_with_offsets")
+            if hasattr(torch.ops.prims, name)
+        ),
+    }
+)
 
 
 def chain(graph: Any) -> int:

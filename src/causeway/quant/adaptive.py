@@ -143,7 +143,7 @@ def rounded(x: torch.Tensor, bits: int, shift: int) -> torch.Tensor:
     return (x * up).mul_(rest).round_().clamp_(-levels, levels).mul_(1 / up).mul_(1 / rest)
 
 
-# ---- an operator, opaque to torch.compile: its state is Python's -----------------------------------
+# ---- an operator, opaque to torch.compile: its state is in Python --------------------------------
 
 _numbers = itertools.count()
 _layers: weakref.WeakValueDictionary[int, Any] = weakref.WeakValueDictionary()
@@ -290,7 +290,7 @@ def adaptive_quantize(
         before = type(module)
         if before not in _classes:
             _classes[before] = type(f"Adaptive{before.__name__}", (Adaptive, before), {})
-        module.__class__ = _classes[before]  # type: ignore[assignment]
+        module.__class__ = _classes[before]
         adaptive = cast(Adaptive, module)
         adaptive._before = before
         threshold = 0.01 if kind is nn.Linear else 0.03
@@ -313,7 +313,7 @@ def dequantize(model: nn.Module) -> nn.Module:
             before = module._before
             for name in ("_streams", "_step", "_number", "_before"):
                 del module.__dict__[name]
-            module.__class__ = before
+            module.__class__ = before  # type: ignore[assignment]
     return model
 
 

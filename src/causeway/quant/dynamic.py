@@ -15,6 +15,7 @@ from torch import nn
 from causeway.errors import ConfigError
 from causeway.quant import settings as settings_
 from causeway.quant.layers import (
+    Passes,
     QuantizedConv,
     QuantizedEmbedding,
     QuantizedLayer,
@@ -91,27 +92,34 @@ def quantize_dynamic(
     if first is not None and by_name.get(first) == "float":
         raise ConfigError(f"firstconv=True, but mixed_layer leaves {first!r} as it is")
     made: dict[int, nn.Module] = {}
+    passes = Passes(settings.iteration)
     for name, module in found.items():
         chosen = by_name.get(name, settings.dtype)
         if chosen == "float":
             continue
         if id(module) not in made:
             made[id(module)] = _layer(
-                module, replace(settings, dtype=chosen), gen_quant, name == first
+                module, replace(settings, dtype=chosen), passes, gen_quant, name == first
             )
         if not name:
-            return made[id(module)]
+            model = made[id(module)]
+            break
         parent, _, own = name.rpartition(".")
         setattr(model.get_submodule(parent), own, made[id(module)])
     for module in model.modules():
         if isinstance(module, nn.TransformerEncoderLayer):
             module.activation_relu_or_gelu = 0  # torch's fused path reads the weights itself
+    if gen_quant:
+        model.register_forward_pre_hook(passes)
     return model
 
 
 def convert(model: nn.Module) -> nn.Module:
     """`model`, calibrated, in integers from now on, in place. Returns it."""
     for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if isinstance(hook, Passes):
+                del module._forward_pre_hooks[key]
         if isinstance(module, QuantizedLayer) and module.phase == "calibrating":
             module._become(_state_of(module))
         elif isinstance(module, QuantizedEmbedding):
@@ -137,7 +145,9 @@ def _takes(module: nn.Module) -> bool:
     return False
 
 
-def _layer(module: nn.Module, settings: Any, calibrate: bool, first: bool) -> nn.Module:
+def _layer(
+    module: nn.Module, settings: Any, passes: Passes, calibrate: bool, first: bool
+) -> nn.Module:
     if isinstance(module, nn.Embedding):
         if module.max_norm is not None:
             raise ConfigError(
@@ -146,7 +156,7 @@ def _layer(module: nn.Module, settings: Any, calibrate: bool, first: bool) -> nn
             )
         return QuantizedEmbedding(module, calibrate=calibrate)
     kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedConv
-    layer = kind(module, settings, calibrate=calibrate, first=first)
+    layer = kind(module, settings, passes, calibrate=calibrate, first=first)
     for hooks in ("_forward_hooks", "_forward_pre_hooks"):
         getattr(layer, hooks).update(getattr(module, hooks))
     return layer

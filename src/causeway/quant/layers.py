@@ -43,12 +43,30 @@ def _of_rows(weight: torch.Tensor, transposed: bool, groups: int) -> torch.Tenso
     return weight.reshape(groups, channels, out, -1).transpose(1, 2).reshape(groups * out, -1)
 
 
+class Passes:
+    """Counts the batches of a model that calibrates, as the hook before its forward."""
+
+    def __init__(self, most: int) -> None:
+        self.most = most
+        self.count = 0
+
+    def __call__(self, *_: Any) -> None:
+        self.count += 1
+        if self.count == self.most + 1:
+            warnings.warn(
+                f"calibration has seen its {self.most} batches; further ones are not counted. "
+                '{"iteration": n} in qconfig_spec says how many there are',
+                stacklevel=3,
+            )
+
+
 class QuantizedLayer(nn.Module):
     """A layer in integers, in place of `source`.
 
     Args:
         source: The layer that it replaces; its parameters are taken, not copied.
         settings: How its numbers become integers.
+        passes: Of the model that it belongs to.
         calibrate: Watch inputs; without, wait for `load_state_dict`.
         first: The images' convolution.
     """
@@ -72,7 +90,13 @@ class QuantizedLayer(nn.Module):
     shift_of_mean: Any
 
     def __init__(
-        self, source: nn.Module, settings: Settings, *, calibrate: bool, first: bool = False
+        self,
+        source: nn.Module,
+        settings: Settings,
+        passes: Passes,
+        *,
+        calibrate: bool,
+        first: bool = False,
     ) -> None:
         super().__init__()
         self.phase = "calibrating" if calibrate else "empty"
@@ -81,10 +105,11 @@ class QuantizedLayer(nn.Module):
         self.groups = int(getattr(source, "groups", 1))
         self.transposed = bool(getattr(source, "transposed", False))
         self.training = source.training
-        self.weight, self.bias = source.weight, source.bias
+        for name in ("weight", "bias"):
+            self.register_parameter(name, getattr(source, name))
         self.nhwc = False
         self.levels = settings.levels
-        self.told = False
+        self.passes = passes
         self.range = Range(settings.method, settings.use_avg, settings.percentile, settings.levels)
         for name in (*_STATE[1:], *_MADE):
             self.register_buffer(name, None, persistent=False)
@@ -137,15 +162,8 @@ class QuantizedLayer(nn.Module):
     # ---- calibrating -----------------------------------------------------------------------------
 
     def _watch(self, x: torch.Tensor) -> None:
-        if self.range.batches < self.settings.iteration:
+        if self.passes.count <= self.settings.iteration:
             self.range.see(x)
-        elif not self.told:
-            self.told = True
-            warnings.warn(
-                f"calibration has seen its {self.settings.iteration} batches; further ones are not "
-                'counted. {"iteration": n} in qconfig_spec says how many there are',
-                stacklevel=3,
-            )
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.phase == "quantized":
@@ -374,9 +392,9 @@ class QuantizedLayer(nn.Module):
                 return
             for name in ("weight", "bias"):
                 self._buffers.pop(name, None)
-                given = mine.get(name)
+                given: torch.Tensor | None = mine.get(name)
                 taken = None if given is None else given.to(self.weight_device()).clone()
-                setattr(self, name, None if taken is None else nn.Parameter(taken))
+                self.register_parameter(name, nn.Parameter(taken) if taken is not None else None)
             self.phase = "float"
             return
         if weight.dtype not in _DTYPES.values():
@@ -388,10 +406,8 @@ class QuantizedLayer(nn.Module):
             self._become({k: mine.get(k) for k in ("weight", *_STATE)})
 
     def weight_device(self) -> torch.device:
-        weight = self._parameters.get("weight")
-        if weight is None:
-            weight = self._buffers["weight"]
-        assert weight is not None
+        weight = self.weight
+        assert isinstance(weight, torch.Tensor)
         return weight.device
 
     def _shape(self) -> list[int]:
@@ -449,9 +465,15 @@ class QuantizedConv(QuantizedLayer):
     """torch.nn.Conv1d to Conv3d and ConvTranspose1d to 3d in integers."""
 
     def __init__(
-        self, source: nn.Module, settings: Settings, *, calibrate: bool, first: bool = False
+        self,
+        source: nn.Module,
+        settings: Settings,
+        passes: Passes,
+        *,
+        calibrate: bool,
+        first: bool = False,
     ) -> None:
-        super().__init__(source, settings, calibrate=calibrate, first=first)
+        super().__init__(source, settings, passes, calibrate=calibrate, first=first)
         conv: Any = source
         self.dims = self.weight.dim() - 2
         self.stride, self.dilation = list(conv.stride), list(conv.dilation)
