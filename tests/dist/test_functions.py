@@ -32,3 +32,10 @@ def test_collectives_come_between_graphs(env: dict[str, str]) -> None:
     assert done.returncode == 0, done.stderr[-4000:]
     assert not "".join(found.values())
     assert len(found) == 2
+
+
+def test_adaptive_fixed_point_looks_at_all_ranks() -> None:
+    found, done = dist_checks.launch("adaptive.py", env={})
+    assert done.returncode == 0, done.stderr[-4000:]
+    assert not "".join(found.values())
+    assert len(found) == 2
