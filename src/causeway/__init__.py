@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from causeway import apex as apex
     from causeway import code as code
     from causeway import config as config
+    from causeway import quant as quant
     from causeway import redirect as transfer
     from causeway.comparison.compare import CompareError as CompareError
     from causeway.comparison.compare import compare as compare
@@ -52,6 +53,7 @@ _NAMES = {
     "apex": "causeway.apex",
     "code": "causeway.code",
     "config": "causeway.config",
+    "quant": "causeway.quant",
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
     "overflow": "causeway.debug.overflow",
@@ -98,6 +100,7 @@ __all__ = [
     "ledger",
     "overflow",
     "policy",
+    "quant",
     "record",
     "step",
     "transfer",

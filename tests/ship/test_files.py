@@ -74,6 +74,15 @@ models = {
     "two": (Two(), [torch.randn(6, 5, 8), torch.tensor(2.0)]),
     "unet": (Unet(), [torch.randn(2, 3, 16, 16)]),
 }
+from causeway.quant import convert, quantize_dynamic
+pixels = torch.randint(0, 17, (8, 1, 8, 8)).to(torch.uint8)
+digits = nn.Sequential(
+    nn.Conv2d(1, 16, 3, padding=1), nn.ReLU(), nn.Conv2d(16, 32, 3), nn.ReLU(), nn.MaxPool2d(2),
+    nn.Flatten(), nn.Linear(288, 10)).eval()
+images = quantize_dynamic(
+    digits, {"mean": [0.1], "std": [0.3], "firstconv": True, "per_channel": True}, gen_quant=True)
+images(pixels)
+models["int8"] = (convert(images), [pixels])
 wanted = sys.argv[2:] or list(models)
 for name in wanted:
     model, args = models[name]
@@ -128,7 +137,7 @@ def on_sim(
 
 
 @pytest.mark.timeout(900)
-@pytest.mark.parametrize("model", ["mlp", "cnn", "gpt", "two", "unet"])
+@pytest.mark.parametrize("model", ["mlp", "cnn", "gpt", "two", "unet", "int8"])
 @pytest.mark.parametrize(
     "env", [{}, {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_SIM_MEMORY_MODEL": "discrete"}]
 )
@@ -159,6 +168,16 @@ def test_the_process_has_neither_python_nor_torch(files: Path, tmp_path: Path) -
     assert names <= {"linux-vdso", "libc", "libm", "libdl", "libpthread", "/lib64/ld-linux-x86-64"}
     for library in (LIB / "libcw_run.so", LIB / "libcw_run.a"):
         assert library.stat().st_size < 150_000
+
+
+def test_a_file_in_integers_holds_them(files: Path) -> None:
+    done = cw("inspect", files / "int8.cw")
+    assert "uint8 [8, 1, 8, 8]" in done.stdout
+    assert "causeway::qconv" in done.stdout
+    assert "conv_" not in done.stdout.replace("qconv", "")
+    weights = next(line for line in done.stdout.splitlines() if line.startswith("weights"))
+    integers = 16 * 9 + 32 * 16 * 9 + 288 * 10
+    assert integers < int(weights.split()[1]) < 2 * integers
 
 
 def test_inspect_needs_no_chip(files: Path) -> None:
