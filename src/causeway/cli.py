@@ -17,6 +17,7 @@ from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
+from causeway.quant.command import run_quantize
 from causeway.redirect.command import run_program
 from causeway.ship.command import run_export
 from causeway.trace import command as trace
@@ -130,6 +131,7 @@ app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)
 app.command("export")(run_export)
 app.command("profile")(run_profile)
+app.command("quantize")(run_quantize)
 app.command("record", context_settings=PROGRAM)(trace.record)
 app.command("replay")(trace.replay)
 app.command("diff")(trace.diff)

@@ -116,14 +116,21 @@ def quantize_dynamic(
 
 def convert(model: nn.Module) -> nn.Module:
     """`model`, calibrated, in integers from now on, in place. Returns it."""
-    for module in model.modules():
-        for key, hook in list(module._forward_pre_hooks.items()):
-            if isinstance(hook, Passes):
-                del module._forward_pre_hooks[key]
+    for module in end_calibration(model).modules():
         if isinstance(module, QuantizedLayer) and module.phase == "calibrating":
             module._become(_state_of(module))
         elif isinstance(module, QuantizedEmbedding):
             module.convert()
+    return model
+
+
+def end_calibration(model: nn.Module) -> nn.Module:
+    """`model` computes on as it does, but watches nothing any more. Returns it."""
+    for module in model.modules():
+        for key, hook in list(module._forward_pre_hooks.items()):
+            if isinstance(hook, Passes):
+                hook.count = hook.most + 1
+                del module._forward_pre_hooks[key]
     return model
 
 

@@ -1,0 +1,284 @@
+"""What integers cost a model: its accuracy, each layer's noise, and which layers need more bits."""
+
+from __future__ import annotations
+
+import copy
+import math
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from torch import nn
+
+from causeway.errors import CausewayError, ConfigError
+from causeway.quant.dynamic import convert, end_calibration, quantize_dynamic
+from causeway.quant.layers import QuantizedLayer
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One layer in integers against the same layer in floating point. Noise is in decibels:
+    10 * log10(sum of squares of the numbers / of their errors); infinite where there is none.
+    """
+
+    name: str
+    dtype: str
+    noise: float  # of its output, with all that comes before it in integers
+    cosine: float  # between the two outputs
+    worst_channel: int
+    worst_noise: float
+    alone: float  # of the model's output, where only this layer is in integers
+
+
+@dataclass
+class Report:
+    """`before` and `after` are the model's `metric` in floating point and in integers."""
+
+    metric: str
+    before: float
+    after: float
+    layers: list[Layer] = field(default_factory=list)
+    raised: dict[str, str] = field(default_factory=dict)  # for mixed_layer
+    tried: int = 1  # models that were measured
+
+    @property
+    def lost(self) -> float:
+        """In points of `metric`."""
+        return self.before - self.after
+
+
+def measure(
+    model: nn.Module,
+    batches: Iterable[Any],
+    spec: Mapping[str, Any] | None = None,
+    dtype: str = "int8",
+    lose: float | None = None,
+    mixed_layer: Mapping[str, str] | None = None,
+) -> tuple[nn.Module, Report]:
+    """`model` in integers, calibrated with `batches`, and what that cost on them.
+
+    Args:
+        model: Any module, as `quantize_dynamic` takes it.
+        batches: Each an input or a tuple of inputs; or (inputs, labels), labels being one integer
+            for each row of the output: then the metric is accuracy in percent. Without labels it is
+            the percentage of rows whose largest output is where the float model has it, or the
+            noise of the output where that has no rows.
+        spec, dtype, mixed_layer: As of `quantize_dynamic`; `iteration` is the number of batches.
+        lose: How many points of the metric may be lost. Where more are, layers are raised to int16,
+            those first that alone disturb the output most; where that is not enough, left in
+            floating point.
+
+    Raises:
+        CausewayError: there are no batches, or the model has no layer that is quantized.
+    """
+    given = [_split(b) for b in batches]
+    if not given:
+        raise CausewayError("there is no data: calibration needs at least one batch")
+    if lose is not None and not lose >= 0:
+        raise ConfigError(f"what may be lost is 0 or more points, not {lose}")
+    spec = {**(spec or {}), "iteration": len(given)}
+
+    def calibrated(mixed: Mapping[str, str]) -> nn.Module:
+        q = quantize_dynamic(
+            model, spec, dtype, gen_quant=True, mixed_layer={**(mixed_layer or {}), **mixed}
+        )
+        for inputs, _ in given:
+            q(*inputs)
+        return end_calibration(q)
+
+    with torch.no_grad():
+        reference = calibrated({}).eval()
+        names = [n for n, m in reference.named_modules() if isinstance(m, QuantizedLayer)]
+        if not names:
+            raise CausewayError("the model has no layer that is quantized")
+        expected = [_output(reference(*inputs)) for inputs, _ in given]
+        integers = convert(copy.deepcopy(reference))
+        metric, before = _metric(expected, expected, given)
+
+        def after(q: nn.Module) -> float:
+            return _metric([_output(q(*inputs)) for inputs, _ in given], expected, given)[1]
+
+        report = Report(metric, before, after(integers))
+        alone = {n: _alone(reference, integers, n, given, expected) for n in names}
+        if lose is not None and report.lost > lose:
+            integers = _raise(report, sorted(names, key=alone.__getitem__), calibrated, after, lose)
+        report.layers = _layers(reference, integers, names, given, alone)
+    return integers, report
+
+
+def _split(batch: Any) -> tuple[tuple[Any, ...], torch.Tensor | None]:
+    if not isinstance(batch, tuple | list):
+        return (batch,), None
+    if len(batch) == 2 and isinstance(batch[1], torch.Tensor):
+        labels = batch[1]
+        if labels.dim() == 1 and not labels.is_floating_point():
+            inputs = batch[0]
+            return tuple(inputs) if isinstance(inputs, tuple | list) else (inputs,), labels
+    return tuple(batch), None
+
+
+def _output(found: Any) -> torch.Tensor:
+    while isinstance(found, tuple | list):
+        found = found[0]
+    if isinstance(found, Mapping):
+        found = next(iter(found.values()))
+    if not isinstance(found, torch.Tensor):
+        raise CausewayError(f"the model returned {type(found).__name__}, which has no numbers")
+    return found.detach().float().cpu()
+
+
+def _metric(
+    found: Sequence[torch.Tensor],
+    expected: Sequence[torch.Tensor],
+    given: Sequence[tuple[Any, torch.Tensor | None]],
+) -> tuple[str, float]:
+    labels = [label for _, label in given]
+    if all(label is not None for label in labels):
+        right = rows = 0
+        for f, label in zip(found, labels, strict=True):
+            assert label is not None
+            right += int((f.argmax(-1).flatten() == label.cpu().flatten()).sum())
+            rows += label.numel()
+        return "accuracy", 100 * right / rows
+    if all(e.dim() >= 2 for e in expected):
+        pairs = list(zip(found, expected, strict=True))
+        same = sum(int((f.argmax(-1) == e.argmax(-1)).sum()) for f, e in pairs)
+        return "agreement", 100 * same / sum(e[..., 0].numel() for e in expected)
+    # Bounded, so that what is lost is a number.
+    return "signal to noise, at most 100 dB", min(
+        _noise(
+            sum(float(e.double().square().sum()) for e in expected),
+            sum(
+                float((f.double() - e.double()).square().sum())
+                for f, e in zip(found, expected, strict=True)
+            ),
+        ),
+        100.0,
+    )
+
+
+def _noise(signal: float, error: float) -> float:
+    if error == 0:
+        return math.inf
+    return 10 * math.log10(signal / error) if signal > 0 else -math.inf
+
+
+def _alone(
+    reference: nn.Module,
+    integers: nn.Module,
+    name: str,
+    given: Sequence[tuple[Any, Any]],
+    expected: Sequence[torch.Tensor],
+) -> float:
+    parent, _, own = name.rpartition(".")
+    holder = reference.get_submodule(parent)
+    before = getattr(holder, own) if name else reference
+    net = integers.get_submodule(name) if name else integers
+    if name:
+        setattr(holder, own, net)
+        net = reference
+    try:
+        signal = error = 0.0
+        for (inputs, _), e in zip(given, expected, strict=True):
+            signal += float(e.double().square().sum())
+            error += float((_output(net(*inputs)).double() - e.double()).square().sum())
+    finally:
+        if name:
+            setattr(holder, own, before)
+    return _noise(signal, error)
+
+
+def _raise(
+    report: Report,
+    order: Sequence[str],
+    calibrated: Callable[[Mapping[str, str]], nn.Module],
+    after: Callable[[nn.Module], float],
+    lose: float,
+) -> nn.Module:
+    """The least number of layers in more bits, taken in `order`, that keeps within `lose`."""
+
+    def build(count: int, dtype: str) -> tuple[nn.Module, float, dict[str, str]]:
+        mixed = dict.fromkeys(order[:count], dtype)
+        if dtype == "float":
+            mixed |= dict.fromkeys(order[count:], "int16")
+        q = convert(calibrated(mixed))
+        report.tried += 1
+        return q, after(q), mixed
+
+    for dtype in ("int16", "float"):
+        if report.before - build(len(order), dtype)[1] > lose:
+            continue
+        low, high = 0, len(order)  # `high` layers are enough, `low` are not
+        while high - low > 1:
+            middle = (low + high) // 2
+            if report.before - build(middle, dtype)[1] <= lose:
+                high = middle
+            else:
+                low = middle
+        q, report.after, report.raised = build(high, dtype)
+        return q
+    raise CausewayError("even in floating point the model loses more than that")
+
+
+def _layers(
+    reference: nn.Module,
+    integers: nn.Module,
+    names: Sequence[str],
+    given: Sequence[tuple[Any, Any]],
+    alone: Mapping[str, float],
+) -> list[Layer]:
+    seen: dict[str, list[torch.Tensor]] = {n: [] for n in names}
+    sums: dict[str, dict[str, Any]] = {n: {"dot": 0.0, "ours": 0.0} for n in names}
+
+    def keep(name: str) -> Callable[..., None]:
+        return lambda _module, _inputs, out: seen[name].append(out.detach().float().cpu())
+
+    def compare(name: str) -> Callable[..., None]:
+        def hook(_module: nn.Module, _inputs: Any, out: torch.Tensor) -> None:
+            theirs, ours = seen[name].pop(0).double(), out.detach().double().cpu()
+            channel = 1 if theirs.dim() > 2 and _is_conv(_module) else theirs.dim() - 1
+            rest = [d for d in range(theirs.dim()) if d != channel]
+            total = sums[name]
+            total["signal"] = total.get("signal", 0) + theirs.square().sum(rest)
+            total["error"] = total.get("error", 0) + (ours - theirs).square().sum(rest)
+            total["dot"] += float((ours * theirs).sum())
+            total["ours"] += float(ours.square().sum())
+
+        return hook
+
+    net = dict(integers.named_modules())
+    hooks = [reference.get_submodule(n).register_forward_hook(keep(n)) for n in names]
+    hooks += [net[n].register_forward_hook(compare(n)) for n in names]
+    try:
+        for inputs, _ in given:
+            reference(*inputs)
+            integers(*inputs)
+    finally:
+        for hook in hooks:
+            hook.remove()
+    rows = []
+    for name in names:
+        total, module = sums[name], net[name]
+        if "signal" not in total:
+            continue  # a layer that the data does not reach
+        signal, error = total["signal"], total["error"]
+        by_channel = [_noise(float(s), float(e)) for s, e in zip(signal, error, strict=True)]
+        worst = min(range(len(by_channel)), key=by_channel.__getitem__)
+        size = math.sqrt(float(signal.sum()) * total["ours"])
+        rows.append(
+            Layer(
+                name or "(the model)",
+                str(module.weight.dtype).removeprefix("torch."),
+                _noise(float(signal.sum()), float(error.sum())),
+                total["dot"] / size if size else 1.0,
+                worst,
+                by_channel[worst],
+                alone[name],
+            )
+        )
+    return rows
+
+
+def _is_conv(module: nn.Module) -> bool:
+    return getattr(module, "weight", torch.empty(0)).dim() > 2
