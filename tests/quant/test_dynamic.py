@@ -385,3 +385,53 @@ def test_compiled_layers_stay_in_integers(run_python: Run) -> None:
     said = run_python(COMPILED, timeout=280, CAUSEWAY_SIM_CODE="1").stdout.split("\n")
     # Of four quantize the input's is left, unless ranges are measured as inputs come.
     assert said[:3] == ["2 2 1", "2 2 1", "2 2 4"], said
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+@pytest.mark.parametrize(
+    "more",
+    [
+        {},
+        {"num_layers": 2, "bidirectional": True},
+        {"batch_first": True, "bias": False},
+    ],
+    ids=str,
+)
+def test_recurrent_layers(kind: Any, more: dict[str, Any], device: torch.device) -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(kind(6, 10, **more)).eval()
+    x = torch.randn(7, 3, 6) * 2
+    for dtype, least in (("int8", 25.0), ("int16", 65.0)):
+        q = quantize_dynamic(net, {"per_channel": True}, dtype, gen_quant=True)
+        with torch.no_grad():
+            expected, ends = net(x)
+            assert torch.equal(q(x)[0], expected)
+            other = quantize_dynamic(net)
+            other.load_state_dict(q.state_dict())
+            got, got_ends = other(x)
+            error = (got - expected).square().sum() / expected.square().sum()
+            assert -10 * torch.log10(error) > least
+            for a, b in zip(ends, got_ends, strict=True):
+                torch.testing.assert_close(a, b, rtol=0.2, atol=0.05)
+            convert(q)
+            assert torch.equal(q(x)[0], got)
+            one = q(x[:, 0] if not more.get("batch_first") else x[0])[0]
+            several = got[:, 0] if not more.get("batch_first") else got[0]
+            torch.testing.assert_close(one, several, rtol=1e-3, atol=1e-2)
+            on_device = q.to(device)(x.to(device))[0].cpu()
+            torch.testing.assert_close(on_device, got, rtol=1e-3, atol=1e-2)
+    state = quantize_dynamic(net, gen_quant=True)
+    assert not [
+        k for k in state.to(device)(x.to(device))[0].shape if k == 0
+    ]  # calibrates there too
+    assert {
+        v.dtype for k, v in state.state_dict().items() if "weight" in k and "scale" not in k
+    } == {torch.int8}
+
+
+def test_a_recurrent_layer_refuses_what_it_cannot_take() -> None:
+    q = quantized(nn.Sequential(nn.LSTM(4, 4)), torch.randn(3, 2, 4))
+    packed = nn.utils.rnn.pack_sequence([torch.randn(3, 4), torch.randn(2, 4)])
+    with pytest.raises(CausewayError, match="takes tensors"):
+        q(packed)
+    assert isinstance(quantize_dynamic(nn.LSTM(4, 4, proj_size=2), gen_quant=True), nn.LSTM)

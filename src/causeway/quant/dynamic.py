@@ -14,12 +14,15 @@ from torch import nn
 
 from causeway.errors import ConfigError
 from causeway.quant import settings as settings_
+from causeway.quant.calibrate import Range
 from causeway.quant.layers import (
     Passes,
     QuantizedConv,
     QuantizedEmbedding,
     QuantizedLayer,
     QuantizedLinear,
+    QuantizedRecurrent,
+    QuantizedWhole,
 )
 
 _CONVOLUTIONS = (
@@ -39,8 +42,8 @@ def quantize_dynamic(
     gen_quant: bool = False,
     mixed_layer: Mapping[str, str] | None = None,
 ) -> nn.Module:
-    """`model` with layers in integers in place of Linear, Conv1d to Conv3d, their transposed forms
-    and Embedding, subclasses too where they keep the forward of these.
+    """`model` with layers in integers in place of Linear, Conv1d to Conv3d, their transposed forms,
+    Embedding, LSTM and GRU, subclasses too where they keep the forward of these.
 
     With `gen_quant` the layers compute as before and watch their inputs: run some through the
     model, then `state_dict()` has integers and scales, and `convert` makes the model itself run in
@@ -119,7 +122,7 @@ def convert(model: nn.Module) -> nn.Module:
     for module in end_calibration(model).modules():
         if isinstance(module, QuantizedLayer) and module.phase == "calibrating":
             module._become(_state_of(module))
-        elif isinstance(module, QuantizedEmbedding):
+        elif isinstance(module, QuantizedWhole):
             module.convert()
     return model
 
@@ -145,10 +148,11 @@ def _state_of(layer: QuantizedLayer) -> dict[str, torch.Tensor | None]:
 
 
 def _takes(module: nn.Module) -> bool:
-    kinds = (nn.Linear, *_CONVOLUTIONS, nn.Embedding)
+    kinds = (nn.Linear, *_CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU)
     for kind in kinds:
         if isinstance(module, kind):
-            return type(module).forward is kind.forward
+            projected = getattr(module, "proj_size", 0) > 0  # has no bound
+            return type(module).forward is kind.forward and not projected
     return False
 
 
@@ -162,11 +166,27 @@ def _layer(
                 'mixed_layer={"its.name": "float"}'
             )
         return QuantizedEmbedding(module, calibrate=calibrate)
+    if isinstance(module, nn.LSTM | nn.GRU):
+        whole = QuantizedRecurrent(module, settings, calibrate=calibrate)
+        if calibrate:
+            module.register_forward_pre_hook(_Watch(whole.range, passes))
+        return whole
     kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedConv
     layer = kind(module, settings, passes, calibrate=calibrate, first=first)
     for hooks in ("_forward_hooks", "_forward_pre_hooks"):
         getattr(layer, hooks).update(getattr(module, hooks))
     return layer
+
+
+class _Watch:
+    """Shows a module's first input to a range, while the model calibrates."""
+
+    def __init__(self, range_: Range, passes: Passes) -> None:
+        self.range, self.passes = range_, passes
+
+    def __call__(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
+        if self.passes.count <= self.passes.most:
+            self.range.see(inputs[0].data)
 
 
 def _mixed(given: Mapping[str, str], names: list[str]) -> dict[str, str]:
