@@ -12,7 +12,9 @@
 #include <ATen/Dispatch.h>
 #include <ATen/Parallel.h>
 #include <ATen/ops/empty.h>
+#include <ATen/ops/cat.h>
 #include <ATen/ops/empty_like.h>
+#include <ATen/ops/matmul.h>
 #include <torch/library.h>
 
 #include <array>
@@ -430,6 +432,54 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
   return out;
 }
 
+// ---- weights alone ---------------------------------------------------------------------------------------------------------
+
+// Floating-point inputs times weights that are integers in memory: w = (q - zero) * scale, with a scale and a zero point for
+// each `group` of columns. Of 4 bits, 32 columns are 16 bytes: byte j has column j in its low half, and j + 16 in its high.
+void check_packed(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& zero,
+                  int64_t group, int64_t bits) {
+  TORCH_CHECK(at::isFloatingType(x.scalar_type()) && x.dim() >= 1,
+              "causeway::qlinear_weight: expected floating-point rows, but got ", c10::toString(x.scalar_type()),
+              " of ", x.sym_sizes());
+  TORCH_CHECK(bits == 4 || bits == 8, "causeway::qlinear_weight: weights have 4 or 8 bits, not ", bits);
+  const auto depth = x.sym_size(-1);
+  TORCH_CHECK(weight.dim() == 2 && weight.scalar_type() == (bits == 8 ? at::kChar : at::kByte) &&
+                  weight.sym_size(1) * (8 / bits) == depth && (bits == 8 || depth % 32 == 0),
+              "causeway::qlinear_weight: an input of ", x.sym_sizes(), " does not go with weights of ", bits, " bits, ",
+              c10::toString(weight.scalar_type()), " of ", weight.sym_sizes());
+  TORCH_CHECK(group > 0 && depth % group == 0 && (bits == 8 || group % 32 == 0 || group == depth),
+              "causeway::qlinear_weight: groups of ", group, " do not divide ", depth, " columns",
+              bits == 4 ? " by 32" : "");
+  for (const Tensor* t : {&scale, zero ? &*zero : nullptr})
+    TORCH_CHECK(!t || (t->scalar_type() == at::kFloat && t->dim() == 2 && t->sym_size(0) == weight.sym_size(0) &&
+                       t->sym_size(1) == depth / group),
+                "causeway::qlinear_weight: scales and zero points are float32 of [", weight.sym_size(0), ", ",
+                depth / group, "]");
+}
+
+Tensor weight_meta(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& zero,
+                   int64_t group, int64_t bits) {
+  check_packed(x, weight, scale, zero, group, bits);
+  c10::SymDimVector sizes(x.sym_sizes());
+  sizes.back() = weight.sym_size(0);
+  return at::empty_symint(sizes, x.options());
+}
+
+Tensor weight_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& zero,
+                  int64_t group, int64_t bits) {
+  check_packed(x, weight, scale, zero, group, bits);
+  const int64_t n = weight.size(0), k = x.size(-1);
+  Tensor q = weight;
+  if (bits == 4) {
+    const Tensor bytes = weight.reshape({n, k / 32, 16});
+    q = at::cat({bytes.bitwise_and(15), bytes.bitwise_right_shift(4)}, -1);
+  }
+  Tensor wide = q.reshape({n, k / group, group}).to(at::kFloat);
+  if (zero) wide = wide.sub(zero->unsqueeze(-1));
+  wide = wide.mul(scale.unsqueeze(-1)).view({n, k});
+  return at::matmul(x.to(at::kFloat), wide.t()).to(x.scalar_type());
+}
+
 TORCH_LIBRARY(causeway, m) {
   m.def(
       "quantize(Tensor self, Tensor inverse, Tensor? zero_point, int axis, int low, int high, ScalarType dtype) -> "
@@ -444,18 +494,22 @@ TORCH_LIBRARY(causeway, m) {
       "padding, int[] dilation, bool transposed, int[] output_padding, int groups, bool relu, Tensor? out_inverse, "
       "Tensor? out_zero, int low, int high, ScalarType dtype) -> Tensor",
       {at::Tag::pt2_compliant_tag});
+  m.def("qlinear_weight(Tensor self, Tensor weight, Tensor scale, Tensor? zero_point, int group, int bits) -> Tensor",
+        {at::Tag::pt2_compliant_tag});
 }
 
 TORCH_LIBRARY_IMPL(causeway, CPU, m) {
   m.impl("quantize", quantize_cpu);
   m.impl("qlinear", qlinear_cpu);
   m.impl("qconv", qconv_cpu);
+  m.impl("qlinear_weight", weight_cpu);
 }
 
 TORCH_LIBRARY_IMPL(causeway, Meta, m) {
   m.impl("quantize", quantize_meta);
   m.impl("qlinear", qlinear_meta);
   m.impl("qconv", qconv_meta);
+  m.impl("qlinear_weight", weight_meta);
 }
 
 }  // namespace

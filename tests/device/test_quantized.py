@@ -73,3 +73,22 @@ def test_what_does_not_fit_is_an_error(device: torch.device) -> None:
     geometry = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
     with pytest.raises(RuntimeError, match="smaller than the kernel"):
         OPERATORS.qconv(image, kernel, one, None, None, 0, *geometry, *rest[3:])
+
+
+@pytest.mark.parametrize("bits", [8, 4])
+@pytest.mark.parametrize("rows", [1, 3, 6, 40])
+def test_products_with_packed_weights(device: torch.device, bits: int, rows: int) -> None:
+    from causeway.quant.weights import WeightOnlyLinear
+
+    torch.manual_seed(rows)
+    for columns, group in ((64, 32), (192, 64), (96, 96)):
+        linear = torch.nn.Linear(columns, 19)
+        packed = WeightOnlyLinear.of(linear, bits, group)
+        x = torch.randn(rows, columns)
+        with torch.no_grad():
+            expected = packed(x)
+            on_device = packed.to(device)
+            for dtype, close in ((torch.float32, 1e-4), (torch.float16, 1e-2)):
+                got = on_device(x.to(device, dtype))
+                assert got.dtype == dtype
+                torch.testing.assert_close(got.cpu().float(), expected, rtol=close, atol=close)

@@ -8,6 +8,7 @@ from causeway.quant.adaptive import dequantize as dequantize
 from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
 from causeway.quant.formats import FixedPoint as FixedPoint
+from causeway.quant.weights import quantize_weights as quantize_weights
 
 __all__ = [
     "FixedPoint",
@@ -16,4 +17,5 @@ __all__ = [
     "convert",
     "dequantize",
     "quantize_dynamic",
+    "quantize_weights",
 ]
