@@ -7,6 +7,7 @@ from causeway.quant.adaptive import bits_of as bits_of
 from causeway.quant.adaptive import dequantize as dequantize
 from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
+from causeway.quant.fold import fold_norms as fold_norms
 from causeway.quant.formats import FixedPoint as FixedPoint
 from causeway.quant.weights import quantize_weights as quantize_weights
 
@@ -16,6 +17,7 @@ __all__ = [
     "bits_of",
     "convert",
     "dequantize",
+    "fold_norms",
     "quantize_dynamic",
     "quantize_weights",
 ]
