@@ -30,7 +30,7 @@ _CONVOLUTIONS = (
     *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
 )
 # What reads the weights of its children itself.
-_CLOSED = (nn.MultiheadAttention,)
+CLOSED = (nn.MultiheadAttention,)
 
 
 def quantize_dynamic(
@@ -84,10 +84,10 @@ def quantize_dynamic(
     inside = tuple(
         f"{name}." if name else ""
         for name, m in model.named_modules(remove_duplicate=False)
-        if isinstance(m, _CLOSED)
+        if isinstance(m, CLOSED)
     )
     found = {name: m for name, m in found.items() if not (inside and name.startswith(inside))}
-    by_name = _mixed(mixed_layer or {}, list(found))
+    by_name = named(mixed_layer or {}, list(found))
     firsts = [n for n, m in found.items() if isinstance(m, _CONVOLUTIONS)]
     first = firsts[0] if firsts and settings.firstconv else None
     if settings.firstconv and first is None:
@@ -189,7 +189,8 @@ class _Watch:
             self.range.see(inputs[0].data)
 
 
-def _mixed(given: Mapping[str, str], names: list[str]) -> dict[str, str]:
+def named(given: Mapping[str, str], names: list[str]) -> dict[str, str]:
+    """A `mixed_layer` by the names of layers."""
     chosen: dict[str, str] = {}
     for patterns, dtype in given.items():
         settings_.one_of(f"mixed_layer[{patterns!r}]", dtype, (*settings_.DTYPES, "float"))

@@ -43,6 +43,24 @@ def _of_rows(weight: torch.Tensor, transposed: bool, groups: int) -> torch.Tenso
     return weight.reshape(groups, channels, out, -1).transpose(1, 2).reshape(groups * out, -1)
 
 
+class Kept(nn.Module):
+    """A module whose buffers keep their dtypes under `.half()` and its kind: they are integers, and
+    what integers stand for.
+    """
+
+    _casts: frozenset[str] = frozenset()  # buffers that follow it all the same
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        kept = {k: b for k, b in self._buffers.items() if b is not None and k not in self._casts}
+        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        for name, before in kept.items():
+            after = self._buffers[name]
+            assert after is not None
+            if after.dtype != before.dtype:
+                self._buffers[name] = before.to(after.device)
+        return self
+
+
 class Passes:
     """Counts the batches of a model that calibrates, as the hook before its forward."""
 
@@ -60,7 +78,7 @@ class Passes:
             )
 
 
-class QuantizedLayer(nn.Module):
+class QuantizedLayer(Kept):
     """A layer in integers, in place of `source`.
 
     Args:
@@ -327,17 +345,6 @@ class QuantizedLayer(nn.Module):
 
     # ---- as a module -----------------------------------------------------------------------------
 
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        """Moved to another device; scales and integers stay what they are under `.half()`."""
-        kept = {k: b for k, b in self._buffers.items() if b is not None}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, before in kept.items():
-            after = self._buffers[name]
-            assert after is not None
-            if after.dtype != before.dtype:
-                self._buffers[name] = before.to(after.device)
-        return self
-
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.phase in ("quantized", "float"):
             return super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -547,7 +554,7 @@ def _integers_of(
     return q.to(torch.int8 if levels == 127 else torch.int16), scale
 
 
-class QuantizedWhole(nn.Module):
+class QuantizedWhole(Kept):
     """What is replaced as a whole: while it calibrates, the module that it replaces computes, as
     its child `source`; then that is gone, and integers are its state.
     """
@@ -595,16 +602,6 @@ class QuantizedWhole(nn.Module):
                 "this model waits for its integers: load_state_dict what the state_dict of a "
                 "model calibrated with quantize_dynamic(..., gen_quant=True) gave"
             )
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        kept = {k: b for k, b in self._buffers.items() if b is not None}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, before in kept.items():
-            after = self._buffers[name]
-            assert after is not None
-            if after.dtype != before.dtype:
-                self._buffers[name] = before.to(after.device)
-        return self
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.source is None:

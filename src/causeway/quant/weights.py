@@ -5,7 +5,7 @@ token by token is that of reading weights. Products read them packed.
 from __future__ import annotations
 
 import copy
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 import torch
@@ -13,7 +13,8 @@ from torch import nn
 
 from causeway.errors import CausewayError, ConfigError
 from causeway.quant import settings as settings_
-from causeway.quant.dynamic import _CLOSED, _mixed
+from causeway.quant.dynamic import CLOSED, named
+from causeway.quant.layers import Kept
 
 
 def pack4(q: torch.Tensor) -> torch.Tensor:
@@ -30,13 +31,14 @@ def unpack4(packed: torch.Tensor) -> torch.Tensor:
     return torch.cat([halves & 15, halves >> 4], 2).reshape(packed.shape[0], -1)
 
 
-class WeightOnlyLinear(nn.Module):
+class WeightOnlyLinear(Kept):
     """torch.nn.Linear, its weight w = (q - zero) * scale with a scale for each group of columns.
 
     State: `weight` (int8 [out, in], or uint8 [out, in / 2] as `pack4` has it), `scale` and of 4
     bits `zero`, float32 [out, in / group], and `bias`.
     """
 
+    _casts = frozenset({"bias"})
     weight: Any
     scale: Any
     zero: Any
@@ -87,16 +89,6 @@ class WeightOnlyLinear(nn.Module):
         )
         return y if self.bias is None else y + self.bias.to(y.dtype)
 
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        kept = {k: b for k, b in self._buffers.items() if b is not None and k != "bias"}
-        super()._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        for name, before in kept.items():
-            after = self._buffers[name]
-            assert after is not None
-            if after.dtype != before.dtype:
-                self._buffers[name] = before.to(after.device)
-        return self
-
     def extra_repr(self) -> str:
         return f"{tuple(self.weight.shape)}, bits={self.bits}, group={self.group}"
 
@@ -129,7 +121,7 @@ def quantize_weights(
         raise ConfigError(f"group is 32 to 256 and a multiple of 32, not {group!r}")
     if not inplace:
         model = copy.deepcopy(model)
-    closed = [m for m in model.modules() if isinstance(m, _CLOSED)]
+    closed = [m for m in model.modules() if isinstance(m, CLOSED)]
     inside = {id(c) for m in closed for c in m.modules()}
     found = {
         name: m
@@ -141,7 +133,7 @@ def quantize_weights(
     }
     for patterns, dtype in (mixed_layer or {}).items():
         settings_.one_of(f"mixed_layer[{patterns!r}]", dtype, ("float",))
-    left = _mixed(mixed_layer or {}, list(found))
+    left = named(mixed_layer or {}, list(found))
     made: dict[int, nn.Module] = {}
     for name, linear in found.items():
         size = next((g for g in range(group, 31, -32) if linear.in_features % g == 0), 0)
