@@ -435,3 +435,30 @@ def test_a_recurrent_layer_refuses_what_it_cannot_take() -> None:
     with pytest.raises(CausewayError, match="takes tensors"):
         q(packed)
     assert isinstance(quantize_dynamic(nn.LSTM(4, 4, proj_size=2), gen_quant=True), nn.LSTM)
+
+
+def test_wholes_that_were_left_come_back_as_they_were(device: torch.device) -> None:
+    torch.manual_seed(0)
+
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.cells, self.head = nn.Embedding(9, 6), nn.LSTM(6, 5), nn.Linear(5, 9)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.head(self.cells(self.table(x))[0])
+
+    net, ids = Words().eval(), torch.randint(0, 9, (4, 3))
+    q = quantize_dynamic(net, gen_quant=True, mixed_layer={"table, cells": "float"})
+    with torch.no_grad():
+        q(ids)
+        state = q.state_dict()
+        assert state["cells.weight_ih_l0"].is_floating_point()
+        other = quantize_dynamic(Words().eval())
+        other.load_state_dict(state)
+        expected = convert(q)(ids)
+        torch.testing.assert_close(other(ids), expected)
+        assert sorted(other.state_dict()) == sorted(state)
+        torch.testing.assert_close(
+            other.to(device)(ids.to(device)).cpu(), expected, rtol=1e-3, atol=1e-2
+        )

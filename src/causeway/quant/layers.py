@@ -569,6 +569,8 @@ class QuantizedWhole(Kept):
         self.register_buffer("place", place, persistent=False)
         self.source = source if calibrate else None
         self.ready = False
+        self.left = False  # as it was, by its state: `_plain` computes, which is no child
+        self._plain = [source]
         self._register_state_dict_hook(QuantizedWhole._only_integers)  # type: ignore[no-untyped-call]
 
     @staticmethod
@@ -587,8 +589,18 @@ class QuantizedWhole(Kept):
             return
         device = next(self.source.parameters()).device
         state = self._state()
-        self.source = None
+        self.source, self._plain = None, []
         self._take({k: v.to(device) for k, v in state.items()})
+
+    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
+        if self.left:
+            self._plain[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
+        return super()._apply(fn, recurse)
+
+    @property
+    def _computes(self) -> nn.Module | None:
+        """What computes in floating point, where that is still so."""
+        return self._plain[0] if self.left else self.source
 
     def _take(self, state: Mapping[str, torch.Tensor]) -> None:
         for name, value in state.items():
@@ -604,6 +616,8 @@ class QuantizedWhole(Kept):
             )
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
+        if self.left:
+            return self._plain[0]._save_to_state_dict(destination, prefix, keep_vars)
         if self.source is None:
             self._check()
             return super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -627,6 +641,19 @@ class QuantizedWhole(Kept):
     ) -> None:
         names = self._names()
         mine = {k[len(prefix) :]: v for k, v in state_dict.items() if k.startswith(prefix)}
+        if mine and self._plain and not any(k.endswith("scale") for k in mine):
+            self.left = True
+            plain = self._plain[0].to(self._device)
+            plain._load_from_state_dict(
+                state_dict,
+                prefix,
+                local_metadata,
+                strict,
+                missing_keys,
+                unexpected_keys,
+                error_msgs,
+            )
+            return
         unexpected_keys += [prefix + k for k in mine if k not in names]
         lacking = [k for k in names if k not in mine]
         missing_keys += [prefix + k for k in lacking]
@@ -642,7 +669,7 @@ class QuantizedWhole(Kept):
                 error_msgs.append(f"{prefix}{name} is floating point: expected integers")
         if not error_msgs:
             device = self._device
-            self.source = None
+            self.source, self.left, self._plain = None, False, []
             self._take({k: mine[k].detach().clone().to(device) for k in names})
 
     @property
@@ -662,8 +689,8 @@ class QuantizedEmbedding(QuantizedWhole):
         self.shape = list(source.weight.shape)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if self.source is not None:
-            return self.source(x)  # type: ignore[no-any-return]
+        if (plain := self._computes) is not None:
+            return plain(x)  # type: ignore[no-any-return]
         self._check()
         rows = self.weight.index_select(0, x.flatten())
         scale = self.weight_scale.index_select(0, x.flatten())
@@ -742,8 +769,8 @@ class QuantizedRecurrent(QuantizedWhole):
         return found
 
     def forward(self, x: Any, state: Any = None) -> Any:
-        if self.source is not None:
-            return self.source(x, state)
+        if (plain := self._computes) is not None:
+            return plain(x, state)
         self._check()
         if not isinstance(x, torch.Tensor):
             raise CausewayError(
