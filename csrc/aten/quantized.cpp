@@ -28,7 +28,8 @@ using at::Tensor;
 using std::optional;
 
 // What the baseline of x86-64 has is a third as fast.
-#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__) && !defined(__SANITIZE_ADDRESS__) && \
+    !defined(__SANITIZE_THREAD__)
 #define FOR_EACH_CPU __attribute__((target_clones("avx2", "default")))
 #else
 #define FOR_EACH_CPU

@@ -47,6 +47,39 @@ def test_numbers_are_quantized_as_on_the_cpu(device: torch.device) -> None:
         assert_same(OPERATORS.quantize(*moved), OPERATORS.quantize(*given))
 
 
+def test_numbers_apart_in_memory(device: torch.device) -> None:
+    """Scales, biases and inputs that are every second element of something else."""
+    torch.manual_seed(0)
+
+    def apart(t: torch.Tensor) -> torch.Tensor:
+        return torch.stack([t, torch.full_like(t, 77)], -1)[..., 0]
+
+    weight = torch.randint(-128, 128, (6, 5), dtype=torch.int8)
+    scale, bias, inverse = torch.rand(6), torch.randn(6), torch.rand(6) * 1e-3
+    zero = torch.arange(6, dtype=torch.int32)
+    taps = torch.randint(-99, 99, (6, 1))
+    x = torch.randint(-128, 128, (3, 5), dtype=torch.int8)
+    rest = (False, inverse, zero, -128, 127, torch.int8)
+    expected = OPERATORS.qlinear(x, weight, scale, bias, taps, 2, *rest)
+    image, kernel = x.view(3, 5, 1), weight.view(6, 5, 1)
+    geometry = ([1], [0], [1], False, [0], 1)
+    for far in (
+        lambda t: apart(t).to(device),
+        lambda t: apart(t.to(device)),
+    ):
+        moved = [far(a) if isinstance(a, torch.Tensor) else a for a in rest]
+        given = [far(a) for a in (scale, bias, taps)]
+        assert_same(OPERATORS.qlinear(far(x), far(weight), *given, 2, *moved), expected)
+        conv = OPERATORS.qconv(far(image), far(kernel), *given, 2, *geometry, *moved)
+        assert torch.equal(conv.cpu().view(3, 6), expected)
+        numbers = torch.randn(2, 6)
+        args = (1, -128, 127, torch.int8)
+        assert_same(
+            OPERATORS.quantize(far(numbers), far(inverse * 1e4), far(zero), *args),
+            OPERATORS.quantize(apart(numbers), inverse * 1e4, zero, *args),
+        )
+
+
 def test_sums_beyond_32_bits(device: torch.device) -> None:
     x = torch.full((2, 70_000), -128, dtype=torch.int8)
     weight = torch.full((3, 70_000), -128, dtype=torch.int8)

@@ -98,7 +98,7 @@ cw_status quantize(Call& call, const void*) {
       !is_float(in.dtype) || is_float(out.dtype) || size_of(out.dtype) > 2)
     return CW_UNSUPPORTED;
   const bool offset = call.tensor(3, &zero);
-  if (offset && zero.dtype != kI32) return CW_UNSUPPORTED;
+  if (!inverse.contiguous() || (offset && (zero.dtype != kI32 || !zero.contiguous()))) return CW_UNSUPPORTED;
   const int64_t axis = call.integer(4);
   const bool by_channel = inverse.numel() > 1, zero_by_channel = offset && zero.numel() > 1;
   Program p(call, "quantize");
@@ -153,7 +153,8 @@ bool read_after(Call& call, int at, const Tensor& out, After* a) {
   const bool inverse = call.tensor(at + 1, &a->inverse);
   a->has_zero = call.tensor(at + 2, &a->zero);
   a->low = call.integer(at + 3), a->high = call.integer(at + 4);
-  return is_float(out.dtype) || (inverse && a->inverse.dtype == kF32 && (!a->has_zero || a->zero.dtype == kI32));
+  if (a->has_zero && (a->zero.dtype != kI32 || !a->zero.contiguous())) return false;
+  return is_float(out.dtype) || (inverse && a->inverse.dtype == kF32 && a->inverse.contiguous());
 }
 
 bool read_before(Call& call, Quantized* q, After* a) {
@@ -164,7 +165,8 @@ bool read_before(Call& call, Quantized* q, After* a) {
   a->has_bias = call.tensor(4, &a->bias);
   a->has_taps = call.tensor(5, &a->taps);
   a->shift = call.integer(6);
-  return (!a->has_bias || a->bias.dtype == kF32) && (!a->has_taps || a->taps.dtype == kI64 || a->taps.dtype == kI32);
+  if (!a->scale.contiguous() || (a->has_bias && (a->bias.dtype != kF32 || !a->bias.contiguous()))) return false;
+  return !a->has_taps || ((a->taps.dtype == kI64 || a->taps.dtype == kI32) && a->taps.contiguous());
 }
 
 // Sums of 8-bit products of so many terms stay within 32 bits.
@@ -871,12 +873,12 @@ cw_status qlinear_weight(Call& call, const void*) {
 }  // namespace
 
 Kernels quantized_kernels() {
-  constexpr uint32_t E = CW_NEEDS_ELEMENTS;
+  constexpr uint32_t E = CW_NEEDS_ELEMENTS, dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
   constexpr cw_dtypes all = kFloats | kInts;
   return {{"causeway::quantize", quantize, all, E},
-          {"causeway::qlinear", qlinear, all, E},
+          {"causeway::qlinear", qlinear, all, dense},
           {"causeway::qconv", qconv, all, E},
-          {"causeway::qlinear_weight", qlinear_weight, all, E}};
+          {"causeway::qlinear_weight", qlinear_weight, all, dense}};
 }
 
 }  // namespace causeway::portable
