@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 import subprocess
 from collections.abc import Callable
@@ -171,6 +172,19 @@ def test_checkpointing_changes_nothing(device: torch.device) -> None:
         results.append((bits_of(net), [p.detach().cpu() for p in net.parameters()]))
     assert results[0][0] == results[1][0]
     assert all(torch.equal(a, b) for a, b in zip(results[0][1], results[1][1], strict=True))
+
+
+def test_looks_are_close_at_first() -> None:
+    """An epoch of few steps, in which the numbers that are to come are larger than the first."""
+    layer = adaptive_quantize(nn.Linear(4, 2), 50, inplace=True)
+    looked = []
+    for step in range(60):
+        before = bits_of(layer)[0].looks
+        layer(torch.ones(2, 4) * (1 + step)).sum().backward()
+        if bits_of(layer)[0].looks > before:
+            looked.append(step)
+    assert looked[:2] == [0, 1]
+    assert all(b <= 2 * a + 1 for a, b in itertools.pairwise(looked)), looked
 
 
 def test_an_overflow_of_a_loss_scaler_teaches_nothing() -> None:

@@ -13,7 +13,9 @@ the constants of its public implementations:
     the next look at the numbers is in  clamp(round(beta / max(d1, d2) - gamma), 1, steps_per_epoch)
 
 The first hundredth of the first epoch looks at each step, the rest of it at that interval, later
-epochs once each. Between looks n and s stay as they are, and the host waits for nothing.
+epochs once each. Between looks n and s stay as they are, and the host waits for nothing. One thing
+is ours: in the first epoch no look is further away than as many steps as have been done. Without,
+an epoch of few steps clips numbers that grow, and some runs do not learn at all.
 """
 
 from __future__ import annotations
@@ -109,6 +111,8 @@ class Stream:
             interval = max(min(round(BETA / most_change - GAMMA), self.steps_per_epoch), 1)
         if step < QUANTIFY_RATE * self.steps_per_epoch:
             interval = 1
+        elif step < self.steps_per_epoch:
+            interval = min(interval, step + 1)  # numbers change most at first
         elif step >= self.steps_per_epoch:  # once an epoch
             interval = self.steps_per_epoch - step % self.steps_per_epoch
         self.next_look = step + interval
