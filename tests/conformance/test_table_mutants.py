@@ -85,7 +85,7 @@ class HostIsReadLate(Mutant):
             return None
 
         def later() -> None:
-            time.sleep(0.3)
+            time.sleep(1.5)  # longer than a busy machine takes to write that memory again
             with contextlib.suppress(TableError):  # the memory is gone
                 self.right(entry, *args)
 
