@@ -86,9 +86,7 @@ def save():
     whole = torch.arange(91.0).view(13, 7)
     table = {"table": distribute_tensor(whole, mesh, [Shard(1)])}
     dcp.save(table, checkpoint_id=FOLDER / "columns")
-    full = get_model_state_dict(
-        net, options=StateDictOptions(full_state_dict=True, cpu_offload=True)
-    )
+    full = get_model_state_dict(net, options=StateDictOptions(full_state_dict=True, cpu_offload=True))
     if dist.get_rank() == 0:
         torch.save(full, FOLDER / "full.pt")
 

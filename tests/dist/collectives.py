@@ -283,19 +283,10 @@ def gradients_go_through_collectives():
         funcol.wait_tensor(out).sum().backward()
         return x.grad
 
-    same(
-        gradient(lambda x: funcol.all_gather_tensor_autograd(x, 0, world)),
-        torch.full((4,), float(SIZE)),
-    )
+    same(gradient(lambda x: funcol.all_gather_tensor_autograd(x, 0, world)), torch.full((4,), float(SIZE)))
     n = 2 * SIZE
-    same(
-        gradient(lambda x: funcol.reduce_scatter_tensor_autograd(x, "sum", 0, world), n),
-        torch.ones(n),
-    )
-    same(
-        gradient(lambda x: funcol.all_to_all_single_autograd(x, None, None, world), n),
-        torch.ones(n),
-    )
+    same(gradient(lambda x: funcol.reduce_scatter_tensor_autograd(x, "sum", 0, world), n), torch.ones(n))
+    same(gradient(lambda x: funcol.all_to_all_single_autograd(x, None, None, world), n), torch.ones(n))
     import torch.distributed.nn.functional as older
 
     same(gradient(older.all_reduce), torch.full((4,), float(SIZE)))

@@ -128,11 +128,7 @@ def what_a_group_is():
     assert dist.is_backend_available("cwcl") and dist.is_initialized()
     assert dist.get_rank() == RANK and dist.get_world_size() == SIZE
     assert dist.get_process_group_ranks(None) == list(range(SIZE))
-    assert (
-        dist.get_global_rank(dist.group.WORLD, RANK)
-        == RANK
-        == dist.get_group_rank(dist.group.WORLD, RANK)
-    )
+    assert dist.get_global_rank(dist.group.WORLD, RANK) == RANK == dist.get_group_rank(dist.group.WORLD, RANK)
     assert dist.get_pg_count() >= 1 and dist.get_node_local_rank() == RANK
     assert dist.group.WORLD.bound_device_id == PLACE
     assert dist.group.WORLD._get_backend(PLACE).options.backend == "cwcl"
@@ -148,11 +144,7 @@ def init_device_mesh():
 def send_and_recv():
     for send, recv in ((dist.send, dist.recv), (dist.isend, dist.irecv)):
         got = torch.empty(4, device=PLACE)
-        works = (
-            [send(ours(), PEER), recv(got, PEER)]
-            if RANK % 2 == 0
-            else [recv(got, PEER), send(ours(), PEER)]
-        )
+        works = [send(ours(), PEER), recv(got, PEER)] if RANK % 2 == 0 else [recv(got, PEER), send(ours(), PEER)]
         for work in works:
             if hasattr(work, "wait"):
                 work.wait()
@@ -175,10 +167,7 @@ def groups():
         dist.all_reduce(t, group=group)
         is_full(t, 3.0)
         got = torch.empty(4, device=PLACE)
-        both = [
-            dist.P2POp(dist.irecv, got, PEER, group),
-            dist.P2POp(dist.isend, ours(), PEER, group),
-        ]
+        both = [dist.P2POp(dist.irecv, got, PEER, group), dist.P2POp(dist.isend, ours(), PEER, group)]
         for work in dist.batch_isend_irecv(both):
             work.wait()
         is_full(got, PEER + 1.0)
@@ -377,11 +366,7 @@ OTHERS = [
 CHECKS = [
     *OTHERS,
     # A barrier that a rank does not come to is the last thing that a group sees.
-    *(
-        named(n, c)
-        for n, c in TABLE.items()
-        if callable(c) and n != "monitored_barrier" and hasattr(dist, n)
-    ),
+    *(named(n, c) for n, c in TABLE.items() if callable(c) and n != "monitored_barrier" and hasattr(dist, n)),
     monitored_barrier,
 ]
 

@@ -26,9 +26,7 @@ class Host:
     address: str
     holder: int  # the process whose namespaces it is
 
-    def start(
-        self, command: list[str], output: Path, env: dict[str, str]
-    ) -> subprocess.Popen[bytes]:
+    def start(self, command: list[str], output: Path, env: dict[str, str]) -> subprocess.Popen[bytes]:
         """A program on this host; end it with `end`."""
         inside = ["nsenter", f"--target={self.holder}", "--net", "--uts", "--ipc", "--mount"]
         with output.open("wb") as out:

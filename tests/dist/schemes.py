@@ -32,9 +32,7 @@ def steps(net, optim, count=3):
 
 def plainly(name, tolerance=1e-4):
     """That a module has what one process gets by SGD."""
-    return functools.partial(
-        close, expected=reference(optimizer="SGD"), rtol=tolerance, atol=tolerance
-    )(name)
+    return functools.partial(close, expected=reference(optimizer="SGD"), rtol=tolerance, atol=tolerance)(name)
 
 
 def alike(t):
@@ -91,14 +89,8 @@ def local_sgd_averages_now_and_then():
 
     net = DDP(model().to(DEVICE))
     alone, _ = dist.new_subgroups(1)
-    net.register_comm_hook(
-        PostLocalSGDState(None, alone, start_localSGD_iter=2), post_localSGD_hook
-    )
-    steps(
-        net,
-        PostLocalSGDOptimizer(SGD(net.parameters()), PeriodicModelAverager(2, warmup_steps=1)),
-        4,
-    )
+    net.register_comm_hook(PostLocalSGDState(None, alone, start_localSGD_iter=2), post_localSGD_hook)
+    steps(net, PostLocalSGDOptimizer(SGD(net.parameters()), PeriodicModelAverager(2, warmup_steps=1)), 4)
     alike(torch.cat([p.detach().flatten() for p in net.parameters()]))
 
 
@@ -240,11 +232,7 @@ def dtensors_of_attention():
         for t, p in zip(ours, parts, strict=True):
             torch.testing.assert_close(t.grad.full_tensor().cpu(), p.grad)
     heads = [distribute_tensor(p.detach().to(DEVICE), m, [Shard(1)]) for p in parts]
-    for shape, of_mask in (
-        ((8, 8), Replicate()),
-        ((4, 1, 8, 8), Replicate()),
-        ((4, 4, 8, 8), Shard(1)),
-    ):
+    for shape, of_mask in (((8, 8), Replicate()), ((4, 1, 8, 8), Replicate()), ((4, 4, 8, 8), Shard(1))):
         mask = torch.randn(shape)
         out = nn.functional.scaled_dot_product_attention(
             *heads, distribute_tensor(mask.to(DEVICE), m, [of_mask])
