@@ -5,15 +5,18 @@ what brings one to the device that does not name it. `causeway run` replaces its
 from __future__ import annotations
 
 import contextlib
+import importlib
 import importlib.util
+import os
 import re
 import sys
 import traceback
 import types
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import InspectLoader
 from importlib.machinery import ModuleSpec
 from pathlib import Path
+from typing import Any
 
 from causeway.errors import CausewayError
 
@@ -119,6 +122,36 @@ def status(program: str | Path, arguments: Sequence[str] = (), *, module: bool =
         sys.excepthook(type(error), error, error.__traceback__)
         return 1
     return 0
+
+
+def function_at(target: str) -> Callable[..., Any] | None:
+    """The function that FILE:FUNCTION or MODULE:FUNCTION names, after its module has run; of a name
+    with dots, what the last one is. None where there is no such function.
+
+    Raises CausewayError for a file that Python does not import, and what importing it raises.
+    """
+    place, _, name = target.rpartition(":")
+    if not place:
+        return None
+    found: Any = _module_at(place)
+    for part in name.split("."):
+        found = getattr(found, part, None)
+    return found if callable(found) else None
+
+
+def _module_at(place: str) -> types.ModuleType:
+    if place.endswith(".py") or os.sep in place:
+        path = Path(place).resolve()
+        sys.path[0] = str(path.parent)
+        spec = importlib.util.spec_from_file_location(path.stem, path)
+        if spec is None or spec.loader is None:
+            raise CausewayError(f"{place} cannot be imported")
+        module = importlib.util.module_from_spec(spec)
+        sys.modules[path.stem] = module
+        spec.loader.exec_module(module)
+        return module
+    sys.path[0] = os.getcwd()
+    return importlib.import_module(place)
 
 
 def without_frames(error: BaseException) -> BaseException:

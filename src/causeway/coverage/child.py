@@ -7,18 +7,14 @@ anything.
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import inspect
 import json
-import os
 import sys
 import time
 import traceback
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import torch
@@ -157,32 +153,14 @@ def _script(job: Job, device: torch.device) -> None:
 
 
 def _function(job: Job, place: str, name: str, device: torch.device) -> None:
-    module = module_at(place)
-    function: Any = module
-    for part in name.split("."):
-        function = getattr(function, part, None)
-    if not callable(function):
+    function = program.function_at(f"{place}:{name}")
+    if function is None:
         raise CausewayError(f"{place} has no function {name!r}")
     with program.brought(job.by, str(device)):
         wants = "device" in inspect.signature(function).parameters
         result = function(device=device) if wants else function()
         if result is not None:
             _step(job, result, device)
-
-
-def module_at(place: str) -> ModuleType:
-    if place.endswith(".py") or os.sep in place:
-        path = Path(place).resolve()
-        sys.path[0] = str(path.parent)
-        spec = importlib.util.spec_from_file_location(path.stem, path)
-        if spec is None or spec.loader is None:
-            raise CausewayError(f"{place} cannot be imported")
-        module = importlib.util.module_from_spec(spec)
-        sys.modules[path.stem] = module
-        spec.loader.exec_module(module)
-        return module
-    sys.path[0] = os.getcwd()
-    return importlib.import_module(place)
 
 
 def _step(job: Job, result: Any, device: torch.device) -> None:

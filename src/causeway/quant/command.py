@@ -72,15 +72,14 @@ def run_quantize(
 
 
 def _called(target: str) -> Any:
-    from causeway.coverage.child import module_at
+    from causeway import program
     from causeway.errors import CausewayError
 
-    place, _, name = target.rpartition(":")
     try:
-        function = getattr(module_at(place), name, None) if place else None
+        function = program.function_at(target)
     except ImportError as error:
         raise CausewayError(f"{target}: {error}") from None
-    if not callable(function):
+    if function is None:
         raise CausewayError(f"{target} is no FILE:FUNCTION that is there")
     return function()
 

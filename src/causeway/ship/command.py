@@ -42,7 +42,7 @@ def run_export(
 def _model(target: str) -> tuple[Any, tuple[Any, ...]]:
     import torch
 
-    from causeway.coverage.child import module_at
+    from causeway import program
     from causeway.errors import CausewayError
 
     device = torch.accelerator.current_accelerator()
@@ -51,19 +51,20 @@ def _model(target: str) -> tuple[Any, tuple[Any, ...]]:
     if target.endswith(".pt2"):
         if not Path(target).is_file():
             raise CausewayError(f"there is no file {target}")
-        program = torch.export.load(target)
-        args, kwargs = program.example_inputs or ((), {})
+        exported = torch.export.load(target)
+        args, kwargs = exported.example_inputs or ((), {})
         if kwargs or not args:
             raise CausewayError(f"{target} has no example arguments, or has some by keyword")
-        return program.module().to(device), tuple(_on(device, a) for a in args)
-    place, _, name = target.rpartition(":")
-    function = getattr(module_at(place), name, None) if place else None
-    if not callable(function):
+        return exported.module().to(device), tuple(_on(device, a) for a in args)
+    function = program.function_at(target)
+    if function is None:
         raise CausewayError(f"{target} is no FILE:FUNCTION that is there, and no .pt2 file")
     wants = "device" in inspect.signature(function).parameters
     found = function(device=device) if wants else function()
     if not isinstance(found, tuple) or len(found) != 2:
-        raise CausewayError(f"{name} must return (model, arguments), and returned {type(found)}")
+        raise CausewayError(
+            f"{function.__name__} must return (model, arguments), and returned {type(found)}"
+        )
     model, args = found
     args = args if isinstance(args, tuple) else (args,)
     if isinstance(model, torch.nn.Module):
