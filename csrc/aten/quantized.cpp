@@ -1,4 +1,4 @@
-// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`. Here are their schemas, what their results are, and the
+// Layers in integers: `causeway::quantize`, `qlinear` and `qconv`, and at the end `qlinear_weight`. Here are their schemas, what their results are, and the
 // CPU's kernels, which are the reference: a device's kernels give the same bits. That is possible because sums are of
 // integers, and each step after them is one IEEE operation on float32, in this order and with no fused ones:
 //

@@ -108,6 +108,7 @@ Kernels foreach_norm_kernels();
 Kernels rearrange_kernels();
 Kernels product_kernels();
 Kernels quantized_kernels();
+Kernels packed_kernels();
 Kernels ctc_kernels();
 
 bool is_open();

@@ -111,6 +111,29 @@ def test_with_labels_the_metric_is_accuracy(file: Path) -> None:
     assert (report.metric, report.before) == ("accuracy", 100.0)
 
 
+def test_wholes_are_measured_and_raised_too() -> None:
+    class Words(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table, self.cells = nn.Embedding(30, 8), nn.LSTM(8, 12)
+            self.dropout, self.head = nn.Dropout(0.9), nn.Linear(12, 30)
+
+        def forward(self, ids: torch.Tensor) -> torch.Tensor:
+            return self.head(self.dropout(self.cells(self.table(ids))[0]))
+
+    torch.manual_seed(0)
+    net, batches = Words().train(), [torch.randint(0, 30, (9, 20)) for _ in range(3)]
+    with torch.no_grad():
+        net.table.weight[0] *= 3000  # the cells' inputs have one scale
+    integers, report = measure(net, batches, lose=1.0)
+    assert [row.name for row in report.layers] == ["table", "cells", "head"]
+    assert report.before == 100, "dropout is off"
+    assert report.raised["cells"] == "int16"
+    assert report.lost <= 1.0
+    assert integers.cells.weight_ih_l0.dtype == torch.int16
+    assert {row.name: row.dtype for row in report.layers}["cells"] == "int16"
+
+
 def test_no_data_is_an_error(file: Path) -> None:
     with pytest.raises(CausewayError, match="at least one batch"):
         measured(file, "net", "none")

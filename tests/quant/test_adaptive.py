@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import itertools
 import math
+import pickle
 import subprocess
 from collections.abc import Callable
 from fractions import Fraction
@@ -42,7 +43,7 @@ def test_shifts_are_exact(largest: float, bits: int) -> None:
 @settings(max_examples=200, deadline=None)
 @given(
     st.lists(st.floats(width=32, min_value=-(2.0**60), max_value=2.0**60), min_size=1, max_size=6),
-    st.sampled_from([8, 16]),
+    st.sampled_from([8, 16, 24]),
     st.integers(-50, 50),
 )
 def test_rounding_is_exact(xs: list[float], bits: int, shift: int) -> None:
@@ -199,6 +200,17 @@ def test_copies_are_layers_of_their_own() -> None:
     net(torch.randn(2, 4)).sum().backward()
     assert [sum(r.steps) for r in bits_of(net)] == [1, 1, 1]
     assert [sum(r.steps) for r in bits_of(other)] == [0, 0, 0]
+
+
+def test_a_model_can_be_pickled() -> None:
+    net = adaptive_quantize(nn.Sequential(nn.Linear(4, 4), nn.Conv1d(1, 1, 1)), 10)
+    net[0](torch.randn(2, 4)).sum().backward()
+    other = pickle.loads(pickle.dumps(net))
+    assert bits_of(other) == bits_of(net)
+    x = torch.randn(2, 4)
+    assert torch.equal(other[0](x), net[0](x))
+    other[0](x).sum().backward()
+    assert sum(bits_of(net)[0].steps) == 1
 
 
 def test_dequantized_models_can_be_calibrated() -> None:

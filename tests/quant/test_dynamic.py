@@ -116,7 +116,9 @@ def test_the_guides_own_way(
     assert sizes[0] / sizes[1] > 3.5
 
     net_quantization.load_state_dict(torch.load(tmp_path / "test_quantization.pth"))
-    integers = net_quantization(x)
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")  # its calibration is over: nothing is said of it
+        integers = net_quantization(x)
     again = quantize_dynamic(Net().eval())
     again.load_state_dict(torch.load(tmp_path / "test_quantization.pth", weights_only=True))
     assert torch.equal(again(x), integers)
@@ -462,3 +464,37 @@ def test_wholes_that_were_left_come_back_as_they_were(device: torch.device) -> N
         torch.testing.assert_close(
             other.to(device)(ids.to(device)).cpu(), expected, rtol=1e-3, atol=1e-2
         )
+
+
+def test_no_setting_is_ignored_by_wholes() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Embedding(9, 6), nn.LSTM(6, 5)).eval()
+    q = quantize_dynamic(net, {"fixed_point": True}, "int16", gen_quant=True)
+    q(torch.randint(0, 9, (4, 3)))
+    state = q.state_dict()
+    assert state["0.weight"].dtype == state["1.weight_ih_l0"].dtype == torch.int16
+    scales = [v for k, v in state.items() if k.endswith("scale")]
+    assert len(scales) == 5
+    for scale in scales:
+        assert torch.equal(scale.log2(), scale.log2().round()), "a power of two"
+
+
+@pytest.mark.parametrize("layer", [nn.Linear(4, 4), nn.LSTM(4, 4)], ids=["layer", "whole"])
+def test_hooks_go_on(layer: nn.Module) -> None:
+    seen: list[str] = []
+    layer.register_forward_hook(lambda *_: seen.append("after"))
+    layer.register_forward_pre_hook(lambda _m, _a, kwargs: seen.append("before"), with_kwargs=True)
+    q = quantize_dynamic(nn.Sequential(layer), gen_quant=True)
+    x = torch.randn(2, 3, 4)
+    q(x)
+    assert seen == ["before", "after"]
+    convert(q)(x)
+    assert seen == ["before", "after"] * 2
+
+
+def test_nothing_in_is_nothing_out() -> None:
+    q = quantize_dynamic(nn.Sequential(nn.Linear(4, 3)), gen_quant=True)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        convert(q)
+    assert q(torch.zeros(0, 4)).shape == (0, 3)

@@ -36,36 +36,35 @@ _POOLS = frozenset(
 )
 
 
-def chain(graph: Any) -> int:
-    """Change `graph` in place, and return how many products now end in integers."""
+def chain(graph: Any) -> None:
+    """Change `graph` in place."""
     quantize = torch.ops.causeway.quantize.default
-    changed = 0
+    place = {node: i for i, node in enumerate(graph.nodes)}
     for node in list(graph.nodes):
-        if node.target is quantize and _take_in(graph, node):
-            changed += 1
-    return changed
+        if node.target is quantize:
+            _take_in(graph, node, place)
 
 
-def _take_in(graph: Any, node: Any) -> bool:
+def _take_in(graph: Any, node: Any, place: dict[Any, int]) -> None:
     x, inverse, zero, _axis, low, high, dtype = node.args
     one = [v for v in (inverse, zero) if v is not None]
     if any(v.meta["val"].numel() != 1 for v in one):
-        return False
+        return
     between, at = [], x
     while _moves(at):
         between.append(at)
         at = at.args[0]
     products = (torch.ops.causeway.qlinear.default, torch.ops.causeway.qconv.default)
     if at.target not in products or len(at.users) != 1 or at.args[-1] is not torch.float32:
-        return False
+        return
     # Its scale is not measured: no NaN comes out that a pool would pass on.
     if any(b.target in _POOLS for b in between) and at.args[2].op not in (
         "placeholder",
         "get_attr",
     ):
-        return False
-    if any(_place(graph, v) > _place(graph, at) for v in one):
-        return False
+        return
+    if any(place[v] > place[at] for v in one):
+        return
     args = list(at.args)
     relu = any(b.target is _aten.relu.default for b in between)
     args[-6] = args[-6] or relu
@@ -84,7 +83,6 @@ def _take_in(graph: Any, node: Any) -> bool:
             step.meta["val"] = value.to(dtype)
     node.replace_all_uses_with(node.args[0])
     graph.erase_node(node)
-    return True
 
 
 def _moves(node: Any) -> bool:
@@ -93,7 +91,3 @@ def _moves(node: Any) -> bool:
     if node.target is operator.getitem:
         return bool(node.args[1] == 0 and node.args[0].target in _POOLS)
     return bool(node.target in _MOVES or node.target in _POOLS or node.target is _aten.relu.default)
-
-
-def _place(graph: Any, node: Any) -> int:
-    return list(graph.nodes).index(node)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -13,7 +14,8 @@ from torch import nn
 
 from causeway.errors import CausewayError, ConfigError
 from causeway.quant.dynamic import convert, end_calibration, quantize_dynamic
-from causeway.quant.layers import QuantizedLayer
+from causeway.quant.layers import QuantizedConv, QuantizedLayer
+from causeway.quant.wholes import QuantizedWhole
 
 
 @dataclass(frozen=True)
@@ -59,7 +61,7 @@ def measure(
     """`model` in integers, calibrated with `batches`, and what that cost on them.
 
     Args:
-        model: Any module, as `quantize_dynamic` takes it.
+        model: Any module, as `quantize_dynamic` takes it. It is measured in eval mode.
         batches: Each an input or a tuple of inputs; or (inputs, labels), labels being one integer
             for each row of the output: then the metric is accuracy in percent. Without labels it is
             the percentage of rows whose largest output is where the float model has it, or the
@@ -82,14 +84,15 @@ def measure(
     def calibrated(mixed: Mapping[str, str]) -> nn.Module:
         q = quantize_dynamic(
             model, spec, dtype, gen_quant=True, mixed_layer={**(mixed_layer or {}), **mixed}
-        )
+        ).eval()
         for inputs, _ in given:
             q(*inputs)
         return end_calibration(q)
 
     with torch.no_grad():
-        reference = calibrated({}).eval()
-        names = [n for n, m in reference.named_modules() if isinstance(m, QuantizedLayer)]
+        reference = calibrated({})
+        kinds = (QuantizedLayer, QuantizedWhole)
+        names = [n for n, m in reference.named_modules() if isinstance(m, kinds)]
         if not names:
             raise CausewayError("the model has no layer that is quantized")
         expected = [_output(reference(*inputs)) for inputs, _ in given]
@@ -207,16 +210,18 @@ def _raise(
         return q, after(q), mixed
 
     for dtype in ("int16", "float"):
-        if report.before - build(len(order), dtype)[1] > lose:
+        best = build(len(order), dtype)
+        if report.before - best[1] > lose:
             continue
         low, high = 0, len(order)  # `high` layers are enough, `low` are not
         while high - low > 1:
             middle = (low + high) // 2
-            if report.before - build(middle, dtype)[1] <= lose:
-                high = middle
+            tried = build(middle, dtype)
+            if report.before - tried[1] <= lose:
+                high, best = middle, tried
             else:
                 low = middle
-        q, report.after, report.raised = build(high, dtype)
+        q, report.after, report.raised = best
         return q
     raise CausewayError("even in floating point the model loses more than that")
 
@@ -232,12 +237,14 @@ def _layers(
     sums: dict[str, dict[str, Any]] = {n: {"dot": 0.0, "ours": 0.0} for n in names}
 
     def keep(name: str) -> Callable[..., None]:
-        return lambda _module, _inputs, out: seen[name].append(out.detach().float().cpu())
+        return lambda _module, _inputs, out: seen[name].append(_output(out))
 
     def compare(name: str) -> Callable[..., None]:
-        def hook(_module: nn.Module, _inputs: Any, out: torch.Tensor) -> None:
-            theirs, ours = seen[name].pop(0).double(), out.detach().double().cpu()
-            channel = 1 if theirs.dim() > 2 and _is_conv(_module) else theirs.dim() - 1
+        def hook(module: nn.Module, _inputs: Any, out: Any) -> None:
+            theirs, ours = seen[name].pop(0).double(), _output(out).double()
+            channel = (
+                1 if theirs.dim() > 2 and isinstance(module, QuantizedConv) else theirs.dim() - 1
+            )
             rest = [d for d in range(theirs.dim()) if d != channel]
             total = sums[name]
             total["signal"] = total.get("signal", 0) + theirs.square().sum(rest)
@@ -269,7 +276,7 @@ def _layers(
         rows.append(
             Layer(
                 name or "(the model)",
-                str(module.weight.dtype).removeprefix("torch."),
+                str(_weight(module).dtype).removeprefix("torch."),
                 _noise(float(signal.sum()), float(error.sum())),
                 total["dot"] / size if size else 1.0,
                 worst,
@@ -280,5 +287,7 @@ def _layers(
     return rows
 
 
-def _is_conv(module: nn.Module) -> bool:
-    return getattr(module, "weight", torch.empty(0)).dim() > 2
+def _weight(module: nn.Module) -> torch.Tensor:
+    """The first weight of a layer, whatever it is held in."""
+    everything = itertools.chain(module.named_parameters(), module.named_buffers())
+    return next(t for n, t in everything if n.startswith("weight") and not n.endswith("scale"))

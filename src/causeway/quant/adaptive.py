@@ -33,6 +33,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from causeway.errors import ConfigError
+from causeway.quant.select import CONVOLUTIONS, Kinds, close_fused_paths, layers_of
 
 ALPHA, BETA, GAMMA, DELTA = 0.04, 0.1, 2.0, 100.0
 QUANTIFY_RATE = 0.01  # of the first epoch's steps look each time
@@ -113,7 +114,7 @@ class Stream:
             interval = 1
         elif step < self.steps_per_epoch:
             interval = min(interval, step + 1)  # numbers change most at first
-        elif step >= self.steps_per_epoch:  # once an epoch
+        else:  # once an epoch
             interval = self.steps_per_epoch - step % self.steps_per_epoch
         self.next_look = step + interval
 
@@ -138,10 +139,10 @@ def shift_of(largest: float, bits: int) -> int:
 
 
 def rounded(x: torch.Tensor, bits: int, shift: int) -> torch.Tensor:
-    """`x` in integers of `bits` times 2**shift, as float32. Exact but for the rounding."""
+    """`x` in integers of `bits` times 2**shift, as float32. Exact but for the rounding, and for the
+    largest integer of 31 bits, for which float32 has 2**30.
+    """
     levels = float(2 ** (bits - 1) - 1)
-    if bits >= 24:  # float32 has no more
-        return x.clone()
     # Two factors: 2**-shift alone may be beyond float32.
     up, rest = 2.0 ** (-shift // 2), 2.0 ** (-shift - -shift // 2)
     return (x * up).mul_(rest).round_().clamp_(-levels, levels).mul_(1 / up).mul_(1 / rest)
@@ -194,6 +195,9 @@ class Adaptive(nn.Module):
         self._number = next(_numbers)
         _layers[self._number] = self
 
+    def __reduce_ex__(self, _protocol: Any) -> Any:  # its class is made here, not imported
+        return _revive, (self._before,), self.__dict__
+
     def __setstate__(self, state: Any) -> None:  # a copy is a layer of its own
         super().__setstate__(state)  # type: ignore[no-untyped-call]
         self._enrol()
@@ -241,11 +245,20 @@ class Adaptive(nn.Module):
         )
 
 
-_CONVOLUTIONS = (
-    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
-)
+_KINDS: Kinds = (nn.Linear, *CONVOLUTIONS)
+
+
 _classes: dict[type, type] = {}
+
+
+def _class_of(before: type[nn.Module]) -> type[Any]:
+    if before not in _classes:
+        _classes[before] = type(f"Adaptive{before.__name__}", (Adaptive, before), {})
+    return _classes[before]
+
+
+def _revive(before: type[nn.Module]) -> nn.Module:
+    return cast(nn.Module, object.__new__(_class_of(before)))
 
 
 def adaptive_quantize(
@@ -282,29 +295,17 @@ def adaptive_quantize(
         )
     if not inplace:
         model = copy.deepcopy(model)
-    found = 0
-    closed = [m for m in model.modules() if isinstance(m, nn.MultiheadAttention)]
-    inside = {id(c) for m in closed for c in m.modules()}
-    for module in model.modules():
-        if id(module) in inside or isinstance(module, Adaptive):
-            continue
-        kind = next((k for k in (nn.Linear, *_CONVOLUTIONS) if isinstance(module, k)), None)
-        if kind is None or type(module).forward is not kind.forward:
-            continue
-        before = type(module)
-        if before not in _classes:
-            _classes[before] = type(f"Adaptive{before.__name__}", (Adaptive, before), {})
-        module.__class__ = _classes[before]
-        adaptive = cast(Adaptive, module)
-        adaptive._before = before
-        threshold = 0.01 if kind is nn.Linear else 0.03
-        adaptive._begin(bitwidth, threshold, steps_per_epoch, process_group)
-        found += 1
-    for module in model.modules():
-        if found and isinstance(module, nn.TransformerEncoderLayer):
-            module.activation_relu_or_gelu = 0  # torch's fused path reads the weights itself
+    found = {id(m): m for m in layers_of(model, _KINDS).values()}
     if not found:
         raise ConfigError("the model has no convolution and no linear layer to quantize")
+    for module in found.values():
+        threshold = 0.01 if isinstance(module, nn.Linear) else 0.03
+        before = type(module)
+        module.__class__ = _class_of(before)
+        adaptive = cast(Adaptive, module)
+        adaptive._before = before
+        adaptive._begin(bitwidth, threshold, steps_per_epoch, process_group)
+    close_fused_paths(model)
     return model
 
 

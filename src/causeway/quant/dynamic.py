@@ -3,34 +3,29 @@
 from __future__ import annotations
 
 import copy
-import fnmatch
 import warnings
 from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import nn
 
 from causeway.errors import ConfigError
 from causeway.quant import settings as settings_
-from causeway.quant.calibrate import Range
-from causeway.quant.layers import (
-    Passes,
-    QuantizedConv,
-    QuantizedEmbedding,
-    QuantizedLayer,
-    QuantizedLinear,
-    QuantizedRecurrent,
-    QuantizedWhole,
-)
+from causeway.quant.layers import Passes, QuantizedConv, QuantizedLayer, QuantizedLinear
+from causeway.quant.select import CONVOLUTIONS, Kinds, kind_of, layers_of, named, replace_in
+from causeway.quant.wholes import QuantizedEmbedding, QuantizedRecurrent, QuantizedWhole
 
-_CONVOLUTIONS = (
-    *(nn.Conv1d, nn.Conv2d, nn.Conv3d),
-    *(nn.ConvTranspose1d, nn.ConvTranspose2d, nn.ConvTranspose3d),
+_WHOLES: dict[type[nn.Module] | None, type[Any]] = {
+    nn.Embedding: QuantizedEmbedding,
+    nn.LSTM: QuantizedRecurrent,
+    nn.GRU: QuantizedRecurrent,
+}
+_KINDS: Kinds = (nn.Linear, *CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU)
+_HOOKS = (
+    *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
+    *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
 )
-# What reads the weights of its children itself.
-CLOSED = (nn.MultiheadAttention,)
 
 
 def quantize_dynamic(
@@ -80,38 +75,24 @@ def quantize_dynamic(
         )
     if not inplace:
         model = copy.deepcopy(model)
-    found = {name: m for name, m in model.named_modules(remove_duplicate=False) if _takes(m)}
-    inside = tuple(
-        f"{name}." if name else ""
-        for name, m in model.named_modules(remove_duplicate=False)
-        if isinstance(m, CLOSED)
-    )
-    found = {name: m for name, m in found.items() if not (inside and name.startswith(inside))}
+    found = layers_of(model, _KINDS)
+    found = {n: m for n, m in found.items() if not getattr(m, "proj_size", 0)}  # has no bound
     by_name = named(mixed_layer or {}, list(found))
-    firsts = [n for n, m in found.items() if isinstance(m, _CONVOLUTIONS)]
+    firsts = [n for n, m in found.items() if isinstance(m, CONVOLUTIONS)]
     first = firsts[0] if firsts and settings.firstconv else None
     if settings.firstconv and first is None:
         raise ConfigError("firstconv=True, but the model has no convolution")
     if first is not None and by_name.get(first) == "float":
         raise ConfigError(f"firstconv=True, but mixed_layer leaves {first!r} as it is")
-    made: dict[int, nn.Module] = {}
+    made: dict[int, nn.Module] = {}  # a layer with several names is replaced by one
     passes = Passes(settings.iteration)
     for name, module in found.items():
         chosen = by_name.get(name, settings.dtype)
-        if chosen == "float":
-            continue
-        if id(module) not in made:
+        if chosen != "float" and id(module) not in made:
             made[id(module)] = _layer(
                 module, replace(settings, dtype=chosen), passes, gen_quant, name == first
             )
-        if not name:
-            model = made[id(module)]
-            break
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, made[id(module)])
-    for module in model.modules():
-        if isinstance(module, nn.TransformerEncoderLayer):
-            module.activation_relu_or_gelu = 0  # torch's fused path reads the weights itself
+    model = replace_in(model, {n: made[id(m)] for n, m in found.items() if id(m) in made})
     if gen_quant:
         model.register_forward_pre_hook(passes)
     return model
@@ -120,9 +101,7 @@ def quantize_dynamic(
 def convert(model: nn.Module) -> nn.Module:
     """`model`, calibrated, in integers from now on, in place. Returns it."""
     for module in end_calibration(model).modules():
-        if isinstance(module, QuantizedLayer) and module.phase == "calibrating":
-            module._become(_state_of(module))
-        elif isinstance(module, QuantizedWhole):
+        if isinstance(module, QuantizedLayer | QuantizedWhole):
             module.convert()
     return model
 
@@ -132,75 +111,26 @@ def end_calibration(model: nn.Module) -> nn.Module:
     for module in model.modules():
         for key, hook in list(module._forward_pre_hooks.items()):
             if isinstance(hook, Passes):
-                hook.count = hook.most + 1
+                hook.over = True
                 del module._forward_pre_hooks[key]
     return model
-
-
-def _state_of(layer: QuantizedLayer) -> dict[str, torch.Tensor | None]:
-    if layer.range.batches == 0:
-        warnings.warn(
-            "converted without calibration: no input was seen, so ranges are measured as inputs "
-            "come. Run some through the model first",
-            stacklevel=3,
-        )
-    return layer._integers()
-
-
-def _takes(module: nn.Module) -> bool:
-    kinds = (nn.Linear, *_CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU)
-    for kind in kinds:
-        if isinstance(module, kind):
-            projected = getattr(module, "proj_size", 0) > 0  # has no bound
-            return type(module).forward is kind.forward and not projected
-    return False
 
 
 def _layer(
     module: nn.Module, settings: Any, passes: Passes, calibrate: bool, first: bool
 ) -> nn.Module:
-    if isinstance(module, nn.Embedding):
-        if module.max_norm is not None:
-            raise ConfigError(
-                "an Embedding with max_norm changes its weights as it runs: leave it with "
-                'mixed_layer={"its.name": "float"}'
-            )
-        return QuantizedEmbedding(module, calibrate=calibrate)
-    if isinstance(module, nn.LSTM | nn.GRU):
-        whole = QuantizedRecurrent(module, settings, calibrate=calibrate)
-        if calibrate:
-            module.register_forward_pre_hook(_Watch(whole.range, passes))
-        return whole
-    kind = QuantizedLinear if isinstance(module, nn.Linear) else QuantizedConv
-    layer = kind(module, settings, passes, calibrate=calibrate, first=first)
-    for hooks in ("_forward_hooks", "_forward_pre_hooks"):
-        getattr(layer, hooks).update(getattr(module, hooks))
-    return layer
-
-
-class _Watch:
-    """Shows a module's first input to a range, while the model calibrates."""
-
-    def __init__(self, range_: Range, passes: Passes) -> None:
-        self.range, self.passes = range_, passes
-
-    def __call__(self, _module: nn.Module, inputs: tuple[Any, ...]) -> None:
-        if self.passes.count <= self.passes.most:
-            self.range.see(inputs[0].data)
-
-
-def named(given: Mapping[str, str], names: list[str]) -> dict[str, str]:
-    """A `mixed_layer` by the names of layers."""
-    chosen: dict[str, str] = {}
-    for patterns, dtype in given.items():
-        settings_.one_of(f"mixed_layer[{patterns!r}]", dtype, (*settings_.DTYPES, "float"))
-        for pattern in (p.strip() for p in patterns.split(",")):
-            hits = [n for n in names if fnmatch.fnmatchcase(n, pattern)]
-            hits += [n for n in names if n.startswith(f"{pattern}.") and n not in hits]
-            if not hits:
-                raise ConfigError(
-                    f"mixed_layer: no layer that is quantized is called {pattern!r}."
-                    + settings_.nearest(pattern, names)
-                )
-            chosen.update(dict.fromkeys(hits, dtype))
-    return chosen
+    if isinstance(module, nn.Embedding) and module.max_norm is not None:
+        raise ConfigError(
+            "an Embedding with max_norm changes its weights as it runs: leave it with "
+            'mixed_layer={"its.name": "float"}'
+        )
+    kind = kind_of(module, _KINDS)
+    if kind in _WHOLES:
+        made: nn.Module = _WHOLES[kind](module, settings, passes, calibrate=calibrate)
+    else:
+        of_kind = QuantizedLinear if kind is nn.Linear else QuantizedConv
+        made = of_kind(module, settings, passes, calibrate=calibrate, first=first)
+    for hooks in _HOOKS:  # what the user hung on it goes on, now on what replaces it
+        getattr(made, hooks).update(getattr(module, hooks))
+        getattr(module, hooks).clear()
+    return made

@@ -19,11 +19,17 @@ from torch import nn
 
 import causeway._C  # noqa: F401  registers torch.ops.causeway
 from causeway.errors import CausewayError, ConfigError
-from causeway.quant import formats
 from causeway.quant.calibrate import Range
+from causeway.quant.integers import (
+    DTYPES,
+    input_scale,
+    integers_of,
+    levels_of,
+    measured,
+    waits_for_integers,
+)
 from causeway.quant.settings import Settings
 
-_DTYPES = {8: torch.int8, 16: torch.int16}
 _SHIFT = 8  # a pixel's mean is kept in steps of 1 / 2**_SHIFT
 
 # State beside the weight; None where a layer has no such thing.
@@ -62,20 +68,28 @@ class Kept(nn.Module):
 
 
 class Passes:
-    """Counts the batches of a model that calibrates, as the hook before its forward."""
+    """Counts the batches of a model that calibrates, as the hook before its forward, and shows its
+    layers' inputs to their ranges while it does.
+    """
 
     def __init__(self, most: int) -> None:
         self.most = most
         self.count = 0
+        self.over = False
 
     def __call__(self, *_: Any) -> None:
         self.count += 1
-        if self.count == self.most + 1:
+        if self.count == self.most + 1 and not self.over:
             warnings.warn(
                 f"calibration has seen its {self.most} batches; further ones are not counted. "
                 '{"iteration": n} in qconfig_spec says how many there are',
                 stacklevel=3,
             )
+
+    def watch(self, seen: Range, x: torch.Tensor) -> None:
+        """Show `x` to `seen`, if this batch counts."""
+        if self.count <= self.most and not self.over:
+            seen.see(x)
 
 
 class QuantizedLayer(Kept):
@@ -179,25 +193,18 @@ class QuantizedLayer(Kept):
 
     # ---- calibrating -----------------------------------------------------------------------------
 
-    def _watch(self, x: torch.Tensor) -> None:
-        if self.passes.count <= self.settings.iteration:
-            self.range.see(x)
-
     def forward(self, x: torch.Tensor) -> torch.Tensor:
         if self.phase == "quantized":
             return self._in_integers(x)
         if self.phase == "empty":
-            raise CausewayError(
-                "this model waits for its integers: load_state_dict what the state_dict of a "
-                "model calibrated with quantize_dynamic(..., gen_quant=True) gave"
-            )
+            raise waits_for_integers()
         if self.phase == "float":
             return self._as_before(x, self.weight)
         if not self.first:
-            self._watch(x)
+            self.passes.watch(self.range, x)
             return self._as_before(x, self.weight)
         raw = self._as_image(x).float() - self._shift()
-        self._watch(raw)
+        self.passes.watch(self.range, raw)
         scale = (self.input_std * 255).view(-1, *[1] * (self.weight.dim() - 2))
         return self._as_before(raw / scale, self.weight)
 
@@ -212,47 +219,23 @@ class QuantizedLayer(Kept):
                 scale = 1 / (self.input_std.cpu().double() * 255)
                 scale = scale.view(1, -1, *[1] * (weight.dim() - 2))
                 weight = (weight.double() * scale).float()
-            if not bool(torch.isfinite(weight).all()):
-                raise CausewayError("a weight is infinite or NaN: it has no integer")
             rows = _of_rows(weight, self.transposed, self.groups)
-            sizes = rows.abs().amax(1) if s.per_channel else rows.abs().max().view(1)
-            scales = self._scales(sizes)
-            by = scales.view(-1, 1) if s.per_channel else scales
-            # float64: a float32 quotient could round across a tie.
-            q = (rows.double() / by.double()).round().clamp(-s.levels, s.levels).to(_DTYPES[s.bits])
-            q = _back(q, weight, self.transposed, self.groups)
-            least, most = self.range.limits()
+            q, scales = integers_of(rows, s, s.per_channel)
             out: dict[str, torch.Tensor | None] = dict.fromkeys(("weight", *_STATE))
-            out["weight"] = q
+            out["weight"] = _back(q, weight, self.transposed, self.groups)
             out["weight_scale"] = scales
             if self.bias is not None:
                 out["bias"] = self.bias.detach().float().cpu().clone()
-            if self.range.batches == 0:
-                out["input_scale"] = torch.empty(0)
-            elif s.symmetric:
-                size = torch.tensor([max(-least, most) * s.data_scale], dtype=torch.float32)
-                out["input_scale"] = self._scales(size)
-            else:
-                least, most = min(least, 0.0) * s.data_scale, max(most, 0.0) * s.data_scale
-                low, steps = -(2 ** (s.bits - 1)), 2**s.bits - 1
-                scale_ = torch.tensor([(most - least) / steps or 1.0], dtype=torch.float32)
-                zero = round(low - least / float(scale_))
-                out["input_scale"] = scale_
-                out["input_zero_point"] = torch.tensor([zero], dtype=torch.int32)
+            out["input_scale"], out["input_zero_point"] = input_scale(self.range, s)
             for name in ("input_mean", "input_std", "image_layout"):
                 buffer = getattr(self, name)
                 out[name] = None if buffer is None else buffer.cpu().clone()
         return out
 
-    def _scales(self, sizes: torch.Tensor) -> torch.Tensor:
-        """What one step of integers is, for numbers up to `sizes`; 1 where all are 0."""
-        s = self.settings
-        if s.fixed_point:
-            steps = [2.0 ** formats.by_position(float(v), s.bits).position for v in sizes]
-            return torch.tensor(steps, dtype=torch.float32)
-        scales = sizes.double() / s.levels
-        # Below the least normal number float32 has no quotients to speak of.
-        return torch.where(scales > 2.0**-126, scales, 1.0).float()
+    def convert(self) -> None:
+        """Run in integers from now on."""
+        if self.phase == "calibrating":
+            self._become(self._integers())
 
     def _become(self, state: Mapping[str, torch.Tensor | None]) -> None:
         """Quantized, with this state."""
@@ -262,7 +245,6 @@ class QuantizedLayer(Kept):
         for name in ("weight", "bias"):
             self._parameters.pop(name, None)
             self._buffers.pop(name, None)
-        bits = 8 if weight.dtype == torch.int8 else 16
         # Channels beside each other, as products read them.
         spatial = {4: torch.channels_last, 5: torch.channels_last_3d}.get(weight.dim())
         weight = weight.to(device)
@@ -275,7 +257,8 @@ class QuantizedLayer(Kept):
             self.register_buffer(name, None if value is None else value.to(device).clone())
         self.first = self.input_mean is not None
         self.nhwc = self.first and bool(self.image_layout.item())
-        self.levels = 127 if bits == 8 else 32767
+        self.levels = levels_of(weight.dtype)
+        self.passes.over = True
         self.phase = "quantized"
         self._make()
 
@@ -329,19 +312,16 @@ class QuantizedLayer(Kept):
                 "a first convolution takes: firstconv=True"
             )
         low = -self.levels if self.zero is None else -self.levels - 1
-        dtype = torch.int8 if self.weight.dtype == torch.int8 else torch.int16
         if self.inverse is not None:
             q = torch.ops.causeway.quantize(
-                x, self.inverse, self.zero, x.dim() - 1, low, self.levels, dtype
+                x, self.inverse, self.zero, x.dim() - 1, low, self.levels, self.weight.dtype
             )
             return self._product(q, self.multiplier, self.taps, 0, x.dtype)
-        # As it comes: the host waits for nothing.
-        size = x.float().abs().amax().view(1)
-        known = size > 2.0**-120
-        inverse = torch.where(known, self.levels / size, 1.0)
-        multiplier = torch.where(known, size / self.levels, 1.0 + size * 0) * self.weight_scale
-        q = torch.ops.causeway.quantize(x, inverse, None, x.dim() - 1, low, self.levels, dtype)
-        return self._product(q, multiplier, None, 0, x.dtype)
+        inverse, scale = measured(x, self.levels)
+        q = torch.ops.causeway.quantize(
+            x, inverse, None, x.dim() - 1, low, self.levels, self.weight.dtype
+        )
+        return self._product(q, scale * self.weight_scale, None, 0, x.dtype)
 
     # ---- as a module -----------------------------------------------------------------------------
 
@@ -351,12 +331,6 @@ class QuantizedLayer(Kept):
         if self.phase == "empty":
             raise CausewayError(
                 f"{prefix[:-1] or 'the layer'} has no integers yet: there is no state to save"
-            )
-        if self.range.batches == 0:
-            warnings.warn(
-                "saved without calibration: no input was seen, so ranges will be measured as "
-                "inputs come. Run some through the model before its state_dict",
-                stacklevel=2,
             )
         for name, value in self._integers().items():
             if value is not None:
@@ -383,7 +357,7 @@ class QuantizedLayer(Kept):
         if weight is None:
             missing_keys.append(prefix + "weight")
             return
-        expected = self._shape()
+        expected = list(self.weight.shape)
         shape = list(weight.shape)
         if self.first or "input_mean" in mine:
             expected[1] = shape[1] if len(shape) > 1 else 0
@@ -397,28 +371,21 @@ class QuantizedLayer(Kept):
             if "weight_scale" in mine:
                 error_msgs.append(f"{prefix}weight is floating point, but has a scale")
                 return
+            device = self.weight.device
             for name in ("weight", "bias"):
                 self._buffers.pop(name, None)
                 given: torch.Tensor | None = mine.get(name)
-                taken = None if given is None else given.to(self.weight_device()).clone()
+                taken = None if given is None else given.to(device).clone()
                 self.register_parameter(name, nn.Parameter(taken) if taken is not None else None)
             self.phase = "float"
             return
-        if weight.dtype not in _DTYPES.values():
+        if weight.dtype not in DTYPES.values():
             error_msgs.append(f"{prefix}weight is of {weight.dtype}: expected int8 or int16")
             return
         lacking = [k for k in ("weight_scale", "input_scale") if k not in mine]
         missing_keys += [prefix + k for k in lacking]
         if not lacking:
             self._become({k: mine.get(k) for k in ("weight", *_STATE)})
-
-    def weight_device(self) -> torch.device:
-        weight = self.weight
-        assert isinstance(weight, torch.Tensor)
-        return weight.device
-
-    def _shape(self) -> list[int]:
-        return list(self.weight.shape)
 
     def extra_repr(self) -> str:
         dtype = str(self.weight.dtype).removeprefix("torch.")
@@ -538,322 +505,3 @@ class QuantizedConv(QuantizedLayer):
             *(self.stride, self.padding, self.dilation, self.transposed, self.output_padding),
             *(self.groups, False, None, None, -self.levels, self.levels, dtype),
         )
-
-
-def _integers_of(
-    weight: torch.Tensor, levels: int, by_row: bool
-) -> tuple[torch.Tensor, torch.Tensor]:
-    """The integers of a matrix and what one step of them is: for each row, or for all."""
-    rows = weight.detach().float().cpu()
-    if not bool(torch.isfinite(rows).all()):
-        raise CausewayError("a weight is infinite or NaN: it has no integer")
-    size = rows.abs().amax(1) if by_row else rows.abs().max().view(1)
-    scale = size.double() / levels
-    scale = torch.where(scale > 2.0**-126, scale, 1.0).float()
-    q = (rows.double() / scale.double().view(-1, 1)).round().clamp(-levels, levels)
-    return q.to(torch.int8 if levels == 127 else torch.int16), scale
-
-
-class QuantizedWhole(Kept):
-    """What is replaced as a whole: while it calibrates, the module that it replaces computes, as
-    its child `source`; then that is gone, and integers are its state.
-    """
-
-    source: nn.Module | None
-    place: Any  # empty, and on the layer's device
-
-    def __init__(self, source: nn.Module, *, calibrate: bool) -> None:
-        super().__init__()
-        self.training = source.training
-        place = torch.empty(0, device=next(source.parameters()).device)
-        self.register_buffer("place", place, persistent=False)
-        self.source = source if calibrate else None
-        self.ready = False
-        self.left = False  # as it was, by its state: `_plain` computes, which is no child
-        self._plain = [source]
-        self._register_state_dict_hook(QuantizedWhole._only_integers)  # type: ignore[no-untyped-call]
-
-    @staticmethod
-    def _only_integers(module: Any, state: Any, prefix: str, _metadata: Any) -> None:
-        if module.source is not None:
-            for key in [k for k in state if k.startswith(f"{prefix}source.")]:
-                del state[key]
-
-    def _state(self) -> dict[str, torch.Tensor]:
-        """The integers of `source`."""
-        raise NotImplementedError
-
-    def convert(self) -> None:
-        """Run in integers from now on."""
-        if self.source is None:
-            return
-        device = next(self.source.parameters()).device
-        state = self._state()
-        self.source, self._plain = None, []
-        self._take({k: v.to(device) for k, v in state.items()})
-
-    def _apply(self, fn: Callable[..., Any], recurse: bool = True) -> Any:
-        if self.left:
-            self._plain[0]._apply(fn, recurse)  # type: ignore[no-untyped-call]
-        return super()._apply(fn, recurse)
-
-    @property
-    def _computes(self) -> nn.Module | None:
-        """What computes in floating point, where that is still so."""
-        return self._plain[0] if self.left else self.source
-
-    def _take(self, state: Mapping[str, torch.Tensor]) -> None:
-        for name, value in state.items():
-            self._buffers.pop(name, None)
-            self.register_buffer(name, value)
-        self.ready = True
-
-    def _check(self) -> None:
-        if not self.ready:
-            raise CausewayError(
-                "this model waits for its integers: load_state_dict what the state_dict of a "
-                "model calibrated with quantize_dynamic(..., gen_quant=True) gave"
-            )
-
-    def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
-        if self.left:
-            return self._plain[0]._save_to_state_dict(destination, prefix, keep_vars)
-        if self.source is None:
-            self._check()
-            return super()._save_to_state_dict(destination, prefix, keep_vars)
-        for name, value in self._state().items():
-            destination[prefix + name] = value
-        return None
-
-    def _names(self) -> dict[str, list[int] | None]:
-        """What its state has, and of which shape; None: any."""
-        raise NotImplementedError
-
-    def _load_from_state_dict(
-        self,
-        state_dict: Mapping[str, Any],
-        prefix: str,
-        local_metadata: Any,
-        strict: bool,
-        missing_keys: list[str],
-        unexpected_keys: list[str],
-        error_msgs: list[str],
-    ) -> None:
-        names = self._names()
-        mine = {k[len(prefix) :]: v for k, v in state_dict.items() if k.startswith(prefix)}
-        if mine and self._plain and not any(k.endswith("scale") for k in mine):
-            self.left = True
-            plain = self._plain[0].to(self._device)
-            plain._load_from_state_dict(
-                state_dict,
-                prefix,
-                local_metadata,
-                strict,
-                missing_keys,
-                unexpected_keys,
-                error_msgs,
-            )
-            return
-        unexpected_keys += [prefix + k for k in mine if k not in names]
-        lacking = [k for k in names if k not in mine]
-        missing_keys += [prefix + k for k in lacking]
-        if lacking:
-            return
-        for name, shape in names.items():
-            if shape is not None and list(mine[name].shape) != shape:
-                error_msgs.append(
-                    f"size mismatch for {prefix}{name}: the state has {tuple(mine[name].shape)}, "
-                    f"the layer {tuple(shape)}"
-                )
-            if shape is not None and len(shape) == 2 and mine[name].is_floating_point():
-                error_msgs.append(f"{prefix}{name} is floating point: expected integers")
-        if not error_msgs:
-            device = self._device
-            self.source, self.left, self._plain = None, False, []
-            self._take({k: mine[k].detach().clone().to(device) for k in names})
-
-    @property
-    def _device(self) -> torch.device:
-        device: torch.device = self.place.device
-        return device
-
-
-class QuantizedEmbedding(QuantizedWhole):
-    """torch.nn.Embedding with a table of int8 and a scale for each row."""
-
-    weight: Any
-    weight_scale: Any
-
-    def __init__(self, source: nn.Embedding, *, calibrate: bool) -> None:
-        super().__init__(source, calibrate=calibrate)
-        self.shape = list(source.weight.shape)
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        if (plain := self._computes) is not None:
-            return plain(x)  # type: ignore[no-any-return]
-        self._check()
-        rows = self.weight.index_select(0, x.flatten())
-        scale = self.weight_scale.index_select(0, x.flatten())
-        out: torch.Tensor = rows.float() * scale.unsqueeze(1)
-        return out.view(*x.shape, -1)
-
-    def _state(self) -> dict[str, torch.Tensor]:
-        assert self.source is not None
-        q, scale = _integers_of(self.source.weight, 127, by_row=True)  # type: ignore[arg-type]
-        return {"weight": q, "weight_scale": scale}
-
-    def _names(self) -> dict[str, list[int] | None]:
-        return {"weight": self.shape, "weight_scale": [self.shape[0]]}
-
-    def extra_repr(self) -> str:
-        return f"{'x'.join(map(str, self.shape))}, int8"
-
-
-class QuantizedRecurrent(QuantizedWhole):
-    """torch.nn.LSTM and torch.nn.GRU with products in integers; what is between them in float32.
-
-    What a cell gives is within -1 to 1, so it has the scale 1 / levels and needs no calibration.
-    """
-
-    input_scale: Any
-
-    def __init__(self, source: Any, settings: Settings, *, calibrate: bool) -> None:
-        super().__init__(source, calibrate=calibrate)
-        self.settings = settings
-        self.kind = "LSTM" if isinstance(source, nn.LSTM) else "GRU"
-        self.layers, self.hidden = source.num_layers, source.hidden_size
-        self.inputs, self.batch_first = source.input_size, source.batch_first
-        self.bidirectional, self.dropout = source.bidirectional, source.dropout
-        self.biased = source.bias
-        self.range = Range(settings.method, settings.use_avg, settings.percentile, settings.levels)
-
-    def _suffixes(self) -> list[str]:
-        ways = ("", "_reverse") if self.bidirectional else ("",)
-        return [f"l{n}{way}" for n in range(self.layers) for way in ways]
-
-    def _state(self) -> dict[str, torch.Tensor]:
-        s = self.settings
-        found: dict[str, torch.Tensor] = {}
-        for suffix in self._suffixes():
-            for part in ("ih", "hh"):
-                name = f"weight_{part}_{suffix}"
-                weight = getattr(self.source, name)
-                found[name], found[f"{name}_scale"] = _integers_of(weight, s.levels, s.per_channel)
-                if self.biased:
-                    bias = getattr(self.source, f"bias_{part}_{suffix}")
-                    found[f"bias_{part}_{suffix}"] = bias.detach().float().cpu()
-        least, most = self.range.limits()
-        size = max(-least, most) * s.data_scale
-        if self.range.batches == 0:
-            warnings.warn(
-                "a recurrent layer was saved without calibration: its inputs are measured as they "
-                "come",
-                stacklevel=2,
-            )
-        scale = [size / s.levels or 1.0] if self.range.batches else []
-        found["input_scale"] = torch.tensor(scale, dtype=torch.float32)
-        return found
-
-    def _names(self) -> dict[str, list[int] | None]:
-        gates = (4 if self.kind == "LSTM" else 3) * self.hidden
-        ways = 2 if self.bidirectional else 1
-        found: dict[str, list[int] | None] = {}
-        for i, suffix in enumerate(self._suffixes()):
-            width = self.inputs if i < ways else self.hidden * ways
-            for part, columns in (("ih", width), ("hh", self.hidden)):
-                found[f"weight_{part}_{suffix}"] = [gates, columns]
-                found[f"weight_{part}_{suffix}_scale"] = None
-                if self.biased:
-                    found[f"bias_{part}_{suffix}"] = [gates]
-        found["input_scale"] = None
-        return found
-
-    def forward(self, x: Any, state: Any = None) -> Any:
-        if (plain := self._computes) is not None:
-            return plain(x, state)
-        self._check()
-        if not isinstance(x, torch.Tensor):
-            raise CausewayError(
-                "a recurrent layer in integers takes tensors: pad a packed sequence, or leave the "
-                'layer with mixed_layer={"its.name": "float"}'
-            )
-        batched = x.dim() == 3
-        if not batched:
-            x = x.unsqueeze(1)
-        elif self.batch_first:
-            x = x.transpose(0, 1)
-        batch = x.shape[1]
-        pair = self.kind == "LSTM"
-        given = state if isinstance(state, tuple) else (state,)
-        if state is None:
-            zeros = x.new_zeros(len(self._suffixes()), batch, self.hidden)
-            given = (zeros, zeros)
-        elif not batched:
-            given = tuple(s.unsqueeze(1) for s in given)
-        ways = 2 if self.bidirectional else 1
-        last: list[tuple[torch.Tensor, ...]] = []
-        for layer in range(self.layers):
-            outs = []
-            for way in range(ways):
-                i = layer * ways + way
-                out, ends = self._run(x, layer == 0, i, [s[i] for s in given[: 1 + pair]], way == 1)
-                outs.append(out)
-                last.append(ends)
-            x = torch.cat(outs, -1) if ways == 2 else outs[0]
-        ends = tuple(torch.stack(parts) for parts in zip(*last, strict=True))
-        if not batched:
-            x, ends = x.squeeze(1), tuple(e.squeeze(1) for e in ends)
-        elif self.batch_first:
-            x = x.transpose(0, 1)
-        return x, ends if pair else ends[0]
-
-    def _run(
-        self, x: torch.Tensor, first: bool, i: int, state: list[torch.Tensor], reverse: bool
-    ) -> tuple[torch.Tensor, tuple[torch.Tensor, ...]]:
-        suffix = self._suffixes()[i]
-        scale = self.input_scale if first and self.input_scale.numel() else None
-        # Of all steps at once.
-        from_input = self._product(f"ih_{suffix}", x, scale, first)
-        steps = range(x.shape[0])
-        out: list[torch.Tensor] = []
-        h = state[0]
-        c = state[1] if len(state) > 1 else h
-        for t in reversed(steps) if reverse else steps:
-            from_state = self._product(f"hh_{suffix}", h, None, False)
-            if self.kind == "LSTM":
-                i_, f_, g_, o_ = (from_input[t] + from_state).chunk(4, -1)
-                c = f_.sigmoid() * c + i_.sigmoid() * g_.tanh()
-                h = o_.sigmoid() * c.tanh()
-            else:
-                r_, z_, n_ = from_input[t].chunk(3, -1)
-                hr, hz, hn = from_state.chunk(3, -1)
-                r, z = (r_ + hr).sigmoid(), (z_ + hz).sigmoid()
-                n = (n_ + r * hn).tanh()
-                h = n + z * (h - n)
-            out.append(h)
-        if reverse:
-            out.reverse()
-        return torch.stack(out), (h, c) if self.kind == "LSTM" else (h,)
-
-    def _product(
-        self, name: str, x: torch.Tensor, scale: torch.Tensor | None, measured: bool
-    ) -> torch.Tensor:
-        weight, by = self._buffers[f"weight_{name}"], self._buffers[f"weight_{name}_scale"]
-        assert weight is not None
-        assert by is not None
-        levels = 127 if weight.dtype == torch.int8 else 32767
-        if scale is None and measured:
-            size = x.float().abs().amax().view(1)
-            scale = torch.where(size > 2.0**-120, size / levels, 1.0 + size * 0)
-        elif scale is None:
-            scale = torch.full_like(by[:1], 1 / levels)
-        q = torch.ops.causeway.quantize(
-            x, 1 / scale, None, x.dim() - 1, -levels, levels, weight.dtype
-        )
-        bias = self._buffers.get(f"bias_{name}")
-        return torch.ops.causeway.qlinear(  # type: ignore[no-any-return]
-            *(q, weight, scale * by, bias, None, 0, False, None, None, -levels, levels, x.dtype)
-        )
-
-    def extra_repr(self) -> str:
-        return f"{self.kind}, {self.inputs}, {self.hidden}, num_layers={self.layers}"

@@ -6,15 +6,15 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
 
 from causeway.errors import CausewayError, ConfigError
 from causeway.quant import settings as settings_
-from causeway.quant.dynamic import CLOSED, named
 from causeway.quant.layers import Kept
+from causeway.quant.select import layers_of, named, replace_in
 
 
 def pack4(q: torch.Tensor) -> torch.Tensor:
@@ -121,31 +121,14 @@ def quantize_weights(
         raise ConfigError(f"group is 32 to 256 and a multiple of 32, not {group!r}")
     if not inplace:
         model = copy.deepcopy(model)
-    closed = [m for m in model.modules() if isinstance(m, CLOSED)]
-    inside = {id(c) for m in closed for c in m.modules()}
-    found = {
-        name: m
-        for name, m in model.named_modules(remove_duplicate=False)
-        if isinstance(m, nn.Linear)
-        and type(m).forward is nn.Linear.forward
-        and id(m) not in inside
-        and m.in_features
-    }
+    layers = cast(dict[str, nn.Linear], layers_of(model, (nn.Linear,)))
+    found = {name: linear for name, linear in layers.items() if linear.in_features}
     for patterns, dtype in (mixed_layer or {}).items():
         settings_.one_of(f"mixed_layer[{patterns!r}]", dtype, ("float",))
     left = named(mixed_layer or {}, list(found))
     made: dict[int, nn.Module] = {}
     for name, linear in found.items():
         size = next((g for g in range(group, 31, -32) if linear.in_features % g == 0), 0)
-        if name in left or (bits == 4 and not size):
-            continue
-        if id(linear) not in made:
+        if name not in left and (bits == 8 or size) and id(linear) not in made:
             made[id(linear)] = WeightOnlyLinear.of(linear, bits, size or linear.in_features)
-        if not name:
-            return made[id(linear)]
-        parent, _, own = name.rpartition(".")
-        setattr(model.get_submodule(parent), own, made[id(linear)])
-    for module in model.modules():
-        if isinstance(module, nn.TransformerEncoderLayer):
-            module.activation_relu_or_gelu = 0  # torch's fused path reads the weights itself
-    return model
+    return replace_in(model, {n: made[id(m)] for n, m in found.items() if id(m) in made})
