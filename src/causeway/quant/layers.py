@@ -439,15 +439,9 @@ class QuantizedConv(QuantizedLayer):
     """torch.nn.Conv1d to Conv3d and ConvTranspose1d to 3d in integers."""
 
     def __init__(
-        self,
-        source: nn.Module,
-        settings: Settings,
-        passes: Passes,
-        *,
-        calibrate: bool,
-        first: bool = False,
+        self, source: nn.Module, settings: Settings, passes: Passes, *, first: bool, **how: bool
     ) -> None:
-        super().__init__(source, settings, passes, calibrate=calibrate, first=first)
+        super().__init__(source, settings, passes, first=first, **how)
         conv: Any = source
         self.dims = self.weight.dim() - 2
         self.stride, self.dilation = list(conv.stride), list(conv.dilation)
