@@ -19,7 +19,7 @@ from torch import _tensor_str
 
 from causeway.device import ipc
 from causeway.device.lazy import device_name
-from causeway.errors import CausewayError
+from causeway.dist import one_process
 
 
 @dataclass(frozen=True)
@@ -119,16 +119,7 @@ def _needs_reducer() -> bool:
 # What torch.nn.parallel.comm calls. Builds without CUDA lack them; those of builds with CUDA look
 # at a device's index alone, and would take this device's tensors for CUDA's.
 _COMM: dict[str, Callable[..., Any] | None] = {
-    name: getattr(torch._C, name, None)
-    for name in (
-        "_broadcast",
-        "_broadcast_coalesced",
-        "_broadcast_out",
-        "_gather",
-        "_gather_out",
-        "_scatter",
-        "_scatter_out",
-    )
+    name: getattr(torch._C, name, None) for name in one_process.FUNCTIONS
 }
 
 
@@ -138,23 +129,20 @@ def _ours(value: Any) -> bool:
     return isinstance(value, list | tuple) and any(_ours(x) for x in value)
 
 
-def _refusing(stock: Callable[..., Any] | None) -> Callable[..., Any]:
+def _here(ours: Callable[..., Any], stock: Callable[..., Any] | None) -> Callable[..., Any]:
+    """`ours` for tensors of this device, and for the CPU's where CUDA does not take them."""
+
     def call(*args: Any, **kwargs: Any) -> Any:
-        if stock is not None and not _ours((*args, *kwargs.values())):
-            return stock(*args, **kwargs)
-        raise CausewayError(
-            "torch.nn.DataParallel works on CUDA only: torch copies between its devices in one "
-            "process by functions that no other device can offer; use "
-            "torch.nn.parallel.DistributedDataParallel, a process for each device "
-            "(`torchrun --nproc-per-node N script.py`; docs/distributed.md)"
-        )
+        if _ours((*args, *kwargs.values())) or stock is None or not torch.cuda.is_available():
+            return ours(*args, **kwargs)
+        return stock(*args, **kwargs)
 
     return call
 
 
 def _apply_data_parallel() -> None:
     for name, stock in _COMM.items():
-        setattr(torch._C, name, _refusing(stock))
+        setattr(torch._C, name, _here(one_process.FUNCTIONS[name], stock))
 
 
 def _needs_data_parallel() -> bool:
@@ -266,8 +254,8 @@ ALL = (
         (2, 11),
         None,
         "torch.nn.DataParallel takes any device and then fails in its first forward, with an "
-        "AttributeError or, where torch is built with CUDA, for want of a GPU; it says to use "
-        "DistributedDataParallel",
+        "AttributeError or, where torch is built with CUDA, for want of a GPU; its copies among "
+        "devices are served here (causeway.dist.one_process)",
         _apply_data_parallel,
         _needs_data_parallel,
     ),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import re
+import types
 from pathlib import Path
 
 import pytest
@@ -77,11 +78,43 @@ def test_a_name_is_spelled_out_as_its_entry_says(name: str) -> None:
     if api.action == "rename":
         assert api.to in after
     if api.action == "module":
-        assert f"torch.get_device_module().{name.removeprefix('torch.cuda.')}" in after
+        short = name.removeprefix("torch.cuda.")
+        wanted = f'getattr(torch.get_device_module(), "{short}", '
+        assert (wanted if api.lacking else f"torch.get_device_module().{short}") in after
     if api.action in ("keep", "manual"):
         assert name in after
     if api.status != "internal":
         assert findings, "nothing was said about it"
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps", "mtia", "xpu"])
+def test_modules_of_devices_have_the_names_that_the_table_gives_them(device: str) -> None:
+    module = importlib.import_module(f"torch.{device}")
+    for api in knowledge.apis().values():
+        name = api.name.removeprefix("torch.cuda.")
+        if api.status != "internal" and "." not in name:
+            assert hasattr(module, name) == (device not in knowledge.lacking(name)), name
+
+
+@pytest.mark.parametrize("device", ["cpu", "mps", "mtia", "xpu"])
+def test_what_stands_in_where_a_module_lacks_a_name_can_be_called(device, monkeypatch) -> None:
+    """By a stand-in with the names of that module: the real ones need their devices."""
+    module = importlib.import_module(f"torch.{device}")
+    bare = types.SimpleNamespace(**{n: lambda *_: "its own" for n in vars(module)})
+    monkeypatch.setattr(torch, "get_device_module", lambda *_: bare)
+    monkeypatch.setattr(torch.accelerator, "current_stream", lambda *_: None)
+    called = 0
+    for api in knowledge.apis().values():
+        name = api.name.removeprefix("torch.cuda.")
+        if not api.lacking or hasattr(bare, name):
+            continue
+        one = name in ("set_rng_state", "set_rng_state_all", "stream", "StreamContext", "device")
+        body = f"import torch\n\nresult = {api.name}({'[]' if one else ''})\n"
+        if api.action != "module" and not one:
+            continue  # a rule of its own, which writes the name only behind a question
+        exec(convert_source(body, Settings())[0], {})
+        called += 1
+    assert called > 0 or device == "xpu"
 
 
 def test_every_name_that_a_conversion_writes_exists() -> None:

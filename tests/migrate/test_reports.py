@@ -34,7 +34,7 @@ COLUMNS = {
 TREE = {
     "train.py": "import torch\nimport flash_attn\n\n"
     "x = torch.zeros(3, dtype=torch.float64).cuda()\n"
-    "torch.cuda.not_a_name()\nmodel = torch.nn.DataParallel(model)\n"
+    "torch.cuda.not_a_name()\nrt = torch.cuda.cudart()\n"
     "for b in loader:\n    model(b).backward()\n    print(loss.item())\n",
     "run.sh": "export NCCL_DEBUG=INFO\nCUDA_VISIBLE_DEVICES=0 python train.py --backend nccl\n",
     "k.cu": "__global__ void scale(float* x) {}\n",
@@ -91,7 +91,7 @@ def test_tables_have_the_columns_that_users_know_and_a_rule(result: Result, tmp_
         for row in rows(tmp_path, name):
             assert all(row[column] for column in [*columns, "Rule"])
     assert {r["OP"] for r in rows(tmp_path, "unknown_api.csv")} == {"torch.cuda.not_a_name"}
-    assert "torch.nn.DataParallel" in {r["OP"] for r in rows(tmp_path, "unsupported_api.csv")}
+    assert "torch.cuda.cudart" in {r["OP"] for r in rows(tmp_path, "unsupported_api.csv")}
     assert {"scale", "flash_attn"} <= {r["OP"] for r in rows(tmp_path, "cuda_op_list.csv")}
     assert {"CW701"} <= {r["Rule"] for r in rows(tmp_path, "api_precision_advice.csv")}
     assert {"CW751"} <= {r["Rule"] for r in rows(tmp_path, "api_performance_advice.csv")}

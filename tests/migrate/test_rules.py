@@ -169,7 +169,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('w = "cuda"if flag else"cpu"\n', 'w = accelerator.type if flag else"cpu"\n'),
         (
             'torch.load(p, map_location={"cuda:0": "cuda:%d" % rank})\n',
-            'torch.load(p, map_location={f"{accelerator.type}:0": f"{accelerator.type}:%d" % rank})\n',  # noqa: E501
+            'torch.load(p, map_location={f"{accelerator.type}:0": f"{accelerator.type}:%d" '
+         "% rank})\n",
         ),
         (
             "print(f\"on {'cuda' if flag else 'cpu'} {fish['cuda']}\")\n",
@@ -218,13 +219,15 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ),
     ],
     "CW103": [
-        ("assert x.is_cuda\n", 'assert x.device.type != "cpu"\n'),
-        ("if not x.is_cuda:\n    pass\n", 'if x.device.type == "cpu":\n    pass\n'),
+        ("assert x.is_cuda\n", 'assert x.device.type == accelerator.type != "cpu"\n'),
+        ("if not x.is_cuda:\n    pass\n", 'if not x.device.type == accelerator.type != "cpu":\n'
+         "    pass\n"),
         ("a = x.is_cuda == y.is_cuda\n",
-         'a = (x.device.type != "cpu") == (y.device.type != "cpu")\n'),
+         'a = (x.device.type == accelerator.type != "cpu") == (y.device.type == '
+         'accelerator.type != "cpu")\n'),
         ("a = next(m.parameters()).is_cuda and b\n",
-         'a = next(m.parameters()).device.type != "cpu" and b\n'),
-        ('print(f"{x.is_cuda}")\n', "print(f\"{(x.device.type != 'cpu')}\")\n"),
+         'a = next(m.parameters()).device.type == accelerator.type != "cpu" and b\n'),
+        ('print(f"{x.is_cuda}")\n', 'print(f"{(x.device.type == accelerator.type != \'cpu\')}")\n'),
         ('mps = "mps"\na = x.is_cuda\n',
          'mps = "mps"\na = x.device.type == accelerator.type != "cpu"\n'),
     ],
@@ -259,7 +262,9 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "e = torch.Event(enable_timing=True, blocking=False)\n"),
         ("s = torch.cuda.Stream(d, -1)\n", "s = torch.Stream(d, priority=-1)\n"),
         ("with torch.cuda.stream(s), open(p) as f:\n    pass\n",
-         "with torch.get_device_module().stream(s), open(p) as f:\n    pass\n"),
+         'with getattr(torch.get_device_module(), "stream", lambda _: '
+         "torch.accelerator.device_index(None))(s), open(p) as f:\n"
+         "    pass\n"),
         ("torch.cuda.current_stream().wait_stream(s)\n",
          "torch.accelerator.current_stream().wait_stream(s)\n"),
         ("def f(s: torch.cuda.Stream): ...\n", "def f(s: torch.Stream): ...\n"),
@@ -268,7 +273,9 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ("with torch.cuda.device(x.device):\n    pass\n",
          "with torch.accelerator.device_index(x.device.index):\n    pass\n"),
         ("with torch.cuda.device(where):\n    pass\n",
-         "with torch.get_device_module().device(where):\n    pass\n"),
+         'with getattr(torch.get_device_module(), "device", lambda _: '
+         "torch.accelerator.device_index(None))(where):\n"
+         "    pass\n"),
         ("with torch.cuda.device(x.get_device()):\n    pass\n",
          "with torch.accelerator.device_index(x.get_device()):\n    pass\n"),
     ],
@@ -285,7 +292,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ("torch.manual_seed(s)\nx = torch.rand(1)\ntorch.cuda.manual_seed(s)\n",
          "torch.manual_seed(s)\nx = torch.rand(1)\ntorch.manual_seed(s)\n"),
         ("state = torch.cuda.get_rng_state()\n",
-         "state = torch.get_device_module().get_rng_state()\n"),
+         'state = getattr(torch.get_device_module(), "get_rng_state", lambda *_: '
+         "torch.get_rng_state())()\n"),
     ],
     "CW109": [
         ('use = "cpu"\nm = torch.cuda.memory_allocated() / 2\n',
@@ -310,10 +318,15 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('b = "gloo" if not torch.cuda.is_available() else "cuda"\n', ""),
     ],
     "CW115": [
-        ('a = "cuda" in device\n', 'a = "cpu" not in device\n'),
-        ('if args.device != "cuda": pass\n', 'if args.device == "cpu": pass\n'),
-        ('a = str(x.device).startswith("cuda")\n', 'a = not str(x.device).startswith("cpu")\n'),
-        ('if not device.startswith("cuda"): pass\n', 'if device.startswith("cpu"): pass\n'),
+        ('a = "cuda" in device\n', 'a = "cpu" != accelerator.type in device\n'),
+        ('if args.device != "cuda": pass\n',
+         'if not args.device == accelerator.type != "cpu": pass\n'),
+        ('a = str(x.device).startswith("cuda")\n',
+         'a = (accelerator.type != "cpu" and '
+         "str(x.device).startswith(accelerator.type))\n"),
+        ('if not device.startswith("cuda"): pass\n',
+         'if not (accelerator.type != "cpu" and device.startswith(accelerator.type)): '
+         "pass\n"),
         ('d = "mps"\na = device.type == "cuda"\n',
          'd = "mps"\na = device.type == accelerator.type != "cpu"\n'),
         ('d = "xpu"\na = device != "cuda" or b\n',
@@ -324,7 +337,9 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "\nn = torch.accelerator.device_count()\n"),
         ("from torch.cuda import (\n    device_count,  # how many\n    Stream,\n)  # noqa\n\n"
          "device_count(), Stream()\n",
-         "from torch.accelerator import device_count  # how many\nfrom torch import Stream  # noqa\n\n"  # noqa: E501
+         "from torch.accelerator import device_count  # how many\n"
+         "from torch import Stream  # noqa\n"
+         "\n"
          "device_count(), Stream()\n"),
         ("from torch import cuda  # the GPU\n\nn = cuda.device_count()\n",
          "# the GPU\n\nn = torch.accelerator.device_count()\n"),
@@ -333,32 +348,47 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "\nn(), current_device()\n"),
         ("def f():\n    from torch.cuda import Stream, synchronize, get_rng_state\n"
          "    return Stream, synchronize, get_rng_state()\n",
-         "def f():\n    from torch import Stream\n    from torch.accelerator import synchronize\n"
-         "    return Stream, synchronize, torch.get_device_module().get_rng_state()\n"),
+         "def f():\n"
+         "    from torch import Stream\n"
+         "    from torch.accelerator import synchronize\n"
+         "    return Stream, synchronize, getattr(torch.get_device_module(), "
+         '"get_rng_state", lambda *_: torch.get_rng_state())()\n'),
     ],
     "CW120": [
         # called where nothing is seen of it
         ("def f(p):\n    return torch.cuda.amp.autocast if p else nullcontext\n",
-         "def f(p):\n    return (lambda **options: torch.amp.autocast(accelerator.type, "
-         "**options)) if p else nullcontext\n"),
+         "def f(p):\n"
+         "    return (lambda **options: torch.amp.autocast(accelerator.type, "
+         '**{"enabled": accelerator.type != "cpu", **options})) if p else nullcontext\n'),
         ("c = partial(torch.cuda.amp.autocast, enabled=False)\n"
          "ok = isinstance(c, torch.cuda.amp.autocast)\n",
-         "c = partial((lambda **options: torch.amp.autocast(accelerator.type, **options)), "
-         "enabled=False)\nok = isinstance(c, torch.amp.autocast)\n"),
+         "c = partial((lambda **options: torch.amp.autocast(accelerator.type, "
+         '**{"enabled": accelerator.type != "cpu", **options})), enabled=False)\n'
+         "ok = isinstance(c, torch.amp.autocast)\n"),
         ('d = "cpu"\nself.cast = torch.cuda.amp.autocast\n',
          'd = "cpu"\nself.cast = lambda **options: torch.amp.autocast(accelerator.type, '
          '**{"enabled": accelerator.type != "cpu", **options})\n'),
         ("if a:\n    cast = torch.cuda.amp.autocast\nelse:\n    cast = suppress\n",
-         "if a:\n    cast = lambda **options: torch.amp.autocast(accelerator.type, **options)\n"
-         "else:\n    cast = suppress\n"),
+         "if a:\n"
+         "    cast = lambda **options: torch.amp.autocast(accelerator.type, "
+         '**{"enabled": accelerator.type != "cpu", **options})\n'
+         "else:\n"
+         "    cast = suppress\n"),
         ("cast = torch.cuda.amp.autocast\nwith cast(): pass\n",
-         "cast = torch.amp.autocast\nwith cast(accelerator.type): pass\n"),
+         "cast = torch.amp.autocast\n"
+         'with cast(accelerator.type, enabled=accelerator.type != "cpu"): pass\n'),
         ("with torch.cuda.amp.autocast(True, torch.bfloat16):\n    pass\n",
-         "with torch.amp.autocast(accelerator.type, enabled=True, dtype=torch.bfloat16):\n    pass\n"),  # noqa: E501
+         'with torch.amp.autocast(accelerator.type, enabled=accelerator.type != "cpu", '
+         "dtype=torch.bfloat16):\n"
+         "    pass\n"),
         ("from torch.cuda import amp\n\ns = amp.GradScaler(init_scale=2.0)\n",
-         "from torch import amp\n\nHELPs = amp.GradScaler(accelerator.type, init_scale=2.0)\n"),
+         "from torch import amp\n"
+         "\n"
+         "HELPs = amp.GradScaler(accelerator.type, init_scale=2.0, "
+         'enabled=accelerator.type != "cpu")\n'),
         ("@torch.cuda.amp.autocast()\ndef f(): ...\n",
-         "@torch.amp.autocast(accelerator.type)\ndef f(): ...\n"),
+         '@torch.amp.autocast(accelerator.type, enabled=accelerator.type != "cpu")\n'
+         "def f(): ...\n"),
         ("@torch.cuda.amp.custom_fwd\ndef f(): ...\n",
          "@torch.amp.custom_fwd(device_type=accelerator.type)\ndef f(): ...\n"),
         ("@torch.cuda.amp.custom_fwd(cast_inputs=torch.half)\ndef f(): ...\n",
@@ -406,7 +436,10 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('p.add_argument("--dist-backend", default="nccl")\n',
          'p.add_argument("--dist-backend", default=torch.distributed.Backend.'
          'default_device_backend_map.get(accelerator.type, "gloo"))\n'),
-        ('if args.dist_backend == "nccl": pass\n', 'if args.dist_backend != "gloo": pass\n'),
+        ('if args.dist_backend == "nccl": pass\n',
+         "if args.dist_backend == "
+         "torch.distributed.Backend.default_device_backend_map.get(accelerator.type) != "
+         '"gloo": pass\n'),
     ],
     "CW153": [
         ("torch.set_default_tensor_type(torch.cuda.HalfTensor if c else torch.HalfTensor)\n",
@@ -532,6 +565,60 @@ def torch_device() -> bool:
     import torch
 
     return torch.accelerator.is_available() and False  # zeros() above are on the CPU
+
+
+def help_at(indent: str) -> str:
+    return f"{indent}{HELP.strip()}\n"
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if __name__ == '__main__':\n    import os\n    import torch\n\n    x = f().cuda()\n",
+         "if __name__ == '__main__':\n    import os\n    import torch\nHELP\n"
+         "    x = f().to(accelerator)\n"),
+        ("try:\n    import torch\n    import torchvision\nexcept ImportError:\n"
+         "    torch = None\n\n\ndef f(x):\n    return x.cuda()\n",
+         "try:\n    import torch\n    import torchvision\nHELPexcept ImportError:\n"
+         "    torch = None\n\n\ndef f(x):\n    return x.to(accelerator)\n"),
+        ("from typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n\n\n"
+         "def f(x):\n    return x.cuda()\n",
+         "import torch\nfrom typing import TYPE_CHECKING\n\nif TYPE_CHECKING:\n    import torch\n\n"
+         + HELP.strip() + "\n\n\ndef f(x):\n    return x.to(accelerator)\n"),
+    ],
+)  # fmt: skip
+def test_the_device_is_asked_where_torch_is_imported(before: str, after: str) -> None:
+    assert convert(before) == after.replace("HELP", help_at("    "))
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        # What stays CUDA's is asked for on its own; what is around it serves every device.
+        ("if torch.cuda.is_available():\n    torch.cuda.nvtx.range_push('a')\n    x = x.cuda()\n",
+         "if torch.accelerator.is_available():\n    if torch.cuda.is_available():\n"
+         "        torch.cuda.nvtx.range_push('a')\n"
+         "    x = x.to(torch.accelerator.current_accelerator())\n"),
+        # A call that stays keeps its arguments, and its guard.
+        ("def f(i):\n    if not torch.cuda.is_available() or i:\n        return 0\n"
+         "    p = torch.cuda.get_device_properties(torch.device('cuda'))\n    return p.major\n",
+         None),
+        # A guard asks for what torch.mps lacks and nothing can stand in for.
+        ("def f():\n    if not torch.cuda.is_available():\n        return 0\n"
+         "    return torch.cuda.get_device_properties(0).total_memory\n",
+         "def f():\n    if not (torch.accelerator.is_available() and "
+         'hasattr(torch.get_device_module(), "get_device_properties")):\n        return 0\n'
+         "    return torch.get_device_module().get_device_properties(0).total_memory\n"),
+    ],
+)  # fmt: skip
+def test_a_guard_and_what_it_guards_are_converted_together(before: str, after: str | None) -> None:
+    assert convert(HEAD + before) == HEAD + (before if after is None else after)
+
+
+def test_a_comparison_with_nccl_stays_where_torch_is_not_imported() -> None:
+    text = 'def f(backend):\n    return backend == "nccl"\n'
+    assert convert(text) == text
+    assert [f.rule for f in convert_source(text, Settings())[1]] == ["CW140"]
 
 
 def test_a_branch_for_a_torch_without_accelerators_stays() -> None:

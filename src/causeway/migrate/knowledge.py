@@ -49,6 +49,7 @@ class Api:
     since: str = ""
     positional: str = ""
     guard: str = ""
+    lacking: str = ""
     category: Category = "api"
 
 
@@ -116,6 +117,16 @@ def target(name: str) -> Target:
     """How the device `name` is spelled."""
     entry = _load("targets.toml").get(name)
     return Target(name, **entry) if entry else Target(name, collectives="cwcl")
+
+
+@cache
+def _modules() -> dict[str, frozenset[str]]:
+    return {name: frozenset(entry["names"]) for name, entry in _load("modules.toml").items()}
+
+
+def lacking(name: str) -> tuple[str, ...]:
+    """The devices of torch whose module has no such name: ("cpu", "mps") for "get_device_name"."""
+    return tuple(device for device, names in _modules().items() if name not in names)
 
 
 def find(name: str) -> Api | None:

@@ -11,7 +11,7 @@ import ast
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Finding, Kind, Severity
@@ -29,7 +29,6 @@ _HELPER = re.compile(
 )
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
 _PLACEHOLDER = re.compile(r"\0(\w+)\0")
-_OTHER = re.compile(r"(mps|xpu|xla|meta|npu|hpu|mlu|privateuseone|ipu|tpu)(:\d*)?$")
 _FRAMEWORKS = re.compile(
     r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
 )
@@ -92,6 +91,7 @@ class Module:
         # What the spelling of the next change asks for; granted when the change is made.
         self._asks_for: list[Callable[[], object]] = []
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
+        self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
@@ -104,23 +104,25 @@ class Module:
         self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
         strings = {n.value for n in self.names.all(ast.Constant) if isinstance(n.value, str)}
         self.has_cpu_path = "is_available" in quotes or "no_cuda" in quotes or "cpu" in strings
-        # With these the program tells more than one accelerator apart.
-        self.other_devices = any(_OTHER.match(s) for s in strings)
         self.indent = _indent(quotes)
-        self.other_framework = self._is_of_another_framework()
+        self.imports_torch = self._imports_torch()
 
-    def _is_of_another_framework(self) -> bool:
-        """Whether a module never imports torch, and speaks of an array library that has devices."""
-        imported = {
-            name.partition(".")[0]
+    def _imports_torch(self) -> bool:
+        modules = (
+            name
             for node in self.imports()
             for name in (
-                [a.name for a in node.names]
+                [alias.name for alias in node.names]
                 if isinstance(node, ast.Import)
                 else [node.module or ""]
             )
-        }
-        if "torch" in imported or self.names.stars:
+        )
+        return any(name.partition(".")[0] == "torch" for name in modules)
+
+    @property
+    def other_framework(self) -> bool:
+        """Whether it never imports torch, and speaks of an array library that has devices."""
+        if self.imports_torch or self.names.stars:
             return False
         return bool(_FRAMEWORKS.search(self.source.text))
 
@@ -312,6 +314,22 @@ class Module:
         self._draft(rule, node, kind, message, tip or rule.by_hand, api, category,
                     severity or usual)  # fmt: skip
 
+    def leave_arguments(self) -> None:
+        """Take back the devices that were written into calls which stay CUDA's."""
+        for node in self.breaking:
+            call = node.up  # type: ignore[attr-defined]
+            if not (isinstance(call, ast.Call) and call.func is node):
+                continue
+            low, high = self.source.end(node), self.source.end(call)
+            for i, d in enumerate(self.drafts):
+                if d.kind == "changed" and d.rule.code == "CW101" and low <= d.start < high:
+                    self.edits = [e for e in self.edits if not d.start <= e.start <= e.end <= d.end]
+                    says = "the call that it is an argument of stays CUDA's"
+                    self.drafts[i] = replace(d, kind="portable", message=says)
+            self.helper_wanted = [
+                n for n in self.helper_wanted if not low <= self.source.start(n) < high
+            ]
+
     def _draft(self, rule: Rule, node: ast.AST, kind: Kind, message: str, tip: str, api: str,
                category: Category, severity: Severity) -> None:  # fmt: skip
         start, end = self.source.start(node), self.source.end(node)
@@ -389,14 +407,14 @@ class Module:
         while (up := getattr(child, "up", None)) is not None:
             no = getattr(up, "test", None)
             if isinstance(up, ast.IfExp) and child is up.orelse and isinstance(no, ast.UnaryOp):
-                if isinstance(no.op, ast.Not) and self._asks(no.operand):
+                if isinstance(no.op, ast.Not) and self.asks(no.operand):
                     return True
             elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
                 both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
                 for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
-                    if self._asks(test):
+                    if self.asks(test):
                         return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
@@ -422,7 +440,8 @@ class Module:
                 return True
         return False
 
-    def _asks(self, test: ast.expr) -> bool:
+    def asks(self, test: ast.expr) -> bool:
+        """Whether an expression is the question whether there is a device."""
         return isinstance(test, ast.Call) and self.resolve(test.func) in (
             "torch.cuda.is_available",
             "torch.accelerator.is_available",

@@ -9,6 +9,7 @@ import warnings
 from causeway.migrate import advice, knowledge, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
+from causeway.migrate.names import ancestors
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
@@ -179,14 +180,19 @@ def _imports(module: Module) -> None:
         )  # fmt: skip
     else:
         known = "torch"
-    if helper and not known:
+    at_run_time = [
+        n
+        for n in module.imports()
+        if n.scope is module.names.module and not _only_for_types(n)  # type: ignore[union-attr]
+    ]
+    if helper and not (known and any(_binds(n, known) for n in at_run_time)):
         module.torch_wanted, known = True, "torch"
     body = module.tree.body
     first_import = _first_statement(module)
     torch_import = next((s for s in body if _imports_torch(s)), None)
     source = module.source
     newline = source.newline
-    if module.torch_wanted and "torch" not in module.names.module.bindings:
+    if module.torch_wanted and not any(_binds(n, "torch") for n in at_run_time):
         lines.append("import torch")
         torch_import = None
     if vendor_line:
@@ -203,6 +209,12 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
+        if places := _conditional_imports(module, known):
+            for stmt in places:
+                at, first = source.end(stmt), source.line_start(source.start(stmt))
+                indent = source.slice(first, source.start(stmt))
+                module.edits.append(Edit(at, at, f"{newline}{indent}{text}"))
+            return
         after = _after_imports(module, torch_import, known)
         if after is not None:
             for edit in sorted(module.edits, reverse=True):  # imports that went
@@ -212,6 +224,45 @@ def _imports(module: Module) -> None:
             module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
         else:
             module.edits.append(Edit(after, after, newline * 2 + text))
+
+
+def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
+    """Where torch is imported under a condition alone, `try: import torch`, since the device can
+    only be asked there: of each such import the last of the imports in a row.
+    """
+    if module.torch_wanted or any(_binds(stmt, known) for stmt in module.tree.body):
+        return []
+    found: list[ast.stmt] = []
+    for node in module.imports():
+        scope = node.scope  # type: ignore[union-attr]
+        if scope is module.names.module and _binds(node, known) and not _only_for_types(node):
+            block = _block(node)
+            stmt: ast.stmt = node
+            for following in block[block.index(node) + 1 :]:
+                if not isinstance(following, ast.Import | ast.ImportFrom):
+                    break
+                stmt = following
+            start = module.source.start(stmt)
+            before = module.source.slice(module.source.line_start(start), start)
+            found += [] if before.strip() else [stmt]
+    return found
+
+
+def _block(stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements among which one stands."""
+    for name in ("body", "orelse", "finalbody"):
+        block = getattr(stmt.up, name, None)  # type: ignore[attr-defined]
+        if isinstance(block, list) and stmt in block:
+            return block
+    return [stmt]
+
+
+def _only_for_types(node: ast.AST) -> bool:
+    """Whether a node is under `if TYPE_CHECKING:`, which never runs."""
+    return any(
+        isinstance(up, ast.If) and child in up.body and "TYPE_CHECKING" in ast.dump(up.test)
+        for child, up in ancestors(node)
+    )
 
 
 def _first_statement(module: Module) -> int:

@@ -15,10 +15,13 @@ RULE = Rule(
     name="is-cuda",
     title="Whether a tensor is on the device: .is_cuda",
     why="`.is_cuda` is False on every other accelerator.",
-    by_hand='`x.device.type != "cpu"`, or compare with the device that is meant.',
+    by_hand='`x.device.type == accelerator.type != "cpu"`, or compare with the device meant.',
     before="import torch\n\nx = torch.ones(2)\nif x.is_cuda:\n    y = not x.is_cuda\n",
-    after="import torch\n\nx = torch.ones(2)\n"
-    'if x.device.type != "cpu":\n    y = x.device.type == "cpu"\n',
+    after="import torch\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n'
+    'x = torch.ones(2)\nif x.device.type == accelerator.type != "cpu":\n'
+    '    y = not x.device.type == accelerator.type != "cpu"\n',
 )
 
 
@@ -48,7 +51,7 @@ def run(module: Module) -> None:
         else:
             edits = _edits(module, node)
         module.change(RULE, node, edits, "the device's type is asked",
-                      tip="True for every device but the CPU.")  # fmt: skip
+                      tip="True on the accelerator that is there, never on the CPU.")  # fmt: skip
 
 
 _FLAGS = re.compile(
@@ -70,24 +73,12 @@ def _own(module: Module, node: ast.Attribute) -> bool:
 
 def _edits(module: Module, node: ast.Attribute) -> list[Edit]:
     source, end = module.source, module.source.end(node)
-    quote = module.quote_for(node)
-    up = node.up  # type: ignore[attr-defined]
-    compare, edits = "!=", []
-    if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
-        start = source.start(up)
-        parenthesised = module.parenthesised(up, "x") != "x"
-        if source.slice(start, source.start(node)).strip() == "not" and not parenthesised:
-            compare = "=="
-            edits.append(Edit(start, source.start(node), ""))
-    if module.other_devices:
-        kind = module.device_type(node)
-        compare = f"== {kind} !=" if compare == "!=" else f"!= {kind} or {kind} =="
-        if " or " in compare:
-            # "not" stays: no shorter form says the same
-            edits, compare = [], f"== {kind} !="
-    text = f"device.type {compare} {quote}cpu{quote}"
-    wrapped = module.parenthesised(node, text)
-    if wrapped != text:
+    kind, quote = module.device_type(node), module.quote_for(node)
+    text = f"device.type == {kind}"
+    if not module.available(node):
+        text += f" != {quote}cpu{quote}"
+    edits = []
+    if module.parenthesised(node, text) != text:
         start = source.start(node)
         edits.append(Edit(start, start, "("))
         text += ")"

@@ -104,7 +104,7 @@ def _context(module: Module, use: Use, streams: set[str]) -> None:
         module.done.add(id(use.node))
     else:
         name = use.api.removeprefix("torch.cuda.")
-        new = f"{module.torch(use.node)}.get_device_module().{name}"
+        new = table.of_module(module, use.node, name)
         module.change(RULE, use.node, [module.replace(use.node, new)],
                       "the context of the device in use, which takes None too", api=use.api,
                       tip="Where the stream is never None, `with stream:` is enough.")  # fmt: skip

@@ -47,7 +47,7 @@ def run(module: Module) -> None:
                           tip=api.tip, api=use.api)  # fmt: skip
             module.done.add(id(use.node))
         else:
-            new = f"{module.torch(use.node)}.get_device_module().device"
+            new = table.of_module(module, use.node, "device")
             module.change(RULE, use.node, [module.replace(use.node, new)],
                           "the context of the device in use, which takes an index or a device",
                           tip=api.tip, api=use.api)  # fmt: skip

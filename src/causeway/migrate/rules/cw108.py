@@ -32,7 +32,7 @@ def run(module: Module) -> None:
                 continue
             if _of_the_device_alone(module, use):
                 name = use.api.rpartition(".")[2]
-                new = f"{module.torch(use.node)}.get_device_module().{name}"
+                new = table.of_module(module, use.node, name)
                 if module.change(RULE, use.call or use.node, [module.replace(use.node, new)],
                                  "the device's own generator, as before", api=use.api):  # fmt: skip
                     module.gone.add(id(module.root(use.node)))

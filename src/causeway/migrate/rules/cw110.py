@@ -14,8 +14,8 @@ RULE = Rule(
     title="Names and properties of a device",
     why="They are NVIDIA's; torch.get_device_module() is the module of the device in use.",
     by_hand="Ask torch.accelerator, or torch.get_device_module() for what only some devices have.",
-    before="import torch\n\nname = torch.cuda.get_device_name(0)\n",
-    after="import torch\n\nname = torch.get_device_module().get_device_name(0)\n",
+    before="import torch\n\nn = torch.cuda.utilization()\n",
+    after='import torch\n\nn = getattr(torch.get_device_module(), "utilization", lambda *_: 0)()\n',
 )
 
 

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterator
 
 from causeway.migrate import knowledge
-from causeway.migrate.module import Module, Use
-from causeway.migrate.names import ancestors
+from causeway.migrate.module import Module, Use, alone
+from causeway.migrate.names import ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.rules.kernels import builds_for_cuda
+from causeway.migrate.source import Edit
 
 RULE = Rule(
     code="CW114",
@@ -27,6 +29,7 @@ RULE = Rule(
 
 def run(module: Module) -> None:
     """Runs after the others: a question that decides on code which stays CUDA's stays too."""
+    module.leave_arguments()
     for use in module.uses("torch.cuda.is_available"):
         api = knowledge.find(use.api)
         if api is None:
@@ -36,8 +39,30 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "it decides on code that is for CUDA alone",
                 tip="It is False on other devices, so that code is left out there.", api=use.api,
             )  # fmt: skip
+        elif (names := _fragile(module, use)) and use.call and not module.vendor:
+            _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
+
+
+def _widened(module: Module, use: Use, names: list[str]) -> None:
+    """Ask also whether the device has what the code behind the question needs, which was CUDA's."""
+    call, quote, torch = use.call, module.quote_for(use.node), module.torch(use.node)
+    assert call is not None
+    wanted = f" and hasattr({torch}.get_device_module(), {quote}"
+    asks = "".join(f"{wanted}{name}{quote})" for name in names)
+    edits = [*module.rename(use, "torch.accelerator.is_available")]
+    start, end = module.source.start(call), module.source.end(call)
+    inside = isinstance(call.up, ast.If | ast.IfExp) or (  # type: ignore[attr-defined]
+        isinstance(call.up, ast.BoolOp) and isinstance(call.up.op, ast.And)  # type: ignore[attr-defined]
+    )
+    edits += [Edit(end, end, asks if inside else asks + ")")]
+    edits += [] if inside else [Edit(start, start, "(")]
+    module.change(
+        RULE, call, edits, "whether there is a device, and whether its module has the name",
+        tip=f"torch.{knowledge.lacking(names[0])[0]} has no `{names[0]}`.", api=use.api,
+    )  # fmt: skip
+    module.done.add(id(use.node))
 
 
 def _after(node: ast.If) -> list[ast.AST]:
@@ -52,10 +77,8 @@ def _after(node: ast.If) -> list[ast.AST]:
     return found
 
 
-def _decides_on_cuda(module: Module, use: Use) -> bool:
-    start, end = module.source.start, module.source.end
-    edited = [(e.start, e.end) for e in module.edits]
-    child: ast.AST
+def _regions(use: Use) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
+    """What is only evaluated where the answer is yes, from the inside out, with what holds it."""
     negated = False
     for child, up in ancestors(use.node):
         region: list[ast.AST] = []
@@ -66,7 +89,7 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         elif negated and isinstance(up, ast.If) and up.test is child:
             region = _after(up)
         elif negated:
-            return False
+            return
         elif isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
             region = [v for v in up.values if v is not child]
         elif isinstance(up, ast.IfExp) and up.test is child:
@@ -74,16 +97,62 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         elif isinstance(up, ast.If) and up.test is child:
             region = list(up.body)
         elif isinstance(up, ast.FunctionDef):
-            return False
+            return
+        yield up, region
+        if isinstance(up, ast.stmt):
+            return
+
+
+def _decides_on_cuda(module: Module, use: Use) -> bool:
+    for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
             return True
-        for node in region:
-            low, high = start(node), end(node)
-            if any(low <= start(b) < high for b in module.breaking):
-                body = [(start(n), end(n)) for n in region]
-                whole = isinstance(up, ast.If)
-                if not whole or not any(a <= s < b for s, _ in edited for a, b in body):
-                    return True
-        if isinstance(up, ast.stmt):
-            return False
+        stays = [b for b in module.breaking if any(_within(module, b, node) for node in region)]
+        if stays:
+            body = [(module.source.start(n), module.source.end(n)) for n in region]
+            converted = any(a <= e.start < b for e in module.edits for a, b in body)
+            if not isinstance(up, ast.If) or not converted:
+                return True
+            for node in stays:
+                _guard(module, node, up)
     return False
+
+
+def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
+    """Ask for CUDA before a statement that stays CUDA's, among others that serve every device."""
+    written = statement(node)
+    stmt = alone(module, written.value) if isinstance(written, ast.Expr) else None
+    asked = stmt is not None and _asked_inside(module, stmt, around)
+    if stmt is None or asked or id(stmt) in module.done:
+        return
+    source, start = module.source, module.source.start(stmt)
+    if source.place(start)[0] != source.place(source.end(stmt))[0]:
+        return  # a string over several lines must not be indented
+    indent = source.slice(source.line_start(start), start)
+    asks = f"if {module.torch(stmt)}.cuda.is_available():{source.newline}{indent}{module.indent}"
+    module.change(
+        RULE, stmt, [Edit(start, start, asks)], "this alone stays CUDA's",
+        tip="What is around it serves every device.",
+    )  # fmt: skip
+
+
+def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
+    """Whether another question is between a statement and the one around it."""
+    for child, up in ancestors(stmt):
+        if up is around:
+            return False
+        if isinstance(up, ast.If) and child in up.body and module.asks(up.test):
+            return True
+    return False
+
+
+def _within(module: Module, node: ast.AST, around: ast.AST) -> bool:
+    return module.source.start(around) <= module.source.start(node) < module.source.end(around)
+
+
+def _fragile(module: Module, use: Use) -> list[str]:
+    """Names behind the question that some devices' modules lack, with nothing to stand in."""
+    return sorted({
+        name for _, region in _regions(use) for node, name in module.fragile
+        if any(_within(module, node, around) for around in region)
+    })  # fmt: skip

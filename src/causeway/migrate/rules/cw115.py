@@ -15,10 +15,12 @@ RULE = Rule(
     name="device-comparison",
     title="A comparison with the device's name",
     why='`device.type == "cuda"` is False on every other accelerator, and its branch is not taken.',
-    by_hand='`device.type != "cpu"`; where the program knows more devices, compare with '
-    "`torch.accelerator.current_accelerator().type`.",
+    by_hand='`device.type == accelerator.type != "cpu"`, with the device that the module has.',
     before='import torch\n\n\ndef f(device):\n    return device.type == "cuda"\n',
-    after='import torch\n\n\ndef f(device):\n    return device.type != "cpu"\n',
+    after="import torch\n\n"
+    "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
+    'torch.device("cpu")\n\n\n'
+    'def f(device):\n    return device.type == accelerator.type != "cpu"\n',
 )
 
 
@@ -70,33 +72,13 @@ def _compare(module: Module, node: ast.Compare) -> None:
                     module.device_type(node))  # fmt: skip
         module.change(RULE, node, [edit], "the accelerator's name among others")
         return
-    exact = _exactly(module, node, other)
-    edits = _exact(module, node, literal) if exact else _not_cpu(module, node, literal)
-    if edits:
-        module.change(RULE, node, edits, "the device is compared with the CPU",
-                      tip="True for every accelerator.")  # fmt: skip
+    edits = _exact(module, node, literal)
+    module.change(RULE, node, edits, "the device is compared with the accelerator",
+                  tip="True on the accelerator that is there, and never on the CPU.")  # fmt: skip
 
 
 def _cuda(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
-
-
-def _exactly(module: Module, node: ast.Compare, other: ast.expr) -> bool:
-    """Whether "not the CPU" would say more than the comparison: the program knows other devices, or
-    compares a whole name, which may have an index.
-    """
-    if module.other_devices:
-        return True
-    kind = isinstance(other, ast.Attribute) and other.attr == "type"
-    whole = isinstance(node.ops[0], ast.Eq | ast.NotEq)
-    return (
-        whole
-        and not kind
-        and any(
-            isinstance(c.value, str) and c.value.startswith("cuda:")
-            for c in module.names.all(ast.Constant)
-        )
-    )
 
 
 def _container(module: Module, node: ast.expr) -> bool:
@@ -119,23 +101,16 @@ def _operator(module: Module, node: ast.Compare) -> tuple[int, int]:
     return start, start + length
 
 
-def _not_cpu(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
-    parts = module.source.string_parts(literal)
-    if parts is None:
-        return []
-    start, end = _operator(module, node)
-    opposite = {ast.Eq: "!=", ast.NotEq: "==", ast.In: "not in", ast.NotIn: "in"}
-    at = module.source.start(literal) + len(parts[0]) + len(parts[1])
-    return [Edit(start, end, opposite[type(node.ops[0])]), Edit(at, at + 4, "cpu")]
-
-
 def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     """`x == "cuda"` to `x == accelerator.type != "cpu"`: never true where there is but a CPU."""
     kind, quote = module.device_type(node), module.quote_for(node)
     cpu = f"{quote}cpu{quote}"
+    there = module.available(node)  # then it is not the CPU
     negative = isinstance(node.ops[0], ast.NotEq | ast.NotIn)
     edits = []
     start, end = module.source.start(node), module.source.end(node)
+    if there:
+        return [Edit(module.source.start(literal), module.source.end(literal), kind)]
     prefix, suffix = ("not ", "") if negative else ("", "")
     up = node.up  # type: ignore[attr-defined]
     if module.parenthesised(node, "x") != "x" or (negative and isinstance(up, ast.UnaryOp)):
@@ -178,25 +153,14 @@ def _startswith(module: Module, call: ast.Call) -> None:
     if module.vendor:
         module.use_target()
         edits = [Edit(at, at + 4, module.vendor)]
-    elif module.other_devices or literal.value == "cuda:":
+    else:
         kind, quote = module.device_type(call), module.quote_for(call)
         tail = "" if literal.value == "cuda" else f" + {quote}:{quote}"
-        edits = [
-            Edit(start, start, f"({kind} != {quote}cpu{quote} and "),
-            Edit(module.source.start(literal), module.source.end(literal), kind + tail),
-            Edit(end, end, ")"),
-        ]
-    else:
-        up = call.up  # type: ignore[attr-defined]
-        if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
-            not_at = module.source.start(up)
-            if module.source.slice(not_at, start).strip() != "not":
-                module.report(RULE, call, "manual", "it asks for CUDA's name")
-                return
-            edits = [Edit(not_at, start, ""), Edit(at, at + 4, "cpu")]
-        elif module.parenthesised(call, "x") != "x":
-            edits = [Edit(start, start, "(not "), Edit(at, at + 4, "cpu"), Edit(end, end, ")")]
-        else:
-            edits = [Edit(start, start, "not "), Edit(at, at + 4, "cpu")]
+        edits = [Edit(module.source.start(literal), module.source.end(literal), kind + tail)]
+        if not module.available(call):
+            edits += [
+                Edit(start, start, f"({kind} != {quote}cpu{quote} and "),
+                Edit(end, end, ")"),
+            ]
     module.change(RULE, call, edits, "the device is compared with the CPU",
                   tip="True for every accelerator.")  # fmt: skip

@@ -23,7 +23,8 @@ RULE = Rule(
     after="import torch\nfrom torch.amp import GradScaler, autocast\n\n"
     "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
     'torch.device("cpu")\n\n'
-    "scaler = GradScaler(accelerator.type)\nwith autocast(accelerator.type):\n    pass\n",
+    'scaler = GradScaler(accelerator.type, enabled=accelerator.type != "cpu")\n'
+    'with autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n    pass\n',
 )
 _AUTOCAST = ("enabled", "dtype", "cache_enabled")
 
@@ -62,8 +63,8 @@ def _context(module: Module, use: Use, name: str) -> None:
 
 
 def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[Edit]:
-    """torch.cuda.amp is off on the CPU: so it stays in programs that run there."""
-    if module.vendor or not module.has_cpu_path or module.guarded(call):
+    """torch.cuda.amp is off on the CPU, and stays so."""
+    if module.vendor or module.available(call):
         return []
     node = call
     quote = module.quote_for(node)
@@ -102,7 +103,7 @@ def _named(module: Module, use: Use, name: str) -> None:
     if _handed_on(module, node, use.api):
         new = f"lambda **options: {module.spelled(node, 'torch.amp.' + name)}("
         kind, quote = module.device_type(node), module.quote_for(node)
-        if module.vendor or not module.has_cpu_path or module.guarded(node):
+        if module.vendor or module.available(node):
             new += f"{kind}, **options)"
         else:  # it was off on the CPU
             off = f"{quote}enabled{quote}: {kind} != {quote}cpu{quote}"

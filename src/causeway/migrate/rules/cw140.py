@@ -135,6 +135,11 @@ def _compare(module: Module, node: ast.Compare) -> None:
     module.done.add(id(literal))
     parts = module.source.string_parts(literal)
     api = module.resolve(other)
+    if not module.imports_torch:
+        module.report(RULE, node, "manual", "a comparison with \"nccl\" without torch",
+                      tip="Compare with what torch.distributed.get_backend() gave.",
+                      severity="info")  # fmt: skip
+        return
     if not backend_like(module, other) and not api.startswith("torch.distributed"):
         return
     if parts is None:
@@ -143,12 +148,26 @@ def _compare(module: Module, node: ast.Compare) -> None:
         text = default(module, literal)
         edits = [Edit(module.source.start(literal), module.source.end(literal), text)]
     else:
-        # gloo is what a program takes on the CPU.
-        start = module.source.skip(module.source.end(left), also=b")")
-        opposite = "!=" if isinstance(node.ops[0], ast.Eq) else "=="
-        at = module.source.start(literal) + len(parts[0]) + len(parts[1])
-        edits = [Edit(start, start + 2, opposite), Edit(at, at + 4, "gloo")]
-    module.change(RULE, node, edits, "a device's own backend is any but gloo")
+        edits = _exact(module, node, literal)
+    module.change(RULE, node, edits, "compared with the backend of the device in use")
+
+
+def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
+    """`x == "nccl"` to the device's own backend, which is never gloo: that is the CPU's."""
+    source, quote, kind = module.source, module.quote_for(node), module.device_type(node)
+    own = f"{_distributed(module, node)}.Backend.default_device_backend_map.get({kind})"
+    edits = [Edit(source.start(literal), source.end(literal), own)]
+    if module.available(node):
+        return edits
+    gloo, start, end = f"{quote}gloo{quote}", source.start(node), source.end(node)
+    at = start if literal is node.left else end
+    edits.append(Edit(at, at, f"{gloo} != " if literal is node.left else f" != {gloo}"))
+    if isinstance(node.ops[0], ast.NotEq):
+        at = source.skip(source.end(node.left), also=b")")
+        bare = module.parenthesised(node, "x") == "x" and not isinstance(node.up, ast.UnaryOp)  # type: ignore[attr-defined]
+        edits += [Edit(start, start, "not " if bare else "(not "), Edit(at, at + 2, "==")]
+        edits += [] if bare else [Edit(end, end, ")")]
+    return edits
 
 
 def _nccl(node: ast.expr) -> bool:

@@ -11,8 +11,9 @@ RULE = Rule(
     code="CW141",
     name="data-parallel",
     title="DataParallel, one process for several devices",
-    why="It copies the model between CUDA devices at each step; other devices are not "
-    "served, and DistributedDataParallel is faster on all.",
+    why="It copies the model among the devices at each step, from one thread of Python each; "
+    "DistributedDataParallel is faster on all. CUDA and Causeway's devices serve it, MPS and the "
+    "CPU run the model itself, and torch serves no other.",
     by_hand="Start one process a device (torchrun --nproc-per-node=auto), call "
     "torch.distributed.init_process_group(), wrap with "
     "torch.nn.parallel.DistributedDataParallel, give the DataLoader a "

@@ -39,12 +39,27 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
         vendor(module, rule, use)
     elif api.action == "module":
         name = use.api.removeprefix("torch.cuda.")
-        new = f"{module.torch(node)}.get_device_module().{name}"
+        new = of_module(module, node, name)
         module.change(rule, node, [module.replace(node, new)],
                       f"`{name}` is asked of the device in use", tip=api.tip, api=use.api,
                       category=api.category)  # fmt: skip
     else:
         _rename(module, rule, use, api)
+
+
+def of_module(module: Module, node: ast.expr, name: str) -> str:
+    """A name of the module of the device in use; with what stands in for it where some have none:
+    torch.cpu, torch.mps and torch.xpu differ in what they have (knowledge/modules.toml).
+    """
+    torch, quote = module.torch(node), module.quote_for(node)
+    api = knowledge.find(f"torch.cuda.{name}")
+    if api is None or not api.lacking:
+        if set(knowledge.lacking(name)) - {"cpu"}:  # where there is a device, it is not the CPU
+            module.fragile.append((node, name))
+        return f"{torch}.get_device_module().{name}"
+    kind = module.device_type(node) if "{type}" in api.lacking else ""
+    other = api.lacking.format(torch=torch, type=kind).replace('"', quote)
+    return f"getattr({torch}.get_device_module(), {quote}{name}{quote}, {other})"
 
 
 def _of_torch_itself(api: Api) -> bool:
