@@ -6,8 +6,11 @@ is used. Every result is converted again, and must stay.
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from causeway.migrate import engine
 from causeway.migrate.module import HELPER
 from causeway.migrate.python import convert_source
 from causeway.migrate.rules import RULES
@@ -613,6 +616,59 @@ def test_the_device_is_asked_where_torch_is_imported(before: str, after: str) ->
 )  # fmt: skip
 def test_a_guard_and_what_it_guards_are_converted_together(before: str, after: str | None) -> None:
     assert convert(HEAD + before) == HEAD + (before if after is None else after)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # a branch for each vendor
+        "if device.type == 'cuda':\n    a()\nelif d.type == 'npu':\n    b()\n",
+        "def f(x):\n    return 1 if x.is_cuda else 2 if x.device.type == 'mlu' else 3\n",
+        # other libraries' providers, Triton's kernels, architectures, Lightning's accelerators
+        "if device == 'cuda':\n    p = ['CUDAExecutionProvider']\nelse:\n    p = []\n"
+        "\n\ndef f(device):\n    return ['CUDAExecutionProvider'] if device == 'cuda' else []\n",
+        "p = ['CUDAExecutionProvider'] if torch.cuda.is_available() else []\n",
+        "def f(x):\n    if HAS_TRITON and x.is_cuda:\n        return fast(x)\n    return slow(x)\n",
+        "def f(x):\n    if x.is_cuda:\n        return triton_softmax(x)\n    return slow(x)\n",
+        "p.add_argument('--device', choices=['cuda', 'rocm'], default='cuda')\n",
+        "import pytorch_lightning as pl\n\nt = pl.Trainer(accelerator='cuda')\n",
+        # an operator whose kernel is CUDA's
+        "@torch.library.custom_op('a::b', mutates_args=(), device_types='cuda')\n"
+        "def op(x: torch.Tensor) -> torch.Tensor:\n    kernel[(1,)](x)\n    return x\n",
+    ],
+)
+def test_what_is_not_the_device_is_left(text: str) -> None:
+    assert convert(HEAD + text) == HEAD + text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if device.type == 'cuda':\n    a()\nelif d.type == 'mps':\n    b()\n",
+         "if device.type == accelerator.type not in ('cpu', 'mps'):\n    a()\n"
+         "elif d.type == 'mps':\n    b()\n"),
+        ("y = 1 if x.is_cuda else 2 if x.is_mps else 3\n",
+         'y = 1 if x.device.type == accelerator.type not in ("cpu", "mps") else '
+         "2 if x.is_mps else 3\n"),
+        ("@torch.library.custom_op('a::c', mutates_args=(), device_types='cuda')\n"
+         "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\n",
+         "@torch.library.custom_op('a::c', mutates_args=(), device_types=accelerator.type)\n"
+         "def op(x: torch.Tensor) -> torch.Tensor:\n    return x + 1\n"),
+    ],
+)  # fmt: skip
+def test_a_device_with_a_branch_of_its_own_keeps_it(before: str, after: str) -> None:
+    assert convert(HEAD + before) == expected(after)
+
+
+def test_the_trees_own_package_is_no_package_for_cuda(tmp_path: Path) -> None:
+    for name, text in {
+        "python/vllm/__init__.py": "",
+        "python/vllm/a.py": "import vllm.b\nimport flash_attn\n",
+    }.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_text(text)
+    result = engine.run([tmp_path], Settings(jobs=1))
+    assert [f.api for file in result.files for f in file.findings] == ["flash_attn"]
 
 
 def test_a_comparison_with_nccl_stays_where_torch_is_not_imported() -> None:

@@ -56,6 +56,7 @@ class _Tree:
     """What one file must know of the others."""
 
     own_cuda: frozenset[str]
+    own_packages: frozenset[str]
     options: dict[str, frozenset[str]]
 
 
@@ -164,6 +165,7 @@ def run(
     modules = [file for file in files if not file.skip and file.path.suffix == ".py"]
     known = _Tree(
         own_cuda(file.path for file in modules),
+        own_packages(file.path for file in modules),
         own_options.find((file.name, file.path) for file in modules),
     )
     results: list[FileResult] = []
@@ -218,8 +220,9 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
         data = file.path.read_bytes()
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
+    given = FileInput(file.name, data, known.own_cuda, known.own_packages, known.options)
     try:
-        result = convert(FileInput(file.name, data, known.own_cuda, known.options), settings)
+        result = convert(given, settings)
     except Exception as error:
         # A mistake of a converter must not cost the rest of the tree; the user is told.
         what = f"{type(error).__name__}: {error}"
@@ -231,6 +234,14 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
             _since_collection = 0
             gc.collect()
     return result, data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))
+
+
+def own_packages(paths: Iterable[Path]) -> frozenset[str]:
+    """The packages that a tree is, which its own modules import: the outermost folders with an
+    `__init__.py`.
+    """
+    folders = {path.parent for path in paths if path.name == "__init__.py"}
+    return frozenset(folder.name for folder in folders if folder.parent not in folders)
 
 
 def own_cuda(paths: Iterable[Path]) -> frozenset[str]:

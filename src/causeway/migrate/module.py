@@ -76,6 +76,7 @@ class Module:
     tree: ast.Module
     settings: Settings
     own_cuda: frozenset[str] = frozenset()
+    own_packages: frozenset[str] = frozenset()
     edits: list[Edit] = field(default_factory=list)
     drafts: list[_Draft] = field(default_factory=list)
 

@@ -37,7 +37,12 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
     result = FileResult(file.path, "unchanged", before=text, after=text, encoding=encoding)
     try:
         after, findings = convert_source(
-            text, settings, path=file.path, own_cuda=file.own_cuda, hints_only=not concerns
+            text,
+            settings,
+            path=file.path,
+            own_cuda=file.own_cuda,
+            own_packages=file.own_packages,
+            hints_only=not concerns,
         )
     except (SyntaxError, ValueError) as error:
         result.status = "unparsable"
@@ -62,6 +67,7 @@ def convert_source(
     *,
     path: str = "<source>",
     own_cuda: frozenset[str] = frozenset(),
+    own_packages: frozenset[str] = frozenset(),
     hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
@@ -69,7 +75,7 @@ def convert_source(
     """
     tree = _parse(text)
     source = Source(text)
-    module = Module(path, source, tree, settings, own_cuda)
+    module = Module(path, source, tree, settings, own_cuda, own_packages)
     _relocate(module)
     for run in () if hints_only else RUNS:
         run(module)

@@ -121,7 +121,9 @@ def _commands(cell: _Cell, file: FileInput, settings: Settings) -> None:
         path = read.language.removeprefix("file:")
         converter = finding.converter(path)
         if converter is not None:
-            result = converter(FileInput(path, read.body.encode(), file.own_cuda), settings)
+            result = converter(
+                FileInput(path, read.body.encode(), file.own_cuda, file.own_packages), settings
+            )
             cell.findings += [_moved(f, file.path, offset) for f in result.findings]
             if result.status == "converted":
                 cell.after = read.head + result.after
@@ -188,7 +190,9 @@ def _python(cells: list[_Cell], file: FileInput, settings: Settings) -> str:
         f"\n__causeway_cell_{cell.number}__\n{body}"
         for cell, body in zip(mine[1:], bodies[1:], strict=True)
     )
-    result = convert_python(FileInput(file.path, program.encode(), file.own_cuda), settings)
+    result = convert_python(
+        FileInput(file.path, program.encode(), file.own_cuda, file.own_packages), settings
+    )
     if result.status not in ("converted", "unchanged"):
         return f"the cells together are not Python: {result.reason}"
     # A converter that had nothing to do gives no text at all.

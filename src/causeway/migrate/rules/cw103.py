@@ -7,6 +7,7 @@ import re
 
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.branches import for_each_vendor, no_other
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.source import Edit
 
@@ -45,6 +46,10 @@ def run(module: Module) -> None:
                 continue
             module.report(RULE, node, "manual", "`is_cuda` is called: it is no tensor's attribute")
             continue
+        if for_each_vendor(node) and not module.vendor:
+            module.report(RULE, node, "portable", "the program has a branch for each vendor",
+                          tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
+            continue
         if module.vendor:
             module.use_target()
             edits = [Edit(end - 4, end, module.vendor)]
@@ -73,10 +78,9 @@ def _own(module: Module, node: ast.Attribute) -> bool:
 
 def _edits(module: Module, node: ast.Attribute) -> list[Edit]:
     source, end = module.source, module.source.end(node)
-    kind, quote = module.device_type(node), module.quote_for(node)
-    text = f"device.type == {kind}"
+    text = f"device.type == {module.device_type(node)}"
     if not module.available(node):
-        text += f" != {quote}cpu{quote}"
+        text += no_other(module, node)
     edits = []
     if module.parenthesised(node, text) != text:
         start = source.start(node)

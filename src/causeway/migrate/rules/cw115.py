@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.branches import for_each_vendor, no_other
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import device_like
 from causeway.migrate.source import Edit
@@ -50,7 +51,7 @@ def _compare(module: Module, node: ast.Compare) -> None:
         # A back-end, an implementation, a mode: "cuda" may be its name.
         module.report(
             RULE, node, "manual", "a comparison with \"cuda\" of what may be no device",
-            tip="If it is a device, compare its type with \"cpu\" instead.", severity="info",
+            tip="If it is a device, compare its type with the accelerator's.", severity="info",
         )  # fmt: skip
         return
     if chooses_kernel(module, node):
@@ -66,6 +67,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
             module.use_target()
             at = module.source.start(literal) + len(parts[0]) + len(parts[1])
             module.change(RULE, node, [Edit(at, at + 4, module.vendor)], "the vendor's name")
+        return
+    if for_each_vendor(node):
+        module.report(RULE, node, "portable", "the program has a branch for each vendor",
+                      tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
         return
     if isinstance(node.ops[0], ast.In | ast.NotIn) and _container(module, other):
         edit = Edit(module.source.start(literal), module.source.end(literal),
@@ -118,7 +123,7 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     if isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
         text = f"{cpu} != {kind}"
     else:
-        text = f"{kind} != {cpu}"
+        text = f"{kind}{no_other(module, node)}"
     if prefix:
         edits.append(Edit(start, start, prefix))
     edits.append(Edit(module.source.start(literal), module.source.end(literal), text))

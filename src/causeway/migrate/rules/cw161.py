@@ -29,7 +29,8 @@ def run(module: Module) -> None:
         else:
             continue
         for name in names:
-            package = knowledge.packages().get(name.partition(".")[0])
+            head = name.partition(".")[0]
+            package = knowledge.packages().get(head) if head not in module.own_packages else None
             if package and package.rule == RULE.code and id(node) not in module.done:
                 _report(module, node, name, package)
 

@@ -20,8 +20,10 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     for child, up in ancestors(node):
         if isinstance(up, ast.BoolOp):
             for value in up.values:
-                if value is not child and _implementation(module, value):
+                if value is not child and (_implementation(module, value) or _triton(value)):
                     return True
+        if isinstance(up, ast.If) and up.test is child:
+            where = up  # outside of functions
         if isinstance(up, FUNCTIONS) and child in up.body:
             where = up
             break
@@ -32,7 +34,9 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             inner.ctx, ast.Load
         ) and module.resolve(inner) == "torch.backends.cudnn.enabled":  # fmt: skip
             return True
-        if isinstance(inner, ast.Call) and _kernel(module, inner.func):
+        if isinstance(inner, ast.Call) and kernel_of_cuda(module, inner.func):
+            return True
+        if isinstance(inner, ast.Constant) and inner.value in _PROVIDERS:
             return True
         if isinstance(inner, ast.Assign) and _function_for_cuda(module, inner.value):
             return True
@@ -46,14 +50,22 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
 
 # A source of CUDA's, a macro of a build with it.
 _SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
+# What onnxruntime runs a model by.
+_PROVIDERS = (
+    "CUDAExecutionProvider",
+    "TensorrtExecutionProvider",
+    "NvTensorRTRTXExecutionProvider",
+)
 _GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
 
 
 def builds_for_cuda(node: ast.AST) -> bool:
-    """Whether a statement names sources of CUDA for a build, or imports what was built."""
+    """Whether a statement names sources of CUDA for a build or a provider of another library, or
+    imports what was built.
+    """
     for inner in ast.walk(node):
         if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            if _SOURCE.search(inner.value):
+            if _SOURCE.search(inner.value) or inner.value in _PROVIDERS:
                 return True
         elif isinstance(inner, ast.ImportFrom) and not (inner.module or "").startswith("torch"):
             parts = [*(inner.module or "").split("."), *(a.name for a in inner.names)]
@@ -77,7 +89,8 @@ def _function_for_cuda(module: Module, node: ast.expr) -> bool:
     return scope is module.names.module and not _SWITCH.match(node.id)
 
 
-def _kernel(module: Module, func: ast.expr) -> bool:
+def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is a kernel for CUDA alone, by its name or by where it is from."""
     parts: list[str] = []
     node = func
     while isinstance(node, ast.Attribute):
@@ -91,10 +104,21 @@ def _kernel(module: Module, func: ast.expr) -> bool:
         (".cuda", ".is_cuda")
     ):
         return False
+    if "triton" in name.lower():
+        return True
     if _CUDA_WORD.search(name) or _CUDA_WORD.search(api):
         return not name.startswith(("self.", "args.", "torch."))
     head = api.rpartition(".")[0]
     return bool(head) and bool(_EXTENSION.search(head)) and not api.startswith("torch.")
+
+
+def _triton(node: ast.expr) -> bool:
+    """Whether a condition asks for Triton: `HAS_TRITON and x.is_cuda`."""
+    return any(
+        isinstance(n, ast.Name | ast.Attribute)
+        and "triton" in (n.id if isinstance(n, ast.Name) else n.attr).lower()
+        for n in ast.walk(node)
+    )
 
 
 def _implementation(module: Module, node: ast.expr) -> bool:

@@ -13,6 +13,7 @@ from enum import Enum
 
 from causeway.migrate.module import Module
 from causeway.migrate.names import FUNCTIONS, ancestors
+from causeway.migrate.rules.kernels import kernel_of_cuda
 
 _DEVICE_WORD = re.compile(r"device|map_location|(^|_)dev(_|$)", re.I)
 _BACKEND_WORD = re.compile(r"backend", re.I)
@@ -77,6 +78,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             certain |= _counterpart(other, what)
         elif isinstance(up, ast.keyword):
             call = up.up  # type: ignore[attr-defined]
+            if up.arg == "device_types" and _kernel_of_cuda(module, call):
+                return None
             if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
                 return None
             if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
@@ -85,6 +88,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             if up.arg == "type" and isinstance(call, ast.Call):
                 return Role.TYPE if module.resolve(call.func) == "torch.device" else None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
+                if _among_architectures(call):
+                    return None
                 certain |= _option(call, word) or _chosen_among(call, what)
             if up.arg and word.search(up.arg):
                 certain = True
@@ -130,6 +135,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
+            if any(_architecture(e) for e in up.elts):
+                return None
             certain = certain or all(_among_devices(e, what) for e in up.elts)
         elif isinstance(up, ast.FormattedValue):
             return Role.TYPE if certain else None
@@ -199,6 +206,23 @@ _DEVICES = re.compile(r"(cpu|cuda|mps|xpu|xla|hpu|npu|mlu|meta|auto|gpu|hip|rocm
 _BACKENDS = re.compile(r"nccl|gloo|mpi|ucc|hccl|xccl")
 
 
+def _architecture(node: ast.AST) -> bool:
+    """Whether a member of a list is an architecture, no device of torch: ["cuda", "rocm"]."""
+    return isinstance(node, ast.Constant) and node.value in ("rocm", "hip", "metal", "vulkan")
+
+
+def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:
+    """Whether `call` decorates the kernel of a custom operator that calls what is CUDA's."""
+    function = getattr(call, "up", None)
+    if not (isinstance(function, FUNCTIONS) and call in function.decorator_list):
+        return True  # called later, with a kernel that is not seen here
+    return any(
+        (isinstance(n, ast.Call) and kernel_of_cuda(module, n.func))
+        or (isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
+        for n in ast.walk(function)
+    )
+
+
 def _among_devices(node: ast.expr, what: str) -> bool:
     """Whether a member of a list is of the sort: ["cpu", "cuda"]."""
     known = _DEVICES if what == "device" else _BACKENDS
@@ -228,6 +252,14 @@ def _chosen_among(call: ast.Call, what: str) -> bool:
             members = keyword.value.elts
             return len(members) > 1 and all(_among_devices(m, what) for m in members)
     return False
+
+
+def _among_architectures(call: ast.Call) -> bool:
+    """Whether an option is one of architectures: choices=["cuda", "rocm"]."""
+    return any(
+        keyword.arg == "choices" and any(_architecture(e) for e in ast.walk(keyword.value))
+        for keyword in call.keywords
+    )
 
 
 def _foreign(module: Module, call: ast.Call) -> bool:
