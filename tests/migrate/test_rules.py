@@ -389,6 +389,9 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "\n"
          "HELPs = amp.GradScaler(accelerator.type, init_scale=2.0, "
          'enabled=accelerator.type != "cpu")\n'),
+        ("s = torch.cuda.amp.GradScaler(**options)\n",
+         's = torch.amp.GradScaler(accelerator.type, **{**options, "enabled": '
+         'options.get("enabled", True) and accelerator.type != "cpu"})\n'),
         ("@torch.cuda.amp.autocast()\ndef f(): ...\n",
          '@torch.amp.autocast(accelerator.type, enabled=accelerator.type != "cpu")\n'
          "def f(): ...\n"),
@@ -632,6 +635,16 @@ def test_a_guard_and_what_it_guards_are_converted_together(before: str, after: s
         "def f(x):\n    if x.is_cuda:\n        return triton_softmax(x)\n    return slow(x)\n",
         "p.add_argument('--device', choices=['cuda', 'rocm'], default='cuda')\n",
         "import pytorch_lightning as pl\n\nt = pl.Trainer(accelerator='cuda')\n",
+        # what runs a model in place of torch
+        "class Engine:\n    def load(self):\n        import tensorrt as trt\n\n"
+        "        self.device = torch.device('cuda:0')\n\n    def run(self):\n"
+        "        torch.cuda.synchronize()\n",
+        "def f(x):\n    import paddle\n\n    return torch.cuda.is_available()\n",
+        # what is known of each vendor's device
+        "def f(device):\n    a = device.type == 'cuda'\n    return a, device.type == 'npu'\n",
+        "FUSED = ['cuda', 'xpu', 'hpu']\n",
+        "def f():\n    if is_npu_available():\n        return 'npu'\n    if is_mlu_available():\n"
+        "        return 'mlu'\n    return torch.device('cuda')\n",
         # an operator whose kernel is CUDA's
         "@torch.library.custom_op('a::b', mutates_args=(), device_types='cuda')\n"
         "def op(x: torch.Tensor) -> torch.Tensor:\n    kernel[(1,)](x)\n    return x\n",
@@ -669,6 +682,12 @@ def test_the_trees_own_package_is_no_package_for_cuda(tmp_path: Path) -> None:
         (tmp_path / name).write_text(text)
     result = engine.run([tmp_path], Settings(jobs=1))
     assert [f.api for file in result.files for f in file.findings] == ["flash_attn"]
+
+
+def test_nccl_or_gloo_is_the_backend_of_the_device_or_gloo() -> None:
+    before = 'b = "nccl" if torch.distributed.is_nccl_available() else "gloo"\n'
+    own = "torch.distributed.Backend.default_device_backend_map"
+    assert convert(HEAD + before) == HEAD + HELP + f'b = {own}.get(accelerator.type, "gloo")\n'
 
 
 def test_a_comparison_with_nccl_stays_where_torch_is_not_imported() -> None:

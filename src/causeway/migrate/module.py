@@ -12,10 +12,11 @@ import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
+from itertools import islice
 
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Finding, Kind, Severity
-from causeway.migrate.names import Names, Scope, ancestors, statement
+from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -32,6 +33,15 @@ _PLACEHOLDER = re.compile(r"\0(\w+)\0")
 _FRAMEWORKS = re.compile(
     r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
 )
+# Devices that come with a package of their own; who names one knows what it does.
+VENDORS = frozenset({
+    "npu", "mlu", "hpu", "musa", "gcu", "sdaa", "supa", "ipu", "dipu", "xla", "tpu",
+})  # fmt: skip
+_VENDOR_ASKED = re.compile(r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu)_available\b")
+# What runs models on CUDA by itself, with torch beside it.
+_RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
+# What onnxruntime runs a model by.
+PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
@@ -97,6 +107,8 @@ class Module:
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
         self._uses: list[Use] | None = None
+        self._vendors: set[str] | None = None
+        self._runtimes: dict[int, str] | None = None
         self._jit = "jit" in self.source.text
         self._occupied: list[tuple[int, int]] = []  # sorted
         self._inserted: list[int] = []  # sorted places of edits that only insert
@@ -109,16 +121,7 @@ class Module:
         self.imports_torch = self._imports_torch()
 
     def _imports_torch(self) -> bool:
-        modules = (
-            name
-            for node in self.imports()
-            for name in (
-                [alias.name for alias in node.names]
-                if isinstance(node, ast.Import)
-                else [node.module or ""]
-            )
-        )
-        return any(name.partition(".")[0] == "torch" for name in modules)
+        return any("torch" in _heads(node) for node in self.imports())
 
     @property
     def other_framework(self) -> bool:
@@ -260,6 +263,19 @@ class Module:
             self._draft(
                 rule, node, "portable", "it is behind a condition that is only true with CUDA",
                 "Leave it, or widen the condition first.", api, category, "info",
+            )  # fmt: skip
+            return False
+        if not self.vendor and self._by_vendor():
+            self._draft(
+                rule, node, "portable", "the module has a part for each vendor; this is CUDA's",
+                "Leave it, and add one that asks torch.accelerator for any other.", api, category,
+                "info",
+            )  # fmt: skip
+            return False
+        if not self.vendor and (runtime := self._other_runtime(node)):
+            self._draft(
+                rule, node, "portable", f"it is for {runtime}, which runs on CUDA by itself",
+                "Leave it, or run the model by torch on other devices.", api, category, "info",
             )  # fmt: skip
             return False
         if not self.vendor and self._for_older_torch(node):
@@ -475,6 +491,53 @@ class Module:
                 return False
             child = up
         return False
+
+    def _by_vendor(self) -> bool:
+        """Whether the module tells several vendors' devices apart by what is there of each:
+        `is_npu_available()`, `torch.mlu`.
+        """
+        if self._vendors is None:
+            asked = {m.group(1) for m in _VENDOR_ASKED.finditer(self.source.text)}
+            named = {
+                n.attr for n in self.names.all(ast.Attribute)
+                if n.attr in VENDORS and self.resolve(n.value) == "torch"
+            }  # fmt: skip
+            self._vendors = asked | named
+        return len(self._vendors) > 1
+
+    def _other_runtime(self, node: ast.AST) -> str:
+        """What runs models in place of torch where `node` is: its class or function imports it, or
+        uses what the module imported. "" where none does.
+        """
+        if self._runtimes is None:
+            concerned = any(word in self.source.text for word in (*_RUNTIMES, *PROVIDERS))
+            self._runtimes = (
+                {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
+            )
+        if not self._runtimes:
+            return ""
+        around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
+        return next((self._runtimes[id(up)] for up in around if id(up) in self._runtimes), "")
+
+    def _found_runtimes(self) -> Iterator[tuple[ast.AST, str]]:
+        """The classes and functions that another runtime is for."""
+        for node in self.imports():
+            for head in _heads(node):
+                if head in _RUNTIMES:
+                    yield from ((up, head) for up in self._home(node))
+        for name_node in self.names.all(ast.Name):
+            head = self.resolve(name_node).partition(".")[0]
+            if head in _RUNTIMES:
+                yield from ((up, head) for up in self._home(name_node))
+        for constant in self.names.all(ast.Constant):
+            if constant.value in PROVIDERS:
+                yield from ((up, "onnxruntime") for up in self._home(constant)[:1])
+
+    @staticmethod
+    def _home(node: ast.AST) -> list[ast.AST]:
+        """The function around a node, and its class."""
+        homes = (up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef)))
+        return list(islice(homes, 2))
 
     def _for_older_torch(self, node: ast.AST) -> bool:
         """Whether `node` is only evaluated where torch has no `accelerator`: the other branch of
@@ -703,6 +766,13 @@ class Module:
                 )
             )
         return sorted(set(found))
+
+
+def _heads(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """The packages that a statement imports from; none of its own package."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    return set() if node.level else {(node.module or "").partition(".")[0]}
 
 
 def _applied(data: bytes, start: int, end: int, edits: list[Edit]) -> str:

@@ -5,11 +5,9 @@ from __future__ import annotations
 import ast
 import re
 
-from causeway.migrate.module import Module
-from causeway.migrate.names import ancestors
+from causeway.migrate.module import VENDORS, Module
+from causeway.migrate.names import FUNCTIONS, ancestors
 
-# Devices that come with a package of their own; who names one knows what it does.
-_VENDORS = re.compile(r"(npu|mlu|hpu|musa|gcu|sdaa|supa|ipu|dipu|xla|tpu)(:\d+)?")
 _TORCHS = re.compile(r"(mps|xpu|mtia)(:\d+)?")
 
 
@@ -17,7 +15,7 @@ def for_each_vendor(node: ast.AST) -> bool:
     """Whether a question is one of several that ask for the devices of vendors, one after another:
     its branch is CUDA's, and stays.
     """
-    return any(_VENDORS.fullmatch(name) for name in _others(node))
+    return any(name.partition(":")[0] in VENDORS for name in _others(node))
 
 
 def no_other(module: Module, node: ast.AST) -> str:
@@ -33,14 +31,28 @@ def no_other(module: Module, node: ast.AST) -> str:
 
 
 def _others(node: ast.AST) -> set[str]:
-    """The words that the other questions of an `if … elif …` compare with."""
+    """The words that the other questions of an `if … elif …` compare with, and those that the same
+    function compares the same expression with.
+    """
+    found: set[str] = set()
     for child, up in ancestors(node):
         if isinstance(up, ast.If | ast.IfExp) and up.test is child:
             tests = _tests(up)
-            return {_word(n) for test in tests if test is not child for n in ast.walk(test)}
-        if isinstance(up, ast.stmt):
-            break
-    return set()
+            found |= {_word(n) for test in tests if test is not child for n in ast.walk(test)}
+        if isinstance(up, FUNCTIONS):
+            return found | _compared(up, node)
+    return found
+
+
+def _compared(function: ast.AST, node: ast.AST) -> set[str]:
+    if not isinstance(node, ast.Compare):
+        return set()
+    asked = ast.dump(node.left)
+    return {
+        _word(other.comparators[0])
+        for other in ast.walk(function)
+        if isinstance(other, ast.Compare) and other is not node and ast.dump(other.left) == asked
+    }
 
 
 def _tests(node: ast.If | ast.IfExp) -> list[ast.expr]:

@@ -72,7 +72,12 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
     value = next((k.value for k in call.keywords if k.arg == "enabled"), None)
     if value is None and len(call.args) > position:
         value = call.args[position]
-    if any(k.arg is None for k in call.keywords):
+    handed = next((k.value for k in call.keywords if k.arg is None), None)
+    if value is None and isinstance(handed, ast.Name):  # **options, which may have it
+        start, end, name = module.source.start(handed), module.source.end(handed), handed.id
+        asked = f"{name}.get({quote}enabled{quote}, True) and {condition}"
+        return [Edit(start, end, f"{{**{name}, {quote}enabled{quote}: {asked}}}")]
+    if handed is not None:
         return []
     if value is None:
         if not call.args and not call.keywords:

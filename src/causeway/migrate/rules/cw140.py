@@ -31,6 +31,26 @@ _PAIR = re.compile(r"(?:(cpu:\w+),)?cuda:nccl(?:,(cpu:\w+))?")
 
 
 def run(module: Module) -> None:
+    for use in module.uses("torch.distributed"):
+        name = use.api.removeprefix("torch.distributed.")
+        if name == "Backend.NCCL":
+            module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
+                          "the backend of the device in use", api=use.api)  # fmt: skip
+        elif name == "is_nccl_available" and use.call and _chosen(module, use.call):
+            choice = use.call.up  # type: ignore[attr-defined]
+            new = module.parenthesised(choice, _own(module, choice))
+            module.change(RULE, choice, [module.replace(choice, new)],
+                          "the backend of the device in use, gloo where it has none",
+                          api=use.api)  # fmt: skip
+            module.gone.add(id(module.root(use.node)))
+            module.done |= {id(use.node), id(choice.body)}
+        elif name == "is_nccl_available" and use.call and not module.vendor:
+            asks = f"{_distributed(module, use.node)}.is_backend_available"
+            new = f"{asks}({default(module, use.call)})"
+            module.change(RULE, use.call, [module.replace(use.call, new)],
+                          "the backend of the device in use", api=use.api)  # fmt: skip
+            module.gone.add(id(module.root(use.node)))
+            module.done.add(id(use.node))
     if "nccl" in module.source.text.lower():
         for comparison in sorted(module.names.all(ast.Compare), key=module.source.start):
             _compare(module, comparison)
@@ -41,20 +61,21 @@ def run(module: Module) -> None:
         for node, value in sorted(named, key=lambda pair: module.source.start(pair[0])):
             if id(node) not in module.done:
                 _constant(module, node, value)
-    for use in module.uses("torch.distributed"):
-        name = use.api.removeprefix("torch.distributed.")
-        if name == "Backend.NCCL":
-            module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
-                          "the backend of the device in use", api=use.api)  # fmt: skip
-        elif name == "is_nccl_available" and use.call and not module.vendor:
-            asks = f"{_distributed(module, use.node)}.is_backend_available"
-            new = f"{asks}({default(module, use.call)})"
-            module.change(RULE, use.call, [module.replace(use.call, new)],
-                          "the backend of the device in use", api=use.api)  # fmt: skip
-            module.gone.add(id(module.root(use.node)))
-            module.done.add(id(use.node))
     notes.run(module, RULE)
     table.run(module, RULE)
+
+
+def _chosen(module: Module, call: ast.Call) -> bool:
+    """Whether it is `"nccl" if dist.is_nccl_available() else "gloo"`."""
+    up = call.up  # type: ignore[attr-defined]
+    return (
+        not module.vendor
+        and isinstance(up, ast.IfExp)
+        and up.test is call
+        and _nccl(up.body)
+        and isinstance(up.orelse, ast.Constant)
+        and up.orelse.value == "gloo"
+    )
 
 
 def default(module: Module, node: ast.AST) -> str:
@@ -66,9 +87,14 @@ def default(module: Module, node: ast.AST) -> str:
     distributed = _distributed(module, node)
     if _asked_at_once(module, node):
         return f"{distributed}.get_default_backend_for_device({module.device(node)})"
-    # A default that is only read: it must not fail where the device has no collectives.
+    return _own(module, node)
+
+
+def _own(module: Module, node: ast.AST) -> str:
+    """The device's own backend, or gloo: it must not fail where the device has no collectives."""
     quote, kind = module.quote_for(node), module.device_type(node)
-    return f"{distributed}.Backend.default_device_backend_map.get({kind}, {quote}gloo{quote})"
+    own = f"{_distributed(module, node)}.Backend.default_device_backend_map"
+    return f"{own}.get({kind}, {quote}gloo{quote})"
 
 
 def _asked_at_once(module: Module, node: ast.AST) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
-from causeway.migrate.module import Module
+from causeway.migrate.module import PROVIDERS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors
 
 _CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
@@ -36,7 +36,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             return True
         if isinstance(inner, ast.Call) and kernel_of_cuda(module, inner.func):
             return True
-        if isinstance(inner, ast.Constant) and inner.value in _PROVIDERS:
+        if isinstance(inner, ast.Constant) and inner.value in PROVIDERS:
             return True
         if isinstance(inner, ast.Assign) and _function_for_cuda(module, inner.value):
             return True
@@ -50,12 +50,6 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
 
 # A source of CUDA's, a macro of a build with it.
 _SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
-# What onnxruntime runs a model by.
-_PROVIDERS = (
-    "CUDAExecutionProvider",
-    "TensorrtExecutionProvider",
-    "NvTensorRTRTXExecutionProvider",
-)
 _GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
 
 
@@ -65,7 +59,7 @@ def builds_for_cuda(node: ast.AST) -> bool:
     """
     for inner in ast.walk(node):
         if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
-            if _SOURCE.search(inner.value) or inner.value in _PROVIDERS:
+            if _SOURCE.search(inner.value) or inner.value in PROVIDERS:
                 return True
         elif isinstance(inner, ast.ImportFrom) and not (inner.module or "").startswith("torch"):
             parts = [*(inner.module or "").split("."), *(a.name for a in inner.names)]

@@ -11,7 +11,7 @@ import ast
 import re
 from enum import Enum
 
-from causeway.migrate.module import Module
+from causeway.migrate.module import VENDORS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors
 from causeway.migrate.rules.kernels import kernel_of_cuda
 
@@ -135,7 +135,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
-            if any(_architecture(e) for e in up.elts):
+            if any(_architecture(e) for e in up.elts) or _by_vendor(up):
                 return None
             certain = certain or all(_among_devices(e, what) for e in up.elts)
         elif isinstance(up, ast.FormattedValue):
@@ -209,6 +209,15 @@ _BACKENDS = re.compile(r"nccl|gloo|mpi|ucc|hccl|xccl")
 def _architecture(node: ast.AST) -> bool:
     """Whether a member of a list is an architecture, no device of torch: ["cuda", "rocm"]."""
     return isinstance(node, ast.Constant) and node.value in ("rocm", "hip", "metal", "vulkan")
+
+
+def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
+    """Whether a list names what vendors' devices can do: FUSED = ["cuda", "xpu", "hpu"]. Choices of
+    a command line do not.
+    """
+    option = isinstance(node.up, ast.keyword) and node.up.arg == "choices"  # type: ignore[union-attr]
+    names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
+    return not option and bool(names & VENDORS)
 
 
 def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:
