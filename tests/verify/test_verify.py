@@ -137,3 +137,46 @@ def test_random_operators_of_the_device_draw_from_the_host(device: torch.device)
     for a, b in zip(host, here, strict=True):
         assert b.device.type == device.type
         assert torch.equal(a, b.cpu())
+
+
+OWN_UPDATE = """
+import torch
+w = torch.ones(3, device="cuda", requires_grad=True)
+for step in range(100):
+    loss = (w * w).sum()
+    loss.backward()
+    with torch.no_grad():
+        w -= 0.1 * w.grad
+        w.grad = None
+    assert step < 2, "it should have been stopped"
+"""
+ACCUMULATES = """
+import torch
+w = torch.nn.Parameter(torch.ones(3, device="cuda"))
+optimizer = torch.optim.SGD([w], lr=0.1)
+for step in range(100):
+    for part in range(4):
+        (w * w).sum().backward()
+    optimizer.step()
+    optimizer.zero_grad()
+    assert step < 2, "it should have been stopped"
+"""
+NO_STEP = """
+import torch
+model = torch.nn.Linear(2, 2).cuda()
+model(torch.ones(1, 2, device="cuda"))
+"""
+
+
+def test_steps_are_counted_without_an_optimizer_too(tmp_path: Path) -> None:
+    for name, text in (("own", OWN_UPDATE), ("accumulates", ACCUMULATES), ("none", NO_STEP)):
+        (tmp_path / f"{name}.py").write_text(text)
+    options = Options(steps=2, way="transfer", operators=False)
+    scripts = [str(tmp_path / f"{name}.py") for name in ("own", "accumulates", "none")]
+    own, accumulates, none = verify(scripts, [], options).scripts
+    assert (own.verdict(), own.steps) == ("same numbers in 2 steps", (2, 2))
+    assert (accumulates.verdict(), accumulates.steps) == ("same numbers in 2 steps", (2, 2))
+    assert none.steps == (0, 0)
+    assert none.verdict().startswith("no step was made")
+    assert [s.worst for s in own.series if not s.compared] == [0.0] * 3
+    assert [s["worst"] for s in own.to_dict()["series"]][1:] == [None] * 3

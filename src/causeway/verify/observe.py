@@ -1,8 +1,8 @@
 """One side of a verification: runs a script as __main__ and writes down what it computes.
 
 Runs in a process of its own, `python -m causeway.verify JSON SCRIPT ARGUMENTS`. Losses are
-the values on which backward() is called, steps are those of torch's optimizers, outputs are those
-of modules that no other module calls. After the steps asked for, the script is stopped where the
+the values on which backward() is called, steps are those of torch's optimizers or, in a program
+that has none, calls of backward(), outputs are those of modules that no other module calls. After the steps asked for, the script is stopped where the
 next one would begin.
 
 Random numbers of both sides come from one generator on the host: on the device, random operators
@@ -12,6 +12,7 @@ both would draw other numbers on a machine with two generators.
 
 from __future__ import annotations
 
+import gc
 import importlib
 import json
 import math
@@ -63,6 +64,8 @@ class Observed:
 
     def _backward(self, original: Callable[..., Any]) -> Callable[..., Any]:
         def backward(tensors: Any, *args: Any, **kwargs: Any) -> Any:
+            if len(self.losses) >= self.steps and not self._optimizers and not _has_optimizer():
+                raise Enough
             group = [tensors] if isinstance(tensors, torch.Tensor) else list(tensors)
             self.losses.append([summary(tensor)["value"] for tensor in group])
             return original(tensors, *args, **kwargs)
@@ -91,8 +94,13 @@ class Observed:
 
     @property
     def steps_done(self) -> int:
-        """Steps of the optimizer that made the most."""
-        return max(self._optimizers.values(), default=0)
+        """Steps of the optimizer that made the most; calls of backward() where there is none."""
+        return max(self._optimizers.values(), default=0 if _has_optimizer() else len(self.losses))
+
+
+def _has_optimizer() -> bool:
+    """Whether the program made an optimizer of torch's, which may not have stepped yet."""
+    return any(isinstance(o, torch.optim.Optimizer) for o in gc.get_objects())
 
 
 def _parameters(optimizer: torch.optim.Optimizer) -> list[torch.Tensor]:

@@ -46,14 +46,13 @@ def show(report: Report, console: Console) -> None:
     )
     for s in report.scripts:
         converted = "redirected" if s.converted is None else _yes(s.converted)
-        worst = max((series.worst for series in s.series), default=0.0)
         style = "green" if s.good else "red"
         row = (
             escape(s.script),
             converted,
             _yes(s.runs),
             _yes(s.same),
-            f"{worst:.1e}",
+            "" if s.worst is None else f"{s.worst:.1e}",
             f"{s.tolerance:.0e}",
         )
         table.add_row(*row, style=style)
@@ -154,7 +153,13 @@ def _script(s: Script) -> list[Block]:
             Table(
                 ["numbers", "compared", "same", "largest difference", "first difference"],
                 [
-                    [x.name, x.compared, _badge(x.same), Number(x.worst, f"{x.worst:.2e}"), x.first]
+                    [
+                        x.name,
+                        x.compared,
+                        _badge(x.same) if x.compared else "",
+                        Number(x.worst, f"{x.worst:.2e}") if x.compared else "",
+                        x.first,
+                    ]
                     for x in s.series
                 ],
                 caption="Losses are what backward() is called on; gradients and parameters are "

@@ -57,6 +57,11 @@ class Script:
         return all(series.same for series in self.series)
 
     @property
+    def worst(self) -> float | None:
+        """The largest difference; None where nothing was compared."""
+        return max((s.worst for s in self.series if s.compared), default=None)
+
+    @property
     def good(self) -> bool:
         wrong = self.operators is not None and bool(self.operators["failures"])
         return self.runs and self.same is True and not wrong and self.converted is not False
@@ -73,6 +78,9 @@ class Script:
             return next(f"{s.name}: {s.first}" for s in self.series if not s.same)
         if self.operators is not None and self.operators["failures"]:
             return f"{len(self.operators['failures'])} operators' results are wrong"
+        if not self.steps[1]:
+            compared = [f"{s.compared} of {s.name}" for s in self.series if s.compared]
+            return f"no step was made; what could be compared is the same: {', '.join(compared)}"
         return f"same numbers in {self.steps[1]} steps"
 
     def to_dict(self) -> dict[str, Any]:
@@ -92,7 +100,7 @@ class Script:
                     "name": s.name,
                     "same": s.same,
                     "compared": s.compared,
-                    "worst": _number(s.worst),
+                    "worst": _number(s.worst) if s.compared else None,
                     "first": s.first,
                     "lengths": list(s.lengths),
                 }
