@@ -1,9 +1,9 @@
 """One side of a verification: runs a script as __main__ and writes down what it computes.
 
-Runs in a process of its own, `python -m causeway.verify JSON SCRIPT ARGUMENTS`. Losses are
-the values on which backward() is called, steps are those of torch's optimizers or, in a program
-that has none, calls of backward(), outputs are those of modules that no other module calls. After the steps asked for, the script is stopped where the
-next one would begin.
+Runs in a process of its own, `python -m causeway.verify JSON SCRIPT ARGUMENTS`. Losses are the
+values on which backward() is called, outputs are those of modules that no other module calls. Steps
+are those of torch's optimizers or, in a program that has none, calls of backward(). After the steps
+asked for, the script is stopped where the next one would begin.
 
 Random numbers of both sides come from one generator on the host: on the device, random operators
 run on the CPU, in the program's order, and their results are copied. Else a program that draws on
