@@ -10,10 +10,12 @@ from __future__ import annotations
 import atexit
 import contextlib
 import os
+import sys
 import time
 import types
 import warnings
 from pathlib import Path
+from typing import Any
 
 from causeway import config
 from causeway.errors import (
@@ -54,6 +56,7 @@ def _attach() -> None:
 
     from causeway import device_name, vendor
 
+    _start_compat()
     chosen = vendor.choose()
     state.vendor, state.library, state.reason = chosen.name, chosen.library, chosen.reason
 
@@ -93,6 +96,10 @@ def _attach() -> None:
     from causeway import device, workarounds
 
     torch._register_device_module(name, device.module)  # type: ignore[no-untyped-call]
+    if state.compat:
+        from causeway import compat
+
+        compat.attached()
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     workarounds.apply()
     atexit.register(_C.drain_autograd_threads)
@@ -103,6 +110,41 @@ def _attach() -> None:
         integrations.start(name)
     _redirect()
     _import_apex()
+
+
+def _start_compat() -> None:
+    """Stand in for another system's packages, where that is asked for; else nothing is imported."""
+    import torch
+
+    from causeway.importing import MARKER
+
+    installed = os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), MARKER)
+    if config.given("compat") or os.path.exists(installed):
+        from causeway import compat
+
+        try:
+            compat.start()
+        except CausewayError as error:
+            state.problems.append(config.Problem("error", str(error)))
+    _hint_where_imports_fail()
+
+
+def _hint_where_imports_fail() -> None:
+    """Where a program ends for want of a package that Causeway can stand in for, say so; but not
+    where someone else shows exceptions.
+    """
+    if sys.excepthook is not sys.__excepthook__:
+        return
+
+    def show(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        sys.__excepthook__(kind, error, trace)
+        if isinstance(error, ModuleNotFoundError):
+            from causeway import compat
+
+            if said := compat.hint(error):
+                print(said, file=sys.stderr)
+
+    sys.excepthook = show
 
 
 def _import_core() -> types.ModuleType:

@@ -13,6 +13,7 @@ import typer
 import causeway
 from causeway import config, doctor
 from causeway.autoload import messages
+from causeway.compat.command import compat
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.migrate.command import migrate
@@ -126,6 +127,7 @@ def new_vendor(
 # A program's own arguments come after its name, options among them.
 PROGRAM = {"allow_interspersed_args": False}
 
+app.add_typer(compat, name="compat")
 app.command("conformance")(run_conformance)
 app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)

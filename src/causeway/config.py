@@ -23,7 +23,7 @@ from typing import Any, Literal
 from causeway.errors import ConfigError
 
 Effect = Literal["at import", "at first use", "at once"]
-Source = Literal["default", "env", "api"]
+Source = Literal["default", "env", "api", "compat"]
 
 
 @dataclass(frozen=True)
@@ -225,6 +225,7 @@ POLICIES = Kind("operator=policy, separated by commas", _policies)
 STEPS = Kind("steps, such as 10-20", _steps)
 TARGET = Kind("stdout, stderr or a path", _target)
 _LAST = 1 << 62  # of the steps
+COMPAT = ("npu", "mlu", "dipu", "mindtorch")  # systems whose code runs, see causeway.compat
 AUTOCAST = ("low", "fp32", "promote", "none")  # its policies
 
 
@@ -273,6 +274,15 @@ SETTINGS: Mapping[str, Setting] = {
             False,
             "Make `import apex` give causeway.apex, at the end of `import torch`. An error where "
             "another apex is installed: that is not shadowed. `causeway run` needs no setting.",
+            "at import",
+        ),
+        Setting(
+            "compat",
+            _choice("off", *COMPAT),
+            "off",
+            "Code for another system runs: import torch_npu, torch_mlu, torch_dipu or mindtorch "
+            "gives Causeway's, the device has that system's name, its variables are honoured (see "
+            "docs/compat.md). An error where the real package is installed.",
             "at import",
         ),
         Setting(
@@ -559,6 +569,8 @@ SETTINGS: Mapping[str, Setting] = {
 # --- reading and writing --------------------------------------------------------------------------
 
 _api: dict[str, Any] = {}
+_defaults: dict[str, Any] = {}  # in place of the table's
+_aliases: dict[str, tuple[str, Callable[[str], str]]] = {}  # by variable
 _listeners: dict[str, Callable[[], None]] = {}
 _past: list[Effect] = []
 
@@ -585,18 +597,48 @@ def source(name: str) -> Source:
 
 def given(name: str) -> bool:
     """Whether someone gave a value, good or bad."""
-    return name in _api or _setting(name).variable in os.environ
+    return name in _api or _given(_setting(name)) is not None
+
+
+def default(name: str, value: Any) -> None:
+    """Let `value` stand where neither the environment nor Python gives one, as `compat` asks."""
+    _defaults[_setting(name).name] = _setting(name).kind.read(value)
+
+
+def alias(variable: str, name: str, read: Callable[[str], str] = str) -> None:
+    """Honour `variable`, another system's, as setting `name`, where its own variable is not set.
+    `read` turns its text into that of ours.
+    """
+    _aliases[variable] = (_setting(name).name, read)
+
+
+def aliases() -> dict[str, str]:
+    """The variables of other systems that are honoured, each with the setting that it is."""
+    return {variable: name for variable, (name, _) in _aliases.items()}
+
+
+def _given(setting: Setting) -> tuple[str, str] | None:
+    """The variable that gives a setting in the environment, and its text."""
+    text = os.environ.get(setting.variable)
+    if text is not None:
+        return setting.variable, text
+    for variable, (name, read) in _aliases.items():
+        if name == setting.name and variable in os.environ:
+            return variable, read(os.environ[variable])
+    return None
 
 
 def _read(setting: Setting) -> tuple[Any, Source]:
     if setting.name in _api:
         return _api[setting.name], "api"
-    text = os.environ.get(setting.variable)
-    if text is not None:
+    given = _given(setting)
+    if given is not None:
         try:
-            return setting.kind.read(text), "env"
+            return setting.kind.read(given[1]), "env"
         except ValueError:
             pass
+    if setting.name in _defaults:
+        return _defaults[setting.name], "compat"
     return setting.default, "default"
 
 
@@ -681,7 +723,8 @@ def text(name: str) -> str | None:
     if where == "default":
         return None
     if where == "env":
-        return os.environ[SETTINGS[name].variable]
+        given = _given(SETTINGS[name])
+        return given[1] if given else None
     if isinstance(value, bool):
         return str(int(value))
     return ",".join(value) if isinstance(value, tuple) else str(value)
@@ -693,16 +736,17 @@ def text(name: str) -> str | None:
 def problem(name: str) -> str | None:
     """What is wrong with the value that the environment gives a setting; None for nothing."""
     setting = _setting(name)
-    text = os.environ.get(setting.variable)
-    if text is None:
+    given = _given(setting)
+    if given is None:
         return None
+    variable, text = given
     try:
         setting.kind.read(text)
     except ValueError as error:
         counts = f"it counts as {_show(setting.default)}"
         if name == "visible_devices":
             counts = "no device is visible"
-        return f"{setting.variable} is {text!r}: {error}; {counts}"
+        return f"{variable} is {text!r}: {error}; {counts}"
     return None
 
 
@@ -713,6 +757,9 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
     the one in use are known, but have no effect.
     """
     found: list[Problem] = []
+    for variable, name in aliases().items():
+        if variable in os.environ and (wrong := problem(name)) is not None:
+            found.append(Problem("error", wrong))
     for variable in sorted(v for v in os.environ if v.startswith(PREFIX)):
         name = variable.removeprefix(PREFIX).lower()
         setting = SETTINGS.get(name)

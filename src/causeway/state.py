@@ -20,6 +20,7 @@ class State:
     library: str = ""
     reason: str = ""  # why this vendor
     error: Exception | None = None  # why there is no device
+    compat: str = ""  # the system whose code runs, see causeway.compat
     problems: list[config.Problem] = field(default_factory=list)
     seconds: float = 0.0  # of this thread on a CPU
 

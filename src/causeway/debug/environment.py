@@ -65,9 +65,8 @@ def _from_environment(tool: str) -> None:
 _look = _Look()
 
 
-def changed(variable: str) -> None:
-    """A variable of the environment is about to get another value."""
-    name = variable.removeprefix(config.PREFIX).lower()
+def changed(name: str) -> None:
+    """The variable of a setting is about to get another value."""
     for tool, (names, _, _) in TOOLS.items():
         if name in names:
             if not _look.tools:

@@ -23,15 +23,18 @@ def start() -> None:
         config.listen(names, apply)
         if config.given(tool):
             apply()
-    variables = {config.SETTINGS[n].variable for n in (*COMPARE, *itertools.chain(*TOOLS.values()))}
+    watched = {*COMPARE, *itertools.chain(*TOOLS.values())}
+    variables = {config.SETTINGS[name].variable: name for name in watched}
+    variables |= {v: name for v, name in config.aliases().items() if name in watched}
 
     def changed(variable: str) -> None:
         if variable in variables:
             from causeway.debug import environment
 
-            environment.changed(variable)
+            environment.changed(variables[variable])
 
-    _C.watch_environment(config.PREFIX, changed)
+    # Other systems' variables begin otherwise: then all changes are told.
+    _C.watch_environment("" if config.aliases() else config.PREFIX, changed)
 
 
 def _apply(tool: str) -> None:

@@ -10,7 +10,7 @@ from causeway.apex.contrib.clip_grad import clip_grad_norm_
 from causeway.apex.optimizers.fused_lamb import FusedLAMB
 
 
-class _Clips:
+class Clips:
     """The method by which programs for Huawei's chips clip."""
 
     param_groups: list[dict[str, Any]]
@@ -23,7 +23,7 @@ class _Clips:
         return clip_grad_norm_(params, max_norm, norm_type)
 
 
-class NpuFusedSGD(_Clips, torch.optim.SGD):
+class NpuFusedSGD(Clips, torch.optim.SGD):
     """torch.optim.SGD with foreach=True."""
 
     def __init__(
@@ -38,7 +38,7 @@ class NpuFusedSGD(_Clips, torch.optim.SGD):
         super().__init__(params, lr, momentum, dampening, weight_decay, nesterov, foreach=True)
 
 
-class NpuFusedAdam(_Clips, torch.optim.Adam):
+class NpuFusedAdam(Clips, torch.optim.Adam):
     """torch.optim.Adam with foreach=True."""
 
     def __init__(
@@ -53,7 +53,7 @@ class NpuFusedAdam(_Clips, torch.optim.Adam):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=True)
 
 
-class NpuFusedAdamW(_Clips, torch.optim.AdamW):
+class NpuFusedAdamW(Clips, torch.optim.AdamW):
     """torch.optim.AdamW with foreach=True."""
 
     def __init__(
@@ -68,7 +68,7 @@ class NpuFusedAdamW(_Clips, torch.optim.AdamW):
         super().__init__(params, lr, betas, eps, weight_decay, amsgrad, foreach=True)
 
 
-class NpuFusedAdadelta(_Clips, torch.optim.Adadelta):
+class NpuFusedAdadelta(Clips, torch.optim.Adadelta):
     """torch.optim.Adadelta with foreach=True."""
 
     def __init__(
@@ -82,7 +82,7 @@ class NpuFusedAdadelta(_Clips, torch.optim.Adadelta):
         super().__init__(params, lr, rho, eps, weight_decay, foreach=True)
 
 
-class NpuFusedRMSprop(_Clips, torch.optim.RMSprop):
+class NpuFusedRMSprop(Clips, torch.optim.RMSprop):
     """torch.optim.RMSprop with foreach=True."""
 
     def __init__(
@@ -98,7 +98,7 @@ class NpuFusedRMSprop(_Clips, torch.optim.RMSprop):
         super().__init__(params, lr, alpha, eps, weight_decay, momentum, centered, foreach=True)
 
 
-class NpuFusedLamb(_Clips, FusedLAMB):
+class NpuFusedLamb(Clips, FusedLAMB):
     """FusedLAMB with the argument names of Huawei's: `adam` leaves out the ratio,
     `use_global_grad_norm` clips by the norm of all gradients.
     """

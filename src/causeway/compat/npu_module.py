@@ -1,0 +1,274 @@
+"""What torch.npu has in torch_npu and torch.<name> of Causeway lacks."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch.torch_version import TorchVersion
+
+from causeway.compat.missing import getter, no_effect
+from causeway.errors import CausewayError
+
+_COMPILES = "kernels are built once for all shapes"
+_FORMATS = "tensors have torch's strides alone, and a chip's own formats are the vendor's matter"
+_DUMP = "set CAUSEWAY_DUMP=2, or call causeway.dump(2)"
+_LIMITS = "the table has no share of a chip's cores; the vendor's own tools have"
+
+INSTEAD = {
+    "init_dump": _DUMP,
+    "set_dump": _DUMP,
+    "finalize_dump": _DUMP,
+    "get_npu_overflow_flag": "set CAUSEWAY_OVERFLOW=raise, or use causeway.overflow()",
+    "clear_npu_overflow_flag": "set CAUSEWAY_OVERFLOW=raise, or use causeway.overflow()",
+    "stress_detect": "there is no such test of a chip; `causeway doctor` computes on each device",
+    "check_uce_in_memory": "errors of memory are raised as DeviceLostError",
+    "stop_device": "a device that fails raises DeviceLostError; start the process anew",
+    "restart_device": "a device that fails raises DeviceLostError; start the process anew",
+    "set_device_limit": _LIMITS,
+    "get_device_limit": _LIMITS,
+    "set_stream_limit": _LIMITS,
+    "get_stream_limit": _LIMITS,
+    "reset_stream_limit": _LIMITS,
+    "npurt": "it is the raw runtime of CANN, which the vendor's library calls",
+    "current_blas_handle": "products are the vendor's operators; there is no handle",
+    "graph_task_group_begin": "a captured graph is not updated: what changes stays outside of it",
+    "graph_task_group_end": "a captured graph is not updated: what changes stays outside of it",
+    "graph_task_update_begin": "a captured graph is not updated: what changes stays outside of it",
+    "graph_task_update_end": "a captured graph is not updated: what changes stays outside of it",
+    "set_aoe": "`causeway tune` measures and keeps what is fastest",
+    "obfuscation_initialize": "there is no obfuscation of models",
+    "obfuscation_finalize": "there is no obfuscation of models",
+    "obfuscation_calculate": "there is no obfuscation of models",
+    "NPUPluggableAllocator": "the vendor's mem_alloc is the allocator",
+    "change_current_allocator": "the vendor's mem_alloc is the allocator",
+    "MemPool": "pools are those of graphs: torch.npu.graph_pool_handle()",
+    "use_mem_pool": "pools are those of graphs: torch.npu.graph_pool_handle()",
+    "ExternalStream": "a stream of another library has no counterpart in the table",
+    "ExternalEvent": "an event of another library has no counterpart in the table",
+    "SyncLaunchStream": "torch.npu.Stream, and synchronize() on it",
+    "register_npu_graph_handler": "torch.compile's graphs are captured by the core",
+    "NpuGraphOpHandler": "torch.compile's graphs are captured by the core",
+    "super_kernel_scope_begin": "torch.compile fuses what lies in a graph",
+    "super_kernel_scope_end": "torch.compile fuses what lies in a graph",
+    "set_sync_debug_mode": "CAUSEWAY_DUMP prints copies that wait; torch.profiler has their times",
+    "get_sync_debug_mode": "CAUSEWAY_DUMP prints copies that wait; torch.profiler has their times",
+}
+
+# Options of set_option and what becomes of each; the names are those of torch_npu 2.13.
+_OPTIONS = {
+    "ACL_OP_DEBUG_LEVEL": "set CAUSEWAY_DUMP",
+    "ACL_OP_COMPILER_CACHE_MODE": "what is built is kept in the vendor's cache",
+    "ACL_OP_COMPILER_CACHE_DIR": "what is built is kept in the vendor's cache",
+    "ACL_OP_SELECT_IMPL_MODE": "operators compute in the dtype of their operands",
+    "ACL_OPTYPELIST_FOR_IMPLMODE": "operators compute in the dtype of their operands",
+    "ACL_PRECISION_MODE": "operators compute in the dtype of their operands; autocast narrows",
+    "ACL_AICORE_NUM": _LIMITS,
+    "ACL_DEBUG_DIR": "set CAUSEWAY_DUMP_TO",
+    "NPU_FUZZY_COMPILE_BLACKLIST": _COMPILES,
+    "MM_BMM_ND_ENABLE": _FORMATS,
+    "jitCompile": _COMPILES,
+}
+
+
+def set_option(option: Mapping[str, Any]) -> None:
+    """torch_npu's options. None has an effect here, and each says why once; CausewayError for a
+    name that torch_npu does not have.
+    """
+    for name in option:
+        if name not in _OPTIONS:
+            raise CausewayError(
+                f"torch.npu.set_option: {name!r} is none of {', '.join(sorted(_OPTIONS))}"
+            )
+    for name in option:
+        no_effect(f"torch.npu.set_option({name})", _OPTIONS[name])
+
+
+def set_compile_mode(jit_compile: bool = False) -> None:
+    """Whether operators are compiled for each shape: they never are, so True has no effect."""
+    if jit_compile:
+        no_effect("torch.npu.set_compile_mode(jit_compile=True)", _COMPILES)
+
+
+def is_jit_compile_false() -> bool:
+    """True: operators are not compiled for each shape."""
+    return True
+
+
+def set_mm_bmm_format_nd(is_nd: bool = True) -> None:
+    """Whether products take plain memory: they do, so False has no effect."""
+    if not is_nd:
+        no_effect("torch.npu.set_mm_bmm_format_nd(False)", _FORMATS)
+
+
+def get_mm_bmm_format_nd() -> bool:
+    """True: products take plain memory."""
+    return True
+
+
+def set_task_queue_enable(mode: int = 1) -> None:
+    """The levels of torch_npu's queue, which has none here: work is queued on streams."""
+    no_effect("torch.npu.set_task_queue_enable", "work is queued on the device's streams")
+
+
+def get_task_queue_enable() -> int:
+    """1: work is queued."""
+    return 1
+
+
+def empty_virt_addr_cache() -> None:
+    """torch.npu.empty_cache()."""
+    torch.accelerator.empty_cache()
+
+
+def is_autocast_enabled() -> bool:
+    """torch.is_autocast_enabled("npu")."""
+    return torch.is_autocast_enabled(_name())
+
+
+def set_autocast_enabled(enable: bool) -> None:
+    """torch.set_autocast_enabled("npu", enable)."""
+    torch.set_autocast_enabled(_name(), enable)
+
+
+def get_autocast_dtype() -> torch.dtype:
+    """torch.get_autocast_dtype("npu")."""
+    return torch.get_autocast_dtype(_name())
+
+
+def set_autocast_dtype(dtype: torch.dtype) -> None:
+    """torch.set_autocast_dtype("npu", dtype)."""
+    torch.set_autocast_dtype(_name(), dtype)
+
+
+def enable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
+    """Deterministic algorithms from here on, as torch.use_deterministic_algorithms(True)."""
+    torch.use_deterministic_algorithms(True)
+    return tensor
+
+
+def disable_deterministic_with_backward(tensor: torch.Tensor) -> torch.Tensor:
+    """The former end of it: torch.use_deterministic_algorithms(False)."""
+    torch.use_deterministic_algorithms(False)
+    return tensor
+
+
+def set_deterministic_level(level: int) -> None:
+    """0 is off, more is torch.use_deterministic_algorithms(True)."""
+    torch.use_deterministic_algorithms(level > 0)
+
+
+def use_compatible_impl(is_enable: bool) -> None:
+    """Numbers as the CPU's are the only implementation here."""
+
+
+def are_compatible_impl_enabled() -> bool:
+    """True: operators give the CPU's numbers, within their tolerances."""
+    return True
+
+
+def set_op_timeout_ms(timeout: int) -> None:
+    """A limit of an operator's time, which the table does not have."""
+    no_effect("torch.npu.set_op_timeout_ms", "the table has no limit of an operator's time")
+
+
+def host_empty_cache() -> None:
+    """torch._C._host_emptyCache(), of pinned memory."""
+    torch._C._host_emptyCache()
+
+
+class _Options:
+    """Attributes that torch_npu has, and nothing else: a mistyped name raises."""
+
+    def __init__(self, owner: str, values: dict[str, Any], why: str) -> None:
+        self.__dict__.update({"_owner": owner, "_values": values, "_why": why})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._values:
+            raise AttributeError(f"{self._owner}.{name}: known are {', '.join(self._values)}")
+        return self._values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value != getattr(self, name):
+            no_effect(f"{self._owner}.{name} = {value!r}", self._why)
+
+
+class Mstx:
+    """Ranges and marks for a profiler, by torch's own."""
+
+    def __init__(self) -> None:
+        self._open: dict[int, Any] = {}
+
+    def mark(self, message: str, stream: Any = None, domain: str = "default") -> None:
+        """A mark in a trace of torch.profiler."""
+        with torch.profiler.record_function(message):
+            pass
+
+    def range_start(self, message: str, stream: Any = None, domain: str = "default") -> int:
+        """Begin a range; its number."""
+        entered = torch.profiler.record_function(message)
+        entered.__enter__()  # type: ignore[no-untyped-call]
+        number = max(self._open, default=0) + 1
+        self._open[number] = entered
+        return number
+
+    def range_end(self, range_id: int, domain: str = "default") -> None:
+        """End a range. CausewayError for a number that is none."""
+        if range_id not in self._open:
+            raise CausewayError(f"mstx.range_end: no range {range_id} is open")
+        self._open.pop(range_id).__exit__(None, None, None)
+
+
+def _name() -> str:
+    return str(torch._C._get_privateuse1_backend_name())
+
+
+def extend() -> None:
+    """Put the names into torch.npu, whatever the device is called."""
+    from causeway.device import graphs, module
+
+    names: dict[str, Any] = {n: f for n, f in globals().items() if callable(f) and n in _PUBLIC}
+    names |= {
+        "NPUGraph": graphs.CUDAGraph,
+        "mstx": Mstx(),
+        "config": _Options("torch.npu.config", {"allow_internal_format": False}, _FORMATS),
+        "matmul": _Options(
+            "torch.npu.matmul", {"allow_hf32": False, "cube_math_type": -1},
+            "products compute in the dtype of their operands",
+        ),
+        "conv": _Options(
+            "torch.npu.conv", {"allow_hf32": False},
+            "convolutions compute in the dtype of their operands",
+        ),
+    }  # fmt: skip
+    for name, value in names.items():
+        setattr(module, name, value)
+    _compare_versions_with_numbers()
+    former = module.__getattr__
+    missing = getter("torch.npu", INSTEAD)
+
+    def get(name: str) -> Any:
+        return missing(name) if name in INSTEAD else former(name)
+
+    module.__getattr__ = get  # type: ignore[method-assign]
+
+
+def _compare_versions_with_numbers() -> None:
+    """`torch.__version__ > 1.5`, which programs for torch_npu ask, is TypeError in torch."""
+    former = TorchVersion._convert_to_version
+
+    def convert(self: TorchVersion, given: Any) -> Any:
+        return former(self, str(given) if isinstance(given, int | float) else given)
+
+    TorchVersion._convert_to_version = convert  # type: ignore[method-assign,assignment]
+
+
+_PUBLIC = frozenset({
+    "set_option", "set_compile_mode", "is_jit_compile_false", "set_mm_bmm_format_nd",
+    "get_mm_bmm_format_nd", "set_task_queue_enable", "get_task_queue_enable",
+    "empty_virt_addr_cache", "is_autocast_enabled", "set_autocast_enabled", "get_autocast_dtype",
+    "set_autocast_dtype", "enable_deterministic_with_backward",
+    "disable_deterministic_with_backward", "set_deterministic_level", "use_compatible_impl",
+    "are_compatible_impl_enabled", "set_op_timeout_ms", "host_empty_cache",
+})  # fmt: skip

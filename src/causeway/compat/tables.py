@@ -1,0 +1,85 @@
+"""The tables of docs/compat.md: names and variables of each system."""
+
+from __future__ import annotations
+
+import importlib
+from types import ModuleType
+
+from causeway.compat import systems
+from causeway.compat.npu_module import _PUBLIC, INSTEAD
+
+# The modules whose names are listed, by the name under which a program imports them.
+_MODULES = {
+    "torch_npu": "causeway.compat.torch_npu.operators",
+    "torch.npu": "causeway.compat.npu_module",
+    "torch_npu.contrib": "causeway.compat.torch_npu.contrib",
+    "torch_npu.optim": "causeway.compat.torch_npu.optim",
+    "torch_npu.profiler": "causeway.compat.torch_npu.profiler",
+    "torch_npu.distributed": "causeway.compat.torch_npu.distributed",
+    "torch_npu.utils": "causeway.compat.torch_npu.utils",
+    "torch_mlu.core.mlu_model": "causeway.compat.torch_mlu.core.mlu_model",
+    "torch_mlu.core.mlu_quantize": "causeway.compat.torch_mlu.core.mlu_quantize",
+    "torch_mlu.core.dumptool": "causeway.compat.torch_mlu.core.dumptool",
+    "torch_mlu.utils": "causeway.compat.torch_mlu.utils",
+    "mindspore": "causeway.compat.mindspore",
+    "mindspore.ops": "causeway.compat.mindspore.ops",
+    "mindtorch.tools": "causeway.compat.mindtorch.tools",
+}
+
+
+def markdown() -> str:
+    """All tables, as Markdown."""
+    parts = []
+    for system in systems().values():
+        parts.append(f"## {system.title}\n")
+        parts.append("| variable | here |\n|---|---|\n" + "".join(
+            f"| `{v.name}` | " + (
+                f"`CAUSEWAY_{v.setting.upper()}`" if v.setting else f"no effect: {v.says}"
+            ) + " |\n"
+            for v in system.variables.values()
+        ))  # fmt: skip
+        for name, where in _MODULES.items():
+            if name.partition(".")[0] in system.packages or (name, system.name) == (
+                "torch.npu", "npu",
+            ):  # fmt: skip
+                parts.append(_table(name, importlib.import_module(where)))
+    return "\n".join(parts)
+
+
+def works(module: ModuleType) -> dict[str, str]:
+    """The names of a module that work, with a line on each."""
+    if module.__name__.endswith("npu_module"):
+        names = sorted(_PUBLIC)
+    else:
+        names = [
+            n for n in sorted(vars(module))
+            if not n.startswith("_") and callable(vars(module)[n])
+            and n not in ("Any", "Sequence", "Callable", "Tensor", "getter", "no_effect", "TypeVar",
+                          "CausewayError", "TracebackType", "Enum", "Aliases")
+        ]  # fmt: skip
+    found = {}
+    for name in names:
+        text = (vars(module)[name].__doc__ or "").strip().split("\n\n")[0]
+        own = str(getattr(vars(module)[name], "__module__", "")).startswith("causeway")
+        found[name] = " ".join(text.split()) if own else "torch's own"
+    return found
+
+
+def instead(module: ModuleType) -> dict[str, str]:
+    """The names of a module that raise, with what to write instead."""
+    if module.__name__.endswith("npu_module"):
+        return INSTEAD
+    get = vars(module).get("__getattr__")
+    for cell in getattr(get, "__closure__", None) or ():
+        if isinstance(cell.cell_contents, dict):
+            return cell.cell_contents
+    return {}
+
+
+def _table(name: str, module: ModuleType) -> str:
+    rows = [(n, text) for n, text in works(module).items()]
+    rows += [(n, f"raises: {text}") for n, text in sorted(instead(module).items())]
+    if not rows:
+        return ""
+    body = "".join(f"| `{n}` | {text.replace('|', chr(92) + '|')} |\n" for n, text in rows)
+    return f"### {name}\n\n| name | here |\n|---|---|\n{body}"

@@ -1,0 +1,29 @@
+"""torch_dipu's names: importing it redirects CUDA's calls, as it does there unless DIPU_MOCK_CUDA
+is 0 or false. See docs/compat.md.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+import torch
+
+import causeway
+from causeway.compat.missing import getter
+from causeway.redirect import enable, enabled
+
+dipu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
+sys.modules[f"{__name__}.dipu"] = sys.modules["torch_dipu.dipu"] = dipu
+
+__version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__version__}"
+mockcuda = os.environ.get("DIPU_MOCK_CUDA", "true").strip().lower() not in ("0", "false", "off")
+
+if mockcuda and not enabled():
+    enable()
+
+INSTEAD = {
+    "diputype": "torch.device(name).type",
+    "dipu_vendor": "`causeway doctor` says which vendor's library is in use",
+}
+__getattr__ = getter("torch_dipu", INSTEAD)

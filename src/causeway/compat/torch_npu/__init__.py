@@ -1,0 +1,42 @@
+"""torch_npu's names, for code that was written for Huawei's chips: see docs/compat.md."""
+
+from __future__ import annotations
+
+import sys
+
+import torch
+
+import causeway
+from causeway.compat.missing import getter
+from causeway.compat.torch_npu.operators import *  # noqa: F403
+
+npu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
+sys.modules[f"{__name__}.npu"] = sys.modules["torch_npu.npu"] = npu
+
+from causeway.compat.torch_npu import contrib, distributed, optim, profiler, utils  # noqa: E402
+
+__version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__version__}"
+__all__ = ["contrib", "distributed", "npu", "optim", "profiler", "utils"]
+
+_FUSED = "it is one of Ascend's fused operators: write it with torch's operators, which torch.compile fuses"  # noqa: E501
+INSTEAD = {
+    "HiFloat8Tensor": "the chip's own 8 bit floats: torch has float8_e4m3fn and float8_e5m2",
+    "erase_stream": "Tensor.record_stream keeps memory for a stream",
+    "matmul_checksum": "CAUSEWAY_COMPARE=mm compares products with the CPU's",
+    "testing": "torch.testing.assert_close",
+    "dynamo": "torch.compile needs no backend here",
+    "onnx": "torch.onnx.export of the model on the CPU",
+    "asd": "CAUSEWAY_OVERFLOW and CAUSEWAY_COMPARE find wrong numbers",
+    "op_plugin": "there is no list of operators to load",
+    "jit": "torch.jit",
+    "multiprocessing": "torch.multiprocessing",
+}
+_missing = getter("torch_npu", INSTEAD)
+
+
+def __getattr__(name: str) -> object:
+    if name.startswith("npu_") and name not in INSTEAD:
+        raise AttributeError(
+            f"torch_npu.{name}: {_FUSED} (docs/compat.md has those that are there)"
+        )
+    return _missing(name)

@@ -1,0 +1,1 @@
+"""No model: the documents import it, and name one that is downloaded."""
