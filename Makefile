@@ -155,6 +155,7 @@ docs: build ## write the generated tables of docs/ anew
 	$(PY) -m causeway.device --markdown > docs/device.md
 	$(PY) -m causeway.redirect --markdown > docs/transfer.md
 	$(BIN)/causeway operators --markdown > docs/operators.md
+	$(BIN)/causeway compat show --markdown > docs/compat.md
 	$(PY) -m causeway.migrate.docs docs/rules
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp
 

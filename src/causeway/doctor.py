@@ -12,7 +12,7 @@ from dataclasses import asdict, dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import causeway
-from causeway import config
+from causeway import compat, config
 from causeway.ops.ledger import size
 from causeway.state import state
 
@@ -116,6 +116,7 @@ def examine() -> Report:
     )
     report.vendor = {"name": state.vendor, "library": state.library, "chosen": state.reason}
     report.settings = [asdict(problem) for problem in state.problems]
+    report.settings += [asdict(config.Problem("unused", text)) for text in compat.unheeded()]
     report.broken += [p.message for p in state.problems if p.severity == "error"]
     for part in (_vendor, _devices, _workarounds, _autocast, _libraries):
         try:

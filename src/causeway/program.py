@@ -63,7 +63,7 @@ def way(program: str | Path, asked: bool | None, device: str, *, module: bool = 
         return ""
     if asked:
         return "transfer"
-    text = _text(str(program), module)
+    text = text_of(str(program), module)
     names_cuda = re.search(r"(?i)(?<![a-z])cuda(?![a-z])", text) is not None
     names_device = re.search(rf"\btorch\.{device}\b|[\"']{device}(:\d+)?[\"']", text) is not None
     return "transfer" if names_cuda and not names_device else ""
@@ -162,7 +162,8 @@ def without_frames(error: BaseException) -> BaseException:
     return error.with_traceback(trace)
 
 
-def _text(name: str, module: bool) -> str:
+def text_of(name: str, module: bool) -> str:
+    """The source of a program. Raises CausewayError where it cannot be read."""
     if module:
         spec, _ = _module(name)
         assert isinstance(spec.loader, InspectLoader)

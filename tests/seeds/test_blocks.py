@@ -1,4 +1,4 @@
-"""Each Python block of the documents that Causeway grew from runs as it is written, by CAUSEWAY_COMPAT.
+"""Each Python block of the documents that Causeway grew from runs as it is written.
 
 Data and pretrained weights are replaced (stand_ins/), names that a document leaves open are given,
 and where a document shows pieces, they are put together. The documents are no part of this
@@ -16,7 +16,9 @@ import pytest
 from causeway import compat
 
 HERE = Path(__file__).parent
-FOLDER = next((p / "shared" / "seeds" for p in HERE.parents if (p / "shared" / "seeds").is_dir()), None)
+FOLDER = next(
+    (p / "shared" / "seeds" for p in HERE.parents if (p / "shared" / "seeds").is_dir()), None
+)
 pytestmark = pytest.mark.skipif(FOLDER is None, reason="the documents are not here")
 
 
@@ -73,9 +75,10 @@ def test_ascend_what_is_written_in_place_of_cuda_runs(run):
 def test_ascend_processes_are_joined_by_hccl(run):
     line = block(0, "backend='hccl'").strip().splitlines()[-1]
     assert "world_size=8" in line
-    program = "import torch, torch_npu\nimport torch.distributed as dist\nrank = 0\n" + line.replace(
-        "world_size=8", "world_size=1"
-    ).replace("29688", "0")
+    program = (
+        "import torch, torch_npu\nimport torch.distributed as dist\nrank = 0\n"
+        + line.replace("world_size=8", "world_size=1").replace("29688", "0")
+    )
     run(program + "\nassert dist.get_backend() == 'hccl', dist.get_backend()\n", "npu")
 
 
@@ -86,7 +89,8 @@ def test_ascend_mixed_precision_in_both_ways(run):
 import torch
 {block(0, "transfer_to_npu")}
 def make_model(a, b, n):
-    return torch.nn.Sequential(*[torch.nn.Linear(a, a) for _ in range(n)], torch.nn.Linear(a, b)).cuda()
+    inner = [torch.nn.Linear(a, a) for _ in range(n)]
+    return torch.nn.Sequential(*inner, torch.nn.Linear(a, b)).cuda()
 in_size, out_size, num_layers, epochs, anabled_use_amp = 8, 4, 2, 2, 65536.0
 data = torch.randn(3, 16, in_size).cuda()
 targets = torch.randn(3, 16, out_size).cuda()
@@ -259,8 +263,12 @@ def test_mindtorch_a_custom_function_in_both_forms(run):
     program = "import torch\nfrom torch import nn\nfrom torch.autograd import Function\n"
     for name, code in (("old", torchs), ("new", minds)):
         code = code.replace("...\n        return y", f"return {fill['y']}")
-        code = code.replace("...\n        return grad_input, grad_gamma, grad_beta", f"return {fill['grad']}")
-        program += f"{code.replace('ctx.saved_variables', 'ctx.saved_tensors')}\n{name} = GdnFunction\n"
+        code = code.replace(
+            "...\n        return grad_input, grad_gamma, grad_beta", f"return {fill['grad']}"
+        )
+        program += (
+            f"{code.replace('ctx.saved_variables', 'ctx.saved_tensors')}\n{name} = GdnFunction\n"
+        )
     program += """
 def grads(f):
     x, gamma, beta = (torch.arange(3.0).add(i).requires_grad_() for i in range(3))
@@ -276,7 +284,11 @@ def test_mindtorch_the_hardware_is_chosen(run):
     lines = re.findall(r"^(?:import mindspore as ms|ms\.set_context\(.*?\))", document(4), re.M)
     assert len(lines) == 3
     program = "import torch\nfrom mindtorch.tools import mstorch_enable\n" + "\n".join(lines)
-    run(program + "\nassert torch.ones(1).device.index == 1\n", "mindtorch", CAUSEWAY_SIM_DEVICES="2")
+    run(
+        program + "\nassert torch.ones(1).device.index == 1\n",
+        "mindtorch",
+        CAUSEWAY_SIM_DEVICES="2",
+    )
 
 
 def test_mindtorch_gradients_by_functions(run):
@@ -286,7 +298,8 @@ def test_mindtorch_gradients_by_functions(run):
 import torch
 import mindspore as ms
 w = torch.ones(3, requires_grad=True)
-value, grad = ms.ops.value_and_grad(lambda x: ((w * x).sum(), x), None, [w], has_aux=True)(torch.arange(3.0))
+both = ms.ops.value_and_grad(lambda x: ((w * x).sum(), x), None, [w], has_aux=True)
+value, grad = both(torch.arange(3.0))
 assert float(value[0]) == 3 and torch.equal(grad[0], torch.arange(3.0)), (value, grad)
 (clipped,) = ms.ops.clip_by_global_norm(grad, 1.0)
 assert abs(float(clipped.norm()) - 1) < 1e-6

@@ -1,8 +1,9 @@
-"""The tables of docs/compat.md: names and variables of each system."""
+"""docs/compat.md: how code for each system runs, and the tables of its names and variables."""
 
 from __future__ import annotations
 
 import importlib
+from pathlib import Path
 from types import ModuleType
 
 from causeway.compat import systems
@@ -27,8 +28,11 @@ _MODULES = {
 }
 
 
+_HEAD = Path(__file__).with_name("page.md")  # what the page says before the tables
+
+
 def markdown() -> str:
-    """All tables, as Markdown."""
+    """The page, with all tables, as Markdown."""
     parts = []
     for system in systems().values():
         parts.append(f"## {system.title}\n")
@@ -43,7 +47,7 @@ def markdown() -> str:
                 "torch.npu", "npu",
             ):  # fmt: skip
                 parts.append(_table(name, importlib.import_module(where)))
-    return "\n".join(parts)
+    return _HEAD.read_text(encoding="utf-8") + "\n".join(part for part in parts if part)
 
 
 def works(module: ModuleType) -> dict[str, str]:

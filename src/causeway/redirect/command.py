@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 from typing import Annotated
@@ -22,14 +23,26 @@ def run_program(
     report: Annotated[
         str, typer.Option(help="Write what was redirected to this file, as JSON.")
     ] = "",
+    system: Annotated[
+        str,
+        typer.Option(
+            "--compat",
+            help="The system that the program is for: npu, mlu, dipu, mindtorch or off. Without "
+            "it, that whose package the program imports.",
+        ),
+    ] = "",
 ) -> None:
     """Run a CUDA program untouched: its CUDA calls go to the device.
 
     `causeway run train.py --lr 0.1` is `python train.py --lr 0.1` with CUDA redirected, in the
     processes that it starts too: `causeway run -m torch.distributed.run train.py`. `import apex`
-    gives causeway.apex where no other is installed.
+    gives causeway.apex where no other is installed. A program that imports torch_npu, torch_mlu,
+    torch_dipu or mindtorch gets Causeway's (docs/compat.md), and redirects CUDA's calls only where
+    that package would.
     """
+    from causeway import compat
     from causeway.errors import CausewayError
+    from causeway.program import text_of
     from causeway.redirect.devices import resolve
 
     try:
@@ -37,11 +50,27 @@ def run_program(
     except CausewayError as error:
         print(f"causeway run: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
-    start(["-m", *program] if module else program, target, report)
+    if system not in ("", "off", *compat.systems()):
+        print(f"causeway run: --compat {system!r} is none of off, {', '.join(compat.systems())}",
+              file=sys.stderr)  # fmt: skip
+        raise typer.Exit(2)
+    found: set[str] = set()
+    if not system:
+        # What cannot be read is Python's to complain about.
+        with contextlib.suppress(CausewayError, ImportError):
+            found = compat.named_in(text_of(program[0], module))
+    if len(found) == 1:
+        (system,) = found
+    elif found:
+        print(f"causeway run: the program imports packages of {', '.join(sorted(found))}: choose "
+              "one with --compat", file=sys.stderr)  # fmt: skip
+        raise typer.Exit(2)
+    arguments = ["-m", *program] if module else program
+    start(arguments, target, report, "" if system == "off" else system)
 
 
-def start(arguments: list[str], target: str, report: str) -> None:
-    """Become `python ARGUMENTS`, with CUDA redirected.
+def start(arguments: list[str], target: str, report: str, system: str = "") -> None:
+    """Become `python ARGUMENTS`, with CUDA redirected, or as code for `system` (causeway.compat).
 
     The program is Python's own from its first line to its exit status: this process is replaced,
     and the redirection is turned on at the end of the program's `import torch`.
@@ -49,7 +78,14 @@ def start(arguments: list[str], target: str, report: str) -> None:
     environment = dict(os.environ)
     for name in [n for n in environment if n.startswith("CAUSEWAY_TRANSFER")]:
         del environment[name]
-    environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
+    if system:
+        from causeway import compat
+
+        environment["CAUSEWAY_COMPAT"] = system
+        path = [str(compat.first(system)), environment.get("PYTHONPATH", "")]
+        environment["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
+    if not system or target == "cpu":
+        environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
     if report:
         environment["CAUSEWAY_TRANSFER_REPORT"] = os.path.abspath(report)
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # it is what turns this on

@@ -1,0 +1,185 @@
+"""Names of other systems: they compute what they say, or refuse, and come and go as asked."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+import torch
+import torch.nn.functional as F
+
+from causeway import compat
+from causeway.apex.optimizers import npu_own
+from causeway.compat import tables
+from causeway.compat.torch_npu import operators as npu
+from causeway.errors import CausewayError
+
+
+def test_the_page_is_what_the_tables_say():
+    page = Path(__file__).parents[2] / "docs" / "compat.md"
+    assert page.read_text(encoding="utf-8") == tables.markdown(), "run `make docs`"
+
+
+@pytest.mark.parametrize("layout", ["BSH", "SBH", "BSND", "BNSD"])
+def test_attention_is_torchs_in_each_layout(device, layout):
+    torch.manual_seed(0)
+    q, k, v = (torch.randn(2, 4, 6, 8) for _ in range(3))  # (batch, heads, sequence, width)
+    places = {
+        "BNSD": lambda t: t, "BSND": lambda t: t.transpose(1, 2),
+        "BSH": lambda t: t.transpose(1, 2).flatten(2),
+        "SBH": lambda t: t.permute(2, 0, 1, 3).flatten(2),
+    }  # fmt: skip
+    mask = torch.ones(6, 6, dtype=torch.bool).triu(1)
+    want = places[layout](F.scaled_dot_product_attention(q, k, v, is_causal=True, scale=0.3))
+    given = [places[layout](t).to(device) for t in (q, k, v)]
+    got = npu.npu_fusion_attention(*given, 4, layout, atten_mask=mask.to(device), scale=0.3)[0]
+    torch.testing.assert_close(got.cpu(), want)
+    got = npu.npu_fusion_attention(*given, 4, layout, sparse_mode=2, scale=0.3)[0]
+    torch.testing.assert_close(got.cpu(), want)
+
+
+def test_operators_compute_their_formulas(device):
+    x = torch.randn(3, 8)
+    d = x.to(device)
+    a, b = x.chunk(2, -1)
+    rstd = (x.pow(2).mean(-1, keepdim=True) + 1e-6).rsqrt()
+    cases = [
+        (npu.npu_rms_norm(d, torch.full((8,), 2.0, device=device)), (x * rstd * 2, rstd)),
+        (npu.npu_swiglu(d), a * a.sigmoid() * b),
+        (npu.npu_geglu(d, approximate=0), (F.gelu(b) * a, F.gelu(b))),
+        (npu.npu_fast_gelu(d), x * torch.sigmoid(1.702 * x)),
+        (npu.npu_rotary_mul(d, d, d), x * x + x * torch.cat((-b, a), -1)),
+        (npu.npu_one_hot(torch.tensor([2, 5], device=device), depth=3),
+         torch.tensor([[0.0, 0, 1], [0, 0, 0]])),
+        (npu.npu_slice(d, [1, 2], [2, -1]), x[1:, 2:]),
+        (npu.npu_confusion_transpose(d, [1, 0], [2, 12], True), x.T.reshape(2, 12)),
+        (npu.npu_softmax_cross_entropy_with_logits(d, d.softmax(-1)),
+         -(x.softmax(-1) * x.log_softmax(-1)).sum(-1)),
+        (npu.npu_quantize(d, torch.full((8,), 0.1, device=device), None, torch.qint8),
+         (x / 0.1).round().clamp(-128, 127).to(torch.int8)),
+    ]  # fmt: skip
+    for got, want in cases:
+        pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
+        for one, other in pairs:
+            torch.testing.assert_close(one.cpu(), other)
+
+
+def test_boxes_by_hand():
+    one, other = torch.tensor([[0.0, 0, 10, 10]]), torch.tensor([[0.0, 0, 10, 20]])
+    assert npu.npu_iou(one, other).tolist() == [[0.5]]
+    far = torch.tensor([[20.0, 0, 30, 10]])
+    # Nothing is shared; the box around both is 30 wide, 20 of it are covered.
+    torch.testing.assert_close(npu.npu_giou(one.T, far.T), torch.tensor([[-1 / 3]]))
+    torch.testing.assert_close(npu.npu_diou(one.T, far.T), torch.tensor([[-400 / 1000]]))
+    assert npu.npu_ciou(one.T, one.T).tolist() == [[1.0]]
+
+
+def test_what_is_not_served_is_refused():
+    q = torch.ones(1, 2, 4)
+    with pytest.raises(CausewayError, match="sparse_mode is not served"):
+        npu.npu_fusion_attention(q, q, q, 2, "BSH", sparse_mode=5)
+    with pytest.raises(CausewayError, match="input_layout"):
+        npu.npu_fusion_attention(q, q, q, 2, "TND")
+    with pytest.raises(CausewayError, match="antiquant_scale1"):
+        npu.npu_ffn(q, q, q, "gelu", antiquant_scale1=q)
+
+
+@pytest.mark.parametrize("optimizer", ["NpuFusedAdamP", "NpuFusedBertAdam", "NpuFusedRMSpropTF"])
+def test_optimizers_lower_a_loss(device, optimizer):
+    torch.manual_seed(0)
+    model = torch.nn.Sequential(torch.nn.Linear(6, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).to(
+        device
+    )
+    x = torch.randn(32, 6, device=device)
+    y = x.sum(-1, keepdim=True)
+    stepper = getattr(npu_own, optimizer)(model.parameters(), lr=1e-2)
+    losses = []
+    for _ in range(60):
+        loss = F.mse_loss(model(x), y)
+        stepper.zero_grad()
+        loss.backward()
+        stepper.step()
+        losses.append(float(loss))
+    assert losses[-1] < 0.6 * losses[0]
+
+
+def test_one_step_by_hand():
+    p, g = torch.tensor([1.0]), torch.tensor([0.5])
+    p = torch.nn.Parameter(p)
+    p.grad = g.clone()
+    npu_own.NpuFusedBertAdam([p], lr=0.1, weight_decay=0.01, max_grad_norm=-1).step()
+    step = 0.1 * 0.5 / ((0.001 * 0.25) ** 0.5 + 1e-6) + 0.01
+    assert float(p) == pytest.approx(1 - 0.1 * step)
+    p = torch.nn.Parameter(torch.tensor([1.0]))
+    p.grad = g.clone()
+    npu_own.NpuFusedRMSpropTF([p], lr=0.1).step()
+    assert float(p) == pytest.approx(1 - 0.1 * 0.5 / (0.9 + 0.1 * 0.25 + 1e-10) ** 0.5)
+
+
+def test_an_import_that_fails_says_what_to_do(run_python):
+    done = run_python("import torch\nimport torch_mlu.core\n", status=1, new=True)
+    assert "CAUSEWAY_COMPAT=mlu" in done.stderr
+    done = run_python("import torch\nimport not_there\n", status=1, new=True)
+    assert "causeway:" not in done.stderr
+
+
+def test_names_that_are_not_served_say_what_to_write(run_python):
+    program = """
+import torch, torch_npu
+for name in ("torch_npu.npu_moe_init_routing", "torch.npu.init_dump", "torch_npu.contrib.BiLSTM",
+             "torch_npu.utils.FlopsCounter"):
+    owner, _, last = name.rpartition(".")
+    try:
+        getattr(eval(owner), last)
+    except AttributeError as error:
+        print(error)
+try:
+    torch.npu.set_option({"ACL_PRECISION_MOD": 1})
+except Exception as error:
+    print(error)
+"""
+    lines = run_python(program, new=True, CAUSEWAY_COMPAT="npu").stdout.splitlines()
+    assert len(lines) == 5
+    assert "torch.compile" in lines[0]
+    assert "CAUSEWAY_DUMP" in lines[1]
+    assert "torch.nn.LSTM" in lines[2]
+    assert "FlopCounterMode" in lines[3]
+    assert "ACL_PRECISION_MODE" in lines[4]
+
+
+def test_the_real_package_is_not_shadowed(run_python, tmp_path):
+    (tmp_path / "torch_npu").mkdir()
+    (tmp_path / "torch_npu" / "__init__.py").write_text("real = True\n")
+    program = "import torch\nimport torch_npu\nprint(torch_npu.real)\n"
+    done = run_python(program, new=True, CAUSEWAY_COMPAT="npu", PYTHONPATH=str(tmp_path))
+    assert done.stdout.strip() == "True"
+    assert "another torch_npu is installed" in done.stderr
+
+
+def test_a_system_is_installed_and_removed(tmp_path, monkeypatch):
+    monkeypatch.setattr(compat, "marker", lambda: tmp_path / "causeway-compat.txt")
+    assert compat.install("mindtorch") == [tmp_path / "mindtorch", tmp_path / "mindspore"]
+    assert compat.installed() == "mindtorch"
+    with pytest.raises(CausewayError, match="remove it first"):
+        compat.install("npu")
+    assert compat.remove() == "mindtorch"
+    assert list(tmp_path.iterdir()) == []
+    (tmp_path / "torch_npu").mkdir()  # somebody else's
+    (tmp_path / "torch_npu" / "__init__.py").write_text("")
+    monkeypatch.syspath_prepend(str(tmp_path))
+    with pytest.raises(CausewayError, match="not replaced"):
+        compat.install("npu")
+
+
+def test_programs_are_known_by_what_they_import():
+    assert compat.named_in("import torch\n  import torch_npu.npu as n\n") == {"npu"}
+    assert compat.named_in("from torch_mlu.core import x\nimport torch_dipu\n") == {"mlu", "dipu"}
+    assert compat.named_in("# import torch_npu\nx = 'import torch_mlu'\n") == set()
+
+
+def test_run_takes_a_program_for_another_system(run_python, tmp_path):
+    script = tmp_path / "train.py"
+    script.write_text("import torch_npu, torch\nprint(torch.ones(2).npu().device)\n")
+    program = "import subprocess, sys\n"
+    program += "subprocess.run([sys.executable, '-m', 'causeway', 'run', sys.argv[1]])"
+    assert run_python(program, args=(str(script),), new=True).stdout.strip() == "npu:0"
