@@ -16,10 +16,10 @@ from causeway.autoload import messages
 from causeway.compat.command import compat
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
+from causeway.launch import run_program
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.quant.command import run_quantize
-from causeway.redirect.command import run_program
 from causeway.ship.command import run_export
 from causeway.trace import command as trace
 from causeway.tune.command import run_tune

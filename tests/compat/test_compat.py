@@ -183,3 +183,20 @@ def test_run_takes_a_program_for_another_system(run_python, tmp_path):
     program = "import subprocess, sys\n"
     program += "subprocess.run([sys.executable, '-m', 'causeway', 'run', sys.argv[1]])"
     assert run_python(program, args=(str(script),), new=True).stdout.strip() == "npu:0"
+
+
+def test_a_dumper_prints_and_compares_while_it_is_entered(run_python):
+    program = """
+import torch, torch_mlu
+from torch_mlu.core.dumptool import Dumper
+x = torch.ones(2).to("mlu")
+with Dumper(enable=True, use_cpu=True):
+    y = x + x
+print("after")
+z = x * x
+"""
+    printed = run_python(program, new=True, CAUSEWAY_COMPAT="mlu").stdout
+    inside, _, after = printed.partition("after")
+    assert "aten::add.Tensor" in inside
+    assert "self: float32[2]" in inside
+    assert "aten::mul" not in after

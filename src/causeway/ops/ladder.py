@@ -66,14 +66,15 @@ def match(setting: str, operators: Sequence[str]) -> list[str]:
     """The operators that a setting's patterns mean, in their order; one must match a whole name.
 
     "aten::add.out" is meant by `aten::add.out`, by `add.out` and, as all its overloads are, by
-    `add`. An out variant means the other two forms too, and a composite what torch calls for it:
-    `conv2d` is convolution (ops/meant.py).
+    `add`. To send an out variant to the host means the other two forms too, and a composite what
+    torch calls for it: `conv2d` is convolution (ops/meant.py).
     """
     found: dict[str, None] = {}
     for pattern in config.get(setting):
         whole = re.compile(pattern)
         hits = [name for name in operators if any(map(whole.fullmatch, spellings(name)))]
-        hits += meant(pattern, operators)
+        if setting == "fallback":
+            hits += meant(pattern, operators)
         if not hits:
             near = nearest(pattern, operators)
             raise ConfigError(f"setting {setting!r}: {pattern!r} matches no operator{near}")

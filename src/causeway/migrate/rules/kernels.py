@@ -7,9 +7,8 @@ import re
 
 from causeway.migrate.module import PROVIDERS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors
-
-_CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
-_EXTENSION = re.compile(r"(^|[._])(_ext|_C|ext_module|.*_ext|.*_cuda|.*_cuda_.*|cuda_.*)($|\.)")
+from causeway.migrate.rules.callees import kernel_of_cuda
+from causeway.migrate.rules.roles import device_like
 
 
 def chooses_kernel(module: Module, node: ast.AST) -> bool:
@@ -83,29 +82,6 @@ def _function_for_cuda(module: Module, node: ast.expr) -> bool:
     return scope is module.names.module and not _SWITCH.match(node.id)
 
 
-def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
-    """Whether what is called is a kernel for CUDA alone, by its name or by where it is from."""
-    parts: list[str] = []
-    node = func
-    while isinstance(node, ast.Attribute):
-        parts.append(node.attr)
-        node = node.value
-    if not isinstance(node, ast.Name):
-        return False
-    name = ".".join([node.id, *reversed(parts)])
-    api = module.resolve(func) or name
-    if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(
-        (".cuda", ".is_cuda")
-    ):
-        return False
-    if "triton" in name.lower():
-        return True
-    if _CUDA_WORD.search(name) or _CUDA_WORD.search(api):
-        return not name.startswith(("self.", "args.", "torch."))
-    head = api.rpartition(".")[0]
-    return bool(head) and bool(_EXTENSION.search(head)) and not api.startswith("torch.")
-
-
 def _triton(node: ast.expr) -> bool:
     """Whether a condition asks for Triton: `HAS_TRITON and x.is_cuda`."""
     return any(
@@ -117,8 +93,6 @@ def _triton(node: ast.expr) -> bool:
 
 def _implementation(module: Module, node: ast.expr) -> bool:
     """`impl == "cuda"`: a comparison with "cuda" of what is no device."""
-    from causeway.migrate.rules.roles import device_like
-
     return (
         isinstance(node, ast.Compare)
         and len(node.comparators) == 1

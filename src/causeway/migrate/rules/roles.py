@@ -13,7 +13,7 @@ from enum import Enum
 
 from causeway.migrate.module import VENDORS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors
-from causeway.migrate.rules.kernels import kernel_of_cuda
+from causeway.migrate.rules.callees import kernel_of_cuda
 
 _DEVICE_WORD = re.compile(r"device|map_location|(^|_)dev(_|$)", re.I)
 _BACKEND_WORD = re.compile(r"backend", re.I)

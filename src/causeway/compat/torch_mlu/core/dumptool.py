@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from types import TracebackType
-from typing import Any
+from contextlib import ExitStack
 
 import causeway
 from causeway.compat.missing import no_effect
 
 
-class Dumper:
+class Dumper(ExitStack):
     """Prints operators with their arguments while it is entered; with `level` above 0 their values.
 
     `use_cpu` compares each with the CPU, as causeway.compare does. `dump_dir` has no effect.
@@ -18,25 +17,15 @@ class Dumper:
     def __init__(
         self, dump_dir: str = "./dump", enable: bool = True, use_cpu: bool = False, level: int = 0
     ) -> None:
+        super().__init__()
         self.enable, self.use_cpu, self.level = enable, use_cpu, level
         if dump_dir != "./dump":
             no_effect("Dumper(dump_dir=...)", "set CAUSEWAY_DUMP_TO to a file")
-        self._entered: list[Any] = []
 
     def __enter__(self) -> Dumper:
+        super().__enter__()
         if self.enable:
-            self._entered.append(causeway.dump(3 if self.level else 2))
+            self.enter_context(causeway.dump(3 if self.level else 2))
             if self.use_cpu:
-                self._entered.append(causeway.compare())
-            for context in self._entered:
-                context.__enter__()
+                self.enter_context(causeway.compare())
         return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        while self._entered:
-            self._entered.pop().__exit__(kind, error, trace)

@@ -1,0 +1,34 @@
+"""Whether what a module calls exists for CUDA alone, by its name."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from causeway.migrate.module import Module
+
+_CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
+_EXTENSION = re.compile(r"(^|[._])(_ext|_C|ext_module|.*_ext|.*_cuda|.*_cuda_.*|cuda_.*)($|\.)")
+
+
+def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is a kernel for CUDA alone, by its name or by where it is from."""
+    parts: list[str] = []
+    node = func
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    if not isinstance(node, ast.Name):
+        return False
+    name = ".".join([node.id, *reversed(parts)])
+    api = module.resolve(func) or name
+    if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(
+        (".cuda", ".is_cuda")
+    ):
+        return False
+    if "triton" in name.lower():
+        return True
+    if _CUDA_WORD.search(name) or _CUDA_WORD.search(api):
+        return not name.startswith(("self.", "args.", "torch."))
+    head = api.rpartition(".")[0]
+    return bool(head) and bool(_EXTENSION.search(head)) and not api.startswith("torch.")
