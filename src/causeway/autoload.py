@@ -26,7 +26,7 @@ from causeway.errors import (
     UnsupportedDtypeError,
     VendorError,
 )
-from causeway.state import state
+from causeway.state import MARKER, state
 
 
 def start() -> None:
@@ -115,8 +115,6 @@ def _attach() -> None:
 def _start_compat() -> None:
     """Stand in for another system's packages, where that is asked for; else nothing is imported."""
     import torch
-
-    from causeway.importing import MARKER
 
     installed = os.path.join(os.path.dirname(os.path.dirname(torch.__file__)), MARKER)
     if config.given("compat") or os.path.exists(installed):

@@ -20,8 +20,6 @@ from causeway.errors import CausewayError
 
 # A file beside a package that Causeway wrote itself (`causeway compat install`).
 MARK = "made_by_causeway"
-# Beside torch, where one was written: says for which system.
-MARKER = "causeway-compat.txt"
 
 
 class _Loader(importlib.abc.Loader):

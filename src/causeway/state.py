@@ -26,3 +26,5 @@ class State:
 
 
 state = State()
+# Beside torch, where `causeway compat install` was called: says for which system.
+MARKER = "causeway-compat.txt"

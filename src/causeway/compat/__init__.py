@@ -20,8 +20,8 @@ from pathlib import Path
 
 from causeway import config
 from causeway.apex import importing as apex
-from causeway.importing import MARK, MARKER, Aliases
-from causeway.state import state
+from causeway.importing import MARK, Aliases
+from causeway.state import MARKER, state
 
 
 @dataclass(frozen=True)

@@ -312,6 +312,21 @@ def statement(node: ast.AST) -> ast.stmt:
     return node
 
 
+def block(stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements among which one stands: its own block of what holds it."""
+    for name in ("body", "orelse", "finalbody"):
+        found = getattr(stmt.up, name, None)  # type: ignore[attr-defined]
+        if isinstance(found, list) and stmt in found:
+            return found
+    return [stmt]  # of a match
+
+
+def after(stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements behind one in its block."""
+    around = block(stmt)
+    return around[around.index(stmt) + 1 :]
+
+
 def ancestors(node: ast.AST) -> Iterator[tuple[ast.AST, ast.AST]]:
     """(child, parent) from a node up to the module."""
     while getattr(node, "up", None) is not None:

@@ -9,7 +9,7 @@ import warnings
 from causeway.migrate import advice, knowledge, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Module
-from causeway.migrate.names import ancestors
+from causeway.migrate.names import after, ancestors
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
@@ -242,9 +242,8 @@ def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
     for node in module.imports():
         scope = node.scope  # type: ignore[union-attr]
         if scope is module.names.module and _binds(node, known) and not _only_for_types(node):
-            block = _block(node)
             stmt: ast.stmt = node
-            for following in block[block.index(node) + 1 :]:
+            for following in after(node):
                 if not isinstance(following, ast.Import | ast.ImportFrom):
                     break
                 stmt = following
@@ -252,15 +251,6 @@ def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
             before = module.source.slice(module.source.line_start(start), start)
             found += [] if before.strip() else [stmt]
     return found
-
-
-def _block(stmt: ast.stmt) -> list[ast.stmt]:
-    """The statements among which one stands."""
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(stmt.up, name, None)  # type: ignore[attr-defined]
-        if isinstance(block, list) and stmt in block:
-            return block
-    return [stmt]
 
 
 def _only_for_types(node: ast.AST) -> bool:

@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
+from causeway.migrate.names import block
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -71,17 +72,12 @@ def _seeded_beside(module: Module, use: Use) -> bool:
         return False
     if not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant):
         return False
-    up, block = stmt.up, None  # type: ignore[attr-defined]
-    for name in ("body", "orelse", "finalbody"):
-        if stmt in (getattr(up, name, None) or []):
-            block = getattr(up, name)
-    if block is None:
-        return False
-    wanted, at = module.text(call.args[0]), block.index(stmt)
+    around = block(stmt)
+    wanted, at = module.text(call.args[0]), around.index(stmt)
     for step in (-1, 1):
         i = at + step
-        while 0 <= i < len(block) and _only_settings(module, block[i]):
-            if _seeds(module, block[i], wanted):
+        while 0 <= i < len(around) and _only_settings(module, around[i]):
+            if _seeds(module, around[i], wanted):
                 source = module.source
                 start, end = (
                     source.line_start(source.start(stmt)),

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import ancestors, statement
+from causeway.migrate.names import after, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.rules.kernels import builds_for_cuda
@@ -70,11 +70,7 @@ def _after(node: ast.If) -> list[ast.AST]:
     found: list[ast.AST] = [*node.orelse]
     if not isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue):
         return found
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(node.up, name, None)  # type: ignore[attr-defined]
-        if isinstance(block, list) and node in block:
-            found += block[block.index(node) + 1 :]
-    return found
+    return [*found, *after(node)]
 
 
 def _regions(use: Use) -> Iterator[tuple[ast.AST, list[ast.AST]]]:

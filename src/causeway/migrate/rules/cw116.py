@@ -6,7 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module
-from causeway.migrate.names import Scope
+from causeway.migrate.names import Scope, block
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
 
@@ -139,13 +139,9 @@ def _droppable(module: Module, node: ast.stmt) -> bool:
     after = source.slice(end, source.line_end(end)).strip()
     if before.strip() or (after and not after.startswith("#")):
         return False
-    for name in ("body", "orelse", "finalbody"):
-        block = getattr(up, name, None)
-        if isinstance(block, list) and node in block:
-            return isinstance(up, ast.Module) or any(
-                s is not node and id(s) not in module.done for s in block
-            )
-    return False
+    return isinstance(up, ast.Module) or any(
+        other is not node and id(other) not in module.done for other in block(node)
+    )
 
 
 def _uses(module: Module, name: str, scope: Scope) -> list[ast.Name]:
