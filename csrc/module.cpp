@@ -204,7 +204,7 @@ py::list snapshot(int index) {
     d["requested_size"] = s.requested;
     d["stream"] = s.stream;
     d["segment_type"] = s.large ? "large" : "small";
-    d["segment_pool_id"] = py::make_tuple(0, 0);
+    d["segment_pool_id"] = py::make_tuple(s.pool.first, s.pool.second);
     d["is_expandable"] = s.expandable;
     d["frames"] = symbols.of(s.frames);
     py::list blocks;
@@ -412,6 +412,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("drain_autograd_threads", drain_autograd_threads, no_gil);
   m.def("stream_native_handle", [](const c10::Stream& s) { return reinterpret_cast<size_t>(stream_of(s).handle); });
+  m.def("set_on_wait", [](int level) { g_on_wait.store(static_cast<OnWait>(level)); });
+  m.def("on_wait", [] { return static_cast<int>(g_on_wait.load()); });
+  m.def("adopt_stream", [](size_t handle, int index) {
+    return as_torch(adopt_stream(index, reinterpret_cast<cw_stream>(handle)));
+  });
   m.def("set_stream", [](const c10::Stream& s) {
     set_device(s.device_index());
     exchange_stream(s);
@@ -424,7 +429,19 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("memory_history", history);
   m.def("set_memory_history", set_memory_history);
   // torch's own keep Python's lock while the device is waited for.
-  m.def("empty_cache", [] { device_allocator()->emptyCache({0, 0}); }, no_gil);
+  m.def(
+      "empty_cache", [](const c10::MempoolId_t& pool) { device_allocator()->emptyCache(pool); },
+      py::arg("pool") = c10::MempoolId_t{0, 0}, no_gil);
+  m.def(
+      "retain_pool",
+      [](int index, const c10::MempoolId_t& id, bool use_on_oom, bool no_split) {
+        retain_pool(index, id, {use_on_oom, no_split});
+      },
+      no_gil);
+  m.def("release_pool", release_pool, no_gil);
+  m.def("pool_uses", pool_uses, no_gil);
+  m.def("use_pool", use_pool, no_gil);
+  m.def("end_use_of_pool", end_use_of_pool, no_gil);
   m.def("set_memory_fraction", set_memory_fraction, no_gil);
   m.def("memory_fraction", memory_fraction, no_gil);
   m.def("raw_alloc", raw_alloc);

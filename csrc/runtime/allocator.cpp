@@ -13,7 +13,8 @@
 // 10 MiB, else of whole 2 MiB), so that users' habits and tools carry over.
 //
 // While a graph is captured (graph.h), its streams have pools that are kept for it, or for those that share them: a block
-// that is freed there is handed out again only to a capture with the same pool, as replays write to it.
+// that is freed there is handed out again only to a capture with the same pool, as replays write to it. A program has
+// pools of its own (PoolInUse) in the same way.
 //
 // Where the vendor offers addresses apart from memory and the program asks for torch's `expandable_segments`, a pool's
 // segment is as many addresses as the device has memory, and grows in place: what is asked for next joins what is free
@@ -97,9 +98,11 @@ struct BySize {
   bool operator()(const Block* a, size_t size) const { return a->size < size; }
 };
 
-// The pools of graphs, by stream.
+// The pools of a graph or of the program, by stream.
 struct KeptPools {
-  int uses = 0;  // graphs
+  c10::MempoolId_t id{0, 0};
+  int uses = 0;  // graphs, and objects and contexts of the program
+  PoolOptions options;
   std::unordered_map<StreamState*, std::unique_ptr<Pool>> pools;
 };
 
@@ -134,6 +137,20 @@ void each_stat(DeviceStats& s, F f) {
 
 std::string mib(size_t bytes) { return c10::CachingAllocator::format_size(bytes); }
 
+// A pool of the program that this thread allocates from; the last one of a device counts.
+struct PoolInUse {
+  int device;
+  c10::MempoolId_t id;
+};
+thread_local std::vector<PoolInUse> t_pools;
+std::atomic<int> g_pools_in_use{0};  // of all threads
+
+const c10::MempoolId_t* pool_in_use(int device) {
+  for (auto it = t_pools.rbegin(); it != t_pools.rend(); ++it)
+    if (it->device == device) return &it->id;
+  return nullptr;
+}
+
 }  // namespace
 
 struct Cache {
@@ -163,10 +180,14 @@ struct Cache {
   };
   std::vector<Waiting> waiting;
   History history;
+  std::string refusal;  // what the vendor said when it last had no memory for a call that still asks
   std::atomic<bool> cannot_grow{false};  // the program asked for segments that grow, and the vendor has none
 
   Pool& pool(StreamState& stream) {
-    if (const Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) return pool_of_graph(*graph, stream);
+    if (const Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr))
+      return kept_pool(graph->next_pool(), stream);
+    if (C10_UNLIKELY(g_pools_in_use.load(std::memory_order_relaxed) > 0))
+      if (const c10::MempoolId_t* id = pool_in_use(device)) return kept_pool(*id, stream);
     if (C10_LIKELY(last_stream == &stream)) return *last_pool;
     auto& p = pools[&stream];
     if (!p) {
@@ -178,8 +199,14 @@ struct Cache {
     return *p;
   }
 
-  Pool& pool_of_graph(const Graph& graph, StreamState& stream) {
-    KeptPools& all = kept[graph.next_pool()];
+  KeptPools& kept_pools(c10::MempoolId_t id) {
+    KeptPools& all = kept[id];
+    all.id = id;
+    return all;
+  }
+
+  Pool& kept_pool(c10::MempoolId_t id, StreamState& stream) {
+    KeptPools& all = kept_pools(id);
     auto& p = all.pools[&stream];
     if (!p) {
       p = std::make_unique<Pool>();
@@ -196,10 +223,10 @@ struct Cache {
       for (auto& [_, p] : all.pools) f(*p);
   }
 
-  // Whether a graph may still write to what is free.
+  // Whether a graph may still write to what is free, or the program keeps it.
   static bool is_kept(const Pool& p) { return p.kept && p.kept->uses > 0; }
 
-  // Pools that no graph and no memory is of any more.
+  // Pools that nobody keeps and no memory is of any more.
   void forget_pools() {
     std::set<const KeptPools*> used;
     for (auto& [_, s] : segments) used.insert(s->pool->kept);
@@ -358,6 +385,7 @@ struct Cache {
   Block* cut(Pool& p, Block* block, size_t size) {
     const size_t rest = block->size - size;
     if (block->segment->large ? rest <= kSmallLimit : rest < round) return block;
+    if (C10_UNLIKELY(p.kept != nullptr) && p.kept->options.no_split && !block->segment->grows) return block;
     Block* tail = new_block();
     tail->start = block->start + size;
     tail->size = rest;
@@ -382,6 +410,7 @@ struct Cache {
     // In order of what it costs: blocks waiting for other streams, cached segments of the right size, all cached
     // segments. Each step may free what the next would have to ask for.
     ++stats.num_alloc_retries;
+    refusal.clear();
     collect_waiting(true);
     each_pool([&](Pool& of_stream) { merge_lists(of_stream); });
     if (Block* b = from_tree(p, size)) return b;
@@ -390,6 +419,10 @@ struct Cache {
     release_segments(SIZE_MAX, frames);
     if (Block* b = more(p, size, bytes, large, frames)) return b;
     if (Block* b = more(p, size, size, large, frames)) return b;  // with no room to spare
+    for (auto& [_, all] : kept)
+      if (all.options.use_on_oom && &all != p.kept)
+        if (const auto it = all.pools.find(p.stream); it != all.pools.end())
+          if (Block* b = from_tree(*it->second, size)) return b;
     if (g_history_on.load())
       history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
     fail_out_of_memory(asked);
@@ -472,7 +505,7 @@ struct Cache {
     {
       Profiled span(Work::Call, "mem_map", nullptr, wanted);
       const cw_status status = api().mem_map(vendor_id, hole->start, wanted);
-      if (status == CW_OUT_OF_MEMORY) return nullptr;
+      if (status == CW_OUT_OF_MEMORY) return refusal = last_words(), nullptr;
       check(status, "mem_map", device);
     }
     s.holes.erase(hole->start);
@@ -595,7 +628,7 @@ struct Cache {
     Profiled span(Work::Call, entry, nullptr, bytes);
     const cw_status status = api().mem_alloc_on ? api().mem_alloc_on(vendor_id, p.stream->handle, bytes, &start)
                                                 : api().mem_alloc(vendor_id, bytes, &start);
-    if (status == CW_OUT_OF_MEMORY) return nullptr;
+    if (status == CW_OUT_OF_MEMORY) return refusal = last_words(), nullptr;
     check(status, entry, device);
     if (C10_UNLIKELY(reinterpret_cast<uintptr_t>(start) % alignment)) {
       (void)api().mem_free(vendor_id, start);
@@ -628,11 +661,12 @@ struct Cache {
   }
 
   // Give cached segments back to the vendor: the smallest single one of at least `bytes`, or all for SIZE_MAX. `later`:
-  // what may go back in the order of its stream does, and nobody waits for it.
-  bool release_segments(size_t bytes, const Frames& frames, bool later = false) {
+  // what may go back in the order of its stream does, and nobody waits for it. `only`: those of one kept pool.
+  bool release_segments(size_t bytes, const Frames& frames, bool later = false,
+                        const c10::MempoolId_t* only = nullptr) {
     std::vector<Block*> whole, parts;
     each_pool([&](Pool& p) {
-      if (is_kept(p)) return;
+      if (is_kept(p) || (only && !(p.kept && p.kept->id == *only))) return;
       merge_lists(p);
       for (auto* t : {&p.small, &p.large})
         for (Block* b : *t)
@@ -720,7 +754,6 @@ struct Cache {
 
   [[noreturn]] void fail_out_of_memory(size_t asked) {
     ++stats.num_ooms;
-    const std::string words = last_words();  // before the vendor is asked anything else
     const auto [free, total] = free_and_total(true);
     const size_t reserved = stats.reserved_bytes[0].current, used = stats.allocated_bytes[0].current;
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), used, reserved, c10::Device(kDeviceType, device));
@@ -730,7 +763,8 @@ struct Cache {
                      ". PyTorch holds ", mib(used), " in tensors and has ", mib(reserved),
                      " reserved; the largest free block is ", mib(largest_free()),
                      ". Use smaller batches or free tensors; torch.", vendor_name(),
-                     ".memory_summary() shows what holds memory. (Vendor: ", words, ")");
+                     ".memory_summary() shows what holds memory.",
+                     refusal.empty() ? "" : c10::str(" (Vendor: ", refusal, ")"));
   }
 
   // `anyhow`: by our own count where the vendor fails to tell, for the words of another error.
@@ -830,13 +864,14 @@ struct Allocator final : c10::DeviceAllocator {
     copy_on(stream, to, d.vendor_id, from, d.vendor_id, bytes);
   }
   bool initialized() override { return any_device_opened(); }
-  void emptyCache(c10::MempoolId_t) override {
+  void emptyCache(c10::MempoolId_t id) override {
+    const bool all = id == c10::MempoolId_t{0, 0};
     const Frames frames = gather_frames(Stacks::All);
     for (auto& slot : g_caches) {
       if (Cache* c = slot.load()) {
         std::lock_guard lock(c->mutex);
         c->collect_waiting(true);
-        c->release_segments(SIZE_MAX, frames, /*later=*/true);
+        c->release_segments(SIZE_MAX, frames, /*later=*/true, all ? nullptr : &id);
       }
     }
   }
@@ -890,10 +925,13 @@ void open_cache(const DeviceState& d) {
 
 c10::DeviceAllocator* device_allocator() { return &g_allocator; }
 
-void retain_pool(int index, c10::MempoolId_t id) {
+void retain_pool(int index, c10::MempoolId_t id, const PoolOptions& options) {
   Cache& c = cache(index);
   std::lock_guard lock(c.mutex);
-  ++c.kept[id].uses;
+  KeptPools& pools = c.kept_pools(id);
+  ++pools.uses;
+  pools.options.use_on_oom |= options.use_on_oom;
+  pools.options.no_split |= options.no_split;
 }
 
 void release_pool(int index, c10::MempoolId_t id) {
@@ -901,6 +939,30 @@ void release_pool(int index, c10::MempoolId_t id) {
   std::lock_guard lock(c.mutex);
   if (const auto it = c.kept.find(id); it != c.kept.end() && it->second.uses > 0) --it->second.uses;
   c.forget_pools();
+}
+
+int pool_uses(int index, c10::MempoolId_t id) {
+  Cache& c = cache(index);
+  std::lock_guard lock(c.mutex);
+  const auto it = c.kept.find(id);
+  return it == c.kept.end() ? 0 : it->second.uses;
+}
+
+void use_pool(int index, c10::MempoolId_t id) {
+  retain_pool(index, id, {});
+  t_pools.push_back({index, id});
+  g_pools_in_use.fetch_add(1);
+}
+
+void end_use_of_pool(int index, c10::MempoolId_t id) {
+  const auto it = std::find_if(t_pools.rbegin(), t_pools.rend(),
+                               [&](const PoolInUse& use) { return use.device == index && use.id == id; });
+  if (it == t_pools.rend())
+    fail(Kind::Causeway, "this thread does not use memory pool (", id.first, ", ", id.second, ") of ",
+         device_name(index), "; leave use_mem_pool() on the thread that entered it");
+  t_pools.erase(std::next(it).base());
+  g_pools_in_use.fetch_sub(1);
+  release_pool(index, id);
 }
 
 c10::DataPtr allocate(int index, StreamState& stream, size_t bytes) {
@@ -970,8 +1032,9 @@ std::vector<SegmentView> memory_snapshot(int index) {
   std::lock_guard lock(c.mutex);
   for (auto& [start, s] : c.segments) {
     const auto begin = [&](char* at) {
-      return SegmentView{reinterpret_cast<size_t>(at), 0,        0,        0,  0,
-                         s->pool->stream->id,          s->large, s->grows, {}, s->frames};
+      const c10::MempoolId_t pool = s->pool->kept ? s->pool->kept->id : c10::MempoolId_t{0, 0};
+      return SegmentView{reinterpret_cast<size_t>(at), 0,    0,        0,        0,
+                         s->pool->stream->id,          pool, s->large, s->grows, {}, s->frames};
     };
     SegmentView view = begin(start);
     for (Block* b = s->first; b; b = b->next) {

@@ -42,6 +42,7 @@ struct BlockView {
 struct SegmentView {
   size_t address, size, requested, allocated, active;
   c10::StreamId stream;
+  c10::MempoolId_t pool;  // {0, 0}: the device's own
   bool large;
   bool expandable;  // one run of mapped pages in a segment that grows
   std::vector<BlockView> blocks;
@@ -56,9 +57,18 @@ std::vector<MemoryEvent> memory_history(int device);
 // The block that is handed out and holds `pointer`: its start and the bytes that were asked for; {nullptr, 0}: none.
 std::pair<void*, size_t> block_of(int device, const void* pointer);
 
-// A graph's pool of device memory: kept, also what is free in it, until as many releases as retains.
-void retain_pool(int device, c10::MempoolId_t id);
+// A pool of device memory of a graph's or the program's: kept, also what is free in it, until as many releases as retains.
+struct PoolOptions {
+  bool use_on_oom = false;  // what is free in it serves others before they are out of memory
+  bool no_split = false;    // a segment is one block
+};
+void retain_pool(int device, c10::MempoolId_t id, const PoolOptions& options = {});
 void release_pool(int device, c10::MempoolId_t id);
+int pool_uses(int device, c10::MempoolId_t id);
+
+// From now on this thread allocates from the pool, but on streams that are captured; until the end of that use.
+void use_pool(int device, c10::MempoolId_t id);
+void end_use_of_pool(int device, c10::MempoolId_t id);
 
 // The segment (one mem_alloc of the vendor) that holds `pointer`: its start, and the pointer's offset in it.
 std::pair<void*, size_t> segment_of(int device, const void* pointer);

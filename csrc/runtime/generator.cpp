@@ -32,15 +32,23 @@ void Generator::not_in_capture() const { refuse_in_capture(device().index(), "a 
 
 void Generator::set_current_seed(uint64_t seed) {
   not_in_capture();
-  seed_ = seed;
-  offset_ = 0;
+  set({seed, 0});
 }
 void Generator::set_offset(uint64_t offset) {
   not_in_capture();
-  offset_ = offset;
+  std::lock_guard lock(state_->mutex);
+  state_->now.offset = offset;
 }
-uint64_t Generator::get_offset() const { return offset_; }
-uint64_t Generator::current_seed() const { return seed_; }
+uint64_t Generator::get_offset() const { return now().offset; }
+uint64_t Generator::current_seed() const { return now().seed; }
+cw_philox Generator::now() const {
+  std::lock_guard lock(state_->mutex);
+  return state_->now;
+}
+void Generator::set(const cw_philox& now) {
+  std::lock_guard lock(state_->mutex);
+  state_->now = now;
+}
 uint64_t Generator::seed() {
   const uint64_t random = c10::detail::getNonDeterministicRandom(true);
   set_current_seed(random);
@@ -54,52 +62,59 @@ void Generator::set_state(const c10::TensorImpl& state) {
          " bytes (seed and offset); got ", state.numel(), " elements of ", state.dtype(), " on ", state.device(),
          ". A state saved by another kind of device does not fit");
   const auto* bytes = static_cast<const uint8_t*>(state.data());
+  cw_philox now;
+  std::memcpy(&now, bytes, sizeof now);
   if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr)) {
-    cw_philox within;
-    std::memcpy(&within, bytes, sizeof within);
-    if (!graph->set_state(*this, within)) not_in_capture();
+    if (!graph->set_state(*this, now)) not_in_capture();
     return;
   }
-  std::memcpy(&seed_, bytes, sizeof seed_);
-  std::memcpy(&offset_, bytes + sizeof seed_, sizeof offset_);
+  set(now);
 }
 
 c10::intrusive_ptr<c10::TensorImpl> Generator::get_state() const {
   at::Tensor state = at::empty({kStateBytes}, at::TensorOptions().dtype(at::kByte).device(at::kCPU));
-  auto* bytes = state.mutable_data_ptr<uint8_t>();
-  if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr)) {
-    const cw_philox within = graph->state_of(*this);
-    std::memcpy(bytes, &within, kStateBytes);
-    return state.getIntrusivePtr();
-  }
-  std::memcpy(bytes, &seed_, sizeof seed_);
-  std::memcpy(bytes + sizeof seed_, &offset_, sizeof offset_);
+  Graph* graph = graph_of(current_stream(device().index()));
+  const cw_philox at = C10_UNLIKELY(graph != nullptr) ? graph->state_of(*this) : now();
+  std::memcpy(state.mutable_data_ptr<uint8_t>(), &at, kStateBytes);
   return state.getIntrusivePtr();
+}
+
+void Generator::graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) {
+  const auto* given = dynamic_cast<const Generator*>(other.get());
+  if (!given || given->device() != device())
+    fail(Kind::Causeway, "graphsafe_set_state takes a generator of ", device().str(), ", got ",
+         other ? other->device().str() : "none");
+  state_ = given->state_;
+}
+
+c10::intrusive_ptr<c10::GeneratorImpl> Generator::graphsafe_get_state() const {
+  auto shared = c10::make_intrusive<Generator>(device().index());
+  shared->state_ = state_;
+  return shared;
 }
 
 c10::DeviceType Generator::device_type() { return kDeviceType; }
 
 Generator* Generator::clone_impl() const {
   auto* copy = new Generator(device().index());
-  copy->seed_ = seed_;
-  copy->offset_ = offset_;
+  copy->set(now());
   return copy;
 }
 
 cw_philox Generator::next(uint64_t count) {
   if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr))
     return graph->draw(*this, count);
-  std::lock_guard lock(mutex_);
-  const cw_philox now{seed_, offset_};
-  offset_ += (count + 3) / 4 * 4;  // Philox gives four at a time; CUDA's offsets are multiples of 4 too
+  std::lock_guard lock(state_->mutex);
+  const cw_philox now = state_->now;
+  state_->now.offset += (count + 3) / 4 * 4;  // Philox gives four at a time; CUDA's offsets are multiples of 4 too
   return now;
 }
 
 void Generator::give_back(const cw_philox& numbers) {
   if (Graph* graph = graph_of(current_stream(device().index())); C10_UNLIKELY(graph != nullptr))
     return graph->give_back(numbers);
-  std::lock_guard lock(mutex_);
-  if (seed_ == numbers.seed) offset_ = numbers.offset;
+  std::lock_guard lock(state_->mutex);
+  if (state_->now.seed == numbers.seed) state_->now.offset = numbers.offset;
 }
 
 at::Generator Generator::next_for_host() { return host_generator(next(4)); }

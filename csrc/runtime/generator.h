@@ -1,6 +1,9 @@
 // The device's random numbers: a seed and an offset, as CUDA's. See generator.cpp.
 #pragma once
 
+#include <memory>
+#include <mutex>
+
 #include <ATen/core/Generator.h>
 #include <ATen/CPUGeneratorImpl.h>
 
@@ -18,9 +21,13 @@ class Generator final : public c10::GeneratorImpl {
   uint64_t seed() override;
   void set_state(const c10::TensorImpl& state) override;
   c10::intrusive_ptr<c10::TensorImpl> get_state() const override;
+  // Seed and offset shared with another generator: where one goes on, so does the other.
+  void graphsafe_set_state(const c10::intrusive_ptr<c10::GeneratorImpl>& other) override;
+  c10::intrusive_ptr<c10::GeneratorImpl> graphsafe_get_state() const override;
+  bool shares_with(const Generator& other) const { return state_ == other.state_; }
   static c10::DeviceType device_type();
 
-  // The numbers of the next operator, which may use `count` of them. Takes the generator's lock.
+  // The numbers of the next operator, which may use `count` of them. Takes the state's lock.
   cw_philox next(uint64_t count);
   // They were not drawn after all.
   void give_back(const cw_philox& numbers);
@@ -30,8 +37,13 @@ class Generator final : public c10::GeneratorImpl {
  private:
   Generator* clone_impl() const override;
   void not_in_capture() const;
-  uint64_t seed_ = c10::default_rng_seed_val;
-  uint64_t offset_ = 0;
+  struct State {
+    std::mutex mutex;
+    cw_philox now{c10::default_rng_seed_val, 0};
+  };
+  cw_philox now() const;
+  void set(const cw_philox& now);
+  std::shared_ptr<State> state_ = std::make_shared<State>();
 };
 
 // The CPU's generator that draws what the host rung draws at this place of a device's numbers.

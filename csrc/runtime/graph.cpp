@@ -445,9 +445,8 @@ void refuse_in_capture(int device, const char* what) {
 
 Graph::Drawn& Graph::drawn_from(const Generator& generator) {
   for (Drawn& d : drawn_)
-    if (d.generator.unsafeGetGeneratorImpl() == &generator) return d;
-  auto* own = const_cast<Generator*>(&generator);
-  drawn_.push_back({at::Generator(c10::intrusive_ptr<c10::GeneratorImpl>::reclaim_copy(own)), new_token()});
+    if (d.generator.get<Generator>()->shares_with(generator)) return d;
+  drawn_.push_back({at::Generator(generator.graphsafe_get_state()), new_token()});
   return drawn_.back();
 }
 

@@ -2,6 +2,7 @@
 
 #include <array>
 #include <chrono>
+#include <deque>
 #include <memory>
 #include <mutex>
 
@@ -25,6 +26,7 @@ struct DeviceStreams {
   StreamState main;
   std::array<std::array<std::atomic<StreamState*>, kPoolSize>, kPriorities> pool{};
   std::array<std::atomic<uint32_t>, kPriorities> next{};
+  std::deque<StreamState> adopted;  // under g_streams_mutex; their ids follow those of the pool
 };
 std::array<std::atomic<DeviceStreams*>, kMaxDevices> g_streams{};
 std::mutex g_streams_mutex;
@@ -70,9 +72,23 @@ double host_ms() {
 
 double waited_seconds() { return t_waited; }
 
+std::atomic<OnWait> g_on_wait{OnWait::Nothing};
+
+namespace {
+void before_wait(int device) {
+  const OnWait what = g_on_wait.load(std::memory_order_relaxed);
+  if (C10_LIKELY(what == OnWait::Nothing)) return;
+  const std::string words = c10::str("the host waits for a stream of ", device_name(device));
+  if (what == OnWait::Fail)
+    fail(Kind::Causeway, words, ", and set_sync_debug_mode(\"error\") forbids it; the stack shows for what");
+  TORCH_WARN(words, " (set_sync_debug_mode)");
+}
+}  // namespace
+
 void StreamState::wait() {
   if (Graph* graph = graph_of(*this); C10_UNLIKELY(graph != nullptr))
     graph->refuse("a wait of the host", "Wait, and read what the device computed, after a replay");
+  before_wait(device);
   Wait wait;
   const uint64_t until = given.load(std::memory_order_acquire);
   const DeviceState& d = causeway::device(device);
@@ -83,7 +99,7 @@ void StreamState::wait() {
     check(api().sync(d.vendor_id), "sync", device);
   if (C10_UNLIKELY(past_use())) causeway::device(device);  // holds a thread that comes back while the process ends
   uint64_t seen = done.load();
-  while (seen < until && !done.compare_exchange_weak(seen, until)) {
+  while (!adopted && seen < until && !done.compare_exchange_weak(seen, until)) {
   }
   raise_kernel_errors(*this);
 }
@@ -118,6 +134,11 @@ StreamState& stream_of(const c10::Stream& stream) {
   if (slot >= 0 && slot < kPriorities * kPoolSize)
     if (StreamState* s = streams(index).pool[slot / kPoolSize][slot % kPoolSize].load(std::memory_order_acquire))
       return *s;
+  if (const int64_t place = slot - kPriorities * kPoolSize; place >= 0) {
+    DeviceStreams& all = streams(index);
+    std::lock_guard lock(g_streams_mutex);
+    if (place < static_cast<int64_t>(all.adopted.size())) return all.adopted[place];
+  }
   fail(Kind::Causeway, "stream id ", id, " of ", device_name(index),
        " was not made by this process; make one with torch.Stream()");
 }
@@ -156,6 +177,28 @@ StreamState& stream_from_pool(int device_index, int priority) {
          ": stream_create gave NULL, which is the default stream. This is a bug of ", vendor_path());
   place.store(s.get(), std::memory_order_release);
   return *s.release();
+}
+
+StreamState& adopt_stream(int device_index, cw_stream handle) {
+  (void)device(device_index);  // opened
+  DeviceStreams& all = streams(device_index);
+  if (!handle) return all.main;
+  if (!api().stream_create)
+    fail(Kind::Causeway, device_name(device_index), ": ", vendor_name(),
+         " offers no streams, so there is none to adopt; everything runs on the default stream");
+  std::lock_guard lock(g_streams_mutex);
+  for (auto& level : all.pool)
+    for (auto& place : level)
+      if (StreamState* s = place.load(); s && s->handle == handle) return *s;
+  for (StreamState& s : all.adopted)
+    if (s.handle == handle) return s;
+  StreamState& s = all.adopted.emplace_back();
+  s.handle = handle;
+  s.device = device_index;
+  s.id = static_cast<c10::StreamId>(1 + kPriorities * kPoolSize + all.adopted.size() - 1);
+  s.adopted = true;
+  s.give();
+  return s;
 }
 
 void sync_device(int device_index) {

@@ -21,6 +21,7 @@ struct StreamState {
   int device = 0;
   int priority = 0;
   c10::StreamId id = 0;
+  bool adopted = false;  // made by another library, which puts work on it too: then `done` stays behind `given`
   std::atomic<uint64_t> given{0};
   std::atomic<uint64_t> done{0};
   std::atomic<Graph*> graph{nullptr};  // that captures it: graph.h
@@ -36,6 +37,10 @@ struct StreamState {
   void give() { given.fetch_add(1, std::memory_order_acq_rel); }
 };
 
+// What happens where the host is to wait for a stream with work on it, as torch.cuda's set_sync_debug_mode has it.
+enum class OnWait { Nothing, Warn, Fail };
+extern std::atomic<OnWait> g_on_wait;
+
 // Seconds that this thread has waited for devices while somebody watched (watched.h); it only grows.
 double waited_seconds();
 
@@ -45,6 +50,8 @@ StreamState& stream_of(const c10::Stream& stream);
 c10::Stream as_torch(const StreamState& stream);
 c10::Stream exchange_stream(const c10::Stream& stream);
 StreamState& stream_from_pool(int device, int priority);
+// A stream that another library made. It stays theirs; of what they put on it nothing is counted, so the host always asks.
+StreamState& adopt_stream(int device, cw_stream handle);
 void sync_device(int device);
 
 // Have the vendor call `function` when the stream has done what it was given so far: once, on any thread, and it takes no

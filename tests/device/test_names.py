@@ -65,7 +65,7 @@ def test_markdown_command_prints_the_table(run):
     done = run(
         "import sys; from causeway.device.__main__ import main; sys.exit(main(['--markdown']))"
     )
-    assert "| `MemPool` | not for this device" in done.stdout
+    assert "| `CUDAPluggableAllocator` | not for this device" in done.stdout
 
 
 def test_import_of_the_module_is_a_small_part_of_the_import_of_torch(run):

@@ -153,3 +153,41 @@ def test_dropout_and_randint_and_permutation(device):
     assert 0.65 < (x != 0).float().mean() < 0.75
     assert sorted(torch.randperm(50, device=device).tolist()) == list(range(50))
     assert set(torch.randint(3, 6, (1000,), device=device).tolist()) == {3, 4, 5}
+
+
+def test_generators_share_a_state(module, device):
+    first = torch.Generator(device).manual_seed(3)
+    second = first.graphsafe_get_state()
+    drawn = [torch.rand(4, device=device, generator=g) for g in (first, second, first)]
+    alone = torch.Generator(device).manual_seed(3)
+    for numbers in drawn:
+        assert torch.equal(numbers, torch.rand(4, device=device, generator=alone))
+    third = torch.Generator(device)
+    third.graphsafe_set_state(second)
+    third.manual_seed(9)
+    assert first.initial_seed() == 9
+    copy = first.clone_state()
+    copy.manual_seed(5)
+    assert first.initial_seed() == 9
+    with pytest.raises(RuntimeError, match="cpu"):
+        first.graphsafe_set_state(torch.Generator())
+
+
+def test_a_capture_draws_from_a_shared_state(module, device, has_streams):
+    generator = torch.Generator(device).manual_seed(3)
+    shared = generator.graphsafe_get_state()
+    graph = module.CUDAGraph()
+    x = torch.zeros(8, device=device)
+    try:
+        with module.graph(graph):
+            x.uniform_(generator=generator)
+            y = x + 0
+            x.uniform_(generator=shared)
+    except RuntimeError as error:
+        pytest.skip(f"no capture here: {error}")
+    generator.manual_seed(4)
+    graph.replay()
+    alone = torch.Generator(device).manual_seed(4)
+    expected = torch.zeros(8, device=device)
+    assert torch.equal(y, expected.uniform_(generator=alone))
+    assert torch.equal(x, expected.uniform_(generator=alone))

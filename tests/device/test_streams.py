@@ -174,3 +174,37 @@ def test_event_that_cannot_be_says_why(module, option):
 
 def test_nothing_is_captured(module):
     assert module.is_current_stream_capturing() is False
+
+
+def test_a_stream_of_another_library_is_adopted(module, device, has_streams):
+    own = module.Stream()
+    assert module.get_stream_from_external(own.native_handle) == own
+    assert module.ExternalStream(0) == module.default_stream()
+    adopted = module.ExternalStream(own.native_handle, device=device)
+    assert isinstance(adopted, torch.Stream)
+    with module.stream(adopted):
+        x = torch.ones(4, device=device) + 1
+    adopted.synchronize()
+    assert x.tolist() == [2.0] * 4
+    assert module.caching_allocator_alloc(10, stream=own.native_handle)
+
+
+def test_waits_of_the_host_are_told_or_refused(module, device, has_streams):
+    assert module.get_sync_debug_mode() == 0
+    stream, ones = module.Stream(), torch.ones(4, device=device)
+    module.synchronize()
+    try:
+        module.set_sync_debug_mode("error")
+        with module.stream(stream):
+            x = ones.clone()
+        with pytest.raises(RuntimeError, match="set_sync_debug_mode"):
+            stream.synchronize()
+        module.synchronize()
+        module.set_sync_debug_mode(1)
+        assert module.get_sync_debug_mode() == 1
+        stream.synchronize()
+    finally:
+        module.set_sync_debug_mode("default")
+    assert x.sum() == 4
+    with pytest.raises(RuntimeError, match="default, warn, error"):
+        module.set_sync_debug_mode("loud")

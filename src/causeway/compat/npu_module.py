@@ -43,17 +43,12 @@ INSTEAD = {
     "obfuscation_calculate": "there is no obfuscation of models",
     "NPUPluggableAllocator": "the vendor's mem_alloc is the allocator",
     "change_current_allocator": "the vendor's mem_alloc is the allocator",
-    "MemPool": "pools are those of graphs: torch.npu.graph_pool_handle()",
-    "use_mem_pool": "pools are those of graphs: torch.npu.graph_pool_handle()",
-    "ExternalStream": "a stream of another library has no counterpart in the table",
     "ExternalEvent": "an event of another library has no counterpart in the table",
     "SyncLaunchStream": "torch.npu.Stream, and synchronize() on it",
     "register_npu_graph_handler": "torch.compile's graphs are captured by the core",
     "NpuGraphOpHandler": "torch.compile's graphs are captured by the core",
     "super_kernel_scope_begin": "torch.compile fuses what lies in a graph",
     "super_kernel_scope_end": "torch.compile fuses what lies in a graph",
-    "set_sync_debug_mode": "CAUSEWAY_DUMP prints copies that wait; torch.profiler has their times",
-    "get_sync_debug_mode": "CAUSEWAY_DUMP prints copies that wait; torch.profiler has their times",
 }
 
 # Options of set_option and what becomes of each; the names are those of torch_npu 2.13.

@@ -59,6 +59,7 @@ from causeway.device.memory import (
     set_per_process_memory_fraction,
 )
 from causeway.device.names import WORKS, reason
+from causeway.device.pools import MemPool, use_mem_pool
 from causeway.device.properties import (
     DeviceProperties,
     clock_rate,
@@ -103,13 +104,17 @@ from causeway.device.selection import (
 )
 from causeway.device.streams import (
     Event,
+    ExternalStream,
     Stream,
     StreamContext,
     _set_stream_by_id,
     current_stream,
     default_stream,
+    get_stream_from_external,
+    get_sync_debug_mode,
     is_current_stream_capturing,
     set_stream,
+    set_sync_debug_mode,
     stream,
 )
 from causeway.device.typed import DTYPES, STORED, storage_type, tensor_type

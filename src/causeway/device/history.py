@@ -34,15 +34,17 @@ def memory_snapshot(
     mempool_id: tuple[int, int] | None = None, include_traces: bool = True
 ) -> list[dict[str, Any]]:
     """Return the segments of all devices with their blocks, in torch.cuda's form. Blocks in use
-    have the stack of who asked for them once `_record_memory_history` is on.
+    have the stack of who asked for them once `_record_memory_history` is on. `mempool_id` asks for
+    those of one pool.
     """
-    if mempool_id is not None:
-        raise NotImplementedError(
-            "memory_snapshot(mempool_id) is not for this device, because it has no memory pools"
-        )
     if not is_initialized():
         return []
-    return [segment for index in range(count_devices()) for segment in _C.memory_snapshot(index)]
+    return [
+        segment
+        for index in range(count_devices())
+        for segment in _C.memory_snapshot(index)
+        if mempool_id is None or segment["segment_pool_id"] == tuple(mempool_id)
+    ]
 
 
 def _record_memory_history(

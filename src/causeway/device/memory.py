@@ -19,10 +19,12 @@ from causeway.device.history import _record_memory_history as _record_memory_his
 from causeway.device.history import _snapshot as _snapshot
 from causeway.device.history import memory_snapshot
 from causeway.device.lazy import _lazy_init, device_name, is_initialized
+from causeway.device.pools import MemPool, use_mem_pool
 from causeway.device.selection import Device, _get_device_index
 from causeway.device.streams import current_stream
 
 __all__ = [
+    "MemPool",
     "caching_allocator_alloc",
     "caching_allocator_delete",
     "empty_cache",
@@ -50,6 +52,7 @@ __all__ = [
     "reset_peak_host_memory_stats",
     "reset_peak_memory_stats",
     "set_per_process_memory_fraction",
+    "use_mem_pool",
 ]
 
 
@@ -91,11 +94,7 @@ def caching_allocator_alloc(
     _lazy_init()
     index = _get_device_index(device, optional=True)
     if isinstance(stream, int):
-        raise TypeError(
-            "caching_allocator_alloc() takes a stream as torch.Stream, not as an address: the "
-            "contract cannot look "
-            "a stream up by its address"
-        )
+        stream = _C.adopt_stream(stream, index)
     return _C.raw_alloc(size, index, current_stream(index) if stream is None else stream)
 
 

@@ -43,11 +43,16 @@ WORKS: dict[str, str] = {
     "utilization": _SENSORS,
     # streams and events
     "Event": "makes a torch.Event; not interprocess=True",
+    "ExternalStream": "by the vendor's handle",
     "Stream": "",
     "StreamContext": "",
     "current_stream": "",
     "default_stream": "",
+    "get_stream_from_external": "by the vendor's handle",
+    "get_sync_debug_mode": "",
     "set_stream": "",
+    "set_sync_debug_mode": "warns of, or refuses, every wait of the host for a stream, also one that "
+    "the program asks for; and only where there is work to wait for",
     "stream": "",
     "streams": "",
     # graphs
@@ -59,8 +64,9 @@ WORKS: dict[str, str] = {
     "make_graphed_callables": "",
     # memory
     "AcceleratorError": "torch's",
+    "MemPool": "no allocator of the program's",
     "OutOfMemoryError": "torch's",
-    "caching_allocator_alloc": "the stream is a torch.Stream, not an address",
+    "caching_allocator_alloc": "",
     "caching_allocator_delete": "",
     "device_memory_used": "",
     "empty_cache": "",
@@ -87,6 +93,7 @@ WORKS: dict[str, str] = {
     "reset_peak_host_memory_stats": "",
     "reset_peak_memory_stats": "",
     "set_per_process_memory_fraction": "",
+    "use_mem_pool": "",
     # random numbers
     "default_generators": "",
     "get_rng_state": "",
@@ -133,12 +140,10 @@ WORKS: dict[str, str] = {
 
 _RUNTIME = "it is of CUDA's own runtime"
 _DOT = "debug_dump writes a graph's steps; there are no annotations"
-_POOL = "its memory comes from one cache a device, which a program cannot replace or divide"
+_POOL = "memory comes from the vendor's mem_alloc, which a program cannot replace"
 _SENSOR = "the contract's sensors are of devices, not of processes; ask the vendor's own tool"
 _NVCC = "it describes NVIDIA's compiler and architectures"
-_EXTERNAL = "the contract has no entry to adopt a stream of another library"
 _IMPORT = "it is no name of the interface: torch.cuda's source imports it"
-_SYNC = "the contract does not say which calls wait"
 
 NOT: dict[str, str] = {
     "CUDAPluggableAllocator": _POOL,
@@ -146,9 +151,7 @@ NOT: dict[str, str] = {
     "DEVICE_REQUIREMENT": _NVCC,
     "DEVICE_REQUIREMENT_POST_JETSON_SBSA_UNIFICATION": _NVCC,
     "DeferredCudaCallError": _RUNTIME + "; a late seed that fails raises DeferredCallError",
-    "ExternalStream": _EXTERNAL,
     "GreenContext": "a share of the chip's cores is CUDA's notion",
-    "MemPool": _POOL,
     "PYTORCH_RELEASES_CODE_CC": _NVCC,
     "caching_allocator_disabled": _POOL,
     "caching_allocator_enable": _POOL,
@@ -161,8 +164,6 @@ NOT: dict[str, str] = {
     "export_dot": _DOT,
     "export_graph_data": _DOT,
     "gds": "GPUDirect Storage is NVIDIA's",
-    "get_stream_from_external": _EXTERNAL,
-    "get_sync_debug_mode": _SYNC,
     "graph_annotations": _DOT,
     "green_contexts": "a share of the chip's cores is CUDA's notion",
     "jiterator": "it compiles CUDA source",
@@ -170,10 +171,8 @@ NOT: dict[str, str] = {
     "nccl": "NCCL is NVIDIA's; use torch.distributed",
     "nvtx": "NVTX is NVIDIA's; use torch.profiler.record_function",
     "profiler": "it steers NVIDIA's profilers; use torch.profiler",
-    "set_sync_debug_mode": _SYNC,
     "sparse": "it is empty",
     "tunable": "it tunes NVIDIA's and AMD's matrix libraries",
-    "use_mem_pool": _POOL,
     **dict.fromkeys(
         (
             "Any",

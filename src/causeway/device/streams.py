@@ -92,6 +92,34 @@ class Stream(torch.Stream):
         return f"<torch.{device_name()}.Stream device={self.device} stream_id={self.stream_id:#x}>"
 
 
+class ExternalStream(Stream):
+    """A stream that another library made, by the vendor's handle of it, an address.
+
+    It stays that library's: it must live as long as anything here uses it. What is put on it
+    elsewhere is not counted, so whatever needs it done asks the vendor each time.
+
+    Raises:
+        CausewayError: the vendor offers no streams.
+    """
+
+    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> ExternalStream:
+        _lazy_init()
+        found = _C.adopt_stream(int(stream_ptr), _get_device_index(device, optional=True))
+        return super().__new__(
+            cls,
+            stream_id=found.stream_id,
+            device_index=found.device_index,
+            device_type=found.device_type,
+            **kwargs,
+        )
+
+
+def get_stream_from_external(data_ptr: int, device: Device = None) -> Stream:
+    """Return the stream whose vendor's handle is `data_ptr`: see ExternalStream."""
+    _lazy_init()
+    return _wrap(_C.adopt_stream(int(data_ptr), _get_device_index(device, optional=True)))
+
+
 def _wrap(stream: torch.Stream) -> Stream:
     return Stream(
         stream_id=stream.stream_id,
@@ -157,6 +185,27 @@ class StreamContext:
         set_stream(self.dst_prev_stream)
         set_stream(self.src_prev_stream)
         self.dst_prev_stream = None
+
+
+_SYNC_MODES = ("default", "warn", "error")
+
+
+def set_sync_debug_mode(debug_mode: int | str) -> None:
+    """Say what happens where the host is to wait for a stream with work on it: 0 or "default"
+    nothing, 1 or "warn" a warning, 2 or "error" a CausewayError, of which the stack shows the call.
+
+    `torch.<name>.synchronize()` waits for the device and is always allowed.
+    """
+    if debug_mode in _SYNC_MODES:
+        debug_mode = _SYNC_MODES.index(str(debug_mode))
+    if debug_mode not in range(len(_SYNC_MODES)):
+        raise RuntimeError(f"invalid value of debug_mode, expected one of {', '.join(_SYNC_MODES)}")
+    _C.set_on_wait(int(debug_mode))
+
+
+def get_sync_debug_mode() -> int:
+    """Return what `set_sync_debug_mode` set, as a number."""
+    return _C.on_wait()
 
 
 def stream(stream: torch.Stream | None) -> StreamContext:
