@@ -102,7 +102,7 @@ def _attach() -> None:
         compat.attached()
     torch.utils.generate_methods_for_privateuse1_backend(for_storage=True)
     workarounds.apply()
-    atexit.register(_C.drain_autograd_threads)
+    atexit.register(_at_exit)
     if state.error is None:
         _push_settings()
         from causeway import integrations
@@ -110,6 +110,19 @@ def _attach() -> None:
         integrations.start(name)
     _redirect()
     _import_apex()
+
+
+def _at_exit() -> None:
+    import torch
+
+    from causeway import _C
+
+    # Left on, it ends the process by a crash, with the CPU alone as well (torch 2.13). A program
+    # leaves it on where an error ends the profile, such as a device that is lost.
+    if torch.autograd._profiler_enabled():
+        with contextlib.suppress(Exception):
+            torch.autograd._disable_profiler()
+    _C.drain_autograd_threads()
 
 
 def _start_compat() -> None:

@@ -170,3 +170,17 @@ time.sleep(0.1)
 thread.join()
 """
     hostile(f"asks:{how}", program)
+
+
+# --- the end of a process -----------------------------------------------------------------------
+
+
+def test_a_profile_that_an_error_left_on_does_not_crash_the_process(hostile) -> None:
+    program = """
+try:
+    with torch.profiler.profile():
+        ones()
+except causeway.VendorError:
+    pass
+"""
+    hostile("throw:sync", program, PYTHONWARNINGS="ignore")
