@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
 .PHONY: fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -56,6 +56,9 @@ tsan: .venv/causeway ## tests of threads under ThreadSanitizer, in build/tsan; h
 
 test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
 	$(PY) tests/libraries/results.py
+
+test-suites: build ## others' test suites on the CPU and on the device, from PyPI, in build/suites; an hour; writes docs/suites.md
+	$(PY) tests/suites/run.py
 
 opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 	@mkdir -p build

@@ -10,7 +10,7 @@
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
 
-#include "ladder/forms.h"
+#include "aten/plain.h"
 
 namespace causeway {
 
@@ -37,22 +37,6 @@ Operator& backward_operator() {
   static Operator& op =
       operator_for(c10::Dispatcher::singleton().findSchemaOrThrow("aten::_fused_rms_norm_backward", ""));
   return op;
-}
-
-bool has_kernel(Operator& op, c10::ScalarType dtype, int device) {
-  const NativeForms& forms = op.forms().of(device);
-  return takes(forms.own, dtype) || (portable_serves(op) && takes(forms.portable_own, dtype));
-}
-
-// No subclass, tracer or dual number.
-bool is_plain(const Tensor& t) {
-  return !t.key_set().has_any(c10::DispatchKeySet({c10::DispatchKey::Python, c10::DispatchKey::Functionalize})) &&
-         !t._fw_grad(/*level=*/0).defined();
-}
-
-bool in_functorch() {
-  return c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerFrontMode) ||
-         c10::impl::tls_is_dispatch_key_included(c10::DispatchKey::FuncTorchDynamicLayerBackMode);
 }
 
 class RmsNorm : public torch::autograd::Function<RmsNorm> {

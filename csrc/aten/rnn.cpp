@@ -1,5 +1,7 @@
-// LSTM and GRU cells. torch sends the recurrent layers of a foreign device to fused cells that have no CPU kernel to
-// fall back to, so they are computed here from operators that the ladder serves.
+// LSTM and GRU cells. torch sends the recurrent layers of a foreign device to fused cells that have no CPU kernel to fall back
+// to, so they are computed here from operators that the ladder serves.
+//
+// Whole layers of LSTM are in lstm.cpp.
 //
 // Formulas: Hochreiter and Schmidhuber 1997 with forget gate (Gers et al. 2000); Cho et al. 2014 in cuDNN's form, with
 // the reset gate applied after the matrix product.

@@ -110,6 +110,7 @@ Kernels product_kernels();
 Kernels quantized_kernels();
 Kernels packed_kernels();
 Kernels ctc_kernels();
+Kernels recurrent_kernels();
 
 bool is_open();
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 # The releases of torch that Causeway is for (docs/torch.md).
-TORCH = "2.11 to 2.13 and 2.15"
+TORCH = "2.11 to 2.15"
 
 # A level is reached with all below it; each says what of it is there all the same.
 LEVELS: dict[int, tuple[str, Callable[[dict[str, bool], list[str]], bool]]] = {

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -154,3 +156,14 @@ def test_its_own_tests_find_the_device(device: torch.device) -> None:
     assert testing.torch_device == device.type
     assert testing.device_count == torch.accelerator.device_count()
     assert testing.memory_allocated_func() == torch.accelerator.memory_allocated()
+
+
+def test_its_report_on_the_machine_names_the_device(device: torch.device) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "accelerate.commands.accelerate_cli", "env"],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert f"accelerator: {device.type.upper()}" in done.stdout

@@ -126,3 +126,85 @@ def test_cells_agree_with_the_cpu(name: str, bias: bool) -> None:
         )
 
     assert not compare(call, (CPU, torch.randn(2, 3, requires_grad=True))).words
+
+
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("both", [True, False])
+def test_second_derivatives_agree_with_the_cpu(bias: bool, both: bool) -> None:
+    net = torch.nn.LSTM(3, 4, 2, bias=bias, bidirectional=both)
+
+    def call(place: torch.device, x: torch.Tensor, state: Any) -> Any:
+        here = copy.deepcopy(net).to(place)
+        out, last = here(x, state)
+        leaves = [x, *state, *here.parameters()]
+        first = torch.autograd.grad(
+            out.square().sum() + last[1].sum(), leaves, create_graph=True, retain_graph=True
+        )
+        second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
+        return out, Gradients(g.clone() for g in (*first, *second))
+
+    x = torch.randn(5, 2, 3, requires_grad=True)
+    assert not compare(call, (CPU, x, states(net, 2, torch.float32)), times=4).words
+
+
+def test_gradients_of_some_results_and_for_some_inputs() -> None:
+    net = torch.nn.LSTM(3, 4)
+    net.weight_hh_l0.requires_grad_(False)
+    net.bias_ih_l0.requires_grad_(False)
+
+    def call(place: torch.device, x: torch.Tensor, used: str) -> Any:
+        here = copy.deepcopy(net).to(place).eval()
+        out, (h, c) = here(x)
+        result = {"output": out, "h": h, "c": c}[used]
+        leaves = [p for p in here.parameters() if p.requires_grad]
+        twice = [torch.autograd.grad(result.sum(), leaves, retain_graph=True) for _ in range(2)]
+        return result, Gradients(g.clone() for g in (*twice[0], *twice[1]))
+
+    for used in ("output", "h", "c"):
+        verdict = compare(
+            lambda place, x, used=used: call(place, x, used), (CPU, torch.randn(5, 2, 3))
+        )
+        assert not verdict.words
+
+
+def test_an_output_that_was_written_to_is_no_output_for_backward() -> None:
+    net = torch.nn.LSTM(3, 4).to(NAME)
+    out, _ = net(torch.randn(5, 2, 3, device=NAME))
+    out.zero_()
+    with pytest.raises(RuntimeError, match="inplace operation"):
+        out.sum().backward()
+
+
+def test_inference_without_gradients_gives_the_same() -> None:
+    net = torch.nn.LSTM(3, 4, 2, bidirectional=True)
+    ours, x = copy.deepcopy(net).to(NAME), torch.randn(5, 2, 3)
+    for mode in (torch.no_grad, torch.inference_mode):
+        with mode():
+            torch.testing.assert_close(ours(x.to(NAME))[0].cpu(), net(x)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_functions_of_torch_func_see_each_step() -> None:
+    net = torch.nn.LSTM(3, 4)
+
+    def call(place: torch.device, x: torch.Tensor) -> Any:
+        here = copy.deepcopy(net).to(place)
+        loss = lambda one: here(one)[0].square().sum()  # noqa: E731
+        return torch.func.grad(loss)(x), torch.func.jvp(loss, (x,), (torch.ones_like(x),))[1]
+
+    assert not compare(call, (CPU, torch.randn(5, 2, 3))).words
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_steps_operators_agree_with_the_cpu(dtype: torch.dtype) -> None:
+    def call(place: torch.device, gates: torch.Tensor, c: torch.Tensor, grad: torch.Tensor) -> Any:
+        gates, h, after = gates.clone(), torch.empty_like(c), torch.empty_like(c)
+        torch.ops.causeway.lstm_step(gates, c, h, after)
+        results = [gates, h, after]
+        for output in (None, grad):
+            dc, to = c.clone(), torch.empty_like(gates)
+            torch.ops.causeway.lstm_step_backward(gates, c, after, output, grad, dc, to)
+            results += [dc, to]
+        return results
+
+    rows = [torch.randn(3, n, dtype=dtype) for n in (20, 5, 5)]
+    assert not compare(call, (CPU, *rows)).words

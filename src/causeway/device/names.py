@@ -51,8 +51,8 @@ WORKS: dict[str, str] = {
     "get_stream_from_external": "by the vendor's handle",
     "get_sync_debug_mode": "",
     "set_stream": "",
-    "set_sync_debug_mode": "warns of, or refuses, every wait of the host for a stream, also one that "
-    "the program asks for; and only where there is work to wait for",
+    "set_sync_debug_mode": "warns of, or refuses, every wait of the host for a stream with work, "
+    "also one that the program asks for",
     "stream": "",
     "streams": "",
     # graphs

@@ -1,4 +1,4 @@
-"""Memory pools of the program: what is made within `use_mem_pool(pool)` comes from memory of its own.
+"""Memory pools of the program: what is made within `use_mem_pool(pool)` has memory of its own.
 
 Its segments lie apart from others', are reused only within the pool, and go back to the vendor with
 it. Graphs share a pool by `pool=pool.id`.

@@ -26,6 +26,7 @@ from causeway.libraries import LIBRARIES
 
 _QUESTION = "__causeway_is_available__"
 _VISIBLE = {"ASCEND_RT_VISIBLE_DEVICES", "MUSA_VISIBLE_DEVICES"}
+_OWN = {"npu": "cann"}  # torch.version.cann: a branch with it is right for that system alone
 _LISTED_BESIDE = {"cuda", "xpu", "mps", "cpu"}  # a tuple with one of these is a list of devices
 
 
@@ -167,7 +168,12 @@ def _code(code: types.CodeType, predicates: Mapping[str, str], device: str) -> t
 def _asked(code: types.CodeType, predicates: Mapping[str, str]) -> str | None:
     """The first predicate that `code` calls as a global. What it imports itself is a local."""
     local = {*code.co_varnames, *code.co_cellvars, *code.co_freevars}
-    return next((p for p in predicates if p in code.co_names and p not in local), None)
+    for predicate, other in predicates.items():
+        own = _OWN.get(other)
+        needs_own = own in code.co_names and own not in code.co_consts  # without hasattr()
+        if predicate in code.co_names and predicate not in local and not needs_own:
+            return predicate
+    return None
 
 
 def _const(
