@@ -41,7 +41,8 @@ void step_backward(const Tensor& gates, const Tensor& cx, const Tensor& cy, cons
   const Tensor &i = parts[0], &f = parts[1], &n = parts[2], &o = parts[3];
   const Tensor t = cy.tanh(), dh = grad_output && grad_output->defined() ? grad_h + *grad_output : grad_h;
   const Tensor dc = grad_c + dh * o * (1 - t * t);
-  grad_gates.copy_(at::cat({dc * n * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - n * n), dh * t * o * (1 - o)}, 1));
+  grad_gates.copy_(
+      at::cat({dc * n * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - n * n), dh * t * o * (1 - o)}, 1));
   grad_c.copy_(dc * f);
 }
 
@@ -119,11 +120,11 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
                                const std::optional<Tensor>& input_bias, const std::optional<Tensor>& hidden_bias,
                                bool reverse) {
     at::AutoDispatchBelowADInplaceOrView below;
-    const Layer l{input, of_input, of_hidden, hx, cx, input_bias.value_or(Tensor()), hidden_bias.value_or(Tensor()),
+    const Layer l{input,  of_input, of_hidden, hx, cx, input_bias.value_or(Tensor()), hidden_bias.value_or(Tensor()),
                   reverse};
     const Results r = causeway::forward(l);
-    context->save_for_backward({input, of_input, of_hidden, hx, cx, l.input_bias, l.hidden_bias, r.output, r.gates,
-                                r.cells});
+    context->save_for_backward(
+        {input, of_input, of_hidden, hx, cx, l.input_bias, l.hidden_bias, r.output, r.gates, r.cells});
     context->saved_data["reverse"] = reverse;
     context->set_materialize_grads(false);
     return {r.output, r.h, r.c};
@@ -162,8 +163,7 @@ class LstmLayer : public torch::autograd::Function<LstmLayer> {
     variable_list found(7);
     if (wanted[0]) found[0] = at::mm(all, l.of_input).view(l.input.sizes());
     if (wanted[1]) found[1] = at::mm(all.t(), l.input.reshape({steps * batch, -1}));
-    if (wanted[2])
-      found[2] = at::mm(all.t(), before_each(l.hx, output, l.reverse).view({steps * batch, hidden}));
+    if (wanted[2]) found[2] = at::mm(all.t(), before_each(l.hx, output, l.reverse).view({steps * batch, hidden}));
     if (wanted[3]) found[3] = grad_h;
     if (wanted[4]) found[4] = grad_c;
     if (wanted[5] || wanted[6]) {

@@ -757,14 +757,13 @@ struct Cache {
     const auto [free, total] = free_and_total(true);
     const size_t reserved = stats.reserved_bytes[0].current, used = stats.allocated_bytes[0].current;
     c10::reportOutOfMemoryToProfiler(static_cast<int64_t>(asked), used, reserved, c10::Device(kDeviceType, device));
-    TORCH_CHECK_WITH(OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked),
-                     ". The device has ", mib(total), ", of which ", mib(free), " is free",
-                     limit ? c10::str("; this process may use ", mib(limit), " (set_per_process_memory_fraction)") : "",
-                     ". PyTorch holds ", mib(used), " in tensors and has ", mib(reserved),
-                     " reserved; the largest free block is ", mib(largest_free()),
-                     ". Use smaller batches or free tensors; torch.", vendor_name(),
-                     ".memory_summary() shows what holds memory.",
-                     refusal.empty() ? "" : c10::str(" (Vendor: ", refusal, ")"));
+    TORCH_CHECK_WITH(
+        OutOfMemoryError, false, device_name(device), " is out of memory. Tried to allocate ", mib(asked),
+        ". The device has ", mib(total), ", of which ", mib(free), " is free",
+        limit ? c10::str("; this process may use ", mib(limit), " (set_per_process_memory_fraction)") : "",
+        ". PyTorch holds ", mib(used), " in tensors and has ", mib(reserved), " reserved; the largest free block is ",
+        mib(largest_free()), ". Use smaller batches or free tensors; torch.", vendor_name(),
+        ".memory_summary() shows what holds memory.", refusal.empty() ? "" : c10::str(" (Vendor: ", refusal, ")"));
   }
 
   // `anyhow`: by our own count where the vendor fails to tell, for the words of another error.
@@ -1033,8 +1032,8 @@ std::vector<SegmentView> memory_snapshot(int index) {
   for (auto& [start, s] : c.segments) {
     const auto begin = [&](char* at) {
       const c10::MempoolId_t pool = s->pool->kept ? s->pool->kept->id : c10::MempoolId_t{0, 0};
-      return SegmentView{reinterpret_cast<size_t>(at), 0,    0,        0,        0,
-                         s->pool->stream->id,          pool, s->large, s->grows, {}, s->frames};
+      return SegmentView{
+          reinterpret_cast<size_t>(at), 0, 0, 0, 0, s->pool->stream->id, pool, s->large, s->grows, {}, s->frames};
     };
     SegmentView view = begin(start);
     for (Block* b = s->first; b; b = b->next) {

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ctypes
 from types import TracebackType
-from typing import Any
+from typing import Any, Self
 
 import torch
 
@@ -59,7 +59,7 @@ class Stream(torch.Stream):
     nearest one.
     """
 
-    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Stream:
+    def __new__(cls, device: Device = None, priority: int = 0, **kwargs: Any) -> Self:
         _lazy_init()
         if "stream_id" in kwargs:
             return super().__new__(cls, priority=priority, **kwargs)
@@ -102,7 +102,7 @@ class ExternalStream(Stream):
         CausewayError: the vendor offers no streams.
     """
 
-    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> ExternalStream:
+    def __new__(cls, stream_ptr: int, device: Device = None, **kwargs: Any) -> Self:
         _lazy_init()
         found = _C.adopt_stream(int(stream_ptr), _get_device_index(device, optional=True))
         return super().__new__(
