@@ -83,10 +83,8 @@ def prepare(name: str, suite: dict[str, Any]) -> Path:
     return folder
 
 
-def run(
-    name: str, suite: dict[str, Any], folder: Path, on_device: bool, jobs: int
-) -> dict[str, str]:
-    """Run the suite once; what became of each test: passed, skipped, or failed with its message."""
+def run(suite: dict[str, Any], folder: Path, on_device: bool, jobs: int) -> dict[str, str]:
+    """Run the suite once; what became of each test: passed, skipped, or failed and its message."""
     source = folder / "source"
     junit = folder / ("device.xml" if on_device else "cpu.xml")
     junit.unlink(missing_ok=True)
