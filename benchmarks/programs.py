@@ -63,6 +63,22 @@ def gpt_step(where: torch.device) -> Callable[[], object]:
     return step
 
 
+def lstm_step(where: torch.device) -> Callable[[], object]:
+    """Two layers of 64 to 128, 50 steps of 16 sequences, with Adam."""
+    torch.manual_seed(0)
+    net = nn.LSTM(64, 128, 2).to(where)
+    optimizer = torch.optim.Adam(net.parameters())
+    x = torch.randn(50, 16, 64).to(where)
+
+    def step() -> None:
+        optimizer.zero_grad()
+        net(x)[0].square().mean().backward()
+        optimizer.step()
+        torch.accelerator.synchronize()
+
+    return step
+
+
 class Residual(nn.Module):
     """ResNet's basic block: two 3x3 convolutions and a way around them."""
 

@@ -30,7 +30,7 @@ from rich.table import Table
 from torch import nn
 
 import causeway
-from programs import gpt_step, mnist_step
+from programs import gpt_step, lstm_step, mnist_step
 
 THREADS = 2
 RESULTS = Path(__file__).parent / "results"
@@ -129,7 +129,12 @@ def tiny() -> Iterator[Figure]:
 
 def step() -> Iterator[Figure]:
     """Training steps; the ratio is of speeds. Bar: 0.95."""
-    for name, make in {"MNIST network, SGD": mnist_step, "2 GPT blocks, AdamW": gpt_step}.items():
+    works = {
+        "MNIST network, SGD": mnist_step,
+        "2 GPT blocks, AdamW": gpt_step,
+        "LSTM of 2 layers, Adam": lstm_step,
+    }
+    for name, make in works.items():
         cpu, dev = make(torch.device("cpu")), make(device())
         for f in (cpu, dev):
             seconds(f, 3)

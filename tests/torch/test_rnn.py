@@ -11,6 +11,8 @@ import torch
 from same import NAME, Gradients, compare, tensors
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
+import causeway
+
 FLAGS = [
     {"num_layers": layers, "bidirectional": both, "bias": bias, "batch_first": first}
     for layers, both, bias, first in itertools.product(
@@ -208,3 +210,21 @@ def test_the_steps_operators_agree_with_the_cpu(dtype: torch.dtype) -> None:
 
     rows = [torch.randn(3, n, dtype=dtype) for n in (20, 5, 5)]
     assert not compare(call, (CPU, *rows)).words
+
+
+def test_a_layer_is_no_chain_of_operators() -> None:
+    """One call of the host for a layer, or a product and a kernel for each step."""
+    net, x = torch.nn.LSTM(3, 4, 2).to(NAME), torch.randn(5, 2, 3, device=NAME)
+    with causeway.ledger() as ledger:
+        net(x)[0].sum().backward()
+    calls = {row.operator.removeprefix("aten::"): 0 for row in ledger.rows}
+    for row in ledger.rows:
+        calls[row.operator.removeprefix("aten::")] += row.calls
+    if calls.get("mkldnn_rnn_layer"):
+        assert calls["mkldnn_rnn_layer"] == calls["mkldnn_rnn_layer_backward"] == 2
+        assert sum(calls.values()) < 60
+    elif calls.get("causeway::lstm_step"):
+        assert calls["causeway::lstm_step"] == calls["causeway::lstm_step_backward"] == 2 * 5
+        assert calls["addmm_"] == 2 * 5
+    else:
+        pytest.skip("the vendor has products and no kernel for a step")
