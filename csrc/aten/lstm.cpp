@@ -10,6 +10,7 @@
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
 #include <ATen/ops/lstm_native.h>
+#include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
 #include <torch/library.h>
@@ -233,8 +234,9 @@ Way way_of(const Tensor& input, at::TensorList hx, at::TensorList params, bool h
   const auto fits = [&](const Tensor& t) {
     return t.defined() && t.device() == device && t.scalar_type() == dtype && t.layout() == at::kStrided && is_plain(t);
   };
+  // A mode of torch's dispatch, such as its counter of operations, is to see what a layer is made of.
   if (!fits(input) || input.dim() != 3 || input.numel() == 0 || hx.size() != 2 || in_functorch() ||
-      at::autocast::is_autocast_enabled(kDeviceType))
+      at::autocast::is_autocast_enabled(kDeviceType) || c10::impl::TorchDispatchModeTLS::any_modes_set())
     return Way::Composite;
   if (!std::all_of(hx.begin(), hx.end(), fits) || !std::all_of(params.begin(), params.end(), fits))
     return Way::Composite;
@@ -246,7 +248,7 @@ Way way_of(const Tensor& input, at::TensorList hx, at::TensorList params, bool h
   const auto has = [&](Operator& op) { return has_kernel(op, dtype, device.index()); };
   if (has(step) && has(back) && has(product)) return Way::BySteps;
   const bool host = causeway::device(device.index()).host_addressable && !has(product);
-  return host && dtype == at::kFloat ? Way::AtOnce : Way::Composite;
+  return host && at::globalContext().userEnabledMkldnn() && dtype == at::kFloat ? Way::AtOnce : Way::Composite;
 }
 
 std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& given, at::TensorList hx, at::TensorList params, bool has_biases,

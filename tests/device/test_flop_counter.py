@@ -67,3 +67,11 @@ def test_flops_are_those_of_the_cpu(device, make, backward) -> None:
     assert {k: sum(v.values()) for k, v in counts.items()} == {
         k: sum(v.values()) for k, v in expected_counts.items()
     }
+
+
+def test_the_counter_sees_what_a_layer_of_lstm_is_made_of(device) -> None:
+    steps, batch, hidden = 5, 2, 8
+    layer, x = torch.nn.LSTM(4, hidden).to(device), torch.randn(steps, batch, 4, device=device)
+    with FlopCounterMode(display=False) as counter:
+        layer(x)
+    assert counter.get_total_flops() == 2 * steps * batch * (4 + hidden) * 4 * hidden
