@@ -57,7 +57,7 @@ tsan: .venv/causeway ## tests of threads under ThreadSanitizer, in build/tsan; h
 test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
 	$(PY) tests/libraries/results.py
 
-test-suites: build ## others' test suites on the CPU and on the device, from PyPI, in build/suites; an hour; writes docs/suites.md
+test-suites: build ## others' test suites on the CPU and on the device, from PyPI, in build/suites; writes docs/suites.md
 	$(PY) tests/suites/run.py
 
 opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl

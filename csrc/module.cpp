@@ -414,8 +414,10 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("stream_native_handle", [](const c10::Stream& s) { return reinterpret_cast<size_t>(stream_of(s).handle); });
   m.def("set_on_wait", [](int level) { g_on_wait.store(static_cast<OnWait>(level)); });
   m.def("on_wait", [] { return static_cast<int>(g_on_wait.load()); });
-  m.def("adopt_stream",
-        [](size_t handle, int index) { return as_torch(adopt_stream(index, reinterpret_cast<cw_stream>(handle))); });
+  m.def(
+      "adopt_stream",
+      [](size_t handle, int index) { return as_torch(adopt_stream(index, reinterpret_cast<cw_stream>(handle))); },
+      no_gil);
   m.def("set_stream", [](const c10::Stream& s) {
     set_device(s.device_index());
     exchange_stream(s);

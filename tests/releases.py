@@ -22,9 +22,10 @@ import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
+
+from junit import cases
 
 ROOT = Path(__file__).parents[1]
 RESULTS = Path(__file__).with_name("releases.json")
@@ -142,13 +143,10 @@ def run_tests(environment: Environment, name: str, workers: int) -> dict[str, An
     if not junit.exists():
         return {"passed": 0, "failed": 1, "skipped": 0, "failures": [f"pytest ended with {status}"]}
     found: dict[str, Any] = {"passed": 0, "failed": 0, "skipped": 0, "failures": []}
-    for case in ElementTree.parse(junit).iter("testcase"):
-        tags = {child.tag for child in case}
-        if tags & {"failure", "error"}:
-            found["failed"] += 1
-            found["failures"].append(f"{case.get('classname')}.{case.get('name')}")
-        else:
-            found["skipped" if "skipped" in tags else "passed"] += 1
+    for case in cases(junit):
+        found[case.outcome] += 1
+        if case.outcome == "failed":
+            found["failures"].append(f"{case.classname}.{case.name}")
     if status != 0 and not found["failed"]:
         found |= {"failed": 1, "failures": [f"pytest ended with {status}"]}
     return found

@@ -869,7 +869,7 @@ struct Allocator final : c10::DeviceAllocator {
     for (auto& slot : g_caches) {
       if (Cache* c = slot.load()) {
         std::lock_guard lock(c->mutex);
-        c->collect_waiting(true);
+        c->collect_waiting(/*wait=*/all);  // of one pool only what is over by now: its end waits for nobody
         c->release_segments(SIZE_MAX, frames, /*later=*/true, all ? nullptr : &id);
       }
     }

@@ -88,7 +88,7 @@ void before_wait(int device) {
 void StreamState::wait() {
   if (Graph* graph = graph_of(*this); C10_UNLIKELY(graph != nullptr))
     graph->refuse("a wait of the host", "Wait, and read what the device computed, after a replay");
-  before_wait(device);
+  if (pending()) before_wait(device);
   Wait wait;
   const uint64_t until = given.load(std::memory_order_acquire);
   const DeviceState& d = causeway::device(device);

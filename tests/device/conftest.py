@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import re
 import subprocess
@@ -39,6 +40,18 @@ def other() -> torch.device:
 def module():
     """torch.sim, whatever the name."""
     return torch.get_device_module(NAME)
+
+
+@pytest.fixture
+def empty_cache(module):
+    """Nothing lies in the cache of memory, before and after."""
+    gc.collect()
+    module.init()
+    module.synchronize()
+    module.empty_cache()
+    yield
+    gc.collect()
+    module.empty_cache()
 
 
 @pytest.fixture(scope="session")

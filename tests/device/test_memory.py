@@ -1,6 +1,5 @@
 """Memory: statistics, summary, snapshot, limits, and what out of memory says."""
 
-import gc
 import pickle
 import warnings
 
@@ -10,15 +9,7 @@ import torch
 MIB = 2**20
 
 
-@pytest.fixture(autouse=True)
-def clean(module):
-    gc.collect()
-    module.init()
-    module.synchronize()
-    module.empty_cache()
-    yield
-    gc.collect()
-    module.empty_cache()
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def test_allocated_follows_tensors(module, device):

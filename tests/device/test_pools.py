@@ -10,11 +10,7 @@ import torch
 MIB = 2**20
 
 
-@pytest.fixture(autouse=True)
-def clean(module):
-    gc.collect()
-    module.init()
-    module.empty_cache()
+pytestmark = pytest.mark.usefixtures("empty_cache")
 
 
 def bytes_of(pool):

@@ -186,7 +186,9 @@ def test_a_stream_of_another_library_is_adopted(module, device, has_streams):
         x = torch.ones(4, device=device) + 1
     adopted.synchronize()
     assert x.tolist() == [2.0] * 4
-    assert module.caching_allocator_alloc(10, stream=own.native_handle)
+    address = module.caching_allocator_alloc(10, stream=own.native_handle)
+    assert address
+    module.caching_allocator_delete(address)
 
 
 def test_waits_of_the_host_are_told_or_refused(module, device, has_streams):
@@ -203,6 +205,8 @@ def test_waits_of_the_host_are_told_or_refused(module, device, has_streams):
         module.set_sync_debug_mode(1)
         assert module.get_sync_debug_mode() == 1
         stream.synchronize()
+        module.set_sync_debug_mode("error")
+        stream.synchronize()  # no work, no wait
     finally:
         module.set_sync_debug_mode("default")
     assert x.sum() == 4

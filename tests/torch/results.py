@@ -13,10 +13,13 @@ import os
 import re
 import subprocess
 import sys
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from junit import cases
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
@@ -87,12 +90,9 @@ def measure(workers: int) -> dict[str, Any]:
 def files(junit: Path) -> dict[str, dict[str, int]]:
     """Passed, failed and skipped tests of each file."""
     counts: dict[str, Counter[str]] = {}
-    for case in ElementTree.parse(junit).iter("testcase"):
-        parts = [p for p in case.get("classname", "").split(".") if p.startswith("test_")]
-        tags = {child.tag for child in case}
-        failed = "failed" if tags & {"failure", "error"} else ""
-        outcome = failed or ("skipped" if "skipped" in tags else "passed")
-        counts.setdefault(f"{parts[0] if parts else '?'}.py", Counter())[outcome] += 1
+    for case in cases(junit):
+        parts = [p for p in case.classname.split(".") if p.startswith("test_")]
+        counts.setdefault(f"{parts[0] if parts else '?'}.py", Counter())[case.outcome] += 1
     names = ("passed", "failed", "skipped")
     return {file: {name: counts[file][name] for name in names} for file in sorted(counts)}
 

@@ -228,3 +228,24 @@ def test_a_layer_is_no_chain_of_operators() -> None:
         assert calls["addmm_"] == 2 * 5
     else:
         pytest.skip("the vendor has products and no kernel for a step")
+
+
+def test_a_step_of_sizes_that_do_not_fit_writes_nowhere_else() -> None:
+    gates, c = torch.zeros(3, 20, device=NAME), torch.zeros(3, 5, device=NAME)
+    narrow = torch.zeros(3, 2, device=NAME)
+    with pytest.raises(RuntimeError):
+        torch.ops.causeway.lstm_step(gates, narrow, c.clone(), c.clone())
+    with pytest.raises(RuntimeError):
+        torch.ops.causeway.lstm_step(gates, c, narrow, c.clone())
+    with pytest.raises(RuntimeError):
+        torch.ops.causeway.lstm_step_backward(gates, c, c, None, c, c.clone(), narrow)
+
+
+def test_a_state_of_another_batch_is_refused() -> None:
+    net = torch.nn.LSTM(3, 4).to(NAME)
+    state = torch.zeros(1, 3, 4, device=NAME)
+    x = torch.zeros(5, 2, 3, device=NAME)
+    with pytest.raises(RuntimeError):
+        net(x, (state, state))
+    with pytest.raises(RuntimeError):
+        torch.lstm(x, (state, state), [*net.parameters()], True, 1, 0.0, True, False, False)

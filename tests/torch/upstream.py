@@ -20,7 +20,6 @@ import sys
 import tempfile
 import time
 import tomllib
-import xml.etree.ElementTree as ElementTree
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from fnmatch import fnmatchcase
@@ -28,6 +27,10 @@ from pathlib import Path
 from typing import Any
 
 import torch
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from junit import cases
 
 HERE = Path(__file__).parent
 LIST = HERE / "upstream.toml"
@@ -110,14 +113,11 @@ class Runner:
 def outcomes(junit: Path) -> dict[Test, str]:
     """What a file of pytest says of each test, by class and name."""
     found: dict[Test, str] = {}
-    for case in ElementTree.parse(junit).iter("testcase"):
-        test = (case.get("classname", "").rpartition(".")[2], case.get("name", ""))
-        tags = {child.tag for child in case}
-        failed = "failed" if tags & {"failure", "error"} else ""
-        outcome = failed or ("skipped" if "skipped" in tags else "passed")
+    for case in cases(junit):
+        test = (case.classname.rpartition(".")[2], case.name)
         # With a failure in its teardown a test comes twice.
         if found.get(test) != "failed":
-            found[test] = outcome
+            found[test] = case.outcome
     return found
 
 

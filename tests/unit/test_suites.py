@@ -52,6 +52,8 @@ def test_results_are_read_from_what_pytest_writes(tmp_path: Path) -> None:
         <testcase classname="a" name="bad"><failure message="1 != 2">...</failure></testcase>
         <testcase classname="a" name="broken"><error message="no module"/></testcase>
         <testcase classname="a" name="left"><skipped message="no CUDA"/></testcase>
+        <testcase classname="a" name="left_open"><error message="on teardown"/></testcase>
+        <testcase classname="a" name="left_open"/>
         </testsuite></testsuites>"""
     )
     assert suites.read(junit) == {
@@ -59,6 +61,7 @@ def test_results_are_read_from_what_pytest_writes(tmp_path: Path) -> None:
         "a::bad": "failed: 1 != 2",
         "a::broken": "failed: no module",
         "a::left": "skipped",
+        "a::left_open": "failed: on teardown",
     }
 
 

@@ -1,5 +1,7 @@
 // Steps of recurrent layers, what follows the product of the hidden state: causeway::lstm_step and lstm_step_backward.
-// Their arithmetic is defined in aten/lstm.cpp.
+// Their arithmetic is defined in aten/rnn.cpp.
+#include <algorithm>
+
 #include "portable/program.h"
 
 namespace causeway::portable {
@@ -36,14 +38,21 @@ to_p[g + 3 * hidden] = dh * t * o * ((T)1 - o);
 dc_p[at] = dc * f;
 )";
 
-// Dense tensors of one dtype: [rows, hidden], but for those of gates, [rows, 4 * hidden].
-bool read_all(const Call& call, std::initializer_list<int> which, int gates, Tensor* out) {
-  for (const int i : which)
-    if (!call.tensor(i, &out[i]) || !out[i].contiguous() || out[i].ndim != 2) return false;
-  const Tensor& like = out[*which.begin()];
-  for (const int i : which)
-    if (out[i].dtype != like.dtype || out[i].shape[0] != like.shape[0]) return false;
-  return out[gates].shape[1] % 4 == 0;
+// Dense, [rows, 4 * hidden].
+bool read_gates(const Call& call, Tensor* out) {
+  return call.tensor(0, out) && out->contiguous() && out->ndim == 2 && out->shape[1] % 4 == 0;
+}
+
+// As the gates are, but with so many columns.
+bool read(const Call& call, int i, const Tensor& gates, int64_t columns, Tensor* out) {
+  return call.tensor(i, out) && out->contiguous() && out->ndim == 2 && out->dtype == gates.dtype &&
+         out->shape[0] == gates.shape[0] && out->shape[1] == columns;
+}
+
+// Of t, the gates and those of [rows, hidden].
+bool read_all(const Call& call, std::initializer_list<int> states, Tensor* t) {
+  return read_gates(call, t) && std::all_of(states.begin(), states.end(),
+                                            [&](int i) { return read(call, i, t[0], t[0].shape[1] / 4, &t[i]); });
 }
 
 // `text` for each row r and place j of a row. Items in turn take rows, whose places become vectors.
@@ -62,7 +71,7 @@ cw_status run(Program& p, Call& call, const Tensor& gates, const std::string& te
 // gates, cx, hy, cy
 cw_status step(Call& call, const void*) {
   Tensor t[4];
-  if (!read_all(call, {1, 0, 2, 3}, 0, t)) return CW_UNSUPPORTED;
+  if (!read_all(call, {1, 2, 3}, t)) return CW_UNSUPPORTED;
   if (t[0].numel() == 0) return CW_OK;
   Program p(call, "lstm_step");
   p.out("gates", t[0]).in("cx", t[1]).out("hy", t[2]).out("cy", t[3]);
@@ -73,8 +82,8 @@ cw_status step(Call& call, const void*) {
 cw_status backward(Call& call, const void*) {
   Tensor t[7];
   const bool has_output = !call.is_none(3);
-  if (!(has_output ? read_all(call, {1, 0, 2, 3, 4, 5, 6}, 0, t) : read_all(call, {1, 0, 2, 4, 5, 6}, 0, t)))
-    return CW_UNSUPPORTED;
+  if (!read_all(call, {1, 2, 4, 5}, t) || (has_output && !read_all(call, {3}, t))) return CW_UNSUPPORTED;
+  if (!read(call, 6, t[0], t[0].shape[1], &t[6])) return CW_UNSUPPORTED;
   if (t[0].numel() == 0) return CW_OK;
   Program p(call, "lstm_step_backward");
   p.in("gates", t[0]).in("cx", t[1]).in("cy", t[2]).in("dh", t[4]).out("dc", t[5]).out("to", t[6]);
