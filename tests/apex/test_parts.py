@@ -185,6 +185,7 @@ assert apex.mine
 
 TWO = """
 import sys
+import time
 import torch
 from torch import nn
 from torch.nn import functional as F
@@ -255,8 +256,14 @@ model, optimizer = amp.initialize(model, optimizer, opt_level="O1", verbosity=0,
 step(model, optimizer, mine, extra=rank == 0)
 assert model.sometimes.weight.grad.abs().sum() > 0 and model.never.weight.grad is None
 weights = [torch.empty(4, 4) for _ in range(2)]
-torch.distributed.all_gather(weights, model.sometimes.weight.detach())
+own = model.sometimes.weight.detach()
+torch.distributed.all_gather(weights, own)
 assert torch.equal(*weights)
+# A thread of gloo's lets go of the collective's tensors some time after the collective, with Python's lock; where Python
+# ends meanwhile, the process aborts, also with torch alone (its DistributedDataParallel keeps gloo's threads alive).
+while own._use_count() > 1:
+    time.sleep(0.01)
+time.sleep(0.2)
 print("same")
 torch.distributed.destroy_process_group()
 """
