@@ -25,7 +25,7 @@ import torch
 from run import Figure, compare, device, main, seconds
 
 import causeway
-from programs import gpt_block_step, lstm_step, mnist_step, resnet_inference
+from programs import gpt_block_step, gru_step, lstm_step, mnist_step, resnet_inference
 
 PAUSE = 0.05  # seconds
 
@@ -37,6 +37,7 @@ def models() -> Iterator[Figure]:
         "ResNet-18 inference, 8 x 224 x 224": (resnet_inference, 0.6),
         "GPT block, forward, backward, AdamW": (gpt_block_step, 0.5),
         "LSTM, 2 layers, training step": (lstm_step, 0.7),
+        "GRU, 2 layers, training step": (gru_step, 0.7),
     }
     for name, (make, bar) in cases.items():
         cpu, dev = make(torch.device("cpu")), make(device())

@@ -63,10 +63,10 @@ def gpt_step(where: torch.device) -> Callable[[], object]:
     return step
 
 
-def lstm_step(where: torch.device) -> Callable[[], object]:
+def recurrent_step(where: torch.device, kind: type[nn.RNNBase]) -> Callable[[], object]:
     """Two layers of 64 to 128, 50 steps of 16 sequences, with Adam."""
     torch.manual_seed(0)
-    net = nn.LSTM(64, 128, 2).to(where)
+    net = kind(64, 128, 2).to(where)
     optimizer = torch.optim.Adam(net.parameters())
     x = torch.randn(50, 16, 64).to(where)
 
@@ -77,6 +77,14 @@ def lstm_step(where: torch.device) -> Callable[[], object]:
         torch.accelerator.synchronize()
 
     return step
+
+
+def lstm_step(where: torch.device) -> Callable[[], object]:
+    return recurrent_step(where, nn.LSTM)
+
+
+def gru_step(where: torch.device) -> Callable[[], object]:
+    return recurrent_step(where, nn.GRU)
 
 
 class Residual(nn.Module):

@@ -30,7 +30,7 @@ from rich.table import Table
 from torch import nn
 
 import causeway
-from programs import gpt_step, lstm_step, mnist_step
+from programs import gpt_step, gru_step, lstm_step, mnist_step
 
 THREADS = 2
 RESULTS = Path(__file__).parent / "results"
@@ -133,6 +133,7 @@ def step() -> Iterator[Figure]:
         "MNIST network, SGD": mnist_step,
         "2 GPT blocks, AdamW": gpt_step,
         "LSTM of 2 layers, Adam": lstm_step,
+        "GRU of 2 layers, Adam": gru_step,
     }
     for name, make in works.items():
         cpu, dev = make(torch.device("cpu")), make(device())

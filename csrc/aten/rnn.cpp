@@ -1,17 +1,21 @@
-// LSTM and GRU. torch sends the recurrent layers of a foreign device to fused cells that have no CPU kernel to fall back
-// to, so they are computed here from operators that the ladder serves.
+// LSTM, GRU and plain recurrent layers. torch sends the layers of a foreign device to fused cells that have no CPU kernel
+// to fall back to, so cells are computed here, from operators that the ladder serves.
 //
-// A layer of LSTM is computed over all its steps at once. torch's composite calls a linear layer and a cell for each step,
-// and autograd does as many times what a layer needs once. Here the products of all inputs are one, a step is the product
-// of the hidden state and one kernel (`causeway::lstm_step`, of the vendor's or portable), and in backward the gradients
-// of the weights are one product each. Where the host would compute the steps one by one, torch's own operator for a
-// layer, `mkldnn_rnn_layer`, which it calls on the CPU alone, does so at once. What neither takes goes to the composite.
+// A layer is computed over all its steps at once. torch's composite calls a linear layer and a cell for each step, and
+// autograd does as many times what a layer needs once. Here the products of all inputs are one, a step is the product of
+// the hidden state and one kernel (`causeway::lstm_step`, `causeway::gru_step`, of the vendor's or portable; tanh or
+// relu), and in backward the gradients of the weights are one product each. Where the host would compute an LSTM, torch's
+// own operator for a layer, `mkldnn_rnn_layer`, which it calls on the CPU alone, does so. What is not taken goes to the
+// composite.
 //
-// Formulas: Hochreiter and Schmidhuber 1997 with forget gate (Gers et al. 2000); Cho et al. 2014 in cuDNN's form, with
-// the reset gate applied after the matrix product.
+// Formulas: Hochreiter and Schmidhuber 1997 with forget gate (Gers et al. 2000), gates in torch's order i, f, n, o; Cho
+// et al. 2014 in cuDNN's form, with the reset gate applied after the matrix product, gates in the order r, z, n.
 #include <ATen/ATen.h>
 #include <ATen/autocast_mode.h>
+#include <ATen/ops/gru_native.h>
 #include <ATen/ops/lstm_native.h>
+#include <ATen/ops/rnn_relu_native.h>
+#include <ATen/ops/rnn_tanh_native.h>
 #include <c10/core/impl/TorchDispatchModeTLS.h>
 #include <torch/csrc/autograd/autograd.h>
 #include <torch/csrc/autograd/custom_function.h>
@@ -29,77 +33,58 @@ using OptionalTensor = std::optional<Tensor>;
 using torch::autograd::AutogradContext;
 using torch::autograd::variable_list;
 
-Tensor plus(const Tensor& gates, const OptionalTensor& bias) { return bias && bias->defined() ? gates + *bias : gates; }
+bool has(const OptionalTensor& t) { return t && t->defined(); }
+Tensor plus(const Tensor& a, const OptionalTensor& b) { return has(b) ? a + *b : a; }
 
-// hy, cy, and the workspace: the four gates after their activations, [batch, 4 * hidden].
-std::tuple<Tensor, Tensor, Tensor> lstm_of_gates(const Tensor& all, const Tensor& cx) {
-  const auto gates = all.chunk(4, 1);
-  const Tensor i = gates[0].sigmoid(), f = gates[1].sigmoid(), g = gates[2].tanh(), o = gates[3].sigmoid();
-  Tensor cy = f * cx + i * g;
-  Tensor hy = o * cy.tanh();
-  return {hy, cy, at::cat({i, f, g, o}, 1)};
-}
+enum class Recurrence : int64_t { Relu, Tanh, Lstm, Gru };  // as cuDNN counts them
 
-std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx,
-                                             const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
-  return lstm_of_gates(plus(input_gates, input_bias) + plus(hidden_gates, hidden_bias), cx);
-}
-
-std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy,
-                                                      const Tensor& cx, const Tensor& cy, const Tensor& workspace,
-                                                      bool has_bias) {
-  const bool from_h = grad_hy && grad_hy->defined(), from_c = grad_cy && grad_cy->defined();
-  if (!from_h && !from_c) return {};
-  const auto gates = workspace.chunk(4, 1);
-  const Tensor &i = gates[0], &f = gates[1], &g = gates[2], &o = gates[3];
-  const Tensor tanh_cy = cy.tanh();
-  Tensor gc = from_c ? *grad_cy : at::zeros_like(cy);
-  if (from_h) gc = gc + *grad_hy * o * (1 - tanh_cy * tanh_cy);
-  const Tensor go = from_h ? *grad_hy * tanh_cy * o * (1 - o) : at::zeros_like(o);
-  Tensor grad_gates = at::cat({gc * g * i * (1 - i), gc * cx * f * (1 - f), gc * i * (1 - g * g), go}, 1);
-  return {grad_gates, gc * f, has_bias ? grad_gates.sum(0) : Tensor()};
-}
-
-// workspace: reset, update and new gate, the old hidden state, and the new gate's hidden part, [batch, 5 * hidden].
-std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
-                                    const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
-  const auto in = plus(input_gates, input_bias).chunk(3, 1);
-  const auto hidden = plus(hidden_gates, hidden_bias).chunk(3, 1);
-  const Tensor r = (in[0] + hidden[0]).sigmoid(), z = (in[1] + hidden[1]).sigmoid();
-  const Tensor n = (in[2] + r * hidden[2]).tanh();
-  return {n + z * (hx - n), at::cat({r, z, n, hx, hidden[2]}, 1)};
-}
-
-std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy, const Tensor& workspace,
-                                                                     bool has_bias) {
-  const auto parts = workspace.chunk(5, 1);
-  const Tensor &r = parts[0], &z = parts[1], &n = parts[2], &hx = parts[3], &hidden_n = parts[4];
-  const Tensor gz = grad_hy * (hx - n) * z * (1 - z);
-  const Tensor gn = grad_hy * (1 - z) * (1 - n * n);
-  const Tensor gr = gn * hidden_n * r * (1 - r);
-  Tensor grad_input = at::cat({gr, gz, gn}, 1);
-  Tensor grad_hidden = at::cat({gr, gz, gn * r}, 1);
-  return {grad_input, grad_hidden, grad_hy * z, has_bias ? grad_input.sum(0) : Tensor(),
-          has_bias ? grad_hidden.sum(0) : Tensor()};
-}
+int64_t gates_of(Recurrence kind) { return kind == Recurrence::Lstm ? 4 : kind == Recurrence::Gru ? 3 : 1; }
 
 // ---- a step ------------------------------------------------------------------------------------------------------------
 
-// The reference of the kernels. gates: [rows, 4 * hidden], before their activations, and after. The others: [rows, hidden].
-void step(Tensor gates, const Tensor& cx, Tensor hy, Tensor cy) {
-  const auto [h, c, workspace] = lstm_of_gates(gates, cx);
-  gates.copy_(workspace);
-  cy.copy_(c);
-  hy.copy_(h);
+// These define the operators. Gates are [rows, 4 * hidden], GRU's [rows, 3 * hidden], before their functions and after. The
+// others are [rows, hidden].
+
+void lstm_step(Tensor gates, const Tensor& cx, Tensor hy, Tensor cy) {
+  const auto parts = gates.chunk(4, 1);
+  const Tensor i = parts[0].sigmoid_(), f = parts[1].sigmoid_(), o = parts[3].sigmoid_();
+  const Tensor n = parts[2].contiguous().tanh();  // of rows apart, the CPU's tanh starts all threads for each row
+  parts[2].copy_(n);
+  cy.copy_(f * cx + i * n);
+  hy.copy_(o * cy.tanh());
 }
 
 // The gradient of the hidden state is that of the output and that of the next step; the cell's is updated.
-void step_backward(const Tensor& gates, const Tensor& cx, const Tensor& cy, const OptionalTensor& grad_output,
-                   const Tensor& grad_h, Tensor grad_c, Tensor grad_gates) {
-  const auto [to_gates, to_cx, to_bias] =
-      lstm_cell_backward(plus(grad_h, grad_output), grad_c, cx, cy, gates, /*has_bias=*/false);
-  grad_gates.copy_(to_gates);
-  grad_c.copy_(to_cx);
+void lstm_step_backward(const Tensor& gates, const Tensor& cx, const Tensor& cy, const OptionalTensor& grad_output,
+                        const Tensor& grad_h, Tensor grad_c, Tensor grad_gates) {
+  const auto parts = gates.chunk(4, 1);
+  const Tensor &i = parts[0], &f = parts[1], &n = parts[2], &o = parts[3];
+  const Tensor t = cy.tanh(), dh = plus(grad_h, grad_output), dc = grad_c + dh * o * (1 - t * t);
+  grad_gates.copy_(
+      at::cat({dc * n * i * (1 - i), dc * cx * f * (1 - f), dc * i * (1 - n * n), dh * t * o * (1 - o)}, 1));
+  grad_c.copy_(dc * f);
+}
+
+// hidden_gates: the product of the hidden state, as wide as the gates. hidden_n: its last third, for backward.
+void gru_step(Tensor gates, const Tensor& hidden_gates, const Tensor& hx, Tensor hy, Tensor hidden_n) {
+  const auto in = gates.chunk(3, 1), hidden = hidden_gates.chunk(3, 1);
+  const Tensor r = in[0].add_(hidden[0]).sigmoid_(), z = in[1].add_(hidden[1]).sigmoid_();
+  const Tensor n = (in[2] + r * hidden[2]).tanh_();  // dense, see lstm_step
+  in[2].copy_(n);
+  hidden_n.copy_(hidden[2]);
+  hy.copy_(n + z * (hx - n));
+}
+
+// The gradient of the hidden state is left without what goes through the product.
+void gru_step_backward(const Tensor& gates, const Tensor& hidden_n, const Tensor& hx, const OptionalTensor& grad_output,
+                       Tensor grad_h, Tensor grad_gates, Tensor grad_hidden_gates) {
+  const auto parts = gates.chunk(3, 1);
+  const Tensor &r = parts[0], &z = parts[1], &n = parts[2];
+  const Tensor dh = plus(grad_h, grad_output), dn = dh * (1 - z) * (1 - n * n);
+  const Tensor dr = dn * hidden_n * r * (1 - r), dz = dh * (hx - n) * z * (1 - z);
+  grad_gates.copy_(at::cat({dr, dz, dn}, 1));
+  grad_hidden_gates.copy_(at::cat({dr, dz, dn * r}, 1));
+  grad_h.copy_(dh * z);
 }
 
 TORCH_LIBRARY_FRAGMENT(causeway, m) {
@@ -107,59 +92,176 @@ TORCH_LIBRARY_FRAGMENT(causeway, m) {
   m.def(
       "lstm_step_backward(Tensor gates, Tensor cx, Tensor cy, Tensor? grad_output, Tensor grad_h, Tensor(a!) grad_c, "
       "Tensor(b!) grad_gates) -> ()");
+  m.def("gru_step(Tensor(a!) gates, Tensor hidden_gates, Tensor hx, Tensor(b!) hy, Tensor(c!) hidden_n) -> ()");
+  m.def(
+      "gru_step_backward(Tensor gates, Tensor hidden_n, Tensor hx, Tensor? grad_output, Tensor(a!) grad_h, "
+      "Tensor(b!) grad_gates, Tensor(c!) grad_hidden_gates) -> ()");
 }
 TORCH_LIBRARY_IMPL(causeway, CPU, m) {
-  m.impl("lstm_step", step);
-  m.impl("lstm_step_backward", step_backward);
+  m.impl("lstm_step", lstm_step);
+  m.impl("lstm_step_backward", lstm_step_backward);
+  m.impl("gru_step", gru_step);
+  m.impl("gru_step_backward", gru_step_backward);
 }
 
 c10::OperatorHandle named(const char* name) { return c10::Dispatcher::singleton().findSchemaOrThrow(name, ""); }
 
-const auto& step_operator() {
-  static const auto handle = named("causeway::lstm_step").typed<decltype(step)>();
+// The operator that a function above defines.
+template <auto* F>
+const auto& operator_of(const char* name) {
+  static const auto handle = named(name).typed<std::remove_pointer_t<decltype(F)>>();
   return handle;
 }
-const auto& step_backward_operator() {
-  static const auto handle = named("causeway::lstm_step_backward").typed<decltype(step_backward)>();
-  return handle;
+const auto& lstm_forward() { return operator_of<&lstm_step>("causeway::lstm_step"); }
+const auto& lstm_backward() { return operator_of<&lstm_step_backward>("causeway::lstm_step_backward"); }
+const auto& gru_forward() { return operator_of<&gru_step>("causeway::gru_step"); }
+const auto& gru_backward() { return operator_of<&gru_step_backward>("causeway::gru_step_backward"); }
+
+bool has_step(Recurrence kind, c10::ScalarType dtype, int device) {
+  static Operator& tanh = operator_for(named("aten::tanh"));
+  static Operator& relu = operator_for(named("aten::relu"));
+  static Operator& lstm = operator_for(lstm_forward());
+  static Operator& of_lstm = operator_for(lstm_backward());
+  static Operator& gru = operator_for(gru_forward());
+  static Operator& of_gru = operator_for(gru_backward());
+  const auto has = [&](Operator& op) { return has_kernel(op, dtype, device); };
+  return kind == Recurrence::Lstm  ? has(lstm) && has(of_lstm)
+         : kind == Recurrence::Gru ? has(gru) && has(of_gru)
+                                   : has(kind == Recurrence::Tanh ? tanh : relu);
+}
+
+bool has_product(c10::ScalarType dtype, int device) {
+  static Operator& product = operator_for(named("aten::addmm"));
+  return has_kernel(product, dtype, device);
+}
+
+// Where the host would compute a step, and nothing has to move for it.
+bool host_computes(c10::ScalarType dtype, int device) {
+  return causeway::device(device).host_addressable && !has_product(dtype, device);
+}
+
+// ---- a cell ------------------------------------------------------------------------------------------------------------
+
+// Whether a step is one kernel, or one call of the host that moves nothing. Else it is a chain of operators of the device.
+bool as_one(Recurrence kind, const Tensor& t) {
+  return has_step(kind, t.scalar_type(), t.device().index()) || host_computes(t.scalar_type(), t.device().index());
+}
+
+// hy, cy, and the workspace: the four gates after their functions, [batch, 4 * hidden].
+std::tuple<Tensor, Tensor, Tensor> lstm_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& cx,
+                                             const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+  Tensor gates = plus(input_gates, input_bias) + plus(hidden_gates, hidden_bias);
+  Tensor hy = at::empty_like(cx, at::MemoryFormat::Contiguous), cy = at::empty_like(hy);
+  as_one(Recurrence::Lstm, cx) ? lstm_forward().call(gates, cx, hy, cy) : lstm_step(gates, cx, hy, cy);
+  return {hy, cy, gates};
+}
+
+Tensor fresh(const OptionalTensor& grad, const Tensor& like) {
+  return has(grad) ? grad->clone(at::MemoryFormat::Contiguous) : at::zeros_like(like, at::MemoryFormat::Contiguous);
+}
+
+std::tuple<Tensor, Tensor, Tensor> lstm_cell_backward(const OptionalTensor& grad_hy, const OptionalTensor& grad_cy,
+                                                      const Tensor& cx, const Tensor& cy, const Tensor& workspace,
+                                                      bool has_bias) {
+  if (!has(grad_hy) && !has(grad_cy)) return {};
+  const Tensor grad_h = has(grad_hy) ? *grad_hy : at::zeros_like(cy);
+  Tensor grad_c = fresh(grad_cy, cy), grad_gates = at::empty_like(workspace);
+  as_one(Recurrence::Lstm, cx) ? lstm_backward().call(workspace, cx, cy, {}, grad_h, grad_c, grad_gates)
+                               : lstm_step_backward(workspace, cx, cy, {}, grad_h, grad_c, grad_gates);
+  return {grad_gates, grad_c, has_bias ? grad_gates.sum(0) : Tensor()};
+}
+
+// workspace: the three gates after their functions, the old hidden state, and the new gate's hidden part, [batch,
+// 5 * hidden].
+std::tuple<Tensor, Tensor> gru_cell(const Tensor& input_gates, const Tensor& hidden_gates, const Tensor& hx,
+                                    const OptionalTensor& input_bias, const OptionalTensor& hidden_bias) {
+  Tensor gates = has(input_bias) ? input_gates + *input_bias : input_gates.clone(at::MemoryFormat::Contiguous);
+  const Tensor hidden = plus(hidden_gates, hidden_bias);
+  Tensor hy = at::empty_like(hx, at::MemoryFormat::Contiguous), hidden_n = at::empty_like(hy);
+  as_one(Recurrence::Gru, hx) ? gru_forward().call(gates, hidden, hx, hy, hidden_n)
+                              : gru_step(gates, hidden, hx, hy, hidden_n);
+  return {hy, at::cat({gates, hx, hidden_n}, 1)};
+}
+
+std::tuple<Tensor, Tensor, Tensor, Tensor, Tensor> gru_cell_backward(const Tensor& grad_hy, const Tensor& workspace,
+                                                                     bool has_bias) {
+  const auto parts =
+      workspace.split_with_sizes({workspace.size(1) / 5 * 3, workspace.size(1) / 5, workspace.size(1) / 5}, 1);
+  const Tensor &gates = parts[0], &hx = parts[1], &hidden_n = parts[2];
+  Tensor grad_h = grad_hy.clone(at::MemoryFormat::Contiguous);
+  Tensor grad_gates = at::empty_like(gates, at::MemoryFormat::Contiguous), grad_hidden = at::empty_like(grad_gates);
+  as_one(Recurrence::Gru, grad_hy) ? gru_backward().call(gates, hidden_n, hx, {}, grad_h, grad_gates, grad_hidden)
+                                   : gru_step_backward(gates, hidden_n, hx, {}, grad_h, grad_gates, grad_hidden);
+  return {grad_gates, grad_hidden, grad_h, has_bias ? grad_gates.sum(0) : Tensor(),
+          has_bias ? grad_hidden.sum(0) : Tensor()};
 }
 
 // ---- a layer -----------------------------------------------------------------------------------------------------------
 
-// One direction of one layer. input: [steps, batch, in]; hx, cx: [batch, hidden]; no bias is undefined.
+// One direction of one layer. input: [steps, batch, in]; hx, cx: [batch, hidden], where LSTM alone has cx; biases may be
+// undefined.
 struct Layer {
-  Tensor input, of_input, of_hidden, hx, cx, input_bias, hidden_bias;
+  Recurrence kind;
   bool reverse;
+  Tensor input, of_input, of_hidden, hx, cx, input_bias, hidden_bias;
 
   bool differentiates() const {
     const auto needs = [](const Tensor& t) { return t.defined() && t.requires_grad(); };
-    return at::GradMode::is_enabled() && (needs(input) || needs(of_input) || needs(of_hidden) || needs(input_bias) ||
-                                          needs(hidden_bias) || needs(hx) || needs(cx));
+    return at::GradMode::is_enabled() && (needs(input) || needs(of_input) || needs(of_hidden) || needs(hx) ||
+                                          needs(cx) || needs(input_bias) || needs(hidden_bias));
   }
 };
 
 struct Results {
   Tensor output, h, c;  // [steps, batch, hidden], [batch, hidden]
-  Tensor gates, cells;  // for the backward
+  // For the backward: the gates, and of LSTM the cells, of GRU the new gate's hidden part; of all steps.
+  Tensor gates, others;
 };
 
+Tensor product(const Tensor& bias, const Tensor& rows, const Tensor& weight) {
+  return bias.defined() ? at::addmm(bias, rows, weight.t()) : at::mm(rows, weight.t());
+}
+
 Results forward(const Layer& l) {
-  const int64_t steps = l.input.size(0), batch = l.input.size(1), hidden = l.hx.size(1);
-  const Tensor rows = l.input.reshape({steps * batch, -1});
-  Tensor gates = l.input_bias.defined() ? at::addmm(l.input_bias + l.hidden_bias, rows, l.of_input.t())
-                                        : at::mm(rows, l.of_input.t());
-  gates = gates.view({steps, batch, 4 * hidden});
-  Tensor output = at::empty({steps, batch, hidden}, l.input.options()), cells = at::empty_like(output);
+  const int64_t steps = l.input.size(0), batch = l.input.size(1), hidden = l.hx.size(1),
+                wide = gates_of(l.kind) * hidden;
+  // The hidden state's bias can be added with the input's, but for GRU's, whose new gate has it within a product.
+  const bool apart = l.kind == Recurrence::Gru;
+  const Tensor bias = l.input_bias.defined() && !apart ? l.input_bias + l.hidden_bias : l.input_bias;
+  Tensor gates = product(bias, l.input.reshape({steps * batch, -1}), l.of_input).view({steps, batch, wide});
+  Tensor output = at::empty({steps, batch, hidden}, l.input.options());
+  Tensor others = l.kind == Recurrence::Lstm || apart ? at::empty_like(output) : Tensor();
+  Tensor hidden_gates = apart ? at::empty({batch, wide}, l.input.options()) : Tensor();
   const Tensor weight = l.of_hidden.t();
   Tensor h = l.hx, c = l.cx;
   for (int64_t k = 0; k < steps; ++k) {
     const int64_t t = l.reverse ? steps - 1 - k : k;
-    Tensor now = gates.select(0, t), next_h = output.select(0, t), next_c = cells.select(0, t);
-    now.addmm_(h, weight);
-    step_operator().call(now, c, next_h, next_c);
-    h = next_h, c = next_c;
+    Tensor now = gates.select(0, t), next = output.select(0, t),
+           other = others.defined() ? others.select(0, t) : Tensor();
+    if (!apart)
+      now.addmm_(h, weight);
+    else if (l.hidden_bias.defined())
+      at::addmm_out(hidden_gates, l.hidden_bias, h, weight);
+    else
+      at::mm_out(hidden_gates, h, weight);
+    switch (l.kind) {
+      case Recurrence::Lstm:
+        lstm_forward().call(now, c, next, other);
+        c = other;
+        break;
+      case Recurrence::Gru:
+        gru_forward().call(now, hidden_gates, h, next, other);
+        break;
+      case Recurrence::Tanh:
+        at::tanh_out(next, now);
+        break;
+      case Recurrence::Relu:
+        at::relu_out(next, now);
+        break;
+    }
+    h = next;
   }
-  return {output, h.clone(), c.clone(), gates, cells};
+  return {output, h.clone(), c.defined() ? c.clone() : Tensor(), gates, others};
 }
 
 // What stood before each step: `first`, then those of the steps before.
@@ -169,78 +271,129 @@ Tensor before_each(const Tensor& first, const Tensor& each, bool reverse) {
                  : at::cat({first.unsqueeze(0), each.narrow(0, 0, steps - 1)});
 }
 
-class LstmLayer : public torch::autograd::Function<LstmLayer> {
+// torch's composite of a layer with one state.
+using Native = std::tuple<Tensor, Tensor> (*)(const Tensor&, const Tensor&, at::TensorList, bool, int64_t, double, bool,
+                                              bool, bool);
+
+// The composite for one layer in one direction.
+std::array<Tensor, 3> composite(const Layer& l) {
+  const auto turned = [&](const Tensor& t) { return l.reverse ? t.flip(0) : t; };
+  std::vector<Tensor> weights{l.of_input, l.of_hidden};
+  const bool biased = l.input_bias.defined();
+  if (biased) weights.insert(weights.end(), {l.input_bias, l.hidden_bias});
+  const Tensor input = turned(l.input), hx = l.hx.unsqueeze(0);
+  if (l.kind == Recurrence::Lstm) {
+    auto [output, h, c] = at::native::lstm(input, {hx, l.cx.unsqueeze(0)}, weights, biased, 1, 0., false, false, false);
+    return {turned(output), h.squeeze(0), c.squeeze(0)};
+  }
+  const Native gru = at::native::gru, tanh = at::native::rnn_tanh, relu = at::native::rnn_relu;
+  const Native f = l.kind == Recurrence::Gru ? gru : l.kind == Recurrence::Tanh ? tanh : relu;
+  auto [output, h] = f(input, hx, weights, biased, 1, 0., false, false, false);
+  return {turned(output), h.squeeze(0), Tensor()};
+}
+
+class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
  public:
-  static variable_list forward(AutogradContext* context, const Tensor& input, const Tensor& of_input,
-                               const Tensor& of_hidden, const Tensor& hx, const Tensor& cx,
-                               const std::optional<Tensor>& input_bias, const std::optional<Tensor>& hidden_bias,
-                               bool reverse) {
+  using Optional = std::optional<Tensor>;
+  static variable_list forward(AutogradContext* context, int64_t kind, bool reverse, const Tensor& input,
+                               const Tensor& of_input, const Tensor& of_hidden, const Tensor& hx, const Optional& cx,
+                               const Optional& input_bias, const Optional& hidden_bias) {
     at::AutoDispatchBelowADInplaceOrView below;
-    const Layer l{input,  of_input, of_hidden, hx, cx, input_bias.value_or(Tensor()), hidden_bias.value_or(Tensor()),
-                  reverse};
+    const auto or_none = [](const Optional& t) { return t.value_or(Tensor()); };
+    const Layer l{
+        static_cast<Recurrence>(kind), reverse, input, of_input, of_hidden, hx, or_none(cx), or_none(input_bias),
+        or_none(hidden_bias)};
     const Results r = causeway::forward(l);
     context->save_for_backward(
-        {input, of_input, of_hidden, hx, cx, l.input_bias, l.hidden_bias, r.output, r.gates, r.cells});
+        {input, of_input, of_hidden, hx, l.cx, l.input_bias, l.hidden_bias, r.output, r.gates, r.others});
+    context->saved_data["kind"] = kind;
     context->saved_data["reverse"] = reverse;
     context->set_materialize_grads(false);
-    return {r.output, r.h, r.c};
+    return l.cx.defined() ? variable_list{r.output, r.h, r.c} : variable_list{r.output, r.h};
   }
 
   static variable_list backward(AutogradContext* context, const variable_list& grads) {
-    const variable_list saved = context->get_saved_variables();
-    const bool reverse = context->saved_data["reverse"].toBool();
-    const Layer l{saved[0], saved[1], saved[2], saved[3], saved[4], saved[5], saved[6], reverse};
+    const variable_list s = context->get_saved_variables();
+    const Layer l{static_cast<Recurrence>(context->saved_data["kind"].toInt()),
+                  context->saved_data["reverse"].toBool(),
+                  s[0],
+                  s[1],
+                  s[2],
+                  s[3],
+                  s[4],
+                  s[5],
+                  s[6]};
     std::array<bool, 7> wanted{};
-    for (size_t i = 0; i < wanted.size(); ++i) wanted[i] = saved[i].defined() && context->needs_input_grad(i);
-    variable_list found = at::GradMode::is_enabled() ? differentiable(l, grads, wanted)
-                                                     : once(l, grads, wanted, saved[7], saved[8], saved[9]);
-    found.emplace_back();  // of `reverse`
+    size_t place = 0;  // of those that were given
+    for (size_t i = 0; i < wanted.size(); ++i)
+      if (s[i].defined()) wanted[i] = context->needs_input_grad(place++);
+    variable_list found =
+        at::GradMode::is_enabled() ? differentiable(l, grads, wanted) : once(l, grads, wanted, s[7], s[8], s[9]);
+    found.insert(found.begin(), 2, Tensor());  // of the kind and the direction
     return found;
   }
 
  private:
   static variable_list once(const Layer& l, const variable_list& grads, const std::array<bool, 7>& wanted,
-                            const Tensor& output, const Tensor& gates, const Tensor& cells) {
-    const int64_t steps = gates.size(0), batch = gates.size(1), hidden = l.hx.size(1);
-    Tensor grad_h = grads[1].defined() ? grads[1].contiguous() : at::zeros_like(l.hx);
-    Tensor grad_c = grads[2].defined() ? grads[2].clone(at::MemoryFormat::Contiguous) : at::zeros_like(l.cx);
+                            const Tensor& output, const Tensor& gates, const Tensor& others) {
+    const int64_t steps = gates.size(0), batch = gates.size(1), hidden = l.hx.size(1), wide = gates.size(2);
+    const auto or_zeros = [&](size_t i) {
+      return grads[i].defined() ? grads[i].clone(at::MemoryFormat::Contiguous) : at::zeros_like(l.hx);
+    };
+    Tensor grad_h = or_zeros(1), grad_c = l.kind == Recurrence::Lstm ? or_zeros(2) : Tensor();
     const Tensor grad_output = grads[0].defined() ? grads[0].contiguous() : Tensor();
-    const Tensor cells_before = before_each(l.cx, cells, l.reverse);
+    const Tensor h_before = before_each(l.hx, output, l.reverse);
+    const Tensor c_before = l.kind == Recurrence::Lstm ? before_each(l.cx, others, l.reverse) : Tensor();
     Tensor grad_gates = at::empty_like(gates);
+    Tensor grad_hidden = l.kind == Recurrence::Gru ? at::empty_like(gates) : grad_gates;
     for (int64_t k = 0; k < steps; ++k) {
       const int64_t t = l.reverse ? k : steps - 1 - k;
-      Tensor now = grad_gates.select(0, t);
-      step_backward_operator().call(gates.select(0, t), cells_before.select(0, t), cells.select(0, t),
-                                    grad_output.defined() ? std::optional(grad_output.select(0, t)) : std::nullopt,
-                                    grad_h, grad_c, now);
-      if (k + 1 < steps || wanted[3]) grad_h = at::mm(now, l.of_hidden);
+      Tensor now = grad_gates.select(0, t), of_hidden = grad_hidden.select(0, t);
+      const std::optional<Tensor> from_output =
+          grad_output.defined() ? std::optional(grad_output.select(0, t)) : std::nullopt;
+      const bool goes_on = k + 1 < steps || wanted[3];
+      switch (l.kind) {
+        case Recurrence::Lstm:
+          lstm_backward().call(gates.select(0, t), c_before.select(0, t), others.select(0, t), from_output, grad_h,
+                               grad_c, now);
+          break;
+        case Recurrence::Gru:
+          gru_backward().call(gates.select(0, t), others.select(0, t), h_before.select(0, t), from_output, grad_h, now,
+                              of_hidden);
+          break;
+        case Recurrence::Tanh:
+        case Recurrence::Relu:
+          if (from_output) grad_h.add_(*from_output);
+          if (l.kind == Recurrence::Tanh)
+            at::tanh_backward_out(now, grad_h, output.select(0, t));
+          else
+            at::threshold_backward_out(now, grad_h, output.select(0, t), 0);
+          break;
+      }
+      if (!goes_on) break;
+      if (l.kind == Recurrence::Gru)
+        grad_h.addmm_(of_hidden, l.of_hidden);
+      else
+        at::mm_out(grad_h, of_hidden, l.of_hidden);
     }
-    const Tensor all = grad_gates.view({steps * batch, 4 * hidden});
+    const Tensor all = grad_gates.view({steps * batch, wide}), all_hidden = grad_hidden.view({steps * batch, wide});
     variable_list found(7);
     if (wanted[0]) found[0] = at::mm(all, l.of_input).view(l.input.sizes());
     if (wanted[1]) found[1] = at::mm(all.t(), l.input.reshape({steps * batch, -1}));
-    if (wanted[2]) found[2] = at::mm(all.t(), before_each(l.hx, output, l.reverse).view({steps * batch, hidden}));
+    if (wanted[2]) found[2] = at::mm(all_hidden.t(), h_before.view({steps * batch, hidden}));
     if (wanted[3]) found[3] = grad_h;
     if (wanted[4]) found[4] = grad_c;
-    if (wanted[5] || wanted[6]) {
-      const Tensor sum = all.sum(0);
-      if (wanted[5]) found[5] = sum;
-      if (wanted[6]) found[6] = wanted[5] ? sum.clone() : sum;
-    }
+    if (wanted[5]) found[5] = all.sum(0);
+    if (wanted[6]) found[6] = wanted[5] && l.kind != Recurrence::Gru ? found[5].clone() : all_hidden.sum(0);
     return found;
   }
 
   // By the composite, whose operators have derivatives.
   static variable_list differentiable(const Layer& l, const variable_list& grads, const std::array<bool, 7>& wanted) {
-    const auto turned = [&](const Tensor& t) { return l.reverse ? t.flip(0) : t; };
-    std::vector<Tensor> weights{l.of_input, l.of_hidden};
-    if (l.input_bias.defined()) weights.insert(weights.end(), {l.input_bias, l.hidden_bias});
-    auto [output, h, c] = at::native::lstm(turned(l.input), {l.hx.unsqueeze(0), l.cx.unsqueeze(0)}, weights,
-                                           l.input_bias.defined(), 1, 0., false, false, false);
-    const Tensor results[] = {turned(output), h.squeeze(0), c.squeeze(0)};
+    const std::array<Tensor, 3> results = composite(l);
     const Tensor inputs[] = {l.input, l.of_input, l.of_hidden, l.hx, l.cx, l.input_bias, l.hidden_bias};
     variable_list from, given, of, found(7);
-    for (size_t i = 0; i < 3; ++i)
+    for (size_t i = 0; i < grads.size(); ++i)
       if (grads[i].defined()) from.push_back(results[i]), given.push_back(grads[i]);
     for (size_t i = 0; i < 7; ++i)
       if (wanted[i]) of.push_back(inputs[i]);
@@ -259,19 +412,18 @@ Results by_steps(const Layer& l) {
     return forward(l);
   }
   const auto given = [](const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
-  variable_list r = LstmLayer::apply(l.input, l.of_input, l.of_hidden, l.hx, l.cx, given(l.input_bias),
-                                     given(l.hidden_bias), l.reverse);
-  return {r[0], r[1], r[2], {}, {}};
+  variable_list r = RecurrentLayer::apply(static_cast<int64_t>(l.kind), l.reverse, l.input, l.of_input, l.of_hidden,
+                                          l.hx, given(l.cx), given(l.input_bias), given(l.hidden_bias));
+  return {r[0], r[1], l.cx.defined() ? r[2] : Tensor(), {}, {}};
 }
 
 Results at_once(const Layer& l, bool train) {
-  constexpr int64_t kLstm = 2;  // how the operator calls it, as cuDNN does
-  const bool has_bias = l.input_bias.defined();
-  const Tensor zeros = has_bias ? Tensor() : at::zeros({l.of_input.size(0)}, l.of_input.options());
+  const bool biased = l.input_bias.defined();
+  const Tensor zeros = biased ? Tensor() : at::zeros({l.of_input.size(0)}, l.of_input.options());
   auto [output, h, c, workspace] = at::mkldnn_rnn_layer(
-      l.input, l.of_input, l.of_hidden, has_bias ? l.input_bias : zeros, has_bias ? l.hidden_bias : zeros, l.hx, l.cx,
-      l.reverse, /*batch_sizes=*/{}, kLstm, l.hx.size(1), /*num_layers=*/1, has_bias, /*bidirectional=*/false,
-      /*batch_first=*/false, train || l.differentiates());
+      l.input, l.of_input, l.of_hidden, biased ? l.input_bias : zeros, biased ? l.hidden_bias : zeros, l.hx, l.cx,
+      l.reverse, /*batch_sizes=*/{}, static_cast<int64_t>(l.kind), l.hx.size(1), /*num_layers=*/1, biased,
+      /*bidirectional=*/false, /*batch_first=*/false, train || l.differentiates());
   return {output, h.view_as(l.hx), c.view_as(l.cx), {}, {}};
 }
 
@@ -279,76 +431,122 @@ Results at_once(const Layer& l, bool train) {
 
 enum class Way { Composite, BySteps, AtOnce };
 
-Way way_of(const Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases, int64_t num_layers,
-           bool bidirectional, bool batch_first) {
-  static Operator& step = operator_for(step_operator());
-  static Operator& back = operator_for(step_backward_operator());
-  static Operator& product = operator_for(named("aten::addmm"));
+// What torch's operators are given, but for the input and the state.
+struct Options {
+  at::TensorList params;
+  bool has_biases;
+  int64_t num_layers;
+  double dropout;
+  bool train, bidirectional, batch_first;
+
+  int64_t directions() const { return bidirectional ? 2 : 1; }
+  int64_t weights() const { return has_biases ? 4 : 2; }
+};
+
+// hx: [layers * directions, batch, hidden], and LSTM's cell after it.
+Way way_of(Recurrence kind, const Tensor& input, at::TensorList states, const Options& o) {
   const c10::Device device = input.device();
   const c10::ScalarType dtype = input.scalar_type();
   const auto fits = [&](const Tensor& t) {
     return t.defined() && t.device() == device && t.scalar_type() == dtype && t.layout() == at::kStrided && is_plain(t);
   };
   // A mode of torch's dispatch, such as its counter of operations, is to see what a layer is made of.
-  if (!fits(input) || input.dim() != 3 || input.numel() == 0 || hx.size() != 2 || in_functorch() ||
+  if (!fits(input) || input.dim() != 3 || input.numel() == 0 || in_functorch() ||
       at::autocast::is_autocast_enabled(kDeviceType) || c10::impl::TorchDispatchModeTLS::any_modes_set())
     return Way::Composite;
-  if (!std::all_of(hx.begin(), hx.end(), fits) || !std::all_of(params.begin(), params.end(), fits))
+  if (!std::all_of(states.begin(), states.end(), fits) || !std::all_of(o.params.begin(), o.params.end(), fits))
     return Way::Composite;
-  // With a projection, which is one weight more, the cell is wider than the hidden state. What does not fit is for torch to
+  // With a projection, which is one weight more, the cell is wider than the hidden state. Other sizes are for torch to
   // refuse.
-  const int64_t places = num_layers * (bidirectional ? 2 : 1);
-  if (hx[0].dim() != 3 || hx[0].sizes() != hx[1].sizes() || hx[0].size(0) != places ||
-      hx[0].size(1) != input.size(batch_first ? 0 : 1) ||
-      static_cast<int64_t>(params.size()) != places * (has_biases ? 4 : 2))
+  const int64_t places = o.num_layers * o.directions();
+  const Tensor& h = states[0];
+  if (states.size() != (kind == Recurrence::Lstm ? 2 : 1) || states.back().sizes() != h.sizes() || h.dim() != 3 ||
+      h.size(0) != places || h.size(1) != input.size(o.batch_first ? 0 : 1) || h.size(2) == 0 ||
+      static_cast<int64_t>(o.params.size()) != places * o.weights())
     return Way::Composite;
-  const auto has = [&](Operator& op) { return has_kernel(op, dtype, device.index()); };
-  if (has(step) && has(back) && has(product)) return Way::BySteps;
-  const bool host = causeway::device(device.index()).host_addressable && !has(product);
-  return host && at::globalContext().userEnabledMkldnn() && dtype == at::kFloat ? Way::AtOnce : Way::Composite;
+  if (has_product(dtype, device.index()) && has_step(kind, dtype, device.index())) return Way::BySteps;
+  if (!host_computes(dtype, device.index())) return Way::Composite;
+  const bool by_onednn = kind == Recurrence::Lstm && dtype == at::kFloat && at::globalContext().userEnabledMkldnn();
+  return by_onednn ? Way::AtOnce : Way::BySteps;
 }
 
-std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& given, at::TensorList hx, at::TensorList params, bool has_biases,
-                                        int64_t num_layers, double dropout, bool train, bool bidirectional,
-                                        bool batch_first) {
-  const Way way = way_of(given, hx, params, has_biases, num_layers, bidirectional, batch_first);
-  if (way == Way::Composite)
-    return at::native::lstm(given, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
-  Tensor input = (batch_first ? given.transpose(0, 1) : given).contiguous();
-  const int64_t directions = bidirectional ? 2 : 1, weights = has_biases ? 4 : 2;
+// The output, and the last states one after the other.
+std::array<Tensor, 3> run(Recurrence kind, Way way, const Tensor& given, at::TensorList states, const Options& o) {
+  Tensor input = (o.batch_first ? given.transpose(0, 1) : given).contiguous();
   std::vector<Tensor> last_h, last_c;
-  for (int64_t layer = 0; layer < num_layers; ++layer) {
+  for (int64_t layer = 0; layer < o.num_layers; ++layer) {
     std::vector<Tensor> outputs;
-    for (int64_t direction = 0; direction < directions; ++direction) {
-      const int64_t place = layer * directions + direction;
-      const Tensor* w = &params[place * weights];
-      const Layer l{input,
+    for (int64_t direction = 0; direction < o.directions(); ++direction) {
+      const int64_t place = layer * o.directions() + direction;
+      const Tensor* w = &o.params[place * o.weights()];
+      const auto state = [&](size_t i) { return states[i].select(0, place).contiguous(); };
+      const Layer l{kind,
+                    direction > 0,
+                    input,
                     w[0],
                     w[1],
-                    hx[0].select(0, place).contiguous(),
-                    hx[1].select(0, place).contiguous(),
-                    has_biases ? w[2] : Tensor(),
-                    has_biases ? w[3] : Tensor(),
-                    direction > 0};
-      const Results r = way == Way::BySteps ? by_steps(l) : at_once(l, train);
+                    state(0),
+                    kind == Recurrence::Lstm ? state(1) : Tensor(),
+                    o.has_biases ? w[2] : Tensor(),
+                    o.has_biases ? w[3] : Tensor()};
+      const Results r = way == Way::BySteps ? by_steps(l) : at_once(l, o.train);
       outputs.push_back(r.output);
       last_h.push_back(r.h);
       last_c.push_back(r.c);
     }
-    input = directions == 1 ? outputs[0] : at::cat(outputs, -1);
-    if (dropout != 0 && train && layer + 1 < num_layers) input = at::dropout(input, dropout, /*train=*/true);
+    input = o.bidirectional ? at::cat(outputs, -1) : outputs[0];
+    if (o.dropout != 0 && o.train && layer + 1 < o.num_layers) input = at::dropout(input, o.dropout, /*train=*/true);
   }
-  return {batch_first ? input.transpose(0, 1) : input, at::stack(last_h), at::stack(last_c)};
+  // As torch's composite has it, and on the CPU has nothing else for these, the output may be written to: backward has its
+  // own.
+  if (kind != Recurrence::Lstm) {
+    if (input.requires_grad() && !o.bidirectional) input = input.clone();
+    if (o.batch_first) input.transpose_(0, 1);
+  } else if (o.batch_first) {
+    input = input.transpose(0, 1);
+  }
+  return {input, at::stack(last_h), kind == Recurrence::Lstm ? at::stack(last_c) : Tensor()};
 }
 
+std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx, at::TensorList params, bool has_biases,
+                                        int64_t num_layers, double dropout, bool train, bool bidirectional,
+                                        bool batch_first) {
+  const Options o{params, has_biases, num_layers, dropout, train, bidirectional, batch_first};
+  const Way way = hx.size() == 2 ? way_of(Recurrence::Lstm, input, hx, o) : Way::Composite;
+  if (way == Way::Composite)
+    return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+  auto [output, h, c] = run(Recurrence::Lstm, way, input, hx, o);
+  return {output, h, c};
+}
+
+template <Recurrence kind, Native native>
+std::tuple<Tensor, Tensor> of_one_state(const Tensor& input, const Tensor& hx, at::TensorList params, bool has_biases,
+                                        int64_t num_layers, double dropout, bool train, bool bidirectional,
+                                        bool batch_first) {
+  const Options o{params, has_biases, num_layers, dropout, train, bidirectional, batch_first};
+  const Way way = way_of(kind, input, hx, o);
+  if (way == Way::Composite)
+    return native(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
+  auto [output, h, c] = run(kind, way, input, hx, o);
+  return {output, h};
+}
+
+// In inference mode there are no autograd keys.
+template <class Library>
+void implement(Library& m) {
+  m.impl("lstm.input", lstm);
+  m.impl("gru.input", of_one_state<Recurrence::Gru, at::native::gru>);
+  m.impl("rnn_tanh.input", of_one_state<Recurrence::Tanh, at::native::rnn_tanh>);
+  m.impl("rnn_relu.input", of_one_state<Recurrence::Relu, at::native::rnn_relu>);
+}
 TORCH_LIBRARY_IMPL(aten, PrivateUse1, m) {
   m.impl("_thnn_fused_lstm_cell", own<&lstm_cell>("_thnn_fused_lstm_cell"));
   m.impl("_thnn_fused_lstm_cell_backward_impl", own<&lstm_cell_backward>("_thnn_fused_lstm_cell_backward_impl"));
   m.impl("_thnn_fused_gru_cell", own<&gru_cell>("_thnn_fused_gru_cell"));
   m.impl("_thnn_fused_gru_cell_backward", own<&gru_cell_backward>("_thnn_fused_gru_cell_backward"));
-  m.impl("lstm.input", lstm);
+  implement(m);
 }
-TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { m.impl("lstm.input", lstm); }
+TORCH_LIBRARY_IMPL(aten, AutogradPrivateUse1, m) { implement(m); }
 
 }  // namespace
 

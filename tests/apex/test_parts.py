@@ -259,8 +259,9 @@ weights = [torch.empty(4, 4) for _ in range(2)]
 own = model.sometimes.weight.detach()
 torch.distributed.all_gather(weights, own)
 assert torch.equal(*weights)
-# A thread of gloo's lets go of the collective's tensors some time after the collective, with Python's lock; where Python
-# ends meanwhile, the process aborts, also with torch alone (its DistributedDataParallel keeps gloo's threads alive).
+# A thread of gloo's lets go of the collective's tensors some time after it, with Python's lock.
+# Where Python ends meanwhile the process aborts, also with torch alone, whose
+# DistributedDataParallel keeps gloo's threads alive.
 while own._use_count() > 1:
     time.sleep(0.01)
 time.sleep(0.2)

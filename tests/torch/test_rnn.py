@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import itertools
+from collections import Counter
 from typing import Any
 
 import pytest
@@ -132,15 +133,19 @@ def test_cells_agree_with_the_cpu(name: str, bias: bool) -> None:
 
 @pytest.mark.parametrize("bias", [True, False])
 @pytest.mark.parametrize("both", [True, False])
-def test_second_derivatives_agree_with_the_cpu(bias: bool, both: bool) -> None:
-    net = torch.nn.LSTM(3, 4, 2, bias=bias, bidirectional=both)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_second_derivatives_agree_with_the_cpu(name: str, bias: bool, both: bool) -> None:
+    net = getattr(torch.nn, name)(3, 4, 2, bias=bias, bidirectional=both)
 
     def call(place: torch.device, x: torch.Tensor, state: Any) -> Any:
         here = copy.deepcopy(net).to(place)
         out, last = here(x, state)
-        leaves = [x, *state, *here.parameters()]
+        leaves = [x, *tensors(state), *here.parameters()]
         first = torch.autograd.grad(
-            out.square().sum() + last[1].sum(), leaves, create_graph=True, retain_graph=True
+            out.square().sum() + tensors(last)[-1].sum(),
+            leaves,
+            create_graph=True,
+            retain_graph=True,
         )
         second = torch.autograd.grad(sum(g.square().sum() for g in first), leaves)
         return out, Gradients(g.clone() for g in (*first, *second))
@@ -149,15 +154,16 @@ def test_second_derivatives_agree_with_the_cpu(bias: bool, both: bool) -> None:
     assert not compare(call, (CPU, x, states(net, 2, torch.float32)), times=4).words
 
 
-def test_gradients_of_some_results_and_for_some_inputs() -> None:
-    net = torch.nn.LSTM(3, 4)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_gradients_of_some_results_and_for_some_inputs(name: str) -> None:
+    net = getattr(torch.nn, name)(3, 4)
     net.weight_hh_l0.requires_grad_(False)
     net.bias_ih_l0.requires_grad_(False)
 
     def call(place: torch.device, x: torch.Tensor, used: str) -> Any:
         here = copy.deepcopy(net).to(place).eval()
-        out, (h, c) = here(x)
-        result = {"output": out, "h": h, "c": c}[used]
+        out, last = here(x)
+        result = {"output": out, "h": tensors(last)[0], "c": tensors(last)[-1]}[used]
         leaves = [p for p in here.parameters() if p.requires_grad]
         twice = [torch.autograd.grad(result.sum(), leaves, retain_graph=True) for _ in range(2)]
         return result, Gradients(g.clone() for g in (*twice[0], *twice[1]))
@@ -169,7 +175,7 @@ def test_gradients_of_some_results_and_for_some_inputs() -> None:
         assert not verdict.words
 
 
-def test_an_output_that_was_written_to_is_no_output_for_backward() -> None:
+def test_an_output_of_lstm_that_was_written_to_is_no_output_for_backward() -> None:
     net = torch.nn.LSTM(3, 4).to(NAME)
     out, _ = net(torch.randn(5, 2, 3, device=NAME))
     out.zero_()
@@ -177,21 +183,40 @@ def test_an_output_that_was_written_to_is_no_output_for_backward() -> None:
         out.sum().backward()
 
 
-def test_inference_without_gradients_gives_the_same() -> None:
-    net = torch.nn.LSTM(3, 4, 2, bidirectional=True)
+@pytest.mark.parametrize("name", ["GRU", "RNN"])
+@pytest.mark.parametrize("flags", [{}, {"batch_first": True}, {"bidirectional": True}])
+def test_an_output_of_others_may_be_written_to(name: str, flags: dict[str, bool]) -> None:
+    net = getattr(torch.nn, name)(3, 4, **flags)
+
+    def call(place: torch.device, x: torch.Tensor) -> Any:
+        here = copy.deepcopy(net).to(place)
+        out, last = here(x)
+        out.mul_(2).add_(1)
+        loss = out.square().sum() + last.sum()
+        return out, Gradients(g.clone() for g in torch.autograd.grad(loss, [*here.parameters()]))
+
+    assert not compare(call, (CPU, torch.randn(5, 2, 3))).words
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_inference_without_gradients_gives_the_same(name: str) -> None:
+    net = getattr(torch.nn, name)(3, 4, 2, bidirectional=True)
     ours, x = copy.deepcopy(net).to(NAME), torch.randn(5, 2, 3)
     for mode in (torch.no_grad, torch.inference_mode):
         with mode():
             torch.testing.assert_close(ours(x.to(NAME))[0].cpu(), net(x)[0], rtol=1e-5, atol=1e-6)
 
 
-def test_functions_of_torch_func_see_each_step() -> None:
-    net = torch.nn.LSTM(3, 4)
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_functions_of_torch_func_see_each_step(name: str) -> None:
+    net = getattr(torch.nn, name)(3, 4)
 
     def call(place: torch.device, x: torch.Tensor) -> Any:
         here = copy.deepcopy(net).to(place)
         loss = lambda one: here(one)[0].square().sum()  # noqa: E731
-        return torch.func.grad(loss)(x), torch.func.jvp(loss, (x,), (torch.ones_like(x),))[1]
+        # torch's cell of GRU has no forward derivative, on any device.
+        along = [] if name == "GRU" else [torch.func.jvp(loss, (x,), (torch.ones_like(x),))[1]]
+        return torch.func.grad(loss)(x).clone(), along
 
     assert not compare(call, (CPU, torch.randn(5, 2, 3))).words
 
@@ -212,22 +237,64 @@ def test_the_steps_operators_agree_with_the_cpu(dtype: torch.dtype) -> None:
     assert not compare(call, (CPU, *rows)).words
 
 
-def test_a_layer_is_no_chain_of_operators() -> None:
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_steps_operators_of_gru_agree_with_the_cpu(dtype: torch.dtype) -> None:
+    def call(
+        place: torch.device,
+        gates: torch.Tensor,
+        other: torch.Tensor,
+        h: torch.Tensor,
+        grad: torch.Tensor,
+    ) -> Any:
+        gates, after, hidden = gates.clone(), torch.empty_like(h), torch.empty_like(h)
+        torch.ops.causeway.gru_step(gates, other, h, after, hidden)
+        results = [gates, after, hidden]
+        for output in (None, grad):
+            dh, to, too = h.clone(), torch.empty_like(gates), torch.empty_like(gates)
+            torch.ops.causeway.gru_step_backward(gates, hidden, h, output, dh, to, too)
+            results += [dh, to, too]
+        return results
+
+    rows = [torch.randn(3, n, dtype=dtype) for n in (15, 15, 5, 5)]
+    assert not compare(call, (CPU, *rows)).words
+
+
+STEP = {"LSTM": "causeway::lstm_step", "GRU": "causeway::gru_step", "RNN": "tanh"}
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU", "RNN"])
+def test_a_layer_is_no_chain_of_operators(name: str) -> None:
     """One call of the host for a layer, or a product and a kernel for each step."""
-    net, x = torch.nn.LSTM(3, 4, 2).to(NAME), torch.randn(5, 2, 3, device=NAME)
+    net = getattr(torch.nn, name)(3, 4, 2).to(NAME)
+    x = torch.randn(5, 2, 3, device=NAME)
     with causeway.ledger() as ledger:
         net(x)[0].sum().backward()
-    calls = {row.operator.removeprefix("aten::"): 0 for row in ledger.rows}
+    calls = Counter[str]()
     for row in ledger.rows:
         calls[row.operator.removeprefix("aten::")] += row.calls
-    if calls.get("mkldnn_rnn_layer"):
+    step = STEP[name]
+    if calls["mkldnn_rnn_layer"]:
         assert calls["mkldnn_rnn_layer"] == calls["mkldnn_rnn_layer_backward"] == 2
         assert sum(calls.values()) < 60
-    elif calls.get("causeway::lstm_step"):
-        assert calls["causeway::lstm_step"] == calls["causeway::lstm_step_backward"] == 2 * 5
-        assert calls["addmm_"] == 2 * 5
+    elif calls[step] or calls[f"{step}.out"]:
+        assert calls[step] + calls[f"{step}.out"] == 2 * 5
+        assert calls[f"{step}_backward"] + calls[f"{step}_backward.grad_input"] == 2 * 5
+        assert sum(calls[product] for product in ("addmm_", "addmm.out")) >= 2 * 5
+        assert not calls["sigmoid"]
     else:
         pytest.skip("the vendor has products and no kernel for a step")
+
+
+@pytest.mark.parametrize("name", ["LSTM", "GRU"])
+def test_a_cell_is_one_kernel_after_its_products(name: str) -> None:
+    net = getattr(torch.nn, f"{name}Cell")(3, 4).to(NAME)
+    x = torch.randn(2, 3, device=NAME)
+    with causeway.ledger() as ledger:
+        sum(t.sum() for t in tensors(net(x))).backward()
+    calls = {row.operator: row.calls for row in ledger.rows}
+    if "aten::sigmoid_" in calls:
+        pytest.skip("the vendor has products and no kernel for a step")
+    assert calls[STEP[name]] == calls[f"{STEP[name]}_backward"] == 1
 
 
 def test_a_step_of_sizes_that_do_not_fit_writes_nowhere_else() -> None:
@@ -239,13 +306,20 @@ def test_a_step_of_sizes_that_do_not_fit_writes_nowhere_else() -> None:
         torch.ops.causeway.lstm_step(gates, c, narrow, c.clone())
     with pytest.raises(RuntimeError):
         torch.ops.causeway.lstm_step_backward(gates, c, c, None, c, c.clone(), narrow)
+    with pytest.raises(RuntimeError):
+        torch.ops.causeway.gru_step(gates[:, :15].clone(), gates, c, c.clone(), c.clone())
+    with pytest.raises(RuntimeError):
+        torch.ops.causeway.gru_step_backward(
+            gates[:, :15].clone(), narrow, c, None, c.clone(), gates[:, :15].clone(), gates
+        )
 
 
-def test_a_state_of_another_batch_is_refused() -> None:
-    net = torch.nn.LSTM(3, 4).to(NAME)
-    state = torch.zeros(1, 3, 4, device=NAME)
-    x = torch.zeros(5, 2, 3, device=NAME)
+@pytest.mark.parametrize("name", ["lstm", "gru", "rnn_tanh"])
+def test_a_state_of_another_batch_is_refused(name: str) -> None:
+    net = getattr(torch.nn, name.partition("_")[0].upper())(3, 4).to(NAME)
+    state, x = torch.zeros(1, 3, 4, device=NAME), torch.zeros(5, 2, 3, device=NAME)
+    states = (state, state) if name == "lstm" else state
     with pytest.raises(RuntimeError):
-        net(x, (state, state))
+        net(x, states)
     with pytest.raises(RuntimeError):
-        torch.lstm(x, (state, state), [*net.parameters()], True, 1, 0.0, True, False, False)
+        getattr(torch, name)(x, states, [*net.parameters()], True, 1, 0.0, True, False, False)

@@ -1,6 +1,6 @@
-// Steps of recurrent layers, what follows the product of the hidden state: causeway::lstm_step and lstm_step_backward.
-// Their arithmetic is defined in aten/rnn.cpp.
-#include <algorithm>
+// Steps of recurrent layers, what follows the product of the hidden state: causeway::lstm_step, gru_step and their
+// gradients. Their arithmetic is defined in aten/rnn.cpp.
+#include <initializer_list>
 
 #include "portable/program.h"
 
@@ -12,7 +12,7 @@ constexpr const char* kSigmoid = R"(
 #define SIGMOID(v) ((T)1 / ((T)1 + EXP(-(v))))
 )";
 
-constexpr const char* kStep = R"(
+constexpr const char* kLstm = R"(
 const idx g = r * 4 * hidden + j, at = r * hidden + j;
 const T i = SIGMOID(gates_p[g]), f = SIGMOID(gates_p[g + hidden]);
 const T n = TANH(gates_p[g + 2 * hidden]), o = SIGMOID(gates_p[g + 3 * hidden]);
@@ -22,7 +22,7 @@ cy_p[at] = c;
 hy_p[at] = o * TANH(c);
 )";
 
-constexpr const char* kBackward = R"(
+constexpr const char* kLstmBackward = R"(
 const idx g = r * 4 * hidden + j, at = r * hidden + j;
 const T i = gates_p[g], f = gates_p[g + hidden], n = gates_p[g + 2 * hidden], o = gates_p[g + 3 * hidden];
 const T t = TANH(cy_p[at]);
@@ -38,66 +38,132 @@ to_p[g + 3 * hidden] = dh * t * o * ((T)1 - o);
 dc_p[at] = dc * f;
 )";
 
-// Dense, [rows, 4 * hidden].
-bool read_gates(const Call& call, Tensor* out) {
-  return call.tensor(0, out) && out->contiguous() && out->ndim == 2 && out->shape[1] % 4 == 0;
-}
+constexpr const char* kGru = R"(
+const idx g = r * 3 * hidden + j, at = r * hidden + j;
+const T s = SIGMOID(gates_p[g] + other_p[g]), z = SIGMOID(gates_p[g + hidden] + other_p[g + hidden]);
+const T of_h = other_p[g + 2 * hidden], n = TANH(gates_p[g + 2 * hidden] + s * of_h);
+gates_p[g] = s, gates_p[g + hidden] = z, gates_p[g + 2 * hidden] = n;
+hidden_n_p[at] = of_h;
+hy_p[at] = n + z * (hx_p[at] - n);
+)";
 
-// As the gates are, but with so many columns.
-bool read(const Call& call, int i, const Tensor& gates, int64_t columns, Tensor* out) {
-  return call.tensor(i, out) && out->contiguous() && out->ndim == 2 && out->dtype == gates.dtype &&
-         out->shape[0] == gates.shape[0] && out->shape[1] == columns;
-}
+constexpr const char* kGruBackward = R"(
+const idx g = r * 3 * hidden + j, at = r * hidden + j;
+const T s = gates_p[g], z = gates_p[g + hidden], n = gates_p[g + 2 * hidden];
+T dh = dh_p[at];
+#if HAS_OUTPUT
+dh += dout_p[at];
+#endif
+const T dn = dh * ((T)1 - z) * ((T)1 - n * n), ds = dn * hidden_n_p[at] * s * ((T)1 - s);
+const T dz = dh * (hx_p[at] - n) * z * ((T)1 - z);
+to_p[g] = ds, to_p[g + hidden] = dz, to_p[g + 2 * hidden] = dn;
+other_p[g] = ds, other_p[g + hidden] = dz, other_p[g + 2 * hidden] = dn * s;
+dh_p[at] = dh * z;
+)";
 
-// Of t, the gates and those of [rows, hidden].
-bool read_all(const Call& call, std::initializer_list<int> states, Tensor* t) {
-  return read_gates(call, t) && std::all_of(states.begin(), states.end(),
-                                            [&](int i) { return read(call, i, t[0], t[0].shape[1] / 4, &t[i]); });
-}
+// What a call of a step is given: dense tensors of one dtype, with as many rows as the gates have.
+class Step {
+ public:
+  // The first is the gates, [rows, gates * hidden].
+  Step(Call& call, int gates) : call_(call), gates_(gates) {
+    Tensor& t = t_[0];
+    fits_ = call.tensor(0, &t) && t.contiguous() && t.ndim == 2 && t.shape[1] % gates == 0;
+  }
+  Step& wide(std::initializer_list<int> which) { return read(which, gates_); }
+  Step& narrow(std::initializer_list<int> which) { return read(which, 1); }
+  bool has(int i) const { return !call_.is_none(i); }
 
-// `text` for each row r and place j of a row. Items in turn take rows, whose places become vectors.
-cw_status run(Program& p, Call& call, const Tensor& gates, const std::string& text, double cost) {
-  const int64_t rows = gates.shape[0], hidden = gates.shape[1] / 4;
-  const bool single = gates.dtype == kF32;
-  p.define("T", name_of(gates.dtype)).value("hidden", hidden);
-  p.define("EXP(v)", single ? "exp_f32(v)" : "exp(v)").define("TANH(v)", single ? "tanh_f32(v)" : "tanh(v)");
-  p.before(kSigmoid);
-  if (!call.device->in_turn())
-    return p.run(rows * hidden, "const idx r = u / hidden, j = u - r * hidden;" + text, cost);
-  return p.run(rows, "const idx r = u;\nINDEPENDENT\nfor (idx j = 0; j < hidden; ++j) {" + text + "}\n",
-               cost * static_cast<double>(hidden));
-}
+  const Tensor& operator[](int i) const { return t_[i]; }
+  bool fits() const { return fits_; }
+  bool empty() const { return t_[0].numel() == 0; }
+
+  // `text` for each row r and place j of a row. Items in turn take rows, whose places become vectors.
+  cw_status run(Program& p, const std::string& text, double cost) const {
+    const int64_t rows = t_[0].shape[0], hidden = t_[0].shape[1] / gates_;
+    const bool single = t_[0].dtype == kF32;
+    p.define("T", name_of(t_[0].dtype)).value("hidden", hidden);
+    p.define("EXP(v)", single ? "exp_f32(v)" : "exp(v)").define("TANH(v)", single ? "tanh_f32(v)" : "tanh(v)");
+    p.before(kSigmoid);
+    if (!call_.device->in_turn())
+      return p.run(rows * hidden, "const idx r = u / hidden, j = u - r * hidden;" + text, cost);
+    return p.run(rows, "const idx r = u;\nINDEPENDENT\nfor (idx j = 0; j < hidden; ++j) {" + text + "}\n",
+                 cost * static_cast<double>(hidden));
+  }
+
+ private:
+  Step& read(std::initializer_list<int> which, int times) {
+    for (const int i : which) {
+      Tensor& t = t_[i];
+      fits_ = fits_ && call_.tensor(i, &t) && t.contiguous() && t.ndim == 2 && t.dtype == t_[0].dtype &&
+              t.shape[0] == t_[0].shape[0] && t.shape[1] == t_[0].shape[1] / gates_ * times;
+    }
+    return *this;
+  }
+
+  Call& call_;
+  const int gates_;
+  bool fits_ = false;
+  Tensor t_[7];
+};
 
 // gates, cx, hy, cy
-cw_status step(Call& call, const void*) {
-  Tensor t[4];
-  if (!read_all(call, {1, 2, 3}, t)) return CW_UNSUPPORTED;
-  if (t[0].numel() == 0) return CW_OK;
+cw_status lstm(Call& call, const void*) {
+  const Step s = Step(call, 4).narrow({1, 2, 3});
+  if (!s.fits()) return CW_UNSUPPORTED;
+  if (s.empty()) return CW_OK;
   Program p(call, "lstm_step");
-  p.out("gates", t[0]).in("cx", t[1]).out("hy", t[2]).out("cy", t[3]);
-  return run(p, call, t[0], kStep, 100);
+  p.out("gates", s[0]).in("cx", s[1]).out("hy", s[2]).out("cy", s[3]);
+  return s.run(p, kLstm, 100);
+}
+
+// The gradient of the output, which may be none.
+void add_output(Program& p, const Step& s) {
+  p.define("HAS_OUTPUT", s.has(3));
+  if (s.has(3)) p.in("dout", s[3]);
 }
 
 // gates, cx, cy, the gradients of the output (or none), of the hidden state, of the cell, and of the gates
-cw_status backward(Call& call, const void*) {
-  Tensor t[7];
-  const bool has_output = !call.is_none(3);
-  if (!read_all(call, {1, 2, 4, 5}, t) || (has_output && !read_all(call, {3}, t))) return CW_UNSUPPORTED;
-  if (!read(call, 6, t[0], t[0].shape[1], &t[6])) return CW_UNSUPPORTED;
-  if (t[0].numel() == 0) return CW_OK;
+cw_status lstm_backward(Call& call, const void*) {
+  Step s = Step(call, 4).narrow({1, 2, 4, 5}).wide({6});
+  if (s.has(3)) s.narrow({3});
+  if (!s.fits()) return CW_UNSUPPORTED;
+  if (s.empty()) return CW_OK;
   Program p(call, "lstm_step_backward");
-  p.in("gates", t[0]).in("cx", t[1]).in("cy", t[2]).in("dh", t[4]).out("dc", t[5]).out("to", t[6]);
-  p.define("HAS_OUTPUT", has_output);
-  if (has_output) p.in("dout", t[3]);
-  return run(p, call, t[0], kBackward, 60);
+  p.in("gates", s[0]).in("cx", s[1]).in("cy", s[2]).in("dh", s[4]).out("dc", s[5]).out("to", s[6]);
+  add_output(p, s);
+  return s.run(p, kLstmBackward, 60);
+}
+
+// gates, the hidden state's, hx, hy, the new gate's hidden part
+cw_status gru(Call& call, const void*) {
+  const Step s = Step(call, 3).wide({1}).narrow({2, 3, 4});
+  if (!s.fits()) return CW_UNSUPPORTED;
+  if (s.empty()) return CW_OK;
+  Program p(call, "gru_step");
+  p.out("gates", s[0]).in("other", s[1]).in("hx", s[2]).out("hy", s[3]).out("hidden_n", s[4]);
+  return s.run(p, kGru, 80);
+}
+
+// gates, the new gate's hidden part, hx, the gradients of the output (or none), of the hidden state, and of both gates
+cw_status gru_backward(Call& call, const void*) {
+  Step s = Step(call, 3).narrow({1, 2, 4}).wide({5, 6});
+  if (s.has(3)) s.narrow({3});
+  if (!s.fits()) return CW_UNSUPPORTED;
+  if (s.empty()) return CW_OK;
+  Program p(call, "gru_step_backward");
+  p.in("gates", s[0]).in("hidden_n", s[1]).in("hx", s[2]).out("dh", s[4]).out("to", s[5]).out("other", s[6]);
+  add_output(p, s);
+  return s.run(p, kGruBackward, 40);
 }
 
 }  // namespace
 
 Kernels recurrent_kernels() {
   constexpr cw_dtypes floats = CW_FLOAT32 | CW_FLOAT64;
-  return {{"causeway::lstm_step", step, floats, CW_NEEDS_CONTIGUOUS},
-          {"causeway::lstm_step_backward", backward, floats, CW_NEEDS_CONTIGUOUS}};
+  return {{"causeway::lstm_step", lstm, floats, CW_NEEDS_CONTIGUOUS},
+          {"causeway::lstm_step_backward", lstm_backward, floats, CW_NEEDS_CONTIGUOUS},
+          {"causeway::gru_step", gru, floats, CW_NEEDS_CONTIGUOUS},
+          {"causeway::gru_step_backward", gru_backward, floats, CW_NEEDS_CONTIGUOUS}};
 }
 
 }  // namespace causeway::portable
