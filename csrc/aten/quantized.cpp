@@ -475,10 +475,11 @@ Tensor weight_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, co
     const Tensor bytes = weight.reshape({n, k / 32, 16});
     q = at::cat({bytes.bitwise_and(15), bytes.bitwise_right_shift(4)}, -1);
   }
-  Tensor wide = q.reshape({n, k / group, group}).to(at::kFloat);
+  const at::ScalarType in = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
+  Tensor wide = q.reshape({n, k / group, group}).to(in);
   if (zero) wide = wide.sub(zero->unsqueeze(-1));
   wide = wide.mul(scale.unsqueeze(-1)).view({n, k});
-  return at::matmul(x.to(at::kFloat), wide.t()).to(x.scalar_type());
+  return at::matmul(x.to(in), wide.t()).to(x.scalar_type());
 }
 
 TORCH_LIBRARY(causeway, m) {

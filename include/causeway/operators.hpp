@@ -1071,5 +1071,16 @@ struct xlogy__Tensor : Pointwise<1, void(Tensor self, Tensor other)> { static co
 struct zero_out : Operator<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::zero.out"; };
 struct zero_ : Operator<1, void(Tensor self)> { static constexpr const char* name = "aten::zero_"; };
 }  // namespace cw::aten
+namespace cw::causeway {
+struct adapt : Operator<1, void(Tensor out, Tensor x, int64_t layer, int64_t stream, bool learn)> { static constexpr const char* name = "causeway::adapt"; };
+struct gru_step : Operator<0, void(Tensor gates, Tensor hidden_gates, Tensor hx, Tensor hy, Tensor hidden_n)> { static constexpr const char* name = "causeway::gru_step"; };
+struct gru_step_backward : Operator<0, void(Tensor gates, Tensor hidden_n, Tensor hx, optional<Tensor> grad_output, Tensor grad_h, Tensor grad_gates, Tensor grad_hidden_gates)> { static constexpr const char* name = "causeway::gru_step_backward"; };
+struct lstm_step : Operator<0, void(Tensor gates, Tensor cx, Tensor hy, Tensor cy)> { static constexpr const char* name = "causeway::lstm_step"; };
+struct lstm_step_backward : Operator<0, void(Tensor gates, Tensor cx, Tensor cy, optional<Tensor> grad_output, Tensor grad_h, Tensor grad_c, Tensor grad_gates)> { static constexpr const char* name = "causeway::lstm_step_backward"; };
+struct qconv : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> bias, optional<Tensor> taps, int64_t shift, List<int64_t> stride, List<int64_t> padding, List<int64_t> dilation, bool transposed, List<int64_t> output_padding, int64_t groups, bool relu, optional<Tensor> out_inverse, optional<Tensor> out_zero, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::qconv"; };
+struct qlinear : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> bias, optional<Tensor> taps, int64_t shift, bool relu, optional<Tensor> out_inverse, optional<Tensor> out_zero, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::qlinear"; };
+struct qlinear_weight : Operator<1, void(Tensor out, Tensor self, Tensor weight, Tensor scale, optional<Tensor> zero_point, int64_t group, int64_t bits)> { static constexpr const char* name = "causeway::qlinear_weight"; };
+struct quantize : Operator<1, void(Tensor out, Tensor self, Tensor inverse, optional<Tensor> zero_point, int64_t axis, int64_t low, int64_t high, Dtype dtype)> { static constexpr const char* name = "causeway::quantize"; };
+}  // namespace cw::causeway
 // clang-format on
 #endif  // CAUSEWAY_OPERATORS_HPP

@@ -345,6 +345,8 @@ OPERATORS: dict[str, str] = {
         "max_pool3d_with_indices hardtanh searchsorted bucketize unique cummax cummin kthvalue "
         "median mode signbit copysign positive eye",
     ),
+    # Of these each rounding is part of the operator: csrc/aten/quantized.cpp.
+    **_names("exact", "quantize qlinear qconv"),
     **_names(
         "arithmetic",
         "add sub rsub mul div sqrt reciprocal square addcmul addcdiv lerp remainder fmod "

@@ -154,6 +154,8 @@ def test_the_library_is_told_nothing_false() -> None:
 def test_its_own_tests_find_the_device(device: torch.device) -> None:
     testing = pytest.importorskip("accelerate.test_utils.testing")
     assert testing.torch_device == device.type
+    processes = f"--num_processes={torch.get_device_module(device).device_count()}"
+    assert processes in testing.DEFAULT_LAUNCH_COMMAND
     assert testing.device_count == torch.accelerator.device_count()
     assert testing.memory_allocated_func() == torch.accelerator.memory_allocated()
 

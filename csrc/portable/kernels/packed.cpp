@@ -174,8 +174,8 @@ out_set(u, total);
 cw_status qlinear_weight(Call& call, const void*) {
   Tensor out, x, weight, scale, zero;
   if (!call.tensor(0, &out) || !call.tensor(1, &x) || !call.tensor(2, &weight) || !call.tensor(3, &scale) ||
-      !is_float(x.dtype) || out.dtype != x.dtype || !out.contiguous() || !x.contiguous() || !weight.contiguous() ||
-      !scale.contiguous())
+      !is_float(x.dtype) || x.dtype == kF64 || out.dtype != x.dtype || !out.contiguous() || !x.contiguous() ||
+      !weight.contiguous() || !scale.contiguous())
     return CW_UNSUPPORTED;
   const bool zeros = call.tensor(4, &zero);
   if (zeros && !zero.contiguous()) return CW_UNSUPPORTED;
@@ -240,7 +240,8 @@ cw_status qlinear_weight(Call& call, const void*) {
 
 Kernels packed_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
-  return {{"causeway::qlinear_weight", qlinear_weight, kFloats | kInts, dense}};
+  constexpr cw_dtypes floats = kFloats & ~CW_FLOAT64;  // it sums in float32
+  return {{"causeway::qlinear_weight", qlinear_weight, floats | kInts, dense}};
 }
 
 }  // namespace causeway::portable

@@ -12,6 +12,7 @@ import torch
 
 from causeway.conformance.dtypes import around, is_stored, numbers, patterns
 from causeway.conformance.families import Family
+from causeway.conformance.own import OWN
 
 Inputs = tuple[Any, ...]
 
@@ -437,6 +438,7 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
     "aten::sum.dim_IntList": _sum,
     "aten::native_layer_norm": _layer_norm,
     "aten::native_layer_norm_backward": _layer_norm_backward,
+    **OWN,
 }
 
 

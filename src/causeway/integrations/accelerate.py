@@ -30,6 +30,9 @@ def _loaded(module: types.ModuleType) -> None:
         # Asked once, when the module was run: before its question was for this device.
         found = module.get_backend()
         module.torch_device, module.device_count, module.memory_allocated_func = found  # type: ignore[attr-defined]
+        command = module.DEFAULT_LAUNCH_COMMAND
+        processes = f"--num_processes={module.device_count}"
+        command[:] = [processes if a.startswith("--num_processes=") else a for a in command]
     if module.__name__ == "accelerate.hooks":
         # What dispatch_model puts on a model, to be taken off again: model.sim().
         module._accelerate_added_attributes.append(integrations.state.device)

@@ -13,7 +13,7 @@ results whose shape torch cannot tell, since it has no meta kernel.
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -41,6 +41,8 @@ _TYPES = {
     "List[Optional[Tensor]]": ("List<optional<Tensor>>", "TENSOR_LIST"),
 }
 
+# torch's operators, and Causeway's own: steps of recurrent layers, layers in integers.
+_NAMESPACES = ("aten", "causeway")
 # Other names that the core asks by: torch has a convolution of its own for foreign devices.
 ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
 # Composites that the core takes whole, and its own copy_, which asks for the vendor's.
@@ -103,8 +105,13 @@ class Operator:
     served_by: str = ""  # the form that this one is derived from
 
     @property
+    def namespace(self) -> str:
+        """Whose it is: "aten"."""
+        return self.name.partition("::")[0]
+
+    @property
     def identifier(self) -> str:
-        """Its C++ name: "add_out"."""
+        """Its C++ name in `namespace`: "add_out"."""
         return re.sub(r"\W", "_", self.name.partition("::")[2])
 
     @property
@@ -128,6 +135,7 @@ def operators() -> tuple[Operator, ...]:
     serves: dict[str, list[str]] = {}
     # An operator that is called without a kernel of ours is in the list from then on.
     reached = _WHOLE | {*filter(_has_kernel, _C.operators())}
+    reached |= {name for name in schemas if name.startswith(f"{_NAMESPACES[1]}::")}
     for name in sorted(reached & {*schemas}):
         operator = _operator(schemas[name], name)
         if operator is None or (operator.outputs and not _has_shapes(name)):
@@ -144,7 +152,9 @@ def operators() -> tuple[Operator, ...]:
         pointwise = any(forms[name].pointwise for name in (out, *names))
         forms[out] = _replace(forms[out], serves=tuple(names), pointwise=pointwise)
     found = tuple(forms[name] for name in sorted(forms))
-    assert len({o.identifier for o in found} - _KEYWORDS - _TAKEN) == len(found)
+    for namespace in _NAMESPACES:
+        known = [o.identifier for o in found if o.namespace == namespace]
+        assert len({*known} - _KEYWORDS - _TAKEN) == len(known)
     return found
 
 
@@ -154,7 +164,7 @@ def describe(pattern: str) -> str:
     for o in operators():
         if pattern not in o.name:
             continue
-        text += f"{o.name}  cw::aten::{o.identifier}\n"
+        text += f"{o.name}  cw::{o.namespace}::{o.identifier}\n"
         text += f"    {', '.join(a.cpp for a in (*o.outputs, *o.inputs))}\n"
         if o.serves:
             text += f"    serves {', '.join(o.serves)}\n"
@@ -168,7 +178,8 @@ def describe(pattern: str) -> str:
 
 @cache
 def _schemas() -> dict[str, Any]:
-    return {_name(s): s for s in torch._C._jit_get_all_schemas() if s.name.startswith("aten::")}
+    known = tuple(f"{namespace}::" for namespace in _NAMESPACES)
+    return {_name(s): s for s in torch._C._jit_get_all_schemas() if s.name.startswith(known)}
 
 
 def _name(schema: Any) -> str:
@@ -295,13 +306,18 @@ def header() -> str:
         '#include "causeway/op.hpp"',
         "",
         "// clang-format off",
-        "namespace cw::aten {",
-        *(operator.cpp for operator in operators()),
-        "}  // namespace cw::aten",
+        *_namespaces(),
         "// clang-format on",
         "#endif  // CAUSEWAY_OPERATORS_HPP",
     ]
     return "\n".join(lines) + "\n"
+
+
+def _namespaces() -> Iterator[str]:
+    for namespace in _NAMESPACES:
+        yield f"namespace cw::{namespace} {{"
+        yield from (o.cpp for o in operators() if o.namespace == namespace)
+        yield f"}}  // namespace cw::{namespace}"
 
 
 _PAGE = """\
@@ -332,7 +348,9 @@ Operators over lists, `aten::_foreach_*`, are asked for too: `aten::_foreach_add
 for them: lists that do not have what the kernel needs, or that it declines, go tensor by tensor, as
 do lists that share memory and, in place, results of another dtype than their targets.
 
-Operators outside of `aten` are asked for by their own name, such as `mylib::op`.
+Operators outside of `aten` are asked for by their own name, such as `mylib::op`. Causeway's own are
+at the end of the table: steps of recurrent layers ([vendor.md](vendor.md)) and layers in integers
+([quantize.md](quantize.md)).
 
 ## How arguments arrive
 

@@ -448,6 +448,49 @@ cw_status scaled_mm(Tensor out, Tensor self, Tensor mat2, Tensor scale_a, Tensor
   return CW_OK;
 }
 
+// A step of LSTM, and numbers to integers: operators of Causeway's own.
+template <class T>
+void lstm_step_of(Tensor gates, Tensor cx, Tensor hy, Tensor cy) {
+  const int64_t n = cx.size(1);
+  const auto sigmoid = [](T x) { return T(1) / (T(1) + std::exp(-x)); };
+  for (int64_t k = 0; k < cx.size(0) * n; ++k) {
+    T* g = gates.data<T>() + k / n * 4 * n + k % n;
+    g[0] = sigmoid(g[0]), g[n] = sigmoid(g[n]), g[2 * n] = std::tanh(g[2 * n]), g[3 * n] = sigmoid(g[3 * n]);
+    const bool exchanged = hurried("gates_in_another_order");
+    const T cell = g[exchanged ? 0 : n] * cx.data<T>()[k] + g[exchanged ? n : 0] * g[2 * n];
+    cy.data<T>()[k] = cell;
+    hy.data<T>()[k] = g[3 * n] * (hurried("cell_without_tanh") ? cell : std::tanh(cell));
+  }
+}
+
+cw_status lstm_step(Tensor gates, Tensor cx, Tensor hy, Tensor cy) {
+  if (gates.dim() != 2 || gates.size(1) != 4 * cx.size(1)) return CW_UNSUPPORTED;
+  if (gates.dtype() == Dtype::float32)
+    lstm_step_of<float>(gates, cx, hy, cy);
+  else
+    lstm_step_of<double>(gates, cx, hy, cy);
+  return CW_OK;
+}
+
+cw_status quantize(Tensor out, Tensor self, Tensor inverse, cw::optional<Tensor> zero, int64_t axis, int64_t low,
+                   int64_t high, Dtype) {
+  int64_t inner = 1, numel = 1;
+  for (int64_t d = 0; d < self.dim(); ++d) numel *= self.size(d), inner *= d > axis ? self.size(d) : 1;
+  const int64_t channels = self.dim() ? self.size(axis) : 1;
+  const auto many = [&](const Tensor& t) { return t.dim() && t.size(0) > 1; };
+  for (int64_t k = 0; k < numel; ++k) {
+    const int64_t c = k / inner % channels;
+    const float x = float(load(self.data<char>() + k * self.itemsize(), self.dtype()).real());
+    const float scaled = x * inverse.data<float>()[many(inverse) ? c : 0];
+    const float from = zero ? float(zero->data<int32_t>()[many(*zero) ? c : 0]) : 0.0f;
+    float q = (hurried("ties_go_away_from_zero") ? std::round(scaled) : std::nearbyint(scaled)) + from;
+    if (std::isnan(q)) q = from;
+    store(out.data<char>() + k * out.itemsize(), out.dtype(),
+          whole(int64_t(std::min(std::max(q, float(low)), float(high)))));
+  }
+  return CW_OK;
+}
+
 // ---- the table ---------------------------------------------------------------------------------------------------
 constexpr cw_dtypes integers = CW_UINT8 | CW_INT8 | CW_INT16 | CW_INT32 | CW_INT64;
 constexpr cw_dtypes floats = CW_FLOAT16 | CW_BFLOAT16 | CW_FLOAT32 | CW_FLOAT64;
@@ -478,6 +521,8 @@ constexpr cw::Entry operators[] = {
     cw::op<aten::argmax_out, argmax>(cw::dense(integers | floats)),
     cw::op<aten::_softmax_out, softmax>(cw::dense(floats)),
     cw::op<aten::_scaled_mm_out, scaled_mm>(as_it_comes(floats | eights)),
+    cw::op<cw::causeway::lstm_step, lstm_step>(cw::dense(CW_FLOAT32 | CW_FLOAT64)),
+    cw::op<cw::causeway::quantize, quantize>(cw::dense(integers | floats)),
 };
 
 cw_status op_find(const char* name, cw_op* out) { return cw::find(operators, name, out); }

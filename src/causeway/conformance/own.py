@@ -1,0 +1,137 @@
+"""Calls of Causeway's own operators, of which torch has no samples: steps of recurrent layers, and
+layers in integers. Their schemas and arithmetic are in csrc/aten/rnn.cpp and quantized.cpp.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import torch
+
+from causeway.conformance.dtypes import numbers
+
+Tensor = torch.Tensor
+Inputs = tuple[Any, ...]
+Recipe = Callable[[torch.dtype], Iterator[Inputs]]
+
+ROWS = ((3, 5), (1, 1), (7, 32), (16, 129), (2, 1000))  # rows and hidden places of a step
+ONE_SIDED = {torch.uint8: (0, 255), torch.int8: (-128, 127), torch.int16: (-32768, 32767)}
+
+
+def _states(dtype: torch.dtype, rows: int, *columns: int) -> list[Tensor]:
+    return [numbers(rows, n, dtype=dtype, seed=seed) for seed, n in enumerate(columns)]
+
+
+def _lstm(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, n in ROWS if dtype.is_floating_point else ():
+        yield (*_states(dtype, rows, 4 * n, n, n, n),)
+
+
+def _lstm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, n in ROWS if dtype.is_floating_point else ():
+        gates, *states = _states(dtype, rows, 4 * n, n, n, n, n, n, 4 * n)
+        cx, cy, grad_output, grad_h, grad_c, grad_gates = states
+        for grad in (grad_output, None):
+            yield gates.sigmoid(), cx, cy, grad, grad_h, grad_c, grad_gates
+
+
+def _gru(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, n in ROWS if dtype.is_floating_point else ():
+        yield (*_states(dtype, rows, 3 * n, 3 * n, n, n, n),)
+
+
+def _gru_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for rows, n in ROWS if dtype.is_floating_point else ():
+        gates, *states = _states(dtype, rows, 3 * n, n, n, n, n, 3 * n, 3 * n)
+        hidden_n, hx, grad_output, grad_h, grad_gates, grad_hidden = states
+        for grad in (grad_output, None):
+            yield gates.sigmoid(), hidden_n, hx, grad, grad_h, grad_gates, grad_hidden
+
+
+def _quantize(dtype: torch.dtype) -> Iterator[Inputs]:
+    if not dtype.is_floating_point or dtype.itemsize == 1:
+        return
+    for to, (low, high) in ONE_SIDED.items():
+        for shape, axis in (((2, 3, 4, 5), 1), ((20, 33), 1), ((1000,), 0), ((), 0)):
+            x = numbers(*shape, dtype=dtype)
+            channels = shape[axis] if shape else 1
+            for count in {1, channels}:
+                inverse = numbers(count, dtype=torch.float32, seed=1).abs() * 20 + 1
+                zero = torch.arange(count, dtype=torch.int32) - 3
+                yield x, inverse, None, axis, low, high, to
+                yield x, inverse, zero, axis, low, high, to
+        # Ties, what lies beyond the ends, and what is no number.
+        odd = torch.tensor([0.5, 1.5, 2.5, -0.5, -1.5, 1e9, -1e9, float("inf"), float("nan")])
+        yield odd.to(dtype), torch.ones(1), torch.tensor([3], dtype=torch.int32), 0, low, high, to
+
+
+def _after(channels: int, taps: int) -> Iterator[tuple[tuple[Any, ...], tuple[Any, ...]]]:
+    """What follows a sum: scale, bias, taps and shift; relu, and what the results are."""
+    scale = numbers(channels, dtype=torch.float32, seed=2).abs() / 64 + 0.01
+    bias = numbers(channels, dtype=torch.float32, seed=3)
+    wide = numbers(channels, taps, dtype=torch.int64, seed=4)
+    floats = (None, None, 0, 0)
+    yield (scale, None, None, 0), (False, *floats, torch.float32)
+    yield (scale[:1], bias, None, 0), (True, *floats, torch.float32)
+    yield (scale, bias, wide, 3), (False, *floats, torch.float32)
+    yield (scale, bias, wide.int(), 0), (True, *floats, torch.float16)
+    inverse = numbers(channels, dtype=torch.float32, seed=5).abs() * 8 + 1
+    zero = torch.arange(channels, dtype=torch.int32)
+    for to, (low, high) in ONE_SIDED.items():
+        yield (scale, bias, None, 0), (False, inverse, zero, low, high, to)
+        yield (scale, bias, wide, 1), (True, inverse[:1], None, low, high, to)
+
+
+def _linear(dtype: torch.dtype) -> Iterator[Inputs]:
+    for (*rows, k), n in (((3, 16), 5), ((1, 1), 1), ((2, 3, 33), 7), ((40, 256), 66)):
+        for of_weight in (torch.int8, torch.int16) if dtype in ONE_SIDED else ():
+            weight = numbers(n, k, dtype=of_weight, seed=1)
+            for before, after in _after(n, 1):
+                yield numbers(*rows, k, dtype=dtype), weight, *before, *after
+
+
+def _convolution(dtype: torch.dtype) -> Iterator[Inputs]:
+    # The sizes of an input and a weight; stride, padding, dilation, transposed, output padding,
+    # groups.
+    plain: tuple[Any, ...] = ([1, 1], [0, 0], [1, 1], False, [0, 0], 1)
+    cases: tuple[tuple[Any, ...], ...] = (
+        ((2, 3, 6, 7), (4, 3, 3, 3), plain),
+        ((2, 4, 6, 7), (6, 2, 3, 2), ([2, 1], [1, 1], [1, 2], False, [0, 0], 2)),
+        ((1, 8, 9, 9), (8, 1, 3, 3), ([1, 1], [1, 1], [1, 1], False, [0, 0], 8)),
+        ((2, 3, 9), (5, 3, 4), ([2], [1], [1], False, [0], 1)),
+        ((1, 2, 4, 5, 4), (3, 2, 2, 2, 2), ([1] * 3, [1] * 3, [1] * 3, False, [0] * 3, 1)),
+        ((2, 4, 5, 5), (4, 3, 3, 3), ([2, 2], [1, 1], [1, 1], True, [1, 0], 1)),
+    )
+    for size, of_weight, (*steps, transposed, output_padding, groups) in cases:
+        for kind in (torch.int8, torch.int16) if dtype in ONE_SIDED else ():
+            weight = numbers(*of_weight, dtype=kind, seed=1)
+            channels = of_weight[1] * groups if transposed else of_weight[0]
+            for before, after in _after(channels, weight[0, 0].numel()):
+                where = (*steps, transposed, output_padding, groups)
+                yield numbers(*size, dtype=dtype), weight, *before, *where, *after
+
+
+def _packed(dtype: torch.dtype) -> Iterator[Inputs]:
+    if not dtype.is_floating_point or dtype.itemsize == 1:
+        return
+    for (*rows, k), n, group in (((3, 32), 5, 32), ((1, 64), 1, 64), ((2, 3, 128), 33, 32)):
+        x = numbers(*rows, k, dtype=dtype)
+        scale = numbers(n, k // group, dtype=torch.float32, seed=1).abs() + 0.1
+        zero = numbers(n, k // group, dtype=torch.float32, seed=2).round()
+        bytes_ = torch.randint(0, 256, (n, k // 2), generator=torch.Generator().manual_seed(3))
+        for zeros in (None, zero):
+            yield x, numbers(n, k, dtype=torch.int8, seed=4), scale, zeros, group, 8
+            yield x, bytes_.to(torch.uint8), scale, zeros, group, 4
+
+
+OWN: dict[str, Recipe] = {
+    "causeway::lstm_step": _lstm,
+    "causeway::lstm_step_backward": _lstm_backward,
+    "causeway::gru_step": _gru,
+    "causeway::gru_step_backward": _gru_backward,
+    "causeway::quantize": _quantize,
+    "causeway::qlinear": _linear,
+    "causeway::qconv": _convolution,
+    "causeway::qlinear_weight": _packed,
+}
