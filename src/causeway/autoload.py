@@ -72,6 +72,7 @@ def _attach() -> None:
         }
     )
     _C.set_name_check(device_name.refusal)
+    chosen.declare()
     settings = vendor.Settings(chosen.name)
     settings.push()
     try:

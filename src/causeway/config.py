@@ -5,8 +5,8 @@ which wins. The environment is read when a setting is asked for, so os.environ m
 until then. From Python a mistake raises at once; in the environment it must not break `import
 torch`, so there it warns, the default is used, and `causeway doctor` exits non-zero for it.
 
-A vendor's settings, CAUSEWAY_<VENDOR>_<KEY>, go to its library as text. Only those of the simulated
-chip are listed here; another vendor's are not checked.
+A vendor's settings, CAUSEWAY_<VENDOR>_<KEY>, go to its library as text. Those of the simulated chip
+are listed here, another vendor's where its package declares them; else they are not checked.
 """
 
 from __future__ import annotations
@@ -234,6 +234,17 @@ def _nearest(name: str, names: Sequence[str]) -> str:
     return f"; did you mean {near[0]!r}?" if near else ""
 
 
+# What a vendor's package may say that a setting takes; else it lists the values, ("auto", "fine").
+DECLARED = {
+    "text": TEXT,
+    "flag": FLAG,
+    "fraction": FRACTION,
+    "bytes": BYTES,
+    "integer": _integer(0),
+    "names": NAMES,
+}
+
+
 # --- the table ------------------------------------------------------------------------------------
 
 
@@ -241,7 +252,7 @@ def _sim(key: str, kind: Kind, default: Any, meaning: str) -> Setting:
     return Setting(f"sim_{key}", kind, default, meaning, "at import", vendor="sim")
 
 
-SETTINGS: Mapping[str, Setting] = {
+SETTINGS: dict[str, Setting] = {
     s.name: s
     for s in [
         Setting(
@@ -730,6 +741,32 @@ def text(name: str) -> str | None:
     return ",".join(value) if isinstance(value, tuple) else str(value)
 
 
+def declare(vendor: str, table: Mapping[str, tuple[Any, Any, str]]) -> None:
+    """Add a vendor's own settings: key, and what it takes, its default and its meaning.
+
+    What it takes is a name of `DECLARED` or a sequence of values. Raises ConfigError for a table
+    that says something else; nothing is added then.
+    """
+    found = {}
+    for key, row in table.items():
+        name = f"{vendor}_{key}"
+        try:
+            takes, default, meaning = row
+            kind = DECLARED[takes] if isinstance(takes, str) else _choice(*takes)
+            valid = re.fullmatch("[a-z][a-z0-9_]*", key) and isinstance(meaning, str)
+        except (KeyError, TypeError, ValueError):
+            valid = False
+        if not valid:
+            raise ConfigError(
+                f"setting {key!r} is declared as {row!r}: expected (takes, default, meaning), where "
+                f"takes is a sequence of values or one of {', '.join(DECLARED)}"
+            )
+        if name in SETTINGS:
+            raise ConfigError(f"setting {key!r} is known already: {SETTINGS[name].variable}")
+        found[name] = Setting(name, kind, default, meaning, "at import", vendor=vendor)
+    SETTINGS.update(found)
+
+
 # --- problems -------------------------------------------------------------------------------------
 
 
@@ -765,7 +802,8 @@ def problems(*, vendor: str = "sim", vendors: Sequence[str] = ("sim",)) -> list[
         setting = SETTINGS.get(name)
         owner = setting.vendor if setting else None
         if setting is None:
-            others = [v for v in (vendor, *vendors) if v != "sim"]
+            declared = {s.vendor for s in SETTINGS.values()}
+            others = [v for v in (vendor, *vendors) if v not in declared]
             owner = next((v for v in others if name.startswith(f"{v}_")), None)
         if owner is not None and owner != vendor:
             message = f"{variable} has no effect: the vendor in use is {vendor!r}, not {owner!r}"

@@ -4,7 +4,8 @@ A vendor is found by CAUSEWAY_VENDOR, a name, the path of a library or of a conf
 it is the one installed besides the simulated chip; else, where there is none, it is the simulated
 chip. Where several are installed none is taken: a program would run on another chip than was meant.
 A vendor's package offers itself by an entry point of group `causeway.vendors`: a callable that
-returns the path of its library. Nothing here opens a device.
+returns the path of its library. One of group `causeway.settings` with the same name is its table of
+settings. Nothing here opens a device.
 """
 
 from __future__ import annotations
@@ -12,15 +13,17 @@ from __future__ import annotations
 import difflib
 import os
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, distributions
 from pathlib import Path
+from typing import Any
 
 from causeway import config
 from causeway.errors import VendorError
 
 GROUP = "causeway.vendors"
+SETTINGS = "causeway.settings"
 PAPER = ".json"  # a chip on paper: a conformance report in place of a library
 
 
@@ -31,6 +34,20 @@ class Vendor:
     name: str
     library: str
     reason: str
+    settings: EntryPoint | None = None  # its table of settings, see config.declare
+
+    def declare(self) -> None:
+        """Make its settings known. Raises VendorError where its table cannot be read."""
+        if self.settings is None:
+            return
+        try:
+            table: Mapping[str, tuple[Any, Any, str]] = self.settings.load()
+            config.declare(self.name, table)
+        except Exception as error:  # a vendor's own code; the reason is passed on
+            raise VendorError(
+                f"vendor {self.name!r} ({self.settings.value}) declares settings that cannot be "
+                f"read: {type(error).__name__}: {error}"
+            ) from error
 
 
 def sim_library() -> str:
@@ -103,7 +120,9 @@ def _open(point: EntryPoint, reason: str) -> Vendor:
             f"vendor {point.name!r} ({point.value}) does not say where its library is: "
             f"{type(error).__name__}: {error}"
         ) from error
-    return Vendor(point.name, os.fspath(library), reason)
+    package = point.dist.entry_points if point.dist else ()
+    tables = [p for p in package if (p.group, p.name) == (SETTINGS, point.name)]
+    return Vendor(point.name, os.fspath(library), reason, next(iter(tables), None))
 
 
 def name_of_library(path: Path) -> str:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 
-from causeway import ConfigError, config
+from causeway import ConfigError, config, vendor
 
 
 @pytest.fixture(autouse=True)
@@ -117,6 +118,55 @@ def test_a_vendors_own_variables_are_known_and_anothers_have_no_effect(
     assert "the vendor in use is 'sim', not 'acme'" in problem.message
     (problem,) = config.problems(vendor="sim", vendors=["sim"])
     assert problem.severity == "error"
+
+
+@pytest.fixture
+def acme(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A vendor that has declared its settings."""
+    monkeypatch.setattr(config, "SETTINGS", dict(config.SETTINGS))
+    config.declare(
+        "acme",
+        {
+            "turbo": ("flag", False, "Faster."),
+            "model": (("auto", "fine"), "auto", "How memory is shared."),
+            "most": ("bytes", "", "Bytes at most."),
+        },
+    )
+
+
+def test_settings_that_a_vendor_declares_are_checked(
+    acme: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("CAUSEWAY_ACME_TRUBO", "1")
+    monkeypatch.setenv("CAUSEWAY_ACME_MODEL", "coarse")
+    monkeypatch.setenv("CAUSEWAY_ACME_MOST", "4G")
+    wrong, unknown = sorted(p.message for p in config.problems(vendor="acme", vendors=["acme"]))
+    assert wrong == ("CAUSEWAY_ACME_MODEL is 'coarse': expected one of auto, fine; it counts as auto")
+    assert unknown == (
+        "CAUSEWAY_ACME_TRUBO is no setting of Causeway; did you mean CAUSEWAY_ACME_TURBO?"
+    )
+    assert ("acme_most", "4G", "env", "Bytes at most.") in config.rows()
+    told = vendor.Settings("acme")
+    assert told.pushed() == {"model": None}
+    assert told("most") == "4G"
+    monkeypatch.setattr(config, "_past", [])
+    with config.using(acme_turbo=True):
+        assert told.pushed()["turbo"] == "1"
+
+
+@pytest.mark.parametrize(
+    "row",
+    [("number", 1, "What."), ("flag", False), ("flag", False, 3), (("a",), "a", "x", "y"), None],
+)
+def test_a_table_that_cannot_be_read_adds_nothing(
+    acme: None, row: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = [*config.SETTINGS]
+    with pytest.raises(ConfigError, match="'bad' is declared as .*expected"):
+        config.declare("acme", {"good": ("flag", True, "Well."), "bad": row})
+    with pytest.raises(ConfigError, match="known already"):
+        config.declare("acme", {"turbo": ("flag", True, "Again.")})
+    assert [*config.SETTINGS] == before
 
 
 def test_settings_of_the_simulated_chip_are_unused_with_another_vendor(
