@@ -521,7 +521,9 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
     const double from = now();
     if (!(status = run_step(s, i))) status = wait_for(s);
     s->ms[i] = now() - from;
+    s->given = 1;
   }
+  if (!status) status = told(s); /* else the next run would report it */
   if (status) return status;
   const file_step* step = &s->model->f.steps[index];
   *out = (cw_run_step){text(s->model, step->name), text(s->model, step->line), s->ms[index]};
