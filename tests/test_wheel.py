@@ -42,16 +42,25 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/_C.pyi",
         f"causeway/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
         "causeway/lib/libcw_sim.so",
+        "causeway/lib/libcw_run.so",
+        "causeway/lib/libcw_run.a",
+        "causeway/lib/cw",
+        "causeway/run.py",
+        "causeway_run/__init__.py",
+        "causeway_run/library.py",
+        "causeway_run/py.typed",
         "causeway/include/causeway/abi.h",
         "causeway/include/causeway/dlpack.h",
         "causeway/include/causeway/op.hpp",
+        "causeway/include/causeway/run.h",
         "causeway/include/causeway/operators.hpp",
         "causeway/include/causeway/program_cache.hpp",
         "causeway/vendor-template/template.c",
         "causeway/vendor-template/.github/workflows/test.yml",
     ):
         assert needed in names, sorted(names)
-    strange = [n for n in names if not n.startswith(("causeway/", "causeway-"))]
+    roots = ("causeway/", "causeway_run/", "causeway-")
+    strange = [n for n in names if not n.startswith(roots)]
     assert strange == []
     assert not [n for n in names if "__pycache__" in n or n.endswith((".cpp", ".o"))]
 
