@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import subprocess
 import sys
 import textwrap
@@ -41,6 +42,7 @@ models = {
     "two": (Two(), [torch.randn(7, 6), torch.arange(7), torch.tensor(0.5)]),
     "half": (nn.Linear(6, 3).half(), [half.half()]),
     "bfloat16": (nn.Linear(6, 3).bfloat16(), [half.bfloat16()]),
+    "model": (nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)), [torch.randn(64, 8)]),
     "bytes": (lambda input: (input + 1, input > 100), [torch.arange(0, 250, 5, dtype=torch.uint8)]),
 }
 def raw(tensor):
@@ -266,6 +268,16 @@ def test_a_profile_has_the_steps_of_the_file(python) -> None:
     print(right("mlp", session.run(given("mlp", model))))
     """
     assert python(program) == "True True\nTrue\nTrue\n"
+
+
+def test_the_program_of_the_docs_runs(python) -> None:
+    (program,) = re.findall(
+        r"^```py\n(.*?)^```", (ROOT / "docs/ship.md").read_text(), re.DOTALL | re.MULTILINE
+    )
+    said = python(f"os.chdir(folder)\n{program}\nprint(result.shape)").splitlines()
+    assert said[0] == "Port(name='input', dtype='float32', shape=(64, 8), bytes=2048)"
+    assert said[-1] == "(64, 1)"
+    assert len(said) > 3
 
 
 def test_a_file_is_given_by_its_bytes_too(python) -> None:
