@@ -104,7 +104,6 @@ __all__ = [
     "policy",
     "quant",
     "record",
-    "run",
     "step",
     "transfer",
 ]

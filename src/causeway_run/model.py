@@ -10,7 +10,7 @@ import os
 import threading
 import weakref
 from collections.abc import Mapping
-from ctypes import byref, c_void_p
+from ctypes import byref, c_int32, c_void_p
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Any, Self
@@ -166,9 +166,11 @@ class Device(_Owner):
     def __init__(self, vendor: str | os.PathLike[str] | None = None, index: int = 0) -> None:
         self.library = choose(vendor)
         self.index = index
+        if index != c_int32(index).value:
+            raise RunError(f"there is no device {index}")
         refuse_if_torch_has_it(self.library)
         handle = _Handle("cw_run_close")
-        call("cw_run_open", os.fsencode(self.library), index, byref(handle.value))
+        call("cw_run_open", _path(self.library), index, byref(handle.value))
         super().__init__(handle)
 
     def load(self, file: str | os.PathLike[str] | bytes, *, allow_host_code: bool = False) -> Model:
@@ -206,7 +208,7 @@ class Model(_Owner):
             made = (file, len(file), flags, byref(handle.value))
             call("cw_run_load_memory", opened.value, *made)
         else:
-            call("cw_run_load", opened.value, os.fsencode(file), flags, byref(handle.value))
+            call("cw_run_load", opened.value, _path(file), flags, byref(handle.value))
         info = InfoStruct()
         call("cw_run_describe", handle.value, byref(info))
         self.device = device
@@ -307,6 +309,13 @@ def load(
     Raises RunError as these two do.
     """
     return Device(vendor, device).load(file, allow_host_code=allow_host_code)
+
+
+def _path(given: str | os.PathLike[str]) -> bytes:
+    path = os.fsencode(given)
+    if b"\0" in path:  # C would read the path up to it
+        raise RunError(f"{os.fspath(given)!r} is no path: it has a NUL in it")
+    return path
 
 
 def _text(given: bytes) -> str:

@@ -22,7 +22,7 @@ def choose(vendor: str | os.PathLike[str] | None = None) -> str:
     Raises RunError where there is no such vendor, or where several are installed.
     """
     asked = os.fspath(vendor) if vendor is not None else os.environ.get(VARIABLE, "").strip()
-    if "/" in asked:
+    if "/" in asked or isinstance(vendor, os.PathLike):
         return str(Path(asked).expanduser().resolve())  # one spelling: a process opens one library
     if asked.endswith((".so", ".dylib")):
         return asked

@@ -315,6 +315,8 @@ def test_a_vendor_that_is_not_there_is_an_error(python, files: Path, tmp_path: P
     refused(run.load, folder + "/mlp.cw", {str(LIB / "libcw_run.so")!r})
     refused(run.Device, sim, 9)
     refused(run.Device, sim, -1)
+    refused(run.Device, sim, 1 << 32)
+    refused(run.load, folder + "/mlp.cw\\0.txt", sim)
     refused(run.Device, {str(LIB / "libcw_run.so")!r})
     print(right("mlp", (model := load("mlp")).session().run(given("mlp", model))))
     """
@@ -329,13 +331,44 @@ def test_a_vendor_that_is_not_there_is_an_error(python, files: Path, tmp_path: P
             "does not export cw_open_v1",
             "there is no device 9: sim has 2",
             "there is no device -1",
+            "there is no device 4294967296",
+            "has a NUL in it",
             "one process has one vendor",
             "True",
         ],
         strict=True,
     ):
         assert part in line
-    assert [line[:3] for line in said[:-1]] == ["3: "] * 8
+    assert [line[:3] for line in said[:-1]] == ["3: "] * 10
+
+
+def test_an_installed_vendor_is_found(python, tmp_path: Path) -> None:
+    (tmp_path / "chips.py").write_text(f"def library():\n    return {str(SIM)!r}\n")
+    environment = {"PYTHONPATH": str(tmp_path)}
+    program = """
+    print(run.Device().library == os.path.realpath(sim))
+    """
+
+    def install(name: str, function: str) -> None:
+        folder = tmp_path / f"{name}-1.dist-info"
+        folder.mkdir()
+        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+        (folder / "entry_points.txt").write_text(f"[causeway.vendors]\n{name} = chips:{function}\n")
+
+    install("onechip", "library")
+    assert python(program, **environment) == "True\n"
+    install("twochip", "nothing")
+    program = """
+    refused(run.Device)
+    refused(run.Device, "twochip")
+    refused(run.Device, "three")
+    print(run.Device("onechip").library == os.path.realpath(sim))
+    """
+    both, broken, unknown, good = python(program, **environment).splitlines()
+    assert "several vendors are installed, onechip, twochip: " in both
+    assert "'twochip' (chips:nothing) does not say where its library is: AttributeError" in broken
+    assert "installed are sim, onechip, twochip" in unknown
+    assert good == "True"
 
 
 def test_c_kernels_need_consent(python) -> None:
@@ -359,6 +392,12 @@ def test_nothing_of_torch_is_imported_where_it_is_installed(files: Path) -> None
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_torch_in_the_process_would_be_found(files: Path) -> None:
+    program = WITHOUT_TORCH + "sys.meta_path.pop(0)\nimport torch\n"
+    done = subprocess.run([sys.executable, "-c", program, files, SIM], check=False)
+    assert done.returncode == 99
 
 
 def test_the_rest_of_causeway_says_that_torch_is_missing(python) -> None:
