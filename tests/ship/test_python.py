@@ -592,6 +592,36 @@ def test_threads_get_their_own_numbers(python, shared: bool) -> None:
     assert python(program, CAUSEWAY_SIM_EXECUTION="async") == "6 []\n"
 
 
+def test_each_thread_binds_the_device_before_it_calls(python, tmp_path: Path) -> None:
+    """The vendor of bound.c ends the process where a thread has not."""
+    vendor = tmp_path / "libcw_bound.so"
+    subprocess.run(
+        [
+            *("cc", "-std=gnu11", "-shared", "-fPIC", "-Wall", "-I", ROOT / "include"),
+            *(Path(__file__).with_name("bound.c"), "-ldl", "-o", vendor),
+        ],
+        check=True,
+    )
+    program = f"""
+    import threading
+    device, said = run.Device({str(vendor)!r}), []
+    def in_thread(work):
+        thread = threading.Thread(target=lambda: said.append(work()))
+        thread.start()
+        thread.join()
+        return said[-1]
+    model = in_thread(lambda: device.load(f"{{folder}}/mlp.cw", allow_host_code=True))
+    session = in_thread(model.session)
+    print(in_thread(lambda: right("mlp", session.run(given("mlp", model)))))
+    said.clear()
+    in_thread(session.close)
+    in_thread(model.close)
+    print(session.closed, model.closed)
+    """
+    environment = {"BOUND_SIM": str(SIM), "CAUSEWAY_BOUND_CODE": "1"}
+    assert python(program, **environment) == "True\nTrue True\n"
+
+
 def test_closing_during_runs_ends_them_with_an_error_or_right(python) -> None:
     program = """
     import threading
