@@ -5,8 +5,10 @@ from __future__ import annotations
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
+import sysconfig
 import textwrap
 from collections.abc import Callable
 from pathlib import Path
@@ -392,6 +394,34 @@ def test_nothing_of_torch_is_imported_where_it_is_installed(files: Path) -> None
         check=False,
     )
     assert (done.stdout, done.stderr) == ("[]\n", "")
+
+
+def test_a_copy_of_the_folder_with_the_runtime_is_enough(files: Path, tmp_path: Path) -> None:
+    copy = tmp_path / "causeway_run"
+    shutil.copytree(ROOT / "src/causeway_run", copy)
+    program = (
+        "import sys; sys.path[:0] = sys.argv[3:]; import causeway_run; "
+        "m = causeway_run.load(sys.argv[1], sys.argv[2], allow_host_code=True); "
+        "print(causeway_run.__file__, *m.inputs)"
+    )
+
+    def start() -> subprocess.CompletedProcess[str]:
+        places = (tmp_path, sysconfig.get_path("purelib"))  # -S: without the development tree
+        return subprocess.run(
+            [sys.executable, "-S", "-c", program, files / "mlp.cw", SIM, *places],
+            env=os.environ | {"CAUSEWAY_SIM_CODE": "1"},
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+
+    without = start()
+    assert without.returncode == 1
+    assert f"the runtime libcw_run.so is not in {copy} or " in without.stderr
+    (copy / "libcw_run.so").write_text("no library")
+    assert f"the runtime {copy}/libcw_run.so does not load: " in start().stderr
+    shutil.copy(LIB / "libcw_run.so", copy)
+    assert start().stdout == f"{copy}/__init__.py input\n"
 
 
 def test_torch_in_the_process_would_be_found(files: Path) -> None:
