@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
-.PHONY: fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
+.PHONY: examples fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -122,6 +122,23 @@ nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (3 GB), f
 
 test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
 	$(PY) -m pytest -q tests/cuda
+
+# As who has installed the package builds them: its headers, and its library or its archive. LIBRARY=/path/to/libcw_x.so is
+# another chip than the simulated one.
+LIBRARY ?= src/causeway/lib/libcw_sim.so
+SHIP := build/examples
+PACKAGE := src/causeway
+examples: export CAUSEWAY_SIM_CODE := 1
+examples: build ## a model as a file, run from C, C++ and Python without torch: all print the same digits
+	@mkdir -p $(SHIP)
+	CAUSEWAY_VENDOR=$(abspath $(LIBRARY)) $(PY) examples/ship/export.py $(SHIP) > $(SHIP)/torch.txt
+	$(CC) -std=c11 -O2 -Wall -Wextra -Wpedantic -I $(PACKAGE)/include examples/ship/infer.c $(PACKAGE)/lib/libcw_run.a -ldl -lpthread -o $(SHIP)/infer-c
+	$(CXX) -std=c++17 -O2 -Wall -Wextra -Wpedantic -I $(PACKAGE)/include examples/ship/infer.cpp -L $(PACKAGE)/lib -lcw_run -Wl,-rpath,$(abspath $(PACKAGE)/lib) -o $(SHIP)/infer-c++
+	$(SHIP)/infer-c $(LIBRARY) $(SHIP)/digits.cw $(SHIP)/images.bin > $(SHIP)/c.txt
+	$(SHIP)/infer-c++ $(LIBRARY) $(SHIP)/digits.cw $(SHIP)/images.bin > $(SHIP)/c++.txt
+	$(PY) examples/ship/infer.py $(LIBRARY) $(SHIP)/digits.cw $(SHIP)/images.bin > $(SHIP)/python.txt
+	@for who in c c++ python; do cmp $(SHIP)/torch.txt $(SHIP)/$$who.txt || exit 1; done
+	@cat $(SHIP)/torch.txt && echo "torch, C, C++ and Python without torch print the same"
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast

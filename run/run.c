@@ -100,6 +100,12 @@ static cw_status by_vendor(const cw_run_device* d, cw_status status, const char*
     if (try_status) return by_vendor((device), try_status, entry); \
   } while (0)
 
+/* A vendor's runtime may have a current device for each thread, and any thread may call. */
+static cw_status bind_thread(const cw_run_device* d) {
+  if (d->table->bind) TRY(d, "bind", d->table->bind(d->index));
+  return CW_OK;
+}
+
 static void copy_table(void* to, size_t room, const void* from) {
   uint32_t bytes;
   memcpy(&bytes, from, sizeof bytes);
@@ -141,9 +147,9 @@ static cw_status open_library(const char* library) {
 cw_status cw_run_open(const char* library, int32_t index, cw_run_device** out) {
   if (!library || !out) return fail(CW_INVALID, "cw_run_open: a NULL argument");
   pthread_mutex_lock(&g_mutex);
-  const cw_status opened = open_library(library);
+  cw_status status = open_library(library);
   pthread_mutex_unlock(&g_mutex);
-  if (opened) return opened;
+  if (status) return status;
   cw_run_device d = {&g_table, &g_code, {0}, {0}, index};
   int32_t count = 0;
   TRY(&d, "device_count", g_table.device_count(&count));
@@ -151,7 +157,7 @@ cw_status cw_run_open(const char* library, int32_t index, cw_run_device** out) {
     return fail(CW_INVALID, "there is no device %d: %s has %d", index, g_table.name, count);
   d.info.struct_size = sizeof d.info;
   TRY(&d, "device_info", g_table.device_info(index, &d.info));
-  if (g_table.bind) TRY(&d, "bind", g_table.bind(index));
+  if ((status = bind_thread(&d))) return status;
   d.compiler.struct_size = sizeof d.compiler;
   TRY(&d, "code.info", g_code.info(index, &d.compiler));
   if (!(*out = malloc(sizeof d))) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
@@ -231,6 +237,7 @@ static cw_status put_weights(cw_run_model* m) {
 cw_status cw_run_unload(cw_run_model* m) {
   if (!m) return CW_OK;
   const cw_run_device* d = m->device;
+  (void)bind_thread(d);
   (void)d->table->sync(d->index);
   for (uint64_t i = 0; m->programs && i < m->f.n_texts; ++i)
     if (m->programs[i]) (void)d->code->release(m->programs[i]);
@@ -260,7 +267,8 @@ static cw_status take(cw_run_device* device, void* file, uint64_t bytes, const c
   if (status) {
     memset(&m->f, 0, sizeof m->f);
     fail(status, "%s is refused: %s", name, words);
-  } else if ((status = fits(m, flags)) || (status = build(m)) || (status = put_weights(m))) {
+  } else if ((status = fits(m, flags)) || (status = bind_thread(device)) || (status = build(m)) ||
+             (status = put_weights(m))) {
     snprintf(more, sizeof more, "%s", last_words);
     fail(status, "%s: %.900s", name, more);
   }
@@ -347,6 +355,8 @@ static char* address(const cw_run_session* s, uint32_t buffer, uint64_t place) {
 static cw_status prepare(cw_run_session* s, void* arena) {
   const checked_file* f = &s->model->f;
   const cw_run_device* d = s->model->device;
+  const cw_status bound = bind_thread(d);
+  if (bound) return bound;
   if (d->table->stream_create) TRY(d, "stream_create", d->table->stream_create(d->index, 0, &s->stream));
   if (arena)
     s->arena = arena;
@@ -393,6 +403,7 @@ cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
 cw_status cw_run_end(cw_run_session* s) {
   if (!s) return CW_OK;
   const cw_run_device* d = s->model->device;
+  (void)bind_thread(d);
   (void)d->table->sync(d->index);
   if (s->owns_arena) (void)d->table->mem_free(d->index, s->arena);
   if (s->told) (void)d->table->mem_free(d->index, s->told);
@@ -437,11 +448,6 @@ static cw_status told(cw_run_session* s) {
   return fail(CW_INVALID, "%s in %.*s; the outputs are no values to go on with",
               (words[0] >> 48 & 0xff) == 2 ? "an integer was divided by zero" : "numbers that it cannot take", length,
               name);
-}
-
-static cw_status bind_thread(const cw_run_device* d) {
-  if (d->table->bind) TRY(d, "bind", d->table->bind(d->index));
-  return CW_OK;
 }
 
 static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* data, uint64_t bytes) {
@@ -521,7 +527,9 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
     const double from = now();
     if (!(status = run_step(s, i))) status = wait_for(s);
     s->ms[i] = now() - from;
+    s->given = 1;
   }
+  if (!status) status = told(s); /* else the next run would report it */
   if (status) return status;
   const file_step* step = &s->model->f.steps[index];
   *out = (cw_run_step){text(s->model, step->name), text(s->model, step->line), s->ms[index]};

@@ -42,16 +42,26 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/_C.pyi",
         f"causeway/_C{sysconfig.get_config_var('EXT_SUFFIX')}",
         "causeway/lib/libcw_sim.so",
+        "causeway/lib/libcw_run.so",
+        "causeway/lib/libcw_run.a",
+        "causeway/lib/cw",
+        "causeway/run.py",
+        "causeway_run/__init__.py",
+        "causeway_run/library.py",
+        "causeway_run/py.typed",
         "causeway/include/causeway/abi.h",
         "causeway/include/causeway/dlpack.h",
         "causeway/include/causeway/op.hpp",
+        "causeway/include/causeway/run.h",
+        "causeway/include/causeway/run.hpp",
         "causeway/include/causeway/operators.hpp",
         "causeway/include/causeway/program_cache.hpp",
         "causeway/vendor-template/template.c",
         "causeway/vendor-template/.github/workflows/test.yml",
     ):
         assert needed in names, sorted(names)
-    strange = [n for n in names if not n.startswith(("causeway/", "causeway-"))]
+    roots = ("causeway/", "causeway_run/", "causeway-")
+    strange = [n for n in names if not n.startswith(roots)]
     assert strange == []
     assert not [n for n in names if "__pycache__" in n or n.endswith((".cpp", ".o"))]
 
@@ -64,6 +74,23 @@ def test_the_wheel_knows_no_path_of_this_machine(wheel: Path, tmp_path: Path) ->
     assert str(ROOT) not in header
     for binary in tmp_path.rglob("*.so"):
         assert str(ROOT).encode() not in binary.read_bytes(), binary
+
+
+def test_a_python_without_torch_runs_a_model_file(wheel: Path, tmp_path: Path) -> None:
+    venv.create(tmp_path / "venv", with_pip=False, symlinks=True)
+    python = tmp_path / "venv" / "bin" / "python"
+    (place,) = (tmp_path / "venv" / "lib").glob("python*/site-packages")
+    run(sys.executable, "-m", "pip", "--python", python, "install", "-q", "--no-deps", wheel)
+    for part in Path(sysconfig.get_path("purelib")).glob("numpy*"):
+        (place / part.name).symlink_to(part)
+    program = """
+import importlib.util, sys, numpy, causeway.run
+assert importlib.util.find_spec("torch") is None
+model = causeway.run.load(sys.argv[1], "sim", allow_host_code=True)
+print(model.session()(input=numpy.arange(3))["output"].shape, causeway.run.__file__)
+"""
+    said = run(python, "-c", program, ROOT / "tests/ship/version1.cw", CAUSEWAY_SIM_CODE="1")
+    assert said == f"(3, 3) {place}/causeway/run.py\n"
 
 
 @pytest.fixture

@@ -26,6 +26,7 @@ if TYPE_CHECKING:
     from causeway import config as config
     from causeway import quant as quant
     from causeway import redirect as transfer
+    from causeway import run as run
     from causeway.comparison.compare import CompareError as CompareError
     from causeway.comparison.compare import compare as compare
     from causeway.comparison.divergence import first_divergence as first_divergence
@@ -54,6 +55,7 @@ _NAMES = {
     "code": "causeway.code",
     "config": "causeway.config",
     "quant": "causeway.quant",
+    "run": "causeway.run",
     "dump": "causeway.debug.dump",
     "ledger": "causeway.ops.ledger",
     "overflow": "causeway.debug.overflow",
@@ -110,6 +112,8 @@ __all__ = [
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'causeway' has no attribute {name!r}")
+    if name != "run":
+        importlib.import_module("torch")  # says that it is missing, where it is
     module = importlib.import_module(_NAMES[name])
     # `transfer` is a module under another name: the statement `import causeway.transfer` does more.
     whole = _NAMES[name] == f"causeway.{name}" or name == "transfer"
@@ -120,6 +124,12 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_NAMES])
 
 
-import torch  # noqa: E402, F401
-
-_autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; else torch has called it already
+try:
+    import torch  # noqa: F401
+except ModuleNotFoundError as missing:
+    # A machine that only runs model files: `causeway.run` needs no torch, and all else says at its
+    # first use that there is none.
+    if missing.name not in (None, "torch"):
+        raise
+else:
+    _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; else torch has called it already

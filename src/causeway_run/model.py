@@ -1,0 +1,369 @@
+"""Devices, models and sessions: the objects of run.h, with numpy arrays for memory.
+
+Closing one closes what was made from it. What is not closed ends when nothing refers to it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import threading
+import weakref
+from collections.abc import Mapping
+from ctypes import byref, c_int32, c_void_p
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causeway_run.library import (
+    ALLOW_HOST_CODE,
+    InfoStruct,
+    PortStruct,
+    RunError,
+    StepStruct,
+    call,
+    function,
+)
+from causeway_run.vendor import choose, refuse_if_torch_has_it
+
+# By their bit numbers in cw_dtypes.
+DTYPES = (
+    *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
+    *("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"),
+)
+# What numpy lacks, as integers that hold the same bits.
+BITS = {"bfloat16": "uint16", "complex32": "uint32"}
+
+
+@dataclass(frozen=True)
+class Port:
+    """An input or an output.
+
+    `dtype` is torch's name of its numbers, `numpy` the dtype of its arrays. They differ where numpy
+    has no such numbers: bfloat16 is `ml_dtypes.bfloat16` where that package is installed, else the
+    bits as uint16; complex32 is the bits of both halves as uint32. `bytes` is its size.
+    """
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    bytes: int
+
+    @property
+    def numpy(self) -> np.dtype[Any]:
+        """The dtype of its arrays."""
+        if self.dtype == "bfloat16":
+            try:
+                import ml_dtypes
+
+                found: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+                return found
+            except ImportError:
+                pass
+        return np.dtype(BITS.get(self.dtype, self.dtype))
+
+
+@dataclass(frozen=True)
+class Step:
+    """A kernel, a copy or a fill: the operator's name, its line of the model's source as
+    "file:line" or "", and the milliseconds that it took alone.
+    """
+
+    name: str
+    line: str
+    ms: float
+
+
+class _Handle:
+    """An object of the runtime. It ends when nothing holds it any more, so never during a run, and
+    after all that were made from it.
+
+    A reference to the maker is not enough for that order: Python finalizes the objects of a cycle,
+    and of a module at exit, in any order. So the users are counted, without a lock, because a
+    finalizer may run within anything.
+    """
+
+    def __init__(self, end: str, maker: _Handle | None = None) -> None:
+        self.value = c_void_p()
+        self._end, self._maker = function(end), maker
+        self._others: list[None] = []  # one for each user besides this object
+        if maker:
+            maker._others.append(None)
+
+    def __del__(self) -> None:
+        if hasattr(self, "_others"):
+            self._release()
+
+    def _release(self) -> None:
+        try:
+            self._others.pop()
+        except IndexError:
+            if self.value:
+                self._end(self.value)
+            if self._maker:
+                self._maker._release()
+
+
+class _Owner:
+    """What a device, a model and a session share: a handle until it is closed, and a `with`."""
+
+    def __init__(self, handle: _Handle) -> None:
+        self._handle: _Handle | None = handle
+        self._made: weakref.WeakSet[_Owner] = weakref.WeakSet()
+        self._book = threading.Lock()  # of the two above
+
+    @property
+    def closed(self) -> bool:
+        """Whether `close` was called here, or on what this was made from."""
+        return self._handle is None
+
+    def close(self) -> None:
+        """Release it and what was made from it; memory that a run uses, when that run ends.
+
+        Whatever is called on it later raises RunError, but for `close` itself.
+        """
+        with self._book:
+            self._handle = None
+            made = list(self._made)
+        for owner in made:
+            owner.close()
+
+    def _open(self) -> _Handle:
+        handle = self._handle
+        if handle is None:
+            raise RunError(f"the {type(self).__name__.lower()} is closed")
+        return handle
+
+    def _adopt(self, made: _Owner) -> None:
+        with self._book:
+            self._open()  # closed meanwhile by another thread
+            self._made.add(made)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Device(_Owner):
+    """A vendor's library and one of its devices; any number of threads may use it.
+
+    `vendor` is the path of a library, or the name of an installed vendor; without it the
+    environment's CAUSEWAY_VENDOR counts, else the vendor that is installed. `index` is the device's
+    number. A process opens one vendor's library, once.
+    Raises RunError where the library or the device is not there.
+    """
+
+    def __init__(self, vendor: str | os.PathLike[str] | None = None, index: int = 0) -> None:
+        self.library = choose(vendor)
+        self.index = index
+        if index != c_int32(index).value:
+            raise RunError(f"there is no device {index}")
+        refuse_if_torch_has_it(self.library)
+        handle = _Handle("cw_run_close")
+        call("cw_run_open", _path(self.library), index, byref(handle.value))
+        super().__init__(handle)
+
+    def load(self, file: str | os.PathLike[str] | bytes, *, allow_host_code: bool = False) -> Model:
+        """Check a file, build its kernels, and put its weights on the device.
+
+        `file` is a path, or the file's bytes. `allow_host_code` lets kernels in C be built by this
+        machine's compiler and run in this process: for files from where programs come from.
+        Raises RunError where the file is damaged, or is for another kind of chip.
+        """
+        return Model(self, file, allow_host_code=allow_host_code)
+
+    def __repr__(self) -> str:
+        return f"Device({self.library!r}, {self.index})"
+
+
+class Model(_Owner):
+    """A file that was loaded, with its weights on the device; any number of threads may use it.
+
+    `inputs` and `outputs` are Ports by name, in the file's order. `weight_bytes` are on the device
+    once, `arena_bytes` for each session: nothing else is allocated there. `about` is the file's
+    description of itself.
+    """
+
+    def __init__(
+        self,
+        device: Device,
+        file: str | os.PathLike[str] | bytes,
+        *,
+        allow_host_code: bool = False,
+    ) -> None:
+        opened = device._open()
+        handle = _Handle("cw_run_unload", opened)
+        flags = ALLOW_HOST_CODE if allow_host_code else 0
+        if isinstance(file, bytes):
+            made = (file, len(file), flags, byref(handle.value))
+            call("cw_run_load_memory", opened.value, *made)
+        else:
+            call("cw_run_load", opened.value, _path(file), flags, byref(handle.value))
+        info = InfoStruct()
+        call("cw_run_describe", handle.value, byref(info))
+        self.device = device
+        self.about = _about(info.about)
+        self.weight_bytes: int = info.weights
+        self.arena_bytes: int = info.arena
+        self.inputs = _ports(handle, 0, info.inputs)
+        self.outputs = _ports(handle, 1, info.outputs)
+        self._steps: int = info.steps
+        super().__init__(handle)
+        device._adopt(self)
+
+    def session(self) -> Session:
+        """A session of its own memory. Raises RunError where the device has no room for it."""
+        return Session(self)
+
+    def __repr__(self) -> str:
+        return f"Model(inputs={list(self.inputs)}, outputs={list(self.outputs)})"
+
+
+class Session(_Owner):
+    """A model with memory of its own for a run. Threads that share one wait for each other; with a
+    session each they run at once.
+    """
+
+    def __init__(self, model: Model) -> None:
+        opened = model._open()
+        handle = _Handle("cw_run_end", opened)
+        call("cw_run_begin", opened.value, None, byref(handle.value))
+        self.model = model
+        self._running = threading.Lock()  # one thread at a time, says run.h
+        super().__init__(handle)
+        model._adopt(self)
+
+    def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
+        """`run`, with the inputs by keyword: `session(image=x)["logits"]`."""
+        return self.run(inputs)
+
+    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+        """Run the model on arrays by the names of its inputs, and return its outputs by name.
+
+        Each array has its Port's shape and dtype: nothing is cast or broadcast. One that is not
+        contiguous is copied first. The outputs are new arrays.
+        Raises RunError before anything runs where an input is missing, unknown, or of another
+        shape or dtype; and where a kernel found an error, such as an index out of range.
+        """
+        handle, arrays = self._open(), self._checked(inputs)
+        outputs = {}
+        with self._running:
+            _set(handle, arrays)
+            call("cw_run", handle.value)
+            for index, port in enumerate(self.model.outputs.values()):
+                made = np.empty(port.shape, port.numpy)
+                call("cw_run_get", handle.value, index, made.ctypes.data, made.nbytes)
+                outputs[port.name] = made
+        return outputs
+
+    def profile(self, inputs: Mapping[str, NDArray[Any]]) -> list[Step]:
+        """Run the steps one by one, each with a wait, and return them with their times.
+
+        The sum is more than a run takes, which waits once. Raises RunError as `run` does.
+        """
+        handle, arrays = self._open(), self._checked(inputs)
+        steps = []
+        with self._running:
+            _set(handle, arrays)
+            for index in range(self.model._steps):
+                s = StepStruct()
+                call("cw_run_step_of", handle.value, index, int(index == 0), byref(s))
+                steps.append(Step(_text(s.name), _text(s.line), s.ms))
+        return steps
+
+    def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
+        """The arrays in the file's order, dense. Raises RunError with the first that is wrong."""
+        ports = self.model.inputs
+        named = ", ".join(map(repr, ports)) or "none"
+        for name in inputs:
+            if name not in ports:
+                raise RunError(f"there is no input {name!r}: the model's inputs are {named}")
+        for name in ports:
+            if name not in inputs:
+                raise RunError(f"input {name!r} is missing: the model's inputs are {named}")
+        return [_dense(port, inputs[name]) for name, port in ports.items()]
+
+    def __repr__(self) -> str:
+        return f"Session({self.model!r})"
+
+
+def load(
+    file: str | os.PathLike[str] | bytes,
+    vendor: str | os.PathLike[str] | None = None,
+    device: int = 0,
+    *,
+    allow_host_code: bool = False,
+) -> Model:
+    """`Device(vendor, device).load(file, allow_host_code=…)`: a model file on a vendor's device.
+
+    Raises RunError as these two do.
+    """
+    return Device(vendor, device).load(file, allow_host_code=allow_host_code)
+
+
+def _path(given: str | os.PathLike[str]) -> bytes:
+    path = os.fsencode(given)
+    if b"\0" in path:  # C would read the path up to it
+        raise RunError(f"{os.fspath(given)!r} is no path: it has a NUL in it")
+    return path
+
+
+def _text(given: bytes) -> str:
+    return given.decode(errors="replace")
+
+
+def _about(given: bytes) -> dict[str, Any]:
+    """The file's description of itself: a file that another program wrote may say anything."""
+    try:
+        about = json.loads(given)
+    except ValueError as error:
+        raise RunError(f"the file's description is no JSON: {error}") from error
+    return about if isinstance(about, dict) else {}
+
+
+def _ports(model: _Handle, output: int, count: int) -> dict[str, Port]:
+    ports = {}
+    for index in range(count):
+        p = PortStruct()
+        call("cw_run_port_of", model.value, output, index, byref(p))
+        port = Port(_text(p.name), DTYPES[p.dtype], tuple(p.shape[: p.ndim]), p.bytes)
+        if port.name in ports:
+            raise RunError(f"the file has two {'outputs' if output else 'inputs'} {port.name!r}")
+        ports[port.name] = port
+    return ports
+
+
+def _set(session: _Handle, arrays: list[NDArray[Any]]) -> None:
+    for index, array in enumerate(arrays):
+        call("cw_run_set", session.value, index, array.ctypes.data, array.nbytes)
+
+
+def _dense(port: Port, given: NDArray[Any]) -> NDArray[Any]:
+    if not isinstance(given, np.ndarray | np.generic):
+        raise RunError(
+            f"input {port.name!r} is {type(given).__name__}, and a numpy array of {port.dtype} is "
+            "needed"
+        )
+    array = np.asarray(given, order="C")
+    if array.dtype not in (port.numpy, np.dtype(BITS.get(port.dtype, port.numpy))):
+        bits = f", as {port.numpy}" if str(port.numpy) != port.dtype else ""
+        raise RunError(
+            f"input {port.name!r} has dtype {array.dtype}, and the model takes {port.dtype}{bits}: "
+            "nothing is cast"
+        )
+    if array.shape != port.shape:
+        raise RunError(
+            f"input {port.name!r} has shape {list(array.shape)}, and the model takes "
+            f"{list(port.shape)}, with which it was exported"
+        )
+    return array
