@@ -758,8 +758,8 @@ def declare(vendor: str, table: Mapping[str, tuple[Any, Any, str]]) -> None:
             valid = False
         if not valid:
             raise ConfigError(
-                f"setting {key!r} is declared as {row!r}: expected (takes, default, meaning), where "
-                f"takes is a sequence of values or one of {', '.join(DECLARED)}"
+                f"setting {key!r} is declared as {row!r}: expected (takes, default, meaning), "
+                f"where takes is a sequence of values or one of {', '.join(DECLARED)}"
             )
         if name in SETTINGS:
             raise ConfigError(f"setting {key!r} is known already: {SETTINGS[name].variable}")

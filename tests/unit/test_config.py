@@ -141,7 +141,8 @@ def test_settings_that_a_vendor_declares_are_checked(
     monkeypatch.setenv("CAUSEWAY_ACME_MODEL", "coarse")
     monkeypatch.setenv("CAUSEWAY_ACME_MOST", "4G")
     wrong, unknown = sorted(p.message for p in config.problems(vendor="acme", vendors=["acme"]))
-    assert wrong == ("CAUSEWAY_ACME_MODEL is 'coarse': expected one of auto, fine; it counts as auto")
+    expected = "expected one of auto, fine; it counts as auto"
+    assert wrong == f"CAUSEWAY_ACME_MODEL is 'coarse': {expected}"
     assert unknown == (
         "CAUSEWAY_ACME_TRUBO is no setting of Causeway; did you mean CAUSEWAY_ACME_TURBO?"
     )
@@ -162,7 +163,7 @@ def test_a_table_that_cannot_be_read_adds_nothing(
     acme: None, row: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before = [*config.SETTINGS]
-    with pytest.raises(ConfigError, match="'bad' is declared as .*expected"):
+    with pytest.raises(ConfigError, match=r"'bad' is declared as .*expected"):
         config.declare("acme", {"good": ("flag", True, "Well."), "bad": row})
     with pytest.raises(ConfigError, match="known already"):
         config.declare("acme", {"turbo": ("flag", True, "Again.")})
