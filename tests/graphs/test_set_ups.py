@@ -22,10 +22,10 @@ pytestmark = [pytest.mark.process, pytest.mark.once]
     "sim",
     [
         {},
-        {"MEMORY_MODEL": "discrete", "EXECUTION": "async"},
-        {"OPS": "all", "EXECUTION": "async"},
-        {"OPS": "all", "GRAPHS": "1"},
         {"GRAPHS": "1", "EXECUTION": "async", "MEMORY_MODEL": "discrete"},
+        pytest.param({"MEMORY_MODEL": "discrete", "EXECUTION": "async"}, marks=pytest.mark.long),
+        pytest.param({"OPS": "all", "EXECUTION": "async"}, marks=pytest.mark.long),
+        pytest.param({"OPS": "all", "GRAPHS": "1"}, marks=pytest.mark.long),
     ],
     ids=lambda sim: "-".join(sim.values()) or "as it comes",
 )

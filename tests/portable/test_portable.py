@@ -134,7 +134,8 @@ STRIDES = (HERE / "strides.py").read_text()
     [
         pytest.param("few", SIM, id="portable"),
         pytest.param("all", SIM, id="portable, all", marks=pytest.mark.long),
-        pytest.param("all", {"CAUSEWAY_SIM_OPS": "all"}, id="native"),
+        pytest.param("few", {"CAUSEWAY_SIM_OPS": "all"}, id="native"),
+        pytest.param("all", {"CAUSEWAY_SIM_OPS": "all"}, id="native, all", marks=pytest.mark.long),
     ],
 )
 def test_strides_are_those_of_the_cpu(
