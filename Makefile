@@ -177,6 +177,7 @@ docs: build ## write the generated tables of docs/ anew
 	$(BIN)/causeway operators --markdown > docs/operators.md
 	$(BIN)/causeway compat show --markdown > docs/compat.md
 	$(PY) -m causeway.migrate.docs docs/rules
+	$(PY) tests/seeds/features.py
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway

@@ -491,6 +491,13 @@ def test_the_reason_knows_every_name_that_a_vendor_is_asked_by() -> None:
     assert "no kernel of a vendor" in forms.reason("aten::view", "host", ["float32"], offered)
 
 
+def test_operators_of_other_libraries_are_asked_for_by_their_own_names() -> None:
+    assert forms.forms("causeway::qlinear") == ("causeway::qlinear",)
+    declined = forms.reason("causeway::qlinear", "host", ["int8"], {})
+    assert declined == "the vendor does not offer causeway::qlinear"
+    assert forms.forms("causeway::that_is_not_there") == ()
+
+
 def test_explain_knows_the_nearest_name(command: Command) -> None:
     done = command("explain", "aten::gellu", status=2)
     assert "did you mean aten::gelu" in done.stderr

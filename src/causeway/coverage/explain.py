@@ -265,7 +265,9 @@ def text(found: dict[str, Any], chip: str) -> str:
     lines += ["", asked if found["forms"] else apart]
     for form, dtypes in found["forms"]:
         state = f"offered for {', '.join(dtypes)}" if dtypes else "not offered"
-        lines.append(f"  {form}  ({state}; `causeway operators {form}` has its arguments)")
+        if not forms.of_another_library(form):  # whose schema is above
+            state += f"; `causeway operators {form}` has its arguments"
+        lines.append(f"  {form}  ({state})")
     lines.append("")
     if found["tree"]:
         lines.append("torch's decomposition:")
