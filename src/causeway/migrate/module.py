@@ -113,6 +113,7 @@ class Module:
     settings: Settings
     own_cuda: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
     edits: list[Edit] = field(default_factory=list)
     drafts: list[_Draft] = field(default_factory=list)
 
@@ -133,6 +134,7 @@ class Module:
         self._variables: Variables | None = None
         self.guards: list[tuple[ast.stmt, Edit]] = []  # conditions that were put before statements
         self.folds: list[Fold] = []
+        self.renamed: set[str] = set()  # attributes of options that got another name
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
         self._uses: list[Use] | None = None
@@ -375,6 +377,17 @@ class Module:
             self.helper_wanted = [
                 n for n in self.helper_wanted if not low <= self.source.start(n) < high
             ]
+
+    def drop(self, start: int, end: int) -> None:
+        """Take back all that was done or said between two offsets, which will not be there."""
+        self.edits = [e for e in self.edits if not start <= e.start <= e.end <= end]
+        self.drafts = [d for d in self.drafts if not start <= d.start < end]
+        self.guards = [g for g in self.guards if g[1] in self.edits]
+        place = self.source.start
+        self.helper_wanted = [n for n in self.helper_wanted if not start <= place(n) < end]
+        self.folds = [f for f in self.folds if not start <= place(f.name) < end]
+        self._occupied = [o for o in self._occupied if not start <= o[0] < end]
+        self._inserted = [i for i in self._inserted if not start <= i < end]
 
     def _draft(self, rule: Rule, node: ast.AST, kind: Kind, message: str, tip: str, api: str,
                category: Category, severity: Severity) -> None:  # fmt: skip
