@@ -15,7 +15,6 @@ from causeway.migrate.files.cuda_source import estimate
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
-
 FLAGS = frozenset({"--no-cuda"})  # as if a script of the tree had it
 
 
