@@ -59,6 +59,25 @@ USED = {
         "        self.m = m.to(self.device)\n\n"
         "    def f(self, x):\n        return x.to(self.device)\n",
     ),
+    "of each object": (
+        f"class A:\n    def __init__(self):\n        self.device = {CHOSEN}\n\n"
+        "    def f(self, x):\n        return x.cuda()\n\n\n"
+        f"class B:\n    def __init__(self):\n        self.device = {CHOSEN}\n"
+        "        self.x = x.cuda()\n",
+        f"class A:\n    def __init__(self):\n        self.device = {VALUE}\n\n"
+        "    def f(self, x):\n        return x.to(self.device)\n\n\n"
+        f"class B:\n    def __init__(self):\n        self.device = {VALUE}\n"
+        "        self.x = x.to(self.device)\n",
+    ),
+    "not compared with itself": (
+        f"device = {CHOSEN}\na = device.type == 'cuda'\nb = device.type != 'cuda'\n",
+        f"device = {VALUE}\na = device.type != 'cpu'\nb = device.type == 'cpu'\n",
+    ),
+    "nor a name": (
+        "device = 'cuda' if torch.cuda.is_available() else 'cpu'\n"
+        "a = device.startswith('cuda')\nif 'cuda' == device:\n    pass\n",
+        f"device = {TYPE}\na = device != 'cpu'\nif 'cpu' != device:\n    pass\n",
+    ),
     "by two branches": (
         "if torch.cuda.is_available():\n    device = torch.device('cuda')\n"
         "else:\n    device = torch.device('cpu')\ny = x.cuda()\n",
@@ -93,6 +112,8 @@ NOT_USED = {
     "set by others too": f"class A:\n    def __init__(self):\n        self.device = {CHOSEN}\n\n"
     "    def cpu(self):\n        self.device = 'cpu'\n\n"
     "    def f(self, x):\n        return x.cuda()\n",
+    "set from outside": f"class A:\n    def __init__(self):\n        self.device = {CHOSEN}\n\n"
+    "    def f(self, x):\n        return x.cuda()\n\n\na.device = 'cpu'\n",
     "called in __init__ before": "class A:\n    def __init__(self):\n        self.f(1)\n"
     f"        self.device = {CHOSEN}\n\n    def f(self, x):\n        return x.cuda()\n",
     "called by the class above": "class A(Trainer):\n    def __init__(self):\n"

@@ -455,8 +455,12 @@ class Module:
         if variable := self.variables.at(node):
             return variable.text
         if self.available(node):
-            return f"\0{self.torch(node)}\0"
+            return self.known_device(node)
         return self.helper(node)
+
+    def known_device(self, node: ast.AST) -> str:
+        """An expression of the device where it is surely there, by no variable of the program."""
+        return f"\0{self.torch(node)}\0"
 
     def device_object(self, node: ast.AST) -> str:
         """An expression of the device that is a torch.device, and no name of one."""

@@ -144,10 +144,11 @@ class Variables:
 
     def _attributes(self) -> Iterator[Variable]:
         """`self.device` of a class that sets it once, in __init__."""
-        stores: dict[str, int] = {}
+        stores: dict[tuple[str, int], int] = {}
         for node in self._names.all(ast.Attribute):
-            if not isinstance(node.ctx, ast.Load):
-                stores[node.attr] = stores.get(node.attr, 0) + 1
+            if not isinstance(node.ctx, ast.Load) and NAME.fullmatch(node.attr):
+                key = node.attr, self._class_of(node.value)
+                stores[key] = stores.get(key, 0) + 1
         for stmt, target, value in self._sets(ast.Attribute):
             assert isinstance(target, ast.Attribute)
             init = stmt.up  # type: ignore[union-attr]
@@ -158,7 +159,8 @@ class Variables:
                 or meaning.test
                 or getattr(init, "name", "") != "__init__"
                 or not isinstance(owner, ast.ClassDef)
-                or stores[target.attr] != 1
+                or stores[target.attr, id(owner)] != 1
+                or stores.get((target.attr, 0), 0)  # of an object that is not known here
                 or any(target.attr in _bound_in_class(s) for s in owner.body)
                 or not self._may(value)
                 or not self._simple(value)
@@ -167,6 +169,16 @@ class Variables:
                 continue
             text = f"{init.args.args[0].arg}.{target.attr}"
             yield Variable(text, stmt, meaning, target.scope, owner)  # type: ignore[attr-defined]
+
+    def _class_of(self, node: ast.AST) -> int:
+        """The id of the class whose object a method's own `self` is; 0 for any other object."""
+        held = self._names.holder(node.id, node.scope) if isinstance(node, ast.Name) else None  # type: ignore[attr-defined]
+        method = held.node if held is not None else None
+        if not isinstance(method, FUNCTIONS) or not isinstance(node, ast.Name):
+            return 0
+        first = method.args.args[0].arg if method.args.args else ""
+        owner = method.up  # type: ignore[union-attr]
+        return id(owner) if isinstance(owner, ast.ClassDef) and first == node.id else 0
 
     def _sets(self, kind: type[ast.expr]) -> Iterator[tuple[Set, ast.expr, ast.expr]]:
         """The assignments of one target with a device's name."""
