@@ -92,6 +92,12 @@ USED = {
         "device = torch.device(torch.accelerator.current_accelerator().type if on else 'cpu')\n"
         "if on:\n    m.to(device)\n",
     ),
+    "under the option that chose it": (
+        "args = p()\ndevice = torch.device('cuda' if args.cuda else 'cpu')\n"
+        "if args.cuda:\n    m.cuda()\n",
+        f"{HELP}\nargs = p()\ndevice = torch.device(accelerator.type if args.cuda else 'cpu')\n"
+        "if args.cuda:\n    m.to(device)\n",
+    ),
     "what a conversion left": (
         f"device = {VALUE}\ny = x.cuda()\n",
         f"device = {VALUE}\ny = x.to(device)\n",
@@ -107,6 +113,8 @@ NOT_USED = {
     "with an index": "device = torch.device('cuda:1' if torch.cuda.is_available() else 'cpu')\n"
     "y = x.cuda()\n",
     "by another condition": "device = torch.device('cuda' if on else 'cpu')\ny = x.cuda()\n",
+    "by an option that is set": "args.on = g()\n"
+    "device = torch.device('cuda' if args.on else 'cpu')\nif args.on:\n    y = x.cuda()\n",
     "kept": f"device = {CHOSEN}  # causeway: keep\ny = x.cuda()\n",
     "in one branch": f"if a:\n    device = {CHOSEN}\ny = x.cuda()\n",
     "set by others too": f"class A:\n    def __init__(self):\n        self.device = {CHOSEN}\n\n"
@@ -126,6 +134,10 @@ FOLDED = {
     "a name": ("d = 'cuda' if torch.cuda.is_available() else 'cpu'\n", "d = accelerator.type\n"),
     "asked the other way round": (
         "d = 'cpu' if not torch.cuda.is_available() else 'cuda'\n", "d = accelerator.type\n",
+    ),
+    "in parentheses": (
+        "d = (\n    'cuda'\n    if torch.cuda.is_available()\n    else 'cpu'\n)  # d\n",
+        "d = accelerator.type  # d\n",
     ),
     "a device": (f"f({CHOSEN})\n", "f(accelerator)\n"),
     "an argument": (

@@ -712,11 +712,23 @@ class Module:
                 cuts = [(low, start), (end, high)]
                 kept = [e for e in inside if e.end <= low or e.start >= high]
                 self.edits += kept
+            if isinstance(fold.whole.up, ast.Assign) and not fold.wrapped:  # type: ignore[attr-defined]
+                cuts = self._without_parentheses(cuts)
             self.edits.append(Edit(start, end, text))
             self.edits += [Edit(a, b, "") for a, b in cuts if a < b]
             for draft in asked:
                 draft.start, draft.end = cuts[1] if start < test[0] else cuts[0]
                 draft.message = "the variable is the CPU where there is no accelerator"
+
+    def _without_parentheses(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Two cuts, with the parentheses around what they are cut from where it has some."""
+        data = self.source.data
+        before, after = data[: cuts[0][0]].rstrip(), data[cuts[1][1] :]
+        rest = after.lstrip()
+        if not (before.endswith(b"(") and rest.startswith(b")")):
+            return cuts
+        closed = len(data) - len(rest) + 1
+        return [(len(before) - 1, cuts[0][1]), (cuts[1][0], closed)]
 
     def _join_guards(self) -> None:
         """One condition for several statements in a row that got the same one."""

@@ -95,8 +95,8 @@ class Variables:
             return Meaning(True, inner.test) if inner and not inner.is_device else None
         if isinstance(value, ast.IfExp):
             sides, test = choice(self._asks, value), ""
-            if sides is None and isinstance(value.test, ast.Name):
-                sides, test = (value.body, value.orelse), value.test.id
+            if sides is None and isinstance(value.test, ast.Name | ast.Attribute):
+                sides, test = (value.body, value.orelse), ast.unparse(value.test)
             if sides is None:
                 return None
             inner = self.meaning(sides[0])
@@ -257,10 +257,25 @@ class Variables:
             if isinstance(up, (*FUNCTIONS, ast.Lambda)):
                 return False
             body = up.body if isinstance(up, ast.If) else [getattr(up, "body", None)]
-            if isinstance(up, ast.If | ast.IfExp) and _is_name(up.test, test) and child in body:
-                assert isinstance(up.test, ast.Name)
-                return len(self._names.bindings(up.test)) == 1
+            if isinstance(up, ast.If | ast.IfExp) and child in body:
+                asked = up.test
+                if isinstance(asked, ast.Name) and asked.id == test:
+                    return len(self._names.bindings(asked)) == 1
+                if isinstance(asked, ast.Attribute) and ast.unparse(asked) == test:
+                    return self._is_option(asked)
         return False
+
+    def _is_option(self, node: ast.Attribute) -> bool:
+        """Whether it is an attribute that nothing here sets, of a name with one value: args.on."""
+        owner = node.value
+        return (
+            isinstance(owner, ast.Name)
+            and len(self._names.bindings(owner)) == 1
+            and not any(
+                other.attr == node.attr and not isinstance(other.ctx, ast.Load)
+                for other in self._names.all(ast.Attribute)
+            )
+        )
 
     def _of_method(self, variable: Variable, node: ast.AST, name: str) -> bool:
         """Whether a node is in another method of the class, which nothing calls too early."""
