@@ -15,11 +15,14 @@ from causeway.migrate.files.cuda_source import estimate
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
 
+FLAGS = frozenset({"--no-cuda"})  # as if a script of the tree had it
+
 
 def convert(path: str, text: str, target: str = "portable", *, unsafe: bool = False) -> FileResult:
     converter = finding.converter(path)
     assert converter is not None
-    result = converter(FileInput(path, text.encode()), Settings(target=target, unsafe=unsafe))
+    given = FileInput(path, text.encode(), flags=FLAGS)
+    result = converter(given, Settings(target=target, unsafe=unsafe))
     assert result.status in ("converted", "unchanged"), result.reason
     assert result.before == text
     again = converter(
@@ -425,3 +428,37 @@ def test_the_twin_of_cuda_visible_devices_is_written_where_that_is_asked_for() -
     )
     twice = "CUDA_VISIBLE_DEVICES=$(pick) python a.py\n"
     assert convert("a.sh", twice, unsafe=True).after == twice
+
+
+TRAINERS = [
+    "accelerator: gpu\ndevices: 1\n",
+    "accelerator: cuda\ndevices: [0, 1]\n",
+    "accelerator: gpu\nstrategy: ddp\nmax_epochs: 3\n",
+    "accelerator: gpu\nstrategy:\n  class_path: DDPStrategy\n",
+    "accelerator: gpu\nprecision: 16-mixed\n",
+    "trainer:\n  accelerator: gpu\n",
+    "pl_trainer_args:\n  accelerator: gpu\n",
+    "model:\n  trainer:\n    class_path: Trainer\n    init_args:\n      accelerator: 'gpu'\n",
+]
+NO_TRAINERS = [
+    "accelerator: gpu\n",
+    "jobs:\n  test:\n    strategy:\n      matrix:\n        accelerator: [cpu, gpu]\n"
+    "        precision: [16, 32]\n",
+    "accelerator: gpu\ndevices: [/dev/nvidia0]\n",
+    "accelerator: gpu\ndevices:\n- driver: other\n",
+    "accelerator: gpu\nstrategy:\n  type: Recreate\n",
+    "accelerator: gpu\nimage: python:3.11\nprecision: 16\n",
+    "trainer:\n  resources:\n    accelerator: gpu\n    cpus: 3\n",
+    "accelerator: gpu\nnum_nodes: 2\nmachine_type: a2-highgpu-1g\n",
+]
+
+
+@pytest.mark.parametrize("text", TRAINERS)
+@pytest.mark.parametrize("name", ["anything.yaml", "a/b.yml"])
+def test_a_trainers_accelerator_is_auto_in_every_yaml_file(name: str, text: str) -> None:
+    assert convert(name, text).after == text.replace("gpu", "auto").replace("cuda", "auto")
+
+
+@pytest.mark.parametrize("text", NO_TRAINERS)
+def test_an_accelerator_of_something_else_stays(text: str) -> None:
+    assert convert("a.yaml", text).after == text

@@ -294,3 +294,91 @@ def test_the_command_writes_a_whole_project(tree: Path) -> None:
     assert (tree / "broken.yaml").read_text() == TREE["broken.yaml"]
     assert CliRunner().invoke(cli.app, ["migrate", str(tree), "--undo"]).exit_code == 0
     assert {name: (tree / name).read_text() for name in TREE} == TREE
+
+
+def many(files: int, places: int) -> Result:
+    """A large conversion: a third of the places changed, a third by hand, a third for CUDA only."""
+    found = []
+    for i in range(files):
+        name, lines = f"package{i % 20}/module_{i}.py", []
+        findings = []
+        for n in range(places):
+            kind = ("changed", "manual", "unsupported")[n % 3]
+            rule = {"changed": "CW102", "manual": "CW113", "unsupported": "CW161"}[kind]
+            api = "flash_attn" if n % 2 else "cupy.zeros"
+            before = f"    x{i}_{n} = x{n}.cuda()"
+            lines.append(before)
+            findings.append(
+                finding(file=name, line=n + 1, kind=kind, rule=rule, before=before,
+                        message=f"says {n % 7}", api=api if kind == "unsupported" else "")
+            )  # fmt: skip
+        text = "\n".join(lines)
+        after = "\n".join(
+            line.replace("cuda()", "to(accelerator)") if n % 3 == 0 else line
+            for n, line in enumerate(lines)
+        )
+        found.append(FileResult(name, "converted", "", text, after, findings=findings))
+    return Result("/project", found, Settings(), files * places)
+
+
+def test_the_page_of_20000_places_is_small_and_has_them_all() -> None:
+    result = many(400, 51)
+    html = page.build(result).to_html()
+    assert len(result.findings()) > 20_000
+    assert len(html.encode()) < 3_000_000
+    shown: set[tuple[str, int]] = set()
+    for file, numbers in re.findall(r">([\w/]+\.py):([\d,]+)<", html):
+        shown |= {(file, int(n)) for n in numbers.split(",")}
+    stay = {(f.file, f.line) for f in result.findings() if f.kind != "changed"}
+    assert stay <= shown
+    for file in result.files[::57]:
+        for n in range(0, 51, 3):
+            assert f"x{file.before.split('_')[0].strip()[1:]}_{n} = " in html
+
+
+def test_a_package_is_one_row_in_every_report() -> None:
+    result = many(2, 12)
+    assert [(p.name, len(p.places)) for p in figures.packages(result.findings())] == [
+        ("cupy", 4), ("flash_attn", 4),
+    ]  # fmt: skip
+    assert [p["name"] for p in machine.to_dict(result)["packages"]] == ["cupy", "flash_attn"]
+    out = io.StringIO()
+    terminal.show(result, Console(file=out, width=80))
+    assert out.getvalue().count("flash_attn ") == out.getvalue().count("cupy ") == 1
+    html = page.build(result).to_html()
+    assert html.count('<code class="whole">flash_attn</code>') == 1
+
+
+def test_a_packages_name_on_the_index_is_the_one_that_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "requirements.txt").write_text("flash-attn==2.5\n")
+    (tmp_path / "a.py").write_text("import flash_attn\n")
+    found = engine.run([tmp_path], Settings(jobs=1)).findings()
+    assert [(p.name, len(p.places)) for p in figures.packages(found)] == [("flash_attn", 2)]
+
+
+@pytest.mark.parametrize("width", [60, 80, 120])
+def test_a_terminal_cuts_no_code_and_no_number(width: int) -> None:
+    out = io.StringIO()
+    result = many(3, 30)
+    terminal.show(result, Console(file=out, width=width))
+    lines = out.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    text = out.getvalue()
+    for word in ("CW102", "CW113", "CW161", "changed", "portable", "by hand", "CUDA only", "30"):
+        assert word in text
+    assert text.index("CW161") < text.index("CW113") < text.index("CW102"), "what stops it first"
+
+
+def test_by_hand_is_the_same_number_everywhere() -> None:
+    result = many(2, 12)
+    hand = sum(f.kind == "manual" for f in result.findings())
+    assert hand == 8
+    numbers = figures.of_result(result)
+    assert f"{hand} need a hand" in numbers.verdict
+    assert "8 exist for CUDA only" in numbers.verdict
+    assert machine.to_dict(result)["totals"]["kinds"]["manual"] == hand
+    assert f'Needs a hand <span class="note">{hand}<' in page.build(result).to_html()
+    out = io.StringIO()
+    terminal.show(result, Console(file=out, width=80))
+    row = next(line for line in out.getvalue().splitlines() if line.startswith("all"))
+    assert row.split() == ["all", "8", "0", str(hand), "8"]

@@ -104,6 +104,10 @@ NOOP: dict[str, list[str]] = {
     ],
     "CW117": ['has = hasattr(torch.cuda, "amp")\n', "f = getattr(torch.cuda, name)\n"],
     "CW121": ["from apex import amp\n\nmodel, optimizer = amp.initialize(model, optimizer)\n"],
+    "CW122": ['p.add_argument("--no-cuda", action="store_true", help="no CUDA")\n'],
+    "CW123": [
+        "if torch.accelerator.is_available():\n    f()\nelif torch.xpu.is_available():\n    g()\n",
+    ],
     "CW130": [
         "torch.backends.cudnn.benchmark = True\ntorch.backends.cuda.matmul.allow_tf32 = True\n",
         "print(torch.version.cuda)\n",

@@ -40,6 +40,16 @@ def migrate(
     unsafe: Annotated[
         bool | None, typer.Option("--unsafe", help="Apply rules that may change what is computed.")
     ] = None,
+    rename_flags: Annotated[
+        bool | None,
+        typer.Option("--rename-flags", help="Rename --no-cuda to --no-accel, in the whole tree."),
+    ] = None,
+    fold_branches: Annotated[
+        bool | None,
+        typer.Option(
+            "--fold-branches", help="Take out branches of MPS and XPU that are never taken."
+        ),
+    ] = None,
     exclude: Annotated[
         list[str] | None, typer.Option(help="Leave out; a pattern as in .gitignore. Repeatable.")
     ] = None,
@@ -89,6 +99,7 @@ def migrate(
             chosen = run_time.files(made, Path())
         given: dict[str, Any] = {
             "target": target, "unsafe": unsafe, "jobs": jobs,
+            "rename_flags": rename_flags, "fold_branches": fold_branches,
             "exclude": tuple(exclude) if exclude else None,
             "select": tuple(select) if select else None,
             "ignore": tuple(ignore) if ignore else None,

@@ -18,6 +18,7 @@ from pathlib import Path
 import pathspec
 
 from causeway.errors import CausewayError
+from causeway.migrate import flags
 from causeway.migrate.files import own_options
 from causeway.migrate.finding import (
     OUR_MISTAKE,
@@ -58,6 +59,7 @@ class _Tree:
     own_cuda: frozenset[str]
     own_packages: frozenset[str]
     options: dict[str, frozenset[str]]
+    flags: frozenset[str]
 
 
 def root_of(paths: Sequence[Path]) -> Path:
@@ -167,6 +169,7 @@ def run(
         own_cuda(file.path for file in modules),
         own_packages(file.path for file in modules),
         own_options.find((file.name, file.path) for file in modules),
+        flags.find(file.path for file in modules),
     )
     results: list[FileResult] = []
     lines = 0
@@ -220,7 +223,9 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
         data = file.path.read_bytes()
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
-    given = FileInput(file.name, data, known.own_cuda, known.own_packages, known.options)
+    given = FileInput(
+        file.name, data, known.own_cuda, known.own_packages, known.flags, known.options
+    )
     try:
         result = convert(given, settings)
     except Exception as error:

@@ -67,6 +67,9 @@ class FileInput:
     # Names of classes of the whole tree that have a method `cuda` of their own.
     own_cuda: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()  # the packages that the tree itself is
+    flags: frozenset[str] = (
+        frozenset()
+    )  # options of the tree that are named after CUDA: "--no-cuda"
     # By the name of each script of the tree: options whose default becomes the device's.
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
 

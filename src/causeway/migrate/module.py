@@ -16,10 +16,11 @@ from itertools import islice
 
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Finding, Kind, Severity
-from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, statement
+from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
+from causeway.migrate.standing import Variables
 
 # The one line that converted modules may get. With check_available, a build of torch for CUDA on a
 # machine without a GPU gives the CPU too.
@@ -29,7 +30,15 @@ _HELPER = re.compile(
     r"""or\s+\w+\.device\(\s*["']cpu["']\s*\)"""
 )
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
-_PLACEHOLDER = re.compile(r"\0(\w+)\0")
+# A spelling that is only known at the end: the device where it is surely there, the device, its
+# name. What is written for each where the module has no variable for it:
+_PLACEHOLDER = re.compile(r"([\0\1\2])(\w+)\1")
+_SPELLINGS = {
+    "\0": "{torch}.accelerator.current_accelerator()",
+    "\1": HELPER,
+    "\2": "{torch}.accelerator.current_accelerator().type "
+    'if {torch}.accelerator.is_available() else "cpu"',
+}
 _FRAMEWORKS = re.compile(
     r"\b(array_api\w*|cupy|jax|tensorflow|paddle|mxnet|mindspore|tinygrad|jittor|numba|tvm)\b"
 )
@@ -61,6 +70,23 @@ class _Draft:
 
 
 @dataclass(frozen=True)
+class Fold:
+    """A choice of the device's name or "cpu" by the question whether there is a device. `whole` is
+    the `torch.device(…)` around it where it is `wrapped`, else the choice.
+    """
+
+    name: ast.expr
+    test: ast.expr
+    choice: ast.IfExp
+    whole: ast.expr
+
+    @property
+    def wrapped(self) -> bool:
+        """Whether it is all of a `torch.device(…)`."""
+        return self.whole is not self.choice
+
+
+@dataclass(frozen=True)
 class Use:
     """A dotted name that is used, as long as the module writes it, and what it means."""
 
@@ -87,6 +113,7 @@ class Module:
     settings: Settings
     own_cuda: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
+    flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
     edits: list[Edit] = field(default_factory=list)
     drafts: list[_Draft] = field(default_factory=list)
 
@@ -104,6 +131,10 @@ class Module:
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
+        self._variables: Variables | None = None
+        self.guards: list[tuple[ast.stmt, Edit]] = []  # conditions that were put before statements
+        self.folds: list[Fold] = []
+        self.renamed: set[str] = set()  # attributes of options that got another name
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
         self._uses: list[Use] | None = None
@@ -347,6 +378,17 @@ class Module:
                 n for n in self.helper_wanted if not low <= self.source.start(n) < high
             ]
 
+    def drop(self, start: int, end: int) -> None:
+        """Take back all that was done or said between two offsets, which will not be there."""
+        self.edits = [e for e in self.edits if not start <= e.start <= e.end <= end]
+        self.drafts = [d for d in self.drafts if not start <= d.start < end]
+        self.guards = [g for g in self.guards if g[1] in self.edits]
+        place = self.source.start
+        self.helper_wanted = [n for n in self.helper_wanted if not start <= place(n) < end]
+        self.folds = [f for f in self.folds if not start <= place(f.name) < end]
+        self._occupied = [o for o in self._occupied if not start <= o[0] < end]
+        self._inserted = [i for i in self._inserted if not start <= i < end]
+
     def _draft(self, rule: Rule, node: ast.AST, kind: Kind, message: str, tip: str, api: str,
                category: Category, severity: Severity) -> None:  # fmt: skip
         start, end = self.source.start(node), self.source.end(node)
@@ -410,9 +452,58 @@ class Module:
         if self.vendor:
             self.use_target()
             return f"{self.quote_for(node)}{self.vendor}{self.quote_for(node)}"
+        if variable := self.variables.at(node):
+            return variable.text
         if self.available(node):
-            return f"\0{self.torch(node)}\0"
+            return self.known_device(node)
         return self.helper(node)
+
+    def known_device(self, node: ast.AST) -> str:
+        """An expression of the device where it is surely there, by no variable of the program."""
+        return f"\0{self.torch(node)}\0"
+
+    def device_object(self, node: ast.AST) -> str:
+        """An expression of the device that is a torch.device, and no name of one."""
+        variable = None if self.vendor else self.variables.at(node)
+        if variable is None or variable.meaning.is_device:
+            return self.device(node)
+        return f"{self.torch(node)}.device({variable.text})"
+
+    @property
+    def variables(self) -> Variables:
+        """The variables that hold the device already."""
+        if self._variables is None:
+            self._variables = Variables(
+                self.names, self.resolve, self.asks,
+                lambda value: _HELPER.fullmatch(self.text(value)) is not None,
+                self._converted, self.uncommented,
+            )  # fmt: skip
+        return self._variables
+
+    def _converted(self, node: ast.AST) -> bool:
+        """Whether nothing keeps the device that is named at `node` from being written."""
+        wanted = all(self.settings.wants(code) for code in ("CW101", "CW114"))
+        stays = (
+            self.kept(node)
+            or self._scripted(node)
+            or self._only_for_cuda(node)
+            or self._by_vendor()
+            or self._other_runtime(node)
+            or self._for_older_torch(node)
+        )
+        return wanted and not stays and not self.other_framework
+
+    def uncommented(self, node: ast.AST) -> bool:
+        """Whether no comment is inside of a node."""
+        start, end = self.source.start(node), self.source.end(node)
+        return "#" not in self.source.slice(start, end)
+
+    def later(self, node: ast.AST, *, is_device: bool) -> str:
+        """The value of a variable that holds the device from here on: the helper, where the module
+        has one anyway, else what that would be. `is_device`: a torch.device, no name.
+        """
+        mark = "\1" if is_device else "\2"
+        return f"{mark}{self.torch(node)}{mark}"
 
     def use_target(self) -> None:
         """Ask for the import of the vendor's module."""
@@ -431,12 +522,22 @@ class Module:
             ):
                 both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
                 for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
-                    if self.asks(test):
+                    if self.asks(test) or self._asked_before(test):
                         return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up
         return False
+
+    def _asked_before(self, test: ast.expr) -> bool:
+        """Whether a name is only true where there is a device:
+        `use_cuda = not args.no_cuda and torch.cuda.is_available()`.
+        """
+        bindings = self.names.bindings(test) if isinstance(test, ast.Name) else []
+        value = bindings[0].value if len(bindings) == 1 else None
+        both = isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And)
+        values = value.values if both else [value]  # type: ignore[union-attr]
+        return any(part is not None and self.asks(part) for part in values)
 
     def _scripted(self, node: ast.AST) -> bool:
         """Whether `node` is in a function that TorchScript compiles."""
@@ -570,20 +671,92 @@ class Module:
         )
 
     def settle(self) -> None:
-        """Decide how the device is written where it is known to be there: by the helper if the
-        module has one anyway, else by asking torch.
+        """Decide how the device is written where that was open: by the helper if the module has
+        one anyway, else by asking torch.
         """
         name = self._helper if self.helper_wanted else ""
+        self._fold(name)
+        self._join_guards()
 
         def written(match: re.Match[str]) -> str:
-            return name or f"{match.group(1)}.accelerator.current_accelerator()"
+            mark, torch = match.groups()
+            if name:
+                return f"{name}.type" if mark == "\2" else name
+            return _SPELLINGS[mark].format(torch=torch).replace('"', self.quote)
 
         self.edits = [Edit(e.start, e.end, _PLACEHOLDER.sub(written, e.text)) for e in self.edits]
+
+    def _fold(self, name: str) -> None:
+        """Take the question away whose answer the variable has already: `accelerator.type if
+        torch.accelerator.is_available() else "cpu"` is `accelerator.type`.
+        """
+        for fold in self.folds:
+            start, end = self.source.start(fold.name), self.source.end(fold.name)
+            low, high = self.source.start(fold.whole), self.source.end(fold.whole)
+            inside = [e for e in self.edits if low <= e.start and e.end <= high]
+            text = next((e.text for e in inside if (e.start, e.end) == (start, end)), "")
+            test = self.source.start(fold.test), self.source.end(fold.test)
+            asked = [
+                d for d in self.drafts
+                if d.rule.code == "CW114" and d.kind == "changed" and (d.start, d.end) == test
+            ]  # fmt: skip
+            moved = not any(test[0] <= e.start and e.end <= test[1] for e in inside)
+            if not asked or moved or not text or (text.startswith("\0") and not name):
+                continue
+            self.edits = [e for e in self.edits if e not in inside]
+            if fold.wrapped and text.endswith(".type"):
+                text = text.removesuffix(".type")
+                cuts = [(low, start), (end, high)]
+            else:
+                low, high = self.source.start(fold.choice), self.source.end(fold.choice)
+                cuts = [(low, start), (end, high)]
+                kept = [e for e in inside if e.end <= low or e.start >= high]
+                self.edits += kept
+            if isinstance(fold.whole.up, ast.Assign) and not fold.wrapped:  # type: ignore[attr-defined]
+                cuts = self._without_parentheses(cuts)
+            self.edits.append(Edit(start, end, text))
+            self.edits += [Edit(a, b, "") for a, b in cuts if a < b]
+            for draft in asked:
+                draft.start, draft.end = cuts[1] if start < test[0] else cuts[0]
+                draft.message = "the variable is the CPU where there is no accelerator"
+
+    def _without_parentheses(self, cuts: list[tuple[int, int]]) -> list[tuple[int, int]]:
+        """Two cuts, with the parentheses around what they are cut from where it has some."""
+        data = self.source.data
+        before, after = data[: cuts[0][0]].rstrip(), data[cuts[1][1] :]
+        rest = after.lstrip()
+        if not (before.endswith(b"(") and rest.startswith(b")")):
+            return cuts
+        closed = len(data) - len(rest) + 1
+        return [(len(before) - 1, cuts[0][1]), (cuts[1][0], closed)]
+
+    def _join_guards(self) -> None:
+        """One condition for several statements in a row that got the same one."""
+        by_stmt = {id(stmt): (stmt, edit) for stmt, edit in self.guards}
+        for stmt, edit in self.guards:
+            around = block(stmt)
+            at = around.index(stmt)
+            before = by_stmt.get(id(around[at - 1])) if at else None
+            if before is None or before[1].text != edit.text:
+                continue
+            self.edits.remove(edit)
+            self.edits += [Edit(p, p, self.indent) for p in self._lines_between(before[0], stmt)]
+
+    def _lines_between(self, one: ast.stmt, other: ast.stmt) -> list[int]:
+        """Where the comments between two statements start, and the second of them."""
+        source = self.source
+        at, end = source.line_end(source.end(one)), source.start(other)
+        between = source.slice(at, source.line_start(end)).encode()
+        found = [at + m.end() for m in re.finditer(rb"[\r\n][ \t]*(?=#)", between)]
+        return [*found, end]
 
     def device_type(self, node: ast.AST) -> str:
         """An expression of the device's name, a str."""
         if self.vendor:
             return self.device(node)
+        variable = self.variables.at(node)
+        if variable is not None and not variable.meaning.is_device:
+            return variable.text
         return f"{self.device(node)}.type"
 
     def quote_for(self, node: ast.AST) -> str:
@@ -704,6 +877,7 @@ class Module:
             if (
                 isinstance(stmt, ast.Assign)
                 and isinstance(stmt.targets[0], ast.Name)
+                and stmt.targets[0].id.startswith(_HELPER_NAMES)
                 and _HELPER.fullmatch(self.text(stmt.value))
                 and len(self.names.module.bindings.get(stmt.targets[0].id, [])) == 1
             ):

@@ -20,7 +20,7 @@ _CONCERNS = re.compile(
     rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
     rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b|\bmps\b|\bxpu\b"
 )
 
 
@@ -42,6 +42,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
             path=file.path,
             own_cuda=file.own_cuda,
             own_packages=file.own_packages,
+            flags=file.flags,
             hints_only=not concerns,
         )
     except (SyntaxError, ValueError) as error:
@@ -68,6 +69,7 @@ def convert_source(
     path: str = "<source>",
     own_cuda: frozenset[str] = frozenset(),
     own_packages: frozenset[str] = frozenset(),
+    flags: frozenset[str] = frozenset(),
     hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
@@ -75,7 +77,7 @@ def convert_source(
     """
     tree = _parse(text)
     source = Source(text)
-    module = Module(path, source, tree, settings, own_cuda, own_packages)
+    module = Module(path, source, tree, settings, own_cuda, own_packages, flags)
     _relocate(module)
     for run in () if hints_only else RUNS:
         run(module)

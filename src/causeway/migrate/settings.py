@@ -24,6 +24,8 @@ class Settings:
     select: tuple[str, ...] = ()  # rule codes; empty: all
     ignore: tuple[str, ...] = ()  # rule codes
     jobs: int = 0  # processes; 0: as many as there are cores
+    rename_flags: bool = False  # --no-cuda becomes --no-accel, in the whole tree
+    fold_branches: bool = False  # branches of MPS and XPU behind the accelerator's go
     rules_url: str = ""  # where a team keeps the rules' pages: "https://…/{code}.html", for SARIF
 
     def wants(self, code: str) -> bool:

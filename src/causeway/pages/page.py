@@ -362,13 +362,17 @@ def _href(target: str) -> str:
     return target if (match.group(1).lower() if match else "") in _SCHEMES else ""
 
 
+_SORTED_BY = 120  # letters; the cell itself has them all
+
+
 def _sort_key(cell: Any) -> str:
     """What a column is sorted by: a number's value, else the text."""
     pieces = _cells(cell)
     if pieces and isinstance(pieces[0], Number | Share):
         value = pieces[0].value
         return "" if value is None or value != value else repr(float(value))
-    return " ".join(p if isinstance(p, str) else str(p.text) for p in pieces)
+    text = " ".join(p if isinstance(p, str) else str(p.text) for p in pieces[:3])
+    return text[:_SORTED_BY]
 
 
 def _is_right(cell: Any) -> bool:

@@ -33,7 +33,11 @@ def verify_scripts(
         str, typer.Option(help="What runs on the device: migrated, transfer, or auto.")
     ] = "auto",
     folder: Annotated[
-        str, typer.Option(help="The folder to convert; by default the script's own.")
+        str,
+        typer.Option(
+            help="The folder to convert. Default: the script's own, "
+            "of a large one the files that the script imports."
+        ),
     ] = "",
     operators: Annotated[
         bool, typer.Option(help="Run once more, comparing each operator with the CPU.")
@@ -81,10 +85,13 @@ def _conversions(report: Report, options: Options) -> list[Result]:
     """What `causeway migrate` did to the folders of the scripts."""
     from causeway.migrate import engine
     from causeway.migrate.settings import Settings, from_pyproject
-    from causeway.verify.runner import source_of
+    from causeway.verify.runner import converted_with
 
-    folders = {source_of(s.script, options) for s in report.scripts if s.converted}
-    return [engine.run([f], Settings(**from_pyproject(f))) for f in sorted(folders)]
+    chosen = {tuple(converted_with(s.script, options)) for s in report.scripts if s.converted}
+    return [
+        engine.run(paths, Settings(**from_pyproject(engine.root_of(paths))))
+        for paths in sorted(chosen)
+    ]
 
 
 def _split(words: list[str]) -> tuple[list[str], list[str]]:

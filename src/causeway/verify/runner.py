@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from causeway.errors import CausewayError
+from causeway.verify import imports
 from causeway.verify.report import Report, Script, Way, compare_series
 
 # Times max(1, |number|). An optimizer that divides by a moment takes rounding for a sign, so a few
@@ -110,27 +111,58 @@ def source_of(script: str, options: Options) -> Path:
     return Path(options.folder or Path(script).parent).resolve()
 
 
+def converted_with(script: str, options: Options) -> list[Path]:
+    """What is converted for a script: its folder; of a large one that nobody named the files that
+    the script imports. Raises CausewayError where those cannot be found.
+    """
+    source = source_of(script, options)
+    if options.folder or not _is_large(source):
+        return [source]
+    try:
+        return imports.files(Path(script).resolve())
+    except imports.UnknownImport as error:
+        raise CausewayError(
+            f"{source} has more than {_MOST_FILES} files, and which of them {script} imports "
+            f"cannot be found: {error}. Say with --folder what to convert, or run the original "
+            "with --way transfer"
+        ) from None
+
+
+def _is_large(folder: Path) -> bool:
+    count = 0
+    for _, _, files in os.walk(folder):
+        count += len(files)
+        if count > _MOST_FILES:
+            return True
+    return False
+
+
+def _link_rest(source: Path, to: Path) -> None:
+    """Give the folders of a copy what else the originals have, as links: data that the program
+    opens beside its modules.
+    """
+    for place in [to, *(p for p in to.rglob("*") if p.is_dir())]:
+        for entry in os.scandir(source / place.relative_to(to)):
+            if entry.name != "__pycache__" and not (place / entry.name).exists():
+                (place / entry.name).symlink_to(entry.path)
+
+
 def _convert(script: str, to: Path, options: Options) -> tuple[str, str]:
     """The converted script, and why there is none."""
     source = source_of(script, options)
     path = Path(script).resolve()
     if not path.is_relative_to(source):
         raise CausewayError(f"{script!r} is not in the folder {options.folder!r}")
-    if not options.folder:
-        count = 0
-        for _, _, files in os.walk(source):
-            count += len(files)
-            if count > _MOST_FILES:
-                raise CausewayError(
-                    f"{source} has more than {_MOST_FILES} files: say with --folder what to convert"
-                )
-    command = [sys.executable, "-m", "causeway", "migrate", str(source), "-o", str(to)]
+    chosen = converted_with(script, options)
+    command = [sys.executable, "-m", "causeway", "migrate", *map(str, chosen), "-o", str(to)]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     place = to / path.relative_to(source)
     if not place.is_file():  # a converter that keeps the folder's own name
         place = to / source.name / path.relative_to(source)
     if done.returncode not in (0, 1) or not place.is_file():
         return script, f"causeway migrate failed: {done.stderr.strip() or done.stdout.strip()}"
+    if chosen != [source]:
+        _link_rest(source, to)
     return str(place), ""
 
 

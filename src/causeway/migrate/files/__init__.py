@@ -19,6 +19,7 @@ PATTERNS: dict[str, str] = {
     "Dockerfile*": f"{_HERE}.docker_file:convert",
     "*.dockerfile": f"{_HERE}.docker_file:convert",
     "Containerfile*": f"{_HERE}.docker_file:convert",
+    "README*": f"{_HERE}.readme:convert",
     ".sh": f"{_HERE}.shell:convert",
     ".bash": f"{_HERE}.shell:convert",
     ".slurm": f"{_HERE}.shell:convert",

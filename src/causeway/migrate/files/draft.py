@@ -54,6 +54,7 @@ class Draft:
     notes: list[Note] = field(default_factory=list)
     path: str = ""
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as FileInput has them
+    flags: frozenset[str] = frozenset()
 
     def __post_init__(self) -> None:
         self._lines = [0, *(found.end() for found in re.finditer(r"\n", self.text))]
@@ -162,7 +163,8 @@ def run(file: FileInput, settings: Settings, convert: Callable[[Draft], None]) -
         return FileResult(file.path, "unparsable", f"not UTF-8: {error.reason} at {error.start}")
     # Parsers differ in what they make of a byte order mark, so they do not see it.
     mark = "\ufeff" if text.startswith("\ufeff") else ""
-    draft = Draft(text.removeprefix(mark), settings, path=file.path, options=file.options)
+    draft = Draft(text.removeprefix(mark), settings, path=file.path, options=file.options,
+                  flags=file.flags)  # fmt: skip
     try:
         convert(draft)
     except NotReadableError as error:

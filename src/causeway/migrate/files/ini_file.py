@@ -83,7 +83,7 @@ def _pairs(draft: Draft, signs: set[str], *, quoted: bool) -> None:
             draft,
             values.Named(
                 pair.group("name").strip('"'), pair.group("value"), span, span,
-                lightning="trainer" in section or bool(values.LIGHTNING & keys[section]),
+                lightning=values.is_trainer(section.split("."), keys[section]),
             ),
         )  # fmt: skip
 

@@ -43,7 +43,7 @@ def _convert(draft: Draft) -> None:
             draft,
             values.Named(
                 name, value, inner if exact else None, around,
-                lightning="trainer" in path or bool(values.LIGHTNING & keys),
+                lightning=values.is_trainer(path[:-1], keys),
                 null="null",
             ),
         )  # fmt: skip

@@ -107,6 +107,14 @@ def find(name: str) -> Package | None:
     return next((package for pattern, package in _OTHER_NAMES if pattern.match(spelled)), None)
 
 
+def module(name: str) -> str:
+    """What a package with this name on the index is imported as; the name itself where that is not
+    known.
+    """
+    spelled = re.sub(r"[-_.]+", "-", name).lower()
+    return next((found for pattern, found in _NAMES if pattern.match(spelled)), spelled)
+
+
 def is_part_of_cuda(name: str) -> bool:
     """Whether a package is CUDA itself: its runtime, one of its libraries."""
     return bool(_PARTS.match(re.sub(r"[-_.]+", "-", name).lower()))

@@ -157,6 +157,19 @@ _TABLE = (
         path="run.sh",
     ),
     Rule(
+        code="CW613",
+        name="vendor-flag-given",
+        title="An option named after CUDA, on a command line",
+        why="--no-cuda of a program of the same tree switches any accelerator off once that is "
+        "converted.",
+        by_hand="Nothing; `--rename-flags` writes --no-accel here and in the program. A README is "
+        "only reported.",
+        before="python train.py --no-cuda",
+        after="python train.py --no-cuda",
+        severity="info",
+        path="run.sh",
+    ),
+    Rule(
         code="CW620",
         name="notebook-cell",
         title="A notebook's cell that is not Python",

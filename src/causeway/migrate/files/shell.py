@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 
+from causeway.migrate import flags
 from causeway.migrate.files import own_options, requirements, values
 from causeway.migrate.files.draft import Draft, NotReadableError, Span, run
 from causeway.migrate.files.shell_words import EXPANDED, Command, ShellSyntaxError, Word, read
@@ -17,6 +18,7 @@ from causeway.migrate.settings import Settings
 TOOL = "CW607"
 SCHEDULER = "CW608"
 LAUNCH = "CW612"
+FLAG = "CW613"
 _TWIN = "CAUSEWAY_VISIBLE_DEVICES"
 
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
@@ -205,6 +207,7 @@ def _options(draft: Draft, words: list[Word], *, launcher: bool) -> None:
     for position, word in enumerate(words):
         if draft.target is None and word.text.endswith(".py"):
             own = own_options.of_script(draft.options, draft.path, word.text)
+        _flag(draft, word)
         if own and _left_out(draft, own, words, position):
             continue
         found = _OVERRIDE.match(word.text)
@@ -222,6 +225,20 @@ def _options(draft: Draft, words: list[Word], *, launcher: bool) -> None:
                 span = following.span(0, len(following.text))
                 if span:
                     judge_variable(draft, following.text, span, use=True)
+
+
+def _flag(draft: Draft, word: Word) -> None:
+    """An option of the tree's own programs that is named after CUDA."""
+    name = word.text.partition("=")[0]
+    span = word.span(0, len(name)) if name in draft.flags and draft.target is None else None
+    if span is None:
+        return
+    new = flags.renamed(name)
+    if draft.settings.rename_flags:
+        draft.change(FLAG, span, new, "the program calls the option so", api=name)
+    else:
+        draft.say(FLAG, "portable", span, f"{name} speaks of CUDA, and is for any device",
+                  f"`--rename-flags` writes {new}, in the program too.", api=name)  # fmt: skip
 
 
 def _left_out(draft: Draft, own: frozenset[str], words: list[Word], position: int) -> bool:

@@ -8,6 +8,7 @@ it is: `name: cuda` is a name.
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
 from causeway.migrate.files.draft import Draft, Span
@@ -38,8 +39,20 @@ _CUDA_IMAGE = re.compile(
 LIGHTNING = frozenset({
     "max_epochs", "min_epochs", "num_nodes", "strategy", "precision", "check_val_every_n_epoch",
     "num_sanity_val_steps", "accumulate_grad_batches", "gradient_clip_val", "log_every_n_steps",
-    "fast_dev_run", "limit_train_batches",
+    "fast_dev_run", "limit_train_batches", "limit_val_batches", "val_check_interval", "devices",
+    "max_steps", "enable_checkpointing", "enable_progress_bar", "gradient_clip_algorithm",
 })  # fmt: skip
+# Keys beside it that a Trainer has not: a cluster, a container, a workflow, Accelerate.
+_OTHERS = frozenset({
+    "accelerator_count", "accelerator_type", "apiversion", "compute_environment", "container",
+    "cpu", "cpus", "image", "include", "instance_type", "kind", "machine_type", "memory",
+    "num_processes", "os", "partition", "queue", "replicas", "resources", "runner", "runs-on",
+    "steps", "vm_size",
+})  # fmt: skip
+_TRAINER = re.compile(
+    r"(?:\w+_)?trainer(?:_(?:args|arguments|cfg|conf|config|init_args|kwargs|options|params))?",
+    re.I,
+)
 
 
 @dataclass(frozen=True)
@@ -55,6 +68,17 @@ class Named:
     lightning: bool = False  # it belongs to a Trainer
     launcher: bool = False  # it belongs to torchrun
     null: str = ""  # how the file's language writes null, if it does
+
+
+def is_trainer(path: Sequence[str], beside: Collection[str]) -> bool:
+    """Whether a mapping is the arguments of a Trainer of Lightning: by the names that lead to it,
+    or by the keys that it has.
+    """
+    around = [name for name in path if name not in ("init_args", "_args_")]
+    if around and _TRAINER.fullmatch(around[-1]):
+        return True
+    keys = {name.lower() for name in beside}
+    return bool(LIGHTNING & keys) and not _OTHERS & keys
 
 
 def key(name: str) -> str:

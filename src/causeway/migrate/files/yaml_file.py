@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from causeway.migrate.files import requirements, shell, values
@@ -38,7 +38,8 @@ class _Scalar:
     span: Span | None
     around: Span
     block: bool
-    beside: frozenset[str]  # the keys of the same mapping
+    beside: frozenset[str]  # the keys of the same mapping that mean what a Trainer means by them
+    listed: bool = False  # it is one of a list
 
 
 def convert(file: FileInput, settings: Settings) -> FileResult:
@@ -89,12 +90,30 @@ def _scalars(
         yield _scalar(node, text, path, beside)
     elif node.id == "sequence":
         for item in node.value:
-            yield from _scalars(item, text, path, beside, seen)
+            for scalar in _scalars(item, text, path, beside, seen):
+                own = scalar.path == path  # no mapping between
+                yield replace(scalar, listed=True) if own else scalar
     else:
-        keys = frozenset(str(k.value) for k, _ in node.value if k.id == "scalar")
+        keys = frozenset(
+            str(k.value) for k, value in node.value if k.id == "scalar" and _fits(k.value, value)
+        )
         for key, value in node.value:
             name = str(key.value) if key.id == "scalar" else "?"
             yield from _scalars(value, text, (*path, name), keys, seen)
+
+
+def _fits(name: str, value: Any) -> bool:
+    """Whether a value is one that Lightning's Trainer takes for a key that others have too: a
+    deployment has a `strategy`, a container has `devices`.
+    """
+    if name not in ("devices", "num_nodes", "precision", "strategy"):
+        return True
+    if value.id == "mapping":
+        return any(k.value in ("_target_", "class_path") for k, _ in value.value)
+    if value.id == "sequence":
+        numbers = all(v.id == "scalar" and v.value.isdigit() for v in value.value)
+        return name == "devices" and numbers
+    return "/" not in value.value
 
 
 def _scalar(node: Any, text: str, path: tuple[str, ...], beside: frozenset[str]) -> _Scalar:
@@ -145,7 +164,7 @@ def _value(draft: Draft, it: _Scalar) -> None:
             draft,
             values.Named(
                 name, it.value, it.span, it.around,
-                lightning="trainer" in it.path or bool(values.LIGHTNING & it.beside),
+                lightning=not it.listed and values.is_trainer(it.path[:-1], it.beside),
                 null="null",
             ),
         )  # fmt: skip

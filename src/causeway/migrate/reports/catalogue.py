@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from causeway.migrate import knowledge
+from causeway.migrate.files import packages
 from causeway.migrate.files import rules as files
 from causeway.migrate.finding import Finding
 
@@ -51,6 +52,21 @@ def group(found: Finding) -> str:
         if found.rule[:length] in _GROUPS:
             return _GROUPS[found.rule[:length]]
     return "other"
+
+
+# What is about a package as such: its import, its line among the requirements, its uses.
+_PACKAGES = {"CW121", "CW161", "CW632"}
+
+
+def package(found: Finding) -> str:
+    """The package for CUDA that a place which stays is about, or "". The name on the index and the
+    name that is imported are one: `flash-attn` is flash_attn.
+    """
+    if found.rule not in _PACKAGES or found.kind not in ("manual", "unsupported"):
+        return ""
+    if found.rule == "CW632":
+        return packages.module(found.api)
+    return found.api.partition(".")[0]
 
 
 def is_unknown(found: Finding) -> bool:

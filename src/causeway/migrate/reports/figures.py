@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from causeway.migrate.finding import KINDS, FileResult, Finding, Kind, Result
+from causeway.migrate.reports import catalogue
 
 WORDS: dict[Kind, str] = {
     "changed": "changed",
@@ -61,8 +62,11 @@ class Figures:
         if not self.places:
             return f"Nothing in {_count(self.files, 'file')} concerns CUDA."
         words = f"{self.done} of {_count(self.places, 'place')} that name CUDA are done"
-        if self.open:
-            words += f"; {self.open} {'needs' if self.open == 1 else 'need'} a hand"
+        hand, alone = self.kinds["manual"], self.kinds["unsupported"]
+        if alone:
+            words += f"; {alone} {'exists' if alone == 1 else 'exist'} for CUDA only"
+        if hand:
+            words += f"; {hand} {'needs' if hand == 1 else 'need'} a hand"
         broken = self.statuses["unparsable"]
         if broken:
             words += f"; {_count(broken, 'file')} could not be read"
@@ -97,6 +101,38 @@ def by(findings: Iterable[Finding], key: Callable[[Finding], str]) -> dict[str, 
         if not finding.is_advice:
             found.setdefault(key(finding), Counter())[finding.kind] += 1
     return dict(sorted(found.items(), key=lambda item: (-sum(item[1].values()), item[0])))
+
+
+@dataclass
+class Package:
+    """A package for CUDA that a tree needs: one, however often it is named."""
+
+    name: str
+    kind: Kind
+    tip: str
+    places: list[Finding] = field(default_factory=list)
+
+
+def packages(findings: Iterable[Finding]) -> list[Package]:
+    """The packages for CUDA that stay, those that stop a program first."""
+    found: dict[str, Package] = {}
+    for finding in findings:
+        name = catalogue.package(finding)
+        if not name:
+            continue
+        package = found.setdefault(name, Package(name, finding.kind, finding.tip))
+        package.places.append(finding)
+        if finding.kind == "unsupported":
+            package.kind = finding.kind
+    return sorted(found.values(), key=lambda p: (p.kind != "unsupported", -len(p.places), p.name))
+
+
+_SEVERITIES = ("error", "warning", "info")
+
+
+def urgent_first(findings: Iterable[Finding]) -> list[Finding]:
+    """What stops a program before what is to be looked at before what is to be known."""
+    return sorted(findings, key=lambda f: (_SEVERITIES.index(f.severity), f))
 
 
 def to_dict(figures: Figures) -> dict[str, object]:

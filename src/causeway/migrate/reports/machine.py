@@ -40,6 +40,10 @@ def to_dict(result: Result) -> dict[str, Any]:
         "root": result.root,
         "settings": dataclasses.asdict(result.settings),
         "totals": figures.to_dict(figures.of_result(result)),
+        "packages": [
+            {"name": p.name, "kind": p.kind, "places": len(p.places), "tip": p.tip}
+            for p in figures.packages(result.findings())
+        ],
         "rules": {code: catalogue.describe(code) for code in used},
         "files": [
             {

@@ -5,6 +5,7 @@ Made of causeway.pages' blocks, so all that it shows is escaped and nothing is l
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 
@@ -26,6 +27,7 @@ from causeway.pages.page import (
     Link,
     Page,
     Part,
+    Pre,
     Section,
     Share,
     Table,
@@ -46,8 +48,11 @@ _STATUS: dict[str, Tone] = {
     "unparsable": "bad",
     "skipped": "quiet",
 }
-# A page of more lines than this is slow to open; the rest is in the files themselves.
-_DIFF_LINES = 40_000
+# A large page is slow to open. Above so many rows those that say the same are one; behind so many
+# lines side by side only the lines that change are shown, one above the other.
+_FOLD_FROM = 300
+_SHOWN = 3
+_DIFF_LINES = 2_500
 _OPEN_DIFFS = 3
 
 
@@ -61,14 +66,17 @@ def build(result: Result, more: Sequence[Section] = ()) -> Page:
     numbers = figures.of_result(result)
     findings = result.findings()
     anchors = {file.path: f"file-{i}" for i, file in enumerate(_changed(result))}
+    packages = figures.packages(findings)
+    alone = [f for f in findings if not catalogue.package(f)]
     blocks: list[Block] = [
         Verdict(numbers.verdict, _tone(numbers)),
         Figures(_figures(numbers)),
         *([_bars(findings)] if numbers.places else []),
         *more,
+        *([_packages(packages, anchors)] if packages else []),
+        _list("Exists for CUDA only", [f for f in alone if f.kind == "unsupported"], anchors),
+        _list("Needs a hand", [f for f in alone if f.kind == "manual"], anchors),
         _files(result, anchors),
-        _list("Needs a hand", [f for f in findings if f.kind == "manual"], anchors),
-        _list("Exists for CUDA only", [f for f in findings if f.kind == "unsupported"], anchors),
         _list(
             "Left, for it is portable",
             [f for f in findings if f.kind == "portable"],
@@ -143,16 +151,16 @@ def _where(found: Finding, anchors: dict[str, str]) -> Cell:
 def _list(
     title: str, findings: Sequence[Finding], anchors: dict[str, str], *, open_: bool = True
 ) -> Section:
-    some = [f for f in findings if not f.is_advice]
+    some = figures.urgent_first(f for f in findings if not f.is_advice)
     rows: list[list[Cell]] = [
         [
-            _where(f, anchors),
-            Badge(f.rule, "plain", True, catalogue.describe(f.rule)["title"]),
-            Code(_short(f.before)),
-            f.message,
-            f.tip,
+            _places(group, anchors),
+            Badge(group[0].rule, "plain", True, catalogue.describe(group[0].rule)["title"]),
+            _sources(group),
+            group[0].message,
+            group[0].tip,
         ]
-        for f in some
+        for group in _folded(some)
     ]
     columns: list[str | Column] = [
         "where",
@@ -163,8 +171,50 @@ def _list(
     ]
     return Section(
         title, [Table(columns, rows, empty="nothing")], foldable=True, open=open_,
-        note=str(len(rows)),
+        note=str(len(some)),
     )  # fmt: skip
+
+
+def _folded(findings: Sequence[Finding]) -> list[list[Finding]]:
+    """One row a place, or where there are too many for a page one row for all that say the same."""
+    if len(findings) <= _FOLD_FROM:
+        return [[found] for found in findings]
+    groups: dict[tuple[str, str, str], list[Finding]] = {}
+    for found in findings:
+        groups.setdefault((found.rule, found.message, found.tip), []).append(found)
+    return list(groups.values())
+
+
+def _places(findings: Sequence[Finding], anchors: dict[str, str]) -> Cell:
+    """All places of a row: the lines of each file, which leads to its changes."""
+    if len(findings) == 1:
+        return _where(findings[0], anchors)
+    lines: dict[str, list[str]] = {}
+    for found in findings:
+        lines.setdefault(found.file, []).append(str(found.line))
+    return [
+        Link(text, f"#{anchors[file]}") if file in anchors else text
+        for file, numbers in lines.items()
+        for text in (f"{file}:{','.join(numbers)}",)
+    ]
+
+
+def _sources(findings: Sequence[Finding]) -> Cell:
+    """What stands at the places of a row, as far as it differs; a few of many."""
+    found = list(dict.fromkeys(_short(f.before) for f in findings))
+    more = [f"and {len(found) - _SHOWN} more"] if len(found) > _SHOWN else []
+    return [*(Code(text) for text in found[:_SHOWN]), *more]
+
+
+def _packages(packages: Sequence[figures.Package], anchors: dict[str, str]) -> Section:
+    """One row a package."""
+    rows: list[list[Cell]] = [
+        [Code(p.name), Badge(SHORT[p.kind], TONES[p.kind]), len(p.places), p.tip,
+         _places(p.places, anchors)]
+        for p in packages
+    ]  # fmt: skip
+    columns: list[str | Column] = ["package", "", "places", "what to do", "where"]
+    return Section("Packages for CUDA", [Table(columns, rows)], foldable=True, note=str(len(rows)))
 
 
 def _files(result: Result, anchors: dict[str, str]) -> Section:
@@ -181,7 +231,11 @@ def _files(result: Result, anchors: dict[str, str]) -> Section:
                 name,
                 [Badge(file.status, _STATUS[file.status]), file.reason],
                 *(numbers.kinds[kind] for kind in SHORT),
-                "" if numbers.share is None else Share(numbers.share),
+                ""
+                if numbers.share is None
+                else Share(numbers.share)
+                if len(result.files) <= _FOLD_FROM
+                else f"{100 * numbers.share:.0f} %",
             ]
         )
     columns: list[str | Column] = [
@@ -210,13 +264,13 @@ def _advice(findings: Sequence[Finding], anchors: dict[str, str]) -> list[Sectio
         return []
     rows: list[list[Cell]] = [
         [
-            _where(f, anchors),
-            f.category,
-            Badge(f.rule, "plain", True),
-            Code(_short(f.before)),
-            f.tip,
+            _places(group, anchors),
+            group[0].category,
+            Badge(group[0].rule, "plain", True),
+            _sources(group),
+            group[0].tip,
         ]
-        for f in some
+        for group in _folded(some)
     ]
     columns: list[str | Column] = [
         "where", "about", "rule", "source",
@@ -224,7 +278,7 @@ def _advice(findings: Sequence[Finding], anchors: dict[str, str]) -> list[Sectio
     ]  # fmt: skip
     text = Text("Hints that hold on any accelerator; no code was changed for them.")
     return [Section("Precision and speed", [text, Table(columns, rows)], foldable=True, open=False,
-                    note=str(len(rows)))]  # fmt: skip
+                    note=str(len(some)))]  # fmt: skip
 
 
 def _changed(result: Result) -> list[FileResult]:
@@ -233,16 +287,14 @@ def _changed(result: Result) -> list[FileResult]:
 
 def _diffs(result: Result, anchors: dict[str, str]) -> list[Section]:
     sections: list[Block] = []
-    lines = left_out = 0
+    lines = 0
     files = _changed(result)
     for file in files:
         changes = sum(f.kind == "changed" for f in file.findings)
-        diff = Diff(file.before, file.after, (file.path, "converted"))
-        size = min(file.lines, 8 * changes + 20)
-        if lines + size > _DIFF_LINES:
-            left_out += 1
-            continue
-        lines += size
+        diff: Block = Diff(file.before, file.after, (file.path, "converted"))
+        lines += min(file.lines, 8 * changes + 20)
+        if lines > _DIFF_LINES:
+            diff = Pre(_lines_changed(file))
         sections.append(
             Section(
                 file.path,
@@ -253,11 +305,21 @@ def _diffs(result: Result, anchors: dict[str, str]) -> list[Section]:
                 note=f"{changes} change" + "s" * (changes != 1),
             )
         )
-    if left_out:
-        sections.insert(0, Text(f"{left_out} more files change than a page can show."))
     if not sections:
         return []
     return [Section("Changes", sections, note=str(len(files)))]
+
+
+def _lines_changed(file: FileResult) -> str:
+    """The lines of a file that change, with their numbers; the shortest form that has all."""
+    before, after = file.before.splitlines(), file.after.splitlines()
+    found: list[str] = []
+    matcher = difflib.SequenceMatcher(None, before, after, autojunk=False)
+    for tag, i, j, k, m in matcher.get_opcodes():
+        if tag != "equal":
+            found += [f"{n + 1} - {before[n]}" for n in range(i, j)]
+            found += [f"{n + 1} + {after[n]}" for n in range(k, m)]
+    return "\n".join(found)
 
 
 def _short(text: str) -> str:

@@ -5,10 +5,11 @@ from __future__ import annotations
 import ast
 import re
 
-from causeway.migrate.module import Module
+from causeway.migrate.module import Fold, Module
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.roles import Role, role, surely_not_torch
 from causeway.migrate.source import Edit
+from causeway.migrate.standing import choice
 
 RULE = Rule(
     code="CW101",
@@ -29,6 +30,8 @@ _WITH_INDEX = re.compile(r"cuda:(\d*|%[ds]|\{[^{}]*\})")
 def run(module: Module) -> None:
     if module.other_framework:
         return
+    for stmt in module.assignments() if not module.vendor else ():
+        _variable(module, stmt)
     for node in sorted(
         (n for n in module.names.all(ast.Constant) if _candidate(n)), key=module.source.start
     ):
@@ -36,6 +39,56 @@ def run(module: Module) -> None:
             _constant(module, node)
     for joined in module.names.all(ast.JoinedStr):
         _fstring(module, joined)
+
+
+def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
+    """A variable that holds the device from here on, or the CPU where there is none."""
+    value = stmt.value
+    meaning = module.variables.meaning(value)
+    if value is None or meaning is None or meaning.test or not module.uncommented(value):
+        return
+    names = (n for n in ast.walk(value) if isinstance(n, ast.Constant) and n.value == "cuda")
+    named = next(names, None)
+    if named is None:  # it is converted already
+        return
+    is_held = module.variables.set_by(stmt) is not None
+    chosen = not isinstance(value, ast.Constant) and named.up is not value  # type: ignore[attr-defined]
+    tests = [n for n in ast.walk(value) if isinstance(n, ast.expr) and module.asks(n)]
+    if id(named) in module.done or not (is_held or (chosen and meaning.is_device)):
+        return
+    if tests and not meaning.is_device:
+        return  # it says what is wanted as it is
+    if not all(module.settings.wants(code) for code in ("CW101", "CW114")):
+        return
+    gone = [r for n in ast.walk(value) if isinstance(n, ast.Call) and (r := module.root(n.func))]
+    if module.variables.at(value) is not None:  # another one, from further out
+        text = module.device_object(value) if meaning.is_device else module.device_type(value)
+    else:
+        text = module.later(value, is_device=meaning.is_device)
+    edit = Edit(module.source.start(value), module.source.end(value), text)
+    if module.change(RULE, value, [edit], "the accelerator, or the CPU where there is none"):
+        module.gone.update(map(id, gone))
+    module.done.update(id(n) for n in ast.walk(value))
+
+
+def _fold(module: Module, node: ast.Constant) -> None:
+    """Note a choice whose question may turn out to be answered by the variable itself."""
+    up = node.up  # type: ignore[attr-defined]
+    sides = choice(module.asks, up)
+    if sides is None or sides[0] is not node or not isinstance(sides[1], ast.Constant):
+        return
+    if sides[1].value != "cpu" or not module.uncommented(up):
+        return
+    test = up.test.operand if isinstance(up.test, ast.UnaryOp) else up.test
+    call = up.up
+    wrapped = (
+        isinstance(call, ast.Call)
+        and call.args == [up]
+        and not call.keywords
+        and module.resolve(call.func) == "torch.device"
+        and module.uncommented(call)
+    )
+    module.folds.append(Fold(node, test, up, call if wrapped else up))
 
 
 def _candidate(node: ast.Constant) -> bool:
@@ -74,6 +127,7 @@ def _constant(module: Module, node: ast.Constant) -> None:
     elif node.value == "cuda":
         text = module.device(node) if found is Role.DEVICE else module.device_type(node)
         edits = [module.replace(node, _apart(module, node, text))]
+        _fold(module, node)
     else:
         edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
@@ -105,7 +159,7 @@ def _whole_device(module: Module, node: ast.Constant) -> bool:
 
 def _device_call(module: Module, node: ast.Constant) -> None:
     call = node.up  # type: ignore[attr-defined]
-    edit = Edit(module.source.start(call), module.source.end(call), module.device(node))
+    edit = Edit(module.source.start(call), module.source.end(call), module.device_object(node))
     if module.change(RULE, call, [edit], f"the accelerator in place of {module.text(node)}"):
         root = module.root(call.func)
         module.gone.add(id(root))

@@ -126,10 +126,11 @@ def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
         return  # a string over several lines must not be indented
     indent = source.slice(source.line_start(start), start)
     asks = f"if {module.torch(stmt)}.cuda.is_available():{source.newline}{indent}{module.indent}"
-    module.change(
-        RULE, stmt, [Edit(start, start, asks)], "this alone stays CUDA's",
-        tip="What is around it serves every device.",
-    )  # fmt: skip
+    edit = Edit(start, start, asks)
+    if module.change(
+        RULE, stmt, [edit], "this alone stays CUDA's", tip="What is around it serves every device.",
+    ):  # fmt: skip
+        module.guards.append((stmt, edit))
 
 
 def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:

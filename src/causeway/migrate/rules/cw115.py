@@ -114,6 +114,14 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     negative = isinstance(node.ops[0], ast.NotEq | ast.NotIn)
     edits = []
     start, end = module.source.start(node), module.source.end(node)
+    if module.text(_other(node, literal)) == kind:  # it is compared with itself
+        if there:
+            kind = f"{module.known_device(node)}.type"
+        elif isinstance(node.ops[0], ast.Eq | ast.NotEq) and no_other(module, node).endswith(cpu):
+            a, b = _operator(module, node)
+            text = "==" if negative else "!="
+            place = module.source.start(literal), module.source.end(literal)
+            return [Edit(a, b, text), Edit(*place, cpu)]
     if there:
         return [Edit(module.source.start(literal), module.source.end(literal), kind)]
     prefix, suffix = ("not ", "") if negative else ("", "")
@@ -133,6 +141,11 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     if suffix:
         edits.append(Edit(end, end, suffix))
     return edits
+
+
+def _other(node: ast.Compare, literal: ast.expr) -> ast.expr:
+    """What a literal is compared with."""
+    return node.comparators[0] if literal is node.left else node.left
 
 
 def _startswith(module: Module, call: ast.Call) -> None:
@@ -160,6 +173,11 @@ def _startswith(module: Module, call: ast.Call) -> None:
         edits = [Edit(at, at + 4, module.vendor)]
     else:
         kind, quote = module.device_type(call), module.quote_for(call)
+        if module.text(func.value) == kind and not module.available(call):
+            same = Edit(start, end, f"{kind} != {quote}cpu{quote}")
+            module.change(RULE, call, [same], "the device is compared with the CPU",
+                          tip="True for every accelerator.")  # fmt: skip
+            return
         tail = "" if literal.value == "cuda" else f" + {quote}:{quote}"
         edits = [Edit(module.source.start(literal), module.source.end(literal), kind + tail)]
         if not module.available(call):

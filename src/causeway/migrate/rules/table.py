@@ -89,8 +89,11 @@ def _rename(module: Module, rule: Rule, use: Use, api: Api) -> None:
             if api.positional and keyword.arg == api.positional and not call.args:
                 edits.append(module.unkey(keyword))
         edits += _guard(module, call, api)
-    module.change(rule, call or use.node, edits, f"`{api.to}` in place of `{use.api}`",
-                  tip=api.tip, api=use.api, category=api.category)  # fmt: skip
+    made = module.change(rule, call or use.node, edits, f"`{api.to}` in place of `{use.api}`",
+                         tip=api.tip, api=use.api, category=api.category)  # fmt: skip
+    stmt = alone(module, call) if call else None
+    if made and stmt is not None and edits[-1].text.startswith("if "):
+        module.guards.append((stmt, edits[-1]))
     module.done.add(id(use.node))
 
 
