@@ -14,6 +14,7 @@ ROOT = Path(__file__).parents[2]
 PAGES = ["README.md", "CONTRIBUTING.md", "CHANGELOG.md", "vendors/template/README.md"]
 PAGES += ["AGENTS.md", "SECURITY.md", "RELEASING.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
+PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/coming").glob("*.md"))]
 
 
 def blocks(page: str, language: str) -> list[str]:
