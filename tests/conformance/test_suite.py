@@ -294,6 +294,24 @@ def test_a_kernel_that_the_core_does_not_call_is_tested_alone(run_python: Run) -
     assert run_python(ALONE, CAUSEWAY_SIM_OPS="all").stdout.split() == ["False", "True"]
 
 
+def test_operators_that_are_not_offered_are_asked_of_the_rungs_below(
+    patch: pytest.MonkeyPatch,
+) -> None:
+    name = "aten::erfinv.out"
+    with pytest.MonkeyPatch.context() as inner:
+        inner.setenv("CAUSEWAY_SIM_OPS", "none")
+        report = suite.run(Options(op=f"^{name}$", dtype="float32"))
+    assert (report.good, report.about["not_offered"]) == (True, [name])
+    assert [*report.rungs] == ["host"]
+    cases = report.rungs["host"]
+    assert cases > 30
+    assert report.verdict == (
+        f"conforms: 1 operators passed in {cases} cases, "
+        f"none of them is offered: {cases} cases by the rung host"
+    )
+    assert report.summary["coverage"] is None
+
+
 def test_a_pattern_that_matches_nothing_is_named(patch: pytest.MonkeyPatch) -> None:
     with pytest.raises(CausewayError, match="matches none of the operators"):
         suite.run(Options(op="no_such_operator"))

@@ -12,9 +12,10 @@ import torch
 from causeway import _C
 from causeway.conformance.dtypes import ORDER
 from causeway.conformance.given import Given
-from causeway.conformance.operators import OURS, PORTABLE, Examiner, Result, dtype_name
+from causeway.conformance.operators import LOWER, OURS, PORTABLE, Examiner, Result, dtype_name
 from causeway.conformance.pipe import speaker
 from causeway.errors import CausewayError
+from causeway.ops import schema
 from causeway.state import state
 
 
@@ -31,12 +32,14 @@ def main() -> None:
     device = torch.device(accelerator.type, 0)
     info = _C.device_info(0)
     dtypes = [d for name in ORDER if (d := getattr(torch, name)) in info["dtypes"]]
-    portable = bool(only.get("portable"))
-    offered = _C.offered_portable() if portable else _C.offered()
+    ours = PORTABLE if only.get("portable") else LOWER if only.get("lower") else OURS
+    offered = _C.offered_portable() if ours == PORTABLE else _C.offered()
+    if ours == LOWER:  # as if they were offered: whichever rung serves them is examined
+        forms = [o.name for o in schema.operators() if not o.served_by]
+        found = [name for name in forms if re.search(str(only["lower"]), name)]
+        offered = {name: {"needs": 0, "dtypes": dtypes} for name in found}
     given = Given(only["cases"]) if only.get("cases") else None
-    examiner = Examiner(
-        device, offered, dtypes, lambda text: say(case=text), given, PORTABLE if portable else OURS
-    )
+    examiner = Examiner(device, offered, dtypes, lambda text: say(case=text), given, ours)
     say(about={
         "offered": sorted(offered),
         "dtypes": [dtype_name(d) for d in dtypes],

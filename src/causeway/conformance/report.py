@@ -41,6 +41,16 @@ class Report:
         return not self.failed_checks and not self.failed_operators
 
     @property
+    def rungs(self) -> dict[str, int]:
+        """How many cases each rung served."""
+        found = dict.fromkeys(RUNGS, 0)
+        for operator in self.operators:
+            for cell in operator.get("cells", {}).values():
+                for rung, count in cell["rungs"].items():
+                    found[rung] = found.get(rung, 0) + count
+        return {rung: count for rung, count in found.items() if count}
+
+    @property
     def summary(self) -> dict[str, Any]:
         """Numbers. Coverage: of the dtypes that operators are offered with, those that passed,
         each with the share of its cases that the kernel served."""
@@ -51,6 +61,8 @@ class Report:
             if cell["offered"]
         ]
         ours = ("portable",) if self.portable else RUNGS[:3]
+        if self.about.get("not_offered"):
+            cells = []  # so there is no coverage
         # A dtype counts with the share of its cases that the kernel served.
         passed = sum(
             cell["passed"] / max(cell["passed"] + cell.get("declined", 0), 1)
@@ -111,6 +123,9 @@ class Report:
             words.append(f"{s['operators_passed']} operators passed in {s['cases']} cases")
         if s["operators_not_tested"]:
             words.append(f"{len(s['operators_not_tested'])} offered, not tested")
+        if self.about.get("not_offered"):
+            served = ", ".join(f"{n} cases by the rung {rung}" for rung, n in self.rungs.items())
+            words.append(f"none of them is offered: {served or 'no case ran'}")
         if s["coverage"] is not None:
             words.append(f"coverage {s['coverage']:.1%} of the dtypes offered")
         if s["declined"]:

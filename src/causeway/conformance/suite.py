@@ -114,9 +114,19 @@ def _operators(report: Report, library: str, options: Options, tell: Callable[[s
             "(code.v1), or the setting portable is off"
         )
     names = [n for n in about["offered"] if re.search(options.op, n)]
+    if not names and options.op and not options.portable and given is None:
+        # The chip computes them all the same, on another rung.
+        workers.examine([], lambda result: None)
+        only["lower"] = options.op
+        workers = Operators(library if options.library else None, options.workers, only)
+        names = workers.about["offered"]
+        report.about |= {"offers": {}, "not_offered": names}
     if not names and options.op:
         workers.examine([], lambda result: None)
-        raise CausewayError(f"--op {options.op!r} matches none of the operators that are offered")
+        raise CausewayError(
+            f"--op {options.op!r} matches none of the operators that are offered, and none that a "
+            "vendor can be asked for"
+        )
     if given is not None:
         names = [name for name in names if given.has(name, frozenset(about["offered"]))]
         report.about["cases_not_offered"] = given.not_offered(about["offered"])
