@@ -162,12 +162,14 @@ def compare(
     terms: int = 1,
     magnitude: Tensor | None = None,
     strides: bool = True,
+    tolerance: tuple[float, float] | None = None,
 ) -> Verdict:
     """Whether `came` is `reference`, the CPU's result; all are CPU tensors.
 
     `exact` is the result in float64, `terms` the number of terms of an element, `magnitude` the sum
     of their absolute values (where it is None: |exact|, and for "statistics" its largest element).
-    `strides`: whether the layout counts.
+    `strides`: whether the layout counts. `tolerance` is (rtol, atol), as torch.allclose has them,
+    and counts in place of the rule's bound.
     """
     for what, a, b in (
         ("dtype", came.dtype, reference.dtype),
@@ -193,6 +195,9 @@ def compare(
     dtype = came.dtype
     if dtype.itemsize == 1:  # the 8-bit floats cannot be compared as they are
         came, reference = came.float(), reference.float()
+    if tolerance is not None:
+        right = came.isclose(reference, *tolerance, equal_nan=True)
+        return verdict(came, reference, right, rule, reference)
     if rule == "exact":
         return verdict(came, reference, _equal(came, reference), rule, reference)
     # Against float64 the bound is one error wide; between two rounded results it is two.

@@ -20,7 +20,10 @@ def run_conformance(
     dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
     case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
     cases: Annotated[
-        str, typer.Option(help="Only the calls of a file that `causeway cases` wrote.")
+        str,
+        typer.Option(
+            help="Only the calls of a file: of `causeway cases`, or written by hand (.toml)."
+        ),
     ] = "",
     portable: Annotated[
         bool, typer.Option("--portable", help="Causeway's own kernels on this chip (code.v1).")

@@ -1,19 +1,24 @@
-"""Cases from a user's program, in place of torch's samples: what `causeway cases` wrote."""
+"""Cases in place of torch's samples: of a user's program, as `causeway cases` wrote them, or by
+hand (.toml).
+"""
 
 from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cached_property
 
 import torch
 
+from causeway.conformance import by_hand
 from causeway.conformance.families import ALIASES, Family, family
 from causeway.conformance.harvest import Call
 from causeway.errors import TraceError
 from causeway.observe.arguments import overload
 from causeway.trace import cases
+
+Case = cases.Case | by_hand.HandCase
 
 
 class Given:
@@ -21,12 +26,15 @@ class Given:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.cases = cases.read(path)
+        self.cases: Sequence[Case] = (
+            by_hand.read(path) if path.endswith(".toml") else cases.read(path)
+        )
 
     @cached_property
-    def _by_name(self) -> dict[str, list[tuple[int, cases.Case]]]:
-        found: dict[str, list[tuple[int, cases.Case]]] = {}
-        for number, case in enumerate(self.cases, 1):
+    def _by_name(self) -> dict[str, list[tuple[int, Case]]]:
+        found: dict[str, list[tuple[int, Case]]] = {}
+        for place, case in enumerate(self.cases, 1):
+            number = getattr(case, "number", place)
             found.setdefault(ALIASES.get(case.operator, case.operator), []).append((number, case))
         return found
 
@@ -55,5 +63,6 @@ class Given:
                 with contextlib.suppress(TraceError):
                     inputs = case.inputs(overload(case.operator)._schema)
                     if len(inputs) == len(arguments):
-                        calls.append(Call(f"case {number} ({case.title})", inputs))
+                        tolerance = getattr(case, "tolerance", None)
+                        calls.append(Call(f"case {number} ({case.title})", inputs, tolerance))
         return calls

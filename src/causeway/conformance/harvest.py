@@ -46,6 +46,7 @@ class Call:
 
     source: str
     inputs: tuple[Any, ...]
+    tolerance: tuple[float, float] | None = None  # rtol and atol in place of the operator's rule
 
 
 def map_tensors(value: Any, function: Any) -> Any:

@@ -259,6 +259,8 @@ def cases(
     options for. Without it all are, since another run may have varied any of them.
     """
 
+    tolerances = {at.source: at.tolerance for at in calls}
+
     def each(source: str, variation: str, inputs: Inputs) -> Iterator[Case]:
         for kind, form in family.forms:
             twice = variation == "same tensor twice"
@@ -267,14 +269,16 @@ def cases(
                     continue  # undefined where an element reads more than itself
                 if overlaps(next(tensors_in(inputs))):
                     continue  # undefined where two elements are one
-            yield Case(family, dtype, kind, form, source, variation, inputs)
+            tolerance = tolerances[source]
+            yield Case(family, dtype, kind, form, source, variation, inputs, tolerance=tolerance)
 
     for at in calls:
         yield from each(at.source, "as it is", at.inputs)
         if any(t.numel() > 1 for t in tensors_in(at.inputs)):
             for kind, form in family.forms:
                 if kind == "functional":
-                    yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs)
+                    yield Case(family, dtype, kind, form, at.source, ON_A_STREAM, at.inputs,
+                               tolerance=at.tolerance)  # fmt: skip
     if not varied:
         return
     worthy = sorted(calls, key=_worth, reverse=True)

@@ -51,6 +51,7 @@ class Case:
     out: str = (
         "plain"  # of outputs that are given: plain, sliced, transposed, channels last, the input
     )
+    tolerance: tuple[float, float] | None = None  # rtol and atol in place of the operator's rule
 
     @property
     def id(self) -> str:
@@ -284,6 +285,7 @@ class Reference:
         None  # for result 1: what stands there, as result 0
     )
     written: Tensor | None = None  # of result 1: where the CPU writes something
+    tolerance: tuple[float, float] | None = None  # rtol and atol in place of all that
 
     def wanted(self) -> list[Tensor]:
         """Results of the dtypes that a kernel is asked for."""
@@ -328,7 +330,7 @@ def reference_of(case: Case) -> Reference:
     """What the CPU says to a case, alone. Raises Refused."""
     results = on_cpu(case)
     rule = numerics.rule_of(case.family.offered)
-    found = Reference(results, rule)
+    found = Reference(results, rule, tolerance=case.tolerance)
     _check_outputs(case, found)
     if case.kind != "in-place" and case.family.reference_kind == "functional":
         found.meta = on_meta(case)
@@ -479,6 +481,7 @@ def judge(results: list[Tensor], reference: Reference, *, strides: bool) -> floa
             terms=reference.terms,
             magnitude=magnitude,
             strides=not laid_out,
+            tolerance=reference.tolerance,
         )
         if not verdict.good:
             raise Wrong(f"result {k}: {verdict}" if len(results) > 1 else str(verdict))

@@ -236,7 +236,7 @@ def show(report: Report, console: Console) -> None:
     for name in report.summary["operators_alone"]:
         line(f"tested alone, since Causeway does not call it: {name}", "yellow")
     for name, times in report.about.get("cases_not_offered", {}).items():
-        line(f"not offered: {name}, {times} calls in the program", "yellow")
+        line(f"not offered: {name}, {times} calls of the cases", "yellow")
     for name, n in report.summary["operators_declining"].items():
         line(f"declined {n['declined']} of {n['of']} cases: {name}", "yellow")
     for what in report.about.get("not_asked", ()):
