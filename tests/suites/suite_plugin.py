@@ -1,9 +1,12 @@
-"""What run.py adds to a suite's pytest: the default device, and a limit for a test that hangs."""
+"""What run.py adds to a suite's pytest: the default device, the same tests in every process, and a
+limit for a test that hangs.
+"""
 
 from __future__ import annotations
 
 import faulthandler
 import os
+import random
 from collections.abc import Iterator
 
 import pytest
@@ -14,6 +17,10 @@ def pytest_configure(config: pytest.Config) -> None:
         import torch
 
         torch.set_default_device(torch.accelerator.current_accelerator())
+
+
+def pytest_collection() -> None:
+    random.seed(0)  # of which a suite makes its tests
 
 
 @pytest.hookimpl(wrapper=True)
