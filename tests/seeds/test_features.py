@@ -14,7 +14,7 @@ sys.path.append(str(Path(__file__).parent))
 
 import features
 
-pytestmark = [pytest.mark.process, pytest.mark.once, pytest.mark.slow]
+pytestmark = [pytest.mark.process, pytest.mark.once, pytest.mark.slow, pytest.mark.timeout(900)]
 ROWS = features.features()
 
 
