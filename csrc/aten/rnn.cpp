@@ -451,8 +451,9 @@ Way way_of(Recurrence kind, const Tensor& input, at::TensorList states, const Op
     return t.defined() && t.device() == device && t.scalar_type() == dtype && t.layout() == at::kStrided && is_plain(t);
   };
   // A mode of torch's dispatch, such as its counter of operations, is to see what a layer is made of.
-  if (!fits(input) || input.dim() != 3 || input.numel() == 0 || in_functorch() ||
-      at::autocast::is_autocast_enabled(kDeviceType) || c10::impl::TorchDispatchModeTLS::any_modes_set())
+  if (states.size() != (kind == Recurrence::Lstm ? 2 : 1) || !fits(input) || input.dim() != 3 || input.numel() == 0 ||
+      in_functorch() || at::autocast::is_autocast_enabled(kDeviceType) ||
+      c10::impl::TorchDispatchModeTLS::any_modes_set())
     return Way::Composite;
   if (!std::all_of(states.begin(), states.end(), fits) || !std::all_of(o.params.begin(), o.params.end(), fits))
     return Way::Composite;
@@ -460,8 +461,8 @@ Way way_of(Recurrence kind, const Tensor& input, at::TensorList states, const Op
   // refuse.
   const int64_t places = o.num_layers * o.directions();
   const Tensor& h = states[0];
-  if (states.size() != (kind == Recurrence::Lstm ? 2 : 1) || states.back().sizes() != h.sizes() || h.dim() != 3 ||
-      h.size(0) != places || h.size(1) != input.size(o.batch_first ? 0 : 1) || h.size(2) == 0 ||
+  if (states.back().sizes() != h.sizes() || h.dim() != 3 || h.size(0) != places ||
+      h.size(1) != input.size(o.batch_first ? 0 : 1) || h.size(2) == 0 ||
       static_cast<int64_t>(o.params.size()) != places * o.weights())
     return Way::Composite;
   if (has_product(dtype, device.index()) && has_step(kind, dtype, device.index())) return Way::BySteps;
@@ -512,7 +513,7 @@ std::tuple<Tensor, Tensor, Tensor> lstm(const Tensor& input, at::TensorList hx, 
                                         int64_t num_layers, double dropout, bool train, bool bidirectional,
                                         bool batch_first) {
   const Options o{params, has_biases, num_layers, dropout, train, bidirectional, batch_first};
-  const Way way = hx.size() == 2 ? way_of(Recurrence::Lstm, input, hx, o) : Way::Composite;
+  const Way way = way_of(Recurrence::Lstm, input, hx, o);
   if (way == Way::Composite)
     return at::native::lstm(input, hx, params, has_biases, num_layers, dropout, train, bidirectional, batch_first);
   auto [output, h, c] = run(Recurrence::Lstm, way, input, hx, o);

@@ -78,6 +78,15 @@ def test_a_case_is_a_call_for_each_dtype(file: Path) -> None:
         ('op = "aten::exp"\nself = { shape = [3] }\ndtypes = ["fp32"]', "'fp32' is no dtype"),
         ('op = "aten::exp"\nself = { shape = [-3] }', "case 1: "),
         ('op = "aten::exp"\nself = { shape = [3] }\nrtol = -1', "not negative"),
+        (
+            'op = "aten::div.Tensor_mode"\nself = { shape = [3] }\nother = { shape = [3] }\n'
+            'rounding_mode = "flor"',
+            "torch's CPU refuses the call in float32: div expected rounding_mode",
+        ),
+        (
+            'op = "aten::bitwise_not"\nself = { shape = [3] }\ndtypes = ["int8", "float32"]',
+            "torch's CPU refuses the call in float32",
+        ),
         ('op = "aten::exp', "TOML|line 2|expected|Illegal|Unterminated"),
     ],
 )

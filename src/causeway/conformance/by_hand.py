@@ -8,7 +8,8 @@
     rounding_mode = "floor"
 
 Arguments have the names of the operator's schema; one that is left out has its default. Everything
-is checked when the file is read: an operator, argument or key that is not known is an error.
+is checked when the file is read: an operator, argument or key that is not known is an error, and so
+is a call that torch's CPU refuses, since nothing could be compared.
 """
 
 from __future__ import annotations
@@ -21,6 +22,8 @@ from typing import Any
 
 import torch
 
+from causeway.conformance.families import family
+from causeway.conformance.reference import Case, Refused, on_cpu
 from causeway.errors import TraceError
 from causeway.observe.arguments import overload
 
@@ -101,8 +104,20 @@ def _cases(number: int, row: dict[str, Any]) -> Iterator[HandCase]:
     dtypes = row.get("dtypes", ["float32"])
     for dtype in dtypes if isinstance(dtypes, list) else [dtypes]:
         case = HandCase(operator, _dtype(dtype), number, arguments, tolerance)
-        case.inputs(schema)  # so that what cannot be made is an error now
+        _try(case, schema)
         yield case
+
+
+def _try(case: HandCase, schema: Any) -> None:
+    """Raise TraceError where the inputs cannot be made, or torch's CPU does not take them."""
+    found = family(case.operator, frozenset({case.operator}))
+    kind, form = found.forms[0]
+    inputs = case.inputs(schema)
+    try:
+        on_cpu(Case(found, case.dtype, kind, form, case.title, "as it is", inputs))
+    except Refused as error:
+        name = str(case.dtype).removeprefix("torch.")
+        raise TraceError(f"torch's CPU refuses the call in {name}: {error}") from error
 
 
 def _dtype(name: Any) -> torch.dtype:

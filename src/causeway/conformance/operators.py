@@ -259,9 +259,7 @@ def cases(
     options for. Without it all are, since another run may have varied any of them.
     """
 
-    tolerances = {at.source: at.tolerance for at in calls}
-
-    def each(source: str, variation: str, inputs: Inputs) -> Iterator[Case]:
+    def each(at: Call, variation: str, inputs: Inputs) -> Iterator[Case]:
         for kind, form in family.forms:
             twice = variation == "same tensor twice"
             if kind == "in-place":
@@ -269,11 +267,11 @@ def cases(
                     continue  # undefined where an element reads more than itself
                 if overlaps(next(tensors_in(inputs))):
                     continue  # undefined where two elements are one
-            tolerance = tolerances[source]
-            yield Case(family, dtype, kind, form, source, variation, inputs, tolerance=tolerance)
+            yield Case(family, dtype, kind, form, at.source, variation, inputs,
+                       tolerance=at.tolerance)  # fmt: skip
 
     for at in calls:
-        yield from each(at.source, "as it is", at.inputs)
+        yield from each(at, "as it is", at.inputs)
         if any(t.numel() > 1 for t in tensors_in(at.inputs)):
             for kind, form in family.forms:
                 if kind == "functional":
@@ -290,10 +288,10 @@ def cases(
         anew = rank not in ranks or served is None
         ranks.add(rank)
         for name, inputs in _tried(variations.variations(family, at.inputs, dtype, layouts=anew)):
-            yield from each(at.source, name, inputs)
+            yield from each(at, name, inputs)
         if number == 0 or served is None:
             for name, inputs in _tried(variations.huge(family, at.inputs, dtype)):
-                yield from each(at.source, name, inputs)
+                yield from each(at, name, inputs)
         for kind, form in family.forms:
             if kind != "out":
                 continue
@@ -305,7 +303,7 @@ def cases(
     for group in [worthy] if served else [[at] for at in worthy]:
         found = variations.many_dims(family, [at.inputs for at in group], dtype)
         for k, name, inputs in _tried(found):
-            yield from each(group[k].source, name, inputs)
+            yield from each(group[k], name, inputs)
             if " " in name:
                 continue
             for kind, form in family.forms:

@@ -265,7 +265,7 @@ def text(found: dict[str, Any], chip: str) -> str:
     lines += ["", asked if found["forms"] else apart]
     for form, dtypes in found["forms"]:
         state = f"offered for {', '.join(dtypes)}" if dtypes else "not offered"
-        if not forms.of_another_library(form):  # whose schema is above
+        if forms.has_page(form):  # of another library's the schema is above
             state += f"; `causeway operators {form}` has its arguments"
         lines.append(f"  {form}  ({state})")
     lines.append("")

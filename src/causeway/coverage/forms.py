@@ -21,6 +21,11 @@ def _known() -> dict[str, schema.Operator]:
     return {operator.name: operator for operator in schema.operators()}
 
 
+def has_page(operator: str) -> bool:
+    """Whether `causeway operators` has its arguments."""
+    return operator in _known()
+
+
 @cache
 def forms(operator: str) -> tuple[str, ...]:
     """The names that the core asks a vendor by, the one that is best offered first."""
@@ -34,7 +39,7 @@ def forms(operator: str) -> tuple[str, ...]:
 
 def of_another_library(operator: str) -> bool:
     """Whether it is registered, is not torch's own, and is not taken apart by autograd: the core
-    asks for such operators by their own names, `causeway::qlinear` say.
+    asks for such operators by their own names, `mylib::op` say.
     """
     if operator.partition("::")[0] in ("aten", "prim", "prims"):
         return False
