@@ -135,7 +135,7 @@ Tuning& tuning_of(Device& device) {
   made->f32 = cuts_for(device, kF32);
   made->f64 = cuts_for(device, kF64);
   made->orders = orders();
-  std::string& key = made->key = "causeway tuned cuts 1\n";
+  std::string& key = made->key = "causeway tuned cuts 2\n";
   key += services().identity(device.index) + "\n" + device.info.driver + "\n";
   for (const uint64_t word : {uint64_t{device.info.language}, uint64_t{device.info.flags & CW_CODE_IN_TURN},
                               uint64_t{device.info.compute_units}, device.info.local_memory, product_version()})

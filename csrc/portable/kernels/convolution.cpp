@@ -1,6 +1,7 @@
 // Convolutions of one to three dimensions and both gradients, as products whose B is read where the image has it: no
 // unfolded image is ever written. Groups, dilation, padding, strides; transposed ones swap forward and gradient.
 #include <algorithm>
+#include <numeric>
 
 #include "portable/kernels/gemm.h"
 
@@ -18,98 +19,99 @@ struct Convolution {
   int64_t out_size() const { return out[0] * out[1] * out[2]; }
 };
 
-// The source plane of a product over taps: position t = y * mul + off + r * step, divided by `div` where it divides.
+// The source plane of a product over taps: position y * mul + off + r * step.
 struct Gather {
   int64_t channels;  // of one group
-  int64_t from[3], to[3], mul[3], off[3], step[3], div[3];
+  int64_t from[3], to[3], mul[3], off[3], step[3];
 };
 
-constexpr const char* kPlane[] = {"fz", "fy", "fx", "tz", "ty", "tx", "mz", "my", "mx", "oz", "oy",
-                                  "ox", "sz", "sy", "sx", "dz", "dy", "dx", "kd", "kh", "kw"};
+constexpr const char* kPlane[] = {"fz", "fy", "fx", "tz", "ty", "tx", "mz", "my", "mx",
+                                  "oz", "oy", "ox", "sz", "sy", "sx", "kd", "kh", "kw"};
 
 void add_plane(Source& s) {
   for (const char* name : kPlane) s.value("idx", name);
 }
 void add_plane(Launch& l, const Gather& g, const int64_t (&kernel)[3]) {
-  for (const auto* side : {g.from, g.to, g.mul, g.off, g.step, g.div, kernel})
-    l.value(side[0]).value(side[1]).value(side[2]);
+  for (const auto* side : {g.from, g.to, g.mul, g.off, g.step, kernel}) l.value(side[0]).value(side[1]).value(side[2]);
 }
 
-// Element by element, for what has no vectors: position s, t, u of channel c, 0 outside of the image, and between its
-// elements where these are apart.
+// Element by element, for what has no vectors: position s, t, u of channel c, 0 outside of the image.
 constexpr const char* kTap =
     "#define TAP(c, s, t, u) ((s) >= 0 && (s) < fz && (t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? "
     "FROM((c) * plane + ((s) * fy + (t)) * fx + (u)) : 0)\n";
-constexpr const char* kTapBetween =
-    "#define TAP(c, s, t, u) ((s) >= 0 && (s) % dz == 0 && (s) / dz < fz && (t) >= 0 && (t) % dy == 0 && (t) / dy < fy "
-    "&& (u) >= 0 && (u) % dx == 0 && (u) / dx < fx ? FROM((c) * plane + ((s) / dz * fy + (t) / dy) * fx + (u) / dx) : "
-    "0)\n";
 
-// A copy of the image with zeros where positions lie outside of it or between its elements, on CPUs: with all positions
-// inside, 16 of them are gathered without a question.
-cw_status surrounded(Call& call, const Convolution& c, Gather& g, const void** image) {
-  if (!call.device->in_turn()) return CW_OK;
-  int64_t low[3], size[3];
-  bool inside = true;
+// The positions that are read: from `low` on, `size` of them.
+struct Reach {
+  int64_t low[3], high[3];
+
+  int64_t size(int d) const { return high[d] - low[d] + 1; }
+  int64_t sizes() const { return size(0) * size(1) * size(2); }
+};
+
+Reach reach_of(const Gather& g, const int64_t (&kernel)[3]) {
+  Reach r;
   for (int d = 0; d < 3; ++d) {
-    const int64_t reach = (c.kernel[d] - 1) * g.step[d];
-    low[d] = g.off[d] + std::min<int64_t>(reach, 0);
-    const int64_t high = (g.to[d] - 1) * g.mul[d] + g.off[d] + std::max<int64_t>(reach, 0);
-    size[d] = high - low[d] + 1;
-    inside &= g.div[d] == 1 && low[d] >= 0 && high < g.from[d];
+    const int64_t span = (kernel[d] - 1) * g.step[d];
+    r.low[d] = g.off[d] + std::min<int64_t>(span, 0);
+    r.high[d] = (g.to[d] - 1) * g.mul[d] + g.off[d] + std::max<int64_t>(span, 0);
   }
+  return r;
+}
+
+// A copy of the image of `channels` with zeros where positions lie outside of it, on CPUs: with all positions inside, 16
+// of them are gathered without a question. Those of `gathers` then lie in the copy.
+cw_status surrounded(Call& call, const Convolution& c, int64_t channels, const Reach& reach,
+                     std::vector<Gather*> gathers, const void** image) {
+  if (!call.device->in_turn()) return CW_OK;
+  const int64_t from[] = {gathers[0]->from[0], gathers[0]->from[1], gathers[0]->from[2]};
+  bool inside = true;
+  for (int d = 0; d < 3; ++d) inside &= reach.low[d] >= 0 && reach.high[d] < from[d];
   if (inside) return CW_OK;
-  const int64_t planes = c.batch * c.groups * g.channels, rows = planes * size[0] * size[1];
-  if (size[0] * size[1] * size[2] * g.channels * c.groups >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
+  const int64_t rows = c.batch * channels * reach.size(0) * reach.size(1);
+  if (reach.sizes() * channels >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
   void* made = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * size[2] * size_of(c.dtype)), &made));
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * reach.size(2) * size_of(c.dtype)), &made));
   cw_function function = nullptr;
-  const bool between = g.div[0] != 1 || g.div[1] != 1 || g.div[2] != 1;
   TRY(call.device->function(
-      {family("surrounded"), static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(between) << 8, 0, 0},
+      {family("surrounded"), static_cast<uint64_t>(c.dtype), 0, 0},
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(c.dtype);
-        s.define("BETWEEN", between).out(store, "out").in(store, "in");
-        for (const char* v : {"rows", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx", "dz", "dy", "dx"})
-          s.value("idx", v);
+        s.out(store, "out").in(store, "in");
+        for (const char* v : {"rows", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx"}) s.value("idx", v);
         return s.kernel(R"(
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   GLOBAL )" + store + R"(* to = out + u * w;
-  const idx y = u % h + ly, z = u / h % d + lz, y_ = BETWEEN ? y / dy : y, z_ = BETWEEN ? z / dz : z;
-  const idx at = ((u / h / d * fz + z_) * fy + y_) * fx;
+  const idx y = u % h + ly, z = u / h % d + lz;
+  const idx at = ((u / h / d * fz + z) * fy + y) * fx;
   for (idx x = 0; x < w; ++x) to[x] = 0;
-  if (y < 0 || z < 0 || y_ >= fy || z_ >= fz || (BETWEEN && (y % dy != 0 || z % dz != 0))) continue;
-#if BETWEEN
-  for (idx x = 0; x < fx; ++x) { const idx t = x * dx - lx; if (t >= 0 && t < w) to[t] = in[at + x]; }
-#else
+  if (y < 0 || z < 0 || y >= fy || z >= fz) continue;
   const idx from = lx > 0 ? lx : 0, past = w + lx < fx ? w + lx : fx;
   for (idx x = from; x < past; ++x) to[x - lx] = in[at + x];
-#endif
 }
 )");
       },
       &function));
   Launch l;
   l.pointer(made).pointer(*image).value(rows);
-  for (const auto* side : {size, g.from, low, g.div}) l.value(side[0]).value(side[1]).value(side[2]);
-  TRY(l.run(*call.device, function, rows, static_cast<double>(size[2]), call.stream));
+  for (int d = 0; d < 3; ++d) l.value(reach.size(d));
+  for (const int64_t* side : {from, reach.low}) l.value(side[0]).value(side[1]).value(side[2]);
+  TRY(l.run(*call.device, function, rows, static_cast<double>(reach.size(2)), call.stream));
   *image = made;
-  for (int d = 0; d < 3; ++d) g.from[d] = size[d], g.off[d] -= low[d], g.div[d] = 1;
+  for (Gather* g : gathers)
+    for (int d = 0; d < 3; ++d) g->from[d] = reach.size(d), g->off[d] -= reach.low[d];
   return CW_OK;
 }
 
 // `out` [batch, groups * m, to] = `weight` [groups, m, channels * taps] times what `g` gathers from `image`.
-cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const void* out, const void* weight,
-                   const void* image, const void* bias) {
+cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
+                   const void* out, const void* weight, const void* image, const void* bias) {
   const Dtype type = compute_of(c.dtype);
-  TRY(surrounded(call, c, g, &image));
-  bool divides = false;
-  for (int d = 0; d < 3; ++d) divides |= g.div[d] != 1;
   const bool inside = call.device->in_turn();
-  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2], g.channels * c.taps()};
+  const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2],
+                         g.channels * kernel[0] * kernel[1] * kernel[2]};
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(inside) << 8 |
-                    static_cast<uint64_t>(divides) << 9 | static_cast<uint64_t>(bias != nullptr) << 10;
+                    static_cast<uint64_t>(bias != nullptr) << 9;
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
         {family("gathered"), bits, cut.id(), 0},
@@ -132,7 +134,7 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
               "* K, o_base = batch * M * N; GLOBAL const " +
               store + "* from = image + batch * channels * plane;";
           s.before("#define FROM(at) LD_" + name + "(from, at)\n");
-          s.before(divides ? kTapBetween : kTap);
+          s.before(kTap);
           // Divided in 32 bits, as positions of one image are: 64 take GPUs several times as long.
           p.b =
               "TAP((u32)k / (u32)(kd * kh * kw), (i32)((u32)n / (u32)(ty * tx) * mz + oz + (u32)k / (u32)(kh * kw) % "
@@ -165,153 +167,402 @@ cw_status gathered(Call& call, const Convolution& c, Gather g, int64_t m, const 
     l.pointer(out).pointer(weight).pointer(image);
     if (bias) l.pointer(bias);
     l.value(c.groups);
-    add_plane(l, g, c.kernel);
+    add_plane(l, g, kernel);
   });
 }
 
-cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
-                  const void* bias) {
-  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1, 1}};
+Gather forward_gather(const Convolution& c) {
+  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}};
   for (int d = 0; d < 3; ++d) {
     g.from[d] = c.in[d], g.to[d] = c.out[d], g.mul[d] = c.stride[d];
     g.off[d] = -c.padding[d], g.step[d] = c.dilation[d];
   }
-  return gathered(call, c, g, c.out_channels / c.groups, out, weight, in, bias);
+  return g;
 }
 
-// The weight [groups * m, n, taps] as [groups * n, m, taps].
-cw_status swapped(Call& call, const Convolution& c, const void* weight, void** out) {
-  const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups;
-  const int64_t count = c.groups * m * n * c.taps();
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(c.dtype)), out));
+cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
+                  const void* bias) {
+  Gather g = forward_gather(c);
+  TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in));
+  return gathered(call, c, g, c.kernel, c.out_channels / c.groups, out, weight, in, bias);
+}
+
+// Of an input's gradient, places that lie a stride apart: the same taps reach them, `taps` of them, from `first` on and
+// `apart`.
+struct Phase {
+  Gather gather;
+  int64_t first[3], apart[3], taps[3];
+
+  bool reads() const { return taps[0] * taps[1] * taps[2] > 0; }
+};
+
+// All of them that the input has.
+std::vector<Phase> phases_of(const Convolution& c) {
+  std::vector<Phase> all;
+  int64_t steps[3];
+  for (int d = 0; d < 3; ++d) steps[d] = std::min(c.stride[d], c.in[d]);
+  for (int64_t i = 0; i < steps[0] * steps[1] * steps[2]; ++i) {
+    Phase p{};
+    p.gather.channels = c.out_channels / c.groups;
+    const int64_t at[] = {i / (steps[1] * steps[2]), i / steps[2] % steps[1], i % steps[2]};
+    for (int d = 0; d < 3; ++d) {
+      // Position y * stride + at was read at tap r by the output (y * stride + at + padding - r * dilation) / stride.
+      const int64_t apart = c.stride[d] / std::gcd(c.stride[d], c.dilation[d]), from = at[d] + c.padding[d];
+      int64_t first = 0;
+      while (first < std::min(apart, c.kernel[d]) && (from - first * c.dilation[d]) % c.stride[d] != 0) ++first;
+      const bool none = first >= std::min(apart, c.kernel[d]);
+      p.first[d] = first, p.apart[d] = apart, p.taps[d] = none ? 0 : (c.kernel[d] - first + apart - 1) / apart;
+      p.gather.from[d] = c.out[d], p.gather.to[d] = (c.in[d] - at[d] + c.stride[d] - 1) / c.stride[d];
+      p.gather.mul[d] = 1, p.gather.off[d] = (from - first * c.dilation[d]) / c.stride[d];
+      p.gather.step[d] = -c.dilation[d] * apart / c.stride[d];
+    }
+    all.push_back(p);
+  }
+  return all;
+}
+
+// Of the weight [groups * m, n, taps] those that `phase` reads, as [groups * n, m, its taps].
+cw_status swapped(Call& call, const Convolution& c, const Phase& phase, const void* weight, void** out) {
+  constexpr int64_t kSide = 16;  // of n that an item takes: it reads their taps together
+  const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups, blocks = (n + kSide - 1) / kSide;
+  const int64_t taps = phase.taps[0] * phase.taps[1] * phase.taps[2];
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(c.groups * m * n * taps * size_of(c.dtype)), out));
+  const bool in_turn = call.device->in_turn();
+  // Loops over taps are constants: most have 9, 4 or 1 of them.
+  uint64_t sizes = static_cast<uint64_t>(size_of(c.dtype)), which = 0;
+  for (int d = 0; d < 3; ++d) {
+    if (c.kernel[d] >= 1 << 9 || phase.apart[d] >= 1 << 9) return CW_UNSUPPORTED;
+    sizes = sizes << 18 | static_cast<uint64_t>(c.kernel[d] << 9 | phase.taps[d]);
+    which = which << 18 | static_cast<uint64_t>(phase.first[d] << 9 | phase.apart[d]);
+  }
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("swapped"), static_cast<uint64_t>(size_of(c.dtype)), 0, 0},
+      {family("swapped"), sizes, which, 0},
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(c.dtype);
         s.out(store, "out").in(store, "in");
-        for (const char* v : {"count", "m", "n", "taps"}) s.value("idx", v);
-        return s.kernel(
-            "for (idx i = FIRST(count), end = LAST(count); i < end; i += STEP) {\nconst idx t = "
-            "i % taps, o = i / taps % m, c = i / taps / m % n, g = i / taps / m / n;\nout[i] = "
-            "in[((g * m + o) * n + c) * taps + t];\n}\n");
+        for (const char* v : {"count", "m", "n", "side", "blocks"}) s.value("idx", v);
+        constexpr const char* kSides[] = {"D", "H", "W"};
+        for (int d = 0; d < 3; ++d) {
+          const std::string side = kSides[d];
+          s.define("K" + side, c.kernel[d]).define("T" + side, phase.taps[d]);
+          s.define("F" + side, phase.first[d]).define("A" + side, phase.apart[d]);
+        }
+        return s.kernel(R"(
+for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
+#ifdef IN_TURN
+  const idx g = u / blocks, o0 = 0, o1 = m;
+#else
+  const idx g = u / m / blocks, o0 = u / blocks % m, o1 = o0 + 1;
+#endif
+  const idx c0 = u % blocks * side, c1 = n - c0 < side ? n : c0 + side;
+  for (idx o = o0; o < o1; ++o)
+    for (idx c = c0; c < c1; ++c) {
+      GLOBAL const )" + store + R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (FD * KH + FH) * KW + FW;
+      GLOBAL )" + store + R"(* to = out + ((g * n + c) * m + o) * (TD * TH * TW);
+      for (int e = 0; e < TD; ++e)
+        for (int r = 0; r < TH; ++r)
+          UNROLL for (int q = 0; q < TW; ++q) to[(e * TH + r) * TW + q] = from[(e * AD * KH + r * AH) * KW + q * AW];
+    }
+}
+)");
+      },
+      &function));
+  const int64_t side = in_turn ? kSide : 1, units = c.groups * (in_turn ? blocks : n * m);
+  Launch l;
+  l.pointer(*out).pointer(weight).value(units).value(m).value(n).value(side).value(in_turn ? blocks : n);
+  const double each = static_cast<double>(taps * (in_turn ? m * kSide : 1));
+  return l.run(*call.device, function, units, each, call.stream);
+}
+
+// The bias, or 0, everywhere in `out` [batch, channels, size].
+cw_status filled(Call& call, const Convolution& c, int64_t channels, int64_t size, const void* out, const void* bias) {
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("filled"), static_cast<uint64_t>(size_of(c.dtype)), bias != nullptr, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string store = storage_of(c.dtype);
+        s.out(store, "out");
+        if (bias) s.in(store, "bias");
+        for (const char* v : {"planes", "channels", "size"}) s.value("idx", v);
+        const std::string value = bias ? "bias[u % channels]" : "0";
+        return s.kernel("for (idx u = FIRST(planes), end = LAST(planes); u < end; u += STEP) {\nconst " + store + " v = " +
+                        value + ";\nfor (idx x = 0; x < size; ++x) out[u * size + x] = v;\n}\n");
       },
       &function));
   Launch l;
-  l.pointer(*out).pointer(weight).value(count).value(m).value(n).value(c.taps());
-  return l.run(*call.device, function, count, 8, call.stream);
+  l.pointer(out);
+  if (bias) l.pointer(bias);
+  l.value(c.batch * channels).value(channels).value(size);
+  return l.run(*call.device, function, c.batch * channels, static_cast<double>(size), call.stream);
 }
 
+// `out` [batch, channels, in] of what each phase gave: the first of those at `parts`, each next one `apart` elements on.
+cw_status interleaved(Call& call, const Convolution& c, int64_t apart, const void* parts, const void* out) {
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("interleaved"), static_cast<uint64_t>(size_of(c.dtype)), 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string store = storage_of(c.dtype);
+        s.out(store, "out").in(store, "in");
+        for (const char* v : {"rows", "apart", "d", "h", "w", "sz", "sy", "sx", "nz", "ny", "nx"}) s.value("idx", v);
+        s.define("PART(size, at, step)", "(((size) - (at) + (step) - 1) / (step))");
+        return s.kernel(R"(
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  const idx y = u % h, z = u / h % d, plane = u / h / d, pz = z % sz, py = y % sy;
+  const idx down = (plane * PART(d, pz, sz) + z / sz) * PART(h, py, sy) + y / sy;
+  for (idx px = 0; px < nx; ++px) {
+    const idx wide = PART(w, px, sx);
+    GLOBAL const )" + store + R"(* from = in + ((pz * ny + py) * nx + px) * apart + down * wide;
+    GLOBAL )" + store + R"(* to = out + u * w + px;
+    if (sx == 2) {
+      INDEPENDENT for (idx x = 0; x < wide; ++x) to[x * 2] = from[x];
+    } else {
+      for (idx x = 0; x < wide; ++x) to[x * sx] = from[x];
+    }
+  }
+}
+)");
+      },
+      &function));
+  const int64_t rows = c.batch * c.in_channels * c.in[0] * c.in[1];
+  Launch l;
+  l.pointer(out).pointer(parts).value(rows).value(apart);
+  for (const auto* side : {c.in, c.stride}) l.value(side[0]).value(side[1]).value(side[2]);
+  for (int d = 0; d < 3; ++d) l.value(std::min(c.stride[d], c.in[d]));
+  return l.run(*call.device, function, rows, static_cast<double>(c.in[2]), call.stream);
+}
+
+// A product for each place within a stride, over the taps that reach it.
 cw_status input_gradient(Call& call, const Convolution& c, const void* out, const void* grad, const void* weight,
                          const void* bias = nullptr) {
-  void* turned = nullptr;
-  TRY(swapped(call, c, weight, &turned));
-  Gather g{c.out_channels / c.groups, {}, {}, {1, 1, 1}, {}, {}, {}};
-  for (int d = 0; d < 3; ++d) {
-    g.from[d] = c.out[d], g.to[d] = c.in[d], g.off[d] = c.padding[d];
-    g.step[d] = -c.dilation[d], g.div[d] = c.stride[d];
+  std::vector<Phase> phases = phases_of(c);
+  Reach reach{};
+  std::vector<Gather*> gathers;
+  for (Phase& p : phases) {
+    if (!p.reads()) continue;
+    const Reach its = reach_of(p.gather, p.taps);
+    if (gathers.empty()) reach = its;
+    for (int d = 0; d < 3; ++d)
+      reach.low[d] = std::min(reach.low[d], its.low[d]), reach.high[d] = std::max(reach.high[d], its.high[d]);
+    gathers.push_back(&p.gather);
   }
-  return gathered(call, c, g, c.in_channels / c.groups, out, turned, grad, bias);
+  if (gathers.empty()) return filled(call, c, c.in_channels, c.in_size(), out, bias);
+  TRY(surrounded(call, c, c.out_channels, reach, gathers, &grad));
+  int64_t apart = c.batch * c.in_channels;
+  for (int d = 0; d < 3; ++d) apart *= phases[0].gather.to[d];
+  void* parts = nullptr;
+  if (phases.size() > 1)
+    TRY(scratch(*call.device, call.stream,
+                static_cast<uint64_t>(apart * size_of(c.dtype)) * static_cast<uint64_t>(phases.size()), &parts));
+  for (size_t i = 0; i < phases.size(); ++i) {
+    const Phase& p = phases[i];
+    const void* to = parts ? static_cast<char*>(parts) + static_cast<int64_t>(i) * apart * size_of(c.dtype) : out;
+    if (!p.reads()) {
+      TRY(filled(call, c, c.in_channels, p.gather.to[0] * p.gather.to[1] * p.gather.to[2], to, bias));
+      continue;
+    }
+    void* turned = nullptr;
+    TRY(swapped(call, c, p, weight, &turned));
+    TRY(gathered(call, c, p.gather, p.taps, c.in_channels / c.groups, to, turned, grad, bias));
+  }
+  return parts ? interleaved(call, c, apart, parts, out) : CW_OK;
 }
 
-// `out` [groups * m, n, taps] on CPUs: for each share of the batch by itself, then summed up.
+// Both sides of a weight's gradient as CPUs want them, in the type that is computed in: the image with its channels last
+// and zeros around it, so that a panel of columns is a run of neighbours at each position; the rows of `grad` in tiles
+// that lie side by side.
+cw_status channels_last(Call& call, const Convolution& c, const Reach& reach, const void* in, int64_t past,
+                        void** out) {
+  const Dtype type = compute_of(c.dtype);
+  const int64_t channels = c.in_channels / c.groups, rows = c.batch * c.groups * reach.size(0) * reach.size(1);
+  const int64_t count = rows * reach.size(2) * channels;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((count + past) * size_of(type)), out));
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("channels_last"), static_cast<uint64_t>(c.dtype), 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string t = name_of(type);
+        s.out(t, "out").in(storage_of(c.dtype), "in");
+        for (const char* v : {"rows", "channels", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx"}) s.value("idx", v);
+        s.define("T", t).define("LD", std::string("LD_") + name_of(c.dtype)).define("S", storage_of(c.dtype));
+        return s.kernel(R"(
+T square[256];
+for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+  GLOBAL T* to = out + u * w * channels;
+  const idx y = u % h + ly, z = u / h % d + lz, plane = fz * fy * fx;
+  GLOBAL const S* from = in + u / h / d * channels * plane + (z * fy + y) * fx + lx;
+  const int blank = y < 0 || z < 0 || y >= fy || z >= fz;
+  const idx low = lx < 0 ? -lx : 0, high = fx - lx < w ? fx - lx : w;
+  const idx x0 = low < w ? low : w, x1 = blank || high < x0 ? x0 : high;
+  for (idx i = 0; i < x0 * channels; ++i) to[i] = 0;
+  for (idx i = x1 * channels; i < w * channels; ++i) to[i] = 0;
+  for (idx c = 0; c < channels; c += 16)
+    for (idx x = x0; x < x1; x += 16) {
+      const int cs = channels - c < 16 ? (int)(channels - c) : 16, xs = x1 - x < 16 ? (int)(x1 - x) : 16;
+      for (int j = 0; j < cs; ++j) {
+        GLOBAL const S* f = from + (c + j) * plane + x;
+        for (int i = 0; i < xs; ++i) square[i * 16 + j] = LD(f, i);
+      }
+      for (int i = 0; i < xs; ++i)
+        for (int j = 0; j < cs; ++j) to[(x + i) * channels + c + j] = square[i * 16 + j];
+    }
+}
+)");
+      },
+      &function));
+  Launch l;
+  l.pointer(*out).pointer(in).value(rows).value(channels);
+  for (int d = 0; d < 3; ++d) l.value(reach.size(d));
+  l.value(c.in[0]).value(c.in[1]).value(c.in[2]).value(reach.low[0]).value(reach.low[1]).value(reach.low[2]);
+  return l.run(*call.device, function, rows, static_cast<double>(reach.size(2) * channels), call.stream);
+}
+
+cw_status rows_in_tiles(Call& call, const Convolution& c, const Cut& cut, const void* grad, void** out) {
+  constexpr int64_t kTogether = 64;  // positions of an item
+  const Dtype type = compute_of(c.dtype);
+  const int64_t m = c.out_channels / c.groups, tiles = (m + cut.rows - 1) / cut.rows, spots = c.out_size();
+  const int64_t blocks = (spots + kTogether - 1) / kTogether, units = c.batch * c.groups * tiles * blocks;
+  const int64_t count = c.batch * c.groups * tiles * cut.rows * spots;
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(type)), out));
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("rows_in_tiles"), static_cast<uint64_t>(c.dtype), cut.rows, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string t = name_of(type);
+        s.out(t, "out").in(storage_of(c.dtype), "in");
+        for (const char* v : {"units", "blocks", "together", "tiles", "M", "spots"}) s.value("idx", v);
+        s.define("TILE", cut.rows).define("LD", std::string("LD_") + name_of(c.dtype)).define("S", storage_of(c.dtype));
+        return s.kernel(R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx k0 = u % blocks * together, k1 = spots - k0 < together ? spots : k0 + together;
+  const idx tile = u / blocks % tiles, image = u / blocks / tiles;
+  for (idx i = 0; i < TILE; ++i) {
+    const idx m = tile * TILE + i;
+    GLOBAL const S* from = in + (image * M + (m < M ? m : 0)) * spots;
+    for (idx k = k0; k < k1; ++k) out[((image * tiles + tile) * spots + k) * TILE + i] = LD(from, k);
+  }
+}
+)");
+      },
+      &function));
+  Launch l;
+  l.pointer(*out).pointer(grad).value(units).value(blocks).value(kTogether).value(tiles).value(m).value(spots);
+  return l.run(*call.device, function, units, static_cast<double>(kTogether * cut.rows), call.stream);
+}
+
+// `out` [groups * m, n, taps] on CPUs: for each share of the batch by itself, then summed up. An item takes tiles of
+// rows for panels of channels, one tap after the other, or, of few channels, of all taps of a line side by side; a chunk of
+// images at a time, so that they stay in the second cache for all of its tiles.
 cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, const Tensor& out, const void* grad,
                              const void* in) {
+  constexpr int64_t kChunk = int64_t{1} << 17;  // elements of a tile's rows and a panel
   const Dtype type = compute_of(c.dtype);
-  const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups * c.taps();
-  const int64_t panels = (n + 15) / 16 * c.groups;
-  const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / panels, 1, c.batch);
-  const auto function_of = [&](const Cut& cut, cw_function* function) {
-    return call.device->function(
-        {family("gradient_in_panels"), static_cast<uint64_t>(c.dtype), cut.id(), 0},
+  const int64_t m = c.out_channels / c.groups, channels = c.in_channels / c.groups, taps = c.taps();
+  const Reach reach = reach_of(g, c.kernel);
+  if (reach.sizes() * channels >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
+  const ProductSize size{c.groups, m, channels * taps, c.batch * c.out_size()};
+  return with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
+    const Cut& cut = turn.cut();
+    const bool together = g.step[2] == 1 && c.kernel[2] > 1 && channels % cut.columns != 0;
+    const int64_t runs = together ? 1 : c.kernel[2], run = together ? c.kernel[2] * channels : channels;
+    const int64_t lines = c.kernel[0] * c.kernel[1] * runs;
+    const int64_t tiles = (m + cut.rows - 1) / cut.rows, panels = (run + cut.columns - 1) / cut.columns;
+    const int64_t each = c.groups * tiles * panels * lines;
+    const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / each, 1, c.batch);
+    const int64_t units = each * shares, most = (c.batch + shares - 1) / shares;
+    const int64_t chunk = std::clamp<int64_t>(kChunk / (c.out_size() * (cut.rows + cut.columns)), 1, most);
+    cw_function function = nullptr;
+    TRY(call.device->function(
+        {family("gradient_in_panels"), static_cast<uint64_t>(c.dtype), cut.id(),
+         static_cast<uint64_t>(together) | static_cast<uint64_t>(shares > 1) << 1},
         [&] {
           Source s(call.device->info);
-          const std::string store = storage_of(c.dtype), t = name_of(type);
-          s.out(t, "packs").out(t, "out").in(store, "a").in(store, "image");
-          for (const char* v : {"groups", "shares", "images", "channels"}) s.value("idx", v);
+          const std::string t = name_of(type), name = name_of(c.dtype);
+          s.out(t, "acc").out(shares > 1 ? t : storage_of(c.dtype), "out").in(t, "a").in(t, "image");
+          for (const char* v : {"units", "tiles", "panels", "lines", "runs", "run", "groups", "shares", "images", "chunk",
+                                "M", "channels"})
+            s.value("idx", v);
           add_plane(s);
           Product p;
           p.cut = cut;
-          p.a = c.dtype;
-          p.type = type;
-          p.a_dense = true;
-          // k goes over the positions of one image after the other: `batch` is a share of the images and a group.
-          p.begin =
-              "const idx plane = fz * fy * fx, spots = tz * ty * tx, share = batch / groups, group = batch % groups, "
-              "i0 = images * share / shares, i1 = images * (share + 1) / shares;";
-          p.b = "0";
-          p.store = "out[((share * groups + group) * M + m) * N + n] = v;";
-          product_definitions(s, p, *call.device);
-          // The kernel's own loop: A's rows change with the image.
+          p.a = p.type = type;
+          tile_definitions(s, p, *call.device);
+          s.define("TAP", together ? "n / channels" : "line % runs").define("CHANNEL", together ? "n % channels" : "n");
+          s.define("PUT", shares > 1 ? "out[first + at[l]] = v;" : "ST_" + name + "(out, first + at[l], v);");
           return s.kernel(R"(
+const idx longest = (images + shares - 1) / shares, spots = tz * ty * tx;
+for (idx c0 = 0; c0 < longest; c0 += chunk)
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx split = u % splits, panel = u / splits % panels, batch = u / splits / panels;
-  const idx n0 = panel * WIDE, wide = N - n0 < WIDE ? N - n0 : WIDE, tiles = (M + TILE - 1) / TILE;
-  const idx first = tiles * split / splits * TILE, past = tiles * (split + 1) / splits * TILE;
-  const idx last = past < M ? past : M;
-  GLOBAL T* staged = packs + item * slot;
-  GLOBAL T* acc = staged + block * STAGED;
-  GLOBAL T* pack = acc + kept_rows * WIDE;
-  BEGIN
-  i32 at0[WIDE];
-  for (int l = 0; l < WIDE; ++l) {
-    const idx n = l < wide ? n0 + l : n0, ch = n / (kd * kh * kw);
-    const idx row = (n / (kh * kw) % kd * sz + oz) * fy + n / kw % kh * sy + oy;
-    at0[l] = (i32)(ch * plane + row * fx + n % kw * sx + ox);
-  }
-  for (idx i = 0; i < kept_rows * WIDE; ++i) acc[i] = 0;
-  for (idx image_at = i0; image_at < i1; ++image_at) {
-    GLOBAL const AT* rows = a + (image_at * groups + group) * M * spots;
-    GLOBAL const AT* from = image + (image_at * groups + group) * channels * plane;
-    for (idx k0 = 0; k0 < spots; k0 += DEPTH) {
-      const idx k1 = spots - k0 < DEPTH ? spots : k0 + DEPTH, depth = k1 - k0;
-      idx z = k0 / tx / ty, y = k0 / tx % ty, x = k0 % tx;
-      for (idx k = k0; k < k1; ++k) {
-        GLOBAL T* to = pack + (k - k0) * WIDE;
-        const i32 spot = (i32)((z * mz * fy + y * my) * fx + x * mx);
-        for (int l = 0; l < WIDE; ++l) {
-          to[l] = LDA(from, spot + at0[l]);
-        }
-        if (++x == tx) { x = 0; if (++y == ty) { y = 0; ++z; } }
+  const idx line = u % lines, panel = u / lines % panels, down = u / lines / panels % tiles;
+  const idx group = u / lines / panels / tiles % groups, share = u / lines / panels / tiles / groups;
+  const idx i0 = images * share / shares + c0, past = images * (share + 1) / shares;
+  const idx i1 = past - i0 < chunk ? past : i0 + chunk;
+  if (i0 >= i1) continue;
+  const idx q0 = line % runs, r = line / runs % kh, e = line / runs / kh;
+  const idx n0 = panel * WIDE, wide = run - n0 < WIDE ? run - n0 : WIDE;
+  GLOBAL T* kept = acc + u * (TILE * WIDE);
+  TILE_ZERO
+  if (c0 > 0) { TILE_TAKE }
+  for (idx i = i0; i < i1; ++i)
+    for (idx z = 0; z < tz; ++z)
+      for (idx y = 0; y < ty; ++y) {
+        GLOBAL const T* row = a + (((i * groups + group) * tiles + down) * spots + (z * ty + y) * tx) * TILE;
+        GLOBAL const T* b = image + ((((i * groups + group) * fz + z * mz + e * sz) * fy + y * my + r * sy) * fx +
+                                     q0 * sx) * channels + n0;
+        for (idx x = 0; x < tx; ++x, row += TILE, b += mx * channels) { TILE_STEP }
       }
-      for (idx m0 = first; m0 < last; m0 += TILE) {
-        const idx left = last - m0;
-        GLOBAL const AT* from_a = rows + m0 * am + k0;
-        GLOBAL T* to_a = staged;
-        GLOBAL T* kept = acc + (m0 - first) * WIDE;
-        TILE_STAGE
-        TILE_ZERO
-        TILE_TAKE
-        TILE_RUN
-        TILE_KEEP
-      }
+  if (i1 < past) {
+    TILE_KEEP
+  } else {
+    T tile[TILE * WIDE];
+    const idx rows = M - down * TILE < TILE ? M - down * TILE : TILE;
+    TILE_OUT
+    idx at[WIDE];
+    for (idx l = 0; l < wide; ++l) { const idx n = n0 + l; at[l] = (CHANNEL * kd + e) * (kh * kw) + r * kw + TAP; }
+    for (idx i = 0; i < rows; ++i) {
+      const idx first = ((share * groups + group) * M + down * TILE + i) * channels * (kd * kh * kw);
+      for (idx l = 0; l < wide; ++l) { const T v = tile[i * WIDE + l]; PUT }
     }
   }
-  for (idx m = first; m < last; ++m)
-    for (idx l = 0; l < wide; ++l) { const idx n = n0 + l; const T v = acc[(m - first) * WIDE + l]; PUT }
 }
 )");
         },
-        function);
-  };
-  void* partial = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(shares * c.groups * m * n * size_of(type)), &partial));
-  const ProductSize size{shares * c.groups, m, n, std::max<int64_t>(c.batch * c.out_size() / shares, 1)};
-  TRY(run_product(call, Turn::gradient, c.dtype, size, c.out_size(), 1, function_of, [&](Launch& l) {
-    l.pointer(partial).pointer(grad).pointer(in);
-    l.value(c.groups).value(shares).value(c.batch).value(c.in_channels / c.groups);
-    add_plane(l, g, c.kernel);
-  }));
-  Tensor sums, to = out;
-  sums.data = static_cast<const char*>(partial);
-  sums.dtype = type;
-  sums.ndim = 2;
-  sums.shape[0] = shares, sums.shape[1] = out.numel();
-  sums.strides[0] = out.numel(), sums.strides[1] = 1;
-  to.ndim = 1;
-  to.shape[0] = out.numel(), to.strides[0] = 1;
-  return sum_into(call, to, sums, {0});
+        &function));
+    void *acc = nullptr, *image = nullptr, *rows = nullptr, *partial = nullptr;
+    TRY(channels_last(call, c, reach, in, cut.columns, &image));
+    TRY(rows_in_tiles(call, c, cut, grad, &rows));
+    if (chunk < most)
+      TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(units * cut.rows * cut.columns * size_of(type)),
+                  &acc));
+    if (shares > 1)
+      TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(shares * out.numel() * size_of(type)), &partial));
+    Launch l;
+    l.pointer(acc).pointer(shares > 1 ? partial : out.data).pointer(rows).pointer(image);
+    for (const int64_t v : {units, tiles, panels, lines, runs, run, c.groups, shares, c.batch, chunk, m, channels})
+      l.value(v);
+    Gather whole = g;
+    for (int d = 0; d < 3; ++d) whole.from[d] = reach.size(d);
+    add_plane(l, whole, c.kernel);
+    TRY(turn.start());
+    TRY(l.run(*call.device, function, units, size.multiplications() / 8 / static_cast<double>(units), call.stream));
+    TRY(turn.end());
+    if (shares == 1) return CW_OK;
+    Tensor sums, to = out;
+    sums.data = static_cast<const char*>(partial);
+    sums.dtype = type;
+    sums.ndim = 2;
+    sums.shape[0] = shares, sums.shape[1] = out.numel();
+    sums.strides[0] = out.numel(), sums.strides[1] = 1;
+    to.ndim = 1;
+    to.shape[0] = out.numel(), to.strides[0] = 1;
+    return sum_into(call, to, sums, {0});
+  });
 }
 
 // The same elsewhere: one product for a group, whose k goes over all positions of all images.
@@ -357,15 +608,14 @@ cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g,
   });
 }
 
-cw_status weight_gradient(Call& call, const Convolution& c, const Tensor& out, const void* grad, const void* in) {
-  Gather g{c.in_channels / c.groups, {}, {}, {}, {}, {}, {1, 1, 1}};
-  for (int d = 0; d < 3; ++d) {
-    g.from[d] = c.in[d], g.to[d] = c.out[d], g.mul[d] = c.stride[d];
-    g.off[d] = -c.padding[d], g.step[d] = c.dilation[d];
-  }
-  TRY(surrounded(call, c, g, &in));
-  return call.device->in_turn() ? gradient_in_panels(call, c, g, out, grad, in)
-                                : gradient_in_squares(call, c, g, out, grad, in);
+cw_status weight_gradient(Call& call, Convolution c, const Tensor& out, const void* grad, const void* in) {
+  if (!call.device->in_turn()) return gradient_in_squares(call, c, forward_gather(c), out, grad, in);
+  // Positions in one line, where each is read by itself.
+  bool alone = c.in_size() == c.out_size();
+  for (int d = 0; d < 3; ++d) alone &= c.kernel[d] == 1 && c.padding[d] == 0 && c.stride[d] == 1;
+  if (alone)
+    c.in[2] = c.out[2] = c.in_size(), c.in[0] = c.in[1] = c.out[0] = c.out[1] = 1;
+  return gradient_in_panels(call, c, forward_gather(c), out, grad, in);
 }
 
 // Reads stride, padding, dilation, transposed, output_padding and groups from argument `at` on. For a transposed

@@ -250,6 +250,19 @@ void define_tile(Source& s, const Product& p, int lanes) {
     run += put(each(cut, lanes, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
   }
   s.define("TILE_RUN", run + "} }");
+  std::string step = "{ " + each(cut, lanes, "const V v$ = LOADV(b + #); ");
+  for (int i = 0; i < cut.rows; ++i)
+    step += "{ const T x = row[" + std::to_string(i) + "]; " +
+            put(each(cut, lanes, "c%_$ = FMAV(x, v$, c%_$); "), '%', i) + "} ";
+  s.define("TILE_STEP", step + "}");
+}
+
+void define_square(Source& s, const Product& p) {
+  const int side = p.cut.lanes, rm = p.cut.rows / side, rn = p.cut.columns / side, lanes = side * side;
+  s.define("SIDE", side).define("MS", p.cut.rows).define("NS", p.cut.columns).define("RM", rm).define("RN", rn);
+  s.define("VM", std::min(rm, 4)).define("VN", std::min(rn, 4)).define("PARTIAL", p.cut.parts > 1);
+  s.define("LOADS_A", p.cut.rows * p.cut.depth / lanes).define("LOADS_B", p.cut.columns * p.cut.depth / lanes);
+  s.define("A_ALONG_K", p.a_dense).define("B_ALONG_K", p.b_along_k);
 }
 
 // TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel. A
@@ -281,7 +294,7 @@ std::string turn_text(const Product& p, int vector) {
 
 }  // namespace
 
-void product_definitions(Source& s, const Product& p, const Device& device) {
+void tile_definitions(Source& s, const Product& p, const Device& device) {
   const std::string type = name_of(p.type);
   std::string head;
   if (device.info.language == CW_CODE_C) head = "#pragma GCC optimize (\"fp-contract=fast\")\n";
@@ -310,8 +323,14 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
   }
   // A tile is the item's own memory, which OpenCL keeps apart from the device's.
   s.define("STORETILE(p, v)", "STOREV(p, v)");
-  s.define("LDA", std::string("LD_") + name_of(p.a)).define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
-  s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel)).define("PUT", one_line(p.store));
+  s.define("LDA", std::string("LD_") + name_of(p.a)).define("PUT", one_line(p.store));
+  if (p.cut.kind == Cut::panels) define_tile(s, p, vector);
+}
+
+std::string product_text(Source& s, const Product& p, const Device& device) {
+  tile_definitions(s, p, device);
+  s.define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
+  s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel));
   s.define("A_AT", p.a_at.empty() ? "LDA(a, a_base + m * am + k * AK)" : one_line(p.a_at));
   s.define("B_AT", one_line(p.b)).define("DEPTH_OF_BATCH", p.depth.empty() ? "K" : one_line(p.depth));
   s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx "
@@ -320,17 +339,7 @@ void product_definitions(Source& s, const Product& p, const Device& device) {
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
                            "together", "chunk", "block", "kept_rows", "taken"})
     s.value("idx", name);
-  if (p.cut.kind == Cut::panels) define_tile(s, p, vector);
-  if (p.cut.kind != Cut::squares) return;
-  const int side = p.cut.lanes, rm = p.cut.rows / side, rn = p.cut.columns / side, lanes = side * side;
-  s.define("SIDE", side).define("MS", p.cut.rows).define("NS", p.cut.columns).define("RM", rm).define("RN", rn);
-  s.define("VM", std::min(rm, 4)).define("VN", std::min(rn, 4)).define("PARTIAL", p.cut.parts > 1);
-  s.define("LOADS_A", p.cut.rows * p.cut.depth / lanes).define("LOADS_B", p.cut.columns * p.cut.depth / lanes);
-  s.define("A_ALONG_K", p.a_dense).define("B_ALONG_K", p.b_along_k);
-}
-
-std::string product_text(Source& s, const Product& p, const Device& device) {
-  product_definitions(s, p, device);
+  if (p.cut.kind == Cut::squares) define_square(s, p);
   return s.kernel(p.cut.kind == Cut::panels    ? kPanels
                   : p.cut.kind == Cut::squares ? kSquares
                   : p.cut.kind == Cut::sums    ? kSums
@@ -345,7 +354,7 @@ bool in_place(const Cut& cut, Dtype a, bool a_dense) {
   return cut.kind == Cut::panels && a_dense && cut.rows <= 8 && a == compute_of(a);
 }
 
-Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place) {
+Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place) {
   if (cut.kind != Cut::panels) return {};
   // In elements: packed panels, and a block of A's rows, which the second cache is to hold.
   constexpr int64_t kPacked = int64_t{1} << 18, kBlock = int64_t{1} << 16, kFew = 4;
@@ -353,58 +362,51 @@ Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in
   const int64_t staged = cut.depth + kBeside;
   const int64_t few = in_place ? 1 : std::min(kFew, panels);
   Panels p;
-  if (use ==
-      Turn::gradient) {  // a loop of its own: all rows' sums are kept, rows copied a tile at a time where they are
-    p.chunk = cut.depth;
-    p.block = cut.rows;
-    p.kept_rows = tiles * cut.rows;
+  p.block = std::clamp<int64_t>(kBlock / staged / cut.rows, 8, std::max<int64_t>(tiles, 8)) * cut.rows;
+  p.block = std::min(p.block, tiles * cut.rows);
+  if (size.k * cut.columns * few <= kPacked) {
+    p.together = in_place ? 1 : std::min(kPacked / (size.k * cut.columns), panels);
+    p.chunk = size.k;
+    p.kept_rows = size.k > cut.depth ? p.block : 0;
   } else {
-    p.block = std::clamp<int64_t>(kBlock / staged / cut.rows, 8, std::max<int64_t>(tiles, 8)) * cut.rows;
-    p.block = std::min(p.block, tiles * cut.rows);
-    if (size.k * cut.columns * few <= kPacked) {
-      p.together = in_place ? 1 : std::min(kPacked / (size.k * cut.columns), panels);
-      p.chunk = size.k;
-      p.kept_rows = size.k > cut.depth ? p.block : 0;
-    } else {
-      p.together = few;
-      p.chunk = std::max<int64_t>(kPacked / (cut.columns * few) / cut.depth, 1) * cut.depth;
-      p.kept_rows = tiles * cut.rows;
-    }
+    p.together = few;
+    p.chunk = std::max<int64_t>(kPacked / (cut.columns * few) / cut.depth, 1) * cut.depth;
+    p.kept_rows = tiles * cut.rows;
   }
   p.slot = (in_place ? 0 : p.block * staged) + p.together * (p.kept_rows + p.chunk) * cut.columns;
   return p;
 }
 
 // Large products run as one item a core, whose workspace stays in its second cache from panel to panel.
-bool is_large(const Cut& cut, const ProductSize& size, Turn::Use use) {
-  return cut.kind == Cut::panels && use != Turn::gradient && size.multiplications() >= 1 << 25;
+bool is_large(const Cut& cut, const ProductSize& size) {
+  return cut.kind == Cut::panels && size.multiplications() >= 1 << 25;
 }
 
 // The count costs a command before the launch.
-bool takes_turns(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
-  return is_large(cut, size, use) && call.device->info.compute_units > 1 && services().table().mem_set;
+bool takes_turns(const Call& call, const Cut& cut, const ProductSize& size) {
+  return is_large(cut, size) && call.device->info.compute_units > 1 && services().table().mem_set;
 }
 
-int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size, Turn::Use use) {
-  return int64_t{call.device->info.compute_units} * (is_large(cut, size, use) ? 1 : 4);
+int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size) {
+  return int64_t{call.device->info.compute_units} * (is_large(cut, size) ? 1 : 4);
 }
 
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
                           void** out) {
   *out = nullptr;
   int64_t count = 0;
   if (cut.kind == Cut::panels)
-    count = kHead + items_of(call, cut, size, use) * panels_of(cut, size, use, in_place(cut, dtype, a_dense)).slot;
+    count = kHead + items_of(call, cut, size) * panels_of(cut, size, in_place(cut, dtype, a_dense)).slot;
   if (cut.parts > 1) count = cut.parts * size.batch * size.m * size.n;
   if (count == 0) return CW_OK;
   return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(compute_of(dtype))), out);
 }
 
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak) {
+                         void* workspace, const ProductSize& size, Dtype dtype, int64_t am, int64_t ak) {
   const Cut& cut = turn.cut();
   const int64_t panels = (size.n + cut.columns - 1) / cut.columns, units_of_device = call.device->info.compute_units;
-  const bool taken = takes_turns(call, cut, size, use);
+  const bool taken = takes_turns(call, cut, size);
   // So many units of work, and none of so few rows that packing a panel for them is most of it.
   const auto splits_for = [&](int64_t wanted, int64_t tiles) {
     return std::clamp<int64_t>(wanted / (panels * size.batch), 1, std::max<int64_t>(size.m / (cut.rows * tiles), 1));
@@ -415,7 +417,7 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   const int64_t units = cut.kind == Cut::panels    ? panels * size.batch * splits
                         : cut.kind == Cut::squares ? squares
                                                    : each;
-  const Panels p = panels_of(cut, size, use, in_place(cut, dtype, ak == 1));
+  const Panels p = panels_of(cut, size, in_place(cut, dtype, ak == 1));
   launch.value(units).value(splits).value(panels).value(p.slot).value(size.m).value(size.n);
   launch.value(size.k).value(am).value(ak).value(size.batch).value(int64_t{cut.parts});
   launch.value(p.together).value(p.chunk).value(p.block).value(p.kept_rows).value(int64_t{taken});
@@ -423,8 +425,8 @@ cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function fun
   TRY(turn.start());
   if (cut.kind == Cut::squares) {
     TRY(launch.run_groups(*call.device, function, squares, uint32_t{cut.lanes} * cut.lanes, call.stream));
-  } else if (is_large(cut, size, use)) {
-    TRY(launch.run_groups(*call.device, function, std::min(units, items_of(call, cut, size, use)), 1, call.stream));
+  } else if (is_large(cut, size)) {
+    TRY(launch.run_groups(*call.device, function, std::min(units, items_of(call, cut, size)), 1, call.stream));
   } else {
     const double all = size.multiplications() / 8;
     TRY(launch.run(*call.device, function, units, all / static_cast<double>(units), call.stream));

@@ -25,8 +25,9 @@ struct Product {
 
 // Adds the parameters that the product needs after the caller's, and gives the kernel's text.
 std::string product_text(Source& source, const Product& product, const Device& device);
-// Only the parameters and the definitions: for a kernel with loops of its own around TILE_ZERO and what follows it.
-void product_definitions(Source& source, const Product& product, const Device& device);
+// Only the definitions of a tile in registers, on CPUs: for a kernel with loops of its own around TILE_ZERO and what follows
+// it. TILE_STEP adds the products of the elements at `row`, one for each row, and the panel's at `b`.
+void tile_definitions(Source& source, const Product& product, const Device& device);
 
 // How an item of a CPU goes about it.
 struct Panels {
@@ -36,18 +37,18 @@ struct Panels {
   int64_t kept_rows = 0;  // whose sums are kept between stretches of k, of each panel
   int64_t slot = 0;      // elements of the workspace
 };
-Panels panels_of(const Cut& cut, const ProductSize& size, Turn::Use use, bool in_place);
+Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place);
 
 // Whether A's rows are read where they lie, on CPUs, and not copied.
 bool in_place(const Cut& cut, Dtype a, bool a_dense);
 
 // The workspace, which the first parameter of the function must be; NULL where none is needed.
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Turn::Use use, Dtype dtype, bool a_dense,
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
                           void** out);
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
-                         void* workspace, const ProductSize& size, Turn::Use use, Dtype dtype, int64_t am, int64_t ak);
+                         void* workspace, const ProductSize& size, Dtype dtype, int64_t am, int64_t ak);
 
 // Another number where the kernels are others.
 uint64_t product_version();
@@ -62,11 +63,11 @@ cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize&
     TRY(function_of(turn.cut(), &function));
     if (turn.cut().parts > 1) TRY(function_of(sums_of(turn.cut()), &sums));
     void* workspace = nullptr;
-    TRY(product_scratch(call, turn.cut(), size, use, dtype, ak == 1, &workspace));
+    TRY(product_scratch(call, turn.cut(), size, dtype, ak == 1, &workspace));
     Launch launch;
     launch.pointer(workspace);
     fill(launch);
-    return product_launch(call, launch, turn, function, sums, workspace, size, use, dtype, am, ak);
+    return product_launch(call, launch, turn, function, sums, workspace, size, dtype, am, ak);
   });
 }
 
