@@ -53,6 +53,11 @@ def products() -> Iterator[Product]:
     conv = lambda x, w: F.conv2d(x, w, None, (2, 1), (1, 2), (1, 2), 2)  # noqa: E731
     yield "convolution", conv, (x, w)
     yield "gradient", gradient, (x, w, torch.empty_like(conv(x, w)).copy_(randn(3, 10, 6, 11)))
+    # So few that the batch is shared out: into how many shares is not the cut's to say.
+    yield "gradient of few channels", lambda x, g: torch.ops.aten.convolution_backward(
+        g, x, g.new_empty(20, 3, 3, 3), None, [1, 1], [1, 1], [1, 1], False, [0, 0], 1,
+        [False, True, False],
+    )[1], (randn(4, 3, 9, 9), randn(4, 20, 9, 9))  # fmt: skip
     yield "large convolution", lambda x, w: F.conv2d(x, w, None, 1, 1), (
         randn(2, 33, 29, 30), randn(67, 33, 3, 3),
     )  # fmt: skip

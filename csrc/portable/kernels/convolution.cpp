@@ -58,10 +58,13 @@ Reach reach_of(const Gather& g, const int64_t (&kernel)[3]) {
   return r;
 }
 
+constexpr int64_t kSlack = 16;  // elements behind a copy, which a vector may read
+
 // A copy of the image of `channels` with zeros where positions lie outside of it, on CPUs: with all positions inside, 16
-// of them are gathered without a question. Those of `gathers` then lie in the copy.
+// of them are read without a question. Those of `gathers` then lie in the copy. `slack`: it is one.
 cw_status surrounded(Call& call, const Convolution& c, int64_t channels, const Reach& reach,
-                     std::vector<Gather*> gathers, const void** image) {
+                     std::vector<Gather*> gathers, const void** image, bool* slack) {
+  *slack = false;
   if (!call.device->in_turn()) return CW_OK;
   const int64_t from[] = {gathers[0]->from[0], gathers[0]->from[1], gathers[0]->from[2]};
   bool inside = true;
@@ -70,7 +73,7 @@ cw_status surrounded(Call& call, const Convolution& c, int64_t channels, const R
   const int64_t rows = c.batch * channels * reach.size(0) * reach.size(1);
   if (reach.sizes() * channels >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
   void* made = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(rows * reach.size(2) * size_of(c.dtype)), &made));
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((rows * reach.size(2) + kSlack) * size_of(c.dtype)), &made));
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("surrounded"), static_cast<uint64_t>(c.dtype), 0, 0},
@@ -98,6 +101,7 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   for (const int64_t* side : {from, reach.low}) l.value(side[0]).value(side[1]).value(side[2]);
   TRY(l.run(*call.device, function, rows, static_cast<double>(reach.size(2)), call.stream));
   *image = made;
+  *slack = true;
   for (Gather* g : gathers)
     for (int d = 0; d < 3; ++d) g->from[d] = reach.size(d), g->off[d] -= reach.low[d];
   return CW_OK;
@@ -105,13 +109,13 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 
 // `out` [batch, groups * m, to] = `weight` [groups, m, channels * taps] times what `g` gathers from `image`.
 cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
-                   const void* out, const void* weight, const void* image, const void* bias) {
+                   const void* out, const void* weight, const void* image, bool slack, const void* bias) {
   const Dtype type = compute_of(c.dtype);
   const bool inside = call.device->in_turn();
   const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2],
                          g.channels * kernel[0] * kernel[1] * kernel[2]};
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(inside) << 8 |
-                    static_cast<uint64_t>(bias != nullptr) << 9;
+                    static_cast<uint64_t>(bias != nullptr) << 9 | static_cast<uint64_t>(slack) << 10;
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
         {family("gathered"), bits, cut.id(), 0},
@@ -141,21 +145,27 @@ cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int6
               "(u32)kd * sz), (i32)((u32)n / (u32)tx % (u32)ty * my + oy + (u32)k / (u32)kw % (u32)kh * sy), "
               "(i32)((u32)n % "
               "(u32)tx * mx + ox + (u32)k % (u32)kw * sx))";
+          // Positions side by side in the image are copied a vector at a time, a tail as one more where there is memory
+          // behind it: what that writes too much is written again after it. Others are gathered.
           p.panel =
-              "i32 at0[WIDE]; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? n0 + l : n0; at0[l] = "
-              "(i32)(((n / "
-              "(ty "
-              "* tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + ox); }";
-          // A row of positions of one tap at a time, gathered.
+              "i32 at0[WIDE]; int run[WIDE + 1], runs = 0; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? n0 "
+              "+ l : n0; at0[l] = (i32)(((n / (ty * tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + "
+              "ox); if (l < wide && (l == 0 || at0[l] != at0[l - 1] + 1)) run[runs++] = l; } run[runs] = (int)wide;";
           p.pack =
               "idx c = k0 / (kd * kh * kw), e = k0 / (kh * kw) % kd, r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k "
               "< "
               "k1; ++k) { GLOBAL " +
               std::string(name_of(type)) + "* to = pack + (k - k0) * WIDE; ";
-          p.pack += "GLOBAL const " + store +
-                    "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; for (int l = 0; l < WIDE; "
-                    "++l) to[l] = LD_" +
-                    name + "(f, at0[l]);";
+          p.pack += "GLOBAL const " + store + "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; ";
+          if (c.dtype == type)
+            p.pack +=
+                "if (runs <= WIDE / 4) { for (int j = 0; j < runs; ++j) { const int past = run[j + 1]; int l = run[j]; "
+                "GLOBAL const T* g = f + at0[l] - l; for (; l + LANES_OF_V <= past; l += LANES_OF_V) STOREV(to + l, "
+                "LOADV(g + l)); " +
+                std::string(slack ? "if (l < past) STOREV(to + l, LOADV(g + l));"
+                                  : "for (; l < past; ++l) to[l] = g[l];") +
+                " } } else ";
+          p.pack += "for (int l = 0; l < WIDE; ++l) to[l] = LD_" + name + "(f, at0[l]);";
           p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } }";
           p.store = bias ? "v = v + LD_" + name + "(bias, group * M + m);" : "";
           p.store += " ST_" + name + "(out, o_base + m * N + n, v);";
@@ -183,8 +193,9 @@ Gather forward_gather(const Convolution& c) {
 cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
                   const void* bias) {
   Gather g = forward_gather(c);
-  TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in));
-  return gathered(call, c, g, c.kernel, c.out_channels / c.groups, out, weight, in, bias);
+  bool slack = false;
+  TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in, &slack));
+  return gathered(call, c, g, c.kernel, c.out_channels / c.groups, out, weight, in, slack, bias);
 }
 
 // Of an input's gradient, places that lie a stride apart: the same taps reach them, `taps` of them, from `first` on and
@@ -229,25 +240,22 @@ cw_status swapped(Call& call, const Convolution& c, const Phase& phase, const vo
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(c.groups * m * n * taps * size_of(c.dtype)), out));
   const bool in_turn = call.device->in_turn();
   // Loops over taps are constants: most have 9, 4 or 1 of them.
-  uint64_t sizes = static_cast<uint64_t>(size_of(c.dtype)), which = 0;
+  uint64_t sizes = static_cast<uint64_t>(size_of(c.dtype));
   for (int d = 0; d < 3; ++d) {
-    if (c.kernel[d] >= 1 << 9 || phase.apart[d] >= 1 << 9) return CW_UNSUPPORTED;
+    if (c.kernel[d] >= 1 << 9) return CW_UNSUPPORTED;
     sizes = sizes << 18 | static_cast<uint64_t>(c.kernel[d] << 9 | phase.taps[d]);
-    which = which << 18 | static_cast<uint64_t>(phase.first[d] << 9 | phase.apart[d]);
   }
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("swapped"), sizes, which, 0},
+      {family("swapped"), sizes, 0, 0},
       [&] {
         Source s(call.device->info);
         const std::string store = storage_of(c.dtype);
         s.out(store, "out").in(store, "in");
-        for (const char* v : {"count", "m", "n", "side", "blocks"}) s.value("idx", v);
+        for (const char* v : {"count", "m", "n", "side", "blocks", "fd", "fh", "fw", "ad", "ah", "aw"}) s.value("idx", v);
         constexpr const char* kSides[] = {"D", "H", "W"};
         for (int d = 0; d < 3; ++d) {
-          const std::string side = kSides[d];
-          s.define("K" + side, c.kernel[d]).define("T" + side, phase.taps[d]);
-          s.define("F" + side, phase.first[d]).define("A" + side, phase.apart[d]);
+          s.define(std::string("K") + kSides[d], c.kernel[d]).define(std::string("T") + kSides[d], phase.taps[d]);
         }
         return s.kernel(R"(
 for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
@@ -259,11 +267,11 @@ for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
   const idx c0 = u % blocks * side, c1 = n - c0 < side ? n : c0 + side;
   for (idx o = o0; o < o1; ++o)
     for (idx c = c0; c < c1; ++c) {
-      GLOBAL const )" + store + R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (FD * KH + FH) * KW + FW;
+      GLOBAL const )" + store + R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (fd * KH + fh) * KW + fw;
       GLOBAL )" + store + R"(* to = out + ((g * n + c) * m + o) * (TD * TH * TW);
       for (int e = 0; e < TD; ++e)
         for (int r = 0; r < TH; ++r)
-          UNROLL for (int q = 0; q < TW; ++q) to[(e * TH + r) * TW + q] = from[(e * AD * KH + r * AH) * KW + q * AW];
+          UNROLL for (int q = 0; q < TW; ++q) to[(e * TH + r) * TW + q] = from[(e * ad * KH + r * ah) * KW + q * aw];
     }
 }
 )");
@@ -272,6 +280,7 @@ for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
   const int64_t side = in_turn ? kSide : 1, units = c.groups * (in_turn ? blocks : n * m);
   Launch l;
   l.pointer(*out).pointer(weight).value(units).value(m).value(n).value(side).value(in_turn ? blocks : n);
+  for (const auto* one : {phase.first, phase.apart}) l.value(one[0]).value(one[1]).value(one[2]);
   const double each = static_cast<double>(taps * (in_turn ? m * kSide : 1));
   return l.run(*call.device, function, units, each, call.stream);
 }
@@ -351,7 +360,8 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
     gathers.push_back(&p.gather);
   }
   if (gathers.empty()) return filled(call, c, c.in_channels, c.in_size(), out, bias);
-  TRY(surrounded(call, c, c.out_channels, reach, gathers, &grad));
+  bool slack = false;
+  TRY(surrounded(call, c, c.out_channels, reach, gathers, &grad, &slack));
   int64_t apart = c.batch * c.in_channels;
   for (int d = 0; d < 3; ++d) apart *= phases[0].gather.to[d];
   void* parts = nullptr;
@@ -367,7 +377,7 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
     }
     void* turned = nullptr;
     TRY(swapped(call, c, p, weight, &turned));
-    TRY(gathered(call, c, p.gather, p.taps, c.in_channels / c.groups, to, turned, grad, bias));
+    TRY(gathered(call, c, p.gather, p.taps, c.in_channels / c.groups, to, turned, grad, slack, bias));
   }
   return parts ? interleaved(call, c, apart, parts, out) : CW_OK;
 }
@@ -466,6 +476,9 @@ cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, 
   const int64_t m = c.out_channels / c.groups, channels = c.in_channels / c.groups, taps = c.taps();
   const Reach reach = reach_of(g, c.kernel);
   if (reach.sizes() * channels >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
+  // Not by the cut: other shares would be other bits.
+  const int64_t each = c.groups * ((m + 7) / 8) * ((channels * taps + 31) / 32);
+  const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / each, 1, c.batch);
   const ProductSize size{c.groups, m, channels * taps, c.batch * c.out_size()};
   return with_cut(call, Turn::gradient, c.dtype, size, [&](Turn& turn) {
     const Cut& cut = turn.cut();
@@ -473,9 +486,7 @@ cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, 
     const int64_t runs = together ? 1 : c.kernel[2], run = together ? c.kernel[2] * channels : channels;
     const int64_t lines = c.kernel[0] * c.kernel[1] * runs;
     const int64_t tiles = (m + cut.rows - 1) / cut.rows, panels = (run + cut.columns - 1) / cut.columns;
-    const int64_t each = c.groups * tiles * panels * lines;
-    const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / each, 1, c.batch);
-    const int64_t units = each * shares, most = (c.batch + shares - 1) / shares;
+    const int64_t units = shares * c.groups * tiles * panels * lines, most = (c.batch + shares - 1) / shares;
     const int64_t chunk = std::clamp<int64_t>(kChunk / (c.out_size() * (cut.rows + cut.columns)), 1, most);
     cw_function function = nullptr;
     TRY(call.device->function(

@@ -321,6 +321,7 @@ void tile_definitions(Source& s, const Product& p, const Device& device) {
     s.define("LOADV(p)", "(*(const V*)(p))").define("STOREV(p, v)", "(*(V*)(p) = (v))");
     s.define("FMAV(a, b, c)", "((a) * (b) + (c))").define("ZERO", "((V){0})");
   }
+  s.define("LANES_OF_V", vector);
   // A tile is the item's own memory, which OpenCL keeps apart from the device's.
   s.define("STORETILE(p, v)", "STOREV(p, v)");
   s.define("LDA", std::string("LD_") + name_of(p.a)).define("PUT", one_line(p.store));
@@ -373,7 +374,8 @@ Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place) {
     p.chunk = std::max<int64_t>(kPacked / (cut.columns * few) / cut.depth, 1) * cut.depth;
     p.kept_rows = tiles * cut.rows;
   }
-  p.slot = (in_place ? 0 : p.block * staged) + p.together * (p.kept_rows + p.chunk) * cut.columns;
+  // A row of a panel may be written a vector too far.
+  p.slot = (in_place ? 0 : p.block * staged) + p.together * (p.kept_rows + p.chunk) * cut.columns + 16;
   return p;
 }
 
