@@ -207,6 +207,23 @@ def every() -> Iterator[Case]:
             ),
             (randn(2, 8, 7, 6), randn(8, 4 // groups, 3, 2, seed=1), randn(4, seed=2)),
         )
+    for stride, dilation, width in ((1, 1, 37), (2, 1, 12), (3, 2, 21)):
+        yield (
+            f"conv of single channels {stride} {dilation} {width}",
+            grads(lambda x, w, b, s=stride, d=dilation: F.conv2d(x, w, b, s, 2, d, 5)),
+            (randn(3, 5, 11, width), randn(5, 1, 3, 4, seed=1), randn(5, seed=2)),
+        )
+    # Panels that a tap fills; several chunks of images; a stride beyond the kernel.
+    for channels, result, side, stride in ((32, 40, 7, 1), (40, 70, 60, 1), (3, 20, 13, 5)):
+        yield (
+            f"conv {channels} {result} {side} {stride}",
+            grads(lambda x, w, b, s=stride: F.conv2d(x, w, b, s, 1)),
+            (
+                randn(3, channels, side, side) / 50,
+                randn(result, channels, 3, 3, seed=1) / 20,
+                randn(result),
+            ),
+        )
     yield "conv1d", grads(F.conv1d), (randn(2, 3, 19), randn(5, 3, 4, seed=1), randn(5, seed=2))
     yield "pool", grads(lambda x: F.max_pool2d(x, 3, 2, 1)), (randn(2, 3, 11, 9),)
     target = torch.tensor([1, 0, -100, 3, 2, 3])

@@ -73,7 +73,8 @@ cw_status surrounded(Call& call, const Convolution& c, int64_t channels, const R
   const int64_t rows = c.batch * channels * reach.size(0) * reach.size(1);
   if (reach.sizes() * channels >= (int64_t{1} << 31)) return CW_UNSUPPORTED;
   void* made = nullptr;
-  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((rows * reach.size(2) + kSlack) * size_of(c.dtype)), &made));
+  TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((rows * reach.size(2) + kSlack) * size_of(c.dtype)),
+              &made));
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("surrounded"), static_cast<uint64_t>(c.dtype), 0, 0},
@@ -107,9 +108,111 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   return CW_OK;
 }
 
+// The same where a group is one channel: no product, whose tiles would be nearly empty. On CPUs four rows at a time.
+cw_status depthwise(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], const void* out,
+                    const void* weight, const void* image, bool slack, const void* bias) {
+  const Dtype type = compute_of(c.dtype);
+  const bool in_turn = call.device->in_turn(), vectors = g.mul[2] == 1 && c.dtype == type;
+  const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(bias != nullptr) << 8 |
+                    static_cast<uint64_t>(slack) << 9 | static_cast<uint64_t>(vectors) << 10;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("depthwise"), bits, 0, 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
+        s.out(store, "out").in(store, "a").in(store, "image");
+        if (bias) s.in(store, "bias");
+        s.value("idx", "units").value("idx", "groups");
+        add_plane(s);
+        vector_definitions(s, type, *call.device);
+        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("S", store).define("VECTORS", vectors);
+        s.define("ALL", slack ? "x < tx" : "x + LANES_OF_V <= tx");
+        s.define("BIAS", bias ? "LD(bias, group)" : "0").before("#define FROM(at) LD(from, at)\n").before(kTap);
+        return s.kernel(R"(
+const idx plane = fz * fy * fx, taps = kd * kh * kw;
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+#ifdef IN_TURN
+  const idx blocks = (ty + 3) / 4, y0 = u % blocks * 4, z = u / blocks % tz, at = u / blocks / tz, group = at % groups;
+  const idx rows = ty - y0 < 4 ? ty - y0 : 4;
+  GLOBAL const S* w = a + group * taps;
+  GLOBAL const S* f0 = image + at * plane + ((z * mz + oz) * fy + y0 * my + oy) * fx + ox;
+  GLOBAL const S* f1 = f0 + (rows > 1 ? my * fx : 0);
+  GLOBAL const S* f2 = f1 + (rows > 2 ? my * fx : 0);
+  GLOBAL const S* f3 = f2 + (rows > 3 ? my * fx : 0);
+  GLOBAL S* to = out + ((at * tz + z) * ty + y0) * tx;
+  const T more = BIAS;
+  idx x = 0;
+#if VECTORS
+  for (; ALL; x += LANES_OF_V) {
+    V c0 = ZERO, c1 = ZERO, c2 = ZERO, c3 = ZERO;
+    for (idx e = 0, tap = 0; e < kd; ++e)
+      for (idx r = 0; r < kh; ++r) {
+        idx o = (e * sz * fy + r * sy) * fx + x;
+        for (idx q = 0; q < kw; ++q, ++tap, o += sx) {
+          const T v = LD(w, tap);
+          c0 = FMAV(v, LOADV(f0 + o), c0); c1 = FMAV(v, LOADV(f1 + o), c1);
+          c2 = FMAV(v, LOADV(f2 + o), c2); c3 = FMAV(v, LOADV(f3 + o), c3);
+        }
+      }
+    T tile[4 * LANES_OF_V];
+    STORETILE(tile, c0); STORETILE(tile + LANES_OF_V, c1); STORETILE(tile + 2 * LANES_OF_V, c2);
+    STORETILE(tile + 3 * LANES_OF_V, c3);
+    const int left = tx - x < LANES_OF_V ? (int)(tx - x) : LANES_OF_V;
+    for (int i = 0; i < rows; ++i)
+      for (int l = 0; l < left; ++l) ST(to, i * tx + x + l, tile[i * LANES_OF_V + l] + more);
+  }
+#endif
+  for (; x < tx; ++x) {
+    T c0 = 0, c1 = 0, c2 = 0, c3 = 0;
+    for (idx e = 0, tap = 0; e < kd; ++e)
+      for (idx r = 0; r < kh; ++r) {
+        idx o = (e * sz * fy + r * sy) * fx + x * mx;
+        for (idx q = 0; q < kw; ++q, ++tap, o += sx) {
+          const T v = LD(w, tap);
+          c0 = FMA(v, (T)LD(f0, o), c0); c1 = FMA(v, (T)LD(f1, o), c1);
+          c2 = FMA(v, (T)LD(f2, o), c2); c3 = FMA(v, (T)LD(f3, o), c3);
+        }
+      }
+    ST(to, x, c0 + more);
+    if (rows > 1) ST(to, tx + x, c1 + more);
+    if (rows > 2) ST(to, 2 * tx + x, c2 + more);
+    if (rows > 3) ST(to, 3 * tx + x, c3 + more);
+  }
+#else
+  const u32 spots = (u32)(tz * ty * tx), n = (u32)(u % spots);
+  const idx at = u / spots, group = at % groups;
+  GLOBAL const S* from = image + at * plane;
+  const i32 z = (i32)(n / (u32)(ty * tx) * mz + oz), y = (i32)(n / (u32)tx % (u32)ty * my + oy);
+  const i32 x = (i32)(n % (u32)tx * mx + ox);
+  T v = 0;
+  for (i32 e = 0, tap = 0; e < (i32)kd; ++e)
+    for (i32 r = 0; r < (i32)kh; ++r)
+      for (i32 q = 0; q < (i32)kw; ++q, ++tap)
+        v = FMA((T)LD(a, group * taps + tap), (T)(TAP(0, z + e * (i32)sz, y + r * (i32)sy, x + q * (i32)sx)), v);
+  v += BIAS;
+  ST(out, u, v);
+#endif
+}
+)");
+      },
+      &function));
+  const int64_t planes = c.batch * c.groups, spots = g.to[0] * g.to[1] * g.to[2];
+  const int64_t units = planes * (in_turn ? g.to[0] * ((g.to[1] + 3) / 4) : spots);
+  const int64_t taps = kernel[0] * kernel[1] * kernel[2];
+  Launch l;
+  l.pointer(out).pointer(weight).pointer(image);
+  if (bias) l.pointer(bias);
+  l.value(units).value(c.groups);
+  add_plane(l, g, kernel);
+  const double each = static_cast<double>(taps * planes * spots) / (vectors && in_turn ? 8 : 1);
+  return l.run(*call.device, function, units, each / static_cast<double>(units), call.stream);
+}
+
 // `out` [batch, groups * m, to] = `weight` [groups, m, channels * taps] times what `g` gathers from `image`.
 cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
                    const void* out, const void* weight, const void* image, bool slack, const void* bias) {
+  if (m == 1 && g.channels == 1) return depthwise(call, c, g, kernel, out, weight, image, slack, bias);
   const Dtype type = compute_of(c.dtype);
   const bool inside = call.device->in_turn();
   const ProductSize size{c.batch * c.groups, m, g.to[0] * g.to[1] * g.to[2],
@@ -148,7 +251,8 @@ cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int6
           // Positions side by side in the image are copied a vector at a time, a tail as one more where there is memory
           // behind it: what that writes too much is written again after it. Others are gathered.
           p.panel =
-              "i32 at0[WIDE]; int run[WIDE + 1], runs = 0; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? n0 "
+              "i32 at0[WIDE]; int run[WIDE + 1], runs = 0; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? "
+              "n0 "
               "+ l : n0; at0[l] = (i32)(((n / (ty * tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + "
               "ox); if (l < wide && (l == 0 || at0[l] != at0[l - 1] + 1)) run[runs++] = l; } run[runs] = (int)wide;";
           p.pack =
@@ -252,7 +356,8 @@ cw_status swapped(Call& call, const Convolution& c, const Phase& phase, const vo
         Source s(call.device->info);
         const std::string store = storage_of(c.dtype);
         s.out(store, "out").in(store, "in");
-        for (const char* v : {"count", "m", "n", "side", "blocks", "fd", "fh", "fw", "ad", "ah", "aw"}) s.value("idx", v);
+        for (const char* v : {"count", "m", "n", "side", "blocks", "fd", "fh", "fw", "ad", "ah", "aw"})
+          s.value("idx", v);
         constexpr const char* kSides[] = {"D", "H", "W"};
         for (int d = 0; d < 3; ++d) {
           s.define(std::string("K") + kSides[d], c.kernel[d]).define(std::string("T") + kSides[d], phase.taps[d]);
@@ -267,8 +372,10 @@ for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
   const idx c0 = u % blocks * side, c1 = n - c0 < side ? n : c0 + side;
   for (idx o = o0; o < o1; ++o)
     for (idx c = c0; c < c1; ++c) {
-      GLOBAL const )" + store + R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (fd * KH + fh) * KW + fw;
-      GLOBAL )" + store + R"(* to = out + ((g * n + c) * m + o) * (TD * TH * TW);
+      GLOBAL const )" + store +
+                        R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (fd * KH + fh) * KW + fw;
+      GLOBAL )" + store +
+                        R"(* to = out + ((g * n + c) * m + o) * (TD * TH * TW);
       for (int e = 0; e < TD; ++e)
         for (int r = 0; r < TH; ++r)
           UNROLL for (int q = 0; q < TW; ++q) to[(e * TH + r) * TW + q] = from[(e * ad * KH + r * ah) * KW + q * aw];
@@ -297,8 +404,8 @@ cw_status filled(Call& call, const Convolution& c, int64_t channels, int64_t siz
         if (bias) s.in(store, "bias");
         for (const char* v : {"planes", "channels", "size"}) s.value("idx", v);
         const std::string value = bias ? "bias[u % channels]" : "0";
-        return s.kernel("for (idx u = FIRST(planes), end = LAST(planes); u < end; u += STEP) {\nconst " + store + " v = " +
-                        value + ";\nfor (idx x = 0; x < size; ++x) out[u * size + x] = v;\n}\n");
+        return s.kernel("for (idx u = FIRST(planes), end = LAST(planes); u < end; u += STEP) {\nconst " + store +
+                        " v = " + value + ";\nfor (idx x = 0; x < size; ++x) out[u * size + x] = v;\n}\n");
       },
       &function));
   Launch l;
@@ -325,7 +432,8 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   const idx down = (plane * PART(d, pz, sz) + z / sz) * PART(h, py, sy) + y / sy;
   for (idx px = 0; px < nx; ++px) {
     const idx wide = PART(w, px, sx);
-    GLOBAL const )" + store + R"(* from = in + ((pz * ny + py) * nx + px) * apart + down * wide;
+    GLOBAL const )" + store +
+                        R"(* from = in + ((pz * ny + py) * nx + px) * apart + down * wide;
     GLOBAL )" + store + R"(* to = out + u * w + px;
     if (sx == 2) {
       INDEPENDENT for (idx x = 0; x < wide; ++x) to[x * 2] = from[x];
@@ -466,6 +574,19 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   return l.run(*call.device, function, units, static_cast<double>(kTogether * cut.rows), call.stream);
 }
 
+// `out` of the shares' sums, one after the other at `partial`.
+cw_status summed(Call& call, const Tensor& out, const void* partial, int64_t shares) {
+  Tensor sums, to = out;
+  sums.data = static_cast<const char*>(partial);
+  sums.dtype = compute_of(out.dtype);
+  sums.ndim = 2;
+  sums.shape[0] = shares, sums.shape[1] = out.numel();
+  sums.strides[0] = out.numel(), sums.strides[1] = 1;
+  to.ndim = 1;
+  to.shape[0] = out.numel(), to.strides[0] = 1;
+  return sum_into(call, to, sums, {0});
+}
+
 // `out` [groups * m, n, taps] on CPUs: for each share of the batch by itself, then summed up. An item takes tiles of
 // rows for panels of channels, one tap after the other, or, of few channels, of all taps of a line side by side; a chunk of
 // images at a time, so that they stay in the second cache for all of its tiles.
@@ -496,8 +617,8 @@ cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, 
           Source s(call.device->info);
           const std::string t = name_of(type), name = name_of(c.dtype);
           s.out(t, "acc").out(shares > 1 ? t : storage_of(c.dtype), "out").in(t, "a").in(t, "image");
-          for (const char* v : {"units", "tiles", "panels", "lines", "runs", "run", "groups", "shares", "images", "chunk",
-                                "M", "channels"})
+          for (const char* v : {"units", "tiles", "panels", "lines", "runs", "run", "groups", "shares", "images",
+                                "chunk", "M", "channels"})
             s.value("idx", v);
           add_plane(s);
           Product p;
@@ -563,17 +684,78 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     TRY(turn.start());
     TRY(l.run(*call.device, function, units, size.multiplications() / 8 / static_cast<double>(units), call.stream));
     TRY(turn.end());
-    if (shares == 1) return CW_OK;
-    Tensor sums, to = out;
-    sums.data = static_cast<const char*>(partial);
-    sums.dtype = type;
-    sums.ndim = 2;
-    sums.shape[0] = shares, sums.shape[1] = out.numel();
-    sums.strides[0] = out.numel(), sums.strides[1] = 1;
-    to.ndim = 1;
-    to.shape[0] = out.numel(), to.strides[0] = 1;
-    return sum_into(call, to, sums, {0});
+    return shares > 1 ? summed(call, out, partial, shares) : CW_OK;
   });
+}
+
+// The same where a group is one channel: an item sums up a line of taps, as many sums at a time as a vector has, and what
+// is left of each row by itself.
+cw_status depthwise_gradient(Call& call, const Convolution& c, Gather g, const Tensor& out, const void* grad,
+                             const void* in) {
+  const Dtype type = compute_of(c.dtype);
+  bool slack = false;
+  TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in, &slack));
+  const bool vectors = g.mul[2] == 1 && c.dtype == type;
+  const int64_t lines = c.kernel[0] * c.kernel[1], each = c.groups * lines;
+  const int64_t shares = std::clamp<int64_t>(int64_t{call.device->info.compute_units} * 8 / each, 1, c.batch);
+  const auto bits =
+      static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(vectors) << 8 | static_cast<uint64_t>(shares > 1) << 9;
+  cw_function function = nullptr;
+  TRY(call.device->function(
+      {family("depthwise_gradient"), bits, static_cast<uint64_t>(c.kernel[2]), 0},
+      [&] {
+        Source s(call.device->info);
+        const std::string name = name_of(c.dtype), store = storage_of(c.dtype), t = name_of(type);
+        s.out(shares > 1 ? t : store, "out").in(store, "a").in(store, "image");
+        for (const char* v : {"units", "groups", "shares", "images"}) s.value("idx", v);
+        add_plane(s);
+        vector_definitions(s, type, *call.device);
+        std::string zeros, vector_step, step, sums;
+        for (int64_t q = 0; q < c.kernel[2]; ++q) {
+          const std::string n = std::to_string(q);
+          zeros += std::string(vectors ? "V c" + n + " = ZERO; " : "") + "T s" + n + " = 0; ";
+          vector_step += "c" + n + " = FMAV(v, LOADV(f + x + " + n + " * sx), c" + n + "); ";
+          step += "s" + n + " = FMA(v, (T)LD(f, x * mx + " + n + " * sx), s" + n + "); ";
+          if (vectors)
+            sums += "STORETILE(lane, c" + n + "); for (int l = 0; l < LANES_OF_V; ++l) s" + n + " += lane[l]; ";
+          sums +=
+              std::string(shares > 1 ? "out[to + " + n + "] = s" + n : "ST(out, to + " + n + ", s" + n + ")") + "; ";
+        }
+        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("S", store).define("VECTORS", vectors);
+        s.define("ZEROS", zeros).define("VECTOR_STEP", vector_step).define("STEP_OF_ONE", step).define("SUMS", sums);
+        return s.kernel(R"(
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx r = u % kh, e = u / kh % kd, group = u / kh / kd % groups, share = u / kh / kd / groups;
+  const idx to = ((share * groups + group) * kd + e) * kh * kw + r * kw;
+  T lane[LANES_OF_V];
+  ZEROS
+  for (idx i = images * share / shares; i < images * (share + 1) / shares; ++i)
+    for (idx z = 0; z < tz; ++z)
+      for (idx y = 0; y < ty; ++y) {
+        GLOBAL const S* rows = a + (((i * groups + group) * tz + z) * ty + y) * tx;
+        GLOBAL const S* f = image + (((i * groups + group) * fz + z * mz + oz + e * sz) * fy + y * my + oy + r * sy) * fx + ox;
+        idx x = 0;
+#if VECTORS
+        for (; x + LANES_OF_V <= tx; x += LANES_OF_V) { const V v = LOADV(rows + x); VECTOR_STEP }
+#endif
+        for (; x < tx; ++x) { const T v = LD(rows, x); STEP_OF_ONE }
+      }
+  (void)lane;
+  SUMS
+}
+)");
+      },
+      &function));
+  void* partial = nullptr;
+  if (shares > 1)
+    TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(shares * out.numel() * size_of(type)), &partial));
+  Launch l;
+  l.pointer(shares > 1 ? partial : out.data).pointer(grad).pointer(in);
+  for (const int64_t v : {each * shares, c.groups, shares, c.batch}) l.value(v);
+  add_plane(l, g, c.kernel);
+  const double cost = static_cast<double>(c.batch * c.out_size() * c.kernel[2]) / (vectors ? 8 : 1);
+  TRY(l.run(*call.device, function, each * shares, cost / static_cast<double>(shares), call.stream));
+  return shares > 1 ? summed(call, out, partial, shares) : CW_OK;
 }
 
 // The same elsewhere: one product for a group, whose k goes over all positions of all images.
@@ -621,11 +803,13 @@ cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g,
 
 cw_status weight_gradient(Call& call, Convolution c, const Tensor& out, const void* grad, const void* in) {
   if (!call.device->in_turn()) return gradient_in_squares(call, c, forward_gather(c), out, grad, in);
+  constexpr int64_t kLongest = 16;  // line of taps, whose sums are registers
+  if (c.in_channels == c.groups && c.out_channels == c.groups && c.kernel[2] <= kLongest)
+    return depthwise_gradient(call, c, forward_gather(c), out, grad, in);
   // Positions in one line, where each is read by itself.
   bool alone = c.in_size() == c.out_size();
   for (int d = 0; d < 3; ++d) alone &= c.kernel[d] == 1 && c.padding[d] == 0 && c.stride[d] == 1;
-  if (alone)
-    c.in[2] = c.out[2] = c.in_size(), c.in[0] = c.in[1] = c.out[0] = c.out[1] = 1;
+  if (alone) c.in[2] = c.out[2] = c.in_size(), c.in[0] = c.in[1] = c.out[0] = c.out[1] = 1;
   return gradient_in_panels(call, c, forward_gather(c), out, grad, in);
 }
 

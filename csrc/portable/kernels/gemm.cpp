@@ -294,10 +294,28 @@ std::string turn_text(const Product& p, int vector) {
 
 }  // namespace
 
+void vector_definitions(Source& s, Dtype type, const Device& device) {
+  const std::string name = name_of(type);
+  if (device.info.language == CW_CODE_C) s.before("#pragma GCC optimize (\"fp-contract=fast\")\n");
+  s.before("typedef " + name + " T;\n");
+  const int lanes = vector_lanes(device, type);
+  s.define("LANES_OF_V", lanes);
+  if (lanes == 16) {
+    s.before("typedef " + name + "x16 V;\n");
+    for (const char* one : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(one, std::string(one) + "_" + name);
+  } else {
+    s.before("typedef T V __attribute__((vector_size(" + std::to_string(lanes) +
+             " * sizeof(T)), aligned(sizeof(T))));\n");
+    s.define("LOADV(p)", "(*(const V*)(p))").define("STOREV(p, v)", "(*(V*)(p) = (v))");
+    s.define("FMAV(a, b, c)", "((a) * (b) + (c))").define("ZERO", "((V){0})");
+  }
+  // A tile is the item's own memory, which OpenCL keeps apart from the device's.
+  s.define("STORETILE(p, v)", "STOREV(p, v)");
+}
+
 void tile_definitions(Source& s, const Product& p, const Device& device) {
-  const std::string type = name_of(p.type);
+  vector_definitions(s, p.type, device);
   std::string head;
-  if (device.info.language == CW_CODE_C) head = "#pragma GCC optimize (\"fp-contract=fast\")\n";
   if (device.in_turn())  // what will be read soon, into the second cache
     head +=
         "#ifdef __has_builtin\n#if __has_builtin(__builtin_prefetch)\n#define AHEAD(p) __builtin_prefetch((const "
@@ -306,24 +324,10 @@ void tile_definitions(Source& s, const Product& p, const Device& device) {
     head += device.info.language == CW_CODE_C
                 ? "#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))\n"
                 : "#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))\n";
+  head += std::string("typedef ") + storage_of(p.a) + " AT;\n";
   const int vector = vector_lanes(device, p.type);
-  head += "typedef " + type + " T;\ntypedef " + storage_of(p.a) + " AT;\n";
-  if (vector == 16)
-    head += "typedef " + type + "x16 V;\n";
-  else
-    head +=
-        "typedef T V __attribute__((vector_size(" + std::to_string(vector) + " * sizeof(T)), aligned(sizeof(T))));\n";
   if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p, vector);
   s.before(head);
-  if (vector == 16) {
-    for (const char* name : {"LOADV", "STOREV", "FMAV", "ZERO"}) s.define(name, std::string(name) + "_" + type);
-  } else {
-    s.define("LOADV(p)", "(*(const V*)(p))").define("STOREV(p, v)", "(*(V*)(p) = (v))");
-    s.define("FMAV(a, b, c)", "((a) * (b) + (c))").define("ZERO", "((V){0})");
-  }
-  s.define("LANES_OF_V", vector);
-  // A tile is the item's own memory, which OpenCL keeps apart from the device's.
-  s.define("STORETILE(p, v)", "STOREV(p, v)");
   s.define("LDA", std::string("LD_") + name_of(p.a)).define("PUT", one_line(p.store));
   if (p.cut.kind == Cut::panels) define_tile(s, p, vector);
 }
@@ -393,8 +397,7 @@ int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size) {
   return int64_t{call.device->info.compute_units} * (is_large(cut, size) ? 1 : 4);
 }
 
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
-                          void** out) {
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense, void** out) {
   *out = nullptr;
   int64_t count = 0;
   if (cut.kind == Cut::panels)

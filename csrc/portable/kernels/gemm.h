@@ -25,6 +25,8 @@ struct Product {
 
 // Adds the parameters that the product needs after the caller's, and gives the kernel's text.
 std::string product_text(Source& source, const Product& product, const Device& device);
+// Of vectors alone, on CPUs: T, V, LANES_OF_V, LOADV, STOREV, STORETILE into an item's own memory, FMAV, ZERO.
+void vector_definitions(Source& source, Dtype type, const Device& device);
 // Only the definitions of a tile in registers, on CPUs: for a kernel with loops of its own around TILE_ZERO and what follows
 // it. TILE_STEP adds the products of the elements at `row`, one for each row, and the panel's at `b`.
 void tile_definitions(Source& source, const Product& product, const Device& device);
@@ -43,8 +45,7 @@ Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place);
 bool in_place(const Cut& cut, Dtype a, bool a_dense);
 
 // The workspace, which the first parameter of the function must be; NULL where none is needed.
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
-                          void** out);
+cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense, void** out);
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
 cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
