@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
-.PHONY: examples fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
+.PHONY: examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -65,7 +65,7 @@ opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target $(OPENCL) ./vendors/opencl
 
 # RUNTIME=intel: what runs on OpenCL runs on Intel's runtime for CPUs, not on the one that is installed.
-RUNS_OPENCL := demo test-opencl test-conformance bench-opencl test-compile bench-compile bench-quant
+RUNS_OPENCL := demo test-opencl test-conformance bench-models bench-opencl test-compile bench-compile bench-quant
 ifeq ($(RUNTIME),intel)
 $(RUNS_OPENCL): intel
 $(RUNS_OPENCL): export OCL_ICD_VENDORS := $(CURDIR)/build/intel/lib/libintelocl.so
@@ -148,6 +148,10 @@ bench: build ## speed against stock CPU; writes benchmarks/results/
 
 bench-opencl: build opencl ## speed of the portable kernels on OpenCL against stock CPU
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/opencl.py
+
+bench-models: build opencl ## speed of whole models on the simulated chip and on OpenCL against stock CPU
+	$(PY) benchmarks/models.py
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/models.py
 
 bench-compile: build opencl ## speed of torch.compile on OpenCL against eager and stock torch.compile
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_COMPILE=strict $(PY) benchmarks/compile.py

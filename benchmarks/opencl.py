@@ -22,12 +22,10 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import torch
-from run import Figure, compare, device, main, seconds
+from models import PAUSE, programs_against_stock
+from run import Figure, compare, device, main
 
-import causeway
 from programs import gpt_block_step, gru_step, lstm_step, mnist_step, resnet_inference
-
-PAUSE = 0.05  # seconds
 
 
 def models() -> Iterator[Figure]:
@@ -39,17 +37,7 @@ def models() -> Iterator[Figure]:
         "LSTM, 2 layers, training step": (lstm_step, 0.7),
         "GRU, 2 layers, training step": (gru_step, 0.7),
     }
-    for name, (make, bar) in cases.items():
-        cpu, dev = make(torch.device("cpu")), make(device())
-        for f in (cpu, dev):
-            seconds(f, 2)
-        with causeway.ledger() as ledger:
-            dev()
-        if rows := [r for r in ledger.rows if r.rung == "host"]:
-            told = ", ".join(sorted({r.operator for r in rows}))
-            print(f"{name}: on the host rung: {told}", file=sys.stderr)
-        stock, ours, ratio = compare(cpu, dev, calls=1, rounds=9, pause=PAUSE)
-        yield Figure("models", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, bar, "higher")
+    return programs_against_stock("models", cases)
 
 
 def _against(
