@@ -6,8 +6,8 @@ import importlib
 from pathlib import Path
 from types import ModuleType
 
-from causeway.compat import systems
-from causeway.compat.npu_module import _PUBLIC, INSTEAD
+from causeway.compat import names, systems
+from causeway.compat.npu_module import _PUBLIC
 
 # The modules whose names are listed, by the name under which a program imports them.
 _MODULES = {
@@ -69,20 +69,9 @@ def works(module: ModuleType) -> dict[str, str]:
     return found
 
 
-def instead(module: ModuleType) -> dict[str, str]:
-    """The names of a module that raise, with what to write instead."""
-    if module.__name__.endswith("npu_module"):
-        return INSTEAD
-    get = vars(module).get("__getattr__")
-    for cell in getattr(get, "__closure__", None) or ():
-        if isinstance(cell.cell_contents, dict):
-            return cell.cell_contents
-    return {}
-
-
 def _table(name: str, module: ModuleType) -> str:
     rows = [(n, text) for n, text in works(module).items()]
-    rows += [(n, f"raises: {text}") for n, text in sorted(instead(module).items())]
+    rows += [(n, f"raises: {text}") for n, text in sorted(names.instead(name).items())]
     if not rows:
         return ""
     body = "".join(f"| `{n}` | {text.replace('|', chr(92) + '|')} |\n" for n, text in rows)

@@ -42,13 +42,4 @@ class _ExperimentalConfig:
         self.options = options
 
 
-__getattr__ = getter(
-    "torch_npu.profiler",
-    {
-        "dynamic_profile": "torch.profiler.schedule, or `causeway profile`",
-        "ProfilerLevel": "torch.profiler has no levels",
-        "AiCMetrics": "the chip's counters are the vendor's tools'",
-        "analyse": "the trace is written as torch writes it; `causeway profile` has tables",
-        "ExportType": "torch.profiler writes JSON",
-    },
-)
+__getattr__ = getter("torch_npu.profiler")
