@@ -13,9 +13,8 @@ import re
 from functools import cache
 
 from causeway.compat import System, systems
+from causeway.migrate.files.variables import COMMON
 
-# Variables that other programs have too; they count where something else shows the system.
-_COMMON = {"DEVICE_ID", "RANK_TABLE_FILE"}
 
 
 @cache
@@ -24,7 +23,7 @@ def words() -> re.Pattern[bytes]:
     found = {"mindspore"}
     for system in systems().values():
         found |= set(system.packages) | set(system.backends)
-        found |= {rf"\b{name}\b" for name in system.variables if name not in _COMMON}
+        found |= {rf"\b{name}\b" for name in system.variables if name not in COMMON}
         found |= {rf"\b{system.device}\b", f"is_{system.device}"} if system.device else set()
     return re.compile("|".join(sorted(found)).encode())
 
@@ -36,7 +35,7 @@ def concerned(text: str, target: str) -> list[System]:
         plain = "|".join([*system.packages, *system.backends])
         if system.device:
             plain += rf"|\b{system.device}\b|is_{system.device}"
-        named = [name for name in system.variables if name not in _COMMON]
+        named = [name for name in system.variables if name not in COMMON]
         pattern = rf"{plain}|\b(?:{'|'.join(named)})\b" if named else plain
         if system.device != target and re.search(pattern, text):
             found.append(system)
