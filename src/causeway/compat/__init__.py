@@ -48,6 +48,7 @@ class System:
     inner: dict[str, str] = field(default_factory=dict)  # names below a package that are torch's
     modules: dict[str, str] = field(default_factory=dict)  # these, and the next, are for migrate
     switches: tuple[str, ...] = ()
+    redirects: tuple[str, ...] = ()
 
 
 def _flag(text: str) -> bool:
@@ -71,8 +72,8 @@ def systems() -> dict[str, System]:
     found = {}
     for name, table in tables.items():
         variables = {v: Variable(v, **entry) for v, entry in table.pop("variables").items()}
-        table["backends"] = tuple(table["backends"])
-        table["switches"] = tuple(table["switches"])
+        for lists in ("backends", "switches", "redirects"):
+            table[lists] = tuple(table[lists])
         found[name] = System(name, variables=variables, **table)
     return found
 

@@ -171,7 +171,7 @@ def respelled(text: str, systems: list[System]) -> str:
     if not name:
         return text
     text = re.sub(r"(?<=torch\.)cuda\b|(?<=\.is_)cuda\b|(?<=\.)cuda(?=\()", name, text)
-    text = re.sub(r"(?<=[\"'])cuda(?=[\"':])", name, text)
+    text = re.sub(r"(?<=[\"'`])cuda(?=[\"':`])", name, text)
     if system.backends:
         text = re.sub(r"\bnccl\b", system.backends[0], text)
         text = re.sub(r"\bNCCL\b", system.backends[0].upper(), text)

@@ -56,6 +56,7 @@ class _Reader:
         self.moved: dict[int, str] = {}  # id of a Name that an import brought: its meaning in torch
         self.written: set[int] = set()  # id of the root of each use that is written anew
         self.cuda = False  # whether CUDA's names stand in for something
+        self.needed = False  # whether what a package adds to torch stays in use
 
     # -- what is there
 
@@ -68,6 +69,8 @@ class _Reader:
                 if isinstance(up, ast.Attribute) and up.value is node:
                     continue
                 api = module.names.resolve(node) or ""
+                if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+                    continue
                 if self._own(api):
                     yield Use(node, api)  # type: ignore[arg-type]
 
@@ -126,6 +129,10 @@ class _Reader:
             self._use(use)
         for call in self.module.names.all(ast.Call):
             self._method(call)
+        for function in self.module.names.all(ast.FunctionDef):
+            if function.name in self.devices and isinstance(function.up, ast.ClassDef):  # type: ignore[attr-defined]
+                at = self.source.start(function) + len("def ")
+                self._word(function, at, at + len(function.name), "cuda")
         for node in self.module.names.all(ast.Attribute):
             self._asked(node)
         for constant in self.module.names.all(ast.Constant):
@@ -142,6 +149,7 @@ class _Reader:
         node, found = self.known_part(use)
         start, end = source.start(node), source.end(node)
         if start in self.stay or module.kept(statement(node)) or not self._placed_right(node):
+            self.needed |= use.api.startswith("torch.")
             return
         if any(up in self.gone for _, up in ancestors(node)) or self._activities(use.node, use):
             return
@@ -166,6 +174,12 @@ class _Reader:
             self._form(node, call, use, entry)
             return
         to = entry.to if entry is not None else found.to
+        if to == "torch.cuda" and not isinstance(node, ast.Name):
+            self._piece(start, end, f"{self._torch(node)}.get_device_module()", loan=False)
+            self.written.add(id(module.root(node)))
+            self.say("CW171", node, "changed", f"the device's module in place of `{use.api}`",
+                     "It is that of whichever device is there.", use.api)  # fmt: skip
+            return
         if isinstance(node, ast.Name) and all(
             b.kind == "import" for b in module.names.bindings(node)
         ):
@@ -237,6 +251,7 @@ class _Reader:
 
     def _by_hand(self, node: ast.expr, use: Use, found: _Named | None) -> None:
         api = found.api if found else use.api
+        self.needed |= use.api.startswith("torch.") and not isinstance(node, ast.Name)
         entry = found.entry if found else None
         tip = (entry.instead or entry.hand) if entry else ""
         tip = f"Write instead: {tip}." if tip else RULES["CW173"].by_hand
@@ -257,7 +272,7 @@ class _Reader:
         if alone:
             self.gone.append(stmt)
             self.written.add(id(self.module.root(node)))
-            self.say("CW172", stmt, "changed", message, f"{entry.drop.capitalize()}.", use.api)
+            self.say("CW172", stmt, "changed", message, f"{entry.drop[0].upper()}{entry.drop[1:]}.", use.api)
         else:
             self.say("CW172", node, "manual", message, f"Leave it out: {entry.drop}.", use.api)
 
@@ -362,6 +377,7 @@ class _Reader:
         if api.startswith("torch.") or api.partition(".")[0] in self.packages:
             return
         end = self.source.end(func)
+        self.needed |= end - len(func.attr) in self.stay
         self._word(func, end - len(func.attr), end, "cuda")
 
     def _asked(self, node: ast.Attribute) -> None:
@@ -402,8 +418,8 @@ class _Reader:
         for device in self.devices:
             if value == device or re.match(rf"{device}:(\d*|%[ds]|\{{[^{{}}]*\}})\Z", value):
                 return "cuda" + value[len(device) :]
-            if re.match(rf"torch\.{device}\.\w+Tensor\Z", value):
-                return f"torch.cuda{value[len(device) + 6 :]}"
+            if re.search(rf"\btorch\.{device}\.", value):  # a type, an annotation
+                return re.sub(rf"\btorch\.{device}\.", "torch.cuda.", value)
         for system in self.systems:
             for backend in system.backends:
                 pairs = rf"(?:\w+:\w+,)*(?:{system.device}:)?{backend}(?:,\w+:\w+)*\Z"
@@ -458,8 +474,8 @@ class _Reader:
         """`hasattr(torch, "npu") and …`: torch.accelerator is always there."""
         for call in self.module.names.all(ast.Call):
             if not (
-                isinstance(call.func, ast.Name) and call.func.id == "hasattr"
-                and len(call.args) == 2 and isinstance(call.args[1], ast.Constant)
+                isinstance(call.func, ast.Name) and call.func.id in ("getattr", "hasattr")
+                and len(call.args) >= 2 and isinstance(call.args[1], ast.Constant)
                 and call.args[1].value in self.devices
                 and self.module.resolve(call.args[0]) == "torch"
             ):  # fmt: skip
@@ -468,6 +484,11 @@ class _Reader:
             if start in self.stay:
                 continue
             self.out.pieces = [p for p in self.out.pieces if not start <= p.start < end]
+            if call.func.id == "getattr":  # type: ignore[attr-defined]
+                self._piece(start, end, f"{self._torch(call)}.get_device_module()", loan=False)
+                self.say("CW171", call, "changed", "the module of whichever device is there",
+                         "Without one it is torch.cpu.", "torch")  # fmt: skip
+                continue
             if isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And) and up.values[-1] != call:
                 behind = up.values[up.values.index(call) + 1]
                 asks = any(isinstance(n, ast.Attribute) and n.attr == "is_available"
@@ -496,6 +517,15 @@ class _Reader:
     @staticmethod
     def _meant(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
         return alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+
+    def redirected(self) -> bool:
+        """Whether the module sends CUDA's calls to the device, so that CUDA's names are its own."""
+        wanted = {name for s in self.systems for name in s.redirects}
+        return any(
+            self._meant(node, alias) in wanted
+            for node in self.module.imports() for alias in node.names
+            if not getattr(node, "level", 0)
+        )  # fmt: skip
 
     def _import(self, node: ast.Import | ast.ImportFrom, meant: list[str]) -> None:
         """Write an import anew: what it still has to bring, from where torch has it."""
@@ -534,7 +564,7 @@ class _Reader:
             elif to == "torch.cuda" and left:
                 lines.append(_import_line(to, name))
                 loan = True
-            elif left or (not uses and api not in self.switches and not self._module(api)):
+            elif left or (self.needed and api in self.packages) or (not uses and api not in self.switches and not self._module(api)):
                 same.append(written)
             elif any(id(n) in self.moved for n in uses):
                 where, _, last = to.rpartition(".")
@@ -558,6 +588,7 @@ class _Reader:
         else:
             column = source.slice(source.line_start(start), start)
             gap = f"{source.newline}{column}" if not column.strip() else "; "
+            parts[-1] = "  ".join([parts[-1], *source.comments(start, end)])
             self._piece(start, end, gap.join(parts), loan=loan)
         if not loan:
             says = "the same names from torch" if lines else "torch finds a device by itself"
@@ -607,6 +638,28 @@ class _Reader:
                 self._piece(self.source.start(tried), self.source.end(tried), text, loan=True)
                 continue
             self._cut(stmt, gone)
+        self._close_gaps()
+
+    def _close_gaps(self) -> None:
+        """Of the empty lines before and after what is taken out, keep those before."""
+        data, found = self.source.data, list[Piece]()
+        for piece in sorted(self.out.pieces):
+            whole = not piece.text and piece.start == self.source.line_start(piece.start)
+            last = found[-1] if found else None
+            if whole and last is not None and not last.text and last.end == piece.start:
+                found[-1] = Piece(last.start, piece.end, "")
+            else:
+                found.append(piece)
+        for i, piece in enumerate(found):
+            low, high = piece.start, piece.end
+            if piece.text or low != self.source.line_start(low) or data[high - 1 : high] != b"\n":
+                continue
+            stop = self.source.line_end(high)
+            before = data[self.source.line_start(max(low - 1, 0)) : low]
+            free = i + 1 == len(found) or found[i + 1].start > stop
+            if not before.strip() and not data[high:stop].strip() and stop < len(data) and free:
+                found[i] = Piece(low, stop + len(self.source.newline), "")
+        self.out.pieces = found
 
     def _empty(self, up: ast.stmt, gone: set[int]) -> bool:
         """Whether a compound statement does nothing once these are gone."""
@@ -734,7 +787,7 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     if not reader.cuda:
         return reading
     joined = branches.joined(module, reading.pieces)
-    mixed = _names_cuda(module, joined)
+    mixed = None if reader.redirected() else _names_cuda(module, joined)
     if mixed is None and not _names_others(module, reader.devices) and len(reader.devices) < 2:
         reading.pieces = joined.pieces
         for node in joined.nodes:
