@@ -604,7 +604,7 @@ class Module:
                 if n.attr in VENDORS and self.resolve(n.value) == "torch"
             }  # fmt: skip
             self._vendors = asked | named
-        return len(self._vendors) > 1
+        return self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:
         """What runs models in place of torch where `node` is: its class or function imports it, or
@@ -886,6 +886,7 @@ class Module:
         return ""
 
     helper_exists = False
+    several_vendors = False  # known from elsewhere
 
     def _kept_lines(self) -> list[tuple[int, int]]:
         """Ranges of lines that comments keep: a statement that the comment is on; the one after a

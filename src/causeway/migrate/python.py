@@ -93,9 +93,10 @@ def convert_source(
 
 
 def _ruled(text: str, path: str, settings: Settings, *known: frozenset[str],
-           hints_only: bool = False) -> Module:  # fmt: skip
-    """A module that all rules have been through."""
+           hints_only: bool = False, by_vendor: bool = False) -> Module:  # fmt: skip
+    """A module that all rules have been through. `by_vendor`: it has a part for each vendor."""
     module = Module(path, Source(text), _parse(text), settings, *known)
+    module.several_vendors = by_vendor
     _relocate(module)
     for run in () if hints_only else RUNS:
         run(module)
@@ -114,9 +115,16 @@ def _of_systems(text: str, found: list[System], path: str, settings: Settings,
     kept: list[_Draft] = []  # of what was left
     while True:
         reading = read.read(Module(path, Source(text), _parse(text), settings), found, stay)
-        module = _ruled(back.between(Source(text), reading.pieces), path, settings, *known)
+        module = _ruled(
+            back.between(Source(text), reading.pieces), path, settings, *known,
+            by_vendor=reading.by_vendor,
+        )  # fmt: skip
         left = back.join(module, Source(text), reading.pieces, found)
         starts = {piece.start for piece in left} - stay
+        starts |= {  # a question that would be for CUDA alone
+            low for low, high in reading.kept_tests
+            if not any(e.start < high and low < e.end for e in module.edits)
+        }  # fmt: skip
         if not starts:
             break
         kept += [d for d in module.drafts if d.kind != "changed"

@@ -19,6 +19,7 @@ class Joined:
     pieces: list[Piece]
     nodes: list[ast.expr] = field(default_factory=list)
     places: list[Range] = field(default_factory=list)
+    tests: list[Range] = field(default_factory=list)  # of the questions that stay
 
     def holds(self, place: int) -> bool:
         """Whether a place is in one of the branches that were joined."""
@@ -34,17 +35,19 @@ class _Link:
     body: Range
 
 
-def joined(module: Module, pieces: list[Piece]) -> Joined:
-    """One branch for each two that do the same; what is left is as it was."""
+def joined(module: Module, pieces: list[Piece], stay: frozenset[int]) -> Joined:
+    """One branch for each two that do the same, but where the question that would stay is of `stay`.
+    """
     out = Joined(list(pieces))
     heads: list[ast.If | ast.IfExp] = [*module.names.all(ast.If), *module.names.all(ast.IfExp)]
     for head in heads:
         links = _links(module, head)
         for link in links:
             other = next((o for o in links if o is not link and _same(module, pieces, link, o)), None)
-            if other is not None and _own(pieces, link.test) and not _own(pieces, other.test):
+            if other is not None and other.test[0] not in stay and _own(pieces, link.test) and not _own(pieces, other.test):
                 if _cut(module, out, links, link):
                     out.nodes.append(link.node.test)
+                    out.tests.append(other.test)
                     out.places += [link.test, link.body, other.test, other.body]
     return out
 

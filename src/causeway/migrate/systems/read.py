@@ -32,6 +32,8 @@ class Reading:
 
     pieces: list[Piece] = field(default_factory=list)
     drafts: list[_Draft] = field(default_factory=list)
+    kept_tests: list[branches.Range] = field(default_factory=list)  # of branches that were joined
+    by_vendor: bool = False  # nothing of it is to be converted
 
 
 @dataclass(frozen=True)
@@ -56,6 +58,7 @@ class _Reader:
         self.moved: dict[int, str] = {}  # id of a Name that an import brought: its meaning in torch
         self.written: set[int] = set()  # id of the root of each use that is written anew
         self.cuda = False  # whether CUDA's names stand in for something
+        self.strong = False  # whether more than strings shows the system
         self.needed = False  # whether what a package adds to torch stays in use
 
     # -- what is there
@@ -125,6 +128,7 @@ class _Reader:
 
     def read(self) -> Reading:
         """All of it."""
+        self.strong = any(self.brings(node) for node in self.module.imports())
         for use in sorted(self.uses(), key=lambda u: self.source.start(u.node)):
             self._use(use)
         for call in self.module.names.all(ast.Call):
@@ -146,6 +150,7 @@ class _Reader:
 
     def _use(self, use: Use) -> None:
         module, source = self.module, self.source
+        self.strong = True
         node, found = self.known_part(use)
         start, end = source.start(node), source.end(node)
         if start in self.stay or module.kept(statement(node)) or not self._placed_right(node):
@@ -174,16 +179,17 @@ class _Reader:
             self._form(node, call, use, entry)
             return
         to = entry.to if entry is not None else found.to
-        if to == "torch.cuda" and not isinstance(node, ast.Name):
+        imported = isinstance(node, ast.Name) and all(
+            b.kind == "import" for b in module.names.bindings(node)
+        )
+        if to == "torch.cuda" and (imported or not isinstance(node, ast.Name)):
             self._piece(start, end, f"{self._torch(node)}.get_device_module()", loan=False)
             self.written.add(id(module.root(node)))
             self.say("CW171", node, "changed", f"the device's module in place of `{use.api}`",
                      "It is that of whichever device is there.", use.api)  # fmt: skip
             return
-        if isinstance(node, ast.Name) and all(
-            b.kind == "import" for b in module.names.bindings(node)
-        ):
-            if to in ("torch", "torch.cuda", "torchvision") or to.count(".") == 0:
+        if imported:
+            if "." not in to:
                 return  # a module under another name; the import is written anew
             self.moved[id(node)] = to
             return
@@ -274,6 +280,7 @@ class _Reader:
             self.written.add(id(self.module.root(node)))
             self.say("CW172", stmt, "changed", message, f"{entry.drop[0].upper()}{entry.drop[1:]}.", use.api)
         else:
+            self.needed = True
             self.say("CW172", node, "manual", message, f"Leave it out: {entry.drop}.", use.api)
 
     def _form(
@@ -362,6 +369,8 @@ class _Reader:
             self._piece(start, end, f"{torch}.profiler.supported_activities()", loan=False)
             for element in listed.elts:
                 self.written.add(id(self.module.root(element)))
+                self.moved.pop(id(element if isinstance(element, ast.Name) else getattr(
+                    element, "value", None)), None)  # fmt: skip
             self.say("CW171", listed, "changed", "the activities of whichever device is there",
                       "It has the CPU's too.", use.api)  # fmt: skip
         else:
@@ -390,6 +399,7 @@ class _Reader:
     def _word(self, node: ast.AST, start: int, end: int, text: str) -> None:
         if start in self.stay or self.module.kept(statement(node)):
             return
+        self.strong = True
         written = self.source.slice(start, end)
         if re.fullmatch(r"\w+", written) and any(d in written for d in self.devices):
             self._piece(start, end, text, loan=True)
@@ -512,7 +522,7 @@ class _Reader:
 
     def brings(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether an import brings something of a system's."""
-        return any(self._own(self._meant(node, alias)) for alias in node.names)
+        return not getattr(node, "level", 0) and any(self._own(self._meant(node, alias)) for alias in node.names)
 
     @staticmethod
     def _meant(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
@@ -561,10 +571,7 @@ class _Reader:
                     where, _, last = to.rpartition(".")
                     new = last + (f" as {name}" if name != last else "")
                     brought.setdefault(where, []).append(new)
-            elif to == "torch.cuda" and left:
-                lines.append(_import_line(to, name))
-                loan = True
-            elif left or (self.needed and api in self.packages) or (not uses and api not in self.switches and not self._module(api)):
+            elif left or (self.needed and api in self.packages) or self._exported(uses, api):
                 same.append(written)
             elif any(id(n) in self.moved for n in uses):
                 where, _, last = to.rpartition(".")
@@ -594,6 +601,11 @@ class _Reader:
             says = "the same names from torch" if lines else "torch finds a device by itself"
             self.say("CW170", node, "changed", says, "What it brought is written with torch now.",
                      meant[0])  # fmt: skip
+
+    def _exported(self, uses: list[ast.Name], api: str) -> bool:
+        """Whether a name that is not used here may be for others."""
+        unused = not uses and api not in self.switches and not self._module(api)
+        return unused and self.module.path.endswith("__init__.py")
 
     def _inner(self, api: str) -> bool:
         return any(
@@ -786,17 +798,24 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     reading = reader.read()
     if not reader.cuda:
         return reading
-    joined = branches.joined(module, reading.pieces)
+    joined = branches.joined(module, reading.pieces, stay)
     mixed = None if reader.redirected() else _names_cuda(module, joined)
-    if mixed is None and not _names_others(module, reader.devices) and len(reader.devices) < 2:
-        reading.pieces = joined.pieces
+    several = _names_others(module, reader.devices) or len(reader.devices) > 1
+    if not reader.strong and (mixed or several or _asks_accelerator(module)):
+        return Reading()  # a word among others
+    if mixed is None and not several:
+        reading.pieces, reading.kept_tests = joined.pieces, joined.tests
         for node in joined.nodes:
             reader.say("CW174", node, "changed", "the branches of several devices are one",
                        "They do the same, once torch.accelerator is asked.")  # fmt: skip
         return reading
-    empty = Reading()
     first = next((n for n in module.imports() if reader.brings(n)), mixed or module.tree.body[0])
-    reader.out = empty
+    reader.out = Reading(by_vendor=True)
     reader.say("CW174", first, "portable", "the module has a part for each vendor",
                "Leave it, or write one part that asks torch.accelerator.")  # fmt: skip
-    return empty
+    return reader.out
+
+
+def _asks_accelerator(module: Module) -> bool:
+    """Whether a module asks torch.accelerator: what else it names then is a choice of its own."""
+    return any(module.resolve(n) == "torch.accelerator" for n in module.names.all(ast.Attribute))
