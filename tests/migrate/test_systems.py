@@ -315,6 +315,7 @@ print(json.dumps(outcomes))
 """
 SYSTEMS = {"npu": "npu_*.py", "mlu": "mlu_*.py", "dipu": "dipu_*.py", "mindtorch": "mindtorch_*.py"}
 ALL = sorted(path.name for pattern in SYSTEMS.values() for path in PROGRAMS.glob(pattern))
+ALL.append("notebook.py")  # the cells of the converted notebook
 
 
 def run_all(paths: list[Path], *, device: bool = True, compat: str = "") -> dict[str, str]:
@@ -350,6 +351,10 @@ def tree(tmp_path_factory: pytest.TempPathFactory) -> Path:
     journal.copy(result, [PROGRAMS], target)
     left = [f for f in result.findings() if f.kind in ("manual", "unsupported") and not f.is_advice]
     assert {Path(f.file).suffix for f in left} <= {".sh", ".yaml", ".ipynb"}, left
+    cells = json.loads((target / "notebook.ipynb").read_text())["cells"]
+    source = "\n".join("".join(cell["source"]) for cell in cells)
+    assert "%env CAUSEWAY_VISIBLE_DEVICES=0" in source
+    (target / "notebook.py").write_text(re.sub(r"^[%!].*$", "", source, flags=re.M))
     return target
 
 
@@ -381,7 +386,9 @@ def test_a_program_that_loses_its_device_is_found(on_device: dict[str, str]) -> 
         losses(on_device["fault.py"], "sim")
 
 
-@pytest.mark.parametrize("system", SYSTEMS)
+@pytest.mark.parametrize(
+    "system", ["npu", *(pytest.param(s, marks=pytest.mark.long) for s in list(SYSTEMS)[1:])]
+)
 def test_the_same_programs_run_as_they_are_under_compat(
     system: str, on_cpu: dict[str, str]
 ) -> None:
@@ -396,16 +403,7 @@ def test_the_same_programs_run_as_they_are_under_compat(
         same(losses(said[path.name], name), losses(on_cpu[path.name], "cpu"), tolerance)
 
 
-def test_a_notebook_runs(tree: Path, tmp_path: Path) -> None:
-    cells = json.loads((tree / "notebook.ipynb").read_text())["cells"]
-    source = "\n".join("".join(cell["source"]) for cell in cells)
-    assert "%env CAUSEWAY_VISIBLE_DEVICES=0" in source
-    plain = tmp_path / "notebook.py"
-    plain.write_text(re.sub(r"^[%!].*$", "", source, flags=re.M))
-    on = losses(run_all([plain])["notebook.py"], "sim")
-    same(on, losses(run_all([plain], device=False)["notebook.py"], "cpu"))
-
-
+@pytest.mark.long
 def test_a_launch_script_starts_the_converted_program_on_the_device_it_names(tree: Path) -> None:
     script = (tree / "launch.sh").read_text()
     assert "python launched.py --config launched.yaml" in script, "the default is the device's own"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from types import ModuleType
 
@@ -47,7 +48,26 @@ def markdown() -> str:
                 "torch.npu", "npu",
             ):  # fmt: skip
                 parts.append(_table(name, importlib.import_module(where)))
+        parts += [_covered()] if system.name == "npu" else []
     return _HEAD.read_text(encoding="utf-8") + "\n".join(part for part in parts if part)
+
+
+def _covered() -> str:
+    """How many of torch_npu's public names are there; tests/compat/names.py counts them."""
+    table = json.loads(Path(__file__).with_name("covered.json").read_text(encoding="utf-8"))
+    release = table["wheel"].replace("-", " ")
+    rows = [(f"`{module}`", counts) for module, counts in table["modules"].items()]
+    kinds = ("works", "says what to write", "unknown")
+    rows.append(("all", {k: sum(counts.get(k, 0) for _, counts in rows) for k in kinds}))
+    body = "".join(
+        f"| {module} | {sum(counts.values())} | " + " | ".join(str(counts.get(k, 0)) for k in kinds)
+        + " |\n" for module, counts in rows
+    )  # fmt: skip
+    return (
+        f"### How many of them\n\nThe public names of {release}, as its wheel has them, counted by "
+        "`tests/compat/names.py`.\n\n| module | names | work | raise and say what to write | "
+        f"neither |\n|---|---|---|---|---|\n{body}"
+    )
 
 
 def works(module: ModuleType) -> dict[str, str]:

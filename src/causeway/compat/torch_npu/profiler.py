@@ -22,6 +22,11 @@ class ProfilerActivity(Enum):
     NPU = torch.profiler.ProfilerActivity.PrivateUse1
 
 
+def supported_activities() -> set[ProfilerActivity]:
+    """CPU and NPU."""
+    return set(ProfilerActivity)
+
+
 class profile(torch.profiler.profile):
     """torch.profiler.profile; `experimental_config` has no effect, and says so once."""
 
