@@ -102,5 +102,7 @@ def main() -> None:
 
 if __name__ == "__main__":
     if os.environ.get("CAUSEWAY_COMPAT") != "npu":
-        os.execve(sys.executable, [sys.executable, *sys.argv], os.environ | {"CAUSEWAY_COMPAT": "npu"})
+        os.execve(
+            sys.executable, [sys.executable, *sys.argv], os.environ | {"CAUSEWAY_COMPAT": "npu"}
+        )
     main()

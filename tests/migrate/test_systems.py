@@ -1,7 +1,7 @@
 """Code for torch_npu, torch_mlu, torch_dipu and MindTorch: what becomes of what, and that it runs.
 
-tests/programs/systems has programs in the style of those packages' users. They are converted and run
-on the simulated chip and on a torch that sees no device, and run as they are under
+tests/programs/systems has programs in the style of those packages' users. They are converted and
+run on the simulated chip and on a torch that sees no device, and run as they are under
 `causeway.compat`: the losses must be the CPU's each time.
 """
 
@@ -12,6 +12,7 @@ import os
 import re
 import shutil
 import socket
+import subprocess
 import sys
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from causeway.migrate.settings import Settings
 from causeway.migrate.systems.rules import RULES
 
 sys.path.insert(0, str(Path(__file__).parent))
-import test_rules  # noqa: E402
+import test_rules
 
 HELP = f"accelerator = {HELPER.format(torch='torch')}\n\n"
 NPU = "import torch\nimport torch_npu\n\n"
@@ -76,7 +77,8 @@ CHANGED = [
      "x.to(accelerator)\n"),
     ("import torch\n\ntry:\n    import torch_npu\nexcept ImportError:\n    pass\n\nx.npu()\n",
      "x.to(accelerator)\n"),
-    ("import torch\n\ntry:\n    import torch_npu\n    ON = True\nexcept ImportError:\n    ON = False\n",
+    ("import torch\n\ntry:\n    import torch_npu\n    ON = True\nexcept ImportError:\n"
+     "    ON = False\n",
      "ON = torch.accelerator.is_available()\n"),
     (NPU + "def f():\n    # why\n    torch.npu.set_option({'a': 1})\n",
      "def f():\n    # why\n    pass\n"),
@@ -89,8 +91,8 @@ CHANGED = [
      "d = torch.accelerator.current_accelerator().type if torch.accelerator.is_available() "
      'else "cpu"\n'),
     # one branch for several devices
-    (NPU + "if x.device.type == 'cuda':\n    torch.cuda.synchronize()\nelif x.device.type == 'npu':\n"
-     "    torch.npu.synchronize()\n",
+    (NPU + "if x.device.type == 'cuda':\n    torch.cuda.synchronize()\n"
+     "elif x.device.type == 'npu':\n    torch.npu.synchronize()\n",
      "if x.device.type == accelerator.type != 'cpu':\n    torch.accelerator.synchronize()\n"),
     (NPU + "d = 'npu' if torch.npu.is_available() else ('cuda' if torch.cuda.is_available() else "
      "'cpu')\n",
@@ -99,9 +101,10 @@ CHANGED = [
     # collectives, the environment, the profiler
     ("import torch\nimport torch.distributed as dist\nimport torch_npu\n\n"
      "dist.init_process_group('cpu:gloo,npu:hccl')\n",
-     "import torch.distributed as dist\n\nHELPdist.init_process_group(f'cpu:gloo,{accelerator.type}:"
-     "{dist.get_default_backend_for_device(accelerator)}')\n"),
-    ("import os\n\nos.environ['MLU_VISIBLE_DEVICES'] = '0'\nos.putenv('PYTORCH_NPU_ALLOC_CONF', a)\n",
+     "import torch.distributed as dist\n\nHELPdist.init_process_group(f'cpu:gloo,"
+     "{accelerator.type}:{dist.get_default_backend_for_device(accelerator)}')\n"),
+    ("import os\n\nos.environ['MLU_VISIBLE_DEVICES'] = '0'\n"
+     "os.putenv('PYTORCH_NPU_ALLOC_CONF', a)\n",
      "import os\n\nos.environ['CAUSEWAY_VISIBLE_DEVICES'] = '0'\n"
      "os.putenv('PYTORCH_ALLOC_CONF', a)\n"),
     ("import torch\nfrom torch_npu.profiler import ProfilerActivity, profile\n\n"
@@ -164,11 +167,13 @@ def test_the_example_of_a_rule_is_true(code: str) -> None:
 
 
 BY_HAND = [
-    (NPU + "y = torch_npu.npu_fusion_attention(q, k, v, 4, 'BSH')\n", "scaled_dot_product_attention"),
+    (NPU + "y = torch_npu.npu_fusion_attention(q, k, v, 4, 'BSH')\n",
+     "scaled_dot_product_attention"),
     (NPU + "torch.npu.init_dump()\n", "CAUSEWAY_DUMP"),
     (NPU + "y = torch_npu.npu_transpose(x, perm=(1, 0))\n", "permute"),
     (NPU + "ok = torch.npu.set_option({})\n", "Leave it out"),
-    ("import torch_mlu.core.mlu_quantize as q\n\nn = q.quantize_dynamic_mlu(n)\n", "causeway.quant"),
+    ("import torch_mlu.core.mlu_quantize as q\n\nn = q.quantize_dynamic_mlu(n)\n",
+     "causeway.quant"),
     ("import torch_mlu.core.mlu_model as ct\n\nct.save_as_cambricon('a')\n", "causeway.export"),
     ("import mindspore as ms\n\nf = ms.ops.value_and_grad(n)\n", "backward"),
     ("import os\n\nos.environ['ACL_DUMP_DATA'] = '1'\n", "CAUSEWAY_DUMP"),
@@ -186,7 +191,9 @@ def test_what_has_no_counterpart_is_left_by_hand_with_what_to_write(text: str, s
 def test_an_import_stays_while_something_of_it_does() -> None:
     text = NPU + "y = torch_npu.npu_swiglu(x.npu())\n"
     assert convert(text) == (
-        "import torch\nimport torch_npu\n\n" + HELP + "y = torch_npu.npu_swiglu(x.to(accelerator))\n"
+        "import torch\nimport torch_npu\n\n"
+        + HELP
+        + "y = torch_npu.npu_swiglu(x.to(accelerator))\n"
     )
     held = NPU + "f(torch.npu.of_no_release)\n"
     assert convert(held) == held
@@ -223,8 +230,8 @@ def transplanted(text: str, device: str, backend: str) -> str:
     return text
 
 
-# They differ in more than words: a name that CUDA's build of torch has anyway, a line that is written
-# anew as a whole.
+# They differ in more than words: a name that CUDA's build of torch has anyway, a line that is
+# written anew as a whole.
 _OTHERWISE = ("cuda = torch.cuda", "import cuda as", "import (\n    device_count", "import amp\n")
 
 
@@ -259,7 +266,7 @@ def test_what_the_table_says_is_in_torch() -> None:
 # --- files that are not Python --------------------------------------------------------------------
 
 FILES = [
-    ("a.sh", "ASCEND_RT_VISIBLE_DEVICES=0 python a.py\n", "CAUSEWAY_VISIBLE_DEVICES=0 python a.py\n"),
+    ("a.sh", "ASCEND_RT_VISIBLE_DEVICES=0 python a\n", "CAUSEWAY_VISIBLE_DEVICES=0 python a\n"),
     ("a.sh", "export DIPU_FORCE_FALLBACK_OPS_LIST=add.out\n", "export CAUSEWAY_FALLBACK=add.out\n"),
     ("a.sh", "torch_npu_run --nproc_per_node 2 a.py\n", "torchrun --nproc_per_node 2 a.py\n"),
     ("a.sh", "HCCL_EXEC_TIMEOUT=9 npu-smi info\nsource /usr/local/Ascend/set_env.sh\n", ""),
@@ -267,7 +274,8 @@ FILES = [
      "env:\n  CAUSEWAY_VISIBLE_DEVICES: '0'\nbackend: cncl\n"),
     ("a.yaml", "trainer:\n  accelerator: npu\n  max_epochs: 2\n",
      "trainer:\n  accelerator: auto\n  max_epochs: 2\n"),
-    ("a.yaml", "run: |\n  export MLU_VISIBLE_DEVICES=1\n", "run: |\n  export CAUSEWAY_VISIBLE_DEVICES=1\n"),
+    ("a.yaml", "run: |\n  export MLU_VISIBLE_DEVICES=1\n",
+     "run: |\n  export CAUSEWAY_VISIBLE_DEVICES=1\n"),
     ("a.json", '{"distributed_type": "MULTI_NPU", "device": "npu:0"}\n', ""),
     ("requirements.txt", "torch_npu==2.1.0\ntorch-mlu\n", ""),
 ]  # fmt: skip
@@ -292,7 +300,8 @@ def test_one_file_becomes_one_file(tmp_path: Path) -> None:
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert goal.read_text() == convert(NPU + "x = x.npu()\n")
     assert CliRunner().invoke(app, arguments).exit_code == 2, "it is there already"
-    assert CliRunner().invoke(app, ["migrate", str(source), "-o", str(tmp_path / "d")]).exit_code == 0
+    arguments = ["migrate", str(source), "-o", str(tmp_path / "d")]
+    assert CliRunner().invoke(app, arguments).exit_code == 0
     assert (tmp_path / "d" / "model_file.py").read_text() == goal.read_text()
 
 
@@ -412,9 +421,8 @@ def test_a_launch_script_starts_the_converted_program_on_the_device_it_names(tre
     (tree / "there.sh").write_text(script)
     shell = shutil.which("bash")
     assert shell is not None
-    import subprocess
-
-    done = subprocess.run([shell, "there.sh"], cwd=tree, capture_output=True, text=True, timeout=240,
-                          check=True)  # fmt: skip
+    done = subprocess.run(
+        [shell, "there.sh"], cwd=tree, capture_output=True, text=True, timeout=240, check=True
+    )
     assert "devices 1\n" in done.stdout, "CAUSEWAY_VISIBLE_DEVICES=0"
     assert len(losses(done.stdout, "sim")) == 5

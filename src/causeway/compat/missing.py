@@ -12,7 +12,7 @@ _said: set[str] = set()
 
 
 def getter(package: str) -> Callable[[str], Any]:
-    """A module's `__getattr__`: raises AttributeError with what names.toml says to write instead."""
+    """A module's `__getattr__`: raises AttributeError with what to write instead, by names.toml."""
 
     def get(name: str) -> Any:
         if name.startswith("__"):

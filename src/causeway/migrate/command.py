@@ -34,7 +34,8 @@ def migrate(
     output: Annotated[
         Path | None,
         typer.Option(
-            "-o", "--output",
+            "-o",
+            "--output",
             help="Write a converted copy here: a folder, or for one file a file with its suffix.",
         ),
     ] = None,

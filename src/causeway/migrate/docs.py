@@ -27,7 +27,7 @@ def pages() -> dict[str, str]:
         "A rule that is not safe is applied with `--unsafe` only, and reports until then.", "",
         "## Python", "", *_table(RULES),
         "## Code for other systems' packages", "",
-        "See [Code for torch_npu, torch_mlu, torch_dipu, MindTorch](../migrate.md#code-for-other-systems).",
+        "See [code for other systems](../migrate.md#code-for-other-systems).",
         "", *_table(systems.RULES),
         "## Scripts, configurations, notebooks, packages, sources", "",
         "See [what happens to these files](../migrate_files.md).", "", *_table(files.RULES),

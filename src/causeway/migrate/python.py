@@ -5,11 +5,12 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
 
 from causeway.compat import System
 from causeway.migrate import advice, knowledge, systems, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
-from causeway.migrate.module import HELPER, Module, _Draft
+from causeway.migrate.module import HELPER, Draft, Module
 from causeway.migrate.names import after, ancestors
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
@@ -77,12 +78,16 @@ def convert_source(
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
     is nothing for them. Raises SyntaxError where it does not parse.
     """
-    given = (path, settings, own_cuda, own_packages, flags)
+
+    def make(text: str) -> Module:
+        source = Source(text)
+        return Module(path, source, _parse(text), settings, own_cuda, own_packages, flags)
+
     found = [] if hints_only else systems.concerned(text, settings.target)
-    if not found:
-        module = _ruled(text, *given, hints_only=hints_only)
+    if found:
+        module = _of_systems(text, found, make)
     else:
-        module = _of_systems(text, found, *given)
+        module = _ruled(make(text), hints_only=hints_only)
     after = apply(module.source, module.edits)
     if after != text:
         try:
@@ -92,11 +97,8 @@ def convert_source(
     return after, module.findings()
 
 
-def _ruled(text: str, path: str, settings: Settings, *known: frozenset[str],
-           hints_only: bool = False, by_vendor: bool = False) -> Module:  # fmt: skip
-    """A module that all rules have been through. `by_vendor`: it has a part for each vendor."""
-    module = Module(path, Source(text), _parse(text), settings, *known)
-    module.several_vendors = by_vendor
+def _ruled(module: Module, *, hints_only: bool = False) -> Module:
+    """A module that all rules have been through."""
     _relocate(module)
     for run in () if hints_only else RUNS:
         run(module)
@@ -106,32 +108,31 @@ def _ruled(text: str, path: str, settings: Settings, *known: frozenset[str],
     return module
 
 
-def _of_systems(text: str, found: list[System], path: str, settings: Settings,
-                *known: frozenset[str]) -> Module:  # fmt: skip
+def _of_systems(text: str, found: list[System], make: Callable[[str], Module]) -> Module:
     """The same of code for other systems' packages, in two steps; see systems/__init__.py. What the
     rules leave keeps its name, and the import that brings it, so it is read again without.
     """
+    source = Source(text)
     stay: frozenset[int] = frozenset()
-    kept: list[_Draft] = []  # of what was left
+    kept: list[Draft] = []  # of what was left
     while True:
-        reading = read.read(Module(path, Source(text), _parse(text), settings), found, stay)
-        module = _ruled(
-            back.between(Source(text), reading.pieces), path, settings, *known,
-            by_vendor=reading.by_vendor,
-        )  # fmt: skip
-        left = back.join(module, Source(text), reading.pieces, found)
+        reading = read.read(make(text), found, stay)
+        module = make(back.between(source, reading.pieces))
+        module.several_vendors = reading.by_vendor
+        left = back.join(_ruled(module), source, reading.pieces, found)
         starts = {piece.start for piece in left} - stay
         starts |= {  # a question that would be for CUDA alone
             low for low, high in reading.kept_tests
             if not any(e.start < high and low < e.end for e in module.edits)
         }  # fmt: skip
         if not starts:
-            break
-        kept += [d for d in module.drafts if d.kind != "changed"
-                 and any(d.start <= s < d.end for s in starts)]  # fmt: skip
+            module.drafts += [*reading.drafts, *kept]
+            return module
+        kept += [
+            d for d in module.drafts
+            if d.kind != "changed" and any(d.start <= s < d.end for s in starts)
+        ]  # fmt: skip
         stay |= starts
-    module.drafts += [*reading.drafts, *kept]
-    return module
 
 
 def _parse(text: str) -> ast.Module:

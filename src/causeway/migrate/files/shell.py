@@ -86,8 +86,10 @@ def _command(draft: Draft, command: Command) -> None:
         _nested(draft, command)
     for word in command.words:
         if command.name in ("source", ".") and _TOOLKIT.search(word.text):
-            draft.say(TOOL, "manual", (word.start, word.end), "the environment of a vendor's toolkit",
-                      "Leave it out where the host has none.", api=word.text)  # fmt: skip
+            draft.say(
+                TOOL, "manual", (word.start, word.end), "the environment of a vendor's toolkit",
+                "Leave it out where the host has none.", api=word.text,
+            )  # fmt: skip
         if word.text == "torch_npu_run" and draft.settings.target != "npu":
             draft.change(LAUNCH, (word.start, word.end), "torchrun", "torchrun serves any device",
                          "It takes the same options.", api=word.text)  # fmt: skip

@@ -107,8 +107,10 @@ def judge(draft: Draft, it: Named) -> None:
         _backend(draft, it)
     elif _ACCELERATOR.search(name) and (value == "gpu" or re.fullmatch(_DEVICES, value)):
         _accelerator(draft, it)
-    elif name == "nproc_per_node" and it.launcher and (
-        value == "gpu" or re.fullmatch(_DEVICES, value)
+    elif (
+        name == "nproc_per_node"
+        and it.launcher
+        and (value == "gpu" or re.fullmatch(_DEVICES, value))
     ):
         new = draft.target.name if draft.target else "auto"
         _change(draft, PROCESSES, it, new, "a process for each device of the host")
@@ -187,7 +189,13 @@ def _device(draft: Draft, it: Named) -> None:
         new = re.sub(rf"\b(?:{_DEVICES})\b", draft.target.name, it.value)
         _change(draft, DEVICE, it, new, f"torch's name of the device is {draft.target.name}")
     else:
-        draft.say(DEVICE, "manual", it.around, f"{it.name}: {it.value} names {_whose(it.value)}", api=it.name)
+        draft.say(
+            DEVICE,
+            "manual",
+            it.around,
+            f"{it.name}: {it.value} names {_whose(it.value)}",
+            api=it.name,
+        )
 
 
 def _accelerator(draft: Draft, it: Named) -> None:

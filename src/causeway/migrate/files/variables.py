@@ -72,8 +72,10 @@ def _of_system(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     elif use:
         pass
     elif new:
-        draft.say(SYSTEM, "manual", span, f"{name} is read by the system alone",
-                  f"Write instead: {new}; see docs/settings.md for its values.", api=name)  # fmt: skip
+        draft.say(
+            SYSTEM, "manual", span, f"{name} is read by the system alone",
+            f"Write instead: {new}; see docs/settings.md for its values.", api=name,
+        )  # fmt: skip
     else:
         draft.say(SYSTEM, "portable", span, f"{name} has no effect on other devices", found.says,
                   api=name)  # fmt: skip

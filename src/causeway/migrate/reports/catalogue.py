@@ -29,7 +29,8 @@ def describe(code: str) -> dict[str, str]:
     from causeway.migrate import advice
     from causeway.migrate.rules import RULES
 
-    rule = next((t[code] for t in (RULES, systems.RULES, files.RULES, advice.RULES) if code in t), None)
+    tables = (RULES, systems.RULES, files.RULES, advice.RULES)
+    rule = next((table[code] for table in tables if code in table), None)
     if rule is None:
         return {"title": code, "name": code, "severity": "warning", "why": "", "by_hand": ""}
     return {

@@ -16,7 +16,6 @@ from causeway.compat import System, systems
 from causeway.migrate.files.variables import COMMON
 
 
-
 @cache
 def words() -> re.Pattern[bytes]:
     """What a file that one of the systems concerns has in it."""

@@ -68,15 +68,12 @@ def join(module: Module, source: Source, pieces: list[Piece], systems: list[Syst
     left = [p for p in pieces if p.loan and p not in covered]
     edits += [Edit(p.start, p.end, p.text) for p in pieces if not p.loan and p not in covered]
     for i, draft in enumerate(module.drafts):
-        touched = home.touched(draft.start, draft.end)
-        spelled = {}
-        if touched:
-            spelled = {
-                name: respelled(getattr(draft, name), systems) for name in ("message", "tip", "api")
-            }
-        module.drafts[i] = replace(
-            draft, start=home.start(draft.start), end=home.end(draft.end), **spelled
-        )
+        moved = replace(draft, start=home.start(draft.start), end=home.end(draft.end))
+        if home.touched(draft.start, draft.end):
+            moved.message, moved.tip, moved.api = (
+                respelled(part, systems) for part in (moved.message, moved.tip, moved.api)
+            )
+        module.drafts[i] = moved
     module.edits, module.source = edits, source
     return left
 

@@ -6,8 +6,8 @@ import ast
 from dataclasses import dataclass, field
 
 from causeway.migrate.module import Module
-from causeway.migrate.systems.back import Piece, between
 from causeway.migrate.source import Source
+from causeway.migrate.systems.back import Piece, between
 
 Range = tuple[int, int]
 
@@ -36,19 +36,24 @@ class _Link:
 
 
 def joined(module: Module, pieces: list[Piece], stay: frozenset[int]) -> Joined:
-    """One branch for each two that do the same, but where the question that would stay is of `stay`.
-    """
+    """One branch for each two that do the same, but not where one of `stay` would be asked."""
     out = Joined(list(pieces))
     heads: list[ast.If | ast.IfExp] = [*module.names.all(ast.If), *module.names.all(ast.IfExp)]
     for head in heads:
         links = _links(module, head)
         for link in links:
-            other = next((o for o in links if o is not link and _same(module, pieces, link, o)), None)
-            if other is not None and other.test[0] not in stay and _own(pieces, link.test) and not _own(pieces, other.test):
-                if _cut(module, out, links, link):
-                    out.nodes.append(link.node.test)
-                    out.tests.append(other.test)
-                    out.places += [link.test, link.body, other.test, other.body]
+            if not _own(pieces, link.test):
+                continue
+            others = (
+                o for o in links
+                if not _own(pieces, o.test) and o.test[0] not in stay
+                and _same(module, pieces, link, o)
+            )  # fmt: skip
+            other = next(others, None)
+            if other is not None and _cut(module, out, links, link):
+                out.nodes.append(link.node.test)
+                out.tests.append(other.test)
+                out.places += [link.test, link.body, other.test, other.body]
     return out
 
 

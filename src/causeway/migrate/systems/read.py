@@ -1,4 +1,4 @@
-"""The first step: CUDA's names in place of a system's, and what only its package needs taken out."""
+"""The first step: CUDA's names in place of a system's, without what only its package needs."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from causeway.compat import System, names
 from causeway.migrate import knowledge
 from causeway.migrate.finding import Category, Kind, Severity
-from causeway.migrate.module import VENDORS, Module, Use, _Draft
+from causeway.migrate.module import VENDORS, Draft, Module, Use
 from causeway.migrate.names import ancestors, block, statement
 from causeway.migrate.systems import branches
 from causeway.migrate.systems.back import Piece
@@ -31,7 +31,7 @@ class Reading:
     """What the first step made of a module."""
 
     pieces: list[Piece] = field(default_factory=list)
-    drafts: list[_Draft] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
     kept_tests: list[branches.Range] = field(default_factory=list)  # of branches that were joined
     by_vendor: bool = False  # nothing of it is to be converted
 
@@ -163,9 +163,8 @@ class _Reader:
         if found is None or (found.entry and (found.entry.instead or found.entry.hand)):
             if use.api in self.packages or use.api in self.renamed:
                 return  # the module itself: its import says what it is
-            if found and found.entry and use.api.endswith("mindspore.set_context") and call:
-                if self._context(call):
-                    return
+            if call and use.api.endswith("mindspore.set_context") and self._context(call):
+                return
             self._by_hand(node, use, found)
             return
         entry = found.entry
@@ -252,7 +251,7 @@ class _Reader:
         severity: Severity = "info" if kind in ("changed", "portable") else rule.severity
         start, end = self.source.start(node), self.source.end(node)
         self.out.drafts.append(
-            _Draft(rule, start, end, kind, message, tip or rule.by_hand, api, category, severity)
+            Draft(rule, start, end, kind, message, tip or rule.by_hand, api, category, severity)
         )
 
     def _by_hand(self, node: ast.expr, use: Use, found: _Named | None) -> None:
@@ -265,9 +264,7 @@ class _Reader:
         self.say("CW173", node, "manual", f"`{api}` is the system's own", tip, use.api,
                   "operator" if operator else "api")  # fmt: skip
 
-    def _drop(
-        self, node: ast.expr, call: ast.Call | None, use: Use, entry: names.Name
-    ) -> None:
+    def _drop(self, node: ast.expr, call: ast.Call | None, use: Use, entry: names.Name) -> None:
         """Take a switch out, where it is a statement of its own."""
         stmt = statement(node)
         alone = (isinstance(stmt, ast.Expr) and stmt.value is call) or (
@@ -278,14 +275,13 @@ class _Reader:
         if alone:
             self.gone.append(stmt)
             self.written.add(id(self.module.root(node)))
-            self.say("CW172", stmt, "changed", message, f"{entry.drop[0].upper()}{entry.drop[1:]}.", use.api)
+            why = f"{entry.drop[0].upper()}{entry.drop[1:]}."
+            self.say("CW172", stmt, "changed", message, why, use.api)
         else:
             self.needed = True
             self.say("CW172", node, "manual", message, f"Leave it out: {entry.drop}.", use.api)
 
-    def _form(
-        self, node: ast.expr, call: ast.Call | None, use: Use, entry: names.Name
-    ) -> None:
+    def _form(self, node: ast.expr, call: ast.Call | None, use: Use, entry: names.Name) -> None:
         """Write a call as the table says, of positional arguments."""
         wanted = len(set(re.findall(r"\{(\d)\}", entry.form)))
         plain = call and not call.keywords and not any(
@@ -339,9 +335,10 @@ class _Reader:
         name = target.value if isinstance(target, ast.Constant) else None
         if name not in ("Ascend", "GPU", "CPU"):
             return False
-        if index is not None and not isinstance(index, ast.Constant):
+        number = index.value if isinstance(index, ast.Constant) else None
+        if index is not None and not isinstance(number, int):
             return False
-        where = "cpu" if name == "CPU" else "cuda" + (f":{index.value}" if index else "")
+        where = "cpu" if name == "CPU" else "cuda" + (f":{number}" if index else "")
         quote, torch = self.module.quote, self._torch(call)
         start, end = self.source.start(call), self.source.end(call)
         self._piece(start, end, f"{torch}.set_default_device({quote}{where}{quote})",
@@ -473,8 +470,8 @@ class _Reader:
                 self.say("CW175", node, "changed", f"{new} in place of {value}",
                           "It is read for every device.", value)  # fmt: skip
         elif new:
-            self.say("CW175", node, "manual", f"{value} is read by the system alone",
-                      f"Write instead: {new}; see docs/settings.md for its values.", value)  # fmt: skip
+            tip = f"Write instead: {new}; see docs/settings.md for its values."
+            self.say("CW175", node, "manual", f"{value} is read by the system alone", tip, value)
         elif sets:
             self.say("CW175", node, "portable", f"{value} has no effect on other devices",
                       found.says, value)  # fmt: skip
@@ -494,7 +491,7 @@ class _Reader:
             if start in self.stay:
                 continue
             self.out.pieces = [p for p in self.out.pieces if not start <= p.start < end]
-            if call.func.id == "getattr":  # type: ignore[attr-defined]
+            if call.func.id == "getattr":
                 self._piece(start, end, f"{self._torch(call)}.get_device_module()", loan=False)
                 self.say("CW171", call, "changed", "the module of whichever device is there",
                          "Without one it is torch.cpu.", "torch")  # fmt: skip
@@ -522,7 +519,9 @@ class _Reader:
 
     def brings(self, node: ast.Import | ast.ImportFrom) -> bool:
         """Whether an import brings something of a system's."""
-        return not getattr(node, "level", 0) and any(self._own(self._meant(node, alias)) for alias in node.names)
+        return not getattr(node, "level", 0) and any(
+            self._own(self._meant(node, alias)) for alias in node.names
+        )
 
     @staticmethod
     def _meant(node: ast.Import | ast.ImportFrom, alias: ast.alias) -> str:
@@ -608,9 +607,7 @@ class _Reader:
         return unused and self.module.path.endswith("__init__.py")
 
     def _inner(self, api: str) -> bool:
-        return any(
-            api == old or api.startswith(f"{old}.") for s in self.systems for old in s.inner
-        )
+        return any(api == old or api.startswith(f"{old}.") for s in self.systems for old in s.inner)
 
     def _module(self, api: str) -> bool:
         """Whether a name is a module of a package: nothing needs it that is not used."""
@@ -675,6 +672,7 @@ class _Reader:
 
     def _empty(self, up: ast.stmt, gone: set[int]) -> bool:
         """Whether a compound statement does nothing once these are gone."""
+
         def bare(body: list[ast.stmt]) -> bool:
             return all(id(s) in gone or isinstance(s, ast.Pass) for s in body)
 
@@ -735,7 +733,12 @@ class _Reader:
                 start = low + len(source.slice(low, start).rstrip().removesuffix(";").encode())
             self._piece(start, end, "", loan=False)
         elif rest:
-            self._piece(start, end + len(source.slice(end, high)) - len(source.slice(end, high).lstrip()), "", loan=False)
+            self._piece(
+                start,
+                end + len(source.slice(end, high)) - len(source.slice(end, high).lstrip()),
+                "",
+                loan=False,
+            )
         else:
             high += len(source.newline) if high < len(source.data) else 0
             self._piece(low, high, "", loan=False)
@@ -770,9 +773,9 @@ def _names_cuda(module: Module, joined: branches.Joined) -> ast.AST | None:
         value = constant.value
         if joined.holds(module.source.start(constant)):
             continue
-        if isinstance(value, str) and re.fullmatch(r"cuda(?::.*)?|nccl", value):
-            if not isinstance(constant.up, ast.Expr):  # type: ignore[attr-defined]
-                return constant
+        names_it = isinstance(value, str) and re.fullmatch(r"cuda(?::.*)?|nccl", value)
+        if names_it and not isinstance(constant.up, ast.Expr):  # type: ignore[attr-defined]
+            return constant
     for node in module.names.all(ast.Attribute):
         asked = node.attr == "is_cuda" or module.resolve(node) == "torch.cuda.is_available"
         if asked and not joined.holds(module.source.start(node)):
@@ -801,7 +804,7 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     joined = branches.joined(module, reading.pieces, stay)
     mixed = None if reader.redirected() else _names_cuda(module, joined)
     several = _names_others(module, reader.devices) or len(reader.devices) > 1
-    if not reader.strong and (mixed or several or _asks_accelerator(module)):
+    if not reader.strong and (mixed is not None or several or _asks_accelerator(module)):
         return Reading()  # a word among others
     if mixed is None and not several:
         reading.pieces, reading.kept_tests = joined.pieces, joined.tests

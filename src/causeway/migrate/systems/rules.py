@@ -13,8 +13,8 @@ _TABLE = (
         code="CW170",
         name="system-import",
         title="The import of another system's package",
-        why="`import torch_npu`, `import torch_mlu` and their like bring one vendor's device; torch "
-        "finds a device's package by itself. `transfer_to_npu` and its like redirect CUDA's calls, "
+        why="`import torch_npu`, `import torch_mlu` and their like bring one vendor's device; "
+        "torch finds a device's package by itself. `transfer_to_npu` and its like redirect CUDA's calls, "
         "which are converted here.",
         by_hand="Leave the import out, once nothing of the package is used.",
         before="import torch\nimport torch_npu\nfrom torch_npu.contrib import transfer_to_npu\n\n"
@@ -27,7 +27,8 @@ _TABLE = (
         title="A name of another system's package that torch has",
         why="The package gives a name of its own to what torch has for every device.",
         by_hand="Write torch's name: docs/compat.md has the tables.",
-        before="import torch\nimport torch_npu\n\ny = torch_npu.npu_silu(torch_npu.npu_format_cast(x, 29))\n",
+        before="import torch\nimport torch_npu\n\n"
+        "y = torch_npu.npu_silu(torch_npu.npu_format_cast(x, 29))\n",
         after="import torch\n\ny = torch.nn.functional.silu(x)\n",
     ),
     Rule(
