@@ -335,10 +335,11 @@ class _Reader:
         name = target.value if isinstance(target, ast.Constant) else None
         if name not in ("Ascend", "GPU", "CPU"):
             return False
-        number = index.value if isinstance(index, ast.Constant) else None
-        if index is not None and not isinstance(number, int):
-            return False
-        where = "cpu" if name == "CPU" else "cuda" + (f":{number}" if index else "")
+        where = "cpu" if name == "CPU" else "cuda"
+        if index is not None:
+            if not (isinstance(index, ast.Constant) and isinstance(index.value, int)):
+                return False
+            where += f":{index.value}" if name != "CPU" else ""
         quote, torch = self.module.quote, self._torch(call)
         start, end = self.source.start(call), self.source.end(call)
         self._piece(start, end, f"{torch}.set_default_device({quote}{where}{quote})",

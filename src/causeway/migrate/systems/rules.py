@@ -14,8 +14,8 @@ _TABLE = (
         name="system-import",
         title="The import of another system's package",
         why="`import torch_npu`, `import torch_mlu` and their like bring one vendor's device; "
-        "torch finds a device's package by itself. `transfer_to_npu` and its like redirect CUDA's calls, "
-        "which are converted here.",
+        "torch finds a device's package by itself. `transfer_to_npu` and its like redirect CUDA's "
+        "calls, which are converted here.",
         by_hand="Leave the import out, once nothing of the package is used.",
         before="import torch\nimport torch_npu\nfrom torch_npu.contrib import transfer_to_npu\n\n"
         "x = torch.ones(2).cuda()\n",
