@@ -72,6 +72,7 @@ CHANGED = [
     (NPU + "y = torch_npu.npu_transpose(a + torch_npu.npu_format_cast(b, 29), (0, 2, 1))\n",
      "y = (a + b).permute((0, 2, 1)).contiguous()\n"),
     (NPU + "w = torch_npu.npu_format_cast(w, 29)\nf(w)\n", "f(w)\n"),
+    (NPU + "w = torch_npu.npu_format_cast(v, torch_npu.Format.ND)\n", "w = v\n"),
     # statements that only a package needs, and what is empty without them
     ("import torch\n\nif torch.__version__ > '1.8':\n    import torch_npu\n\nx.cuda()\n",
      "x.to(accelerator)\n"),
@@ -111,6 +112,14 @@ CHANGED = [
      "p = profile(activities=[ProfilerActivity.CPU, ProfilerActivity.NPU])\n",
      "from torch.profiler import profile\n\n"
      "p = profile(activities=torch.profiler.supported_activities())\n"),
+    # what converters from CUDA leave behind
+    (NPU + "x = x.to(f'npu:{g(i)}' if isinstance(g(i), int) else g(i))\n", "x = x.to(g(i))\n"),
+    ("import torch\nimport torch.distributed as dist\nimport torch_npu\n\n"
+     "dist.init_process_group('cpu:gloo,npu:nccl')\n",
+     "import torch.distributed as dist\n\nHELPdist.init_process_group(f'cpu:gloo,"
+     "{accelerator.type}:{dist.get_default_backend_for_device(accelerator)}')\n"),
+    (MLU + "torch.backends.cnnl.allow_tf32 = True\nwith torch.mlu.cnpx.range('a'):\n    f()\n",
+     "with torch.profiler.record_function('a'):\n    f()\n"),
     # MindTorch
     ("import mindtorch.torch as torch\nimport mindtorch.torch.nn as nn\nimport mindspore as ms\n"
      "from mindtorch.torch.nn import Linear, Module\nfrom mindtorch.torchvision import transforms\n"
@@ -172,6 +181,8 @@ BY_HAND = [
     (NPU + "torch.npu.init_dump()\n", "CAUSEWAY_DUMP"),
     (NPU + "y = torch_npu.npu_transpose(x, perm=(1, 0))\n", "permute"),
     (NPU + "ok = torch.npu.set_option({})\n", "Leave it out"),
+    (NPU + "torch.npu.set_option(read())\n", "Leave it out"),  # read() is called
+    (NPU + "w = torch_npu.npu_format_cast(v, read())\n", "Write instead: x."),
     ("import torch_mlu.core.mlu_quantize as q\n\nn = q.quantize_dynamic_mlu(n)\n",
      "causeway.quant"),
     ("import torch_mlu.core.mlu_model as ct\n\nct.save_as_cambricon('a')\n", "causeway.export"),
@@ -303,6 +314,15 @@ def test_one_file_becomes_one_file(tmp_path: Path) -> None:
     arguments = ["migrate", str(source), "-o", str(tmp_path / "d")]
     assert CliRunner().invoke(app, arguments).exit_code == 0
     assert (tmp_path / "d" / "model_file.py").read_text() == goal.read_text()
+
+
+def test_a_conversion_is_taken_back(tmp_path: Path) -> None:
+    shutil.copytree(PROGRAMS, tmp_path / "tree")
+    before = {path.name: path.read_bytes() for path in (tmp_path / "tree").iterdir()}
+    written = journal.write(engine.run([tmp_path / "tree"], Settings(jobs=1)))
+    assert len(written) == len(before)
+    assert journal.undo(tmp_path / "tree")
+    assert {p.name: p.read_bytes() for p in (tmp_path / "tree").iterdir() if p.is_file()} == before
 
 
 # --- programs that run ----------------------------------------------------------------------------

@@ -19,23 +19,21 @@ from causeway.migrate.files.variables import COMMON
 @cache
 def words() -> re.Pattern[bytes]:
     """What a file that one of the systems concerns has in it."""
-    found = {"mindspore"}
+    return re.compile("|".join(pattern.pattern for _, pattern in _patterns()).encode())
+
+
+@cache
+def _patterns() -> list[tuple[System, re.Pattern[str]]]:
+    found = []
     for system in systems().values():
-        found |= set(system.packages) | set(system.backends)
-        found |= {rf"\b{name}\b" for name in system.variables if name not in COMMON}
-        found |= {rf"\b{system.device}\b", f"is_{system.device}"} if system.device else set()
-    return re.compile("|".join(sorted(found)).encode())
+        words = [*system.packages, *system.backends]
+        if system.device:
+            words += [rf"\b{system.device}\b", f"is_{system.device}"]
+        words += [rf"\b{name}\b" for name in system.variables if name not in COMMON]
+        found.append((system, re.compile("|".join(words))))
+    return found
 
 
 def concerned(text: str, target: str) -> list[System]:
     """The systems that a text names, less the one that it is converted for."""
-    found = []
-    for system in systems().values():
-        plain = "|".join([*system.packages, *system.backends])
-        if system.device:
-            plain += rf"|\b{system.device}\b|is_{system.device}"
-        named = [name for name in system.variables if name not in COMMON]
-        pattern = rf"{plain}|\b(?:{'|'.join(named)})\b" if named else plain
-        if system.device != target and re.search(pattern, text):
-            found.append(system)
-    return found
+    return [s for s, pattern in _patterns() if s.device != target and pattern.search(text)]

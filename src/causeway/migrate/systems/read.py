@@ -51,10 +51,13 @@ class _Reader:
         self.source = module.source
         self.out = Reading()
         self.devices = {s.device for s in systems if s.device}
-        self.renamed = {old: new for s in systems for old, new in (s.modules | s.inner).items()}
+        renamed = {old: new for s in systems for old, new in (s.modules | s.inner).items()}
+        self.renamed = {old: renamed[old] for old in sorted(renamed, key=len, reverse=True)}
+        self.tables = sorted(names.modules(), key=len, reverse=True)
         self.packages = {package for s in systems for package in s.packages}
         self.switches = {name for s in systems for name in s.switches}
         self.gone: list[ast.stmt] = []  # statements that go
+        self.unread: list[ast.expr] = []  # arguments that are not needed any more
         self.moved: dict[int, str] = {}  # id of a Name that an import brought: its meaning in torch
         self.written: set[int] = set()  # id of the root of each use that is written anew
         self.cuda = False  # whether CUDA's names stand in for something
@@ -89,13 +92,12 @@ class _Reader:
     def meaning(self, api: str) -> _Named | None:
         """What is known of a name; None where nothing is."""
         for _ in range(4):
-            for module in sorted(names.modules(), key=len, reverse=True):
+            for module in self.tables:
                 if api.startswith(f"{module}."):
                     entry = names.modules()[module].get(api[len(module) + 1 :])
                     if entry is not None:
                         return _Named(api, entry)
-            home = next((m for m in sorted(self.renamed, key=len, reverse=True)
-                         if api == m or api.startswith(f"{m}.")), "")  # fmt: skip
+            home = next((m for m in self.renamed if api == m or api.startswith(f"{m}.")), "")
             if not home:
                 break
             api = self.renamed[home] + api[len(home) :]
@@ -129,6 +131,8 @@ class _Reader:
     def read(self) -> Reading:
         """All of it."""
         self.strong = any(self.brings(node) for node in self.module.imports())
+        for choice in self.module.names.all(ast.IfExp):
+            self._index(choice)
         for use in sorted(self.uses(), key=lambda u: self.source.start(u.node)):
             self._use(use)
         for call in self.module.names.all(ast.Call):
@@ -156,7 +160,12 @@ class _Reader:
         if start in self.stay or module.kept(statement(node)) or not self._placed_right(node):
             self.needed |= use.api.startswith("torch.")
             return
-        if any(up in self.gone for _, up in ancestors(node)) or self._activities(use.node, use):
+        if any(
+            up in self.gone or up in self.unread for up in (node, *(u for _, u in ancestors(node)))
+        ):
+            self.written.add(id(module.root(node)))  # it goes with what is around it
+            return
+        if self._activities(use.node, use):
             return
         call = node.up if isinstance(node.up, ast.Call) and node.up.func is node else None  # type: ignore[union-attr]
         stored = not isinstance(node.ctx, ast.Load)
@@ -272,7 +281,7 @@ class _Reader:
             and isinstance(stmt.value, ast.Constant)
         )  # fmt: skip
         message = f"`{use.api}` has no effect on other devices"
-        if alone:
+        if alone and (call is None or not any(_calls(a) for a in (*call.args, *call.keywords))):
             self.gone.append(stmt)
             self.written.add(id(self.module.root(node)))
             why = f"{entry.drop[0].upper()}{entry.drop[1:]}."
@@ -287,9 +296,12 @@ class _Reader:
         plain = call and not call.keywords and not any(
             isinstance(a, ast.Starred) for a in call.args
         )  # fmt: skip
-        if call is None or not plain or len(call.args) < wanted:
-            self._by_hand(node, use, _Named(use.api, names.Name(hand=entry.form)))
+        unread = [] if call is None else call.args[wanted:]
+        if call is None or not plain or len(call.args) < wanted or any(map(_calls, unread)):
+            written = entry.form.format("x", "y")
+            self._by_hand(node, use, _Named(use.api, names.Name(hand=written)))
             return
+        self.unread += unread
         source, stmt = self.source, statement(node)
         if entry.form == "{0}" and isinstance(stmt, ast.Assign) and stmt.value is call and (
             len(stmt.targets) == 1 and self.module.text(stmt.targets[0])
@@ -376,6 +388,29 @@ class _Reader:
                       "Write instead: torch.profiler.supported_activities().", use.api)  # fmt: skip
         return True
 
+    def _index(self, choice: ast.IfExp) -> None:
+        """`f"npu:{E}" if isinstance(E, int) else E`, which Ascend's converter writes for E."""
+        device = ast.dump(choice.orelse)
+        test, text = choice.test, choice.body
+        if not (
+            isinstance(test, ast.Call) and getattr(test.func, "id", "") == "isinstance"
+            and [ast.dump(a) for a in test.args[:1]] == [device]
+            and getattr(test.args[-1], "id", "") == "int"
+            and isinstance(text, ast.JoinedStr) and len(text.values) == 2
+            and isinstance(text.values[0], ast.Constant)
+            and str(text.values[0].value)[:-1] in self.devices
+            and isinstance(text.values[1], ast.FormattedValue)
+            and ast.dump(text.values[1].value) == device
+        ):  # fmt: skip
+            return
+        source = self.source
+        if source.start(choice) in self.stay or self.module.kept(statement(choice)):
+            return
+        self.strong = True
+        self._piece(source.start(choice), source.start(choice.orelse), "", loan=False)
+        self.say("CW171", choice, "changed", "a number is the accelerator's index by itself",
+                 "torch.device(0) is that of the accelerator.", "torch.device")  # fmt: skip
+
     def _method(self, call: ast.Call) -> None:
         func = call.func
         if not isinstance(func, ast.Attribute) or func.attr not in self.devices:
@@ -431,7 +466,8 @@ class _Reader:
         for system in self.systems:
             for backend in system.backends:
                 pairs = rf"(?:\w+:\w+,)*(?:{system.device}:)?{backend}(?:,\w+:\w+)*\Z"
-                if re.match(pairs, value):
+                mixed = rf"(?:\w+:\w+,)*{system.device}:nccl(?:,\w+:\w+)*\Z"  # no such pair is
+                if re.match(pairs, value) or re.match(mixed, value):
                     value = re.sub(rf"\b{backend}\b", "nccl", value)
                     return re.sub(rf"\b{system.device}:", "cuda:", value)
         return None
@@ -746,6 +782,11 @@ class _Reader:
 
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+def _calls(node: ast.AST) -> bool:
+    """Whether something would not be called any more if `node` were not there."""
+    return any(isinstance(n, ast.Call | ast.Await | ast.NamedExpr) for n in ast.walk(node))
 
 
 def _set_to(body: list[ast.stmt], value: bool) -> str:
