@@ -210,6 +210,16 @@ def test_an_import_stays_while_something_of_it_does() -> None:
     assert convert(held) == held
 
 
+def test_an_import_that_is_tried_for_more_than_itself_stays() -> None:
+    text = "import torch\n\ntry:\n    import torch_npu\nexcept ImportError:\n    print('no NPU')\n"
+    assert convert(text) == text
+    assert [(f.kind, f.line) for f in found(text, "CW170")] == [("manual", 4)]
+    more = text.replace("torch_npu\n", "torch_npu\n    on = True\n") + "x = x.npu()\n"
+    after = convert(more)
+    assert "    import torch_npu\n    on = True\n" in after
+    assert "x = x.to(accelerator)" in after
+
+
 def test_findings_are_of_the_text_as_it_was() -> None:
     text = NPU + "torch.npu.set_compile_mode(jit_compile=False)\nx = torch.ones(2).npu()  # 2\n"
     (method,) = found(text, "CW102")

@@ -683,8 +683,23 @@ class _Reader:
                 self._swallow(tried)
                 self._piece(self.source.start(tried), self.source.end(tried), text, loan=True)
                 continue
+            if self._tried(stmt):
+                self._swallow(stmt)
+                self.say("CW170", stmt, "manual", "the import tells whether the package is there",
+                         "Ask torch.accelerator.is_available() instead of trying it.")  # fmt: skip
+                continue
             self._cut(stmt, gone)
         self._close_gaps()
+
+    def _tried(self, stmt: ast.stmt) -> bool:
+        """Whether an import is tried, and what else is in the `try` is for when it fails or not."""
+        tried = stmt.up  # type: ignore[attr-defined]
+        return (
+            isinstance(stmt, ast.Import | ast.ImportFrom)
+            and isinstance(tried, ast.Try)
+            and stmt in tried.body
+            and bool(tried.handlers)
+        )
 
     def _close_gaps(self) -> None:
         """Of the empty lines before and after what is taken out, keep those before."""
