@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import importlib.util
+import json
+import types
+import zipfile
 from pathlib import Path
 
 import pytest
@@ -10,7 +14,7 @@ import torch.nn.functional as F
 
 from causeway import compat
 from causeway.apex.optimizers import npu_own
-from causeway.compat import tables
+from causeway.compat import missing, tables
 from causeway.compat.torch_npu import operators as npu
 from causeway.errors import CausewayError
 
@@ -200,3 +204,31 @@ z = x * x
     assert "aten::add.Tensor" in inside
     assert "self: float32[2]" in inside
     assert "aten::mul" not in after
+
+
+def test_names_of_a_wheel_are_counted_and_an_unknown_one_is_found(tmp_path):
+    spec = importlib.util.spec_from_file_location(
+        "wheel_names", Path(__file__).with_name("names.py")
+    )
+    counting = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(counting)
+    wheel = tmp_path / "torch_npu-9.whl"
+    with zipfile.ZipFile(wheel, "w") as archive:
+        for file, _ in counting.MODULES.values():
+            archive.writestr(file, "from .a import b, _c\n__all__ = ['npu_x', '_y']\n")
+        archive.writestr(counting.OPERATORS, "public_npu_functions = ['npu_one']\n")
+    found = counting.public(wheel)
+    assert found["torch_npu"] == ["npu_one", "npu_x"]
+    assert found["torch_npu.utils"] == ["b", "npu_x"]
+    served = types.ModuleType("served")
+    served.there = 1
+    served.__getattr__ = missing.getter("torch_npu.utils")
+    said = [counting._one(served, n) for n in ("there", "get_cann_version", "nobody_has_it")]
+    assert said == ["works", "says what to write", "unknown"]
+
+
+def test_no_name_of_the_wheel_is_without_an_answer():
+    text = Path(tables.__file__).with_name("covered.json").read_text(encoding="utf-8")
+    counts = json.loads(text)["modules"]
+    assert sum(sum(of.values()) for of in counts.values()) > 300
+    assert not any("unknown" in of for of in counts.values())

@@ -9,6 +9,7 @@ from causeway.migrate.advice.table import HINTS
 from causeway.migrate.files import rules as files
 from causeway.migrate.finding import FileInput, Finding, Result
 from causeway.migrate.settings import Settings
+from causeway.migrate.systems import rules as systems
 
 LOOP = "import torch\nfor x in loader:\n    loss = model(x)\n    loss.backward()\n"
 
@@ -98,7 +99,7 @@ def test_hints_can_be_left_out() -> None:
 
 
 def test_no_two_rules_have_one_code() -> None:
-    tables = (rules.RULES, files.RULES, advice.RULES)
+    tables = (rules.RULES, systems.RULES, files.RULES, advice.RULES)
     assert len({code for table in tables for code in table}) == sum(map(len, tables))
     for table in tables:
         assert all(code == rule.code for code, rule in table.items())

@@ -15,11 +15,12 @@ DOCS = Path(__file__).parents[2] / "docs"
 
 def test_the_scripts_of_the_page_on_files_are_converted_as_it_says() -> None:
     blocks = re.findall(r"```sh\n(.*?)```", (DOCS / "migrate_files.md").read_text(), re.DOTALL)
-    before, portable, npu = blocks
+    before, portable, npu, theirs, ours = blocks
     convert = finding.converter("a.sh")
     assert convert is not None
-    for target, after in (("portable", portable), ("npu", npu)):
-        result = convert(FileInput("a.sh", before.encode()), Settings(target=target))
+    cases = (("portable", before, portable), ("npu", before, npu), ("portable", theirs, ours))
+    for target, text, after in cases:
+        result = convert(FileInput("a.sh", text.encode()), Settings(target=target))
         assert result.after == after
 
 

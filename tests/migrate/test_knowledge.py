@@ -15,6 +15,7 @@ from causeway.migrate.finding import FileInput
 from causeway.migrate.python import _CONCERNS, convert, convert_source
 from causeway.migrate.rules import RULES
 from causeway.migrate.settings import Settings
+from causeway.migrate.systems import rules as systems
 
 SUBMODULES = ("amp", "nvtx", "profiler", "comm", "nccl", "sparse", "gds", "tunable")
 IMPORTED = {"contextlib", "contextmanager", "check_error", "cudart", "collections", "warnings",
@@ -151,13 +152,14 @@ def test_docs_have_a_page_for_each_rule() -> None:
 
     folder = Path(__file__).parents[2] / "docs" / "rules"
     pages = docs.pages()
-    assert {f"{code}.md" for code in RULES} <= set(pages)
+    assert {f"{code}.md" for code in RULES | systems.RULES} <= set(pages)
     for name, text in pages.items():
         assert (folder / name).read_text(encoding="utf-8") == text, "run `make docs`"
 
 
 def test_the_example_of_the_docs_is_what_comes_out() -> None:
     page = (Path(__file__).parents[2] / "docs" / "migrate.md").read_text(encoding="utf-8")
-    before, after, kept = re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)
+    before, after, theirs, ours, kept = re.findall(r"```py(?:thon)?\n(.*?)```", page, re.S)
     assert convert_source(before, Settings())[0] == after
+    assert convert_source(theirs, Settings())[0] == ours
     assert convert_source(kept, Settings())[0] == kept

@@ -32,6 +32,7 @@ class Variable:
     setting: str = ""
     read: str = "as it is"
     says: str = ""
+    to: str = ""
 
 
 @dataclass(frozen=True)
@@ -45,6 +46,9 @@ class System:
     packages: dict[str, str]
     variables: dict[str, Variable] = field(default_factory=dict)
     inner: dict[str, str] = field(default_factory=dict)  # names below a package that are torch's
+    modules: dict[str, str] = field(default_factory=dict)  # these, and the next, are for migrate
+    switches: tuple[str, ...] = ()
+    redirects: tuple[str, ...] = ()
 
 
 def _flag(text: str) -> bool:
@@ -68,7 +72,8 @@ def systems() -> dict[str, System]:
     found = {}
     for name, table in tables.items():
         variables = {v: Variable(v, **entry) for v, entry in table.pop("variables").items()}
-        table["backends"] = tuple(table["backends"])
+        for lists in ("backends", "switches", "redirects"):
+            table[lists] = tuple(table[lists])
         found[name] = System(name, variables=variables, **table)
     return found
 

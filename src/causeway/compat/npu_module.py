@@ -9,47 +9,13 @@ import torch
 from torch.torch_version import TorchVersion
 
 from causeway.compat.missing import getter, no_effect
+from causeway.compat.names import instead
 from causeway.errors import CausewayError
 
 _COMPILES = "kernels are built once for all shapes"
 _FORMATS = "tensors have torch's strides alone, and a chip's own formats are the vendor's matter"
-_DUMP = "set CAUSEWAY_DUMP=2, or call causeway.dump(2)"
 _LIMITS = "the table has no share of a chip's cores; the vendor's own tools have"
 
-INSTEAD = {
-    "init_dump": _DUMP,
-    "set_dump": _DUMP,
-    "finalize_dump": _DUMP,
-    "get_npu_overflow_flag": "set CAUSEWAY_OVERFLOW=raise, or use causeway.overflow()",
-    "clear_npu_overflow_flag": "set CAUSEWAY_OVERFLOW=raise, or use causeway.overflow()",
-    "stress_detect": "there is no such test of a chip; `causeway doctor` computes on each device",
-    "check_uce_in_memory": "errors of memory are raised as DeviceLostError",
-    "stop_device": "a device that fails raises DeviceLostError; start the process again",
-    "restart_device": "a device that fails raises DeviceLostError; start the process again",
-    "set_device_limit": _LIMITS,
-    "get_device_limit": _LIMITS,
-    "set_stream_limit": _LIMITS,
-    "get_stream_limit": _LIMITS,
-    "reset_stream_limit": _LIMITS,
-    "npurt": "it is the raw runtime of CANN, which the vendor's library calls",
-    "current_blas_handle": "products are the vendor's operators; there is no handle",
-    "graph_task_group_begin": "a captured graph is not updated: what changes stays outside of it",
-    "graph_task_group_end": "a captured graph is not updated: what changes stays outside of it",
-    "graph_task_update_begin": "a captured graph is not updated: what changes stays outside of it",
-    "graph_task_update_end": "a captured graph is not updated: what changes stays outside of it",
-    "set_aoe": "`causeway tune` measures and keeps what is fastest",
-    "obfuscation_initialize": "there is no obfuscation of models",
-    "obfuscation_finalize": "there is no obfuscation of models",
-    "obfuscation_calculate": "there is no obfuscation of models",
-    "NPUPluggableAllocator": "the vendor's mem_alloc is the allocator",
-    "change_current_allocator": "the vendor's mem_alloc is the allocator",
-    "ExternalEvent": "an event of another library has no counterpart in the table",
-    "SyncLaunchStream": "torch.npu.Stream, and synchronize() on it",
-    "register_npu_graph_handler": "torch.compile's graphs are captured by the core",
-    "NpuGraphOpHandler": "torch.compile's graphs are captured by the core",
-    "super_kernel_scope_begin": "torch.compile fuses what lies in a graph",
-    "super_kernel_scope_end": "torch.compile fuses what lies in a graph",
-}
 
 # Options of set_option and what becomes of each; the names are those of torch_npu 2.13.
 _OPTIONS = {
@@ -241,10 +207,11 @@ def extend() -> None:
         setattr(module, name, value)
     _compare_versions_with_numbers()
     former = module.__getattr__
-    missing = getter("torch.npu", INSTEAD)
+    elsewhere = instead("torch.npu")
+    missing = getter("torch.npu")
 
     def get(name: str) -> Any:
-        return missing(name) if name in INSTEAD else former(name)
+        return missing(name) if name in elsewhere else former(name)
 
     module.__getattr__ = get  # type: ignore[method-assign]
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import json
 from pathlib import Path
 from types import ModuleType
 
-from causeway.compat import systems
-from causeway.compat.npu_module import _PUBLIC, INSTEAD
+from causeway.compat import names, systems
+from causeway.compat.npu_module import _PUBLIC
 
 # The modules whose names are listed, by the name under which a program imports them.
 _MODULES = {
@@ -47,7 +48,26 @@ def markdown() -> str:
                 "torch.npu", "npu",
             ):  # fmt: skip
                 parts.append(_table(name, importlib.import_module(where)))
+        parts += [_covered()] if system.name == "npu" else []
     return _HEAD.read_text(encoding="utf-8") + "\n".join(part for part in parts if part)
+
+
+def _covered() -> str:
+    """How many of torch_npu's public names are there; tests/compat/names.py counts them."""
+    table = json.loads(Path(__file__).with_name("covered.json").read_text(encoding="utf-8"))
+    release = table["wheel"].replace("-", " ")
+    rows = [(f"`{module}`", counts) for module, counts in table["modules"].items()]
+    kinds = ("works", "says what to write", "unknown")
+    rows.append(("all", {k: sum(counts.get(k, 0) for _, counts in rows) for k in kinds}))
+    body = "".join(
+        f"| {module} | {sum(counts.values())} | " + " | ".join(str(counts.get(k, 0)) for k in kinds)
+        + " |\n" for module, counts in rows
+    )  # fmt: skip
+    return (
+        f"### How many of them\n\nThe public names of {release}, as its wheel has them, counted by "
+        "`tests/compat/names.py`.\n\n| module | names | work | raise and say what to write | "
+        f"neither |\n|---|---|---|---|---|\n{body}"
+    )
 
 
 def works(module: ModuleType) -> dict[str, str]:
@@ -69,20 +89,9 @@ def works(module: ModuleType) -> dict[str, str]:
     return found
 
 
-def instead(module: ModuleType) -> dict[str, str]:
-    """The names of a module that raise, with what to write instead."""
-    if module.__name__.endswith("npu_module"):
-        return INSTEAD
-    get = vars(module).get("__getattr__")
-    for cell in getattr(get, "__closure__", None) or ():
-        if isinstance(cell.cell_contents, dict):
-            return cell.cell_contents
-    return {}
-
-
 def _table(name: str, module: ModuleType) -> str:
     rows = [(n, text) for n, text in works(module).items()]
-    rows += [(n, f"raises: {text}") for n, text in sorted(instead(module).items())]
+    rows += [(n, f"raises: {text}") for n, text in sorted(names.instead(name).items())]
     if not rows:
         return ""
     body = "".join(f"| `{n}` | {text.replace('|', chr(92) + '|')} |\n" for n, text in rows)

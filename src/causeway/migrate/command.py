@@ -23,12 +23,21 @@ def migrate(
     paths: Annotated[
         list[Path] | None, typer.Argument(help="Files and folders. Default: this folder.")
     ] = None,
+    given_paths: Annotated[
+        list[Path] | None,
+        typer.Option("-i", "--input", help="The same as PATH, as other converters call it."),
+    ] = None,
     write: Annotated[
         bool, typer.Option("--write", "-w", help="Change the files in place.")
     ] = False,
     undo: Annotated[bool, typer.Option("--undo", help="Take the last --write back.")] = False,
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="Write a converted copy of the tree here.")
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write a converted copy here: a folder, or for one file a file with its suffix.",
+        ),
     ] = None,
     check: Annotated[
         bool, typer.Option("--check", help="Only say which files would change, for CI.")
@@ -76,7 +85,8 @@ def migrate(
     sarif: Annotated[Path | None, typer.Option(help="Write the findings as SARIF.")] = None,
     csv: Annotated[Path | None, typer.Option(help="Write tables in CSV into this folder.")] = None,
 ) -> None:
-    """Make CUDA code device-agnostic PyTorch. Shows a diff and writes nothing, unless told to.
+    """Make CUDA code device-agnostic PyTorch, and code for torch_npu, torch_mlu, torch_dipu and
+    MindTorch. Shows a diff and writes nothing, unless told to.
 
     Exits with 0 where nothing needs to change, or all was written; 1 where a preview or --check
     found changes; 2 for a mistake.
@@ -86,7 +96,8 @@ def migrate(
     from causeway.migrate.settings import Settings, from_pyproject
 
     console, terminal = _consoles()
-    chosen = list(paths or [Path()])
+    paths = [*(paths or ()), *(given_paths or ())]
+    chosen = paths or [Path()]
     try:
         if sum((write, undo, check, output is not None)) > 1:
             raise CausewayError("of --write, --undo, --check and --output only one can be given")

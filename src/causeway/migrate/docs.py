@@ -10,6 +10,7 @@ from causeway.migrate import advice, knowledge
 from causeway.migrate.files import rules as files
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import RULES
+from causeway.migrate.systems import rules as systems
 
 _WRITTEN = "Written by `python -m causeway.migrate.docs docs/rules`."
 
@@ -19,12 +20,15 @@ _LANGUAGES = {".py": "python", ".sh": "sh", ".yaml": "yaml", ".cu": "cuda", ".cp
 @cache
 def pages() -> dict[str, str]:
     """The pages by file name: one for each rule, `README.md` with all of them, `torch_cuda.md`."""
-    every = RULES | files.RULES | advice.RULES
+    every = RULES | systems.RULES | files.RULES | advice.RULES
     found = {f"{rule.code}.md": _page(rule) for rule in every.values()}
     found["README.md"] = "\n".join([
         "# Rules", "", _WRITTEN, "",
         "A rule that is not safe is applied with `--unsafe` only, and reports until then.", "",
         "## Python", "", *_table(RULES),
+        "## Code for other systems' packages", "",
+        "See [code for other systems](../migrate.md#code-for-other-systems).",
+        "", *_table(systems.RULES),
         "## Scripts, configurations, notebooks, packages, sources", "",
         "See [what happens to these files](../migrate_files.md).", "", *_table(files.RULES),
         "## Hints on precision and speed", "",

@@ -34,7 +34,7 @@ from causeway.migrate.settings import Settings
 _SKIPPED = {".git", ".hg", ".svn", ".causeway", "__pycache__", "node_modules", ".tox", ".nox"}
 _LARGEST = 20 << 20  # bytes; what is larger is data
 _WORTH_PROCESSES = 1 << 20  # bytes
-_OWN = re.compile(rb"^[ \t]+def[ \t]+cuda[ \t]*\(", re.M)
+_OWN = re.compile(rb"^[ \t]+def[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(", re.M)
 _CLASS = re.compile(rb"^([ \t]*)class[ \t]+(\w+)", re.M)
 
 
@@ -250,7 +250,9 @@ def own_packages(paths: Iterable[Path]) -> frozenset[str]:
 
 
 def own_cuda(paths: Iterable[Path]) -> frozenset[str]:
-    """Names of classes that have a method `cuda` of their own: their objects keep it."""
+    """Names of classes that have a method `cuda`, or another system's, of their own: their objects
+    keep it.
+    """
     names: set[str] = set()
     for path in paths:
         try:

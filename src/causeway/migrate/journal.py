@@ -96,12 +96,15 @@ def copy(result: Result, paths: Iterable[Path], target: Path) -> list[Path]:
     """Write the tree to `target` with the changes in it; the files that differ from the originals.
 
     All files are copied, also those of no kind that is converted; links stay links. Folders of
-    version control and caches are left out. Raises MigrateError where `target` exists with
+    version control and caches are left out. One file becomes `target` itself where that has the
+    same suffix, and is in the folder `target` else. Raises MigrateError where `target` exists with
     something in it, or lies inside of the tree.
     """
     root = Path(result.root)
     sources = [path.resolve() for path in paths]
     goal = target.resolve()
+    if len(sources) == 1 and sources[0].is_file() and goal.suffix == sources[0].suffix:
+        return _copy_file(result, sources[0], goal)
     if goal.exists() and (not goal.is_dir() or any(goal.iterdir())):
         raise MigrateError(f"{target} is not empty; name a folder that is not there yet")
     if any(path.is_dir() and (goal == path or path in goal.parents) for path in sources):
@@ -126,6 +129,18 @@ def copy(result: Result, paths: Iterable[Path], target: Path) -> list[Path]:
             goal.rmdir()
         os.replace(work, goal)
     return [goal / file.path for file in result.files if file.changed]
+
+
+def _copy_file(result: Result, source: Path, goal: Path) -> list[Path]:
+    """One file as another; [] where nothing of it changed, and it is a copy."""
+    if goal.exists():
+        raise MigrateError(f"{goal} is there already; name a file that is not")
+    if not goal.parent.is_dir():
+        raise MigrateError(f"there is no folder {goal.parent}")
+    changed = [file for file in result.files if file.changed]
+    atomic.write(goal, _after(changed[0]) if changed else source.read_bytes())
+    shutil.copymode(source, goal)
+    return [goal] if changed else []
 
 
 def _before(file: FileResult) -> bytes:

@@ -55,7 +55,7 @@ _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
 @dataclass
-class _Draft:
+class Draft:
     """A finding whose texts are filled in at the end, when all edits are known."""
 
     rule: Rule
@@ -115,7 +115,7 @@ class Module:
     own_packages: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
     edits: list[Edit] = field(default_factory=list)
-    drafts: list[_Draft] = field(default_factory=list)
+    drafts: list[Draft] = field(default_factory=list)
 
     def __post_init__(self) -> None:
         self.names = Names(self.tree, knowledge.exported())
@@ -392,7 +392,7 @@ class Module:
     def _draft(self, rule: Rule, node: ast.AST, kind: Kind, message: str, tip: str, api: str,
                category: Category, severity: Severity) -> None:  # fmt: skip
         start, end = self.source.start(node), self.source.end(node)
-        draft = _Draft(rule, start, end, kind, message, tip, api, category, severity)
+        draft = Draft(rule, start, end, kind, message, tip, api, category, severity)
         self.drafts.append(draft)
 
     def _taken(self, edit: Edit) -> bool:
@@ -604,7 +604,7 @@ class Module:
                 if n.attr in VENDORS and self.resolve(n.value) == "torch"
             }  # fmt: skip
             self._vendors = asked | named
-        return len(self._vendors) > 1
+        return self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:
         """What runs models in place of torch where `node` is: its class or function imports it, or
@@ -886,6 +886,7 @@ class Module:
         return ""
 
     helper_exists = False
+    several_vendors = False  # known from elsewhere
 
     def _kept_lines(self) -> list[tuple[int, int]]:
         """Ranges of lines that comments keep: a statement that the comment is on; the one after a

@@ -5,14 +5,17 @@ from __future__ import annotations
 import ast
 import re
 import warnings
+from collections.abc import Callable
 
-from causeway.migrate import advice, knowledge, unparsable
+from causeway.compat import System
+from causeway.migrate import advice, knowledge, systems, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
-from causeway.migrate.module import HELPER, Module
+from causeway.migrate.module import HELPER, Draft, Module
 from causeway.migrate.names import after, ancestors
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
+from causeway.migrate.systems import back, read
 
 # A module in which none of this occurs has nothing that a rule looks for; a test compares the list
 # with the rules. It is asked of bytes, before anything is decoded or parsed.
@@ -27,7 +30,7 @@ _CONCERNS = re.compile(
 def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
     loads = b"torch" in file.data and b".load(" in file.data
-    concerns = loads or _CONCERNS.search(file.data) is not None
+    concerns = loads or any(p.search(file.data) for p in (_CONCERNS, systems.words()))
     if not concerns and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
@@ -75,22 +78,61 @@ def convert_source(
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
     is nothing for them. Raises SyntaxError where it does not parse.
     """
-    tree = _parse(text)
-    source = Source(text)
-    module = Module(path, source, tree, settings, own_cuda, own_packages, flags)
-    _relocate(module)
-    for run in () if hints_only else RUNS:
-        run(module)
-    advice.run(module)
-    _imports(module)
-    module.settle()
-    after = apply(source, module.edits)
+
+    def make(text: str) -> Module:
+        source = Source(text)
+        return Module(path, source, _parse(text), settings, own_cuda, own_packages, flags)
+
+    found = [] if hints_only else systems.concerned(text, settings.target)
+    if found:
+        module = _of_systems(text, found, make)
+    else:
+        module = _ruled(make(text), hints_only=hints_only)
+    after = apply(module.source, module.edits)
     if after != text:
         try:
             _check(after)
         except SyntaxError as error:
             raise AssertionError(f"line {error.lineno} would not parse: {error.msg}") from None
     return after, module.findings()
+
+
+def _ruled(module: Module, *, hints_only: bool = False) -> Module:
+    """A module that all rules have been through."""
+    _relocate(module)
+    for run in () if hints_only else RUNS:
+        run(module)
+    advice.run(module)
+    _imports(module)
+    module.settle()
+    return module
+
+
+def _of_systems(text: str, found: list[System], make: Callable[[str], Module]) -> Module:
+    """The same of code for other systems' packages, in two steps; see systems/__init__.py. What the
+    rules leave keeps its name, and the import that brings it, so it is read again without.
+    """
+    source = Source(text)
+    stay: frozenset[int] = frozenset()
+    kept: list[Draft] = []  # of what was left
+    while True:
+        reading = read.read(make(text), found, stay)
+        module = make(back.between(source, reading.pieces))
+        module.several_vendors = reading.by_vendor
+        left = back.join(_ruled(module), source, reading.pieces, found)
+        starts = {piece.start for piece in left} - stay
+        starts |= {  # a question that would be for CUDA alone
+            low for low, high in reading.kept_tests
+            if not any(e.start < high and low < e.end for e in module.edits)
+        }  # fmt: skip
+        if not starts:
+            module.drafts += [*reading.drafts, *kept]
+            return module
+        kept += [
+            d for d in module.drafts
+            if d.kind != "changed" and any(d.start <= s < d.end for s in starts)
+        ]  # fmt: skip
+        stay |= starts
 
 
 def _parse(text: str) -> ast.Module:

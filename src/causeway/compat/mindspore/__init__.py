@@ -48,14 +48,4 @@ def get_context(name: str) -> Any:
 
 context = sys.modules[__name__]
 __all__ = ["GRAPH_MODE", "PYNATIVE_MODE", "context", "get_context", "ops", "set_context"]
-__getattr__ = getter(
-    "mindspore",
-    {
-        "Tensor": "torch.tensor",
-        "nn": "torch.nn",
-        "load_checkpoint": "torch.load",
-        "save_checkpoint": "torch.save",
-        "jit": "torch.compile",
-        "dataset": "torch.utils.data",
-    },
-)
+__getattr__ = getter("mindspore")

@@ -69,4 +69,4 @@ def clip_by_global_norm(
     return tuple(t * factor for t in x)
 
 
-__getattr__ = getter("mindspore.ops", {"stop_gradient": "Tensor.detach"})
+__getattr__ = getter("mindspore.ops")

@@ -12,4 +12,4 @@ from causeway.compat.missing import getter
 
 __version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__version__}"
 __all__ = ["tools", "torch"]
-__getattr__ = getter("mindtorch", {"third_party": "the libraries themselves, which run on torch"})
+__getattr__ = getter("mindtorch")

@@ -22,8 +22,4 @@ mockcuda = os.environ.get("DIPU_MOCK_CUDA", "true").strip().lower() not in ("0",
 if mockcuda and not enabled():
     enable()
 
-INSTEAD = {
-    "diputype": "torch.device(name).type",
-    "dipu_vendor": "`causeway doctor` says which vendor's library is in use",
-}
-__getattr__ = getter("torch_dipu", INSTEAD)
+__getattr__ = getter("torch_dipu")

@@ -17,9 +17,4 @@ from causeway.compat.torch_mlu import core, utils  # noqa: E402
 __version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__version__}"
 __all__ = ["core", "mlu", "utils"]
 
-INSTEAD = {
-    "optimizers": "causeway.apex.optimizers, and torch.optim with foreach=True",
-    "profiler": "torch.profiler",
-    "dropout_layer_norm": "torch.nn.functional; torch.compile fuses it",
-}
-__getattr__ = getter("torch_mlu", INSTEAD)
+__getattr__ = getter("torch_mlu")

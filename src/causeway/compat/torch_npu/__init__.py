@@ -8,6 +8,7 @@ import torch
 
 import causeway
 from causeway.compat.missing import getter
+from causeway.compat.names import instead
 from causeway.compat.torch_npu.operators import *  # noqa: F403
 
 npu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
@@ -19,23 +20,11 @@ __version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__versi
 __all__ = ["contrib", "distributed", "npu", "optim", "profiler", "utils"]
 
 _FUSED = "it is one of Ascend's fused operators: write it with torch's operators, which torch.compile fuses"  # noqa: E501
-INSTEAD = {
-    "HiFloat8Tensor": "the chip's own 8 bit floats: torch has float8_e4m3fn and float8_e5m2",
-    "erase_stream": "Tensor.record_stream keeps memory for a stream",
-    "matmul_checksum": "CAUSEWAY_COMPARE=mm compares products with the CPU's",
-    "testing": "torch.testing.assert_close",
-    "dynamo": "torch.compile needs no backend here",
-    "onnx": "torch.onnx.export of the model on the CPU",
-    "asd": "CAUSEWAY_OVERFLOW and CAUSEWAY_COMPARE find wrong numbers",
-    "op_plugin": "there is no list of operators to load",
-    "jit": "torch.jit",
-    "multiprocessing": "torch.multiprocessing",
-}
-_missing = getter("torch_npu", INSTEAD)
+_missing = getter("torch_npu")
 
 
 def __getattr__(name: str) -> object:
-    if name.startswith("npu_") and name not in INSTEAD:
+    if name.startswith("npu_") and name not in instead("torch_npu"):
         raise AttributeError(
             f"torch_npu.{name}: {_FUSED} (docs/compat.md has those that are there)"
         )

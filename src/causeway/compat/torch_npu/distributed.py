@@ -12,13 +12,4 @@ def is_hccl_available() -> bool:
     return torch.distributed.is_backend_available("hccl")
 
 
-__getattr__ = getter(
-    "torch_npu.distributed",
-    {
-        "is_lccl_available": "there is one backend, hccl",
-        "reduce_scatter_tensor_uneven": "torch.distributed.reduce_scatter takes uneven lists",
-        "all_gather_into_tensor_uneven": "torch.distributed.all_gather takes uneven lists",
-        "reinit_process_group": "destroy_process_group and init_process_group",
-        "ProcessGroupHCCL": "torch.distributed.new_group",
-    },
-)
+__getattr__ = getter("torch_npu.distributed")

@@ -183,6 +183,9 @@ def npu_fast_gelu(input: Tensor) -> Tensor:
     return input * torch.sigmoid(1.702 * input)
 
 
+fast_gelu = npu_fast_gelu
+
+
 def npu_swiglu(self: Tensor, dim: int = -1) -> Tensor:
     """silu(a) * b of the two halves along `dim`."""
     a, b = self.chunk(2, dim)

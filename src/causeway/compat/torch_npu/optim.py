@@ -11,6 +11,7 @@ from causeway.apex.optimizers.npu import NpuFusedSGD as NpuFusedSGD
 from causeway.apex.optimizers.npu_own import NpuFusedAdamP as NpuFusedAdamP
 from causeway.apex.optimizers.npu_own import NpuFusedBertAdam as NpuFusedBertAdam
 from causeway.apex.optimizers.npu_own import NpuFusedRMSpropTF as NpuFusedRMSpropTF
+from causeway.compat.missing import getter
 
 __all__ = [
     "NpuFusedAdadelta",
@@ -23,3 +24,4 @@ __all__ = [
     "NpuFusedRMSpropTF",
     "NpuFusedSGD",
 ]
+__getattr__ = getter("torch_npu.optim")

@@ -22,6 +22,11 @@ class ProfilerActivity(Enum):
     NPU = torch.profiler.ProfilerActivity.PrivateUse1
 
 
+def supported_activities() -> set[ProfilerActivity]:
+    """CPU and NPU."""
+    return set(ProfilerActivity)
+
+
 class profile(torch.profiler.profile):
     """torch.profiler.profile; `experimental_config` has no effect, and says so once."""
 
@@ -42,13 +47,4 @@ class _ExperimentalConfig:
         self.options = options
 
 
-__getattr__ = getter(
-    "torch_npu.profiler",
-    {
-        "dynamic_profile": "torch.profiler.schedule, or `causeway profile`",
-        "ProfilerLevel": "torch.profiler has no levels",
-        "AiCMetrics": "the chip's counters are the vendor's tools'",
-        "analyse": "the trace is written as torch writes it; `causeway profile` has tables",
-        "ExportType": "torch.profiler writes JSON",
-    },
-)
+__getattr__ = getter("torch_npu.profiler")

@@ -9,8 +9,9 @@ from causeway.migrate.files.draft import Draft, NotReadableError, run
 from causeway.migrate.files.variables import judge_variable
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
+from causeway.migrate.systems import words
 
-_WORTH = re.compile(r"cuda|nccl|gpu|nvidia", re.IGNORECASE)
+_WORTH = re.compile(rf"cuda|nccl|gpu|nvidia|MULTI_|{words().pattern.decode()}", re.IGNORECASE)
 # Beyond this it is data, not a configuration.
 _LARGEST = 1 << 20
 

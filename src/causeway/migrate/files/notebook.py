@@ -19,10 +19,11 @@ from causeway.migrate.files.draft import Draft, NotReadableError
 from causeway.migrate.files.variables import judge_variable
 from causeway.migrate.finding import FileInput, FileResult, Finding
 from causeway.migrate.settings import Settings
+from causeway.migrate.systems import words
 
 CELL = "CW620"
 
-_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|torch", re.IGNORECASE)
+_WORTH = re.compile(rf"cuda|nccl|gpu|nvidia|torch|{words().pattern.decode()}", re.IGNORECASE)
 _MARK = re.compile(r"^__causeway_cell_(\d+)__\n", re.MULTILINE)
 _COMMAND = re.compile(r"(?:!+|%(?:sx|system|sc)\s+)")
 _INSTALL = re.compile(r"%(?=(?:pip|conda|mamba)\s)")

@@ -15,14 +15,19 @@ import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from causeway.compat import systems
+
 _WORTH = re.compile(rb"add_argument\s*\(")
-_NAMED = re.compile(rb"""["'](?:cuda|nccl)["']""")
+# Values that name CUDA or another system: its device, its backend of collectives.
+DEVICES = frozenset({"cuda", *(s.device for s in systems().values() if s.device)})
+WORDS = DEVICES | {"nccl", *(b for s in systems().values() for b in s.backends)}
+_NAMED = re.compile(rf"""["'](?:{"|".join(sorted(WORDS))})["']""".encode())
 _DEVICE = re.compile(r"device", re.I)
 _BACKEND = re.compile(r"backend", re.I)
 
 
 def find(files: Iterable[tuple[str, Path]]) -> dict[str, frozenset[str]]:
-    """By the name of a script: its options whose default is "cuda" or "nccl", with their dashes."""
+    """By the name of a script: its options whose default is one of WORDS, with their dashes."""
     found: dict[str, frozenset[str]] = {}
     for name, path in files:
         try:
@@ -54,9 +59,9 @@ def _options(call: ast.Call) -> list[str]:
     if isinstance(default, ast.IfExp):  # "cuda" if torch.cuda.is_available() else "cpu"
         default = default.body
     value = default.value if isinstance(default, ast.Constant) else None
-    word = {"cuda": _DEVICE, "nccl": _BACKEND}.get(value) if isinstance(value, str) else None
-    if word is None:
+    if value not in WORDS:
         return []
+    word = _DEVICE if value in DEVICES else _BACKEND
     return [n for n in names if isinstance(n, str) and n.startswith("--") and word.search(n)]
 
 

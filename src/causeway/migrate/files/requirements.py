@@ -10,6 +10,8 @@ import re
 from collections.abc import Callable
 from typing import Literal
 
+from causeway.compat import packages as stood_in_for
+from causeway.compat import systems
 from causeway.migrate.files import packages
 from causeway.migrate.files.draft import Draft, Span, run
 from causeway.migrate.files.shell_words import EXPANDED, Word
@@ -20,6 +22,7 @@ BUILD = "CW630"
 INDEX = "CW631"
 CUDA_ONLY = "CW632"
 PART = "CW633"
+SYSTEM = "CW634"
 
 _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\s*\[[^\]]*\])?")
 _LOCAL = re.compile(r"===?\s*[0-9][0-9A-Za-z.!*]*(\+(?:cu\d+|pt[\w.]*cu\d+)[\w.]*)")
@@ -139,7 +142,14 @@ def _indexes(draft: Draft, text: str, begin: int) -> bool:
 
 def _package(draft: Draft, name: str, span: Span) -> None:
     package = packages.find(name)
-    if package is not None:
+    system = stood_in_for().get(name.lower().replace("-", "_"))
+    if system is not None and systems()[system].device != draft.settings.target:
+        draft.say(
+            SYSTEM, "manual", span, f"{name} brings one vendor's device",
+            "Leave it out: the device's package comes with the host, and torch finds it by itself.",
+            api=name,
+        )  # fmt: skip
+    elif package is not None:
         draft.say(
             CUDA_ONLY,
             "manual" if package.portable else "unsupported",

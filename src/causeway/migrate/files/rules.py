@@ -170,6 +170,17 @@ _TABLE = (
         path="run.sh",
     ),
     Rule(
+        code="CW614",
+        name="system-variable",
+        title="A variable of another system's runtime",
+        why="ASCEND_*, HCCL_*, MLU_* and DIPU_* are read by that system alone. Where Causeway has "
+        "a setting for the same, it is that.",
+        by_hand="Set what the table of docs/compat.md says, or leave it out.",
+        before="export ASCEND_RT_VISIBLE_DEVICES=0,1",
+        after="export CAUSEWAY_VISIBLE_DEVICES=0,1",
+        path="run.sh",
+    ),
+    Rule(
         code="CW620",
         name="notebook-cell",
         title="A notebook's cell that is not Python",
@@ -224,6 +235,17 @@ _TABLE = (
         by_hand="Leave the line out: a build of torch that needs it brings it.",
         before="nvidia-cublas-cu12==12.1.3.1",
         after="nvidia-cublas-cu12==12.1.3.1",
+        path="requirements.txt",
+    ),
+    Rule(
+        code="CW634",
+        name="system-package",
+        title="A requirement of another system's package",
+        why="torch_npu, torch_mlu, torch_dipu and MindTorch bring one vendor's device each, and "
+        "are built for one release of torch.",
+        by_hand="Leave it out: the device's package comes with the host.",
+        before="torch_npu==2.1.0",
+        after="torch_npu==2.1.0",
         path="requirements.txt",
     ),
     Rule(

@@ -21,6 +21,7 @@ LAUNCH = "CW612"
 FLAG = "CW613"
 _TWIN = "CAUSEWAY_VISIBLE_DEVICES"
 
+_TOOLKIT = re.compile(r"/Ascend/|ascend-toolkit|/neuware/")
 _ASSIGNMENT = re.compile(r"([A-Za-z_]\w*)\+?=")
 _EXPORTS = {"declare", "env", "export", "local", "readonly", "setenv", "sudo", "typeset", "unset"}
 # Words of these commands are text.
@@ -31,6 +32,9 @@ _TOOLS = {  # what it does, what to do
     "compute-sanitizer": ("checks CUDA kernels", _OWN),
     "cuda-gdb": ("debugs CUDA kernels", _OWN),
     "cuda-memcheck": ("checks CUDA kernels", _OWN),
+    "cnmon": ("lists MLUs", "`causeway doctor` lists the devices that torch has."),
+    "msprof": ("profiles Ascend's kernels", _TRACE),
+    "npu-smi": ("lists NPUs", "`causeway doctor` lists the devices that torch has."),
     "ncu": ("profiles CUDA kernels", _TRACE),
     "nsys": ("traces CUDA", _TRACE),
     "nvcc": ("compiles CUDA", "See what the report says of the .cu files."),
@@ -81,6 +85,14 @@ def _command(draft: Draft, command: Command) -> None:
     if command.name in ("bash", "sh", "zsh", "eval"):
         _nested(draft, command)
     for word in command.words:
+        if command.name in ("source", ".") and _TOOLKIT.search(word.text):
+            draft.say(
+                TOOL, "manual", (word.start, word.end), "the environment of a vendor's toolkit",
+                "Leave it out where the host has none.", api=word.text,
+            )  # fmt: skip
+        if word.text == "torch_npu_run" and draft.settings.target != "npu":
+            draft.change(LAUNCH, (word.start, word.end), "torchrun", "torchrun serves any device",
+                         "It takes the same options.", api=word.text)  # fmt: skip
         if word.text == "torch.distributed.launch":
             draft.say(LAUNCH, "portable", (word.start, word.end), f"{word.text} serves any device",
                       api=word.text)  # fmt: skip
@@ -248,15 +260,15 @@ def _left_out(draft: Draft, own: frozenset[str], words: list[Word], position: in
     end = word.end
     if not equals and position + 1 < len(words):
         value, end = words[position + 1].text, words[position + 1].end
-    if name not in own or value not in ("cuda", "nccl"):
+    if name not in own or value not in own_options.WORDS:
         return False
     if sum(w.text.partition("=")[0] == name for w in words) > 1:  # the last one counts
         return False
-    rule = values.DEVICE if value == "cuda" else values.BACKEND
+    rule = values.DEVICE if value in own_options.DEVICES else values.BACKEND
     draft.change(
         rule, (words[position - 1].end, end), "",
         f"{name} is left out: the script's default is the device's own",
-        "On CUDA the default means the same.", api=name,
+        "On the device that it named the default means the same.", api=name,
     )  # fmt: skip
     return True
 

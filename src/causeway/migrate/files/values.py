@@ -11,6 +11,7 @@ import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 
+from causeway.compat import systems
 from causeway.migrate.files.draft import Draft, Span
 
 BACKEND = "CW603"
@@ -29,8 +30,14 @@ _ACCELERATOR = re.compile(r"(?:^|_)accelerator$")
 _GPU_COUNT = re.compile(r"^(?:n|num)?_?gpus?(?:_ids?|_per_node|_count|_num)?$")
 _IMAGE = re.compile(r"(?:^|_)(?:image|container|base_image|docker)$")
 _PYTHON = re.compile(r"^(?:_?target_?|class_path|type|cls|callable)$")
-_NCCL = re.compile(r"(?:\w+:\w+,)*(?:cuda:)?nccl(?:,\w+:\w+)*\Z", re.IGNORECASE)
-_CUDA = re.compile(r"cuda(:\d+)?\Z")
+# Other systems' names mean what CUDA's do: "npu:0", hccl.
+_DEVICES = "|".join(["cuda", *(s.device for s in systems().values() if s.device)])
+_BACKENDS = "|".join(["nccl", *(b for s in systems().values() for b in s.backends)])
+_NCCL = re.compile(
+    rf"(?:\w+:\w+,)*(?:(?:{_DEVICES}):)?(?:{_BACKENDS})(?:,\w+:\w+)*\Z", re.IGNORECASE
+)
+_CUDA = re.compile(rf"(?:{_DEVICES})(:\d+)?\Z")
+_SEVERAL = re.compile(r"MULTI_(?:GPU|NPU|MLU)\Z")
 _CUDA_IMAGE = re.compile(
     r"(?:^|/)nvidia/|nvcr\.io/|[:/\-_.]cu(?:da)?[-_]?\d|[:\-_]gpu\b|-cuda\b", re.IGNORECASE
 )
@@ -94,11 +101,17 @@ def is_cuda_image(image: str) -> bool:
 def judge(draft: Draft, it: Named) -> None:
     """Change the value, or say why it stays."""
     name, value = key(it.name), it.value.strip()
-    if _BACKEND.search(name) and _NCCL.match(value):
+    if _own(draft, value):
+        pass  # it is converted for the system that the value is of
+    elif _BACKEND.search(name) and _NCCL.match(value):
         _backend(draft, it)
-    elif _ACCELERATOR.search(name) and value in ("gpu", "cuda"):
+    elif _ACCELERATOR.search(name) and (value == "gpu" or re.fullmatch(_DEVICES, value)):
         _accelerator(draft, it)
-    elif name == "nproc_per_node" and it.launcher and value in ("gpu", "cuda"):
+    elif (
+        name == "nproc_per_node"
+        and it.launcher
+        and (value == "gpu" or re.fullmatch(_DEVICES, value))
+    ):
         new = draft.target.name if draft.target else "auto"
         _change(draft, PROCESSES, it, new, "a process for each device of the host")
     elif _DEVICE.search(name) and _CUDA.match(value):
@@ -107,9 +120,9 @@ def judge(draft: Draft, it: Named) -> None:
         tip = "See that what reads it takes torch.accelerator.current_accelerator() for it."
         draft.say(DEVICE, "manual", it.around, f"{value!r} is this program's own word", tip,
                   api=it.name)  # fmt: skip
-    elif name == "distributed_type" and value == "MULTI_GPU":
+    elif name == "distributed_type" and _SEVERAL.match(value):
         _launcher(draft, it)
-    elif _PYTHON.match(name) and re.match(r"torch\.cuda\.", value):
+    elif _PYTHON.match(name) and re.match(rf"torch\.(?:{_DEVICES})\.", value):
         draft.say(PYTHON_NAME, "manual", it.around, f"{value} is called by its name", api=value)
     elif _IMAGE.search(name) and is_cuda_image(value):
         draft.say(IMAGE, "manual", it.around, f"the image {value!r} holds CUDA", api=value)
@@ -123,6 +136,15 @@ def judge(draft: Draft, it: Named) -> None:
                   api=it.name)  # fmt: skip
 
 
+def _own(draft: Draft, value: str) -> bool:
+    """Whether a value names the device, or its backend, that the file is converted for already."""
+    target = draft.target
+    return target is not None and (
+        bool(re.fullmatch(rf"{target.name}(:\d+)?", value))
+        or value in (target.backend, target.distributed_type, f"{target.name}:{target.backend}")
+    )
+
+
 def _change(draft: Draft, rule: str, it: Named, new: str, message: str) -> None:
     if it.span is None:
         tip = f"Write {new!r}: quotes or escapes inside the value are in the way."
@@ -131,14 +153,23 @@ def _change(draft: Draft, rule: str, it: Named, new: str, message: str) -> None:
         draft.change(rule, it.span, new, message, api=it.name)
 
 
+def _whose(value: str) -> str:
+    """Whose device or backend a value names."""
+    for system in systems().values():
+        names = [system.device, *system.backends] if system.device else []
+        if any(re.search(rf"\b{name}\b", value, re.I) for name in names):
+            return f"the {system.device.upper()}"
+    return "CUDA"
+
+
 def _backend(draft: Draft, it: Named) -> None:
     target = draft.target
     if target is not None and target.backend:
-        new = re.sub(r"\bcuda:", f"{target.name}:", it.value, flags=re.IGNORECASE)
-        new = re.sub(r"\bnccl\b", target.backend, new, flags=re.IGNORECASE)
+        new = re.sub(rf"\b(?:{_DEVICES}):", f"{target.name}:", it.value, flags=re.IGNORECASE)
+        new = re.sub(rf"\b(?:{_BACKENDS})\b", target.backend, new, flags=re.IGNORECASE)
         _change(draft, BACKEND, it, new, f"{target.name}'s collectives are {target.backend}")
         return
-    message = f"{it.name}: {it.value} serves CUDA alone"
+    message = f"{it.name}: {it.value} serves {_whose(it.value)} alone"
     if it.null and it.span is not None and target is None:
         tip = "With none given, torch.distributed takes the backend of the device."
         place = _with_quotes(draft.text, it.span)
@@ -155,10 +186,16 @@ def _with_quotes(text: str, span: Span) -> Span:
 
 def _device(draft: Draft, it: Named) -> None:
     if draft.target is not None:
-        new = re.sub(r"\bcuda", draft.target.name, it.value)
+        new = re.sub(rf"\b(?:{_DEVICES})\b", draft.target.name, it.value)
         _change(draft, DEVICE, it, new, f"torch's name of the device is {draft.target.name}")
     else:
-        draft.say(DEVICE, "manual", it.around, f"{it.name}: {it.value} names CUDA", api=it.name)
+        draft.say(
+            DEVICE,
+            "manual",
+            it.around,
+            f"{it.name}: {it.value} names {_whose(it.value)}",
+            api=it.name,
+        )
 
 
 def _accelerator(draft: Draft, it: Named) -> None:
@@ -169,7 +206,7 @@ def _accelerator(draft: Draft, it: Named) -> None:
         _change(draft, ACCELERATOR, it, "auto", "Lightning's word for the accelerator that is here")
     elif it.span is not None:
         tip = "auto is Lightning's word; see whether this program knows it."
-        message = f"{it.name}: {it.value} means CUDA"
+        message = f"{it.name}: {it.value} means {_whose(it.value)}"
         draft.change_unsafely(ACCELERATOR, it.span, "auto", message, tip, api=it.name)
 
 
@@ -178,4 +215,5 @@ def _launcher(draft: Draft, it: Named) -> None:
     if known:
         _change(draft, LAUNCHER, it, known, f"Accelerate's word for several devices is {known}")
     else:
-        draft.say(LAUNCHER, "manual", it.around, "MULTI_GPU means CUDA", api=it.name)
+        message = f"{it.value} means {_whose(it.value.partition('_')[2].lower())}"
+        draft.say(LAUNCHER, "manual", it.around, message, api=it.name)

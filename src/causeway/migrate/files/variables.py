@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 
+from causeway.compat import Variable, systems
 from causeway.migrate.files.draft import Draft, Span
 
 VISIBLE = "CW601"
 RUNTIME = "CW602"
+SYSTEM = "CW614"
 CONTAINER = "CW641"
 
 _ALLOC = "PYTORCH_CUDA_ALLOC_CONF"
@@ -36,7 +38,7 @@ def judge_variable(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     elif _CONTAINER.match(name) or _BUILD.match(name):
         rule = CONTAINER
     else:
-        return False
+        return _of_system(draft, name, span, use=use)
     new = target.variables.get(name) if target else None
     if target is None and name == _ALLOC:
         tip = "torch 2.9 and later read it; for an older one keep both."
@@ -56,3 +58,38 @@ def judge_variable(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     else:
         draft.say(rule, "manual", span, f"{name} is for building or running with CUDA", api=name)
     return True
+
+
+def _of_system(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
+    """The same of a variable of another system's, such as ASCEND_RT_VISIBLE_DEVICES."""
+    found = of_systems(draft.settings.target).get(name)
+    if found is None:
+        return False
+    new = found.to or (f"CAUSEWAY_{found.setting.upper()}" if found.setting else "")
+    if new and found.read == "as it is":
+        draft.change(SYSTEM, span, new, f"{new} in place of {name}",
+                     "It is read for every device.", api=name)  # fmt: skip
+    elif use:
+        pass
+    elif new:
+        draft.say(
+            SYSTEM, "manual", span, f"{name} is read by the system alone",
+            f"Write instead: {new}; see docs/settings.md for its values.", api=name,
+        )  # fmt: skip
+    else:
+        draft.say(SYSTEM, "portable", span, f"{name} has no effect on other devices", found.says,
+                  api=name)  # fmt: skip
+    return True
+
+
+def of_systems(target: str) -> dict[str, Variable]:
+    """The variables of other systems than the one that is converted for."""
+    return {
+        name: variable
+        for system in systems().values() if system.device != target
+        for name, variable in system.variables.items() if name not in COMMON
+    }  # fmt: skip
+
+
+# Variables that other programs have too, so that the name alone shows nothing.
+COMMON = frozenset({"DEVICE_ID", "RANK_TABLE_FILE"})

@@ -16,10 +16,14 @@ from causeway.migrate.files.draft import Draft, NotReadableError, Span, run
 from causeway.migrate.files.variables import judge_variable
 from causeway.migrate.finding import FileInput, FileResult
 from causeway.migrate.settings import Settings
+from causeway.migrate.systems import words
 
 # Parsing is slow; most files say nothing of this.
-_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|^dependencies:", re.IGNORECASE | re.MULTILINE)
-_SCRIPT_WORTH = re.compile(r"cuda|nccl|gpu|nvidia|nsys|install", re.IGNORECASE)
+_SYSTEMS = words().pattern.decode()
+_WORTH = re.compile(
+    rf"cuda|nccl|gpu|nvidia|^dependencies:|MULTI_|{_SYSTEMS}", re.IGNORECASE | re.MULTILINE
+)
+_SCRIPT_WORTH = re.compile(rf"cuda|nccl|gpu|nvidia|nsys|install|npu-smi|cnmon|{_SYSTEMS}", re.I)
 _LARGEST = 1 << 20
 _SCRIPTS = {
     "after_script", "args", "before_script", "cmd", "command", "commands", "entrypoint", "run",

@@ -8,8 +8,10 @@ from causeway.migrate import knowledge
 from causeway.migrate.files import packages
 from causeway.migrate.files import rules as files
 from causeway.migrate.finding import Finding
+from causeway.migrate.systems import rules as systems
 
 _GROUPS = {
+    "CW17": "other systems",
     "CW1": "Python",
     "CW60": "options, keys, variables",
     "CW61": "launching",
@@ -27,7 +29,8 @@ def describe(code: str) -> dict[str, str]:
     from causeway.migrate import advice
     from causeway.migrate.rules import RULES
 
-    rule = RULES.get(code) or files.RULES.get(code) or advice.RULES.get(code)
+    tables = (RULES, systems.RULES, files.RULES, advice.RULES)
+    rule = next((table[code] for table in tables if code in table), None)
     if rule is None:
         return {"title": code, "name": code, "severity": "warning", "why": "", "by_hand": ""}
     return {

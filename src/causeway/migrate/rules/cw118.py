@@ -24,7 +24,7 @@ RULE = Rule(
 )
 _ASYNC = re.compile(r"\basync(?=\s*=[^=])")
 _STAND_IN = "asynk"  # as long, so that all places stay
-_METHODS = {"cuda", "copy_", "type", "to"}
+_METHODS = {"copy_", "cuda", "dipu", "mlu", "npu", "to", "type"}
 
 
 def parse(text: str) -> ast.Module | None:

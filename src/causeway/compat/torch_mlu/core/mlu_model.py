@@ -112,14 +112,4 @@ def save_as_cambricon(name: str) -> None:
         )
 
 
-__getattr__ = getter(
-    "torch_mlu.core.mlu_model",
-    {
-        "set_autotune": "causeway tune",
-        "set_autotune_config_path": "causeway tune",
-        "set_autotune_time_limit": "causeway tune",
-        "Stream": "torch.Stream",
-        "Event": "torch.Event",
-        "dump_cnnl_gencase": "CAUSEWAY_DUMP=2, or causeway.dump(2)",
-    },
-)
+__getattr__ = getter("torch_mlu.core.mlu_model")

@@ -9,7 +9,4 @@ from causeway.quant import quantize_dynamic as quantize_dynamic
 
 quantize_dynamic_mlu = quantize_dynamic
 
-__getattr__ = getter(
-    "torch_mlu.core.mlu_quantize",
-    {"QuantifyParams": "causeway.quant.FixedPoint", "quantized_layer": "causeway.quant"},
-)
+__getattr__ = getter("torch_mlu.core.mlu_quantize")

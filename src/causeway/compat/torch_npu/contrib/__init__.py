@@ -86,27 +86,4 @@ class NpuDropPath(torch.nn.Module):
 
 
 _VISION = "torchvision.ops has it"
-__getattr__ = getter(
-    "torch_npu.contrib",
-    {
-        "npu_multiclass_nms": _VISION,
-        "npu_batched_multiclass_nms": _VISION,
-        "ROIAlign": _VISION,
-        "PSROIPool": _VISION,
-        "ModulatedDeformConv": _VISION,
-        "DCNv2": _VISION,
-        "Prefetcher": "DataLoader(pin_memory=True) and .to(device, non_blocking=True)",
-        "BiLSTM": "torch.nn.LSTM(bidirectional=True)",
-        "FusedColorJitter": "torchvision.transforms.ColorJitter",
-        "npu_fused_attention": "torch.nn.functional.scaled_dot_product_attention",
-        "npu_fused_attention_with_layernorm": (
-            "torch.nn.functional.scaled_dot_product_attention after layer_norm"
-        ),
-        "LinearA8W8Quant": "causeway.quant.quantize_dynamic",
-        "LinearQuant": "causeway.quant.quantize_dynamic",
-        "LinearWeightQuant": "causeway.quant.quantize_weights",
-        "QuantConv2d": "causeway.quant.quantize_dynamic",
-        "FastBatchNorm2d": "torch.nn.BatchNorm2d",
-        "FastSyncBatchNorm": "torch.nn.SyncBatchNorm",
-    },
-)
+__getattr__ = getter("torch_npu.contrib")
