@@ -329,8 +329,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('if args.device != "cuda": pass\n',
          'if not args.device == accelerator.type != "cpu": pass\n'),
         ('a = str(x.device).startswith("cuda")\n',
-         'a = (accelerator.type != "cpu" and '
-         "str(x.device).startswith(accelerator.type))\n"),
+         'a = accelerator.type != "cpu" and '
+         "str(x.device).startswith(accelerator.type)\n"),
         ('if not device.startswith("cuda"): pass\n',
          'if not (accelerator.type != "cpu" and device.startswith(accelerator.type)): '
          "pass\n"),

@@ -59,7 +59,15 @@ def _use(module: Module, use: Use) -> None:
                       api=use.api)  # fmt: skip
         return
     call = _type_call(node)
-    if use.call:
+    if use.call and any(k.arg == "device" for k in use.call.keywords):
+        module.report(
+            RULE, use.call, "manual", "a type of the CPU takes no other device",
+            tip=f"Write `torch.empty(…, dtype=torch.{NAMES[use.api]}, device=device)`, or "
+            "`torch.tensor` where it is given values.",
+            api=use.api, breaking=True,
+        )  # fmt: skip
+        module.done.add(id(node))
+    elif use.call:
         end = module.source.end(use.call)
         module.change(
             RULE, use.call,

@@ -114,4 +114,10 @@ def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
     value = "{{}}" if api.guard == "{}" and module.in_fstring(call) else api.guard
     if module.in_fstring(call) and "{" in value:
         return []
-    return [Edit(start, start, "("), Edit(end, end, f" if {asks} else {value})")]
+    up = call.up  # type: ignore[attr-defined]
+    alone_there = isinstance(
+        up, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.keyword
+    )
+    a, b = ("", "") if alone_there or isinstance(up, ast.Dict) else ("(", ")")
+    edits = [Edit(start, start, a)] if a else []
+    return [*edits, Edit(end, end, f" if {asks} else {value}{b}")]
