@@ -241,7 +241,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     "CW104": [
         ("x = torch.cuda.LongTensor([1])\n", "x = torch.LongTensor([1]).to(accelerator)\n"),
         ("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n",
-         "T = torch.get_device_module().FloatTensor if cuda else torch.FloatTensor\n"),
+         'T = getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor) if cuda '
+         "else torch.FloatTensor\n"),
         # unguarded it was there on the CPU too
         ("T = {0: torch.cuda.FloatTensor}\n",
          'T = {0: getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor)}\n'),

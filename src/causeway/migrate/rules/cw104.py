@@ -88,7 +88,9 @@ def _use(module: Module, use: Use) -> None:
     else:
         torch, quote = module.torch(node), module.quote_for(node)
         new = f"{torch}.get_device_module().{kind}"
-        if not module.guarded(node):  # it was there without CUDA too, if of no use
+        if module.available(node):
+            module.fragile.append((node, kind))  # the question asks for the name too
+        else:  # it was there without CUDA too, if of no use
             new = f"getattr({torch}.get_device_module(), {quote}{kind}{quote}, {torch}.{kind})"
         module.change(
             RULE, node, [module.replace(node, new)], "it is the type of the device in use",
