@@ -10,6 +10,7 @@ all tensors on "cuda:0", in both spellings alike. Questions (is there a device, 
 from __future__ import annotations
 
 import contextlib
+import importlib
 import io
 import json
 import os
@@ -137,6 +138,25 @@ def only(name: str, names: list[str]) -> None:
     _replaced(torch.accelerator, "current_accelerator", _answered(device))
 
 
+def imported(names: list[str]) -> dict[str, str]:
+    """Import modules; of those that fail for a name that the device's module, torch.accelerator or
+    torch lacks, why. What else they lack (other packages) is no matter of the conversion.
+    """
+    failed: dict[str, str] = {}
+    for name in names:
+        try:
+            importlib.import_module(name)
+        except AttributeError as error:
+            if "SimpleNamespace" in str(error) or "'torch" in str(error):
+                failed[name] = str(error)
+        except BaseException as error:
+            others.append(f"{name}: {type(error).__name__}")
+    return failed
+
+
+others: list[str] = []
+
+
 def _modules() -> None:
     """Record modules that are moved by the program, which are not torch's functions."""
     to = torch.nn.Module.to
@@ -154,8 +174,8 @@ def _modules() -> None:
             kwargs = {k: _on_cpu(v) for k, v in kwargs.items()}
         return to(self, *args, **kwargs)
 
-    torch.nn.Module.cuda = moved  # type: ignore
-    torch.nn.Module.to = sent  # type: ignore
+    torch.nn.Module.cuda = moved  # type: ignore[assignment, misc]
+    torch.nn.Module.to = sent  # type: ignore[assignment, misc]
 
 
 def install() -> None:
@@ -235,10 +255,10 @@ def _mixed_precision() -> None:
         calls.append(f"GradScaler {kind} {bool(enabled)} {sorted(options.items())}")
         return scaler("cpu", enabled=bool(enabled), **options)
 
-    torch.amp.autocast = torch.autocast = cast  # type: ignore
-    torch.amp.GradScaler = scale  # type: ignore
-    torch.cuda.amp.autocast = lambda enabled=True, **o: cast("cuda", enabled, **o)  # type: ignore
-    torch.cuda.amp.GradScaler = lambda **o: scale("cuda", **o)  # type: ignore
+    torch.amp.autocast = torch.autocast = cast  # type: ignore[assignment, misc]
+    torch.amp.GradScaler = scale  # type: ignore[assignment, misc]
+    torch.cuda.amp.autocast = lambda enabled=True, **o: cast("cuda", enabled, **o)  # type: ignore[assignment, misc]
+    torch.cuda.amp.GradScaler = lambda **o: scale("cuda", **o)  # type: ignore[assignment, misc]
 
 
 def run(argv: list[str]) -> dict[str, object]:

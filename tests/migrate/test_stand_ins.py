@@ -6,8 +6,10 @@ losses. On a device whose module lacks names of torch.cuda, what is written must
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
+import shutil
 import textwrap
 from pathlib import Path
 
@@ -15,7 +17,7 @@ import pytest
 import torch
 
 import warm
-from causeway.migrate import knowledge
+from causeway.migrate import engine, knowledge
 from causeway.migrate.python import convert_source
 from causeway.migrate.rules import RULES
 from causeway.migrate.settings import Settings
@@ -145,3 +147,53 @@ def test_no_name_is_asked_of_apples_module_that_it_lacks() -> None:
 
 def test_no_name_is_asked_of_a_module_that_has_none() -> None:
     assert missing("sim", []) == {}
+
+
+LARGE = ("transformers", "peft", "lightning", "deepspeed", "torchmetrics")  # make test-libraries
+
+
+def packages_fail(package: str, folder: Path, *, fault: bool = False) -> dict[str, str]:
+    """Modules of a package that were converted, and ask Apple's module for what it lacks."""
+    found = importlib.util.find_spec(package)
+    if found is None or found.origin is None:
+        pytest.skip(f"{package} is not installed")
+    shutil.copytree(Path(found.origin).parent, folder / package)
+    result = engine.run([folder / package], Settings())
+    names = []
+    for file in result.files:
+        assert file.status in ("converted", "unchanged", "unparsable"), file
+        if file.changed and file.path.endswith(".py"):
+            text = file.after + ("\ntorch.get_device_module().nothing()\n" if fault else "")
+            (folder / package / file.path).write_text(text, encoding="utf-8")
+            names.append(".".join([package, *Path(file.path).with_suffix("").parts]))
+    code = """
+        import json, sys
+        sys.path[:0] = [sys.argv[1], sys.argv[2]]
+        import stand_in
+        stand_in.only("mps", json.loads(sys.argv[3]))
+        names = json.loads(sys.argv[4])
+        failed = stand_in.imported([n.removesuffix(".__init__") for n in names])
+        print(json.dumps([failed, stand_in.others]))
+    """
+    apples = [n for n in dir(torch.mps) if not n.startswith("_")]
+    said = run(textwrap.dedent(code), str(folder), json.dumps(apples), json.dumps(names))
+    failed, others = json.loads(said.splitlines()[-1])
+    assert len(names) > len(others), others
+    return failed  # type: ignore[no-any-return]
+
+
+def test_a_converted_package_asks_apples_module_for_nothing_that_it_lacks(tmp_path: Path) -> None:
+    assert packages_fail("accelerate", tmp_path) == {}
+
+
+def test_a_package_that_asks_for_too_much_is_found(tmp_path: Path) -> None:
+    assert packages_fail("accelerate", tmp_path, fault=True)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("package", LARGE)
+def test_large_packages_ask_apples_module_for_nothing_that_it_lacks(
+    package: str, tmp_path: Path
+) -> None:
+    assert packages_fail(package, tmp_path) == {}

@@ -115,7 +115,7 @@ print("on", net.weight.grad.device)
 @pytest.mark.parametrize(
     "command",
     [["profile", "-m"], ["record", "-o", "trace"], ["coverage", "--redirect", "-m"]],
-    ids=lambda words: "".join(words),
+    ids="".join,
 )
 def test_the_commands_that_run_a_program_take_one_for_cuda(
     tmp_path: Path, command: list[str]
@@ -151,7 +151,8 @@ def test_the_commands_that_run_a_program_have_the_same_options_for_it(command: s
     if command == "verify":  # several scripts, and files to convert
         del shared["module"]
     found = get_command(cli.app).commands[command]  # type: ignore[attr-defined]
-    assert "for CUDA" in found.help and "untouched" in found.help
+    assert "for CUDA" in found.help
+    assert "untouched" in found.help
     helps = {parameter.name: getattr(parameter, "help", "") for parameter in found.params}
     assert {name: helps.get(name) for name in shared} == {
         name: option.__metadata__[0].help for name, option in shared.items()
@@ -165,7 +166,8 @@ def test_a_program_that_is_run_as_it_is_reports_no_calls(words: list[str]) -> No
     from causeway import cli
 
     result = CliRunner().invoke(cli.app, ["run", "--no-redirect", *words, "main.py"])
-    assert result.exit_code == 2 and "--no-redirect" in result.output
+    assert result.exit_code == 2
+    assert "--no-redirect" in result.output
 
 
 def test_verify_says_why_it_does_not_run_a_program_as_it_is() -> None:
@@ -174,6 +176,8 @@ def test_verify_says_why_it_does_not_run_a_program_as_it_is() -> None:
     from causeway import cli
 
     result = CliRunner().invoke(cli.app, ["verify", "--no-redirect", "main.py"])
-    assert result.exit_code == 2 and "nothing to compare" in result.output
+    assert result.exit_code == 2
+    assert "nothing to compare" in result.output
     result = CliRunner().invoke(cli.app, ["verify", "--redirect", "--way", "migrated", "main.py"])
-    assert result.exit_code == 2 and "--way transfer" in result.output
+    assert result.exit_code == 2
+    assert "--way transfer" in result.output
