@@ -206,3 +206,17 @@ def test_a_new_import_stands_behind_the_standard_librarys() -> None:
 def test_a_module_that_asks_for_nccl_without_torch_is_left_whole() -> None:
     text = 'run(device="cuda:0" if args.backend == "nccl" else "cpu", backend="nccl")\n'
     assert convert(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ('subprocess.check_output(["nvidia-smi", "-L"])\n', ["manual"]),
+        ('os.system("nvidia-smi --query-gpu=name")\n', ["manual"]),
+        ('"""nvidia-smi shows the rest."""\n', []),
+    ],
+)
+def test_nvidias_tool_is_reported_where_a_program_starts_it(text: str, kinds: list[str]) -> None:
+    after, found = convert_source(text, Settings())
+    assert after == text
+    assert [f.kind for f in found if f.rule == "CW161"] == kinds

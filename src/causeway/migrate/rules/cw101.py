@@ -47,7 +47,9 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     """A variable that holds the device from here on, or the CPU where there is none."""
     value = stmt.value
     meaning = module.variables.meaning(value)
-    if value is None or meaning is None or meaning.test or not module.uncommented(value):
+    if value is None or meaning is None or meaning.test or meaning.kept:
+        return
+    if not module.uncommented(value):
         return
     names = (n for n in ast.walk(value) if isinstance(n, ast.Constant) and n.value == "cuda")
     named = next(names, None)
