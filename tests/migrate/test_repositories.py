@@ -98,6 +98,11 @@ CHANGED = {
         "n = torch.accelerator.max_memory_allocated() if torch.accelerator.is_available() else 0\n"
         'm = "cpu"\n',
     ),
+    "autocast with options that may say anything": (
+        'with torch.autocast("cuda", **engine.amp_kwargs):\n    pass\n',
+        "with torch.autocast(accelerator.type, **{**engine.amp_kwargs, "
+        '**({} if accelerator.type != "cpu" else {"enabled": False})}):\n    pass\n',
+    ),
     "a condition in a row needs no parentheses": (
         "scaler = torch.cuda.amp.GradScaler(enabled=amp and ready)\n",
         "scaler = torch.amp.GradScaler(accelerator.type, "
@@ -122,6 +127,10 @@ CHANGED = {
 KEPT = {
     "an argument of a call that stays CUDA's": (
         'def f(i):\n    return torch.cuda.get_device_properties("cuda:{}".format(i)).major\n'
+    ),
+    "the cache of a function": (
+        'if hasattr(torch.cuda.device_count, "cache_clear"):\n'
+        "    torch.cuda.device_count.cache_clear()\n"
     ),
     "a comparison with the default stream": (
         "if torch.cuda.current_stream(d) != torch.cuda.default_stream(d):\n    pass\n"

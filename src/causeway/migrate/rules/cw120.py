@@ -77,8 +77,10 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
         start, end, name = module.source.start(handed), module.source.end(handed), handed.id
         asked = f"{name}.get({quote}enabled{quote}, True) and {condition}"
         return [Edit(start, end, f"{{**{name}, {quote}enabled{quote}: {asked}}}")]
-    if handed is not None:
-        return []
+    if handed is not None and value is None:
+        at, off = module.source.start(handed), f"{{{quote}enabled{quote}: False}}"
+        end = module.source.end(handed)
+        return [Edit(at, at, "{**"), Edit(end, end, f", **({{}} if {condition} else {off})}}")]
     if value is None:
         if not call.args and not call.keywords:
             at = module.source.open_paren(call) + 1

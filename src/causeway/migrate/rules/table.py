@@ -27,6 +27,9 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
                       tip="Replace the new name too, or drop it.", api=use.api)  # fmt: skip
     elif isinstance(node, ast.Name) and assigned(module, node):
         module.done.add(id(node))
+    elif _cached(node):
+        module.report(rule, node, "portable", f"the cache of `{use.api}` is CUDA's",
+                      tip="Leave it.", api=use.api)  # fmt: skip
     elif api.action == "keep":
         if api.status != "internal":
             module.report(rule, node, "portable", f"`{use.api}` does no harm on other devices",
@@ -45,6 +48,17 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
                       category=api.category)  # fmt: skip
     else:
         _rename(module, rule, use, api)
+
+
+def _cached(node: ast.expr) -> bool:
+    """Whether a function is asked for its cache, which torch.accelerator's do not have:
+    `torch.cuda.device_count.cache_clear()`, `hasattr(torch.cuda.device_count, "cache_clear")`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Attribute):
+        return up.attr in ("cache_clear", "cache_info")
+    asks = isinstance(up, ast.Call) and getattr(up.func, "id", "") == "hasattr"
+    return asks and up.args[0] is node
 
 
 def of_module(module: Module, node: ast.expr, name: str) -> str:
