@@ -128,6 +128,9 @@ KEPT = {
     "an argument of a call that stays CUDA's": (
         'def f(i):\n    return torch.cuda.get_device_properties("cuda:{}".format(i)).major\n'
     ),
+    "a word of a library that chooses the device itself": (
+        'from vllm.config import WeightTransferConfig\n\nc = WeightTransferConfig(backend="nccl")\n'
+    ),
     "the cache of a function": (
         'if hasattr(torch.cuda.device_count, "cache_clear"):\n'
         "    torch.cuda.device_count.cache_clear()\n"

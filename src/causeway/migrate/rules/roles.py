@@ -54,6 +54,7 @@ _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
     "cuda", "ctranslate2", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
+    "vllm",
 }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             call = up.up  # type: ignore[attr-defined]
             if up.arg == "device_types" and _kernel_of_cuda(module, call):
                 return None
-            if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
+            if isinstance(call, ast.Call) and _foreign(module, call):
                 return None
             if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
                 child = call
