@@ -9,14 +9,15 @@ from typing import Annotated
 
 import typer
 
+from causeway.options import IsModule, Redirect
+
 
 def run_program(
     program: Annotated[
         list[str], typer.Argument(help="The script and its arguments, as python takes them.")
     ],
-    module: Annotated[
-        bool, typer.Option("-m", help="PROGRAM is a module, as with `python -m`.")
-    ] = False,
+    module: IsModule = False,
+    redirect: Redirect = None,
     target: Annotated[
         str, typer.Option(help='Where CUDA\'s calls go: "device", or "cpu".')
     ] = "device",
@@ -32,7 +33,7 @@ def run_program(
         ),
     ] = "",
 ) -> None:
-    """Run a CUDA program untouched: its CUDA calls go to the device.
+    """Run a program for CUDA untouched: its CUDA calls go to the device.
 
     `causeway run train.py --lr 0.1` is `python train.py --lr 0.1` with CUDA redirected, in the
     processes that it starts too: `causeway run -m torch.distributed.run train.py`. `import apex`
@@ -46,6 +47,8 @@ def run_program(
     from causeway.redirect.devices import resolve
 
     try:
+        if redirect is False and (report or target == "cpu"):
+            raise CausewayError("--no-redirect runs the program as it is: no --report, no --target")
         resolve(target)
     except CausewayError as error:
         print(f"causeway run: {error}", file=sys.stderr)
@@ -66,10 +69,17 @@ def run_program(
               "one with --compat", file=sys.stderr)  # fmt: skip
         raise typer.Exit(2)
     arguments = ["-m", *program] if module else program
-    start(arguments, target, report, "" if system == "off" else system)
+    start(arguments, target, report, "" if system == "off" else system, redirect=redirect)
 
 
-def start(arguments: list[str], target: str, report: str, system: str = "") -> None:
+def start(
+    arguments: list[str],
+    target: str,
+    report: str,
+    system: str = "",
+    *,
+    redirect: bool | None = None,
+) -> None:
     """Become `python ARGUMENTS`, with CUDA redirected, or as code for `system` (causeway.compat).
 
     The program is Python's own from its first line to its exit status: this process is replaced,
@@ -84,7 +94,8 @@ def start(arguments: list[str], target: str, report: str, system: str = "") -> N
         environment["CAUSEWAY_COMPAT"] = system
         path = [str(compat.first(system)), environment.get("PYTHONPATH", "")]
         environment["PYTHONPATH"] = os.pathsep.join(p for p in path if p)
-    if not system or target == "cpu":
+    wanted = not system or target == "cpu" if redirect is None else redirect
+    if wanted:
         environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
     if report:
         environment["CAUSEWAY_TRANSFER_REPORT"] = os.path.abspath(report)

@@ -20,11 +20,6 @@ from typing import Any
 
 from causeway.errors import CausewayError
 
-# Of the option --redirect of commands that run a program once.
-REDIRECT = (
-    "CUDA's calls go to the device, as in `causeway run`; "
-    "without either: where the program names CUDA and not the device."
-)
 # How a program comes to the device that does not name it, in words.
 WAYS = {
     "transfer": "CUDA's calls redirected (causeway.transfer)",

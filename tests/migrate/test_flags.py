@@ -38,9 +38,9 @@ import click
 
 
 @click.command()
-@click.option("--use-cuda/--no-cuda", help="use a CUDA device")
+@click.option("--use-accel/--no-accel", help="use an accelerator")
 @click.option("--accel", is_flag=True, help="use an accelerator")
-def main(accel, use_cuda):
+def main(accel, use_accel):
     accel = bool(accel)
     return accel
 """
@@ -191,3 +191,29 @@ def test_a_branch_that_may_be_taken_stays(text: str) -> None:
     after, found = convert_source(text, Settings(fold_branches=True))
     assert after == text
     assert not [f for f in found if f.rule == "CW123"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after_"),
+    [
+        ("@click.option('--cuda/--no-cuda')\ndef main(cuda):\n    f(cuda)\n",
+         "@click.option('--accel/--no-accel')\ndef main(accel):\n    f(accel)\n"),
+        ("p.add_argument('--cuda', action=argparse.BooleanOptionalAction)\n",
+         "p.add_argument('--accel', action=argparse.BooleanOptionalAction)\n"),
+        ("def main(cuda: bool = typer.Option(True, '--cuda/--no-cuda')):\n    f(cuda)\n",
+         "def main(cuda: bool = typer.Option(True, '--accel/--no-accel')):\n    f(cuda)\n"),
+    ],
+)  # fmt: skip
+def test_both_names_of_a_pair_are_renamed_with_the_launch_scripts(
+    tmp_path: Path, before: str, after_: str
+) -> None:
+    files = {"train.py": before, "run.sh": "python train.py --no-cuda\n"}
+    result = tree(tmp_path, files, rename_flags=True)
+    assert after(result) == {"train.py": after_, "run.sh": "python train.py --no-accel\n"}
+
+
+def test_a_pair_of_which_one_name_is_not_cudas_stays(tmp_path: Path) -> None:
+    result = tree(tmp_path, {"train.py": "@click.option('--cuda/--cpu')\ndef f(cuda): 0\n"},
+                  rename_flags=True)  # fmt: skip
+    assert after(result) == {}
+    assert ("train.py", 1, "CW122", "portable") in said(result)

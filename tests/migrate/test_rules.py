@@ -241,7 +241,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
     "CW104": [
         ("x = torch.cuda.LongTensor([1])\n", "x = torch.LongTensor([1]).to(accelerator)\n"),
         ("T = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n",
-         "T = torch.get_device_module().FloatTensor if cuda else torch.FloatTensor\n"),
+         'T = getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor) if cuda '
+         "else torch.FloatTensor\n"),
         # unguarded it was there on the CPU too
         ("T = {0: torch.cuda.FloatTensor}\n",
          'T = {0: getattr(torch.get_device_module(), "FloatTensor", torch.FloatTensor)}\n'),
@@ -329,8 +330,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ('if args.device != "cuda": pass\n',
          'if not args.device == accelerator.type != "cpu": pass\n'),
         ('a = str(x.device).startswith("cuda")\n',
-         'a = (accelerator.type != "cpu" and '
-         "str(x.device).startswith(accelerator.type))\n"),
+         'a = accelerator.type != "cpu" and '
+         "str(x.device).startswith(accelerator.type)\n"),
         ('if not device.startswith("cuda"): pass\n',
          'if not (accelerator.type != "cpu" and device.startswith(accelerator.type)): '
          "pass\n"),

@@ -48,6 +48,27 @@ USED = {
         "dev = torch.device('cpu' if not torch.cuda.is_available() else 'cuda')\ny = x.cuda()\n",
         f"dev = {VALUE}\ny = x.to(dev)\n",
     ),
+    "with the index of the first": (
+        "device = torch.device('cuda:0' if torch.cuda.is_available() else 'cpu')\ny = x.cuda()\n",
+        "device = torch.device(f'{torch.accelerator.current_accelerator().type}:0' "
+        "if torch.accelerator.is_available() else 'cpu')\ny = x.to(device)\n",
+    ),
+    "of three branches": (
+        "if torch.cuda.is_available():\n    device = torch.device('cuda')\n"
+        "elif torch.backends.mps.is_available():\n    device = torch.device('mps')\n"
+        "else:\n    device = torch.device('cpu')\ny = x.cuda()\n",
+        "if torch.accelerator.is_available():\n"
+        "    device = torch.accelerator.current_accelerator()\n"
+        "elif torch.backends.mps.is_available():\n    device = torch.device('mps')\n"
+        "else:\n    device = torch.device('cpu')\ny = x.to(device)\n",
+    ),
+    "of three branches in one line": (
+        "device = ('cuda' if torch.cuda.is_available() else "
+        "'mps' if torch.backends.mps.is_available() else 'cpu')\ny = x.cuda()\n",
+        "device = (torch.accelerator.current_accelerator().type if "
+        "torch.accelerator.is_available() else 'mps' if torch.backends.mps.is_available() else "
+        "'cpu')\ny = x.to(device)\n",
+    ),
     "of a function": (
         f"def f(x):\n    device = {CHOSEN}\n    for y in x:\n        y.cuda()\n",
         f"def f(x):\n    device = {VALUE}\n    for y in x:\n        y.to(device)\n",

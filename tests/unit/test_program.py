@@ -113,13 +113,16 @@ print("on", net.weight.grad.device)
 
 
 @pytest.mark.parametrize(
-    "command", [["profile"], ["record", "-o", "trace"], ["coverage"]], ids=lambda words: words[0]
+    "command",
+    [["profile", "-m"], ["record", "-o", "trace"], ["coverage", "--redirect", "-m"]],
+    ids="".join,
 )
 def test_the_commands_that_run_a_program_take_one_for_cuda(
     tmp_path: Path, command: list[str]
 ) -> None:
     (tmp_path / "main.py").write_text(CUDA)
-    done = warm.run(["-m", "causeway", *command, "main.py"], cwd=tmp_path, timeout=120)
+    name = "main" if "-m" in command else "main.py"
+    done = warm.run(["-m", "causeway", *command, name], cwd=tmp_path, timeout=120)
     assert done.returncode == 0, done.stderr
     assert "on cuda:0" in done.stdout + done.stderr
     assert "CUDA's calls redirected" in done.stdout + done.stderr
@@ -129,7 +132,52 @@ def test_the_commands_that_run_a_program_take_one_for_cuda(
         assert (tmp_path / "trace" / "calls.jsonl").stat().st_size > 0
     if command[0] != "coverage":  # which has nothing to lose by a second run
         shutil.rmtree(tmp_path / "trace", ignore_errors=True)
-        words = [*command, "--no-redirect", "main.py"]
+        words = [*command, "--no-redirect", name]
         plain = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=120)
         assert plain.returncode == 1
         assert "AssertionError" in plain.stderr
+
+
+COMMANDS = ("run", "record", "profile", "coverage", "verify")
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_the_commands_that_run_a_program_have_the_same_options_for_it(command: str) -> None:
+    from typer.main import get_command
+
+    from causeway import cli, options
+
+    shared = {"redirect": options.Redirect, "module": options.IsModule}
+    if command == "verify":  # several scripts, and files to convert
+        del shared["module"]
+    found = get_command(cli.app).commands[command]  # type: ignore[attr-defined]
+    assert "for CUDA" in found.help
+    assert "untouched" in found.help
+    helps = {parameter.name: getattr(parameter, "help", "") for parameter in found.params}
+    assert {name: helps.get(name) for name in shared} == {
+        name: option.__metadata__[0].help for name, option in shared.items()
+    }
+
+
+@pytest.mark.parametrize("words", [["--target", "cpu"], ["--report", "calls.json"]])
+def test_a_program_that_is_run_as_it_is_reports_no_calls(words: list[str]) -> None:
+    from typer.testing import CliRunner
+
+    from causeway import cli
+
+    result = CliRunner().invoke(cli.app, ["run", "--no-redirect", *words, "main.py"])
+    assert result.exit_code == 2
+    assert "--no-redirect" in result.output
+
+
+def test_verify_says_why_it_does_not_run_a_program_as_it_is() -> None:
+    from typer.testing import CliRunner
+
+    from causeway import cli
+
+    result = CliRunner().invoke(cli.app, ["verify", "--no-redirect", "main.py"])
+    assert result.exit_code == 2
+    assert "nothing to compare" in result.output
+    result = CliRunner().invoke(cli.app, ["verify", "--redirect", "--way", "migrated", "main.py"])
+    assert result.exit_code == 2
+    assert "--way transfer" in result.output

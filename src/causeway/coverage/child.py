@@ -34,6 +34,7 @@ class Job:
     by: str = ""  # of program.WAYS, for a program that names no chip
     optimizer: str = "adamw"  # for a function that returns a model
     trace: bool = False
+    module: bool = False  # `target` is a module's name
     explain: bool = False  # `target` is an operator, `arguments` are dtypes
 
 
@@ -140,7 +141,7 @@ def _run(job: Job, device: torch.device, recorder: Recorder) -> list[tuple[str, 
         from causeway.coverage import trace
 
         return trace.replay(Path(job.target), device, recorder)
-    if not place or job.target.endswith(".py"):
+    if job.module or not place or job.target.endswith(".py"):
         _script(job, device)
     else:
         _function(job, place, function, device)
@@ -149,7 +150,7 @@ def _run(job: Job, device: torch.device, recorder: Recorder) -> list[tuple[str, 
 
 def _script(job: Job, device: torch.device) -> None:
     with program.brought(job.by, str(device)):
-        program.run(job.target, sys.argv[1:])
+        program.run(job.target, sys.argv[1:], module=job.module)
 
 
 def _function(job: Job, place: str, name: str, device: torch.device) -> None:

@@ -8,6 +8,8 @@ from typing import Annotated
 
 import typer
 
+from causeway.options import IsModule, Redirect
+
 
 def run_coverage(
     target: Annotated[
@@ -16,6 +18,8 @@ def run_coverage(
     arguments: Annotated[
         list[str] | None, typer.Argument(help="The script's own, after --.")
     ] = None,
+    module: IsModule = False,
+    redirect: Redirect = None,
     vendor: Annotated[
         str, typer.Option("--vendor", help="A vendor's name or library; else the one in use.")
     ] = "",
@@ -38,7 +42,10 @@ def run_coverage(
     csv_file: Annotated[str, typer.Option("--csv", help="Write a table.")] = "",
     sarif_file: Annotated[str, typer.Option("--sarif", help="Write findings by line.")] = "",
 ) -> None:
-    """Say which operators a model uses, and the rung of each on a chip that need not be here."""
+    """Say which operators a model uses, and the rung of each on a chip that need not be here.
+
+    A program for CUDA runs untouched: one that does not use the device by itself is redirected.
+    """
     from rich.console import Console
 
     from causeway.coverage import export
@@ -57,6 +64,7 @@ def run_coverage(
         found = examine(
             target, tuple(arguments or ()), library=vendor, support=support,
             mode="dry" if dry else "run" if run else "auto", optimizer=optimizer,
+            module=module, redirect=redirect,
         )  # fmt: skip
         if html_file:
             page(found).write(html_file)

@@ -33,27 +33,40 @@ def examine(
     support: str = "",
     mode: Mode = "auto",
     optimizer: str = "adamw",
+    module: bool = False,
+    redirect: bool | None = None,
     machine: roofline.Machine | None = None,
 ) -> model.Coverage:
     """What `target` needs of a chip: a script, MODULE:FUNCTION, FILE:FUNCTION, or a trace (.json).
 
     `library`: a vendor's name or library, else the one in use; `support`: its conformance report in
-    its place. Raises CausewayError where there is no answer at all, with the reason.
+    its place; `module`: the target is a module's name, as with `python -m`; `redirect`: whether
+    CUDA's calls go to the device, or None: where else nothing does. Raises CausewayError where
+    there is no answer at all, with the reason.
     """
-    trace = target.endswith((".json", ".json.gz"))
+    trace = target.endswith((".json", ".json.gz")) and not module
     place = target.rpartition(":")[0] if not target.endswith(".py") else ""
     file = Path(place or target)
-    if (trace or not place or place.endswith(".py")) and not file.is_file():
+    if not module and (trace or not place or place.endswith(".py")) and not file.is_file():
         raise CausewayError(f"there is no file {str(file)!r}")
-    named = target if place else str(file.resolve())
-    job = Job(named, arguments, dry=mode != "run", optimizer=optimizer, trace=trace)
+    if module:
+        program.text_of(target, True)  # refused here, with its reason
+    named = target if place or module else str(file.resolve())
+    first = "transfer" if redirect and not trace else ""
+    job = Job(
+        named, arguments, dry=mode != "run", by=first, optimizer=optimizer, trace=trace,
+        module=module,
+    )  # fmt: skip
     with tempfile.TemporaryDirectory(prefix="causeway-coverage-") as folder:
         chip = support or _description(library, Path(folder))
         if support:
             paper.read(support)  # refused here, with its reason
         came, notes = _run(job, chip, Path(folder), mode)
+        if first:
+            notes = [f"The program was run with {program.WAYS[first]}.", *notes]
         # A program for CUDA ends where there is none, or goes on with the CPU.
-        for by, words in program.WAYS.items() if not came["calls"] and not trace else ():
+        open_ways = redirect is None and not trace and not came["calls"]
+        for by, words in program.WAYS.items() if open_ways else ():
             again, said = _run(replace(job, by=by), chip, Path(folder), mode)
             if again["calls"]:
                 came, name = again, again["vendor"]["name"]

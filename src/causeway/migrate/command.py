@@ -75,7 +75,10 @@ def migrate(
         ),
     ] = None,
     findings: Annotated[
-        bool, typer.Option("--findings", help="List everything that was found, place by place.")
+        bool,
+        typer.Option(
+            "--findings", help="List everything that was found: what is said, and its places."
+        ),
     ] = False,
     report: Annotated[
         Path | None, typer.Option(help="Write every report into this folder.")
@@ -236,11 +239,20 @@ def _findings(console: Console, result: Result) -> None:
     styles = {"changed": "green", "portable": "dim", "manual": "yellow", "unsupported": "red"}
     from rich.text import Text
 
+    rows: dict[tuple[str, str, str, str], list[str]] = {}
     for f in result.findings():
-        text = Text(f"{f.file}:{f.line}:{f.column}: {f.rule} ")
-        text.append(f.kind, style=styles[f.kind])
-        text.append(f": {f.message}. {f.tip}")
+        row = rows.setdefault((f.kind, f.rule, f.message, f.tip), [])
+        row.append(f"{f.file}:{f.line}:{f.column}")
+    order = ("unsupported", "manual", "changed", "portable")  # what stops a program comes first
+    for kind, rule, message, tip in sorted(rows, key=lambda row: (order.index(row[0]), row)):
+        places = rows[kind, rule, message, tip]
+        text = Text(f"{rule} ")
+        text.append(kind, style=styles[kind])
+        count = f", {len(places)} places" if len(places) > 1 else ""
+        text.append(f"{count}: {message}. {tip}")
         console.print(text, soft_wrap=True, highlight=False)
+        for place in places:
+            console.print(Text(f"  {place}"), soft_wrap=True, highlight=False)
 
 
 def _summary(terminal: Console, result: Result, *, write: bool, output: Path | None) -> None:

@@ -16,7 +16,7 @@ from pathlib import Path
 CUDA = re.compile(r"--(?:(?:no|use|with|without|enable|disable)[-_]?)?cuda\Z")
 # What torch.accelerator covers too: an option of its own loses its sense.
 OTHERS = re.compile(r"--(?:(?:no|use|with|without|enable|disable)[-_]?)?(?:mps|xpu)\Z")
-_WORTH = re.compile(rb"""["']--[\w-]*cuda["']""")
+_WORTH = re.compile(rb"""["'/]--[\w-]*cuda["'/]""")
 _WORD = re.compile(r"(?P<article>\ba )?\bcuda\b(?: (?:gpu|device)(?=s?\b))?", re.I)
 
 
@@ -26,8 +26,13 @@ def renamed(name: str) -> str:
 
 
 def renamed_in(literal: str) -> str:
-    """The same of a string as it is written, with its quotes."""
-    return re.sub(r"cuda(?=[\"']+\Z)", "accel", literal)
+    """The same of a string as it is written, with its quotes; of both names of a pair."""
+    return re.sub(r"cuda(?=[\"']+\Z|/--)", "accel", literal)
+
+
+def parts(name: str) -> list[str]:
+    """The names of an option: two of click's pair, `--cuda/--no-cuda`."""
+    return name.split("/")
 
 
 def reworded(text: str) -> str:
@@ -36,14 +41,14 @@ def reworded(text: str) -> str:
 
 
 def variable(option: str) -> str:
-    """The attribute that an option becomes: `no_cuda` of `--no-cuda`."""
-    return option.lstrip("-").replace("-", "_")
+    """The attribute that an option becomes: `no_cuda` of `--no-cuda`, `cuda` of a pair."""
+    return parts(option)[0].lstrip("-").replace("-", "_")
 
 
 def of_call(call: ast.Call) -> list[ast.Constant]:
-    """The names of an option, `--…`, that a call of argparse or click adds."""
+    """The names of an option, `--…`, that a call of argparse, click or typer adds."""
     name = call.func.attr if isinstance(call.func, ast.Attribute) else getattr(call.func, "id", "")
-    if name not in ("add_argument", "option"):
+    if name not in ("add_argument", "option", "Option"):
         return []
     return [
         a for a in call.args
@@ -65,5 +70,9 @@ def find(files: Iterable[Path]) -> frozenset[str]:
         except (OSError, SyntaxError, ValueError, RecursionError):
             continue
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
-        found |= {str(n.value) for call in calls for n in of_call(call)}
+        for call in calls:
+            for node in of_call(call):
+                found.update(parts(str(node.value)))
+                if any("BooleanOptionalAction" in ast.dump(k.value) for k in call.keywords):
+                    found.add("--no-" + str(node.value)[2:])  # argparse makes it
     return frozenset(name for name in found if CUDA.match(name) and renamed(name) not in found)

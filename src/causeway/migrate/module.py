@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from itertools import islice
 
 from causeway.migrate import knowledge
+from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, statement
 from causeway.migrate.rule import Rule
@@ -51,6 +52,7 @@ _VENDOR_ASKED = re.compile(r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu)_ava
 _RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
 # What onnxruntime runs a model by.
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
+_ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
 _KEEP = re.compile(rb"#\s*causeway:\s*keep\b")
 
 
@@ -67,6 +69,7 @@ class Draft:
     api: str
     category: Category
     severity: Severity
+    edits: tuple[Edit, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -124,7 +127,9 @@ class Module:
         self.gone: set[int] = set()  # id of Name nodes that an edit removes
         self.star_uses: set[str] = set()  # names of an import with * that changed their home
         self.torch_wanted = False
+        self.backend_left = False  # a question for NCCL stays: the module knows no torch
         self.helper_wanted: list[ast.AST] = []
+        self.sure: list[ast.AST] = []  # where torch is asked for the device, for it is there
         self.target_used = False
         # What the spelling of the next change asks for; granted when the change is made.
         self._asks_for: list[Callable[[], object]] = []
@@ -138,6 +143,7 @@ class Module:
         self._torch_names: dict[int, str] = {}
         self._script_names: set[str] | None = None
         self._uses: list[Use] | None = None
+        self._brought: frozenset[str] | None = None
         self._vendors: set[str] | None = None
         self._runtimes: dict[int, str] | None = None
         self._jit = "jit" in self.source.text
@@ -216,6 +222,17 @@ class Module:
         """All statements that import."""
         return [*self.names.all(ast.Import), *self.names.all(ast.ImportFrom)]
 
+    @property
+    def brought(self) -> frozenset[str]:
+        """The qualified names of what the module imports, anywhere."""
+        if self._brought is None:
+            self._brought = frozenset(
+                alias.name if isinstance(node, ast.Import) else f"{node.module}.{alias.name}"
+                for node in self.imports()
+                for alias in node.names
+            )
+        return self._brought
+
     def assignments(self) -> list[ast.Assign | ast.AnnAssign]:
         """All plain assignments."""
         return [*self.names.all(ast.Assign), *self.names.all(ast.AnnAssign)]
@@ -251,13 +268,34 @@ class Module:
             ):
                 test = up.test
             elif isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And):
-                if child is not up.values[0]:
-                    test = up.values[0]
-            elif isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                test = None if child is up.values[0] else up.values[0]
+            if isinstance(child, ast.stmt) and self._left_before(child):
+                return True
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
             if test is not None and _ASKS.search(self.text(test)):
                 return True
             child = up
+        return False
+
+    def _left_before(self, stmt: ast.stmt) -> bool:
+        """Whether the block of a statement was left before it where there is no device:
+        `if not torch.cuda.is_available(): return`.
+        """
+        around = block(stmt)
+        for other in around[: around.index(stmt)]:
+            if not isinstance(other, ast.If) or other.orelse:
+                continue
+            if not isinstance(other.body[-1], ast.Return | ast.Raise | ast.Continue):
+                continue
+            test = other.test
+            no = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
+            if no and self.asks(test.operand):  # type: ignore[attr-defined]
+                return True
+            if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq):
+                compared = (getattr(n, "value", "") for n in test.comparators)
+                if "cuda" in compared:
+                    return True
         return False
 
     # -- what rules answer
@@ -336,6 +374,7 @@ class Module:
             else:
                 insort(self._inserted, edit.start)
         self._draft(rule, node, "changed", message, tip or rule.by_hand, api, category, severity)
+        self.drafts[-1].edits = tuple(edits)
         return True
 
     def report(
@@ -371,7 +410,7 @@ class Module:
             low, high = self.source.end(node), self.source.end(call)
             for i, d in enumerate(self.drafts):
                 if d.kind == "changed" and d.rule.code == "CW101" and low <= d.start < high:
-                    self.edits = [e for e in self.edits if not d.start <= e.start <= e.end <= d.end]
+                    self.edits = [e for e in self.edits if e not in d.edits]
                     says = "the call that it is an argument of stays CUDA's"
                     self.drafts[i] = replace(d, kind="portable", message=says)
             self.helper_wanted = [
@@ -460,6 +499,7 @@ class Module:
 
     def known_device(self, node: ast.AST) -> str:
         """An expression of the device where it is surely there, by no variable of the program."""
+        self._asks_for.append(lambda: self.sure.append(node))
         return f"\0{self.torch(node)}\0"
 
     def device_object(self, node: ast.AST) -> str:
@@ -586,7 +626,7 @@ class Module:
                     asked: ast.expr = test.left
                 else:
                     asked = test
-                if self.resolve(asked) == "torch.version.cuda":
+                if self.resolve(asked) == "torch.version.cuda" or _of_cuda_alone(test):
                     return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
@@ -670,6 +710,33 @@ class Module:
             and test.args[1].value == "accelerator"
         )
 
+    def spare(self) -> None:
+        """Leave a module that never imports torch, where one string would be all that needs it."""
+        made = [d for d in self.drafts if d.kind == "changed"]
+        if self.vendor or self.imports_torch or self.names.stars or len(made) != 1:
+            return
+        i = self.drafts.index(made[0])
+        if made[0].rule.code not in ("CW101", "CW140"):
+            return
+        self.edits = [e for e in self.edits if e not in made[0].edits]
+        self.drafts[i] = replace(
+            made[0], kind="manual",
+            message="the module does not import torch, which knows the device",
+            tip="Import torch here, or let what takes this ask torch.", edits=(),
+        )  # fmt: skip
+        self.torch_wanted, self.helper_wanted, self.sure = False, [], []
+
+    def share(self) -> None:
+        """Take the helper where the device would be asked for again and again."""
+        at_top = any(b.kind == "import" for b in self.names.module.bindings.get("torch", []))
+        written = sum(e.text.count("\0") // 2 for e in self.edits)
+        if written > _ASKED_AGAIN and at_top and not self.vendor:
+            for node in self.sure:
+                self.helper(node)
+            for grant in self._asks_for:
+                grant()
+            self._asks_for = []
+
     def settle(self) -> None:
         """Decide how the device is written where that was open: by the helper if the module has
         one anyway, else by asking torch.
@@ -712,7 +779,7 @@ class Module:
                 cuts = [(low, start), (end, high)]
                 kept = [e for e in inside if e.end <= low or e.start >= high]
                 self.edits += kept
-            if isinstance(fold.whole.up, ast.Assign) and not fold.wrapped:  # type: ignore[attr-defined]
+            if isinstance(fold.choice.up, ast.Assign | ast.BoolOp) and not fold.wrapped:  # type: ignore[attr-defined]
                 cuts = self._without_parentheses(cuts)
             self.edits.append(Edit(start, end, text))
             self.edits += [Edit(a, b, "") for a, b in cuts if a < b]
@@ -941,6 +1008,19 @@ class Module:
                 )
             )
         return sorted(set(found))
+
+
+def _of_cuda_alone(test: ast.expr) -> bool:
+    """Whether it is `x == "cuda"` beside a branch for another vendor's device, which stays."""
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.Eq)
+        and any(
+            isinstance(n, ast.Constant) and n.value == "cuda"
+            for n in (test.left, *test.comparators)
+        )
+        and any(word.partition(":")[0] in VENDORS for word in compared_beside(test))
+    )
 
 
 def _heads(node: ast.Import | ast.ImportFrom) -> set[str]:

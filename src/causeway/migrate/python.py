@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+import sys
 import warnings
 from collections.abc import Callable
 
@@ -103,6 +104,8 @@ def _ruled(module: Module, *, hints_only: bool = False) -> Module:
     for run in () if hints_only else RUNS:
         run(module)
     advice.run(module)
+    module.spare()
+    module.share()
     _imports(module)
     module.settle()
     return module
@@ -252,7 +255,7 @@ def _imports(module: Module) -> None:
         else:
             lines.append(vendor_line)
     if lines:
-        at = first_import
+        at = _beside_imports(module, first_import)
         gap = (
             newline if at == len(source.data) and source.data and source.data[-1:] != b"\n" else ""
         )
@@ -315,6 +318,24 @@ def _first_statement(module: Module) -> int:
             first = min([stmt, *decorators], key=lambda n: n.lineno)
             return module.source.line_start(module.source.start(first))
     return len(module.source.data)
+
+
+def _beside_imports(module: Module, first: int) -> int:
+    """Where a new import stands among those that open the module: behind the standard library's."""
+    source, at = module.source, first
+    for stmt in module.tree.body:
+        start = source.line_start(source.start(stmt))
+        if start < first:
+            continue
+        if not isinstance(stmt, ast.Import | ast.ImportFrom):
+            break
+        heads = (
+            {a.name for a in stmt.names} if isinstance(stmt, ast.Import) else {stmt.module or ""}
+        )
+        own = isinstance(stmt, ast.ImportFrom) and stmt.level
+        if own or not {h.partition(".")[0] for h in heads} <= sys.stdlib_module_names:
+            return start if source.slice(start, source.start(stmt)).strip() == "" else first
+    return at
 
 
 def _imports_torch(stmt: ast.stmt) -> bool:

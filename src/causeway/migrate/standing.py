@@ -23,11 +23,13 @@ Set = ast.Assign | ast.AnnAssign
 @dataclass(frozen=True)
 class Meaning:
     """What a value is: a torch.device, or its name alone. `test` is what decides between the
-    accelerator and the CPU, "" where only the question whether there is one does.
+    accelerator and the CPU, "" where only the question whether there is one does. `kept`: it stays
+    as it is written, with its index or its branch for Apple's or Intel's device.
     """
 
     is_device: bool
     test: str = ""
+    kept: bool = False
 
 
 @dataclass(frozen=True)
@@ -72,6 +74,11 @@ class Variables:
         """
         self._names, self._resolve, self._asks = names, resolve, asks
         self._portable, self._may, self._simple = portable, may, simple
+        # "cuda:0" is the current device where nothing makes another one that.
+        self._one_device = not any(
+            n.attr in ("set_device", "set_device_index", "local_rank", "device_index")
+            for n in names.all(ast.Attribute)
+        ) and not any(resolve(c.func) == "torch.cuda.device" for c in names.all(ast.Call))
         found = [*self._attributes(), *self._assigned(), *self._branched()]
         # The nearest first.
         self._found = sorted(found, key=lambda v: v.owner is None and v.scope is names.module)
@@ -87,12 +94,14 @@ class Variables:
     def meaning(self, value: ast.AST | None) -> Meaning | None:
         """What a value means, once converted; None where it is not the accelerator."""
         if isinstance(value, ast.Constant):
+            if value.value == "cuda:0" and self._one_device:
+                return Meaning(False, kept=True)
             return Meaning(False) if value.value == "cuda" else None
         if isinstance(value, ast.Call):
             if self._resolve(value.func) != "torch.device" or value.keywords:
                 return None
             inner = self.meaning(value.args[0]) if len(value.args) == 1 else None
-            return Meaning(True, inner.test) if inner and not inner.is_device else None
+            return Meaning(True, inner.test, inner.kept) if inner and not inner.is_device else None
         if isinstance(value, ast.IfExp):
             sides, test = choice(self._asks, value), ""
             if sides is None and isinstance(value.test, ast.Name | ast.Attribute):
@@ -100,8 +109,13 @@ class Variables:
             if sides is None:
                 return None
             inner = self.meaning(sides[0])
-            same = inner is not None and self._cpu(sides[1], inner.is_device)
-            return Meaning(inner.is_device, test) if same and inner and not inner.test else None
+            if inner is None or inner.test:
+                return None
+            other, kept = sides[1], inner.kept
+            while isinstance(other, ast.IfExp) and _asks_others(other.test):
+                other, kept = other.orelse, True  # the accelerator's branch comes first
+            same = self._cpu(other, inner.is_device)
+            return Meaning(inner.is_device, test, kept) if same else None
         if isinstance(value, ast.expr) and self._portable(value):
             return Meaning(True)
         return None
@@ -128,15 +142,24 @@ class Variables:
             test = node.test.id if isinstance(node.test, ast.Name) else ""
             if len(node.body) != 1 or len(node.orelse) != 1 or not (test or self._asks(node.test)):
                 continue
-            one, other = node.body[0], node.orelse[0]
+            one, other, branches = node.body[0], node.orelse[0], [node.body[0]]
+            while isinstance(other, ast.If) and _asks_others(other.test) and not test:
+                if len(other.body) != 1 or len(other.orelse) != 1:
+                    break
+                branches.append(other.body[0])
+                other = other.orelse[0]
             if not (isinstance(one, ast.Assign) and isinstance(other, ast.Assign)):
                 continue
             target = one.targets[0]
             if not isinstance(target, ast.Name) or not NAME.fullmatch(target.id):
                 continue
-            same = ast.dump(other.targets[0]) == ast.dump(target)
-            meaning = self.meaning(one.value)
-            if not (same and meaning and not meaning.test and self._bound(target, 2)):
+            branches.append(other)
+            wanted = ast.dump(target)
+            same = all(
+                isinstance(b, ast.Assign) and ast.dump(b.targets[0]) == wanted for b in branches
+            )
+            meaning, often = self.meaning(one.value), len(branches)
+            if not (same and meaning and not meaning.test and self._bound(target, often)):
                 continue
             if self._cpu(other.value, meaning.is_device) and self._may(one.value):
                 scope: Scope = target.scope  # type: ignore[attr-defined]
@@ -316,6 +339,14 @@ class Variables:
             and any(getattr(s, "name", "") == "__init__" for s in other.body)
             for other in self._names.all(ast.ClassDef)
         )
+
+
+_OTHERS = re.compile(r"\b(?:mps|xpu)\.is_available\(\)")
+
+
+def _asks_others(test: ast.expr) -> bool:
+    """Whether a question is that for Apple's or Intel's device."""
+    return _OTHERS.search(ast.unparse(test)) is not None
 
 
 def _is_name(node: ast.AST | None, name: str) -> bool:

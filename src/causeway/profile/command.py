@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.errors import CausewayError
-from causeway.program import REDIRECT
+from causeway.options import IsModule, Redirect
 
 if TYPE_CHECKING:
     from causeway.profile.report import Report
@@ -38,12 +38,14 @@ def run_profile(
     stack: Annotated[bool, typer.Option(help="Record Python stacks.")] = False,
     shapes: Annotated[bool, typer.Option(help="Record shapes of arguments.")] = False,
     memory: Annotated[bool, typer.Option(help="Record what is allocated.")] = False,
-    redirect: Annotated[bool | None, typer.Option(help=REDIRECT)] = None,
+    module: IsModule = False,
+    redirect: Redirect = None,
 ) -> None:
     """Run a script and say where its time goes: operators, gaps, fallbacks, copies.
 
-    The script runs as `python script.py` would run it, one for CUDA redirected, and its exit
-    status is the command's; the tables go to stderr.
+    The script runs as `python script.py` would run it, and its exit status is the command's; the
+    tables go to stderr. A program for CUDA runs untouched: one that names CUDA and not the device
+    is redirected.
     """
     from rich.console import Console
 
@@ -55,12 +57,13 @@ def run_profile(
         for path in (trace, json_file, html_file):
             if path is not None and not path.parent.is_dir():
                 raise CausewayError(f"{path} cannot be written: there is no folder {path.parent}")
-        if script.suffixes[-1:] in ([".json"], [".gz"]):
+        if not module and script.suffixes[-1:] in ([".json"], [".gz"]):
             found = sums.report(traces.read(script))
         else:
             status, found = _run(
-                script, arguments or [], trace, steps, (stack, shapes, memory), redirect
-            )
+                script, arguments or [], trace, steps, (stack, shapes, memory), redirect,
+                module=module,
+            )  # fmt: skip
         for path, text in ((json_file, found.to_json), (html_file, found.to_html)):
             if path is not None:
                 from causeway.atomic import write
@@ -80,6 +83,8 @@ def _run(
     steps: str,
     options: tuple[bool, bool, bool],
     redirect: bool | None,
+    *,
+    module: bool,
 ) -> tuple[int, Report]:
     import torch
 
@@ -92,10 +97,10 @@ def _run(
     window = Steps.parse(steps) if steps else None
     profile = Profile(window, stack=stack, shapes=shapes, memory=memory)
     device = torch._C._get_privateuse1_backend_name()
-    way = program.way(script, redirect, device)
+    way = program.way(script, redirect, device, module=module)
     program.tell("profile", way)
     with profile.running(), program.brought(way, device):
-        status = program.status(script, arguments)
+        status = program.status(script, arguments, module=module)
     try:
         with tempfile.TemporaryDirectory() as folder:
             path = Path(folder) / "trace.json" if trace is None else _of_rank(trace)

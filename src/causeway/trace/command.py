@@ -13,7 +13,7 @@ import typer
 
 from causeway import config
 from causeway.errors import CausewayError, ConfigError
-from causeway.program import REDIRECT
+from causeway.options import IsModule, Redirect
 
 Out = Annotated[str, typer.Option("--json", help="Write the result as JSON.")]
 
@@ -49,7 +49,7 @@ def record(
     script: Annotated[str, typer.Argument(help="The program.")],
     args: Annotated[list[str] | None, typer.Argument(help="Its arguments.")] = None,
     out: Annotated[str, typer.Option("--out", "-o", help="The trace, a new folder.")] = "trace",
-    module: Annotated[bool, typer.Option("-m", help="The program is a module's name.")] = False,
+    module: IsModule = False,
     ops: Annotated[str, typer.Option(help="Only operators that match.")] = ".*",
     steps: Annotated[str, typer.Option(help="Only these steps: 10-20, 10- or 10.")] = "",
     keep: Annotated[
@@ -63,9 +63,12 @@ def record(
     ] = "auto",
     nested: Annotated[bool, typer.Option(help="Operators within operators too.")] = False,
     stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
-    redirect: Annotated[bool | None, typer.Option(help=REDIRECT)] = None,
+    redirect: Redirect = None,
 ) -> None:
-    """Run a program, one for CUDA redirected, and write its operators to a trace."""
+    """Run a program and write its operators to a trace.
+
+    A program for CUDA runs untouched: one that names CUDA and not the device is redirected.
+    """
     import torch
 
     from causeway import program

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway.options import Redirect
+
 if TYPE_CHECKING:
     from causeway.migrate.finding import Result
     from causeway.verify.report import Report
@@ -32,6 +34,7 @@ def verify_scripts(
     way: Annotated[
         str, typer.Option(help="What runs on the device: migrated, transfer, or auto.")
     ] = "auto",
+    redirect: Redirect = None,
     folder: Annotated[
         str,
         typer.Option(
@@ -48,8 +51,9 @@ def verify_scripts(
 ) -> None:
     """Run scripts on the CPU and on the device, and compare what they compute.
 
-    The original runs on the CPU, and what `causeway migrate` makes of it on the device. Exits with
-    0 where all numbers are the same, 1 where not, 2 for a mistake.
+    The original runs on the CPU, and what `causeway migrate` makes of it on the device. A program
+    for CUDA runs untouched with `--redirect`, which is `--way transfer`. Exits with 0 where all
+    numbers are the same, 1 where not, 2 for a mistake.
     """
     from rich.console import Console
 
@@ -61,6 +65,12 @@ def verify_scripts(
     try:
         if way not in ("auto", "migrated", "transfer"):
             raise CausewayError(f"--way {way!r}: expected auto, migrated or transfer")
+        if redirect is False:
+            raise CausewayError("--no-redirect leaves nothing to compare: the CPU's side runs a "
+                                "program for CUDA redirected")  # fmt: skip
+        if redirect and way == "migrated":
+            raise CausewayError("--redirect is --way transfer, and not --way migrated")
+        way = "transfer" if redirect else way
         options = Options(steps, seed, tolerance, way, folder, operators, timeout)  # type: ignore[arg-type]
         with progress("verifying") as tell:
             report = verify(chosen, arguments, options, tell)

@@ -7,6 +7,8 @@ import re
 
 from causeway.migrate.module import Fold, Module
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.branches import negated
+from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import Role, role, surely_not_torch
 from causeway.migrate.source import Edit
 from causeway.migrate.standing import choice
@@ -45,7 +47,9 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     """A variable that holds the device from here on, or the CPU where there is none."""
     value = stmt.value
     meaning = module.variables.meaning(value)
-    if value is None or meaning is None or meaning.test or not module.uncommented(value):
+    if value is None or meaning is None or meaning.test or meaning.kept:
+        return
+    if not module.uncommented(value):
         return
     names = (n for n in ast.walk(value) if isinstance(n, ast.Constant) and n.value == "cuda")
     named = next(names, None)
@@ -100,6 +104,10 @@ def _candidate(node: ast.Constant) -> bool:
 def _constant(module: Module, node: ast.Constant) -> None:
     found = role(module, node, "device")
     parts = module.source.string_parts(node)
+    if found is not None and module.backend_left and not module.vendor:
+        module.report(RULE, node, "manual", "the module asks for NCCL and does not import torch",
+                      tip="Import torch, and convert it again.")  # fmt: skip
+        return
     if found is None:
         if _is_name(module, node):
             return
@@ -159,10 +167,55 @@ def _whole_device(module: Module, node: ast.Constant) -> bool:
 
 def _device_call(module: Module, node: ast.Constant) -> None:
     call = node.up  # type: ignore[attr-defined]
+    asked = call.up.up if _is_type(call.up) else call.up
+    if (
+        isinstance(asked, ast.Compare)
+        and len(asked.ops) == 1
+        and isinstance(asked.ops[-1], ast.Eq | ast.NotEq)
+    ):
+        _device_compared(module, asked, call)
+        return
     edit = Edit(module.source.start(call), module.source.end(call), module.device_object(node))
     if module.change(RULE, call, [edit], f"the accelerator in place of {module.text(node)}"):
         root = module.root(call.func)
         module.gone.add(id(root))
+
+
+def _is_type(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "type"
+
+
+def _device_compared(module: Module, node: ast.Compare, call: ast.Call) -> None:
+    """`x == torch.device("cuda")` to `x == accelerator != torch.device("cpu")`, which is true on no
+    CPU, as before; `.type` of both alike.
+    """
+    if chooses_kernel(module, node):
+        module.report(RULE, node, "manual", "it decides on a kernel that is for CUDA alone")
+        return
+    source, quote = module.source, module.quote_for(node)
+    of_type = _is_type(call.up)  # type: ignore[attr-defined]
+    side: ast.expr = call.up if of_type else call  # type: ignore[attr-defined]
+    if of_type:
+        new, cpu = module.device_type(node), f"{quote}cpu{quote}"
+    else:
+        new = module.device_object(node)
+        cpu = f"{module.torch(node)}.device({quote}cpu{quote})"
+    left = side is node.left
+    other = node.comparators[0] if left else node.left
+    if module.text(other) == new:  # of the variable that is the accelerator itself
+        edits = [Edit(source.start(side), source.end(side), cpu)]
+        at = source.skip(source.end(node.left), also=b")")
+        flipped = "!=" if isinstance(node.ops[0], ast.Eq) else "=="
+        edits.append(Edit(at, at + 2, flipped))
+    else:
+        there = module.available(node)
+        text = new if there else (f"{cpu} != {new}" if left else f"{new} != {cpu}")
+        edits = [Edit(source.start(side), source.end(side), text)]
+        if isinstance(node.ops[0], ast.NotEq) and not there:
+            edits += negated(module, node)
+    if module.change(RULE, node, edits, "never true on the CPU, as before"):
+        module.gone.add(id(module.root(call.func)))
+    module.done.update(map(id, (call, call.args[0])))
 
 
 def _filled(module: Module, node: ast.Constant) -> bool:
@@ -206,6 +259,8 @@ def _fstring(module: Module, node: ast.JoinedStr) -> None:
     if not re.match(r"cuda(:\d*)?$", str(first.value)):
         return
     if id(node) in module.done or surely_not_torch(module, node):
+        return
+    if module.backend_left and not module.vendor:
         return
     text = module.text(node)
     opening = re.match(r"""([fFrR]+)('{3}|"{3}|'|")cuda""", text)

@@ -24,6 +24,7 @@ RULE = Rule(
     "model = torch.nn.Linear(2, 2).to(accelerator)\n",
 )
 _DEVICE_NAME = re.compile(r"(^|_)(device|dev)(_|$)|device$", re.I)
+_INDEX_NAME = re.compile(r"(?:id|idx|index|rank|num|number|count)s?$", re.I)
 
 
 def run(module: Module) -> None:
@@ -134,8 +135,8 @@ def _is_device(module: Module, node: ast.expr) -> bool:
     """Whether an argument is a torch.device and no number, by its name or what makes it."""
     if isinstance(node, ast.Call):
         return module.resolve(node.func) == "torch.device"
-    if isinstance(node, ast.Attribute) and node.attr == "device":
-        return True
+    if isinstance(node, ast.Attribute):
+        return bool(_DEVICE_NAME.search(node.attr)) and not _INDEX_NAME.search(node.attr)
     return isinstance(node, ast.Name) and bool(_DEVICE_NAME.search(node.id))
 
 

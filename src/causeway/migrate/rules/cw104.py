@@ -59,7 +59,15 @@ def _use(module: Module, use: Use) -> None:
                       api=use.api)  # fmt: skip
         return
     call = _type_call(node)
-    if use.call:
+    if use.call and any(k.arg == "device" for k in use.call.keywords):
+        module.report(
+            RULE, use.call, "manual", "a type of the CPU takes no other device",
+            tip=f"Write `torch.empty(…, dtype=torch.{NAMES[use.api]}, device=device)`, or "
+            "`torch.tensor` where it is given values.",
+            api=use.api, breaking=True,
+        )  # fmt: skip
+        module.done.add(id(node))
+    elif use.call:
         end = module.source.end(use.call)
         module.change(
             RULE, use.call,
@@ -80,7 +88,9 @@ def _use(module: Module, use: Use) -> None:
     else:
         torch, quote = module.torch(node), module.quote_for(node)
         new = f"{torch}.get_device_module().{kind}"
-        if not module.guarded(node):  # it was there without CUDA too, if of no use
+        if module.available(node):
+            module.fragile.append((node, kind))  # the question asks for the name too
+        else:  # it was there without CUDA too, if of no use
             new = f"getattr({torch}.get_device_module(), {quote}{kind}{quote}, {torch}.{kind})"
         module.change(
             RULE, node, [module.replace(node, new)], "it is the type of the device in use",

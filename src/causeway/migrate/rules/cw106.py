@@ -31,7 +31,14 @@ def run(module: Module) -> None:
     streams = _known_streams(module)
     for use in module.uses("torch.cuda"):
         name = use.api.removeprefix("torch.cuda.")
-        if _address(use):
+        if _with_default(module, use):
+            module.report(
+                RULE, use.call or use.node, "manual", "a comparison with CUDA's default stream",
+                tip="torch.accelerator has no default stream: compare with a stream that the "
+                "program made, or leave it to CUDA.", api=use.api, breaking=True,
+            )  # fmt: skip
+            module.done.add(id(use.node))
+        elif _address(use):
             module.done.add(id(use.node))  # reported below
         elif name in ("Stream", "Event", "stream", "StreamContext"):
             if module.vendor:
@@ -59,6 +66,17 @@ def _address(use: Use) -> bool:
     """
     up = getattr(use.call or use.node, "up", None)
     return isinstance(up, ast.Attribute) and up.attr in ("cuda_stream", "cuda_event")
+
+
+def _with_default(module: Module, use: Use) -> bool:
+    """Whether it is a side of a comparison with the default stream, which is torch.cuda's own type
+    of stream, and never equal to a torch.Stream.
+    """
+    up = getattr(use.call, "up", None)
+    if not isinstance(up, ast.Compare) or module.vendor:
+        return False
+    sides = [side.func for side in (up.left, *up.comparators) if isinstance(side, ast.Call)]
+    return any(module.resolve(func) == "torch.cuda.default_stream" for func in sides)
 
 
 def _make(module: Module, use: Use, name: str) -> None:

@@ -6,7 +6,7 @@ import ast
 import re
 
 from causeway.migrate import knowledge
-from causeway.migrate.module import Module
+from causeway.migrate.module import Module, Use
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -25,6 +25,8 @@ _INDEX = re.compile(r"(^|_)(rank|gpu|idx|index|id|i|gpu_id)$", re.I)
 
 
 def run(module: Module) -> None:
+    for use in module.uses("torch.cuda.device_of"):
+        _device_of(module, use)
     for use in module.uses("torch.cuda.device"):
         api, call = knowledge.find(use.api), use.call
         if use.api != "torch.cuda.device" or api is None:
@@ -52,6 +54,18 @@ def run(module: Module) -> None:
                           "the context of the device in use, which takes an index or a device",
                           tip=api.tip, api=use.api)  # fmt: skip
     table.run(module, RULE)
+
+
+def _device_of(module: Module, use: Use) -> None:
+    """`device_of(x)` does nothing for a tensor of the CPU, as `device_index(None)`."""
+    call = use.call
+    if module.vendor or call is None or len(call.args) != 1 or call.keywords:
+        return
+    at = module.source.end(call.args[0])
+    edits = [*module.rename(use, "torch.accelerator.device_index"), Edit(at, at, ".device.index")]
+    if module.change(RULE, call, edits, "the index of a tensor's device", api=use.api):
+        module.gone.add(id(module.root(use.node)))
+    module.done.add(id(use.node))
 
 
 def _kind(module: Module, arg: ast.expr) -> str:

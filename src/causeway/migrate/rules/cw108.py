@@ -67,13 +67,16 @@ def _seeded_beside(module: Module, use: Use) -> bool:
     with nothing between them that could draw a number.
     """
     call = use.call
-    stmt = alone(module, call) if call else None
+    stmt: ast.stmt | None = alone(module, call) if call else None
     if call is None or stmt is None or len(call.args) != 1 or call.keywords:
         return False
     if not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant):
         return False
+    wanted = module.text(call.args[0])
+    whole = _only_seeds(module, stmt, wanted)
+    stmt = whole or stmt
     around = block(stmt)
-    wanted, at = module.text(call.args[0]), around.index(stmt)
+    at = around.index(stmt)
     for step in (-1, 1):
         i = at + step
         while 0 <= i < len(around) and _only_settings(module, around[i]):
@@ -83,7 +86,12 @@ def _seeded_beside(module: Module, use: Use) -> bool:
                     source.line_start(source.start(stmt)),
                     source.line_end(source.end(stmt)),
                 )
+                if whole is not None:
+                    module.done.update(map(id, ast.walk(whole)))
+                    module.gone.update(id(n) for n in ast.walk(whole) if isinstance(n, ast.Name))
                 comments = source.comments(source.end(stmt), end)
+                if not comments:
+                    start = _with_comments(module, stmt, start, end)
                 if comments:
                     edit = Edit(source.start(stmt), end, "  ".join(comments))
                 else:
@@ -99,6 +107,48 @@ def _seeded_beside(module: Module, use: Use) -> bool:
                 return True
             i += step
     return False
+
+
+def _only_seeds(module: Module, stmt: ast.stmt, wanted: str) -> ast.If | None:
+    """The condition that holds nothing but seeds for CUDA, all the same, and asks no more than
+    whether there is a device.
+    """
+    up = stmt.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.If) or up.orelse or stmt not in up.body:
+        return None
+    source = module.source
+    if "#" in source.slice(source.start(up), source.line_end(source.end(up))):
+        return None
+    if source.slice(source.start(up), source.start(up) + 4) == "elif":
+        return None
+    for other in up.body:
+        seed = other.value if isinstance(other, ast.Expr) else None
+        if not (
+            isinstance(seed, ast.Call)
+            and module.resolve(seed.func)
+            in ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
+            and [module.text(a) for a in seed.args] == [wanted]
+        ):
+            return None
+    asked = [n for n in ast.walk(up.test) if isinstance(n, ast.Call)]
+    if any(not module.resolve(c.func).startswith("torch.cuda.") for c in asked):
+        return None
+    return up
+
+
+def _with_comments(module: Module, stmt: ast.stmt, start: int, end: int) -> int:
+    """Where the comments above a statement start; its own start where another follows it."""
+    source = module.source
+    after = end + (len(source.newline) if end < len(source.data) else 0)
+    if block(stmt)[-1] is not stmt and source.slice(after, source.line_end(after)).strip():
+        return start
+    indent = source.slice(start, source.start(stmt))
+    while start > 0:
+        above = source.line_start(start - 1)
+        if not source.slice(above, start).startswith(indent + "#"):
+            break
+        start = above
+    return start
 
 
 def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:

@@ -10,7 +10,8 @@ from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import after, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
-from causeway.migrate.rules.kernels import builds_for_cuda
+from causeway.migrate.rules.kernels import builds_for_cuda, sets_switches
+from causeway.migrate.rules.roles import surely_not_torch
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -38,6 +39,11 @@ def run(module: Module) -> None:
             module.report(
                 RULE, use.node, "portable", "it decides on code that is for CUDA alone",
                 tip="It is False on other devices, so that code is left out there.", api=use.api,
+            )  # fmt: skip
+        elif surely_not_torch(module, use.node) and not module.vendor:
+            module.report(
+                RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
+                tip="Leave it, or give the library another device.", api=use.api,
             )  # fmt: skip
         elif (names := _fragile(module, use)) and use.call and not module.vendor:
             _widened(module, use, names)
@@ -102,6 +108,8 @@ def _regions(use: Use) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
+            return True
+        if isinstance(up, ast.If) and region and all(sets_switches(module, n) for n in region):
             return True
         stays = [b for b in module.breaking if any(_within(module, b, node) for node in region)]
         if stays:

@@ -181,9 +181,11 @@ def _startswith(module: Module, call: ast.Call) -> None:
         tail = "" if literal.value == "cuda" else f" + {quote}:{quote}"
         edits = [Edit(module.source.start(literal), module.source.end(literal), kind + tail)]
         if not module.available(call):
-            edits += [
-                Edit(start, start, f"({kind} != {quote}cpu{quote} and "),
-                Edit(end, end, ")"),
-            ]
+            up = call.up  # type: ignore[attr-defined]
+            whole = isinstance(up, ast.If | ast.While | ast.Assert | ast.Assign | ast.Return)
+            both = isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And)
+            a, b = ("", "") if whole or both else ("(", ")")
+            edits += [Edit(start, start, f"{a}{kind} != {quote}cpu{quote} and ")]
+            edits += [Edit(end, end, b)] if b else []
     module.change(RULE, call, edits, "the device is compared with the CPU",
                   tip="True for every accelerator.")  # fmt: skip

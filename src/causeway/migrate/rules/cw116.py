@@ -112,6 +112,9 @@ def _write(
         else:
             stop = source.line_end(end)
             newline = len(source.newline) if stop < len(source.data) else 0
+            if block(node)[0] is node and not isinstance(node.up, ast.Module):  # type: ignore[union-attr]
+                while source.data[stop + newline :].startswith(source.newline.encode()):
+                    newline += len(source.newline)
             if comments := source.comments(start, stop):
                 module.change(RULE, node, [Edit(start, stop, "  ".join(comments))],
                               "nothing uses it any more")  # fmt: skip

@@ -77,8 +77,10 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
         start, end, name = module.source.start(handed), module.source.end(handed), handed.id
         asked = f"{name}.get({quote}enabled{quote}, True) and {condition}"
         return [Edit(start, end, f"{{**{name}, {quote}enabled{quote}: {asked}}}")]
-    if handed is not None:
-        return []
+    if handed is not None and value is None:
+        at, off = module.source.start(handed), f"{{{quote}enabled{quote}: False}}"
+        end = module.source.end(handed)
+        return [Edit(at, at, "{**"), Edit(end, end, f", **({{}} if {condition} else {off})}}")]
     if value is None:
         if not call.args and not call.keywords:
             at = module.source.open_paren(call) + 1
@@ -90,6 +92,7 @@ def _enabled(module: Module, call: ast.Call, name: str, position: int) -> list[E
         return []
     start, end = module.source.start(value), module.source.end(value)
     low = isinstance(value, ast.BoolOp | ast.IfExp | ast.Lambda | ast.NamedExpr)
+    low &= not (isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And))
     edits = [Edit(end, end, f"{')' if low else ''} and {condition}")]
     return [Edit(start, start, "("), *edits] if low else edits
 
@@ -104,6 +107,10 @@ def _named(module: Module, use: Use, name: str) -> None:
     if node in getattr(up, "decorator_list", ()):
         module.report(RULE, node, "manual", f"{name} must be given the device",
                       tip=f"Write `@torch.amp.{name}(device_type)`.", api=use.api)  # fmt: skip
+        return
+    first = isinstance(up, ast.Call) and up.args == [node]
+    if first and module.resolve(up.func) == "functools.partial":
+        _partial(module, use, up, name)
         return
     if _handed_on(module, node, use.api):
         new = f"lambda **options: {module.spelled(node, 'torch.amp.' + name)}("
@@ -123,6 +130,21 @@ def _named(module: Module, use: Use, name: str) -> None:
         return
     module.change(RULE, node, module.rename(use, f"torch.amp.{name}"),
                   f"torch.amp.{name} serves every device", api=use.api)  # fmt: skip
+
+
+def _partial(module: Module, use: Use, call: ast.Call, name: str) -> None:
+    """`partial(autocast, dtype=…)` to `partial(autocast, device_type, dtype=…)`."""
+    at = module.source.end(use.node)
+    edits = [*module.rename(use, f"torch.amp.{name}")]
+    kind = f", {module.device_type(use.node)}"
+    if edits and edits[-1].end == at:
+        edits[-1] = Edit(edits[-1].start, at, edits[-1].text + kind)
+    else:
+        edits.append(Edit(at, at, kind))
+    edits += _enabled(module, call, name, len(call.args) + 1)
+    module.change(RULE, call, edits, f"torch.amp.{name} takes the device", api=use.api,
+                  category="precision")  # fmt: skip
+    module.done.add(id(use.node))
 
 
 def _handed_on(module: Module, node: ast.expr, api: str) -> bool:

@@ -7,6 +7,7 @@ import re
 
 from causeway.migrate.finding import Kind
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import FUNCTIONS, ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
 
@@ -62,6 +63,10 @@ def run(module: Module) -> None:
         node = use.node
         if isinstance(node, ast.Name) and module.names.bindings(node)[0].kind != "import":
             module.done.add(id(node))
+        elif reason := _stays(module, use):
+            module.report(RULE, use.call or node, "portable", f"`{use.api}`: {reason}",
+                          tip="Leave it.", category="operator", api=use.api)  # fmt: skip
+            module.done.add(id(node))
         elif new is None or (use.call and not _plain(use)):
             if not (_ours(use.api) and _may_write(module)):
                 kind: Kind = "manual" if _ours(use.api) else "unsupported"
@@ -75,6 +80,31 @@ def run(module: Module) -> None:
             _same(module, use, new)
     for statement in module.imports():
         _import(module, statement)
+
+
+def _stays(module: Module, use: Use) -> str:
+    """Why a name of apex is no matter of ours, or "": the program has something else where apex is
+    not there, or a class of its own is built on apex's.
+    """
+    if module.settings.unsafe:
+        return ""
+    up = use.node.up  # type: ignore[union-attr]
+    if isinstance(up, ast.ClassDef) and use.node in up.bases:
+        return "a class of the program is built on it"
+    bindings = module.names.bindings(use.node) if isinstance(use.node, ast.Name) else []
+    if any(_may_fail(b.node) for b in bindings if b.kind == "import"):
+        return "the program goes on where there is no apex"
+    return ""
+
+
+def _may_fail(statement: ast.AST) -> bool:
+    """Whether an import is in a `try:` that goes on without it."""
+    for child, up in ancestors(statement):
+        if isinstance(up, ast.Try) and child in up.body:
+            return any(not any(isinstance(s, ast.Raise) for s in h.body) for h in up.handlers)
+        if isinstance(up, FUNCTIONS):
+            return False
+    return False
 
 
 def _plain(use: Use) -> bool:

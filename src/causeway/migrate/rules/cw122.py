@@ -35,8 +35,8 @@ def run(module: Module) -> None:
     if module.vendor:
         return
     own = {
-        str(n.value) for call in module.names.all(ast.Call) for n in flags.of_call(call)
-        if flags.CUDA.match(str(n.value))
+        name for call in module.names.all(ast.Call) for n in flags.of_call(call)
+        for name in flags.parts(str(n.value)) if flags.CUDA.match(name)
     }  # fmt: skip
     for call in sorted(module.names.all(ast.Call), key=module.source.start):
         names = flags.of_call(call)
@@ -55,8 +55,8 @@ def _option(module: Module, call: ast.Call, names: list[ast.Constant]) -> None:
     spoken = next((k.value for k in call.keywords if k.arg == "help"), None)
     text = spoken.value if isinstance(spoken, ast.Constant) else ""
     speaks = isinstance(text, str) and bool(_SPEAKS.search(text))
-    written = [str(n.value) for n in names]
-    shown = ", ".join(written)
+    shown = ", ".join(str(n.value) for n in names)
+    written = [part for n in names for part in flags.parts(str(n.value))]
     if any(flags.OTHERS.match(name) for name in written):
         module.report(RULE, call, "portable", f"{shown} may decide nothing any more",
                       tip="The accelerator's branch takes Apple's and Intel's devices too: leave "
@@ -72,7 +72,10 @@ def _option(module: Module, call: ast.Call, names: list[ast.Constant]) -> None:
     for keyword in call.keywords:
         if keyword.arg == "dest":
             blocked = "dest"
-    names_of = {flags.variable(name) for name in mine}
+    taken = [n for n in names if set(flags.parts(str(n.value))) & set(mine)]
+    if any(not set(flags.parts(str(n.value))) <= set(mine) for n in taken):
+        blocked = "pair"
+    names_of = {flags.variable(str(n.value)) for n in taken}
     strings = {n.value for n in module.names.all(ast.Constant) if isinstance(n.value, str)}
     handed = {k.arg for k in module.names.all(ast.keyword)}
     if names_of & strings or names_of & handed:
@@ -82,13 +85,15 @@ def _option(module: Module, call: ast.Call, names: list[ast.Constant]) -> None:
         tip = f"`--rename-flags` writes {flags.renamed(mine[0])}, in the tree's scripts too."
         if blocked == "string":
             tip = "It is named in another way too, as a string or a keyword: rename it by hand."
+        if blocked == "pair":
+            tip = "The other name of the pair is not CUDA's: rename it by hand."
         if blocked == "dest":
             tip = "It is stored under a name of its own: rename it by hand."
         module.report(RULE, call, "portable", f"{shown} {says}", tip=tip)
         return
     edits = [
         Edit(module.source.start(n), module.source.end(n), flags.renamed_in(module.text(n)))
-        for n in names if n.value in module.flags
+        for n in taken
     ]  # fmt: skip
     if speaks and spoken is not None:
         new = flags.reworded(module.text(spoken))

@@ -9,6 +9,7 @@ from causeway.migrate import knowledge
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import notes, table
+from causeway.migrate.rules.branches import negated
 from causeway.migrate.rules.roles import backend_like, role
 from causeway.migrate.source import Edit
 
@@ -33,7 +34,15 @@ _PAIR = re.compile(r"(?:(cpu:\w+),)?cuda:nccl(?:,(cpu:\w+))?")
 def run(module: Module) -> None:
     for use in module.uses("torch.distributed"):
         name = use.api.removeprefix("torch.distributed.")
-        if name == "Backend.NCCL":
+        up = use.node.up  # type: ignore[union-attr]
+        if name == "Backend.NCCL" and isinstance(up, ast.Compare) and not module.vendor:
+            if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq | ast.NotEq):
+                edits = _exact(module, up, use.node)
+                says = "compared with the backend of the device in use"
+                if module.change(RULE, up, edits, says, api=use.api):
+                    module.gone.add(id(module.root(use.node)))
+                module.done.add(id(use.node))
+        elif name == "Backend.NCCL":
             module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
                           "the backend of the device in use", api=use.api)  # fmt: skip
         elif name == "is_nccl_available" and use.call and _chosen(module, use.call):
@@ -131,6 +140,10 @@ def _constant(module: Module, node: ast.Constant, value: str) -> None:
     if parts is None or module.in_fstring(node):
         module.report(RULE, node, "manual", "a backend in several pieces")
         return
+    if not module.imports_torch and not module.names.stars and not module.vendor:
+        module.report(RULE, node, "manual", "the module does not import torch, which knows the "
+                      "device's backend", severity="info")  # fmt: skip
+        return
     if pair and not module.vendor:
         quote, other = parts[1], "'" if parts[1][0] == '"' else '"'
         backend = default(module, node)
@@ -165,6 +178,7 @@ def _compare(module: Module, node: ast.Compare) -> None:
         module.report(RULE, node, "manual", "a comparison with \"nccl\" without torch",
                       tip="Compare with what torch.distributed.get_backend() gave.",
                       severity="info")  # fmt: skip
+        module.backend_left = True
         return
     if not backend_like(module, other) and not api.startswith("torch.distributed"):
         return
@@ -189,10 +203,7 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     at = start if literal is node.left else end
     edits.append(Edit(at, at, f"{gloo} != " if literal is node.left else f" != {gloo}"))
     if isinstance(node.ops[0], ast.NotEq):
-        at = source.skip(source.end(node.left), also=b")")
-        bare = module.parenthesised(node, "x") == "x" and not isinstance(node.up, ast.UnaryOp)  # type: ignore[attr-defined]
-        edits += [Edit(start, start, "not " if bare else "(not "), Edit(at, at + 2, "==")]
-        edits += [] if bare else [Edit(end, end, ")")]
+        edits += negated(module, node)
     return edits
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module
@@ -21,6 +22,9 @@ RULE = Rule(
 
 
 def run(module: Module) -> None:
+    if "nvidia-smi" in module.source.text:
+        for constant in module.names.all(ast.Constant):
+            _tool(module, constant)
     for node in module.imports():
         if isinstance(node, ast.Import):
             names = [alias.name for alias in node.names]
@@ -33,6 +37,21 @@ def run(module: Module) -> None:
             package = knowledge.packages().get(head) if head not in module.own_packages else None
             if package and package.rule == RULE.code and id(node) not in module.done:
                 _report(module, node, name, package)
+
+
+_TOOL = re.compile(r"(?:\S*/)?nvidia-smi(?:\s|$)")
+
+
+def _tool(module: Module, node: ast.Constant) -> None:
+    """A string that starts NVIDIA's tool: an argument, a member of a list of words."""
+    if not isinstance(node.value, str) or not _TOOL.match(node.value):
+        return
+    if isinstance(node.up, ast.Call | ast.List | ast.Tuple | ast.keyword | ast.Assign):  # type: ignore[attr-defined]
+        module.report(
+            RULE, node, "manual", "`nvidia-smi` knows NVIDIA's GPUs alone",
+            tip="Ask torch.accelerator.device_count() and torch.accelerator.get_memory_info().",
+            api="nvidia-smi", category="operator",
+        )  # fmt: skip
 
 
 def _report(

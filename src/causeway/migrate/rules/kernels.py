@@ -28,7 +28,15 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             break
     if where is None:
         return False
+    if any(api.startswith("numba.cuda") for api in module.brought):
+        return True
     for inner in ast.walk(where):
+        if isinstance(inner, ast.ImportFrom) and not (inner.module or "").startswith("torch"):
+            parts = [*(inner.module or "").split("."), *(a.name for a in inner.names)]
+            if any(_CUDA_MODULE.search(part) for part in parts):
+                return True
+        if isinstance(inner, ast.Call) and module.resolve(inner.func).startswith("faiss."):
+            return True
         if isinstance(inner, ast.Attribute) and inner.attr == "enabled" and isinstance(
             inner.ctx, ast.Load
         ) and module.resolve(inner) == "torch.backends.cudnn.enabled":  # fmt: skip
@@ -49,6 +57,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
 
 # A source of CUDA's, a macro of a build with it.
 _SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
+_CUDA_MODULE = re.compile(r"(?:^|_)cuda(?:_|$)", re.I)
 _GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
 
 
@@ -65,6 +74,14 @@ def builds_for_cuda(node: ast.AST) -> bool:
             if any(_GPU_MODULE.search(part) for part in parts):
                 return True
     return False
+
+
+def sets_switches(module: Module, node: ast.AST) -> bool:
+    """Whether a statement sets a switch of CUDA's libraries: `torch.backends.cudnn.benchmark`."""
+    if not isinstance(node, ast.Assign):
+        return False
+    switches = ("torch.backends.cuda.", "torch.backends.cudnn.")
+    return all(module.resolve(target).startswith(switches) for target in node.targets)
 
 
 _SWITCH = re.compile(r"(?:use|is|has|no|with|on|to|want)_", re.I)

@@ -53,7 +53,8 @@ _METHODS = {"to", "cuda", "to_empty", "pin_memory", "empty_like", "type_as"}
 _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
-    "cuda", "ctranslate2", "llama_cpp", "tvm",
+    "cuda", "ctranslate2", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
+    "vllm",
 }  # fmt: skip
 
 
@@ -80,7 +81,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             call = up.up  # type: ignore[attr-defined]
             if up.arg == "device_types" and _kernel_of_cuda(module, call):
                 return None
-            if what == "device" and isinstance(call, ast.Call) and _foreign(module, call):
+            if isinstance(call, ast.Call) and _foreign(module, call):
                 return None
             if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
                 child = call
@@ -103,6 +104,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 continue
             if child not in up.args or _foreign(module, up):
                 return None
+            if _added_to_devices(module, up, what, word):
+                return Role.TYPE
             if child is up.args[0] and _field(up):
                 child = up
                 continue
@@ -129,6 +132,10 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                     return Role.TYPE
                 return None
             key = up.keys[up.values.index(child)]  # type: ignore[arg-type]
+            if any(
+                isinstance(v, ast.Constant) and "nvidia" in str(v.value).lower() for v in up.values
+            ):
+                return None  # what a report of one machine says
             named_so = isinstance(key, ast.Constant) and word.search(str(key.value))
             found_so = certain or bool(named_so) or (what == "device" and _map_location(up))
             return Role.TYPE if found_so else None
@@ -149,6 +156,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return Role.TYPE if named else None
         elif isinstance(up, ast.Attribute):
             if up.attr != "format":
+                return None
+        elif isinstance(up, ast.ListComp | ast.SetComp | ast.GeneratorExp):
+            if child is not up.elt:
                 return None
         elif not isinstance(up, ast.BoolOp | ast.Starred):
             return None
@@ -272,6 +282,9 @@ def _among_architectures(call: ast.Call) -> bool:
 
 
 def _foreign(module: Module, call: ast.Call) -> bool:
+    root = module.root(call.func)
+    if root is not None and root.id == "torch_tensorrt":  # often by a helper that may not find it
+        return True
     return module.resolve(call.func).partition(".")[0] in _FOREIGN
 
 
@@ -296,12 +309,26 @@ def _positional(
         return Role.DEVICE
     if position == 0 and api.startswith(("torch.cuda.", "torch.accelerator.")):
         return Role.DEVICE
+    if position == 0 and getattr(call.func, "id", "") in ("GradScaler", "autocast"):
+        return Role.TYPE if module.guarded(call) else None  # from one of two places: a `try:`
     attr = call.func.attr if isinstance(call.func, ast.Attribute) else ""
     if attr in _METHODS and position == 0 and not api.startswith(("shutil", "os.")):
         return Role.DEVICE
     if _named_before(call, position, word) or _own_parameter(module, call, position, word):
         return Role.TYPE
     return None
+
+
+def _added_to_devices(module: Module, call: ast.Call, what: str, word: re.Pattern[str]) -> bool:
+    """`available_devices.append("cuda")`."""
+    func = call.func
+    return (
+        isinstance(func, ast.Attribute)
+        and func.attr in ("append", "add")
+        and len(call.args) == 1
+        and isinstance(func.value, ast.Name | ast.Attribute)
+        and _named(module, func.value, what, word)
+    )
 
 
 def _named_before(call: ast.Call, position: int, word: re.Pattern[str]) -> bool:

@@ -27,6 +27,9 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
                       tip="Replace the new name too, or drop it.", api=use.api)  # fmt: skip
     elif isinstance(node, ast.Name) and assigned(module, node):
         module.done.add(id(node))
+    elif _cached(node):
+        module.report(rule, node, "portable", f"the cache of `{use.api}` is CUDA's",
+                      tip="Leave it.", api=use.api)  # fmt: skip
     elif api.action == "keep":
         if api.status != "internal":
             module.report(rule, node, "portable", f"`{use.api}` does no harm on other devices",
@@ -45,6 +48,17 @@ def apply(module: Module, rule: Rule, use: Use, api: Api) -> None:
                       category=api.category)  # fmt: skip
     else:
         _rename(module, rule, use, api)
+
+
+def _cached(node: ast.expr) -> bool:
+    """Whether a function is asked for its cache, which torch.accelerator's do not have:
+    `torch.cuda.device_count.cache_clear()`, `hasattr(torch.cuda.device_count, "cache_clear")`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Attribute):
+        return up.attr in ("cache_clear", "cache_info")
+    asks = isinstance(up, ast.Call) and getattr(up.func, "id", "") == "hasattr"
+    return asks and up.args[0] is node
 
 
 def of_module(module: Module, node: ast.expr, name: str) -> str:
@@ -114,4 +128,10 @@ def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
     value = "{{}}" if api.guard == "{}" and module.in_fstring(call) else api.guard
     if module.in_fstring(call) and "{" in value:
         return []
-    return [Edit(start, start, "("), Edit(end, end, f" if {asks} else {value})")]
+    up = call.up  # type: ignore[attr-defined]
+    alone_there = isinstance(
+        up, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.keyword
+    )
+    a, b = ("", "") if alone_there or isinstance(up, ast.Dict) else ("(", ")")
+    edits = [Edit(start, start, a)] if a else []
+    return [*edits, Edit(end, end, f" if {asks} else {value}{b}")]

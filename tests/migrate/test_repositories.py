@@ -1,0 +1,234 @@
+"""What maintainers of public repositories would have sent back: a case for each, before and after.
+
+Every result is converted again, and must stay. `HELP` is the line that names the device.
+"""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+from causeway.migrate.module import HELPER
+from causeway.migrate.python import convert_source
+from causeway.migrate.settings import Settings
+
+HELP = f"accelerator = {HELPER.format(torch='torch')}\n"
+OWN = "dist.Backend.default_device_backend_map"
+
+
+def convert(text: str) -> str:
+    after = convert_source(text, Settings())[0]
+    assert convert_source(after, Settings())[0] == after, "a second run changes it"
+    return after
+
+
+# Lines behind `import torch`; the result has the helper where it names it.
+CHANGED = {
+    "a device is compared with torch.device": (
+        'if d == torch.device("cuda"):\n    pass\n',
+        'if d == accelerator != torch.device("cpu"):\n    pass\n',
+    ),
+    "a device is not torch.device": (
+        'assert x.device != torch.device("cuda")\n',
+        'assert not x.device == accelerator != torch.device("cpu")\n',
+    ),
+    "its type is compared with that of torch.device": (
+        'seed(cuda=d.type == torch.device("cuda").type)\n',
+        'seed(cuda=d.type == accelerator.type != "cpu")\n',
+    ),
+    "NCCL as a member of Backend": (
+        "import torch.distributed as dist\nif dist.get_backend() == dist.Backend.NCCL:\n    f()\n",
+        f'if dist.get_backend() == {OWN}.get(accelerator.type) != "gloo":\n    f()\n',
+    ),
+    "the device of a tensor, which may be the CPU's": (
+        "with torch.cuda.device_of(x):\n    pass\n",
+        "with torch.accelerator.device_index(x.device.index):\n    pass\n",
+    ),
+    "an attribute that is a device": (
+        "def f(self, m):\n    return m.cuda(self.cuda_device), m.cuda(self.device_id)\n",
+        "def f(self, m):\n    return m.to(self.cuda_device), "
+        "m.to(torch.device(accelerator.type, self.device_id))\n",
+    ),
+    "a list of devices": (
+        "if torch.cuda.is_available():\n"
+        '    target_devices = [f"cuda:{i}" for i in range(torch.cuda.device_count())]\n',
+        "if torch.accelerator.is_available():\n"
+        '    target_devices = [f"{torch.accelerator.current_accelerator().type}:{i}" '
+        "for i in range(torch.accelerator.device_count())]\n",
+    ),
+    "a device that is added to others": (
+        'if torch.cuda.is_available():\n    available_devices.append("cuda")\n',
+        "if torch.accelerator.is_available():\n"
+        "    available_devices.append(torch.accelerator.current_accelerator().type)\n",
+    ),
+    "a scaler from one of two places": (
+        "try:\n    from torch import GradScaler\nexcept ImportError:\n"
+        "    from torch.cuda.amp import GradScaler\n"
+        'def f(device):\n    return GradScaler("cuda") if device.type == "cuda" else None\n',
+        "def f(device):\n    return GradScaler(accelerator.type) "
+        'if device.type == accelerator.type != "cpu" else None\n',
+    ),
+    "autocast in a partial": (
+        "import functools\nf = functools.partial(torch.cuda.amp.autocast, dtype=torch.bfloat16)\n",
+        "f = functools.partial(torch.amp.autocast, accelerator.type, dtype=torch.bfloat16, "
+        'enabled=accelerator.type != "cpu")\n',
+    ),
+    "seeds under a condition of their own": (
+        "def seed(s):\n    torch.manual_seed(s)\n    if torch.cuda.is_available():\n"
+        "        torch.cuda.manual_seed(s)\n        torch.cuda.manual_seed_all(s)\n",
+        "def seed(s):\n    torch.manual_seed(s)\n",
+    ),
+    "a comment goes with its statement": (
+        "torch.manual_seed(1)\n# safe without a GPU too\ntorch.cuda.manual_seed_all(1)\n\nx = 1\n",
+        "torch.manual_seed(1)\n\nx = 1\n",
+    ),
+    "a comment of the next statement stays": (
+        "torch.manual_seed(1)\n# all\ntorch.cuda.manual_seed_all(1)\nnumpy.random.seed(1)\n",
+        "torch.manual_seed(1)\n# all\nnumpy.random.seed(1)\n",
+    ),
+    "nothing is asked twice": (
+        "def f():\n    if not torch.cuda.is_available():\n        return {}\n"
+        "    n = torch.cuda.max_memory_allocated()\n    torch.cuda.synchronize()\n",
+        "def f():\n    if not torch.accelerator.is_available():\n        return {}\n"
+        "    n = torch.accelerator.max_memory_allocated()\n    torch.accelerator.synchronize()\n",
+    ),
+    "no parentheses that say nothing": (
+        'n = torch.cuda.max_memory_allocated()\nm = "cpu"\n',
+        "n = torch.accelerator.max_memory_allocated() if torch.accelerator.is_available() else 0\n"
+        'm = "cpu"\n',
+    ),
+    "autocast with options that may say anything": (
+        'with torch.autocast("cuda", **engine.amp_kwargs):\n    pass\n',
+        "with torch.autocast(accelerator.type, **{**engine.amp_kwargs, "
+        '**({} if accelerator.type != "cpu" else {"enabled": False})}):\n    pass\n',
+    ),
+    "a condition in a row needs no parentheses": (
+        "scaler = torch.cuda.amp.GradScaler(enabled=amp and ready)\n",
+        "scaler = torch.amp.GradScaler(accelerator.type, "
+        'enabled=amp and ready and accelerator.type != "cpu")\n',
+    ),
+    "a name of a device with an index": (
+        'def f(device):\n    if device.startswith("cuda:"):\n        pass\n',
+        'def f(device):\n    if accelerator.type != "cpu" and '
+        'device.startswith(accelerator.type + ":"):\n        pass\n',
+    ),
+    "a variable in place of the same call again and again": (
+        "if torch.cuda.is_available():\n    a.cuda()\n    b.cuda()\n    c.cuda()\n",
+        "if torch.accelerator.is_available():\n"
+        "    a.to(accelerator)\n    b.to(accelerator)\n    c.to(accelerator)\n",
+    ),
+    "an import that opens a function": (
+        "def f():\n    from torch import cuda\n\n    return cuda.device_count()\n",
+        "def f():\n    return torch.accelerator.device_count()\n",
+    ),
+}
+
+KEPT = {
+    "an argument of a call that stays CUDA's": (
+        'def f(i):\n    return torch.cuda.get_device_properties("cuda:{}".format(i)).major\n'
+    ),
+    "a word of a library that chooses the device itself": (
+        'from vllm.config import WeightTransferConfig\n\nc = WeightTransferConfig(backend="nccl")\n'
+    ),
+    "the cache of a function": (
+        'if hasattr(torch.cuda.device_count, "cache_clear"):\n'
+        "    torch.cuda.device_count.cache_clear()\n"
+    ),
+    "a comparison with the default stream": (
+        "if torch.cuda.current_stream(d) != torch.cuda.default_stream(d):\n    pass\n"
+    ),
+    "a type of the CPU that is given a device": (
+        "x = torch.cuda.LongTensor(n, device=device).fill_(1)\n"
+    ),
+    "apex where the program can do without": (
+        "try:\n    from apex.normalization import FusedLayerNorm\nexcept ImportError:\n"
+        "    from torch.nn import LayerNorm as FusedLayerNorm\nn = FusedLayerNorm(8)\n"
+    ),
+    "apex that a class is built on": (
+        "from apex.optimizers import FusedAdam\n\n\nclass Own(FusedAdam):\n    pass\n"
+    ),
+    "a guard of an import of kernels": (
+        "def f(p):\n    if p.is_cuda:\n"
+        "        from align_cuda_binding import align_cuda as align\n"
+        "    else:\n        from align_cpu_binding import align\n    return align(p)\n"
+    ),
+    "a guard of numba's kernels": (
+        "from numba import cuda\n\n\ndef f(x):\n    if x.is_cuda:\n        return g(x)\n"
+    ),
+    "a question of a library for CUDA": (
+        "import faiss\n\n\ndef f(device):\n"
+        '    use_cuda = "cuda" in str(device)\n    return faiss.Kmeans(3, 4, gpu=use_cuda)\n'
+    ),
+    "an argument of a simulator for CUDA": (
+        "import isaacgymenvs\n\ne = isaacgymenvs.make(\n"
+        '    sim_device="cuda:0" if torch.cuda.is_available() else "cpu",\n'
+        "    headless=not torch.cuda.is_available(),\n)\n"
+    ),
+    "a branch of CUDA beside another vendor's": (
+        'def f(kind):\n    if kind == "cuda":\n        return torch.cuda.is_available()\n'
+        '    elif kind == "npu":\n        return torch.npu.is_available()\n'
+    ),
+    "switches of CUDA's libraries": (
+        "if torch.cuda.is_available():\n    torch.backends.cuda.matmul.allow_tf32 = True\n"
+        "    torch.backends.cudnn.benchmark = True\n"
+    ),
+    "what a report of a machine says": (
+        'meta = {"cuda_device": "NVIDIA L4", "device": "cuda:0"}\n'
+    ),
+    "TensorRT by a helper that may not find it": (
+        'torch_tensorrt, _ = optional_import("torch_tensorrt")\n'
+        'd = torch_tensorrt.Device(device=f"cuda:{i}")\n'
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CHANGED)
+def test_a_place_that_went_wrong_is_converted_as_its_maintainer_would(case: str) -> None:
+    before, after = CHANGED[case]
+    result = convert("import torch\n" + before)
+    lines = [x for x in result.replace(HELP, "").splitlines() if x]
+    wanted = [x for x in after.splitlines() if x]
+    assert lines[-len(wanted) :] == wanted, result
+    named = re.search(r"(?<!torch\.)\baccelerator\b", after)
+    assert (HELP in result) == (named is not None), result
+
+
+@pytest.mark.parametrize("case", KEPT)
+def test_what_only_looked_like_a_device_stays(case: str) -> None:
+    text = "import torch\n" + KEPT[case]
+    assert convert(text) == text
+
+
+def test_a_module_that_never_imports_torch_gets_no_import_for_one_string() -> None:
+    text = "p = ArgumentParser()\np.add_argument('--device', default='cuda')\n"
+    after, found = convert_source(text, Settings())
+    assert after == text
+    assert [f.kind for f in found if f.rule == "CW101"] == ["manual"]
+    assert "accelerator.type" in convert(
+        text + "p.add_argument('--other-device', default='cuda')\n"
+    )
+
+
+def test_a_new_import_stands_behind_the_standard_librarys() -> None:
+    text = "import os\nimport sys\n\nimport numpy\n\nm = load().cuda()\nn = load().cuda()\n"
+    assert convert(text).startswith("import os\nimport sys\n\nimport torch\nimport numpy\n")
+
+
+def test_a_module_that_asks_for_nccl_without_torch_is_left_whole() -> None:
+    text = 'run(device="cuda:0" if args.backend == "nccl" else "cpu", backend="nccl")\n'
+    assert convert(text) == text
+
+
+@pytest.mark.parametrize(
+    ("text", "kinds"),
+    [
+        ('subprocess.check_output(["nvidia-smi", "-L"])\n', ["manual"]),
+        ('os.system("nvidia-smi --query-gpu=name")\n', ["manual"]),
+        ('"""nvidia-smi shows the rest."""\n', []),
+    ],
+)
+def test_nvidias_tool_is_reported_where_a_program_starts_it(text: str, kinds: list[str]) -> None:
+    after, found = convert_source(text, Settings())
+    assert after == text
+    assert [f.kind for f in found if f.rule == "CW161"] == kinds
