@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
-.PHONY: examples fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
+.PHONY: site examples fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ test-long: build ## what takes too long for every day
 
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py
-	$(PY) tests/torch/results.py --readme
+	$(PY) tests/torch/results.py --docs
 
 test-torch-next: .venv/deps ## on another torch, TORCH=2.15.0, in build/torch-<release> (5 GB); writes docs/torch.md
 	@mkdir -p build
@@ -179,6 +179,18 @@ docs: build ## write the generated tables of docs/ anew
 	$(PY) -m causeway.migrate.docs docs/rules
 	$(PY) tests/seeds/features.py
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp
+
+# Neither torch nor the build is needed. Sphinx keeps what did not change in build/site/doctrees.
+SITE_PY := build/site-env/bin/python
+site: build/site-env/ready ## the docs as a site with an API reference, links checked, in build/site/html
+	$(SITE_PY) docs/site/stage.py build/site/source
+	$(SITE_PY) -m sphinx -q -W --keep-going -c docs/site -d build/site/doctrees build/site/source build/site/html
+	$(SITE_PY) docs/site/links.py build/site/html
+
+build/site-env/ready: docs/site/requirements.txt
+	test -x $(SITE_PY) || $(PYTHON) -m venv build/site-env
+	$(SITE_PY) -m pip install -q -r $<
+	@touch $@
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway
 	@$(LOCK) $(BIN)/ninja -C build -j $(JOBS) --quiet

@@ -95,14 +95,24 @@ def layers() -> Picture:
     )  # fmt: skip
     p.box(20, 20, 820, 60, GREY, "Your program, and libraries as they are",
           'import torch; x.to("sim"); torch.sim.*; torch.accelerator.*; torchrun; transformers')  # fmt: skip
-    p.box(20, 92, 820, 44, GREY, "torch from PyPI: dispatcher, autograd, Inductor")
-    p.box(20, 148, 820, 60, BLUE, "src/causeway, Python",
-          "device module, settings, policy, ledger, compare, record, migrate, transfer, the command")  # fmt: skip
-    p.box(20, 220, 820, 60, BLUE, "csrc, C++, built for each minor release of torch",
-          "runtime: devices, streams, memory; ladder: the path of every operator; portable kernels; comm")  # fmt: skip
-    p.box(20, 292, 530, 60, GOLD, "abi.h, the contract",
+    p.box(20, 92, 530, 44, GREY, "torch from PyPI: dispatcher, autograd, Inductor")
+    p.box(560, 92, 280, 44, GREY, "C, C++, or Python without torch")
+    p.box(20, 148, 530, 60, BLUE, "src/causeway, Python",
+          "device module, settings, policy, ledger, compare, migrate, the command")  # fmt: skip
+    p.box(20, 220, 530, 60, BLUE, "csrc, C++, built for each minor release of torch",
+          "devices, streams, memory; the path of every operator; portable kernels")  # fmt: skip
+    p.box(
+        560,
+        148,
+        280,
+        132,
+        VIOLET,
+        "run, C",
+        "the runtime of model files:",
+        "without torch, without Python",
+    )
+    p.box(20, 292, 820, 60, GOLD, "abi.h, the contract",
           "one exported symbol, one table of C functions, no header of torch")  # fmt: skip
-    p.box(560, 292, 280, 60, VIOLET, "run, C", "model files, without torch and Python")
     names = [("sim", "a chip in memory"), ("opencl", "any OpenCL device"),
              ("cuda", "NVIDIA's GPUs"), ("yours", "a package of its own")]  # fmt: skip
     for i, (name, said) in enumerate(names):
@@ -135,7 +145,13 @@ def ladder() -> Picture:
         if i:
             p.arrow(400, y - 20, 400, y - 2, "not offered, or declined")
     for (_, _, _, needs), i in zip(rungs, range(5), strict=True):
-        p.text(728, 53 + 76 * i, f"needs {needs}" if needs != "none" else "needs nothing", 12.5, fill=SOFT)
+        p.text(
+            728,
+            53 + 76 * i,
+            f"needs {needs}" if needs != "none" else "needs nothing",
+            12.5,
+            fill=SOFT,
+        )
     p.box(20, 172, 230, 56, GREY, "the ledger", "counts each call by rung")
     p.box(20, 324, 230, 56, RED, "the policy", "allow, warn, or FallbackError")
     p.arrow(320, 352, 252, 352)
@@ -160,7 +176,7 @@ def call() -> Picture:
     p.arrow(435, 76, 435, 112)
     p.box(310, 114, 250, 56, BLUE, "native.cpp", "the route of this signature")
     p.arrow(310, 142, 262, 142, "first")
-    p.box(20, 114, 240, 56, BLUE, "routes.cpp, outputs.cpp", "asks, decides, remembers")
+    p.box(20, 114, 240, 56, BLUE, "forms.cpp, routes.cpp", "which kernel, kept for later")
     columns = [
         (20, GREEN, "native, derived", "arguments as cw_arg", "kernel(args, n, stream)"),
         (233, BLUE, "portable", "source built once", "launch on the stream"),
@@ -173,7 +189,15 @@ def call() -> Picture:
     p.box(20, 330, 394, 56, GOLD, "abi.h", "the vendor's library puts work on a stream")
     p.arrow(110, 292, 110, 328)
     p.arrow(323, 292, 323, 328)
-    p.box(446, 330, 394, 56, GREY, "torch's CPU kernels", "on the chip's memory where the host can address it")
+    p.box(
+        446,
+        330,
+        394,
+        56,
+        GREY,
+        "torch's CPU kernels",
+        "on the chip's memory where the host can address it",
+    )
     p.arrow(749, 292, 749, 328)
     return p
 
@@ -184,7 +208,12 @@ def streams() -> Picture:
         "Two threads put work on two streams; an event orders them; the host waits where it needs a number.",
         860, 340,
     )  # fmt: skip
-    lanes = [("Python thread", 60), ("autograd's thread", 120), ("default stream", 200), ("side stream", 260)]
+    lanes = [
+        ("Python thread", 60),
+        ("autograd's thread", 120),
+        ("default stream", 200),
+        ("side stream", 260),
+    ]
     for name, y in lanes:
         p.text(20, y + 5, name, 14, bold=True)
         p.line(170, y, 840, y)

@@ -1,7 +1,7 @@
 """Does every link of the built site lead somewhere? `python docs/site/links.py build/site/html`.
 
-Sphinx checks what it resolves itself. This reads the pages as a browser gets them: each href and src that
-stays on the site names a file, and each #fragment an id of that page.
+Sphinx checks what it resolves itself. This reads the pages as a browser gets them: each href and
+src that stays on the site names a file, and each #fragment an id of that page.
 """
 
 from __future__ import annotations
@@ -46,7 +46,11 @@ def check(folder: Path) -> tuple[int, list[str]]:
             where = f"{path.relative_to(folder.resolve())}:{line}: {link}"
             if not target.exists():
                 wrong.append(f"{where}: no such file")
-            elif parts.fragment and target in pages and unquote(parts.fragment) not in pages[target].ids:
+            elif (
+                parts.fragment
+                and target in pages
+                and unquote(parts.fragment) not in pages[target].ids
+            ):
                 wrong.append(f"{where}: no such place on that page")
     return count, wrong
 

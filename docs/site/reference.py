@@ -1,8 +1,8 @@
-"""The reference pages of the site, from what stands in the code: docstrings, and comments of headers.
+"""The reference pages of the site, from the code: docstrings, and comments of headers.
 
-Both are read as text: a site is built without torch and without a compiler. In docstrings and comments a
-name in backticks is code, as in Markdown, so they go into Markdown pages. What this cannot read is
-an error, so that nothing is left out.
+Both are read as text: a site is built without torch and without a compiler. In docstrings and
+comments a name in backticks is code, as in Markdown, so they go into Markdown pages. What this
+cannot read is an error, so that nothing is left out.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ HEADERS = {
     "comm": ("Collectives: comm.h", "include/causeway/comm.h"),
     "run": ("The runtime of model files: run.h", "include/causeway/run.h"),
 }
+PAGES = ("reference/python", *(f"reference/{name}" for name in HEADERS))
 # Names of the package that have a page's section each, in the order of a reader's need.
 MODULES = ("config", "transfer", "quant", "code", "run")
 
@@ -59,7 +60,7 @@ def _imports(nodes: Iterable[ast.stmt]) -> Iterator[tuple[str, str, str]]:
 
 
 def find(module: str, name: str) -> tuple[str, Definition | None]:
-    """The module that defines `name`, and its definition; None where `name` is a module or a value."""
+    """The module that defines `name`, and its definition; None where it is a module or a value."""
     tree = _tree(module)
     for node in tree.body:
         if isinstance(node, Definition) and node.name == name:
@@ -76,9 +77,7 @@ def find(module: str, name: str) -> tuple[str, Definition | None]:
 
 def _signature(node: Definition, name: str, *, method: bool = False) -> str:
     if isinstance(node, ast.ClassDef):
-        (*init,) = (
-            n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__"
-        )
+        (*init,) = (n for n in node.body if isinstance(n, ast.FunctionDef) and n.name == "__init__")
         if init:
             return f"{name}({_arguments(init[0], method=True)})"
         if any("dataclass" in ast.unparse(d) for d in node.decorator_list):
@@ -116,12 +115,16 @@ def _fields(node: ast.ClassDef, lines: list[str]) -> list[str]:
         if isinstance(field, ast.AnnAssign) and not ast.unparse(field.target).startswith("_"):
             _, _, said = lines[(field.end_lineno or 0) - 1][field.end_col_offset :].partition("# ")
             kind = f":type: {ast.unparse(field.annotation)}\n"
-            parts.append(_directive("py:attribute", ast.unparse(field.target), _escaped(said), kind))
+            parts.append(
+                _directive("py:attribute", ast.unparse(field.target), _escaped(said), kind)
+            )
     return parts
 
 
 def _described(node: Definition, shown: str, fields: list[str] | None = None) -> str:
-    """A definition with its members. `fields`: of a class that no one else makes, in place of the signature."""
+    """A definition with its members. `fields`: of a class that only Causeway makes, in place of the
+    signature.
+    """
     module, _, name = shown.rpartition(".")
     place = f":module: {module}\n"  # where names in its types are looked for first
     if isinstance(node, ast.ClassDef):
@@ -153,7 +156,7 @@ class _Section:
         self._shown: dict[tuple[str, str], str] = {}
 
     def name(self, module: str, names: Iterable[str]) -> None:
-        """Say that these names are public, before any is described: what they give may be among them."""
+        """Say that these names are public, before any is described: one may give another."""
         for name in names:
             where, node = find(module, name)
             if node is not None:
@@ -166,7 +169,11 @@ class _Section:
             where, node = find(module, name)
             if node is None:
                 continue
-            given = ast.unparse(node.returns) if isinstance(node, ast.FunctionDef) and node.returns else ""
+            given = (
+                ast.unparse(node.returns)
+                if isinstance(node, ast.FunctionDef) and node.returns
+                else ""
+            )
             here, result = find(where, given) if given.isidentifier() else (where, None)
             new = isinstance(result, ast.ClassDef) and (here, given) not in self._shown
             if isinstance(result, ast.ClassDef) and isinstance(node, ast.FunctionDef):
@@ -205,8 +212,9 @@ def python() -> str:
         page.name(modules[name][0], public(modules[name][0]))
     parts = [
         "# Python",
-        "The public names of the package, from their docstrings. `torch.<name>`, the device's module, "
-        "has [a page of its own](../docs/device.md), and so have the [settings](../docs/settings.md).",
+        "The public names of the package, from their docstrings. The device's module, "
+        "`torch.<name>`, has [its own page](../docs/device.md), and so have the "
+        "[settings](../docs/settings.md).",
         "## causeway",
         *page.describe("causeway", functions),
         "## Errors",
@@ -224,14 +232,18 @@ def python() -> str:
 
 _SECTION = re.compile(r"-{4,}\s*(.*?)\s*-{4,}\s*\**\s*(.*)", re.DOTALL)
 _COMMENT = re.compile(r"/\*(.*?)\*/", re.DOTALL)
-_MACRO = re.compile(r"#define (\w+(?:\(.*?\))?) ((?:\\\n|[^\n/]|/(?!\*))+)(?:/\*(.*?)\*/)?", re.DOTALL)
+_MACRO = re.compile(
+    r"#define (\w+(?:\(.*?\))?) ((?:\\\n|[^\n/]|/(?!\*))+)(?:/\*(.*?)\*/)?", re.DOTALL
+)
 
 
 def _escaped(text: str) -> str:
     """As Markdown would otherwise read: a * or _ that is no mark, outside of backticks."""
     parts = re.split(r"(`[^`]*`)", text)
     for at in range(0, len(parts), 2):
-        parts[at] = re.sub(r"(\*|<|(?<![A-Za-z0-9])_(?=\w)|(?<=\w)_(?![A-Za-z0-9]))", r"\\\1", parts[at])
+        parts[at] = re.sub(
+            r"(\*|<|(?<![A-Za-z0-9])_(?=\w)|(?<=\w)_(?![A-Za-z0-9]))", r"\\\1", parts[at]
+        )
     return "".join(parts)
 
 
@@ -268,7 +280,7 @@ def _pieces(text: str) -> Iterator[tuple[str, str]]:
             at = end
         else:
             end = _declared(text, at)
-            # What stands on the same line belongs to it, and so does a comment of several lines there.
+            # A comment that begins on the same line belongs to it.
             trailing = re.compile(r"[ \t]*/\*.*?\*/", re.DOTALL).match(text, end)
             end = trailing.end() if trailing else end
             yield "code", text[at:end]
@@ -312,15 +324,26 @@ def _struct(code: str) -> str | None:
 def header(title: str, path: Path) -> str:
     """The page of a header: its comments as text, its macros as tables, its structs by member."""
     # What is for C++ and for other systems says nothing of the contract.
-    text = re.sub(r"^#if(?:def __cplusplus| ).*?^#endif[^\n]*\n", "", path.read_text(), flags=re.DOTALL | re.MULTILINE)
+    text = re.sub(
+        r"^#if(?:def __cplusplus| ).*?^#endif[^\n]*\n",
+        "",
+        path.read_text(),
+        flags=re.DOTALL | re.MULTILINE,
+    )
     parts = [f"# {title}"]
     rows: list[tuple[str, str, str]] = []
 
     def flush() -> None:
         if rows:
             width = 3 if any(row[2] for row in rows) else 2
-            head = ["| name | value | meaning |", "| --- | --- | --- |"] if width == 3 else ["| name | value |", "| --- | --- |"]
-            parts.append("\n".join([*head, *("| " + " | ".join(row[:width]) + " |" for row in rows)]))
+            head = (
+                ["| name | value | meaning |", "| --- | --- | --- |"]
+                if width == 3
+                else ["| name | value |", "| --- | --- |"]
+            )
+            parts.append(
+                "\n".join([*head, *("| " + " | ".join(row[:width]) + " |" for row in rows)])
+            )
             rows.clear()
 
     guard = path.stem.upper()
@@ -339,9 +362,8 @@ def header(title: str, path: Path) -> str:
         if kind == "comment":
             if section := _SECTION.match(piece.strip()):
                 parts.append(f"## {section[1][0].upper()}{section[1][1:]}")
-                piece = section[2]
-            if words := _comment(piece):
-                parts.append(words)
+            words = _comment(section[2] if section else piece)
+            parts += [words] if words else []
         elif kind == "code":
             said = "\n".join(_comment(words) for words in _COMMENT.findall(piece))
             parts.append(_struct(piece) or _declaration(piece, said))
@@ -350,8 +372,8 @@ def header(title: str, path: Path) -> str:
 
 
 def _declaration(code: str, said: str) -> str:
-    if function := re.match(r"CW_EXPORT (.*\w\(.*\));", _one_line(code) + ";"):
-        return _directive("c:function", _one_line(_COMMENT.sub("", function[1])), said)
+    if function := re.match(r"CW_EXPORT (.*\w\(.*\))$", _one_line(_COMMENT.sub("", code))):
+        return _directive("c:function", function[1], said)
     return f"```c\n{code.strip()}\n```"
 
 

@@ -1,7 +1,7 @@
 """Gather the pages of the site: `python docs/site/stage.py FOLDER`, the first half of `make site`.
 
-The pages keep their places, so that a link in them works here, on a host of code and in an editor. What is
-made besides: `index`, from docs/README.md, whose headings are the sections of the sidebar; the
+The pages keep their places, so that a link in them works here, on a host of code and in an editor.
+Made besides are `index`, from docs/README.md, whose headings are the sections of the sidebar; the
 reference; and a page for each file of code that a page links to. A page that no section lists is a
 warning of Sphinx, and so an error.
 """
@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import posixpath
 import re
-import shutil
 import sys
 from pathlib import Path
 
@@ -41,11 +40,15 @@ class Stage:
         self.folder = folder
         self.pages = set(pages())
         self.code: set[str] = set()
+        self.written: set[Path] = set()
 
     def write(self, path: str, text: str) -> None:
+        """What is the same stays as it is, so that Sphinx does not read it again."""
         target = self.folder / path
-        target.parent.mkdir(parents=True, exist_ok=True)
-        target.write_text(text)
+        self.written.add(target)
+        if not target.exists() or target.read_text() != text:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            target.write_text(text)
 
     def target(self, path: str) -> str:
         """Where the site has what lies at `path` of the repository."""
@@ -95,9 +98,10 @@ class Stage:
             targets = [re.sub(r"\.md$", "", found[2]) for found in _LINK.finditer(section)]
             entries = [t for t in dict.fromkeys(targets) if t and "://" not in t]
             entries = [t for t in entries if t not in listed and t[:5] != "code/"]
+            if title == "Reference":
+                entries += [page for page in reference.PAGES if page not in {*listed, *entries}]
             listed |= set(entries)
             parts.append(_toctree(title, entries))
-        parts.append(_toctree("Reference", sorted(set(_reference()) - listed)))
         about = [name.removesuffix(".md") for name in ABOUT]
         parts.append(_toctree("About", [name for name in about if name not in listed]))
         self.write("index.md", "\n\n".join(parts) + "\n")
@@ -117,7 +121,6 @@ class Stage:
         return f"---\norphan: true\n---\n\n# {path}\n\n{body}\n"
 
     def build(self) -> None:
-        shutil.rmtree(self.folder, ignore_errors=True)
         self.index()
         for page in self.pages - {INDEX}:
             text = self.linked(page, (ROOT / page).read_text())
@@ -130,10 +133,9 @@ class Stage:
             self.write(f"code/{path}.md", self.listing(path))
         for picture in (ROOT / "docs/pictures").glob("*.svg"):
             self.write(f"docs/pictures/{picture.name}", picture.read_text())
-
-
-def _reference() -> list[str]:
-    return ["reference/python", *(f"reference/{name}" for name in reference.HEADERS)]
+        for old in self.folder.rglob("*.*"):
+            if old.is_file() and old not in self.written:
+                old.unlink()
 
 
 def _toctree(caption: str, entries: list[str], *, glob: bool = False) -> str:
