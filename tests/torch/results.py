@@ -1,4 +1,4 @@
-"""Everything in tests/torch, counted: `make test-torch` writes results.json and the table of docs/support.md.
+"""Everything in tests/torch, counted, in results.json and docs/support.md: `make test-torch`.
 
 python tests/torch/results.py             # run, print the counts, write results.json
 python tests/torch/results.py --markdown  # the table, from results.json
