@@ -11,7 +11,7 @@ export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
-.PHONY: examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
+.PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -40,7 +40,7 @@ test-long: build ## what takes too long for every day
 
 test-torch: build ## torch's databases whole, all dtypes; writes tests/torch/results.json
 	$(PY) tests/torch/results.py
-	$(PY) tests/torch/results.py --readme
+	$(PY) tests/torch/results.py --docs
 
 test-torch-next: .venv/deps ## on another torch, TORCH=2.15.0, in build/torch-<release> (5 GB); writes docs/torch.md
 	@mkdir -p build
@@ -170,6 +170,17 @@ lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/mypy
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
+# A build folder without groups of files, so that each file is a unit. Nothing is built there. All files take half an hour.
+FILES ?= $(filter csrc/% run/% vendors/sim/%,$(filter %.cpp %.c,$(CXX_FILES)))
+tidy: .venv/deps build/tidy-env/ready ## clang-tidy over the C++ core and the simulated chip, or over FILES="csrc/ladder/call.cpp ..."
+	@env PATH="$(CURDIR)/$(BIN):$$PATH" cmake -S . -B build/tidy -G Ninja -DPython_EXECUTABLE=$(CURDIR)/$(PY) -DCAUSEWAY_UNITY=OFF > build/tidy.log
+	printf '%s\n' $(FILES) | xargs -P $(JOBS) -n 1 build/tidy-env/bin/clang-tidy -p build/tidy --quiet --warnings-as-errors='*'
+
+build/tidy-env/ready: Makefile
+	test -x build/tidy-env/bin/python || $(PYTHON) -m venv build/tidy-env
+	build/tidy-env/bin/python -m pip install -q clang-tidy==23.1.4
+	@touch $@
+
 format: .venv/deps ## put all files into the form that lint wants
 	$(BIN)/ruff check -q --fix . ; $(BIN)/ruff format -q .
 	$(BIN)/clang-format -i $(CXX_FILES)
@@ -183,6 +194,18 @@ docs: build ## write the generated tables of docs/ anew
 	$(PY) -m causeway.migrate.docs docs/rules
 	$(PY) tests/seeds/features.py
 	$(BIN)/causeway operators --header > include/causeway/operators.hpp
+
+# Neither torch nor the build is needed. Sphinx keeps what did not change in build/site/doctrees.
+SITE_PY := build/site-env/bin/python
+site: build/site-env/ready ## the docs as a site with an API reference, links checked, in build/site/html
+	$(SITE_PY) docs/site/stage.py build/site/source
+	$(SITE_PY) -m sphinx -q -W --keep-going -c docs/site -d build/site/doctrees build/site/source build/site/html
+	$(SITE_PY) docs/site/links.py build/site/html
+
+build/site-env/ready: docs/site/requirements.txt
+	test -x $(SITE_PY) || $(PYTHON) -m venv build/site-env
+	$(SITE_PY) -m pip install -q -r $<
+	@touch $@
 
 build: build/build.ninja .venv/causeway ## the C++ core and the simulated chip, into src/causeway
 	@$(LOCK) $(BIN)/ninja -C build -j $(JOBS) --quiet

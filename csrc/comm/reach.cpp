@@ -71,9 +71,9 @@ std::string hosts_in_words(const std::vector<CommReach>& all, const std::vector<
 std::string shared_in_words(const std::vector<CommReach>& all, const std::vector<uint64_t>& ranks) {
   constexpr uint8_t none[sizeof all[0].uuid] = {};
   for (size_t a = 0; a < all.size(); ++a) {
-    if (all[a].devices < 2 || !std::memcmp(all[a].uuid, none, sizeof none)) continue;
+    if (all[a].devices < 2 || std::memcmp(all[a].uuid, none, sizeof none) == 0) continue;
     for (size_t b = a + 1; b < all.size(); ++b) {
-      if (!same_host(all[a], all[b]) || std::memcmp(all[a].uuid, all[b].uuid, sizeof none)) continue;
+      if (!same_host(all[a], all[b]) || std::memcmp(all[a].uuid, all[b].uuid, sizeof none) != 0) continue;
       return "ranks " + name_of_rank(ranks, static_cast<int>(a)) + " and " + name_of_rank(ranks, static_cast<int>(b)) +
              " are on one device, though this host has " + std::to_string(all[a].devices) +
              ": call torch.accelerator.set_device_index(int(os.environ[\"LOCAL_RANK\"])) before the first tensor, or "

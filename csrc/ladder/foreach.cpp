@@ -232,7 +232,7 @@ using Numbers = at::ArrayRef<at::Scalar>;
 template <class T>
 bool same_type(const c10::Argument& a) {
   using U = std::decay_t<T>;
-  const c10::TypePtr type = a.real_type();
+  const c10::TypePtr& type = a.real_type();
   const auto element = [&] {
     return type->kind() == c10::TypeKind::ListType ? type->expectRef<c10::ListType>().getElementType()->kind()
                                                    : c10::TypeKind::AnyType;

@@ -25,7 +25,7 @@ constexpr bool is_written = std::is_same_v<T, Tensor&>;
 template <class T>
 bool same_type(const c10::Argument& a) {
   using U = std::decay_t<T>;
-  const c10::TypePtr type = a.real_type();
+  const c10::TypePtr& type = a.real_type();
   const bool written = a.alias_info() && a.alias_info()->isWrite();
   if constexpr (is_tensor<T>) return type->kind() == c10::TypeKind::TensorType && written == is_written<T>;
   if constexpr (std::is_same_v<U, Scalar>) return type->kind() == c10::TypeKind::NumberType;

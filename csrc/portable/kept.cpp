@@ -19,6 +19,7 @@ std::vector<Kept> read_kept(const std::string& folder, const std::string& key) {
     if (!std::getline(words, k.name, '\t') || !std::getline(words, k.cut, '\t') ||
         !std::getline(words, k.probe, '\t') || !std::getline(words, gain))
       continue;
+    // What is no number is no gain. NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion)
     k.gain = atof(gain.c_str());
     lines.push_back(k);
   }

@@ -511,8 +511,8 @@ void Graph::at_end(std::function<void()> f) {
 }
 
 namespace {
-void run_all(std::vector<std::function<void()>> all, const char* when) noexcept {
-  for (auto& f : all) {
+void run_all(const std::vector<std::function<void()>>& all, const char* when) noexcept {
+  for (const auto& f : all) {
     try {
       f();
     } catch (...) {

@@ -7,6 +7,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/profile.h"
 #include "runtime/torch_version.h"
 
 namespace causeway {

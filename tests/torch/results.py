@@ -1,8 +1,8 @@
-"""Everything in tests/torch, counted: `make test-torch` writes results.json and the README's table.
+"""Everything in tests/torch, counted, in results.json and docs/support.md: `make test-torch`.
 
 python tests/torch/results.py             # run, print the counts, write results.json
-python tests/torch/results.py --markdown  # the README's table, from results.json
-python tests/torch/results.py --readme    # put it into the README
+python tests/torch/results.py --markdown  # the table, from results.json
+python tests/torch/results.py --docs      # put it into docs/support.md
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ from junit import cases
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
 RESULTS = HERE / "results.json"
-README = ROOT / "README.md"
+PAGE = ROOT / "docs/support.md"
 BLOCK = re.compile(r"(<!-- from tests/torch/results.json -->\n).*?(\n<!-- end -->)", re.DOTALL)
 
 # A chip with memory of its own and no operators: what the CPU's kernels write is copied back.
 STAGED = {"CAUSEWAY_SIM_OPS": "none", "CAUSEWAY_SIM_MEMORY_MODEL": "discrete"}
 
-# A row of the README's table: a kind of operators.py, and what it is.
+# A row of the table: a kind of operators.py, and what it is.
 ROWS = {
     "forward": "forward",
     "inplace": "in place",
@@ -54,7 +54,7 @@ def agreeing(row: dict[str, int]) -> str:
 
 
 def markdown(results: dict[str, Any]) -> str:
-    """The table of the README."""
+    """The table of docs/support.md."""
     counts = results["operators"]
     lines = ["| | " + " | ".join(DTYPES) + " |", "| --- |" + " --- |" * len(DTYPES)]
     for kind, words in ROWS.items():
@@ -107,16 +107,16 @@ def show(results: dict[str, Any]) -> str:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--markdown", action="store_true")
-    parser.add_argument("--readme", action="store_true")
+    parser.add_argument("--docs", action="store_true")
     parser.add_argument("-n", type=int, default=2, help="processes")
     given = parser.parse_args()
-    if given.markdown or given.readme:
+    if given.markdown or given.docs:
         text = markdown(json.loads(RESULTS.read_text()))
         if given.markdown:
             print(text)
         else:
-            whole = README.read_text()
-            README.write_text(BLOCK.sub(lambda m: m[1] + text + m[2], whole))
+            whole = PAGE.read_text()
+            PAGE.write_text(BLOCK.sub(lambda m: m[1] + text + m[2], whole))
         return 0
     results = measure(given.n)
     RESULTS.write_text(json.dumps(results, indent=1) + "\n")

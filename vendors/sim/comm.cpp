@@ -236,7 +236,8 @@ const Wanted& wanted() {
       int rank = 0;
       long long nth = 0;
       Fault f;
-      if (sscanf(part.c_str(), " %d:%15[a-z]:%lld", &rank, what, &nth) == 3) f = {rank, what, nth};
+      // So few digits that each number fits. NOLINTNEXTLINE(bugprone-unchecked-string-to-number-conversion)
+      if (sscanf(part.c_str(), " %9d:%15[a-z]:%18lld", &rank, what, &nth) == 3) f = {rank, what, nth};
       if (f.what != "dies" && f.what != "late" && f.what != "corrupts" && f.what != "drops")
         w->error = "setting \"comm_fault\" of the simulated chip (CAUSEWAY_SIM_COMM_FAULT) has \"" + part +
                    "\"; allowed: <rank>:<what>:<n>, what is dies, late, corrupts or drops";
@@ -399,13 +400,13 @@ struct cw_comm_t {
     return CW_OK;
   }
 
-  cw_status point_to_point(std::vector<Piece> list) {
+  cw_status point_to_point(const std::vector<Piece>& list) {
     struct Part {
       Piece piece;
       uint64_t at = 0;
     };
     std::vector<Part> parts;
-    for (Piece& p : list) parts.push_back({p});
+    for (const Piece& p : list) parts.push_back({p});
     const auto until = sim::Clock::now() + timeout;
     for (int idle = 0;;) {
       bool all = true, any = false;

@@ -86,8 +86,9 @@ void set_slots(Device& device, uint64_t start, uint64_t bytes, uint32_t value) {
 
 void release_pages(Device& device, const Allocation& a) {
   // Back to the reservation: whoever still touches it faults instead of reading the next allocation.
-  mmap(reinterpret_cast<void*>(a.base + uintptr_t(device.shift)), a.mapped, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  // Where that fails, for want of mappings, the pages stay as they are.
+  (void)mmap(reinterpret_cast<void*>(a.base + uintptr_t(device.shift)), a.mapped, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   give_hole(device, a.base - device.base, a.mapped);
 }
 
@@ -276,8 +277,8 @@ cw_status mem_unmap(int32_t index, void* ptr, uint64_t bytes) {
                 static_cast<unsigned long long>(bytes), ptr);
   }
   set_slots(*device, reinterpret_cast<uintptr_t>(ptr) - device->base, bytes, 0);
-  mmap(static_cast<char*>(ptr) + device->shift, bytes, PROT_NONE,
-       MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+  (void)mmap(static_cast<char*>(ptr) + device->shift, bytes, PROT_NONE,
+             MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
   device->used -= bytes;
   return CW_OK;
 }
