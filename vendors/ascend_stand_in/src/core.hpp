@@ -91,6 +91,8 @@ STAND_IN_SHARED void spill(const void* storage, size_t bytes);
 struct Stream;
 // Work for a stream, in its order. `name` goes into the message when it fails; its fault may be planted ("name:1@code").
 STAND_IN_SHARED Code enqueue(void* stream, const char* name, std::function<Code()> work);
+// Waits until the stream's work is done.
+STAND_IN_SHARED Code wait_for(void* stream);
 // For work: the code and the message of a failure on the device.
 STAND_IN_SHARED Code broken(Code code, const std::string& message);
 STAND_IN_SHARED bool deterministic();

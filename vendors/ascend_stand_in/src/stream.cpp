@@ -163,6 +163,14 @@ Code enqueue(void* handle, const char* name, std::function<Code()> work) {
   return blocking ? drain(stream, -1) : kGood;
 }
 
+Code wait_for(void* handle) {
+  Code code;
+  Stream* stream = find_stream(handle, &code);
+  if (!stream) return code;
+  if (stream->graph) return refuse(kCaptured, "stream %d is in a capture", stream->id);
+  return drain(stream, -1);
+}
+
 Code drain(Stream* stream, int timeout_ms) {
   std::unique_lock<std::mutex> hold(stream->lock);
   auto idle = [&] { return stream->tasks.empty() && !stream->busy; };
