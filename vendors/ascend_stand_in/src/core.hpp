@@ -29,7 +29,6 @@ enum : Code {
   kNoCallback = 107015,
   kInvalidHandle = 107017,
   kTimeout = 107020,
-  kParameterNotSet = 107021,
   kStreamAborted = 107023,
   kUnjoined = 107025,
   kCaptured = 107027,
