@@ -107,6 +107,10 @@ ENTRY Code aclopStopDumpArgs(uint32_t) {
 
 // Options of the compiler of those operators: kept, of no effect.
 static std::string options[32];
+static const char* option_of(int option) {
+  // ACL_OP_JIT_COMPILE: chips of the A2 generation and later have their operators ready.
+  return option == 10 && options[option].empty() ? "disable" : options[option].c_str();
+}
 ENTRY Code aclSetCompileopt(int option, const char* value) {
   CALL();
   if (option < 0 || option >= 32 || !value)
@@ -116,13 +120,13 @@ ENTRY Code aclSetCompileopt(int option, const char* value) {
 }
 ENTRY size_t aclGetCompileoptSize(int option) {
   CALL_ONLY();
-  return option < 0 || option >= 32 ? 0 : options[option].size() + 1;
+  return option < 0 || option >= 32 ? 0 : strlen(option_of(option)) + 1;
 }
 ENTRY Code aclGetCompileopt(int option, char* value, size_t length) {
   CALL();
   if (option < 0 || option >= 32 || !length)
     return refuse(kBadParameter, "aclGetCompileopt: there is no option %d", option);
-  snprintf(value, length, "%s", options[option].c_str());
+  snprintf(value, length, "%s", option_of(option));
   return kGood;
 }
 

@@ -8,6 +8,7 @@ using namespace stand_in;
 namespace ops {
 
 thread_local const std::vector<char*>* addresses_of_work = nullptr;
+thread_local bool wrong_work = false;
 
 size_t size_of(int dtype) {
   switch (dtype) {
@@ -339,6 +340,12 @@ void store(const View& view, const std::vector<V>& values) {
   if (int64_t(values.size()) != view.numel())
     throw Broken(text("writes %zu elements into a tensor of shape %s", values.size(), text_of(view.shape).c_str()));
   if (values.empty()) return;
+  if (wrong_work) {
+    wrong_work = false;
+    std::vector<V> wrong = values;
+    wrong[0] += V(1);
+    return store(view, wrong);
+  }
   char* start = place(view, "writes");
   const V* next = values.data();
   auto all = [&](auto write) { walk(view, start, [&](char* at) { write(at, *next++); }); };

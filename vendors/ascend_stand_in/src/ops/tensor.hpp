@@ -119,6 +119,8 @@ struct View {
 
 // The addresses of the operator whose work this thread does.
 extern thread_local const std::vector<char*>* addresses_of_work;
+// ASCEND_STAND_IN_WRONG=aclnnX: a wrong result on purpose, for tests of who compares.
+extern thread_local bool wrong_work;
 
 View view_of(T tensor, const char* what);
 View view_or_none(T tensor);
