@@ -24,7 +24,10 @@ def on_chip() -> Callable[..., str]:
         pytest.skip("there are no stand-in libraries: make ascend-stand-in")
 
     def run(program: str, *, dies: bool = False, **settings: str | int) -> str:
-        text = "from ascendcl import *\nacl = start()\n" + textwrap.dedent(program)
+        text = (
+            "import ctypes\nfrom ctypes import *\nfrom ascendcl import *\nacl = start()\n"
+            + textwrap.dedent(program)
+        )
         environment = dict(os.environ, PYTHONPATH=str(HERE)) | {
             f"ASCEND_STAND_IN_{k}": str(v) for k, v in settings.items()
         }

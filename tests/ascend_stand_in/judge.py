@@ -23,29 +23,28 @@ CHIPS = ("Ascend910B1", "Ascend950")
 PROGRAMS = ("digits", "gpt", "lstm", "dropout", "ddp")
 
 
+def environment_of(chip: str, **settings: str) -> dict[str, str]:
+    environment = dict(os.environ, LD_LIBRARY_PATH=os.fspath(LIB))
+    environment |= {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0", "TASK_QUEUE_ENABLE": "0"}
+    environment.pop("ASCEND_HOME_PATH", None)
+    return environment | {f"ASCEND_STAND_IN_{k}": v for k, v in {"SOC": chip, **settings}.items()}
+
+
+def run(python: str, *program: str, **environment: str) -> subprocess.CompletedProcess[str]:
+    command = [python, os.fspath(HERE / program[0]), *program[1:]]
+    return subprocess.run(
+        command, env=environment, check=False, capture_output=True, text=True, timeout=900
+    )
+
+
 class Verdict:
     """What a run of a program said: its numbers, or why there are none."""
 
     def __init__(self, python: str, program: str, chip: str, **settings: str):
         with tempfile.TemporaryDirectory() as folder:
             calls = Path(folder) / "calls"
-            environment = dict(
-                os.environ,
-                LD_LIBRARY_PATH=os.fspath(LIB),
-                TORCH_DEVICE_BACKEND_AUTOLOAD="0",
-                TASK_QUEUE_ENABLE="0",
-            )
-            environment.pop("ASCEND_HOME_PATH", None)
-            named = {"SOC": chip, "CALLS": os.fspath(calls), **settings}
-            environment |= {f"ASCEND_STAND_IN_{key}": value for key, value in named.items()}
-            done = subprocess.run(
-                [python, HERE / "programs.py", program],
-                env=environment,
-                check=False,
-                capture_output=True,
-                text=True,
-                timeout=600,
-            )
+            environment = environment_of(chip, CALLS=os.fspath(calls), **settings)
+            done = run(python, "programs.py", program, **environment)
             counts = calls.read_text() if calls.exists() else ""
         self.calls = {name: int(count) for count, name in map(str.split, counts.splitlines())}
         said = done.stderr.strip().splitlines()
@@ -102,6 +101,12 @@ def main(python: str) -> int:
                 f"{'good' if verdict.good else 'BAD '} {program:8} {chip:12} {verdict}", flush=True
             )
         print(table(calls))
+        done = run(python, "operators.py", **environment_of(chip))
+        good = good and done.returncode == 0
+        print(f"{chip}: {done.stdout.strip() or done.stderr.strip()}", flush=True)
+    done = run(python, "operators.py", **environment_of(CHIPS[0], WRONG="aclnnSort"))
+    good = good and "sort: " in done.stdout and done.returncode == 1
+    print(f"planted in aclnnSort: {done.stdout.strip()}", flush=True)
     for planted in (
         {"WRONG": "aclnnConvolutionBackward"},
         {"FAULT": "aclnnMm:3@507015"},

@@ -207,7 +207,7 @@ def test_memory_is_shared_with_another_process_by_its_key(on_chip: Run) -> None:
         write(acl, a, b"hello" * 1000)
         acl.aclrtIpcMemGetExportKey(a, c_size_t(5000), key, c_size_t(65), c_uint64(1))
         assert len(key.value) == 64
-        child = '''from ascendcl import *
+        child = '''from ctypes import *; from ascendcl import *
         acl = start(); acl.aclrtSetDevice(0); p = c_void_p(); key = sys.argv[1].encode()
         acl.aclrtIpcMemImportByKey(byref(p), key, c_uint64(0))
         assert read(acl, p, 5000) == b"hello" * 1000

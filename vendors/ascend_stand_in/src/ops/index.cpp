@@ -545,34 +545,29 @@ OP(Take, (T self, T indices, O result), {
 })
 
 // Their number is known when the work has run: the result is as large as can be, and its shape is told afterwards.
-static void shrink(O result, const View& out, Dims shape, const std::vector<int64_t>& whole,
-                   const std::vector<double>& real) {
-  View part = out;
-  part.shape = shape;
-  part.stride = row_major(shape);
-  if (real.empty())
-    store(part, whole);
-  else
-    store(part, real);
-  result->shape = shape;
-  result->stride = part.stride;
-}
-OP(Nonzero, (T self, O result), {
+static void nonzero(Op& op, T self, O result, bool by_dimension) {
   View a = op.in(self), out = op.out(result);
   op.wait();
   op.run([=] {
     auto x = load<double>(a);
+    std::vector<Dims> found;
+    for (size_t i = 0; i < x.size(); ++i)
+      if (x[i] != 0) found.push_back(place_in(int64_t(i), a.shape));
     std::vector<int64_t> all;
-    int64_t found = 0;
-    for (size_t i = 0; i < x.size(); ++i) {
-      if (x[i] == 0) continue;
-      ++found;
-      Dims at = place_in(int64_t(i), a.shape);
-      all.insert(all.end(), at.begin(), at.end());
-    }
-    shrink(result, out, {found, a.rank()}, all, {});
+    for (size_t i = 0; i < found.size() * a.shape.size(); ++i)
+      all.push_back(by_dimension ? found[i % found.size()][i / found.size()]
+                                 : found[i / a.shape.size()][i % a.shape.size()]);
+    int64_t size = int64_t(found.size());
+    View part = out;
+    part.shape = by_dimension ? Dims{a.rank(), size} : Dims{size, a.rank()};
+    part.stride = row_major(part.shape);
+    store(part, all);
+    result->shape = part.shape;
+    result->stride = part.stride;
   });
-})
+}
+OP(Nonzero, (T self, O result), { nonzero(op, self, result, false); })
+OP(NonzeroV2, (T self, O result), { nonzero(op, self, result, true); })
 OP(MaskedSelect, (T self, T mask, O result), {
   View a = op.in(self), m = op.in(mask), out = op.out(result);
   Dims shape = broadcast(a.shape, m.shape);
