@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -107,6 +107,18 @@ test-conformance: build opencl ## every portable kernel by the conformance suite
 
 test-vendor: build ## the device suite on the vendor of CAUSEWAY_VENDOR, a name or the path of a library
 	$(PY) tests/setups.py vendor
+
+ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/ascend-stand-in/lib
+	@mkdir -p build/ascend-stand-in
+	cmake -S vendors/ascend_stand_in -B build/ascend-stand-in -DCMAKE_BUILD_TYPE=Release > build/ascend-stand-in/cmake.log
+	cmake --build build/ascend-stand-in -j $(JOBS) > build/ascend-stand-in/build.log || (cat build/ascend-stand-in/build.log && false)
+
+# An environment of its own: torch_npu is another adapter for the same torch, the two never meet. torch comes as .venv's does.
+ASCEND_JUDGE = torch==2.13.0 torch_npu==2.13.0 pyyaml numpy scikit-learn
+test-ascend-judge: ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
+	test -x build/ascend-judge/bin/python || $(PYTHON) -m venv build/ascend-judge
+	build/ascend-judge/bin/python -m pip install -q $(ASCEND_JUDGE)
+	$(PYTHON) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python
 
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build
