@@ -21,12 +21,14 @@ _MOVES = frozenset(
         *(_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default),
         *(_aten.permute.default, _aten.transpose.int, _aten.squeeze.dim, _aten.squeeze.dims),
         *(_aten.unsqueeze.default, _aten.expand.default, _aten.t.default),
+        _aten.flatten.using_ints,
     }
 )
 # Inductor's own form of a pool has other names from release to release.
 _POOLS = frozenset(
     {
         *(_aten.max_pool2d_with_indices.default, _aten.max_pool3d_with_indices.default),
+        *(_aten.max_pool2d.default, _aten.max_pool3d.default),
         *(
             getattr(torch.ops.prims, name).default
             for name in ("_low_memory_max_pool_with_offsets", "_low_memory_max_pool2d_with_offsets")

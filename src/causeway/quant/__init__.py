@@ -9,6 +9,8 @@ from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
 from causeway.quant.fold import fold_norms as fold_norms
 from causeway.quant.formats import FixedPoint as FixedPoint
+from causeway.quant.pt2e import lower as lower
+from causeway.quant.pt2e import lowered as lowered
 from causeway.quant.weights import quantize_weights as quantize_weights
 
 __all__ = [
@@ -18,6 +20,8 @@ __all__ = [
     "convert",
     "dequantize",
     "fold_norms",
+    "lower",
+    "lowered",
     "quantize_dynamic",
     "quantize_weights",
 ]
