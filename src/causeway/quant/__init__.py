@@ -5,6 +5,7 @@ docs/quantize.md.
 from causeway.quant.adaptive import adaptive_quantize as adaptive_quantize
 from causeway.quant.adaptive import bits_of as bits_of
 from causeway.quant.adaptive import dequantize as dequantize
+from causeway.quant.checkpoints import load_packed as load_packed
 from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
 from causeway.quant.fold import fold_norms as fold_norms
@@ -20,6 +21,7 @@ __all__ = [
     "convert",
     "dequantize",
     "fold_norms",
+    "load_packed",
     "lower",
     "lowered",
     "quantize_dynamic",
