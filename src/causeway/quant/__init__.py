@@ -6,6 +6,7 @@ from causeway.quant.adaptive import adaptive_quantize as adaptive_quantize
 from causeway.quant.adaptive import bits_of as bits_of
 from causeway.quant.adaptive import dequantize as dequantize
 from causeway.quant.checkpoints import load_packed as load_packed
+from causeway.quant.correct import correct_bias as correct_bias
 from causeway.quant.dynamic import convert as convert
 from causeway.quant.dynamic import quantize_dynamic as quantize_dynamic
 from causeway.quant.fold import fold_norms as fold_norms
@@ -19,6 +20,7 @@ __all__ = [
     "adaptive_quantize",
     "bits_of",
     "convert",
+    "correct_bias",
     "dequantize",
     "fold_norms",
     "load_packed",

@@ -41,6 +41,9 @@ def run_quantize(
         float | None,
         typer.Option(help="Points that may be lost: layers that need it get more bits."),
     ] = None,
+    correct_bias: Annotated[
+        bool, typer.Option("--correct-bias", help="Biases take back what rounding moves means by.")
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Write the integers, for load_state_dict.")
     ] = "",
@@ -54,7 +57,9 @@ def run_quantize(
     try:
         spec = {"method": method, "per_channel": per_channel, **_pairs(set_ or [])}
         model, batches = _called(target), _called(data)
-        integers, report = accuracy.measure(model.eval(), batches, spec, dtype, lose)
+        integers, report = accuracy.measure(
+            model.eval(), batches, spec, dtype, lose, correct=correct_bias
+        )
         if output:
             _save(integers, output)
         if html:
