@@ -95,11 +95,13 @@ def on_digits(make: Callable[[], nn.Module], size: int, epochs: int) -> dict[str
         x = F.interpolate(x, size=size, mode="bilinear").repeat(1, 3, 1, 1)
     net = make()
     optimizer = torch.optim.AdamW(net.parameters(), 2e-3)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, 25 * epochs)
     for _ in range(epochs):
         for part in torch.randperm(1200).split(48):
             optimizer.zero_grad()
             F.cross_entropy(net(x[part]), y[part]).backward()
             optimizer.step()
+            rates.step()
     net = fold_norms(net.eval())
 
     def score(m: nn.Module) -> float:
@@ -212,7 +214,7 @@ def main(wanted: list[str]) -> None:
     torch.manual_seed(0)
     runs = {
         "digits": lambda: on_digits(cnn, 8, 12),
-        "resnet": lambda: on_digits(resnet, 32, 5),
+        "resnet": lambda: on_digits(resnet, 32, 10),
         "lstm": lambda: on_text("LSTM", Lstm(), 500),
         "gpt": lambda: on_text("GPT", Gpt(), 600),
     }

@@ -5,6 +5,7 @@ docs/quantize.md.
 from causeway.quant.adaptive import adaptive_quantize as adaptive_quantize
 from causeway.quant.adaptive import bits_of as bits_of
 from causeway.quant.adaptive import dequantize as dequantize
+from causeway.quant.attention import integer_attention as integer_attention
 from causeway.quant.checkpoints import load_packed as load_packed
 from causeway.quant.correct import correct_bias as correct_bias
 from causeway.quant.dynamic import convert as convert
@@ -23,6 +24,7 @@ __all__ = [
     "correct_bias",
     "dequantize",
     "fold_norms",
+    "integer_attention",
     "load_packed",
     "lower",
     "lowered",

@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 import causeway._C  # noqa: F401  registers torch.ops.causeway
-from causeway.compile import integers
+from causeway.compile.integers import chain
 from causeway.errors import CausewayError
 
 _aten = torch.ops.aten
@@ -78,7 +78,7 @@ def lower(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
     for node in nodes:
         if node.target is torch.ops.quantized_decomposed.quantize_per_tensor.default:
             _quantize(model, node)
-    integers.chain(model.graph)
+    chain(model.graph)
     model.graph.eliminate_dead_code()
     model.delete_all_unused_submodules()
     model.recompile()
