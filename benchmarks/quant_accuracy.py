@@ -204,7 +204,8 @@ def main(wanted: list[str]) -> None:
     from programs import resnet18
 
     if wanted == ["--docs"]:
-        return write_docs()
+        write_docs()
+        return
 
     def resnet() -> nn.Module:
         net = resnet18()

@@ -449,8 +449,8 @@ void check_packed(const Tensor& x, const Tensor& weight, const Tensor& scale, co
               " of ", x.sym_sizes());
   TORCH_CHECK(bits == 4 || bits == 8, "causeway::qlinear_weight: weights have 4 or 8 bits, not ", bits);
   const auto depth = x.sym_size(-1);
-  TORCH_CHECK(weight.dim() == 2 && is_packed(weight.scalar_type(), bits) &&
-                  weight.sym_size(1) * (8 / bits) == depth && (bits == 8 || depth % 32 == 0),
+  TORCH_CHECK(weight.dim() == 2 && is_packed(weight.scalar_type(), bits) && weight.sym_size(1) * (8 / bits) == depth &&
+                  (bits == 8 || depth % 32 == 0),
               "causeway::qlinear_weight: an input of ", x.sym_sizes(), " does not go with weights of ", bits, " bits, ",
               c10::toString(weight.scalar_type()), " of ", weight.sym_sizes());
   TORCH_CHECK(group > 0 && depth % group == 0 && (bits == 8 || group % 32 == 0 || group == depth),

@@ -1,6 +1,7 @@
 """torchao's quantized models compute on the device with our kernels, and have the CPU's numbers.
 
-It lies beside the environment (`make test-libraries`): peft and transformers look whether it is there.
+It lies beside the environment (`make test-libraries`): peft and transformers look whether it is
+there.
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ def test_its_configurations_have_the_numbers_of_the_cpu(run_python) -> None:
     assert len(said) == 6, said
 
 
-# torchao's own packings of 4 bits are for CUDA and others: its unpacked form on the CPU is compared.
+# torchao packs 4 bits for CUDA and others alone: its unpacked form on the CPU is compared.
 INT4 = (
     BEGIN
     + """
@@ -292,6 +293,16 @@ faults = {
 }
 for name, change in faults.items():
     assert off(change) > 10 * near, (name, off(change))
+
+# Ties go to even, as torchao has them, and not up.
+ties = (torch.arange(-40, 40) + 0.5) * 0.25
+theirs = torch.ops.quantized_decomposed.quantize_per_tensor(ties, 0.25, 100, 0, 255, torch.uint8)
+given = (torch.tensor([4.0]), torch.tensor([100], dtype=torch.int32), 0, 0, 255, torch.uint8)
+assert torch.equal(torch.ops.causeway.quantize(ties, *given), theirs)
+moved = [g.to(device) if isinstance(g, torch.Tensor) else g for g in given]
+assert torch.equal(torch.ops.causeway.quantize(ties.to(device), *moved).cpu(), theirs)
+half_up = ((ties * 4 + 0.5).floor() + 100).to(torch.uint8)
+assert int((half_up != theirs).sum()) == 40
 print("found", len(faults))
 
 from causeway.errors import CausewayError

@@ -40,9 +40,7 @@ def test_it_is_attention(dtype: torch.dtype, least: float, device: torch.device)
         assert noise(expected, got) > least
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7))
         moved = [t.to(device) for t in (q, k, v)]
-        there, _ = integer_attention(
-            *moved, mask if mask is None else mask.to(device), dtype=dtype
-        )
+        there, _ = integer_attention(*moved, mask if mask is None else mask.to(device), dtype=dtype)
         assert noise(got, there.cpu()) > 45
     expected = F.scaled_dot_product_attention(q, q, q, is_causal=True, scale=0.3)
     got, _ = integer_attention(q, q, q, causal=True, scale=0.3, dtype=dtype)

@@ -40,13 +40,14 @@ def test_the_file_says_what_the_layers_say(tmp_path: Path) -> None:
     steps(net, 30)
     found = {(h.layer, h.stream): h for h in log_.read(path)}
     own = {(b.layer, b.stream): b for b in bits_of(net)}
-    assert found.keys() == own.keys() and len(found) == 6
+    assert found.keys() == own.keys()
+    assert len(found) == 6
     for key, b in own.items():
         history = found[key]
         assert (history.bits[-1][1], history.shift, history.looks) == (b.bits, b.shift, b.looks)
     # Counted in another way: by the layers, step for step. After its last look the file ends.
     assert sum(h.bits[-1][1] > 8 for h in found.values()) >= 1, "bits were raised"
-    for (key, b) in own.items():
+    for key, b in own.items():
         raised = [step for step, bits in found[key].bits if bits > 8]
         if raised:
             assert b.steps[0] == raised[0]

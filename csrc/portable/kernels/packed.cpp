@@ -229,9 +229,9 @@ bool float8(const Call& call, int i, Tensor* out) {
 cw_status qlinear_weight(Call& call, const void*) {
   Tensor out, x, weight, scale, zero;
   const bool is_float8 = float8(call, 2, &weight);
-  if (!call.tensor(0, &out) || !call.tensor(1, &x) || !(is_float8 || call.tensor(2, &weight)) || !call.tensor(3, &scale) ||
-      !is_float(x.dtype) || x.dtype == kF64 || out.dtype != x.dtype || !out.contiguous() || !x.contiguous() ||
-      !weight.contiguous() || !scale.contiguous())
+  if (!call.tensor(0, &out) || !call.tensor(1, &x) || !(is_float8 || call.tensor(2, &weight)) ||
+      !call.tensor(3, &scale) || !is_float(x.dtype) || x.dtype == kF64 || out.dtype != x.dtype || !out.contiguous() ||
+      !x.contiguous() || !weight.contiguous() || !scale.contiguous())
     return CW_UNSUPPORTED;
   const bool zeros = call.tensor(4, &zero);
   if (zeros && !zero.contiguous()) return CW_UNSUPPORTED;

@@ -32,7 +32,10 @@ _POOLS = frozenset(
 )
 # Inductor's own form of a pool, which is there once it is imported, and has other names from
 # release to release.
-_OWN_POOLS = ("prims::_low_memory_max_pool_with_offsets", "prims::_low_memory_max_pool2d_with_offsets")
+_OWN_POOLS = (
+    "prims::_low_memory_max_pool_with_offsets",
+    "prims::_low_memory_max_pool2d_with_offsets",
+)
 
 
 def _is_pool(target: Any) -> bool:
@@ -94,6 +97,4 @@ def _moves(node: Any) -> bool:
         return False
     if node.target is operator.getitem:
         return bool(node.args[1] == 0 and _is_pool(node.args[0].target))
-    return bool(
-        node.target in _MOVES or _is_pool(node.target) or node.target is _aten.relu.default
-    )
+    return bool(node.target in _MOVES or _is_pool(node.target) or node.target is _aten.relu.default)

@@ -93,7 +93,8 @@ def _int8(x: torch.Tensor, weight: Any) -> torch.Tensor | None:
     scale = found.scale.reshape(-1, 1)
     wide = torch.float if scale.dtype == torch.half else scale.dtype
     y = (sums.to(wide) * scale.to(wide)).to(x.dtype) * weight.scale.flatten()
-    return y.reshape(*x.shape[:-1], -1).to(x.dtype)
+    out: torch.Tensor = y.reshape(*x.shape[:-1], -1).to(x.dtype)
+    return out
 
 
 def _float8(x: torch.Tensor, weight: Any) -> torch.Tensor | None:
@@ -118,7 +119,7 @@ def _int4(x: torch.Tensor, weight: Any) -> torch.Tensor | None:
     if weight.act_pre_scale is not None:
         x = x * weight.act_pre_scale
     # Our byte j of 16 has columns j and j + 16: the input is brought into that order instead.
-    x = x.unflatten(-1, (-1, 16, 2)).transpose(-1, -2).flatten(-3)
+    x = x.reshape(*x.shape[:-1], -1, 16, 2).transpose(-1, -2).flatten(-3)
     scale = weight.scale.float().t().contiguous()
     zero = -(weight.zero_point.float().t() / scale).contiguous()
     return torch.ops.causeway.qlinear_weight(  # type: ignore[no-any-return]
@@ -157,7 +158,7 @@ def _pack_here(kind: Any) -> None:
 
 def _pack_rows(cls: Any, w: torch.Tensor, block_size: Any) -> Any:
     """As an Int4Tensor has it."""
-    grouped = w.detach().float().unflatten(-1, (-1, block_size[-1]))
+    grouped = w.detach().float().reshape(w.shape[0], -1, block_size[-1])
     low, high = grouped.amin(-1), grouped.amax(-1)
     scale = (high - low).clamp(min=1e-6) / 15
     q = ((grouped - low.unsqueeze(-1)) / scale.unsqueeze(-1)).round().clamp(0, 15).int() - 8
@@ -177,8 +178,11 @@ def _pack(cls: Any, w: torch.Tensor, block_size: Any) -> Any:
     from causeway.quant.weights import pack4
 
     kind = (torch.int32, 0, 15)
-    how = dict(eps=1e-6, zero_point_dtype=torch.int32)
-    scale, zero = choose_qparams_affine(w, MappingType.ASYMMETRIC, block_size, *kind, **how)
+    scale, zero = choose_qparams_affine(
+        *(w, MappingType.ASYMMETRIC, block_size, *kind),
+        eps=1e-6,
+        zero_point_dtype=torch.int32,
+    )
     q = quantize_affine(w, block_size, scale, zero, *kind)
     sizes = (w.shape[0], -1)
     return cls(

@@ -86,7 +86,7 @@ def _product(a: torch.Tensor, b: torch.Tensor, scale: torch.Tensor) -> torch.Ten
     by = scale.repeat_interleave(columns) if scale.numel() > 1 else scale
     geometry = ([1], [0], [1], False, [0], heads)
     after = (False, None, None, 0, 0, torch.float32)
-    out = torch.ops.causeway.qconv(x, weight, by, None, None, 0, *geometry, *after)
+    out: torch.Tensor = torch.ops.causeway.qconv(x, weight, by, None, None, 0, *geometry, *after)
     return out.view(heads, columns, rows).transpose(1, 2)
 
 
@@ -143,7 +143,8 @@ class QuantizedAttention(QuantizedWhole):
             y = self._linear(x, "in", rows, self.input_scale[i : i + 1])
             heads.append(y.view(batch, x.shape[1], self.heads, -1).transpose(1, 2))
         masks = self._masks(attn_mask, key_padding_mask, batch, batched)
-        y, weights = integer_attention(*heads, masks, dtype=self.weight_in.dtype)
+        q, k, v = heads
+        y, weights = integer_attention(q, k, v, masks, dtype=self.weight_in.dtype)
         y = y.transpose(1, 2).reshape(batch, tokens, self.width)
         out = self._linear(y, "out", slice(None), self.input_scale[:0])
         if batched and not self.batch_first:
@@ -165,7 +166,9 @@ class QuantizedAttention(QuantizedWhole):
         found = []
         if attn_mask is not None:
             shape = attn_mask.shape
-            found.append(attn_mask.view(batch, -1, *shape[1:]) if attn_mask.dim() == 3 else attn_mask)
+            found.append(
+                attn_mask.view(batch, -1, *shape[1:]) if attn_mask.dim() == 3 else attn_mask
+            )
         if padding is not None:
             padding = padding if batched else padding.unsqueeze(0)
             found.append(padding.view(batch, 1, 1, -1))
@@ -177,9 +180,7 @@ class QuantizedAttention(QuantizedWhole):
         ]
         return None if not added else sum(added[1:], added[0])
 
-    def _linear(
-        self, x: torch.Tensor, name: str, rows: slice, scale: torch.Tensor
-    ) -> torch.Tensor:
+    def _linear(self, x: torch.Tensor, name: str, rows: slice, scale: torch.Tensor) -> torch.Tensor:
         weight = self._buffers[f"weight_{name}"]
         by, bias = self._buffers[f"weight_{name}_scale"], self._buffers.get(f"bias_{name}")
         assert weight is not None

@@ -49,8 +49,10 @@ class Format:
             raise ConfigError(f"quant_method is gptq or awq, not {method!r}")
         bits = int(config.get("bits", config.get("w_bit", 4)))
         if bits not in ((4, 8) if method == "gptq" else (4,)):
-            raise ConfigError(f"weights of {method} with {bits} bits cannot be read: only of 4" + (
-                " or 8" if method == "gptq" else ""))  # fmt: skip
+            more = " or 8" if method == "gptq" else ""
+            raise ConfigError(
+                f"weights of {method} with {bits} bits cannot be read: only of 4{more}"
+            )
         version = str(config.get("version", "gemm")).lower()
         if method == "awq" and version != "gemm":
             raise ConfigError(
@@ -60,8 +62,8 @@ class Format:
         if method == "gptq" and format_ not in ("gptq", "gptq_v2"):
             raise ConfigError(f"checkpoint_format is gptq or gptq_v2, not {format_!r}")
         offset = int(method == "gptq" and format_ == "gptq")
-        return cls(method, bits, int(config.get("group_size", config.get("q_group_size", 128))),
-                   offset)  # fmt: skip
+        group = int(config.get("group_size", config.get("q_group_size", 128)))
+        return cls(method, bits, group, offset)
 
 
 def load_packed(
@@ -137,7 +139,8 @@ def _read(path: Path) -> tuple[dict[str, torch.Tensor], dict[str, Any] | None]:
 def _numbers(words: torch.Tensor, bits: int) -> torch.Tensor:
     """The numbers of each word, lowest bits first, in a new last dimension."""
     shifts = torch.arange(0, 32, bits, dtype=torch.int32)
-    return (words.unsqueeze(-1) >> shifts) & (2**bits - 1)
+    numbers: torch.Tensor = (words.unsqueeze(-1) >> shifts) & (2**bits - 1)
+    return numbers
 
 
 def _layer(
@@ -194,7 +197,8 @@ def _layer(
     place = torch.device("cpu") if place.type == "meta" else place
     rest = [None if t is None else t.to(place) for t in (*packed, bias, order)]
     w, scale, zero_, bias, order = rest
-    assert w is not None and scale is not None
+    assert w is not None
+    assert scale is not None
     return WeightOnlyLinear(w, scale, zero_, bias, form.bits, group, order)
 
 

@@ -63,7 +63,8 @@ def run_quantize(
     from causeway.quant import accuracy
 
     if log:
-        return _show_log(log, html, as_json, bool(target or data))
+        _show_log(log, html, as_json, bool(target or data))
+        return
     try:
         if not target or not data:
             raise ConfigError("a model and --data are needed, or --log with a file of a training")

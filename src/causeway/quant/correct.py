@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Iterable
 from typing import Any
 
@@ -82,10 +83,8 @@ def _means(
     hooks = [m.register_forward_hook(hook(n)) for n, m in modules.items()]
     try:
         for inputs in given:
-            try:
+            with contextlib.suppress(_Reached):
                 model(*inputs)
-            except _Reached:
-                pass
     finally:
         for each in hooks:
             each.remove()

@@ -23,10 +23,7 @@ _WHOLES: dict[type[nn.Module] | None, type[Any]] = {
     nn.GRU: QuantizedRecurrent,
     nn.MultiheadAttention: QuantizedAttention,
 }
-_KINDS: Kinds = (
-    *(nn.Linear, *CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU),
-    nn.MultiheadAttention,
-)
+_KINDS: Kinds = (nn.Linear, *CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU, nn.MultiheadAttention)
 _HOOKS = (
     *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),

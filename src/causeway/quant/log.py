@@ -46,9 +46,7 @@ class History:
     def stretches(self) -> list[tuple[int, int]]:
         """(bits, steps in them), in the order of time."""
         ends = [*(step for step, _ in self.bits[1:]), self.steps]
-        return [
-            (bits, end - step) for (step, bits), end in zip(self.bits, ends, strict=True)
-        ]
+        return [(bits, end - step) for (step, bits), end in zip(self.bits, ends, strict=True)]
 
     def share(self, bits: int) -> float:
         """Of the steps since the first look, 0 to 1."""
@@ -99,9 +97,7 @@ def _history(seen: Sequence[Look], steps: int) -> History:
         if look.bits != changes[-1][1]:
             changes.append((look.step, look.bits))
     first, last = seen[0], seen[-1]
-    return History(
-        first.layer, first.stream, len(seen), last.shift, tuple(changes), steps
-    )
+    return History(first.layer, first.stream, len(seen), last.shift, tuple(changes), steps)
 
 
 def verdict(found: Sequence[History]) -> str:
@@ -131,7 +127,7 @@ def table(found: Sequence[History]) -> tuple[list[str], list[list[str]]]:
         [
             *(h.layer, h.stream, str(h.bits[-1][1]), str(h.shift), str(h.looks)),
             *(f"{100 * h.share(b):.0f} %" for b in WIDTHS),
-            ", ".join(f"{bits} at step {step}" for step, bits in h.bits[1:]) or "–",
+            ", ".join(f"{bits} at step {step}" for step, bits in h.bits[1:]) or "never",
         ]
         for h in found
     ]

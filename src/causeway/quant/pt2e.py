@@ -243,5 +243,3 @@ def _quantize(model: torch.fx.GraphModule, node: Any) -> None:
     made.meta.update(node.meta)
     node.replace_all_uses_with(made)
     model.graph.erase_node(node)
-
-
