@@ -108,7 +108,7 @@ def on_digits(make: Callable[[], nn.Module], size: int, epochs: int) -> dict[str
         with torch.no_grad():
             return 100 * float((m(x[1200:]).argmax(1) == y[1200:]).float().mean())
 
-    name = "digits, CNN" if size == 8 else f"digits at {size} x {size}, ResNet-18"
+    name = "Digits, CNN" if size == 8 else f"Digits at {size} x {size}, ResNet-18"
     return table(name, "points", net, list(x[:256].split(64)), score)
 
 
@@ -196,16 +196,18 @@ def markdown(results: dict[str, Any]) -> str:
 
 def write_docs() -> None:
     tables = markdown(json.loads(RESULTS.read_text()))
-    page = BLOCK.sub(lambda m: m[1] + tables + m[2], PAGE.read_text())
+    page = BLOCK.sub(lambda m: f"{m[1]}\n{tables}\n{m[2]}", PAGE.read_text())
     atomic.write(PAGE, page.encode())
 
 
 def main(wanted: list[str]) -> None:
-    from programs import resnet18
-
     if wanted == ["--docs"]:
         write_docs()
         return
+    if wanted == ["--markdown"]:
+        print(markdown(json.loads(RESULTS.read_text())))
+        return
+    from programs import resnet18
 
     def resnet() -> nn.Module:
         net = resnet18()

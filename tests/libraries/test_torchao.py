@@ -14,6 +14,7 @@ PACKAGES = Path(__file__).parents[2] / "build" / "torchao"
 pytestmark = [
     pytest.mark.once,
     pytest.mark.slow,
+    pytest.mark.timeout(300),
     pytest.mark.skipif(
         not (PACKAGES / "torchao").exists(),
         reason="torchao is not there: `make test-libraries` gets it",
@@ -82,7 +83,7 @@ for name, config in CASES.items():
 
 
 def test_its_configurations_have_the_numbers_of_the_cpu(run_python) -> None:
-    said = run_python(CONFIGURATIONS, CAUSEWAY_SIM_CODE="1").stdout.splitlines()
+    said = run_python(CONFIGURATIONS, timeout=280, CAUSEWAY_SIM_CODE="1").stdout.splitlines()
     assert len(said) == 6, said
 
 
@@ -170,7 +171,7 @@ except ValueError as error:
 
 
 def test_its_int4_is_packed_and_read_packed(run_python) -> None:
-    said = run_python(INT4, CAUSEWAY_SIM_CODE="1").stdout
+    said = run_python(INT4, timeout=280, CAUSEWAY_SIM_CODE="1").stdout
     assert "found 4" in said
     assert "groups of a multiple of 32 columns" in said
 
@@ -220,7 +221,7 @@ for name in ("int4", "int8", "float8"):
 
 
 def test_its_models_are_compiled_and_exported(run_python, tmp_path: Path) -> None:
-    given = {"args": (str(tmp_path),), "CAUSEWAY_SIM_CODE": "1"}
+    given = {"args": (str(tmp_path),), "timeout": 280, "CAUSEWAY_SIM_CODE": "1"}
     assert run_python(SHIPPED, **given).stdout.split() == ["int4", "int8", "float8"]
     assert run_python(RUN, new=True, **given).stdout.count("ran") == 3
 
@@ -317,7 +318,7 @@ for wrong, said in ((net, "convert_pt2e"), (torch.fx.symbolic_trace(nn.ReLU()), 
 
 
 def test_its_graphs_run_in_integers(run_python, tmp_path: Path) -> None:
-    said = run_python(PT2E, args=(str(tmp_path),), CAUSEWAY_SIM_CODE="1").stdout
+    said = run_python(PT2E, args=(str(tmp_path),), timeout=280, CAUSEWAY_SIM_CODE="1").stdout
     assert "found 3" in said
     assert said.count("refused") == 2
     assert (tmp_path / "net.cw").stat().st_size > 0
@@ -387,4 +388,4 @@ for train in (graph, *(lambda place, b=b: module(place, b) for b in bases)):
 
 
 def test_it_trains_for_integers_on_the_device(run_python) -> None:
-    assert run_python(TRAINED, CAUSEWAY_SIM_CODE="1").stdout.count("trained") == 3
+    assert run_python(TRAINED, timeout=280, CAUSEWAY_SIM_CODE="1").stdout.count("trained") == 3
