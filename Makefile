@@ -242,11 +242,12 @@ CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*
 	@touch $@
 
 # DeepSpeed is a source package; none of its kernels is built, they are CUDA. torchvision's operators are for CUDA too, so
-# timm and it lie beside the environment, for the test of timm: other libraries would import them where they are there.
+# timm, it and torchao lie beside the environment, for their tests: other libraries would import them where they are there.
 .venv/libraries: requirements-libraries.txt .venv/deps
 	DS_BUILD_OPS=0 $(PY) -m pip install -q --no-deps --no-build-isolation -r requirements-libraries.txt
 	$(PY) -m pip install -q --no-deps --upgrade --target build/timm timm==1.0.31 torchvision==0.28.0 pillow==13.0.0
 	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers diffusers==0.42.1 $(DIFFUSERS)
+	$(PY) -m pip install -q --no-deps --upgrade --target build/torchao torchao==0.18.0
 	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers-0.38.0 diffusers==0.38.0 $(DIFFUSERS)
 	@touch $@
 

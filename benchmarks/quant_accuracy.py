@@ -2,25 +2,39 @@
 
     python benchmarks/quant_accuracy.py            all
     python benchmarks/quant_accuracy.py digits     one of digits, resnet, lstm, gpt
+    python benchmarks/quant_accuracy.py --docs     the tables of docs/quantize.md
 
+What was run is kept in benchmarks/results/quant_accuracy.json.
 Digits lose points of accuracy, the two language models percent of perplexity, each by its method of
 calibration, per tensor and per channel, on numbers that training and calibration have not seen.
 """
 
 from __future__ import annotations
 
+import json
 import math
+import re
 import sys
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from causeway import atomic
 from causeway.quant import convert, fold_norms, quantize_dynamic, quantize_weights
 from causeway.quant.calibrate import METHODS
 
 Score = Callable[[nn.Module], float]
+ROOT = Path(__file__).parents[1]
+RESULTS = ROOT / "benchmarks/results/quant_accuracy.json"
+PAGE = ROOT / "docs/quantize.md"
+BLOCK = re.compile(
+    r"(<!-- from benchmarks/results/quant_accuracy.json -->\n).*?(\n<!-- end -->)", re.DOTALL
+)
+KINDS = ("int8", "int8, per channel", "int16", "int16, per channel")
 
 
 def digits() -> tuple[torch.Tensor, torch.Tensor]:
@@ -39,7 +53,9 @@ def text() -> torch.Tensor:
     return torch.tensor([min(c, 127) for c in whole.encode()], dtype=torch.long)
 
 
-def table(name: str, unit: str, net: nn.Module, seen: list[torch.Tensor], score: Score) -> None:
+def table(
+    name: str, unit: str, net: nn.Module, seen: list[torch.Tensor], score: Score
+) -> dict[str, Any]:
     """`score` is better the larger it is for digits, the smaller for perplexity."""
     before = score(net)
     relative = unit == "%"
@@ -48,6 +64,9 @@ def table(name: str, unit: str, net: nn.Module, seen: list[torch.Tensor], score:
         after = score(q)
         return f"{100 * (after / before - 1):+.2f}" if relative else f"{before - after:+.2f}"
 
+    found: dict[str, Any] = {
+        "name": name, "unit": unit, "float32": f"{before:.2f}", "methods": {}, "weights": {},
+    }  # fmt: skip
     print(f"\n{name}: {before:.2f} in float32; lost, in {unit}")
     print(f"{'':16}{'int8':>10}{'int8 ch.':>10}{'int16':>10}{'int16 ch.':>10}")
     for method in METHODS:
@@ -60,32 +79,37 @@ def table(name: str, unit: str, net: nn.Module, seen: list[torch.Tensor], score:
                     for x in seen:
                         q(x)
                 cells.append(lost(convert(q)))
+        found["methods"][method] = cells
         print(f"{method:16}" + "".join(f"{c:>10}" for c in cells), flush=True)
     for bits, group in ((8, 128), (4, 32)):
-        packed = quantize_weights(net, bits, group)
-        print(f"weights alone in {bits} bits, groups of {group}: {lost(packed)}")
+        packed = lost(quantize_weights(net, bits, group))
+        found["weights"][f"{bits} bits, groups of {group}"] = packed
+        print(f"weights alone in {bits} bits, groups of {group}: {packed}")
+    return found
 
 
-def on_digits(make: Callable[[], nn.Module], size: int, epochs: int) -> None:
+def on_digits(make: Callable[[], nn.Module], size: int, epochs: int) -> dict[str, Any]:
     torch.manual_seed(0)
     x, y = digits()
     if size != 8:
         x = F.interpolate(x, size=size, mode="bilinear").repeat(1, 3, 1, 1)
     net = make()
     optimizer = torch.optim.AdamW(net.parameters(), 2e-3)
+    rates = torch.optim.lr_scheduler.OneCycleLR(optimizer, 2e-3, 25 * epochs)
     for _ in range(epochs):
         for part in torch.randperm(1200).split(48):
             optimizer.zero_grad()
             F.cross_entropy(net(x[part]), y[part]).backward()
             optimizer.step()
+            rates.step()
     net = fold_norms(net.eval())
 
     def score(m: nn.Module) -> float:
         with torch.no_grad():
             return 100 * float((m(x[1200:]).argmax(1) == y[1200:]).float().mean())
 
-    name = "digits, CNN" if size == 8 else f"digits at {size} x {size}, ResNet-18"
-    table(name, "points", net, list(x[:256].split(64)), score)
+    name = "Digits, CNN" if size == 8 else f"Digits at {size} x {size}, ResNet-18"
+    return table(name, "points", net, list(x[:256].split(64)), score)
 
 
 def cnn() -> nn.Module:
@@ -127,7 +151,7 @@ class Gpt(nn.Module):
         return self.head(self.norms[-1](x))  # type: ignore[no-any-return]
 
 
-def on_text(name: str, net: nn.Module, steps: int) -> None:
+def on_text(name: str, net: nn.Module, steps: int) -> dict[str, Any]:
     ids = text()
     train, held = ids[: int(len(ids) * 0.9)], ids[int(len(ids) * 0.9) :]
     optimizer = torch.optim.AdamW(net.parameters(), 2e-3)
@@ -153,12 +177,36 @@ def on_text(name: str, net: nn.Module, steps: int) -> None:
             ]
         return math.exp(sum(losses) / len(losses))
 
-    table(
-        f"{name}, perplexity", "%", net, [batch(train, 20_000 + i)[:, :-1] for i in range(4)], score
-    )
+    seen = [batch(train, 20_000 + i)[:, :-1] for i in range(4)]
+    return table(f"{name}, perplexity", "%", net, seen, score)
+
+
+def markdown(results: dict[str, Any]) -> str:
+    """The tables of docs/quantize.md."""
+    parts = []
+    for found in results.values():
+        lines = [f"{found['name']}: {found['float32']} in float32; lost, in {found['unit']}:", ""]
+        lines += ["| | " + " | ".join(KINDS) + " |", "|" + " --- |" * (len(KINDS) + 1)]
+        for method, cells in found["methods"].items():
+            lines.append(f"| {method} | " + " | ".join(cells) + " |")
+        alone = [f"{value} in {what}" for what, value in found["weights"].items()]
+        parts.append("\n".join([*lines, "", f"Weights alone: {'; '.join(alone)}."]))
+    return "\n\n".join(parts)
+
+
+def write_docs() -> None:
+    tables = markdown(json.loads(RESULTS.read_text()))
+    page = BLOCK.sub(lambda m: f"{m[1]}\n{tables}\n{m[2]}", PAGE.read_text())
+    atomic.write(PAGE, page.encode())
 
 
 def main(wanted: list[str]) -> None:
+    if wanted == ["--docs"]:
+        write_docs()
+        return
+    if wanted == ["--markdown"]:
+        print(markdown(json.loads(RESULTS.read_text())))
+        return
     from programs import resnet18
 
     def resnet() -> nn.Module:
@@ -169,14 +217,17 @@ def main(wanted: list[str]) -> None:
     torch.manual_seed(0)
     runs = {
         "digits": lambda: on_digits(cnn, 8, 12),
-        "resnet": lambda: on_digits(resnet, 32, 5),
+        "resnet": lambda: on_digits(resnet, 32, 10),
         "lstm": lambda: on_text("LSTM", Lstm(), 500),
         "gpt": lambda: on_text("GPT", Gpt(), 600),
     }
     for name in wanted or runs:
         if name not in runs:
             sys.exit(f"there is no {name}: choose of {', '.join(runs)}")
-        runs[name]()
+        kept = json.loads(RESULTS.read_text()) if RESULTS.exists() else {}
+        kept[name] = runs[name]()
+        kept = {n: kept[n] for n in runs if n in kept}
+        atomic.write(RESULTS, (json.dumps(kept, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

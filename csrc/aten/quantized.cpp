@@ -435,8 +435,13 @@ Tensor qconv_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, con
 
 // ---- weights alone ---------------------------------------------------------------------------------------------------------
 
-// Floating-point inputs times weights that are integers in memory: w = (q - zero) * scale, with a scale and a zero point for
-// each `group` of columns. Of 4 bits, 32 columns are 16 bytes: byte j has column j in its low half, and j + 16 in its high.
+// Floating-point inputs times weights that are integers in memory, or float8_e4m3fn: w = (q - zero) * scale, with a scale and a
+// zero point for each `group` of columns. Of 4 bits, 32 columns are 16 bytes: byte j has column j in its low half, and j + 16 in
+// its high; in bytes of uint8 they are 0 to 15, of int8 -8 to 7.
+bool is_packed(at::ScalarType dtype, int64_t bits) {
+  return dtype == at::kChar || dtype == (bits == 8 ? at::kFloat8_e4m3fn : at::kByte);
+}
+
 void check_packed(const Tensor& x, const Tensor& weight, const Tensor& scale, const optional<Tensor>& zero,
                   int64_t group, int64_t bits) {
   TORCH_CHECK(at::isFloatingType(x.scalar_type()) && x.dim() >= 1,
@@ -444,8 +449,8 @@ void check_packed(const Tensor& x, const Tensor& weight, const Tensor& scale, co
               " of ", x.sym_sizes());
   TORCH_CHECK(bits == 4 || bits == 8, "causeway::qlinear_weight: weights have 4 or 8 bits, not ", bits);
   const auto depth = x.sym_size(-1);
-  TORCH_CHECK(weight.dim() == 2 && weight.scalar_type() == (bits == 8 ? at::kChar : at::kByte) &&
-                  weight.sym_size(1) * (8 / bits) == depth && (bits == 8 || depth % 32 == 0),
+  TORCH_CHECK(weight.dim() == 2 && is_packed(weight.scalar_type(), bits) && weight.sym_size(1) * (8 / bits) == depth &&
+                  (bits == 8 || depth % 32 == 0),
               "causeway::qlinear_weight: an input of ", x.sym_sizes(), " does not go with weights of ", bits, " bits, ",
               c10::toString(weight.scalar_type()), " of ", weight.sym_sizes());
   TORCH_CHECK(group > 0 && depth % group == 0 && (bits == 8 || group % 32 == 0 || group == depth),
@@ -473,10 +478,11 @@ Tensor weight_cpu(const Tensor& x, const Tensor& weight, const Tensor& scale, co
   Tensor q = weight;
   if (bits == 4) {
     const Tensor bytes = weight.reshape({n, k / 32, 16});
-    q = at::cat({bytes.bitwise_and(15), bytes.bitwise_right_shift(4)}, -1);
+    q = at::cat({bytes.bitwise_and(15), bytes.bitwise_right_shift(4).bitwise_and(15)}, -1);
+    if (weight.scalar_type() == at::kChar) q = q.bitwise_xor(8).sub(8);
   }
   const at::ScalarType in = x.scalar_type() == at::kDouble ? at::kDouble : at::kFloat;
-  Tensor wide = q.reshape({n, k / group, group}).to(in);
+  Tensor wide = q.to(in).reshape({n, k / group, group});
   if (zero) wide = wide.sub(zero->unsqueeze(-1));
   wide = wide.mul(scale.unsqueeze(-1)).view({n, k});
   return at::matmul(x.to(in), wide.t()).to(x.scalar_type());

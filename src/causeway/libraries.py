@@ -25,6 +25,7 @@ LIBRARIES = {
     "torch.distributed.tensor.experimental._context_parallel._attention": "dtensor",
     "torch.nn.attention.flex_attention": "flex_attention",
     "torch.testing._internal.opinfo.core": "opinfo",
+    "torchao": "torchao",
     "transformers": "transformers",
 }
 

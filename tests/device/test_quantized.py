@@ -125,3 +125,41 @@ def test_products_with_packed_weights(device: torch.device, bits: int, rows: int
                 got = on_device(x.to(device, dtype))
                 assert got.dtype == dtype
                 torch.testing.assert_close(got.cpu().float(), expected, rtol=close, atol=close)
+
+
+@pytest.mark.parametrize("rows", [1, 5, 40])
+@pytest.mark.parametrize("zeros", [False, True])
+@pytest.mark.parametrize("kind", ["signed halves", "float8"])
+def test_products_with_signed_halves_and_float8(
+    device: torch.device, kind: str, zeros: bool, rows: int
+) -> None:
+    g = torch.Generator().manual_seed(rows)
+    outs, columns, group = 19, 96, 32
+    scale = torch.rand(outs, columns // group, generator=g) + 0.1
+    zero = torch.randint(-3, 3, scale.shape, generator=g).float() if zeros else None
+    if kind == "float8":
+        # Every number of the format, the least ones and both zeros too.
+        each = torch.arange(256, dtype=torch.uint8)
+        each = each[(each & 127) != 127].repeat(8)[: outs * columns].view(outs, columns)
+        weight = each.view(torch.float8_e4m3fn)
+        q, bits = weight.float(), 8
+    else:
+        weight = torch.randint(-128, 128, (outs, columns // 2), generator=g).to(torch.int8)
+        halves = weight.view(torch.uint8).int().view(outs, -1, 16)
+        q, bits = torch.cat([halves & 15, halves >> 4], -1).view(outs, columns), 4
+        q = torch.where(q > 7, q - 16, q).float()
+    wide = q.view(outs, -1, group) - (0 if zero is None else zero.unsqueeze(-1))
+    wide = (wide * scale.unsqueeze(-1)).view(outs, columns)
+    x = torch.randn(rows, columns, generator=g)
+    expected = x @ wide.t()
+    close = {"rtol": 1e-5, "atol": 1e-6 * float(expected.abs().max())}
+    given = (weight, scale, zero)
+    torch.testing.assert_close(OPERATORS.qlinear_weight(x, *given, group, bits), expected, **close)
+    moved = [None if t is None else t.to(device) for t in given]
+    got = OPERATORS.qlinear_weight(x.to(device), *moved, group, bits)
+    torch.testing.assert_close(got.cpu(), expected, **close)
+    if kind == "float8":
+        weight.view(torch.uint8)[3, 5] = 0xFF  # NaN
+        there = OPERATORS.qlinear_weight(x.to(device), weight.to(device), *moved[1:], group, bits)
+        assert there[:, 3].isnan().all()
+        assert not there[:, 4].isnan().any()

@@ -36,6 +36,7 @@ FILES = {
     "deepspeed": "test_deepspeed.py",
     "diffusers": "test_diffusers.py",
     "timm": "test_timm.py",
+    "torchao": "test_torchao.py",
 }
 # What is of all of them: two processes, the examples, how they are found.
 TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
@@ -43,7 +44,8 @@ TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 def version(name: str) -> str | None:
     """The version that is installed, here or beside the environment, or None."""
-    path = [*sys.path, *(str(ROOT / "build" / beside) for beside in ("timm", "diffusers"))]
+    beside = ("timm", "diffusers", "torchao")
+    path = [*sys.path, *(str(ROOT / "build" / name) for name in beside)]
     found = importlib.metadata.distributions(name=name, path=path)
     return next((distribution.version for distribution in found), None)
 

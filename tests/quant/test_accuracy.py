@@ -166,6 +166,16 @@ def test_the_command(file: Path, tmp_path: Path) -> None:
     assert found["raised"] == {"5": "int16"}
 
 
+def test_the_command_corrects_biases(file: Path, tmp_path: Path) -> None:
+    plain, corrected = tmp_path / "plain.pth", tmp_path / "corrected.pth"
+    given = (f"{file}:uneven", "--data", f"{file}:inputs", "--per-tensor")
+    assert run(*given, "-o", plain)[0] == 0
+    assert run(*given, "-o", corrected, "--correct-bias")[0] == 0
+    before, after = (torch.load(p, weights_only=True) for p in (plain, corrected))
+    assert all(torch.equal(before[k], after[k]) for k in before if not k.endswith("bias"))
+    assert any(not torch.equal(before[k], after[k]) for k in before if k.endswith("bias"))
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [

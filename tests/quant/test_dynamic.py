@@ -271,6 +271,8 @@ def test_subclasses_are_quantized_where_they_compute_the_same() -> None:
 def test_attention_keeps_what_reads_its_weights(device: torch.device) -> None:
     torch.manual_seed(0)
     net = nn.TransformerEncoderLayer(16, 2, 32, batch_first=True).eval()
+    left = nn.MultiheadAttention(16, 2, batch_first=True, add_zero_attn=True).eval()
+    net.self_attn = left  # of this kind it has no integers
     x = torch.randn(2, 5, 16)
     q = quantized(net, x)
     assert isinstance(q.self_attn.out_proj, nn.Linear)

@@ -47,6 +47,13 @@ def test_the_table_of_torchs_releases_is_what_was_run() -> None:
     assert table in (ROOT / "docs/torch.md").read_text(), f"run `{script.name} --docs`"
 
 
+def test_the_tables_of_quantization_are_what_was_run() -> None:
+    script = ROOT / "benchmarks/quant_accuracy.py"
+    tables = warm.run([script, "--markdown"]).stdout
+    assert tables
+    assert tables in (ROOT / "docs/quantize.md").read_text(), f"run `{script.name} --docs`"
+
+
 @pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "python")])
 def test_python_in_docs_runs(run_python, page: str, tmp_path: Path) -> None:
     program = "\n".join(blocks(page, "python"))

@@ -1,4 +1,4 @@
-// causeway::qlinear_weight: floating-point rows times weights that are integers of 8 or 4 bits in memory, as
+// causeway::qlinear_weight: floating-point rows times weights that are integers of 8 or 4 bits in memory, or float8, as
 // aten/quantized.cpp has them. They are read packed, and never unpacked whole.
 #include <algorithm>
 
@@ -7,6 +7,24 @@
 namespace causeway::portable {
 
 namespace {
+
+// One weight. float8_e4m3fn by integers alone: a device may take float32's smallest numbers for 0.
+constexpr const char* kPackedNumber = R"(
+#if FLOAT8
+FUNCTION f32 weight_of(u8 x) {
+  const i32 e = x >> 3 & 15, m = x & 7;
+  const f32 v = (f32)((e ? m + 8 : m) << (e ? e - 1 : 0)) * 0.001953125f;
+  return (x & 127) == 127 ? v * (f32)NAN : x >> 7 ? -v : v;
+}
+#else
+#define weight_of(x) ((f32)(i32)(x))
+#endif
+#if SIGNED
+#define half_of(x) ((f32)(i32)(((x) ^ 8) - 8))
+#else
+#define half_of(x) ((f32)(i32)(x))
+#endif
+)";
 
 // 16 columns as float32: `v_take` of 8 bits, `v_low` and `v_high` the two halves of 4.
 constexpr const char* kPackedVectorsC = R"(
@@ -33,10 +51,26 @@ static inline f32x8 wide_of(u64 x) {
 }
 #define WIDE(x) wide_of(x)
 #endif
+#if FLOAT8
+static inline V16 v_take(const u8* p) {
+  V16 v;
+  for (int l = 0; l < 8; ++l) v.a[l] = weight_of(p[l]), v.b[l] = weight_of(p[l + 8]);
+  return v;
+}
+#else
 static inline V16 v_take(const i8* p) { BYTES x = v_bytes(p); return (V16){WIDE(x.a), WIDE(x.b)}; }
+#endif
 #define HALVES 0x0f0f0f0f0f0f0f0full
-static inline V16 v_low(BYTES x) { return (V16){WIDE(x.a & HALVES), WIDE(x.b & HALVES)}; }
-static inline V16 v_high(BYTES x) { return (V16){WIDE(x.a >> 4 & HALVES), WIDE(x.b >> 4 & HALVES)}; }
+#if SIGNED
+/* Byte by byte (x ^ 8) - 8; the top bits keep the bytes apart. */
+#define EIGHTS 0x0808080808080808ull
+#define TOPS 0x8080808080808080ull
+#define HALF(x) (((((x) & HALVES) ^ EIGHTS | TOPS) - EIGHTS) ^ TOPS)
+#else
+#define HALF(x) ((x) & HALVES)
+#endif
+static inline V16 v_low(BYTES x) { return (V16){WIDE(HALF(x.a)), WIDE(HALF(x.b))}; }
+static inline V16 v_high(BYTES x) { return (V16){WIDE(HALF(x.a >> 4)), WIDE(HALF(x.b >> 4))}; }
 static inline f32 v_sum(V16 v) {
   f32x8 s = v.a + v.b;
   return ((s[0] + s[4]) + (s[1] + s[5])) + ((s[2] + s[6]) + (s[3] + s[7]));
@@ -51,9 +85,22 @@ typedef uchar16 BYTES;
 #define v_fma(x, y, z) fma(x, y, z)
 #define v_spread(x) ((f32x16)(x))
 #define v_bytes(p) vload16(0, p)
+#if FLOAT8
+static inline f32x16 v_take(GLOBAL const u8* p) {
+  f32 v[16];
+  for (int l = 0; l < 16; ++l) v[l] = weight_of(p[l]);
+  return vload16(0, v);
+}
+#else
 #define v_take(p) convert_float16(vload16(0, p))
+#endif
+#if SIGNED
+#define v_low(b) convert_float16(as_char16((b) << (uchar16)(4)) >> (char16)(4))
+#define v_high(b) convert_float16(as_char16(b) >> (char16)(4))
+#else
 #define v_low(b) convert_float16((b) & (uchar16)(15))
 #define v_high(b) convert_float16((b) >> (uchar16)(4))
+#endif
 static inline f32 v_sum(f32x16 v) {
   float8 s = v.lo + v.hi;
   return ((s.s0 + s.s4) + (s.s1 + s.s5)) + ((s.s2 + s.s6) + (s.s3 + s.s7));
@@ -85,7 +132,7 @@ for (idx g = 0; g < groups; ++g) {
     const V16 q = v_take(w + k);
     UNROLL for (int m = 0; m < ROWS; ++m) sum[m] = v_fma(q, v_load(x_p + m * depth + k), sum[m]);
   }
-  for (; k < (g + 1) * size; ++k) for (int m = 0; m < ROWS; ++m) less[m] -= by * ((f32)(i32)w[k] * x_p[m * depth + k]);
+  for (; k < (g + 1) * size; ++k) for (int m = 0; m < ROWS; ++m) less[m] -= by * (weight_of(w[k]) * x_p[m * depth + k]);
 #endif
   UNROLL for (int m = 0; m < ROWS; ++m) {
     total[m] = v_fma(v_spread(by), sum[m], total[m]);
@@ -122,7 +169,7 @@ for (idx n = n0; n < n0 + 4; ++n) {
     }
 #else
     INDEPENDENT
-    for (idx k = g * size; k < (g + 1) * size; ++k) to[k] = ((f32)(i32)w[k] - z) * by;
+    for (idx k = g * size; k < (g + 1) * size; ++k) to[k] = (weight_of(w[k]) - z) * by;
 #endif
   }
 }
@@ -156,11 +203,11 @@ for (idx g = 0; g < groups; ++g) {
   for (idx k = g * size; k < (g + 1) * size; k += 32)
     for (idx l = 0; l < 16; ++l) {
       const u8 b = w[k / 2 + l];
-      sum += (f32)(i32)(b & 15) * x[k + l] + (f32)(i32)(b >> 4) * x[k + 16 + l];
+      sum += half_of(b & 15) * x[k + l] + half_of(b >> 4) * x[k + 16 + l];
       all += x[k + l] + x[k + 16 + l];
     }
 #else
-  for (idx k = g * size; k < (g + 1) * size; ++k) sum += (f32)(i32)w[k] * x[k], all += x[k];
+  for (idx k = g * size; k < (g + 1) * size; ++k) sum += weight_of(w[k]) * x[k], all += x[k];
 #endif
 #if ZEROS
   sum -= zero(n * groups + g) * all;
@@ -170,12 +217,21 @@ for (idx g = 0; g < groups; ++g) {
 out_set(u, total);
 )";
 
+// The bytes of float8_e4m3fn, which no other kernel reads.
+bool float8(const Call& call, int i, Tensor* out) {
+  if (call.tag(i) != CW_TENSOR || call.arg(i).v.tensor->dtype.code != kDLFloat8_e4m3fn) return false;
+  DLTensor bytes = *call.arg(i).v.tensor;
+  bytes.dtype.code = kDLUInt;
+  return call.read(&bytes, out);
+}
+
 // out, self, weight, scale, zero_point, group, bits
 cw_status qlinear_weight(Call& call, const void*) {
   Tensor out, x, weight, scale, zero;
-  if (!call.tensor(0, &out) || !call.tensor(1, &x) || !call.tensor(2, &weight) || !call.tensor(3, &scale) ||
-      !is_float(x.dtype) || x.dtype == kF64 || out.dtype != x.dtype || !out.contiguous() || !x.contiguous() ||
-      !weight.contiguous() || !scale.contiguous())
+  const bool is_float8 = float8(call, 2, &weight);
+  if (!call.tensor(0, &out) || !call.tensor(1, &x) || !(is_float8 || call.tensor(2, &weight)) ||
+      !call.tensor(3, &scale) || !is_float(x.dtype) || x.dtype == kF64 || out.dtype != x.dtype || !out.contiguous() ||
+      !x.contiguous() || !weight.contiguous() || !scale.contiguous())
     return CW_UNSUPPORTED;
   const bool zeros = call.tensor(4, &zero);
   if (zeros && !zero.contiguous()) return CW_UNSUPPORTED;
@@ -194,8 +250,10 @@ cw_status qlinear_weight(Call& call, const void*) {
     wide = made;
   }
   const auto begin = [&](Program& p, const void* from, const void* to) -> Program& {
-    p.define("BITS_", bits).define("ZEROS", zeros).define("STORE", bits == 4 ? "u8" : "i8");
-    p.in("x", from, kF32).in("weight", weight.data, weight.dtype).in("scale", scale.data, kF32);
+    p.define("BITS_", bits).define("ZEROS", zeros).define("SIGNED", bits == 4 && weight.dtype == kI8);
+    const bool bytes = bits == 4 || is_float8;
+    p.define("FLOAT8", is_float8).define("STORE", bytes ? "u8" : "i8").before(kPackedNumber);
+    p.in("x", from, kF32).in("weight", weight.data, bytes ? kU8 : kI8).in("scale", scale.data, kF32);
     p.out("out", to, out.dtype);
     if (zeros) p.in("zero", zero.data, kF32);
     p.value("bytes", weight.shape[1]).value("groups", groups).value("size", group).value("depth", depth);
@@ -241,7 +299,7 @@ cw_status qlinear_weight(Call& call, const void*) {
 Kernels packed_kernels() {
   constexpr uint32_t dense = CW_NEEDS_CONTIGUOUS | CW_NEEDS_ELEMENTS;
   constexpr cw_dtypes floats = kFloats & ~CW_FLOAT64;  // it sums in float32
-  return {{"causeway::qlinear_weight", qlinear_weight, floats | kInts, dense}};
+  return {{"causeway::qlinear_weight", qlinear_weight, floats | kInts | CW_FLOAT8_E4M3FN, dense}};
 }
 
 }  // namespace causeway::portable

@@ -21,19 +21,26 @@ _MOVES = frozenset(
         *(_aten.view.default, _aten._unsafe_view.default, _aten.reshape.default),
         *(_aten.permute.default, _aten.transpose.int, _aten.squeeze.dim, _aten.squeeze.dims),
         *(_aten.unsqueeze.default, _aten.expand.default, _aten.t.default),
+        _aten.flatten.using_ints,
     }
 )
-# Inductor's own form of a pool has other names from release to release.
 _POOLS = frozenset(
     {
         *(_aten.max_pool2d_with_indices.default, _aten.max_pool3d_with_indices.default),
-        *(
-            getattr(torch.ops.prims, name).default
-            for name in ("_low_memory_max_pool_with_offsets", "_low_memory_max_pool2d_with_offsets")
-            if hasattr(torch.ops.prims, name)
-        ),
+        *(_aten.max_pool2d.default, _aten.max_pool3d.default),
     }
 )
+# Inductor's own form of a pool, which is there once it is imported, and has other names from
+# release to release.
+_OWN_POOLS = (
+    "prims::_low_memory_max_pool_with_offsets",
+    "prims::_low_memory_max_pool2d_with_offsets",
+)
+
+
+def _is_pool(target: Any) -> bool:
+    own = isinstance(target, torch._ops.OpOverload) and target._schema.name in _OWN_POOLS
+    return own or target in _POOLS
 
 
 def chain(graph: Any) -> None:
@@ -58,7 +65,7 @@ def _take_in(graph: Any, node: Any, place: dict[Any, int]) -> None:
     if at.target not in products or len(at.users) != 1 or at.args[-1] is not torch.float32:
         return
     # Its scale is not measured: no NaN comes out that a pool would pass on.
-    if any(b.target in _POOLS for b in between) and at.args[2].op not in (
+    if any(_is_pool(b.target) for b in between) and at.args[2].op not in (
         "placeholder",
         "get_attr",
     ):
@@ -89,5 +96,5 @@ def _moves(node: Any) -> bool:
     if node.op != "call_function" or len(node.users) != 1:
         return False
     if node.target is operator.getitem:
-        return bool(node.args[1] == 0 and node.args[0].target in _POOLS)
-    return bool(node.target in _MOVES or node.target in _POOLS or node.target is _aten.relu.default)
+        return bool(node.args[1] == 0 and _is_pool(node.args[0].target))
+    return bool(node.target in _MOVES or _is_pool(node.target) or node.target is _aten.relu.default)

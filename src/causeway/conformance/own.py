@@ -123,6 +123,9 @@ def _packed(dtype: torch.dtype) -> Iterator[Inputs]:
         for zeros in (None, zero):
             yield x, numbers(n, k, dtype=torch.int8, seed=4), scale, zeros, group, 8
             yield x, bytes_.to(torch.uint8), scale, zeros, group, 4
+            yield x, bytes_.to(torch.uint8).view(torch.int8), scale, zeros, group, 4
+            float8 = numbers(n, k, dtype=torch.float32, seed=4).to(torch.float8_e4m3fn)
+            yield x, float8, scale, zeros, group, 8
 
 
 OWN: dict[str, Recipe] = {

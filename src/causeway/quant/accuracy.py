@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from causeway.errors import CausewayError, ConfigError
+from causeway.quant.correct import correct_bias
 from causeway.quant.dynamic import convert, end_calibration, quantize_dynamic
 from causeway.quant.layers import QuantizedConv, QuantizedLayer
 from causeway.quant.wholes import QuantizedWhole
@@ -57,6 +58,7 @@ def measure(
     dtype: str = "int8",
     lose: float | None = None,
     mixed_layer: Mapping[str, str] | None = None,
+    correct: bool = False,
 ) -> tuple[nn.Module, Report]:
     """`model` in integers, calibrated with `batches`, and what that cost on them.
 
@@ -70,6 +72,7 @@ def measure(
         lose: How many points of the metric may be lost. Where more are, layers are raised to int16,
             those first that alone disturb the output most; where that is not enough, left in
             floating point.
+        correct: Correct biases, as `correct_bias` does.
 
     Raises:
         CausewayError: there are no batches, or the model has no layer that is quantized.
@@ -96,7 +99,13 @@ def measure(
         if not names:
             raise CausewayError("the model has no layer that is quantized")
         expected = [_output(reference(*inputs)) for inputs, _ in given]
-        integers = convert(copy.deepcopy(reference))
+
+        def converted(calibrated: nn.Module) -> nn.Module:
+            if not correct:
+                return convert(calibrated)
+            return correct_bias(convert(calibrated), reference, [inputs for inputs, _ in given])
+
+        integers = converted(copy.deepcopy(reference))
         metric, before = _metric(expected, expected, given)
 
         def after(q: nn.Module) -> float:
@@ -105,7 +114,8 @@ def measure(
         report = Report(metric, before, after(integers))
         alone = {n: _alone(reference, integers, n, given, expected) for n in names}
         if lose is not None and report.lost > lose:
-            integers = _raise(report, sorted(names, key=alone.__getitem__), calibrated, after, lose)
+            order = sorted(names, key=alone.__getitem__)
+            integers = _raise(report, order, lambda m: converted(calibrated(m)), after, lose)
         report.layers = _layers(reference, integers, names, given, alone)
     return integers, report
 
@@ -195,7 +205,7 @@ def _alone(
 def _raise(
     report: Report,
     order: Sequence[str],
-    calibrated: Callable[[Mapping[str, str]], nn.Module],
+    build_with: Callable[[Mapping[str, str]], nn.Module],
     after: Callable[[nn.Module], float],
     lose: float,
 ) -> nn.Module:
@@ -205,7 +215,7 @@ def _raise(
         mixed = dict.fromkeys(order[:count], dtype)
         if dtype == "float":
             mixed |= dict.fromkeys(order[count:], "int16")
-        q = convert(calibrated(mixed))
+        q = build_with(mixed)
         report.tried += 1
         return q, after(q), mixed
 

@@ -25,6 +25,7 @@ import itertools
 import math
 import weakref
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -33,6 +34,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from causeway.errors import ConfigError
+from causeway.quant import log as log_
 from causeway.quant.select import CONVOLUTIONS, Kinds, close_fused_paths, layers_of
 
 ALPHA, BETA, GAMMA, DELTA = 0.04, 0.1, 2.0, 100.0
@@ -55,6 +57,7 @@ class Stream:
         self.threshold = threshold
         self.steps_per_epoch = steps_per_epoch
         self.group = group
+        self.log: tuple[str, str, str] | None = None  # file, layer, stream
 
     def state(self) -> list[float]:
         """Ten numbers, from which `take` goes on."""
@@ -117,6 +120,9 @@ class Stream:
         else:  # once an epoch
             interval = self.steps_per_epoch - step % self.steps_per_epoch
         self.next_look = step + interval
+        if self.log and not (dist.is_available() and dist.is_initialized() and dist.get_rank()):
+            path, layer, stream = self.log
+            log_.write(path, log_.Look(layer, stream, step, self.bits, shift))
 
     def _over_ranks(self, value: torch.Tensor, how: Any) -> torch.Tensor:
         if self.group is False or not (dist.is_available() and dist.is_initialized()):
@@ -268,6 +274,7 @@ def adaptive_quantize(
     inplace: bool = False,
     *,
     process_group: Any = None,
+    log: str | Path | None = None,
 ) -> nn.Module:
     """`model` with the numbers of its convolutions and linear layers in fixed point, for training.
 
@@ -282,6 +289,8 @@ def adaptive_quantize(
         inplace: Change `model` itself.
         process_group: Whose ranks look at their numbers together, where torch.distributed is
             initialized; None: all. False: each rank by itself.
+        log: A file that gets a line for each look at a stream, of the first rank alone; a run that
+            goes on adds to it. `causeway quantize --log FILE` shows it.
 
     Raises:
         ConfigError: another bitwidth, or a number of steps below 1.
@@ -298,6 +307,9 @@ def adaptive_quantize(
     found = {id(m): m for m in layers_of(model, _KINDS).values()}
     if not found:
         raise ConfigError("the model has no convolution and no linear layer to quantize")
+    if log is not None and not Path(log).absolute().parent.is_dir():
+        raise ConfigError(f"log={str(log)!r}: there is no such folder")
+    names = {id(m): n for n, m in model.named_modules()}
     for module in found.values():
         threshold = 0.01 if isinstance(module, nn.Linear) else 0.03
         before = type(module)
@@ -305,6 +317,9 @@ def adaptive_quantize(
         adaptive = cast(Adaptive, module)
         adaptive._before = before
         adaptive._begin(bitwidth, threshold, steps_per_epoch, process_group)
+        if log is not None:
+            for kind, stream in zip(STREAMS, adaptive._streams, strict=True):
+                stream.log = (str(Path(log).absolute()), names[id(module)] or "(the model)", kind)
     close_fused_paths(model)
     return model
 

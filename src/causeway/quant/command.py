@@ -18,14 +18,14 @@ if TYPE_CHECKING:
 def run_quantize(
     target: Annotated[
         str, typer.Argument(help="FILE:FUNCTION or MODULE:FUNCTION, which returns the model.")
-    ],
+    ] = "",
     data: Annotated[
         str,
         typer.Option(
             help="FILE:FUNCTION, which returns batches to calibrate and measure with: inputs, or "
             "(inputs, labels)."
         ),
-    ],
+    ] = "",
     dtype: Annotated[str, typer.Option(help="int8 or int16.")] = "int8",
     method: Annotated[
         str, typer.Option(help="minmax, moving_average, percentile, entropy or mse.")
@@ -41,20 +41,38 @@ def run_quantize(
         float | None,
         typer.Option(help="Points that may be lost: layers that need it get more bits."),
     ] = None,
+    correct_bias: Annotated[
+        bool, typer.Option("--correct-bias", help="Biases take back what rounding moves means by.")
+    ] = False,
     output: Annotated[
         str, typer.Option("--output", "-o", help="Write the integers, for load_state_dict.")
     ] = "",
     html: Annotated[str, typer.Option("--html", help="Write the report as a page.")] = "",
     as_json: Annotated[bool, typer.Option("--json", help="Print the report as JSON.")] = False,
+    log: Annotated[
+        str,
+        typer.Option(
+            "--log",
+            help="Instead: show which bits a training chose, from the file that "
+            "adaptive_quantize(..., log=FILE) wrote.",
+        ),
+    ] = "",
 ) -> None:
     """Put a model's layers into integers, and say what it costs: accuracy, each layer's noise."""
-    from causeway.errors import CausewayError
+    from causeway.errors import CausewayError, ConfigError
     from causeway.quant import accuracy
 
+    if log:
+        _show_log(log, html, as_json, bool(target or data))
+        return
     try:
+        if not target or not data:
+            raise ConfigError("a model and --data are needed, or --log with a file of a training")
         spec = {"method": method, "per_channel": per_channel, **_pairs(set_ or [])}
         model, batches = _called(target), _called(data)
-        integers, report = accuracy.measure(model.eval(), batches, spec, dtype, lose)
+        integers, report = accuracy.measure(
+            model.eval(), batches, spec, dtype, lose, correct=correct_bias
+        )
         if output:
             _save(integers, output)
         if html:
@@ -69,6 +87,37 @@ def run_quantize(
     for what, path in (("integers", output), ("page", html)):
         if path:
             print(f"{what}: {path}", file=sys.stderr)
+
+
+def _show_log(path: str, html: str, as_json: bool, more: bool) -> None:
+    from rich.console import Console
+    from rich.markup import escape
+    from rich.table import Table
+
+    from causeway.errors import CausewayError, ConfigError
+    from causeway.quant import log
+
+    try:
+        if more:
+            raise ConfigError("--log shows a file: it takes no model and no --data")
+        found = log.read(path)
+        if html:
+            log.page(found).write(html)
+    except (CausewayError, OSError) as error:
+        print(f"causeway quantize: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    if as_json:
+        print(json.dumps(log.plain(found), indent=1))
+    else:
+        titles, rows = log.table(found)
+        table = Table(*titles, box=None, padding=(0, 2, 0, 0))
+        for row in rows:
+            table.add_row(*map(escape, row))
+        console = Console()
+        console.print(table)
+        console.print(log.verdict(found), highlight=False, soft_wrap=True)
+    if html:
+        print(f"page: {html}", file=sys.stderr)
 
 
 def _called(target: str) -> Any:

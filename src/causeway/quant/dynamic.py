@@ -12,6 +12,7 @@ from torch import nn
 
 from causeway.errors import ConfigError
 from causeway.quant import settings as settings_
+from causeway.quant.attention import QuantizedAttention, is_plain
 from causeway.quant.layers import Passes, QuantizedConv, QuantizedLayer, QuantizedLinear
 from causeway.quant.select import CONVOLUTIONS, Kinds, kind_of, layers_of, named, replace_in
 from causeway.quant.wholes import QuantizedEmbedding, QuantizedRecurrent, QuantizedWhole
@@ -20,8 +21,9 @@ _WHOLES: dict[type[nn.Module] | None, type[Any]] = {
     nn.Embedding: QuantizedEmbedding,
     nn.LSTM: QuantizedRecurrent,
     nn.GRU: QuantizedRecurrent,
+    nn.MultiheadAttention: QuantizedAttention,
 }
-_KINDS: Kinds = (nn.Linear, *CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU)
+_KINDS: Kinds = (nn.Linear, *CONVOLUTIONS, nn.Embedding, nn.LSTM, nn.GRU, nn.MultiheadAttention)
 _HOOKS = (
     *("_forward_hooks", "_forward_hooks_with_kwargs", "_forward_hooks_always_called"),
     *("_forward_pre_hooks", "_forward_pre_hooks_with_kwargs"),
@@ -38,7 +40,8 @@ def quantize_dynamic(
     mixed_layer: Mapping[str, str] | None = None,
 ) -> nn.Module:
     """`model` with layers in integers in place of Linear, Conv1d to Conv3d, their transposed forms,
-    Embedding, LSTM and GRU, subclasses too where they keep the forward of these.
+    Embedding, LSTM, GRU and MultiheadAttention, subclasses too where they keep the forward of
+    these.
 
     With `gen_quant` the layers compute as before and watch their inputs: run some through the
     model, then `state_dict()` has integers and scales, and `convert` makes the model itself run in
@@ -77,6 +80,9 @@ def quantize_dynamic(
         model = copy.deepcopy(model)
     found = layers_of(model, _KINDS)
     found = {n: m for n, m in found.items() if not getattr(m, "proj_size", 0)}  # has no bound
+    found = {
+        n: m for n, m in found.items() if not isinstance(m, nn.MultiheadAttention) or is_plain(m)
+    }
     by_name = named(mixed_layer or {}, list(found))
     firsts = [n for n, m in found.items() if isinstance(m, CONVOLUTIONS)]
     first = firsts[0] if firsts and settings.firstconv else None

@@ -33,7 +33,8 @@ def layers_of(model: nn.Module, kinds: Kinds) -> dict[str, nn.Module]:
     whose weights something else reads.
     """
     everything = list(model.named_modules(remove_duplicate=False))
-    inside = {id(c) for _, m in everything if isinstance(m, _CLOSED) for c in m.modules()}
+    closed = [m for _, m in everything if isinstance(m, _CLOSED)]
+    inside = {id(c) for m in closed for c in m.modules() if c is not m}
     return {n: m for n, m in everything if kind_of(m, kinds) and id(m) not in inside}
 
 

@@ -35,7 +35,8 @@ class WeightOnlyLinear(Kept):
     """torch.nn.Linear, its weight w = (q - zero) * scale with a scale for each group of columns.
 
     State: `weight` (int8 [out, in], or uint8 [out, in / 2] as `pack4` has it), `scale` and of 4
-    bits `zero`, float32 [out, in / group], and `bias`.
+    bits `zero`, float32 [out, in / group], and `bias`; where columns are not in the order of the
+    inputs `order`, which input each takes.
     """
 
     _casts = frozenset({"bias"})
@@ -43,6 +44,7 @@ class WeightOnlyLinear(Kept):
     scale: Any
     zero: Any
     bias: Any
+    order: Any
 
     def __init__(
         self,
@@ -52,6 +54,7 @@ class WeightOnlyLinear(Kept):
         bias: torch.Tensor | None,
         bits: int,
         group: int,
+        order: torch.Tensor | None = None,
     ) -> None:
         super().__init__()
         self.bits, self.group = bits, group
@@ -59,6 +62,7 @@ class WeightOnlyLinear(Kept):
         self.register_buffer("scale", scale)
         self.register_buffer("zero", zero)
         self.register_buffer("bias", bias)
+        self.register_buffer("order", order)
 
     @classmethod
     def of(cls, linear: nn.Linear, bits: int, group: int) -> WeightOnlyLinear:
@@ -84,6 +88,8 @@ class WeightOnlyLinear(Kept):
         return cls(packed, scale, zero, bias, bits, group)
 
     def forward(self, x: torch.Tensor) -> torch.Tensor:
+        if self.order is not None:
+            x = x.index_select(-1, self.order)
         y: torch.Tensor = torch.ops.causeway.qlinear_weight(
             x, self.weight, self.scale, self.zero, self.group, self.bits
         )

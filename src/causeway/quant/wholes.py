@@ -88,7 +88,10 @@ class QuantizedWhole(Kept):
 
     def _save_to_state_dict(self, destination: Any, prefix: str, keep_vars: bool) -> None:
         if self.left:
-            return self._plain[0]._save_to_state_dict(destination, prefix, keep_vars)
+            for name, module in self._plain[0].named_modules():
+                at = f"{prefix}{name}." if name else prefix
+                module._save_to_state_dict(destination, at, keep_vars)
+            return None
         if self.source is None:
             self._check()
             return super()._save_to_state_dict(destination, prefix, keep_vars)
@@ -115,15 +118,10 @@ class QuantizedWhole(Kept):
         if mine and self._plain and not any(k.endswith("scale") for k in mine):
             self.left = True
             plain = self._plain[0].to(self._device)
-            plain._load_from_state_dict(
-                state_dict,
-                prefix,
-                local_metadata,
-                strict,
-                missing_keys,
-                unexpected_keys,
-                error_msgs,
-            )
+            how = (local_metadata, strict, missing_keys, unexpected_keys, error_msgs)
+            for name, module in plain.named_modules():
+                at = f"{prefix}{name}." if name else prefix
+                module._load_from_state_dict(state_dict, at, *how)
             return
         unexpected_keys += [prefix + k for k in mine if k not in names]
         lacking = [k for k in names if k not in mine]
