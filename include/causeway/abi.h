@@ -89,6 +89,9 @@ typedef struct cw_device_info {
   uint8_t uuid[16];        /* all zero: none */
   int32_t priority_lowest; /* of streams, as CUDA's: lower numbers run first, e.g. 0 */
   int32_t priority_highest; /* e.g. -1 */
+  uint32_t padding;        /* bytes behind each tensor that kernels and copies may read and overwrite: the core cuts the memory
+                            * of mem_alloc so that nothing lies there. At most 4096; 0: they touch nothing */
+  uint32_t reserved;
 } cw_device_info;
 
 /* ---- operators ------------------------------------------------------------------------------------------- */
