@@ -9,11 +9,6 @@ _FOUND = "Empty: the loader's, then ASCEND_TOOLKIT_HOME, ASCEND_HOME_PATH, /usr/
 SETTINGS = {
     "libraries": ("text", "", f"The folder of libascendcl.so and libopapi.so. {_FOUND}"),
     "ops": ("flag", True, "0: no operators of aclnn; memory, streams and events alone."),
-    "executors": (
-        "flag",
-        False,
-        "1: executors of aclnn are kept by signature and used again with other addresses.",
-    ),
 }
 
 

@@ -106,9 +106,6 @@ const char* open_aclnn() {
   if (!aclnn.name && missing.empty()) missing = #symbol;
     ACLNN_CREATES(FIND)
 #undef FIND
-#define FIND(name, result, symbol, parameters) aclnn.name = reinterpret_cast<result(*) parameters>(find_aclnn(#symbol));
-    ACLNN_KEEPS(FIND)
-#undef FIND
     if (!missing.empty())
       snprintf(words, sizeof(words), "CANN's operators %s cannot be used: they have no %s, and CANN 8.0 or later is needed",
                g_operator_files[0].c_str(), missing.c_str());
@@ -123,9 +120,8 @@ void* find_aclnn(const std::string& symbol) {
 }
 
 std::string cann_version() {
-  // aclCANNPackageVersion: the version's text comes first; its whole size is 512 bytes at most. Package 0 is CANN itself.
-  char version[1024] = {};
-  if (acl.cann_version && acl.cann_version(0, version) == kSuccess && *version) return version;
+  PackageVersion found = {};
+  if (acl.cann_version && acl.cann_version(kPackageCann, &found) == kSuccess && *found.version) return found.version;
   return "";
 }
 

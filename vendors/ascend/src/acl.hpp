@@ -42,8 +42,15 @@ constexpr int kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3, kHugeFi
 // Flags of streams and of events; what a stream and an event say
 constexpr uint32_t kStreamFastLaunch = 1, kStreamFastSync = 2, kEventSync = 1, kEventTimeLine = 8;
 constexpr int kStreamComplete = 0, kEventComplete = 1;
-// aclrtDevAttr, aclSysParamOpt
-constexpr int kCubeCores = 102, kVectorCores = 201, kArchitecture = 601, kDeterministic = 0;
+// aclrtDevAttr, aclSysParamOpt, aclCANNPackageName
+constexpr int kCubeCores = 102, kVectorCores = 201, kWarp = 202, kLocalMemory = 204, kGroupLimit = 209, kCacheBytes = 302,
+              kArchitecture = 601, kDeterministic = 0, kPackageCann = 0;
+// aclCANNPackageVersion
+struct PackageVersion {
+  char version[128];
+  char parts[4][64];
+  char reserved[128];
+};
 
 // member, the exported symbol, parameters
 #define ACL_FUNCTIONS(F)                                                                            \
@@ -81,7 +88,7 @@ constexpr int kCubeCores = 102, kVectorCores = 201, kArchitecture = 601, kDeterm
   F(enable_peer, aclrtDeviceEnablePeerAccess, (int32_t, uint32_t))                                  \
   F(host_function, aclrtLaunchHostFunc, (Stream, void (*)(void*), void*))                           \
   F(set_option, aclrtSetSysParamOpt, (int, int64_t))                                                \
-  F(cann_version, aclsysGetCANNVersion, (int, void*))
+  F(cann_version, aclsysGetCANNVersion, (int, PackageVersion*))
 
 struct Acl {
 #define MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
@@ -114,16 +121,9 @@ const char* open_acl();
   F(destroy_tensor_list, Status, aclDestroyTensorList, (const AclTensorList*))                                        \
   F(destroy_scalar_list, Status, aclDestroyScalarList, (const AclScalarList*))
 
-// For executors that are kept; missing before CANN 8.0.
-#define ACLNN_KEEPS(F)                                                        \
-  F(make_repeatable, Status, aclSetAclOpExecutorRepeatable, (AclExecutor*))   \
-  F(destroy_executor, Status, aclDestroyAclOpExecutor, (AclExecutor*))        \
-  F(set_address, Status, aclSetTensorAddr, (AclExecutor*, size_t, AclTensor*, void*))
-
 struct Aclnn {
 #define MEMBER(name, result, symbol, parameters) result(*name) parameters = nullptr;
   ACLNN_CREATES(MEMBER)
-  ACLNN_KEEPS(MEMBER)
 #undef MEMBER
 };
 

@@ -6,6 +6,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <map>
 #include <memory>
 
 #include "call.hpp"
@@ -202,21 +203,36 @@ cw_status sync(int32_t index) {
   return check(acl.synchronize(), "aclrtSynchronizeDevice");
 }
 
-// Access is one way: the one that copies is told of the other.
-cw_status peer_access(int32_t index, int32_t peer, int32_t* out) {
-  Device *device = nullptr, *other = nullptr;
-  TRY(find_device("peer_access", peer, &other));
-  *out = 0;
+// Access is one way, and a copy wants it both ways. Each pair is asked and enabled once.
+cw_status enable_peers(int32_t index, int32_t peer, bool* can) {
+  static std::mutex mutex;
+  static auto& known = *new std::map<std::pair<int32_t, int32_t>, bool>;
+  const std::pair<int32_t, int32_t> pair = std::minmax(index, peer);
+  std::lock_guard<std::mutex> lock(mutex);
+  if (const auto found = known.find(pair); found != known.end()) return *can = found->second, CW_OK;
+  *can = false;
   if (acl.enable_peer && acl.can_access) {
     int32_t there = 0, back = 0;
     TRY(check(acl.can_access(&there, index, peer), "aclrtDeviceCanAccessPeer"));
     TRY(check(acl.can_access(&back, peer, index), "aclrtDeviceCanAccessPeer"));
-    // Both ways, or an asynchronous copy between them fails.
-    if (there && back) *out = acl.enable_peer(index, 0) == kSuccess;
+    Device *device = nullptr, *other = nullptr;
+    if (there && back) {
+      TRY(find_device("peer_access", peer, &other));
+      const Status first = acl.enable_peer(index, 0);
+      TRY(find_device("peer_access", index, &device));  // last: it is this thread's
+      *can = first == kSuccess && acl.enable_peer(peer, 0) == kSuccess;
+    }
   }
-  TRY(find_device("peer_access", index, &device));  // last: it is this thread's
-  if (*out) *out = acl.enable_peer(peer, 0) == kSuccess;
-  return CW_OK;
+  return known[pair] = *can, CW_OK;
+}
+
+cw_status peer_access(int32_t index, int32_t peer, int32_t* out) {
+  Device *device = nullptr, *other = nullptr;
+  TRY(find_device("peer_access", peer, &other));
+  TRY(find_device("peer_access", index, &device));
+  bool can = false;
+  TRY(enable_peers(index, peer, &can));
+  return *out = can, CW_OK;
 }
 
 cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
@@ -226,9 +242,9 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     const char* key;
     int attribute;
   };
-  static constexpr Number numbers[] = {{"l2_cache_bytes", 302},     {"cube_cores", kCubeCores},
-                                       {"vector_cores", kVectorCores}, {"local_memory_bytes", 204},
-                                       {"group_limit", 209},          {"simd_width", 202}};
+  static constexpr Number numbers[] = {{"l2_cache_bytes", kCacheBytes},        {"cube_cores", kCubeCores},
+                                       {"vector_cores", kVectorCores},         {"local_memory_bytes", kLocalMemory},
+                                       {"group_limit", kGroupLimit},           {"simd_width", kWarp}};
   for (const Number& n : numbers) {
     if (strcmp(key, n.key) != 0) continue;
     const int64_t value = attribute(*device, n.attribute);

@@ -29,6 +29,7 @@ cw_status device_info(int32_t index, cw_device_info* out);
 cw_status sync(int32_t index);
 cw_status bind(int32_t index);
 cw_status peer_access(int32_t index, int32_t peer, int32_t* out);
+cw_status enable_peers(int32_t index, int32_t peer, bool* can);
 cw_status device_attribute(int32_t index, const char* key, cw_arg* out);
 
 // The device of an entry's argument, made this thread's; the words for a number that is none. Opens the runtime.

@@ -45,6 +45,11 @@ cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_in
   if (dst_index != CW_HOST) TRY(find_device("mem_copy", dst_index, &to));  // last: the stream is this one's
   if (bytes == 0 || (dst == src && to == from)) return CW_OK;
   if (!to && !from) return memmove(dst, src, bytes), CW_OK;
+  if (to && from && to != from) {
+    bool can = false;
+    TRY(enable_peers(to->index, from->index, &can));
+    if (!can) return fail(CW_INVALID, "mem_copy: devices %d and %d have no access to each other", to->index, from->index);
+  }
   Stream stream = nullptr;
   TRY(find_stream("mem_copy", to ? *to : *from, handle, &stream));
   if (from && to) return check(acl.copy_async(dst, bytes, src, bytes, kDeviceToDevice, stream), "aclrtMemcpyAsync");
