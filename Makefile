@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda ascend-stand-in test-ascend-judge opencl intel nvrtc nvidia
 .PHONY: examples fast bench bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -107,6 +107,11 @@ test-conformance: build opencl ## every portable kernel by the conformance suite
 
 test-vendor: build ## the device suite on the vendor of CAUSEWAY_VENDOR, a name or the path of a library
 	$(PY) tests/setups.py vendor
+
+ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/ascend-stand-in/lib
+	@mkdir -p build/ascend-stand-in
+	cmake -S vendors/ascend_stand_in -B build/ascend-stand-in -DCMAKE_BUILD_TYPE=Release > build/ascend-stand-in/cmake.log
+	cmake --build build/ascend-stand-in -j $(JOBS) > build/ascend-stand-in/build.log || (cat build/ascend-stand-in/build.log && false)
 
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build

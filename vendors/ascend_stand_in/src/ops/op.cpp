@@ -1,0 +1,163 @@
+#include "op.hpp"
+
+#include <memory>
+
+using namespace stand_in;
+
+namespace ops {
+
+View Op::take(T tensor, bool written) {
+  View view = view_or_none(tensor);
+  view.slot = executor->addresses.size();
+  executor->addresses.push_back(static_cast<char*>(tensor->data));
+  executor->written.push_back(written);
+  return view;
+}
+
+View Op::in(T tensor, const char* what) {
+  view_of(tensor, what);
+  return take(tensor, false);
+}
+View Op::maybe(T tensor) { return tensor ? take(tensor, false) : View(); }
+View Op::out(T tensor, const char* what) {
+  view_of(tensor, what);
+  return take(tensor, true);
+}
+View Op::out_maybe(T tensor) { return tensor ? take(tensor, true) : View(); }
+
+std::vector<View> Op::all(L list, const char* what) {
+  if (!list) throw Refusal(161001, std::string(what) + " is NULL");
+  std::vector<View> views;
+  for (T tensor : list->tensors) views.push_back(in(tensor, what));
+  return views;
+}
+std::vector<View> Op::all_out(L list, const char* what) {
+  if (!list) throw Refusal(161001, std::string(what) + " is NULL");
+  std::vector<View> views;
+  for (T tensor : list->tensors) views.push_back(out(tensor, what));
+  return views;
+}
+
+aclScalar number(S scalar, const char* what) {
+  if (!scalar) throw Refusal(161001, std::string(what) + " is NULL");
+  return *scalar;
+}
+
+Dims dims(I array) { return array ? array->values : Dims(); }
+
+bool flag(B mask, size_t at) {
+  if (!mask || at >= mask->values.size()) reject("the mask has %zu entries", mask ? mask->values.size() : 0);
+  return mask->values[at];
+}
+
+void same_shape(const View& a, const Dims& shape, const char* what) {
+  if (a.shape != shape) reject("%s has shape %s, expected %s", what, text_of(a.shape).c_str(), text_of(shape).c_str());
+}
+
+Dims broadcast(const Dims& a, const Dims& b) {
+  Dims result(a.size() > b.size() ? a.size() : b.size());
+  for (size_t i = 0; i < result.size(); ++i) {
+    size_t from_end = result.size() - i;
+    int64_t x = from_end <= a.size() ? a[a.size() - from_end] : 1, y = from_end <= b.size() ? b[b.size() - from_end] : 1;
+    if (x != y && x != 1 && y != 1) reject("shapes %s and %s do not broadcast", text_of(a).c_str(), text_of(b).c_str());
+    result[i] = x == 1 ? y : x;
+  }
+  return result;
+}
+
+void need_float(const View& view, const char* what) {
+  if (!is_float(view.dtype)) reject("%s is %s, expected a float", what, name_of(view.dtype));
+}
+void need_whole(const View& view, const char* what) {
+  if (!is_whole(view.dtype)) reject("%s is %s, expected whole numbers", what, name_of(view.dtype));
+}
+void need_matrix(const View& view, const char* what) {
+  if (view.dtype != kFloat && view.dtype != kHalf && view.dtype != kBfloat16)
+    reject("%s is %s, expected FLOAT, FLOAT16 or BFLOAT16", what, name_of(view.dtype));
+}
+
+int begin(Site& site, const char* name, uint64_t* workspace, aclOpExecutor** result, const std::function<void(Op&)>& build) {
+  if (Code code = site.begin()) return code;
+  if (!workspace || !result) return refuse(161001, "%s: the place for the workspace's size or the executor is NULL", name);
+  if (Code code = need_context(name)) return code;
+  auto executor = std::make_unique<aclOpExecutor>();
+  executor->name = name;
+  try {
+    Op op{executor.get()};
+    build(op);
+  } catch (const Refusal& refusal) {
+    return refuse(refusal.code, "%s: %s", name, refusal.what());
+  }
+  *workspace = executor->workspace;
+  *result = executor.release();
+  return kGood;
+}
+
+int launch(Site& site, const char* name, void* workspace, uint64_t size, aclOpExecutor* executor, void* stream) {
+  if (Code code = site.begin()) return code;
+  if (!executor) return refuse(161001, "%s: the executor is NULL", name);
+  if (executor->name != name) return refuse(161002, "%s: the executor is one of %s", name, executor->name.c_str());
+  std::unique_ptr<aclOpExecutor> owned(executor->repeatable ? nullptr : executor);
+  if (executor->workspace && (size < executor->workspace || !resolve(workspace, executor->workspace)))
+    return refuse(161002, "%s: it needs a workspace of %lu bytes of device memory, it got %lu", name, executor->workspace, size);
+  // The addresses are those of this launch, whatever is put into the executor later.
+  static const char* falsified = setting("WRONG", "");
+  auto work = [run = executor->work, addresses = executor->addresses, wrong = executor->name == falsified]() -> Code {
+    try {
+      addresses_of_work = &addresses;
+      wrong_work = wrong;
+      if (run) run();
+      return kGood;
+    } catch (const std::exception& failure) {
+      return broken(kVectorException, failure.what());
+    }
+  };
+  if (Code code = enqueue(stream, name, work)) return code;
+  if (!executor->waits) return kGood;
+  return wait_for(stream);
+}
+
+}  // namespace ops
+
+ENTRY int aclSetAclOpExecutorRepeatable(aclOpExecutor* executor) {
+  CALL();
+  if (!executor) return refuse(161001, "aclSetAclOpExecutorRepeatable: the executor is NULL");
+  executor->repeatable = true;
+  return kGood;
+}
+
+ENTRY int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
+  CALL();
+  delete executor;
+  return kGood;
+}
+
+// Replaces the address of a tensor of an executor: `index` counts the inputs, the results or both.
+static int set_address(const char* who, aclOpExecutor* executor, size_t index, int written, void* address) {
+  if (!executor) return refuse(161001, "%s: the executor is NULL", who);
+  if (!executor->repeatable) return refuse(161002, "%s: the executor is not repeatable", who);
+  size_t at = 0;
+  for (size_t i = 0; i < executor->addresses.size(); ++i) {
+    if (written >= 0 && executor->written[i] != written) continue;
+    if (at++ != index) continue;
+    executor->addresses[i] = static_cast<char*>(address);
+    return kGood;
+  }
+  return refuse(161002, "%s: there is no tensor %zu, there are %zu", who, index, at);
+}
+
+ENTRY int aclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+  CALL();
+  if (tensor) tensor->data = address;
+  return set_address(__func__, executor, index, -1, address);
+}
+ENTRY int aclSetInputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+  CALL();
+  if (tensor) tensor->data = address;
+  return set_address(__func__, executor, index, 0, address);
+}
+ENTRY int aclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
+  CALL();
+  if (tensor) tensor->data = address;
+  return set_address(__func__, executor, index, 1, address);
+}
