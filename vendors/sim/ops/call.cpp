@@ -120,9 +120,14 @@ cw_status Call::launch_overrun(std::function<cw_status()> work) {
   for (int i = 0; i < op_.outputs; ++i) {
     if (is_none(i) || args_[i].tag != CW_TENSOR) continue;
     const DLTensor& t = *args_[i].v.tensor;
-    const cw::Tensor out(&t);
-    if (reinterpret_cast<uintptr_t>(t.data) % block || !out.is_contiguous() || out.numel() == 0) continue;
-    const uint64_t bytes = uint64_t(out.numel() * out.itemsize());
+    int64_t numel = 1;
+    bool dense = reinterpret_cast<uintptr_t>(t.data) % block == 0;
+    for (int32_t d = t.ndim - 1; d >= 0; --d) {
+      dense = dense && (t.shape[d] == 1 || t.strides[d] == numel);
+      numel *= t.shape[d];
+    }
+    if (!dense || numel == 0) continue;
+    const uint64_t bytes = uint64_t(numel) * t.dtype.bits * t.dtype.lanes / 8;
     const Allocation* found = device_.find(reinterpret_cast<uintptr_t>(t.data), bytes);
     if (!found) continue;
     const uint64_t left = found->base + found->bytes - reinterpret_cast<uintptr_t>(t.data) - bytes;
