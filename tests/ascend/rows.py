@@ -1,7 +1,7 @@
-"""The vendor's table of operators, and what CANN's headers say of each: `python rows.py LIBRARY [FOLDER]`.
+"""The vendor's table of operators, and what CANN's headers say of each: `rows.py LIBRARY [FOLDER]`.
 
-FOLDER is where headers of aclnn's operators are (`aclnnop/` of an installed CANN, or the sources of its
-operators). Each line's parameters are compared with theirs: how many, of what kind, in what order.
+FOLDER is where headers of aclnn's operators are (`aclnnop/` of an installed CANN, or the sources
+of its operators). Each line's parameters are compared with theirs: number, kind, order.
 """
 
 from __future__ import annotations
@@ -33,7 +33,11 @@ class Row:
 
 
 class _Host(C.Structure):
-    _fields_ = [("struct_size", C.c_uint32), ("abi_version", C.c_uint32), ("entries", C.c_void_p * 4)]
+    _fields_ = [
+        ("struct_size", C.c_uint32),
+        ("abi_version", C.c_uint32),
+        ("entries", C.c_void_p * 4),
+    ]
 
 
 def rows(library: Path) -> list[Row]:
@@ -87,7 +91,11 @@ def main(arguments: list[str]) -> int:
         return 2
     wrong = differences(table, headers)
     known = sum(row.name in headers for row in table)
-    print("\n".join([*wrong, f"{known} of {len(table)} calls are declared there, {len(wrong)} differ"]))
+    print(
+        "\n".join(
+            [*wrong, f"{known} of {len(table)} calls are declared there, {len(wrong)} differ"]
+        )
+    )
     return 1 if wrong else 0
 
 

@@ -1,6 +1,6 @@
 """What the vendor declares, against the headers and the names of torch_npu's wheel (`make
-ascend-headers`). The wheel has AscendCL's headers and no header of aclnn's operators: of those it has
-the names, and the vendor's table is compared with other headers by rows.py.
+ascend-headers`). The wheel has AscendCL's headers and no header of aclnn's operators: of those it
+has the names, and rows.py compares the vendor's table with other headers.
 """
 
 from __future__ import annotations
@@ -23,7 +23,11 @@ def compiled(headers: Path, *flags: str) -> str:
     """What the compiler says of declarations.cpp, empty where all is right."""
     if not shutil.which("c++"):
         pytest.skip("there is no C++ compiler")
-    folders = [headers / "include/third_party/acl/inc", ROOT / "vendors/ascend/src", ROOT / "include"]
+    folders = [
+        headers / "include/third_party/acl/inc",
+        ROOT / "vendors/ascend/src",
+        ROOT / "include",
+    ]
     done = subprocess.run(
         ["c++", "-std=c++17", "-fsyntax-only", *flags, *(f"-I{f}" for f in folders),
          HERE / "declarations.cpp"],
@@ -69,10 +73,15 @@ def letters(parameters: str) -> list[str]:
 
 def test_what_makes_aclnns_arguments_takes_what_op_plugin_passes(headers: Path) -> None:
     """Its typedefs: _aclCreateTensor and its like, by parameters."""
-    text = (headers / "include/third_party/op-plugin/op_plugin/utils/op_api_common_base.h").read_text()
+    text = (
+        headers / "include/third_party/op-plugin/op_plugin/utils/op_api_common_base.h"
+    ).read_text()
     theirs = dict(re.findall(r"\(\*_(acl(?:Create|Destroy)\w+)\)\s*\(([^)]*)\)", text))
     ours = dict(
-        re.findall(r"F\(\w+, [\w*]+, (acl\w+),\s*\(([^)]*)\)\)", (ROOT / "vendors/ascend/src/acl.hpp").read_text())
+        re.findall(
+            r"F\(\w+, [\w*]+, (acl\w+),\s*\(([^)]*)\)\)",
+            (ROOT / "vendors/ascend/src/acl.hpp").read_text(),
+        )
     )
     assert len(ours) == 14
     missing = [name for name in ours if name not in theirs]

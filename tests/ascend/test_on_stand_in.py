@@ -1,6 +1,6 @@
-"""The vendor of Huawei's NPUs on the stand-in for CANN's libraries. It shows that calls fit the public
-signatures and that results are the CPU's where operators are what their documentation says. It shows
-nothing of a chip.
+"""The vendor of Huawei's NPUs on the stand-in for CANN's libraries. It shows that calls fit the
+public signatures and that results are the CPU's where operators are what their documentation says.
+It shows nothing of a chip.
 """
 
 from __future__ import annotations
@@ -37,7 +37,9 @@ def test_the_digits_come_from_the_chips_operators_alone(on_ascend: Run) -> None:
 
 
 def test_without_operators_the_host_computes(on_ascend: Run) -> None:
-    said = json.loads(on_ascend(PROGRAMS, "digits", CAUSEWAY_ASCEND_OPS="0").stdout.splitlines()[-1])
+    said = json.loads(
+        on_ascend(PROGRAMS, "digits", CAUSEWAY_ASCEND_OPS="0").stdout.splitlines()[-1]
+    )
     assert said["ascend"] == pytest.approx(said["cpu"], rel=1e-4)
     assert said["native"] == 0
 

@@ -1,5 +1,5 @@
-"""The vendor of Huawei's NPUs without any library of CANN's: it loads, says what is missing, and its
-table of operators is checked by a checker that finds what is planted.
+"""The vendor of Huawei's NPUs without any library of CANN's: it loads, says what is missing, and
+its table of operators is checked by a checker that finds what is planted.
 """
 
 from __future__ import annotations
@@ -36,7 +36,9 @@ def test_import_torch_works_without_cann_and_says_what_is_missing(
     }
     said = run_python(WITHOUT, **given).stdout
     assert said.startswith("False\n")
-    assert said.count("CANN's runtime libascendcl.so cannot be opened (/nowhere/libascendcl.so:") == 2
+    assert (
+        said.count("CANN's runtime libascendcl.so cannot be opened (/nowhere/libascendcl.so:") == 2
+    )
     assert "CANN's operators libopapi.so cannot be opened" in said
     assert "set_env.sh" in said
     assert "/dev/davinci" in said
@@ -48,7 +50,8 @@ def test_the_table_has_at_least_250_operators_each_once(ascend_library: Path) ->
     assert len(operators) >= 250
     assert not [row for row in table if "?" in row.parameters]
     for needed in (
-        "aten::convolution_overrideable", "aten::convolution_backward", "aten::native_batch_norm.out",
+        "aten::convolution_overrideable", "aten::convolution_backward",
+        "aten::native_batch_norm.out",
         "aten::native_layer_norm.out", "aten::addmm.out", "aten::bmm.out", "aten::_softmax.out",
         "aten::gelu.out", "aten::embedding_dense_backward.out", "aten::index_select.out",
         "aten::sigmoid.out", "aten::tanh.out", "aten::upsample_nearest2d.out",

@@ -17,9 +17,9 @@ Aclnn aclnn;
 namespace {
 
 // Operators may be found in any of these. libnnopbase.so makes tensors; the others were split off from libopapi.so.
-constexpr const char* kOperatorLibraries[] = {"libopapi.so",           "libopapi_math.so", "libopapi_nn.so",
-                                              "libopapi_transformer.so", "libopapi_cv.so",   "libaclnn_ops_infer.so",
-                                              "libaclnn_ops_train.so", "libaclnn_math.so", "libaclnn_rand.so"};
+constexpr const char* kOperatorLibraries[] = {
+    "libopapi.so",           "libopapi_math.so",      "libopapi_nn.so",   "libopapi_transformer.so", "libopapi_cv.so",
+    "libaclnn_ops_infer.so", "libaclnn_ops_train.so", "libaclnn_math.so", "libaclnn_rand.so"};
 
 auto& g_runtime_file = *new std::string;
 auto& g_operators = *new std::vector<void*>;
@@ -31,7 +31,8 @@ std::vector<std::string> folders() {
   std::vector<std::string> found = {""};
   for (const char* key : {"ASCEND_TOOLKIT_HOME", "ASCEND_HOME_PATH"})
     if (const char* home = getenv(key); home && *home) found.push_back(std::string(home) + "/lib64/");
-  for (const char* home : {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/latest"})
+  for (const char* home :
+       {"/usr/local/Ascend/cann", "/usr/local/Ascend/ascend-toolkit/latest", "/usr/local/Ascend/latest"})
     found.push_back(std::string(home) + "/lib64/");
   return found;
 }
@@ -101,13 +102,14 @@ const char* open_aclnn() {
     }
     if (base) g_operators.push_back(base);
     std::string missing;
-#define FIND(name, result, symbol, parameters) \
+#define FIND(name, result, symbol, parameters)                              \
   aclnn.name = reinterpret_cast<result(*) parameters>(find_aclnn(#symbol)); \
   if (!aclnn.name && missing.empty()) missing = #symbol;
     ACLNN_CREATES(FIND)
 #undef FIND
     if (!missing.empty())
-      snprintf(words, sizeof(words), "CANN's operators %s cannot be used: they have no %s, and CANN 8.0 or later is needed",
+      snprintf(words, sizeof(words),
+               "CANN's operators %s cannot be used: they have no %s, and CANN 8.0 or later is needed",
                g_operator_files[0].c_str(), missing.c_str());
   });
   return words;

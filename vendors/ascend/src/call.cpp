@@ -1,10 +1,12 @@
 #include "call.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <mutex>
 
 #include "device.hpp"
 #include "error.hpp"
+#include "memory.hpp"
 #include "stream.hpp"
 
 namespace ascend {
@@ -121,7 +123,8 @@ T* Frame::keep(T* made, Kind kind) {
 AclTensor* Frame::tensor(const DLTensor* t) {
   const int type = type_of(t->dtype);
   if (type == kUndefinedType) return decline(), nullptr;
-  // The storage is what these strides reach, from the first element on.
+  // aclnn asks for the storage that a tensor lies in, behind which the chip may write. The core does not say where that
+  // ends: at least what these strides reach, and a part of a tensor must not end there. So all of the allocation.
   int64_t reach = 1;
   for (int32_t d = 0; d < t->ndim; ++d) {
     if (t->shape[d] == 0) {
@@ -130,6 +133,9 @@ AclTensor* Frame::tensor(const DLTensor* t) {
     }
     reach += (t->shape[d] - 1) * t->strides[d];
   }
+  constexpr int64_t most = INT32_MAX;  // elements: kernels count in 32 bits
+  const int64_t left = static_cast<int64_t>(bytes_from(t->data)) * 8 / std::max(1, t->dtype.bits * t->dtype.lanes);
+  reach = std::max(reach, std::min(left, most));
   return keep(aclnn.tensor(t->shape, static_cast<uint64_t>(t->ndim), type, t->strides, 0, format_of(t->ndim), &reach, 1,
                            t->data),
               Kind::tensor);
@@ -153,7 +159,8 @@ AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const
     auto* made = new Operation;
     made->name = "InplaceFillScalar";
     made->workspace = find_aclnn("aclnnInplaceFillScalarGetWorkspaceSize");
-    made->run = reinterpret_cast<Status (*)(void*, uint64_t, AclExecutor*, Stream)>(find_aclnn("aclnnInplaceFillScalar"));
+    made->run =
+        reinterpret_cast<Status (*)(void*, uint64_t, AclExecutor*, Stream)>(find_aclnn("aclnnInplaceFillScalar"));
     return made;
   }();
   const DLTensor* any = first_input();
@@ -162,12 +169,14 @@ AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const
   int64_t all = 1;
   for (int32_t d = ndim - 1; d >= 0; --d) strides[static_cast<size_t>(d)] = all, all *= shape[d];
   void* data = nullptr;
-  if (const cw_status status = host.scratch(any->device.device_id, stream_, static_cast<uint64_t>(all * itemsize), &data)) {
+  if (const cw_status status =
+          host.scratch(any->device.device_id, stream_, static_cast<uint64_t>(all * itemsize), &data)) {
     if (!status_) status_ = status;
     return nullptr;
   }
-  AclTensor* made = keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
-                         Kind::tensor);
+  AclTensor* made =
+      keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
+           Kind::tensor);
   AclScalar* value = scalar(number);
   if (status_) return nullptr;
   uint64_t bytes = 0;

@@ -30,33 +30,33 @@ namespace ascend {
 namespace aten = cw::aten;
 
 // ---- words of a pattern: the argument of this place ...
-enum class Number : int {};    // ... that is, or came as, a number: as aclScalar
-enum class Float : int {};     // ... a number, as a float by value
-enum class Int32 : int {};     // ... an int of 32 bits
-enum class OrZero : int {};    // ... an int, 0 where none was given
-enum class Type : int {};      // ... a tensor: its aclDataType
-enum class Dims : int {};      // ... dimensions as aclIntArray; none are all of the first input's
-enum class Dim : int {};       // ... one dimension, as an aclIntArray of it
-enum class Single : int {};    // ... one dimension, 0 where none was given (of a tensor that was made flat by the caller)
+enum class Number : int {};  // ... that is, or came as, a number: as aclScalar
+enum class Float : int {};  // ... a number, as a float by value
+enum class Int32 : int {};  // ... an int of 32 bits
+enum class OrZero : int {};  // ... an int, 0 where none was given
+enum class Type : int {};  // ... a tensor: its aclDataType
+enum class Dims : int {};  // ... dimensions as aclIntArray; none are all of the first input's
+enum class Dim : int {};  // ... one dimension, as an aclIntArray of it
+enum class Single : int {};  // ... one dimension, 0 where none was given (of a tensor that was made flat by the caller)
 enum class Correction : int {};  // ... an optional number: an int, 1 where none was given
-enum class Scale : int {};     // ... an optional double: 0 where none was given
-enum class Seed : int {};      // ... a generator: two ints, seed and offset
-enum class Pair : int {};      // ... a list of two ints, or of one that stands for both, as aclIntArray of two
-enum class Triple : int {};    // ... likewise of three
-enum class Stride2 : int {};   // ... a Pair, and where it is empty the argument before it
-enum class Stride3 : int {};   // ... likewise a Triple
+enum class Scale : int {};  // ... an optional double: 0 where none was given
+enum class Seed : int {};  // ... a generator: two ints, seed and offset
+enum class Pair : int {};  // ... a list of two ints, or of one that stands for both, as aclIntArray of two
+enum class Triple : int {};  // ... likewise of three
+enum class Stride2 : int {};  // ... a Pair, and where it is empty the argument before it
+enum class Stride3 : int {};  // ... likewise a Triple
 // ---- and words that stand for themselves
 enum class Integer : int64_t {};
 enum class Flag : int { no, yes };
-enum class Real : int {};        // a double
-enum class Scalar : int {};      // an aclScalar of this integer
+enum class Real : int {};  // a double
+enum class Scalar : int {};  // an aclScalar of this integer
 enum class Cube : int { product, convolution };  // how float32 is multiplied: as torch's settings ask now
 enum class Everything : int {};  // all dimensions of the tensor of this place, as aclIntArray
 enum class None : int { tensor };  // a NULL tensor
 
 struct Operation {  // one of aclnn's, looked up once
   const char* name = nullptr;  // "Add"
-  void* workspace = nullptr;   // aclnnAddGetWorkspaceSize
+  void* workspace = nullptr;  // aclnnAddGetWorkspaceSize
   Status (*run)(void*, uint64_t, AclExecutor*, Stream) = nullptr;  // aclnnAdd
   std::atomic<bool> said{false};  // its first refusal was
 };
@@ -119,9 +119,9 @@ int8_t cube_math(Cube which);
 template <class T>
 struct Default;  // `get(frame, arg)`
 
-#define ASCEND_DEFAULT(T, value)                                 \
-  template <>                                                    \
-  struct Default<T> {                                            \
+#define ASCEND_DEFAULT(T, value)                                                  \
+  template <>                                                                     \
+  struct Default<T> {                                                             \
     static auto get([[maybe_unused]] Frame& f, const cw_arg& a) { return value; } \
   }
 ASCEND_DEFAULT(cw::Tensor, f.tensor(a));
@@ -150,12 +150,12 @@ struct Word {
   static auto get(Frame& f, std::integral_constant<int, token>) {
     return std::make_tuple(Default<At<token>>::get(f, f[token]));
   }
-#define ASCEND_WORD(T, value)                                            \
-  template <T token>                                                     \
-  static auto get(Frame& f, std::integral_constant<T, token>) {          \
-    [[maybe_unused]] constexpr auto i = static_cast<int>(token);         \
-    [[maybe_unused]] const cw_arg* args = f.count() ? &f[0] : nullptr;   \
-    return std::make_tuple(value);                                       \
+#define ASCEND_WORD(T, value)                                          \
+  template <T token>                                                   \
+  static auto get(Frame& f, std::integral_constant<T, token>) {        \
+    [[maybe_unused]] constexpr auto i = static_cast<int>(token);       \
+    [[maybe_unused]] const cw_arg* args = f.count() ? &f[0] : nullptr; \
+    return std::make_tuple(value);                                     \
   }
   ASCEND_WORD(Number, f.scalar(args[i]))
   ASCEND_WORD(Float, static_cast<float>(number(args[i])))
@@ -231,8 +231,8 @@ std::string letters(std::tuple<T...>*) {
 template <auto... tokens>
 struct With {
   template <class Op>
-  using Parameters = decltype(std::tuple_cat(Word<Op>::get(
-      std::declval<Frame&>(), std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...));
+  using Parameters = decltype(std::tuple_cat(
+      Word<Op>::get(std::declval<Frame&>(), std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...));
 
   // Whether the arguments are those of this call: a number where it takes a number, a tensor where a tensor.
   template <class Op>
@@ -241,8 +241,8 @@ struct With {
   }
   template <class Op>
   static cw_status call(Operation& operation, Frame& f) {
-    auto given = std::tuple_cat(
-        Word<Op>::get(f, std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...);
+    auto given =
+        std::tuple_cat(Word<Op>::get(f, std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...);
     TRY(f.status());
     uint64_t bytes = 0;
     AclExecutor* executor = nullptr;
@@ -288,7 +288,8 @@ struct Row {
 
   template <size_t... i>
   static bool matches(const cw_arg* args, int32_t n, std::index_sequence<i...>) {
-    return n == static_cast<int32_t>(sizeof...(i)) && (matches_one<typename Op::arguments::template at<i>>(args[i]) && ...);
+    return n == static_cast<int32_t>(sizeof...(i)) &&
+           (matches_one<typename Op::arguments::template at<i>>(args[i]) && ...);
   }
   template <class T>
   static bool matches_one(const cw_arg& arg) {

@@ -138,8 +138,8 @@ std::string soc_name() {
 
 cw_dtypes computed_dtypes() {
   const std::string soc = soc_name();
-  const bool first = begins(soc, "Ascend310") || (begins(soc, "Ascend910") && !begins(soc, "Ascend910B") &&
-                                                  !begins(soc, "Ascend910_9"));
+  const bool first = begins(soc, "Ascend310") ||
+                     (begins(soc, "Ascend910") && !begins(soc, "Ascend910B") && !begins(soc, "Ascend910_9"));
   return first ? CW_ALL_DTYPES & ~CW_BFLOAT16 : CW_ALL_DTYPES;
 }
 
@@ -242,9 +242,9 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     const char* key;
     int attribute;
   };
-  static constexpr Number numbers[] = {{"l2_cache_bytes", kCacheBytes},        {"cube_cores", kCubeCores},
-                                       {"vector_cores", kVectorCores},         {"local_memory_bytes", kLocalMemory},
-                                       {"group_limit", kGroupLimit},           {"simd_width", kWarp}};
+  static constexpr Number numbers[] = {{"l2_cache_bytes", kCacheBytes}, {"cube_cores", kCubeCores},
+                                       {"vector_cores", kVectorCores},  {"local_memory_bytes", kLocalMemory},
+                                       {"group_limit", kGroupLimit},    {"simd_width", kWarp}};
   for (const Number& n : numbers) {
     if (strcmp(key, n.key) != 0) continue;
     const int64_t value = attribute(*device, n.attribute);

@@ -11,18 +11,31 @@ namespace ascend {
 
 namespace {
 
-// Host memory that host_alloc gave: only that may be copied in the background.
-std::shared_mutex g_mutex;
-auto& g_pinned = *new std::map<uintptr_t, uint64_t>;
+// What was given and not freed: an address and its bytes.
+struct Given {
+  std::shared_mutex mutex;
+  std::map<uintptr_t, uint64_t> spans;
 
-bool is_pinned(const void* ptr, uint64_t bytes) {
-  const auto address = reinterpret_cast<uintptr_t>(ptr);
-  std::shared_lock<std::shared_mutex> lock(g_mutex);
-  const auto after = g_pinned.upper_bound(address);
-  if (after == g_pinned.begin()) return false;
-  const auto& [start, size] = *std::prev(after);
-  return address + bytes <= start + size;
-}
+  void add(const void* ptr, uint64_t bytes) {
+    std::unique_lock<std::shared_mutex> lock(mutex);
+    spans[reinterpret_cast<uintptr_t>(ptr)] = bytes;
+  }
+  void remove(const void* ptr) {
+    std::unique_lock<std::shared_mutex> lock(mutex);
+    spans.erase(reinterpret_cast<uintptr_t>(ptr));
+  }
+  // From this address to the end of the span that it is in; 0: in none.
+  uint64_t left(const void* ptr) {
+    const auto address = reinterpret_cast<uintptr_t>(ptr);
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    const auto after = spans.upper_bound(address);
+    if (after == spans.begin()) return 0;
+    const auto& [start, bytes] = *std::prev(after);
+    return address < start + bytes ? start + bytes - address : 0;
+  }
+};
+auto& g_host = *new Given;  // only this may be copied in the background
+auto& g_device = *new Given;
 
 }  // namespace
 
@@ -30,13 +43,17 @@ cw_status mem_alloc(int32_t index, uint64_t bytes, void** out) {
   Device* device = nullptr;
   TRY(find_device("mem_alloc", index, &device));
   *out = nullptr;
-  return bytes ? check(acl.alloc(out, bytes, kHugeFirst), "aclrtMalloc") : CW_OK;
+  if (!bytes) return CW_OK;
+  TRY(check(acl.alloc(out, bytes, kHugeFirst), "aclrtMalloc"));
+  return g_device.add(*out, bytes), CW_OK;
 }
 
 cw_status mem_free(int32_t index, void* ptr) {
   Device* device = nullptr;
   TRY(find_device("mem_free", index, &device));
-  return ptr ? check(acl.free(ptr), "aclrtFree") : CW_OK;
+  if (!ptr) return CW_OK;
+  g_device.remove(ptr);
+  return check(acl.free(ptr), "aclrtFree");
 }
 
 cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_index, uint64_t bytes, cw_stream handle) {
@@ -48,13 +65,14 @@ cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_in
   if (to && from && to != from) {
     bool can = false;
     TRY(enable_peers(to->index, from->index, &can));
-    if (!can) return fail(CW_INVALID, "mem_copy: devices %d and %d have no access to each other", to->index, from->index);
+    if (!can)
+      return fail(CW_INVALID, "mem_copy: devices %d and %d have no access to each other", to->index, from->index);
   }
   Stream stream = nullptr;
   TRY(find_stream("mem_copy", to ? *to : *from, handle, &stream));
   if (from && to) return check(acl.copy_async(dst, bytes, src, bytes, kDeviceToDevice, stream), "aclrtMemcpyAsync");
   const int kind = to ? kHostToDevice : kDeviceToHost;
-  if (is_pinned(to ? src : dst, bytes))
+  if (g_host.left(to ? src : dst) >= bytes)
     return check(acl.copy_async(dst, bytes, src, bytes, kind, stream), "aclrtMemcpyAsync");
   // What the runtime does with other memory differs between its versions: so in the stream's order, and waited for.
   TRY(check(acl.stream_sync(stream), "aclrtSynchronizeStream"));
@@ -85,8 +103,7 @@ cw_status host_alloc(uint64_t bytes, void** out) {
   *out = nullptr;
   if (!bytes) return CW_OK;
   TRY(check(acl.host_alloc(out, bytes), "aclrtMallocHost"));
-  std::unique_lock<std::shared_mutex> lock(g_mutex);
-  g_pinned[reinterpret_cast<uintptr_t>(*out)] = bytes;
+  g_host.add(*out, bytes);
   return CW_OK;
 }
 
@@ -94,11 +111,10 @@ cw_status host_free(void* ptr) {
   Device* device = nullptr;
   TRY(find_any_device("host_free", &device));
   if (!ptr) return CW_OK;
-  {
-    std::unique_lock<std::shared_mutex> lock(g_mutex);
-    g_pinned.erase(reinterpret_cast<uintptr_t>(ptr));
-  }
+  g_host.remove(ptr);
   return check(acl.host_free(ptr), "aclrtFreeHost");
 }
+
+uint64_t bytes_from(const void* ptr) { return g_device.left(ptr); }
 
 }  // namespace ascend

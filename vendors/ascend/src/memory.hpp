@@ -13,4 +13,7 @@ cw_status mem_info(int32_t index, uint64_t* free, uint64_t* total);
 cw_status host_alloc(uint64_t bytes, void** out);
 cw_status host_free(void* ptr);
 
+// From an address in device memory to the end of its mem_alloc.
+uint64_t bytes_from(const void* ptr);
+
 }  // namespace ascend

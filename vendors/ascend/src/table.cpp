@@ -81,7 +81,8 @@ std::string words_for_operators() {
     }
   }
   const size_t all = table().size();
-  std::string text = std::to_string(here) + " of " + std::to_string(all) + " operators of the table are in CANN's libraries";
+  std::string text =
+      std::to_string(here) + " of " + std::to_string(all) + " operators of the table are in CANN's libraries";
   return missing.empty() ? text : text + "; missing, among others: " + missing;
 }
 

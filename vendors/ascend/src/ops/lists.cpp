@@ -9,10 +9,10 @@ namespace {
 using Lists = cw::List<cw::Tensor>;
 
 // torch's, which operators.hpp leaves out.
-#define LIST_OPERATOR(base, overload, ...)                                            \
-  struct base##_##overload : cw::Operator<1, void(Lists out, Lists self __VA_OPT__(,) __VA_ARGS__)> { \
-    static constexpr const char* name = "aten::_foreach_" #base "." #overload;        \
-    static constexpr uint32_t most = 24;                                              \
+#define LIST_OPERATOR(base, overload, ...)                                                             \
+  struct base##_##overload : cw::Operator<1, void(Lists out, Lists self __VA_OPT__(, ) __VA_ARGS__)> { \
+    static constexpr const char* name = "aten::_foreach_" #base "." #overload;                         \
+    static constexpr uint32_t most = 24;                                                               \
   }
 LIST_OPERATOR(add, List_out, Lists other, cw::Scalar alpha);
 LIST_OPERATOR(sub, List_out, Lists other, cw::Scalar alpha);

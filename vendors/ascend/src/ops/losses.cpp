@@ -30,10 +30,9 @@ void add_losses(Lines& lines) {
   lines.push_back(
       row<aten::smooth_l1_loss_backward_grad_input, With<1, 2, 3, 4, Float{5}, 0>>(floats, "SmoothL1LossBackward"));
   lines.push_back(row<aten::binary_cross_entropy_out, With<1, 2, 3, 4, 0>>(floats, "BinaryCrossEntropy"));
-  lines.push_back(
-      row<aten::binary_cross_entropy_backward_grad_input, With<1, 2, 3, 4, 5, 0>>(floats, "BinaryCrossEntropyBackward"));
-  lines.push_back(
-      row<aten::nll_loss_forward_output, With<2, 3, &class_weights<2, 4>, 5, 6, 0, 1>>(targets, "NLLLoss"));
+  lines.push_back(row<aten::binary_cross_entropy_backward_grad_input, With<1, 2, 3, 4, 5, 0>>(
+      floats, "BinaryCrossEntropyBackward"));
+  lines.push_back(row<aten::nll_loss_forward_output, With<2, 3, &class_weights<2, 4>, 5, 6, 0, 1>>(targets, "NLLLoss"));
   lines.push_back(row<aten::nll_loss_backward_grad_input, With<1, 2, 3, &class_weights<2, 4>, 5, 6, 7, 0>>(
       targets, "NLLLossBackward"));
   lines.push_back(

@@ -22,8 +22,7 @@ void add_networks(Lines& lines) {
 
   // convolutions
   using Convolution = With<1, 2, 3, 4, 5, 6, 7, 8, 9, 0, Cube::convolution>;
-  using ConvolutionBackward =
-      With<3, 4, 5, &bias_sizes, 7, 8, 9, 10, 11, Int32{12}, 13, Cube::convolution, 0, 1, 2>;
+  using ConvolutionBackward = With<3, 4, 5, &bias_sizes, 7, 8, 9, 10, 11, Int32{12}, 13, Cube::convolution, 0, 1, 2>;
   lines.push_back(row<aten::convolution_overrideable, Convolution>(floats, "Convolution"));
   lines.push_back(row<aten::convolution_backward, ConvolutionBackward>(floats, "ConvolutionBackward"));
 
@@ -45,17 +44,19 @@ void add_networks(Lines& lines) {
   using MaxPool = With<2, Pair{3}, Stride2{4}, Pair{5}, Pair{6}, 7, 0, 1>;
   using MaxPoolBackward = With<1, 2, 8, Pair{3}, Stride2{4}, Pair{5}, Pair{6}, 7, 0>;
   lines.push_back(row<aten::max_pool2d_with_indices_out, MaxPool>(indexed, "MaxPool2dWithIndices"));
-  lines.push_back(row<aten::max_pool2d_with_indices_backward_grad_input, MaxPoolBackward>(
-      indexed, "MaxPool2dWithIndicesBackward"));
-  lines.push_back(row<aten::avg_pool2d_out,
-                      With<1, Pair{2}, Stride2{3}, Pair{4}, 5, 6, OrZero{7}, Cube::convolution, 0>>(floats, "AvgPool2d"));
+  lines.push_back(
+      row<aten::max_pool2d_with_indices_backward_grad_input, MaxPoolBackward>(indexed, "MaxPool2dWithIndicesBackward"));
+  lines.push_back(
+      row<aten::avg_pool2d_out, With<1, Pair{2}, Stride2{3}, Pair{4}, 5, 6, OrZero{7}, Cube::convolution, 0>>(
+          floats, "AvgPool2d"));
   lines.push_back(row<aten::avg_pool2d_backward_grad_input,
                       With<1, 2, Pair{3}, Stride2{4}, Pair{5}, 6, 7, OrZero{8}, Cube::convolution, 0>>(
       floats, "AvgPool2dBackward"));
   lines.push_back(
       row<aten::avg_pool3d_out, With<1, Triple{2}, Stride3{3}, Triple{4}, 5, 6, OrZero{7}, 0>>(floats, "AvgPool3d"));
-  lines.push_back(row<aten::avg_pool3d_backward_grad_input,
-                      With<1, 2, Triple{3}, Stride3{4}, Triple{5}, 6, 7, OrZero{8}, 0>>(floats, "AvgPool3dBackward"));
+  lines.push_back(
+      row<aten::avg_pool3d_backward_grad_input, With<1, 2, Triple{3}, Stride3{4}, Triple{5}, 6, 7, OrZero{8}, 0>>(
+          floats, "AvgPool3dBackward"));
   lines.push_back(row<aten::_adaptive_avg_pool2d_out, With<1, 2, 0>>(floats, "AdaptiveAvgPool2d"));
   lines.push_back(row<aten::_adaptive_avg_pool2d_backward_out, With<1, 2, 0>>(floats, "AdaptiveAvgPool2dBackward"));
   lines.push_back(row<aten::_adaptive_avg_pool3d_out, With<1, 2, 0>>(floats, "AdaptiveAvgPool3d"));
@@ -87,8 +88,8 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::upsample_nearest2d_backward_grad_input, With<1, 2, 3, Scale{4}, Scale{5}, 0>>(
       floats, "UpsampleNearest2dBackward"));
   lines.push_back(row<aten::upsample_nearest1d_out, With<1, 2, 0>>(floats, "UpsampleNearest1d"));
-  lines.push_back(
-      row<aten::upsample_nearest1d_backward_grad_input, With<1, 2, 3, Scale{4}, 0>>(floats, "UpsampleNearest1dBackward"));
+  lines.push_back(row<aten::upsample_nearest1d_backward_grad_input, With<1, 2, 3, Scale{4}, 0>>(
+      floats, "UpsampleNearest1dBackward"));
   lines.push_back(
       row<aten::upsample_nearest3d_out, With<1, 2, Scale{3}, Scale{4}, Scale{5}, 0>>(floats, "UpsampleNearest3d"));
   lines.push_back(row<aten::upsample_nearest3d_backward_grad_input, With<1, 2, 3, Scale{4}, Scale{5}, Scale{6}, 0>>(
@@ -101,12 +102,13 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::upsample_bicubic2d_backward_grad_input, With<1, 2, 3, 4, Scale{5}, Scale{6}, 0>>(
       floats, "UpsampleBicubic2dBackward"));
   lines.push_back(row<aten::upsample_linear1d_out, With<1, 2, 3, Scale{4}, 0>>(floats, "UpsampleLinear1d"));
-  lines.push_back(
-      row<aten::upsample_linear1d_backward_grad_input, With<1, 2, 3, 4, Scale{5}, 0>>(floats, "UpsampleLinear1dBackward"));
+  lines.push_back(row<aten::upsample_linear1d_backward_grad_input, With<1, 2, 3, 4, Scale{5}, 0>>(
+      floats, "UpsampleLinear1dBackward"));
   lines.push_back(row<aten::upsample_trilinear3d_out, With<1, 2, 3, Scale{4}, Scale{5}, Scale{6}, 0>>(
       floats, "UpsampleTrilinear3d"));
-  lines.push_back(row<aten::upsample_trilinear3d_backward_grad_input,
-                      With<1, 2, 3, 4, Scale{5}, Scale{6}, Scale{7}, 0>>(floats, "UpsampleTrilinear3dBackward"));
+  lines.push_back(
+      row<aten::upsample_trilinear3d_backward_grad_input, With<1, 2, 3, 4, Scale{5}, Scale{6}, Scale{7}, 0>>(
+          floats, "UpsampleTrilinear3dBackward"));
   lines.push_back(row<aten::grid_sampler_2d_out, With<1, 2, 3, 4, 5, 0>>(floats, "GridSampler2D"));
   lines.push_back(row<aten::grid_sampler_3d_out, With<1, 2, 3, 4, 5, 0>>(floats, "GridSampler3D"));
   lines.push_back(row<aten::im2col_out, With<1, 2, 3, 4, 5, 0>>(floats, "Im2col"));
@@ -114,8 +116,7 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::channel_shuffle_out, With<1, 2, 0>>(floats, "ChannelShuffle"));
 
   // embeddings
-  lines.push_back(
-      row<aten::embedding_dense_backward_out, With<1, 2, 3, 4, 5, 0>>(indexed, "EmbeddingDenseBackward"));
+  lines.push_back(row<aten::embedding_dense_backward_out, With<1, 2, 3, 4, 5, 0>>(indexed, "EmbeddingDenseBackward"));
 }
 
 }  // namespace ascend

@@ -105,8 +105,7 @@ void add_pointwise(Lines& lines) {
   lines.push_back(row<aten::isneginf_out, Unary>(any, "IsNegInf"));
   lines.push_back(row<aten::logical_not_out, Unary>(any, "LogicalNot"));
   lines.push_back(row<aten::bitwise_not_out, Unary>(bits, "BitwiseNot"));
-  lines.push_back(
-      row<aten::nan_to_num_out, With<1, &nan_number, &high_number, &low_number, 0>>(floats, "NanToNum"));
+  lines.push_back(row<aten::nan_to_num_out, With<1, &nan_number, &high_number, &low_number, 0>>(floats, "NanToNum"));
 
   // two tensors, or a tensor and a number
   lines.push_back(row<aten::add_out, With<1, 2, 3, 0>, With<1, Number{2}, 3, 0>, With<Number{1}, 2, 3, 0>>(
@@ -150,9 +149,11 @@ void add_pointwise(Lines& lines) {
   lines.push_back(row<aten::logical_and_out, Binary>(any, "LogicalAnd"));
   lines.push_back(row<aten::logical_or_out, Binary>(any, "LogicalOr"));
   lines.push_back(row<aten::logical_xor_out, Binary>(any, "LogicalXor"));
-  lines.push_back(row<aten::bitwise_and_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseAndTensor", "BitwiseAndScalar"));
+  lines.push_back(
+      row<aten::bitwise_and_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseAndTensor", "BitwiseAndScalar"));
   lines.push_back(row<aten::bitwise_or_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseOrTensor", "BitwiseOrScalar"));
-  lines.push_back(row<aten::bitwise_xor_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseXorTensor", "BitwiseXorScalar"));
+  lines.push_back(
+      row<aten::bitwise_xor_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseXorTensor", "BitwiseXorScalar"));
   lines.push_back(row<aten::where_self_out, With<1, 2, 3, 0>>(any, "SWhere"));
 
   // bounds and mixtures
@@ -199,9 +200,9 @@ void add_pointwise(Lines& lines) {
   lines.push_back(row<aten::glu_backward_grad_input, With<1, 2, 3, 0>>(whole(kFloats), "GluBackward"));
   lines.push_back(row<aten::logit_out, With<1, &logit_eps, 0>>(floats, "Logit"));
   lines.push_back(row<aten::log_sigmoid_forward_output, With<2, 0, 1>>(whole(kFloats), "LogSigmoidForward"));
+  lines.push_back(row<aten::log_sigmoid_backward_grad_input, With<1, 2, 3, 0>>(whole(kFloats), "LogSigmoidBackward"));
   lines.push_back(
-      row<aten::log_sigmoid_backward_grad_input, With<1, 2, 3, 0>>(whole(kFloats), "LogSigmoidBackward"));
-  lines.push_back(row<aten::native_dropout_backward_out, With<1, 2, Float{3}, 0>>(whole(kFloats | CW_BOOL), "MaskedScale"));
+      row<aten::native_dropout_backward_out, With<1, 2, Float{3}, 0>>(whole(kFloats | CW_BOOL), "MaskedScale"));
 }
 
 }  // namespace ascend

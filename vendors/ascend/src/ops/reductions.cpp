@@ -42,8 +42,7 @@ void add_reductions(Lines& lines) {
   lines.push_back(row<aten::var_mean_correction_out, With<2, Dims{3}, Correction{4}, 5, 0, 1>>(floats, "VarMean"));
   lines.push_back(
       row<aten::std_mean_correction_out, With<2, Dims{3}, Correction{4}, 5, 0, 1>>(floats, "StdMeanCorrection"));
-  lines.push_back(
-      row<aten::linalg_vector_norm_out, With<1, 2, Dims{3}, 4, Type{0}, 0>>(floats, "LinalgVectorNorm"));
+  lines.push_back(row<aten::linalg_vector_norm_out, With<1, 2, Dims{3}, 4, Type{0}, 0>>(floats, "LinalgVectorNorm"));
   lines.push_back(row<aten::cumsum_out, With<1, 2, Type{0}, 0>>(numbers, "Cumsum"));
   lines.push_back(row<aten::cumprod_out, With<1, Number{2}, Type{0}, 0>>(numbers, "Cumprod"));
   lines.push_back(row<aten::topk_values, With<2, 3, 4, 5, 6, 0, 1>>(ordered, "Topk"));
