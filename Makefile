@@ -127,6 +127,13 @@ ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/asce
 	cmake -S vendors/ascend_stand_in -B build/ascend-stand-in -DCMAKE_BUILD_TYPE=Release > build/ascend-stand-in/cmake.log
 	cmake --build build/ascend-stand-in -j $(JOBS) > build/ascend-stand-in/build.log || (cat build/ascend-stand-in/build.log && false)
 
+# An environment of its own: torch_npu is another adapter for the same torch, the two never meet. torch comes as .venv's does.
+ASCEND_JUDGE = torch==2.13.0 torch_npu==2.13.0 pyyaml numpy scikit-learn
+test-ascend-judge: ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
+	test -x build/ascend-judge/bin/python || $(PYTHON) -m venv build/ascend-judge
+	build/ascend-judge/bin/python -m pip install -q $(ASCEND_JUDGE)
+	$(PYTHON) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python
+
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build
 	$(LOCK) $(PY) -m pip install -q --no-deps --upgrade --target build/nvrtc nvidia-cuda-nvrtc-cu12==12.9.86 nvidia-cuda-nvrtc==13.0.88

@@ -110,8 +110,8 @@ def numbers() -> None:
     for a, b in ((x, y), (i, j)):
         for f in (
             lambda t: t + 2, lambda t: 2 + t, lambda t: 2 - t, lambda t: t - 2, lambda t: t * 3,
-            lambda t: 3 * t, lambda t: t > 1, lambda t: t < 1, lambda t: torch.maximum(t, t * 0 + 1),
-            lambda t: torch.where(t > 0, t, 7),
+            lambda t: 3 * t, lambda t: t > 1, lambda t: t < 1,
+            lambda t: torch.maximum(t, t * 0 + 1), lambda t: torch.where(t > 0, t, 7),
         ):  # fmt: skip
             torch.testing.assert_close(f(b).cpu(), f(a))
     torch.testing.assert_close((2 / y).cpu(), 2 / x)

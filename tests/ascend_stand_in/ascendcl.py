@@ -10,8 +10,6 @@ from ctypes import (
     byref,
     c_char_p,
     c_float,
-    c_int,
-    c_int32,
     c_int64,
     c_size_t,
     c_uint32,
@@ -64,11 +62,13 @@ def refused(code: int, function, *args) -> str:
     """The message of a call that has to be refused with this code."""
     try:
         function(*args)
-    except Failure as failure:
-        assert failure.code == code, failure
-        assert failure.message, failure
-        return failure.message
-    raise AssertionError("it was not refused")
+    except Failure as caught:
+        failure = caught
+    else:
+        raise AssertionError("it was not refused")
+    assert failure.code == code, failure
+    assert failure.message, failure
+    return failure.message
 
 
 def malloc(acl: Library, size: int) -> c_void_p:
@@ -116,30 +116,65 @@ class Operators:
         for name in ("aclCreateTensor", "aclCreateScalar", "aclCreateIntArray"):
             getattr(self.api.library, name).restype = c_void_p
 
-    def tensor(self, values: list, shape: list[int], *, dtype: int = FLOAT, stride: list[int] | None = None, offset: int = 0, storage: list[int] | None = None):
+    def tensor(
+        self,
+        values: list,
+        shape: list[int],
+        *,
+        dtype: int = FLOAT,
+        stride: list[int] | None = None,
+        offset: int = 0,
+        storage: list[int] | None = None,
+    ):
         """A tensor on the device with these values in its storage: (handle, address, bytes)."""
-        data = struct.pack(f"{len(values)}{CODES[dtype]}", *values) if dtype in CODES else b"".join(values)
+        data = (
+            struct.pack(f"{len(values)}{CODES[dtype]}", *values)
+            if dtype in CODES
+            else b"".join(values)
+        )
         address = malloc(self.acl, max(len(data), 1))
         if data:
             write(self.acl, address, data)
         handle = self.describe(address, shape, dtype, stride, offset, storage or [len(values)])
         return Tensor(handle, address, len(data), dtype)
 
-    def describe(self, address: c_void_p, shape: list[int], dtype: int, stride: list[int] | None, offset: int, storage: list[int]) -> c_void_p:
+    def describe(
+        self,
+        address: c_void_p,
+        shape: list[int],
+        dtype: int,
+        stride: list[int] | None,
+        offset: int,
+        storage: list[int],
+    ) -> c_void_p:
         if stride is None:
             stride = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
         sizes = (c_int64 * len(shape))(*shape)
         steps = (c_int64 * len(shape))(*stride)
         kept = (c_int64 * len(storage))(*storage)
         create = self.api.library.aclCreateTensor
-        made = create(sizes, c_uint64(len(shape)), dtype, steps, c_int64(offset), 2, kept, c_uint64(len(storage)), address)
+        made = create(
+            sizes,
+            c_uint64(len(shape)),
+            dtype,
+            steps,
+            c_int64(offset),
+            2,
+            kept,
+            c_uint64(len(storage)),
+            address,
+        )
         return c_void_p(made)
 
     def scalar(self, value: float) -> c_void_p:
         return c_void_p(self.api.library.aclCreateScalar(byref(c_float(value)), FLOAT))
 
     def ints(self, *values: int) -> c_void_p:
-        return c_void_p(self.api.library.aclCreateIntArray((c_int64 * len(values))(*values), c_uint64(len(values))))
+        return c_void_p(
+            self.api.library.aclCreateIntArray(
+                (c_int64 * len(values))(*values), c_uint64(len(values))
+            )
+        )
 
     def prepare(self, name: str, *args) -> tuple[c_void_p, int]:
         size, executor = c_uint64(), c_void_p()
@@ -156,7 +191,11 @@ class Operators:
 
     def values(self, tensor: Tensor) -> list:
         data = read(self.acl, tensor.address, tensor.size)
-        return list(struct.unpack(f"{tensor.size // struct.calcsize(CODES[tensor.dtype])}{CODES[tensor.dtype]}", data))
+        return list(
+            struct.unpack(
+                f"{tensor.size // struct.calcsize(CODES[tensor.dtype])}{CODES[tensor.dtype]}", data
+            )
+        )
 
 
 class Tensor:

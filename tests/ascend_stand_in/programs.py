@@ -1,8 +1,8 @@
-"""What the judge trains through torch_npu on the stand-in libraries, and on the CPU: one program a process.
+"""What the judge trains through torch_npu on the stand-ins, and on the CPU: one program a process.
 
     python programs.py digits
 
-prints a line of JSON: losses and the largest differences of losses and weights between the two devices.
+prints a line of JSON: losses, and how far losses and weights are apart on the two devices.
 """
 
 from __future__ import annotations
@@ -10,10 +10,11 @@ from __future__ import annotations
 import copy
 import json
 import sys
+import tempfile
 
 import torch
 import torch_npu  # noqa: F401
-from torch import Tensor, nn
+from torch import Tensor, distributed, nn
 from torch.nn import functional
 
 
@@ -42,14 +43,19 @@ class Block(nn.Module):
         self.up, self.down = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
 
     def forward(self, x: Tensor) -> Tensor:
-        q, k, v = (t.unflatten(-1, (self.heads, -1)).transpose(1, 2) for t in self.qkv(self.first(x)).chunk(3, -1))
+        q, k, v = (
+            t.unflatten(-1, (self.heads, -1)).transpose(1, 2)
+            for t in self.qkv(self.first(x)).chunk(3, -1)
+        )
         y = functional.scaled_dot_product_attention(q, k, v, is_causal=True)
         x = x + self.out(y.transpose(1, 2).flatten(2))
         return x + self.down(functional.gelu(self.up(self.second(x)), approximate="tanh"))
 
 
 class Gpt(nn.Module):
-    def __init__(self, words: int = 40, width: int = 32, heads: int = 4, layers: int = 2, length: int = 16):
+    def __init__(
+        self, words: int = 40, width: int = 32, heads: int = 4, layers: int = 2, length: int = 16
+    ):
         super().__init__()
         self.words, self.places = nn.Embedding(words, width), nn.Embedding(length, width)
         self.blocks = nn.Sequential(*(Block(width, heads) for _ in range(layers)))
@@ -64,7 +70,11 @@ def gpt() -> tuple[nn.Module, list[tuple[Tensor, Tensor]], dict]:
     """A GPT of two blocks by AdamW: attention by FlashAttentionScore."""
     rows = [torch.arange(17) * step % 40 for step in range(1, 33)]
     tokens = torch.stack(rows)
-    return Gpt(), [(tokens[i : i + 8, :-1], tokens[i : i + 8, 1:]) for i in (0, 8, 16, 24)] * 3, {"tolerance": 1e-4}
+    return (
+        Gpt(),
+        [(tokens[i : i + 8, :-1], tokens[i : i + 8, 1:]) for i in (0, 8, 16, 24)] * 3,
+        {"tolerance": 1e-4},
+    )
 
 
 class Reader(nn.Module):
@@ -81,10 +91,59 @@ def lstm() -> tuple[nn.Module, list[tuple[Tensor, Tensor]], dict]:
     """An LSTM that names which of four places had the largest sum."""
     x = torch.randn(64, 10, 8)
     target = x[..., :4].sum(1).argmax(-1)
-    return Reader(), [(x[i : i + 16], target[i : i + 16]) for i in (0, 16, 32, 48)] * 4, {"tolerance": 1e-4}
+    return (
+        Reader(),
+        [(x[i : i + 16], target[i : i + 16]) for i in (0, 16, 32, 48)] * 4,
+        {"tolerance": 1e-4},
+    )
 
 
-def train(device: str, net: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> tuple[list[float], list[Tensor]]:
+class Dropped(nn.Module):
+    """A layer behind a dropout whose mask comes along, so that the CPU can have the same."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 64), nn.Linear(64, 4)
+        self.masks: list[Tensor] = []
+        self.step = 0
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x).tanh()
+        if h.device.type == "cpu":
+            self.step += 1
+            return self.second(h * self.masks[self.step - 1])
+        kept = functional.dropout(h, 0.25)
+        self.masks.append((kept.detach() / h.detach()).cpu())
+        return self.second(kept)
+
+
+def dropout() -> tuple[nn.Module, list[tuple[Tensor, Tensor]], dict]:
+    """Dropout and its gradient, with the device's masks on the CPU too; `check` looks at them."""
+    x = torch.randn(64, 8)
+    target = x[:, :4].argmax(-1)
+    return (
+        Dropped(),
+        [(x[i : i + 16], target[i : i + 16]) for i in (0, 16, 32, 48)] * 4,
+        {"tolerance": 1e-4},
+    )
+
+
+def check(masks: list[Tensor]) -> None:
+    """Raises where a mask is none of a dropout of a quarter."""
+    every = torch.cat(masks).round(decimals=3)
+    share = (every == 0).float().mean().item()
+    if every.unique().numel() != 2 or not torch.allclose(
+        every.unique(), torch.tensor([0, 4 / 3]), atol=1e-3
+    ):
+        raise AssertionError(f"a mask has the values {every.unique().tolist()}")
+    if not 0.22 < share < 0.28 or torch.equal(masks[0], masks[1]):
+        raise AssertionError(f"a share of {share} is dropped, or all steps drop the same")
+
+
+def train(
+    device: str, net: nn.Module, batches: list[tuple[Tensor, Tensor]]
+) -> tuple[list[float], list[Tensor]]:
+    given = net
     net = copy.deepcopy(net).to(device)
     # The eps is large: where the gradient is 0 but for rounding, the CPU's step would be noise.
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, eps=1e-4)
@@ -95,17 +154,112 @@ def train(device: str, net: nn.Module, batches: list[tuple[Tensor, Tensor]]) -> 
         loss.backward()
         optimizer.step()
         losses.append(loss.item())
+    if device != "cpu" and isinstance(net, Dropped):
+        given.masks = net.masks
+        check(net.masks)
     return losses, [tensor.detach().cpu() for tensor in net.state_dict().values()]
 
 
-def main() -> None:
+def collectives(rank: int, device: str) -> None:
+    """Raises where one of HCCL's collectives differs from what it has to give, over two ranks."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64):
+        base = torch.arange(200_000).remainder(7).to(dtype)
+        own, other = base + rank, base + 1 - rank
+        both = [own, other] if rank == 0 else [other, own]
+        x = own.to(device)
+        distributed.all_reduce(x)
+        assert torch.equal(x.cpu(), own + other), dtype
+        x = own.to(device)
+        distributed.all_reduce(x, op=distributed.ReduceOp.MAX)
+        assert torch.equal(x.cpu(), torch.maximum(own, other)), dtype
+        x = own.to(device)
+        distributed.broadcast(x, 1)
+        assert torch.equal(x.cpu(), both[1]), dtype
+        parts = [torch.empty_like(x) for _ in range(2)]
+        distributed.all_gather(parts, own.to(device))
+        assert all(torch.equal(part.cpu(), want) for part, want in zip(parts, both, strict=True)), (
+            dtype
+        )
+        x = torch.empty(100_000, dtype=dtype, device=device)
+        distributed.reduce_scatter_tensor(x, own.to(device))
+        assert torch.equal(x.cpu(), (own + other).chunk(2)[rank]), dtype
+        x = torch.empty_like(own, device=device)
+        distributed.all_to_all_single(x, own.to(device))
+        assert torch.equal(x.cpu(), torch.cat([each.chunk(2)[rank] for each in both])), dtype
+        if rank == 0:
+            distributed.send(own.to(device), 1)
+        else:
+            distributed.recv(x, 0)
+            assert torch.equal(x.cpu(), other), dtype
+
+
+def rank_of_two(rank: int, store: str) -> None:
+    """One process of DDP: half of each batch, the whole batch's loss on the CPU to compare with."""
+    torch.npu.set_device(rank)
+    device = f"npu:{rank}"
+    distributed.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=2)
+    collectives(rank, device)
     torch.manual_seed(0)
-    net, batches, options = globals()[sys.argv[1]]()
+    _, batches, options = digits()
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)
+    )
     expected, weights = train("cpu", net, batches)
-    losses, own = train("npu", net, batches)
+    parallel = nn.parallel.DistributedDataParallel(copy.deepcopy(net).to(device), device_ids=[rank])
+    optimizer = torch.optim.AdamW(parallel.parameters(), lr=1e-2, eps=1e-4)
+    losses = []
+    for x, target in batches:
+        x, target = x.chunk(2)[rank].to(device), target.chunk(2)[rank].to(device)
+        optimizer.zero_grad()
+        loss = functional.cross_entropy(parallel(x), target)
+        loss.backward()
+        optimizer.step()
+        distributed.all_reduce(loss := loss.detach())
+        losses.append(loss.item() / 2)
+    own = [tensor.detach().cpu() for tensor in parallel.module.state_dict().values()]
+    distributed.destroy_process_group()
+    if rank == 0:
+        report(losses, expected, own, weights, options)
+
+
+def ddp() -> None:
+    """The digits over two processes, each with its device."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(rank_of_two, (f"{folder}/store",), nprocs=2)
+
+
+def report(
+    losses: list[float],
+    expected: list[float],
+    own: list[Tensor],
+    weights: list[Tensor],
+    options: dict,
+) -> None:
     apart = max(abs(a - b) for a, b in zip(expected, losses, strict=True))
     far = max((a - b).abs().max().item() for a, b in zip(weights, own, strict=True))
-    print(json.dumps({"first": losses[0], "last": losses[-1], "cpu": expected[-1], "losses": apart, "weights": far} | options))
+    print(
+        json.dumps(
+            {
+                "first": losses[0],
+                "last": losses[-1],
+                "cpu": expected[-1],
+                "losses": apart,
+                "weights": far,
+            }
+            | options
+        )
+    )
+
+
+def main() -> None:
+    if sys.argv[1] == "ddp":
+        ddp()
+        return
+    torch.manual_seed(0)
+    net, batches, options = globals()[sys.argv[1]]()
+    losses, own = train("npu", net, batches)
+    expected, weights = train("cpu", net, batches)
+    report(losses, expected, own, weights, options)
 
 
 if __name__ == "__main__":

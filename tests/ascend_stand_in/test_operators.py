@@ -8,31 +8,40 @@ Run = Callable[..., str]
 
 
 def test_strides_and_offsets_are_followed(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a = ops.tensor(list(range(6)), [2, 2], stride=[1, 3], offset=1)
         b, out = ops.tensor([10, 20], [2, 1]), ops.tensor([0] * 4, [2, 2])
         ops.run("Add", a, b, ops.scalar(2), out)
         print(ops.values(out))
-    """) == "[21.0, 24.0, 42.0, 45.0]"
+    """)
+        == "[21.0, 24.0, 42.0, 45.0]"
+    )
 
 
 def test_whole_numbers_stay_exact(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a, b, out = (ops.tensor([v], [1], dtype=INT64) for v in (2**60 + 1, 3, 0))
         ops.run("Mul", a, b, out)
         print(ops.values(out)[0] == 3 * (2**60 + 1))
-    """) == "True"
+    """)
+        == "True"
+    )
 
 
 def test_halves_round_to_even(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a, out = ops.tensor([1 + 2**-11, 1 + 3 * 2**-11, 70000, 2**-25, 1e-7], [5]), ops.tensor([0] * 5, [5], dtype=HALF)
         ops.run("Cast", a, HALF, out)
         print(ops.values(out) == [1, 1 + 2**-9, float("inf"), 0, 2**-23])
-    """) == "True"
+    """)
+        == "True"
+    )
 
 
 def test_a_product_of_matrices_that_do_not_fit_is_refused(on_chip: Run) -> None:
@@ -53,7 +62,8 @@ def test_the_matrix_unit_takes_no_whole_numbers(on_chip: Run) -> None:
 
 
 def test_memory_behind_a_result_is_overwritten(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         block = malloc(ops.acl, 256)
         write(ops.acl, block, bytes(256))
@@ -61,11 +71,14 @@ def test_memory_behind_a_result_is_overwritten(on_chip: Run) -> None:
         ops.run("InplaceOne", first)
         after = read(ops.acl, block, 256)
         print(after[12:64] == b"\\xa5" * 52, after[64:] == bytes(192))
-    """) == "True True"
+    """)
+        == "True True"
+    )
 
 
 def test_an_executor_is_used_again_with_other_addresses(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a, b, out, other = ops.tensor([1, 2], [2]), ops.tensor([5, 6], [2]), ops.tensor([0, 0], [2]), ops.tensor([0, 0], [2])
         executor, _ = ops.prepare("Sqrt", a, out)
@@ -78,7 +91,9 @@ def test_an_executor_is_used_again_with_other_addresses(on_chip: Run) -> None:
         ops.acl.aclrtSynchronizeDevice()
         print([round(v * v, 3) for v in ops.values(out) + ops.values(other)])
         ops.api.aclDestroyAclOpExecutor(executor)
-    """) == "[1.0, 2.0, 5.0, 6.0]"
+    """)
+        == "[1.0, 2.0, 5.0, 6.0]"
+    )
 
 
 def test_an_operator_whose_memory_was_freed_fails_on_the_device(on_chip: Run) -> None:
@@ -114,34 +129,47 @@ def test_an_operator_without_a_context_is_refused(on_chip: Run) -> None:
 
 
 def test_nonzero_tells_its_shape_when_it_has_run(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a, out = ops.tensor([0, 3, 0, 4], [2, 2]), ops.tensor([0] * 8, [4, 2], dtype=INT64)
         ops.run("Nonzero", a, out)
         shape, rank = ctypes.POINTER(c_int64)(), c_uint64()
         ops.api.aclGetViewShape(out, byref(shape), byref(rank))
         print(shape[: rank.value], ops.values(out)[:4])
-    """) == "[2, 2] [0, 1, 1, 1]"
+    """)
+        == "[2, 2] [0, 1, 1, 1]"
+    )
 
 
 def test_an_operator_that_is_not_modelled_is_not_exported(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         print(hasattr(ops.api.library, "aclnnSvd"), hasattr(ops.api.library, "aclnnSqrt"))
-    """) == "False True"
+    """)
+        == "False True"
+    )
 
 
 def test_a_wrong_result_on_purpose_is_wrong(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip(
+            """
         ops = operators()
         a = ops.tensor([4, 9], [2])
         ops.run("Sqrt", a, a)
         print(ops.values(a))
-    """, WRONG="aclnnSqrt") == "[3.0, 3.0]"
+    """,
+            WRONG="aclnnSqrt",
+        )
+        == "[3.0, 3.0]"
+    )
 
 
 def test_operators_are_taken_into_a_capture(on_chip: Run) -> None:
-    assert on_chip("""
+    assert (
+        on_chip("""
         ops = operators()
         a, s, graph = ops.tensor([2], [1]), stream(ops.acl), c_void_p()
         ops.acl.aclmdlRICaptureBegin(s, 0)
@@ -152,4 +180,6 @@ def test_operators_are_taken_into_a_capture(on_chip: Run) -> None:
             ops.acl.aclmdlRIExecuteAsync(graph, s)
         ops.acl.aclrtSynchronizeStream(s)
         print(ops.values(a))
-    """) == "[256.0]"
+    """)
+        == "[256.0]"
+    )

@@ -13,7 +13,8 @@ using Values = std::vector<double>;
 // A query, key or value as [B, N, S, D].
 View by_heads(const View& view, const std::string& layout, int64_t heads, const char* what) {
   auto expect = [&](int64_t rank) {
-    if (view.rank() != rank) reject("%s has shape %s, the layout is %s", what, text_of(view.shape).c_str(), layout.c_str());
+    if (view.rank() != rank)
+      reject("%s has shape %s, the layout is %s", what, text_of(view.shape).c_str(), layout.c_str());
   };
   if (layout == "BNSD") {
     expect(4);
@@ -56,20 +57,31 @@ struct Problem {
     if (sparse == 0 && (c > r + after || c < r - before)) return false;
     if (!mask) return true;
     size_t at = size_t(r * columns + c);
-    if (mask.rank() == 4) at += size_t(((mask.shape[0] == 1 ? 0 : b) * mask.shape[1] + (mask.shape[1] == 1 ? 0 : h)) * rows * columns);
+    if (mask.rank() == 4)
+      at += size_t(((mask.shape[0] == 1 ? 0 : b) * mask.shape[1] + (mask.shape[1] == 1 ? 0 : h)) * rows * columns);
     return !m[at];
   }
 };
 
-Problem problem(Op& op, T query, T key, T value, T pse, T dropped, T padding, T mask, double scale, double keep, int64_t before, int64_t after, int64_t heads,
-                Chars layout, int64_t sparse) {
+struct Inputs {
+  T query, key, value, gradient, pse, dropped, padding, mask;
+  double scale, keep;
+  int64_t before, after, heads;
+  Chars layout;
+  int64_t sparse;
+};
+
+Problem problem(Op& op, const Inputs& in) {
+  auto [query, key, value, gradient, pse, dropped, padding, mask, scale, keep, before, after, heads, layout, sparse] =
+      in;
   Problem p;
   if (!layout) throw Refusal(161001, "the layout is NULL");
   p.q = op.in(query, "the query");
   p.k = op.in(key, "the key");
   p.v = op.in(value, "the value");
   need_matrix(p.q, "the query");
-  if (p.q.dtype != p.k.dtype || p.q.dtype != p.v.dtype) reject("query, key and value are %s, %s and %s", name_of(p.q.dtype), name_of(p.k.dtype), name_of(p.v.dtype));
+  if (p.q.dtype != p.k.dtype || p.q.dtype != p.v.dtype)
+    reject("query, key and value are %s, %s and %s", name_of(p.q.dtype), name_of(p.k.dtype), name_of(p.v.dtype));
   if (pse || padding) reject("positional shifts and padding masks are not modelled");
   if (heads < 1) reject("%ld heads", long(heads));
   if (sparse < 0 || sparse > 4) reject("sparse mode %ld is not modelled", long(sparse));
@@ -82,22 +94,26 @@ Problem problem(Op& op, T query, T key, T value, T pse, T dropped, T padding, T 
   p.kv_heads = kv, p.columns = p.k.shape[2], p.v_width = p.v.shape[3];
   if (kv < 1 || heads % kv) reject("%ld heads of the query for %ld of the key", long(heads), long(kv));
   if (p.k.shape[0] != p.batch || p.k.shape[3] != p.width || p.v.shape[2] != p.columns || p.v.shape[0] != p.batch)
-    reject("query %s, key %s and value %s do not fit", text_of(p.q.shape).c_str(), text_of(p.k.shape).c_str(), text_of(p.v.shape).c_str());
+    reject("query %s, key %s and value %s do not fit", text_of(p.q.shape).c_str(), text_of(p.k.shape).c_str(),
+           text_of(p.v.shape).c_str());
   p.mask = op.maybe(mask);
   if (p.mask && sparse < 2) {
     Dims end{p.rows, p.columns};
-    if (p.mask.rank() < 2 || !std::equal(end.rbegin(), end.rend(), p.mask.shape.rbegin())) reject("the mask has shape %s", text_of(p.mask.shape).c_str());
+    if (p.mask.rank() < 2 || !std::equal(end.rbegin(), end.rend(), p.mask.shape.rbegin()))
+      reject("the mask has shape %s", text_of(p.mask.shape).c_str());
     if (p.mask.rank() == 3) reject("a mask of 3 dimensions");
   }
   if (sparse >= 2 && !p.mask) reject("sparse mode %ld wants a mask", long(sparse));
   p.dropped = op.maybe(dropped);
   if (p.dropped) {
     int64_t bytes = (p.batch * p.heads * p.rows * p.columns + 7) / 8;
-    if (p.dropped.storage < size_t(bytes)) reject("the dropout mask has %zu bytes, %ld are needed", p.dropped.storage, long(bytes));
+    if (p.dropped.storage < size_t(bytes))
+      reject("the dropout mask has %zu bytes, %ld are needed", p.dropped.storage, long(bytes));
     p.dropped.dtype = kUint8;
     p.dropped.shape = {bytes};
     p.dropped.stride = {1};
   }
+  if (keep < 1 && !dropped) reject("dropout without its mask: the kernel's own random numbers are not modelled");
   if (!(keep > 0 && keep <= 1)) reject("a probability to keep of %g", keep);
   p.scale = scale, p.keep = keep, p.sparse = sparse, p.before = before, p.after = after;
   return p;
@@ -112,7 +128,8 @@ void heads(const Problem& p, Each each) {
   for (int64_t b = 0; b < p.batch; ++b)
     for (int64_t h = 0; h < p.heads; ++h) {
       int64_t g = b * p.kv_heads + h / (p.heads / p.kv_heads);
-      Values s(size_t(p.rows * p.columns)), factor(s.size(), 1), most(static_cast<size_t>(p.rows)), sum(static_cast<size_t>(p.rows));
+      Values s(size_t(p.rows * p.columns)), factor(s.size(), 1), most(static_cast<size_t>(p.rows)),
+          sum(static_cast<size_t>(p.rows));
       for (int64_t r = 0; r < p.rows; ++r) {
         double* row = s.data() + r * p.columns;
         const double* x = q.data() + ((b * p.heads + h) * p.rows + r) * p.width;
@@ -140,19 +157,19 @@ void heads(const Problem& p, Each each) {
 
 }  // namespace
 
-OP(FlashAttentionScore, (T query, T key, T value, T pse, T dropped, T padding, T mask, I, double scale, double keep, i64 before, i64 after, i64 heads_of_query,
-                         Chars layout, i64, i64 sparse, O softmax_max, O softmax_sum, O softmax_out, O result), {
-  Problem p = problem(op, query, key, value, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query, layout, sparse);
+static void forward(Op& op, const Inputs& in, O softmax_max, O softmax_sum, O softmax_out, O result) {
+  Problem p = problem(op, in);
   View top = op.out(softmax_max), all = op.out(softmax_sum);
   op.out_maybe(softmax_out);
-  View out = by_heads(op.out(result), layout, p.heads, "the result");
+  View out = by_heads(op.out(result), in.layout, p.heads, "the result");
   // Eight times the same for each row: a block of 32 bytes.
   same_shape(top, {p.batch, p.heads, p.rows, 8}, "the maxima");
   same_shape(all, {p.batch, p.heads, p.rows, 8}, "the sums");
   same_shape(out, {p.batch, p.heads, p.rows, p.v_width}, "the result");
   op.run([=] {
     Values v = load<double>(p.v), y(size_t(out.numel())), maxima, sums;
-    heads(p, [&](int64_t b, int64_t h, int64_t g, const Values& s, const Values& factor, const Values& most, const Values& sum) {
+    heads(p, [&](int64_t b, int64_t h, int64_t g, const Values& s, const Values& factor, const Values& most,
+                 const Values& sum) {
       for (int64_t r = 0; r < p.rows; ++r) {
         maxima.insert(maxima.end(), 8, most[size_t(r)]);
         sums.insert(sums.end(), 8, sum[size_t(r)]);
@@ -168,22 +185,23 @@ OP(FlashAttentionScore, (T query, T key, T value, T pse, T dropped, T padding, T
     store(all, sums);
     store(out, y);
   });
-})
+}
 
-OP(FlashAttentionScoreGrad, (T query, T key, T value, T gradient, T pse, T dropped, T padding, T mask, T softmax_max, T softmax_sum, T softmax_in, T attention, I,
-                             double scale, double keep, i64 before, i64 after, i64 heads_of_query, Chars layout, i64, i64 sparse, O to_query, O to_key, O to_value,
-                             O to_pse), {
-  Problem p = problem(op, query, key, value, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query, layout, sparse);
-  View dy = by_heads(op.in(gradient), layout, p.heads, "the gradient");
+static void backward(Op& op, const Inputs& in, T softmax_max, T softmax_sum, T softmax_in, T attention, O to_query,
+                     O to_key, O to_value, O to_pse) {
+  Problem p = problem(op, in);
+  View dy = by_heads(op.in(in.gradient), in.layout, p.heads, "the gradient");
   op.in(softmax_max), op.in(softmax_sum), op.maybe(softmax_in), op.in(attention);
-  View gq = by_heads(op.out(to_query), layout, p.heads, "the query's gradient"), gk = by_heads(op.out(to_key), layout, p.kv_heads, "the key's gradient"),
-       gv = by_heads(op.out(to_value), layout, p.kv_heads, "the value's gradient");
+  View gq = by_heads(op.out(to_query), in.layout, p.heads, "the query's gradient"),
+       gk = by_heads(op.out(to_key), in.layout, p.kv_heads, "the key's gradient"),
+       gv = by_heads(op.out(to_value), in.layout, p.kv_heads, "the value's gradient");
   op.out_maybe(to_pse);
   same_shape(gq, p.q.shape, "the query's gradient");
   same_shape(gk, p.k.shape, "the key's gradient");
   same_shape(gv, p.v.shape, "the value's gradient");
   op.run([=] {
-    Values q = load<double>(p.q), k = load<double>(p.k), v = load<double>(p.v), slope = load<double>(dy), dq(q.size()), dk(k.size()), dv(v.size());
+    Values q = load<double>(p.q), k = load<double>(p.k), v = load<double>(p.v), slope = load<double>(dy), dq(q.size()),
+           dk(k.size()), dv(v.size());
     heads(p, [&](int64_t b, int64_t h, int64_t g, const Values& s, const Values& factor, const Values&, const Values&) {
       for (int64_t r = 0; r < p.rows; ++r) {
         size_t row = size_t((b * p.heads + h) * p.rows + r);
@@ -215,4 +233,53 @@ OP(FlashAttentionScoreGrad, (T query, T key, T value, T gradient, T pse, T dropp
     store(gk, dk);
     store(gv, dv);
   });
-})
+}
+
+OP(FlashAttentionScore,
+   (T query, T key, T value, T pse, T dropped, T padding, T mask, I, double scale, double keep, i64 before, i64 after,
+    i64 heads_of_query, Chars layout, i64, i64 sparse, O softmax_max, O softmax_sum, O softmax_out, O result),
+   {
+     forward(op,
+             {query, key, value, nullptr, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query,
+              layout, sparse},
+             softmax_max, softmax_sum, softmax_out, result);
+   })
+OP(FlashAttentionScoreGrad,
+   (T query, T key, T value, T gradient, T pse, T dropped, T padding, T mask, T softmax_max, T softmax_sum,
+    T softmax_in, T attention, I, double scale, double keep, i64 before, i64 after, i64 heads_of_query, Chars layout,
+    i64, i64 sparse, O to_query, O to_key, O to_value, O to_pse),
+   {
+     backward(op,
+              {query, key, value, gradient, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query,
+               layout, sparse},
+              softmax_max, softmax_sum, softmax_in, attention, to_query, to_key, to_value, to_pse);
+   })
+
+// The newest form, which torch_npu takes on the 950: with a rotated part, scales of 8 bits and a sink, none of which is modelled.
+static void none_of(std::initializer_list<T> tensors) {
+  for (T tensor : tensors)
+    if (tensor) reject("a rotated part, a scale or a sink is given; they are not modelled");
+}
+OP(FlashAttentionScoreV4,
+   (T query, T key, T value, T pse, T dropped, T padding, T mask, T rotated_q, T rotated_k, T scale_q, T scale_k,
+    T scale_v, T sink, I, I, I, I, I, double scale, double keep, i64 before, i64 after, i64 heads_of_query,
+    Chars layout, i64, i64 sparse, i64, i64, Chars, i64, i64, O softmax_max, O softmax_sum, O softmax_out, O result),
+   {
+     none_of({rotated_q, rotated_k, scale_q, scale_k, scale_v, sink});
+     forward(op,
+             {query, key, value, nullptr, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query,
+              layout, sparse},
+             softmax_max, softmax_sum, softmax_out, result);
+   })
+OP(FlashAttentionScoreGradV4,
+   (T query, T key, T value, T gradient, T pse, T dropped, T padding, T mask, T softmax_max, T softmax_sum,
+    T softmax_in, T attention, T sink, T rotated_q, T rotated_k, T scale_q, T scale_k, T scale_v, T scale_d, T scale_o,
+    I, I, I, I, I, double scale, double keep, i64 before, i64 after, i64 heads_of_query, Chars layout, Chars, i64,
+    i64 sparse, i64, i64, i64, i64, O to_query, O to_key, O to_value, O, O, O to_pse, O),
+   {
+     none_of({sink, rotated_q, rotated_k, scale_q, scale_k, scale_v, scale_d, scale_o});
+     backward(op,
+              {query, key, value, gradient, pse, dropped, padding, mask, scale, keep, before, after, heads_of_query,
+               layout, sparse},
+              softmax_max, softmax_sum, softmax_in, attention, to_query, to_key, to_value, to_pse);
+   })

@@ -10,8 +10,10 @@ namespace {
 // Elements as they are, whatever their dtype: whole numbers by int64, floats by double.
 template <class F>
 void by_kind(int dtype, F f) {
-  if (is_whole(dtype)) f(int64_t());
-  else f(double());
+  if (is_whole(dtype))
+    f(int64_t());
+  else
+    f(double());
 }
 
 // The index of an element in a row-major tensor of `shape`, and back.
@@ -30,7 +32,8 @@ size_t index_of(const Dims& at, const Dims& shape) {
 }
 
 int64_t wrapped(int64_t index, int64_t size) {
-  if (index < -size || index >= size) throw Broken("index " + std::to_string(index) + " is outside of a dimension of " + std::to_string(size));
+  if (index < -size || index >= size)
+    throw Broken("index " + std::to_string(index) + " is outside of a dimension of " + std::to_string(size));
   return index < 0 ? index + size : index;
 }
 
@@ -121,7 +124,8 @@ OP(ConstantPadNd, (T self, I widths, S value, O result), {
   View a = op.in(self), out = op.out(result);
   Dims by = dims(widths);
   aclScalar with = number(value);
-  if (by.size() % 2 || int64_t(by.size() / 2) > a.rank()) reject("%zu widths for %ld dimensions", by.size(), long(a.rank()));
+  if (by.size() % 2 || int64_t(by.size() / 2) > a.rank())
+    reject("%zu widths for %ld dimensions", by.size(), long(a.rank()));
   Dims expected = a.shape;
   for (size_t i = 0; i < by.size() / 2; ++i) expected[expected.size() - 1 - i] += by[2 * i] + by[2 * i + 1];
   same_shape(out, expected, "the result");
@@ -159,14 +163,14 @@ static void triangle(Op& op, const View& a, const View& out, int64_t diagonal, b
     });
   });
 }
-#define TRIANGLE(Name, lower)                                    \
-  OP(Name, (T self, i64 diagonal, O result), {                   \
-    View a = op.in(self), out = op.out(result);                  \
-    triangle(op, a, out, diagonal, lower);                       \
-  })                                                             \
-  OP(Inplace##Name, (O self, i64 diagonal), {                    \
-    View a = op.out(self);                                       \
-    triangle(op, a, a, diagonal, lower);                         \
+#define TRIANGLE(Name, lower)                   \
+  OP(Name, (T self, i64 diagonal, O result), {  \
+    View a = op.in(self), out = op.out(result); \
+    triangle(op, a, out, diagonal, lower);      \
+  })                                            \
+  OP(Inplace##Name, (O self, i64 diagonal), {   \
+    View a = op.out(self);                      \
+    triangle(op, a, a, diagonal, lower);        \
   })
 TRIANGLE(Tril, true)
 TRIANGLE(Triu, false)
@@ -177,7 +181,9 @@ static void join(Op& op, L tensors, int64_t d, O result, bool fresh) {
   if (all.empty()) reject("the list is empty");
   // An empty vector fits everything: torch has it so.
   if (!fresh)
-    all.erase(std::remove_if(all.begin(), all.end(), [&](const View& v) { return v.shape == Dims{0} && out.rank() != 1; }), all.end());
+    all.erase(
+        std::remove_if(all.begin(), all.end(), [&](const View& v) { return v.shape == Dims{0} && out.rank() != 1; }),
+        all.end());
   d = out.axis(d);
   int64_t sum = 0;
   for (View& each : all) {
@@ -191,7 +197,8 @@ static void join(Op& op, L tensors, int64_t d, O result, bool fresh) {
     same_shape(each, expected, "a tensor of the list");
     sum += each.shape[size_t(d)];
   }
-  if (sum != out.shape[size_t(d)]) reject("the result has %ld along the dimension, the list %ld", long(out.shape[size_t(d)]), long(sum));
+  if (sum != out.shape[size_t(d)])
+    reject("the result has %ld along the dimension, the list %ld", long(out.shape[size_t(d)]), long(sum));
   op.run([=] {
     int64_t at = 0;
     for (const View& each : all) {
@@ -204,12 +211,8 @@ static void join(Op& op, L tensors, int64_t d, O result, bool fresh) {
     }
   });
 }
-OP(Cat, (L tensors, i64 d, O result), {
-  join(op, tensors, d, result, false);
-})
-OP(Stack, (L tensors, i64 d, O result), {
-  join(op, tensors, d, result, true);
-})
+OP(Cat, (L tensors, i64 d, O result), { join(op, tensors, d, result, false); })
+OP(Stack, (L tensors, i64 d, O result), { join(op, tensors, d, result, true); })
 OP(SplitWithSize, (T self, I sizes, i64 d, L results), {
   View a = op.in(self);
   auto out = op.all_out(results);
@@ -245,9 +248,7 @@ OP(Arange, (S start, S end, S step, O result), {
   if (double(out.numel()) != size) reject("the result has %ld elements, expected %g", long(out.numel()), size);
   steps(op, start, step, out);
 })
-OP(Range, (S start, S, S step, O result), {
-  steps(op, start, step, op.out(result));
-})
+OP(Range, (S start, S, S step, O result), { steps(op, start, step, op.out(result)); })
 OP(Linspace, (S start, S end, i64 count, O result), {
   View out = op.out(result);
   same_shape(out, {count}, "the result");
@@ -255,7 +256,8 @@ OP(Linspace, (S start, S end, i64 count, O result), {
   op.run([=] {
     std::vector<double> values(size_t(out.numel()));
     for (size_t i = 0; i < values.size(); ++i)
-      values[i] = 2 * i < values.size() ? from + (to - from) / double(count - 1) * double(i) : to - (to - from) / double(count - 1) * double(size_t(count) - 1 - i);
+      values[i] = 2 * i < values.size() ? from + (to - from) / double(count - 1) * double(i)
+                                        : to - (to - from) / double(count - 1) * double(size_t(count) - 1 - i);
     if (count == 1) values[0] = from;
     store(out, values);
   });
@@ -303,7 +305,8 @@ OP(EmbeddingDenseBackward, (T gradient, T indices, uint64_t rows, uint64_t paddi
     for (size_t i = 0; i < where.size(); ++i) {
       if (where[i] == int64_t(padding)) continue;
       size_t row = size_t(where[i]);
-      for (int64_t j = 0; j < width; ++j) to[row * size_t(width) + size_t(j)] += slope[i * size_t(width) + size_t(j)] / (by_count ? count[row] : 1);
+      for (int64_t j = 0; j < width; ++j)
+        to[row * size_t(width) + size_t(j)] += slope[i * size_t(width) + size_t(j)] / (by_count ? count[row] : 1);
     }
     store(out, to);
   });
@@ -352,7 +355,8 @@ OP(Gather, (T self, i64 d, T indices, O result), {
 
 // self with values put in where indices along a dimension say; f(old, new) gives what is then there.
 template <class F>
-static void scatter(Op& op, const View& a, int64_t d, const View& at, const View& source, aclScalar value, const View& out, F f) {
+static void scatter(Op& op, const View& a, int64_t d, const View& at, const View& source, aclScalar value,
+                    const View& out, F f) {
   need_whole(at, "the indices");
   same_shape(out, a.shape, "the result");
   if (a.rank() != at.rank()) reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(at.shape).c_str());
@@ -377,7 +381,9 @@ static void scatter(Op& op, const View& a, int64_t d, const View& at, const View
 // Reductions: 0 none, 1 add, 2 multiply.
 static auto combined(int64_t how) {
   if (how < 0 || how > 2) reject("reduction %ld", long(how));
-  return [=](auto old, auto with) { return how == 1 ? decltype(old)(old + with) : how == 2 ? decltype(old)(old * with) : with; };
+  return [=](auto old, auto with) {
+    return how == 1 ? decltype(old)(old + with) : how == 2 ? decltype(old)(old * with) : with;
+  };
 }
 OP(ScatterAdd, (T self, i64 d, T indices, T source, O result), {
   View a = op.in(self), at = op.in(indices), from = op.in(source), out = op.out(result);
@@ -399,17 +405,20 @@ OP(InplaceScatterValue, (O self, i64 d, T indices, S value, i64 how), {
   View a = op.out(self), at = op.in(indices);
   scatter(op, a, d, at, View(), number(value), a, combined(how));
 })
-static void index_add(Op& op, const View& a, int64_t d, const View& at, const View& source, double alpha, const View& out, bool add) {
+static void index_add(Op& op, const View& a, int64_t d, const View& at, const View& source, double alpha,
+                      const View& out, bool add) {
   same_shape(out, a.shape, "the result");
   Split s = split(a, d);
-  if (source.numel() != s.outer * at.numel() * s.inner) reject("the source has shape %s, the tensor %s", text_of(source.shape).c_str(), text_of(a.shape).c_str());
+  if (source.numel() != s.outer * at.numel() * s.inner)
+    reject("the source has shape %s, the tensor %s", text_of(source.shape).c_str(), text_of(a.shape).c_str());
   op.run([=] {
     auto where = load<int64_t>(at);
     by_kind(a.dtype, [&](auto sample) {
       using V = decltype(sample);
       auto x = load<V>(a), from = load<V>(source);
       for (size_t i = 0; i < from.size(); ++i) {
-        size_t inner = i % size_t(s.inner), which = i / size_t(s.inner) % where.size(), outer = i / size_t(s.inner) / where.size();
+        size_t inner = i % size_t(s.inner), which = i / size_t(s.inner) % where.size(),
+               outer = i / size_t(s.inner) / where.size();
         V& old = x[(outer * size_t(s.size) + size_t(wrapped(where[which], s.size))) * size_t(s.inner) + inner];
         old = add ? V(old + V(alpha * double(from[i]))) : from[i];
       }
@@ -444,13 +453,15 @@ struct Advanced {
 Advanced advanced(Op& op, const View& a, L indices) {
   if (!indices) throw Refusal(161001, "the indices are NULL");
   Advanced x;
-  if (int64_t(indices->tensors.size()) > a.rank()) reject("%zu indices for %ld dimensions", indices->tensors.size(), long(a.rank()));
+  if (int64_t(indices->tensors.size()) > a.rank())
+    reject("%zu indices for %ld dimensions", indices->tensors.size(), long(a.rank()));
   for (size_t d = 0; d < indices->tensors.size(); ++d) {
     T each = indices->tensors[d];
     if (!each || (each->shape == Dims{0} && a.shape[d] != 0)) continue;
     View view = op.in(each);
     need_whole(view, "an index");
-    if (view.dtype == kBool || view.dtype == kUint8) reject("an index by %s is to be made one by numbers", name_of(view.dtype));
+    if (view.dtype == kBool || view.dtype == kUint8)
+      reject("an index by %s is to be made one by numbers", name_of(view.dtype));
     if (!x.which.empty() && x.which.back() + 1 != d) x.together = false;
     x.which.push_back(d);
     x.given.push_back(view);
@@ -470,7 +481,8 @@ std::vector<size_t> places(const View& a, const Advanced& x) {
   for (const View& view : x.given) where.push_back(load<int64_t>(view, x.common));
   std::vector<size_t> all(size_t(count(x.result)));
   for (size_t i = 0; i < all.size(); ++i) {
-    Dims at = place_in(int64_t(i), x.result), common(at.begin() + long(x.first), at.begin() + long(x.first + x.common.size())), full(a.shape.size());
+    Dims at = place_in(int64_t(i), x.result),
+         common(at.begin() + long(x.first), at.begin() + long(x.first + x.common.size())), full(a.shape.size());
     size_t chosen = index_of(common, x.common);
     at.erase(at.begin() + long(x.first), at.begin() + long(x.first + x.common.size()));
     for (size_t d = 0, rest = 0, k = 0; d < full.size(); ++d) {
@@ -506,7 +518,8 @@ OP(IndexPutImpl, (O self, L indices, T values, bool accumulate, bool), {
   View a = op.out(self);
   Advanced x = advanced(op, a, indices);
   View v = op.in(values);
-  if (broadcast(v.shape, x.result) != x.result) reject("the values have shape %s, expected %s", text_of(v.shape).c_str(), text_of(x.result).c_str());
+  if (broadcast(v.shape, x.result) != x.result)
+    reject("the values have shape %s, expected %s", text_of(v.shape).c_str(), text_of(x.result).c_str());
   op.run([=] {
     by_kind(a.dtype, [&](auto sample) {
       using V = decltype(sample);
@@ -532,12 +545,15 @@ OP(Take, (T self, T indices, O result), {
 })
 
 // Their number is known when the work has run: the result is as large as can be, and its shape is told afterwards.
-static void shrink(O result, const View& out, Dims shape, const std::vector<int64_t>& whole, const std::vector<double>& real) {
+static void shrink(O result, const View& out, Dims shape, const std::vector<int64_t>& whole,
+                   const std::vector<double>& real) {
   View part = out;
   part.shape = shape;
   part.stride = row_major(shape);
-  if (real.empty()) store(part, whole);
-  else store(part, real);
+  if (real.empty())
+    store(part, whole);
+  else
+    store(part, real);
   result->shape = shape;
   result->stride = part.stride;
 }
@@ -595,7 +611,8 @@ OP(OneHot, (T self, int depth, T on, T off, i64 axis, O result), {
 OP(RepeatInterleaveIntWithDim, (T self, i64 repeats, i64 d, i64 size, O result), {
   View a = op.in(self), out = op.out(result);
   size_t along = size_t(a.axis(d));
-  if (size >= 0 && size != a.shape[along] * repeats) reject("a size of %ld, expected %ld", long(size), long(a.shape[along] * repeats));
+  if (size >= 0 && size != a.shape[along] * repeats)
+    reject("a size of %ld, expected %ld", long(size), long(a.shape[along] * repeats));
   take(op, a, out, [=, shape = a.shape](Dims at) {
     at[along] /= repeats;
     return int64_t(index_of(at, shape));
@@ -621,9 +638,12 @@ OP(Bincount, (T self, T weights, i64 least, O result), {
 })
 
 // Nearest, by the scale or by the sizes: result index r shows floor(r in / out).
-static int64_t nearest(int64_t at, int64_t in, int64_t out) { return std::min(int64_t(std::floor(double(at) * (double(in) / double(out)))), in - 1); }
+static int64_t nearest(int64_t at, int64_t in, int64_t out) {
+  return std::min(int64_t(std::floor(double(at) * (double(in) / double(out)))), in - 1);
+}
 static void upsample(Op& op, const View& a, const View& out) {
-  if (a.rank() != 4 || out.rank() != 4) reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
+  if (a.rank() != 4 || out.rank() != 4)
+    reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
   take(op, a, out, [in = a.shape, to = out.shape](Dims at) {
     at[2] = nearest(at[2], in[2], to[2]);
     at[3] = nearest(at[3], in[3], to[3]);

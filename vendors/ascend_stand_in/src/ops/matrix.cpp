@@ -37,8 +37,10 @@ struct Sizes {
 Sizes sizes_of(const View& a, const View& b) {
   need_matrix(a, "the first matrix");
   need_matrix(b, "the second matrix");
-  if (a.rank() < 2 || b.rank() < 2) reject("shapes %s and %s are no matrices", text_of(a.shape).c_str(), text_of(b.shape).c_str());
-  if (a.dim(-1) != b.dim(-2)) reject("shapes %s and %s do not multiply", text_of(a.shape).c_str(), text_of(b.shape).c_str());
+  if (a.rank() < 2 || b.rank() < 2)
+    reject("shapes %s and %s are no matrices", text_of(a.shape).c_str(), text_of(b.shape).c_str());
+  if (a.dim(-1) != b.dim(-2))
+    reject("shapes %s and %s do not multiply", text_of(a.shape).c_str(), text_of(b.shape).c_str());
   Dims outer_a(a.shape.begin(), a.shape.end() - 2), outer_b(b.shape.begin(), b.shape.end() - 2);
   return {broadcast(outer_a, outer_b), a.dim(-2), a.dim(-1), b.dim(-1)};
 }
@@ -51,8 +53,10 @@ Dims joined(Dims batch, int64_t rows, int64_t columns) {
 
 Values product(const View& a, const View& b, const Sizes& s) {
   int64_t batch = count(s.batch);
-  Values x = load<double>(a, joined(s.batch, s.m, s.k)), y = load<double>(b, joined(s.batch, s.k, s.n)), z(size_t(batch * s.m * s.n));
-  for (int64_t i = 0; i < batch; ++i) multiply(x.data() + i * s.m * s.k, y.data() + i * s.k * s.n, z.data() + i * s.m * s.n, s.m, s.k, s.n);
+  Values x = load<double>(a, joined(s.batch, s.m, s.k)), y = load<double>(b, joined(s.batch, s.k, s.n)),
+         z(size_t(batch * s.m * s.n));
+  for (int64_t i = 0; i < batch; ++i)
+    multiply(x.data() + i * s.m * s.k, y.data() + i * s.k * s.n, z.data() + i * s.m * s.n, s.m, s.k, s.n);
   return z;
 }
 
@@ -78,14 +82,16 @@ void matmul(Op& op, T self, T other, O result, int8_t precision) {
 }
 
 // beta c + alpha a b, where c expands to the result; `sum` adds up the batch.
-void add_matmul(Op& op, const View& c, T first, T second, S beta, S alpha, const View& out, int8_t precision, bool sum) {
+void add_matmul(Op& op, const View& c, T first, T second, S beta, S alpha, const View& out, int8_t precision,
+                bool sum) {
   View a = op.in(first), b = op.in(second);
   check_precision(precision);
   need_same(a, b);
   Sizes s = sizes_of(a, b);
   Dims expected = sum ? Dims{s.m, s.n} : joined(s.batch, s.m, s.n);
   same_shape(out, expected, "the result");
-  if (broadcast(c.shape, expected) != expected) reject("the term has shape %s, the result %s", text_of(c.shape).c_str(), text_of(expected).c_str());
+  if (broadcast(c.shape, expected) != expected)
+    reject("the term has shape %s, the result %s", text_of(c.shape).c_str(), text_of(expected).c_str());
   double by = number(beta).real, times = number(alpha).real;
   op.run([=] {
     Values z = product(a, b, s), added = by != 0 ? load<double>(c, expected) : Values(size_t(count(expected)));
@@ -98,25 +104,21 @@ void add_matmul(Op& op, const View& c, T first, T second, S beta, S alpha, const
 
 }  // namespace
 
-#define PRODUCT(Name)                                       \
-  OP(Name, (T self, T other, O result, i8 precision), {     \
-    matmul(op, self, other, result, precision);             \
-  })
+#define PRODUCT(Name) \
+  OP(Name, (T self, T other, O result, i8 precision), { matmul(op, self, other, result, precision); })
 PRODUCT(Mm)
 PRODUCT(Matmul)
 PRODUCT(BatchMatMul)
 PRODUCT(Mv)
-OP(Dot, (T self, T other, O result), {
-  matmul(op, self, other, result, 0);
-})
-#define ADD_PRODUCT(Name, sum)                                                                    \
-  OP(Name, (T self, T first, T second, S beta, S alpha, O result, i8 precision), {                \
-    View c = op.in(self), out = op.out(result);                                                   \
-    add_matmul(op, c, first, second, beta, alpha, out, precision, sum);                           \
-  })                                                                                              \
-  OP(Inplace##Name, (O self, T first, T second, S beta, S alpha, i8 precision), {                 \
-    View c = op.out(self);                                                                        \
-    add_matmul(op, c, first, second, beta, alpha, c, precision, sum);                             \
+OP(Dot, (T self, T other, O result), { matmul(op, self, other, result, 0); })
+#define ADD_PRODUCT(Name, sum)                                                     \
+  OP(Name, (T self, T first, T second, S beta, S alpha, O result, i8 precision), { \
+    View c = op.in(self), out = op.out(result);                                    \
+    add_matmul(op, c, first, second, beta, alpha, out, precision, sum);            \
+  })                                                                               \
+  OP(Inplace##Name, (O self, T first, T second, S beta, S alpha, i8 precision), {  \
+    View c = op.out(self);                                                         \
+    add_matmul(op, c, first, second, beta, alpha, c, precision, sum);              \
   })
 ADD_PRODUCT(Addmm, false)
 ADD_PRODUCT(Baddbmm, false)
@@ -160,12 +162,15 @@ int64_t spatial(const Dims& values, size_t dim, size_t rank, int64_t otherwise) 
 }
 
 // `image` is the side with the larger extent: the input, or the result of a transposed convolution.
-Geometry geometry(const View& image, const View& weight, const View& result, const Dims& stride, const Dims& padding, const Dims& dilation,
-                  int64_t groups) {
+Geometry geometry(const View& image, const View& weight, const View& result, const Dims& stride, const Dims& padding,
+                  const Dims& dilation, int64_t groups) {
   size_t rank = size_t(weight.rank()) - 2;
   if (weight.rank() < 3 || weight.rank() > 5) reject("a weight of %ld dimensions", long(weight.rank()));
-  if (image.rank() != weight.rank() || result.rank() != weight.rank()) reject("input, weight and result have %ld, %ld and %ld dimensions", long(image.rank()), long(weight.rank()), long(result.rank()));
-  Geometry g{image.shape[0], groups, image.shape[1], result.shape[1], {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {1, 1, 1}, {0, 0, 0}, {1, 1, 1}};
+  if (image.rank() != weight.rank() || result.rank() != weight.rank())
+    reject("input, weight and result have %ld, %ld and %ld dimensions", long(image.rank()), long(weight.rank()),
+           long(result.rank()));
+  Geometry g{image.shape[0], groups,    image.shape[1], result.shape[1], {1, 1, 1},
+             {1, 1, 1},      {1, 1, 1}, {1, 1, 1},      {0, 0, 0},       {1, 1, 1}};
   for (size_t d = 0; d < rank; ++d) {
     size_t at = 3 - rank + d;
     g.image[at] = image.shape[2 + d];
@@ -187,7 +192,8 @@ void meet(const Geometry& g, Each each) {
   for (int64_t n = 0; n < g.batch; ++n)
     for (int64_t o = 0; o < g.out_channels; ++o)
       for (int64_t c = 0; c < per_in; ++c) {
-        int64_t image = (n * g.in_channels + o / per_out * per_in + c) * image_size, result = (n * g.out_channels + o) * result_size;
+        int64_t image = (n * g.in_channels + o / per_out * per_in + c) * image_size,
+                result = (n * g.out_channels + o) * result_size;
         int64_t weight = (o * per_in + c) * kernel_size;
         for (int64_t k = 0; k < kernel_size; ++k) {
           int64_t kz = k / (g.kernel[1] * g.kernel[2]), ky = k / g.kernel[2] % g.kernel[1], kx = k % g.kernel[2];
@@ -197,7 +203,8 @@ void meet(const Geometry& g, Each each) {
             for (int64_t y = 0; y < g.result[1]; ++y) {
               int64_t iy = y * g.stride[1] - g.padding[1] + ky * g.dilation[1];
               if (iy < 0 || iy >= g.image[1]) continue;
-              int64_t from = image + (iz * g.image[1] + iy) * g.image[2], to = result + (z * g.result[1] + y) * g.result[2];
+              int64_t from = image + (iz * g.image[1] + iy) * g.image[2],
+                      to = result + (z * g.result[1] + y) * g.result[2];
               for (int64_t x = 0; x < g.result[2]; ++x) {
                 int64_t ix = x * g.stride[2] - g.padding[2] + kx * g.dilation[2];
                 if (ix >= 0 && ix < g.image[2]) each(size_t(from + ix), size_t(weight + k), size_t(to + x));
@@ -222,22 +229,24 @@ void check_channels(const View& input, const View& weight, const View& output, i
   int64_t in = input.shape[1], out = output.shape[1];
   int64_t first = transposed ? in : out, second = (transposed ? out : in) / groups;
   if (weight.shape[0] != first || weight.shape[1] != second || in % groups || out % groups)
-    reject("%ld channels, %ld of the result and %ld groups do not fit a weight of %s", long(in), long(out), long(groups), text_of(weight.shape).c_str());
+    reject("%ld channels, %ld of the result and %ld groups do not fit a weight of %s", long(in), long(out),
+           long(groups), text_of(weight.shape).c_str());
 }
 
 void check_extents(const Geometry& g) {
   for (int d = 0; d < 3; ++d) {
     int64_t reach = g.image[d] + 2 * g.padding[d] - g.dilation[d] * (g.kernel[d] - 1) - 1;
     if (reach < 0 || reach / g.stride[d] + 1 != g.result[d])
-      reject("an extent of %ld with kernel %ld, stride %ld, padding %ld and dilation %ld does not give %ld", long(g.image[d]), long(g.kernel[d]), long(g.stride[d]),
-             long(g.padding[d]), long(g.dilation[d]), long(g.result[d]));
+      reject("an extent of %ld with kernel %ld, stride %ld, padding %ld and dilation %ld does not give %ld",
+             long(g.image[d]), long(g.kernel[d]), long(g.stride[d]), long(g.padding[d]), long(g.dilation[d]),
+             long(g.result[d]));
   }
 }
 
 }  // namespace
 
-static void convolution(Op& op, T input, T kernel, T bias, const Dims& stride, const Dims& padding, const Dims& dilation, bool transposed, int64_t groups, O result,
-                        int8_t precision) {
+static void convolution(Op& op, T input, T kernel, T bias, const Dims& stride, const Dims& padding,
+                        const Dims& dilation, bool transposed, int64_t groups, O result, int8_t precision) {
   View x = op.in(input), w = op.in(kernel), b = op.maybe(bias), y = op.out(result);
   need_matrix(x, "the input");
   need_same(x, w);
@@ -256,56 +265,69 @@ static void convolution(Op& op, T input, T kernel, T bias, const Dims& stride, c
       size_t area = out.size() / size_t(y.shape[0] * y.shape[1]);
       for (size_t i = 0; i < out.size(); ++i) out[i] = shift[i / area % shift.size()];
     }
-    if (transposed) meet(g, [&](size_t i, size_t k, size_t r) { out[i] += in[r] * by[k]; });
-    else meet(g, [&](size_t i, size_t k, size_t r) { out[r] += in[i] * by[k]; });
+    if (transposed)
+      meet(g, [&](size_t i, size_t k, size_t r) { out[i] += in[r] * by[k]; });
+    else
+      meet(g, [&](size_t i, size_t k, size_t r) { out[r] += in[i] * by[k]; });
     store(y, out);
   });
 }
-OP(Convolution, (T input, T weight, T bias, I stride, I padding, I dilation, bool transposed, I, i64 groups, O result, i8 precision), {
-  convolution(op, input, weight, bias, dims(stride), dims(padding), dims(dilation), transposed, groups, result, precision);
-})
+OP(Convolution,
+   (T input, T weight, T bias, I stride, I padding, I dilation, bool transposed, I, i64 groups, O result, i8 precision),
+   {
+     convolution(op, input, weight, bias, dims(stride), dims(padding), dims(dilation), transposed, groups, result,
+                 precision);
+   })
 OP(ConvDepthwise2d, (T input, T weight, I, T bias, I stride, I padding, I dilation, O result, i8 precision), {
   if (!input) throw Refusal(161001, "the input is NULL");
   int64_t channels = input->shape.size() < 3 ? 1 : input->shape[input->shape.size() - 3];
   convolution(op, input, weight, bias, dims(stride), dims(padding), dims(dilation), false, channels, result, precision);
 })
-OP(ConvolutionBackward, (T gradient, T input, T weight, I, I stride, I padding, I dilation, bool transposed, I, int groups, B mask, i8 precision, O to_input, O to_weight,
-                         O to_bias), {
-  View d = op.in(gradient), x = op.in(input), w = op.in(weight), gx = op.out_maybe(to_input), gw = op.out_maybe(to_weight), gb = op.out_maybe(to_bias);
-  need_matrix(x, "the input");
-  check_precision(precision);
-  d = batched(d, w.rank());
-  x = batched(x, w.rank());
-  Geometry g = geometry(transposed ? d : x, w, transposed ? x : d, dims(stride), dims(padding), dims(dilation), groups);
-  check_channels(x, w, d, groups, transposed);
-  if (!transposed) check_extents(g);
-  // All three results are given, whatever the mask: those that it does not name stay as they are.
-  bool want_x = flag(mask, 0), want_w = flag(mask, 1), want_b = flag(mask, 2);
-  if ((want_x && !gx) || (want_w && !gw) || (want_b && !gb)) reject("a result that the mask names is NULL");
-  if (want_x && gx.numel() != x.numel()) reject("the gradient of the input has shape %s", text_of(gx.shape).c_str());
-  if (want_w) same_shape(gw, w.shape, "the gradient of the weight");
-  op.run([=] {
-    Values slope = load<double>(d), in = load<double>(x), by = load<double>(w);
-    if (want_x) {
-      Values to(in.size());
-      if (transposed) meet(g, [&](size_t i, size_t k, size_t r) { to[r] += slope[i] * by[k]; });
-      else meet(g, [&](size_t i, size_t k, size_t r) { to[i] += slope[r] * by[k]; });
-      store(gx, to);
-    }
-    if (want_w) {
-      Values to(by.size());
-      if (transposed) meet(g, [&](size_t i, size_t k, size_t r) { to[k] += slope[i] * in[r]; });
-      else meet(g, [&](size_t i, size_t k, size_t r) { to[k] += slope[r] * in[i]; });
-      store(gw, to);
-    }
-    if (want_b) {
-      Values to(size_t(d.shape[1]));
-      size_t area = slope.size() / size_t(d.shape[0] * d.shape[1]);
-      for (size_t i = 0; i < slope.size(); ++i) to[i / area % to.size()] += slope[i];
-      store(gb, to);
-    }
-  });
-})
+OP(ConvolutionBackward,
+   (T gradient, T input, T weight, I, I stride, I padding, I dilation, bool transposed, I, int groups, B mask,
+    i8 precision, O to_input, O to_weight, O to_bias),
+   {
+     View d = op.in(gradient), x = op.in(input), w = op.in(weight), gx = op.out_maybe(to_input),
+          gw = op.out_maybe(to_weight), gb = op.out_maybe(to_bias);
+     need_matrix(x, "the input");
+     check_precision(precision);
+     d = batched(d, w.rank());
+     x = batched(x, w.rank());
+     Geometry g =
+         geometry(transposed ? d : x, w, transposed ? x : d, dims(stride), dims(padding), dims(dilation), groups);
+     check_channels(x, w, d, groups, transposed);
+     if (!transposed) check_extents(g);
+     // All three results are given, whatever the mask: those that it does not name stay as they are.
+     bool want_x = flag(mask, 0), want_w = flag(mask, 1), want_b = flag(mask, 2);
+     if ((want_x && !gx) || (want_w && !gw) || (want_b && !gb)) reject("a result that the mask names is NULL");
+     if (want_x && gx.numel() != x.numel()) reject("the gradient of the input has shape %s", text_of(gx.shape).c_str());
+     if (want_w) same_shape(gw, w.shape, "the gradient of the weight");
+     op.run([=] {
+       Values slope = load<double>(d), in = load<double>(x), by = load<double>(w);
+       if (want_x) {
+         Values to(in.size());
+         if (transposed)
+           meet(g, [&](size_t i, size_t k, size_t r) { to[r] += slope[i] * by[k]; });
+         else
+           meet(g, [&](size_t i, size_t k, size_t r) { to[i] += slope[r] * by[k]; });
+         store(gx, to);
+       }
+       if (want_w) {
+         Values to(by.size());
+         if (transposed)
+           meet(g, [&](size_t i, size_t k, size_t r) { to[k] += slope[i] * in[r]; });
+         else
+           meet(g, [&](size_t i, size_t k, size_t r) { to[k] += slope[r] * in[i]; });
+         store(gw, to);
+       }
+       if (want_b) {
+         Values to(size_t(d.shape[1]));
+         size_t area = slope.size() / size_t(d.shape[0] * d.shape[1]);
+         for (size_t i = 0; i < slope.size(); ++i) to[i / area % to.size()] += slope[i];
+         store(gb, to);
+       }
+     });
+   })
 
 namespace {
 
@@ -314,10 +336,14 @@ struct Windows {
   int64_t planes, height, width, rows, columns, kernel[2], stride[2], padding[2], dilation[2];
 };
 
-int64_t pair_at(const Dims& values, size_t at, int64_t otherwise) { return values.empty() ? otherwise : values.size() == 1 ? values[0] : values[at]; }
+int64_t pair_at(const Dims& values, size_t at, int64_t otherwise) {
+  return values.empty() ? otherwise : values.size() == 1 ? values[0] : values[at];
+}
 
-Windows windows(const View& in, const View& out, const Dims& kernel, const Dims& stride, const Dims& padding, const Dims& dilation) {
-  if (in.rank() < 3 || out.rank() != in.rank()) reject("shapes %s and %s", text_of(in.shape).c_str(), text_of(out.shape).c_str());
+Windows windows(const View& in, const View& out, const Dims& kernel, const Dims& stride, const Dims& padding,
+                const Dims& dilation) {
+  if (in.rank() < 3 || out.rank() != in.rank())
+    reject("shapes %s and %s", text_of(in.shape).c_str(), text_of(out.shape).c_str());
   Windows w{};
   w.height = in.dim(-2);
   w.width = in.dim(-1);
@@ -325,7 +351,8 @@ Windows windows(const View& in, const View& out, const Dims& kernel, const Dims&
   w.columns = out.dim(-1);
   w.planes = 1;
   for (int64_t i = 0; i < in.rank() - 2; ++i) {
-    if (in.shape[size_t(i)] != out.shape[size_t(i)]) reject("shapes %s and %s", text_of(in.shape).c_str(), text_of(out.shape).c_str());
+    if (in.shape[size_t(i)] != out.shape[size_t(i)])
+      reject("shapes %s and %s", text_of(in.shape).c_str(), text_of(out.shape).c_str());
     w.planes *= in.shape[size_t(i)];
   }
   for (size_t d = 0; d < 2; ++d) {
@@ -333,10 +360,12 @@ Windows windows(const View& in, const View& out, const Dims& kernel, const Dims&
     w.stride[d] = pair_at(stride, d, w.kernel[d]);
     w.padding[d] = pair_at(padding, d, 0);
     w.dilation[d] = pair_at(dilation, d, 1);
-    if (w.stride[d] < 1 || w.kernel[d] < 1 || w.padding[d] * 2 > w.kernel[d]) reject("kernel %ld, stride %ld, padding %ld", long(w.kernel[d]), long(w.stride[d]), long(w.padding[d]));
+    if (w.stride[d] < 1 || w.kernel[d] < 1 || w.padding[d] * 2 > w.kernel[d])
+      reject("kernel %ld, stride %ld, padding %ld", long(w.kernel[d]), long(w.stride[d]), long(w.padding[d]));
     int64_t extent = d ? w.width : w.height, results = d ? w.columns : w.rows;
     int64_t reach = extent + 2 * w.padding[d] - w.dilation[d] * (w.kernel[d] - 1) - 1, down = reach / w.stride[d] + 1;
-    if (results != down && results != down + 1) reject("an extent of %ld does not give %ld", long(extent), long(results));
+    if (results != down && results != down + 1)
+      reject("an extent of %ld does not give %ld", long(extent), long(results));
   }
   return w;
 }
@@ -346,8 +375,10 @@ template <class Each>
 void cover(const Windows& w, int64_t plane, int64_t row, int64_t column, Each each) {
   for (int64_t ky = 0; ky < w.kernel[0]; ++ky)
     for (int64_t kx = 0; kx < w.kernel[1]; ++kx) {
-      int64_t y = row * w.stride[0] - w.padding[0] + ky * w.dilation[0], x = column * w.stride[1] - w.padding[1] + kx * w.dilation[1];
-      if (y >= 0 && y < w.height && x >= 0 && x < w.width) each(size_t((plane * w.height + y) * w.width + x), y * w.width + x);
+      int64_t y = row * w.stride[0] - w.padding[0] + ky * w.dilation[0],
+              x = column * w.stride[1] - w.padding[1] + kx * w.dilation[1];
+      if (y >= 0 && y < w.height && x >= 0 && x < w.width)
+        each(size_t((plane * w.height + y) * w.width + x), y * w.width + x);
     }
 }
 
@@ -355,7 +386,8 @@ void cover(const Windows& w, int64_t plane, int64_t row, int64_t column, Each ea
 View places_of(const View& given, const View& out) {
   if (given.dtype != kInt8) return given;
   View view = given;
-  if (given.storage < size_t(out.numel()) * 4) reject("the mask has %zu bytes, %ld are needed", given.storage, long(out.numel() * 4));
+  if (given.storage < size_t(out.numel()) * 4)
+    reject("the mask has %zu bytes, %ld are needed", given.storage, long(out.numel() * 4));
   view.dtype = kInt32;
   view.shape = out.shape;
   view.stride = row_major(out.shape);
@@ -396,7 +428,8 @@ void max_pool_backward(Op& op, T gradient, T self, T where, I kernel, I stride, 
     auto places = load<int64_t>(at);
     size_t per_plane = size_t(w.rows * w.columns);
     for (size_t i = 0; i < slope.size(); ++i) {
-      if (places[i] < 0 || places[i] >= w.height * w.width) throw Broken("a place " + std::to_string(places[i]) + " is outside of its plane");
+      if (places[i] < 0 || places[i] >= w.height * w.width)
+        throw Broken("a place " + std::to_string(places[i]) + " is outside of its plane");
       to[i / per_plane * size_t(w.height * w.width) + size_t(places[i])] += slope[i];
     }
     store(out, to);
@@ -407,7 +440,8 @@ double share(const Windows& w, int64_t row, int64_t column, bool padded, int64_t
   if (told) return double(told);
   double size = 1;
   for (int d = 0; d < 2; ++d) {
-    int64_t extent = d ? w.width : w.height, from = (d ? column : row) * w.stride[d] - w.padding[d], to = std::min(from + w.kernel[d], extent + w.padding[d]);
+    int64_t extent = d ? w.width : w.height, from = (d ? column : row) * w.stride[d] - w.padding[d],
+            to = std::min(from + w.kernel[d], extent + w.padding[d]);
     if (!padded) {
       from = std::max<int64_t>(from, 0);
       to = std::min(to, extent);
@@ -419,13 +453,11 @@ double share(const Windows& w, int64_t row, int64_t column, bool padded, int64_t
 
 }  // namespace
 
-#define MAX_POOL(Name)                                                                                                        \
-  OP(Name, (T self, I kernel, I stride, I padding, I dilation, bool, O result, O places), {                                   \
-    max_pool(op, self, kernel, stride, padding, dilation, result, places);                                                    \
-  })                                                                                                                          \
-  OP(Name##Backward, (T gradient, T self, T places, I kernel, I stride, I padding, I dilation, bool, O result), {             \
-    max_pool_backward(op, gradient, self, places, kernel, stride, padding, dilation, result);                                 \
-  })
+#define MAX_POOL(Name)                                                                                          \
+  OP(Name, (T self, I kernel, I stride, I padding, I dilation, bool, O result, O places),                       \
+     { max_pool(op, self, kernel, stride, padding, dilation, result, places); })                                \
+  OP(Name##Backward, (T gradient, T self, T places, I kernel, I stride, I padding, I dilation, bool, O result), \
+     { max_pool_backward(op, gradient, self, places, kernel, stride, padding, dilation, result); })
 MAX_POOL(MaxPool2dWithIndices)
 MAX_POOL(MaxPool2dWithMask)
 OP(AvgPool2d, (T self, I kernel, I stride, I padding, bool, bool padded, i64 divisor, i8 precision, O result), {
@@ -444,40 +476,45 @@ OP(AvgPool2d, (T self, I kernel, I stride, I padding, bool, bool padded, i64 div
     store(out, y);
   });
 })
-OP(AvgPool2dBackward, (T gradient, T self, I kernel, I stride, I padding, bool, bool padded, i64 divisor, i8 precision, O result), {
-  View g = op.in(gradient), a = op.in(self), out = op.out(result);
-  check_precision(precision);
-  same_shape(out, a.shape, "the result");
-  Windows w = windows(a, g, dims(kernel), dims(stride), dims(padding), {});
-  op.run([=] {
-    Values slope = load<double>(g), to(size_t(a.numel()));
-    size_t next = 0;
-    for (int64_t p = 0; p < w.planes; ++p)
-      for (int64_t r = 0; r < w.rows; ++r)
-        for (int64_t c = 0; c < w.columns; ++c) {
-          double each = slope[next++] / share(w, r, c, padded, divisor);
-          cover(w, p, r, c, [&](size_t i, int64_t) { to[i] += each; });
-        }
-    store(out, to);
-  });
-})
+OP(AvgPool2dBackward,
+   (T gradient, T self, I kernel, I stride, I padding, bool, bool padded, i64 divisor, i8 precision, O result), {
+     View g = op.in(gradient), a = op.in(self), out = op.out(result);
+     check_precision(precision);
+     same_shape(out, a.shape, "the result");
+     Windows w = windows(a, g, dims(kernel), dims(stride), dims(padding), {});
+     op.run([=] {
+       Values slope = load<double>(g), to(size_t(a.numel()));
+       size_t next = 0;
+       for (int64_t p = 0; p < w.planes; ++p)
+         for (int64_t r = 0; r < w.rows; ++r)
+           for (int64_t c = 0; c < w.columns; ++c) {
+             double each = slope[next++] / share(w, r, c, padded, divisor);
+             cover(w, p, r, c, [&](size_t i, int64_t) { to[i] += each; });
+           }
+       store(out, to);
+     });
+   })
 
 // Adaptive: window r of R covers floor(r H / R) to ceil((r + 1) H / R).
 template <class Each>
 static void adaptive(const View& in, const View& out, Each each) {
-  int64_t height = in.dim(-2), width = in.dim(-1), rows = out.dim(-2), columns = out.dim(-1), planes = in.numel() / (height * width);
+  int64_t height = in.dim(-2), width = in.dim(-1), rows = out.dim(-2), columns = out.dim(-1),
+          planes = in.numel() / (height * width);
   size_t next = 0;
   for (int64_t p = 0; p < planes; ++p)
     for (int64_t r = 0; r < rows; ++r)
       for (int64_t c = 0; c < columns; ++c, ++next) {
-        int64_t top = r * height / rows, bottom = ((r + 1) * height + rows - 1) / rows, left = c * width / columns, right = ((c + 1) * width + columns - 1) / columns;
+        int64_t top = r * height / rows, bottom = ((r + 1) * height + rows - 1) / rows, left = c * width / columns,
+                right = ((c + 1) * width + columns - 1) / columns;
         for (int64_t y = top; y < bottom; ++y)
-          for (int64_t x = left; x < right; ++x) each(size_t((p * height + y) * width + x), next, double((bottom - top) * (right - left)));
+          for (int64_t x = left; x < right; ++x)
+            each(size_t((p * height + y) * width + x), next, double((bottom - top) * (right - left)));
       }
 }
 OP(AdaptiveAvgPool2d, (T self, I size, O result), {
   View a = op.in(self), out = op.out(result);
-  if (a.rank() < 3 || out.rank() != a.rank() || dims(size).size() != 2) reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
+  if (a.rank() < 3 || out.rank() != a.rank() || dims(size).size() != 2)
+    reject("shapes %s and %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
   op.run([=] {
     Values x = load<double>(a), y(size_t(out.numel()));
     adaptive(a, out, [&](size_t from, size_t to, double area) { y[to] += x[from] / area; });
@@ -508,116 +545,134 @@ static std::vector<std::vector<size_t>> channels_of(const View& a) {
   for (size_t i = 0; i < size_t(a.numel()); ++i) all[i / area % all.size()].push_back(i);
   return all;
 }
-OP(BatchNorm, (T self, T weight, T bias, O running_mean, O running_variance, bool training, double momentum, double eps, O result, O mean, O scale), {
-  View a = op.in(self), w = op.maybe(weight), b = op.maybe(bias), rm = op.out_maybe(running_mean), rv = op.out_maybe(running_variance), out = op.out(result),
-       save_mean = op.out_maybe(mean), save_scale = op.out_maybe(scale);
-  need_float(a, "the input");
-  same_shape(out, a.shape, "the result");
-  auto channels = channels_of(a);
-  if (!training && (!rm || !rv)) reject("evaluation without running statistics");
-  op.run([=] {
-    Values x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1), shift = b ? load<double>(b) : Values(channels.size());
-    Values means, scales, old_mean = rm ? load<double>(rm) : Values(), old_variance = rv ? load<double>(rv) : Values();
-    for (size_t c = 0; c < channels.size(); ++c) {
-      const auto& at = channels[c];
-      double middle = training ? average(x, at) : old_mean[c], variance = training ? 0 : old_variance[c];
-      if (training) {
-        for (size_t i : at) variance += (x[i] - middle) * (x[i] - middle);
-        if (rm) old_mean[c] += momentum * (middle - old_mean[c]);
-        if (rv) old_variance[c] += momentum * (variance / double(at.size() - 1) - old_variance[c]);
-        variance /= double(at.size());
-      }
-      means.push_back(middle);
-      scales.push_back(1 / std::sqrt(variance + eps));
-      for (size_t i : at) x[i] = (x[i] - middle) * scales[c] * gain[c] + shift[c];
-    }
-    store(out, x);
-    if (!training) return;
-    if (rm) store(rm, old_mean);
-    if (rv) store(rv, old_variance);
-    if (save_mean) store(save_mean, means);
-    if (save_scale) store(save_scale, scales);
-  });
-})
-OP(BatchNormBackward, (T gradient, T self, T weight, T running_mean, T running_variance, T mean, T scale, bool training, double eps, B mask, O to_self, O to_weight,
-                       O to_bias), {
-  View g = op.in(gradient), a = op.in(self), w = op.maybe(weight), rm = op.maybe(running_mean), rv = op.maybe(running_variance), m = op.maybe(mean), s = op.maybe(scale),
-       ga = op.out_maybe(to_self), gw = op.out_maybe(to_weight), gb = op.out_maybe(to_bias);
-  same_shape(g, a.shape, "the gradient");
-  auto channels = channels_of(a);
-  if (training ? !m || !s : !rm || !rv) reject("the statistics are NULL");
-  bool want_a = flag(mask, 0) && ga, want_w = flag(mask, 1) && gw, want_b = flag(mask, 2) && gb;
-  op.run([=] {
-    Values d = load<double>(g), x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1);
-    Values means = load<double>(training ? m : rm), scales = load<double>(training ? s : rv), dw, db, dx(x.size());
-    for (size_t c = 0; c < channels.size(); ++c) {
-      if (!training) scales[c] = 1 / std::sqrt(scales[c] + eps);
-      double all = 0, product = 0, n = double(channels[c].size());
-      for (size_t i : channels[c]) {
-        all += d[i];
-        product += d[i] * (x[i] - means[c]) * scales[c];
-      }
-      for (size_t i : channels[c]) {
-        double hat = (x[i] - means[c]) * scales[c];
-        dx[i] = gain[c] * scales[c] * (training ? d[i] - (all + hat * product) / n : d[i]);
-      }
-      dw.push_back(product);
-      db.push_back(all);
-    }
-    if (want_a) store(ga, dx);
-    if (want_w) store(gw, dw);
-    if (want_b) store(gb, db);
-  });
-})
-OP(GroupNorm, (T self, T weight, T bias, i64 batch, i64 channels, i64 area, i64 groups, double eps, O result, O mean, O scale), {
-  View a = op.in(self), w = op.maybe(weight), b = op.maybe(bias), out = op.out(result), m = op.out(mean), s = op.out(scale);
-  if (groups < 1 || channels % groups || a.numel() != batch * channels * area) reject("%ld channels and %ld groups", long(channels), long(groups));
-  op.run([=] {
-    Values x = load<double>(a), gain = w ? load<double>(w) : Values(size_t(channels), 1), shift = b ? load<double>(b) : Values(size_t(channels)), means, scales;
-    size_t length = size_t(channels / groups * area);
-    for (size_t row = 0; row + length <= x.size() && length; row += length) {
-      double middle = 0, variance = 0;
-      for (size_t i = 0; i < length; ++i) middle += x[row + i] / double(length);
-      for (size_t i = 0; i < length; ++i) variance += (x[row + i] - middle) * (x[row + i] - middle) / double(length);
-      means.push_back(middle);
-      scales.push_back(1 / std::sqrt(variance + eps));
-      for (size_t i = 0; i < length; ++i) {
-        size_t c = (row + i) / size_t(area) % size_t(channels);
-        x[row + i] = (x[row + i] - middle) * scales.back() * gain[c] + shift[c];
-      }
-    }
-    store(out, x);
-    store(m, means);
-    store(s, scales);
-  });
-})
-OP(GroupNormBackward, (T gradient, T self, T mean, T scale, T weight, i64 batch, i64 channels, i64 area, i64 groups, B mask, O to_self, O to_weight, O to_bias), {
-  View g = op.in(gradient), a = op.in(self), m = op.in(mean), s = op.in(scale), w = op.maybe(weight), ga = op.out_maybe(to_self), gw = op.out_maybe(to_weight),
-       gb = op.out_maybe(to_bias);
-  if (groups < 1 || channels % groups || a.numel() != batch * channels * area) reject("%ld channels and %ld groups", long(channels), long(groups));
-  bool want_a = flag(mask, 0) && ga, want_w = flag(mask, 1) && gw, want_b = flag(mask, 2) && gb;
-  op.run([=] {
-    Values d = load<double>(g), x = load<double>(a), means = load<double>(m), scales = load<double>(s), gain = w ? load<double>(w) : Values(size_t(channels), 1);
-    Values dx(x.size()), dw(static_cast<size_t>(channels)), db(static_cast<size_t>(channels));
-    size_t length = size_t(channels / groups * area);
-    for (size_t row = 0, r = 0; row + length <= x.size() && length; row += length, ++r) {
-      double all = 0, product = 0;
-      for (size_t i = 0; i < length; ++i) {
-        size_t c = (row + i) / size_t(area) % size_t(channels);
-        double hat = (x[row + i] - means[r]) * scales[r];
-        dw[c] += d[row + i] * hat;
-        db[c] += d[row + i];
-        all += d[row + i] * gain[c];
-        product += d[row + i] * gain[c] * hat;
-      }
-      for (size_t i = 0; i < length; ++i) {
-        size_t c = (row + i) / size_t(area) % size_t(channels);
-        double hat = (x[row + i] - means[r]) * scales[r];
-        dx[row + i] = scales[r] * (d[row + i] * gain[c] - (all + hat * product) / double(length));
-      }
-    }
-    if (want_a) store(ga, dx);
-    if (want_w) store(gw, dw);
-    if (want_b) store(gb, db);
-  });
-})
+OP(BatchNorm,
+   (T self, T weight, T bias, O running_mean, O running_variance, bool training, double momentum, double eps, O result,
+    O mean, O scale),
+   {
+     View a = op.in(self), w = op.maybe(weight), b = op.maybe(bias), rm = op.out_maybe(running_mean),
+          rv = op.out_maybe(running_variance), out = op.out(result), save_mean = op.out_maybe(mean),
+          save_scale = op.out_maybe(scale);
+     need_float(a, "the input");
+     same_shape(out, a.shape, "the result");
+     auto channels = channels_of(a);
+     if (!training && (!rm || !rv)) reject("evaluation without running statistics");
+     op.run([=] {
+       Values x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1),
+              shift = b ? load<double>(b) : Values(channels.size());
+       Values means, scales, old_mean = rm ? load<double>(rm) : Values(),
+                             old_variance = rv ? load<double>(rv) : Values();
+       for (size_t c = 0; c < channels.size(); ++c) {
+         const auto& at = channels[c];
+         double middle = training ? average(x, at) : old_mean[c], variance = training ? 0 : old_variance[c];
+         if (training) {
+           for (size_t i : at) variance += (x[i] - middle) * (x[i] - middle);
+           if (rm) old_mean[c] += momentum * (middle - old_mean[c]);
+           if (rv) old_variance[c] += momentum * (variance / double(at.size() - 1) - old_variance[c]);
+           variance /= double(at.size());
+         }
+         means.push_back(middle);
+         scales.push_back(1 / std::sqrt(variance + eps));
+         for (size_t i : at) x[i] = (x[i] - middle) * scales[c] * gain[c] + shift[c];
+       }
+       store(out, x);
+       if (!training) return;
+       if (rm) store(rm, old_mean);
+       if (rv) store(rv, old_variance);
+       if (save_mean) store(save_mean, means);
+       if (save_scale) store(save_scale, scales);
+     });
+   })
+OP(BatchNormBackward,
+   (T gradient, T self, T weight, T running_mean, T running_variance, T mean, T scale, bool training, double eps,
+    B mask, O to_self, O to_weight, O to_bias),
+   {
+     View g = op.in(gradient), a = op.in(self), w = op.maybe(weight), rm = op.maybe(running_mean),
+          rv = op.maybe(running_variance), m = op.maybe(mean), s = op.maybe(scale), ga = op.out_maybe(to_self),
+          gw = op.out_maybe(to_weight), gb = op.out_maybe(to_bias);
+     same_shape(g, a.shape, "the gradient");
+     auto channels = channels_of(a);
+     if (training ? !m || !s : !rm || !rv) reject("the statistics are NULL");
+     bool want_a = flag(mask, 0) && ga, want_w = flag(mask, 1) && gw, want_b = flag(mask, 2) && gb;
+     op.run([=] {
+       Values d = load<double>(g), x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1);
+       Values means = load<double>(training ? m : rm), scales = load<double>(training ? s : rv), dw, db, dx(x.size());
+       for (size_t c = 0; c < channels.size(); ++c) {
+         if (!training) scales[c] = 1 / std::sqrt(scales[c] + eps);
+         double all = 0, product = 0, n = double(channels[c].size());
+         for (size_t i : channels[c]) {
+           all += d[i];
+           product += d[i] * (x[i] - means[c]) * scales[c];
+         }
+         for (size_t i : channels[c]) {
+           double hat = (x[i] - means[c]) * scales[c];
+           dx[i] = gain[c] * scales[c] * (training ? d[i] - (all + hat * product) / n : d[i]);
+         }
+         dw.push_back(product);
+         db.push_back(all);
+       }
+       if (want_a) store(ga, dx);
+       if (want_w) store(gw, dw);
+       if (want_b) store(gb, db);
+     });
+   })
+OP(GroupNorm,
+   (T self, T weight, T bias, i64 batch, i64 channels, i64 area, i64 groups, double eps, O result, O mean, O scale), {
+     View a = op.in(self), w = op.maybe(weight), b = op.maybe(bias), out = op.out(result), m = op.out(mean),
+          s = op.out(scale);
+     if (groups < 1 || channels % groups || a.numel() != batch * channels * area)
+       reject("%ld channels and %ld groups", long(channels), long(groups));
+     op.run([=] {
+       Values x = load<double>(a), gain = w ? load<double>(w) : Values(size_t(channels), 1),
+              shift = b ? load<double>(b) : Values(size_t(channels)), means, scales;
+       size_t length = size_t(channels / groups * area);
+       for (size_t row = 0; row + length <= x.size() && length; row += length) {
+         double middle = 0, variance = 0;
+         for (size_t i = 0; i < length; ++i) middle += x[row + i] / double(length);
+         for (size_t i = 0; i < length; ++i) variance += (x[row + i] - middle) * (x[row + i] - middle) / double(length);
+         means.push_back(middle);
+         scales.push_back(1 / std::sqrt(variance + eps));
+         for (size_t i = 0; i < length; ++i) {
+           size_t c = (row + i) / size_t(area) % size_t(channels);
+           x[row + i] = (x[row + i] - middle) * scales.back() * gain[c] + shift[c];
+         }
+       }
+       store(out, x);
+       store(m, means);
+       store(s, scales);
+     });
+   })
+OP(GroupNormBackward,
+   (T gradient, T self, T mean, T scale, T weight, i64 batch, i64 channels, i64 area, i64 groups, B mask, O to_self,
+    O to_weight, O to_bias),
+   {
+     View g = op.in(gradient), a = op.in(self), m = op.in(mean), s = op.in(scale), w = op.maybe(weight),
+          ga = op.out_maybe(to_self), gw = op.out_maybe(to_weight), gb = op.out_maybe(to_bias);
+     if (groups < 1 || channels % groups || a.numel() != batch * channels * area)
+       reject("%ld channels and %ld groups", long(channels), long(groups));
+     bool want_a = flag(mask, 0) && ga, want_w = flag(mask, 1) && gw, want_b = flag(mask, 2) && gb;
+     op.run([=] {
+       Values d = load<double>(g), x = load<double>(a), means = load<double>(m), scales = load<double>(s),
+              gain = w ? load<double>(w) : Values(size_t(channels), 1);
+       Values dx(x.size()), dw(static_cast<size_t>(channels)), db(static_cast<size_t>(channels));
+       size_t length = size_t(channels / groups * area);
+       for (size_t row = 0, r = 0; row + length <= x.size() && length; row += length, ++r) {
+         double all = 0, product = 0;
+         for (size_t i = 0; i < length; ++i) {
+           size_t c = (row + i) / size_t(area) % size_t(channels);
+           double hat = (x[row + i] - means[r]) * scales[r];
+           dw[c] += d[row + i] * hat;
+           db[c] += d[row + i];
+           all += d[row + i] * gain[c];
+           product += d[row + i] * gain[c] * hat;
+         }
+         for (size_t i = 0; i < length; ++i) {
+           size_t c = (row + i) / size_t(area) % size_t(channels);
+           double hat = (x[row + i] - means[r]) * scales[r];
+           dx[row + i] = scales[r] * (d[row + i] * gain[c] - (all + hat * product) / double(length));
+         }
+       }
+       if (want_a) store(ga, dx);
+       if (want_w) store(gw, dw);
+       if (want_b) store(gb, db);
+     });
+   })

@@ -58,7 +58,8 @@ Dims broadcast(const Dims& a, const Dims& b) {
   Dims result(a.size() > b.size() ? a.size() : b.size());
   for (size_t i = 0; i < result.size(); ++i) {
     size_t from_end = result.size() - i;
-    int64_t x = from_end <= a.size() ? a[a.size() - from_end] : 1, y = from_end <= b.size() ? b[b.size() - from_end] : 1;
+    int64_t x = from_end <= a.size() ? a[a.size() - from_end] : 1,
+            y = from_end <= b.size() ? b[b.size() - from_end] : 1;
     if (x != y && x != 1 && y != 1) reject("shapes %s and %s do not broadcast", text_of(a).c_str(), text_of(b).c_str());
     result[i] = x == 1 ? y : x;
   }
@@ -76,9 +77,11 @@ void need_matrix(const View& view, const char* what) {
     reject("%s is %s, expected FLOAT, FLOAT16 or BFLOAT16", what, name_of(view.dtype));
 }
 
-int begin(Site& site, const char* name, uint64_t* workspace, aclOpExecutor** result, const std::function<void(Op&)>& build) {
+int begin(Site& site, const char* name, uint64_t* workspace, aclOpExecutor** result,
+          const std::function<void(Op&)>& build) {
   if (Code code = site.begin()) return code;
-  if (!workspace || !result) return refuse(161001, "%s: the place for the workspace's size or the executor is NULL", name);
+  if (!workspace || !result)
+    return refuse(161001, "%s: the place for the workspace's size or the executor is NULL", name);
   if (Code code = need_context(name)) return code;
   auto executor = std::make_unique<aclOpExecutor>();
   executor->name = name;
@@ -99,7 +102,8 @@ int launch(Site& site, const char* name, void* workspace, uint64_t size, aclOpEx
   if (executor->name != name) return refuse(161002, "%s: the executor is one of %s", name, executor->name.c_str());
   std::unique_ptr<aclOpExecutor> owned(executor->repeatable ? nullptr : executor);
   if (executor->workspace && (size < executor->workspace || !resolve(workspace, executor->workspace)))
-    return refuse(161002, "%s: it needs a workspace of %lu bytes of device memory, it got %lu", name, executor->workspace, size);
+    return refuse(161002, "%s: it needs a workspace of %lu bytes of device memory, it got %lu", name,
+                  executor->workspace, size);
   // The addresses are those of this launch, whatever is put into the executor later.
   static const char* falsified = setting("WRONG", "");
   auto work = [run = executor->work, addresses = executor->addresses, wrong = executor->name == falsified]() -> Code {

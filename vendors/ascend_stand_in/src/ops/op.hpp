@@ -55,18 +55,20 @@ void need_whole(const View& view, const char* what);
 // What the matrix unit takes: FLOAT, FLOAT16 and BFLOAT16.
 void need_matrix(const View& view, const char* what);
 
-int begin(stand_in::Site& site, const char* name, uint64_t* workspace, aclOpExecutor** executor, const std::function<void(Op&)>& build);
-int launch(stand_in::Site& site, const char* name, void* workspace, uint64_t size, aclOpExecutor* executor, void* stream);
+int begin(stand_in::Site& site, const char* name, uint64_t* workspace, aclOpExecutor** executor,
+          const std::function<void(Op&)>& build);
+int launch(stand_in::Site& site, const char* name, void* workspace, uint64_t size, aclOpExecutor* executor,
+           void* stream);
 
 }  // namespace ops
 
 #define OP_UNPACK(...) __VA_ARGS__
-#define OP(Name, parameters, ...)                                                                                  \
-  ENTRY int aclnn##Name##GetWorkspaceSize(OP_UNPACK parameters, uint64_t* workspace, aclOpExecutor** executor) {   \
-    static ::stand_in::Site site("aclnn" #Name "GetWorkspaceSize");                                                \
+#define OP(Name, parameters, ...)                                                                                   \
+  ENTRY int aclnn##Name##GetWorkspaceSize(OP_UNPACK parameters, uint64_t* workspace, aclOpExecutor** executor) {    \
+    static ::stand_in::Site site("aclnn" #Name "GetWorkspaceSize");                                                 \
     return ::ops::begin(site, "aclnn" #Name, workspace, executor, [&]([[maybe_unused]] ::ops::Op& op) __VA_ARGS__); \
-  }                                                                                                                \
-  ENTRY int aclnn##Name(void* workspace, uint64_t size, aclOpExecutor* executor, void* stream) {                   \
-    static ::stand_in::Site site("aclnn" #Name);                                                                   \
-    return ::ops::launch(site, "aclnn" #Name, workspace, size, executor, stream);                                  \
+  }                                                                                                                 \
+  ENTRY int aclnn##Name(void* workspace, uint64_t size, aclOpExecutor* executor, void* stream) {                    \
+    static ::stand_in::Site site("aclnn" #Name);                                                                    \
+    return ::ops::launch(site, "aclnn" #Name, workspace, size, executor, stream);                                   \
   }

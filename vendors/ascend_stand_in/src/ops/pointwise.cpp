@@ -21,7 +21,9 @@ struct Two {
   std::function<double(double, double)> real;
   std::function<int64_t(int64_t, int64_t)> whole;
   template <class F>
-  Two(F f) : real([f](double x, double y) { return double(f(x, y)); }), whole([f](int64_t x, int64_t y) { return int64_t(f(x, y)); }) {}
+  Two(F f)
+      : real([f](double x, double y) { return double(f(x, y)); }),
+        whole([f](int64_t x, int64_t y) { return int64_t(f(x, y)); }) {}
   double operator()(double x, double y) const { return real(x, y); }
   int64_t operator()(int64_t x, int64_t y) const { return whole(x, y); }
 };
@@ -112,13 +114,17 @@ V remainder_of(V x, V y) {  // With the sign of the divisor.
 }
 template <class V>
 V fmod_of(V x, V y) {
-  if constexpr (std::is_same_v<V, double>) return std::fmod(x, y);
-  else return y ? x % y : V(-1);
+  if constexpr (std::is_same_v<V, double>)
+    return std::fmod(x, y);
+  else
+    return y ? x % y : V(-1);
 }
 template <class V>
 V floor_div(V x, V y) {
-  if constexpr (std::is_same_v<V, double>) return std::floor(x / y);
-  else return y ? (x - remainder_of(x, y)) / y : V(-1);
+  if constexpr (std::is_same_v<V, double>)
+    return std::floor(x / y);
+  else
+    return y ? (x - remainder_of(x, y)) / y : V(-1);
 }
 template <class V>
 V power(V x, V y) {
@@ -147,7 +153,8 @@ double sign_of(V x) {
 double sigmoid(double x) { return 1 / (1 + std::exp(-x)); }
 double softplus(double x) { return std::log1p(std::exp(-std::fabs(x))) + std::max(x, 0.0); }
 double gelu(double x, bool tanh) {
-  return tanh ? 0.5 * x * (1 + std::tanh(M_SQRT2 * M_2_SQRTPI * 0.5 * (x + 0.044715 * x * x * x))) : 0.5 * x * std::erfc(-x * M_SQRT1_2);
+  return tanh ? 0.5 * x * (1 + std::tanh(M_SQRT2 * M_2_SQRTPI * 0.5 * (x + 0.044715 * x * x * x)))
+              : 0.5 * x * std::erfc(-x * M_SQRT1_2);
 }
 double gelu_slope(double x, bool tanh) {
   if (!tanh) return 0.5 * std::erfc(-x * M_SQRT1_2) + x * std::exp(-0.5 * x * x) * M_2_SQRTPI * M_SQRT1_2 * 0.5;
@@ -164,27 +171,27 @@ double inverse_erf(double y) {  // Giles' start, and Newton.
 }  // namespace
 
 // Functions of floats: aclnnX, aclnnInplaceX.
-#define REAL(Name, formula)                                                                                      \
-  OP(Name, (T self, O result), {                                                                                 \
-    View a = op.in(self), out = op.out(result);                                                                  \
-    if (!is_float(out.dtype)) reject("the result is %s, expected a float", name_of(out.dtype));                  \
-    unary(op, a, out, [](double x) { return formula; }, true);                                                   \
-  })                                                                                                             \
-  OP(Inplace##Name, (O self), {                                                                                  \
-    View a = op.out(self);                                                                                       \
-    need_float(a, "the tensor");                                                                                 \
-    unary(op, a, a, [](double x) { return formula; }, true);                                                     \
+#define REAL(Name, formula)                                                                     \
+  OP(Name, (T self, O result), {                                                                \
+    View a = op.in(self), out = op.out(result);                                                 \
+    if (!is_float(out.dtype)) reject("the result is %s, expected a float", name_of(out.dtype)); \
+    unary(op, a, out, [](double x) { return formula; }, true);                                  \
+  })                                                                                            \
+  OP(Inplace##Name, (O self), {                                                                 \
+    View a = op.out(self);                                                                      \
+    need_float(a, "the tensor");                                                                \
+    unary(op, a, a, [](double x) { return formula; }, true);                                    \
   })
 
 // And those that whole numbers have too.
-#define ANY(Name, formula)                                               \
-  OP(Name, (T self, O result), {                                         \
-    View a = op.in(self), out = op.out(result);                          \
-    unary(op, a, out, [](auto x) { return formula; }, false);            \
-  })                                                                     \
-  OP(Inplace##Name, (O self), {                                          \
-    View a = op.out(self);                                               \
-    unary(op, a, a, [](auto x) { return formula; }, false);              \
+#define ANY(Name, formula)                                    \
+  OP(Name, (T self, O result), {                              \
+    View a = op.in(self), out = op.out(result);               \
+    unary(op, a, out, [](auto x) { return formula; }, false); \
+  })                                                          \
+  OP(Inplace##Name, (O self), {                               \
+    View a = op.out(self);                                    \
+    unary(op, a, a, [](auto x) { return formula; }, false);   \
   })
 
 REAL(Sqrt, std::sqrt(x))
@@ -216,12 +223,12 @@ REAL(Sinc, x == 0 ? 1.0 : std::sin(M_PI * x) / (M_PI * x))
 REAL(Sigmoid, sigmoid(x))
 REAL(Reciprocal, 1 / x)
 REAL(Frac, x - std::trunc(x))
-REAL(Silu, x * sigmoid(x))
-REAL(Mish, x * std::tanh(softplus(x)))
-REAL(Hardswish, x * std::min(std::max(x + 3, 0.0), 6.0) / 6)
+REAL(Silu, x* sigmoid(x))
+REAL(Mish, x* std::tanh(softplus(x)))
+REAL(Hardswish, x* std::min(std::max(x + 3, 0.0), 6.0) / 6)
 REAL(Hardsigmoid, std::min(std::max(x + 3, 0.0), 6.0) / 6)
 REAL(Gelu, gelu(x, true))
-REAL(FastGelu, x * sigmoid(1.702 * x))
+REAL(FastGelu, x* sigmoid(1.702 * x))
 REAL(LogSigmoid, -softplus(-x))
 REAL(Selu, x > 0 ? 1.0507009873554805 * x : 1.7580993408473766 * std::expm1(x))
 ANY(Abs, x < 0 ? -x : x)
@@ -259,27 +266,27 @@ OP(LogSigmoidForward, (T self, O result, O buffer), {
 })
 
 // With numbers: p, q, r.
-#define WITH_1(Name, formula)                                        \
-  OP(Name, (T self, S first, O result), {                            \
-    View a = op.in(self), out = op.out(result);                      \
-    double p = number(first).real;                                   \
-    unary(op, a, out, [=](double x) { return formula; }, true);      \
-  })                                                                 \
-  OP(Inplace##Name, (O self, S first), {                             \
-    View a = op.out(self);                                           \
-    double p = number(first).real;                                   \
-    unary(op, a, a, [=](double x) { return formula; }, true);        \
+#define WITH_1(Name, formula)                                   \
+  OP(Name, (T self, S first, O result), {                       \
+    View a = op.in(self), out = op.out(result);                 \
+    double p = number(first).real;                              \
+    unary(op, a, out, [=](double x) { return formula; }, true); \
+  })                                                            \
+  OP(Inplace##Name, (O self, S first), {                        \
+    View a = op.out(self);                                      \
+    double p = number(first).real;                              \
+    unary(op, a, a, [=](double x) { return formula; }, true);   \
   })
-#define WITH_2(Name, formula)                                                 \
-  OP(Name, (T self, S first, S second, O result), {                           \
-    View a = op.in(self), out = op.out(result);                               \
-    double p = number(first).real, q = number(second).real;                   \
-    unary(op, a, out, [=](double x) { return formula; }, true);               \
-  })                                                                          \
-  OP(Inplace##Name, (O self, S first, S second), {                            \
-    View a = op.out(self);                                                    \
-    double p = number(first).real, q = number(second).real;                   \
-    unary(op, a, a, [=](double x) { return formula; }, true);                 \
+#define WITH_2(Name, formula)                                   \
+  OP(Name, (T self, S first, S second, O result), {             \
+    View a = op.in(self), out = op.out(result);                 \
+    double p = number(first).real, q = number(second).real;     \
+    unary(op, a, out, [=](double x) { return formula; }, true); \
+  })                                                            \
+  OP(Inplace##Name, (O self, S first, S second), {              \
+    View a = op.out(self);                                      \
+    double p = number(first).real, q = number(second).real;     \
+    unary(op, a, a, [=](double x) { return formula; }, true);   \
   })
 WITH_1(LeakyRelu, x > 0 ? x : x * p)
 WITH_1(Celu, x > 0 ? x : p * std::expm1(x / p))
@@ -307,17 +314,23 @@ OP(InplaceElu, (O self, S alpha, S scale, S input_scale), {
 OP(Clamp, (T self, S low, S high, O result), {
   View a = op.in(self), out = op.out(result);
   if (!low && !high) reject("both bounds are NULL");
-  aclScalar from = low ? *low : aclScalar{kInt64, INT64_MIN, -INFINITY}, to = high ? *high : aclScalar{kInt64, INT64_MAX, INFINITY};
+  aclScalar from = low ? *low : aclScalar{kInt64, INT64_MIN, -INFINITY},
+            to = high ? *high : aclScalar{kInt64, INT64_MAX, INFINITY};
   bool whole = is_whole(a.dtype) && is_whole(from.dtype) && is_whole(to.dtype);
-  unary(op, a, out, [=](auto x) {
-    using V = decltype(x);
-    if (x != x) return x;
-    return std::min(std::max(x, value_of<V>(from)), value_of<V>(to));
-  }, !whole);
+  unary(
+      op, a, out,
+      [=](auto x) {
+        using V = decltype(x);
+        if (x != x) return x;
+        return std::min(std::max(x, value_of<V>(from)), value_of<V>(to));
+      },
+      !whole);
 })
 
 static auto nan_to(float nan, float high, float low) {
-  return [=](double x) { return x != x ? double(nan) : x == INFINITY ? double(high) : x == -INFINITY ? double(low) : x; };
+  return [=](double x) {
+    return x != x ? double(nan) : x == INFINITY ? double(high) : x == -INFINITY ? double(low) : x;
+  };
 }
 OP(NanToNum, (T self, float nan, float high, float low, O result), {
   View a = op.in(self), out = op.out(result);
@@ -329,30 +342,30 @@ OP(InplaceNanToNum, (O self, float nan, float high, float low), {
 })
 
 // Two tensors: aclnnX(self, other, result), aclnnInplaceX(self, other).
-#define PAIR(Name, formula)                                                  \
-  OP(Name, (T self, T other, O result), {                                    \
-    View a = op.in(self), b = op.in(other), out = op.out(result);            \
-    binary(op, a, b, out, [](auto x, auto y) { return formula; });           \
-  })                                                                         \
-  OP(Inplace##Name, (O self, T other), {                                     \
-    View a = op.out(self), b = op.in(other);                                 \
-    binary(op, a, b, a, [](auto x, auto y) { return formula; });             \
+#define PAIR(Name, formula)                                        \
+  OP(Name, (T self, T other, O result), {                          \
+    View a = op.in(self), b = op.in(other), out = op.out(result);  \
+    binary(op, a, b, out, [](auto x, auto y) { return formula; }); \
+  })                                                               \
+  OP(Inplace##Name, (O self, T other), {                           \
+    View a = op.out(self), b = op.in(other);                       \
+    binary(op, a, b, a, [](auto x, auto y) { return formula; });   \
   })
 // A tensor and a number.
-#define SCALED(Name, formula)                                                \
-  OP(Name, (T self, S other, O result), {                                    \
-    View a = op.in(self), out = op.out(result);                              \
+#define SCALED(Name, formula)                                                  \
+  OP(Name, (T self, S other, O result), {                                      \
+    View a = op.in(self), out = op.out(result);                                \
     scaled(op, a, number(other), out, [](auto x, auto y) { return formula; }); \
-  })                                                                         \
-  OP(Inplace##Name, (O self, S other), {                                     \
-    View a = op.out(self);                                                   \
-    scaled(op, a, number(other), a, [](auto x, auto y) { return formula; }); \
+  })                                                                           \
+  OP(Inplace##Name, (O self, S other), {                                       \
+    View a = op.out(self);                                                     \
+    scaled(op, a, number(other), a, [](auto x, auto y) { return formula; });   \
   })
-#define COMPARISON(Name, sign)    \
-  PAIR(Name##Tensor, x sign y)    \
+#define COMPARISON(Name, sign) \
+  PAIR(Name##Tensor, x sign y) \
   SCALED(Name##Scalar, x sign y)
-#define BITWISE(Name, sign)                              \
-  PAIR(Name##Tensor, int64_t(x) sign int64_t(y))         \
+#define BITWISE(Name, sign)                      \
+  PAIR(Name##Tensor, int64_t(x) sign int64_t(y)) \
   SCALED(Name##Scalar, int64_t(x) sign int64_t(y))
 #define BOTH(Name, Scaled, formula) \
   PAIR(Name, formula)               \
@@ -384,23 +397,23 @@ BOTH(LeftShift, LeftShifts, int64_t(x) << int64_t(y))
 PAIR(RightShift, int64_t(x) >> int64_t(y))
 PAIR(Gcd, std::__gcd(int64_t(x < 0 ? -x : x), int64_t(y < 0 ? -y : y)))
 
-#define REAL_PAIR(Name, formula)                                                           \
-  OP(Name, (T self, T other, O result), {                                                  \
-    View a = op.in(self), b = op.in(other), out = op.out(result);                          \
-    binary(op, a, b, out, [](double x, double y) { return formula; }, true);               \
-  })                                                                                       \
-  OP(Inplace##Name, (O self, T other), {                                                   \
-    View a = op.out(self), b = op.in(other);                                               \
-    binary(op, a, b, a, [](double x, double y) { return formula; }, true);                 \
+#define REAL_PAIR(Name, formula)                                             \
+  OP(Name, (T self, T other, O result), {                                    \
+    View a = op.in(self), b = op.in(other), out = op.out(result);            \
+    binary(op, a, b, out, [](double x, double y) { return formula; }, true); \
+  })                                                                         \
+  OP(Inplace##Name, (O self, T other), {                                     \
+    View a = op.out(self), b = op.in(other);                                 \
+    binary(op, a, b, a, [](double x, double y) { return formula; }, true);   \
   })
-#define REAL_SCALED(Name, formula)                                                         \
-  OP(Name, (T self, S other, O result), {                                                  \
-    View a = op.in(self), out = op.out(result);                                            \
-    scaled(op, a, number(other), out, [](double x, double y) { return formula; }, true);   \
-  })                                                                                       \
-  OP(Inplace##Name, (O self, S other), {                                                   \
-    View a = op.out(self);                                                                 \
-    scaled(op, a, number(other), a, [](double x, double y) { return formula; }, true);     \
+#define REAL_SCALED(Name, formula)                                                       \
+  OP(Name, (T self, S other, O result), {                                                \
+    View a = op.in(self), out = op.out(result);                                          \
+    scaled(op, a, number(other), out, [](double x, double y) { return formula; }, true); \
+  })                                                                                     \
+  OP(Inplace##Name, (O self, S other), {                                                 \
+    View a = op.out(self);                                                               \
+    scaled(op, a, number(other), a, [](double x, double y) { return formula; }, true);   \
   })
 REAL_PAIR(Div, x / y)
 REAL_SCALED(Divs, x / y)
@@ -426,8 +439,10 @@ OP(XLogYScalarSelf, (S self, T other, O result), {
 static auto rounded_division(int mode) {
   return [=](auto x, auto y) {
     using V = decltype(x);
-    if constexpr (std::is_same_v<V, double>) return mode == 1 ? std::trunc(x / y) : mode == 2 ? std::floor(x / y) : x / y;
-    else return mode == 2 ? floor_div(x, y) : y ? x / y : V(-1);
+    if constexpr (std::is_same_v<V, double>)
+      return mode == 1 ? std::trunc(x / y) : mode == 2 ? std::floor(x / y) : x / y;
+    else
+      return mode == 2 ? floor_div(x, y) : y ? x / y : V(-1);
   };
 }
 OP(DivMod, (T self, T other, int mode, O result), {
@@ -455,22 +470,22 @@ static auto combine(aclScalar alpha, int self_sign, int other_sign) {
   };
 }
 static bool by_double(aclScalar alpha) { return !is_whole(alpha.dtype) && alpha.real != double(alpha.whole); }
-#define SUM(Name, Scaled, sign)                                                                         \
-  OP(Name, (T self, T other, S alpha, O result), {                                                      \
-    View a = op.in(self), b = op.in(other), out = op.out(result);                                       \
-    binary(op, a, b, out, combine(number(alpha), 1, sign), by_double(*alpha));                          \
-  })                                                                                                    \
-  OP(Inplace##Name, (O self, T other, S alpha), {                                                       \
-    View a = op.out(self), b = op.in(other);                                                            \
-    binary(op, a, b, a, combine(number(alpha), 1, sign), by_double(*alpha));                            \
-  })                                                                                                    \
-  OP(Scaled, (T self, S other, S alpha, O result), {                                                    \
-    View a = op.in(self), out = op.out(result);                                                         \
-    scaled(op, a, number(other), out, combine(number(alpha), 1, sign), by_double(*alpha));              \
-  })                                                                                                    \
-  OP(Inplace##Scaled, (O self, S other, S alpha), {                                                     \
-    View a = op.out(self);                                                                              \
-    scaled(op, a, number(other), a, combine(number(alpha), 1, sign), by_double(*alpha));                \
+#define SUM(Name, Scaled, sign)                                                            \
+  OP(Name, (T self, T other, S alpha, O result), {                                         \
+    View a = op.in(self), b = op.in(other), out = op.out(result);                          \
+    binary(op, a, b, out, combine(number(alpha), 1, sign), by_double(*alpha));             \
+  })                                                                                       \
+  OP(Inplace##Name, (O self, T other, S alpha), {                                          \
+    View a = op.out(self), b = op.in(other);                                               \
+    binary(op, a, b, a, combine(number(alpha), 1, sign), by_double(*alpha));               \
+  })                                                                                       \
+  OP(Scaled, (T self, S other, S alpha, O result), {                                       \
+    View a = op.in(self), out = op.out(result);                                            \
+    scaled(op, a, number(other), out, combine(number(alpha), 1, sign), by_double(*alpha)); \
+  })                                                                                       \
+  OP(Inplace##Scaled, (O self, S other, S alpha), {                                        \
+    View a = op.out(self);                                                                 \
+    scaled(op, a, number(other), a, combine(number(alpha), 1, sign), by_double(*alpha));   \
   })
 SUM(Add, Adds, 1)
 SUM(Sub, Subs, -1)
@@ -499,10 +514,13 @@ OP(AddRelu, (T self, T other, S alpha, O result), {
 })
 OP(IsClose, (T self, T other, double rtol, double atol, bool equal_nan, O result), {
   View a = op.in(self), b = op.in(other), out = op.out(result);
-  binary(op, a, b, out, [=](double x, double y) {
-    if (x == y || (equal_nan && x != x && y != y)) return 1.0;
-    return std::isfinite(y) && std::fabs(x - y) <= atol + rtol * std::fabs(y) ? 1.0 : 0.0;
-  }, true);
+  binary(
+      op, a, b, out,
+      [=](double x, double y) {
+        if (x == y || (equal_nan && x != x && y != y)) return 1.0;
+        return std::isfinite(y) && std::fabs(x - y) <= atol + rtol * std::fabs(y) ? 1.0 : 0.0;
+      },
+      true);
 })
 
 // Three tensors, all expanded to one shape, and a number p.
@@ -579,25 +597,25 @@ OP(MaskedScale, (T self, T mask, float scale, O result), {
 })
 
 // Gradients: g the gradient of the result, x the input, or y the result.
-#define SLOPE(Name, formula)                                                     \
-  OP(Name, (T grad, T self, O result), {                                         \
-    View a = op.in(grad), b = op.in(self), out = op.out(result);                 \
-    binary(op, a, b, out, [](double g, double x) { return formula; }, true);     \
+#define SLOPE(Name, formula)                                                 \
+  OP(Name, (T grad, T self, O result), {                                     \
+    View a = op.in(grad), b = op.in(self), out = op.out(result);             \
+    binary(op, a, b, out, [](double g, double x) { return formula; }, true); \
   })
-#define SLOPE_1(Name, formula)                                                   \
-  OP(Name, (T grad, T self, S first, O result), {                                \
-    View a = op.in(grad), b = op.in(self), out = op.out(result);                 \
-    double p = number(first).real;                                               \
-    binary(op, a, b, out, [=](double g, double x) { return formula; }, true);    \
+#define SLOPE_1(Name, formula)                                                \
+  OP(Name, (T grad, T self, S first, O result), {                             \
+    View a = op.in(grad), b = op.in(self), out = op.out(result);              \
+    double p = number(first).real;                                            \
+    binary(op, a, b, out, [=](double g, double x) { return formula; }, true); \
   })
-#define SLOPE_2(Name, formula)                                                   \
-  OP(Name, (T grad, T self, S first, S second, O result), {                      \
-    View a = op.in(grad), b = op.in(self), out = op.out(result);                 \
-    double p = number(first).real, q = number(second).real;                      \
-    binary(op, a, b, out, [=](double g, double x) { return formula; }, true);    \
+#define SLOPE_2(Name, formula)                                                \
+  OP(Name, (T grad, T self, S first, S second, O result), {                   \
+    View a = op.in(grad), b = op.in(self), out = op.out(result);              \
+    double p = number(first).real, q = number(second).real;                   \
+    binary(op, a, b, out, [=](double g, double x) { return formula; }, true); \
   })
-SLOPE(SigmoidBackward, g* x*(1 - x))
-SLOPE(TanhBackward, g*(1 - x * x))
+SLOPE(SigmoidBackward, g * x * (1 - x))
+SLOPE(TanhBackward, g * (1 - x * x))
 SLOPE(GeluBackward, g* gelu_slope(x, true))
 SLOPE(SiluBackward, g* sigmoid(x) * (1 + x * (1 - sigmoid(x))))
 SLOPE(MishBackward, [&] {
@@ -628,17 +646,22 @@ OP(LogSigmoidBackward, (T grad, T self, T, O result), {
 OP(EluBackward, (T grad, S alpha, S scale, S input_scale, bool is_result, T self, O result), {
   View a = op.in(grad), b = op.in(self), out = op.out(result);
   double p = number(alpha).real, q = number(scale).real, r = number(input_scale).real;
-  binary(op, a, b, out, [=](double g, double x) {
-    if (x > 0) return g * q;
-    return is_result ? g * r * (x + p * q) : g * r * q * p * std::exp(x * r);
-  }, true);
+  binary(
+      op, a, b, out,
+      [=](double g, double x) {
+        if (x > 0) return g * q;
+        return is_result ? g * r * (x + p * q) : g * r * q * p * std::exp(x * r);
+      },
+      true);
 })
 
 // Casts and fills.
 static void copy(Op& op, const View& from, const View& to) {
   op.run([=] {
-    if (is_whole(from.dtype) && !is_float(from.dtype)) store(to, load<int64_t>(from, to.shape));
-    else store(to, load<double>(from, to.shape));
+    if (is_whole(from.dtype) && !is_float(from.dtype))
+      store(to, load<int64_t>(from, to.shape));
+    else
+      store(to, load<double>(from, to.shape));
   });
 }
 OP(Cast, (T self, int dtype, O result), {
@@ -649,24 +672,21 @@ OP(Cast, (T self, int dtype, O result), {
 })
 OP(InplaceCopy, (O self, T source), {
   View out = op.out(self), a = op.in(source);
-  if (broadcast(a.shape, out.shape) != out.shape) reject("the source has shape %s, the tensor %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
+  if (broadcast(a.shape, out.shape) != out.shape)
+    reject("the source has shape %s, the tensor %s", text_of(a.shape).c_str(), text_of(out.shape).c_str());
   copy(op, a, out);
 })
 static void fill(Op& op, const View& out, aclScalar value) {
   op.run([=] {
-    if (is_whole(out.dtype) && is_whole(value.dtype)) store(out, std::vector<int64_t>(size_t(out.numel()), value.whole));
-    else store(out, std::vector<double>(size_t(out.numel()), value.real));
+    if (is_whole(out.dtype) && is_whole(value.dtype))
+      store(out, std::vector<int64_t>(size_t(out.numel()), value.whole));
+    else
+      store(out, std::vector<double>(size_t(out.numel()), value.real));
   });
 }
-OP(InplaceZero, (O self), {
-  fill(op, op.out(self), {kInt64, 0, 0});
-})
-OP(InplaceOne, (O self), {
-  fill(op, op.out(self), {kInt64, 1, 1});
-})
-OP(InplaceFillScalar, (O self, S value), {
-  fill(op, op.out(self), number(value));
-})
+OP(InplaceZero, (O self), { fill(op, op.out(self), {kInt64, 0, 0}); })
+OP(InplaceOne, (O self), { fill(op, op.out(self), {kInt64, 1, 1}); })
+OP(InplaceFillScalar, (O self, S value), { fill(op, op.out(self), number(value)); })
 OP(InplaceFillTensor, (O self, T value), {
   View out = op.out(self), a = op.in(value);
   if (a.numel() != 1) reject("the value has shape %s, expected one element", text_of(a.shape).c_str());
@@ -678,7 +698,8 @@ OP(InplaceFillTensor, (O self, T value), {
 OP(InplaceMaskedFillScalar, (O self, T mask, S value), {
   View a = op.out(self), m = op.in(mask);
   aclScalar with = number(value);
-  if (broadcast(m.shape, a.shape) != a.shape) reject("the mask has shape %s, the tensor %s", text_of(m.shape).c_str(), text_of(a.shape).c_str());
+  if (broadcast(m.shape, a.shape) != a.shape)
+    reject("the mask has shape %s, the tensor %s", text_of(m.shape).c_str(), text_of(a.shape).c_str());
   binary(op, a, m, a, [=](auto x, auto y) { return y != 0 ? value_of<decltype(x)>(with) : x; });
 })
 OP(InplaceMaskedFillTensor, (O self, T mask, T value), {
@@ -690,8 +711,8 @@ OP(InplaceMaskedFillTensor, (O self, T mask, T value), {
 })
 
 // Lists of tensors: for each, as for one.
-static void each(Op& op, const std::vector<View>& a, const std::vector<View>& b, const std::vector<View>& c, const std::vector<View>& out,
-                 const Listed& f) {
+static void each(Op& op, const std::vector<View>& a, const std::vector<View>& b, const std::vector<View>& c,
+                 const std::vector<View>& out, const Listed& f) {
   if (out.size() != a.size() || (!b.empty() && b.size() != a.size()) || (!c.empty() && c.size() != a.size()))
     reject("the lists have %zu, %zu, %zu and %zu tensors", a.size(), b.size(), c.size(), out.size());
   for (size_t i = 0; i < a.size(); ++i) same_shape(out[i], a[i].shape, "a result");
@@ -713,15 +734,16 @@ static void each(Op& op, const std::vector<View>& a, const std::vector<View>& b,
   });
 }
 static std::vector<aclScalar> numbers(SL list, size_t size) {
-  if (!list || list->scalars.size() != size) reject("%zu numbers for %zu tensors", list ? list->scalars.size() : 0, size);
+  if (!list || list->scalars.size() != size)
+    reject("%zu numbers for %zu tensors", list ? list->scalars.size() : 0, size);
   std::vector<aclScalar> all;
   for (S scalar : list->scalars) all.push_back(*scalar);
   return all;
 }
-#define EACH(Name, formula)                                                                           \
-  OP(Foreach##Name, (L self, L result), {                                                             \
-    auto a = op.all(self);                                                                            \
-    each(op, a, {}, {}, op.all_out(result), [](size_t, auto x, auto, auto) { return formula; });      \
+#define EACH(Name, formula)                                                                      \
+  OP(Foreach##Name, (L self, L result), {                                                        \
+    auto a = op.all(self);                                                                       \
+    each(op, a, {}, {}, op.all_out(result), [](size_t, auto x, auto, auto) { return formula; }); \
   })
 EACH(Abs, x < 0 ? -x : x)
 EACH(Neg, -x)
@@ -747,28 +769,28 @@ EACH(Erfc, std::erfc(x))
 EACH(Sigmoid, sigmoid(double(x)))
 EACH(Reciprocal, 1 / double(x))
 
-#define EACH_LIST(Name, formula)                                                                        \
-  OP(Foreach##Name, (L self, L other, L result), {                                                      \
-    auto a = op.all(self), b = op.all(other);                                                           \
-    each(op, a, b, {}, op.all_out(result), [](size_t, auto x, auto y, auto) { return formula; });       \
+#define EACH_LIST(Name, formula)                                                                  \
+  OP(Foreach##Name, (L self, L other, L result), {                                                \
+    auto a = op.all(self), b = op.all(other);                                                     \
+    each(op, a, b, {}, op.all_out(result), [](size_t, auto x, auto y, auto) { return formula; }); \
   })
 // By a number, and by a number for each tensor.
-#define EACH_NUMBER(Name, formula)                                                                        \
-  OP(Foreach##Name##ScalarV2, (L self, S scalar, L result), {                                             \
-    auto a = op.all(self);                                                                                \
-    auto out = op.all_out(result);                                                                        \
-    each(op, a, {}, {}, out, [n = number(scalar)](size_t, auto x, auto, auto) {                           \
-      auto y = value_of<decltype(x)>(n);                                                                  \
-      return formula;                                                                                     \
-    });                                                                                                   \
-  })                                                                                                      \
-  OP(Foreach##Name##ScalarList, (L self, SL scalars, L result), {                                         \
-    auto a = op.all(self);                                                                                \
-    auto out = op.all_out(result);                                                                        \
-    each(op, a, {}, {}, out, [all = numbers(scalars, a.size())](size_t i, auto x, auto, auto) {           \
-      auto y = value_of<decltype(x)>(all[i]);                                                             \
-      return formula;                                                                                     \
-    });                                                                                                   \
+#define EACH_NUMBER(Name, formula)                                                              \
+  OP(Foreach##Name##ScalarV2, (L self, S scalar, L result), {                                   \
+    auto a = op.all(self);                                                                      \
+    auto out = op.all_out(result);                                                              \
+    each(op, a, {}, {}, out, [n = number(scalar)](size_t, auto x, auto, auto) {                 \
+      auto y = value_of<decltype(x)>(n);                                                        \
+      return formula;                                                                           \
+    });                                                                                         \
+  })                                                                                            \
+  OP(Foreach##Name##ScalarList, (L self, SL scalars, L result), {                               \
+    auto a = op.all(self);                                                                      \
+    auto out = op.all_out(result);                                                              \
+    each(op, a, {}, {}, out, [all = numbers(scalars, a.size())](size_t i, auto x, auto, auto) { \
+      auto y = value_of<decltype(x)>(all[i]);                                                   \
+      return formula;                                                                           \
+    });                                                                                         \
   })
 EACH_LIST(MulList, x* y)
 EACH_LIST(DivList, double(x) / double(y))
@@ -783,20 +805,20 @@ EACH_NUMBER(Maximum, largest(x, y))
 EACH_NUMBER(Minimum, smallest(x, y))
 EACH_NUMBER(Pow, power(x, y))
 
-#define EACH_SUM(Name, sign)                                                                                \
-  OP(Foreach##Name##ListV2, (L self, L other, S alpha, L result), {                                         \
-    auto a = op.all(self), b = op.all(other);                                                               \
-    auto out = op.all_out(result);                                                                          \
-    each(op, a, b, {}, out, [n = number(alpha)](size_t, auto x, auto y, auto) {                             \
-      return x sign value_of<decltype(x)>(n) * y;                                                           \
-    });                                                                                                     \
+#define EACH_SUM(Name, sign)                                                                                 \
+  OP(Foreach##Name##ListV2, (L self, L other, S alpha, L result), {                                          \
+    auto a = op.all(self), b = op.all(other);                                                                \
+    auto out = op.all_out(result);                                                                           \
+    each(op, a, b, {}, out,                                                                                  \
+         [n = number(alpha)](size_t, auto x, auto y, auto) { return x sign value_of<decltype(x)>(n) * y; }); \
   })
 EACH_SUM(Add, +)
 EACH_SUM(Sub, -)
 OP(ForeachPowScalarAndTensor, (S base, L exponents, L result), {
   auto a = op.all(exponents);
   auto out = op.all_out(result);
-  each(op, a, {}, {}, out, [n = number(base)](size_t, auto x, auto, auto) { return power(value_of<decltype(x)>(n), x); });
+  each(op, a, {}, {}, out,
+       [n = number(base)](size_t, auto x, auto, auto) { return power(value_of<decltype(x)>(n), x); });
 })
 OP(ForeachLerpScalar, (L self, L end, S weight, L result), {
   auto a = op.all(self), b = op.all(end);
@@ -807,19 +829,19 @@ OP(ForeachLerpList, (L self, L end, L weights, L result), {
   auto a = op.all(self), b = op.all(end), c = op.all(weights);
   each(op, a, b, c, op.all_out(result), [](size_t, double x, double y, double z) { return x + z * (y - x); });
 })
-#define EACH_PRODUCT(Name, formula)                                                                       \
-  OP(Foreach##Name##ScalarV2, (L self, L first, L second, S scalar, L result), {                          \
-    auto a = op.all(self), b = op.all(first), c = op.all(second);                                         \
-    auto out = op.all_out(result);                                                                        \
+#define EACH_PRODUCT(Name, formula)                                                                               \
+  OP(Foreach##Name##ScalarV2, (L self, L first, L second, S scalar, L result), {                                  \
+    auto a = op.all(self), b = op.all(first), c = op.all(second);                                                 \
+    auto out = op.all_out(result);                                                                                \
     each(op, a, b, c, out, [by = number(scalar).real](size_t, double x, double y, double z) { return formula; }); \
-  })                                                                                                      \
-  OP(Foreach##Name##ScalarList, (L self, L first, L second, SL scalars, L result), {                      \
-    auto a = op.all(self), b = op.all(first), c = op.all(second);                                         \
-    auto out = op.all_out(result);                                                                        \
-    each(op, a, b, c, out, [all = numbers(scalars, a.size())](size_t i, double x, double y, double z) {   \
-      double by = all[i].real;                                                                            \
-      return formula;                                                                                     \
-    });                                                                                                   \
+  })                                                                                                              \
+  OP(Foreach##Name##ScalarList, (L self, L first, L second, SL scalars, L result), {                              \
+    auto a = op.all(self), b = op.all(first), c = op.all(second);                                                 \
+    auto out = op.all_out(result);                                                                                \
+    each(op, a, b, c, out, [all = numbers(scalars, a.size())](size_t i, double x, double y, double z) {           \
+      double by = all[i].real;                                                                                    \
+      return formula;                                                                                             \
+    });                                                                                                           \
   })
 EACH_PRODUCT(Addcmul, x + by * y * z)
 EACH_PRODUCT(Addcdiv, x + by * y / z)
@@ -851,43 +873,48 @@ OP(ForeachNonFiniteCheckAndUnscale, (L gradients, O found, T scale), {
   });
 })
 // growth and backoff by value as float, the interval as int; the results are the inputs.
-OP(AmpUpdateScale, (T scale, T tracker, T found, float growth, float backoff, int interval, O new_scale, O new_tracker), {
-  View s = op.in(scale), t = op.in(tracker), f = op.in(found), out = op.out(new_scale), count = op.out(new_tracker);
-  op.run([=] {
-    double value = load<double>(s)[0];
-    int64_t steps = load<int64_t>(t)[0];
-    if (load<double>(f)[0] != 0) {
-      value *= double(backoff);
-      steps = 0;
-    } else if (++steps == interval) {
-      value *= double(growth);
-      steps = 0;
-    }
-    store(out, std::vector<double>{value});
-    store(count, std::vector<int64_t>{steps});
-  });
-})
+OP(AmpUpdateScale, (T scale, T tracker, T found, float growth, float backoff, int interval, O new_scale, O new_tracker),
+   {
+     View s = op.in(scale), t = op.in(tracker), f = op.in(found), out = op.out(new_scale), count = op.out(new_tracker);
+     op.run([=] {
+       double value = load<double>(s)[0];
+       int64_t steps = load<int64_t>(t)[0];
+       if (load<double>(f)[0] != 0) {
+         value *= double(backoff);
+         steps = 0;
+       } else if (++steps == interval) {
+         value *= double(growth);
+         steps = 0;
+       }
+       store(out, std::vector<double>{value});
+       store(count, std::vector<int64_t>{steps});
+     });
+   })
 // One step of AdamW: lr, the betas, weight decay and eps by value as float.
-OP(ApplyAdamWV2, (O parameter, O mean, O square, O largest_square, T gradient, T step, float lr, float beta1, float beta2, float decay, float eps,
-                  bool amsgrad, bool maximize), {
-  View p = op.out(parameter), m = op.out(mean), v = op.out(square), most = op.out_maybe(largest_square), g = op.in(gradient), t = op.in(step);
-  if (amsgrad && !most) reject("amsgrad without its tensor");
-  op.run([=] {
-    auto x = load<double>(p), first = load<double>(m), second = load<double>(v), slope = load<double>(g);
-    auto bound = amsgrad ? load<double>(most) : std::vector<double>();
-    double steps = load<double>(t)[0], c1 = 1 - std::pow(double(beta1), steps), c2 = 1 - std::pow(double(beta2), steps);
-    for (size_t i = 0; i < x.size(); ++i) {
-      double d = maximize ? -slope[i] : slope[i];
-      x[i] *= 1 - double(lr) * double(decay);
-      first[i] = double(beta1) * first[i] + (1 - double(beta1)) * d;
-      second[i] = double(beta2) * second[i] + (1 - double(beta2)) * d * d;
-      double spread = second[i];
-      if (amsgrad) spread = bound[i] = std::max(bound[i], spread);
-      x[i] -= double(lr) / c1 * first[i] / (std::sqrt(spread) / std::sqrt(c2) + double(eps));
-    }
-    store(p, x);
-    store(m, first);
-    store(v, second);
-    if (amsgrad) store(most, bound);
-  });
-})
+OP(ApplyAdamWV2,
+   (O parameter, O mean, O square, O largest_square, T gradient, T step, float lr, float beta1, float beta2,
+    float decay, float eps, bool amsgrad, bool maximize),
+   {
+     View p = op.out(parameter), m = op.out(mean), v = op.out(square), most = op.out_maybe(largest_square),
+          g = op.in(gradient), t = op.in(step);
+     if (amsgrad && !most) reject("amsgrad without its tensor");
+     op.run([=] {
+       auto x = load<double>(p), first = load<double>(m), second = load<double>(v), slope = load<double>(g);
+       auto bound = amsgrad ? load<double>(most) : std::vector<double>();
+       double steps = load<double>(t)[0], c1 = 1 - std::pow(double(beta1), steps),
+              c2 = 1 - std::pow(double(beta2), steps);
+       for (size_t i = 0; i < x.size(); ++i) {
+         double d = maximize ? -slope[i] : slope[i];
+         x[i] *= 1 - double(lr) * double(decay);
+         first[i] = double(beta1) * first[i] + (1 - double(beta1)) * d;
+         second[i] = double(beta2) * second[i] + (1 - double(beta2)) * d * d;
+         double spread = second[i];
+         if (amsgrad) spread = bound[i] = std::max(bound[i], spread);
+         x[i] -= double(lr) / c1 * first[i] / (std::sqrt(spread) / std::sqrt(c2) + double(eps));
+       }
+       store(p, x);
+       store(m, first);
+       store(v, second);
+       if (amsgrad) store(most, bound);
+     });
+   })

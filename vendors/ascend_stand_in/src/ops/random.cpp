@@ -17,7 +17,8 @@ struct Philox {
     uint32_t key[2] = {uint32_t(seed), uint32_t(seed >> 32)};
     for (int round = 0; round < 10; ++round) {
       uint64_t x = uint64_t(c[0]) * 0xD2511F53u, y = uint64_t(c[2]) * 0xCD9E8D57u;
-      uint32_t next[4] = {uint32_t(y >> 32) ^ c[1] ^ key[0], uint32_t(y), uint32_t(x >> 32) ^ c[3] ^ key[1], uint32_t(x)};
+      uint32_t next[4] = {uint32_t(y >> 32) ^ c[1] ^ key[0], uint32_t(y), uint32_t(x >> 32) ^ c[3] ^ key[1],
+                          uint32_t(x)};
       std::copy(next, next + 4, c);
       key[0] += 0x9E3779B9u;
       key[1] += 0xBB67AE85u;
@@ -96,9 +97,8 @@ OP(InplaceRandom, (O self, i64 from, i64 to, i64 seed, i64 offset), {
 static void bernoulli(Op& op, const View& out, double p, Philox r) {
   draw(op, out, [=](uint64_t i) { return r.uniform(i) < p ? 1.0 : 0.0; });
 }
-OP(InplaceBernoulli, (O self, S p, i64 seed, i64 offset), {
-  bernoulli(op, op.out(self), number(p).real, philox(seed, offset));
-})
+OP(InplaceBernoulli, (O self, S p, i64 seed, i64 offset),
+   { bernoulli(op, op.out(self), number(p).real, philox(seed, offset)); })
 OP(Bernoulli, (T self, S p, i64 seed, i64 offset, O result), {
   same_shape(op.in(self), view_of(result, "the result").shape, "the input");
   bernoulli(op, op.out(result), number(p).real, philox(seed, offset));
@@ -132,7 +132,8 @@ OP(Multinomial, (T self, i64 samples, bool replacement, i64 seed, i64 offset, O 
     uint64_t drawn = 0;
     for (size_t row = 0; row + size_t(n) <= p.size() && n; row += size_t(n))
       for (int64_t i = 0; i < samples; ++i) {
-        double all = std::accumulate(p.begin() + long(row), p.begin() + long(row) + n, 0.0), at = r.uniform(drawn++) * all;
+        double all = std::accumulate(p.begin() + long(row), p.begin() + long(row) + n, 0.0),
+               at = r.uniform(drawn++) * all;
         size_t which = 0;
         while (which + 1 < size_t(n) && at >= p[row + which]) at -= p[row + which++];
         chosen.push_back(int64_t(which));
@@ -145,7 +146,8 @@ OP(Multinomial, (T self, i64 samples, bool replacement, i64 seed, i64 offset, O 
 // Dropout's mask: a bit for each element, in bytes of a multiple of 128 elements. A set bit stays.
 static View bits_of(Op& op, O mask, int64_t elements) {
   View view = op.out(mask);
-  if (view.storage < size_t((elements + 7) / 8)) reject("the mask has %zu bytes for %ld elements", view.storage, long(elements));
+  if (view.storage < size_t((elements + 7) / 8))
+    reject("the mask has %zu bytes for %ld elements", view.storage, long(elements));
   view.dtype = kUint8;
   view.shape = {(elements + 7) / 8};
   view.stride = {1};
@@ -170,17 +172,15 @@ static void gen_mask(Op& op, I shape, double p, int64_t seed, int64_t offset, O 
   View bits = bits_of(op, mask, elements);
   op.run([=, r = philox(seed, offset)] { store(bits, packed(kept_of(elements, p, r))); });
 }
-OP(DropoutGenMask, (I shape, double p, i64 seed, i64 offset, O mask), {
-  gen_mask(op, shape, p, seed, offset, mask);
-})
-OP(DropoutGenMaskV2, (I shape, double p, i64 seed, i64 offset, int, O mask), {
-  gen_mask(op, shape, p, seed, offset, mask);
-})
+OP(DropoutGenMask, (I shape, double p, i64 seed, i64 offset, O mask), { gen_mask(op, shape, p, seed, offset, mask); })
+OP(DropoutGenMaskV2, (I shape, double p, i64 seed, i64 offset, int, O mask),
+   { gen_mask(op, shape, p, seed, offset, mask); })
 OP(DropoutDoMask, (T self, T mask, double p, O result), {
   View a = op.in(self), bits = op.in(mask), out = op.out(result);
   check_chance(p);
   same_shape(out, a.shape, "the result");
-  if (bits.storage < size_t((a.numel() + 7) / 8)) reject("the mask has %zu bytes for %ld elements", bits.storage, long(a.numel()));
+  if (bits.storage < size_t((a.numel() + 7) / 8))
+    reject("the mask has %zu bytes for %ld elements", bits.storage, long(a.numel()));
   bits.dtype = kUint8;
   bits.shape = {(a.numel() + 7) / 8};
   bits.stride = {1};

@@ -157,12 +157,14 @@ View View::moved(int64_t d) const {
 View View::expanded(const Dims& wanted) const {
   if (wanted == shape) return *this;
   View other = *this;
-  if (wanted.size() < shape.size()) reject("shape %s does not expand to %s", text_of(shape).c_str(), text_of(wanted).c_str());
+  if (wanted.size() < shape.size())
+    reject("shape %s does not expand to %s", text_of(shape).c_str(), text_of(wanted).c_str());
   size_t skip = wanted.size() - shape.size();
   other.shape = wanted;
   other.stride.assign(wanted.size(), 0);
   for (size_t i = 0; i < shape.size(); ++i) {
-    if (shape[i] != wanted[skip + i] && shape[i] != 1) reject("shape %s does not expand to %s", text_of(shape).c_str(), text_of(wanted).c_str());
+    if (shape[i] != wanted[skip + i] && shape[i] != 1)
+      reject("shape %s does not expand to %s", text_of(shape).c_str(), text_of(wanted).c_str());
     other.stride[skip + i] = shape[i] == 1 ? 0 : stride[i];
   }
   return other;
@@ -187,45 +189,6 @@ View view_of(T tensor, const char* what) {
   return view_or_none(tensor);
 }
 
-uint16_t half_bits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, 4);
-  uint32_t sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff;
-  if (magnitude > 0x7f800000) return uint16_t(sign | 0x7e00);
-  if (magnitude >= 0x47800000) return uint16_t(sign | 0x7c00);
-  if (magnitude < 0x38800000) {  // Subnormal: the float adder rounds.
-    float shifted;
-    memcpy(&shifted, &magnitude, 4);
-    shifted += 0.5f;
-    memcpy(&bits, &shifted, 4);
-    return uint16_t(sign | (bits - 0x3f000000));
-  }
-  magnitude += 0xfff + (magnitude >> 13 & 1) - 0x38000000;
-  return uint16_t(sign | magnitude >> 13);
-}
-
-float half_value(uint16_t half) {
-  int exponent = half >> 10 & 31, fraction = half & 1023;
-  float magnitude = exponent == 31 ? (fraction ? NAN : INFINITY)
-                    : exponent     ? std::ldexp(float(fraction | 1024), exponent - 25)
-                                   : std::ldexp(float(fraction), -24);
-  return half & 0x8000 ? -magnitude : magnitude;
-}
-
-uint16_t bfloat_bits(float value) {
-  uint32_t bits;
-  memcpy(&bits, &value, 4);
-  if (std::isnan(value)) return 0x7fc0;
-  return uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
-}
-
-float bfloat_value(uint16_t bfloat) {
-  uint32_t bits = uint32_t(bfloat) << 16;
-  float value;
-  memcpy(&value, &bits, 4);
-  return value;
-}
-
 namespace {
 
 // The real place of the first element, after a check that all are within one live block.
@@ -239,8 +202,8 @@ char* place(const View& view, const char* verb) {
   int64_t size = int64_t(size_of(view.dtype));
   char* start = resolve(data + low * size, size_t((high - low + 1) * size));
   if (!start)
-    throw Broken(text("%s %ld bytes at %p, which are not in one live block of device memory", verb, long((high - low + 1) * size),
-                      static_cast<void*>(data + low * size)));
+    throw Broken(text("%s %ld bytes at %p, which are not in one live block of device memory", verb,
+                      long((high - low + 1) * size), static_cast<void*>(data + low * size)));
   return start + (view.offset - low) * size;
 }
 
@@ -352,7 +315,10 @@ void store(const View& view, const std::vector<V>& values) {
   // As a cast of a float to a whole number: outside its range the result is not defined, so by way of int64.
   auto whole = [](V value) {
     if constexpr (std::is_same_v<V, double>)
-      return std::isnan(value) ? int64_t(0) : value >= 9.2e18 ? INT64_MAX : value <= -9.2e18 ? INT64_MIN : int64_t(value);
+      return std::isnan(value)  ? int64_t(0)
+             : value >= 9.2e18  ? INT64_MAX
+             : value <= -9.2e18 ? INT64_MIN
+                                : int64_t(value);
     else
       return value;
   };
@@ -403,13 +369,15 @@ template void store(const View&, const std::vector<int64_t>&);
 
 using namespace ops;
 
-ENTRY aclTensor* aclCreateTensor(const int64_t* shape, uint64_t rank, int dtype, const int64_t* stride, int64_t offset, int format,
-                                 const int64_t* storage, uint64_t storage_rank, void* data) {
+ENTRY aclTensor* aclCreateTensor(const int64_t* shape, uint64_t rank, int dtype, const int64_t* stride, int64_t offset,
+                                 int format, const int64_t* storage, uint64_t storage_rank, void* data) {
   CALL_ONLY();
   auto* tensor = new aclTensor{data, dtype, Dims(shape, shape + rank), {}, offset, format, {}};
   tensor->stride = stride ? Dims(stride, stride + rank) : row_major(tensor->shape);
-  if (storage) tensor->storage.assign(storage, storage + storage_rank);
-  else tensor->storage = tensor->shape;
+  if (storage)
+    tensor->storage.assign(storage, storage + storage_rank);
+  else
+    tensor->storage = tensor->shape;
   return tensor;
 }
 

@@ -1,0 +1,116 @@
+"""Huawei's own adapter judges the stand-in libraries: torch_npu trains programs.py on them.
+
+    python tests/ascend_stand_in/judge.py build/ascend-judge/bin/python
+
+Each program runs in a process of its own, on two chips: one of the A2 generation, one of the 950's.
+torch's CPU says what is right. Where torch_npu and the stand-in disagree on a signature, a shape or
+an order of calls, torch_npu is right. Then a wrong operator and a failing one are planted, and both
+have to be found. Prints the calls of the programs.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).parent
+LIB = HERE.parents[1] / "build/ascend-stand-in/lib"
+CHIPS = ("Ascend910B1", "Ascend950")
+PROGRAMS = ("digits", "gpt", "lstm", "dropout", "ddp")
+
+
+class Verdict:
+    """What a run of a program said: its numbers, or why there are none."""
+
+    def __init__(self, python: str, program: str, chip: str, **settings: str):
+        with tempfile.TemporaryDirectory() as folder:
+            calls = Path(folder) / "calls"
+            environment = dict(
+                os.environ,
+                LD_LIBRARY_PATH=os.fspath(LIB),
+                TORCH_DEVICE_BACKEND_AUTOLOAD="0",
+                TASK_QUEUE_ENABLE="0",
+            )
+            environment.pop("ASCEND_HOME_PATH", None)
+            named = {"SOC": chip, "CALLS": os.fspath(calls), **settings}
+            environment |= {f"ASCEND_STAND_IN_{key}": value for key, value in named.items()}
+            done = subprocess.run(
+                [python, HERE / "programs.py", program],
+                env=environment,
+                check=False,
+                capture_output=True,
+                text=True,
+                timeout=600,
+            )
+            counts = calls.read_text() if calls.exists() else ""
+        self.calls = {name: int(count) for count, name in map(str.split, counts.splitlines())}
+        said = done.stderr.strip().splitlines()
+        first = (
+            [line for line in said if "Error: " in line]
+            or said[-1:]
+            or [f"ended with {done.returncode}"]
+        )
+        self.error = first[0] if done.returncode else ""
+        self.numbers = {} if self.error else json.loads(done.stdout.strip().splitlines()[-1])
+
+    @property
+    def good(self) -> bool:
+        n = self.numbers
+        return (
+            bool(n) and max(n["losses"], n["weights"]) <= n["tolerance"] and n["last"] < n["first"]
+        )
+
+    def __str__(self) -> str:
+        if self.error:
+            return f"failed: {self.error}"
+        n = self.numbers
+        apart = f"apart {n['losses']:.1e}, weights {n['weights']:.1e}"
+        return f"loss {n['first']:.4f} -> {n['last']:.4f}, {apart}, at most {n['tolerance']:.0e}"
+
+
+def table(calls: dict[str, dict[str, int]]) -> str:
+    """A line for each operator: how often each program called it."""
+    names = sorted(
+        {
+            name
+            for counts in calls.values()
+            for name in counts
+            if name.startswith(("aclnn", "Hccl")) and not name.endswith("WorkspaceSize")
+        }
+    )
+    lines = [" ".join(f"{program:>8}" for program in calls) + "  operator"]
+    lines += [
+        " ".join(f"{calls[program].get(name, 0):8}" for program in calls) + f"  {name}"
+        for name in names
+    ]
+    return "\n".join(lines)
+
+
+def main(python: str) -> int:
+    good = True
+    for chip in CHIPS:
+        calls = {}
+        for program in PROGRAMS:
+            verdict = Verdict(python, program, chip)
+            good = good and verdict.good
+            calls[program] = verdict.calls
+            print(
+                f"{'good' if verdict.good else 'BAD '} {program:8} {chip:12} {verdict}", flush=True
+            )
+        print(table(calls))
+    for planted in (
+        {"WRONG": "aclnnConvolutionBackward"},
+        {"FAULT": "aclnnMm:3@507015"},
+    ):
+        verdict = Verdict(python, "digits", CHIPS[0], **planted)
+        good = good and not verdict.good
+        print(f"{'MISSED' if verdict.good else 'found '} {planted}: {verdict}", flush=True)
+    return 0 if good else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1]))
