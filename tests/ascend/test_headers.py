@@ -79,7 +79,7 @@ def test_what_makes_aclnns_arguments_takes_what_op_plugin_passes(headers: Path) 
     theirs = dict(re.findall(r"\(\*_(acl(?:Create|Destroy)\w+)\)\s*\(([^)]*)\)", text))
     ours = dict(
         re.findall(
-            r"F\(\w+, [\w*]+, (acl\w+),\s*\(([^)]*)\)\)",
+            r"F\(\w+, [\w*]+, (acl\w+),[\s\\]*\(([^)]*)\)\)",
             (ROOT / "vendors/ascend/src/acl.hpp").read_text(),
         )
     )

@@ -41,7 +41,8 @@ def test_without_operators_the_host_computes(on_ascend: Run) -> None:
         on_ascend(PROGRAMS, "digits", CAUSEWAY_ASCEND_OPS="0").stdout.splitlines()[-1]
     )
     assert said["ascend"] == pytest.approx(said["cpu"], rel=1e-4)
-    assert said["native"] == 0
+    assert said["host"] > 50
+    assert said["derived"] == 0
 
 
 def test_the_table_conforms(on_ascend: Run) -> None:
