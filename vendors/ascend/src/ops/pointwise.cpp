@@ -154,7 +154,8 @@ void add_pointwise(Lines& lines) {
   lines.push_back(row<aten::bitwise_or_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseOrTensor", "BitwiseOrScalar"));
   lines.push_back(
       row<aten::bitwise_xor_Tensor_out, Binary, BinaryNumber>(bits, "BitwiseXorTensor", "BitwiseXorScalar"));
-  lines.push_back(row<aten::where_self_out, With<1, 2, 3, 0>>(any, "SWhere"));
+  // Without the core's common dtype, in which its condition would count.
+  lines.push_back(row<aten::where_self_out, With<1, 2, 3, 0>>(whole(kAny).needs(CW_TAKES_NUMBERS), "SWhere"));
 
   // bounds and mixtures
   lines.push_back(row<aten::clamp_out, With<1, 2, 3, 0>>(numbers, "Clamp"));
