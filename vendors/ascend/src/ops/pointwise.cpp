@@ -8,7 +8,6 @@ namespace ascend {
 
 namespace {
 
-constexpr cw_dtypes kComplex = CW_COMPLEX64 | CW_COMPLEX128;
 constexpr cw_dtypes kArithmetic = kNumbers;
 constexpr cw_dtypes kBits = kInts | CW_BOOL;
 constexpr cw_dtypes kReals = kFloats | CW_FLOAT64;
@@ -56,7 +55,7 @@ void add_pointwise(Lines& lines) {
   const auto numbers = pointwise(kArithmetic);
   const auto any = pointwise(kAny);
   const auto bits = pointwise(kBits);
-  const auto as_they_come = whole(kAny | kComplex);
+  const auto as_they_come = whole(kAny);
 
   // copies, casts, fills
   lines.push_back(row<aten::copy_, With<0, 1>>(as_they_come, "InplaceCopy"));
