@@ -8,8 +8,9 @@ namespace {
 // aclnn takes no absent weight: ones, one for each class.
 template <int self, int weight>
 AclTensor* class_weights(Frame& f) {
-  if (f[weight].tag != CW_NONE) return f.tensor(f[weight]);
   const DLTensor* t = f[self].v.tensor;
+  if (t->ndim == 1 && f[5].v.i == 0) return f.decline(), nullptr;  // torch still gives the weight of its one class
+  if (f[weight].tag != CW_NONE) return f.tensor(f[weight]);
   const int64_t classes = t->shape[t->ndim == 1 ? 0 : 1];
   cw_arg one = {};
   one.tag = CW_INT, one.v.i = 1;
