@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -107,6 +107,20 @@ test-conformance: build opencl ## every portable kernel by the conformance suite
 
 test-vendor: build ## the device suite on the vendor of CAUSEWAY_VENDOR, a name or the path of a library
 	$(PY) tests/setups.py vendor
+
+# torch_npu's wheel has AscendCL's headers and the names of aclnn's operators; it is unpacked, and not installed.
+ascend-headers: .venv/deps ## what the vendor of Ascend's NPUs declares, against torch_npu's headers; FOLDER=aclnnop of an installed CANN too
+	@mkdir -p build/ascend-headers
+	test -d build/ascend-headers/torch_npu || ($(PY) -m pip download -q --no-deps --only-binary=:all: --platform manylinux_2_28_x86_64 \
+		--python-version 311 -d build/ascend-headers torch_npu==2.13.0 && $(PY) -m zipfile -e build/ascend-headers/torch_npu-*.whl build/ascend-headers)
+	$(PY) -m pytest -q -n0 tests/ascend/test_headers.py
+ifdef FOLDER
+	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
+	$(PY) tests/ascend/rows.py build/ascend-vendor/libcw_ascend.so $(FOLDER)
+endif
+
+test-ascend: build ascend-stand-in ## the vendor of Ascend's NPUs on the stand-in: its tests, conformance of table and operators
+	$(PY) -m pytest -q tests/ascend
 
 ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/ascend-stand-in/lib
 	@mkdir -p build/ascend-stand-in

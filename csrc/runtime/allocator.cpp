@@ -155,7 +155,7 @@ const c10::MempoolId_t* pool_in_use(int device) {
 
 struct Cache {
   explicit Cache(const DeviceState& d)
-      : device(d.index), vendor_id(d.vendor_id), total(d.info.memory), alignment(d.alignment) {
+      : device(d.index), vendor_id(d.vendor_id), total(d.info.memory), alignment(d.alignment), padding(d.info.padding) {
     round = std::max(kRound, d.alignment);
   }
 
@@ -163,6 +163,7 @@ struct Cache {
   const int32_t vendor_id;
   const size_t total;
   const size_t alignment;  // of what the vendor gives
+  const size_t padding;  // behind each block, which the chip may touch
   size_t round;
   size_t limit = 0;  // 0: none
   double fraction = 1.0;
@@ -234,7 +235,7 @@ struct Cache {
   }
 
   Block* allocate(size_t bytes, StreamState& stream) {
-    const size_t size = (bytes + round - 1) / round * round;
+    const size_t size = (bytes + padding + round - 1) / round * round;
     Frames frames = gather_frames(Stacks::State);
     std::lock_guard lock(mutex);
     if (C10_UNLIKELY(!waiting.empty())) collect_waiting(false);

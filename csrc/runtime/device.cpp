@@ -22,6 +22,7 @@ namespace causeway {
 namespace {
 
 constexpr uint32_t kMostAlignment = 1u << 20;  // half of the allocator's smallest segment
+constexpr uint32_t kMostPadding = 4096;
 
 std::mutex g_mutex;
 std::array<std::atomic<DeviceState*>, kMaxDevices> g_devices{};  // never freed
@@ -108,6 +109,7 @@ void check_info(const DeviceState& d) {
   if (i.memory == 0) refuse("that it has no memory");
   if (i.alignment & (i.alignment - 1)) refuse("alignment ", i.alignment, ", which is no power of two");
   if (i.alignment > kMostAlignment) refuse("alignment ", i.alignment, "; the most is ", kMostAlignment);
+  if (i.padding > kMostPadding) refuse("padding ", i.padding, "; the most is ", kMostPadding);
   if (i.priority_highest > i.priority_lowest)
     refuse("priority_highest ", i.priority_highest, " and priority_lowest ", i.priority_lowest,
            "; lower numbers run first, so the highest priority is the smaller number");

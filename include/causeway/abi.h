@@ -89,6 +89,9 @@ typedef struct cw_device_info {
   uint8_t uuid[16];        /* all zero: none */
   int32_t priority_lowest; /* of streams, as CUDA's: lower numbers run first, e.g. 0 */
   int32_t priority_highest; /* e.g. -1 */
+  uint32_t padding; /* bytes behind each tensor that kernels and copies may read and overwrite: the core cuts the memory
+                            * of mem_alloc so that nothing lies there. At most 4096; 0: they touch nothing */
+  uint32_t reserved;
 } cw_device_info;
 
 /* ---- operators ------------------------------------------------------------------------------------------- */
@@ -98,19 +101,19 @@ typedef struct cw_device_info {
  * (output_mask) and numbers. Tensors say device_type kDLExtDev and the vendor's device number. Lists of tensors that an
  * operator without a return changes in place (_fused_sgd_) come where the schema has them. */
 #define CW_NONE 0u
-#define CW_INT 1u         /* i: int, SymInt, an enum (memory format, layout), device index */
-#define CW_DOUBLE 2u      /* d */
-#define CW_BOOLEAN 3u     /* i: 0 or 1 */
-#define CW_COMPLEX 4u     /* complex: real and imaginary part */
-#define CW_DTYPE 5u       /* i: the dtype's bit number, e.g. 11 for float32 */
-#define CW_STRING 6u      /* string, n bytes and a NUL */
-#define CW_TENSOR 7u      /* tensor; strides are never NULL; data already includes the offset */
-#define CW_GENERATOR 8u   /* philox */
-#define CW_INT_LIST 9u    /* ints, n of them */
+#define CW_INT 1u /* i: int, SymInt, an enum (memory format, layout), device index */
+#define CW_DOUBLE 2u /* d */
+#define CW_BOOLEAN 3u /* i: 0 or 1 */
+#define CW_COMPLEX 4u /* complex: real and imaginary part */
+#define CW_DTYPE 5u /* i: the dtype's bit number, e.g. 11 for float32 */
+#define CW_STRING 6u /* string, n bytes and a NUL */
+#define CW_TENSOR 7u /* tensor; strides are never NULL; data already includes the offset */
+#define CW_GENERATOR 8u /* philox */
+#define CW_INT_LIST 9u /* ints, n of them */
 #define CW_DOUBLE_LIST 10u
 #define CW_BOOLEAN_LIST 11u /* ints, 0 or 1 */
-#define CW_TENSOR_LIST 12u  /* tensors, n of them; an undefined one is NULL */
-#define CW_SCALAR_LIST 13u  /* args, n of them, each CW_INT, CW_DOUBLE, CW_BOOLEAN or CW_COMPLEX */
+#define CW_TENSOR_LIST 12u /* tensors, n of them; an undefined one is NULL */
+#define CW_SCALAR_LIST 13u /* args, n of them, each CW_INT, CW_DOUBLE, CW_BOOLEAN or CW_COMPLEX */
 
 /* Random operators draw from Philox-4x32-10 with this key, from this counter on, four numbers a counter: an operator
  * with n elements may use counters offset to offset + ceil(n / 4). The core has already moved the generator past
@@ -144,15 +147,15 @@ typedef cw_status (*cw_kernel)(const cw_arg* args, int32_t n, cw_stream stream);
 
 /* What the core does for the kernel before it calls it: say what the kernel cannot take. */
 #define CW_NEEDS_CONTIGUOUS 1u /* tensors are dense and row-major */
-#define CW_NEEDS_BROADCAST 2u  /* inputs are expanded to the (first) output's shape */
-#define CW_NEEDS_PROMOTION 4u  /* inputs are cast to their common dtype by torch's rules */
-#define CW_NEEDS_ELEMENTS 8u   /* never called when the (first) output has none */
-#define CW_TAKES_NUMBERS 16u   /* a zero-dim tensor of the host may come as a number; else it is put on the device */
+#define CW_NEEDS_BROADCAST 2u /* inputs are expanded to the (first) output's shape */
+#define CW_NEEDS_PROMOTION 4u /* inputs are cast to their common dtype by torch's rules */
+#define CW_NEEDS_ELEMENTS 8u /* never called when the (first) output has none */
+#define CW_TAKES_NUMBERS 16u /* a zero-dim tensor of the host may come as a number; else it is put on the device */
 
 typedef struct cw_op {
   uint32_t struct_size; /* set by the core: write no further */
-  uint32_t needs;       /* CW_NEEDS_... */
-  cw_dtypes dtypes;     /* that the kernel takes; 0 is read as "all that the device has" */
+  uint32_t needs; /* CW_NEEDS_... */
+  cw_dtypes dtypes; /* that the kernel takes; 0 is read as "all that the device has" */
   cw_kernel kernel;
 } cw_op;
 
@@ -178,16 +181,16 @@ typedef struct cw_host {
 typedef struct cw_fault {
   uint32_t struct_size; /* set by the core: write no further */
   uint32_t reserved;
-  char kernel[64];      /* the operator or kernel that failed, NUL-terminated; empty: not known */
-  uint64_t address;     /* in device memory, at which it failed; 0: not known */
+  char kernel[64]; /* the operator or kernel that failed, NUL-terminated; empty: not known */
+  uint64_t address; /* in device memory, at which it failed; 0: not known */
 } cw_fault;
 
 /* ---- what the vendor gives the core ------------------------------------------------------------------------ */
 typedef struct cw_backend {
   uint32_t struct_size; /* sizeof(cw_backend) of the header that the vendor was built with */
   uint32_t abi_version; /* CW_ABI_VERSION */
-  const char* name;     /* lower-case letters and '_'; no digits, no word of torch's (docs/packaging.md) */
-  const char* version;  /* of the vendor's library and driver, for people */
+  const char* name; /* lower-case letters and '_'; no digits, no word of torch's (docs/packaging.md) */
+  const char* version; /* of the vendor's library and driver, for people */
   /* Words for this thread's last status that was not CW_OK. NULL: "the vendor gave no words". */
   const char* (*last_error)(void);
 
@@ -336,9 +339,9 @@ typedef struct cw_check_v1 {
  * two events also holds what the host took to put the work there; here the chip says when it began and ended. */
 typedef struct cw_activity {
   uint64_t correlation; /* the last `correlate` of the thread that put the work there; 0: none */
-  int64_t begin_ns;     /* on the clock that `clock` reads */
+  int64_t begin_ns; /* on the clock that `clock` reads */
   int64_t end_ns;
-  const char* name;     /* the chip's own name of a kernel; valid until the next `start` */
+  const char* name; /* the chip's own name of a kernel; valid until the next `start` */
 } cw_activity;
 typedef struct cw_profile_v1 {
   uint32_t struct_size;
@@ -357,33 +360,33 @@ typedef struct cw_profile_v1 {
 typedef struct cw_program_t* cw_program;
 typedef struct cw_function_t* cw_function;
 #define CW_CODE_C \
-  1u        /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
+  1u /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
                              * once a group (three numbers each), groups have one item, args[i] points to argument i;
                              * `const uint32_t name_arguments` says how many there are */
 #define CW_CODE_OPENCL_C 2u /* OpenCL C 1.2 */
-#define CW_CODE_CUDA_C 3u   /* CUDA C++, `extern "C" __global__` */
+#define CW_CODE_CUDA_C 3u /* CUDA C++, `extern "C" __global__` */
 #define CW_CODE_IN_TURN \
   1u /* a core runs the items of a group in turn (CPUs): best is one item a group, with long loops */
 #define CW_CODE_SPLIT_POINTERS \
   2u /* an address is two parameters of a function: the start of its allocation, and a
                                    * 64-bit number of bytes to add to it */
-#define CW_BINARY_OWN 1u   /* the chip's own format: what `binary` gives, or its maker's compiler */
+#define CW_BINARY_OWN 1u /* the chip's own format: what `binary` gives, or its maker's compiler */
 #define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
 typedef struct cw_code_info {
-  uint32_t struct_size;   /* set by the core: write no further */
-  uint32_t language;      /* CW_CODE_C, ... */
-  uint32_t flags;         /* CW_CODE_IN_TURN, ... */
+  uint32_t struct_size; /* set by the core: write no further */
+  uint32_t language; /* CW_CODE_C, ... */
+  uint32_t flags; /* CW_CODE_IN_TURN, ... */
   uint32_t compute_units; /* how many groups run at once */
-  uint32_t group_limit;   /* most items in a group */
-  uint32_t simd_width;    /* of float32, in elements; 0: not known */
-  uint64_t local_memory;  /* bytes a group may share */
-  cw_dtypes arithmetic;   /* dtypes that the compiler computes with; others are converted in the source */
+  uint32_t group_limit; /* most items in a group */
+  uint32_t simd_width; /* of float32, in elements; 0: not known */
+  uint64_t local_memory; /* bytes a group may share */
+  cw_dtypes arithmetic; /* dtypes that the compiler computes with; others are converted in the source */
   char driver[64]; /* its version, NUL-terminated: what is measured on the device is kept by it; empty: not known */
-  uint32_t grid_limits[3];  /* most groups in each dimension; 0: 65535 */
+  uint32_t grid_limits[3]; /* most groups in each dimension; 0: 65535 */
   uint32_t group_limits[3]; /* most items of a group in each dimension; 0: group_limit */
   uint32_t
-      argument_limit;  /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
-  uint32_t binaries;        /* what build_binary takes: CW_BINARY_... */
+      argument_limit; /* most bytes of all arguments of a launch, 8 for an address; 0: what Causeway launches fits */
+  uint32_t binaries; /* what build_binary takes: CW_BINARY_... */
 } cw_code_info;
 typedef struct cw_code_arg {
   uint32_t bytes; /* of a value; 0: `address` is passed */

@@ -536,6 +536,13 @@ SETTINGS: dict[str, Setting] = {
             "Calls that fail: <entry>:<n>=<status>, such as mem_alloc:3=OUT_OF_MEMORY.",
         ),
         _sim(
+            "padding",
+            TEXT,
+            "0",
+            "Bytes behind an output that its kernels overwrite, and what device_info says of it "
+            "where that differs: 32, 32:0.",
+        ),
+        _sim(
             "latency_us",
             _integer(0, 10_000_000),
             0,

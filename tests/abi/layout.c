@@ -12,7 +12,7 @@ static const char* before = "";
 // clang-format off
 #define DEVICE_INFO(F)                                                                                   \
   F(struct_size) F(flags) F(name) F(memory) F(dtypes) F(alignment) F(compute_units) F(capability_major)  \
-  F(capability_minor) F(uuid) F(priority_lowest) F(priority_highest)
+  F(capability_minor) F(uuid) F(priority_lowest) F(priority_highest) F(padding) F(reserved)
 #define BACKEND(F)                                                                                        \
   F(struct_size) F(abi_version) F(name) F(version) F(last_error) F(device_count) F(device_info) F(sync)   \
   F(mem_alloc) F(mem_free) F(mem_copy) F(bind) F(mem_set) F(mem_info) F(host_alloc) F(host_free)          \

@@ -119,6 +119,7 @@ cw_status device_info(int32_t index, cw_device_info* out) {
   info.memory = settings().memory;
   info.dtypes = settings().dtypes;
   info.alignment = 64;
+  info.padding = uint32_t(settings().padding);
   info.compute_units = 1;
   info.capability_major = 1;
   info.capability_minor = 0;

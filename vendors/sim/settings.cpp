@@ -216,6 +216,12 @@ void read_settings(const cw_host& given) {
     return true;
   });
   reader.read("cache", "a folder", [&](const std::string& value) { return s.cache = value, true; });
+  reader.read("padding", "bytes from 0 to 4096, or <bytes>:<what device_info says>", [&](const std::string& value) {
+    const size_t colon = value.find(':');
+    if (!parse_number(value.substr(0, colon), &s.overrun) || s.overrun > 4096) return false;
+    s.padding = s.overrun;
+    return colon == std::string::npos || parse_number(value.substr(colon + 1), &s.padding);
+  });
   reader.read("latency_us", "a number of microseconds up to 10000000",
               [&](const std::string& value) { return parse_number(value, &s.latency_us) && s.latency_us <= 10000000; });
   reader.read("fault",

@@ -36,6 +36,8 @@ struct Settings {
   int64_t argument_limit = 0;  // and bytes of arguments, 0: none is reported
   std::set<int32_t> bare;      // devices of another kind, without operators
   std::string cache;     // the folder for what it built, or empty
+  int64_t overrun = 0;  // bytes behind an output that kernels overwrite
+  int64_t padding = 0;  // what device_info says of that
   int64_t latency_us = 0;
   std::vector<FaultSetting> faults;
   std::set<std::string> skip_wait;

@@ -67,7 +67,7 @@ def table_has_what_is_needed(chip: Chip) -> None:
 
 
 def device_info_is_sane(chip: Chip) -> None:
-    """Does device_info give a name, memory, dtypes and a power of two as alignment?"""
+    """Does device_info give a name, memory, dtypes, an alignment and a padding that can be?"""
     for device in range(chip.count):
         info = chip.library.info(device)
         expect(bool(info.name), f"a name of device {device}", repr(info.name))
@@ -75,6 +75,7 @@ def device_info_is_sane(chip: Chip) -> None:
         expect(info.dtypes != 0, "some dtypes", info.dtypes)
         power = info.alignment & (info.alignment - 1) == 0
         expect(power, "an alignment that is a power of two, or 0", info.alignment)
+        expect(info.padding <= 4096, "a padding of 4096 bytes at most", info.padding)
         came = (info.priority_lowest, info.priority_highest)
         expect(came[1] <= came[0], "the highest priority is no larger than the lowest", came)
 

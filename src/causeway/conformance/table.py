@@ -60,6 +60,7 @@ class DeviceInfo(C.Structure):
         ("alignment", u32), ("compute_units", u32), ("capability_major", i32),
         ("capability_minor", i32),
         ("uuid", C.c_uint8 * 16), ("priority_lowest", i32), ("priority_highest", i32),
+        ("padding", u32), ("reserved", u32),
     ]  # fmt: skip
 
 

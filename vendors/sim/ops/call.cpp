@@ -112,6 +112,36 @@ cw_status Call::wait() const {
   return stream->sync();
 }
 
+// As chips do that write whole lines of their memory: what lies behind an output is gone. Only of outputs that are dense
+// and begin where the core begins its blocks: behind others there may be more of the same tensor.
+cw_status Call::launch_overrun(std::function<cw_status()> work) {
+  constexpr uintptr_t block = 512;
+  std::vector<std::pair<char*, uint64_t>> behind;
+  for (int i = 0; i < op_.outputs; ++i) {
+    if (is_none(i) || args_[i].tag != CW_TENSOR) continue;
+    const DLTensor& t = *args_[i].v.tensor;
+    int64_t numel = 1;
+    bool dense = reinterpret_cast<uintptr_t>(t.data) % block == 0;
+    for (int32_t d = t.ndim - 1; d >= 0; --d) {
+      dense = dense && (t.shape[d] == 1 || t.strides[d] == numel);
+      numel *= t.shape[d];
+    }
+    if (!dense || numel == 0) continue;
+    const uint64_t bytes = uint64_t(numel) * t.dtype.bits * t.dtype.lanes / 8;
+    const Allocation* found = device_.find(reinterpret_cast<uintptr_t>(t.data), bytes);
+    if (!found) continue;
+    const uint64_t left = found->base + found->bytes - reinterpret_cast<uintptr_t>(t.data) - bytes;
+    char* data = nullptr;
+    TRY(resolve(device_, t.data, bytes, op_.name, &data));
+    behind.emplace_back(data + bytes, std::min<uint64_t>(left, uint64_t(settings().overrun)));
+  }
+  return put(device_, stream_, op_.name, [work, behind] {
+    const cw_status status = work();
+    for (const auto& [data, bytes] : behind) memset(data, 0xDD, bytes);
+    return status;
+  });
+}
+
 cw_status Call::launch_corrupted(std::function<cw_status()> work) {
   std::vector<Tensor> outputs(size_t(op_.outputs));
   for (int i = 0; i < op_.outputs; ++i) {

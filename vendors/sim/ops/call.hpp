@@ -85,12 +85,14 @@ class Call {
   template <class Work>
   cw_status launch(Work&& work) {
     if (only_asked_) return CW_OK;
-    if (!corrupts(op_.name)) return put(device_, stream_, op_.name, std::forward<Work>(work));
-    return launch_corrupted(std::forward<Work>(work));
+    if (corrupts(op_.name)) return launch_corrupted(std::forward<Work>(work));
+    if (settings().overrun) return launch_overrun(std::forward<Work>(work));
+    return put(device_, stream_, op_.name, std::forward<Work>(work));
   }
 
  private:
   cw_status launch_corrupted(std::function<cw_status()> work);
+  cw_status launch_overrun(std::function<cw_status()> work);
   cw_status read(const DLTensor& tensor, Tensor* out) const;
   bool number_as_tensor(int i, Tensor* out) const;
   const OpDef& op_;
