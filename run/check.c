@@ -50,10 +50,9 @@ uint32_t crc32_of(const void* data, uint64_t bytes) {
 /* `count` things from `first` on are among `all`. */
 static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
 
-static const char* const names[SECTIONS_END] = {"",          "strings", "target",   "pieces",    "texts",
-                                                "functions", "buffers", "values",   "arguments", "steps",
-                                                "ports",     "vectors", "constants", "sizes",     "profiles",
-                                                "patches",   "tables",  "checks"};
+static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",  "texts",  "functions",
+                                                "buffers",   "values",  "arguments", "steps",   "ports",  "vectors",
+                                                "constants", "sizes",   "profiles",  "patches", "tables", "checks"};
 static const uint32_t sizes[SECTIONS_END] = {0,
                                              1,
                                              sizeof(file_target),
@@ -93,8 +92,7 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
     return wrong(r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
                  (unsigned long long)header.bytes);
   const uint32_t sections = header.version == 1 ? SECTIONS_OF_1 : SECTIONS_END - 1;
-  if (header.sections != sections)
-    return wrong(r, "it has %u sections and should have %u", header.sections, sections);
+  if (header.sections != sections) return wrong(r, "it has %u sections and should have %u", header.sections, sections);
   const uint64_t table = (uint64_t)header.sections * sizeof(file_section);
   if (!within(sizeof header, table, bytes)) return wrong(r, "byte 64: its table of sections goes over its end");
   if (crc32_of(file + sizeof header, table) != header.table_crc)
@@ -304,8 +302,8 @@ static int check_dimension(const checked_file* f, const file_patch* p) {
 static cw_status check_profiles(const checked_file* f, furthest* most, const report* r) {
   const file_size* size = f->size;
   if (!is_string(f, size->name) || !size->least || size->least > size->example || size->example > size->most ||
-      size->most > INT32_MAX || size->most - size->least > 65535 ||
-      !within(size->patch, size->patches, f->n_patches) || size->patches > f->n_ports * 8)
+      size->most > INT32_MAX || size->most - size->least > 65535 || !within(size->patch, size->patches, f->n_patches) ||
+      size->patches > f->n_ports * 8)
     return wrong(r, "the size that may differ has no name or no range");
   for (uint32_t i = 0; i < size->patches; ++i)
     if (!check_dimension(f, &f->patches[size->patch + i]))

@@ -223,8 +223,9 @@ static int verify_steps(const running* r, const checked_file* f, uint64_t first,
       free(got);
     }
   }
-  if (!*differs) printf("%llu results of %llu steps: as in the exported model\n", (unsigned long long)seen,
-                        (unsigned long long)count);
+  if (!*differs)
+    printf("%llu results of %llu steps: as in the exported model\n", (unsigned long long)seen,
+           (unsigned long long)count);
   return 0;
 }
 
@@ -319,7 +320,8 @@ static int prepare(bench_file* b, const options* o, running* device) {
     CHECK(cw_run_describe(b->r.model, &b->r.info));
     CHECK(cw_run_begin(b->r.model, NULL, &b->r.session));
   }
-  if (b->r.info.inputs > 64 || b->r.info.outputs > 64) return die("bench measures models of at most 64 inputs and outputs");
+  if (b->r.info.inputs > 64 || b->r.info.outputs > 64)
+    return die("bench measures models of at most 64 inputs and outputs");
   b->sessions[0] = b->r.session;
   for (long s = 1; s < o->streams; ++s) CHECK(cw_run_begin(b->r.model, NULL, &b->sessions[s]));
   for (int kind = 0; kind < 2; ++kind)
@@ -394,8 +396,8 @@ static double sum_of(const bench_file* b, int kind) {
 }
 
 static void report(bench_file* b, const options* o, long warm) {
-  static const char* const titles[] = {"a run", "  inputs to the chip", "  the host gives the work", "  until the chip is done",
-                                       "  outputs from the chip"};
+  static const char* const titles[] = {"a run", "  inputs to the chip", "  the host gives the work",
+                                       "  until the chip is done", "  outputs from the chip"};
   const long n = b->done;
   printf("%s\nruns %ld after %ld, on %ld stream%s%s; in ms\n", b->path, n, warm, o->streams, o->streams > 1 ? "s" : "",
          o->no_copies ? ", without copies" : "");
@@ -408,14 +410,16 @@ static void report(bench_file* b, const options* o, long warm) {
     printf("%-26s %9.4f %9.4f %9.4f %9.4f %9.4f %9.4f %9.4f\n", titles[k], t[n / 2], mean, t[0], t[n * 9 / 10],
            t[n * 95 / 100], t[n * 99 / 100], t[n - 1]);
   }
-  printf("throughput %.1f runs a second; the host gives the work in %.0f %% of a run, copies of %llu and %llu bytes take "
-         "%.0f %%\n",
-         1e3 * (double)n / b->busy, 100 * host / total, (unsigned long long)b->bytes_in,
-         (unsigned long long)b->bytes_out, 100 * copies / total);
+  printf(
+      "throughput %.1f runs a second; the host gives the work in %.0f %% of a run, copies of %llu and %llu bytes take "
+      "%.0f %%\n",
+      1e3 * (double)n / b->busy, 100 * host / total, (unsigned long long)b->bytes_in, (unsigned long long)b->bytes_out,
+      100 * copies / total);
   if (host > 0.5 * total)
     printf("advice: the host is the limit; larger batches, or fewer and larger steps, use the chip better\n");
   if (copies > 0.3 * total)
-    printf("advice: copies are a large part; keep what stays the same on the chip, or make inputs and outputs smaller\n");
+    printf(
+        "advice: copies are a large part; keep what stays the same on the chip, or make inputs and outputs smaller\n");
   if (o->streams == 1 && host + copies > 0.3 * total)
     printf("advice: with --streams 2 the chip may compute while the host copies and gives the next run\n");
   if (b->times[TOTAL][n * 99 / 100] > 2 * b->times[TOTAL][n / 2])
@@ -527,9 +531,9 @@ static int run(const options* o) {
 }
 
 int main(int argc, char** argv) {
-  static const struct option known[] = {{"vendor", 1, 0, 'v'}, {"device", 1, 0, 'd'}, {"allow-host-code", 0, 0, 'a'},
-                                        {"input", 1, 0, 'i'},  {"output", 1, 0, 'o'}, {"rounds", 1, 0, 'r'},
-                                        {"steps", 0, 0, 's'},  {"help", 0, 0, 'h'},   {"streams", 1, 0, 'n'},
+  static const struct option known[] = {{"vendor", 1, 0, 'v'}, {"device", 1, 0, 'd'},  {"allow-host-code", 0, 0, 'a'},
+                                        {"input", 1, 0, 'i'},  {"output", 1, 0, 'o'},  {"rounds", 1, 0, 'r'},
+                                        {"steps", 0, 0, 's'},  {"help", 0, 0, 'h'},    {"streams", 1, 0, 'n'},
                                         {"size", 1, 0, 'z'},   {"compare", 1, 0, 'c'}, {"no-copies", 0, 0, 'x'},
                                         {0, 0, 0, 0}};
   options o = {.rounds = 200, .streams = 1};

@@ -423,11 +423,12 @@ static cw_status size_of_input(cw_run_session* s, uint64_t port, uint64_t bytes)
   const int fits_in = bytes <= p->bytes && !__builtin_sub_overflow((int64_t)(bytes / each), patch->base, &over);
   const int64_t size = fits_in && over > 0 ? over / patch->slope : 0;
   if (bytes % each || size < (int64_t)f->size->least || size > (int64_t)f->size->most || over % patch->slope)
-    return fail(CW_INVALID,
-                "input \"%s\" was given %llu bytes, which is no size of it: \"%s\" is from %llu to %llu, and dimension %u "
-                "has %llu bytes for each of its numbers",
-                text(s->model, p->name), (unsigned long long)bytes, text(s->model, f->size->name),
-                (unsigned long long)f->size->least, (unsigned long long)f->size->most, dim, (unsigned long long)each);
+    return fail(
+        CW_INVALID,
+        "input \"%s\" was given %llu bytes, which is no size of it: \"%s\" is from %llu to %llu, and dimension %u "
+        "has %llu bytes for each of its numbers",
+        text(s->model, p->name), (unsigned long long)bytes, text(s->model, f->size->name),
+        (unsigned long long)f->size->least, (unsigned long long)f->size->most, dim, (unsigned long long)each);
   s->sizes[port] = (uint64_t)size;
   return CW_OK;
 }
@@ -491,6 +492,7 @@ static cw_status prepare(cw_run_session* s, void* arena) {
 
 cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
   if (!model || !out) return fail(CW_INVALID, "cw_run_begin: a NULL argument");
+  if ((uintptr_t)arena % 64) return fail(CW_INVALID, "cw_run_begin: the arena %p is at no multiple of 64", arena);
   cw_run_session* s = calloc(1, sizeof *s);
   if (!s) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
   s->model = model;
@@ -660,7 +662,8 @@ cw_status session_settle(cw_run_session* s, uint64_t* size, uint64_t* first, uin
 }
 
 cw_status session_step(cw_run_session* s, uint64_t i) {
-  if (i < s->first || i >= s->first + s->count) return fail(CW_INVALID, "step %llu is of another size", (unsigned long long)i);
+  if (i < s->first || i >= s->first + s->count)
+    return fail(CW_INVALID, "step %llu is of another size", (unsigned long long)i);
   s->given = 1;
   const cw_status status = run_step(s, i);
   return status ? status : wait_for(s);
@@ -681,8 +684,7 @@ cw_status session_read(cw_run_session* s, const file_check* c, void* out) {
   if (!whole) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
   cw_status status = by_vendor(d, d->table->mem_copy(whole, CW_HOST, at, d->index, bytes, s->stream), "mem_copy");
   if (!status) status = wait_for(s);
-  for (uint64_t i = 0; !status && i < c->count; ++i)
-    memcpy((char*)out + i * each, whole + i * c->stride * each, each);
+  for (uint64_t i = 0; !status && i < c->count; ++i) memcpy((char*)out + i * each, whole + i * c->stride * each, each);
   free(whole);
   return status;
 }

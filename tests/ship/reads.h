@@ -47,7 +47,8 @@ static void read_profile(const checked_file* f, const file_profile* p, uint64_t 
       places[patch->of] = (uint64_t)n;
     } else {
       must(patch->what == WORD || patch->what == HALF_WORD, "an expression is of nothing");
-      must(patch->place + (patch->what == WORD ? 8 : 4) <= f->arguments[patch->of].of, "a value is written past its end");
+      must(patch->place + (patch->what == WORD ? 8 : 4) <= f->arguments[patch->of].of,
+           "a value is written past its end");
     }
   }
   for (uint64_t i = p->step; i < (uint64_t)p->step + p->steps; ++i)
@@ -84,7 +85,8 @@ static uint64_t read_all(const checked_file* f) {
     must(bytes <= f->ports[i].bytes, "an input or output is larger than the most");
     if (f->ports[i].vector != NO_VECTOR) sum += crc32_of(f->vectors + f->ports[i].vector, bytes);
     if (f->size) must(bytes_at(f, i, f->size->most) <= f->ports[i].bytes, "an input or output is larger than the most");
-    if (f->size) must(bytes_at(f, i, f->size->least) <= f->ports[i].bytes, "an input or output is larger than the most");
+    if (f->size)
+      must(bytes_at(f, i, f->size->least) <= f->ports[i].bytes, "an input or output is larger than the most");
   }
   if (f->size) sum += strlen(f->strings + f->size->name);
   for (uint64_t i = 0; i < f->n_profiles; ++i) {

@@ -37,8 +37,8 @@ def run_export(
     verify_steps: Annotated[
         bool,
         typer.Option(
-            "--verify-steps", help="Keep numbers of each step, so that `cw verify` names the first "
-            "that differs."
+            "--verify-steps",
+            help="Keep numbers of each step, so that `cw verify` names the first that differs.",
         ),
     ] = False,
     dynamic: Annotated[

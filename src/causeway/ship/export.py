@@ -244,9 +244,8 @@ class _Captures:
             dynamic, programs, shapes, lambda size, b: sums.get((size, b.start), 0), example
         )
         merged.lay_out()
-        profile = next(
-            p for p in merged.sizes.profiles if p.first <= example <= p.last  # type: ignore[union-attr]
-        )
+        assert merged.sizes is not None
+        profile = next(p for p in merged.sizes.profiles if p.first <= example <= p.last)
         return merged, [dataclasses.replace(c, step=c.step + profile.step) for c in checks]
 
     def constants(self, program: Program) -> bytes:
@@ -266,10 +265,9 @@ def _apart(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
     for output in outputs:
         storage = output.untyped_storage()
         whole = storage.nbytes() == output.numel() * output.element_size()
-        if not whole or storage.data_ptr() in seen:
-            output = output.clone()
-        seen.add(output.untyped_storage().data_ptr())
-        made.append(output)
+        own = whole and storage.data_ptr() not in seen
+        made.append(output if own else output.clone())
+        seen.add(made[-1].untyped_storage().data_ptr())
     return made
 
 

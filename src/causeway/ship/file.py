@@ -103,8 +103,8 @@ def write(
     check_records = bytearray()
     for check in checks:
         vectors += b"\0" * (-len(vectors) % 8)
-        argument = first_arguments[check.step] + check.argument
-        given = (check.step, argument, check.dtype, check.count, check.stride, len(vectors))
+        number = first_arguments[check.step] + check.argument
+        given = (check.step, number, check.dtype, check.count, check.stride, len(vectors))
         check_records += struct.pack("<4I2Q", *given)
         vectors += check.data
     head = struct.pack(

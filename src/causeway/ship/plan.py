@@ -174,7 +174,9 @@ def of_graph(
     written = [found.place(t.data_ptr(), end) if t.numel() else found.nothing() for t in outputs]
     for index, _ in read:
         found.buffers[index].first = 0
-    return Program(found.buffers, steps, read, written, [source for _, source in functions.values()])
+    return Program(
+        found.buffers, steps, read, written, [source for _, source in functions.values()]
+    )
 
 
 _BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}

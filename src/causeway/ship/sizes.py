@@ -128,7 +128,9 @@ def of_shapes(given: Any, names: Sequence[str], arguments: Sequence[Any]) -> Dyn
 
 def _checked(dynamic: Dynamic) -> Dynamic:
     if not 1 <= dynamic.least <= dynamic.most:
-        raise CausewayError(f"{dynamic.name}: {dynamic.least}..{dynamic.most} is no range from 1 on")
+        raise CausewayError(
+            f"{dynamic.name}: {dynamic.least}..{dynamic.most} is no range from 1 on"
+        )
     if dynamic.most - dynamic.least >= MOST_SIZES:
         raise CausewayError(
             f"{dynamic.name}: {dynamic.least}..{dynamic.most} are more than {MOST_SIZES} sizes, at "
@@ -137,7 +139,7 @@ def _checked(dynamic: Dynamic) -> Dynamic:
     return dynamic
 
 
-# --- merging ---------------------------------------------------------------------------------------
+# --- merging --------------------------------------------------------------------------------------
 
 
 def merged(
@@ -174,7 +176,9 @@ def merged(
     ports: list[Patch] = []
     for port in range(len(shapes[example])):
         for dim in range(len(shapes[example][port])):
-            patch = _patch(plan.DIMENSION, port, dim, [shapes[s][port][dim] for s in sizes], sizes[0])
+            patch = _patch(
+                plan.DIMENSION, port, dim, [shapes[s][port][dim] for s in sizes], sizes[0]
+            )
             if patch and not patch.divisor:
                 raise CausewayError(
                     f"dimension {dim} of output {port - len(into.inputs)} is no expression of "
@@ -226,7 +230,9 @@ class _Merged:
                     wide = 8 if len(argument) % 8 == 0 else 4
                     what = plan.WORD if wide == 8 else plan.HALF_WORD
                     for at in range(0, len(argument), wide):
-                        words = [int.from_bytes(o[at : at + wide], "little", signed=True) for o in others]
+                        words = [
+                            int.from_bytes(o[at : at + wide], "little", signed=True) for o in others
+                        ]
                         put(what, self.arguments, at, words)
                     mine.arguments.append(argument)
                 else:
@@ -305,7 +311,7 @@ def _differs(one: Any, other: Any) -> str:
 
 
 def _live(program: Program) -> None:
-    """From its first step to its last, each buffer is in use; inputs and outputs in all profiles."""
+    """Each buffer is in use from its first step to its last; inputs and outputs always."""
     for buffer in program.buffers:
         buffer.first, buffer.last = None, 0
     for i, step in enumerate(program.steps):
@@ -323,7 +329,7 @@ def _live(program: Program) -> None:
 
 
 def _patch(what: int, of: int, place: int, numbers: Sequence[int], least: int) -> Patch | None:
-    """What gives `numbers`, which are those of `least` and the sizes after it; None: they are one."""
+    """What gives `numbers`, those of `least` and the sizes after it; None: they are all one."""
     if all(n == numbers[0] for n in numbers):
         return None
     slope = numbers[1] - numbers[0]

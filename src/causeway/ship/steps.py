@@ -87,7 +87,7 @@ def _run(
                 _C.write_memory(device, buffer.start, bytes([unwritten]) * buffer.bytes)
         graph.run_step(i)
         for argument, kind in writes[i]:
-            number, place = step.arguments[argument]  # type: ignore[misc]
+            number, place = step.arguments[argument]
             buffer = program.buffers[number]
             size = _TYPES[kind][1]
             bytes_ = (buffer.bytes - place) // size * size
@@ -105,7 +105,9 @@ def _writes(program: Program) -> list[list[tuple[int, str]]]:
     writes: list[list[tuple[int, str]]] = []
     for step in program.steps:
         if step.kind == "launch":
-            own = [(k, kind) for k, (kind, written) in enumerate(pointers[step.function]) if written]
+            own = [
+                (k, kind) for k, (kind, written) in enumerate(pointers[step.function]) if written
+            ]
         elif step.kind == "copy" and step.arguments[0] in kinds:
             own = [(0, kinds[step.arguments[0]])]
         else:
@@ -118,4 +120,4 @@ def _is_read(program: Program, argument: Any, kind: str) -> bool:
     if isinstance(argument, bytes) or kind not in _TYPES:
         return False
     buffer = program.buffers[argument[0]]
-    return buffer.kind == IN_ARENA and buffer.bytes - argument[1] >= _TYPES[kind][1]
+    return bool(buffer.kind == IN_ARENA and buffer.bytes - argument[1] >= _TYPES[kind][1])
