@@ -18,6 +18,8 @@ ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 SIM = LIB / "libcw_sim.so"
 SECTIONS = 17
+# Nothing of Python's; where HOME is, kernels that were built are kept.
+PLAIN = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
@@ -94,7 +96,7 @@ def cw(command: str, *more: str | Path, run: bool = True) -> subprocess.Complete
     vendor = ("--vendor", SIM, "--allow-host-code") if run else ()
     return subprocess.run(
         [LIB / "cw", command, *vendor, *more],
-        env={"PATH": os.environ["PATH"], "CAUSEWAY_SIM_CODE": "1"},
+        env={**PLAIN, "CAUSEWAY_SIM_CODE": "1"},
         capture_output=True,
         text=True,
         check=False,
@@ -223,6 +225,69 @@ def test_expressions_that_lead_out_of_a_buffer_are_refused(folder: Path, tmp_pat
     struct.pack_into("<Q", changed, profiles + 8, 3)
     (tmp_path / "made.cw").write_bytes(sealed(changed))
     assert "profile 1 does not begin" in cw("inspect", tmp_path / "made.cw", run=False).stderr
+
+
+CPP = """
+#include <causeway/run.hpp>
+#include <cstdio>
+int main(int, char** argv) {
+  cw::run::Device device(argv[1]);
+  cw::run::Session session(cw::run::Model(device, argv[2], CW_RUN_ALLOW_HOST_CODE));
+  std::vector<float> sequence(2 * 4 * 3, 1), memory(2 * 4 * 3, 2);
+  session.set("sequence", sequence);
+  session.set("memory", memory);
+  session.run();
+  const auto square = session.get<float>("output1", 2 * 4 * 4);
+  std::printf("%g %g\\n", square[0], square[31]);
+  try {
+    session.get<float>("output1");
+  } catch (const cw::run::Error& error) {
+    std::printf("%s\\n", error.what());
+  }
+}
+"""
+
+
+def test_cpp_takes_outputs_of_the_runs_size(folder: Path, tmp_path: Path) -> None:
+    (tmp_path / "infer.cpp").write_text(CPP)
+    library = [LIB / "libcw_run.a", "-ldl", "-lpthread", "-o", tmp_path / "infer"]
+    given = ["c++", "-std=c++17", "-I", ROOT / "include", tmp_path / "infer.cpp", *library]
+    subprocess.run(given, check=True)
+    done = subprocess.run(
+        [tmp_path / "infer", SIM, folder / "long.cw"],
+        env={**PLAIN, "CAUSEWAY_SIM_CODE": "1"},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    numbers, error = done.stdout.splitlines()
+    assert numbers == "3 48"
+    assert 'output "output1" has 128 bytes, and 648 were given' in error
+
+
+def test_sizes_and_steps_on_opencl(opencl_library: Path, folder: Path, tmp_path: Path) -> None:
+    program = f"""
+import sys
+sys.path.insert(0, {str(folder)!r})
+import torch, causeway, net
+model, args = net.make()
+device = torch.accelerator.current_accelerator()
+args = [a.to(device) for a in args]
+more = dict(compiled=False, verify_steps=True, dynamic="batch=1..12")
+causeway.export(model.eval().to(device), args, {str(tmp_path / "cl.cw")!r}, **more)
+"""
+    environment = os.environ | {"CAUSEWAY_VENDOR": str(opencl_library)}
+    subprocess.run([sys.executable, "-c", program], env=environment, check=True, timeout=300)
+    run = ("--vendor", opencl_library, tmp_path / "cl.cw")
+    verified = cw("verify", *run, run=False)
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "as in the exported model" in verified.stdout
+    given = [w for n in ("image", "scale") for w in ("--input", f"{n}={folder}/{n}.12")]
+    done = cw("run", *given, "--output", f"output0={tmp_path}/0", *run, run=False)
+    assert done.returncode == 0, done.stderr
+    got = struct.unpack("<120f", (tmp_path / "0").read_bytes())
+    want = struct.unpack("<120f", (folder / "output0.12").read_bytes())
+    assert got == pytest.approx(want, rel=1e-4, abs=1e-5)
 
 
 # --- modes, lines and steps -----------------------------------------------------------------------

@@ -179,8 +179,9 @@ class Wrapper(PythonWrapperCodegen):
             self.writeline(f"causeway_at({lines.of_nodes(nodes)!r})")
 
     def _say_line_of(self, node: Any) -> None:
-        origin = node.get_origin_node()
-        self.say_line([origin] if origin is not None else _in_order(node.origins))
+        if lines.noting():
+            origin = node.get_origin_node()
+            self.say_line([origin] if origin is not None else _in_order(node.origins))
 
     def generate_extern_kernel_alloc(self, node: Any) -> None:
         self._say_line_of(node)
