@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -165,6 +165,16 @@ examples: build ## a model as a file, run from C, C++ and Python without torch: 
 	$(PY) examples/ship/infer.py $(LIBRARY) $(SHIP)/digits.cw $(SHIP)/images.bin > $(SHIP)/python.txt
 	@for who in c c++ python; do cmp $(SHIP)/torch.txt $(SHIP)/$$who.txt || exit 1; done
 	@cat $(SHIP)/torch.txt && echo "torch, C, C++ and Python without torch print the same"
+
+# FUZZ_SECONDS=3600 is an hour. What it found lies in build/fuzz as crash-*; new inputs stay in build/fuzz/corpus.
+FUZZ := build/fuzz
+FUZZ_SECONDS ?= 60
+fuzz: build ## the checks of model files under libFuzzer and sanitizers; needs clang
+	@command -v clang > /dev/null || { echo "make fuzz needs clang with libFuzzer: apt-get install clang libclang-rt-14-dev"; exit 1; }
+	@mkdir -p $(FUZZ)/corpus
+	$(PY) tests/ship/small.py $(FUZZ)/corpus
+	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I run -I include tests/ship/fuzz.c run/check.c -o $(FUZZ)/fuzz
+	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast

@@ -50,9 +50,9 @@ uint32_t crc32_of(const void* data, uint64_t bytes) {
 /* `count` things from `first` on are among `all`. */
 static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
 
-static const char* const names[SECTIONS_END] = {"",          "strings", "target",   "pieces",    "texts",
-                                                "functions", "buffers", "values",   "arguments", "steps",
-                                                "ports",     "vectors", "constants"};
+static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",  "texts",  "functions",
+                                                "buffers",   "values",  "arguments", "steps",   "ports",  "vectors",
+                                                "constants", "sizes",   "profiles",  "patches", "tables", "checks"};
 static const uint32_t sizes[SECTIONS_END] = {0,
                                              1,
                                              sizeof(file_target),
@@ -65,7 +65,12 @@ static const uint32_t sizes[SECTIONS_END] = {0,
                                              sizeof(file_step),
                                              sizeof(file_port),
                                              1,
-                                             1};
+                                             1,
+                                             sizeof(file_size),
+                                             sizeof(file_profile),
+                                             sizeof(file_patch),
+                                             sizeof(int64_t),
+                                             sizeof(file_check)};
 #define MOST 0x1000000u /* of anything but bytes */
 #define MOST_BUFFERS 65536u
 
@@ -79,15 +84,15 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
     return wrong(r, "it does not begin with \"%s\": it is no model file", FILE_MAGIC);
   const uint32_t told = header.header_crc;
   header.header_crc = 0;
-  if (header.version != FILE_VERSION)
-    return wrong(r, "its format is version %u, and this runtime reads version %u; update the runtime", header.version,
-                 FILE_VERSION);
+  if (!header.version || header.version > FILE_VERSION)
+    return wrong(r, "its format is version %u, and this runtime reads versions 1 to %u; update the runtime",
+                 header.version, FILE_VERSION);
   if (crc32_of(&header, sizeof header) != told) return wrong(r, "byte 0: its header is damaged");
   if (header.bytes != bytes)
     return wrong(r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
                  (unsigned long long)header.bytes);
-  if (header.sections != SECTIONS_END - 1)
-    return wrong(r, "it has %u sections and should have %d", header.sections, SECTIONS_END - 1);
+  const uint32_t sections = header.version == 1 ? SECTIONS_OF_1 : SECTIONS_END - 1;
+  if (header.sections != sections) return wrong(r, "it has %u sections and should have %u", header.sections, sections);
   const uint64_t table = (uint64_t)header.sections * sizeof(file_section);
   if (!within(sizeof header, table, bytes)) return wrong(r, "byte 64: its table of sections goes over its end");
   if (crc32_of(file + sizeof header, table) != header.table_crc)
@@ -176,7 +181,7 @@ static cw_status check_steps(const checked_file* f, const report* r) {
   return CW_OK;
 }
 
-static uint64_t bytes_of(int64_t dtype) {
+uint64_t bytes_of(int64_t dtype) {
   static const unsigned char size[] = {1, 1, 1, 2, 2, 4, 4, 8, 8, 2, 2, 4, 8, 4, 8, 16, 1, 1, 1, 1, 1};
   return dtype >= 0 && dtype < (int64_t)sizeof size ? size[dtype] : 0;
 }
@@ -193,8 +198,172 @@ static cw_status check_ports(const checked_file* f, const report* r) {
     if (!good || bytes != p->bytes || !within(p->place, bytes, f->buffers[p->buffer].bytes) ||
         (p->kind == INPUT && f->buffers[p->buffer].kind != IN_ARENA))
       return wrong(r, "port %llu has no name, dtype, shape or place", (unsigned long long)i);
-    if (p->vector != NO_VECTOR && !within(p->vector, p->bytes, f->n_vectors))
+  }
+  return CW_OK;
+}
+
+/* ---- sizes that may differ ------------------------------------------------------------------------------------------- */
+
+/* 0: it cannot be computed. Dividends are never negative, so that rounding down is what C does. */
+static int expression(const file_patch* p, uint64_t size, int64_t* out) {
+  int64_t n;
+  if (size > INT64_MAX || __builtin_mul_overflow(p->slope, (int64_t)size, &n) || __builtin_add_overflow(n, p->base, &n))
+    return 0;
+  if (p->divisor == 0 || p->divisor > INT32_MAX || (p->divisor > 1 && n < 0)) return 0;
+  *out = n / (int64_t)p->divisor;
+  return 1;
+}
+
+int64_t patched(const checked_file* f, const file_patch* p, uint64_t first, uint64_t size) {
+  int64_t n = 0;
+  if (!p->divisor) return f->tables[p->table + (size - first)];
+  return expression(p, size, &n) ? n : 0;
+}
+
+const file_patch* dimension_patch(const checked_file* f, uint64_t port, uint32_t dim) {
+  for (uint32_t i = 0; f->size && i < f->size->patches; ++i) {
+    const file_patch* p = &f->patches[f->size->patch + i];
+    if (p->of == port && p->place == dim) return p;
+  }
+  return NULL;
+}
+
+int64_t dimension_at(const checked_file* f, uint64_t port, uint32_t dim, uint64_t size) {
+  const file_patch* p = dimension_patch(f, port, dim);
+  return p ? patched(f, p, f->size->least, size) : f->ports[port].shape[dim];
+}
+
+uint64_t bytes_at(const checked_file* f, uint64_t port, uint64_t size) {
+  uint64_t bytes = bytes_of(f->ports[port].dtype);
+  for (uint32_t d = 0; d < f->ports[port].ndim; ++d) bytes *= (uint64_t)dimension_at(f, port, d, size);
+  return bytes;
+}
+
+/* The least and the most that a patch gives for sizes `first` to `last`: an expression has them at its ends. */
+static int range_of(const checked_file* f, const file_patch* p, uint64_t first, uint64_t last, int64_t* least,
+                    int64_t* most) {
+  if (p->divisor) {
+    int64_t a, b;
+    if (!expression(p, first, &a) || !expression(p, last, &b)) return 0;
+    *least = a < b ? a : b, *most = a < b ? b : a;
+    return 1;
+  }
+  if (!within(p->table, last - first + 1, f->n_tables)) return 0;
+  *least = *most = f->tables[p->table];
+  for (uint64_t i = 1; i <= last - first; ++i) {
+    const int64_t n = f->tables[p->table + i];
+    if (n < *least) *least = n;
+    if (n > *most) *most = n;
+  }
+  return 1;
+}
+
+/* Of copies and fills, the most bytes, and of addresses, the furthest places: both at once must be inside. */
+typedef struct {
+  uint64_t *bytes, *places;
+} furthest;
+
+static int check_patch(const checked_file* f, const file_patch* p, uint64_t first, uint64_t last, furthest* most) {
+  int64_t low, high;
+  if (!range_of(f, p, first, last, &low, &high)) return 0;
+  const file_argument* a = p->of < f->n_arguments ? &f->arguments[p->of] : NULL;
+  switch (p->what) {
+    case GRID:
+      return p->of < f->n_steps && f->steps[p->of].kind == LAUNCH && p->place < 3 && low > 0 && high <= UINT32_MAX;
+    case BYTES:
+      if (p->of >= f->n_steps || f->steps[p->of].kind == LAUNCH || low < 0) return 0;
+      if ((uint64_t)high > most->bytes[p->of]) most->bytes[p->of] = (uint64_t)high;
+      return 1;
+    case PLACE:
+      if (!a || a->kind != ADDRESS || low < 0 || (uint64_t)high > f->buffers[a->of].bytes) return 0;
+      if ((uint64_t)high > most->places[p->of]) most->places[p->of] = (uint64_t)high;
+      return 1;
+    case WORD:
+      return a && a->kind == VALUE && within(p->place, 8, a->of);
+    case HALF_WORD:
+      return a && a->kind == VALUE && within(p->place, 4, a->of) && low >= INT32_MIN && high <= (int64_t)UINT32_MAX;
+    default:
+      return 0;
+  }
+}
+
+/* A dimension of a port. The size is told from an input's bytes, so an input has one such, which has each size apart. */
+static int check_dimension(const checked_file* f, const file_patch* p) {
+  int64_t low, high;
+  if (p->what != DIMENSION || !p->divisor || p->of >= f->n_ports || p->place >= f->ports[p->of].ndim ||
+      !range_of(f, p, f->size->least, f->size->most, &low, &high) || low < 0 || high > f->ports[p->of].shape[p->place])
+    return 0;
+  if (f->ports[p->of].kind != INPUT) return 1;
+  for (uint32_t d = 0; d < f->ports[p->of].ndim; ++d)
+    if (d != p->place && (dimension_patch(f, p->of, d) || f->ports[p->of].shape[d] == 0)) return 0;
+  return p->divisor == 1 && p->slope > 0 && dimension_patch(f, p->of, (uint32_t)p->place) == p;
+}
+
+static cw_status check_profiles(const checked_file* f, furthest* most, const report* r) {
+  const file_size* size = f->size;
+  if (!is_string(f, size->name) || !size->least || size->least > size->example || size->example > size->most ||
+      size->most > INT32_MAX || size->most - size->least > 65535 || !within(size->patch, size->patches, f->n_patches) ||
+      size->patches > f->n_ports * 8)
+    return wrong(r, "the size that may differ has no name or no range");
+  for (uint32_t i = 0; i < size->patches; ++i)
+    if (!check_dimension(f, &f->patches[size->patch + i]))
+      return wrong(r, "expression %u is of no dimension of an input or output, or not within it", size->patch + i);
+  uint64_t next = size->least;
+  for (uint64_t i = 0; i < f->n_profiles; ++i) {
+    const file_profile* p = &f->profiles[i];
+    if (p->first != next || p->last < p->first || p->last > size->most || !within(p->step, p->steps, f->n_steps) ||
+        !within(p->patch, p->patches, f->n_patches))
+      return wrong(r, "profile %llu does not begin where the one before ends, or has steps that are not there",
+                   (unsigned long long)i);
+    next = p->last + 1;
+    for (uint32_t k = 0; k < p->patches; ++k)
+      if (!check_patch(f, &f->patches[p->patch + k], p->first, p->last, most))
+        return wrong(r, "expression %u leads out of what it is of, for a size from %llu to %llu", p->patch + k,
+                     (unsigned long long)p->first, (unsigned long long)p->last);
+  }
+  if (next != size->most + 1) return wrong(r, "its profiles do not have all sizes");
+  for (uint64_t i = 0; i < f->n_steps; ++i)
+    for (uint32_t k = 0; f->steps[i].kind != LAUNCH && k < f->steps[i].arguments; ++k) {
+      const uint64_t at = (uint64_t)f->steps[i].argument + k;
+      if (!within(most->places[at], most->bytes[i], f->buffers[f->arguments[at].of].bytes))
+        return wrong(r, "step %llu reads or writes outside of a buffer at some size", (unsigned long long)i);
+    }
+  return CW_OK;
+}
+
+static cw_status check_sizes(const checked_file* f, uint64_t n_sizes, const report* r) {
+  if (n_sizes > 1 || (!n_sizes && (f->n_profiles || f->n_patches || f->n_tables)))
+    return wrong(r, "it has %llu sizes that may differ, and what depends on one", (unsigned long long)n_sizes);
+  if (!n_sizes) return CW_OK;
+  furthest most = {calloc(f->n_steps + 1, sizeof(uint64_t)), calloc(f->n_arguments + 1, sizeof(uint64_t))};
+  cw_status status = CW_INVALID;
+  if (!most.bytes || !most.places) {
+    wrong(r, "the host is out of memory");
+  } else {
+    for (uint64_t i = 0; i < f->n_steps; ++i) most.bytes[i] = f->steps[i].bytes;
+    for (uint64_t i = 0; i < f->n_arguments; ++i) most.places[i] = f->arguments[i].place;
+    status = check_profiles(f, &most, r);
+  }
+  free(most.bytes), free(most.places);
+  return status;
+}
+
+static cw_status check_vectors(const checked_file* f, const report* r) {
+  for (uint64_t i = 0; i < f->n_ports; ++i) {
+    const uint64_t bytes = f->size ? bytes_at(f, i, f->size->example) : f->ports[i].bytes;
+    if (f->ports[i].vector != NO_VECTOR && !within(f->ports[i].vector, bytes, f->n_vectors))
       return wrong(r, "port %llu has a test vector that is not there", (unsigned long long)i);
+  }
+  for (uint64_t i = 0; i < f->n_checks; ++i) {
+    const file_check* c = &f->checks[i];
+    const file_argument* a = c->argument < f->n_arguments ? &f->arguments[c->argument] : NULL;
+    const uint64_t each = bytes_of(c->dtype);
+    uint64_t last;
+    if (c->step >= f->n_steps || !a || a->kind != ADDRESS || !each || !c->count || !c->stride || c->vector % 8 ||
+        !within(c->vector, c->count * each, f->n_vectors) ||
+        __builtin_mul_overflow((uint64_t)c->count - 1, c->stride, &last) || last >= f->buffers[a->of].bytes / each ||
+        !within(a->place, (last + 1) * each, f->buffers[a->of].bytes) || f->buffers[a->of].kind == TOLD)
+      return wrong(r, "check %llu is of no step, or of what is not there", (unsigned long long)i);
   }
   return CW_OK;
 }
@@ -262,6 +431,11 @@ cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* wo
                       (const void*)at[PORTS],
                       at[CONSTANTS],
                       at[VECTORS],
+                      n[SIZES] ? (const void*)at[SIZES] : NULL,
+                      (const void*)at[PROFILES],
+                      (const void*)at[PATCHES],
+                      (const void*)at[TABLES],
+                      (const void*)at[CHECKS],
                       n[STRINGS],
                       n[PIECES],
                       n[TEXTS],
@@ -272,13 +446,17 @@ cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* wo
                       n[STEPS],
                       n[PORTS],
                       n[CONSTANTS],
-                      n[VECTORS]};
+                      n[VECTORS],
+                      n[PROFILES],
+                      n[PATCHES],
+                      n[TABLES],
+                      n[CHECKS]};
   if (!f->n_strings || f->strings[f->n_strings - 1]) return wrong(&r, "its strings do not end");
   if (n[TARGET] != 1 || !is_string(f, f->target->vendor) || !is_string(f, f->target->about) ||
       !is_string(f, f->target->tellers))
     return wrong(&r, "it does not say for which chip it is");
   if ((status = check_texts(f, &r)) || (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) ||
-      (status = check_ports(f, &r)))
+      (status = check_ports(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) || (status = check_vectors(f, &r)))
     return status;
   return check_plan(f, &r);
 }

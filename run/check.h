@@ -19,12 +19,26 @@ typedef struct {
   const file_step* steps;
   const file_port* ports;
   const unsigned char *constants, *vectors;
+  const file_size* size; /* NULL: all sizes are fixed */
+  const file_profile* profiles;
+  const file_patch* patches;
+  const int64_t* tables;
+  const file_check* checks;
   uint64_t n_strings, n_pieces, n_texts, n_functions, n_buffers, n_values, n_arguments, n_steps, n_ports, n_constants,
-      n_vectors;
+      n_vectors, n_profiles, n_patches, n_tables, n_checks;
 } checked_file;
 
 /* CW_OK, or CW_INVALID with what is wrong, and where, in `words`. `file` is aligned to 64 bytes. */
 cw_status check_file(const void* file, uint64_t bytes, checked_file* out, char* words, size_t room);
+
+/* Of a file that was checked: the number that a patch gives for `size`, of a profile that begins with size `first`. */
+int64_t patched(const checked_file* f, const file_patch* patch, uint64_t first, uint64_t size);
+/* The patch of a port's dimension, or NULL where that is fixed. */
+const file_patch* dimension_patch(const checked_file* f, uint64_t port, uint32_t dim);
+/* A port's dimension and bytes where the size is `size`. */
+int64_t dimension_at(const checked_file* f, uint64_t port, uint32_t dim, uint64_t size);
+uint64_t bytes_at(const checked_file* f, uint64_t port, uint64_t size);
+uint64_t bytes_of(int64_t dtype); /* of an element; 0: there is no such dtype */
 
 uint32_t crc32_of(const void* data, uint64_t bytes);
 

@@ -8,6 +8,7 @@
 
 #include "causeway/run.h"
 #include "check.h"
+#include "internal.h"
 
 static const char usage[] =
     "usage: cw inspect FILE                  what is in it; needs no chip\n"
@@ -20,17 +21,21 @@ static const char usage[] =
     "  --allow-host-code    let a file's C kernels be built and run in this process\n"
     "  --input, --output    raw bytes of a tensor, row-major\n"
     "  --rounds N           of bench: measured runs (200)\n"
-    "  --steps              of bench: the time of each step\n";
+    "  --streams N          of bench: runs at once, each on a stream of its own (1)\n"
+    "  --no-copies          of bench: leave inputs and outputs on the chip\n"
+    "  --size N             of bench: the size that may differ (the largest)\n"
+    "  --steps              of bench: the time of each step\n"
+    "  --compare FILE       of bench: another file, in turns with the first\n";
 
 static const char* const dtypes[] = {"bool",    "uint8",     "int8",      "uint16",    "int16",    "uint32",
                                      "int32",   "uint64",    "int64",     "float16",   "bfloat16", "float32",
                                      "float64", "complex32", "complex64", "complex128"};
 
 typedef struct {
-  const char *vendor, *file;
-  int device, steps;
+  const char *vendor, *file, *compare;
+  int device, steps, no_copies;
   uint32_t flags;
-  long rounds;
+  long rounds, streams, size;
   const char* given[64];
   int is_output[64], n_given;
 } options;
@@ -58,9 +63,26 @@ static void* read_file(const char* path, uint64_t* bytes) {
   return data;
 }
 
-static void print_port(const file_port* p, const char* strings) {
-  printf("  %s  %s [", strings + p->name, p->dtype < 16 ? dtypes[p->dtype] : "?");
-  for (uint32_t d = 0; d < p->ndim; ++d) printf("%s%lld", d ? ", " : "", (long long)p->shape[d]);
+/* base + slope * name, as a reader writes it. */
+static void print_expression(const file_patch* p, const char* name) {
+  if (p->divisor > 1) printf("(");
+  if (p->slope != 1) printf("%lld * ", (long long)p->slope);
+  printf("%s", name);
+  if (p->base) printf(" %c %lld", p->base < 0 ? '-' : '+', llabs((long long)p->base));
+  if (p->divisor > 1) printf(") / %llu", (unsigned long long)p->divisor);
+}
+
+static void print_port(const checked_file* f, uint64_t i) {
+  const file_port* p = &f->ports[i];
+  printf("  %s  %s [", f->strings + p->name, p->dtype < 16 ? dtypes[p->dtype] : "?");
+  for (uint32_t d = 0; d < p->ndim; ++d) {
+    const file_patch* patch = dimension_patch(f, i, d);
+    if (d) printf(", ");
+    if (patch)
+      print_expression(patch, f->strings + f->size->name);
+    else
+      printf("%lld", (long long)p->shape[d]);
+  }
   printf("]\n");
 }
 
@@ -76,6 +98,12 @@ static int load_checked(const options* o, void** data, checked_file* f) {
   return 0;
 }
 
+static uint64_t tables_of(const checked_file* f) {
+  uint64_t n = 0;
+  for (uint64_t i = 0; i < f->n_patches; ++i) n += !f->patches[i].divisor;
+  return n;
+}
+
 static int inspect(const options* o) {
   static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
   void* data;
@@ -85,20 +113,30 @@ static int inspect(const options* o) {
   for (int output = 0; output < 2; ++output) {
     printf(output ? "outputs\n" : "inputs\n");
     for (uint64_t i = 0; i < f.n_ports; ++i)
-      if (f.ports[i].kind == (uint32_t)output) print_port(&f.ports[i], f.strings);
+      if (f.ports[i].kind == (uint32_t)output) print_port(&f, i);
   }
   printf("weights  %llu bytes, shared by sessions\narena    %llu bytes for each session, the peak\n",
          (unsigned long long)f.n_constants, (unsigned long long)f.target->arena);
   printf("%llu steps of %llu kernels in %llu sources\n", (unsigned long long)f.n_steps,
          (unsigned long long)f.n_functions, (unsigned long long)f.n_texts);
+  if (f.size)
+    printf("%s is from %llu to %llu: %llu numbers depend on it, of which %llu tables have %llu entries\n",
+           f.strings + f.size->name, (unsigned long long)f.size->least, (unsigned long long)f.size->most,
+           (unsigned long long)f.n_patches, (unsigned long long)tables_of(&f), (unsigned long long)f.n_tables);
+  if (f.n_checks) printf("%llu results of steps are kept for `cw verify`\n", (unsigned long long)f.n_checks);
+  uint64_t profile = 0;
   for (uint64_t i = 0; i < f.n_steps; ++i) {
+    for (; profile < f.n_profiles && f.profiles[profile].step <= i; ++profile)
+      printf("%s from %llu to %llu\n", f.strings + f.size->name, (unsigned long long)f.profiles[profile].first,
+             (unsigned long long)f.profiles[profile].last);
     const file_step* s = &f.steps[i];
     printf("%5llu  %s", (unsigned long long)i, f.strings + s->name);
     if (s->kind == LAUNCH)
-      printf("  %u x %u x %u groups of %u\n", s->grid[0], s->grid[1], s->grid[2],
+      printf("  %u x %u x %u groups of %u", s->grid[0], s->grid[1], s->grid[2],
              s->group[0] * s->group[1] * s->group[2]);
     else
-      printf("  %llu bytes\n", (unsigned long long)s->bytes);
+      printf("  %llu bytes", (unsigned long long)s->bytes);
+    printf(f.strings[s->line] ? "  %s\n" : "%s\n", f.strings + s->line);
   }
   free(data);
   return 0;
@@ -161,27 +199,67 @@ static double distance(const void* got, const void* want, uint64_t bytes, uint32
   return worst;
 }
 
+/* Runs the steps one by one, and names the first whose result is not the one that was kept. 1: there was such a one. */
+static int verify_steps(const running* r, const checked_file* f, uint64_t first, uint64_t count, int* differs) {
+  uint64_t seen = 0;
+  *differs = 0;
+  for (uint64_t i = first; i < first + count; ++i) {
+    CHECK(session_step(r->session, i));
+    for (uint64_t k = 0; k < f->n_checks && !*differs; ++k) {
+      const file_check* c = &f->checks[k];
+      if (c->step != i) continue;
+      double most;
+      void* got = malloc(c->count * bytes_of(c->dtype));
+      if (!got) return die("the host is out of memory");
+      CHECK(session_read(r->session, c, got));
+      const double off = distance(got, f->vectors + c->vector, c->count * bytes_of(c->dtype), c->dtype, &most);
+      ++seen;
+      if (off > 1) {
+        const char* line = f->strings + f->steps[i].line;
+        printf("step %llu, %s%s%s: WRONG, off by %g at most: the first that differs from the exported model\n",
+               (unsigned long long)i, f->strings + f->steps[i].name, *line ? ", from " : "", line, most);
+        *differs = 1;
+      }
+      free(got);
+    }
+  }
+  if (!*differs)
+    printf("%llu results of %llu steps: as in the exported model\n", (unsigned long long)seen,
+           (unsigned long long)count);
+  return 0;
+}
+
 static int verify(const options* o) {
   running r;
   void* data;
   checked_file f;
   if (load_checked(o, &data, &f) || begin(o, &r)) return 1;
   uint32_t inputs = 0, outputs = 0, bad = 0, seen = 0;
+  uint64_t size, first, count;
+  int differs = 0;
+  const uint64_t example = f.size ? f.size->example : 0;
   for (uint64_t i = 0; i < f.n_ports; ++i) {
     const file_port* p = &f.ports[i];
     if (p->kind != INPUT) continue;
     if (p->vector == NO_VECTOR) return die("the file has no test vectors; export it with vectors=True");
-    CHECK(cw_run_set(r.session, inputs++, f.vectors + p->vector, p->bytes));
+    CHECK(cw_run_set(r.session, inputs++, f.vectors + p->vector, bytes_at(&f, i, example)));
   }
-  CHECK(cw_run(r.session));
+  if (f.n_checks) {
+    CHECK(session_settle(r.session, &size, &first, &count));
+    if (verify_steps(&r, &f, first, count, &differs)) return 1;
+  } else {
+    CHECK(cw_run(r.session));
+  }
   for (uint64_t i = 0; i < f.n_ports; ++i) {
     const file_port* p = &f.ports[i];
+    const uint64_t bytes = bytes_at(&f, i, example);
     if (p->kind != OUTPUT || p->vector == NO_VECTOR) continue;
-    void* got = malloc(p->bytes + 1);
+    void* got = malloc(bytes + 1);
     double most;
-    CHECK(cw_run_get(r.session, outputs++, got, p->bytes));
-    const int same = !memcmp(got, f.vectors + p->vector, p->bytes);
-    const double off = distance(got, f.vectors + p->vector, p->bytes, p->dtype, &most);
+    if (!got) return die("the host is out of memory");
+    CHECK(cw_run_get(r.session, outputs++, got, bytes));
+    const int same = !memcmp(got, f.vectors + p->vector, bytes);
+    const double off = distance(got, f.vectors + p->vector, bytes, p->dtype, &most);
     printf("%s: %s", f.strings + p->name,
            same       ? "equal bit for bit"
            : off <= 1 ? "equal within its tolerance"
@@ -192,7 +270,7 @@ static int verify(const options* o) {
   }
   free(data);
   if (!seen) return die("the file has no test vectors; export it with vectors=True");
-  return end(&r, bad ? 1 : 0);
+  return end(&r, bad || differs ? 1 : 0);
 }
 
 static double now(void) {
@@ -205,46 +283,213 @@ static int by_size(const void* a, const void* b) {
   return x < y ? -1 : x > y;
 }
 
-static int bench(const options* o) {
+#define MOST_STREAMS 64
+enum { TOTAL, COPIES_IN, HOST, CHIP, COPIES_OUT, KINDS };
+
+/* A file that is measured: sessions, memory of the host for its inputs and outputs, and the times of its runs. */
+typedef struct {
+  const char* path;
   running r;
-  cw_run_port p = {0};
-  if (begin(o, &r)) return 1;
-  if (r.info.outputs) CHECK(cw_run_port_of(r.model, 1, 0, &p));
-  const long n = o->rounds, warm = n / 10 + 1;
-  double *all = calloc((size_t)n, sizeof *all), host = 0, total = 0;
-  void* output = malloc(p.bytes + 1);
-  if (!all || !output) return die("the host is out of memory");
-  for (long i = -warm; i < n; ++i) {
-    const double from = now();
-    CHECK(cw_run_start(r.session));
-    const double given = now();
-    if (r.info.outputs) CHECK(cw_run_get(r.session, 0, output, p.bytes)); /* waits */
-    const double to = now();
-    if (i < 0) continue;
-    all[i] = to - from;
-    host += given - from, total += to - from;
+  checked_file f;
+  void *file, *inputs[64], *outputs[64];
+  uint64_t bytes_in, bytes_out;
+  cw_run_session* sessions[MOST_STREAMS];
+  double began[MOST_STREAMS], part[MOST_STREAMS][KINDS], *times[KINDS], busy;
+  long done;
+} bench_file;
+
+static uint64_t port_bytes(const bench_file* b, int kind, uint32_t index, const options* o) {
+  for (uint64_t i = 0; i < b->f.n_ports; ++i)
+    if (b->f.ports[i].kind == (uint32_t)kind && index-- == 0)
+      return b->f.size && o->size ? bytes_at(&b->f, i, (uint64_t)o->size) : b->f.ports[i].bytes;
+  return 0;
+}
+
+static int prepare(bench_file* b, const options* o, running* device) {
+  options own = *o;
+  own.file = b->path;
+  if (load_checked(&own, &b->file, &b->f)) return 1;
+  if (b->f.size && o->size && ((uint64_t)o->size < b->f.size->least || (uint64_t)o->size > b->f.size->most))
+    return die("--size is not in the file's range; `cw inspect` says it");
+  if (!b->f.size && o->size) return die("--size is of files with a size that may differ");
+  if (!device) {
+    if (begin(&own, &b->r)) return 1;
+  } else {
+    b->r.device = device->device;
+    CHECK(cw_run_load(b->r.device, b->path, o->flags, &b->r.model));
+    CHECK(cw_run_describe(b->r.model, &b->r.info));
+    CHECK(cw_run_begin(b->r.model, NULL, &b->r.session));
   }
-  qsort(all, (size_t)n, sizeof *all, by_size);
+  if (b->r.info.inputs > 64 || b->r.info.outputs > 64)
+    return die("bench measures models of at most 64 inputs and outputs");
+  b->sessions[0] = b->r.session;
+  for (long s = 1; s < o->streams; ++s) CHECK(cw_run_begin(b->r.model, NULL, &b->sessions[s]));
+  for (int kind = 0; kind < 2; ++kind)
+    for (uint32_t i = 0; i < (kind ? b->r.info.outputs : b->r.info.inputs); ++i) {
+      const uint64_t bytes = port_bytes(b, kind, i, o);
+      *(kind ? &b->bytes_out : &b->bytes_in) += bytes;
+      if (!((kind ? b->outputs : b->inputs)[i] = calloc(bytes + 1, 1))) return die("the host is out of memory");
+    }
+  for (uint64_t i = 0, input = 0; i < b->f.n_ports; ++i) { /* the test vectors, where they are of this size */
+    const file_port* p = &b->f.ports[i];
+    if (p->kind != INPUT) continue;
+    const uint64_t bytes = port_bytes(b, 0, (uint32_t)input, o);
+    if (p->vector != NO_VECTOR) {
+      const uint64_t have = b->f.size ? bytes_at(&b->f, i, b->f.size->example) : p->bytes;
+      for (uint64_t at = 0; have && at < bytes; at += have)
+        memcpy((char*)b->inputs[input] + at, b->f.vectors + p->vector, bytes - at < have ? bytes - at : have);
+    }
+    for (long s = 0; s < o->streams; ++s) CHECK(cw_run_set(b->sessions[s], (uint32_t)input, b->inputs[input], bytes));
+    ++input;
+  }
+  for (int k = 0; k < KINDS; ++k)
+    if (!(b->times[k] = calloc((size_t)o->rounds, sizeof(double)))) return die("the host is out of memory");
+  return 0;
+}
+
+/* Wait for a session's run, and note its times unless `keep` is 0. */
+static int finish(bench_file* b, const options* o, long s, int keep) {
+  if (b->began[s] == 0) return 0;
+  const double from = now();
+  CHECK(session_wait(b->sessions[s]));
+  const double ran = now();
+  b->part[s][CHIP] = ran - from + b->part[s][HOST];
+  for (uint32_t i = 0; !o->no_copies && i < b->r.info.outputs; ++i)
+    CHECK(cw_run_get(b->sessions[s], i, b->outputs[i], port_bytes(b, 1, i, o)));
+  const double to = now();
+  b->part[s][COPIES_OUT] = to - ran;
+  b->part[s][TOTAL] = to - b->began[s];
+  b->began[s] = 0;
+  if (keep && b->done < o->rounds) {
+    for (int k = 0; k < KINDS; ++k) b->times[k][b->done] = b->part[s][k];
+    ++b->done;
+  }
+  return 0;
+}
+
+static int start(bench_file* b, const options* o, long s) {
+  const double from = now();
+  for (uint32_t i = 0; !o->no_copies && i < b->r.info.inputs; ++i)
+    CHECK(cw_run_set(b->sessions[s], i, b->inputs[i], port_bytes(b, 0, i, o)));
+  const double set = now();
+  CHECK(cw_run_start(b->sessions[s]));
+  b->part[s][COPIES_IN] = set - from, b->part[s][HOST] = now() - set;
+  b->began[s] = from;
+  return 0;
+}
+
+/* `count` runs, on all streams in turn, all of which are over at the end. */
+static int measure(bench_file* b, const options* o, long count, int keep) {
+  const double from = now();
+  for (long i = 0; i < count; ++i)
+    if (finish(b, o, i % o->streams, keep) || start(b, o, i % o->streams)) return 1;
+  for (long s = 0; s < o->streams; ++s)
+    if (finish(b, o, (count + s) % o->streams, keep)) return 1;
+  if (keep) b->busy += now() - from;
+  return 0;
+}
+
+static double sum_of(const bench_file* b, int kind) {
+  double sum = 0;
+  for (long i = 0; i < b->done; ++i) sum += b->times[kind][i];
+  return sum;
+}
+
+static void report(bench_file* b, const options* o, long warm) {
+  static const char* const titles[] = {"a run", "  inputs to the chip", "  the host gives the work",
+                                       "  until the chip is done", "  outputs from the chip"};
+  const long n = b->done;
+  printf("%s\nruns %ld after %ld, on %ld stream%s%s; in ms\n", b->path, n, warm, o->streams, o->streams > 1 ? "s" : "",
+         o->no_copies ? ", without copies" : "");
+  printf("%-26s %9s %9s %9s %9s %9s %9s %9s\n", "", "median", "mean", "least", "90 %", "95 %", "99 %", "most");
+  const double total = sum_of(b, TOTAL), host = sum_of(b, HOST), copies = sum_of(b, COPIES_IN) + sum_of(b, COPIES_OUT);
+  for (int k = 0; k < KINDS; ++k) {
+    double* t = b->times[k];
+    const double mean = sum_of(b, k) / (double)n;
+    qsort(t, (size_t)n, sizeof *t, by_size);
+    printf("%-26s %9.4f %9.4f %9.4f %9.4f %9.4f %9.4f %9.4f\n", titles[k], t[n / 2], mean, t[0], t[n * 9 / 10],
+           t[n * 95 / 100], t[n * 99 / 100], t[n - 1]);
+  }
   printf(
-      "runs %ld after %ld, each with its first output copied: median %.4f ms, least %.4f, 90 %% within %.4f, 99 %% "
-      "within %.4f\n",
-      n, warm, all[n / 2], all[0], all[n * 9 / 10], all[n * 99 / 100]);
-  printf("throughput %.1f runs a second; the host gives the work in %.0f %% of a run\n", 1e3 * (double)n / total,
-         100 * host / total);
+      "throughput %.1f runs a second; the host gives the work in %.0f %% of a run, copies of %llu and %llu bytes take "
+      "%.0f %%\n",
+      1e3 * (double)n / b->busy, 100 * host / total, (unsigned long long)b->bytes_in, (unsigned long long)b->bytes_out,
+      100 * copies / total);
   if (host > 0.5 * total)
     printf("advice: the host is the limit; larger batches, or fewer and larger steps, use the chip better\n");
-  free(all), free(output);
-  for (uint32_t i = 0; o->steps && i < r.info.steps; ++i) {
-    cw_run_step step;
-    CHECK(cw_run_step_of(r.session, i, i == 0, &step));
-    printf("%5u  %9.4f ms  %s %s\n", i, step.ms, step.name, step.line);
+  if (copies > 0.3 * total)
+    printf(
+        "advice: copies are a large part; keep what stays the same on the chip, or make inputs and outputs smaller\n");
+  if (o->streams == 1 && host + copies > 0.3 * total)
+    printf("advice: with --streams 2 the chip may compute while the host copies and gives the next run\n");
+  if (b->times[TOTAL][n * 99 / 100] > 2 * b->times[TOTAL][n / 2])
+    printf("advice: times spread widely; something else uses this machine, or more --rounds are needed\n");
+}
+
+static int print_steps(bench_file* b) {
+  uint64_t size, first, count;
+  cw_run_step step;
+  double sum = 0;
+  CHECK(session_settle(b->r.session, &size, &first, &count));
+  if (!count) return 0;
+  CHECK(cw_run_step_of(b->r.session, (uint32_t)first, 1, &step));
+  for (int pass = 0; pass < 2; ++pass)
+    for (uint64_t i = first; i < first + count; ++i) {
+      CHECK(cw_run_step_of(b->r.session, (uint32_t)i, 0, &step));
+      if (pass)
+        printf("%5llu  %9.4f ms %3.0f %%  %s  %s\n", (unsigned long long)i, step.ms, 100 * step.ms / sum, step.name,
+               step.line);
+      else
+        sum += step.ms;
+    }
+  return 0;
+}
+
+static void release(bench_file* b, const options* o) {
+  for (long s = 1; s < o->streams; ++s) cw_run_end(b->sessions[s]);
+  for (int i = 0; i < 64; ++i) free(b->inputs[i]), free(b->outputs[i]);
+  for (int k = 0; k < KINDS; ++k) free(b->times[k]);
+  cw_run_end(b->r.session);
+  cw_run_unload(b->r.model);
+  free(b->file);
+}
+
+static int bench(const options* o) {
+  static bench_file files[2];
+  const int n = o->compare ? 2 : 1;
+  const long warm = o->rounds / 10 + 1;
+  if (o->streams < 1 || o->streams > MOST_STREAMS) return die("--streams is from 1 to 64");
+  for (int i = 0; i < n; ++i) {
+    files[i].path = i ? o->compare : o->file;
+    if (prepare(&files[i], o, i ? &files[0].r : NULL) || measure(&files[i], o, warm, 0)) return 1;
   }
-  return end(&r, 0);
+  /* In turns, so that what else the machine does meets both. */
+  for (long left = o->rounds, part = o->rounds / (n > 1 ? 10 : 1) + 1; left > 0; left -= part)
+    for (int i = 0; i < n; ++i)
+      if (measure(&files[i], o, left < part ? left : part, 1)) return 1;
+  for (int i = 0; i < n; ++i) {
+    report(&files[i], o, warm);
+    if (o->steps && print_steps(&files[i])) return 1;
+  }
+  if (n > 1) {
+    const double a = files[0].times[TOTAL][files[0].done / 2], b = files[1].times[TOTAL][files[1].done / 2];
+    printf("%s takes %.2f of the time of %s: %llu steps and an arena of %llu bytes to %llu steps and %llu bytes\n",
+           o->compare, b / a, o->file, (unsigned long long)files[1].f.n_steps,
+           (unsigned long long)files[1].f.target->arena, (unsigned long long)files[0].f.n_steps,
+           (unsigned long long)files[0].f.target->arena);
+  }
+  cw_run_device* device = files[0].r.device;
+  for (int i = n; i-- > 0;) release(&files[i], o);
+  cw_run_close(device);
+  return 0;
 }
 
 static int run(const options* o) {
   running r;
-  if (begin(o, &r)) return 1;
+  void* file;
+  checked_file f;
+  uint64_t size = 0, first, count;
+  if (load_checked(o, &file, &f) || begin(o, &r)) return 1;
   for (int pass = 0; pass < 2; ++pass) {
     for (uint32_t i = 0; i < (pass ? r.info.outputs : r.info.inputs); ++i) {
       cw_run_port p;
@@ -264,25 +509,34 @@ static int run(const options* o) {
         CHECK(cw_run_set(r.session, i, data, bytes));
         free(data);
       } else if (path) {
-        void* data = malloc(p.bytes + 1);
+        uint64_t port = 0;
+        for (uint32_t left = i; f.ports[port].kind != OUTPUT || left-- > 0;) ++port;
+        const uint64_t bytes = f.size ? bytes_at(&f, port, size) : p.bytes;
+        void* data = malloc(bytes + 1);
         if (!data) return die("the host is out of memory");
-        CHECK(cw_run_get(r.session, i, data, p.bytes));
-        FILE* f = fopen(path, "wb");
-        if (!f || fwrite(data, 1, p.bytes, f) != p.bytes || fclose(f))
+        CHECK(cw_run_get(r.session, i, data, bytes));
+        FILE* out = fopen(path, "wb");
+        if (!out || fwrite(data, 1, bytes, out) != bytes || fclose(out))
           return fprintf(stderr, "cw: %s cannot be written\n", path), 1;
         free(data);
       }
     }
-    if (!pass) CHECK(cw_run(r.session));
+    if (!pass) {
+      CHECK(session_settle(r.session, &size, &first, &count));
+      CHECK(cw_run(r.session));
+    }
   }
+  free(file);
   return end(&r, 0);
 }
 
 int main(int argc, char** argv) {
-  static const struct option known[] = {{"vendor", 1, 0, 'v'}, {"device", 1, 0, 'd'}, {"allow-host-code", 0, 0, 'a'},
-                                        {"input", 1, 0, 'i'},  {"output", 1, 0, 'o'}, {"rounds", 1, 0, 'r'},
-                                        {"steps", 0, 0, 's'},  {"help", 0, 0, 'h'},   {0, 0, 0, 0}};
-  options o = {.rounds = 200};
+  static const struct option known[] = {{"vendor", 1, 0, 'v'}, {"device", 1, 0, 'd'},  {"allow-host-code", 0, 0, 'a'},
+                                        {"input", 1, 0, 'i'},  {"output", 1, 0, 'o'},  {"rounds", 1, 0, 'r'},
+                                        {"steps", 0, 0, 's'},  {"help", 0, 0, 'h'},    {"streams", 1, 0, 'n'},
+                                        {"size", 1, 0, 'z'},   {"compare", 1, 0, 'c'}, {"no-copies", 0, 0, 'x'},
+                                        {0, 0, 0, 0}};
+  options o = {.rounds = 200, .streams = 1};
   for (int c; (c = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
     char* rest = NULL;
     if (c == 'v')
@@ -293,6 +547,14 @@ int main(int argc, char** argv) {
       o.flags |= CW_RUN_ALLOW_HOST_CODE;
     else if (c == 'r')
       o.rounds = strtol(optarg, &rest, 10);
+    else if (c == 'n')
+      o.streams = strtol(optarg, &rest, 10);
+    else if (c == 'z')
+      o.size = strtol(optarg, &rest, 10);
+    else if (c == 'c')
+      o.compare = optarg;
+    else if (c == 'x')
+      o.no_copies = 1;
     else if (c == 's')
       o.steps = 1;
     else if (c == 'h')
@@ -301,7 +563,8 @@ int main(int argc, char** argv) {
       o.is_output[o.n_given] = c == 'o', o.given[o.n_given++] = optarg;
     else
       return fputs(usage, stderr), 2;
-    if (rest && (*rest || o.rounds < 1)) return die("--device and --rounds are whole numbers, and --rounds at least 1");
+    if (rest && (*rest || o.rounds < 1 || o.size < 0))
+      return die("--device, --rounds, --streams and --size are whole numbers, and --rounds at least 1");
   }
   if (optind + 2 != argc) return fputs(usage, stderr), 2;
   o.file = argv[optind + 1];

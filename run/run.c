@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "check.h"
+#include "internal.h"
 
 struct cw_run_device {
   const cw_backend* table; /* a copy: what the vendor does not offer is NULL */
@@ -42,6 +43,12 @@ struct cw_run_session {
   int owns_arena, tells, given;
   cw_code_arg* arguments; /* of all launches, with this session's addresses */
   double* ms;
+  uint64_t first, count; /* the steps of a run */
+  /* Where a size may differ: that of the last run, of each input (0: none was given), and copies that are patched. */
+  uint64_t size, *sizes;
+  const file_profile* profile;
+  file_step* steps;
+  unsigned char* values;
 };
 
 static _Thread_local char last_words[1024] = "no error";
@@ -340,7 +347,8 @@ cw_status cw_run_port_of(const cw_run_model* m, int32_t output, uint32_t index, 
   const cw_status status = find_port(m, output, index, &p);
   if (status) return status;
   *out = (cw_run_port){text(m, p->name), (int32_t)p->dtype, (int32_t)p->ndim, {0}, p->bytes};
-  memcpy(out->shape, p->shape, sizeof out->shape);
+  for (uint32_t d = 0; d < p->ndim; ++d)
+    out->shape[d] = dimension_patch(&m->f, (uint64_t)(p - m->f.ports), d) ? -1 : p->shape[d];
   return CW_OK;
 }
 
@@ -350,6 +358,102 @@ static char* address(const cw_run_session* s, uint32_t buffer, uint64_t place) {
   const file_buffer* b = &s->model->f.buffers[buffer];
   char* const base = b->kind == IN_ARENA ? s->arena : b->kind == CONSTANT ? s->model->weights : s->told;
   return base + b->place + place;
+}
+
+/* ---- a size that may differ ------------------------------------------------------------------------------------------- */
+
+static cw_status wait_for(cw_run_session* s);
+
+static const file_step* step_at(const cw_run_session* s, uint64_t i) {
+  return s->steps ? &s->steps[i] : &s->model->f.steps[i];
+}
+
+static void set_arguments(cw_run_session* s) {
+  const checked_file* f = &s->model->f;
+  for (uint64_t i = 0; i < f->n_arguments; ++i) {
+    const file_argument* a = &f->arguments[i];
+    if (a->kind == ADDRESS)
+      s->arguments[i].v.address = address(s, a->of, a->place);
+    else
+      s->arguments[i].bytes = a->of, s->arguments[i].v.value = (s->values ? s->values : f->values) + a->place;
+  }
+}
+
+/* Put the numbers of `size`, which is in the range, into the session's copies. The check has seen that all fit. */
+static cw_status take_size(cw_run_session* s, uint64_t size) {
+  const checked_file* f = &s->model->f;
+  if (s->size == size) return CW_OK;
+  const cw_status status = wait_for(s); /* the run before may still read them */
+  if (status) return status;
+  const file_profile* p = f->profiles;
+  while (p->last < size) ++p;
+  if (p != s->profile) {
+    memcpy(s->steps, f->steps, f->n_steps * sizeof *s->steps);
+    if (f->n_values) memcpy(s->values, f->values, f->n_values);
+    set_arguments(s);
+  }
+  for (uint32_t i = 0; i < p->patches; ++i) {
+    const file_patch* patch = &f->patches[p->patch + i];
+    const int64_t n = patched(f, patch, p->first, size);
+    const file_argument* a = &f->arguments[patch->what >= PLACE ? patch->of : 0];
+    if (patch->what == GRID)
+      s->steps[patch->of].grid[patch->place] = (uint32_t)n;
+    else if (patch->what == BYTES)
+      s->steps[patch->of].bytes = (uint64_t)n;
+    else if (patch->what == PLACE)
+      s->arguments[patch->of].v.address = address(s, a->of, (uint64_t)n);
+    else /* little-endian, as the file is */
+      memcpy(s->values + a->place + patch->place, &n, patch->what == WORD ? 8 : 4);
+  }
+  s->profile = p, s->size = size, s->first = p->step, s->count = p->steps;
+  return CW_OK;
+}
+
+/* The size that an input of `bytes` has. */
+static cw_status size_of_input(cw_run_session* s, uint64_t port, uint64_t bytes) {
+  const checked_file* f = &s->model->f;
+  const file_port* p = &f->ports[port];
+  uint32_t dim = 0;
+  while (dim < p->ndim && !dimension_patch(f, port, dim)) ++dim;
+  const file_patch* patch = dimension_patch(f, port, dim);
+  uint64_t each = bytes_of(p->dtype); /* of one in that dimension */
+  for (uint32_t d = 0; d < p->ndim; ++d)
+    if (d != dim) each *= (uint64_t)p->shape[d];
+  int64_t over = 0;
+  const int fits_in = bytes <= p->bytes && !__builtin_sub_overflow((int64_t)(bytes / each), patch->base, &over);
+  const int64_t size = fits_in && over > 0 ? over / patch->slope : 0;
+  if (bytes % each || size < (int64_t)f->size->least || size > (int64_t)f->size->most || over % patch->slope)
+    return fail(
+        CW_INVALID,
+        "input \"%s\" was given %llu bytes, which is no size of it: \"%s\" is from %llu to %llu, and dimension %u "
+        "has %llu bytes for each of its numbers",
+        text(s->model, p->name), (unsigned long long)bytes, text(s->model, f->size->name),
+        (unsigned long long)f->size->least, (unsigned long long)f->size->most, dim, (unsigned long long)each);
+  s->sizes[port] = (uint64_t)size;
+  return CW_OK;
+}
+
+/* Before a run: the size of its inputs, which is one. */
+static cw_status settle(cw_run_session* s) {
+  const checked_file* f = &s->model->f;
+  if (!f->size) return CW_OK;
+  uint64_t port = UINT64_MAX;
+  for (uint64_t i = 0; i < f->n_ports; ++i) {
+    if (!s->sizes[i]) continue;
+    if (port != UINT64_MAX && s->sizes[port] != s->sizes[i])
+      return fail(CW_INVALID, "\"%s\" is %llu in input \"%s\" and %llu in input \"%s\"; set both for one size",
+                  text(s->model, f->size->name), (unsigned long long)s->sizes[port],
+                  text(s->model, f->ports[port].name), (unsigned long long)s->sizes[i],
+                  text(s->model, f->ports[i].name));
+    port = i;
+  }
+  return take_size(s, port != UINT64_MAX ? s->sizes[port] : s->size);
+}
+
+static int is_dynamic(const cw_run_session* s, uint64_t port) {
+  for (uint32_t d = 0; d < s->model->f.ports[port].ndim; ++d)
+    if (dimension_patch(&s->model->f, port, d)) return 1;
+  return 0;
 }
 
 static cw_status prepare(cw_run_session* s, void* arena) {
@@ -373,19 +477,22 @@ static cw_status prepare(cw_run_session* s, void* arena) {
   s->arguments = calloc(f->n_arguments + 1, sizeof *s->arguments);
   s->ms = calloc(f->n_steps + 1, sizeof *s->ms);
   if (!s->arguments || !s->ms) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
-  for (uint64_t i = 0; i < f->n_arguments; ++i) {
-    const file_argument* a = &f->arguments[i];
-    if (a->kind == ADDRESS)
-      s->arguments[i].v.address = address(s, a->of, a->place);
-    else
-      s->arguments[i].bytes = a->of, s->arguments[i].v.value = f->values + a->place;
+  s->count = f->n_steps;
+  if (f->size) {
+    s->steps = malloc((f->n_steps + 1) * sizeof *s->steps);
+    s->values = malloc(f->n_values + 1);
+    s->sizes = calloc(f->n_ports + 1, sizeof *s->sizes);
+    if (!s->steps || !s->values || !s->sizes) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  } else {
+    set_arguments(s);
   }
   TRY(d, "sync", d->table->sync(d->index));
-  return CW_OK;
+  return f->size ? take_size(s, f->size->most) : CW_OK;
 }
 
 cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
   if (!model || !out) return fail(CW_INVALID, "cw_run_begin: a NULL argument");
+  if ((uintptr_t)arena % 64) return fail(CW_INVALID, "cw_run_begin: the arena %p is at no multiple of 64", arena);
   cw_run_session* s = calloc(1, sizeof *s);
   if (!s) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
   s->model = model;
@@ -408,7 +515,7 @@ cw_status cw_run_end(cw_run_session* s) {
   if (s->owns_arena) (void)d->table->mem_free(d->index, s->arena);
   if (s->told) (void)d->table->mem_free(d->index, s->told);
   if (s->stream) (void)d->table->stream_destroy(d->index, s->stream);
-  free(s->arguments), free(s->ms), free(s);
+  free(s->arguments), free(s->ms), free(s->steps), free(s->values), free(s->sizes), free(s);
   return CW_OK;
 }
 
@@ -455,9 +562,15 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
   const file_port* p;
   cw_status status = find_port(s->model, output, index, &p);
   if (status) return status;
-  if (bytes != p->bytes)
+  const uint64_t number = (uint64_t)(p - s->model->f.ports);
+  const int sized = is_dynamic(s, number);
+  const uint64_t wanted = sized ? bytes_at(&s->model->f, number, s->size) : p->bytes;
+  if (sized && !output) {
+    if ((status = size_of_input(s, number, bytes))) return status;
+  } else if (bytes != wanted) {
     return fail(CW_INVALID, "%s \"%s\" has %llu bytes, and %llu were given", output ? "output" : "input",
-                text(s->model, p->name), (unsigned long long)p->bytes, (unsigned long long)bytes);
+                text(s->model, p->name), (unsigned long long)wanted, (unsigned long long)bytes);
+  }
   const cw_run_device* d = s->model->device;
   if ((status = bind_thread(d))) return status;
   char* at = address(s, p->buffer, p->place);
@@ -478,7 +591,7 @@ cw_status cw_run_get(cw_run_session* s, uint32_t output, void* data, uint64_t by
 
 static cw_status run_step(cw_run_session* s, uint64_t i) {
   const cw_run_device* d = s->model->device;
-  const file_step* step = &s->model->f.steps[i];
+  const file_step* step = step_at(s, i);
   const cw_code_arg* a = s->arguments + step->argument;
   cw_status status;
   if (step->kind == LAUNCH) {
@@ -501,8 +614,9 @@ static cw_status run_step(cw_run_session* s, uint64_t i) {
 cw_status cw_run_start(cw_run_session* s) {
   if (!s) return fail(CW_INVALID, "cw_run_start: a NULL argument");
   cw_status status = bind_thread(s->model->device);
+  if (!status) status = settle(s);
   s->given = 1;
-  for (uint64_t i = 0; !status && i < s->model->f.n_steps; ++i) status = run_step(s, i);
+  for (uint64_t i = 0; !status && i < s->count; ++i) status = run_step(s, s->first + i);
   return status;
 }
 
@@ -523,7 +637,9 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
   if (index >= s->model->f.n_steps)
     return fail(CW_INVALID, "there is no step %u: the model has %llu", index, (unsigned long long)s->model->f.n_steps);
   cw_status status = bind_thread(s->model->device);
-  for (uint64_t i = 0; profile && !status && i < s->model->f.n_steps; ++i) {
+  if (profile && !status) status = settle(s);
+  if (profile) memset(s->ms, 0, s->model->f.n_steps * sizeof *s->ms); /* steps of other sizes take none */
+  for (uint64_t i = s->first; profile && !status && i < s->first + s->count; ++i) {
     const double from = now();
     if (!(status = run_step(s, i))) status = wait_for(s);
     s->ms[i] = now() - from;
@@ -534,4 +650,41 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
   const file_step* step = &s->model->f.steps[index];
   *out = (cw_run_step){text(s->model, step->name), text(s->model, step->line), s->ms[index]};
   return CW_OK;
+}
+
+/* ---- for `cw` --------------------------------------------------------------------------------------------------------- */
+
+cw_status session_settle(cw_run_session* s, uint64_t* size, uint64_t* first, uint64_t* count) {
+  cw_status status = bind_thread(s->model->device);
+  if (!status) status = settle(s);
+  *size = s->size, *first = s->first, *count = s->count;
+  return status;
+}
+
+cw_status session_step(cw_run_session* s, uint64_t i) {
+  if (i < s->first || i >= s->first + s->count)
+    return fail(CW_INVALID, "step %llu is of another size", (unsigned long long)i);
+  s->given = 1;
+  const cw_status status = run_step(s, i);
+  return status ? status : wait_for(s);
+}
+
+cw_status session_wait(cw_run_session* s) { return wait_for(s); }
+
+cw_status session_read(cw_run_session* s, const file_check* c, void* out) {
+  const checked_file* f = &s->model->f;
+  const cw_run_device* d = s->model->device;
+  const file_buffer* b = &f->buffers[f->arguments[c->argument].of];
+  const uint64_t each = bytes_of(c->dtype), bytes = (((uint64_t)c->count - 1) * c->stride + 1) * each;
+  const char* at = s->arguments[c->argument].v.address;
+  const uint64_t place = (uint64_t)(at - address(s, f->arguments[c->argument].of, 0));
+  if (place > b->bytes || bytes > b->bytes - place)
+    return fail(CW_INVALID, "a check of step %u is outside of its buffer", c->step);
+  char* whole = malloc(bytes + 1);
+  if (!whole) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  cw_status status = by_vendor(d, d->table->mem_copy(whole, CW_HOST, at, d->index, bytes, s->stream), "mem_copy");
+  if (!status) status = wait_for(s);
+  for (uint64_t i = 0; !status && i < c->count; ++i) memcpy((char*)out + i * each, whole + i * c->stride * each, each);
+  free(whole);
+  return status;
 }

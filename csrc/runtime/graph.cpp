@@ -691,6 +691,19 @@ void Graph::replay() {
   if (tells_) kernel_may_tell(stream);
 }
 
+void Graph::run_step(size_t i) {
+  if (state_ != State::Captured || captured_.size() != 1 || !patches_.empty() || i >= steps_.size())
+    fail(Kind::Causeway, "step ", i, " cannot be run alone: the graph has ", steps_.size(), " steps on ",
+         captured_.size(), " streams, and must not be instantiated yet");
+  (void)causeway::device(device_);  // bound to this thread
+  StreamState& stream = current_stream(device_);
+  std::lock_guard lock(mutex_);
+  if (const cw_status status = steps_[i]->run(stream); status != CW_OK)
+    fail_status(status, steps_[i]->name.c_str(), device_, " in a graph");
+  stream.give();
+  stream.wait();
+}
+
 void Graph::reset() {
   if (state_ == State::Capturing) return abort();
   if (state_ == State::Empty) return;

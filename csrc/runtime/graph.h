@@ -92,6 +92,8 @@ class Graph {
   void abort() noexcept;
   void instantiate();
   void replay();
+  // Step number `i` alone, on the current stream, and wait: before the graph is instantiated, and of one stream only.
+  void run_step(size_t i);
   void reset();
   c10::MempoolId_t pool() const { return pool_; }
   // For the allocator: the pool of the next allocation, and what it gave.

@@ -235,6 +235,8 @@ void bind_graphs(py::module_& m) {
       .def("abort", &Graph::abort, no_gil())
       .def("instantiate", &Graph::instantiate, no_gil())
       .def("replay", &Graph::replay, no_gil())
+      .def("run_step", &Graph::run_step, no_gil())
+      .def("noted", &Graph::noted, no_gil())
       .def("reset", &Graph::reset, no_gil())
       .def("pool", &Graph::pool)
       .def("dump", &Graph::dump)
@@ -304,6 +306,13 @@ void bind_graphs(py::module_& m) {
       stream.wait();
     }
     return py::bytes(out);
+  });
+  m.def("write_memory", [](int index, size_t address, const std::string& data) {
+    py::gil_scoped_release no_gil;
+    const DeviceState& d = device(index);
+    StreamState& stream = current_stream(index);
+    copy_on(stream, reinterpret_cast<void*>(address), d.vendor_id, data.data(), CW_HOST, data.size());
+    stream.wait();
   });
   m.def("told_at", [](int device) { return reinterpret_cast<size_t>(told_at(device)); });
   m.def("tellers", &tellers);

@@ -38,8 +38,8 @@ typedef struct cw_run_port {
   const char* name;
   int32_t dtype; /* the dtype's bit number in cw_dtypes: 11 is float32 */
   int32_t ndim;
-  int64_t shape[8];
-  uint64_t bytes;
+  int64_t shape[8]; /* -1: it may differ from run to run, in the range that the file has */
+  uint64_t bytes;   /* the most */
 } cw_run_port;
 
 typedef struct cw_run_info {
@@ -53,8 +53,8 @@ typedef struct cw_run_info {
 
 typedef struct cw_run_step {
   const char* name; /* of the operator or fused kernel */
-  const char* line; /* of the model's source, "file:line", or "" */
-  double ms;        /* of the last cw_run_profile */
+  const char* line; /* of the model's source, "file:line", several of a fused kernel with commas, or "" */
+  double ms;        /* of the last run with `profile`; 0 of a step that is for other sizes */
 } cw_run_step;
 
 /* Open a vendor's library (a path), once a process, and its device. */
@@ -68,10 +68,12 @@ CW_EXPORT cw_status cw_run_unload(cw_run_model* model);
 CW_EXPORT cw_status cw_run_describe(const cw_run_model* model, cw_run_info* out);
 /* Input or output (`output` is 1) number `index`; CW_INVALID: there are not so many. */
 CW_EXPORT cw_status cw_run_port_of(const cw_run_model* model, int32_t output, uint32_t index, cw_run_port* out);
-/* `arena`: device memory of at least cw_run_info.arena bytes for the session, or NULL. */
+/* `arena`: device memory of at least cw_run_info.arena bytes for the session, at a multiple of 64, or NULL. It must last as
+ * long as the session. Sessions that never run at once may have the same. */
 CW_EXPORT cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out);
 CW_EXPORT cw_status cw_run_end(cw_run_session* session);
-/* Copy an input from, or an output to, `bytes` of host memory. Waits. */
+/* Copy an input from, or an output to, `bytes` of host memory. Waits. Where a size may differ, the bytes of an input say
+ * it; all inputs of a run must agree, and an output has the bytes of the last run's size. */
 CW_EXPORT cw_status cw_run_set(cw_run_session* session, uint32_t input, const void* data, uint64_t bytes);
 CW_EXPORT cw_status cw_run_get(cw_run_session* session, uint32_t output, void* data, uint64_t bytes);
 /* Run it and wait. An error that a kernel found, such as an index out of range, is CW_INVALID. */

@@ -114,9 +114,14 @@ class Session {
   // Copy an output from the device.
   template <class T>
   std::vector<T> get(const std::string& name) {
+    return get<T>(name, static_cast<std::size_t>(outputs_[find<T>(outputs_, "output", name)].bytes / sizeof(T)));
+  }
+  // The same of an output whose size differs from run to run: `count` numbers, as many as the last run gave.
+  template <class T>
+  std::vector<T> get(const std::string& name, std::size_t count) {
     const std::uint32_t i = find<T>(outputs_, "output", name);
-    std::vector<T> data(outputs_[i].bytes / sizeof(T));
-    check(cw_run_get(get(), i, data.data(), outputs_[i].bytes));
+    std::vector<T> data(count);
+    check(cw_run_get(get(), i, data.data(), count * sizeof(T)));
     return data;
   }
   cw_run_session* get() const { return handle_.get(); }

@@ -3,6 +3,6 @@
 Where torch is installed, importing anything of `causeway` imports it; `causeway_run` never does.
 """
 
-from causeway_run import Device, Model, Port, RunError, Session, Step, load
+from causeway_run import Device, Model, Port, Run, RunError, Session, Size, Step, load
 
-__all__ = ["Device", "Model", "Port", "RunError", "Session", "Step", "load"]
+__all__ = ["Device", "Model", "Port", "Run", "RunError", "Session", "Size", "Step", "load"]

@@ -7,12 +7,10 @@
 
 It is `include/causeway/run.h` by ctypes: the file and the chip are the C runtime's, and nothing is
 computed here. It needs Python, numpy, `libcw_run.so` and the vendor's library. It stands next to
-`causeway` and not in it, because importing `causeway` imports torch where that is installed. Left
-out are memory of the caller's own for a session, and a start without a wait: runs let other threads
-of Python go on.
+`causeway` and not in it, because importing `causeway` imports torch where that is installed.
 """
 
 from causeway_run.library import RunError
-from causeway_run.model import Device, Model, Port, Session, Step, load
+from causeway_run.model import Device, Model, Port, Run, Session, Size, Step, load
 
-__all__ = ["Device", "Model", "Port", "RunError", "Session", "Step", "load"]
+__all__ = ["Device", "Model", "Port", "Run", "RunError", "Session", "Size", "Step", "load"]

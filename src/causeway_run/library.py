@@ -75,6 +75,7 @@ FUNCTIONS: dict[str, tuple[Any, ...]] = {
     "cw_run_set": (c_void_p, c_uint32, c_void_p, c_uint64),
     "cw_run_get": (c_void_p, c_uint32, c_void_p, c_uint64),
     "cw_run": (c_void_p,),
+    "cw_run_start": (c_void_p,),
     "cw_run_step_of": (c_void_p, c_uint32, c_int32, POINTER(StepStruct)),
 }
 

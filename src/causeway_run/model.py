@@ -11,7 +11,7 @@ import threading
 import weakref
 from collections.abc import Mapping
 from ctypes import byref, c_int32, c_void_p
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
 
@@ -38,19 +38,26 @@ DTYPES = (
 BITS = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
+# An object with data_ptr() and nbytes, or an address and its bytes.
+Memory = Any | tuple[int, int]
+
+
 @dataclass(frozen=True)
 class Port:
     """An input or an output.
 
     `dtype` is torch's name of its numbers, `numpy` the dtype of its arrays. They differ where numpy
     has no such numbers: bfloat16 is `ml_dtypes.bfloat16` where that package is installed, else the
-    bits as uint16; complex32 is the bits of both halves as uint32. `bytes` is its size.
+    bits as uint16; complex32 is the bits of both halves as uint32. `bytes` is its size, the largest
+    where a size may differ: such a dimension is -1 in `shape`.
     """
 
     name: str
     dtype: str
     shape: tuple[int, ...]
     bytes: int
+    # (base, slope, divisor) of a dimension that is (base + slope * size) // divisor
+    sizes: Mapping[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
 
     @property
     def numpy(self) -> np.dtype[Any]:
@@ -64,6 +71,24 @@ class Port:
             except ImportError:
                 pass
         return np.dtype(BITS.get(self.dtype, self.dtype))
+
+    def shape_at(self, size: int) -> tuple[int, ...]:
+        """Its shape where the size that may differ is `size`."""
+        shape = list(self.shape)
+        for dim, (base, slope, divisor) in self.sizes.items():
+            shape[dim] = (base + slope * size) // divisor
+        if any(n < 0 for n in shape):
+            raise RunError(f"{self.name!r} has no shape for a size of {size}")
+        return tuple(shape)
+
+
+@dataclass(frozen=True)
+class Size:
+    """A size that may differ from run to run, such as that of a batch, and its range."""
+
+    name: str
+    least: int
+    most: int
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,7 @@ class _Handle:
         self.value = c_void_p()
         self._end, self._maker = function(end), maker
         self._others: list[None] = []  # one for each user besides this object
+        self.memory: Any = None  # of the caller's own, which lasts as long
         if maker:
             maker._others.append(None)
 
@@ -190,8 +216,8 @@ class Model(_Owner):
     """A file that was loaded, with its weights on the device; any number of threads may use it.
 
     `inputs` and `outputs` are Ports by name, in the file's order. `weight_bytes` are on the device
-    once, `arena_bytes` for each session: nothing else is allocated there. `about` is the file's
-    description of itself.
+    once, `arena_bytes` for each session: nothing else is allocated there. `size` is what may differ
+    from run to run, or None. `about` is the file's description of itself.
     """
 
     def __init__(
@@ -215,18 +241,42 @@ class Model(_Owner):
         self.about = _about(info.about)
         self.weight_bytes: int = info.weights
         self.arena_bytes: int = info.arena
-        self.inputs = _ports(handle, 0, info.inputs)
-        self.outputs = _ports(handle, 1, info.outputs)
+        self.size = _size(self.about)
+        self.inputs = _ports(handle, 0, info.inputs, self.about.get("inputs"))
+        self.outputs = _ports(handle, 1, info.outputs, self.about.get("outputs"))
         self._steps: int = info.steps
         super().__init__(handle)
         device._adopt(self)
 
-    def session(self) -> Session:
-        """A session of its own memory. Raises RunError where the device has no room for it."""
-        return Session(self)
+    def session(self, arena: Memory | None = None) -> Session:
+        """A session. Raises RunError where the device has no room for it.
+
+        `arena` is device memory of the caller's own, of at least `arena_bytes`: an object with
+        `data_ptr()` and `nbytes`, as a tensor is, or its address and bytes. Sessions that never run
+        at once may have the same. The session keeps an object, but what is behind an address must
+        last as long as the session.
+        """
+        return Session(self, arena)
 
     def __repr__(self) -> str:
         return f"Model(inputs={list(self.inputs)}, outputs={list(self.outputs)})"
+
+
+class Run:
+    """A run that was started; `result` waits for it."""
+
+    def __init__(self, session: Session, handle: _Handle, size: int) -> None:
+        self._session, self._handle, self._size = session, handle, size
+        self._outputs: dict[str, NDArray[Any]] | None = None
+
+    def result(self) -> dict[str, NDArray[Any]]:
+        """The outputs by name, once the run is over. Raises RunError as `Session.run` does."""
+        with self._session._running:
+            if self._outputs is None:
+                self._session._refuse_other(self)
+                self._session._started = None
+                self._outputs = self._session._outputs(self._handle, self._size)
+        return self._outputs
 
 
 class Session(_Owner):
@@ -234,11 +284,14 @@ class Session(_Owner):
     session each they run at once.
     """
 
-    def __init__(self, model: Model) -> None:
+    def __init__(self, model: Model, arena: Memory | None = None) -> None:
         opened = model._open()
         handle = _Handle("cw_run_end", opened)
-        call("cw_run_begin", opened.value, None, byref(handle.value))
+        address = None if arena is None else _address(arena, model.arena_bytes)
+        call("cw_run_begin", opened.value, address, byref(handle.value))
         self.model = model
+        handle.memory = arena
+        self._started: weakref.ref[Run] | None = None
         self._running = threading.Lock()  # one thread at a time, says run.h
         super().__init__(handle)
         model._adopt(self)
@@ -256,15 +309,50 @@ class Session(_Owner):
         shape or dtype; and where a kernel found an error, such as an index out of range.
         """
         handle, arrays = self._open(), self._checked(inputs)
-        outputs = {}
         with self._running:
+            self._refuse_other()
             _set(handle, arrays)
             call("cw_run", handle.value)
-            for index, port in enumerate(self.model.outputs.values()):
-                made = np.empty(port.shape, port.numpy)
-                call("cw_run_get", handle.value, index, made.ctypes.data, made.nbytes)
-                outputs[port.name] = made
+            return self._outputs(handle, self._size_of(arrays))
+
+    def start(self, inputs: Mapping[str, NDArray[Any]]) -> Run:
+        """Copy the inputs, start a run, and return it without a wait: `run.result()` gives what
+        `run` gives.
+
+        A session has one run at a time. Raises RunError where one is under way whose result nobody
+        took, unless nothing refers to it any more.
+        """
+        handle, arrays = self._open(), self._checked(inputs)
+        with self._running:
+            self._refuse_other()
+            _set(handle, arrays)
+            call("cw_run_start", handle.value)
+            started = Run(self, handle, self._size_of(arrays))
+            self._started = weakref.ref(started)
+        return started
+
+    def _refuse_other(self, mine: Run | None = None) -> None:
+        other = self._started() if self._started else None
+        if other is not mine and other is not None:
+            raise RunError(
+                "a run is under way in this session: take its result() first, or begin a session "
+                "for each run"
+            )
+
+    def _outputs(self, handle: _Handle, size: int) -> dict[str, NDArray[Any]]:
+        outputs = {}
+        for index, port in enumerate(self.model.outputs.values()):
+            made = np.empty(port.shape_at(size), port.numpy)
+            call("cw_run_get", handle.value, index, made.ctypes.data, made.nbytes)
+            outputs[port.name] = made
         return outputs
+
+    def _size_of(self, arrays: list[NDArray[Any]]) -> int:
+        """The size that may differ, as the inputs have it; the runtime has seen that they agree."""
+        for port, array in zip(self.model.inputs.values(), arrays, strict=True):
+            for dim, (base, slope, _) in port.sizes.items():
+                return int(array.shape[dim] - base) // slope
+        return 0
 
     def profile(self, inputs: Mapping[str, NDArray[Any]]) -> list[Step]:
         """Run the steps one by one, each with a wait, and return them with their times.
@@ -274,12 +362,13 @@ class Session(_Owner):
         handle, arrays = self._open(), self._checked(inputs)
         steps = []
         with self._running:
+            self._refuse_other()
             _set(handle, arrays)
             for index in range(self.model._steps):
                 s = StepStruct()
                 call("cw_run_step_of", handle.value, index, int(index == 0), byref(s))
                 steps.append(Step(_text(s.name), _text(s.line), s.ms))
-        return steps
+        return steps[_steps_of(self.model.about, self._size_of(arrays))]
 
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The arrays in the file's order, dense. Raises RunError with the first that is wrong."""
@@ -331,12 +420,64 @@ def _about(given: bytes) -> dict[str, Any]:
     return about if isinstance(about, dict) else {}
 
 
-def _ports(model: _Handle, output: int, count: int) -> dict[str, Port]:
+def _size(about: dict[str, Any]) -> Size | None:
+    given = about.get("size")
+    if given is None:
+        return None
+    try:
+        return Size(str(given["name"]), int(given["least"]), int(given["most"]))
+    except (KeyError, TypeError, ValueError) as error:
+        raise RunError(f"the file's description has no such size: {given!r}") from error
+
+
+def _sizes(about: Any, index: int, shape: list[int]) -> dict[int, tuple[int, int, int]]:
+    """How the dimensions that may differ depend on the size: another program may say anything."""
+    dims = [dim for dim, size in enumerate(shape) if size < 0]
+    try:
+        given = {dim: tuple(map(int, about[index]["sizes"][str(dim)])) for dim in dims}
+        found = {dim: (base, slope, divisor) for dim, (base, slope, divisor) in given.items()}
+    except (KeyError, IndexError, TypeError, ValueError) as error:
+        raise RunError("the file's description does not say which sizes may differ") from error
+    if any(slope == 0 or divisor < 1 for _, slope, divisor in found.values()):
+        raise RunError("the file's description says sizes that cannot be")
+    return found
+
+
+def _steps_of(about: dict[str, Any], size: int) -> slice:
+    """Which of the file's steps a run of some size has."""
+    try:
+        for p in about.get("profiles", ()):
+            if p["from"] <= size <= p["to"]:
+                return slice(p["step"], p["step"] + p["steps"])
+    except (KeyError, TypeError) as error:
+        raise RunError("the file's description does not say which steps a size has") from error
+    return slice(None)
+
+
+def _address(memory: Memory, bytes_: int) -> int:
+    """Where memory of the caller's own is. Raises RunError where there is too little."""
+    if isinstance(memory, tuple):
+        address, have = memory
+    elif hasattr(memory, "data_ptr") and hasattr(memory, "nbytes"):
+        address, have = memory.data_ptr(), memory.nbytes
+    else:
+        raise RunError(
+            f"arena is {type(memory).__name__}: device memory is an object with data_ptr() and "
+            "nbytes, or a tuple of its address and its bytes"
+        )
+    if have < bytes_ or not address:
+        raise RunError(f"arena has {have} bytes at {address:#x}, and a session needs {bytes_}")
+    return int(address)
+
+
+def _ports(model: _Handle, output: int, count: int, about: Any) -> dict[str, Port]:
     ports = {}
     for index in range(count):
         p = PortStruct()
         call("cw_run_port_of", model.value, output, index, byref(p))
-        port = Port(_text(p.name), DTYPES[p.dtype], tuple(p.shape[: p.ndim]), p.bytes)
+        shape = list(p.shape[: p.ndim])
+        sizes = _sizes(about, index, shape)
+        port = Port(_text(p.name), DTYPES[p.dtype], tuple(shape), p.bytes, sizes)
         if port.name in ports:
             raise RunError(f"the file has two {'outputs' if output else 'inputs'} {port.name!r}")
         ports[port.name] = port
@@ -361,9 +502,11 @@ def _dense(port: Port, given: NDArray[Any]) -> NDArray[Any]:
             f"input {port.name!r} has dtype {array.dtype}, and the model takes {port.dtype}{bits}: "
             "nothing is cast"
         )
-    if array.shape != port.shape:
+    fixed = tuple(-1 if i in port.sizes else n for i, n in enumerate(array.shape))
+    if fixed != port.shape:
+        more = ", where -1 may differ" if port.sizes else ""
         raise RunError(
             f"input {port.name!r} has shape {list(array.shape)}, and the model takes "
-            f"{list(port.shape)}, with which it was exported"
+            f"{list(port.shape)}, with which it was exported{more}"
         )
     return array

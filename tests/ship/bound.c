@@ -53,6 +53,12 @@ static cw_status extension(const char* name, const void** out) {
   return CW_OK;
 }
 
+/* Device memory of the program's own. */
+CW_EXPORT void* own_memory(uint64_t bytes) {
+  void* memory = NULL;
+  return sim && sim->mem_alloc(0, bytes, &memory) == CW_OK ? memory : NULL;
+}
+
 CW_EXPORT const cw_backend* cw_open_v1(const cw_host* host) {
   void* library = dlopen(getenv("BOUND_SIM"), RTLD_NOW | RTLD_LOCAL);
   cw_open_fn open = NULL;

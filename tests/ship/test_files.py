@@ -16,6 +16,7 @@ ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 CW = LIB / "cw"
 SIM = LIB / "libcw_sim.so"
+SECTIONS = 17  # of a file of this version
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
@@ -254,9 +255,9 @@ def test_planted_damage_is_found(files: Path, tmp_path: Path) -> None:
 
 def _is_padding(whole: bytes, at: int) -> bool:
     """Whether a byte lies between sections, where nothing is."""
-    if at < 64 + 32 * 12:
+    if at < 64 + 32 * SECTIONS:
         return False
-    for i in range(12):
+    for i in range(SECTIONS):
         _, _, offset, size, _ = struct.unpack_from("<IIQQQ", whole, 64 + 32 * i)
         if offset <= at < offset + size:
             return False
@@ -277,7 +278,7 @@ def test_wrong_numbers_in_a_file_with_right_sums_are_refused(files: Path, tmp_pa
         value = chance.choice([0, 1, 255, 65535, 0x7FFFFFFF, 0x80000000, 0xFFFFFFFF])
         struct.pack_into("<I", changed, at, value)
         struct.pack_into("<I", changed, entry + 4, zlib.crc32(changed[offset : offset + size]))
-        table = zlib.crc32(changed[64 : 64 + 32 * 12])
+        table = zlib.crc32(changed[64 : 64 + 32 * SECTIONS])
         struct.pack_into("<II", changed, 24, table, 0)
         struct.pack_into("<I", changed, 28, zlib.crc32(changed[:64]))
         made.write_bytes(changed)
@@ -295,7 +296,7 @@ def test_a_plan_that_overlaps_is_refused(files: Path, tmp_path: Path) -> None:
         if struct.unpack_from("<I", changed, at)[0] == 0:
             struct.pack_into("<Q", changed, at + 16, 0)  # all buffers of the arena in one place
     struct.pack_into("<I", changed, entry + 4, zlib.crc32(changed[offset : offset + size]))
-    struct.pack_into("<II", changed, 24, zlib.crc32(changed[64 : 64 + 32 * 12]), 0)
+    struct.pack_into("<II", changed, 24, zlib.crc32(changed[64 : 64 + 32 * SECTIONS]), 0)
     struct.pack_into("<I", changed, 28, zlib.crc32(changed[:64]))
     (tmp_path / "plan.cw").write_bytes(changed)
     assert "in use at once" in cw("inspect", tmp_path / "plan.cw").stderr
@@ -366,10 +367,10 @@ def test_a_file_of_each_version_runs() -> None:
 
 def test_a_newer_format_is_refused(files: Path, tmp_path: Path) -> None:
     changed = bytearray((files / "mlp.cw").read_bytes())
-    struct.pack_into("<I", changed, 8, 2)
+    struct.pack_into("<I", changed, 8, 3)
     (tmp_path / "new.cw").write_bytes(changed)
     assert (
-        "is version 2, and this runtime reads version 1"
+        "is version 3, and this runtime reads versions 1 to 2"
         in cw("inspect", tmp_path / "new.cw").stderr
     )
 

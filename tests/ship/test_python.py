@@ -60,6 +60,12 @@ for name, (model, args) in models.items():
     for kind, tensors in (("in", args), ("out", outputs)):
         for i, tensor in enumerate(tensors):
             open(f"{sys.argv[1]}/{name}.{kind}{i}", "wb").write(raw(tensor))
+
+class Sized(nn.Module):
+    def forward(self, rows, scale):
+        return torch.cat([rows * scale, rows], 0), rows @ rows.T
+args = [torch.randn(4, 3, device=device), torch.rand(4, 1, device=device)]
+causeway.export(Sized(), args, f"{sys.argv[1]}/sized.cw", compiled=False, dynamic="batch=1..9")
 """
 
 # Ahead of each program: torch cannot be imported, and none of it may be in the process at its end.
@@ -146,6 +152,19 @@ def python(files: Path) -> Callable[..., str]:
         return done.stdout
 
     return start
+
+
+def _bound(folder: Path) -> Path:
+    """The vendor of bound.c."""
+    vendor = folder / "libcw_bound.so"
+    subprocess.run(
+        [
+            *("cc", "-std=gnu11", "-shared", "-fPIC", "-Wall", "-I", ROOT / "include"),
+            *(Path(__file__).with_name("bound.c"), "-ldl", "-o", vendor),
+        ],
+        check=True,
+    )
+    return vendor
 
 
 # --- what it gives --------------------------------------------------------------------------------
@@ -265,11 +284,90 @@ def test_a_profile_has_the_steps_of_the_file(python) -> None:
     model = load("mlp")
     session = model.session()
     steps = session.profile(given("mlp", model))
-    print([s.name for s in steps] == model.about["steps"], len(steps) > 1)
+    print([{"name": s.name, "line": s.line} for s in steps] == model.about["steps"], len(steps) > 1)
     print(all(s.ms > 0 for s in steps))
     print(right("mlp", session.run(given("mlp", model))))
     """
     assert python(program) == "True True\nTrue\nTrue\n"
+
+
+def test_a_size_is_that_of_the_arrays(python) -> None:
+    program = """
+    model = load("sized")
+    print(model.size, model.inputs["rows"].shape, model.outputs["output1"].shape)
+    session = model.session()
+    for batch in (9, 1, 4):
+        rows = np.arange(batch * 3, dtype=np.float32).reshape(batch, 3)
+        scale = np.full((batch, 1), 2, np.float32)
+        both, square = session(rows=rows, scale=scale).values()
+        joined = np.concatenate([rows * 2, rows])
+        print(np.array_equal(both, joined), np.array_equal(square, rows @ rows.T))
+    print(len(session.profile({"rows": rows, "scale": scale})) > 0)
+    refused(session, rows=np.zeros((10, 3), np.float32), scale=np.zeros((10, 1), np.float32))
+    refused(session, rows=np.zeros((3, 3), np.float32), scale=np.zeros((2, 1), np.float32))
+    refused(session, rows=np.zeros((3, 4), np.float32), scale=np.zeros((3, 1), np.float32))
+    """
+    first, *right, profiled, large, differ, shape = python(program).splitlines()
+    assert first == "Size(name='batch', least=1, most=9) (-1, 3) (-1, -1)"
+    assert right == ["True True"] * 3
+    assert profiled == "True"
+    assert '"batch" is from 1 to 9' in large
+    assert '"batch" is 3 in input "rows" and 2 in input "scale"' in differ
+    assert "has shape [3, 4], and the model takes [-1, 3]" in shape
+
+
+def test_a_run_is_started_without_a_wait(python) -> None:
+    program = """
+    model = load("mlp")
+    session, (x,) = model.session(), given("mlp", model).values()
+    started = session.start({"input": x})
+    x[:] = 0  # the inputs were copied
+    refused(session.start, {"input": x})
+    refused(session, input=x)
+    refused(session.profile, {"input": x})
+    print(right("mlp", started.result()), right("mlp", started.result()))
+    again = session.start({"input": x})
+    print(right("mlp", again.result()), right("mlp", started.result()))
+    del again
+    session.start({"input": x})  # nobody takes its result
+    print(right("mlp", session(**given("mlp", model))))
+    runs = [model.session().start(given("mlp", model)) for _ in range(3)]
+    print([right("mlp", r.result()) for r in reversed(runs)])
+    """
+    said = python(program, CAUSEWAY_SIM_EXECUTION="async").splitlines()
+    assert all("a run is under way in this session" in line for line in said[:3])
+    assert said[3:] == ["True True", "False True", "True", "[True, True, True]"]
+
+
+def test_a_session_runs_in_memory_of_the_callers_own(python, tmp_path: Path) -> None:
+    program = f"""
+    import ctypes
+    device = run.Device({str(_bound(tmp_path))!r})
+    model = device.load(f"{{folder}}/mlp.cw", allow_host_code=True)
+    own_memory = ctypes.CDLL({str(tmp_path / "libcw_bound.so")!r}).own_memory
+    own_memory.restype, own_memory.argtypes = ctypes.c_void_p, [ctypes.c_uint64]
+    class Memory:
+        def __init__(self, bytes):
+            self.nbytes, self.address = bytes, own_memory(bytes)
+        def data_ptr(self):
+            return self.address
+    memory = Memory(model.arena_bytes)
+    session, other = model.session(arena=memory), model.session((memory.address, memory.nbytes))
+    print(right("mlp", session(**given("mlp", model))))
+    print(any(ctypes.string_at(memory.address, memory.nbytes)))
+    print(right("mlp", other(**given("mlp", model))))
+    session.close()
+    print(right("mlp", other(**given("mlp", model))))
+    refused(model.session, Memory(model.arena_bytes - 1))
+    refused(model.session, (memory.address + 4, memory.nbytes))
+    refused(model.session, np.zeros(8))
+    """
+    environment = {"BOUND_SIM": str(SIM), "CAUSEWAY_BOUND_CODE": "1"}
+    *right, small, place, kind = python(program, **environment).splitlines()
+    assert right == ["True"] * 4
+    assert "and a session needs" in small
+    assert "is at no multiple of 64" in place
+    assert "arena is ndarray: device memory is an object with data_ptr()" in kind
 
 
 def test_the_program_of_the_docs_runs(python) -> None:
@@ -624,17 +722,9 @@ def test_threads_get_their_own_numbers(python, shared: bool) -> None:
 
 def test_each_thread_binds_the_device_before_it_calls(python, tmp_path: Path) -> None:
     """The vendor of bound.c ends the process where a thread has not."""
-    vendor = tmp_path / "libcw_bound.so"
-    subprocess.run(
-        [
-            *("cc", "-std=gnu11", "-shared", "-fPIC", "-Wall", "-I", ROOT / "include"),
-            *(Path(__file__).with_name("bound.c"), "-ldl", "-o", vendor),
-        ],
-        check=True,
-    )
     program = f"""
     import threading
-    device, said = run.Device({str(vendor)!r}), []
+    device, said = run.Device({str(_bound(tmp_path))!r}), []
     def in_thread(work):
         thread = threading.Thread(target=lambda: said.append(work()))
         thread.start()

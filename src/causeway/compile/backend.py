@@ -18,7 +18,7 @@ import torch
 
 import causeway
 from causeway import _C, config
-from causeway.compile import check, chip, integers, names
+from causeway.compile import check, chip, integers, lines, names
 from causeway.compile.dialect import MEMORY
 from causeway.compile.kernel import Kernel
 from causeway.compile.kernel_text import KernelText
@@ -52,6 +52,8 @@ class Scheduling(SIMDScheduling):
     def define_kernel(self, source: str, node_schedule: Any, kernel: Any) -> str:
         wrapper = V.graph.wrapper_code
         device = V.graph.get_current_device_or_throw().index or 0
+        nodes = _nodes(node_schedule)
+        wrapper.say_line(nodes)
         key = f"{device} {source}"
         text: KernelText = kernel.text
         if key in wrapper.src_to_kernel:
@@ -61,7 +63,6 @@ class Scheduling(SIMDScheduling):
         wrapper.src_to_kernel[key] = name
         origins, details = get_kernel_metadata(node_schedule, wrapper)
         program = wrapper.causeway_program(device)
-        nodes = _nodes(node_schedule)
         about = f"{_operators(nodes)!r}, {_source_lines(nodes)!r}"
         about += f", {(kernel.bytes_moved(), _eager_bytes(nodes))!r}"
         body = "\n".join(
@@ -89,8 +90,12 @@ def _nodes(node_schedule: Any) -> list[torch.fx.Node]:
     found = OrderedSet()
     for node in node_schedule:
         found.update(getattr(getattr(node, "node", None), "origins", ()))
+    return _in_order(found)
+
+
+def _in_order(nodes: Any) -> list[torch.fx.Node]:
     order = {node: i for i, node in enumerate(V.graph.module.graph.nodes)}
-    return sorted(found, key=lambda node: order.get(node, 0))
+    return sorted(nodes, key=lambda node: order.get(node, 0))
 
 
 def _operators(nodes: list[torch.fx.Node]) -> list[str]:
@@ -154,6 +159,8 @@ class Wrapper(PythonWrapperCodegen):
         where = "from causeway.compile.runtime import"
         self.imports.writeline(f"{where} Program as CausewayProgram, build as causeway_build")
         self.imports.writeline(f"{where} laid_out as causeway_laid_out")
+        if lines.noting():
+            self.imports.writeline("from causeway.compile.lines import at as causeway_at")
 
     def codegen_inputs(self) -> None:
         super().codegen_inputs()
@@ -165,6 +172,32 @@ class Wrapper(PythonWrapperCodegen):
             self.header.writeline(f"causeway_check = CausewayCheck({number})")
             given = ", ".join(V.graph.graph_input_names)
             self.prefix.writeline(f"causeway_check.begin({given})")
+
+    def say_line(self, nodes: list[torch.fx.Node]) -> None:
+        """What is called next is of these operators."""
+        if lines.noting():
+            self.writeline(f"causeway_at({lines.of_nodes(nodes)!r})")
+
+    def _say_line_of(self, node: Any) -> None:
+        if lines.noting():
+            origin = node.get_origin_node()
+            self.say_line([origin] if origin is not None else _in_order(node.origins))
+
+    def generate_extern_kernel_alloc(self, node: Any) -> None:
+        self._say_line_of(node)
+        super().generate_extern_kernel_alloc(node)
+
+    def generate_extern_kernel_out(self, node: Any) -> None:
+        self._say_line_of(node)
+        super().generate_extern_kernel_out(node)
+
+    def generate_extern_kernel_multi_out(self, node: Any) -> None:
+        self._say_line_of(node)
+        super().generate_extern_kernel_multi_out(node)
+
+    def generate_fallback_kernel(self, node: Any) -> None:
+        self._say_line_of(node)
+        super().generate_fallback_kernel(node)
 
     def check_after(self, kernel: str, buffers: list[str]) -> None:
         """Compare what a kernel wrote with what its operators give."""

@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import enum
 import inspect
 import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+
+class Mode(enum.Enum):
+    """How a model becomes steps."""
+
+    fused = "fused"
+    layer = "layer"
 
 
 def run_export(
@@ -19,12 +27,27 @@ def run_export(
         ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="The file; model.cw.")],
-    compiled: Annotated[
-        bool, typer.Option("--compile/--no-compile", help="Fuse operators, or call one by one.")
-    ] = True,
+    mode: Annotated[
+        Mode,
+        typer.Option(help="fused: operators as torch.compile fuses them; layer: each by itself."),
+    ] = Mode.fused,
     vectors: Annotated[
         bool, typer.Option("--vectors/--no-vectors", help="Keep test vectors for `cw verify`.")
     ] = True,
+    verify_steps: Annotated[
+        bool,
+        typer.Option(
+            "--verify-steps",
+            help="Keep numbers of each step, so that `cw verify` names the first that differs.",
+        ),
+    ] = False,
+    dynamic: Annotated[
+        str | None,
+        typer.Option(
+            help="A size that may differ: batch=1..64 is the first dimension of each input; "
+            "length=1..64:0.1,2.1 is dimension 1 of inputs 0 and 2."
+        ),
+    ] = None,
 ) -> None:
     """Write a model as a file that the C runtime runs, without Python and without torch."""
     from causeway.errors import CausewayError
@@ -32,7 +55,15 @@ def run_export(
 
     try:
         model, args = _model(target)
-        path = export(model, args, output, compiled=compiled, vectors=vectors)
+        path = export(
+            model,
+            args,
+            output,
+            compiled=mode is Mode.fused,
+            vectors=vectors,
+            verify_steps=verify_steps,
+            dynamic=dynamic,
+        )
     except (CausewayError, OSError) as error:
         print(f"causeway export: {error}", file=sys.stderr)
         raise typer.Exit(2) from None

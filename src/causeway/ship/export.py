@@ -6,9 +6,14 @@ their sources, weights, a plan of memory, and test vectors. include/causeway/run
 
 from __future__ import annotations
 
+import contextlib
+import dataclasses
+import functools
 import inspect
+import math
 import os
-from collections.abc import Callable, Sequence
+import zlib
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,8 +21,9 @@ import torch
 from torch.utils import _pytree as pytree
 
 from causeway import _C, __version__
+from causeway.compile import lines
 from causeway.errors import CausewayError
-from causeway.ship import file
+from causeway.ship import file, sizes, steps
 from causeway.ship.plan import CONSTANT, Program, of_graph
 
 _LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3}
@@ -35,18 +41,25 @@ def export(
     compiled: bool = True,
     names: Sequence[str] | None = None,
     vectors: bool = True,
+    verify_steps: bool = False,
+    dynamic: str | None = None,
+    dynamic_shapes: Any = None,
 ) -> Path:
     """Write `module`, called with `args`, to the file `path`, and return its path.
 
     Args:
         module: A module or function whose tensors are on the device.
         args: Its positional arguments: tensors, or tuples, lists and dicts of tensors. Their shapes
-            are those of the file.
+            are those of the file, but for a size that may differ.
         path: The file; `model.cw`. It is written whole or not at all.
         compiled: Fuse operators as torch.compile does; False: call them one after the other.
         names: The names of its inputs, in the order of their tensors; without, those of its
             parameters.
         vectors: Keep `args` and the results in the file, for `cw verify`.
+        verify_steps: Keep numbers of what each step writes too, so that `cw verify` names the first
+            step that differs: at most 4 KiB a step, and 16 MiB together.
+        dynamic: A size that may differ, as `"batch=1..64"`: the first dimension of each input.
+        dynamic_shapes: The same as torch.export has it, with one torch.export.Dim.
 
     Raises:
         CausewayError: something that a file cannot hold, such as numbers that the host reads; the
@@ -65,52 +78,46 @@ def export(
         raise CausewayError(
             f"{device.type!r} has no compiler (code.v1), whose kernels a file is made of"
         )
+    if verify_steps and not vectors:
+        raise CausewayError("verify_steps needs vectors: steps are compared in a run of them")
+    names = _names(module, len(leaves), names)
+    dynamics = None
+    if dynamic is not None and dynamic_shapes is not None:
+        raise CausewayError("dynamic and dynamic_shapes say the same: give one of them")
+    if dynamic is not None:
+        dynamics = sizes.of_text(dynamic, leaves)
+    elif dynamic_shapes is not None:
+        dynamics = sizes.of_shapes(dynamic_shapes, names, leaves)
 
     inputs = [_own(leaf, device) for leaf in leaves]
     given = [_raw(t) for t in inputs]
-    names = _names(module, len(inputs), names)
-
-    def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
-        outputs = pytree.tree_leaves(module(*pytree.tree_unflatten(list(tensors), spec)))
-        return [
-            o.contiguous().clone() if _is_given(o, tensors) else o.contiguous() for o in outputs
-        ]
-
-    _C.keep_sources(True)
-    graph = _C.Graph(True)
+    captures = _Captures(module, spec, device, compiled, dynamics)
     try:
-        torch._dynamo.reset()
-        call = torch.compile(flat, fullgraph=True, dynamic=False) if compiled else flat
-        with torch.no_grad(), torch._dynamo.config.patch(allow_rnn=True):
-            for _ in range(2):
-                call(*inputs)
-            torch.accelerator.synchronize(device)
-            stream = torch.Stream(device=device)
-            with stream:
-                graph.begin()
-                try:
-                    outputs = list(call(*inputs))
-                except BaseException:
-                    graph.abort()
-                    raise
-                graph.end()
-        program = of_graph(graph, device.index or 0, inputs, outputs)
-    finally:
-        _C.keep_sources(False)
-    constants = _constants(program, device.index or 0)
-    graph.replay()
-    torch.accelerator.synchronize(device)
-    if constants != _constants(program, device.index or 0):
-        raise CausewayError(
-            "the model writes to its own buffers or parameters, which a file's sessions share: "
-            "call model.eval(), or make what changes an input and an output"
-        )
-    for name, before, tensor in zip(names, given, inputs, strict=True):
-        if before != _raw(tensor):
+        if dynamics:
+            captures.program(inputs)  # says what a file cannot hold, before all sizes are tried
+        program, outputs, graph = captures.program(inputs)
+        checks = steps.references(graph, program, device.index or 0) if verify_steps else []
+        constants = _constants(program, device.index or 0)
+        graph.replay()
+        torch.accelerator.synchronize(device)
+        if constants != _constants(program, device.index or 0):
             raise CausewayError(
-                f"the model writes to its input {name!r}: clone it first, and return what changed"
+                "the model writes to its own buffers or parameters, which a file's sessions share: "
+                "call model.eval(), or make what changes an input and an output"
             )
-    ports = _ports(program, inputs, outputs, names, vectors)
+        for name, before, tensor in zip(names, given, inputs, strict=True):
+            if before != _raw(tensor):
+                raise CausewayError(
+                    f"the model writes to its input {name!r}: clone it first, and return what "
+                    "changed"
+                )
+        ports = _ports(program, inputs, outputs, names, vectors)
+        if dynamics:
+            program, checks = captures.at_all_sizes(inputs, dynamics, checks)
+            constants = captures.constants(program)
+            ports = _at_most(ports, program)
+    finally:
+        captures.close()
     where = Path(path)
     file.write(
         where,
@@ -123,10 +130,165 @@ def export(
         },
         ports=ports,
         constants=constants,
-        about=_about(program, ports, module),
+        about=_about(program, ports, module, compiled, checks),
         tellers=_C.tellers(),
+        checks=checks,
     )
     return where
+
+
+class _Captures:
+    """Captures a model with inputs of some sizes."""
+
+    def __init__(
+        self,
+        module: Any,
+        spec: Any,
+        device: torch.device,
+        compiled: bool,
+        dynamic: sizes.Dynamic | None,
+    ) -> None:
+        self.device, self.compiled, self.dynamic = device, compiled, dynamic
+        self.lines = lines.Lines()
+        self.read: dict[tuple[int, int], bytes] = {}  # weights by address and sum
+
+        def flat(*tensors: torch.Tensor) -> list[torch.Tensor]:
+            outputs = pytree.tree_leaves(module(*pytree.tree_unflatten(list(tensors), spec)))
+            return [
+                o.contiguous().clone() if _is_given(o, tensors) else o.contiguous() for o in outputs
+            ]
+
+        self.flat = flat
+        self.calls: dict[Any, Any] = {}
+        _C.keep_sources(True)
+        torch._dynamo.reset()
+
+    def close(self) -> None:
+        _C.keep_sources(False)
+
+    def _call(self, inputs: Sequence[torch.Tensor]) -> Any:
+        if not self.compiled:
+            return self.flat
+        # torch.compile takes a size of 1 for one of its own.
+        size = None
+        if self.dynamic and self.dynamic.example(inputs) > 1:
+            size = self.dynamic.name
+            for i, dim in self.dynamic.dims.items():
+                torch._dynamo.mark_dynamic(inputs[i], dim)
+        if size not in self.calls:
+            flat = functools.partial(self.flat) if self.calls else self.flat
+            self.calls[size] = torch.compile(flat, fullgraph=True, dynamic=None if size else False)
+        return self.calls[size]
+
+    @contextlib.contextmanager
+    def _settings(self) -> Iterator[None]:
+        with (
+            torch.no_grad(),
+            torch._dynamo.config.patch(allow_rnn=True),
+            # A kept graph says the lines of the program that it was first compiled for, or none.
+            torch._inductor.config.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
+            torch._functorch.config.patch(enable_autograd_cache=False),
+            self.lines,
+            contextlib.nullcontext() if self.compiled else lines.CallLines(),
+        ):
+            yield
+
+    def program(
+        self, inputs: Sequence[torch.Tensor], warm: int = 2
+    ) -> tuple[Program, list[torch.Tensor], Any]:
+        """The program for these inputs, its outputs and the captured graph."""
+        call = self._call(inputs)
+        graph = _C.Graph(True)
+        self.lines.begin(graph)
+        with self._settings():
+            for _ in range(warm):
+                call(*inputs)
+            torch.accelerator.synchronize(self.device)
+            stream = torch.Stream(device=self.device)
+            self.lines.begin(graph)
+            with stream:
+                graph.begin()
+                try:
+                    outputs = list(call(*inputs))
+                    if self.dynamic:
+                        outputs = _apart(outputs)
+                except BaseException:
+                    graph.abort()
+                    raise
+                graph.end()
+        index = self.device.index or 0
+        program = of_graph(graph, index, inputs, outputs, self.lines.of_step)
+        program.lay_out()
+        return program, outputs, graph
+
+    def at_all_sizes(
+        self, inputs: Sequence[torch.Tensor], dynamic: sizes.Dynamic, checks: list[steps.Check]
+    ) -> tuple[Program, list[steps.Check]]:
+        """One program for all sizes, and the checks as they are in it."""
+        example = dynamic.example(inputs)
+        programs: dict[int, Program] = {}
+        shapes: dict[int, list[list[int]]] = {}
+        sums: dict[tuple[int, int], int] = {}
+        for size in range(dynamic.least, dynamic.most + 1):
+            own = [_own(t, self.device) for t in dynamic.at(size, inputs)]
+            program, outputs, graph = self.program(own, warm=1)
+            programs[size] = program
+            shapes[size] = [list(t.shape) for t in [*own, *outputs]]
+            for buffer in program.buffers:
+                if buffer.kind == CONSTANT and buffer.bytes:
+                    data = _C.read_memory(self.device.index or 0, buffer.start, buffer.bytes)
+                    sums[size, buffer.start] = zlib.crc32(data)
+                    self.read[buffer.start, sums[size, buffer.start]] = data
+            graph.reset()
+        merged = sizes.merged(
+            dynamic, programs, shapes, lambda size, b: sums.get((size, b.start), 0), example
+        )
+        merged.lay_out()
+        assert merged.sizes is not None
+        profile = next(p for p in merged.sizes.profiles if p.first <= example <= p.last)
+        return merged, [dataclasses.replace(c, step=c.step + profile.step) for c in checks]
+
+    def constants(self, program: Program) -> bytes:
+        """The weights of a program for all sizes."""
+        whole = bytearray(program.constants)
+        for buffer in program.buffers:
+            if buffer.kind == CONSTANT and buffer.bytes:
+                data = self.read[buffer.start, buffer.content]
+                whole[buffer.place : buffer.place + buffer.bytes] = data
+        return bytes(whole)
+
+
+def _apart(outputs: list[torch.Tensor]) -> list[torch.Tensor]:
+    """Outputs that are whole blocks of their own: so they lie alike at all sizes."""
+    seen: set[int] = set()
+    made = []
+    for output in outputs:
+        storage = output.untyped_storage()
+        whole = storage.nbytes() == output.numel() * output.element_size()
+        own = whole and storage.data_ptr() not in seen
+        made.append(output if own else output.clone())
+        seen.add(made[-1].untyped_storage().data_ptr())
+    return made
+
+
+def _at_most(ports: list[dict[str, Any]], program: Program) -> list[dict[str, Any]]:
+    """Inputs and outputs as a program for all sizes has them: with their largest shapes."""
+    places = [*program.inputs, *program.outputs]
+    for number, (port, place) in enumerate(zip(ports, places, strict=True)):
+        element = port["bytes"] // max(1, math.prod(port["shape"]))
+        found = program.sizes
+        assert found is not None
+        port["place"], port["sizes"] = place, {}
+        for patch in found.ports:
+            if patch.of == number:
+                at = [
+                    (patch.base + patch.slope * size) // patch.divisor
+                    for size in (found.least, found.most)
+                ]
+                port["shape"][patch.place] = max(at)
+                port["sizes"][patch.place] = [patch.base, patch.slope, patch.divisor]
+        port["bytes"] = element * math.prod(port["shape"])
+    return ports
 
 
 def _device(module: Any, leaves: Sequence[torch.Tensor]) -> torch.device:
@@ -210,21 +372,44 @@ def _constants(program: Program, device: int) -> bytes:
     return bytes(whole)
 
 
-def _about(program: Program, ports: Sequence[dict[str, Any]], module: Any) -> dict[str, Any]:
+def _about(
+    program: Program,
+    ports: Sequence[dict[str, Any]],
+    module: Any,
+    compiled: bool,
+    checks: Sequence[steps.Check],
+) -> dict[str, Any]:
     """The readable twin."""
-    return {
+    about = {
         "format": file.VERSION,
         "made by": f"causeway {__version__}, torch {torch.__version__}",
-        "model": type(module).__name__ if isinstance(module, torch.nn.Module) else module.__name__,
-        **{
-            title: [
-                {"name": p["name"], "dtype": _DTYPES[p["dtype"]], "shape": p["shape"]}
-                for p in ports
-                if p["kind"] == kind
-            ]
-            for kind, title in ((0, "inputs"), (1, "outputs"))
-        },
+        "model": type(module).__name__
+        if isinstance(module, torch.nn.Module)
+        else getattr(module, "__name__", type(module).__name__),
+        "mode": "fused" if compiled else "layer",
+        **{title: [_port(p) for p in ports if p["kind"] == kind] for kind, title in _SIDES},
         "arena bytes": program.arena,
         "weight bytes": program.constants,
-        "steps": [s.name for s in program.steps],
+        "steps": [{"name": s.name, "line": s.line} for s in program.steps],
     }
+    if checks:
+        about["steps checked"] = len({c.step for c in checks})
+        about["bytes of checks"] = sum(len(c.data) for c in checks)
+    if program.sizes:
+        found = program.sizes
+        about["size"] = {"name": found.name, "least": found.least, "most": found.most}
+        about["profiles"] = [
+            {"from": p.first, "to": p.last, "step": p.step, "steps": p.steps}
+            for p in found.profiles
+        ]
+    return about
+
+
+_SIDES = ((0, "inputs"), (1, "outputs"))
+
+
+def _port(port: dict[str, Any]) -> dict[str, Any]:
+    found = {"name": port["name"], "dtype": _DTYPES[port["dtype"]], "shape": port["shape"]}
+    if port.get("sizes"):
+        found["sizes"] = port["sizes"]
+    return found

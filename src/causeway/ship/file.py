@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from causeway import atomic
-from causeway.ship.plan import Program
+from causeway.ship.plan import Patch, Program, Sizes
+from causeway.ship.steps import Check
 
-VERSION = 1
+VERSION = 2
 NO_VECTOR = (1 << 64) - 1
 _KINDS = {"launch": 0, "copy": 1, "fill": 2}
 
@@ -40,19 +41,22 @@ def write(
     constants: bytes,
     about: dict[str, Any],
     tellers: Sequence[str],
+    checks: Sequence[Check] = (),
 ) -> None:
     """Write `program`, whole or not at all.
 
     `target` has language, flags, arithmetic (numbers of code.v1) and vendor. A port has name, kind
     (0 input, 1 output), place (buffer, offset), dtype (bit number), shape, bytes and vector (bytes
-    or None).
+    or None). Where a size may differ, shape and bytes are the most.
     """
     strings = _Strings()
     pieces, texts, functions = _texts(program, strings)
     values = bytearray()
     arguments, steps = bytearray(), bytearray()
+    first_arguments = []
     for step in program.steps:
         first = len(arguments) // 16
+        first_arguments.append(first)
         for argument in step.arguments:
             if isinstance(argument, bytes):
                 values += b"\0" * (-len(values) % 8)
@@ -71,7 +75,7 @@ def write(
             step.bytes if step.kind != "launch" else 0,
             step.byte & 0xFF,
             strings.add(step.name),
-            0,
+            strings.add(step.line),
             0,
         )
     buffers = b"".join(struct.pack("<IIQQ", b.kind, 0, b.bytes, b.place) for b in program.buffers)
@@ -96,6 +100,13 @@ def write(
             at,
             *shape,
         )
+    check_records = bytearray()
+    for check in checks:
+        vectors += b"\0" * (-len(vectors) % 8)
+        number = first_arguments[check.step] + check.argument
+        given = (check.step, number, check.dtype, check.count, check.stride, len(vectors))
+        check_records += struct.pack("<4I2Q", *given)
+        vectors += check.data
     head = struct.pack(
         "<IIQQIIII",
         target["language"],
@@ -108,7 +119,34 @@ def write(
         0,
     )
     parts = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
-    atomic.write(path, b"".join(_file([*parts, port_records, vectors, constants])))
+    more = (port_records, vectors, constants, *_sizes(program.sizes, strings), check_records)
+    atomic.write(path, b"".join(_file([*parts, *more])))
+
+
+def _sizes(sizes: Sizes | None, strings: _Strings) -> tuple[bytes, bytes, bytes, bytes]:
+    """The size that may differ, its profiles, what depends on it, and tables."""
+    if sizes is None:
+        return b"", b"", b"", b""
+    patches, tables = bytearray(), bytearray()
+
+    def add(group: Sequence[Patch]) -> tuple[int, int]:
+        first = len(patches) // 48
+        for p in group:
+            table = len(tables) // 8 if p.table else 0
+            patches.extend(
+                struct.pack("<IIQqqQQ", p.what, p.of, p.place, p.base, p.slope, p.divisor, table)
+            )
+            tables.extend(struct.pack(f"<{len(p.table)}q", *p.table))
+        return first, len(group)
+
+    ports = add(sizes.ports)
+    profiles = b"".join(
+        struct.pack("<QQIIII", p.first, p.last, p.step, p.steps, *add(p.patches))
+        for p in sizes.profiles
+    )
+    most = (sizes.least, sizes.most, sizes.example)
+    size = struct.pack("<IIQQQII", strings.add(sizes.name), 0, *most, *ports)
+    return size, profiles, bytes(patches), bytes(tables)
 
 
 def _texts(program: Program, strings: _Strings) -> tuple[bytes, bytes, bytes]:

@@ -9,8 +9,10 @@ is as small as first-fit by size makes it.
 from __future__ import annotations
 
 import bisect
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+import functools
+import re
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -20,6 +22,7 @@ from causeway.errors import CausewayError
 
 ALIGNMENT = 256  # of each buffer
 IN_ARENA, CONSTANT, TOLD = range(3)
+GRID, BYTES, PLACE, WORD, HALF_WORD, DIMENSION = range(6)  # what a patch is of
 
 
 @dataclass
@@ -33,6 +36,7 @@ class Buffer:
     first: int | None = None  # the first step that uses it, and the last
     last: int = 0
     place: int = 0
+    content: int = 0  # a sum of what weights have at all sizes
 
     @property
     def end(self) -> int:
@@ -51,6 +55,45 @@ class Step:
     arguments: list[tuple[int, int] | bytes]
     bytes: int
     byte: int
+    line: str = ""  # of the model's source
+
+
+@dataclass
+class Patch:
+    """A number of the program that depends on the size: floor((base + slope * size) / divisor), or
+    where `divisor` is 0, the entry of `table` for the size, counted from the profile's first.
+    """
+
+    what: int  # GRID, …
+    of: int  # step, argument or port
+    place: int  # which part of it
+    base: int = 0
+    slope: int = 0
+    divisor: int = 1
+    table: Sequence[int] = ()
+
+
+@dataclass
+class Profile:
+    """What sizes `first` to `last` run: steps of the program, with numbers of their own."""
+
+    first: int
+    last: int
+    step: int
+    steps: int
+    patches: list[Patch]
+
+
+@dataclass
+class Sizes:
+    """A size that may differ from run to run, and what depends on it."""
+
+    name: str
+    least: int
+    most: int
+    example: int  # of the test vectors
+    ports: list[Patch]
+    profiles: list[Profile]
 
 
 @dataclass
@@ -61,15 +104,43 @@ class Program:
     steps: list[Step]
     inputs: list[tuple[int, int]]  # buffer, and place in it
     outputs: list[tuple[int, int]]
-    arena: int
-    constants: int  # bytes
-    functions: list[tuple[str, str]] = field(default_factory=list)  # name, source
+    functions: list[tuple[str, str]]  # name, source
+    arena: int = 0  # bytes, and of the weights: once it is laid out
+    constants: int = 0
+    sizes: Sizes | None = None
+
+    def lay_out(self) -> None:
+        """Give each buffer its place."""
+        weights = 0
+        for buffer in self.buffers:
+            if buffer.kind == CONSTANT:
+                buffer.place = weights
+                weights += _round(buffer.bytes)
+        laid: list[Buffer] = []
+        used = [b for b in self.buffers if b.kind == IN_ARENA and b.first is not None and b.bytes]
+        for buffer in sorted(used, key=lambda b: (-b.bytes, b.first)):
+            place = 0
+            for other in laid:  # by place
+                if other.first > buffer.last or other.last < buffer.first:  # type: ignore[operator]
+                    continue
+                if place + _round(buffer.bytes) <= other.place:
+                    break
+                place = max(place, other.place + _round(other.bytes))
+            buffer.place = place
+            bisect.insort(laid, buffer, key=lambda b: b.place)
+        self.arena = max((b.place + _round(b.bytes) for b in laid), default=0)
+        self.constants = weights
 
 
 def of_graph(
-    graph: Any, device: int, inputs: Sequence[torch.Tensor], outputs: Sequence[torch.Tensor]
+    graph: Any,
+    device: int,
+    inputs: Sequence[torch.Tensor],
+    outputs: Sequence[torch.Tensor],
+    line: Callable[[int], str],
 ) -> Program:
-    """The program of a captured graph that reads `inputs` and wrote `outputs`.
+    """The program of a captured graph that reads `inputs` and wrote `outputs`, not yet laid out.
+    `line` is the source line of a step.
 
     Raises:
         CausewayError: something in it that a file cannot hold; the message says what.
@@ -94,16 +165,53 @@ def of_graph(
                 functions[function] = (len(functions), _C.source_of(function))
                 if not functions[function][1][0]:
                     raise CausewayError(f"the source of {name}'s kernel was not kept")
-            function = functions[function][0]
-        steps.append(Step(kind, name, function, grid, group, places, size, byte))
+            function, source = functions[function]
+            types = value_types(source)
+            places = [_without_rest(p, types) if isinstance(p, bytes) else p for p in places]
+        steps.append(Step(kind, name, function, grid, group, places, size, byte, line(number)))
     read = [found.place(t.data_ptr(), 0) if t.numel() else found.nothing() for t in inputs]
     end = len(steps)
     written = [found.place(t.data_ptr(), end) if t.numel() else found.nothing() for t in outputs]
     for index, _ in read:
         found.buffers[index].first = 0
-    program = Program(found.buffers, steps, read, written, *found.plan(end))
-    program.functions = [source for _, source in functions.values()]
-    return program
+    return Program(
+        found.buffers, steps, read, written, [source for _, source in functions.values()]
+    )
+
+
+_BYTES = {"8": 1, "16": 2, "32": 4, "64": 8}
+
+
+@functools.cache
+def value_types(source: tuple[str, str]) -> list[str]:
+    """The types of a kernel's values, in the order of their places of 8 bytes."""
+    name, text = source
+    record = "Values" if name == "kernel_main" else f"{name}_values"
+    found = re.search(r"typedef struct \{\n((?:  SLOT .*\n)*)\} " + re.escape(record) + ";", text)
+    return re.findall(r"SLOT (\w+) ", found[1]) if found else []
+
+
+@functools.cache
+def pointer_types(source: tuple[str, str]) -> list[tuple[str, bool]]:
+    """(type, whether it is written) of each address that a kernel is given; none: not known."""
+    name, text = source
+    at = text.find(f"void {name}(")
+    head = text[at : text.find("\n\n", at)] if at >= 0 else ""
+    by_number = re.findall(r"= \*\((const )?(\w+)\* const\*\)args_\[\d+\]", head)
+    by_parts = re.findall(r"= \(GLOBAL (const )?(\w+)\*\)\(\w+_base", head)
+    in_list = re.findall(r"GLOBAL (const )?(\w+)\* \w+[,)]", head.partition("{")[0])
+    return [(kind, not const) for const, kind in by_number or by_parts or in_list]
+
+
+def _without_rest(value: bytes, types: Sequence[str]) -> bytes:
+    """A value with zeros where a place of 8 bytes holds less: what is there is of no use."""
+    if len(value) != 8 * len(types):
+        return value
+    out = bytearray(value)
+    for i, kind in enumerate(types):
+        size = _BYTES.get(kind.lstrip("uif"), 8)
+        out[8 * i + size : 8 * i + 8] = bytes(8 - size)
+    return bytes(out)
 
 
 class _Buffers:
@@ -170,28 +278,6 @@ class _Buffers:
             self.by_start[0] = len(self.buffers)
             self.buffers.append(Buffer(IN_ARENA, 0, 0, first=0))
         return self.by_start[0], 0
-
-    def plan(self, end: int) -> tuple[int, int]:
-        """Give each buffer its place. Returns the bytes of the arena and of the weights."""
-        weights = 0
-        for buffer in self.buffers:
-            if buffer.kind == CONSTANT:
-                buffer.place = weights
-                weights += _round(buffer.bytes)
-        laid: list[Buffer] = []
-        used = [b for b in self.buffers if b.kind == IN_ARENA and b.first is not None and b.bytes]
-        for buffer in sorted(used, key=lambda b: (-b.bytes, b.first)):
-            place = 0
-            for other in laid:  # by place
-                if other.first > buffer.last or other.last < buffer.first:  # type: ignore[operator]
-                    continue
-                if place + _round(buffer.bytes) <= other.place:
-                    break
-                place = max(place, other.place + _round(other.bytes))
-            buffer.place = place
-            bisect.insort(laid, buffer, key=lambda b: b.place)
-        arena = max((b.place + _round(b.bytes) for b in laid), default=0)
-        return arena, weights
 
 
 def _round(size: int) -> int:

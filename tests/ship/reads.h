@@ -1,0 +1,103 @@
+/* What the runtime reads of a file that passed its checks, for tests under sanitizers: what is outside of the file is found
+ * there, and what leads out of a buffer at some size ends the process here. */
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "check.h"
+
+/* Make the sums of a file right again, as someone who means harm would. */
+static void sum_again(unsigned char* file, uint64_t bytes) {
+  file_header* h = (file_header*)file;
+  if (bytes < sizeof *h) return;
+  h->bytes = bytes;
+  file_section* s = (file_section*)(file + sizeof *h);
+  const uint64_t wanted = h->version == 1 ? SECTIONS_OF_1 : SECTIONS_END - 1;
+  const uint64_t sections = h->sections < wanted ? h->sections : wanted;
+  if (bytes < sizeof *h + wanted * sizeof *s) return;
+  for (uint64_t i = 0; i < sections; ++i)
+    if (s[i].offset <= bytes && s[i].bytes <= bytes - s[i].offset) s[i].crc = crc32_of(file + s[i].offset, s[i].bytes);
+  h->table_crc = crc32_of(s, wanted * sizeof *s);
+  h->header_crc = 0;
+  h->header_crc = crc32_of(h, sizeof *h);
+}
+
+static void must(int holds, const char* what) {
+  if (holds) return;
+  fprintf(stderr, "a file passed, and %s\n", what);
+  abort();
+}
+
+/* At `size`, all that a profile patches is where it may be. */
+static void read_profile(const checked_file* f, const file_profile* p, uint64_t size) {
+  file_step* steps = malloc((f->n_steps + 1) * sizeof *steps);
+  uint64_t* places = malloc((f->n_arguments + 1) * sizeof *places);
+  if (!steps || !places) abort();
+  if (f->n_steps) memcpy(steps, f->steps, f->n_steps * sizeof *steps);
+  for (uint64_t i = 0; i < f->n_arguments; ++i) places[i] = f->arguments[i].place;
+  for (uint32_t i = 0; i < p->patches; ++i) {
+    const file_patch* patch = &f->patches[p->patch + i];
+    const int64_t n = patched(f, patch, p->first, size);
+    if (patch->what == GRID) {
+      must(n > 0 && n <= (int64_t)UINT32_MAX, "a grid is none");
+    } else if (patch->what == BYTES) {
+      steps[patch->of].bytes = (uint64_t)n;
+    } else if (patch->what == PLACE) {
+      places[patch->of] = (uint64_t)n;
+    } else {
+      must(patch->what == WORD || patch->what == HALF_WORD, "an expression is of nothing");
+      must(patch->place + (patch->what == WORD ? 8 : 4) <= f->arguments[patch->of].of,
+           "a value is written past its end");
+    }
+  }
+  for (uint64_t i = p->step; i < (uint64_t)p->step + p->steps; ++i)
+    for (uint32_t k = 0; k < steps[i].arguments; ++k) {
+      const uint64_t at = (uint64_t)steps[i].argument + k;
+      if (f->arguments[at].kind != ADDRESS) continue;
+      const uint64_t room = f->buffers[f->arguments[at].of].bytes;
+      must(places[at] <= room, "an address is outside of its buffer");
+      if (steps[i].kind != LAUNCH) must(steps[i].bytes <= room - places[at], "a copy is outside of its buffer");
+    }
+  free(steps), free(places);
+}
+
+static uint64_t read_all(const checked_file* f) {
+  uint64_t sum = strlen(f->strings + f->target->vendor) + strlen(f->strings + f->target->about);
+  for (uint64_t i = 0; i < f->n_texts; ++i)
+    for (uint32_t p = 0; p < f->texts[i].pieces; ++p) {
+      const file_piece* piece = &f->pieces[f->texts[i].piece + p];
+      sum += crc32_of(f->strings + piece->string, piece->bytes);
+    }
+  for (uint64_t i = 0; i < f->n_functions; ++i) sum += strlen(f->strings + f->functions[i].name);
+  for (uint64_t i = 0; i < f->n_steps; ++i) {
+    sum += strlen(f->strings + f->steps[i].name) + strlen(f->strings + f->steps[i].line);
+    for (uint32_t k = 0; k < f->steps[i].arguments; ++k) {
+      const file_argument* a = &f->arguments[f->steps[i].argument + k];
+      if (a->kind == VALUE) sum += crc32_of(f->values + a->place, a->of);
+      if (a->kind == ADDRESS && f->buffers[a->of].kind == CONSTANT && f->buffers[a->of].bytes)
+        sum += crc32_of(f->constants + f->buffers[a->of].place, f->buffers[a->of].bytes);
+    }
+  }
+  for (uint64_t i = 0; i < f->n_ports; ++i) {
+    const uint64_t bytes = f->size ? bytes_at(f, i, f->size->example) : f->ports[i].bytes;
+    sum += strlen(f->strings + f->ports[i].name);
+    must(bytes <= f->ports[i].bytes, "an input or output is larger than the most");
+    if (f->ports[i].vector != NO_VECTOR) sum += crc32_of(f->vectors + f->ports[i].vector, bytes);
+    if (f->size) must(bytes_at(f, i, f->size->most) <= f->ports[i].bytes, "an input or output is larger than the most");
+    if (f->size)
+      must(bytes_at(f, i, f->size->least) <= f->ports[i].bytes, "an input or output is larger than the most");
+  }
+  if (f->size) sum += strlen(f->strings + f->size->name);
+  for (uint64_t i = 0; i < f->n_profiles; ++i) {
+    const file_profile* p = &f->profiles[i];
+    for (uint64_t part = 0; part < 5; ++part) read_profile(f, p, p->first + (p->last - p->first) * part / 4);
+  }
+  for (uint64_t i = 0; i < f->n_checks; ++i) {
+    const file_check* c = &f->checks[i];
+    sum += crc32_of(f->vectors + c->vector, c->count * bytes_of(c->dtype));
+    must(((c->count - 1) * c->stride + 1) * bytes_of(c->dtype) <= f->buffers[f->arguments[c->argument].of].bytes,
+         "a check is outside of its buffer");
+  }
+  return sum;
+}

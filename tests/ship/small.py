@@ -1,0 +1,89 @@
+"""Writes small files with all that a file may hold: what `make fuzz` begins with.
+
+python tests/ship/small.py FOLDER
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+from causeway.ship import file, plan
+from causeway.ship.plan import Buffer, Patch, Profile, Program, Sizes, Step
+from causeway.ship.steps import Check
+
+TARGET = {"language": 1, "flags": 0, "arithmetic": 0, "vendor": "small"}
+
+
+def _program() -> Program:
+    values = b"".join(n.to_bytes(8, "little") for n in (4, 7))
+    buffers = [
+        Buffer(plan.IN_ARENA, 0, 256, first=0, last=1),
+        Buffer(plan.IN_ARENA, 0, 256, first=1, last=3),
+        Buffer(plan.CONSTANT, 0, 64),
+        Buffer(plan.TOLD, 0, 16),
+    ]
+    steps = [
+        Step(
+            "launch",
+            "first",
+            0,
+            [1, 1, 1],
+            [1, 1, 1],
+            [(0, 0), (2, 0), (3, 0), values],
+            0,
+            0,
+            "a:1",
+        ),
+        Step("copy", "second", 0, [0] * 3, [0] * 3, [(1, 0), (0, 16)], 32, 0, "a:2"),
+        Step("fill", "third", 0, [0] * 3, [0] * 3, [(1, 64)], 16, 255, ""),
+    ]
+    return Program(buffers, steps, [(0, 0)], [(1, 0)], [("kernel_main", "void f();\n\nint g;")])
+
+
+def _ports(size: int) -> list[dict[str, Any]]:
+    vector = bytes(size * 8)
+    port = {"dtype": 11, "shape": [16, 2], "bytes": 128, "vector": vector}
+    return [
+        {"name": "in", "kind": 0, "place": (0, 0), **port},
+        {"name": "out", "kind": 1, "place": (1, 0), **port},
+    ]
+
+
+def write(folder: Path) -> list[Path]:
+    """Write `fixed.cw` and `sizes.cw`, and return their paths."""
+    made = []
+    for name in ("fixed", "sizes"):
+        program = _program()
+        checks = [Check(0, 0, 11, 4, 2, bytes(16)), Check(1, 0, 8, 2, 1, bytes(16))]
+        if name == "sizes":
+            few = [
+                Patch(plan.GRID, 0, 0, 7, 1, 8),
+                Patch(plan.PLACE, 5, 0, 0, 16),
+                Patch(plan.BYTES, 1, 0, 0, 16),
+                Patch(plan.WORD, 3, 0, 1, 2),
+                Patch(plan.HALF_WORD, 3, 8, divisor=0, table=[5, -3, 9, 1]),
+            ]
+            many = [Patch(plan.BYTES, 2, 0, 16, 4), Patch(plan.PLACE, 4, 0, 0, 8)]
+            ports = [Patch(plan.DIMENSION, i, 0, 0, 1) for i in range(2)]
+            profiles = [Profile(1, 4, 0, 3, few), Profile(5, 16, 1, 2, many)]
+            program.sizes = Sizes("batch", 1, 16, 4, ports, profiles)
+        program.lay_out()
+        made.append(folder / f"{name}.cw")
+        file.write(
+            made[-1],
+            program,
+            target=TARGET,
+            ports=_ports(4 if name == "sizes" else 16),
+            constants=bytes(program.constants),
+            about={"format": file.VERSION},
+            tellers=["first"],
+            checks=checks,
+        )
+    return made
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).mkdir(parents=True, exist_ok=True)
+    print(*write(Path(sys.argv[1])), sep="\n")
