@@ -101,10 +101,10 @@ def main(python: str) -> int:
                 f"{'good' if verdict.good else 'BAD '} {program:8} {chip:12} {verdict}", flush=True
             )
         print(table(calls))
-        done = run(python, "operators.py", **environment_of(chip))
+        done = run(python, "sweep.py", **environment_of(chip))
         good = good and done.returncode == 0
         print(f"{chip}: {done.stdout.strip() or done.stderr.strip()}", flush=True)
-    done = run(python, "operators.py", **environment_of(CHIPS[0], WRONG="aclnnSort"))
+    done = run(python, "sweep.py", **environment_of(CHIPS[0], WRONG="aclnnSort"))
     good = good and "sort: " in done.stdout and done.returncode == 1
     print(f"planted in aclnnSort: {done.stdout.strip()}", flush=True)
     for planted in (

@@ -1,6 +1,6 @@
 """Operators by torch_npu on the stand-ins, each compared with the CPU.
 
-    python operators.py [name]
+    python sweep.py [name]
 
 prints what differs and ends with 1 if something does. A line each: the name and what is computed of
 x and y, floats of shape [4, 6]; p, between 0.1 and 0.9; n, whole numbers; b, booleans.
