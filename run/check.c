@@ -295,7 +295,7 @@ static int check_dimension(const checked_file* f, const file_patch* p) {
     return 0;
   if (f->ports[p->of].kind != INPUT) return 1;
   for (uint32_t d = 0; d < f->ports[p->of].ndim; ++d)
-    if (d != p->place && (dimension_patch(f, p->of, d) || f->ports[p->of].shape[d] == 0)) return 0;
+    if (f->ports[p->of].shape[d] == 0 || (d != p->place && dimension_patch(f, p->of, d))) return 0;
   return p->divisor == 1 && p->slope > 0 && dimension_patch(f, p->of, (uint32_t)p->place) == p;
 }
 
@@ -303,21 +303,24 @@ static cw_status check_profiles(const checked_file* f, furthest* most, const rep
   const file_size* size = f->size;
   if (!is_string(f, size->name) || !size->least || size->least > size->example || size->example > size->most ||
       size->most > INT32_MAX || size->most - size->least > 65535 || !within(size->patch, size->patches, f->n_patches) ||
-      size->patches > f->n_ports * 8)
+      size->patches > f->n_ports * 8 || (uint64_t)size->patches * f->n_ports > 1u << 24)
     return wrong(r, "the size that may differ has no name or no range");
   for (uint32_t i = 0; i < size->patches; ++i)
     if (!check_dimension(f, &f->patches[size->patch + i]))
       return wrong(r, "expression %u is of no dimension of an input or output, or not within it", size->patch + i);
-  uint64_t next = size->least;
+  /* No two profiles have a patch in common, nor two patches a table: what is checked is no more than the file has. */
+  uint64_t next = size->least, own = (uint64_t)size->patch + size->patches, entries = 0;
   for (uint64_t i = 0; i < f->n_profiles; ++i) {
     const file_profile* p = &f->profiles[i];
-    if (p->first != next || p->last < p->first || p->last > size->most || !within(p->step, p->steps, f->n_steps) ||
-        !within(p->patch, p->patches, f->n_patches))
+    if (p->patch < own || p->first != next || p->last < p->first || p->last > size->most ||
+        !within(p->step, p->steps, f->n_steps) || !within(p->patch, p->patches, f->n_patches))
       return wrong(r, "profile %llu does not begin where the one before ends, or has steps that are not there",
                    (unsigned long long)i);
     next = p->last + 1;
+    own = (uint64_t)p->patch + p->patches;
     for (uint32_t k = 0; k < p->patches; ++k)
-      if (!check_patch(f, &f->patches[p->patch + k], p->first, p->last, most))
+      if ((!f->patches[p->patch + k].divisor && (entries += p->last - p->first + 1) > f->n_tables) ||
+          !check_patch(f, &f->patches[p->patch + k], p->first, p->last, most))
         return wrong(r, "expression %u leads out of what it is of, for a size from %llu to %llu", p->patch + k,
                      (unsigned long long)p->first, (unsigned long long)p->last);
   }
@@ -362,7 +365,8 @@ static cw_status check_vectors(const checked_file* f, const report* r) {
     if (c->step >= f->n_steps || !a || a->kind != ADDRESS || !each || !c->count || !c->stride || c->vector % 8 ||
         !within(c->vector, c->count * each, f->n_vectors) ||
         __builtin_mul_overflow((uint64_t)c->count - 1, c->stride, &last) || last >= f->buffers[a->of].bytes / each ||
-        !within(a->place, (last + 1) * each, f->buffers[a->of].bytes) || f->buffers[a->of].kind == TOLD)
+        (!f->size && !within(a->place, (last + 1) * each, f->buffers[a->of].bytes)) || /* else session_read looks */
+        f->buffers[a->of].kind == TOLD)
       return wrong(r, "check %llu is of no step, or of what is not there", (unsigned long long)i);
   }
   return CW_OK;

@@ -186,7 +186,7 @@ static double element(const void* data, uint64_t i, uint32_t dtype) {
 /* How far `got` is from `want`, by what is allowed: at most 1 is equal. Integers must be equal. */
 static double distance(const void* got, const void* want, uint64_t bytes, uint32_t dtype, double* most) {
   *most = 0;
-  if (dtype < 9 || dtype > 12) return memcmp(got, want, bytes) ? INFINITY : 0;
+  if (dtype < 9 || dtype > 12) return memcmp(got, want, bytes) ? (*most = INFINITY) : 0;
   const double tolerance = dtype == 9 ? 1e-3 : dtype == 10 ? 1.6e-2 : dtype == 11 ? 1e-4 : 1e-7;
   double worst = 0;
   for (uint64_t i = 0; i < bytes / (dtype == 12 ? 8 : dtype == 11 ? 4 : 2); ++i) {
@@ -223,6 +223,7 @@ static int verify_steps(const running* r, const checked_file* f, uint64_t first,
       free(got);
     }
   }
+  if (!*differs && !seen) return die("no kept result is of a step that its test vectors run");
   if (!*differs)
     printf("%llu results of %llu steps: as in the exported model\n", (unsigned long long)seen,
            (unsigned long long)count);
@@ -253,11 +254,13 @@ static int verify(const options* o) {
   for (uint64_t i = 0; i < f.n_ports; ++i) {
     const file_port* p = &f.ports[i];
     const uint64_t bytes = bytes_at(&f, i, example);
-    if (p->kind != OUTPUT || p->vector == NO_VECTOR) continue;
+    if (p->kind != OUTPUT) continue;
+    const uint32_t output = outputs++;
+    if (p->vector == NO_VECTOR) continue;
     void* got = malloc(bytes + 1);
     double most;
     if (!got) return die("the host is out of memory");
-    CHECK(cw_run_get(r.session, outputs++, got, bytes));
+    CHECK(cw_run_get(r.session, output, got, bytes));
     const int same = !memcmp(got, f.vectors + p->vector, bytes);
     const double off = distance(got, f.vectors + p->vector, bytes, p->dtype, &most);
     printf("%s: %s", f.strings + p->name,
@@ -301,7 +304,7 @@ typedef struct {
 static uint64_t port_bytes(const bench_file* b, int kind, uint32_t index, const options* o) {
   for (uint64_t i = 0; i < b->f.n_ports; ++i)
     if (b->f.ports[i].kind == (uint32_t)kind && index-- == 0)
-      return b->f.size && o->size ? bytes_at(&b->f, i, (uint64_t)o->size) : b->f.ports[i].bytes;
+      return b->f.size ? bytes_at(&b->f, i, o->size ? (uint64_t)o->size : b->f.size->most) : b->f.ports[i].bytes;
   return 0;
 }
 

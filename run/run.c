@@ -40,7 +40,8 @@ struct cw_run_session {
   cw_run_model* model;
   cw_stream stream;
   char *arena, *told;
-  int owns_arena, tells, given;
+  int owns_arena, tells, given; /* given: nobody has asked yet what kernels of the last run told */
+  uint64_t said[2];             /* what they did */
   cw_code_arg* arguments; /* of all launches, with this session's addresses */
   double* ms;
   uint64_t first, count; /* the steps of a run */
@@ -182,6 +183,9 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   static const char* const languages[] = {"nothing", "C", "OpenCL C", "CUDA C"};
   const file_target* t = m->f.target;
   const cw_code_info* c = &m->device->compiler;
+  if (m->device->info.padding)
+    return fail(CW_INVALID, "%s may write %u bytes behind each tensor, and files leave no room for that yet",
+                m->device->table->name, m->device->info.padding);
   const char* wanted = t->language < 4 ? languages[t->language] : "an unknown language";
   if (t->language != c->language)
     return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
@@ -528,18 +532,29 @@ static cw_status wait_for(cw_run_session* s) {
   return CW_OK;
 }
 
+/* Before a run: what kernels of the one before told is not this one's. */
+static cw_status forget(cw_run_session* s) {
+  static const uint64_t none[2] = {0, 0};
+  const cw_run_device* d = s->model->device;
+  if (s->tells && (s->given || s->said[0]))
+    TRY(d, "mem_copy", d->table->mem_copy(s->told, d->index, none, CW_HOST, sizeof none, s->stream));
+  s->said[0] = 0;
+  s->given = 1;
+  return CW_OK;
+}
+
 /* What a kernel told that it could not raise: two words, as csrc/runtime/kernel_error.cpp reads them. */
 static cw_status told(cw_run_session* s) {
   const cw_run_device* d = s->model->device;
-  uint64_t words[2];
-  const uint64_t none[2] = {0, 0};
-  if (!s->tells || !s->given) return CW_OK;
-  s->given = 0;
-  TRY(d, "mem_copy", d->table->mem_copy(words, CW_HOST, s->told, d->index, sizeof words, s->stream));
-  cw_status status = wait_for(s);
-  if (status || !words[0]) return status;
-  TRY(d, "mem_copy", d->table->mem_copy(s->told, d->index, none, CW_HOST, sizeof none, s->stream));
-  if ((status = wait_for(s))) return status;
+  const uint64_t* words = s->said;
+  if (!s->tells) return CW_OK;
+  if (s->given) {
+    TRY(d, "mem_copy", d->table->mem_copy(s->said, CW_HOST, s->told, d->index, sizeof s->said, s->stream));
+    const cw_status status = wait_for(s);
+    if (status) return status;
+    s->given = 0;
+  }
+  if (!words[0]) return CW_OK;
   const char* name = text(s->model, s->model->f.target->tellers);
   for (uint64_t n = words[0] >> 56; n > 1 && *name; --n) {
     name += strcspn(name, "\n");
@@ -615,7 +630,7 @@ cw_status cw_run_start(cw_run_session* s) {
   if (!s) return fail(CW_INVALID, "cw_run_start: a NULL argument");
   cw_status status = bind_thread(s->model->device);
   if (!status) status = settle(s);
-  s->given = 1;
+  if (!status) status = forget(s);
   for (uint64_t i = 0; !status && i < s->count; ++i) status = run_step(s, s->first + i);
   return status;
 }
@@ -638,12 +653,12 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
     return fail(CW_INVALID, "there is no step %u: the model has %llu", index, (unsigned long long)s->model->f.n_steps);
   cw_status status = bind_thread(s->model->device);
   if (profile && !status) status = settle(s);
+  if (profile && !status) status = forget(s);
   if (profile) memset(s->ms, 0, s->model->f.n_steps * sizeof *s->ms); /* steps of other sizes take none */
   for (uint64_t i = s->first; profile && !status && i < s->first + s->count; ++i) {
     const double from = now();
     if (!(status = run_step(s, i))) status = wait_for(s);
     s->ms[i] = now() - from;
-    s->given = 1;
   }
   if (!status) status = told(s); /* else the next run would report it */
   if (status) return status;

@@ -76,7 +76,8 @@ CW_EXPORT cw_status cw_run_end(cw_run_session* session);
  * it; all inputs of a run must agree, and an output has the bytes of the last run's size. */
 CW_EXPORT cw_status cw_run_set(cw_run_session* session, uint32_t input, const void* data, uint64_t bytes);
 CW_EXPORT cw_status cw_run_get(cw_run_session* session, uint32_t output, void* data, uint64_t bytes);
-/* Run it and wait. An error that a kernel found, such as an index out of range, is CW_INVALID. */
+/* Run it and wait. An error that a kernel found, such as an index out of range, is CW_INVALID, of every cw_run_get until the
+ * next run too. Inputs stay for further runs. */
 CW_EXPORT cw_status cw_run(cw_run_session* session);
 /* The same without the wait: put it on the session's stream. `cw_run_get` waits. */
 CW_EXPORT cw_status cw_run_start(cw_run_session* session);

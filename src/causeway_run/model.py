@@ -268,14 +268,21 @@ class Run:
     def __init__(self, session: Session, handle: _Handle, size: int) -> None:
         self._session, self._handle, self._size = session, handle, size
         self._outputs: dict[str, NDArray[Any]] | None = None
+        self._error: BaseException | None = None
 
     def result(self) -> dict[str, NDArray[Any]]:
         """The outputs by name, once the run is over. Raises RunError as `Session.run` does."""
         with self._session._running:
+            if self._error is not None:
+                raise self._error
             if self._outputs is None:
                 self._session._refuse_other(self)
                 self._session._started = None
-                self._outputs = self._session._outputs(self._handle, self._size)
+                try:
+                    self._outputs = self._session._outputs(self._handle, self._size)
+                except BaseException as error:
+                    self._error = error  # what is there may be another run's, later
+                    raise
         return self._outputs
 
 
@@ -415,7 +422,7 @@ def _about(given: bytes) -> dict[str, Any]:
     """The file's description of itself: a file that another program wrote may say anything."""
     try:
         about = json.loads(given)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise RunError(f"the file's description is no JSON: {error}") from error
     return about if isinstance(about, dict) else {}
 
@@ -426,7 +433,7 @@ def _size(about: dict[str, Any]) -> Size | None:
         return None
     try:
         return Size(str(given["name"]), int(given["least"]), int(given["most"]))
-    except (KeyError, TypeError, ValueError) as error:
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunError(f"the file's description has no such size: {given!r}") from error
 
 
@@ -436,7 +443,7 @@ def _sizes(about: Any, index: int, shape: list[int]) -> dict[int, tuple[int, int
     try:
         given = {dim: tuple(map(int, about[index]["sizes"][str(dim)])) for dim in dims}
         found = {dim: (base, slope, divisor) for dim, (base, slope, divisor) in given.items()}
-    except (KeyError, IndexError, TypeError, ValueError) as error:
+    except (KeyError, IndexError, TypeError, ValueError, OverflowError) as error:
         raise RunError("the file's description does not say which sizes may differ") from error
     if any(slope == 0 or divisor < 1 for _, slope, divisor in found.values()):
         raise RunError("the file's description says sizes that cannot be")
@@ -448,8 +455,8 @@ def _steps_of(about: dict[str, Any], size: int) -> slice:
     try:
         for p in about.get("profiles", ()):
             if p["from"] <= size <= p["to"]:
-                return slice(p["step"], p["step"] + p["steps"])
-    except (KeyError, TypeError) as error:
+                return slice(int(p["step"]), int(p["step"]) + int(p["steps"]))
+    except (KeyError, TypeError, ValueError, OverflowError) as error:
         raise RunError("the file's description does not say which steps a size has") from error
     return slice(None)
 
@@ -475,6 +482,8 @@ def _ports(model: _Handle, output: int, count: int, about: Any) -> dict[str, Por
     for index in range(count):
         p = PortStruct()
         call("cw_run_port_of", model.value, output, index, byref(p))
+        if not 0 <= p.dtype < len(DTYPES):
+            raise RunError(f"{_text(p.name)!r} has numbers of a dtype that numpy does not have")
         shape = list(p.shape[: p.ndim])
         sizes = _sizes(about, index, shape)
         port = Port(_text(p.name), DTYPES[p.dtype], tuple(shape), p.bytes, sizes)

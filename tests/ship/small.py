@@ -16,7 +16,7 @@ from causeway.ship.steps import Check
 TARGET = {"language": 1, "flags": 0, "arithmetic": 0, "vendor": "small"}
 
 
-def _program() -> Program:
+def program() -> Program:
     values = b"".join(n.to_bytes(8, "little") for n in (4, 7))
     buffers = [
         Buffer(plan.IN_ARENA, 0, 256, first=0, last=1),
@@ -55,11 +55,12 @@ def write(folder: Path) -> list[Path]:
     """Write `fixed.cw` and `sizes.cw`, and return their paths."""
     made = []
     for name in ("fixed", "sizes"):
-        program = _program()
+        made_of = program()
         checks = [Check(0, 0, 11, 4, 2, bytes(16)), Check(1, 0, 8, 2, 1, bytes(16))]
         if name == "sizes":
             few = [
                 Patch(plan.GRID, 0, 0, 7, 1, 8),
+                Patch(plan.PLACE, 0, 0, 0, 16),
                 Patch(plan.PLACE, 5, 0, 0, 16),
                 Patch(plan.BYTES, 1, 0, 0, 16),
                 Patch(plan.WORD, 3, 0, 1, 2),
@@ -68,15 +69,15 @@ def write(folder: Path) -> list[Path]:
             many = [Patch(plan.BYTES, 2, 0, 16, 4), Patch(plan.PLACE, 4, 0, 0, 8)]
             ports = [Patch(plan.DIMENSION, i, 0, 0, 1) for i in range(2)]
             profiles = [Profile(1, 4, 0, 3, few), Profile(5, 16, 1, 2, many)]
-            program.sizes = Sizes("batch", 1, 16, 4, ports, profiles)
-        program.lay_out()
+            made_of.sizes = Sizes("batch", 1, 16, 4, ports, profiles)
+        made_of.lay_out()
         made.append(folder / f"{name}.cw")
         file.write(
             made[-1],
-            program,
+            made_of,
             target=TARGET,
             ports=_ports(4 if name == "sizes" else 16),
-            constants=bytes(program.constants),
+            constants=bytes(made_of.constants),
             about={"format": file.VERSION},
             tellers=["first"],
             checks=checks,

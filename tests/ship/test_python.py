@@ -623,6 +623,24 @@ def test_a_damaged_file_is_an_error(python, files: Path, tmp_path: Path) -> None
     assert "is refused" in folder
 
 
+def test_an_error_stays_with_the_run_that_had_it(python) -> None:
+    program = """
+    model = load("two")
+    session, good = model.session(), given("two", model)
+    bad = good | {"index": good["index"] + 5}
+    run_ = session.start(bad)
+    refused(run_.result)
+    refused(run_.result)
+    print(right("two", session.run(good)))
+    refused(run_.result)
+    session.start(bad)
+    print(right("two", session.run(good)))
+    """
+    lines = python(program).splitlines()
+    assert [line == "True" for line in lines] == [False, False, True, False, True]
+    assert all("is out of range for a dimension of size 9" in lines[i] for i in (0, 1, 3))
+
+
 def test_an_error_of_a_kernel_is_that_runs_alone(python) -> None:
     program = """
     model = load("two")

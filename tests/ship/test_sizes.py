@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import re
@@ -13,6 +14,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from causeway.ship import plan
+from causeway.ship.file import write
 
 ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
@@ -45,6 +49,14 @@ class Long(nn.Module):
         seen = sequence.cumsum(1)
         return torch.cat([seen, memory], 1), seen @ seen.transpose(1, 2)
 
+class Rest(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("pe", torch.arange(8.0, device="sim"))
+
+    def forward(self, x):
+        return self.pe[x.shape[0]:].clone(), x[1:] * 2
+
 def make():
     torch.manual_seed(0)
     return Net(), (torch.randn(3, 1, 8, 8), torch.rand(3, 1))
@@ -63,6 +75,9 @@ both = {"image": {0: size}, "scale": {0: size}}
 export(model, args, f"{folder}/fused.cw", dynamic_shapes=both)
 export(model, args, f"{folder}/layer.cw", compiled=False, verify_steps=True, dynamic="batch=1..12")
 export(model, args, f"{folder}/fixed.cw", verify_steps=True)
+# The rest of a weight, and an output that is empty at the size of an example.
+export(net.Rest(), (torch.randn(3, 4, device="sim"),), f"{folder}/rest.cw", dynamic="batch=1..7", compiled=False)
+export(net.Rest(), (torch.randn(1, 4, device="sim"),), f"{folder}/one.cw", dynamic="batch=1..7", compiled=False)
 long = (torch.randn(2, 5, 3, device="sim"), torch.randn(2, 4, 3, device="sim"))
 export(net.Long(), long, f"{folder}/long.cw", compiled=False, dynamic="length=2..9:0.1")
 for batch in (1, 2, 5, 12):
@@ -480,3 +495,35 @@ int main(int argc, char** argv) {
   return 0;
 }
 """
+
+
+@pytest.mark.parametrize("name", ["rest", "one"])
+def test_results_that_shrink_or_are_empty(folder: Path, name: str, tmp_path: Path) -> None:
+    assert cw("verify", folder / f"{name}.cw").returncode == 0
+    done = cw("bench", folder / f"{name}.cw", "--rounds", "2")
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+def test_an_input_that_is_empty_at_its_most_is_refused(small: Path) -> None:
+    """Its other dimensions may then be anything, and a size be divided by 0."""
+    spec = importlib.util.spec_from_file_location("small", Path(__file__).parent / "small.py")
+    assert spec is not None
+    assert spec.loader is not None
+    written = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(written)
+    program = written.program()
+    program.steps, program.outputs = [], []
+    program.sizes = plan.Sizes(
+        "batch", 1, 1, 1, [plan.Patch(plan.DIMENSION, 0, 0, -1, 1)], [plan.Profile(1, 1, 0, 0, [])]
+    )
+    program.lay_out()
+    port = {"name": "in", "kind": 0, "place": (0, 0), "dtype": 11, "vector": b""}
+    write(
+        small / "empty.cw", program, target=written.TARGET, constants=bytes(program.constants),
+        ports=[{**port, "shape": [0, 1 << 32, 1 << 32], "bytes": 0}], about={}, tellers=["first"],
+    )  # fmt: skip
+    done = subprocess.run(
+        [LIB / "cw", "inspect", small / "empty.cw"], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 1
+    assert "is of no dimension of an input or output" in done.stdout + done.stderr

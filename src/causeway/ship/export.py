@@ -254,7 +254,7 @@ class _Captures:
         for buffer in program.buffers:
             if buffer.kind == CONSTANT and buffer.bytes:
                 data = self.read[buffer.start, buffer.content]
-                whole[buffer.place : buffer.place + buffer.bytes] = data
+                whole[buffer.place : buffer.place + len(data)] = data
         return bytes(whole)
 
 
@@ -275,7 +275,7 @@ def _at_most(ports: list[dict[str, Any]], program: Program) -> list[dict[str, An
     """Inputs and outputs as a program for all sizes has them: with their largest shapes."""
     places = [*program.inputs, *program.outputs]
     for number, (port, place) in enumerate(zip(ports, places, strict=True)):
-        element = port["bytes"] // max(1, math.prod(port["shape"]))
+        element = getattr(torch, _DTYPES[port["dtype"]]).itemsize
         found = program.sizes
         assert found is not None
         port["place"], port["sizes"] = place, {}
@@ -368,7 +368,7 @@ def _constants(program: Program, device: int) -> bytes:
     for buffer in program.buffers:
         if buffer.kind == CONSTANT and buffer.bytes:
             data = _C.read_memory(device, buffer.start, buffer.bytes)
-            whole[buffer.place : buffer.place + buffer.bytes] = data
+            whole[buffer.place : buffer.place + len(data)] = data
     return bytes(whole)
 
 

@@ -123,7 +123,9 @@ def of_shapes(given: Any, names: Sequence[str], arguments: Sequence[Any]) -> Dyn
             "one"
         )
     name, size = next(iter(found.items()))
-    return _checked(Dynamic(name, int(size.min), int(size.max), dims))
+    if not isinstance(size.min, int) or not isinstance(size.max, int):
+        raise CausewayError(f"dynamic_shapes: {name!r} has no range; give its Dim min and max")
+    return _checked(Dynamic(name, size.min, size.max, dims))
 
 
 def _checked(dynamic: Dynamic) -> Dynamic:
@@ -242,7 +244,7 @@ class _Merged:
             if step.kind != "launch":  # so that the most of a place and the most of bytes fit
                 for k, (number, _) in enumerate(mine.arguments):
                     most = max(s.arguments[k][1] for s in same) + max(s.bytes for s in same)
-                    if self.buffers[number].kind == IN_ARENA:
+                    if self.buffers[number].kind != TOLD:
                         self.buffers[number].bytes = max(self.buffers[number].bytes, most)
             self.steps.append(mine)
         return Profile(span[0], span[-1], first, len(model.steps), patches)
@@ -321,7 +323,7 @@ def _live(program: Program) -> None:
                 buffer.first = i if buffer.first is None else buffer.first
                 buffer.last = i
     for number, _ in program.inputs:
-        program.buffers[number].first = 0
+        program.buffers[number].first, program.buffers[number].last = 0, len(program.steps)
     for number, _ in program.outputs:
         buffer = program.buffers[number]
         buffer.first = len(program.steps) if buffer.first is None else buffer.first
@@ -333,9 +335,10 @@ def _patch(what: int, of: int, place: int, numbers: Sequence[int], least: int) -
     if all(n == numbers[0] for n in numbers):
         return None
     slope = numbers[1] - numbers[0]
-    if all(n == numbers[0] + slope * i for i, n in enumerate(numbers)):
+    small = max(map(abs, numbers)) < 1 << 44  # else an expression may not fit: bits of a double
+    if small and all(n == numbers[0] + slope * i for i, n in enumerate(numbers)):
         return Patch(what, of, place, numbers[0] - slope * least, slope)
-    if min(numbers) >= 0:
+    if small and min(numbers) >= 0:
         for divisor in _DIVISORS:
             found = _floored(numbers, divisor, least)
             if found:
