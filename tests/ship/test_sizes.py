@@ -76,8 +76,9 @@ export(model, args, f"{folder}/fused.cw", dynamic_shapes=both)
 export(model, args, f"{folder}/layer.cw", compiled=False, verify_steps=True, dynamic="batch=1..12")
 export(model, args, f"{folder}/fixed.cw", verify_steps=True)
 # The rest of a weight, and an output that is empty at the size of an example.
-export(net.Rest(), (torch.randn(3, 4, device="sim"),), f"{folder}/rest.cw", dynamic="batch=1..7", compiled=False)
-export(net.Rest(), (torch.randn(1, 4, device="sim"),), f"{folder}/one.cw", dynamic="batch=1..7", compiled=False)
+for name, batch in (("rest", 3), ("one", 1)):
+    given = (torch.randn(batch, 4, device="sim"),)
+    export(net.Rest(), given, f"{folder}/{name}.cw", compiled=False, dynamic="batch=1..7")
 long = (torch.randn(2, 5, 3, device="sim"), torch.randn(2, 4, 3, device="sim"))
 export(net.Long(), long, f"{folder}/long.cw", compiled=False, dynamic="length=2..9:0.1")
 for batch in (1, 2, 5, 12):

@@ -173,7 +173,7 @@ def of_graph(
     end = len(steps)
     written = [found.place(t.data_ptr(), end) if t.numel() else found.nothing() for t in outputs]
     for index, _ in read:
-        # To the end: a run may be repeated, and the next one's inputs be given before outputs are taken.
+        # A run may be repeated, and the next one's inputs be given before outputs are taken.
         found.buffers[index].first, found.buffers[index].last = 0, end
     return Program(
         found.buffers, steps, read, written, [source for _, source in functions.values()]
