@@ -80,6 +80,9 @@ int format_of(int32_t ndim) {
 
 Frame::Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, cw_stream stream)
     : name_(name), args_(args), n_(n), outputs_(outputs), stream_(stream) {
+  // First: aclnn's first call works in this thread's context, which another entry may have changed.
+  Device* device = nullptr;
+  status_ = find_device(name_, index(), &device);
   follow_determinism();
 }
 
@@ -146,6 +149,14 @@ AclTensor* Frame::tensor(const cw_arg& arg) {
   return arg.tag == CW_TENSOR ? tensor(arg.v.tensor) : filled(arg);
 }
 
+int32_t Frame::index() const {
+  if (const DLTensor* any = first_input()) return any->device.device_id;
+  for (int32_t i = 0; i < n_; ++i)
+    for (uint32_t j = 0; args_[i].tag == CW_TENSOR_LIST && j < args_[i].n; ++j)
+      if (args_[i].v.tensors[j]) return args_[i].v.tensors[j]->device.device_id;
+  return 0;
+}
+
 const DLTensor* Frame::first_input() const {
   for (int32_t i = outputs_; i < n_; ++i)
     if (args_[i].tag == CW_TENSOR) return args_[i].v.tensor;
@@ -206,8 +217,9 @@ AclTensorList* Frame::tensors(const cw_arg& arg) {
                     : keep(aclnn.tensor(&none, 1, kInt64, &stride, 0, kFormatNd, &none, 1, nullptr), Kind::tensor));
   }
   if (status_) return nullptr;
-  made_.resize(made_.size() - all.size());  // the list ends them
-  return keep(aclnn.tensor_list(all.data(), all.size()), Kind::tensor_list);
+  AclTensorList* list = aclnn.tensor_list(all.data(), all.size());
+  if (list) made_.resize(made_.size() - all.size());  // the list ends them
+  return keep(list, Kind::tensor_list);
 }
 
 AclScalar* Frame::scalar(double value) { return keep(aclnn.scalar(&value, kDouble), Kind::scalar); }
@@ -238,8 +250,9 @@ AclScalarList* Frame::scalars(const cw_arg& arg) {
   std::vector<const AclScalar*> all;
   for (uint32_t i = 0; i < arg.n; ++i) all.push_back(scalar(arg.v.args[i]));
   if (status_) return nullptr;
-  made_.resize(made_.size() - all.size());  // the list ends them
-  return keep(aclnn.scalar_list(all.data(), all.size()), Kind::scalar_list);
+  AclScalarList* list = aclnn.scalar_list(all.data(), all.size());
+  if (list) made_.resize(made_.size() - all.size());  // the list ends them
+  return keep(list, Kind::scalar_list);
 }
 
 AclIntArray* Frame::ints(const int64_t* values, uint64_t n) {
@@ -291,17 +304,18 @@ cw_status Frame::finish(Operation& operation, Status result, uint64_t bytes, Acl
 }
 
 cw_status Frame::run(Operation& operation, uint64_t bytes, AclExecutor* executor) {
-  const DLTensor* any = first_input();
-  int32_t index = any ? any->device.device_id : 0;
-  for (int32_t i = 0; !any && i < n_; ++i)
-    if (args_[i].tag == CW_TENSOR_LIST && args_[i].n && args_[i].v.tensors[0])
-      index = args_[i].v.tensors[0]->device.device_id;
+  const int32_t index = this->index();
   Device* device = nullptr;
   Stream stream = nullptr;
   TRY(find_device(name_, index, &device));
   TRY(find_stream(name_, *device, stream_, &stream));
   void* workspace = nullptr;
-  if (bytes) TRY(host.scratch(index, stream_, bytes, &workspace));
+  const cw_status had = bytes ? host.scratch(index, stream_, bytes, &workspace) : CW_OK;
+  if (had) {  // what does not run is nobody's
+    static const auto end = reinterpret_cast<Status (*)(AclExecutor*)>(find_aclnn("aclDestroyAclOpExecutor"));
+    if (end) end(executor);
+    return had;
+  }
   const Status ran = operation.run(workspace, bytes, executor, stream);
   if (ran == kSuccess) return CW_OK;
   const std::string function = std::string(name_) + ": aclnn" + operation.name;

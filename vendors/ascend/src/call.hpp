@@ -11,7 +11,7 @@
 // are there serves: aclnnAdd of two tensors, aclnnAdds where the second came as a number. The types of both sides are
 // checked by the compiler, and each parameter is passed with its own type: a float by value is no double.
 //
-// What GetWorkspaceSize refuses is declined (CW_UNSUPPORTED) before anything was done, and said once: another rung serves.
+// What GetWorkspaceSize refuses is declined (CW_UNSUPPORTED) before anything was done: another rung serves.
 #pragma once
 
 #include <algorithm>
@@ -88,10 +88,11 @@ class Frame {
 
   const cw_arg& operator[](int i) const { return args_[i]; }
   const DLTensor* first_input() const;
+  int32_t index() const;  // of the device
   int32_t count() const { return n_; }
   // A pattern that cannot be made of these arguments declines.
   void decline() {
-    if (!status_) status_ = CW_UNSUPPORTED;
+    if (!status_) status_ = fail(CW_UNSUPPORTED, "%s: aclnn's call does not take these arguments", name_);
   }
   cw_status status() const { return status_; }
   cw_status finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor);
@@ -158,7 +159,7 @@ struct Word {
     return std::make_tuple(value);                                     \
   }
   ASCEND_WORD(Number, f.scalar(args[i]))
-  ASCEND_WORD(Float, static_cast<float>(number(args[i])))
+  ASCEND_WORD(Float, args[i].tag == CW_NONE ? 0.0f : static_cast<float>(number(args[i])))
   ASCEND_WORD(Int32, static_cast<int>(args[i].v.i))
   ASCEND_WORD(OrZero, static_cast<int64_t>(args[i].tag == CW_NONE ? 0 : args[i].v.i))
   ASCEND_WORD(Type, static_cast<int>(type_of(args[i].v.tensor->dtype)))
@@ -344,6 +345,8 @@ struct Row {
     // Numbers where no call takes them: the first makes tensors of them.
     using First = std::tuple_element_t<0, std::tuple<Calls...>>;
     if (!served && operations[0].run) status = First::template call<Op>(operations[0], frame);
+    if (!served && !operations[0].run)
+      return fail(CW_UNSUPPORTED, "%s: aclnn%s is not in CANN's libraries", Op::name, operations[0].name);
     return status;
   }
 };

@@ -54,15 +54,16 @@ bool find(const Line& line) {
 }  // namespace
 
 cw_status op_find(const char* name, cw_op* out) {
-  if (setting("ops") == "0") return CW_UNSUPPORTED;
+  if (setting("ops") == "0") return fail(CW_UNSUPPORTED, "%s: CAUSEWAY_ASCEND_OPS is 0", name);
   static const auto& places = *[] {
     auto* made = new std::unordered_map<std::string_view, const Line*>;
     for (const Line& line : table()) (*made)[line.name] = &line;
     return made;
   }();
   const auto found = places.find(name);
-  if (found == places.end()) return CW_UNSUPPORTED;
-  if (*open_acl() || *open_aclnn() || !find(*found->second)) return CW_UNSUPPORTED;
+  if (found == places.end()) return fail(CW_UNSUPPORTED, "%s is no operator of the table", name);
+  if (*open_acl() || *open_aclnn() || !find(*found->second))
+    return fail(CW_UNSUPPORTED, "%s: CANN's libraries do not have aclnn%s", name, found->second->operations[0].name);
   const Line& line = *found->second;
   cw_op op{sizeof(cw_op), line.needs.bits, line.needs.of & computed_dtypes(), line.kernel};
   op.struct_size = out->struct_size;

@@ -8,11 +8,17 @@ namespace {
 
 using Lists = cw::List<cw::Tensor>;
 
-// torch's, which operators.hpp leaves out.
+template <class... T>
+constexpr uint32_t lists_of(void (*)(T...)) {
+  return (0u + ... + (std::is_same_v<T, Lists> ? 1u : 0u));
+}
+
+// torch's, which operators.hpp leaves out. aclnn takes 48 tensors in all lists of a call together.
 #define LIST_OPERATOR(base, overload, ...)                                                             \
   struct base##_##overload : cw::Operator<1, void(Lists out, Lists self __VA_OPT__(, ) __VA_ARGS__)> { \
     static constexpr const char* name = "aten::_foreach_" #base "." #overload;                         \
-    static constexpr uint32_t most = 24;                                                               \
+    static constexpr uint32_t most =                                                                   \
+        48 / lists_of(static_cast<void (*)(Lists, Lists __VA_OPT__(, ) __VA_ARGS__)>(nullptr));        \
   }
 LIST_OPERATOR(add, List_out, Lists other, cw::Scalar alpha);
 LIST_OPERATOR(sub, List_out, Lists other, cw::Scalar alpha);

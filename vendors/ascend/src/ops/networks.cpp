@@ -14,6 +14,21 @@ AclIntArray* bias_sizes(Frame& f) {
   return f.ints(&channels, 1);
 }
 
+// But for the 950, aclnn saves the variance where torch keeps 1 / sqrt(variance + eps), and another rung may read it.
+template <int place>
+bool training(Frame& f) {
+  const bool asked = f[place].v.i != 0;
+  if (asked && soc_name().rfind("Ascend950", 0) != 0) f.decline();
+  return asked;
+}
+
+// aclnn's takes no scale: it must be that of the sizes.
+AclIntArray* nearest1d_size(Frame& f) {
+  const auto from = static_cast<double>(f[1].v.tensor->shape[2]), to = static_cast<double>(f[2].v.ints[0]);
+  if (f[3].tag != CW_NONE && f[3].v.d * from != to) return f.decline(), nullptr;
+  return f.ints(f[2]);
+}
+
 }  // namespace
 
 void add_networks(Lines& lines) {
@@ -27,8 +42,9 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::convolution_backward, ConvolutionBackward>(floats, "ConvolutionBackward"));
 
   // norms
-  lines.push_back(row<aten::native_batch_norm_out, With<3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 2>>(floats, "BatchNorm"));
-  lines.push_back(row<aten::native_batch_norm_backward, With<3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 0, 1, 2>>(
+  lines.push_back(
+      row<aten::native_batch_norm_out, With<3, 4, 5, 6, 7, &training<8>, 9, 10, 0, 1, 2>>(floats, "BatchNorm"));
+  lines.push_back(row<aten::native_batch_norm_backward, With<3, 4, 5, 6, 7, 8, 9, &training<10>, 11, 12, 0, 1, 2>>(
       floats, "BatchNormBackward"));
   lines.push_back(row<aten::native_layer_norm_out, With<3, 4, 5, 6, 7, 0, 1, 2>>(floats, "LayerNorm"));
   lines.push_back(
@@ -83,11 +99,10 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::replication_pad3d_backward_grad_input, PaddedBackward>(floats, "ReplicationPad3dBackward"));
 
   // interpolation and sampling
-  lines.push_back(row<aten::upsample_nearest2d_out, With<1, 2, Float{3}, Float{4}, 0>, With<1, 2, 0>>(
-      floats, "UpsampleNearest2dV2", "UpsampleNearest2d"));
+  lines.push_back(row<aten::upsample_nearest2d_out, With<1, 2, Float{3}, Float{4}, 0>>(floats, "UpsampleNearest2dV2"));
   lines.push_back(row<aten::upsample_nearest2d_backward_grad_input, With<1, 2, 3, Scale{4}, Scale{5}, 0>>(
       floats, "UpsampleNearest2dBackward"));
-  lines.push_back(row<aten::upsample_nearest1d_out, With<1, 2, 0>>(floats, "UpsampleNearest1d"));
+  lines.push_back(row<aten::upsample_nearest1d_out, With<1, &nearest1d_size, 0>>(floats, "UpsampleNearest1d"));
   lines.push_back(row<aten::upsample_nearest1d_backward_grad_input, With<1, 2, 3, Scale{4}, 0>>(
       floats, "UpsampleNearest1dBackward"));
   lines.push_back(
