@@ -232,3 +232,29 @@ def test_nvidias_tool_is_reported_where_a_program_starts_it(text: str, kinds: li
     after, found = convert_source(text, Settings())
     assert after == text
     assert [f.kind for f in found if f.rule == "CW161"] == kinds
+
+
+def test_a_device_with_an_index_is_no_type() -> None:
+    text = (
+        'import torch\ndevice = "cuda:0"\ny = torch.zeros(2, device="cuda:1")\n'
+        "s = torch.cuda.amp.GradScaler()\n"
+        'if y.device.type == "cuda":\n    g = torch.device("cuda", 1)\n'
+    )
+    after = convert(text)
+    assert 'y = torch.zeros(2, device=f"{accelerator.type}:1")' in after
+    assert 'torch.amp.GradScaler(accelerator.type, enabled=accelerator.type != "cpu")' in after
+    assert 'y.device.type == accelerator.type != "cpu"' in after
+    assert "torch.device(accelerator.type, 1)" in after
+
+
+@pytest.mark.parametrize("text", ['f"cuda:{i}"', '"cuda:" + str(i)', '"cuda:{}".format(i)'])
+def test_a_device_that_is_put_together_is_no_index(text: str) -> None:
+    after = convert(f"import torch\ny = x.cuda({text})\n")
+    assert "y = x.to(" in after
+    assert "torch.device(" not in after.split("y = x.to(")[1]
+
+
+def test_the_device_is_named_after_torch_also_on_one_line() -> None:
+    after = convert("import torch; x = torch.ones(2).cuda()\n")
+    assert after.startswith("import torch; accelerator = ")
+    assert after.endswith("; x = torch.ones(2).to(accelerator)\n")

@@ -210,6 +210,17 @@ def test_an_import_stays_while_something_of_it_does() -> None:
     assert convert(held) == held
 
 
+def test_a_question_for_the_package_is_said() -> None:
+    text = 'import importlib.util\nHAS = importlib.util.find_spec("torch_npu") is not None\n'
+    assert [f.kind for f in found(text, "CW170")] == ["manual"]
+
+
+def test_a_streams_address_is_left_with_all_of_its_call() -> None:
+    text = NPU + "st = torch.npu.current_stream().npu_stream\n"
+    assert "st = torch.npu.current_stream().npu_stream\n" in convert(text)
+    assert "CW106" in [f.rule for f in found(text)]
+
+
 def test_an_import_that_is_tried_for_more_than_itself_stays() -> None:
     text = "import torch\n\ntry:\n    import torch_npu\nexcept ImportError:\n    print('no NPU')\n"
     assert convert(text) == text

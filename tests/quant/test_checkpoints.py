@@ -41,7 +41,8 @@ def checkpoint(
     g = torch.Generator().manual_seed(bits)
     groups = INS // group
     q = torch.randint(0, 2**bits, (INS, outs), generator=g)
-    zero = torch.randint(1, 2**bits, (groups, outs), generator=g)
+    zero = torch.randint(0, 2**bits, (groups, outs), generator=g)
+    zero[0, 0] = 0  # which GPTQ's first format stores as all ones
     scale = (torch.rand(groups, outs, generator=g) * 0.02 + 0.01).half()
     of = torch.arange(INS) // group
     if shuffled:
@@ -54,7 +55,7 @@ def checkpoint(
         state["qzeros"] = words(zero[:, mixed].tolist(), bits)
     else:
         state["qweight"] = words(q.t().tolist(), bits).t().contiguous()
-        state["qzeros"] = words((zero - int(kind == "gptq")).tolist(), bits)
+        state["qzeros"] = words(((zero - int(kind == "gptq")) % 2**bits).tolist(), bits)
         state["g_idx"] = of.int()
     return state, weight
 

@@ -823,7 +823,7 @@ class Module:
             return self.device(node)
         variable = self.variables.at(node)
         if variable is not None and not variable.meaning.is_device:
-            return variable.text
+            return f"{self.helper(node)}.type" if variable.meaning.indexed else variable.text
         return f"{self.device(node)}.type"
 
     def quote_for(self, node: ast.AST) -> str:

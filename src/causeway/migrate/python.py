@@ -276,7 +276,8 @@ def _imports(module: Module) -> None:
         if after is None or after <= 0:
             module.edits.append(Edit(first_import, first_import, newline + text + newline * 2))
         else:
-            module.edits.append(Edit(after, after, newline * 2 + text))
+            gap = "; " if _followed(source, after) else newline * 2
+            module.edits.append(Edit(after, after, gap + text))
 
 
 def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
@@ -373,11 +374,12 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
         return None
     source = module.source
     end = source.end(last)
-    return (
-        source.line_end(end)
-        if not source.slice(end, source.line_end(end)).strip().startswith(";")
-        else None
-    )
+    return end if _followed(source, end) else source.line_end(end)
+
+
+def _followed(source: Source, end: int) -> bool:
+    """Whether another statement follows on the line."""
+    return source.slice(end, source.line_end(end)).strip().startswith(";")
 
 
 def _binds(node: ast.AST, name: str) -> bool:

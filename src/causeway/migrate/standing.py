@@ -30,6 +30,7 @@ class Meaning:
     is_device: bool
     test: str = ""
     kept: bool = False
+    indexed: bool = False  # "cuda:0" as a string, which is no type
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,7 @@ class Variables:
         """What a value means, once converted; None where it is not the accelerator."""
         if isinstance(value, ast.Constant):
             if value.value == "cuda:0" and self._one_device:
-                return Meaning(False, kept=True)
+                return Meaning(False, kept=True, indexed=True)
             return Meaning(False) if value.value == "cuda" else None
         if isinstance(value, ast.Call):
             if self._resolve(value.func) != "torch.device" or value.keywords:
@@ -115,7 +116,7 @@ class Variables:
             while isinstance(other, ast.IfExp) and _asks_others(other.test):
                 other, kept = other.orelse, True  # the accelerator's branch comes first
             same = self._cpu(other, inner.is_device)
-            return Meaning(inner.is_device, test, kept) if same else None
+            return Meaning(inner.is_device, test, kept, inner.indexed) if same else None
         if isinstance(value, ast.expr) and self._portable(value):
             return Meaning(True)
         return None
@@ -163,7 +164,8 @@ class Variables:
                 continue
             if self._cpu(other.value, meaning.is_device) and self._may(one.value):
                 scope: Scope = target.scope  # type: ignore[attr-defined]
-                yield Variable(target.id, node, Meaning(meaning.is_device, test), scope)
+                made = Meaning(meaning.is_device, test, indexed=meaning.indexed)
+                yield Variable(target.id, node, made, scope)
 
     def _attributes(self) -> Iterator[Variable]:
         """`self.device` of a class that sets it once, in __init__."""

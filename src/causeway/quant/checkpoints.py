@@ -106,7 +106,8 @@ def load_packed(
             raise CausewayError(f"the checkpoint has {name!r}, but the model has not") from None
         if not isinstance(linear, nn.Linear):
             raise CausewayError(f"{name} is packed, but the model has a {type(linear).__name__}")
-        parts = {p: state.pop(f"{name}.{p}", None) for p in _PARTS}
+        given = {p: state.pop(f"{name}.{p}", None) for p in _PARTS}
+        parts = {p: None if t is None else t.cpu() for p, t in given.items()}
         made[name] = _layer(name, linear, parts, state.pop(f"{name}.bias", None), form)
     tied = _shared(model)
     model = replace_in(model, made)
@@ -183,7 +184,7 @@ def _layer(
         back = torch.tensor(_AWQ_ORDER).argsort()
         q = _numbers(words, form.bits)[..., back].flatten(1)
         zero = _numbers(zeros, form.bits)[..., back].flatten(1)
-    zero = zero + form.zero_offset
+    zero = (zero + form.zero_offset) & (2**form.bits - 1)  # 0 is stored as all ones
     order = _order(name, parts["g_idx"], ins, group)
     if order is not None:
         q = q[order]

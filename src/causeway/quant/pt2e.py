@@ -44,6 +44,7 @@ class _Integers:
     scale: torch.Tensor  # float64, [1] or [channels]
     zero: torch.Tensor  # int64
     axis: int
+    most: int  # no number is farther from 0
 
 
 def lower(model: torch.fx.GraphModule) -> torch.fx.GraphModule:
@@ -127,8 +128,9 @@ def _dequantized(model: torch.fx.GraphModule, node: Any) -> _Integers | None:
     if zero is None:
         zero = torch.zeros(1)
     axis = int(node.args[3]) if per_channel else 0
+    most = max(abs(int(n)) for n in (node.args[4:6] if per_channel else node.args[3:5]))
     return _Integers(
-        node.args[0], scale.double().flatten().cpu(), zero.long().flatten().cpu(), axis
+        node.args[0], scale.double().flatten().cpu(), zero.long().flatten().cpu(), axis, most
     )
 
 
@@ -167,7 +169,8 @@ def _product(model: torch.fx.GraphModule, node: Any) -> bool:
         multiplier = _keep(model, node, "scale", (x.scale * w.scale).float().to(device))
         zero, taps = int(x.zero), None
         if zero:
-            taps = _keep(model, node, "taps", _taps(weight, zero, transposed, groups, outs))
+            sums = _taps(weight, zero, transposed, groups, outs, x.most)
+            taps = _keep(model, node, "taps", sums)
         after = (False, None, None, 0, 0, torch.float32)
         begin = (x.node, w.node, multiplier, bias, taps, 0)
         if form is None:
@@ -208,9 +211,9 @@ def _geometry(arguments: dict[str, Any], dims: int, transposed: bool) -> tuple[A
 
 
 def _taps(
-    weight: torch.Tensor, zero: int, transposed: bool, groups: int, outs: int
+    weight: torch.Tensor, zero: int, transposed: bool, groups: int, outs: int, size: int
 ) -> torch.Tensor:
-    """What the input's zero point adds to each sum, by tap."""
+    """What the input's zero point adds to each sum, by tap; no input is farther from 0 than `size`."""
     wide = weight.detach().cpu().long()
     if wide.dim() == 2:
         by_tap, most = wide.sum(1, keepdim=True), wide.abs().sum(1)
@@ -222,7 +225,7 @@ def _taps(
         by_tap, most = wide.flatten(2).sum(1), wide.flatten(1).abs().sum(1)
     taps = by_tap * zero
     # int32 where no sum goes beyond it.
-    fits = int((most * 255).max() + taps.abs().sum(1).max()) < 2**31
+    fits = int((most * size).max() + taps.abs().sum(1).max()) < 2**31
     return (taps.int() if fits and weight.dtype == torch.int8 else taps).to(weight.device)
 
 

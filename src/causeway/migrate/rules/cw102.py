@@ -119,7 +119,7 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         edits.append(Edit(at, at, name))
     if isinstance(index, ast.Constant) and index.value is None:
         edits.append(Edit(start, stop, module.device(call)))
-    elif isinstance(index, ast.Constant) and isinstance(index.value, str):
+    elif _is_text(index):
         pass  # CW101 sees to it
     elif _is_device(module, index):
         if _may_be_none(module, index):
@@ -129,6 +129,17 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         torch, kind = module.torch(call), module.device_type(call)
         edits += [Edit(start, start, f"{torch}.device({kind}, "), Edit(stop, stop, ")")]
     return edits
+
+
+def _is_text(node: ast.AST) -> bool:
+    """Whether an argument is a string, also one that is put together."""
+    if isinstance(node, ast.BinOp):
+        return _is_text(node.left)
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+        return node.func.attr == "format" and _is_text(node.func.value)
+    return isinstance(node, ast.JoinedStr) or (
+        isinstance(node, ast.Constant) and isinstance(node.value, str)
+    )
 
 
 def _is_device(module: Module, node: ast.expr) -> bool:

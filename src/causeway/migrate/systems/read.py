@@ -424,6 +424,11 @@ class _Reader:
 
     def _asked(self, node: ast.Attribute) -> None:
         """`.is_npu`, and `"torch.npu.FloatTensor"`."""
+        device, _, rest = node.attr.partition("_")
+        if device in self.devices and rest in ("stream", "event"):
+            end = self.source.end(node)
+            self._word(node, end - len(node.attr), end, f"cuda_{rest}")
+            return
         name = node.attr.removeprefix("is_")
         if node.attr.startswith("is_") and name in self.devices:
             end = self.source.end(node)
@@ -446,6 +451,12 @@ class _Reader:
         if start in self.stay or self.module.kept(statement(node)):
             return
         if self._variable(node, value):
+            return
+        asks = self.module.resolve(up.func) if isinstance(up, ast.Call) else ""
+        if value in self.packages and asks.endswith(("util.find_spec", "import_module")):
+            problem = "it asks whether the package is there"
+            tip = "Ask torch.accelerator.is_available() instead."
+            self.say("CW170", up, "manual", problem, tip, value)
             return
         parts = self.source.string_parts(node)
         if parts is None or "b" in parts[0].lower():
@@ -859,7 +870,8 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     if not reader.cuda:
         return reading
     joined = branches.joined(module, reading.pieces, stay)
-    mixed = None if reader.redirected() else _names_cuda(module, joined)
+    own = reader.redirected() or all(not s.device for s in systems)  # MindTorch says "cuda" itself
+    mixed = None if own else _names_cuda(module, joined)
     several = _names_others(module, reader.devices) or len(reader.devices) > 1
     if not reader.strong and (mixed is not None or several or _asks_accelerator(module)):
         return Reading()  # a word among others
