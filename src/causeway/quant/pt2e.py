@@ -213,7 +213,9 @@ def _geometry(arguments: dict[str, Any], dims: int, transposed: bool) -> tuple[A
 def _taps(
     weight: torch.Tensor, zero: int, transposed: bool, groups: int, outs: int, size: int
 ) -> torch.Tensor:
-    """What the input's zero point adds to each sum, by tap; no input is farther from 0 than `size`."""
+    """What the input's zero point adds to each sum, by tap. No input is farther from 0 than
+    `size`.
+    """
     wide = weight.detach().cpu().long()
     if wide.dim() == 2:
         by_tap, most = wide.sum(1, keepdim=True), wide.abs().sum(1)
