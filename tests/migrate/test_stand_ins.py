@@ -7,6 +7,7 @@ losses. On a device whose module lacks names of torch.cuda, what is written must
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import json
 import os
 import shutil
@@ -119,7 +120,11 @@ def missing(module: str, names: list[str]) -> dict[str, str]:
     texts = {}
     for api in knowledge.apis():
         name = api.removeprefix("torch.cuda.")
-        if "." not in name and not name.startswith("_") and hasattr(torch.cuda, name):
+        # A module, which `import torch` alone need not bring, is imported by who asks for it.
+        found = getattr(torch.cuda, name, None)
+        if "." in name or name.startswith("_") or inspect.ismodule(found):
+            continue
+        if hasattr(torch.cuda, name):
             text = f"import torch\n\nif torch.cuda.is_available():\n    x = torch.cuda.{name}\n"
             texts[name] = convert_source(text, Settings())[0]
     assert len(texts) > 80
