@@ -27,6 +27,7 @@ from programs import (
     gru_step,
     lstm_step,
     mnist_step,
+    resnet,
     resnet18,
     resnet_inference,
 )
@@ -57,17 +58,7 @@ class Bottleneck(nn.Module):
 
 
 def resnet50() -> nn.Sequential:
-    """ResNet-50 with a head for 1,000 classes (He et al. 2015, table 1)."""
-    stages: list[nn.Module] = [
-        nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
-        nn.MaxPool2d(3, 2, 1),
-    ]  # fmt: skip
-    before = 64
-    for width, stride, depth in ((64, 1, 3), (128, 2, 4), (256, 2, 6), (512, 2, 3)):
-        for i in range(depth):
-            stages.append(Bottleneck(before, width, stride if i == 0 else 1))
-            before = 4 * width
-    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(2048, 1000))
+    return resnet(Bottleneck, (3, 4, 6, 3), grows=4)
 
 
 class ConvNeXtBlock(nn.Module):
@@ -182,19 +173,9 @@ def training(
     return make
 
 
-def encoder_forward(where: torch.device) -> Callable[[], object]:
-    """Four encoder layers of 384 over 2 x 128 positions."""
-    torch.manual_seed(0)
+def encoder() -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, activation="gelu")
-    net = nn.TransformerEncoder(layer, 4, enable_nested_tensor=False).eval().to(where)
-    x = torch.randn(2, 128, 384).to(where)
-
-    def forward() -> None:
-        with torch.no_grad():
-            net(x)
-        torch.accelerator.synchronize()
-
-    return forward
+    return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
 
 
 def decoding(where: torch.device) -> Callable[[], object]:
@@ -240,7 +221,7 @@ def inference(net: Callable[[], nn.Module], *shape: int) -> Make:
 
 
 def vgg() -> nn.Sequential:
-    """VGG-11's convolutions, for small images."""
+    """Six of VGG-11's eight convolutions, for small images."""
     layers: list[nn.Module] = []
     before = 3
     for width in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0):
@@ -292,7 +273,7 @@ TRAINING: dict[str, tuple[Make, float]] = {
     "ResNet-50, 2 x 128 x 128": (training(resnet50, 2, 3, 128, 128), 0.9),
     "ConvNeXt blocks, 4 x 128 x 128": (training(convnext, 4, 3, 128, 128, optimizer="AdamW"), 0.9),
     "UNet with GroupNorm, 4 x 64 x 64": (training(UNet, 4, 3, 64, 64, optimizer="AdamW"), 0.9),
-    "VGG-11, 8 x 32 x 32": (training(vgg, 8, 3, 32, 32), 0.9),
+    "VGG of 6 convolutions, 8 x 32 x 32": (training(vgg, 8, 3, 32, 32), 0.9),
     "MobileNetV2 blocks, 4 x 96 x 96": (training(mobile, 4, 3, 96, 96), 0.9),
     "autoencoder, 32 x 28 x 28": (training(autoencoder, 32, 1, 28, 28), 0.9),
     "volumes, 2 x 24 x 24 x 24": (training(volume, 2, 1, 24, 24, 24), 0.9),
@@ -309,7 +290,7 @@ INFERENCE: dict[str, tuple[Make, float]] = {
         inference(lambda: Residual(64, 64, 1), 4, 64, 56, 56),
         1.1,
     ),
-    "encoder of 4 layers, 2 x 128 x 384": (encoder_forward, 0.95),
+    "encoder of 4 layers, 2 x 128 x 384": (inference(encoder, 2, 128, 384), 0.95),
     "decoding, 6 layers of 384": (decoding, 1.2),
 }
 

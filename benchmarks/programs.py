@@ -106,17 +106,26 @@ class Residual(nn.Module):
         return torch.relu(self.norm2(self.conv2(y)) + self.around(x))
 
 
-def resnet18() -> nn.Sequential:
-    """ResNet-18 with a head for 1,000 classes (He et al. 2015, table 1)."""
+def resnet(
+    block: Callable[[int, int, int], nn.Module], depths: tuple[int, ...], *, grows: int = 1
+) -> nn.Sequential:
+    """A ResNet with a head for 1,000 classes (He et al. 2015, table 1). `depths`: blocks of each
+    stage; `grows`: what a block gives, in widths.
+    """
     stages: list[nn.Module] = [
         nn.Conv2d(3, 64, 7, 2, 3, bias=False), nn.BatchNorm2d(64), nn.ReLU(),
         nn.MaxPool2d(3, 2, 1),
     ]  # fmt: skip
     before = 64
-    for width, stride in ((64, 1), (128, 2), (256, 2), (512, 2)):
-        stages += [Residual(before, width, stride), Residual(width, width, 1)]
-        before = width
-    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(512, 1000))
+    for width, stride, depth in zip((64, 128, 256, 512), (1, 2, 2, 2), depths, strict=True):
+        for i in range(depth):
+            stages.append(block(before, width, stride if i == 0 else 1))
+            before = grows * width
+    return nn.Sequential(*stages, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(before, 1000))
+
+
+def resnet18() -> nn.Sequential:
+    return resnet(Residual, (2, 2, 2, 2))
 
 
 def resnet_inference(where: torch.device) -> Callable[[], object]:
