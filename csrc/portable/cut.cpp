@@ -16,8 +16,8 @@ constexpr Cut square(int rows, int columns, int depth, int lanes = 16) {
 
 // 16 floats are a register of AVX-512, two of AVX2, four of NEON: tiles of few rows are for the latter. For AVX-512, wide
 // tiles of few rows, which are read where they lie, and narrower ones where a result has few columns.
-constexpr Cut kPanels[] = {panel(8, 16, 1024), panel(8, 16, 256),  panel(8, 32, 512), panel(6, 16, 512),
-                           panel(4, 16, 512),  panel(6, 64, 1024), panel(12, 32, 256)};
+constexpr Cut kPanels[] = {panel(8, 16, 1024), panel(8, 16, 256),  panel(8, 32, 512),  panel(6, 16, 512),
+                           panel(4, 16, 512),  panel(6, 64, 1024), panel(12, 32, 256), panel(8, 48, 512)};
 constexpr Cut kSquares[] = {square(64, 64, 16),   square(128, 128, 8), square(128, 128, 16), square(128, 64, 16),
                             square(64, 64, 8, 8), square(64, 64, 32),  square(32, 32, 16),   square(32, 32, 32, 8)};
 
