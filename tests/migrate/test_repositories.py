@@ -156,6 +156,40 @@ KEPT = {
     "a guard of numba's kernels": (
         "from numba import cuda\n\n\ndef f(x):\n    if x.is_cuda:\n        return g(x)\n"
     ),
+    "a test of a kernel that a mark of the program keeps on CUDA": (
+        "import pytest\nfrom own.timing import align_cpu, align_cuda\n\n\n"
+        "@pytest.mark.requires_cuda\ndef test_align(x):\n"
+        "    assert align_cpu(x) == align_cuda(torch.ones(2).cuda())\n\n\n"
+        "@pytest.mark.requires_cuda\ndef test_filter(x):\n"
+        '    y = x.to("cuda")\n    torch.cuda.synchronize()\n    assert f(y).is_cuda\n'
+    ),
+    "a test of a kernel of Triton, by the function that launches it": (
+        "import triton\n\nDEVICE = torch.device('cuda')\n\n\n"
+        "@triton.jit\ndef add_kernel(x, n):\n    pass\n\n\n"
+        "def add(x):\n    add_kernel[(1,)](x, 4)\n    return x\n\n\n"
+        'def test_add():\n    x = torch.ones(4, device="cuda")\n    y = add(x.cuda())\n'
+        "    torch.cuda.synchronize()\n    assert torch.ones(4, device=DEVICE) == y\n"
+    ),
+    "tensors for kernels of numba, and its own question": (
+        "from numba import cuda\n\n\n@cuda.jit\ndef inc(a):\n    a[cuda.grid(1)] += 1\n\n\n"
+        'device = "cuda" if cuda.is_available() else "cpu"\n\n\n'
+        "def run(x):\n    inc[1, 4](x.cuda())\n    torch.cuda.synchronize()\n\n\n"
+        'def test_run():\n    run(torch.zeros(4, device="cuda"))\n'
+    ),
+    "tensors for a script's kernels of numba": (
+        'import numba.cuda\n\nx = torch.zeros(3, device="cuda")\nnumba.cuda.as_cuda_array(x)\n'
+    ),
+    "a test of faiss on GPUs": (
+        "import faiss\n\n\ndef test_search():\n"
+        "    index = faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, make())\n"
+        '    x = torch.rand(9, 8, device="cuda")\n    index.add(x)\n    torch.cuda.synchronize()\n'
+        "    assert index.search(torch.rand(9, 8).cuda(), 3)\n"
+    ),
+    "tensors that faiss is given": (
+        "import faiss\nimport faiss.contrib.torch_utils\n\n\ndef find(x, y):\n"
+        "    res = faiss.StandardGpuResources()\n"
+        "    return faiss.knn_gpu(res, x.cuda(), y.cuda(), 3)\n"
+    ),
     "a question of a library for CUDA": (
         "import faiss\n\n\ndef f(device):\n"
         '    use_cuda = "cuda" in str(device)\n    return faiss.Kmeans(3, 4, gpu=use_cuda)\n'
@@ -198,6 +232,70 @@ def test_a_place_that_went_wrong_is_converted_as_its_maintainer_would(case: str)
 def test_what_only_looked_like_a_device_stays(case: str) -> None:
     text = "import torch\n" + KEPT[case]
     assert convert(text) == text
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ('device="cu" "da"', "device=accelerator"),
+        ('device=(\n    "cu"\n    "da"\n)', "device=(\n    accelerator\n)"),
+        ('device="cuda" ":1"', 'device=f"{accelerator.type}:1"'),
+        ('device="cuda:" + str(i)', 'device=f"{accelerator.type}:" + str(i)'),
+        ('device="cuda:" f"{i}"', 'device=f"{accelerator.type}:" f"{i}"'),
+    ],
+)
+def test_a_device_in_several_strings_is_one_device(before: str, after: str) -> None:
+    text = "import torch\n{head}x = torch.ones(2, {device})\n"
+    wanted = text.format(head=HELP, device=after)
+    assert convert(text.format(head="", device=before)).replace("\n\n", "\n") == wanted
+    npu = before.replace('"cu"', '"n"').replace('"da"', '"pu"').replace('"cuda', '"npu')
+    # the import of torch_npu goes, so no name of its device may be left
+    of_npu = convert(text.format(head="import torch_npu\n", device=npu))
+    assert of_npu.replace("\n\n", "\n") == wanted
+    for_npu = convert_source(text.format(head="", device=before), Settings(target="npu"))[0]
+    device = eval("(" + for_npu.split("ones(2, device=")[1], {"i": 1})
+    assert device in ("npu", "npu:1"), for_npu
+
+
+@pytest.mark.parametrize("rest", ['"cu" f"da:{i}"', '"cu"  # a\n    "da"'])
+def test_a_device_in_pieces_that_cannot_be_read_is_told(rest: str) -> None:
+    text = f"import torch\nx = torch.ones(2, device={rest})\n"
+    after, found = convert_source(text, Settings())
+    assert after == text
+    if "#" in rest:
+        assert [f.kind for f in found if f.rule == "CW101"] == ["manual"]
+
+
+def test_a_call_of_a_system_that_stays_keeps_its_device() -> None:
+    text = 'import mindtorch\n\nx = mindtorch.ones(2, device="cuda:" + str(i))\n'
+    assert convert(text + 'y = mindtorch.ones(2, device="cuda")\n').startswith(text)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        # numba's and faiss's module has other code, too
+        "from numba import cuda\n\n\ndef run(x, k):\n    k[1, 4](cuda.as_cuda_array(x))\n",
+        "import faiss\n\n\ndef index(x):\n"
+        "    return faiss.index_cpu_to_gpu(faiss.StandardGpuResources(), 0, x)\n",
+        # Triton serves several devices
+        "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\ndef test_own(m):\n    f(m)\n",
+        # a mark alone says nothing of kernels
+        "import pytest\n\n\n@pytest.mark.cuda\ndef test_own(m):\n    f(m)\n",
+    ],
+)
+def test_what_stands_beside_kernels_is_converted(text: str) -> None:
+    text = f"import torch\n{text}\n\ndef test_model(m):\n    m.cuda()\n"
+    assert "m.to(accelerator)" in convert(text)
+
+
+def test_a_function_that_chooses_keeps_no_test_on_cuda() -> None:
+    text = (
+        "import torch\nimport triton\n\n\n@triton.jit\ndef k(x):\n    pass\n\n\n"
+        "def f(x):\n    if x.is_cuda:\n        k[(1,)](x)\n    return x + 1\n\n\n"
+        "def test_f():\n    f(torch.ones(2).cuda())\n"
+    )
+    assert "torch.ones(2).to(accelerator)" in convert(text)
 
 
 def test_a_module_that_never_imports_torch_gets_no_import_for_one_string() -> None:

@@ -17,6 +17,7 @@ from itertools import islice
 from causeway.migrate import knowledge
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
+from causeway.migrate.kernels import Kernels
 from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
@@ -146,6 +147,7 @@ class Module:
         self._brought: frozenset[str] | None = None
         self._vendors: set[str] | None = None
         self._runtimes: dict[int, str] | None = None
+        self._kernels: Kernels | None = None
         self._jit = "jit" in self.source.text
         self._occupied: list[tuple[int, int]] = []  # sorted
         self._inserted: list[int] = []  # sorted places of edits that only insert
@@ -538,6 +540,13 @@ class Module:
         start, end = self.source.start(node), self.source.end(node)
         return "#" not in self.source.slice(start, end)
 
+    def joined_parts(self, node: ast.Constant) -> tuple[str, str, str] | None:
+        """Prefix, quote and content of a string in several pieces, as one: `"cu" "da"`."""
+        value = node.value
+        if not isinstance(value, str) or not re.fullmatch(r"[\w:%{}.,]+", value):
+            return None
+        return ("", self.quote_for(node), value) if self.uncommented(node) else None
+
     def later(self, node: ast.AST, *, is_device: bool) -> str:
         """The value of a variable that holds the device from here on: the helper, where the module
         has one anyway, else what that would be. `is_device`: a torch.device, no name.
@@ -628,6 +637,8 @@ class Module:
                     asked = test
                 if self.resolve(asked) == "torch.version.cuda" or _of_cuda_alone(test):
                     return True
+                if isinstance(test, ast.Call) and self.resolve(test.func).startswith("numba.cuda."):
+                    return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up
@@ -655,6 +666,10 @@ class Module:
             self._runtimes = (
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
             )
+        if self._kernels is None:
+            self._kernels = Kernels(self.names, self.resolve, self.source.text)
+        if owner := self._kernels.at(node):
+            return owner
         if not self._runtimes:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]

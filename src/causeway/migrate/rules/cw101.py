@@ -118,13 +118,16 @@ def _constant(module: Module, node: ast.Constant) -> None:
                 severity="info",
             )  # fmt: skip
         return
+    joined = None if parts or _filled(module, node) else module.joined_parts(node)
+    parts = parts or joined
     if parts is None or "b" in parts[0].lower() or "\\" in parts[2]:
         module.report(RULE, node, "manual", "a device string in several pieces")
         return
     if module.vendor:
         module.use_target()
         at = module.source.start(node) + len(parts[0]) + len(parts[1])
-        edits = [Edit(at, at + 4, module.vendor)]
+        whole = f"{parts[1]}{module.vendor}{parts[2][4:]}{parts[1]}"
+        edits = [module.replace(node, whole) if joined else Edit(at, at + 4, module.vendor)]
     elif _whole_device(module, node):
         _device_call(module, node)
         return
@@ -263,14 +266,19 @@ def _fstring(module: Module, node: ast.JoinedStr) -> None:
     if module.backend_left and not module.vendor:
         return
     text = module.text(node)
-    opening = re.match(r"""([fFrR]+)('{3}|"{3}|'|")cuda""", text)
+    opening = re.match(r"""([fFrR]*)('{3}|"{3}|'|")cuda""", text)
     if role(module, node, "device", certain=True) is None:
         return
-    if not opening:
+    plain = opening is not None and "f" not in opening.group(1).lower()  # "cuda:" f"{i}"
+    rest = text[opening.end() :] if opening else ""
+    if opening is None or (plain and not re.match(rf":?\d*{opening.group(2)}", rest)):
         module.report(RULE, node, "manual", "a device string in several pieces")
         return
     at = module.source.start(node) + opening.end() - len("cuda")
     new = module.vendor or f"{{{module.device_type(node)}}}"
     if module.vendor:
         module.use_target()
-    module.change(RULE, node, [Edit(at, at + 4, new)], "the accelerator's name before the index")
+    edits = [Edit(at, at + 4, new)]
+    if plain and not module.vendor:
+        edits.append(Edit(module.source.start(node), module.source.start(node), "f"))
+    module.change(RULE, node, edits, "the accelerator's name before the index")

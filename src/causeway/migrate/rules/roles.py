@@ -54,7 +54,7 @@ _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
     "cuda", "ctranslate2", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
-    "vllm",
+    "vllm", "mindtorch",
 }  # fmt: skip
 
 

@@ -458,11 +458,11 @@ class _Reader:
             tip = "Ask torch.accelerator.is_available() instead."
             self.say("CW170", up, "manual", problem, tip, value)
             return
-        parts = self.source.string_parts(node)
-        if parts is None or "b" in parts[0].lower():
-            return
         new = self._device_word(value)
-        if new is None or "\\" in parts[2]:
+        if new is None:
+            return
+        parts = self.source.string_parts(node) or self.module.joined_parts(node)
+        if parts is None or "b" in parts[0].lower() or "\\" in parts[2]:
             return
         text = f"{parts[0]}{parts[1]}{new}{parts[1]}"
         self._piece(start, self.source.end(node), text, loan=True)
@@ -489,7 +489,7 @@ class _Reader:
             return
         text = self.module.text(node)
         for device in self.devices:
-            opening = re.match(rf"""[fFrR]+(?:'{{3}}|"{{3}}|'|")({device})(?::|$|["'])""", text)
+            opening = re.match(rf"""[fFrR]*(?:'{{3}}|"{{3}}|'|")({device})(?::|$|["'])""", text)
             if opening:
                 self._piece(start + opening.start(1), start + opening.end(1), "cuda", loan=True)
 

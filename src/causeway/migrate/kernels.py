@@ -1,0 +1,140 @@
+"""The parts of a module that are for kernels of CUDA alone, whose tensors must stay CUDA's.
+
+What launches a kernel of numba, and tests of kernels that Triton compiles or that a name calls
+CUDA's. Other code around a kernel of Triton is converted, for Triton serves several devices.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Iterator
+
+from causeway.migrate.names import FUNCTIONS, Names, ancestors
+
+_CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda")
+_CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
+_MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
+
+
+class Kernels:
+    """What is for which kernels: `at(node)` says it, "" where nothing is."""
+
+    def __init__(self, names: Names, resolve: Callable[[ast.AST], str], text: str) -> None:
+        self._names, self._resolve = names, resolve
+        self._parts: dict[int, str] = {}  # by id of a function, a class or the module
+        self._shared: dict[str, str] = {}  # variables of the module that those parts read
+        if _CONCERNS.search(text):
+            self._find()
+
+    def at(self, node: ast.AST) -> str:
+        """The kernels that a node is for."""
+        if not self._parts:
+            return ""
+        around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
+        if around:
+            return next((self._parts[id(up)] for up in around if id(up) in self._parts), "")
+        if id(self._names.tree) in self._parts:
+            return self._parts[id(self._names.tree)]
+        for _, up in ancestors(node):
+            if isinstance(up, ast.Assign | ast.AnnAssign):
+                targets = up.targets if isinstance(up, ast.Assign) else [up.target]
+                set_here = [t.id for t in targets if isinstance(t, ast.Name)]
+                return next((self._shared[n] for n in set_here if n in self._shared), "")
+        return ""
+
+    def _find(self) -> None:
+        launchers: dict[str, str] = {}  # functions and classes of the module, and whose kernel
+        uses = [(node, owner) for node in self._loads() if (owner := self._owner(node))]
+        for node, owner in uses:
+            self._take(node, owner, launchers)
+        changed = True
+        while changed:  # who names a launcher launches
+            changed = False
+            for node in self._names.all(ast.Name):
+                if node.id in launchers and self._of_module(node):
+                    changed |= self._take(node, launchers[node.id], launchers)
+        self._find_marked()
+        for node in self._names.all(ast.Name) if self._parts else ():
+            if self._of_module(node):
+                around = (self._parts[id(up)] for _, up in ancestors(node) if id(up) in self._parts)
+                if owner := next(around, ""):
+                    self._shared[node.id] = owner
+
+    def _of_module(self, node: ast.Name) -> bool:
+        """Whether a name is read here, and bound by the module itself."""
+        held = self._names.holder(node.id, node.scope)  # type: ignore[attr-defined]
+        return isinstance(node.ctx, ast.Load) and held is self._names.module
+
+    def _loads(self) -> Iterator[ast.Name | ast.Attribute]:
+        for kind in (ast.Name, ast.Attribute):
+            for node in self._names.all(kind):
+                if isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                    yield node  # type: ignore[misc]
+
+    def _owner(self, node: ast.Name | ast.Attribute) -> str:
+        api = self._resolve(node)
+        if api.startswith("numba.cuda."):
+            return "numba"
+        if api.startswith("triton."):
+            return "triton"
+        return "faiss" if api.startswith("faiss.") and "gpu" in api.lower() else ""
+
+    def _take(self, node: ast.AST, owner: str, launchers: dict[str, str]) -> bool:
+        """Note the function around a use of kernels; whether that is news."""
+        up = [n for _, n in ancestors(node)]
+        homes = [n for n in up if isinstance(n, (*FUNCTIONS, ast.ClassDef))]
+        if not homes:
+            if owner == "numba" and any(isinstance(n, ast.Call) for n in up):
+                self._parts[id(self._names.tree)] = owner
+            return False
+        inner, outer = homes[0], homes[-1]
+        tests = [n for n in homes if _is_test(n)]
+        handed = owner != "faiss" or self._faiss_takes_tensors()
+        for part in tests if handed or tests else ():
+            self._parts.setdefault(id(part), owner)
+        if handed and (owner == "faiss" or (owner == "numba" and self._launches(node))):
+            self._parts.setdefault(id(inner), owner)
+        if outer.name in launchers or owner == "faiss" or self._chooses(outer):
+            return False
+        launchers[outer.name] = owner
+        return True
+
+    def _launches(self, node: ast.AST) -> bool:
+        """Whether a use is that of numba itself, or a launch of a kernel by its name."""
+        up = node.up  # type: ignore[attr-defined]
+        if isinstance(node, ast.Attribute) or self._resolve(node).startswith("numba."):
+            return True
+        return isinstance(up, ast.Subscript) and isinstance(up.up, ast.Call)  # type: ignore[attr-defined]
+
+    def _chooses(self, node: ast.AST) -> bool:
+        """Whether a function chooses itself between the kernel and other code."""
+        return any(
+            isinstance(n, ast.Attribute)
+            and (n.attr == "is_cuda" or self._resolve(n) == "torch.cuda.is_available")
+            for n in ast.walk(node)
+        )
+
+    def _faiss_takes_tensors(self) -> bool:
+        return any(
+            alias.name.startswith("faiss.contrib.torch_utils")
+            for node in self._names.all(ast.Import)
+            for alias in node.names
+        )
+
+    def _find_marked(self) -> None:
+        """Tests with a mark of the program for CUDA, in a module that names kernels of CUDA's."""
+        bound = self._names.module.bindings
+        if not any(_CUDAS.search(name) for name in bound):
+            return
+        for kind in (*FUNCTIONS, ast.ClassDef):
+            for node in self._names.all(kind):
+                for mark in getattr(node, "decorator_list", ()):
+                    named = mark.func if isinstance(mark, ast.Call) else mark
+                    if _MARK.fullmatch(self._resolve(named)):
+                        self._parts[id(node)] = "a kernel of CUDA"
+
+
+def _is_test(node: ast.AST) -> bool:
+    name = getattr(node, "name", "")
+    return name.startswith(("test", "Test")) or name.endswith("Test")
