@@ -4,8 +4,8 @@ python tests/chinese.py             # every pair of pages, then each finding
 python tests/chinese.py --blocks    # code blocks are copied from the English pages first
 
 A page of docs/zh/ is the page of that name in docs/, README.zh.md is README.md. A pair has the same
-headings, code blocks, items of lists and rows of tables, and in each section the same links and the
-same names in code. A link may go to the Chinese page where there is one.
+headings, code blocks, items of lists and rows of tables, and in each section the same links,
+figures in tables and names in code. A link may go to the Chinese page where there is one.
 tests/unit/test_chinese.py keeps it.
 """
 
@@ -58,6 +58,7 @@ class Section:
     counts: Counter[str] = field(default_factory=Counter)
     links: list[str] = field(default_factory=list)
     names: set[str] = field(default_factory=set)
+    figures: list[str] = field(default_factory=list)
     prose: list[tuple[int, str]] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -91,6 +92,8 @@ def _inline(token: Token, section: Section, line: int) -> None:
             target = child.attrs.get("href") or child.attrs.get("src")
             section.links.append(unquote(str(target)))
         words.append(child.content if child.type == "text" else "`" if child.content else " ")
+    if re.fullmatch(r"[\d.,%x ]+", token.content):  # a cell of a table
+        section.figures.append(token.content)
     section.prose.append((line, "".join(words)))
 
 
@@ -170,6 +173,9 @@ class Pair:
                     f"{mine.counts[what]} {what} instead of {theirs.counts[what]}; "
                     "translate what is new"
                 )
+        if mine.figures != theirs.figures:
+            wants = ", ".join(theirs.figures)
+            found.append(f"the figures are {', '.join(mine.figures)} instead of {wants}")
         has = Counter(self.target(self.page, link) for link in mine.links)
         wants = Counter(self.target(self.source, link) for link in theirs.links)
         found += [f"no link to {link}; add it" for link in wants - has]

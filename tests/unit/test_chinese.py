@@ -71,6 +71,7 @@ FAULTS = [
     ("```sh", "```bash", '"# Start": code block 1 is another'),
     ("```sh\nmake demo\n```\n", "", "0 code blocks instead of 1"),
     ("| 1 | 2 |\n", "", "1 rows instead of 2"),
+    ("| 1 | 2 |", "| 1 | 3 |", "the figures are 1, 3 instead of 1, 2"),
     ("- 一\n", "", "1 items instead of 2"),
     ("https://x.y", "https://x.z", "no link to https://x.y; add it"),
     ("https://x.y", "https://x.z", "a link to https://x.z too many"),
