@@ -16,7 +16,8 @@ from pathlib import Path
 import reference
 
 ROOT = Path(__file__).parents[2]
-ABOUT = ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md", "RELEASING.md", "SECURITY.md")
+ABOUT = ("README.md", "README.zh.md", "CHANGELOG.md", "CONTRIBUTING.md", "AGENTS.md")
+ABOUT += ("RELEASING.md", "SECURITY.md")
 INDEX = "docs/README.md"
 LANGUAGES = {".py": "python", ".c": "c", ".h": "c", ".cpp": "cpp", ".hpp": "cpp"}
 LANGUAGES |= {".toml": "toml", ".yml": "yaml", ".json": "json", ".sh": "sh"}
@@ -27,7 +28,8 @@ _LINK = re.compile(r"(!?\[(?:[^\]\[]|\[[^\]]*\])*\])\(([^)#\s]*)(#[^)\s]*)?\)")
 def pages() -> list[str]:
     """The pages that are written by hand or by `make docs`, as paths from the root."""
     found = [ROOT / name for name in ABOUT]
-    for pattern in ("docs/*.md", "docs/rules/*.md", "docs/coming/*.md", "vendors/*/README.md"):
+    folders = ("docs", "docs/rules", "docs/coming", "docs/zh")
+    for pattern in (*(f"{folder}/*.md" for folder in folders), "vendors/*/README.md"):
         found += sorted(ROOT.glob(pattern))
     found += [ROOT / "tests/README.md"]
     return [path.relative_to(ROOT).as_posix() for path in found]

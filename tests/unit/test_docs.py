@@ -16,6 +16,9 @@ PAGES += ["AGENTS.md", "SECURITY.md", "RELEASING.md"]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs").glob("*.md"))]
 PAGES += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/coming").glob("*.md"))]
 
+CHINESE = ["README.zh.md"]  # their code is the English pages': test_chinese.py
+CHINESE += [str(path.relative_to(ROOT)) for path in sorted((ROOT / "docs/zh").glob("*.md"))]
+
 
 def blocks(page: str, language: str) -> list[str]:
     text = (ROOT / page).read_text()
@@ -62,7 +65,7 @@ def test_python_in_docs_runs(run_python, page: str, tmp_path: Path) -> None:
     assert done.stderr == ""
 
 
-@pytest.mark.parametrize("page", PAGES)
+@pytest.mark.parametrize("page", [*PAGES, *CHINESE])
 def test_links_in_docs_lead_somewhere(page: str) -> None:
     prose = re.sub(r"^```.*?^```", "", (ROOT / page).read_text(), flags=re.DOTALL | re.MULTILINE)
     links = re.findall(r"\]\((?!http)([^)#]+)", prose)  # in code it may be a C++ lambda
