@@ -6,6 +6,8 @@ from causeway.quant.adaptive import adaptive_quantize as adaptive_quantize
 from causeway.quant.adaptive import bits_of as bits_of
 from causeway.quant.adaptive import dequantize as dequantize
 from causeway.quant.attention import integer_attention as integer_attention
+from causeway.quant.balance import equalize as equalize
+from causeway.quant.balance import smooth_quant as smooth_quant
 from causeway.quant.checkpoints import load_packed as load_packed
 from causeway.quant.correct import correct_bias as correct_bias
 from causeway.quant.dynamic import convert as convert
@@ -23,6 +25,7 @@ __all__ = [
     "convert",
     "correct_bias",
     "dequantize",
+    "equalize",
     "fold_norms",
     "integer_attention",
     "load_packed",
@@ -30,4 +33,5 @@ __all__ = [
     "lowered",
     "quantize_dynamic",
     "quantize_weights",
+    "smooth_quant",
 ]

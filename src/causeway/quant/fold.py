@@ -31,13 +31,10 @@ def fold_norms(model: nn.Module, inplace: bool = False) -> nn.Module:
         raise CausewayError("fold_norms is for inference: model.eval() first")
     if not inplace:
         model = copy.deepcopy(model)
-    try:
-        graph = torch.fx.Tracer().trace(model)
-    except Exception as error:
-        raise CausewayError(
-            f"torch.fx cannot follow this model's forward ({error}): fold its norms by "
-            "torch.nn.utils.fuse_conv_bn_eval where you know the pairs"
-        ) from error
+    graph = traced(
+        model,
+        "fold its norms by torch.nn.utils.fuse_conv_bn_eval where you know the pairs",
+    )
     calls = collections.Counter(n.target for n in graph.nodes if n.op == "call_module")
     for node in graph.nodes:
         if node.op != "call_module" or calls[node.target] != 1 or not node.args:
@@ -59,3 +56,13 @@ def fold_norms(model: nn.Module, inplace: bool = False) -> nn.Module:
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, new.eval())
     return model
+
+
+def traced(model: nn.Module, instead: str) -> torch.fx.Graph:
+    """The graph of the model's forward. The error where there is none says what to do `instead`."""
+    try:
+        return torch.fx.Tracer().trace(model)
+    except Exception as error:
+        raise CausewayError(
+            f"torch.fx cannot follow this model's forward ({error}): {instead}"
+        ) from error

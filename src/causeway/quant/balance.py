@@ -1,0 +1,365 @@
+"""Scales moved between layers before they become integers: SmoothQuant and cross-layer
+equalization. The model computes the same in floating point.
+"""
+
+from __future__ import annotations
+
+import collections
+import copy
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from causeway.errors import CausewayError
+from causeway.quant.fold import traced
+from causeway.quant.select import Kinds, kind_of
+from causeway.quant.settings import nearest
+
+_LAYERS: Kinds = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+_NORMS: Kinds = (nn.LayerNorm, nn.RMSNorm)
+# f(s * x) = s * f(x) for s > 0, in each channel alone.
+_KEEP_SCALES: Kinds = (nn.ReLU, nn.LeakyReLU, nn.Identity, nn.Dropout)
+_POOLS: dict[type[nn.Module], Kinds] = {
+    nn.Conv1d: (nn.MaxPool1d, nn.AvgPool1d, nn.AdaptiveMaxPool1d, nn.AdaptiveAvgPool1d),
+    nn.Conv2d: (nn.MaxPool2d, nn.AvgPool2d, nn.AdaptiveMaxPool2d, nn.AdaptiveAvgPool2d),
+    nn.Conv3d: (nn.MaxPool3d, nn.AvgPool3d, nn.AdaptiveMaxPool3d, nn.AdaptiveAvgPool3d),
+}
+_RELUS: tuple[Any, ...] = (torch.relu, nn.functional.relu, "relu")
+_ROUNDS = 50
+_SETTLED = 1e-3  # how much a scale may still change in the last round
+
+Pair = tuple[str, tuple[str, ...]]
+New = dict[nn.Parameter, torch.Tensor]
+
+
+def smooth_quant(
+    model: nn.Module,
+    batches: Iterable[Any],
+    alpha: float = 0.5,
+    pairs: Sequence[tuple[str, str | Sequence[str]]] | None = None,
+    inplace: bool = False,
+) -> nn.Module:
+    """`model`, in eval mode and floating point, with outlier channels of linear layers' inputs made
+    smaller and their weights larger, for `quantize_dynamic` to follow.
+
+    Channel j of the input of one or more Linear [out, in] is divided by
+    `s_j = max|X_j|^alpha / max|W_j|^(1 - alpha)`, with X all inputs in `batches` and W the weights
+    of all of them together; column j of W is multiplied by it. The division becomes part of the
+    weight and bias [in] of the LayerNorm or RMSNorm before, or of the rows of the Linear before.
+    `s` is [in], and 1 where X_j or W_j is all zero. "SmoothQuant", arXiv 2211.10438, equation 4.
+
+    Args:
+        model: Any module.
+        batches: Inputs, or tuples of them; those of calibration will do.
+        alpha: From 0 to 1: how much of the range goes from inputs to weights.
+        pairs: Names: `("norm1", ("q", "k", "v"))`, with all that read what the first gives. Without
+            it they are found by torch.fx, and ReLU or dropout may lie after the first.
+        inplace: Change `model` itself.
+
+    Raises:
+        CausewayError: there are no batches, no pairs, a pair does not exist or cannot take a scale,
+            or the model would compute something else with it: then nothing was changed.
+    """
+    if not 0 <= alpha <= 1:
+        raise CausewayError(f"alpha={alpha}: it is to be from 0 to 1")
+    given = [b if isinstance(b, tuple) else (b,) for b in batches]
+    if not given:
+        raise CausewayError("there is no data: smooth_quant needs at least one batch")
+    model = _own(model, inplace, "smooth_quant")
+    kinds: Kinds = (nn.Linear,)
+    if pairs is None:
+        found = _found(model, (*_NORMS, nn.Linear), kinds, many=True, name="smooth_quant")
+    else:
+        found = [(a, (b,) if isinstance(b, str) else tuple(b)) for a, b in pairs]
+        _check_named(model, found, (*_NORMS, nn.Linear), kinds)
+    old: New = {}
+    with torch.no_grad():
+        expected, ranges = _watched(model, [n for _, afters in found for n in afters], given)
+        try:
+            for before, afters in found:
+                layers = [model.get_submodule(n) for n in afters]
+                inputs = torch.stack([ranges[n] for n in afters]).amax(0)
+                weights = torch.stack([_by_input(m) for m in layers]).amax(0)
+                scale = inputs.pow(alpha) / weights.pow(1 - alpha)
+                scale = torch.where((inputs > 0) & (weights > 0), scale, 1.0)
+                _move(model.get_submodule(before), layers, scale, (before, afters), old)
+            _check_same(expected, model(*given[0]), found)
+        except BaseException:
+            for parameter, was in old.items():
+                parameter.copy_(was)
+            raise
+    return model
+
+
+def equalize(
+    model: nn.Module,
+    pairs: Sequence[tuple[str, str]] | None = None,
+    inplace: bool = False,
+) -> nn.Module:
+    """`model`, in eval mode and floating point, with the weights of layers that follow each other
+    scaled until their channels are of one size, for `quantize_dynamic` to follow.
+
+    Layers are Linear [out, in] and Conv1d to Conv3d [out, in / groups, ...], two of a kind, with
+    nothing, ReLU, LeakyReLU, dropout or a pool of the same dimensions between. Channel i has
+    `s_i = sqrt(r1_i * r2_i) / r2_i`, with r1_i the largest number of row i of the first and r2_i
+    that of column i of the second. Row i and bias i are divided by it, column i is multiplied.
+    `s` is [out] of the first, and 1 where r1_i or r2_i is zero. Chains repeat until scales settle.
+    Fold batch norms first. "Data-Free Quantization through Weight Equalization and Bias
+    Correction", arXiv 1906.04721, equation 11.
+
+    Args:
+        model: A module whose forward torch.fx can follow.
+        pairs: Names, `("conv1", "conv2")`; without it, all that there are.
+        inplace: Change `model` itself.
+
+    Raises:
+        CausewayError: torch.fx cannot follow the model, there are no pairs, or one does not exist
+            or cannot take a scale: then nothing was changed.
+    """
+    model = _own(model, inplace, "equalize")
+    found = _found(model, _LAYERS, _LAYERS, many=False, name="equalize")
+    if pairs is not None:
+        named = [(a, (b,)) for a, b in pairs]
+        _check_named(model, named, _LAYERS, _LAYERS)
+        for before, (after,) in named:
+            if (before, (after,)) not in found:
+                raise CausewayError(
+                    f"{before!r} and {after!r} cannot be equalized: {after!r} is to be all that reads "
+                    f"{before!r}, with nothing but ReLU, dropout or pools between, and each runs once"
+                )
+        found = [p for p in found if p in named]
+    old: New = {}
+    with torch.no_grad():
+        try:
+            for _ in range(_ROUNDS):
+                change = 0.0
+                for before, afters in found:
+                    first, second = model.get_submodule(before), model.get_submodule(afters[0])
+                    r1, r2 = _by_output(first), _by_input(second)
+                    scale = torch.where((r1 > 0) & (r2 > 0), (r1 * r2).sqrt() / r2, 1.0)
+                    _move(first, [second], scale, (before, afters), old)
+                    change = max(change, float((scale - 1).abs().max()))
+                if change < _SETTLED:
+                    break
+        except BaseException:
+            for parameter, was in old.items():
+                parameter.copy_(was)
+            raise
+    return model
+
+
+def _own(model: nn.Module, inplace: bool, name: str) -> nn.Module:
+    if model.training:
+        raise CausewayError(f"{name} is for inference: model.eval() first")
+    return model if inplace else copy.deepcopy(model)
+
+
+def _found(model: nn.Module, befores: Kinds, afters: Kinds, many: bool, name: str) -> list[Pair]:
+    """The pairs that the model's graph shows to be safe, in the order in which they run."""
+    graph = traced(model, "smooth_quant takes pairs by name, equalize needs the graph")
+    calls = collections.Counter(n.target for n in graph.nodes if n.op == "call_module")
+    read = {str(n.target).rpartition(".")[0] for n in graph.nodes if n.op == "get_attr"}
+    problem = _problems(model)
+
+    def usable(node: Any, kinds: Kinds) -> bool:
+        if node.op != "call_module" or calls[node.target] != 1 or node.target in read:
+            return False
+        module = model.get_submodule(str(node.target))
+        return kind_of(module, kinds) is not None and problem(module) is None
+
+    found = []
+    for node in graph.nodes:
+        if not usable(node, befores):
+            continue
+        before = model.get_submodule(str(node.target))
+        end = node
+        while len(end.users) == 1 and _keeps_scales(model, before, next(iter(end.users)), end):
+            end = next(iter(end.users))
+        users = list(end.users)
+        if not users or (len(users) > 1 and not many):
+            continue
+        if not all(usable(u, afters) and u.args[:1] == (end,) for u in users):
+            continue
+        layers = [model.get_submodule(str(u.target)) for u in users]
+        if all(_fit(before, m) for m in layers):
+            found.append((str(node.target), tuple(str(u.target) for u in users)))
+    if not found:
+        raise CausewayError(
+            f"{name} found no pair of layers in this model between which scales move"
+        )
+    return found
+
+
+def _keeps_scales(model: nn.Module, before: nn.Module, node: Any, of: Any) -> bool:
+    if node.args[:1] != (of,):
+        return False
+    if node.op != "call_module":
+        return node.op in ("call_function", "call_method") and node.target in _RELUS
+    module = model.get_submodule(str(node.target))
+    pools = _POOLS.get(kind_of(before, _LAYERS) or nn.Module, ())
+    return type(module) in (*_KEEP_SCALES, *pools) and not module.training and not _hooked(module)
+
+
+def _check_named(model: nn.Module, pairs: list[Pair], befores: Kinds, afters: Kinds) -> None:
+    modules = dict(model.named_modules(remove_duplicate=False))
+    problem = _problems(model)
+    if not pairs or not all(after for _, after in pairs):
+        raise CausewayError("pairs is empty, or one of them names no layer that follows")
+    for names in ([b for b, _ in pairs], [n for _, after in pairs for n in after]):
+        missing = [n for n in names if n not in modules]
+        if missing:
+            raise CausewayError(
+                f"the model has no layer called {missing[0]!r}."
+                + nearest(missing[0], list(modules))
+            )
+        twice = [n for n, c in collections.Counter(id(modules[n]) for n in names).items() if c > 1]
+        if twice:
+            name = next(n for n in names if id(modules[n]) == twice[0])
+            raise CausewayError(f"{name!r} is in several pairs on the same side: name it in one")
+    for before, after in pairs:
+        for name, kinds in ((before, befores), *((n, afters) for n in after)):
+            module = modules[name]
+            if kind_of(module, kinds) is None:
+                wanted = ", ".join(k.__name__ for k in kinds)
+                raise CausewayError(
+                    f"{name!r} is a {type(module).__name__}, and is to be one of: {wanted}"
+                )
+            reason = problem(module)
+            if reason:
+                raise CausewayError(f"{name!r} cannot take a scale: {reason}")
+        for name in after:
+            if not _fit(modules[before], modules[name]):
+                raise CausewayError(
+                    f"{before!r} gives {_outputs(modules[before])} channels as "
+                    f"{type(modules[before]).__name__}, which are not the "
+                    f"{_inputs(modules[name])} that {name!r}, {type(modules[name]).__name__}, takes"
+                )
+
+
+def _problems(model: nn.Module) -> Callable[[nn.Module], str | None]:
+    """Says why a module's weights cannot be scaled, or None."""
+    owners: dict[int, set[int]] = {}
+    for module in model.modules():
+        for parameter in module._parameters.values():
+            if parameter is not None:
+                owners.setdefault(parameter.data_ptr(), set()).add(id(module))
+
+    def problem(module: nn.Module) -> str | None:
+        weight = module._parameters.get("weight")
+        if weight is None:
+            return "it has no weight of its own"
+        if not weight.is_floating_point():
+            return f"its weight is in {weight.dtype}"
+        if isinstance(module, nn.LayerNorm | nn.RMSNorm) and weight.dim() != 1:
+            return "it normalizes more than one dimension"
+        own = [p for p in module._parameters.values() if p is not None]
+        if any(len(owners[p.data_ptr()]) > 1 for p in own):
+            return "it shares its weights with another layer"
+        return "there are hooks on it" if _hooked(module) else None
+
+    return problem
+
+
+def _hooked(module: nn.Module) -> bool:
+    return bool(module._forward_hooks or module._forward_pre_hooks)
+
+
+def _fit(before: nn.Module, after: nn.Module) -> bool:
+    kinds = kind_of(before, _LAYERS) or nn.Linear, kind_of(after, _LAYERS)
+    return kinds[0] is kinds[1] and before is not after and _outputs(before) == _inputs(after)
+
+
+def _outputs(module: Any) -> int:
+    return int(module.weight.shape[0])
+
+
+def _inputs(module: Any) -> int:
+    return int(module.weight.shape[1] * getattr(module, "groups", 1))
+
+
+def _double(x: torch.Tensor) -> torch.Tensor:
+    return x.detach().cpu().double()  # a chip may have no float64
+
+
+def _by_output(module: Any) -> torch.Tensor:
+    return _double(module.weight).abs().flatten(1).amax(1)
+
+
+def _by_input(module: Any) -> torch.Tensor:
+    """The largest number that each input channel is multiplied by."""
+    weight = _double(module.weight).abs()
+    weight = weight.unflatten(0, (getattr(module, "groups", 1), -1))
+    return weight.amax((1, *range(3, weight.dim()))).flatten()
+
+
+def _move(before: Any, afters: list[Any], scale: torch.Tensor, pair: Pair, old: New) -> None:
+    """Divide what `before` gives by `scale`, and multiply the columns of `afters`."""
+    new: New = {}
+    for parameter in (before.weight, getattr(before, "bias", None)):
+        if parameter is not None:
+            rows = scale.view(-1, *[1] * (parameter.dim() - 1))
+            new[parameter] = _double(parameter) / rows
+    for layer in afters:
+        groups = getattr(layer, "groups", 1)
+        weight = _double(layer.weight).unflatten(0, (groups, -1))
+        columns = scale.view(groups, 1, -1, *[1] * (weight.dim() - 3))
+        new[layer.weight] = (weight * columns).flatten(0, 1)
+    for parameter, wide in new.items():
+        values = wide.to(parameter.dtype)
+        if not bool(values.isfinite().all()):
+            raise CausewayError(
+                f"scales between {pair[0]!r} and {', '.join(pair[1])} leave {parameter.dtype}: the "
+                "weights or the data are not finite, or model.float() is needed first"
+            )
+        old.setdefault(parameter, parameter.detach().clone())
+        parameter.copy_(values)
+
+
+def _watched(
+    model: nn.Module, names: list[str], given: list[tuple[Any, ...]]
+) -> tuple[Any, dict[str, torch.Tensor]]:
+    """The model's outputs for the first batch, and the range of each input channel by layer."""
+    ranges: dict[str, torch.Tensor] = {}
+
+    def hook(name: str) -> Any:
+        def watch(_module: Any, inputs: Any) -> None:
+            now = _double(inputs[0].abs().flatten(0, -2).amax(0))
+            ranges[name] = torch.maximum(ranges[name], now) if name in ranges else now
+
+        return watch
+
+    hooks = [model.get_submodule(n).register_forward_pre_hook(hook(n)) for n in names]
+    try:
+        outputs = [model(*inputs) for inputs in given]
+    finally:
+        for each in hooks:
+            each.remove()
+    for name in names:
+        if name not in ranges:
+            raise CausewayError(f"{name!r} did not run with these batches")
+        if not bool(ranges[name].isfinite().all()):
+            raise CausewayError(f"inputs of {name!r} are not finite with these batches")
+    return outputs[0], ranges
+
+
+def _tensors(outputs: Any) -> Iterator[torch.Tensor]:
+    for leaf in torch.utils._pytree.tree_leaves(outputs):
+        if isinstance(leaf, torch.Tensor) and leaf.is_floating_point():
+            yield _double(leaf)
+
+
+def _check_same(expected: Any, outputs: Any, pairs: list[Pair]) -> None:
+    before, after = list(_tensors(expected)), list(_tensors(outputs))
+    if not before:
+        raise CausewayError("the model gives no tensor in floating point to compare")
+    leaf = next(x for x in torch.utils._pytree.tree_leaves(expected) if isinstance(x, torch.Tensor))
+    bound = 5e-2 if leaf.dtype in (torch.float16, torch.bfloat16) else 1e-3
+    for a, b in zip(before, after, strict=True):
+        if a.numel() and not float((a - b).abs().max()) <= bound * float(a.abs().max()):
+            raise CausewayError(
+                "with these scales the model computes something else: one of the pairs is not "
+                "all that reads its first layer, or more lies between "
+                f"({pairs[0][0]!r} to {', '.join(pairs[0][1])}, ...)"
+            )
