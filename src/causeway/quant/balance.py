@@ -121,13 +121,14 @@ def equalize(
     model = _own(model, inplace, "equalize")
     found = _found(model, _LAYERS, _LAYERS, many=False, name="equalize")
     if pairs is not None:
-        named = [(a, (b,)) for a, b in pairs]
+        named: list[Pair] = [(a, (b,)) for a, b in pairs]
         _check_named(model, named, _LAYERS, _LAYERS)
-        for before, (after,) in named:
+        for before, after in pairs:
             if (before, (after,)) not in found:
                 raise CausewayError(
-                    f"{before!r} and {after!r} cannot be equalized: {after!r} is to be all that reads "
-                    f"{before!r}, with nothing but ReLU, dropout or pools between, and each runs once"
+                    f"{before!r} and {after!r} cannot be equalized: {after!r} is to be all that "
+                    f"reads {before!r}, with nothing but ReLU, dropout or pools between, and each "
+                    "runs once"
                 )
         found = [p for p in found if p in named]
     old: New = {}
@@ -289,9 +290,14 @@ def _by_output(module: Any) -> torch.Tensor:
 
 def _by_input(module: Any) -> torch.Tensor:
     """The largest number that each input channel is multiplied by."""
-    weight = _double(module.weight).abs()
-    weight = weight.unflatten(0, (getattr(module, "groups", 1), -1))
+    weight = _in_groups(module).abs()
     return weight.amax((1, *range(3, weight.dim()))).flatten()
+
+
+def _in_groups(module: Any) -> torch.Tensor:
+    weight = _double(module.weight).contiguous()
+    groups = getattr(module, "groups", 1)
+    return weight.view(groups, weight.shape[0] // groups, *weight.shape[1:])
 
 
 def _move(before: Any, afters: list[Any], scale: torch.Tensor, pair: Pair, old: New) -> None:
@@ -302,9 +308,8 @@ def _move(before: Any, afters: list[Any], scale: torch.Tensor, pair: Pair, old: 
             rows = scale.view(-1, *[1] * (parameter.dim() - 1))
             new[parameter] = _double(parameter) / rows
     for layer in afters:
-        groups = getattr(layer, "groups", 1)
-        weight = _double(layer.weight).unflatten(0, (groups, -1))
-        columns = scale.view(groups, 1, -1, *[1] * (weight.dim() - 3))
+        weight = _in_groups(layer)
+        columns = scale.view(weight.shape[0], 1, -1, *[1] * (weight.dim() - 3))
         new[layer.weight] = (weight * columns).flatten(0, 1)
     for parameter, wide in new.items():
         values = wide.to(parameter.dtype)
