@@ -119,6 +119,28 @@ def numbers() -> None:
     print("equal")
 
 
+def batch_norm() -> None:
+    """Results, saved values and gradients of a training batch norm, and which rungs served."""
+    x, weight, bias = torch.randn(6, 3, 4), torch.randn(3), torch.randn(3)
+    x[:, 1] *= 1e-4  # a variance that is small against eps
+    grad = torch.randn_like(x)
+
+    def results(device: str) -> list[torch.Tensor]:
+        a, w, b, g = (t.to(device) for t in (x, weight, bias, grad))
+        mean, variance = torch.zeros(3, device=device), torch.ones(3, device=device)
+        out = torch.native_batch_norm(a, w, b, mean, variance, True, 0.1, 1e-5)
+        back = torch.ops.aten.native_batch_norm_backward(
+            g, a, w, mean, variance, out[1], out[2], True, 1e-5, [True, True, True]
+        )
+        return [t.cpu() for t in (*out, mean, variance, *back)]
+
+    with causeway.ledger() as ledger:
+        ours = results("ascend")
+    torch.testing.assert_close(ours, results("cpu"), rtol=1e-4, atol=1e-4)
+    norms = [row for row in ledger.rows if "batch_norm" in row.operator]
+    print(json.dumps({"rungs": [row.rung for row in norms]}))
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     globals()[sys.argv[1]]()

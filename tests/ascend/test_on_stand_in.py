@@ -31,6 +31,16 @@ def test_a_number_on_either_side_is_the_cpus(on_ascend: Run) -> None:
     assert on_ascend(PROGRAMS, "numbers").stdout.endswith("equal\n")
 
 
+@pytest.mark.parametrize("chip", ["Ascend910B1", "Ascend950PR_9599"])
+def test_the_saved_values_of_a_batch_norm_are_torchs_on_each_chip(
+    on_ascend: Run, chip: str
+) -> None:
+    said = json.loads(
+        on_ascend(PROGRAMS, "batch_norm", ASCEND_STAND_IN_SOC=chip).stdout.splitlines()[-1]
+    )
+    assert said["rungs"] == ["derived", "native"]  # by the form with out=, and by itself
+
+
 def test_the_digits_come_from_the_chips_operators_alone(on_ascend: Run) -> None:
     said = json.loads(on_ascend(PROGRAMS, "digits").stdout.splitlines()[-1])
     assert said["host"] == 0

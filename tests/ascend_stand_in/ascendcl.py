@@ -103,7 +103,7 @@ def event(acl: Library, flags: int = TIME_LINE) -> c_void_p:
     return made
 
 
-FLOAT, HALF, INT32, INT64, BOOL, BFLOAT16 = 0, 1, 3, 9, 12, 27
+FLOAT, HALF, INT32, INT64, BOOL, COMPLEX64, BFLOAT16 = 0, 1, 3, 9, 12, 16, 27
 CODES = {FLOAT: "f", HALF: "e", INT32: "i", INT64: "q", BOOL: "?"}
 
 

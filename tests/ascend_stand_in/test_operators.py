@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import pytest
+
 Run = Callable[..., str]
 
 
@@ -182,4 +184,68 @@ def test_operators_are_taken_into_a_capture(on_chip: Run) -> None:
         print(ops.values(a))
     """)
         == "[256.0]"
+    )
+
+
+def test_relu_keeps_nan_and_makes_zero_of_minus_infinity(on_chip: Run) -> None:
+    assert (
+        on_chip("""
+        ops = operators()
+        inf = float("inf")
+        a, out = ops.tensor([-inf, inf, -1, float("nan")], [4]), ops.tensor([5] * 4, [4])
+        ops.run("Relu", a, out)
+        print(ops.values(out))
+    """)
+        == "[0.0, inf, 0.0, nan]"
+    )
+
+
+@pytest.mark.parametrize(("chip", "saved"), [("Ascend910B1", "4.0"), ("Ascend950PR_9599", "0.5")])
+def test_a_training_batch_norm_saves_what_the_chip_saves(
+    on_chip: Run, chip: str, saved: str
+) -> None:
+    assert (
+        on_chip(
+            """
+        ops = operators()
+        a, out = ops.tensor([-2, 2], [2, 1]), ops.tensor([0, 0], [2, 1])
+        mean, scale = ops.tensor([9], [1]), ops.tensor([9], [1])
+        zero, yes = c_double(0), c_bool(True)
+        ops.run("BatchNorm", a, None, None, None, None, yes, zero, zero, out, mean, scale)
+        print(*ops.values(out), *ops.values(mean), *ops.values(scale))
+    """,
+            SOC=chip,
+        )
+        == f"-1.0 1.0 0.0 {saved}"
+    )
+
+
+def test_complex_numbers_are_copied_through_strides(on_chip: Run) -> None:
+    assert (
+        on_chip("""
+        ops = operators()
+        parts = [struct.pack("2f", i, -i) for i in range(4)]
+        a = ops.tensor(parts, [2, 2], dtype=COMPLEX64, stride=[1, 2])
+        b = ops.tensor([bytes(8)] * 4, [2, 2], dtype=COMPLEX64)
+        ops.run("InplaceCopy", b, a)
+        real, truth = ops.tensor([9] * 4, [2, 2]), ops.tensor([False] * 4, [2, 2], dtype=BOOL)
+        ops.run("InplaceCopy", real, a)
+        ops.run("InplaceCopy", truth, a)
+        print(struct.unpack("8f", read(acl, b.address, 32)), ops.values(real), ops.values(truth))
+    """)
+        == "(0.0, 0.0, 2.0, -2.0, 1.0, -1.0, 3.0, -3.0) [0.0, 2.0, 1.0, 3.0] [False, True, True, True]"
+    )
+
+
+def test_the_least_number_divided_by_minus_one_wraps(on_chip: Run) -> None:
+    assert (
+        on_chip("""
+        ops = operators()
+        a = ops.tensor([-(1 << 63), 7], [2], dtype=INT64)
+        b, out = ops.tensor([-1, -2], [2], dtype=INT64), ops.tensor([9, 9], [2], dtype=INT64)
+        for name in ("FmodTensor", "RemainderTensorTensor", "FloorDivide"):
+            ops.run(name, a, b, out)
+            print(ops.values(out), end=" ")
+    """)
+        == "[0, 1] [0, -1] [-9223372036854775808, -4]"
     )

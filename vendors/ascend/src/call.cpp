@@ -78,6 +78,15 @@ int format_of(int32_t ndim) {
 
 }  // namespace
 
+bool Operation::find() {
+  if (run) return true;
+  const std::string name = std::string("aclnn") + this->name;
+  workspace = find_aclnn(name + "GetWorkspaceSize");
+  if (!workspace) return false;
+  run = reinterpret_cast<Status (*)(void*, uint64_t, AclExecutor*, Stream)>(find_aclnn(name));
+  return run != nullptr;
+}
+
 Frame::Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, cw_stream stream)
     : name_(name), args_(args), n_(n), outputs_(outputs), stream_(stream) {
   // First: aclnn's first call works in this thread's context, which another entry may have changed.
@@ -165,17 +174,9 @@ const DLTensor* Frame::first_input() const {
   return nullptr;
 }
 
-AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
-  static Operation& fill = *[] {
-    auto* made = new Operation;
-    made->name = "InplaceFillScalar";
-    made->workspace = find_aclnn("aclnnInplaceFillScalarGetWorkspaceSize");
-    made->run =
-        reinterpret_cast<Status (*)(void*, uint64_t, AclExecutor*, Stream)>(find_aclnn("aclnnInplaceFillScalar"));
-    return made;
-  }();
+AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
   const DLTensor* any = first_input();
-  if (!any || !fill.run || !fill.workspace) return decline(), nullptr;
+  if (!any) return decline(), nullptr;
   std::vector<int64_t> strides(static_cast<size_t>(ndim), 1);
   int64_t all = 1;
   for (int32_t d = ndim - 1; d >= 0; --d) strides[static_cast<size_t>(d)] = all, all *= shape[d];
@@ -185,17 +186,17 @@ AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const
     if (!status_) status_ = status;
     return nullptr;
   }
-  AclTensor* made =
-      keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
-           Kind::tensor);
+  return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
+              Kind::tensor);
+}
+
+AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
+  static Operation& fill = *new Operation("InplaceFillScalar");
+  if (!fill.run) return decline(), nullptr;
+  AclTensor* made = scratch(type, itemsize, shape, ndim);
   AclScalar* value = scalar(number);
-  if (status_) return nullptr;
-  uint64_t bytes = 0;
-  AclExecutor* executor = nullptr;
-  using Workspace = Status (*)(AclTensor*, AclScalar*, uint64_t*, AclExecutor**);
-  const Status result = reinterpret_cast<Workspace>(fill.workspace)(made, value, &bytes, &executor);
-  if (const cw_status status = finish(fill, result, bytes, executor)) status_ = status;
-  return made;
+  if (!status_) call(fill, made, value);
+  return status_ ? nullptr : made;
 }
 
 // A number that the operator takes as a tensor only: without dimensions, of the dtype that it is computed in, which is

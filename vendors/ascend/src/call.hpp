@@ -55,6 +55,9 @@ enum class Everything : int {};  // all dimensions of the tensor of this place, 
 enum class None : int { tensor };  // a NULL tensor
 
 struct Operation {  // one of aclnn's, looked up once
+  Operation() = default;
+  explicit Operation(const char* name) : name(name) { find(); }
+  bool find();  // whether CANN's libraries have it
   const char* name = nullptr;  // "Add"
   void* workspace = nullptr;  // aclnnAddGetWorkspaceSize
   Status (*run)(void*, uint64_t, AclExecutor*, Stream) = nullptr;  // aclnnAdd
@@ -71,7 +74,9 @@ class Frame {
 
   AclTensor* tensor(const cw_arg& arg);  // NULL for none; of a number a tensor that is filled with it
   AclTensor* tensor(const DLTensor* t);
-  // In workspace, dense and filled with one number; `type` is an aclDataType of `itemsize` bytes.
+  // In workspace and dense; what is in it is arbitrary.
+  AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim);
+  // Likewise, filled with one number; `type` is an aclDataType of `itemsize` bytes.
   AclTensor* filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim);
   AclTensorList* tensors(const cw_arg& arg);
   AclScalar* scalar(const cw_arg& arg);
@@ -96,6 +101,16 @@ class Frame {
   }
   cw_status status() const { return status_; }
   cw_status finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor);
+  // A call beside the line's, on the same stream; a refusal counts as one of this call.
+  template <class... Args>
+  cw_status call(Operation& operation, Args... args) {
+    TRY(status_);
+    uint64_t bytes = 0;
+    AclExecutor* executor = nullptr;
+    using Workspace = Status (*)(Args..., uint64_t*, AclExecutor**);
+    const Status result = reinterpret_cast<Workspace>(operation.workspace)(args..., &bytes, &executor);
+    return status_ = finish(operation, result, bytes, executor);
+  }
 
  private:
   enum class Kind { tensor, scalar, int_array, bool_array, float_array, tensor_list, scalar_list };
@@ -266,6 +281,20 @@ struct With {
         return !cw::is_number(args[token]);
     }
     return true;
+  }
+};
+
+// A call after which something is left to do: to its results, or with them.
+template <class Call, cw_status (*after)(Frame&)>
+struct Then : Call {
+  template <class Op>
+  static cw_status call(Operation& operation, Frame& f) {
+    TRY(Call::template call<Op>(operation, f));
+    const cw_status status = after(f);
+    // The results are written, so that no other rung may begin again.
+    return status == CW_UNSUPPORTED
+               ? cw::fail(CW_FAILED, "%s: what follows aclnn%s was declined", Op::name, operation.name)
+               : status;
   }
 };
 

@@ -31,21 +31,12 @@ namespace {
 
 std::mutex g_mutex;  // of looking operations up
 
-bool find(Operation& operation) {
-  if (operation.run) return true;
-  const std::string name = std::string("aclnn") + operation.name;
-  operation.workspace = find_aclnn(name + "GetWorkspaceSize");
-  if (!operation.workspace) return false;
-  operation.run = reinterpret_cast<Status (*)(void*, uint64_t, AclExecutor*, Stream)>(find_aclnn(name));
-  return operation.run != nullptr;
-}
-
 // The first call of a line is the one that takes tensors; others are shorter ways.
 bool find(const Line& line) {
   std::lock_guard<std::mutex> lock(g_mutex);
   bool first = false;
   for (size_t i = 0; i < line.parameters.size(); ++i) {
-    const bool found = find(line.operations[i]);
+    const bool found = line.operations[i].find();
     if (i == 0) first = found;
   }
   return first;

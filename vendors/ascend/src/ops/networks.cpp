@@ -14,12 +14,42 @@ AclIntArray* bias_sizes(Frame& f) {
   return f.ints(&channels, 1);
 }
 
-// But for the 950, aclnn saves the variance where torch keeps 1 / sqrt(variance + eps), and another rung may read it.
+// In training all chips but the 950 save the variance where torch keeps 1 / sqrt(variance + eps), which other rungs and
+// programs may read. So it is made torch's behind the call, and the chip's again before the backward's.
+struct Deviation {
+  Operation adds{"InplaceAdds"}, rsqrt{"InplaceRsqrt"}, power{"PowTensorScalar"};
+};
+Deviation* deviation() {
+  static Deviation* made = soc_name().rfind("Ascend950", 0) == 0 ? nullptr : new Deviation;
+  return made;
+}
+
+// What is missing is found before anything runs.
 template <int place>
 bool training(Frame& f) {
   const bool asked = f[place].v.i != 0;
-  if (asked && soc_name().rfind("Ascend950", 0) != 0) f.decline();
+  if (asked && deviation() && !(deviation()->adds.run && deviation()->rsqrt.run && deviation()->power.run)) f.decline();
   return asked;
+}
+
+cw_status save_deviation(Frame& f) {
+  Deviation* chip = deviation();
+  if (!chip || !f[8].v.i || f[2].tag == CW_NONE) return CW_OK;
+  AclTensor* saved = f.tensor(f[2]);
+  TRY(f.call(chip->adds, saved, f.scalar(f[10]), f.scalar(int64_t{1})));
+  return f.call(chip->rsqrt, saved);
+}
+
+AclTensor* saved_deviation(Frame& f) {
+  Deviation* chip = deviation();
+  AclTensor* saved = f.tensor(f[9]);
+  if (!chip || !saved || !training<10>(f)) return saved;
+  const DLTensor* t = f[9].v.tensor;
+  AclTensor* variance = f.scratch(type_of(t->dtype), t->dtype.bits / 8, t->shape, t->ndim);
+  if (f.status()) return nullptr;
+  // Where the variance is small against eps it is not what it was, and the sum with eps is.
+  if (f.call(chip->power, saved, f.scalar(-2.0), variance)) return nullptr;
+  return f.call(chip->adds, variance, f.scalar(-f[11].v.d), f.scalar(int64_t{1})) ? nullptr : variance;
 }
 
 // aclnn's takes no scale: it must be that of the sizes.
@@ -42,10 +72,10 @@ void add_networks(Lines& lines) {
   lines.push_back(row<aten::convolution_backward, ConvolutionBackward>(floats, "ConvolutionBackward"));
 
   // norms
-  lines.push_back(
-      row<aten::native_batch_norm_out, With<3, 4, 5, 6, 7, &training<8>, 9, 10, 0, 1, 2>>(floats, "BatchNorm"));
-  lines.push_back(row<aten::native_batch_norm_backward, With<3, 4, 5, 6, 7, 8, 9, &training<10>, 11, 12, 0, 1, 2>>(
-      floats, "BatchNormBackward"));
+  using BatchNorm = Then<With<3, 4, 5, 6, 7, &training<8>, 9, 10, 0, 1, 2>, &save_deviation>;
+  using BatchNormBackward = With<3, 4, 5, 6, 7, 8, &saved_deviation, 10, 11, 12, 0, 1, 2>;
+  lines.push_back(row<aten::native_batch_norm_out, BatchNorm>(floats, "BatchNorm"));
+  lines.push_back(row<aten::native_batch_norm_backward, BatchNormBackward>(floats, "BatchNormBackward"));
   lines.push_back(row<aten::native_layer_norm_out, With<3, 4, 5, 6, 7, 0, 1, 2>>(floats, "LayerNorm"));
   lines.push_back(
       row<aten::native_layer_norm_backward, With<3, 4, 5, 6, 7, 8, 9, 10, 0, 1, 2>>(floats, "LayerNormBackward"));

@@ -2,6 +2,7 @@
 #include "op.hpp"
 
 #include <algorithm>
+#include <cstring>
 
 using namespace ops;
 
@@ -545,6 +546,11 @@ static std::vector<std::vector<size_t>> channels_of(const View& a) {
   for (size_t i = 0; i < size_t(a.numel()); ++i) all[i / area % all.size()].push_back(i);
   return all;
 }
+// What a training batch norm saves: on the 950 1 / sqrt(variance + eps), on other chips the variance.
+static bool saves_deviation() {
+  static const bool says = !strncmp(stand_in::setting("SOC", "Ascend910B1"), "Ascend950", 9);
+  return says;
+}
 OP(BatchNorm,
    (T self, T weight, T bias, O running_mean, O running_variance, bool training, double momentum, double eps, O result,
     O mean, O scale),
@@ -559,8 +565,8 @@ OP(BatchNorm,
      op.run([=] {
        Values x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1),
               shift = b ? load<double>(b) : Values(channels.size());
-       Values means, scales, old_mean = rm ? load<double>(rm) : Values(),
-                             old_variance = rv ? load<double>(rv) : Values();
+       Values means, saved, old_mean = rm ? load<double>(rm) : Values(),
+                            old_variance = rv ? load<double>(rv) : Values();
        for (size_t c = 0; c < channels.size(); ++c) {
          const auto& at = channels[c];
          double middle = training ? average(x, at) : old_mean[c], variance = training ? 0 : old_variance[c];
@@ -571,15 +577,16 @@ OP(BatchNorm,
            variance /= double(at.size());
          }
          means.push_back(middle);
-         scales.push_back(1 / std::sqrt(variance + eps));
-         for (size_t i : at) x[i] = (x[i] - middle) * scales[c] * gain[c] + shift[c];
+         double scale = 1 / std::sqrt(variance + eps);
+         saved.push_back(saves_deviation() ? scale : variance);
+         for (size_t i : at) x[i] = (x[i] - middle) * scale * gain[c] + shift[c];
        }
        store(out, x);
        if (!training) return;
        if (rm) store(rm, old_mean);
        if (rv) store(rv, old_variance);
        if (save_mean) store(save_mean, means);
-       if (save_scale) store(save_scale, scales);
+       if (save_scale) store(save_scale, saved);
      });
    })
 OP(BatchNormBackward,
@@ -597,7 +604,7 @@ OP(BatchNormBackward,
        Values d = load<double>(g), x = load<double>(a), gain = w ? load<double>(w) : Values(channels.size(), 1);
        Values means = load<double>(training ? m : rm), scales = load<double>(training ? s : rv), dw, db, dx(x.size());
        for (size_t c = 0; c < channels.size(); ++c) {
-         if (!training) scales[c] = 1 / std::sqrt(scales[c] + eps);
+         if (!training || !saves_deviation()) scales[c] = 1 / std::sqrt(scales[c] + eps);
          double all = 0, product = 0, n = double(channels[c].size());
          for (size_t i : channels[c]) {
            all += d[i];

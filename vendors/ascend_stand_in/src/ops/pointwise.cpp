@@ -101,6 +101,11 @@ void scaled(Op& op, const View& a, aclScalar b, const View& out, const Two& f, b
   });
 }
 
+// The least number by -1 does not fit, and ends the process.
+template <class V>
+V quotient(V x, V y) {
+  return !y ? V(-1) : y == V(-1) ? V(0 - uint64_t(x)) : V(x / y);
+}
 template <class V>
 V remainder_of(V x, V y) {  // With the sign of the divisor.
   if constexpr (std::is_same_v<V, double>) {
@@ -108,7 +113,7 @@ V remainder_of(V x, V y) {  // With the sign of the divisor.
     return r != 0 && (r < 0) != (y < 0) ? r + y : r;
   } else {
     if (!y) return V(-1);
-    V r = x % y;
+    V r = y == V(-1) ? V(0) : V(x % y);
     return r && (r < 0) != (y < 0) ? r + y : r;
   }
 }
@@ -117,14 +122,14 @@ V fmod_of(V x, V y) {
   if constexpr (std::is_same_v<V, double>)
     return std::fmod(x, y);
   else
-    return y ? x % y : V(-1);
+    return !y ? V(-1) : y == V(-1) ? V(0) : V(x % y);
 }
 template <class V>
 V floor_div(V x, V y) {
   if constexpr (std::is_same_v<V, double>)
     return std::floor(x / y);
   else
-    return y ? (x - remainder_of(x, y)) / y : V(-1);
+    return quotient(V(x - (y ? remainder_of(x, y) : V(0))), y);
 }
 template <class V>
 V power(V x, V y) {
@@ -233,7 +238,7 @@ REAL(LogSigmoid, -softplus(-x))
 REAL(Selu, x > 0 ? 1.0507009873554805 * x : 1.7580993408473766 * std::expm1(x))
 ANY(Abs, x < 0 ? -x : x)
 ANY(Neg, -x)
-ANY(Relu, x < 0 ? x - x : x)
+ANY(Relu, x < 0 ? decltype(x)(0) : x)
 ANY(Sign, sign_of(x))
 ANY(Square, x* x)
 ANY(Ceil, std::ceil(x))
@@ -442,7 +447,7 @@ static auto rounded_division(int mode) {
     if constexpr (std::is_same_v<V, double>)
       return mode == 1 ? std::trunc(x / y) : mode == 2 ? std::floor(x / y) : x / y;
     else
-      return mode == 2 ? floor_div(x, y) : y ? x / y : V(-1);
+      return mode == 2 ? floor_div(x, y) : quotient(x, y);
   };
 }
 OP(DivMod, (T self, T other, int mode, O result), {
@@ -656,9 +661,32 @@ OP(EluBackward, (T grad, S alpha, S scale, S input_scale, bool is_result, T self
 })
 
 // Casts and fills.
+// The real parts (0) or the imaginary ones (1) of a complex tensor, as a tensor of floats.
+static View part(const View& complex, int which) {
+  View other = complex;
+  other.dtype = complex.dtype == kComplex64 ? kFloat : kDouble;
+  for (int64_t& step : other.stride) step *= 2;
+  other.offset = 2 * complex.offset + which;
+  return other;
+}
+static bool is_complex(const View& view) { return view.dtype == kComplex64 || view.dtype == kComplex128; }
+static void copy_complex(const View& from, const View& to) {
+  View source = from.expanded(to.shape);
+  auto real = load<double>(is_complex(source) ? part(source, 0) : source);
+  auto imaginary = is_complex(source) ? load<double>(part(source, 1)) : std::vector<double>(real.size());
+  if (!is_complex(to)) {
+    if (to.dtype == kBool)
+      for (size_t i = 0; i < real.size(); ++i) real[i] = real[i] != 0 || imaginary[i] != 0;
+    return store(to, real);
+  }
+  store(part(to, 0), real);
+  store(part(to, 1), imaginary);
+}
 static void copy(Op& op, const View& from, const View& to) {
   op.run([=] {
-    if (is_whole(from.dtype) && !is_float(from.dtype))
+    if (is_complex(from) || is_complex(to))
+      copy_complex(from, to);
+    else if (is_whole(from.dtype) && !is_float(from.dtype))
       store(to, load<int64_t>(from, to.shape));
     else
       store(to, load<double>(from, to.shape));
