@@ -291,6 +291,71 @@ def test_the_kernel_with_a_mistake_is_named(
     assert run_checked(old, new).startswith("True True\n")
 
 
+FOLDED = """
+import os, struct, warnings, torch, causeway
+from pathlib import Path
+from causeway.compile import runtime
+warnings.simplefilter("ignore")
+add, fault = runtime.Program.add, []
+def faulty(self, name, parameters, cost, lanes, body, *more):
+    changed = body.replace(*fault) if fault else body
+    assert not fault or changed != body, body
+    return add(self, name, parameters, cost, lanes, changed, *more)
+runtime.Program.add = faulty
+x = torch.randn(64, 100, device=torch.accelerator.current_accelerator())
+def wrong(*planted):
+    fault[:] = planted
+    torch._dynamo.reset()
+    before = len(causeway.compile_report().wrong)
+    torch.compile(lambda x: (torch.sin(x) * 2).sum(-1))(x)
+    return [one.operator for one in causeway.compile_report().wrong[before:]]
+"""
+MISSING_BARRIER = (
+    FOLDED
+    + """
+print(wrong(), wrong("} BARRIER; }", "} }"))
+"""
+)
+# Of a kept program the binary is replaced by another's, whole: program_cache.hpp has the header.
+STALE = (
+    FOLDED
+    + """
+folder, header = Path(os.environ["CAUSEWAY_SIM_CACHE"]), struct.Struct("8sQQQ")
+def entry(path):
+    data = path.read_bytes()
+    magic, of_key, size, checksum = header.unpack_from(data)
+    return data[header.size : header.size + of_key], data[-size:], checksum, magic
+def made(*planted):
+    before = set(folder.glob("*.bin"))
+    found = wrong(*planted)
+    made = set(folder.glob("*.bin")) - before
+    one, = [path for path in made if b"row_sum_f32(acc0" in entry(path)[0]]
+    return found, one
+first, right = made()
+second, other = made("sin_32(", "cos_32(")
+key, (_, binary, checksum, magic) = entry(right)[0], entry(other)
+right.write_bytes(header.pack(magic, len(key), len(binary), checksum) + key + binary)
+print(first, second, wrong())
+"""
+)
+
+
+def test_a_missing_barrier_is_found(
+    run_python: Run, caches: dict[str, str], opencl_library: Path
+) -> None:
+    teams = {"CAUSEWAY_VENDOR": str(opencl_library), "CAUSEWAY_OPENCL_IN_TURN": "0"}
+    done = run_python(MISSING_BARRIER, **teams, **caches, CAUSEWAY_COMPILE="check")
+    assert done.stdout == "[] ['aten.sum.dim_IntList']\n"
+
+
+def test_a_stale_program_of_the_cache_is_found(
+    run_python: Run, caches: dict[str, str], tmp_path: Path
+) -> None:
+    own = SIM | caches | {"CAUSEWAY_SIM_CACHE": str(tmp_path), "CAUSEWAY_COMPILE": "check"}
+    found = "['aten.sum.dim_IntList']"
+    assert run_python(STALE, **own).stdout == f"[] {found} {found}\n"
+
+
 CONDITION = """
 import torch, causeway
 def f(x):
