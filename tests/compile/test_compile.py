@@ -328,8 +328,8 @@ def entry(path):
 def made(*planted):
     before = set(folder.glob("*.bin"))
     found = wrong(*planted)
-    made = set(folder.glob("*.bin")) - before
-    one, = [path for path in made if b"row_sum_f32(acc0" in entry(path)[0]]
+    new = set(folder.glob("*.bin")) - before
+    one, = [path for path in new if b"row_sum_f32(acc0" in entry(path)[0]]
     return found, one
 first, right = made()
 second, other = made("sin_32(", "cos_32(")

@@ -84,7 +84,6 @@ def test_outliers_cost_less_when_smoothed(norm: type[nn.Module]) -> None:
     smooth = smooth_quant(net, data)
     same(smooth, net, data)
     before, after = lost(net, net, data), lost(smooth, net, data)
-    print(f"{norm.__name__}: {before:.4f} to {after:.4f}")
     assert after < before / 3, (before, after)
 
 
@@ -115,7 +114,6 @@ def test_channels_of_different_size_cost_less_when_equalized() -> None:
     first = equal[0].weight.abs().amax((1, 2, 3))
     torch.testing.assert_close(first, equal[2].weight.abs().amax((1, 2, 3)), rtol=1e-2, atol=0)
     before, after = lost(net, net, data), lost(equal, net, data)
-    print(f"chain: {before:.4f} to {after:.4f}")
     assert after < before / 3, (before, after)
     one: Any = equalize(net, pairs=[("7", "8")])
     assert torch.equal(one[0].weight, net[0].weight)

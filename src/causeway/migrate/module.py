@@ -658,8 +658,9 @@ class Module:
         return self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:
-        """What runs models in place of torch where `node` is: its class or function imports it, or
-        uses what the module imported. "" where none does.
+        """Whose device it is where `node` is, if not torch's: that of a kernel of CUDA's, or of
+        what runs models in place of torch, which its class or function imports, or uses of what the
+        module imported. "" where it is torch's.
         """
         if self._runtimes is None:
             concerned = any(word in self.source.text for word in (*_RUNTIMES, *PROVIDERS))

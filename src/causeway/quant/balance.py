@@ -5,6 +5,7 @@ equalization. The model computes the same in floating point.
 from __future__ import annotations
 
 import collections
+import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ import torch
 from torch import nn
 
 from causeway.errors import CausewayError
+from causeway.quant.correct import arguments_of
 from causeway.quant.fold import traced
 from causeway.quant.select import Kinds, kind_of
 from causeway.quant.settings import nearest
@@ -64,9 +66,7 @@ def smooth_quant(
     """
     if not 0 <= alpha <= 1:
         raise CausewayError(f"alpha={alpha}: it is to be from 0 to 1")
-    given = [b if isinstance(b, tuple) else (b,) for b in batches]
-    if not given:
-        raise CausewayError("there is no data: smooth_quant needs at least one batch")
+    given = arguments_of(batches, "smooth_quant")
     model = _own(model, inplace, "smooth_quant")
     kinds: Kinds = (nn.Linear,)
     if pairs is None:
@@ -74,22 +74,16 @@ def smooth_quant(
     else:
         found = [(a, (b,) if isinstance(b, str) else tuple(b)) for a, b in pairs]
         _check_named(model, found, (*_NORMS, nn.Linear), kinds)
-    old: New = {}
-    with torch.no_grad():
+    with torch.no_grad(), _all_or_nothing() as old:
         expected, ranges = _watched(model, [n for _, afters in found for n in afters], given)
-        try:
-            for before, afters in found:
-                layers = [model.get_submodule(n) for n in afters]
-                inputs = torch.stack([ranges[n] for n in afters]).amax(0)
-                weights = torch.stack([_by_input(m) for m in layers]).amax(0)
-                scale = inputs.pow(alpha) / weights.pow(1 - alpha)
-                scale = torch.where((inputs > 0) & (weights > 0), scale, 1.0)
-                _move(model.get_submodule(before), layers, scale, (before, afters), old)
-            _check_same(expected, model(*given[0]), found)
-        except BaseException:
-            for parameter, was in old.items():
-                parameter.copy_(was)
-            raise
+        for before, afters in found:
+            layers = [model.get_submodule(n) for n in afters]
+            inputs = torch.stack([ranges[n] for n in afters]).amax(0)
+            weights = torch.stack([_by_input(m) for m in layers]).amax(0)
+            scale = inputs.pow(alpha) / weights.pow(1 - alpha)
+            scale = torch.where((inputs > 0) & (weights > 0), scale, 1.0)
+            _move(model.get_submodule(before), layers, scale, (before, afters), old)
+        _check_same(expected, model(*given[0]), found)
     return model
 
 
@@ -131,24 +125,30 @@ def equalize(
                     "runs once"
                 )
         found = [p for p in found if p in named]
-    old: New = {}
-    with torch.no_grad():
-        try:
-            for _ in range(_ROUNDS):
-                change = 0.0
-                for before, afters in found:
-                    first, second = model.get_submodule(before), model.get_submodule(afters[0])
-                    r1, r2 = _by_output(first), _by_input(second)
-                    scale = torch.where((r1 > 0) & (r2 > 0), (r1 * r2).sqrt() / r2, 1.0)
-                    _move(first, [second], scale, (before, afters), old)
-                    change = max(change, float((scale - 1).abs().max()))
-                if change < _SETTLED:
-                    break
-        except BaseException:
-            for parameter, was in old.items():
-                parameter.copy_(was)
-            raise
+    with torch.no_grad(), _all_or_nothing() as old:
+        for _ in range(_ROUNDS):
+            change = 0.0
+            for before, afters in found:
+                first, second = model.get_submodule(before), model.get_submodule(afters[0])
+                r1, r2 = _by_output(first), _by_input(second)
+                scale = torch.where((r1 > 0) & (r2 > 0), (r1 * r2).sqrt() / r2, 1.0)
+                _move(first, [second], scale, (before, afters), old)
+                change = max(change, float((scale - 1).abs().max()))
+            if change < _SETTLED:
+                break
     return model
+
+
+@contextlib.contextmanager
+def _all_or_nothing() -> Iterator[New]:
+    """What parameters were before `_move` changed them, which they are again after an error."""
+    old: New = {}
+    try:
+        yield old
+    except BaseException:
+        for parameter, was in old.items():
+            parameter.copy_(was)
+        raise
 
 
 def _own(model: nn.Module, inplace: bool, name: str) -> nn.Module:

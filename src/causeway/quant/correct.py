@@ -31,9 +31,7 @@ def correct_bias(quantized: nn.Module, model: nn.Module, batches: Iterable[Any])
     Raises:
         CausewayError: there are no batches, a layer is not in integers, or is not in `model`.
     """
-    given = [b if isinstance(b, tuple) else (b,) for b in batches]
-    if not given:
-        raise CausewayError("there is no data: bias correction needs at least one batch")
+    given = arguments_of(batches, "bias correction")
     layers = {n: m for n, m in quantized.named_modules() if isinstance(m, QuantizedLayer)}
     layers = {n: m for n, m in layers.items() if m.phase != "float"}
     if not layers:
@@ -54,6 +52,14 @@ def correct_bias(quantized: nn.Module, model: nn.Module, batches: Iterable[Any])
             layer._buffers.pop("bias", None)
             layer.register_buffer("bias", bias.float())
     return quantized
+
+
+def arguments_of(batches: Iterable[Any], user: str) -> list[tuple[Any, ...]]:
+    """The arguments of a model for each batch; an error where there is none for `user`."""
+    given = [b if isinstance(b, tuple) else (b,) for b in batches]
+    if not given:
+        raise CausewayError(f"there is no data: {user} needs at least one batch")
+    return given
 
 
 def _means(
