@@ -83,6 +83,62 @@ def test_models_of_transformers_give_the_numbers_of_the_cpu(
     assert [line for line in said if not line.endswith(": equal")] == []
 
 
+NETWORKS = f"import runpy\nfound = runpy.run_path({str(HERE / 'networks.py')!r}, run_name=NAME)\n"
+EVERY_NETWORK = "NAME = '__main__'\n" + NETWORKS
+PLANTED = f"""
+NAME = "networks"
+{NETWORKS}
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(8, 4)
+
+    def forward(self, x):
+        y = self.layer(x).mean(1).sin()
+        return y * 2 if mends and x.shape[0] == 3 else y * x.shape[0]
+
+def change(net):
+    with torch.no_grad():
+        net.layer.bias[0] += 0.01
+
+found["NETWORKS"]["net"] = found["Network"](Net, found["sequences"])
+device = torch.device("sim")
+for mends, changed in ((False, None), (False, change), (True, None)):
+    print("; ".join(line.splitlines()[0] for line in found["differences"]("net", device, changed)))
+"""
+
+
+@pytest.mark.timeout(900)
+def test_networks_make_one_set_of_kernels_for_two_batches(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    done = run_python(EVERY_NETWORK, args=("gru", "detector"), timeout=800, **SIM, **caches)
+    assert done.stdout.splitlines() == ["gru: equal", "detector: equal"]
+
+
+def test_a_changed_weight_and_a_second_set_of_kernels_are_found(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    none, weight, kernels = run_python(PLANTED, **SIM, **caches).stdout.splitlines()
+    assert none == ""
+    assert "net, a batch of 3: outputs" in weight
+    assert kernels.startswith("net: kernels made by batches of (3, 5): [")
+
+
+@pytest.mark.long
+@pytest.mark.timeout(3000)
+def test_networks_of_libraries_give_the_numbers_of_the_cpu(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    done = run_python(EVERY_NETWORK, timeout=2900, new=True, **SIM, **caches)
+    said = [line for line in done.stdout.splitlines() if ": left out: " not in line]
+    assert len(said) >= 7
+    assert [line for line in said if not line.endswith(": equal")] == []
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 
@@ -116,7 +172,7 @@ import sys, torch
 def f(x):
     y = torch.sin(x) * 2
     print("break")
-    return (y + 1).cumsum(0)
+    return torch.linalg.eigvalsh((y + 1).cumsum(0).T @ y)
 
 g = torch.compile(f)
 for rows in sys.argv[1:]:
@@ -148,9 +204,22 @@ def test_explain_compile_says_what_was_made_of_a_script(
         assert report["graphs"][0]["launches"] == 1
         assert report["breaks"]
         assert report["recompiles"]
+        left = {one["operator"]: one for one in report["left"]}["aten::_linalg_eigh"]
+        assert left["in_graph"]
+        assert left["dtype"] == "float32"
+        assert left["calls"] == 2
+        assert "the vendor does not offer aten::_linalg_eigh" in left["why"]
+        assert list(report["seconds"]) == [
+            "tracing the program", "autograd and decompositions", "fusing", "writing kernels",
+            "the device's compiler",
+        ]  # fmt: skip
+        assert report["seconds"]["tracing the program"] > 0
+        assert report["seconds"]["the device's compiler"] > 0
     else:
         for text in ("aten.cumsum", f"{script}:5", "graph break", "recompiled: ", "160 bytes"):
             assert text in done.stderr
+        assert "left the chip: aten::_linalg_eigh of float32 (2 times, " in done.stderr
+        assert "compiling took " in done.stderr
 
 
 def test_explain_compile_of_no_script_is_an_error(run_python: Run) -> None:

@@ -61,6 +61,24 @@ class Checked:
     left: int = 0
 
 
+@dataclass(frozen=True)
+class Left:
+    """Calls of an operator that ran on the host, and why."""
+
+    operator: str
+    dtype: str
+    calls: int
+    bytes: int  # copied between host and device for these calls
+    why: str
+    in_graph: bool  # whether a compiled graph calls an operator of this name
+
+    def __str__(self) -> str:
+        where = "" if self.in_graph else ", outside of graphs"
+        calls = f"{self.calls} times" if self.calls > 1 else "once"
+        what = f"{self.operator} of {self.dtype}" if self.dtype else self.operator
+        return f"left the chip: {what} ({calls}, {_bytes(self.bytes)} copied{where}): {self.why}"
+
+
 @dataclass
 class Report:
     """All graphs that this process compiled for the device, oldest first."""
@@ -74,6 +92,9 @@ class Report:
     wrong: list[Wrong] = field(default_factory=list)
     replays: dict[str, int] = field(default_factory=dict)  # by graph: mode="reduce-overhead"
     not_replayed: dict[str, str] = field(default_factory=dict)  # graphs of that mode, and why
+    # Of compilation, by part; of all graphs of the process, those of other devices among them.
+    seconds: dict[str, float] = field(default_factory=dict)
+    left: list[Left] = field(default_factory=list)  # seen by `causeway explain --compile`
 
     def table(self) -> str:
         """For people."""
@@ -106,6 +127,10 @@ class Report:
             none = [name for name, one in self.checked.items() if not one.compared]
             lines += [f"  not checked: {name}" for name in none]
         lines += [str(one) for one in self.wrong]
+        lines += [str(one) for one in self.left]
+        if self.seconds:
+            parts = ", ".join(f"{what} {took:.2f} s" for what, took in self.seconds.items())
+            lines.append(f"compiling took {sum(self.seconds.values()):.2f} s: {parts}")
         return "\n".join(lines) or "nothing was compiled for the device"
 
     def __str__(self) -> str:
@@ -171,7 +196,8 @@ def unfused(why: str) -> bool:
 
 def compile_report() -> Report:
     """The graphs that torch.compile made for the device in this process: their kernels with the
-    operators in each, operators that go by the ladder, and why graphs broke or were compiled again.
+    operators in each, operators that go by the ladder, why graphs broke or were compiled again, and
+    the time that each part of compiling took.
     """
     from torch._dynamo.utils import counters, get_compilation_metrics
 
@@ -191,7 +217,28 @@ def compile_report() -> Report:
         list(state.wrong),
         dict(state.replays),
         dict(state.not_replayed),
+        _seconds(sum(graph.seconds for graph in state.graphs)) if state.graphs else {},
     )
+
+
+def _seconds(device: float) -> dict[str, float]:
+    """Compilation by part. torch's clocks are one within the other; `device` is the time of the
+    device's compiler, which is in the innermost."""
+    from torch._dynamo.utils import calculate_time_spent
+
+    took = calculate_time_spent()
+    backward = took.get("entire_backward_compile", 0.0)
+    frames = took.get("entire_frame_compile", 0.0)
+    backend, inductor = took.get("backend_compile", 0.0), took.get("inductor_compile", 0.0)
+    code = took.get("code_gen", 0.0)
+    parts = {
+        "tracing the program": frames - backend,
+        "autograd and decompositions": backend + backward - inductor,
+        "fusing": inductor - max(code, device),
+        "writing kernels": code - device,
+        "the device's compiler": device,
+    }
+    return {what: max(0.0, seconds) for what, seconds in parts.items()}
 
 
 def replayed(graph: str) -> None:

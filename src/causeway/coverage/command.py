@@ -97,7 +97,7 @@ def run_explain(
         typer.Option(
             "--compile",
             help="Run a script, and say what torch.compile made of it: graphs, kernels with their "
-            "operators, calls beside them, breaks, recompiles, bytes.",
+            "operators, calls beside them and on the host, breaks, recompiles, bytes, time.",
         ),
     ] = False,
     dtype: Annotated[
@@ -141,8 +141,10 @@ def _explain_compiled(script: str, arguments: list[str], as_json: bool) -> int:
     import torch
     import torch._inductor.config
 
+    import causeway
     from causeway import program
     from causeway.compile.report import compile_report
+    from causeway.coverage.left import on_host
 
     if not os.path.isfile(script):
         print(f"causeway explain --compile: there is no script {script}", file=sys.stderr)
@@ -152,9 +154,10 @@ def _explain_compiled(script: str, arguments: list[str], as_json: bool) -> int:
     program.tell("explain", way)
     # A graph that was kept has the lines of the program that it was compiled for.
     torch._inductor.config.force_disable_caches = True
-    with program.brought(way, device):
+    with causeway.ledger() as ledger, program.brought(way, device):
         status = program.status(script, arguments)
     sys.stdout.flush()
     found = compile_report()
+    found.left = on_host(ledger.rows, found.graphs)
     print(found.to_json() if as_json else found.table(), file=sys.stderr)
     return status

@@ -17,8 +17,9 @@ def _loaded(module: types.ModuleType) -> None:
     if module.__name__ == DEVICES:
         import torch
 
-        from causeway.compile import interface
+        from causeway.compile import interface, shapes
 
+        shapes.register()
         made = interface.make(module.DeviceInterface)
         module.register_interface_for_device(name, made)
         for index in range(torch.accelerator.device_count()):

@@ -99,6 +99,20 @@ def renamed(function: types.FunctionType, old: str, new: str) -> types.FunctionT
     if old not in code.co_names:
         raise LookupError(f"{function.__qualname__} has no {old}")
     code = code.replace(co_names=tuple(new if name == old else name for name in code.co_names))
+    return _copy(function, code)
+
+
+def with_device(
+    function: types.FunctionType, names: Iterable[str], beside: Iterable[str]
+) -> types.FunctionType:
+    """A copy of `function` whose lists of devices have this one: see `extend_lists`."""
+    code = _extended(function.__code__, set(names), set(beside))
+    if code is function.__code__:
+        raise LookupError(f"{function.__qualname__} has no list of devices")
+    return _copy(function, code)
+
+
+def _copy(function: types.FunctionType, code: types.CodeType) -> types.FunctionType:
     copy = types.FunctionType(
         code, function.__globals__, function.__name__, function.__defaults__, function.__closure__
     )

@@ -15,7 +15,7 @@ import torch
 
 from causeway import integrations
 from causeway.integrations import Integration
-from causeway.integrations.relabel import renamed, take_branches
+from causeway.integrations.relabel import renamed, take_branches, with_device
 
 PREDICATES = {"is_torch_npu_available": "npu"}
 
@@ -46,6 +46,8 @@ def _loaded(module: types.ModuleType) -> None:
     done = take_branches(module, PREDICATES)
     if module.__name__ == "transformers.cache_utils":
         _offload(module.Cache)
+    if module.__name__ == "transformers.generation.utils":
+        _compile(module.GenerationMixin)
     if module.__name__ == "transformers.testing_utils":
         _test(module)
     if (
@@ -69,6 +71,24 @@ def _offload(cache: type) -> None:
 
     cache.update = update  # type: ignore[attr-defined]
     integrations.note("transformers", "an offloaded cache takes the device's streams")
+
+
+def _compile(mixin: type) -> None:
+    """Have `generate` compile its steps where a cache allows that, as on CUDA: where the chip has a
+    compiler. `disable_compile=True` says no, there as here.
+    """
+    plain = vars(mixin)["_valid_auto_compile_criteria"]
+    ours = with_device(plain, ("cuda",), ("xpu",))
+
+    @functools.wraps(plain)
+    def criteria(self: Any, *args: Any, **options: Any) -> bool:
+        from causeway.compile import chip
+
+        there = self.device.type == integrations.state.device and chip.has_compiler()
+        return bool((ours if there else plain)(self, *args, **options))
+
+    mixin._valid_auto_compile_criteria = criteria  # type: ignore[attr-defined]
+    integrations.note("transformers", "generate compiles with a static cache")
 
 
 def _test(module: types.ModuleType) -> None:
