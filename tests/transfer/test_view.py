@@ -435,3 +435,47 @@ def test_what_is_dropped_is_said(on: None) -> None:
     with pytest.warns(UserWarning, match="no effect"):
         torch.cuda.set_sync_debug_mode("warn")
     torch.cuda.set_sync_debug_mode("default")
+
+
+def test_a_profile_of_cudas_activity_is_the_devices(on: None, capfd: Any) -> None:
+    from torch.profiler import ProfilerActivity, profile, supported_activities
+
+    assert ProfilerActivity.CUDA in supported_activities()
+    x = torch.randn(512, 512, device="cuda")
+    for activities in (
+        [ProfilerActivity.CPU, ProfilerActivity.CUDA],
+        [ProfilerActivity.CPU, {ProfilerActivity.CUDA: ["GPU_MEMCPY", "CONCURRENT_KERNEL"]}],
+        supported_activities(),
+    ):
+        with profile(activities=activities) as run:
+            x.clone().add(1)
+        assert run.activities == {ProfilerActivity.CPU, ProfilerActivity.PrivateUse1}
+        assert sum(event.self_device_time_total for event in run.key_averages()) > 0
+        assert "aten::clone" in run.key_averages().table(sort_by="cuda_time_total")
+    with torch.autograd.profiler.profile(use_device="cuda") as events:
+        x.clone()
+    assert events.use_device == transfer.enabled()
+    assert sum(event.self_device_time_total for event in events.key_averages()) > 0
+    # torch's own way for CUDA's events writes an error for each operator.
+    assert "Failed to record" not in capfd.readouterr().err
+
+
+def test_emit_nvtx_says_that_it_sends_nothing(on: None) -> None:
+    with (
+        pytest.warns(UserWarning, match="no ranges are sent"),
+        torch.autograd.profiler.emit_nvtx(),
+    ):
+        assert torch.ones(2, device="cuda").sum().item() == 2
+
+
+def test_the_history_of_memory_is_the_devices(on: None, tmp_path: Path) -> None:
+    torch.cuda.memory._record_memory_history(max_entries=1000)
+    try:
+        kept = torch.empty(1000, device="cuda")
+        (trace,) = torch.cuda.memory._snapshot()["device_traces"][:1]
+        assert "alloc" in [event["action"] for event in trace]
+        torch.cuda.memory._dump_snapshot(str(tmp_path / "snapshot.pickle"))
+    finally:
+        torch.cuda.memory._record_memory_history(enabled=None)
+    found = pickle.loads((tmp_path / "snapshot.pickle").read_bytes())
+    assert sum(segment["allocated_size"] for segment in found["segments"]) >= 4 * kept.numel()
