@@ -396,37 +396,6 @@ def class_(original: Any, target: Target, devices: Devices) -> Any:
     return Class(original, argument(original, target, devices))
 
 
-# --- the compiler -------------------------------------------------------------------------------
-
-
-def compiler(original: Any, target: Target, devices: Devices) -> Any:
-    """torch.compile: Inductor, its default, where the device has a code generator for it; else
-    `aot_eager`, which traces and fuses nothing. `mode` and `options` are Inductor's.
-    """
-
-    def call(model: Any = None, **kwargs: Any) -> Any:
-        if kwargs.get("backend", "inductor") == "inductor" and not _inductor(devices.target):
-            note(target.name)
-            warnings.warn(
-                f"torch.compile: {devices.target} has no code generator for Inductor; compiled by "
-                "backend aot_eager, which traces the program and fuses nothing",
-                stacklevel=2,
-            )
-            kwargs = {k: v for k, v in kwargs.items() if k not in ("mode", "options")}
-            kwargs["backend"] = "aot_eager"
-        return original(model, **kwargs)
-
-    return like(original, call)
-
-
-def _inductor(device: str) -> bool:
-    """Whether Inductor generates code for a device."""
-    from torch._inductor.codegen import common
-
-    common.init_backend_registration()
-    return common.get_scheduling_for_device(device) is not None
-
-
 # --- the profiler -------------------------------------------------------------------------------
 
 
@@ -613,7 +582,6 @@ HOW: dict[str, Builder] = {
     "backend available": backend_available,
     "backend name": backend_name,
     "class": class_,
-    "compiler": compiler,
     "default type": default_type,
     "device": device_property,
     "emit nvtx": emit_nvtx,

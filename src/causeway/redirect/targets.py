@@ -242,12 +242,6 @@ OTHERS = (
         example='torch.accelerator.memory_allocated("cuda:0") >= 0',
     ),
     Target(
-        "torch.compile",
-        "compiler",
-        says="Inductor where the device has a code generator for it, else `aot_eager`; a warning "
-        "says so",
-    ),
-    Target(
         "torch.profiler.profiler._KinetoProfile.__init__",
         "activities",
         argument="activities",
