@@ -285,8 +285,11 @@ def step(x):
 x = torch.ones(2).cuda()
 for mode in (None, "default", "reduce-overhead", "max-autotune"):
     torch._dynamo.reset()
-    y = torch.compile(step, mode=mode, fullgraph=True)(x)
+    compiled = torch.compile(step, mode=mode, fullgraph=True)
+    y = compiled(x)
     torch.testing.assert_close(y, step(x))
+    compiled(x)
+print(causeway.compile_report())
 model = torch.nn.Sequential(torch.nn.Linear(4, 4), torch.nn.GELU(), torch.nn.Linear(4, 1)).cuda()
 compiled, data = torch.compile(model), torch.randn(3, 4, device="cuda")
 for net in (model, compiled):
@@ -304,6 +307,7 @@ print(causeway.compile_report())
 def test_compiled_programs_are_fused_where_the_vendor_has_a_compiler(run_python, code: str) -> None:
     said = run_python(COMPILED, CAUSEWAY_SIM_CODE=code, CAUSEWAY_TRANSFER="device").stdout
     assert ("fused_" in said) == (code == "1")
+    assert ("replay" in said) == (code == "1")  # of mode="reduce-overhead"
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
