@@ -697,6 +697,29 @@ def test_a_cpu_scalar_that_comes_first_makes_no_kernel_of_the_cpu(
     assert run_python(FIRST_ON_THE_CPU, **SIM, **caches).stdout == "False\n"
 
 
+NOTHING_KEPT = """
+import torch
+torch._dynamo.config.capture_dynamic_output_shape_ops = True
+
+def pairs(x, t):
+    kept = x[x > t]
+    return (kept[:, None] * kept[None, :]).sum()
+
+f = torch.compile(pairs, fullgraph=True)
+x = torch.arange(24.0)
+for t in (3.5, 100.0, 20.5):
+    t = torch.tensor(t)
+    torch.testing.assert_close(f(x.to("sim"), t.to("sim")).cpu(), pairs(x, t))
+"""
+
+
+def test_a_reduction_over_a_size_that_turns_out_to_be_0(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    # Rows of no elements: their number was a division by 0, which ended the process.
+    run_python(NOTHING_KEPT, **SIM, **caches)
+
+
 PUT_IN_PLACE = """
 import torch
 

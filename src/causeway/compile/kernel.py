@@ -663,6 +663,8 @@ class Kernel(SIMDKernel):
         if inner is None or inner == 0:
             return lines
         rows = f"{n} / {count}"
+        if whole(inner) is None:  # a size that depends on data may be 0
+            rows = f"({count} > 0 ? {rows} : 0)"
         return [f"for (idx r_row = 0; r_row < {rows}; ++r_row) {{", *outer, *lines, "}"]
 
     def _row_loop(

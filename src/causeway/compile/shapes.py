@@ -43,5 +43,5 @@ def register() -> torch.library.Library:
     known = {"_thnn_fused_gru_cell": gru_cell, "_thnn_fused_gru_cell_backward": gru_cell_backward}
     for name, function in known.items():
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
-            library.impl(name, function, "Meta")
+            library.impl(name, function, "Meta")  # type: ignore[no-untyped-call]
     return library
