@@ -39,7 +39,7 @@ def gru_cell_backward(
 def register() -> torch.library.Library:
     """Give them to torch, but for those that it has by now. The registration lasts as long as what
     is returned, which is kept."""
-    library = torch.library.Library("aten", "IMPL")
+    library = torch.library.Library("aten", "IMPL")  # type: ignore[no-untyped-call]
     known = {"_thnn_fused_gru_cell": gru_cell, "_thnn_fused_gru_cell_backward": gru_cell_backward}
     for name, function in known.items():
         if not torch._C._dispatch_has_kernel_for_dispatch_key(f"aten::{name}", "Meta"):
