@@ -273,7 +273,7 @@ CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*
 	$(PY) -m pip install -q --no-deps --upgrade --target build/timm timm==1.0.31 torchvision==0.28.0 pillow==13.0.0
 	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers diffusers==0.42.1 $(DIFFUSERS)
 	$(PY) -m pip install -q --no-deps --upgrade --target build/torchao torchao==0.18.0
-	$(PY) -m pip install -q --no-deps --upgrade --target build/torch_geometric torch_geometric==2.8.1 xxhash==4.1.0 pyparsing==3.3.3
+	$(PY) -m pip install -q --no-deps --upgrade --target build/torch_geometric torch_geometric==2.8.1 xxhash==4.1.0 pyparsing==3.3.3 requests charset-normalizer
 	$(PY) -m pip install -q --no-deps --upgrade --target build/diffusers-0.38.0 diffusers==0.38.0 $(DIFFUSERS)
 	@touch $@
 
