@@ -282,7 +282,7 @@ std::string teams_text_of(const Reduction& op, const Plan& p, const Shape& shape
       "const idx from_ = R * part / parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n" +
       walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}, small) + "const A first = " + load +
       "ib));\nA acc = START, low = 0;\n(void)first;\n(void)low;\n"
-      "for (idx i = from_ + place; i < to_; i += TEAM) {\nidx off = ib;\n" +
+      "_Pragma(\"unroll 4\") for (idx i = from_ + place; i < to_; i += TEAM) {\nidx off = ib;\n" +
       walk("i", "r", shape.reduced.size(), 0, {{"off", "i"}}, small) + "const A v = " + load + "off));\n" +
       (adds ? "ADD(acc, low, STEP_((A)0, v))" : "acc = STEP_(acc, v);") + "\n}\n" +
       (adds ? "acc = TOTAL(acc, low);\n" : "") + "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) {\n" +
