@@ -120,6 +120,13 @@ def numbers() -> None:
             torch.testing.assert_close(f(b).cpu(), f(a))
     torch.testing.assert_close((2 / y).cpu(), 2 / x)
     torch.testing.assert_close((y**2).cpu(), x**2)
+    # Whole numbers beyond what a double holds, and a bound that is NaN.
+    most = torch.iinfo(torch.int64)
+    i = torch.tensor([most.max - 1, most.min + 1, 3])
+    for f in (lambda t: t.clamp_min(3), lambda t: t.clamp_max(3), lambda t: t.cumprod(0)):
+        torch.testing.assert_close(f(i.to("ascend")).cpu(), f(i), rtol=0, atol=0)
+    for f in (lambda t: t.clamp(float("nan"), 2), lambda t: t.clamp_max(float("nan"))):
+        torch.testing.assert_close(f(y).cpu(), f(x), equal_nan=True)
     print("equal")
 
 
