@@ -128,17 +128,6 @@ def test_a_changed_weight_and_a_second_set_of_kernels_are_found(
     assert kernels.startswith("net: kernels made by batches of (5, 6): [")
 
 
-@pytest.mark.long
-@pytest.mark.timeout(3000)
-def test_networks_of_libraries_give_the_numbers_of_the_cpu(
-    run_python: Run, caches: dict[str, str]
-) -> None:
-    done = run_python(EVERY_NETWORK, timeout=2900, new=True, **SIM, **caches)
-    said = [line for line in done.stdout.splitlines() if ": left out: " not in line]
-    assert len(said) >= 7
-    assert [line for line in said if not line.endswith(": equal")] == []
-
-
 ONE_KERNEL = """
 import json, torch, causeway
 

@@ -1,5 +1,5 @@
 """The libraries' own ways to torch.compile, on a chip with a compiler: generate, Trainer,
-lightning, accelerate. Each makes kernels and has eager's tokens or losses."""
+accelerate. Each makes kernels and has eager's tokens or losses."""
 
 from __future__ import annotations
 
@@ -155,49 +155,3 @@ torch.testing.assert_close(there, here, rtol=1e-4, atol=1e-4)
 def test_accelerate_with_dynamo_trains_with_the_losses_of_the_cpu(compiled) -> None:
     pytest.importorskip("accelerate", reason="accelerate is not installed")
     compiled(PERCEPTRON + ACCELERATE)
-
-
-LIGHTNING = """
-import lightning
-
-class Classifier(lightning.LightningModule):
-    def __init__(self):
-        super().__init__()
-        self.net, self.losses = make(), []
-
-    def training_step(self, batch, index):
-        loss = torch.nn.functional.cross_entropy(self.net(batch[0]), batch[1])
-        self.losses.append(loss.detach())
-        return loss
-
-    def configure_optimizers(self):
-        return torch.optim.AdamW(self.parameters(), lr=1e-2)
-
-def losses(accelerator, how, precision):
-    torch._dynamo.reset()
-    lightning.seed_everything(0)
-    module = Classifier()
-    if how == "network":
-        module.net.compile()
-    trainer = lightning.Trainer(
-        accelerator=accelerator, devices=1, precision=precision, max_epochs=3, logger=False,
-        enable_checkpointing=False, enable_progress_bar=False, enable_model_summary=False,
-        default_root_dir=sys.argv[1])
-    trainer.fit(torch.compile(module) if how == "module" else module, batches)
-    assert module.losses[0].device.type == ("cpu" if accelerator == "cpu" else device.type)
-    return [loss.item() for loss in module.losses], module
-
-for precision in ("32-true", "bf16-mixed"):
-    here, _ = losses("cpu", "", precision)
-    for how in ("network", "module"):
-        there, _ = losses("auto", how, precision)
-        tolerance = 1e-4 if precision == "32-true" else 3e-2
-        torch.testing.assert_close(there, here, rtol=tolerance, atol=tolerance)
-"""
-
-
-def test_lightning_trains_a_compiled_module_with_the_losses_of_the_cpu(
-    compiled, tmp_path: Path
-) -> None:
-    pytest.importorskip("lightning", reason="lightning is not installed")
-    compiled(PERCEPTRON + LIGHTNING, str(tmp_path))
