@@ -206,6 +206,26 @@ z = x * x
     assert "aten::mul" not in after
 
 
+def test_switches_of_torch_mlu_are_there_and_say_once_that_they_have_no_effect(run_python):
+    program = """
+import torch, torch_mlu, warnings
+warnings.simplefilter("error")
+torch.backends.mlu.matmul.allow_tf32 = False
+torch.backends.cnnl.allow_tf32 = False
+assert torch.backends.mlu.matmul.allow_tf32 is False
+try:
+    torch.backends.cnnl.allow_tf32 = True
+except UserWarning as said:
+    assert "has no effect" in str(said)
+try:
+    torch.backends.mlu.matmul.allow_tf33 = True
+except AttributeError as said:
+    print(said)
+"""
+    printed = run_python(program, new=True, CAUSEWAY_COMPAT="mlu").stdout
+    assert "known are allow_tf32" in printed
+
+
 def test_names_of_a_wheel_are_counted_and_an_unknown_one_is_found(tmp_path):
     spec = importlib.util.spec_from_file_location(
         "wheel_names", Path(__file__).with_name("names.py")

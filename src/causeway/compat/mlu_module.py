@@ -1,10 +1,23 @@
-"""What torch has in torch_mlu and lacks here: torch.is_mlu_available."""
+"""What torch has in torch_mlu and lacks here: torch.is_mlu_available, torch.backends.mlu and cnnl."""
 
 from __future__ import annotations
 
+from types import SimpleNamespace
+
 import torch
+
+from causeway.compat.missing import Options
 
 
 def extend() -> None:
     """Put the names into torch."""
     torch.is_mlu_available = torch.accelerator.is_available  # type: ignore[attr-defined]
+    products = Options(
+        "torch.backends.mlu.matmul", {"allow_tf32": False},
+        "torch.set_float32_matmul_precision() is for every device",
+    )  # fmt: skip
+    torch.backends.mlu = SimpleNamespace(matmul=products)  # type: ignore[attr-defined]
+    torch.backends.cnnl = Options(  # type: ignore[attr-defined]
+        "torch.backends.cnnl", {"allow_tf32": False},
+        "convolutions compute in the dtype of their operands",
+    )  # fmt: skip
