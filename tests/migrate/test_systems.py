@@ -210,7 +210,7 @@ def test_what_has_no_counterpart_is_left_by_hand_with_what_to_write(text: str, s
 PIECES = [
     NPU + 'x = torch.ones(2, device="n" + "pu")\n',
     NPU + 'x = torch.ones(2, device="n" f"pu:{i}")\n',
-    NPU + 'x = torch.ones(2, device=f"{\'n\'}pu")\n',
+    NPU + "x = torch.ones(2, device=f\"{'n'}pu\")\n",
     NPU + 'x = torch.ones(2, device="n%s:%d" % ("pu", i))\n',
     NPU + 'x = torch.ones(2, device="{}pu:{}".format("n", i))\n',
     NPU + 'x = torch.ones(2, device="".join(["n", "pu"]))\n',

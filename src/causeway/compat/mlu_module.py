@@ -1,4 +1,4 @@
-"""What torch has in torch_mlu and lacks here: torch.is_mlu_available, torch.backends.mlu and cnnl."""
+"""What torch has in torch_mlu and lacks here: torch.is_mlu_available, two of torch.backends."""
 
 from __future__ import annotations
 

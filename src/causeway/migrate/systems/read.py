@@ -149,8 +149,8 @@ class _Reader:
         for joined in self.module.names.all(ast.JoinedStr):
             self._fstring(joined)
         for kind in (ast.BinOp, ast.JoinedStr, ast.Call):
-            for node in self.module.names.all(kind):
-                self._assembled(node)  # type: ignore[arg-type]
+            for expression in self.module.names.all(kind):
+                self._assembled(expression)
         self._has()
         self._imports()
         self._remove()
@@ -217,7 +217,8 @@ class _Reader:
         if source.slice(start, end) == text:
             return
         if self._itself(node, text):
-            start, end, text = source.start(node.up), source.end(node.up), f"import {text}"  # type: ignore[union-attr]
+            assigned = statement(node)
+            start, end, text = source.start(assigned), source.end(assigned), f"import {text}"
         self._piece(start, end, text, loan=loan)
         self.written.add(id(root))
         if not loan:
@@ -861,8 +862,8 @@ _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
 
 
 def _put_together(node: ast.AST) -> str | None:
-    """The text of an expression that joins pieces of text, with "\0" for what is not known; None for
-    any other.
+    """The text of an expression that joins pieces of text, with "\0" for what is not known; None
+    for any other.
     """
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
         sides = [_put_together(side) for side in (node.left, node.right)]
