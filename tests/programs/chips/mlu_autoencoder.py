@@ -8,7 +8,7 @@ from sklearn.datasets import load_digits
 torch.manual_seed(13)
 torch.mlu.manual_seed(13)
 torch.backends.mlu.matmul.allow_tf32 = False
-mlu_id = torch.mlu.current_device()
+mlu_id = torch.mlu.current_device() if torch.mlu.is_available() else 0
 images = (torch.tensor(load_digits().images, dtype=torch.float32) / 16).unsqueeze(1)
 encoder = nn.Sequential(nn.Conv2d(1, 8, 3, 2, 1), nn.LeakyReLU(0.1), nn.Conv2d(8, 4, 3, 2, 1))
 decoder = nn.Sequential(
