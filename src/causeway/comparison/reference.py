@@ -16,17 +16,11 @@ import torch
 from torch._ops import OpOverload
 
 from causeway import _C, numerics
-from causeway.comparison import tolerances
 from causeway.comparison.snapshot import Built, Snapshot, flat
 from causeway.observe.arguments import overload
+from causeway.ops import facts
 
 Tensor = torch.Tensor
-
-# Under which name the CPU has what foreign devices are asked for.
-ALIASES = {
-    "aten::convolution_overrideable": "aten::convolution",
-    "aten::convolution_backward_overrideable": "aten::convolution_backward",
-}
 
 _default_generator = threading.Lock()
 
@@ -69,7 +63,7 @@ _shapes: dict[str, Shape] = {}
 def shape_of(name: str) -> Shape:
     found = _shapes.get(name)
     if found is None:
-        found = _shapes[name] = _digest(overload(name), tolerances.of(name).writes)
+        found = _shapes[name] = _digest(overload(name), facts.of(name).writes)
     return found
 
 
@@ -106,7 +100,7 @@ def run(
     `generator`: the CPU's generator to draw from. Raises Refused.
     """
     shape = shape_of(name)
-    target = overload(ALIASES[name]) if name in ALIASES else shape.op
+    target = overload(own) if (own := facts.own_names().get(name)) else shape.op
     built = taken.build(writable=True, change=change)
     values = list(built.values)
     schema = target._schema.arguments
@@ -216,7 +210,7 @@ def magnitude(name: str, taken: Snapshot, best: list[Any]) -> list[Any] | None:
     the condition number by a trial. N. J. Higham, Accuracy and Stability of Numerical Algorithms
     (2nd ed. 2002), section 1.6.
     """
-    base = numerics.base_name(ALIASES.get(name, name))
+    base = numerics.base_name(facts.own_names().get(name, name))
     stand_in = numerics.MAGNITUDE.get(base)
     if stand_in is not None and base not in numerics.NEGATED:
         other = name.replace("sub", stand_in) if stand_in else name
@@ -273,7 +267,7 @@ def terms(name: str, taken: Snapshot, results: list[Any]) -> int:
     built = taken.build(writable=False)
     tensors = [t for t in flat(list(built.values)) if isinstance(t, Tensor)]
     sizes = [t.numel() for t in tensors] or [1]
-    base = numerics.base_name(ALIASES.get(name, name))
+    base = numerics.base_name(facts.own_names().get(name, name))
     if numerics.rule_of(base) in ("matmul", "statistics"):
         return max(sizes)
     made = [t.numel() for t in flat(results) if isinstance(t, Tensor) and t.numel()]

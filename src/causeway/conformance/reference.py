@@ -19,6 +19,7 @@ from causeway.conformance import variations
 from causeway.conformance.families import Family, Kind, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for, describe, map_tensors, tensors_in
 from causeway.observe.arguments import overload
+from causeway.ops import facts
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
@@ -30,9 +31,6 @@ NORMALIZED = ("native_batch_norm", "native_batch_norm_legit")
 FACTORS |= dict.fromkeys(NORMALIZED, ("input", "weight"))
 # Operators whose CPU kernel reads an input as if it were dense, and so what lies between.
 DENSE = {"adaptive_max_pool3d_backward", "int_mm", "scaled_dot_product_flash_attention_for_cpu"}
-# Operators that change these arguments, which their schemas do not tell.
-SILENT_IN = {"native_batch_norm", "batch_norm_update_stats"}
-SILENT = ("running_mean", "running_var")
 # Operators that find values along a dimension and say where, anywhere that they stand.
 ANYWHERE = {"mode", "median", "nanmedian", "kthvalue", "topk"}
 
@@ -124,7 +122,7 @@ def beside(name: str, inputs: Inputs) -> Iterator[Tensor]:
     schema = overload(name)._schema
     if kind_of(schema) == "in-place":
         return
-    silent = SILENT if numerics.base_name(name) in SILENT_IN else ()
+    silent = facts.of(name).writes
     for argument, value in zip(inputs_of(schema), inputs, strict=True):
         told = argument.alias_info is not None and argument.alias_info.is_write
         if told or argument.name in silent:
