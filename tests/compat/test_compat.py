@@ -226,6 +226,18 @@ except AttributeError as said:
     assert "known are allow_tf32" in printed
 
 
+def test_ranges_of_torch_mlu_are_those_of_torchs_profiler(run_python):
+    program = """
+import torch, torch_mlu
+with torch.profiler.profile() as p, torch.mlu.cnpx.range("outer"):
+    torch.mlu.cnpx.range_push("inner")
+    torch.ones(2, device="mlu") + 1
+    torch.mlu.cnpx.range_pop()
+print({e.name for e in p.events()} >= {"outer", "inner"})
+"""
+    assert run_python(program, new=True, CAUSEWAY_COMPAT="mlu").stdout.strip() == "True"
+
+
 def test_names_of_a_wheel_are_counted_and_an_unknown_one_is_found(tmp_path):
     spec = importlib.util.spec_from_file_location(
         "wheel_names", Path(__file__).with_name("names.py")
