@@ -13,15 +13,10 @@ from typing import Any, Literal
 
 import torch
 
+from causeway.numerics import ALIASES
 from causeway.observe.arguments import overload
 
 Kind = Literal["functional", "in-place", "out"]
-
-# Names under which torch's CPU has what foreign devices are asked for.
-ALIASES = {
-    "aten::convolution_overrideable": "aten::convolution",
-    "aten::convolution_backward_overrideable": "aten::convolution_backward",
-}
 
 
 @functools.cache

@@ -12,9 +12,10 @@ from functools import cached_property
 import torch
 
 from causeway.conformance import by_hand
-from causeway.conformance.families import ALIASES, Family, family
+from causeway.conformance.families import Family, family
 from causeway.conformance.harvest import Call
 from causeway.errors import TraceError
+from causeway.numerics import ALIASES
 from causeway.observe.arguments import overload
 from causeway.trace import cases
 

@@ -1,4 +1,4 @@
-"""Exceptions to the comparison's rules: the entries of tolerances.toml, each with a reason."""
+"""Exceptions to the rules: the entries of tolerances.toml, each with a reason."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Tolerance:
     rule: str = ""
     rtol: float | None = None
     atol: float | None = None
-    places: tuple[int, int] | None = None
+    places: int | None = None
     magnitudes: bool = False
     reason: str = ""
 
@@ -43,7 +43,7 @@ def of(name: str) -> Tolerance:
 @cache
 def entries() -> tuple[tuple[re.Pattern[str], Tolerance], ...]:
     """All entries of tolerances.toml. Raises ValueError for one that is not well-formed."""
-    text = resources.files("causeway.comparison").joinpath("tolerances.toml").read_text("utf-8")
+    text = resources.files("causeway.numerics").joinpath("tolerances.toml").read_text("utf-8")
     return tuple(_entry(data) for data in tomllib.loads(text)["operator"])
 
 
@@ -56,6 +56,6 @@ def _entry(data: dict[str, Any]) -> tuple[re.Pattern[str], Tolerance]:
         raise ValueError(f"tolerances.toml: {match!r} {what}")
     if given.get("rule", "exact") not in numerics.RULES:
         raise ValueError(f"tolerances.toml: {match!r}: there is no rule {given['rule']!r}")
-    for name in {"places", "writes"} & set(given):
-        given[name] = tuple(given[name])
+    if "writes" in given:
+        given["writes"] = tuple(given["writes"])
     return re.compile(match), Tolerance(**given)
