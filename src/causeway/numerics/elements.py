@@ -144,8 +144,9 @@ def _equal(a: Tensor, b: Tensor) -> Tensor:
 
 
 def _overflows(came: Tensor, exact: Tensor, dtype: torch.dtype) -> Tensor:
-    """Where a result is what `exact` is in its dtype: infinite where float64 goes on."""
-    return _equal(came, exact.to(dtype).to(came.dtype))
+    """Where a result is infinite because `exact` is beyond its dtype: float64 goes on."""
+    there = exact.to(dtype).to(came.dtype)
+    return there.isinf() & (came == there)
 
 
 def _bound(
