@@ -90,6 +90,31 @@ def test_a_script_is_summed_up_and_traced(run, tmp_path: Path) -> None:
     assert sorted(p.name for p in tmp_path.iterdir() if p.name.startswith(".")) == []
 
 
+PROFILES = """
+import torch
+x = torch.ones(8, 8, device={name!r})
+x.neg()
+with torch.profiler.profile() as own:
+    x.exp()
+x.abs()
+print([e.key for e in own.key_averages() if e.key in ("aten::neg", "aten::exp", "aten::abs")])
+"""
+
+
+def test_a_program_with_a_profiler_of_its_own_ends_this_one(run, name, tmp_path: Path) -> None:
+    trace = tmp_path / "trace.json"
+    done = run(PROFILES.format(name=name), "--trace", str(trace))
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.splitlines()[-1] == "['aten::exp']"
+    assert "the program started a profiler of its own" in done.stderr
+    names = {event.get("name") for event in json.loads(trace.read_text())["traceEvents"]}
+    assert "aten::neg" in names
+    assert not {"aten::exp", "aten::abs"} & names
+    done = run(PROFILES.format(name=name), "--steps", "2:3")
+    assert done.returncode != 0
+    assert "a profiler of its own" in done.stderr
+
+
 def test_the_scripts_exception_is_the_commands_end(run) -> None:
     done = run(
         "import torch\n"

@@ -98,6 +98,19 @@ def test_nothing_to_compare_does_not_pass() -> None:
     assert "nothing to compare" in found.verdict()
 
 
+def test_an_error_is_said_with_the_line_of_the_script() -> None:
+    text = (
+        'Traceback (most recent call last):\n  File "/tmp/copy/train.py", line 7, in <module>\n'
+        '    net(x)\n  File "/torch/nn/module.py", line 9, in call\nValueError: no\n'
+    )
+    script = Script("src/train.py", "migrated", True, "", text, (0, 0))
+    assert script.verdict() == (
+        "it does not run on the device: src/train.py:7 (converted): ValueError: no"
+    )
+    script = Script("src/train.py", "transfer", None, "", "ValueError: no", (0, 0))
+    assert script.verdict() == "it does not run on the device: ValueError: no"
+
+
 def test_a_wrong_operator_does_not_pass() -> None:
     series = [compare_series("losses", [1.0], [1.0], 1e-3)]
     assert script(series=series).good

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,7 @@ class Profile:
         self._ready = False
         self._optimizer: int | None = None
         self._steps = steps
+        self._ended = ""
         self.seen = 0
         self.profiler = torch.profiler.profile(
             activities=activities,
@@ -76,7 +78,33 @@ class Profile:
             self._optimizer = id(optimizer)
         if self._optimizer == id(optimizer):
             self.seen += 1
-            self.profiler.step()
+            if not self._ended:
+                self.profiler.step()
+
+    @contextlib.contextmanager
+    def _giving_way(self) -> Iterator[None]:
+        """End this profile where the program starts one of its own: torch has one at a time, and
+        crashes where the first is stopped after the second.
+        """
+        kind = torch.autograd.profiler.profile
+        original = kind._prepare_trace
+
+        def prepare(profiler: Any) -> None:
+            if profiler is not self.profiler.profiler and not self._ended:
+                self._ended = "the program started a profiler of its own"
+                self.profiler.stop()
+                print(
+                    f"causeway profile: {self._ended}; what comes after it is not in this profile, "
+                    "since torch has one at a time",
+                    file=sys.stderr,
+                )
+            original(profiler)  # type: ignore[no-untyped-call]
+
+        kind._prepare_trace = prepare  # type: ignore[method-assign]
+        try:
+            yield
+        finally:
+            kind._prepare_trace = original  # type: ignore[method-assign]
 
     @contextlib.contextmanager
     def running(self) -> Iterator[None]:
@@ -89,9 +117,11 @@ class Profile:
         with _quiet_kineto():
             self.profiler.start()
         try:
-            yield
+            with self._giving_way():
+                yield
         finally:
-            self.profiler.stop()
+            if not self._ended:
+                self.profiler.stop()
             if hook is not None:
                 hook.remove()
 
@@ -99,6 +129,7 @@ class Profile:
         """Write the trace, all of it or nothing; `.gz` is compressed."""
         if not self._ready:
             why = "no optimizer took a step" if not self.seen else f"there were {self.seen} steps"
+            why = self._ended or why
             steps = self._steps
             asked = "" if steps is None else f" of steps {steps.first}:{steps.last}"
             raise CausewayError(f"there is no trace{asked}: {why}")

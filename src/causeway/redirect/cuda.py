@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 import types
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -48,7 +49,8 @@ def replacements(devices: Devices) -> Iterator[tuple[Any, str, Any, str]]:
         if name in STAND_INS or not hasattr(torch.cuda, name) or not hasattr(module, name):
             continue
         served = f"torch.{devices.target}.{name}" if devices.target != "cpu" else "the host"
-        yield torch.cuda, name, _counted(name, getattr(module, name)), served
+        new = _counted(name, getattr(module, name))
+        yield torch.cuda, name, _unseen(new) if name == "is_available" else new, served
     if devices.target != "cpu":
         from causeway.device import comm
 
@@ -82,6 +84,19 @@ def _module(devices: Devices) -> Any:
 
         return host
     return getattr(torch, devices.target)
+
+
+def _unseen(is_available: Any) -> Any:
+    """`torch.cuda.is_available`, which Inductor is told no: it would ask torch's part for CUDA,
+    which is not built.
+    """
+
+    def call() -> bool:
+        if sys._getframe(1).f_globals.get("__name__", "").startswith("torch._inductor."):
+            return False
+        return bool(is_available())
+
+    return like(is_available, call)
 
 
 def _counted(name: str, new: Any) -> Any:

@@ -74,11 +74,12 @@ and a program is shown "cuda:0" for all of them.
 - `CUDA_VISIBLE_DEVICES` is read when devices are first counted, with CUDA's meaning.
 - `"nccl"` becomes the device's own backend of torch.distributed, `cwcl`, which serves the host's
   tensors too. `dist.get_backend()` says "nccl".
-- `torch.compile` sees the same view. Where a device has no code generator for Inductor, the default,
-  `aot_eager` compiles: it traces and fuses nothing. A warning says so.
+- `torch.compile` sees the same view, and does what it does [without the switch](compile.md): it
+  fuses where the vendor offers a compiler. Where none does, a warning says so.
 - `torch.jit.script` and `torch.jit.load` give graphs with the target's devices: constants, `.cuda()`,
   `.is_cuda` and `.device.type` there. What was compiled while it was on keeps them.
-- A `CUDAGraph` records operators and calls them again: the same results, no gain.
+- A `CUDAGraph` is [the device's](graphs.md) where the vendor offers a compiler. Elsewhere it records
+  operators and calls them again: the same results, no gain.
 - A torch that is built with CUDA is refused: its calls go to CUDA.
 
 Not redirected: `torch.ops` called with a device; `torch.device(0)`, which torch takes for the

@@ -396,35 +396,83 @@ def class_(original: Any, target: Target, devices: Devices) -> Any:
     return Class(original, argument(original, target, devices))
 
 
-# --- the compiler -------------------------------------------------------------------------------
+# --- the profiler -------------------------------------------------------------------------------
 
 
-def compiler(original: Any, target: Target, devices: Devices) -> Any:
-    """torch.compile: Inductor, its default, where the device has a code generator for it; else
-    `aot_eager`, which traces and fuses nothing. `mode` and `options` are Inductor's.
-    """
+def activities(original: Any, target: Target, devices: Devices) -> Any:
+    """torch.profiler.profile(activities=...): CUDA's activity is the target's; the CPU has none."""
+    cuda, device = torch.profiler.ProfilerActivity.CUDA, _activity(devices)
 
-    def call(model: Any = None, **kwargs: Any) -> Any:
-        if kwargs.get("backend", "inductor") == "inductor" and not _inductor(devices.target):
-            note(target.name)
-            warnings.warn(
-                f"torch.compile: {devices.target} has no code generator for Inductor; compiled by "
-                "backend aot_eager, which traces the program and fuses nothing",
-                stacklevel=2,
-            )
-            kwargs = {k: v for k, v in kwargs.items() if k not in ("mode", "options")}
-            kwargs["backend"] = "aot_eager"
-        return original(model, **kwargs)
+    def rewritten(asked: Any) -> list[Any]:
+        there: list[Any] = []
+        for item in asked:
+            if isinstance(item, dict):
+                kinds = {device if k is cuda else k: v for k, v in item.items()}
+                kinds.pop(None, None)
+                new: Any = kinds or None
+            else:
+                new = device if item is cuda else item
+            if new is not item and cuda in (item if isinstance(item, dict) else (item,)):
+                note("torch.profiler.profile")
+            if new is not None and new not in there:  # some name CUDA's and the device's
+                there.append(new)
+        return there or [torch.profiler.ProfilerActivity.CPU]
+
+    def call(self: Any, *args: Any, activities: Any = None, **kwargs: Any) -> None:
+        if activities is not None:
+            activities = rewritten(activities)
+        original(self, *args, activities=activities, **kwargs)
 
     return like(original, call)
 
 
-def _inductor(device: str) -> bool:
-    """Whether Inductor generates code for a device."""
-    from torch._inductor.codegen import common
+def _activity(devices: Devices) -> Any:
+    """What the profiler calls the target's work; None for the CPU, whose work is the host's."""
+    return None if devices.target == "cpu" else torch.profiler.ProfilerActivity.PrivateUse1
 
-    common.init_backend_registration()
-    return common.get_scheduling_for_device(device) is not None
+
+def supported(original: Any, target: Target, devices: Devices) -> Any:
+    """supported_activities(): the device's is CUDA's to a program."""
+
+    def call() -> Any:
+        found = original()
+        if inside(sys._getframe(1)):
+            return found
+        note(target.name)
+        cuda = torch.profiler.ProfilerActivity.CUDA
+        return (found - {_activity(devices)}) | {cuda}
+
+    return like(original, call)
+
+
+def events(original: Any, target: Target, devices: Devices) -> Any:
+    """torch.autograd.profiler.profile(enabled=True, *, use_cuda=False, use_device=None, ...)."""
+
+    def call(self: Any, *args: Any, **kwargs: Any) -> None:
+        if kwargs.pop("use_cuda", False) or kwargs.get("use_device") == "cuda":
+            note("torch.autograd.profiler.profile")
+            kwargs["use_device"] = None if devices.target == "cpu" else devices.target
+        original(self, *args, **kwargs)
+
+    return like(original, call)
+
+
+def emit_nvtx(original: Any, target: Target, devices: Devices) -> Any:
+    """emit_nvtx(enabled=True, record_shapes=False): NVIDIA's tools, which read it, see no device
+    here.
+    """
+
+    def call(self: Any, enabled: bool = True, record_shapes: bool = False) -> None:
+        note("torch.autograd.profiler.emit_nvtx")
+        if enabled:
+            warnings.warn(
+                "torch.autograd.profiler.emit_nvtx: no ranges are sent, since NVIDIA's tools do "
+                f"not see {devices.target}; use torch.profiler.profile or `causeway profile`",
+                stacklevel=2,
+            )
+        original(self, False, record_shapes)
+
+    return like(original, call)
 
 
 # --- torch.distributed --------------------------------------------------------------------------
@@ -527,15 +575,17 @@ def backend_available(original: Any, target: Target, devices: Devices) -> Any:
 
 
 HOW: dict[str, Builder] = {
+    "activities": activities,
     "argument": argument,
     "autocast state": autocast_state,
     "autocast switch": autocast_switch,
     "backend available": backend_available,
     "backend name": backend_name,
     "class": class_,
-    "compiler": compiler,
     "default type": default_type,
     "device": device_property,
+    "emit nvtx": emit_nvtx,
+    "events": events,
     "group": group,
     "init group": init_group,
     "is_cuda": is_cuda_property,
@@ -549,6 +599,7 @@ HOW: dict[str, Builder] = {
     "record stream": record_stream,
     "returns": returns,
     "scaler": scaler,
+    "supported": supported,
     "true": true,
     "type": tensor_type,
     "version": version,

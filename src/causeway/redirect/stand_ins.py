@@ -5,6 +5,7 @@ Each does what its line in `targets.STAND_INS` says. One that drops what was ask
 
 from __future__ import annotations
 
+import pickle
 import threading
 import types
 import warnings
@@ -26,6 +27,8 @@ def make(name: str, devices: Devices, module: Any) -> Any:
         return module._get_device_index
     if name in _GRAPHS and devices.target != "cpu" and _captures():
         return getattr(module, name.rpartition(".")[2])
+    if name.startswith("memory.") and devices.target != "cpu":
+        return getattr(module.memory, name.removeprefix("memory."))
     return _NAMES[name]
 
 
@@ -161,6 +164,21 @@ def record_memory_history(*args: Any, **kwargs: Any) -> None:
         _dropped("memory._record_memory_history", "no history is kept")
 
 
+def snapshot(*args: Any, **kwargs: Any) -> dict[str, Any]:
+    """A snapshot of an allocator that holds nothing, in the form that torch's viewers read."""
+    return {
+        "segments": [],
+        "device_traces": [],
+        "allocator_settings": {},
+        "external_annotations": [],
+    }
+
+
+def dump_snapshot(filename: str = "dump_snapshot.pickle", *args: Any, **kwargs: Any) -> None:
+    with open(filename, "wb") as file:
+        pickle.dump(snapshot(), file)
+
+
 def sleep(cycles: int) -> None:
     pass
 
@@ -294,7 +312,9 @@ def make_graphed_callables(
 
 _NAMES: dict[str, Callable[..., Any] | types.FunctionType | type] = {
     "CUDAGraph": CUDAGraph,
+    "memory._dump_snapshot": dump_snapshot,
     "memory._record_memory_history": record_memory_history,
+    "memory._snapshot": snapshot,
     "_sleep": sleep,
     "cudart": cudart,
     "get_sync_debug_mode": get_sync_debug_mode,

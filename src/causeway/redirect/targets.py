@@ -242,10 +242,27 @@ OTHERS = (
         example='torch.accelerator.memory_allocated("cuda:0") >= 0',
     ),
     Target(
-        "torch.compile",
-        "compiler",
-        says="Inductor where the device has a code generator for it, else `aot_eager`; a warning "
-        "says so",
+        "torch.profiler.profiler._KinetoProfile.__init__",
+        "activities",
+        argument="activities",
+        says="of `torch.profiler.profile`: `ProfilerActivity.CUDA` is the device's activity",
+    ),
+    Target(
+        "torch.profiler.supported_activities",
+        "supported",
+        example="torch.profiler.ProfilerActivity.CUDA in torch.profiler.supported_activities()",
+    ),
+    Target(
+        "torch.autograd.profiler.profile.__init__",
+        "events",
+        argument="use_device",
+        says="`use_cuda` too",
+        example='torch.autograd.profiler.profile(use_device="cuda").use_device == d',
+    ),
+    Target(
+        "torch.autograd.profiler.emit_nvtx.__init__",
+        "emit nvtx",
+        says="sends no ranges, which NVIDIA's tools would read; a warning says so",
     ),
     Target("torch.accelerator.set_device_index", position=0),
     Target("torch.accelerator.current_stream", position=0),
@@ -306,7 +323,10 @@ ALL: tuple[Target, ...] = tuple(row for rows in SECTIONS.values() for row in row
 STAND_INS: dict[str, str] = {
     "CUDAGraph": "the device's; where the vendor has no compiler it records operators while it "
     "captures, and calls them again to replay: no faster",
-    "memory._record_memory_history": "no history is kept; a warning says so",
+    "memory._dump_snapshot": "the device's; with target cpu a snapshot of nothing",
+    "memory._record_memory_history": "the device's; with target cpu no history is kept; a warning "
+    "says so",
+    "memory._snapshot": "the device's; with target cpu a snapshot of nothing",
     "_sleep": "returns at once",
     "_utils._get_device_index": "",
     "cudart": "cudaProfilerStart and cudaProfilerStop, which do nothing; cudaHostRegister and "

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any, Literal
 
 Way = Literal["migrated", "transfer"]
@@ -69,9 +71,9 @@ class Script:
     def verdict(self) -> str:
         """One sentence."""
         if self.reference_error:
-            return f"the original does not run on the CPU: {_last(self.reference_error)}"
+            return f"the original does not run on the CPU: {self._last(self.reference_error)}"
         if self.error:
-            return f"it does not run on the device: {_last(self.error)}"
+            return f"it does not run on the device: {self._last(self.error, self.way)}"
         if self.same is None:
             return "it runs, but there was nothing to compare: no loss, no step, no module's output"
         if not self.same:
@@ -82,6 +84,17 @@ class Script:
             compared = [f"{s.compared} of {s.name}" for s in self.series if s.compared]
             return f"no step was made; what could be compared is the same: {', '.join(compared)}"
         return f"same numbers in {self.steps[1]} steps"
+
+    def _last(self, text: str, way: Way = "transfer") -> str:
+        """The last line of a traceback, and the line of the script that it came from, which is one
+        of the converted script where that ran.
+        """
+        lines = [line.strip() for line in text.splitlines() if line.strip()]
+        name = re.escape(Path(self.script).name)
+        places = re.findall(rf'File "(?:.*/)?{name}", line (\d+)', text)
+        converted = " (converted)" if way == "migrated" else ""
+        where = f"{self.script}:{places[-1]}{converted}: " if places else ""
+        return where + (lines[-1] if lines else "")
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON has it."""
@@ -118,11 +131,6 @@ class Script:
 
 def _number(value: float) -> float | str:
     return value if math.isfinite(value) else str(value)
-
-
-def _last(text: str) -> str:
-    lines = [line for line in text.strip().splitlines() if line.strip()]
-    return lines[-1].strip() if lines else ""
 
 
 def compare_series(name: str, cpu: list[Any], device: list[Any], tolerance: float) -> Series:
