@@ -125,6 +125,18 @@ CHANGED = {
 }
 
 KEPT = {
+    "a requirement on the build for CUDA": "def f():\n"
+    "    cuda = torch.cuda.is_available()\n"
+    '    check_requirements(("onnxruntime-gpu" if cuda else "onnxruntime", "onnx"))\n',
+    "a requirement in pieces": "def f(mac):\n    check_requirements("
+    "f\"tensorflow{'' if torch.cuda.is_available() else '-macos' if mac else '-cpu'}<=2.15\")\n",
+    "what was set for an architecture of NVIDIA's": "class Attend:\n"
+    "    def __init__(self):\n        self.cpu_config, self.cuda_config = 1, None\n"
+    "        if not torch.cuda.is_available():\n            return\n"
+    '        p = torch.cuda.get_device_properties(torch.device("cuda"))\n'
+    "        self.cuda_config = 2 if p.major >= 8 else 3\n\n"
+    "    def forward(self, q):\n        is_cuda, d = q.is_cuda, q.device\n"
+    "        return self.cuda_config if is_cuda else self.cpu_config\n",
     "an argument of a call that stays CUDA's": (
         'def f(i):\n    return torch.cuda.get_device_properties("cuda:{}".format(i)).major\n'
     ),

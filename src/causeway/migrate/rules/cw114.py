@@ -7,10 +7,10 @@ from collections.abc import Iterator
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import after, ancestors, statement
+from causeway.migrate.names import FUNCTIONS, after, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
-from causeway.migrate.rules.kernels import builds_for_cuda, sets_switches
+from causeway.migrate.rules.kernels import builds_for_cuda, names_build, sets_switches
 from causeway.migrate.rules.roles import surely_not_torch
 from causeway.migrate.source import Edit
 
@@ -105,7 +105,30 @@ def _regions(use: Use) -> Iterator[tuple[ast.AST, list[ast.AST]]]:
             return
 
 
+def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
+    """What is only evaluated where the answer is yes, of an answer that has a name in its function:
+    `cuda = torch.cuda.is_available()`. Nothing where the name is read for anything else.
+    """
+    stmt = statement(use.node)
+    if not isinstance(stmt, ast.Assign) or stmt.value is not use.call or len(stmt.targets) != 1:
+        return
+    target = stmt.targets[0]
+    function = next((up for _, up in ancestors(stmt) if isinstance(up, FUNCTIONS)), None)
+    if function is None or not isinstance(target, ast.Name):
+        return
+    regions: list[ast.AST] = []
+    for name in ast.walk(function):
+        if isinstance(name, ast.Name) and name.id == target.id and isinstance(name.ctx, ast.Load):
+            up = name.up  # type: ignore[attr-defined]
+            if not isinstance(up, ast.If | ast.IfExp) or up.test is not name:
+                return
+            regions += up.body if isinstance(up.body, list) else [up.body]
+    yield from regions
+
+
 def _decides_on_cuda(module: Module, use: Use) -> bool:
+    if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
+        return True
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
             return True

@@ -6,7 +6,7 @@ import ast
 import re
 
 from causeway.migrate.module import PROVIDERS, Module
-from causeway.migrate.names import FUNCTIONS, ancestors
+from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rules.callees import kernel_of_cuda
 from causeway.migrate.rules.roles import device_like
 
@@ -15,6 +15,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """Whether a question about the device leads to kernels that exist for CUDA alone: a function
     that calls one in the same function, or a choice of "cuda" as an implementation beside it.
     """
+    if _by_architecture(module, node):
+        return True
     where: ast.AST | None = None
     for child, up in ancestors(node):
         if isinstance(up, ast.BoolOp):
@@ -55,8 +57,60 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     return False
 
 
+_ARCHITECTURE = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties")
+
+
+def _by_architecture(module: Module, node: ast.AST) -> bool:
+    """Whether a question about the device chooses what its class set for NVIDIA's architectures:
+    `self.cuda_config if x.is_cuda else self.cpu_config`, where `cuda_config` follows from
+    `get_device_properties(...).major` and stays None elsewhere.
+    """
+    homes = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
+    class_ = next((up for up in homes if isinstance(up, ast.ClassDef)), None)
+    if class_ is None or not any(word in module.source.text for word in ("major", "capability")):
+        return False
+    made = {
+        target.attr
+        for function in class_.body
+        if isinstance(function, FUNCTIONS) and _asks_architecture(module, function)
+        for target in ast.walk(function)
+        if isinstance(target, ast.Attribute) and isinstance(target.ctx, ast.Store)
+    }
+    if not made:
+        return False
+    names = {n.id for n in ast.walk(statement(node)) if isinstance(n, ast.Name)
+             and isinstance(n.ctx, ast.Store)}  # fmt: skip
+    for choice in ast.walk(homes[0]):
+        if not isinstance(choice, ast.If | ast.IfExp):
+            continue
+        asks = any(n is node or getattr(n, "id", "") in names for n in ast.walk(choice.test))
+        taken = choice.body if isinstance(choice.body, list) else [choice.body]
+        reads = {n.attr for part in taken for n in ast.walk(part) if isinstance(n, ast.Attribute)}
+        if asks and made & reads:
+            return True
+    return False
+
+
+def _asks_architecture(module: Module, function: ast.AST) -> bool:
+    """Whether a function asks for the architecture of a GPU of NVIDIA's."""
+    called = {
+        module.resolve(inner.func) for inner in ast.walk(function) if isinstance(inner, ast.Call)
+    }
+    if _ARCHITECTURE[0] in called:
+        return True
+    return _ARCHITECTURE[1] in called and any(
+        isinstance(inner, ast.Attribute) and inner.attr in ("major", "minor")
+        for inner in ast.walk(function)
+    )
+
+
 # A source of CUDA's, a macro of a build with it.
 _SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
+# A package that has a build for CUDA, as an installation's requirement names it.
+_PACKAGE = re.compile(
+    r"^(?:onnxruntime|tensorflow|paddlepaddle|faiss)-gpu|^(?:cupy|jax|jaxlib)-?\[?cuda|^tensorrt\b"
+)
+_BUILDS = re.compile(r"^(?:tensorflow|onnxruntime|paddlepaddle|faiss)$")
 _CUDA_MODULE = re.compile(r"(?:^|_)cuda(?:_|$)", re.I)
 _GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
 
@@ -69,11 +123,25 @@ def builds_for_cuda(node: ast.AST) -> bool:
         if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
             if _SOURCE.search(inner.value) or inner.value in PROVIDERS:
                 return True
+            if _PACKAGE.search(inner.value):
+                return True
         elif isinstance(inner, ast.ImportFrom) and not (inner.module or "").startswith("torch"):
             parts = [*(inner.module or "").split("."), *(a.name for a in inner.names)]
             if any(_GPU_MODULE.search(part) for part in parts):
                 return True
     return False
+
+
+def names_build(node: ast.AST) -> bool:
+    """Whether a question within an f-string chooses the build of a package:
+    `f"tensorflow{'' if torch.cuda.is_available() else '-cpu'}"`.
+    """
+    return any(
+        isinstance(up, ast.JoinedStr)
+        and isinstance(first := up.values[0], ast.Constant)
+        and bool(_BUILDS.search(str(first.value)))
+        for _, up in ancestors(node)
+    )
 
 
 def sets_switches(module: Module, node: ast.AST) -> bool:
