@@ -44,8 +44,9 @@ void bind_comm(py::module_& m) {
            size_t chunk_bytes, bool blocking, bool checked, bool through_host) {
           GlooMaker make = maker(std::move(gloo));
           py::gil_scoped_release released;
-          return c10::make_intrusive<CommBackend>(store, rank, size, timeout, std::move(make),
-                                                  CommOptions{name, group, ranks, chunk_bytes, blocking, checked, through_host});
+          return c10::make_intrusive<CommBackend>(
+              store, rank, size, timeout, std::move(make),
+              CommOptions{name, group, ranks, chunk_bytes, blocking, checked, through_host});
         });
   m.def("comm_group",
         [](const c10::intrusive_ptr<CommBackend>& backend, const c10::intrusive_ptr<c10d::Backend>& seen) {
