@@ -40,5 +40,7 @@ def test_the_detour_is_said_once() -> None:
 
 def test_all_collectives_take_tensors_of_the_device() -> None:
     checks, _ = found("collectives.py", "gloo")
-    assert len(checks) > 10
+    # The CPU's tensors are torch's own gloo's, whose all_to_all takes parts of one size alone.
+    assert "ProcessGroupGloo::alltoall" in checks.pop("tensors_of_the_cpu_in_the_same_group")
+    assert len(checks) > 20
     assert not "".join(checks.values())
