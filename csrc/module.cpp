@@ -24,6 +24,7 @@
 #include "comm/module.h"
 #include "runtime/device.h"
 #include "torch/environment.h"
+#include "ladder/facts.h"
 #include "ladder/forms.h"
 #include "ladder/dry.h"
 #include "runtime/generator.h"
@@ -325,6 +326,37 @@ py::dict offered_dict(bool portable) {
   return out;
 }
 
+py::dict facts_dict(const Facts& f) {
+  py::dict d;
+  d["reach"] = kReachNames[static_cast<size_t>(f.reach)];
+  d["other_name"] = f.other_name;
+  d["left_out"] = f.left_out;
+  py::list writes;
+  for (const char* name : f.writes)
+    if (name) writes.append(name);
+  d["writes"] = py::tuple(writes);
+  d["mixed_devices"] = f.mixed_devices;
+  d["only_writes"] = f.only_writes;
+  d["copies"] = f.copies;
+  d["plumbing"] = f.plumbing;
+  d["costly"] = f.costly;
+  d["computed_by"] = f.computed_by;
+  return d;
+}
+
+py::dict facts_table_dict() {
+  py::dict rows;
+  for (const FactsRow& row : facts_table()) {
+    py::dict d = facts_dict(row.facts);
+    py::list why;
+    for (const char* reason : row.why)
+      if (reason) why.append(reason);
+    d["why"] = py::tuple(why);
+    rows[row.name] = d;
+  }
+  return rows;
+}
+
 }  // namespace
 
 PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
@@ -484,6 +516,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     for (const Operator* op : operators()) names.push_back(op->name);
     return names;
   });
+  m.def("facts", [](const std::string& name) { return facts_dict(facts_of(name)); });
+  m.def("facts_table", facts_table_dict);
   m.def("offered", [] { return offered_dict(false); });
   m.def("offered_portable", [] { return offered_dict(true); });
   m.def("set_portable", [](bool on, std::vector<std::string> except) {

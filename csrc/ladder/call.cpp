@@ -1,9 +1,9 @@
 // Operators: their registration with torch, and the ladder.
 #include "ladder/call.h"
 
+#include <algorithm>
 #include <map>
 #include <mutex>
-#include <set>
 #include <shared_mutex>
 #include <unordered_map>
 
@@ -61,60 +61,20 @@ ArgKind kind_of(const c10::Argument& arg) {
   }
 }
 
-// Operators that torch.cuda calls with CPU tensors beside device tensors, by design.
-const std::set<std::string>& mixed() {
-  static const std::set<std::string> names = {
-      "aten::index.Tensor",
-      "aten::index.Tensor_out",
-      "aten::_index_put_impl_",
-      "aten::index_put_",
-      "aten::index_put",
-      "aten::_unsafe_index.Tensor",
-      "aten::_unsafe_index_put",
-      "aten::index_put.out",
-      "aten::_index_put_impl",
-      "aten::_index_put_impl.out",
-      "aten::_pack_padded_sequence",
-      "aten::_ctc_loss.Tensor",
-      "aten::_ctc_loss_backward.Tensor",
-      "aten::_cudnn_ctc_loss.Tensor",
-      "aten::tensor_split.tensor_indices_or_sections",
-      "aten::_foreach_copy_",
-      "aten::_foreach_copy",
-      "aten::repeat_interleave.self_Tensor",
-      "aten::index_fill_.int_Scalar",
-      "aten::index_fill_.int_Tensor",
-      // of sparse and nested tensors; dense ones have a kernel of their own
-      "aten::copy_",
-      "aten::_nested_view_from_buffer",
-      "aten::_nested_view_from_buffer_copy",
-      "aten::_nested_from_padded",
-      "aten::copy_sparse_to_sparse_",
-  };
-  return names;
-}
-
-// Composites of torch's that CUDA has kernels for: a vendor is asked for them whole.
-const std::set<std::string>& offered_composites() {
-  static const std::set<std::string> names = {"aten::_grouped_mm"};
-  return names;
-}
-
-// torch's schemas do not say that these write their running statistics.
-bool writes_unsaid(const std::string& name, const std::string& arg) {
-  static const std::set<std::string> names = {"aten::native_batch_norm", "aten::batch_norm_update_stats"};
-  return names.count(name) && (arg == "running_mean" || arg == "running_var");
+bool writes_unsaid(const Facts& facts, const std::string& arg) {
+  return std::any_of(facts.writes.begin(), facts.writes.end(), [&](const char* name) { return name && arg == name; });
 }
 
 }  // namespace
 
-Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString(h.operator_name())) {
+Operator::Operator(const c10::OperatorHandle& h)
+    : handle(h), name(c10::toString(h.operator_name())), facts(facts_of(name)) {
   const auto& schema = h.schema();
   std::map<std::string, int> written;  // alias set -> argument
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
     const auto& arg = schema.arguments()[i];
     const bool write = arg.alias_info() && arg.alias_info()->isWrite();
-    args.push_back({kind_of(arg), write || writes_unsaid(schema.name(), arg.name())});
+    args.push_back({kind_of(arg), write || writes_unsaid(facts, arg.name())});
     if (args.back().kind == ArgKind::Generator) generator = static_cast<int>(i);
     if (write)
       for (const auto& set : arg.alias_info()->beforeSets()) written[set.toQualString()] = static_cast<int>(i);
@@ -126,18 +86,13 @@ Operator::Operator(const c10::OperatorHandle& h) : handle(h), name(c10::toString
         if (auto it = written.find(set.toQualString()); it != written.end()) of = it->second;
     return_of.push_back(of);
   }
-  mixed_devices = mixed().count(name) > 0;
   const auto tagged = [tags = h.getTags()](at::Tag tag) {
     return std::find(tags.begin(), tags.end(), tag) != tags.end();
   };
   hidden_random = tagged(at::Tag::nondeterministic_seeded) && generator < 0;
   const bool answers = schema.returns().size() == 1 && schema.returns()[0].type()->kind() == c10::TypeKind::BoolType;
   pointwise = tagged(at::Tag::pointwise) && !answers;  // torch's `equal` has the tag
-  ends_norm = takes_statistics(schema.name());
-  wide = refused_by_cpu(schema.name());
   over_lists = is_foreach(schema);
-  composite = offered_composites().count(name) > 0;
-  unrecorded = name == "aten::convolution";
 }
 
 Operator::~Operator() = default;
@@ -182,14 +137,14 @@ void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, 
 }
 
 void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
-  if (C10_UNLIKELY(unrecorded) && at::tracer::impl::is_dispatch_enabled()) return record_convolution(stack);
+  if (C10_UNLIKELY(facts.unrecorded) && at::tracer::impl::is_dispatch_enabled()) return record_convolution(stack);
   Entry entry(*this);
   if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
     if (C10_UNLIKELY(forms().any) && (over_lists ? call_foreach : call_native)(*this, stack, entry)) return;
   }
   if (C10_UNLIKELY(over_lists)) return call_each(*this, stack);
-  if (C10_UNLIKELY(composite)) {
+  if (C10_UNLIKELY(facts.reach == Reach::Offered)) {
     call_each(*this, stack);
     return entry.served(Rung::Decomposed, c10::ScalarType::Undefined);
   }
@@ -324,21 +279,12 @@ void register_operators() {
     auto handle = dispatcher.findSchema(n);
     if (!handle) continue;
     const std::string name = c10::toString(n);
-    // Composites that look at the device's type, or ask for a kernel by it: served whole.
-    static const std::set<std::string> whole = {"aten::convolution",
-                                                "aten::convolution_backward",
-                                                "aten::mode.values",
-                                                "aten::conj_physical_",
-                                                "aten::addr_",
-                                                "aten::_fused_rms_norm",
-                                                "aten::kaiser_window",
-                                                "aten::kaiser_window.periodic",
-                                                "aten::kaiser_window.beta"};
     const bool lists = is_foreach(handle->schema());
-    if (!lists && !whole.count(name) && !offered_composites().count(name) &&
+    const Reach reach = facts_of(name).reach;
+    if (!lists && reach != Reach::Whole && reach != Reach::Offered &&
         !handle->hasKernelForDispatchKey(c10::DispatchKey::CPU))
       continue;
-    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in tensor.cpp and rnn.cpp
+    if (handle->hasKernelForDispatchKey(c10::DispatchKey::PrivateUse1)) continue;  // our own, in csrc/aten
     auto op = std::make_unique<Operator>(*handle);
     {
       std::unique_lock lock(g_mutex);

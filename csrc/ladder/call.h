@@ -11,8 +11,8 @@
 #include <ATen/core/stack.h>
 
 #include "runtime/device.h"
+#include "ladder/facts.h"
 #include "ladder/ledger.h"
-#include "ladder/wide.h"
 
 namespace causeway {
 
@@ -35,15 +35,11 @@ struct Operator final : c10::OperatorKernel {
 
   const c10::OperatorHandle handle;
   const std::string name;  // "aten::add.out"
+  const Facts facts;       // what is known of it beside its schema
   std::vector<ArgInfo> args;
   std::vector<int> return_of;  // for each return the argument that it is (in-place, out=), or -1
-  bool mixed_devices = false;  // takes CPU tensors beside device tensors, as torch.cuda does
   bool hidden_random = false;  // draws random numbers without a generator argument
   bool pointwise = false;      // each element of the result depends on the same element of the inputs alone
-  bool ends_norm = false;      // the backward of a norm, see norm.h
-  DtypeSet wide = 0;           // dtypes that the CPU refuses and CUDA takes, see wide.h
-  bool unrecorded = false;     // by torch.jit.trace, see tracer.h
-  bool composite = false;      // torch's composite does what no kernel takes
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
 

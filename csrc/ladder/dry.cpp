@@ -2,7 +2,6 @@
 
 #include <map>
 #include <mutex>
-#include <set>
 
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/ops/empty_strided.h>
@@ -113,16 +112,6 @@ std::string needed_contents() {
   return g_needed;
 }
 
-bool only_writes(const std::string& name) {
-  static const std::set<std::string> names = {
-      "aten::copy_",        "aten::fill_.Scalar", "aten::fill_.Tensor",     "aten::zero_",
-      "aten::uniform_",     "aten::normal_",      "aten::random_",          "aten::random_.to",
-      "aten::random_.from", "aten::exponential_", "aten::bernoulli_.float", "aten::bernoulli_.Tensor",
-      "aten::geometric_",   "aten::log_normal_",  "aten::cauchy_",
-  };
-  return names.count(name) > 0;
-}
-
 // ---- an operator on the host rung ---------------------------------------------------------------------------------
 
 namespace {
@@ -183,7 +172,7 @@ int64_t elements(const c10::IValue& v) {
 // view, or what it is about is no dense tensor.
 bool HostCall::run_dry(Stack& stack) {
   const auto& schema = op_.handle.schema();
-  const bool blind = only_writes(op_.name);
+  const bool blind = op_.facts.only_writes;
   bool dense = kinds_.empty();
   int64_t count = 0;
   for (const Stand& s : stands_) {
@@ -205,7 +194,7 @@ bool HostCall::run_dry(Stack& stack) {
   if (unknown_ && (found || !tensors)) refuse_dry(op_.name);
   if (!dense || found || !tensors || writes_host_ || to_host_) return false;
 
-  if (blind && op_.name == "aten::copy_" && stands_.size() == 1) {  // from the host
+  if (blind && op_.facts.copies && stands_.size() == 1) {  // from the host
     const at::Tensor& to = stands_[0].original;
     unknown_ = at::isFloatingType(to.scalar_type()) && static_cast<int64_t>(to.nbytes()) > kLargeCopy;
     if (unknown_) set_unknown(to, true);

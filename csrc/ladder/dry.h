@@ -29,9 +29,6 @@ void need_contents(const at::Tensor& t, const char* what);
 [[noreturn]] void refuse_dry(const std::string& what);
 std::string needed_contents();  // what was asked for first; "" if nothing was
 
-// Operators that do not read the tensor they change.
-bool only_writes(const std::string& operator_name);
-
 // Elements of an operator's tensors together, up to which it is computed if its inputs are known.
 extern std::atomic<int64_t> g_small;
 

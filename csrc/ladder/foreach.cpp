@@ -50,9 +50,9 @@ class ForeachCall : ServedCall {
   bool overlaps() const;
   bool refuses_bool() const;
   std::shared_ptr<Route> decide() const;
-  void pick(Route& route, Serve after) const;
+  Serve after(Serve serve, const Route& route) const;
   bool fits(const cw_op& form, const Route& route) const;
-  bool run(const Route& route, Entry& entry);
+  bool run(const Route& route, Serve serve, Entry& entry);
 };
 
 // Whether something written shares memory with another tensor of the call, but for an input in its own place. torch does
@@ -83,8 +83,7 @@ bool ForeachCall::overlaps() const {
 
 // Where torch's kernels refuse bool and its meta kernels do not: of a difference, and of a sign turned around.
 bool ForeachCall::refuses_bool() const {
-  static const std::string sub = std::string(kPrefix) + "sub", neg = std::string(kPrefix) + "neg";
-  if (op_.name.rfind(sub, 0) != 0 && op_.name.rfind(neg, 0) != 0) return false;
+  if (!op_.facts.refuses_bool) return false;
   const auto is_bool = [](const c10::IValue& v) {
     return v.isBool() || (v.isTensor() && v.toTensor().defined() && v.toTensor().scalar_type() == at::kBool);
   };
@@ -126,19 +125,17 @@ std::shared_ptr<Route> ForeachCall::decide() const {
     }
     route->outs.push_back({c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()});
   }
-  pick(*route, Serve::Nobody);
+  route->serve = after(Serve::Nobody, *route);
   return route;
 }
 
-// The first way after `after` that takes the call.
-void ForeachCall::pick(Route& route, Serve after) const {
-  route.serve = Serve::Nobody;
-  for (Serve serve : {Serve::Own, Serve::Out, Serve::PortableOwn, Serve::PortableOut}) {
-    if (serve <= after || !fits(form_of(serve), route)) continue;
-    if (serve >= Serve::PortableOwn && !portable_serves(op_)) continue;
-    route.serve = serve;
-    return;
+// The first way after `serve` that takes the call.
+Serve ForeachCall::after(Serve serve, const Route& route) const {
+  for (Serve next : {Serve::Own, Serve::Out, Serve::PortableOwn, Serve::PortableOut}) {
+    if (next <= serve || !fits(form_of(next), route)) continue;
+    if (next < Serve::PortableOwn || portable_serves(op_)) return next;
   }
+  return Serve::Nobody;
 }
 
 // Whether `form` takes the lists as they are.
@@ -166,11 +163,11 @@ bool ForeachCall::fits(const cw_op& form, const Route& route) const {
   });
 }
 
-bool ForeachCall::run(const Route& route, Entry& entry) {
-  const bool through_out = route.serve == Serve::Out || route.serve == Serve::PortableOut;
-  const bool portable = route.serve >= Serve::PortableOwn;
+bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
+  const bool through_out = serve == Serve::Out || serve == Serve::PortableOut;
+  const bool portable = serve >= Serve::PortableOwn;
   const Rung rung = portable ? Rung::Portable : through_out ? Rung::Derived : Rung::Native;
-  const cw_op& form = form_of(route.serve);
+  const cw_op& form = form_of(serve);
   const auto& schema = op_.handle.schema().arguments();
   at::AutoDispatchBelowADInplaceOrView below;
   c10::IValue outs;
@@ -193,13 +190,13 @@ bool ForeachCall::run(const Route& route, Entry& entry) {
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
   const cw_status status =
       arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
-                     rung == Rung::Portable, route.took},
+                     rung == Rung::Portable, serve == route.serve && route.has_taken()},
                     stream_);
   if (status != CW_OK) span.drop();
   if (status == CW_UNSUPPORTED) return false;
   if (status != CW_OK)
     fail_status(status, op_.name.c_str(), device_.index, c10::str(" of ", route.outs.size(), " tensors"));
-  route.took_call();
+  if (serve == route.serve) route.took_call();
   entry.served(rung, route.outs.empty() ? c10::ScalarType::Undefined : route.outs[0].dtype);
   // torch leaves this to the kernel of an operator over lists; the CPU's calls the operator of each tensor, which does it.
   each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {
@@ -217,8 +214,8 @@ bool ForeachCall::serve(Entry& entry) {
   if (!route) forms_.routes.remember(key, route = decide());
   if (route->serve == Serve::Nobody || overlaps()) return false;
   // A kernel that declined may have done so for a number, which the signature leaves out: it is asked again next time.
-  for (Route now = *route; now.serve != Serve::Nobody; pick(now, now.serve))
-    if (run(now, entry)) return true;
+  for (Serve serve = route->serve; serve != Serve::Nobody; serve = after(serve, *route))
+    if (run(*route, serve, entry)) return true;
   return false;
 }
 

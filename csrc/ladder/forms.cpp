@@ -98,18 +98,6 @@ cw_op find_portable(const std::string& name) {
   return portable::find(name.c_str());
 }
 
-// Vendors know torch's convolution for foreign devices by another name, with the same arguments.
-cw_op find_own(std::string& name, int device) {
-  cw_op op = find(name, device);
-  if (op.kernel || name != "aten::convolution") return op;
-  name = "aten::convolution_overrideable";
-  return find(name, device);
-}
-
-// The gradient's other name leaves out the bias's shape, argument 3.
-constexpr const char* kConvolutionBackward = "aten::convolution_backward";
-constexpr int kBiasShape = 3;
-
 bool same_argument(const c10::Argument& a, const c10::Argument& b) {
   return a.name() == b.name() && *a.real_type() == *b.real_type();
 }
@@ -187,11 +175,11 @@ std::unique_ptr<NativeForms> resolve_for(Operator& op, int device) {
   auto forms = std::make_unique<NativeForms>();
   if (finds_operators()) {
     forms->own_name = op.name;
-    forms->own = find_own(forms->own_name, device);
-    if (!forms->own.kernel && op.name == kConvolutionBackward) {
-      forms->own_name = "aten::convolution_backward_overrideable";
+    forms->own = find(forms->own_name, device);
+    if (!forms->own.kernel && op.facts.other_name) {
+      forms->own_name = op.facts.other_name;
       forms->own = find(forms->own_name, device);
-      forms->left_out = kBiasShape;
+      forms->left_out = op.facts.left_out;
     }
     const auto& schema = op.handle.schema();
     bool is_out = false;

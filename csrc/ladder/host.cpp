@@ -103,7 +103,7 @@ const at::Tensor& HostCall::stand_in(const at::Tensor& t, bool write) {
 void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
   if (!t.defined()) return;
   if (is_device(t)) {
-    if (t.device().index() != device_.index && !op_.mixed_devices)
+    if (t.device().index() != device_.index && !op_.facts.mixed_devices)
       TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
                   device_name(device_.index), " and ", t.device(), "! (when checking argument ",
                   op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
@@ -123,7 +123,7 @@ void HostCall::collect(const at::Tensor& t, size_t arg, bool write) {
   }
   writes_host_ |= write;
   // As with torch.cuda, a zero-dim CPU tensor is a number, unless it would be written.
-  if (op_.mixed_devices || (t.dim() == 0 && !write && t.is_cpu())) return;
+  if (op_.facts.mixed_devices || (t.dim() == 0 && !write && t.is_cpu())) return;
   TORCH_CHECK(false, "Expected all tensors to be on the same device, but found at least two devices, ",
               device_name(device_.index), " and ", t.device(), "! (when checking argument ",
               op_.handle.schema().arguments()[arg].name(), " of ", op_.name, ")");
@@ -351,7 +351,7 @@ void HostCall::call(Stack& stack) {
     if (C10_UNLIKELY(!s.pooled && !s.same)) keys = keys | kind_of(*s.alias.unsafeGetTensorImpl());
   std::optional<AllocateOnDevice> hook;
   if (device_.host_addressable && C10_LIKELY(!writes_host_ && !to_host_)) hook.emplace(device_.index, stream_);
-  if (C10_UNLIKELY(op_.wide)) return call_wide(op_, stack, keys);
+  if (C10_UNLIKELY(op_.facts.wide)) return call_wide(op_, stack, keys);
   if (C10_UNLIKELY(policy().narrow && !has_dtype(device_, at::kLong))) return call_widening(stack, keys);
   op_.handle.redispatchBoxed(keys, &stack);
 }
@@ -582,7 +582,7 @@ void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kin
   }
   if (C10_UNLIKELY(watched_by(Watcher::Policy))) check_fallback(op);
   DeviceState& d = device(device_of_call(op, stack));
-  if (C10_UNLIKELY(op.ends_norm)) fit_statistics(op, stack);
+  if (C10_UNLIKELY(takes_statistics(op))) fit_statistics(op, stack);
   Profiled span(Work::Host, op.name.c_str());
   span.serves(op.name.c_str(), kRungNames[static_cast<int>(Rung::Host)]);
   HostCall(op, d, current_stream(d.index), kinds).run(stack, entry);

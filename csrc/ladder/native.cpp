@@ -6,8 +6,6 @@
 #include "ladder/native.h"
 #include "ladder/observe.h"
 
-#include <set>
-
 #include <ATen/core/LegacyTypeDispatch.h>
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
@@ -93,7 +91,7 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
     if (!info.write && broadcast && shape && t.sizes() != at::IntArrayRef(*shape)) route.prepare = true;
     return true;
   });
-  return all && !(route.prepare && op_.name == "aten::copy_");  // what prepares is a copy itself
+  return all && !(route.prepare && op_.facts.copies);  // what prepares is a copy itself
 }
 
 std::shared_ptr<Route> NativeCall::decide() {
@@ -138,15 +136,9 @@ bool NativeCall::host_would_take() const {
   });
   if (!op_.pointwise && any_read && !any_element)
     return false;  // the largest of nothing; there is nothing to compute either
-  static const std::set<std::string> picks = {"aten::index",      "aten::index_select",    "aten::gather",
-                                              "aten::take",       "aten::embedding",       "aten::index_put",
-                                              "aten::index_put_", "aten::_index_put_impl_"};
-  if (picks.count(op_.handle.schema().name()) && arg(0).toTensor().numel() == 0)
-    return false;  // any index is out of range
+  if (op_.facts.picks && arg(0).toTensor().numel() == 0) return false;  // any index is out of range
   if (op_.pointwise && any_bool && !has_kernel()) return false;  // decompositions take it for a number
-  static const std::set<std::string> refuse_bool = {"aten::sub",  "aten::sub_", "aten::rsub", "aten::neg",
-                                                    "aten::neg_", "aten::relu", "aten::relu_"};
-  if (op_.pointwise && any_bool && refuse_bool.count(op_.handle.schema().name())) return false;
+  if (op_.pointwise && any_bool && op_.facts.refuses_bool) return false;
   if (!any_write) return true;
   const auto& schema = op_.handle.schema();
   const auto functional = functional_form(schema);
@@ -267,10 +259,7 @@ at::MemOverlapStatus NativeCall::read_at(const at::Tensor& written) const {
 // Whether an element that the call writes is another one too, or is read in another's place. torch's kernels refuse most
 // such calls, warn of some and define the others by their order: the host rung does what each of them does.
 bool NativeCall::overlaps() const {
-  // These refuse an output that is an input; of others, which are to write over what they still read, `run` takes care.
-  static const std::set<std::string> refuse = {"aten::cat",         "aten::gather",       "aten::index_add",
-                                               "aten::index_copy",  "aten::linalg_cross", "aten::take",
-                                               "aten::index_select"};
+  // Some refuse an output that is an input; of others, which are to write over what they still read, `run` takes care.
   const auto& schema = op_.handle.schema();
   for (size_t i = 0; i < op_.args.size(); ++i) {
     if (!op_.args[i].write || !schema.arguments()[i].alias_info()) continue;  // a norm's statistics may share memory
@@ -280,7 +269,7 @@ bool NativeCall::overlaps() const {
     const auto status = read_at(written);
     if (status == at::MemOverlapStatus::Partial) return true;
     if (status == at::MemOverlapStatus::Full && !op_.pointwise &&
-        (!schema.arguments()[i].is_out() || refuse.count(schema.name())))
+        (!schema.arguments()[i].is_out() || op_.facts.refuses_overlap))
       return true;
   }
   return false;
@@ -388,7 +377,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
     span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status =
         arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
-                       portable || is_fill_kernel(form.kernel), route.took},
+                       portable || is_fill_kernel(form.kernel), route.has_taken()},
                       stream_);
     if (status != CW_OK) span.drop();
     if (status == CW_UNSUPPORTED) return false;

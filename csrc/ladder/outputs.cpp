@@ -1,8 +1,6 @@
 #include "ladder/native.h"
 #include "ladder/outputs.h"
 
-#include <unordered_map>
-
 #include <ATen/ops/empty.h>
 #include <ATen/ops/empty_strided.h>
 #include <ATen/ops/index_meta_dispatch.h>
@@ -34,8 +32,7 @@ OutMeta nothing(c10::ScalarType dtype) { return {c10::DimVector{0}, c10::DimVect
 using Outs = std::vector<OutMeta>;
 using Args = at::ArrayRef<c10::IValue>;
 
-// Empty where this call's shape does not depend on the data.
-using Beginning = Outs (*)(Args args);
+// Each is empty where this call's shape does not depend on the data.
 
 c10::ScalarType dtype_of_first(Args args) { return args[0].toTensor().scalar_type(); }
 
@@ -60,24 +57,25 @@ Outs begin_given(Args args) {
   return args.back().toTensor().scalar_type() == dtype_of_first(args) ? begin_as_first(args) : Outs{};
 }
 
-constexpr const char* kNonzero = "aten::nonzero";
-constexpr const char* kIndex = "aten::index.Tensor";
-
-// By operator and overload. nonzero.out is not here: torch writes by the strides that are given, if the size fits.
-const std::unordered_map<std::string, Beginning> kBeginnings = {
-    {"aten::_unique2", begin_unique},
-    {"aten::unique_consecutive", begin_unique},
-    {kIndex, begin_index},
-    {"aten::repeat_interleave.Tensor", begin_as_first},
-    {"aten::bincount", begin_bincount},
-    {kNonzero, begin_nonzero},
-    {"aten::masked_select", begin_as_first},
-    {"aten::masked_select.out", begin_given},
-};
-
-// Operators without a meta kernel, whose result is dense and has the shape and dtype of this argument.
-const std::unordered_map<std::string, size_t> kLike = {
-    {"aten::_logcumsumexp", 0}, {"aten::_amp_update_scale_", 0}, {"aten::_ctc_loss_backward", 1}};
+Outs begin(Begins how, Args args) {
+  switch (how) {
+    case Begins::Known:
+      break;
+    case Begins::Unique:
+      return begin_unique(args);
+    case Begins::AsFirst:
+      return begin_as_first(args);
+    case Begins::Index:
+      return begin_index(args);
+    case Begins::Bincount:
+      return begin_bincount(args);
+    case Begins::Nonzero:
+      return begin_nonzero(args);
+    case Begins::Given:
+      return begin_given(args);
+  }
+  return {};
+}
 
 // torch resizes a given tensor to a dense one; the operator that allocates its result knows the strides.
 void take_strides_of_functional(const Operator& op, const Stack& stack, size_t r, OutMeta* out) {
@@ -144,7 +142,8 @@ bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::Op
   } catch (const std::exception&) {
     // No meta kernel, or arguments that do not fit: the host rung serves the one and has torch's own words for the other.
     // What torch has for CUDA alone is described by what computes it.
-    if (form || (!op.composite && op.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU))) return false;
+    if (form || (op.facts.reach != Reach::Offered && op.handle.hasKernelForDispatchKey(c10::DispatchKey::CPU)))
+      return false;
     results = meta;
     try {
       if (!compose(op, results)) return false;
@@ -165,13 +164,13 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     form = functional_form(op.handle.schema());
     known = form && run_meta(op, stack, meta, &*form);
   }
-  const auto model = kLike.find(op.handle.schema().name());
-  if (!known && model == kLike.end()) return false;
+  const int8_t model = op.facts.like;  // without a meta kernel: dense, of its shape and dtype
+  if (!known && model < 0) return false;
   const size_t results = form ? form->schema().arguments().size() : op.args.size();
   for (size_t r = 0; r < op.return_of.size(); ++r) {
     const int of = op.return_of[r];
     const bool given = of >= 0 && !form;
-    const c10::IValue& v = !known ? argument(op, stack, model->second) : given ? meta[of] : meta[results + r];
+    const c10::IValue& v = !known ? argument(op, stack, model) : given ? meta[of] : meta[results + r];
     if (v.isInt()) {
       outs->push_back({{}, {}, c10::ScalarType::Undefined, v.toInt()});
       continue;
@@ -194,9 +193,8 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
 }
 
 bool begin_empty(const Operator& op, const Stack& stack, Outs* outs) {
-  const auto it = kBeginnings.find(op.name);
-  if (it == kBeginnings.end() || !argument(op, stack, 0).isTensor()) return false;
-  *outs = it->second(at::ArrayRef(stack).slice(stack.size() - op.args.size()));
+  if (op.facts.begins == Begins::Known || !argument(op, stack, 0).isTensor()) return false;
+  *outs = begin(op.facts.begins, at::ArrayRef(stack).slice(stack.size() - op.args.size()));
   return !outs->empty();
 }
 
@@ -206,9 +204,9 @@ bool finds_shape(const Operator& op) {
 }
 
 at::Tensor laid_out_as_found(const Operator& op, const Stack& stack, at::Tensor found) {
-  if (op.name == kNonzero)  // column-major
+  if (op.facts.begins == Begins::Nonzero)  // column-major
     return at::empty_strided(found.sizes(), {1, found.size(0)}, found.options()).copy_(found);
-  if (op.name != kIndex || !takes_mask(argument(op, stack, 1))) return found;
+  if (op.facts.begins != Begins::Index || !takes_mask(argument(op, stack, 1))) return found;
   const at::Tensor& self = argument(op, stack, 0).toTensor();
   if (self.strides() == at::IntArrayRef(c10::contiguous_strides(self.sizes()))) return found;
   // What one mask picks lies as what an index for each of its dimensions picks.

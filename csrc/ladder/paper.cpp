@@ -226,19 +226,15 @@ void compute(const Kernel& kernel, const cw_arg* args, int32_t n) {
   }
   at::AutoDispatchBelowADInplaceOrView below;
   constexpr c10::DispatchKeySet cpu(c10::DispatchKey::CPU);
-  const auto call = [&](const char* name) {
-    const auto other = c10::Dispatcher::singleton().findSchemaOrThrow(name, "");
-    other.redispatchBoxed(cpu, &stack);
-  };
-  // torch has these two for foreign devices alone.
-  if (op.name == "aten::convolution_overrideable") {
-    call("aten::convolution");
-  } else if (op.name == "aten::convolution_backward_overrideable") {
-    const at::Tensor& weight = stack[2].toTensor();
-    const bool transposed = stack[6].toBool();
-    const int64_t channels = transposed ? weight.size(1) * stack[8].toInt() : weight.size(0);
-    stack.insert(stack.begin() + 3, c10::IValue(std::vector<int64_t>{channels}));
-    call("aten::convolution_backward");
+  // torch has a convolution's other names for foreign devices alone.
+  if (const FactsRow* row = named_otherwise(op.name)) {
+    if (const int8_t place = row->facts.left_out; place >= 0) {  // the bias's shape
+      const at::Tensor& weight = stack[2].toTensor();
+      const bool transposed = stack[6].toBool();
+      const int64_t channels = transposed ? weight.size(1) * stack[8].toInt() : weight.size(0);
+      stack.insert(stack.begin() + place, c10::IValue(std::vector<int64_t>{channels}));
+    }
+    c10::Dispatcher::singleton().findSchemaOrThrow(full_name(*row).c_str(), "").redispatchBoxed(cpu, &stack);
   } else {
     op.handle.redispatchBoxed(cpu, &stack);
   }
@@ -268,7 +264,7 @@ cw_status run(size_t index, const cw_arg* args, int32_t n) {
   if (!kernel.info) return refuse(CW_FAILED, c10::str(kernel.offered.name, " is not known to torch"));
   const Operator& op = *kernel.info;
   const auto results = static_cast<int32_t>(op.return_of.size());
-  const bool blind = only_writes(op.name);
+  const bool blind = op.facts.only_writes;
   bool unknown = false, dry = false;
   if (is_dry()) {
     int64_t count = 0;

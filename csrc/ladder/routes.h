@@ -41,11 +41,11 @@ struct Route {
   bool prepare = false;  // inputs or outputs must be made fit; then the rung is derived
   std::vector<OutMeta> outs;  // of outputs that are not arguments, or sizes that out= arguments must get
   std::shared_ptr<PyObject> program;
-  mutable bool took = false;  // a kernel took a call of this signature
+  mutable std::atomic<bool> took{false};  // a kernel took a call of this signature: it takes the next one too
 
+  bool has_taken() const { return took.load(std::memory_order_relaxed); }
   void took_call() const {
-    if (C10_UNLIKELY(!std::atomic_ref(took).load(std::memory_order_relaxed)))
-      std::atomic_ref(took).store(true, std::memory_order_relaxed);
+    if (C10_UNLIKELY(!has_taken())) took.store(true, std::memory_order_relaxed);
   }
 };
 

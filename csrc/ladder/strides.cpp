@@ -1,7 +1,5 @@
 #include "ladder/strides.h"
 
-#include <unordered_map>
-
 #include <ATen/ExpandUtils.h>
 #include <ATen/TensorIterator.h>
 #include <ATen/ops/empty.h>
@@ -14,79 +12,9 @@ namespace causeway {
 
 namespace {
 
-// How a CPU kernel lays out its results; Elementwise and Format are of the first alone.
-enum class Layout : uint8_t {
-  Dense,
-  Elementwise,  // as TensorIterator does it: the first tensor that settles it, `arg` before the others
-  Like,         // of one tensor, as empty_like
-  Format,       // channels last where one tensor is, else dense
-  Convolution,  // channels last where the input or the weight is
-  Index,        // as TensorIterator does it of what is picked from and the indices
-};
-
-struct Rule {
-  Layout layout;
-  size_t arg = 0;
-};
-
-// Found by calling every operator with many layouts of its tensors on the CPU and on a device (torch 2.13); the keys are
-// names, or names with an overload.
-const Rule* rule_of(const Operator& op) {
-  static const std::unordered_map<std::string, Rule> rules = {
-      {"aten::elu_backward", {Layout::Elementwise}},
-      {"aten::softplus_backward", {Layout::Elementwise}},
-      {"aten::hardswish_backward", {Layout::Elementwise}},
-      {"aten::hardtanh_backward", {Layout::Elementwise}},
-      {"aten::hardsigmoid_backward", {Layout::Elementwise}},
-      {"aten::logit_backward", {Layout::Elementwise}},
-      {"aten::floor_divide", {Layout::Elementwise}},
-      {"aten::leaky_relu_backward", {Layout::Elementwise, 1}},
-      {"aten::threshold_backward", {Layout::Elementwise, 1}},
-      {"aten::native_dropout_backward", {Layout::Elementwise}},
-      {"aten::hardtanh", {Layout::Like, 0}},
-      {"aten::sort", {Layout::Like, 0}},
-      {"aten::_log_softmax", {Layout::Dense}},
-      {"aten::_softmax", {Layout::Dense}},
-      {"aten::_safe_softmax", {Layout::Dense}},
-      {"aten::glu_backward", {Layout::Dense}},
-      {"aten::tril", {Layout::Dense}},
-      {"aten::triu", {Layout::Dense}},
-      {"aten::flip", {Layout::Like, 0}},
-      {"aten::index", {Layout::Index}},
-      {"aten::_unsafe_index", {Layout::Index}},
-      {"aten::pixel_shuffle", {Layout::Format, 0}},
-      {"aten::pixel_unshuffle", {Layout::Format, 0}},
-      {"aten::log_sigmoid_backward", {Layout::Like, 0}},
-      {"aten::pow.Scalar", {Layout::Dense}},
-      {"aten::nll_loss2d_forward", {Layout::Dense}},
-      {"aten::native_layer_norm", {Layout::Dense}},
-      {"aten::native_layer_norm_backward", {Layout::Dense}},
-      {"aten::mse_loss_backward", {Layout::Dense}},
-      {"aten::smooth_l1_loss_backward", {Layout::Dense}},
-      {"aten::huber_loss_backward", {Layout::Dense}},
-      {"aten::log_sigmoid_forward", {Layout::Dense}},
-      {"aten::_log_softmax_backward_data", {Layout::Dense}},
-      {"aten::binary_cross_entropy", {Layout::Like, 0}},
-      {"aten::binary_cross_entropy_backward", {Layout::Like, 1}},
-      {"aten::native_batch_norm", {Layout::Format, 0}},
-      {"aten::_native_batch_norm_legit", {Layout::Format, 0}},
-      {"aten::native_batch_norm_backward", {Layout::Format, 1}},
-      {"aten::native_group_norm_backward", {Layout::Format, 1}},
-      {"aten::reflection_pad2d", {Layout::Format, 0}},
-      {"aten::reflection_pad2d_backward", {Layout::Format, 1}},
-      {"aten::reflection_pad3d", {Layout::Format, 0}},
-      {"aten::reflection_pad3d_backward", {Layout::Format, 1}},
-      {"aten::replication_pad2d", {Layout::Format, 0}},
-      {"aten::replication_pad2d_backward", {Layout::Format, 1}},
-      {"aten::replication_pad3d", {Layout::Format, 0}},
-      {"aten::replication_pad3d_backward", {Layout::Format, 1}},
-      {"aten::convolution", {Layout::Convolution, 0}},
-      {"aten::convolution_backward", {Layout::Convolution, 1}},
-  };
-  static const Rule pointwise{Layout::Elementwise};
-  for (const std::string& name : {op.name, op.handle.schema().name()})
-    if (const auto it = rules.find(name); it != rules.end()) return &it->second;
-  return op.pointwise && op.name != "aten::clone" ? &pointwise : nullptr;
+ResultLayout layout_of(const Operator& op) {
+  if (op.facts.layout != ResultLayout::Unsaid) return op.facts.layout;
+  return op.pointwise ? ResultLayout::Elementwise : ResultLayout::Meta;
 }
 
 c10::DimVector dims(at::IntArrayRef strides) { return c10::DimVector(strides); }
@@ -106,13 +34,12 @@ at::Tensor on_meta(const at::Tensor& t) {
 // A number of an overload that takes one in a tensor's place is a tensor of no dimensions to the CPU's kernel.
 std::optional<c10::DimVector> elementwise(const Operator& op, const c10::IValue* args, size_t first,
                                           const OutMeta& out) {
-  const bool numbers = op.handle.schema().overload_name().find("calar") != std::string::npos &&
-                       op.name != "aten::pow.Tensor_Scalar" && op.name != "aten::lerp.Scalar";
+  const bool numbers = op.handle.schema().overload_name().find("calar") != std::string::npos && op.facts.numbers_expand;
   at::TensorIteratorConfig config;
   config.set_check_mem_overlap(false).check_all_same_dtype(false).check_all_same_device(false);
   config.declare_static_dtype_and_device(at::kByte, at::kMeta).add_owned_output(at::Tensor());
   // What the CPU's kernel casts first, it makes dense.
-  const bool casts = at::isFloatingType(out.dtype) && op.handle.schema().name() != "aten::where";
+  const bool casts = at::isFloatingType(out.dtype) && op.facts.casts;
   const auto add = [&](size_t i) {
     const c10::IValue& v = args[i];
     if (op.args[i].write) return;
@@ -160,26 +87,30 @@ std::optional<c10::DimVector> indexed(const c10::IValue* args, at::IntArrayRef s
 
 std::optional<c10::DimVector> strides_of_cpu(const Operator& op, const Stack& stack, size_t r, const OutMeta& out) {
   const at::IntArrayRef sizes = out.sizes;
-  const Rule* rule = rule_of(op);
-  if (!rule) return std::nullopt;
+  const ResultLayout layout = layout_of(op);
+  if (layout == ResultLayout::Meta) return std::nullopt;
+  const auto of = static_cast<size_t>(op.facts.layout_of);
   const c10::IValue* args = &stack[stack.size() - op.args.size()];
-  if (r > 0 && (rule->layout == Layout::Elementwise || rule->layout == Layout::Format)) return std::nullopt;
-  switch (rule->layout) {
-    case Layout::Dense:
+  if (r > 0 && (layout == ResultLayout::Elementwise || layout == ResultLayout::Format)) return std::nullopt;
+  switch (layout) {
+    case ResultLayout::Unsaid:
+    case ResultLayout::Meta:
+      break;
+    case ResultLayout::Dense:
       return dims(c10::contiguous_strides(sizes));
-    case Layout::Elementwise:
-      return elementwise(op, args, rule->arg, out);
-    case Layout::Like: {
-      const at::Tensor& model = args[rule->arg].toTensor();
+    case ResultLayout::Elementwise:
+      return elementwise(op, args, of, out);
+    case ResultLayout::Like: {
+      const at::Tensor& model = args[of].toTensor();
       if (model.sizes() != sizes) return std::nullopt;  // reduced
       if (model.is_non_overlapping_and_dense()) return dims(model.strides());
       return dims(at::infer_dense_strides(model.sizes(), model.strides()));
     }
-    case Layout::Format:
-      return formatted(args[rule->arg].toTensor().suggest_memory_format(), sizes);
-    case Layout::Convolution:
-      return convolved(args + rule->arg, args[rule->arg + 6].toBool(), sizes);
-    case Layout::Index:
+    case ResultLayout::Format:
+      return formatted(args[of].toTensor().suggest_memory_format(), sizes);
+    case ResultLayout::Convolution:
+      return convolved(args + of, args[of + 6].toBool(), sizes);
+    case ResultLayout::Index:
       return indexed(args, sizes);
   }
   return std::nullopt;

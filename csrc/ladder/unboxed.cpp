@@ -61,15 +61,15 @@ struct Unboxed {
       if constexpr (is_tensor<decltype(a)>) {
         const c10::TensorImpl* t = a.unsafeGetTensorImpl();
         if (!a.defined() || t->device_type() != kDeviceType || (any && t->device() != where) || !kind_of(*t).empty() ||
-            (C10_UNLIKELY(op->wide) && may_widen(*op, a)))
+            (C10_UNLIKELY(op->facts.wide) && may_widen(*op, a)))
           good = false;
         if (good) where = t->device();
         any = true;
       }
       if constexpr (std::is_same_v<std::decay_t<decltype(a)>, Scalar>)
-        if (C10_UNLIKELY(op->wide) && a.isComplex()) good = false;
+        if (C10_UNLIKELY(op->facts.wide) && a.isComplex()) good = false;
       if constexpr (std::is_same_v<std::decay_t<decltype(a)>, std::optional<at::ScalarType>>)
-        if (a && op->wide & bit_of(*a)) good = false;
+        if (a && op->facts.wide & bit_of(*a)) good = false;
     };
     (look(args), ...);
     return good;
@@ -124,7 +124,7 @@ struct Unboxed {
 template <class Return, class... Args>
 bool matches(const Operator& op) {
   const auto& schema = op.handle.schema();
-  if (schema.arguments().size() != sizeof...(Args) || schema.returns().size() != 1 || op.mixed_devices ||
+  if (schema.arguments().size() != sizeof...(Args) || schema.returns().size() != 1 || op.facts.mixed_devices ||
       op.hidden_random)
     return false;
   const auto& ret = schema.returns()[0];

@@ -1,6 +1,5 @@
 #include "ladder/wide.h"
 
-#include <map>
 #include <vector>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -49,46 +48,12 @@ T narrow_of(T narrow, T came) {
   return came;
 }
 
-}  // namespace
-
-DtypeSet refused_by_cpu(const std::string& schema) {
-  // From the dtypes of CUDA and the CPU in torch's operator database; tests/torch/test_cuda_only.py asks all of them.
-  static const auto& table = *[] {
-    auto* found = new std::map<std::string, DtypeSet>;
-    const auto add = [&](DtypeSet dtypes, std::initializer_list<const char*> names) {
-      for (const char* name : names) (*found)[std::string("aten::") + name] |= dtypes;
-    };
-    const DtypeSet half = bit_of(T::Half), halves = half | bit_of(T::BFloat16), complex_half = bit_of(T::ComplexHalf);
-    const DtypeSet complex = bit_of(T::ComplexFloat) | bit_of(T::ComplexDouble);
-    const DtypeSet integers = bit_of(T::Byte) | bit_of(T::Char) | bit_of(T::Short) | bit_of(T::Int) | bit_of(T::Long);
-    add(complex_half, {"acos", "acosh",         "angle", "asin",      "asinh",
-                       "atan", "atanh",         "cos",   "cosh",      "div",
-                       "exp",  "lerp",          "log",   "logaddexp", "nansum",
-                       "pow",  "prod",          "rsqrt", "sigmoid",   "sigmoid_backward",
-                       "sin",  "sinh",          "sqrt",  "sum",       "tan",
-                       "tanh", "tanh_backward", "trace", "_fft_c2c",  "_fft_c2r"});
-    add(halves, {"_upsample_bicubic2d_aa", "_upsample_bicubic2d_aa_backward", "_upsample_bilinear2d_aa",
-                 "_upsample_bilinear2d_aa_backward", "avg_pool3d", "avg_pool3d_backward", "multi_margin_loss",
-                 "multi_margin_loss_backward", "multilabel_margin_loss_backward", "multilabel_margin_loss_forward"});
-    add(half, {"rrelu_with_noise", "rrelu_with_noise_backward"});
-    add(bit_of(T::Bool), {"abs", "trace"});
-    add(integers, {"histc"});
-    add(complex, {"nansum"});
-    return found;
-  }();
-  const bool in_place = schema.back() == '_' && schema[schema.size() - 2] != '_';
-  const auto it = table.find(in_place ? schema.substr(0, schema.size() - 1) : schema);
-  return it == table.end() ? 0 : it->second;
-}
-
-namespace {
-
 at::Tensor cast(const at::Tensor& t, T dtype) { return at::_to_copy(t, at::TensorOptions().dtype(dtype)); }
 
 // One call in a wider dtype.
 class WideCall {
  public:
-  explicit WideCall(const Operator& op) : op_(op), dtypes_(op.wide) {}
+  explicit WideCall(const Operator& op) : op_(op), dtypes_(op.facts.wide) {}
 
   // Whether one of the arguments from `given` on, a tensor or the dtype that is asked for, is what the CPU refuses.
   bool applies(const c10::IValue* given) {
@@ -163,10 +128,8 @@ class WideCall {
   }
 
   void redispatch(Stack& stack, size_t base, c10::DispatchKeySet keys) const {
-    static const auto& schema = *new std::string("aten::nansum");
-    if (op_.handle.schema().name() != schema || !stack[base].toTensor().is_complex())
-      return op_.handle.redispatchBoxed(keys, &stack);
-    // The CPU's kernel knows real numbers only: the sum of what is left.
+    if (!op_.facts.real_only || !stack[base].toTensor().is_complex()) return op_.handle.redispatchBoxed(keys, &stack);
+    // The sum of what is left.
     const at::Tensor x = stack[base].toTensor();
     stack[base] = at::where(at::isnan(x), at::zeros({}, x.options()), x);
     const bool out = op_.handle.schema().overload_name() == "out";
@@ -186,7 +149,7 @@ class WideCall {
 }  // namespace
 
 bool may_widen(const Operator& op, const at::Tensor& t) {
-  return op.wide & bit_of(t.scalar_type()) || (t.dim() == 0 && t.is_complex());
+  return op.facts.wide & bit_of(t.scalar_type()) || (t.dim() == 0 && t.is_complex());
 }
 
 void call_wide(const Operator& op, Stack& stack, c10::DispatchKeySet keys) {

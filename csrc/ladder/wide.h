@@ -12,12 +12,6 @@ namespace causeway {
 
 struct Operator;
 
-using DtypeSet = uint64_t;
-constexpr DtypeSet bit_of(c10::ScalarType t) { return DtypeSet{1} << static_cast<int>(t); }
-
-// The dtypes that operator `schema` ("aten::cos_") takes on CUDA, but not on the CPU.
-DtypeSet refused_by_cpu(const std::string& schema);
-
 // Whether a call of `op` with `t` may be one that the CPU refuses.
 bool may_widen(const Operator& op, const at::Tensor& t);
 

@@ -1,5 +1,6 @@
 // What depends on what the data are: nonzero, masked_select, masks as indices, unique, places in sorted lists, counts.
 // Where a shape depends on them the host waits for one number.
+// What is put together here, and is in no .cl: coordinates and strides, one for each dimension of a call.
 #include <algorithm>
 #include <cmath>
 #include <cstring>

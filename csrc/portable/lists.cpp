@@ -1,3 +1,4 @@
+// What is put together here, and is in no .cl: the tensors of a launch, which are parameters one by one.
 #include "portable/lists.h"
 
 #include <algorithm>

@@ -1,3 +1,4 @@
+// What is put together here, and is in no .cl: loops over a call's coordinates, as many as it has dimensions.
 #include "portable/program.h"
 
 #include <algorithm>

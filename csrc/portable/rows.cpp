@@ -1,4 +1,6 @@
+// What is put together here, and is in no .cl: the loop around a body of a family.
 #include "portable/rows.h"
+#include "portable/rows.cl.h"
 
 #include <algorithm>
 
@@ -48,81 +50,24 @@ int64_t parts_of(const Device& device, const Teams& teams, int64_t rows, int64_t
 }
 
 std::string teams_text(const Teams& t, Dtype wide) {
-  // What a sum loses is exact (Knuth's two-sum); infinities make it NaN, and are not put right.
-  constexpr const char* kCompensated = R"(
-#define ADD(s, low, v) { const A v_ = (v), t_ = s + v_, z_ = t_ - s; low += (s - (t_ - z_)) + (v_ - z_); s = t_; }
-#define TOTAL(s, low) (low - low == 0 ? s + low : s)
-)";
-  constexpr const char* kPlain = R"(
-#define ADD(s, low, v) s += v;
-#define TOTAL(s, low) (s)
-)";
-  // The first `WIDTH` items of a team fold what `TEAM / WIDTH` of them have, and all fold those.
   int64_t width = 1;
   while (width * width < t.team) width *= 2;
-  std::string text =
-      "#ifdef __OPENCL_VERSION__\n#define IN_LOCAL __local\n#else\n#define IN_LOCAL\n#endif\n"
-      "#define TEAM " +
-      std::to_string(t.team) + "\n#define ITEMS " + std::to_string(t.items) +
-      "\n#define TEAMS (ITEMS / TEAM)\n#define WIDTH " + std::to_string(width) + "\n#define KEPT " +
-      std::to_string(t.kept) + "\n";
-  text += t.across ? "#define PLACE(lane) ((lane) / TEAMS)\n#define WHICH(lane) ((lane) % TEAMS)\n"
-                     "#define CELL(p, wide) ((p) * TEAMS + which)\n"
-                   : "#define PLACE(lane) ((lane) % TEAM)\n#define WHICH(lane) ((lane) / TEAM)\n"
-                     "#define CELL(p, wide) (which * (wide) + (p))\n";
-  text +=
-      t.kept
-          ? "#define EACH(j) _Pragma(\"unroll\") for (idx j = place, e_ = 0; e_ < KEPT; ++e_, j += TEAM) if (j < n)\n"
-            "#define HOLDS(type) type held_[KEPT];\n#define HOLD(v) held_[e_] = (v);\n#define HELD(w) held_[e_]\n"
-          : "#define EACH(j) for (idx j = place; j < n; j += TEAM)\n"
-            "#define HOLDS(type)\n#define HOLD(v)\n#define HELD(w) (w)\n";
-  return text + (wide == kF32 ? kCompensated : kPlain);
+  const auto define = [](const char* name, int64_t value) {
+    return std::string("#define ") + name + " " + std::to_string(value) + "\n";
+  };
+  return define("TEAM", t.team) + define("ITEMS", t.items) + define("WIDTH", width) + define("KEPT", t.kept) +
+         define("ACROSS", t.across) + define("COMPENSATED", wide == kF32) + texts::rows::teams;
 }
 
 std::string fold_text(const std::string& name, const std::string& type, const std::string& fold) {
-  // The next call writes `cells` behind this one's second barrier, and what is behind `ITEMS` behind its own first one.
-  return "FUNCTION " + type + " " + name + "(IN_LOCAL " + type + "* cells, const idx lane, const " + type +
-         " v) {\n#if TEAM == 1\nreturn v;\n#else\n"
-         "const idx place = PLACE(lane), which = WHICH(lane);\n" +
-         type +
-         " a = v;\ncells[CELL(place, TEAM)] = v;\nBARRIER;\nif (place < WIDTH) {\n"
-         "for (idx k = place + WIDTH; k < TEAM; k += WIDTH) { const " +
-         type + " b = cells[CELL(k, TEAM)]; a = " + fold +
-         "; }\ncells[ITEMS + CELL(place, WIDTH)] = a;\n}\nBARRIER;\na = cells[ITEMS + CELL(0, WIDTH)];\n"
-         "for (idx k = 1; k < WIDTH; ++k) { const " +
-         type + " b = cells[ITEMS + CELL(k, WIDTH)]; a = " + fold + "; }\nreturn a;\n#endif\n}\n";
+  return "TEAM_FOLD(" + name + ", " + type + ", " + fold + ")\n";
 }
 
 std::string best_text(const std::string& type, const std::string& better) {
-  return "#define BETTER(v, i, w, j) " + better + "\n#define BEST_OF " + type + R"(
-FUNCTION void team_best(IN_LOCAL BEST_OF* cells, IN_LOCAL idx* ats, const idx lane, BEST_OF* v, idx* at) {
-#if TEAM > 1
-  const idx place = PLACE(lane), which = WHICH(lane);
-  cells[CELL(place, TEAM)] = *v;
-  ats[CELL(place, TEAM)] = *at;
-  BARRIER;
-  if (place < WIDTH) {
-    for (idx k = place + WIDTH; k < TEAM; k += WIDTH) {
-      const BEST_OF w = cells[CELL(k, TEAM)];
-      const idx j = ats[CELL(k, TEAM)];
-      if (j >= 0 && (*at < 0 || BETTER(w, j, *v, *at))) { *v = w; *at = j; }
-    }
-    cells[ITEMS + CELL(place, WIDTH)] = *v;
-    ats[ITEMS + CELL(place, WIDTH)] = *at;
-  }
-  BARRIER;
-  *v = cells[ITEMS + CELL(0, WIDTH)];
-  *at = ats[ITEMS + CELL(0, WIDTH)];
-  for (idx k = 1; k < WIDTH; ++k) {
-    const BEST_OF w = cells[ITEMS + CELL(k, WIDTH)];
-    const idx j = ats[ITEMS + CELL(k, WIDTH)];
-    if (j >= 0 && (*at < 0 || BETTER(w, j, *v, *at))) { *v = w; *at = j; }
-  }
-#endif
-}
-)";
+  return "#define BETTER(v, i, w, j) " + better + "\n#define BEST_OF " + type + texts::rows::best;
 }
 
+// Around a body, of which this knows nothing.
 std::string each_row(const std::string& body, const std::string& rows) {
   return "const idx place = PLACE(LANE), which = WHICH(LANE);\n"
          "for (idx u_from = GROUP * TEAMS; u_from < " +

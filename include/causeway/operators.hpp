@@ -93,6 +93,7 @@ struct _fused_rms_norm : Operator<2, void(Tensor out0, Tensor out1, Tensor input
 struct _fused_rms_norm_backward : Operator<2, void(optional<Tensor> out0, optional<Tensor> out1, Tensor grad_out, Tensor input, List<int64_t> normalized_shape, Tensor rstd, optional<Tensor> weight, List<bool> output_mask)> { static constexpr const char* name = "aten::_fused_rms_norm_backward"; };
 struct _fused_sgd_ : Operator<0, void(List<Tensor> self, List<Tensor> grads, List<Tensor> momentum_buffer_list, double weight_decay, double momentum, double lr, double dampening, bool nesterov, bool maximize, bool is_first_step, optional<Tensor> grad_scale, optional<Tensor> found_inf)> { static constexpr const char* name = "aten::_fused_sgd_"; };
 struct _fused_sgd__tensor_lr : Operator<0, void(List<Tensor> self, List<Tensor> grads, List<Tensor> momentum_buffer_list, double weight_decay, double momentum, Tensor lr, double dampening, bool nesterov, bool maximize, bool is_first_step, optional<Tensor> grad_scale, optional<Tensor> found_inf)> { static constexpr const char* name = "aten::_fused_sgd_.tensor_lr"; };
+struct _grouped_mm : Operator<1, void(Tensor out, Tensor self, Tensor mat2, optional<Tensor> offs, optional<Tensor> bias, optional<Dtype> out_dtype)> { static constexpr const char* name = "aten::_grouped_mm"; };
 struct _index_put_impl_out : Operator<1, void(Tensor out, Tensor self, List<optional<Tensor>> indices, Tensor values, bool accumulate, bool unsafe)> { static constexpr const char* name = "aten::_index_put_impl.out"; };
 struct _index_put_impl_ : Operator<1, void(Tensor self, List<optional<Tensor>> indices, Tensor values, bool accumulate, bool unsafe)> { static constexpr const char* name = "aten::_index_put_impl_"; };
 struct _int_mm : Operator<1, void(Tensor out, Tensor self, Tensor mat2)> { static constexpr const char* name = "aten::_int_mm"; };
@@ -210,6 +211,7 @@ struct addmv_out : Operator<1, void(Tensor out, Tensor self, Tensor mat, Tensor 
 struct addmv_ : Operator<1, void(Tensor self, Tensor mat, Tensor vec, Scalar beta, Scalar alpha)> { static constexpr const char* name = "aten::addmv_"; };
 struct addr : Operator<1, void(Tensor out, Tensor self, Tensor vec1, Tensor vec2, Scalar beta, Scalar alpha)> { static constexpr const char* name = "aten::addr"; };
 struct addr_out : Operator<1, void(Tensor out, Tensor self, Tensor vec1, Tensor vec2, Scalar beta, Scalar alpha)> { static constexpr const char* name = "aten::addr.out"; };
+struct addr_ : Operator<1, void(Tensor self, Tensor vec1, Tensor vec2, Scalar beta, Scalar alpha)> { static constexpr const char* name = "aten::addr_"; };
 struct all : Operator<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::all"; };
 struct all_all_out : Operator<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::all.all_out"; };
 struct all_dim : Operator<1, void(Tensor out, Tensor self, int64_t dim, bool keepdim)> { static constexpr const char* name = "aten::all.dim"; };
@@ -330,6 +332,7 @@ struct col2im : Operator<1, void(Tensor out, Tensor self, List<int64_t> output_s
 struct col2im_out : Operator<1, void(Tensor out, Tensor self, List<int64_t> output_size, List<int64_t> kernel_size, List<int64_t> dilation, List<int64_t> padding, List<int64_t> stride)> { static constexpr const char* name = "aten::col2im.out"; };
 struct complex_out : Operator<1, void(Tensor out, Tensor real, Tensor imag)> { static constexpr const char* name = "aten::complex.out"; };
 struct conj_physical_out : Pointwise<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::conj_physical.out"; };
+struct conj_physical_ : Pointwise<1, void(Tensor self)> { static constexpr const char* name = "aten::conj_physical_"; };
 struct convolution : Operator<1, void(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias, List<int64_t> stride, List<int64_t> padding, List<int64_t> dilation, bool transposed, List<int64_t> output_padding, int64_t groups)> { static constexpr const char* name = "aten::convolution"; };
 struct convolution_out : Operator<1, void(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias, List<int64_t> stride, List<int64_t> padding, List<int64_t> dilation, bool transposed, List<int64_t> output_padding, int64_t groups)> { static constexpr const char* name = "aten::convolution.out"; };
 struct convolution_backward : Operator<3, void(optional<Tensor> out0, optional<Tensor> out1, optional<Tensor> out2, Tensor grad_output, Tensor input, Tensor weight, optional<List<int64_t>> bias_sizes, List<int64_t> stride, List<int64_t> padding, List<int64_t> dilation, bool transposed, List<int64_t> output_padding, int64_t groups, List<bool> output_mask)> { static constexpr const char* name = "aten::convolution_backward"; };
@@ -539,6 +542,9 @@ struct isneginf : Pointwise<1, void(Tensor out, Tensor self)> { static constexpr
 struct isneginf_out : Pointwise<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::isneginf.out"; };
 struct isposinf : Pointwise<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::isposinf"; };
 struct isposinf_out : Pointwise<1, void(Tensor out, Tensor self)> { static constexpr const char* name = "aten::isposinf.out"; };
+struct kaiser_window : Operator<1, void(Tensor out, int64_t window_length, optional<Dtype> dtype, optional<Layout> layout, optional<Device> device, optional<bool> pin_memory)> { static constexpr const char* name = "aten::kaiser_window"; };
+struct kaiser_window_beta : Operator<1, void(Tensor out, int64_t window_length, bool periodic, double beta, optional<Dtype> dtype, optional<Layout> layout, optional<Device> device, optional<bool> pin_memory)> { static constexpr const char* name = "aten::kaiser_window.beta"; };
+struct kaiser_window_periodic : Operator<1, void(Tensor out, int64_t window_length, bool periodic, optional<Dtype> dtype, optional<Layout> layout, optional<Device> device, optional<bool> pin_memory)> { static constexpr const char* name = "aten::kaiser_window.periodic"; };
 struct kthvalue_values : Operator<2, void(Tensor values, Tensor indices, Tensor self, int64_t k, int64_t dim, bool keepdim)> { static constexpr const char* name = "aten::kthvalue.values"; };
 struct lcm : Pointwise<1, void(Tensor out, Tensor self, Tensor other)> { static constexpr const char* name = "aten::lcm"; };
 struct lcm_out : Pointwise<1, void(Tensor out, Tensor self, Tensor other)> { static constexpr const char* name = "aten::lcm.out"; };

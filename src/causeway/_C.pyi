@@ -146,6 +146,12 @@ RUNGS: tuple[str, ...]
 def operators() -> list[str]:
     """Qualified names, "aten::add.out", of every operator with a kernel of ours."""
 
+def facts(name: str) -> dict[str, Any]:
+    """What is known of "aten::add_.Tensor" beside its schema: the fields of `causeway.ops.facts.Facts`."""
+
+def facts_table() -> dict[str, dict[str, Any]]:
+    """The rows of csrc/ladder/facts.cpp by name, "add" or "add.out": `facts`, and "why", a tuple of reasons."""
+
 def set_portable(on: bool, except_: list[str]) -> None: ...
 def offered_portable() -> dict[str, dict[str, Any]]:
     """What `offered` is, of Causeway's own kernels; {} where the vendor has no compiler."""

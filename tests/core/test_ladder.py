@@ -457,6 +457,23 @@ def test_lists_of_tensors_reach_a_kernel_whole(run, asking_vendor: str) -> None:
     run(LISTS, CAUSEWAY_VENDOR=asking_vendor)
 
 
+# This vendor cannot be asked beforehand whether its kernel takes a call (check.v1).
+CAPTURED = """
+import torch
+x = [torch.ones(3, device="test"), torch.ones(2, device="test")]
+torch._foreach_mul_(x, 2.0)
+graph = torch.test.CUDAGraph()
+with torch.test.graph(graph):
+    torch._foreach_mul_(x, 2.0)
+graph.replay()
+assert [t.tolist() for t in x] == [[4.0] * 3, [4.0] * 2], x
+"""
+
+
+def test_a_kernel_of_lists_that_took_a_call_takes_it_in_a_capture(run, asking_vendor: str) -> None:
+    run(CAPTURED, CAUSEWAY_VENDOR=asking_vendor)
+
+
 # --- the host rung, with copies and without -----------------------------------------------------
 
 HOST = (NONE, STAGED, {"ops": "none", "memory_model": "discrete", "execution": "async"})

@@ -3,62 +3,18 @@
 // an item has every 16th row and column of the block of scores, and every 16th column of its rows of the result.
 // Backward has a pass for the gradient of the queries and one for those of keys and values, so that nobody adds to what
 // is another group's. What each row's scores are corrected by comes from a pass of teams.
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include "portable/kernels/attention.h"
 #include <algorithm>
 
 #include "portable/rows.h"
+#include "portable/kernels/attention_blocks.cl.h"
 
 namespace causeway::portable {
 
 namespace {
 
 constexpr uint32_t kItems = 256;
-
-// s[R * R], scores of rows i0 + ly + 16 * i and columns j0 + lx + 16 * j, and on the way back dp, of the gradient with
-// the values. What is no score is -INFINITY.
-constexpr const char* kScores = R"(
-  T s[R * R];
-#if BACKWARD
-  T dp[R * R];
-  for (int e = 0; e < R * R; ++e) dp[e] = 0;
-#endif
-  for (int e = 0; e < R * R; ++e) s[e] = 0;
-  for (idx d0 = 0; d0 < D; d0 += 16) {
-    for (idx e = LANE; e < 16 * BLOCK; e += ITEMS) {
-      const idx r = e / 16, depth = e % 16, d = d0 + depth, row = i0 + r, column = j0 + r, to = depth * PAD + r;
-      const int in_row = row < L && d < D, in_column = column < S && d < D;
-      piece[to] = in_row ? scale * LD(q, Q_AT(b, h, row) + d) : 0;
-      piece[16 * PAD + to] = in_column ? LD(k, K_AT(b, g, column) + d) : 0;
-#if BACKWARD
-      piece[32 * PAD + to] = in_row ? LD(grad, G_AT(b, h, row) + d * GRAD_STEP) : 0;
-      piece[48 * PAD + to] = in_column ? LD(v, V_AT(b, g, column) + d) : 0;
-#endif
-    }
-    BARRIER;
-    for (int depth = 0; depth < 16; ++depth) {
-      IN_LOCAL const T* from = piece + depth * PAD;
-      T x[R], y[R];
-      for (int i = 0; i < R; ++i) { x[i] = from[ly + i * 16]; y[i] = from[16 * PAD + lx + i * 16]; }
-      for (int i = 0; i < R; ++i)
-        for (int j = 0; j < R; ++j) s[i * R + j] = FMA(x[i], y[j], s[i * R + j]);
-#if BACKWARD
-      for (int i = 0; i < R; ++i) { x[i] = from[32 * PAD + ly + i * 16]; y[i] = from[48 * PAD + lx + i * 16]; }
-      for (int i = 0; i < R; ++i)
-        for (int j = 0; j < R; ++j) dp[i * R + j] = FMA(x[i], y[j], dp[i * R + j]);
-#endif
-    }
-    BARRIER;
-  }
-  for (int i = 0; i < R; ++i)
-    for (int j = 0; j < R; ++j) {
-      const idx row = i0 + ly + i * 16, column = j0 + lx + j * 16;
-      const int there = row < L && column < S && (!CAUSAL || column <= row);
-#if MASKED
-      if (there) s[i * R + j] += MASK(b, h, row, column);
-#endif
-      if (!there) s[i * R + j] = -INFINITY;
-    }
-)";
 
 // to[i * DR + n] += sum over e < many of from(row of i, e) * LINE: `many` lines of D elements pass through the group's
 // memory, 16 at once. ROW_OF(i, e) is the factor.
@@ -87,7 +43,7 @@ for (idx u = GROUP; u < units; u += GROUPS) {
   for (int e = 0; e < R * DR; ++e) o[e] = 0;
   for (int i = 0; i < R; ++i) { most[i] = -INFINITY; sums[i] = 0; }
   for (idx j0 = 0; j0 < past; j0 += BLOCK) {
-)") + kScores +
+)") + texts::attention_blocks::scores +
          R"(
     for (int i = 0; i < R; ++i) {
       T high = s[i * R];
@@ -134,24 +90,6 @@ for (idx u = GROUP; u < units; u += GROUPS) {
 )";
 }
 
-// From scores to what they weigh and to their gradients.
-constexpr const char* kGradients = R"(
-    for (int i = 0; i < R; ++i) {
-      const idx row = i0 + ly + i * 16;
-      const T sum = row < L ? lse[b * lse0 + h * lse1 + row * lse2] : 0, base = sum == -INFINITY ? 0 : sum;
-      const T less = row < L ? delta[(b * H + h) * L + row] : 0;
-      for (int j = 0; j < R; ++j) {
-        const T x = s[i * R + j] == -INFINITY ? 0 : EXP(s[i * R + j] - base);
-        const idx to = (ly + i * 16) * PAD + lx + j * 16;
-        slopes[to] = x * (dp[i * R + j] - less);
-#if KEYS
-        weights[to] = x;
-#endif
-      }
-    }
-    BARRIER;
-)";
-
 std::string queries_text() {
   return std::string(R"(
 LOCAL T piece[PIECE];
@@ -163,8 +101,8 @@ for (idx u = GROUP; u < units; u += GROUPS) {
   T o[R * DR];
   for (int e = 0; e < R * DR; ++e) o[e] = 0;
   for (idx j0 = 0; j0 < past; j0 += BLOCK) {
-)") + kScores +
-         kGradients +
+)") + texts::attention_blocks::scores +
+         texts::attention_blocks::gradients +
          add_lines("o", "slopes[(ly + i * 16) * PAD + e0 + e]",
                    "j0 + line < S && d < D ? LD(k, K_AT(b, g, j0 + line) + d) : 0") +
          R"(
@@ -192,8 +130,8 @@ for (idx u = GROUP; u < units; u += GROUPS) {
   for (int e = 0; e < R * DR; ++e) { dk[e] = 0; dv[e] = 0; }
   for (idx h = g * shared; h < (g + 1) * shared; ++h)
   for (idx i0 = CAUSAL ? j0 : 0; i0 < L; i0 += BLOCK) {
-)") + kScores +
-         kGradients +
+)") + texts::attention_blocks::scores +
+         texts::attention_blocks::gradients +
          add_lines("dv", "weights[(e0 + e) * PAD + ly + i * 16]",
                    "i0 + line < L && d < D ? LD(grad, G_AT(b, h, i0 + line) + d * GRAD_STEP) : 0") +
          add_lines("dk", "slopes[(e0 + e) * PAD + ly + i * 16]",

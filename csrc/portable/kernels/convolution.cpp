@@ -1,5 +1,6 @@
 // Convolutions of one to three dimensions and both gradients, as products whose B is read where the image has it: no
 // unfolded image is ever written. Groups, dilation, padding, strides; transposed ones swap forward and gradient.
+// What is put together here, and is in no .cl: where an image's element is, by the call's dimensions.
 #include <algorithm>
 #include <numeric>
 

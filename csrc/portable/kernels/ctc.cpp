@@ -5,6 +5,7 @@
 
 #include "portable/kernels/functions.h"
 #include "portable/program.h"
+#include "portable/kernels/ctc.cl.h"
 
 namespace causeway::portable {
 
@@ -92,71 +93,10 @@ Program& with(Program& p, const Sequences& s, const Workspace& work) {
   p.define("SET_PAST(s, v)", "w_set(u * 4 * wide + (s), v)")
       .define("SET_NOW(s, v)", "w_set((u * 4 + 1) * wide + (s), v)");
   p.define("SET_ROW(k, s, v)", "w_set((u * 4 + 2 + (k)) * wide + (s), v)");
-  const std::string log_sum =
-      "FUNCTION T log_sum(T a, T b, T c) {\nT m = a;\nm = b > m ? b : m;\nm = c > m ? c : m;\n"
-      "m = m == LOWEST ? (T)0 : m;\nreturn log(EXP(a - m) + EXP(b - m) + EXP(c - m)) + m;\n}\n";
+  const std::string log_sum = texts::ctc::log_sum;
   p.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
   return p.before((type == kF32 ? functions_of(log_sum) : "") + log_sum);
 }
-
-constexpr const char* kSample = R"(
-const idx frames = lengths(u * 3), labels = lengths(u * 3 + 1), start = lengths(u * 3 + 2), used = 2 * labels + 1;
-const idx wide = states + 2, base = u * most * states;
-idx bad = 0;
-for (idx s = 0; s < used + 2; ++s) {
-  const idx c = s % 2 && s < used ? (idx)target(start + s / 2 * step) : blank;
-  if (c < 0 || c >= classes) { TELL(OUT_OF_RANGE, c, classes); bad = 1; }
-  cls_set(u * wide + s, c);
-  SET_PAST(s, s > 1 && s < used && CLASS(s - 2) != c ? 1 : 0);
-}
-)";
-
-constexpr const char* kAlpha = R"(
-if (bad) { nll_set(u * nll_s0, NAN); continue; }
-if (frames == 0) { nll_set(u * nll_s0, labels == 0 ? (T)0 : -LOWEST); continue; }
-for (idx k = 0; k < 2; ++k) { SET_ROW(k, 0, LOWEST); SET_ROW(k, 1, LOWEST); }
-for (idx s = 0; s < used; ++s) {
-  const T v = s < 2 ? LP(0, CLASS(s)) : LOWEST;
-  SET_ROW(0, s + 2, v);
-  alpha_set(base + s, v);
-}
-for (idx t = 1; t < frames; ++t) {
-  const idx now = t % 2, before = 1 - now, at = base + t * states;
-  for (idx s = 0; s < used; ++s) SET_NOW(s, LP(t, CLASS(s)));
-  INDEPENDENT
-  for (idx s = 0; s < used; ++s) {
-    const T b = ROW(before, s), v = log_sum(ROW(before, s + 2), ROW(before, s + 1), PAST(s) != 0 ? b : LOWEST) + NOW(s);
-    SET_ROW(now, s + 2, v);
-    alpha_set(at + s, v);
-  }
-}
-const idx last = base + (frames - 1) * states + used - 1;
-nll_set(u * nll_s0, -log_sum(alpha(last), labels > 0 ? alpha(last - 1) : LOWEST, LOWEST));
-)";
-
-// What becomes of each class's gradient is the log of the sum, over its states, of alpha and beta.
-constexpr const char* kBeta = R"(
-if (bad) continue;
-for (idx k = 0; k < 2; ++k) { SET_ROW(k, used, LOWEST); SET_ROW(k, used + 1, LOWEST); }
-for (idx t = frames - 1; t >= 0; --t) {
-  const idx now = t % 2, after = 1 - now, at = base + t * states;
-  for (idx s = 0; s < used; ++s) SET_NOW(s, LP(t, CLASS(s)));
-  if (t == frames - 1) {
-    for (idx s = 0; s < used; ++s) SET_ROW(now, s, s < used - 2 ? LOWEST : NOW(s));
-  } else {
-    INDEPENDENT
-    for (idx s = 0; s < used; ++s) {
-      const T b = ROW(after, s + 2);
-      SET_ROW(now, s, log_sum(ROW(after, s), ROW(after, s + 1), PAST(s + 2) != 0 ? b : LOWEST) + NOW(s));
-    }
-  }
-  for (idx s = used - 1, last = t == frames - 1 && labels > 0 ? used - 2 : 0; s >= last; --s) {
-    const idx to = t * out_s0 + u * out_s1 + CLASS(s) * out_s2;
-    const T a = out(to), b = alpha(at + s) + ROW(now, s), m = a < b ? b : a;
-    out_set(to, a == LOWEST ? b : log(EXP(a - m) + EXP(b - m)) + m);
-  }
-}
-)";
 
 double cost_of(const Sequences& s) { return static_cast<double>(s.log_probs.shape[0] * s.states()) * 60; }
 
@@ -172,7 +112,7 @@ cw_status forward(Call& call, const void*) {
   TRY(fill_with(call, alpha, {kF64, -INFINITY, 0}));  // what no alignment reaches
   Program p(call, "ctc_loss");
   with(p, s, work).out("nll", likelihood).out("alpha", alpha.data, alpha.dtype).tells();
-  return p.run(s.samples(), std::string(kSample) + kAlpha, cost_of(s));
+  return p.run(s.samples(), std::string(texts::ctc::sample) + texts::ctc::alpha, cost_of(s));
 }
 
 // out, grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, blank, zero_infinity
@@ -188,7 +128,7 @@ cw_status backward(Call& call, const void*) {
   TRY(fill_with(call, out, {kF64, -INFINITY, 0}));
   Program beta(call, "ctc_loss_beta");
   with(beta, s, work).in("alpha", alpha.data, alpha.dtype).out("out", out).tells();
-  TRY(beta.run(s.samples(), std::string(kSample) + kBeta, 2 * cost_of(s)));
+  TRY(beta.run(s.samples(), std::string(texts::ctc::sample) + texts::ctc::beta, 2 * cost_of(s)));
   Program p(call, "ctc_loss_gradient");
   p.out("out", out).in("lp", s.log_probs).in("grad", grad).in("nll", likelihood).in("lengths", work.lengths, kI64);
   p.define("T", name_of(out.dtype)).define("EXP(v)", out.dtype == kF32 ? "exp_f32(v)" : "exp(v)");

@@ -1,5 +1,6 @@
 // One number of each tensor of a list: norms, sums of powers, the largest. Blocks first, each with a number of its own in
 // the workspace, then the blocks of each tensor. Sums are in float64 where the device has it, as in reduce.cpp.
+// What is put together here, and is in no .cl: the tensors of a launch, which are parameters one by one.
 #include <algorithm>
 #include <cmath>
 

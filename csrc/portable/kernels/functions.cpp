@@ -2,6 +2,7 @@
 // a call for each element; these have no branches, so that loops with them become vectors: both arms are computed, and
 // one is taken. Polynomials are those of Cephes, but where it says otherwise. Errors against float64 are measured by
 // tests/portable/functions.py.
+// What is put together here, and is in no .cl: the functions that a text calls, and no others.
 #include "portable/kernels/functions.h"
 
 #include <cctype>

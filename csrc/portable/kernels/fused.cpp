@@ -1,5 +1,6 @@
 // Steps of optimizers and of mixed precision over lists of tensors: as many tensors a launch as a function has
 // parameters for.
+// What is put together here, and is in no .cl: the tensors of a launch, which are parameters one by one.
 #include <algorithm>
 
 #include "portable/lists.h"

@@ -1,5 +1,6 @@
 // Elements that come from other places: gather, take, index with several tensors, triangles, flips and rolls, paddings,
 // and tensors made of coordinates alone. Each item finds where its element comes from.
+// What is put together here, and is in no .cl: coordinates and strides, one for each dimension of a call.
 #include <algorithm>
 
 #include "portable/program.h"

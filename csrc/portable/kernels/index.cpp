@@ -3,6 +3,7 @@
 #include "portable/kernels/pointwise.h"
 #include "portable/program.h"
 #include "portable/kernels/scatter.h"
+#include "portable/kernels/index.cl.h"
 
 namespace causeway::portable {
 
@@ -33,16 +34,8 @@ cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& in
         s.out(t, "out").in(t, "in").in(name_of(index.dtype), "index");
         for (const char* v : {"rows", "count", "size", "inner"}) s.value("idx", v);
         s.tells();
-        return s.kernel(
-            "for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {\nidx at = index[u % count];\n" +
-            std::string(wraps ? "if (at < 0) at += size;\n" : "") +
-            "const int good = at >= 0 && at < size;\n"
-            "if (!good) TELL(OUT_OF_RANGE, index[u % count], size);\nGLOBAL const " +
-            t + "* from = in + (u / count * size + (good ? at : 0)) * inner;\nGLOBAL " + t +
-            "* to = out + u * inner;\n" +
-            (inner == 1 ? "to[0] = good ? from[0] : (" + t + ")-1;\n"
-                        : "INDEPENDENT\nfor (idx i = 0; i < inner; ++i) to[i] = good ? from[i] : (" + t + ")-1;\n") +
-            "}\n");
+        s.define("T", t).define("WRAPS", wraps).define("ONE", inner == 1);
+        return s.kernel(texts::index::pick);
       },
       &function));
   Launch l;
@@ -75,13 +68,7 @@ cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, cons
   Program p(call, "embedding_rows");
   p.out("out", out.data, out.dtype).in("grad", grad.data, grad.dtype).in("index", at.data, at.dtype);
   p.value("rows", rows).value("wide", wide).value("count", count).value("padding", padding).tells();
-  return p.run(blocks,
-               "const idx from = u * 16, to = from + 16 < wide ? from + 16 : wide;\n"
-               "for (idx i = 0; i < count; ++i) {\nconst idx r = index(i);\n"
-               "if (r == padding) continue;\n"
-               "if (r < 0 || r >= rows) { TELL(OUT_OF_RANGE, r, rows); continue; }\n"
-               "for (idx c = from; c < to; ++c) out_set(r * wide + c, out(r * wide + c) + grad(i * wide + c));\n}",
-               static_cast<double>(count) * 16);
+  return p.run(blocks, texts::index::sum_rows, static_cast<double>(count) * 16);
 }
 
 // out, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
@@ -148,8 +135,8 @@ cw_status arange(Call& call, const void*) {
         const std::string t = real ? "f64" : "i64";
         s.out(storage_of(out.dtype), "out").value(t, "start").value(t, "step");
         s.value("idx", "stride").value("idx", "n");
-        return s.kernel("for (idx i = FIRST(n), end = LAST(n); i < end; i += STEP) {\nconst " + t +
-                        " v = start + i * step;\nST_" + name_of(out.dtype) + "(out, i * stride, v);\n}\n");
+        s.define("T", t).define("OUT(at, v)", std::string("ST_") + name_of(out.dtype) + "(out, at, v)");
+        return s.kernel(texts::index::arange);
       },
       &function));
   Launch l;

@@ -2,49 +2,11 @@
 #include <algorithm>
 
 #include "portable/rows.h"
+#include "portable/kernels/loss.cl.h"
 
 namespace causeway::portable {
 
 namespace {
-
-// An invalid class reads nothing, makes the loss NaN, and is reported.
-// Sample i is position i % plane of image i / plane; a plane of 1 makes rows. Parts of the samples are summed up by
-// themselves, and joined by the second kernel where there are several.
-constexpr const char* kForward = R"(
-for (idx u = FIRST(parts), end = LAST(parts); u < end; u += STEP) {
-  A loss = 0, weights = 0;
-  for (idx i = samples * u / parts, past = samples * (u + 1) / parts; i < past; ++i) {
-    const i64 t = target[i * target_stride];
-    A one = 0;
-    if (t != ignored) {
-      if (t < 0 || t >= classes) {
-        one = (A)NAN;
-        TELL(OUT_OF_RANGE, t, classes);
-      } else {
-        A w = 1;
-#if WEIGHTED
-        w = LD_W(weight, t * weight_stride);
-#endif
-        one = -w * (A)LD_IN(in, AT(i) + t * s1);
-        weights += w;
-      }
-    }
-#if EACH
-    ST_OUT(out, i * out_stride, one);
-#endif
-    loss += one;
-  }
-#if EACH
-  if (u == 0) ST_OUT(total, 0, 0);
-#elif PARTS
-  sums[2 * u] = loss;
-  sums[2 * u + 1] = weights;
-#else
-  ST_OUT(out, 0, MEAN ? loss / weights : loss);
-  ST_OUT(total, 0, weights);
-#endif
-}
-)";
 
 // By teams of a whole group: each takes a part of the samples.
 std::string forward_teams() {
@@ -106,50 +68,6 @@ std::string join_teams() {
 )",
                                                                                  "one");
 }
-
-// By items that run in parallel, an element each: neighbours are classes of a row, or positions of an image.
-constexpr const char* kBackwardElements = R"(
-for (idx e = FIRST(samples * classes), end = LAST(samples * classes); e < end; e += STEP) {
-  const idx i = IMAGES ? e / (plane * classes) * plane + e % plane : e / classes;
-  const idx c = IMAGES ? e / plane % classes : e % classes;
-  const i64 t = target[i * target_stride];
-  A v = 0;
-  if (t == c && t != ignored) {
-    A w = 1, slope = LD_IN(grad, i * grad_stride);
-#if WEIGHTED
-    w = LD_W(weight, t * weight_stride);
-#endif
-    if (MEAN) slope /= (A)LD_IN(total, 0);
-    v = -w * slope;
-  }
-  ST_OUT(out, AT(i) + c * s1, v);
-}
-)";
-
-constexpr const char* kJoin = R"(
-if (item == 0) {
-  A loss = 0, weights = 0;
-  for (idx u = 0; u < parts; ++u) { loss += sums[2 * u]; weights += sums[2 * u + 1]; }
-  ST_OUT(out, 0, MEAN ? loss / weights : loss);
-  ST_OUT(total, 0, weights);
-}
-)";
-
-constexpr const char* kBackward = R"(
-for (idx i = FIRST(samples), end = LAST(samples); i < end; i += STEP) {
-  const i64 t = target[i * target_stride];
-  const idx at = AT(i);
-  for (idx c = 0; c < classes; ++c) ST_OUT(out, at + c * s1, 0);
-  if (t != ignored && t >= 0 && t < classes) {
-    A w = 1, slope = LD_IN(grad, i * grad_stride);
-#if WEIGHTED
-    w = LD_W(weight, t * weight_stride);
-#endif
-    if (MEAN) slope /= (A)LD_IN(total, 0);
-    ST_OUT(out, at + t * s1, -w * slope);
-  }
-}
-)";
 
 struct Nll {
   const char* name;
@@ -244,7 +162,9 @@ cw_status nll(Call& call, const void* data) {
         src.value("idx", backward ? "grad_stride" : "out_stride");
         if (!backward) src.tells();
         if (teams) return src.kernel(forward_teams());
-        return src.kernel(elements ? kBackwardElements : backward ? kBackward : kForward);
+        return src.kernel(elements   ? texts::loss::backward_elements
+                          : backward ? texts::loss::backward
+                                     : texts::loss::forward);
       },
       &function));
   Launch l;
@@ -270,7 +190,7 @@ cw_status nll(Call& call, const void* data) {
       [&] {
         Source src = source(last_teams);
         src.out(store, "out").out(store, "total").in(name_of(type), "sums").value("idx", "parts");
-        return src.kernel(last_teams ? join_teams() : kJoin);
+        return src.kernel(last_teams ? join_teams() : texts::loss::join);
       },
       &function));
   Launch last;

@@ -1,9 +1,11 @@
 // Batch norm with its gradient: an item owns channels, whose parts lie apart, or a team of items does. Mean and variance
 // take two passes, so nothing cancels.
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 #include <limits>
 
 #include "portable/kernels/norms.h"
+#include "portable/kernels/norm_batch.cl.h"
 
 namespace causeway::portable {
 
@@ -49,16 +51,6 @@ void add(Launch& l, const Channels& c) {
   for (int64_t v : {c.channels, c.parts, c.n, c.stride, c.step, c.first}) l.value(v);
 }
 
-constexpr const char* kScaleAndShift = R"(
-  T scale = r, shift = 0;
-#if WEIGHTED
-  scale *= WEIGHT(c);
-#endif
-#if BIASED
-  shift = BIAS(c);
-#endif
-)";
-
 constexpr const char* kEachPart =
     "for (idx part = 0; part < parts; ++part) {\nconst idx base = c * first + part * step;\n";
 
@@ -78,7 +70,7 @@ std::string training_text() {
 #if RUNNING_V
   RUN_VAR(c, (A)RUN_VAR_IN(c) * (1 - momentum) + q / (count - 1) * momentum);
 #endif
-)" + kScaleAndShift +
+)" + texts::norm_batch::scale_and_shift +
          kEachPart +
          R"(
     INDEPENDENT
@@ -94,7 +86,8 @@ std::string training_teams() {
                       summed_by_teams({{"s", "IN(i)"}}, "AT(j)", "IN(i)") +
                       "const T m = (T)(s / count);\n#define OFF (HELD(IN(AT(j))) - m)\n" +
                       summed_by_teams({{"q", "OFF * OFF"}}, "0") +
-                      "const T r = (T)(1 / sqrt(q / count + eps));\nif (mine) {\n" + kScaleAndShift + R"(
+                      "const T r = (T)(1 / sqrt(q / count + eps));\nif (mine) {\n" +
+                      texts::norm_batch::scale_and_shift + R"(
   if (place == 0) {
     SAVE_MEAN(c, m);
     SAVE_RSTD(c, r);
@@ -117,7 +110,7 @@ std::string evaluation_text() {
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx c = u / each % channels, base = u * per;
   const T r = (T)(1 / sqrt((A)RUN_VAR(c) + eps));
-)") + kScaleAndShift +
+)") + texts::norm_batch::scale_and_shift +
          R"(  const T m = RUN_MEAN(c);
   INDEPENDENT
   for (idx j = 0; j < per; ++j) OUT(base + j, (IN(base + j) - m) * scale + shift);

@@ -1,9 +1,11 @@
 // Layer, RMS and group norm with their gradients: rows that lie densely. An item owns rows, which stay in the cache
 // between the passes over them; where items run in parallel a team does, and holds rows that are short. Means and variances take two passes, so nothing cancels.
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 #include <limits>
 
 #include "portable/kernels/norms.h"
+#include "portable/kernels/norm_rows.cl.h"
 
 namespace causeway::portable {
 
@@ -265,29 +267,6 @@ std::string columns_teams() {
              "units");
 }
 
-// What rows add to the gradients of scale and shift: a block of columns, a part of the rows.
-constexpr const char* kColumns = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx block = u % blocks, part = u / blocks, j0 = block * WIDE, wide = n - j0 < WIDE ? n - j0 : WIDE;
-  T scale[WIDE], shift[WIDE];
-  for (int l = 0; l < WIDE; ++l) { scale[l] = 0; shift[l] = 0; }
-  for (idx row = rows * part / parts, past = rows * (part + 1) / parts; row < past; ++row) {
-    const idx at = row * n + j0;
-    const T m = CENTERED ? MEAN(row) : 0, r = RSTD(row);
-    INDEPENDENT
-    for (idx l = 0; l < wide; ++l) {
-      const T g = GRAD(at + l);
-      scale[l] += g * (IN(at + l) - m) * r;
-      shift[l] += g;
-    }
-  }
-  for (idx l = 0; l < wide; ++l) {
-    sums[part * n + j0 + l] = scale[l];
-    sums[(parts + part) * n + j0 + l] = shift[l];
-  }
-}
-)";
-
 cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
   if (!takes(call, {&b.grad, &b.in, &b.rstd}) || (b.weighted && !takes(call, {&b.weight}))) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
@@ -348,7 +327,7 @@ cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
         s.out(name_of(types.compute), "sums");
         statistics(s, teams);
         for (const char* v : {"units", "rows", teams ? "width" : "n", "blocks", "parts"}) s.value("idx", v);
-        return s.kernel(teams ? columns_teams() : kColumns);
+        return s.kernel(teams ? columns_teams() : texts::norm_rows::columns);
       },
       &function));
   Launch l;

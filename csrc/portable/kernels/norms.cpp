@@ -1,3 +1,4 @@
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include "portable/kernels/norms.h"
 
 namespace causeway::portable {

@@ -1,5 +1,7 @@
 // The engine: promotion and broadcasting without copies, dimensions collapsed, one function for each dtype combination,
 // rank and kind of the innermost strides.
+// What is put together here, and is in no .cl: the loop around an operator's expression, which may hold #if, with
+// an offset for each operand.
 #include "portable/kernels/pointwise.h"
 
 #include <algorithm>

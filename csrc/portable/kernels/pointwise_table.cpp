@@ -1,26 +1,11 @@
 // The table. Expressions follow the definitions in torch's documentation; what differs from the obvious says why.
+// What is put together here, and is in no .cl: an operator's expression, a line of a table.
 #include "portable/kernels/pointwise.h"
+#include "portable/kernels/pointwise_table.cl.h"
 
 namespace causeway::portable {
 
-namespace {
-
-// As torch's: the least integer has no positive one, so with it a divisor may be negative.
-constexpr const char* kCommonDivisor = R"(
-#define WRAPPED_NEGATIVE(v) K((u64)0 - (u64)(v))
-FUNCTION T common_divisor(T v, T r) {
-  v = v < K(0) ? WRAPPED_NEGATIVE(v) : v;
-  r = r < K(0) ? WRAPPED_NEGATIVE(r) : r;
-  while (v != K(0)) {
-    const T rest = IS_SIGNED && v == K(-1) ? K(0) : K(r % v);
-    r = v;
-    v = rest;
-  }
-  return r;
-}
-)";
-
-}  // namespace
+namespace {}  // namespace
 
 const std::vector<Pointwise>& pointwise_table() {
   constexpr cw_dtypes F = kFloats, R = kReals, N = kReals & ~CW_BOOL, I = kInts | CW_BOOL;
@@ -62,13 +47,13 @@ const std::vector<Pointwise>& pointwise_table() {
          "#if IS_FLOAT\nr = FMOD(a, b);\n"
          "#else\nr = b == K(0) ? a : IS_SIGNED && b == K(-1) ? K(0) : a % b;\n#endif",
          60},
-        {"aten::gcd.out", "tt", S, kInts, "r = common_divisor(a, b);", 100, 1, kCommonDivisor},
+        {"aten::gcd.out", "tt", S, kInts, "r = common_divisor(a, b);", 100, 1, texts::pointwise_table::common_divisor},
         {"aten::lcm.out", "tt", S, kInts,
          "const T g = common_divisor(a, b); r = K(0); if (g != K(0)) {"
          " const T v = IS_SIGNED && g == K(-1) ? WRAPPED_NEGATIVE(a) : K(a / g);"
          " const i64 p = sizeof(T) == 8 ? (i64)((u64)v * (u64)b) : (i64)(i32)((u32)v * (u32)b);"
          " r = p < 0 ? WRAPPED_NEGATIVE(p) : K(p); }",
-         100, 1, kCommonDivisor},
+         100, 1, texts::pointwise_table::common_divisor},
         {"aten::frac.out", "t", S, F, "r = a - trunc(a);"},
         {"aten::neg.out", "t", S, N, "r = -a;"},
         {"aten::reciprocal.out", "t", S, F, "r = K(1) / a;"},

@@ -1,9 +1,11 @@
 // Products that are no large matrix product of floats: of integers, with vectors, outer ones; gated halves; both
 // extremes at once; variances.
+// What is put together here, and is in no .cl: offsets in as many dimensions as there are, and single lines.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
 #include "portable/order.h"
+#include "portable/kernels/product.cl.h"
 
 namespace causeway::portable {
 
@@ -14,12 +16,10 @@ Dtype accumulator(const Call& call, Dtype dtype) {
   return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
 }
 
-// The sum over k of a(ab + k * ak) * b(bb + k * bk), in eight lanes, as `sum` of type A.
-std::string dot_text(const std::string& ak, const std::string& bk) {
-  return "A lanes[8] = {0, 0, 0, 0, 0, 0, 0, 0}, sum = 0;\nidx k = 0;\n"
-         "for (; k + 8 <= depth; k += 8) for (int l = 0; l < 8; ++l) lanes[l] += (A)a(ab + (k + l) * " +
-         ak + ") * (A)b(bb + (k + l) * " + bk + ");\nfor (; k < depth; ++k) sum += (A)a(ab + k * " + ak +
-         ") * (A)b(bb + k * " + bk + ");\nfor (int l = 0; l < 8; ++l) sum += lanes[l];\n";
+// As the text of a #define.
+std::string one_line(std::string text) {
+  std::replace(text.begin(), text.end(), '\n', ' ');
+  return text;
 }
 
 // What is in front of a sum by teams, in type A.
@@ -27,10 +27,11 @@ void define_sums(Program& p, const Teams& teams, Dtype type) {
   p.define("A", name_of(type)).before(teams_text(teams, type) + fold_text("team_sum", "A", "a + b"));
 }
 
-// The same sum by a team, as `sum`; the last row's items go along.
-std::string dot_by_teams(const std::string& ak, const std::string& bk) {
-  return "A sum = 0, low = 0;\n(void)low;\nfor (idx k = place; k < depth; k += TEAM) ADD(sum, low, (A)a(ab + k * " +
-         ak + ") * (A)b(bb + k * " + bk + "))\nsum = team_sum(cells, LANE, TOTAL(sum, low));\n";
+// The sum over k of a(ab + k * ak) * b(bb + k * bk), as `sum` of type A: in eight lanes, or by a team, where the last
+// row's items go along.
+std::string dot_text(Program& p, const std::string& ak, const std::string& bk, bool by_team = false) {
+  p.define("AK", ak).define("BK", bk);
+  return by_team ? texts::product::dot_teams : texts::product::dot;
 }
 
 // Matrices of integers, with one dimension of batches or none; also int8 to int32 (_int_mm).
@@ -46,7 +47,7 @@ cw_status integers(Call& call, const void*) {
   const std::string front_a = batched ? "c0 * a_s0 + " : "", front_b = batched ? "c0 * b_s0 + " : "";
   return p.each(out,
                 "const idx ab = " + front_a + "c" + m + " * a_s" + m + ", bb = " + front_b + "c" + n + " * b_s" + n +
-                    ";\n" + dot_text("a_s" + n, "b_s" + m) + "out_set(out_at, sum);",
+                    ";\n" + dot_text(p, "a_s" + n, "b_s" + m) + "out_set(out_at, sum);",
                 static_cast<double>(a.shape[a.ndim - 1]) * 4);
 }
 
@@ -70,11 +71,11 @@ cw_status addmv(Call& call, const void*) {
   p.number("alpha", alpha, type).number("beta", beta, type);
   if (teams)
     return p.by_teams(teams, a.shape[0],
-                      "const idx ab = u * a_s0, bb = 0;\n" + dot_by_teams("a_s1", "b_s0") +
+                      "const idx ab = u * a_s0, bb = 0;\n" + dot_text(p, "a_s1", "b_s0", true) +
                           "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(u * c_step);\n"
                           "if (mine && place == 0) out_set(u * out_s0, sum);\n");
   return p.each(out,
-                "const idx ab = c0 * a_s0, bb = 0;\n" + dot_text("a_s1", "b_s0") +
+                "const idx ab = c0 * a_s0, bb = 0;\n" + dot_text(p, "a_s1", "b_s0") +
                     "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(c0 * c_step);\nout_set(out_at, sum);",
                 static_cast<double>(a.shape[1]) * 4);
 }
@@ -100,10 +101,11 @@ cw_status dot(Call& call, const void*) {
   const std::string part =
       "const idx from = size * u / parts, depth = size * (u + 1) / parts - from, ab = from * a_s0, bb = from * b_s0;\n";
   if (teams) {
-    TRY(p.by_teams(teams, parts, part + dot_by_teams("a_s0", "b_s0") + "if (mine && place == 0) sums_set(u, sum);\n"));
+    TRY(p.by_teams(teams, parts,
+                   part + dot_text(p, "a_s0", "b_s0", true) + "if (mine && place == 0) sums_set(u, sum);\n"));
     return sum_into(call, out, dense(sums, type, {parts}), {});
   }
-  TRY(p.run(parts, part + dot_text("a_s0", "b_s0") + "sums_set(u, sum);",
+  TRY(p.run(parts, part + dot_text(p, "a_s0", "b_s0") + "sums_set(u, sum);",
             static_cast<double>(n) / static_cast<double>(parts) * 4));
   Program all(call, "dot_sum");
   all.define("A", name_of(type)).in("sums", sums, type).out("out", out.data, out.dtype).value("parts", parts);
@@ -204,33 +206,16 @@ cw_status variance_by_teams(Call& call, const Variance& op, const Tensor& in, co
   p.in("x", in.data, in.dtype).out("sums", sums, type).value("count", count).value("parts", parts).value("each", rows);
   const std::string base = offset_text(p, "base", "u % each", kept_shape, kept_strides);
   const std::string place = offset_text(p, "at", "from + j", shape, strides);
-  const auto pass = [&](const std::string& sum, const std::string& value) {
-    return "{\nA low = 0;\n(void)low;\nEACH(j) {\nidx at = base;\n" + place + "const A v = x(at);\n(void)v;\nADD(" +
-           sum + ", low, " + value + ")\n}\n" + sum + " = team_sum(cells, LANE, TOTAL(" + sum + ", low));\n}\n";
-  };
-  TRY(p.by_teams(teams, rows * parts,
-                 "idx base = 0;\n" + base +
-                     "const idx part = u / each, from = count * part / parts, n = count * (part + 1) / parts - from;\n"
-                     "A sum = 0, rest = 0;\n" +
-                     pass("sum", "v") + "const A mean = sum / (A)n;\n" + pass("rest", "(v - mean) * (v - mean)") +
-                     "if (mine && place == 0) { sums_set(2 * u, mean); sums_set(2 * u + 1, rest); }\n"));
+  p.define("BASE", one_line(base)).define("PLACE_OF_J", one_line(place));
+  TRY(p.by_teams(teams, rows * parts, texts::product::variance_parts_teams));
   const Teams joined = teams_of(device, rows, parts, rows > 1);
   Program last(call, "variance");
   define_sums(last, joined, type);
   last.in("sums", sums, type).out("out", out.data, out.dtype).value("count", count);
   if (op.with_mean) last.out("mean", mean.data, mean.dtype);
-  last.value("n", parts).real("less", correction, type).define("ROOT", op.root);
+  last.value("n", parts).real("less", correction, type).define("ROOT", op.root).define("MEAN", op.with_mean);
   last.define("SIZE(j)", "((A)(count * ((j) + 1) / n - count * (j) / n))").define("OF(j)", "2 * ((j) * rows + u)");
-  return last.by_teams(
-      joined, rows,
-      std::string("const A first = sums(OF(0));\nA m = 0, rest = 0;\n"
-                  "EACH(j) m += SIZE(j) * (sums(OF(j)) - first);\n"
-                  "m = first + team_sum(cells, LANE, m) / (A)count;\n"
-                  "EACH(j) { const A d = sums(OF(j)) - m; rest += sums(OF(j) + 1) + SIZE(j) * d * d; }\n"
-                  "rest = team_sum(cells, LANE, rest);\n"
-                  "const A below = (A)count - less;\nA v = rest / (below > 0 ? below : (A)0);\n"
-                  "#if ROOT\nv = sqrt(v);\n#endif\nif (mine && place == 0) {\nout_set(u, v);\n") +
-          (op.with_mean ? "mean_set(u, m);\n" : "") + "}\n");
+  return last.by_teams(joined, rows, texts::product::variance_teams);
 }
 
 // (var, mean | var), self, dim, correction, keepdim. Each part of a row by itself, in two passes: its mean, then the
@@ -267,33 +252,13 @@ cw_status variance(Call& call, const void* data) {
   p.value("parts", parts).value("inner", inner).value("step", step).define("DENSE", step == 1);
   const std::string base = offset_text(p, "base", "u / parts", kept_shape, kept_strides);
   const std::string row = offset_text(p, "off", "i / inner", shape, strides);
-  const auto pass = [&](const std::string& what) {
-    return "for (idx i = from; i < to;) {\nidx off = base, j = i % inner;\n" + row +
-           "const idx last = inner - j < to - i ? inner : j + to - i;\ni += last - j;\n"
-           "for (; j < last; ++j) { const A v = x(off + j * (DENSE ? 1 : step)); " +
-           what + " }\n}\n";
-  };
-  TRY(p.run(rows * parts,
-            "idx base = 0;\n" + base +
-                "const idx from = count * (u % parts) / parts, to = count * (u % parts + 1) / parts;\n"
-                "A sum = 0, rest = 0;\n" +
-                pass("sum += v;") + "const A mean = sum / (A)(to - from);\n" +
-                pass("rest += (v - mean) * (v - mean);") + "sums_set(2 * u, mean); sums_set(2 * u + 1, rest);",
-            static_cast<double>(count) / static_cast<double>(parts) * 6));
+  p.define("BASE", one_line(base)).define("ROW", one_line(row));
+  TRY(p.run(rows * parts, texts::product::variance_parts, static_cast<double>(count) / static_cast<double>(parts) * 6));
   Program last(call, "variance");
   last.define("A", name_of(type)).in("sums", sums, type).out("out", out.data, out.dtype).value("count", count);
   if (op.with_mean) last.out("mean", mean.data, mean.dtype);
-  last.value("parts", parts).real("less", correction, type).define("ROOT", op.root);
-  return last.run(
-      rows,
-      std::string("A m = 0, rest = 0;\nidx had = 0;\nfor (idx i = 0; i < parts; ++i) {\n"
-                  "const idx n = count * (i + 1) / parts - count * i / parts;\n"
-                  "const A d = sums(2 * (u * parts + i)) - m;\nrest += sums(2 * (u * parts + i) + 1) + d * d * "
-                  "((A)had * (A)n / (A)(had + n));\nm += d * ((A)n / (A)(had + n));\nhad += n;\n}\n"
-                  "const A below = (A)count - less;\nA v = rest / (below > 0 ? below : (A)0);\n"
-                  "#if ROOT\nv = sqrt(v);\n#endif\nout_set(u, v);\n") +
-          (op.with_mean ? "mean_set(u, m);" : ""),
-      static_cast<double>(parts) * 12);
+  last.value("parts", parts).real("less", correction, type).define("ROOT", op.root).define("MEAN", op.with_mean);
+  return last.run(rows, texts::product::variance, static_cast<double>(parts) * 12);
 }
 
 }  // namespace

@@ -3,78 +3,11 @@
 #include <algorithm>
 
 #include "portable/order.h"
+#include "portable/kernels/random.cl.h"
 
 namespace causeway::portable {
 
 namespace {
-
-constexpr const char* kPhilox = R"(
-FUNCTION u32 high32(u32 a, u32 b) { return (u32)(((u64)a * (u64)b) >> 32); }
-/* Word `word` of the counter's four. */
-FUNCTION u32 philox(u64 key, u64 at, u32 sequence, u32 word) {
-  u32 c0 = (u32)at, c1 = (u32)(at >> 32), c2 = sequence, c3 = 0, k0 = (u32)key, k1 = (u32)(key >> 32);
-  for (int i = 0; i < 10; ++i) {
-    const u32 h0 = high32(0xD2511F53u, c0), h1 = high32(0xCD9E8D57u, c2);
-    const u32 l0 = 0xD2511F53u * c0, l1 = 0xCD9E8D57u * c2;
-    c0 = h1 ^ c1 ^ k0;
-    c1 = l1;
-    c2 = h0 ^ c3 ^ k1;
-    c3 = l0;
-    k0 += 0x9E3779B9u;
-    k1 += 0xBB67AE85u;
-  }
-  return word == 0 ? c0 : word == 1 ? c1 : word == 2 ? c2 : c3;
-}
-#define ROUND(a) { const u32 h0 = high32(0xD2511F53u, c0), h1 = high32(0xCD9E8D57u, c2), \
-  l0 = 0xD2511F53u * c0, l1 = 0xCD9E8D57u * c2; \
-  c0 = h1 ^ c1 ^ (k0 + a * 0x9E3779B9u); c1 = l1; c2 = h0 ^ c3 ^ (k1 + a * 0xBB67AE85u); c3 = l0; }
-/* All four words of a counter, without a loop in the way of vectors. */
-#define PHILOX(at, sequence) { const u64 at_ = (at); const u32 k0 = (u32)seed, k1 = (u32)(seed >> 32); \
-  c0 = (u32)at_; c1 = (u32)(at_ >> 32); c2 = sequence; c3 = 0; \
-  ROUND(0) ROUND(1u) ROUND(2u) ROUND(3u) ROUND(4u) ROUND(5u) ROUND(6u) ROUND(7u) ROUND(8u) \
-  ROUND(9u) }
-#define DRAW(i, sequence) philox(seed, offset + (u64)((i) / 4), sequence, (u32)((i) % 4))
-)";
-
-// Of what is drawn, the same bits on every device, and without branches. ln(m) = 2 artanh((m - 1) / (m + 1)) by its
-// series, and those of sine and cosine up to an eighth of a turn: all to the last place but one of float64.
-constexpr const char* kDrawn = R"(
-FUNCTION f64 ln_drawn(f64 v) {
-  const u64 bits = BITS_OF_DOUBLE(v) - 0x3fe6a09e667f3bcdul;
-  const f64 m = DOUBLE((bits & 0x000ffffffffffffful) + 0x3fe6a09e667f3bcdul), k = (f64)((i32)(bits >> 32) >> 20);
-  const f64 s = (m - 1.0) / (m + 1.0), z = s * s, t = s + s;
-  f64 p = FMA(z, 1.0 / 21, 1.0 / 19);
-  p = FMA(p, z, 1.0 / 17);
-  p = FMA(p, z, 1.0 / 15);
-  p = FMA(p, z, 1.0 / 13);
-  p = FMA(p, z, 1.0 / 11);
-  p = FMA(p, z, 1.0 / 9);
-  p = FMA(p, z, 1.0 / 7);
-  p = FMA(p, z, 1.0 / 5);
-  p = FMA(p, z, 1.0 / 3);
-  return FMA(k, 6.93147180369123816490e-01, FMA(p * z, t, FMA(k, 1.90821492927058770002e-10, t)));
-}
-/* cos(2 pi b / 2^32) */
-FUNCTION f64 cos_drawn(u32 b) {
-  const u32 q = (b + 0x20000000u) >> 30;
-  const f64 r = (f64)(i32)(b - (q << 30)) * 1.46291807926715968e-9, z = r * r;
-  f64 sine = FMA(z, -1.0 / 1307674368000.0, 1.0 / 6227020800.0), cosine = FMA(z, 1.0 / 20922789888000.0, -1.0 / 87178291200.0);
-  sine = FMA(sine, z, -1.0 / 39916800);
-  sine = FMA(sine, z, 1.0 / 362880);
-  sine = FMA(sine, z, -1.0 / 5040);
-  sine = FMA(sine, z, 1.0 / 120);
-  sine = FMA(sine, z, -1.0 / 6);
-  cosine = FMA(cosine, z, 1.0 / 479001600);
-  cosine = FMA(cosine, z, -1.0 / 3628800);
-  cosine = FMA(cosine, z, 1.0 / 40320);
-  cosine = FMA(cosine, z, -1.0 / 720);
-  cosine = FMA(cosine, z, 1.0 / 24);
-  cosine = FMA(cosine, z, -0.5);
-  sine = FMA(sine * z, r, r);
-  cosine = FMA(cosine, z, 1.0);
-  return q & 1u ? (q & 2u ? sine : -sine) : q & 2u ? -cosine : cosine;
-}
-)";
 
 struct Random {
   const char* name;
@@ -98,7 +31,7 @@ cw_status fill(Call& call, const void* data) {
       {reinterpret_cast<uint64_t>(&op), static_cast<uint64_t>(out.dtype), 0, 0},
       [&] {
         Source s(call.device->info);
-        s.before(kPhilox);
+        s.before(texts::random::philox);
         s.out(storage_of(out.dtype), "out").value("u64", "seed").value("u64", "offset").value("f64", "x");
         s.value("f64", "y").value("idx", "n");
         // 53 bits for double; 24 for the others, less for the half types, whose rounding up to 1 would leave the range.
@@ -106,32 +39,13 @@ cw_status fill(Call& call, const void* data) {
                                     : out.dtype == kBF16 ? "(f64)(a >> 24) * 0.00390625"
                                     : out.dtype == kF16  ? "(f64)(a >> 21) * 0.00048828125"
                                                          : "(f64)(a >> 8) * 5.9604644775390625e-8";
-        const std::string text = op.text, element = "const f64 u = " + uniform + ";\nf64 r;\n(void)u;\n" + text +
-                                                    "\nST_" + name_of(out.dtype) + "(out, i, r);\n";
-        if (text.find("_drawn") != std::string::npos) s.before(kDrawn);
-        if (!call.device->in_turn())
-          return s.kernel(
-              "for (idx i = FIRST(n), end = LAST(n); i < end; i += STEP) {\nconst u32 a = DRAW(i, 0), b = DRAW(i, "
-              "1);\n" +
-              element + "}\n");
-        // 16 counters at a time, a lane of a vector each. `b` is there only where it is drawn.
-        const bool both = out.dtype == kF64 || op.both;
-        const auto draw = [](const std::string& words, const char* sequence) {
-          std::string text =
-              "u32 " + words + "[64];\nINDEPENDENT\nfor (int l = 0; l < 16; ++l) {\nu32 c0, c1, c2, c3;\n";
-          text += std::string("PHILOX(from + l, ") + sequence + ")\n";
-          for (const char* word : {"0", "1", "2", "3"}) text += words + "[l * 4 + " + word + "] = c" + word + ";\n";
-          return text + "}\n";
-        };
-        return s.kernel(
-            "const idx blocks = (n + 63) / 64;\nfor (idx block = FIRST(blocks), end = LAST(blocks); block < end; block "
-            "+= "
-            "STEP) {\nconst u64 from = offset + (u64)block * 16;\n" +
-            draw("first", "0") + (both ? draw("second", "1") : "") +
-            "const idx most = n - block * 64 < 64 ? n - block * 64 : 64;\nINDEPENDENT\nfor (idx l = 0; l < most; ++l) "
-            "{\n"
-            "const idx i = block * 64 + l;\nconst u32 a = first[l]" +
-            (both ? ", b = second[l];\n" : ";\n") + element + "}\n}\n");
+        const std::string text = op.text;
+        if (text.find("_drawn") != std::string::npos) s.before(texts::random::drawn);
+        s.define("UNIFORM", uniform).define("SET", text);
+        s.define("OUT(at, v)", std::string("ST_") + name_of(out.dtype) + "(out, at, v)");
+        // `b` is there only where it is drawn.
+        s.define("BOTH", out.dtype == kF64 || op.both);
+        return s.kernel(call.device->in_turn() ? texts::random::fill_blocks : texts::random::fill);
       },
       &function));
   Launch l;
@@ -158,18 +72,11 @@ cw_status dropout(Call& call, const void*) {
       [&] {
         Source s(call.device->info);
         const std::string name = name_of(in.dtype), store = storage_of(in.dtype), t = name_of(type);
-        s.before(kPhilox);
+        s.before(texts::random::philox).define("T", t);
+        s.define("IN(at)", "LD_" + name + "(in, at)").define("OUT(at, v)", "ST_" + name + "(out, at, v)");
         s.out(store, "out").out("u8", "mask").in(store, "in").value("u64", "seed").value("u64", "offset");
         s.value("u32", "limit").value(t, "scale").value("idx", "n");
-        // 16 counters at a time, a lane of a vector each; what is multiplied by 0 keeps a NaN, as on the CPU.
-        return s.kernel(
-            "const idx blocks = (n + 63) / 64;\nfor (idx i = FIRST(blocks), end = LAST(blocks); i < end; i += STEP) {\n"
-            "u8 keep[64];\nconst u64 from = offset + (u64)i * 16;\nINDEPENDENT\n"
-            "for (int l = 0; l < 16; ++l) {\nu32 c0, c1, c2, c3;\nPHILOX(from + l, 0)\nkeep[l * 4] = c0 < limit;\n"
-            "keep[l * 4 + 1] = c1 < limit;\nkeep[l * 4 + 2] = c2 < limit;\nkeep[l * 4 + 3] = c3 < limit;\n}\n"
-            "const idx most = n - i * 64 < 64 ? n - i * 64 : 64;\nINDEPENDENT\n"
-            "for (idx l = 0; l < most; ++l) {\nconst idx j = i * 64 + l;\nmask[j] = keep[l];\nconst " +
-            t + " v = LD_" + name + "(in, j);\nST_" + name + "(out, j, v * (keep[l] ? scale : 0));\n}\n}\n");
+        return s.kernel(texts::random::dropout);
       },
       &function));
   Launch l;
@@ -193,12 +100,9 @@ cw_status permutation(Call& call, const void*) {
       [&] {
         Source s(call.device->info);
         const std::string t = name_of(out.dtype);
-        s.before(kPhilox);
+        s.before(texts::random::philox).define("T", t);
         s.out(t, "out").value("u64", "seed").value("u64", "offset").value("idx", "n");
-        return s.kernel("if (item == 0) {\nfor (idx i = 0; i < n; ++i) out[i] = (" + t +
-                        ")i;\nfor (idx i = n - 1; i > 0; --i) {\nconst idx j = (idx)((((u64)DRAW(i, "
-                        "0) << 32) | DRAW(i, 1)) % (u64)(i + 1));\nconst " +
-                        t + " kept = out[i];\nout[i] = out[j];\nout[j] = kept;\n}\n}\n");
+        return s.kernel(texts::random::permutation);
       },
       &function));
   Launch l;
@@ -231,12 +135,9 @@ cw_status whole_numbers(Call& call, const void* data) {
   }
   const cw_philox& philox = *call.arg(1 + ends).v.philox;
   Program p(call, "whole_numbers");
-  p.before(kPhilox).out("out", out.data, t).value("key", static_cast<int64_t>(philox.seed));
+  p.before(texts::random::philox).out("out", out.data, t).value("key", static_cast<int64_t>(philox.seed));
   p.value("first", static_cast<int64_t>(philox.offset)).value("from", from).value("range", static_cast<int64_t>(range));
-  return p.run(out.numel(),
-               "const u64 seed = (u64)key, offset = (u64)first;\n"
-               "const u64 v = ((u64)DRAW(u, 0) << 32) | DRAW(u, 1);\nout_set(u, (i64)((u64)from + v % (u64)range));",
-               240);
+  return p.run(out.numel(), texts::random::whole_numbers, 240);
 }
 
 // bernoulli_.Tensor: self, p, generator; bernoulli.out: out, p, generator
@@ -252,12 +153,12 @@ cw_status bernoulli(Call& call, const void*) {
   for (int d = 0; d < chance.ndim; ++d) chance.shape[d] = shape[d], chance.strides[d] = strides[d];
   const cw_philox& philox = *call.arg(2).v.philox;
   Program p(call, "bernoulli");
-  p.before(kPhilox).out("out", out.data, out.dtype).in("p", chance).value("key", static_cast<int64_t>(philox.seed));
+  p.before(texts::random::philox)
+      .out("out", out.data, out.dtype)
+      .in("p", chance)
+      .value("key", static_cast<int64_t>(philox.seed));
   p.value("first", static_cast<int64_t>(philox.offset));
-  return p.each(chance,
-                "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u;\n"
-                "out_set(u, (f64)DRAW(place, 0) * 2.3283064365386963e-10 < (f64)p(p_at) ? 1 : 0);",
-                120);
+  return p.each(chance, texts::random::bernoulli, 120);
 }
 
 // out, self, num_samples, replacement, generator. With replacement: where a uniform number falls in the running sum.
@@ -277,31 +178,20 @@ cw_status multinomial(Call& call, const void*) {
   if (replaced) {
     Program sums(call, "multinomial_sums");
     sums.in("p", chance.data, chance.dtype).out("sum", keys, kF64).value("size", n).tells();
-    TRY(sums.run(rows,
-                 "f64 all = 0;\nint good = 1;\nfor (idx i = u * size; i < (u + 1) * size; ++i) {\nconst f64 c = p(i);\n"
-                 "good &= c >= 0 && c < INFINITY;\nall += c;\nsum_set(i, all);\n}\n"
-                 "if (!good || all == 0) TELL(NO_CHANCES, 0, 0);",
-                 static_cast<double>(n) * 2));
+    TRY(sums.run(rows, texts::random::running_sums, static_cast<double>(n) * 2));
     Program p(call, "multinomial");
-    p.before(kPhilox).in("sum", keys, kF64).out("out", out.data, kI64).value("size", n).value("k", k);
+    p.before(texts::random::philox).in("sum", keys, kF64).out("out", out.data, kI64).value("size", n).value("k", k);
     p.value("key", static_cast<int64_t>(philox.seed)).value("first", static_cast<int64_t>(philox.offset));
-    return p.run(rows * k,
-                 "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u, base = u / k * size;\n"
-                 "const f64 v = (f64)DRAW(place, 0) * 2.3283064365386963e-10 * sum(base + size - 1);\n"
-                 "idx lo = 0, hi = size - 1;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\n"
-                 "if (sum(base + mid) <= v) lo = mid + 1; else hi = mid;\n}\nout_set(u, lo);",
-                 200);
+    return p.run(rows * k, texts::random::multinomial, 200);
   }
   Program p(call, "multinomial_keys");
-  p.before(kPhilox).in("p", chance.data, chance.dtype).out("to", keys, kF64).value("most", out.numel()).tells();
+  p.before(texts::random::philox)
+      .in("p", chance.data, chance.dtype)
+      .out("to", keys, kF64)
+      .value("most", out.numel())
+      .tells();
   p.value("key", static_cast<int64_t>(philox.seed)).value("first", static_cast<int64_t>(philox.offset));
-  // Counters are lent for the result's elements alone: what is beyond takes further sequences.
-  TRY(p.run(rows * n,
-            "const u64 seed = (u64)key, offset = (u64)first;\nconst idx place = u % most;\n"
-            "const f64 v = ((f64)DRAW(place, 2 + (u32)(u / most)) + 0.5) * 2.3283064365386963e-10;\n"
-            "const f64 c = p(u);\nif (!(c >= 0 && c < INFINITY)) TELL(NO_CHANCES, 0, 0);\nto_set(u, c > 0 ? c / "
-            "-log(v) : -1.0);",
-            160));
+  TRY(p.run(rows * n, texts::random::multinomial_keys, 160));
   Sorted sorted;
   TRY(sort_rows(call, dense(keys, kF64, {rows, n}), 1, true, &sorted));
   TRY(copy_into(call, dense(out.data, kI64, {rows, k}), narrow(sorted.places, 1, 0, k)));

@@ -1,5 +1,6 @@
 // Images taken apart and put together: pixel_shuffle and back, unfold (im2col) and fold (col2im).
 #include "portable/call.h"
+#include "portable/kernels/rearrange.cl.h"
 
 namespace causeway::portable {
 
@@ -9,19 +10,6 @@ struct Shuffle {
   const char* name;
   bool back;
 };
-
-// `c` channels of the wide image, which is `h` x `w` and has `r` * `r` times fewer of them than the deep one.
-constexpr const char* kShuffle = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx x = u % w, y = u / w % h, plane = u / w / h;
-  const idx deep = ((plane * r + y % r) * r + x % r) * (h / r) * (w / r) + y / r * (w / r) + x / r;
-#if BACK
-  out[deep] = in[u];
-#else
-  out[u] = in[deep];
-#endif
-}
-)";
 
 // out, self, factor
 cw_status shuffle(Call& call, const void* data) {
@@ -40,7 +28,7 @@ cw_status shuffle(Call& call, const void* data) {
         Source s(call.device->info);
         s.define("BACK", back).out(store, "out").in(store, "in");
         for (const char* v : {"units", "h", "w", "r"}) s.value("idx", v);
-        return s.kernel(kShuffle);
+        return s.kernel(texts::rearrange::shuffle);
       },
       &function));
   Launch l;
@@ -48,33 +36,6 @@ cw_status shuffle(Call& call, const void* data) {
   l.value(call.integer(2, 1));
   return l.run(*call.device, function, out.numel(), 20, call.stream);
 }
-
-// A row of the columns is a tap of a channel; an element of it, a place of the window.
-constexpr const char* kUnfold = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx ox = u % ow, oy = u / ow % oh, row = u / ow / oh, j = row % kw, i = row / kw % kh, plane = row / kw / kh;
-  const idx y = oy * sy - py + i * dy, x = ox * sx - px + j * dx;
-  ST(out, u, y >= 0 && y < h && x >= 0 && x < w ? LD(in, (plane * h + y) * w + x) : 0);
-}
-)";
-
-// Of each element of the image, what all windows that it is in have for it.
-constexpr const char* kFold = R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx x = u % w, y = u / w % h, plane = u / w / h;
-  T sum = 0;
-  for (idx i = 0; i < kh; ++i) {
-    const idx ty = y + py - i * dy, oy = ty / sy;
-    if (ty < 0 || ty % sy != 0 || oy >= oh) continue;
-    for (idx j = 0; j < kw; ++j) {
-      const idx tx = x + px - j * dx, ox = tx / sx;
-      if (tx < 0 || tx % sx != 0 || ox >= ow) continue;
-      sum += (T)LD(in, (((plane * kh + i) * kw + j) * oh + oy) * ow + ox);
-    }
-  }
-  ST(out, u, sum);
-}
-)";
 
 struct Fold {
   const char* name;
@@ -110,7 +71,7 @@ cw_status fold(Call& call, const void* data) {
         s.define("LD", "LD_" + name).define("ST", "ST_" + name).out(store, "out").in(store, "in");
         for (const char* v : {"units", "h", "w", "oh", "ow", "kh", "kw", "dy", "dx", "py", "px", "sy", "sx"})
           s.value("idx", v);
-        return s.kernel(back ? kFold : kUnfold);
+        return s.kernel(back ? texts::rearrange::fold : texts::rearrange::unfold);
       },
       &function));
   Launch l;

@@ -3,63 +3,11 @@
 #include <initializer_list>
 
 #include "portable/program.h"
+#include "portable/kernels/recurrent.cl.h"
 
 namespace causeway::portable {
 
 namespace {
-
-constexpr const char* kSigmoid = R"(
-#define SIGMOID(v) ((T)1 / ((T)1 + EXP(-(v))))
-)";
-
-constexpr const char* kLstm = R"(
-const idx g = r * 4 * hidden + j, at = r * hidden + j;
-const T i = SIGMOID(gates_p[g]), f = SIGMOID(gates_p[g + hidden]);
-const T n = TANH(gates_p[g + 2 * hidden]), o = SIGMOID(gates_p[g + 3 * hidden]);
-const T c = f * cx_p[at] + i * n;
-gates_p[g] = i, gates_p[g + hidden] = f, gates_p[g + 2 * hidden] = n, gates_p[g + 3 * hidden] = o;
-cy_p[at] = c;
-hy_p[at] = o * TANH(c);
-)";
-
-constexpr const char* kLstmBackward = R"(
-const idx g = r * 4 * hidden + j, at = r * hidden + j;
-const T i = gates_p[g], f = gates_p[g + hidden], n = gates_p[g + 2 * hidden], o = gates_p[g + 3 * hidden];
-const T t = TANH(cy_p[at]);
-T dh = dh_p[at];
-#if HAS_OUTPUT
-dh += dout_p[at];
-#endif
-const T dc = dc_p[at] + dh * o * ((T)1 - t * t);
-to_p[g] = dc * n * i * ((T)1 - i);
-to_p[g + hidden] = dc * cx_p[at] * f * ((T)1 - f);
-to_p[g + 2 * hidden] = dc * i * ((T)1 - n * n);
-to_p[g + 3 * hidden] = dh * t * o * ((T)1 - o);
-dc_p[at] = dc * f;
-)";
-
-constexpr const char* kGru = R"(
-const idx g = r * 3 * hidden + j, at = r * hidden + j;
-const T s = SIGMOID(gates_p[g] + other_p[g]), z = SIGMOID(gates_p[g + hidden] + other_p[g + hidden]);
-const T of_h = other_p[g + 2 * hidden], n = TANH(gates_p[g + 2 * hidden] + s * of_h);
-gates_p[g] = s, gates_p[g + hidden] = z, gates_p[g + 2 * hidden] = n;
-hidden_n_p[at] = of_h;
-hy_p[at] = n + z * (hx_p[at] - n);
-)";
-
-constexpr const char* kGruBackward = R"(
-const idx g = r * 3 * hidden + j, at = r * hidden + j;
-const T s = gates_p[g], z = gates_p[g + hidden], n = gates_p[g + 2 * hidden];
-T dh = dh_p[at];
-#if HAS_OUTPUT
-dh += dout_p[at];
-#endif
-const T dn = dh * ((T)1 - z) * ((T)1 - n * n), ds = dn * hidden_n_p[at] * s * ((T)1 - s);
-const T dz = dh * (hx_p[at] - n) * z * ((T)1 - z);
-to_p[g] = ds, to_p[g + hidden] = dz, to_p[g + 2 * hidden] = dn;
-other_p[g] = ds, other_p[g + hidden] = dz, other_p[g + 2 * hidden] = dn * s;
-dh_p[at] = dh * z;
-)";
 
 // What a call of a step is given: dense tensors of one dtype, with as many rows as the gates have.
 class Step {
@@ -83,7 +31,7 @@ class Step {
     const bool single = t_[0].dtype == kF32;
     p.define("T", name_of(t_[0].dtype)).value("hidden", hidden);
     p.define("EXP(v)", single ? "exp_f32(v)" : "exp(v)").define("TANH(v)", single ? "tanh_f32(v)" : "tanh(v)");
-    p.before(kSigmoid);
+    p.before(texts::recurrent::sigmoid);
     if (!call_.device->in_turn())
       return p.run(rows * hidden, "const idx r = u / hidden, j = u - r * hidden;" + text, cost);
     return p.run(rows, "const idx r = u;\nINDEPENDENT\nfor (idx j = 0; j < hidden; ++j) {" + text + "}\n",
@@ -113,7 +61,7 @@ cw_status lstm(Call& call, const void*) {
   if (s.empty()) return CW_OK;
   Program p(call, "lstm_step");
   p.out("gates", s[0]).in("cx", s[1]).out("hy", s[2]).out("cy", s[3]);
-  return s.run(p, kLstm, 100);
+  return s.run(p, texts::recurrent::lstm, 100);
 }
 
 // The gradient of the output, which may be none.
@@ -131,7 +79,7 @@ cw_status lstm_backward(Call& call, const void*) {
   Program p(call, "lstm_step_backward");
   p.in("gates", s[0]).in("cx", s[1]).in("cy", s[2]).in("dh", s[4]).out("dc", s[5]).out("to", s[6]);
   add_output(p, s);
-  return s.run(p, kLstmBackward, 60);
+  return s.run(p, texts::recurrent::lstm_backward, 60);
 }
 
 // gates, the hidden state's, hx, hy, the new gate's hidden part
@@ -141,7 +89,7 @@ cw_status gru(Call& call, const void*) {
   if (s.empty()) return CW_OK;
   Program p(call, "gru_step");
   p.out("gates", s[0]).in("other", s[1]).in("hx", s[2]).out("hy", s[3]).out("hidden_n", s[4]);
-  return s.run(p, kGru, 80);
+  return s.run(p, texts::recurrent::gru, 80);
 }
 
 // gates, the new gate's hidden part, hx, the gradients of the output (or none), of the hidden state, and of both gates
@@ -153,7 +101,7 @@ cw_status gru_backward(Call& call, const void*) {
   Program p(call, "gru_step_backward");
   p.in("gates", s[0]).in("hidden_n", s[1]).in("hx", s[2]).out("dh", s[4]).out("to", s[5]).out("other", s[6]);
   add_output(p, s);
-  return s.run(p, kGruBackward, 40);
+  return s.run(p, texts::recurrent::gru_backward, 40);
 }
 
 }  // namespace

@@ -6,6 +6,7 @@
 
 #include "portable/kernels/gemm.h"
 #include "portable/rows.h"
+#include "portable/kernels/reduce.cl.h"
 
 namespace causeway::portable {
 
@@ -80,19 +81,35 @@ bool split_dims(const Tensor& in, const Tensor& out, const std::vector<int64_t>&
   return s.count > 0 && s.reduced.size() <= 6 && s.kept.size() <= 6;
 }
 
-// Adds up offsets of the index `i` in all dimensions but the innermost ones `skip`, into the names given. `small`: the
-// index has 32 bits.
-std::string walk(const std::string& index, const char* prefix, size_t rank, size_t skip,
-                 const std::vector<std::pair<std::string, std::string>>& into, bool small = false) {
-  if (rank <= skip) return "";
-  const std::string cast = small ? "(u32)" : "";
-  std::string text = (small ? "{ u32 rest = (u32)(" + index + ")" : "{ idx rest = " + index) + ", c_;\n";
-  for (int d = static_cast<int>(rank - skip) - 1; d >= 0; --d) {
-    const std::string D = prefix + std::to_string(d), n = cast + "n" + D;
-    text += d == 0 ? "c_ = rest;\n" : "c_ = rest % " + n + "; rest /= " + n + ";\n";
-    for (const auto& [name, stride] : into) text += name + " += c_ * " + stride + D + ";\n";
+// Defines `name`, which adds up offsets of an index in all dimensions but the innermost ones `skip`, into the names
+// given. `small`: the index has 32 bits.
+void walk(Source& s, const std::string& name, const char* prefix, size_t rank, size_t skip,
+          const std::vector<std::pair<std::string, std::string>>& into, bool small = false) {
+  std::string text;
+  if (rank > skip) {
+    const std::string cast = small ? "(u32)" : "";
+    text = small ? "{ u32 rest = (u32)(index), c_; " : "{ idx rest = (index), c_; ";
+    for (int d = static_cast<int>(rank - skip) - 1; d >= 0; --d) {
+      const std::string D = prefix + std::to_string(d), n = cast + "n" + D;
+      text += d == 0 ? "c_ = rest; " : "c_ = rest % " + n + "; rest /= " + n + "; ";
+      for (const auto& [offset, stride] : into) text += offset + " += c_ * " + stride + D + "; ";
+    }
+    text += "}";
   }
-  return text + "}\n";
+  s.define(name, text);
+}
+
+void walk_kept(Source& s, const Shape& shape, size_t skip = 0, bool small = false) {
+  walk(s, "WALK_KEPT(index)", "k", shape.kept.size(), skip, {{"ib", "i"}, {"ob", "o"}}, small);
+}
+
+void walk_reduced(Source& s, const Shape& shape, bool small = false) {
+  walk(s, "WALK_REDUCED(index, off)", "r", shape.reduced.size(), 0, {{"off", "i"}}, small);
+}
+
+void type_and_load(Source& s, Dtype acc, Dtype in) {
+  s.before(std::string("typedef ") + (acc == kBool ? "u8" : name_of(acc)) + " A;\n");
+  s.define("IN(at)", std::string("((A)LD_") + name_of(in) + "(in, at))");
 }
 
 void add_dims(Source& s, const Shape& shape) {
@@ -141,154 +158,52 @@ int64_t blocks_of(const Shape& s) {
 }
 
 void define(Source& s, const Reduction& op, const Plan& p, const Shape& shape) {
-  s.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
+  type_and_load(s, p.acc, p.in);
+  s.define("OUT(at, v)", std::string("ST_") + name_of(p.out) + "(out, at, v)");
   s.define("START", op.start);
   s.define("STEP_(acc, v)", p.stage == kLast && op.merge ? op.merge : op.step);
   s.define("MERGE_(acc, v)", op.merge ? op.merge : op.step);
   s.define("FINISH(acc)", op.finish);
+  s.define("PART", p.stage == kPart).define("KEEPS", p.stage == kPart || p.stage == kRows);
   if (!p.teams) s.define("LANES", lanes_of(shape)).define("WIDE", kWide);
   s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
   s.value("idx", "parts").value("idx", "R");
+  add_dims(s, shape);
 }
 
 std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
   define(s, op, p, shape);
-  add_dims(s, shape);
-  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
-  const size_t last = shape.reduced.size() - 1;
-  const std::string N = "nr" + std::to_string(last), stride = p.dense ? "" : " * ir" + std::to_string(last);
-  // A lane goes on in its register for 8 steps: an array of all is in memory between two of them.
-  const auto eight_steps = [&](const char* from, const char* apart) {
-    return std::string("INDEPENDENT\nfor (int l = 0; l < LANES; ++l) {\nA lane = lanes[l];\n") +
-           "UNROLL for (int k = 0; k < 8; ++k) { const A v = " + load + "off + (" + from + " + k * " + apart + " + l)" +
-           stride + ")); lane = STEP_(lane, v); }\nlanes[l] = lane;\n}\n";
-  };
-  const std::string rest_of_row =
-      "for (; j + LANES <= to; j += LANES)\nfor (int l = 0; l < LANES; ++l) { const A v = " + load + "off + (j + l)" +
-      stride + ")); lanes[l] = STEP_(lanes[l], v); }\nfor (; j < to; ++j) { const A v = " + load + "off + j" + stride +
-      ")); lanes[0] = STEP_(lanes[0], v); }\n";
-  const bool keeps = p.stage == kPart || p.stage == kRows;
-  const std::string bases = walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}});
-  const std::string begin =
-      "const A first = " + load + "ib));\nA acc = START;\nfor (int l = 0; l < LANES; ++l) lanes[l] = acc;\n";
-  // By halves: lane after lane, each addition would wait for the one before.
-  const std::string finish =
-      "UNROLL for (int h = LANES / 2; h > 0; h /= 2)\n"
-      "for (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h + l]; lanes[l] = MERGE_(w, v); }\nconst A acc = "
-      "lanes[0];\n" +
-      (keeps ? std::string("out[u] = acc;\n") : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n");
-  std::string pages, four_rows, begin_pages, finish_pages;
-  s.define("PAGE", kPage / size_of(p.in));
+  const std::string last = std::to_string(shape.reduced.size() - 1);
+  s.define("ROW", "nr" + last).define("STRIDE", p.dense ? "1" : "ir" + last);
+  s.define("ONE_ROW", shape.reduced.size() == 1);
+  s.define("PAGE", kPage / size_of(p.in)).define("STEPS", "(PAGE / (8 * LANES))");
+  s.define("PAGES", reads_pages(shape, p)).define("FOUR_ROWS", reads_four_rows(shape, p));
+  walk_kept(s, shape);
+  walk(s, "WALK_ROWS(index, off)", "r", shape.reduced.size(), 1, {{"off", "i"}});
   if (has_order(shape, p)) s.value("idx", "by_turns");
-  if (reads_pages(shape, p)) {
-    s.define("STEPS", "(PAGE / (8 * LANES))");
-    begin_pages = "A in_page[8 * LANES];\nfor (int l = 0; l < 8 * LANES; ++l) in_page[l] = lanes[0];\n";
-    pages =
-        "for (; j + 8 * PAGE <= to; j += 8 * PAGE)\nfor (int t = 0; t < 8 * STEPS; ++t) {\n"
-        "const int page = by_turns ? t % 8 : t / STEPS, step = by_turns ? t / 8 : t % STEPS;\n"
-        "const idx at = j + page * PAGE + step * 8 * LANES;\nA* const lanes = in_page + page * LANES;\n" +
-        eight_steps("at", "LANES") + "}\n";
-    finish_pages =
-        "for (int page = 0; page < 8; ++page)\nfor (int l = 0; l < LANES; ++l) {\n"
-        "const A w = lanes[l], v = in_page[page * LANES + l];\nlanes[l] = MERGE_(w, v);\n}\n";
-  }
-  if (reads_four_rows(shape, p)) {
-    const std::string each =
-        "for (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx u = at + q * apart, o = u;\n"
-        "idx ib = 0, ob = 0;\n" +
-        bases;
-    four_rows =
-        "const idx whole = 4 * PAGE / " + N +
-        ", apart = whole > 1 ? whole : 1;\nidx four = begin;\n"
-        "for (; by_turns && four + 4 * apart <= end; four += 4 * apart)\n"
-        "for (idx at = four; at < four + apart; ++at) {\nA all[4 * LANES];\nidx starts[4];\n" +
-        each + "starts[q] = ib;\n" + begin + "}\nfor (idx row = 0; row < R / " + N + "; ++row) {\nconst idx to = " + N +
-        ";\nidx in_row = 0, i = 0;\n" + walk("row", "r", shape.reduced.size(), 1, {{"in_row", "i"}}) +
-        "for (; i + 8 * LANES <= to; i += 8 * LANES)\nfor (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * "
-        "LANES;\nconst idx off = starts[q] + in_row;\n" +
-        eight_steps("i", "LANES") +
-        "}\nfor (int q = 0; q < 4; ++q) {\nA* const lanes = all + q * LANES;\nconst idx off = starts[q] + in_row;\n"
-        "idx j = i;\n" +
-        rest_of_row + "}\n}\n" + each + finish + "}\n}\n";
-  }
-  const std::string first = four_rows.empty() ? "begin" : "four";
-  const std::string share = p.stage == kPart
-                                ? "const idx o = u / parts, part = u % parts;\nconst idx from_ = R * part / "
-                                  "parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n"
-                                : "const idx o = u, from_ = 0, to_ = R;\nidx ib = 0, ob = 0;\n";
-  const std::string body =
-      "const idx begin = FIRST(n), end = LAST(n);\n" + four_rows + "for (idx u = " + first +
-      "; u < end; u += STEP) {\n" + share + bases + "A lanes[LANES];\n{\n" + begin + "}\n" + begin_pages +
-      "for (idx i = from_; i < to_;) {\nconst idx row = " + (shape.reduced.size() == 1 ? "0" : "i / " + N) +
-      ", from = i - row * " + N + ", left = to_ - i;\nconst idx to = " + N + " - from < left ? " + N +
-      " : from + left;\nidx off = ib, j = from;\n" + walk("row", "r", shape.reduced.size(), 1, {{"off", "i"}}) + pages +
-      "for (; j + 8 * LANES <= to; j += 8 * LANES)\n" + eight_steps("j", "LANES") + rest_of_row +
-      "i += to - from;\n}\n" + finish_pages + finish + "}\n";
-  return s.kernel(body);
+  return s.kernel(texts::reduce::rows);
 }
 
 std::string columns_text(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
   define(s, op, p, shape);
-  add_dims(s, shape);
-  const size_t last = shape.kept.size() - 1;
-  const std::string N = "nk" + std::to_string(last), O = "ok" + std::to_string(last);
-  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
-  const auto rows = [&](int many) {
-    std::string offsets, steps;
-    for (int k = 0; k < many; ++k) {
-      const std::string off = "off" + std::to_string(k);
-      offsets +=
-          "idx " + off + " = ib;\n" + walk("i + " + std::to_string(k), "r", shape.reduced.size(), 0, {{off, "i"}});
-      steps += "{ const A v = " + load + off + " + l)); acc = STEP_(acc, v); }\n";
-    }
-    return offsets + "INDEPENDENT\nfor (idx l = 0; l < wide; ++l) {\nA acc = accs[l];\n" + steps +
-           "accs[l] = acc;\n}\n";
-  };
-  const std::string body =
-      "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\nconst idx blocks = (" + N +
-      " + WIDE - 1) / WIDE;\n"
-      "const idx part = u % parts, block = u / parts % blocks, o = u / parts / blocks, k = block * WIDE;\n"
-      "const idx wide = " +
-      N + " - k < WIDE ? " + N +
-      " - k : WIDE;\n"
-      "idx ib = k, ob = k * " +
-      O + ", from_ = R * part / parts, to_ = R * (part + 1) / parts;\n" +
-      walk("o", "k", shape.kept.size(), 1, {{"ib", "i"}, {"ob", "o"}}) +
-      "A accs[WIDE];\nfor (idx l = 0; l < wide; ++l) { const A first = " + load +
-      "ib + l)); accs[l] = START; }\n"
-      "idx i = from_;\nfor (; i + 4 <= to_; i += 4) {\n" +
-      rows(4) + "}\nfor (; i < to_; ++i) {\n" + rows(1) +
-      "}\n"
-      "for (idx l = 0; l < wide; ++l) {\nconst A acc = accs[l];\n" +
-      (p.stage == kPart ? "out[(o * " + N + " + k + l) * parts + part] = acc;\n"
-                        : std::string("ST_") + name_of(p.out) + "(out, ob + l * " + O + ", (FINISH(acc)));\n") +
-      "}\n}\n";
-  return s.kernel(body);
+  const std::string last = std::to_string(shape.kept.size() - 1);
+  s.define("N", "nk" + last).define("O", "ok" + last);
+  walk_kept(s, shape, 1);
+  walk_reduced(s, shape);
+  return s.kernel(texts::reduce::columns);
 }
 
-// By teams. The parts of an output lie `outputs` apart, so that neighbours stay neighbours.
 std::string teams_text_of(const Reduction& op, const Plan& p, const Shape& shape, const Device& device) {
   Source s(device.info);
   define(s, op, p, shape);
-  add_dims(s, shape);
   const bool small = is_short(shape.count) && is_short(shape.outputs);
-  const bool adds = op.type == Accumulate::Wide && op.start[0] == '0' && p.acc == kF32;
+  s.define("ADDS", op.type == Accumulate::Wide && op.start[0] == '0' && p.acc == kF32);
+  walk_kept(s, shape, 0, small);
+  walk_reduced(s, shape, small);
   s.before(teams_text(p.teams, p.acc) + fold_text("team_fold", "A", "MERGE_(a, b)"));
-  const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, ";
-  const std::string body =
-      "const idx outputs = n / parts, part = u / outputs, o = u - part * outputs;\n"
-      "const idx from_ = R * part / parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n" +
-      walk("o", "k", shape.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}, small) + "const A first = " + load +
-      "ib));\nA acc = START, low = 0;\n(void)first;\n(void)low;\n"
-      "for (idx i = from_ + place; i < to_; i += TEAM) {\nidx off = ib;\n" +
-      walk("i", "r", shape.reduced.size(), 0, {{"off", "i"}}, small) + "const A v = " + load + "off));\n" +
-      (adds ? "ADD(acc, low, STEP_((A)0, v))" : "acc = STEP_(acc, v);") + "\n}\n" +
-      (adds ? "acc = TOTAL(acc, low);\n" : "") + "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) {\n" +
-      (p.stage == kPart ? "out[u] = acc;\n" : std::string("ST_") + name_of(p.out) + "(out, ob, (FINISH(acc)));\n") +
-      "}\n";
-  return s.kernel("LOCAL A cells[2 * ITEMS];\n" + each_row(body, "n"));
+  return s.kernel("LOCAL A cells[2 * ITEMS];\n" + each_row(texts::reduce::teams, "n"));
 }
 
 uint64_t plan_bits(const Plan& p, const Shape& s) {
@@ -485,30 +400,21 @@ cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, 
       {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), p.teams.bits(), static_cast<uint64_t>(has_value)},
       [&] {
         Source src(device.info);
-        src.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
-        src.define("BEYOND", op.largest ? ">" : "<").before(teams_text(p.teams, p.acc) + best_text("A", kBetter));
+        type_and_load(src, p.acc, p.in);
+        src.define("BEYOND", op.largest ? ">" : "<").before(teams_text(p.teams, p.acc));
+        src.before(best_text("A", kBetter));
         src.in(storage_of(p.in), "in");
         if (p.stage == kLast) src.in("idx", "in_at");
         src.out("i64", "index");
         if (has_value) src.out(storage_of(p.out), "value");
         for (const char* v : {"n", "R", "parts"}) src.value("idx", v);
         add_dims(src, s);
-        const std::string load = std::string("((A)LD_") + name_of(p.in) + "(in, off))";
-        const std::string body =
-            "const idx outputs = n / parts, part = u / outputs, o = u - part * outputs;\n"
-            "const idx from_ = R * part / parts, to_ = R * (part + 1) / parts;\nidx ib = 0, ob = 0;\n" +
-            walk("o", "k", s.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}, small) +
-            "A best = 0;\nidx best_at = -1;\nfor (idx i = from_ + place < to_ ? from_ + place : from_; i < to_; i += "
-            "TEAM) {\nidx off = ib;\n" +
-            walk("i", "r", s.reduced.size(), 0, {{"off", "i"}}, small) + "const A v = " + load +
-            ";\nconst idx at = " + (p.stage == kLast ? "in_at[off]" : "i") +
-            ";\nif (best_at < 0 || BETTER(v, at, best, best_at)) { best = v; best_at = at; }\n}\n"
-            "team_best(cells, ats, LANE, &best, &best_at);\nif (mine && place == 0) {\n" +
-            (p.stage == kPart ? "index[u] = best_at;\nvalue[u] = best;\n"
-                              : "index[ob] = best_at;\n" +
-                                    (has_value ? std::string("ST_") + name_of(p.out) + "(value, ob, best);\n" : "")) +
-            "}\n";
-        return src.kernel("LOCAL A cells[2 * ITEMS];\nLOCAL idx ats[2 * ITEMS];\n" + each_row(body, "n"));
+        src.define("PART", p.stage == kPart).define("LAST_STAGE", p.stage == kLast).define("HAS_VALUE", has_value);
+        src.define("VALUE(at, v)", std::string("ST_") + name_of(p.out) + "(value, at, v)");
+        walk_kept(src, s, 0, small);
+        walk_reduced(src, s, small);
+        return src.kernel("LOCAL A cells[2 * ITEMS];\nLOCAL idx ats[2 * ITEMS];\n" +
+                          each_row(texts::reduce::search_teams, "n"));
       },
       &function));
   Launch l;
@@ -564,20 +470,16 @@ cw_status search(Call& call, const void* data) {
       {reinterpret_cast<uint64_t>(&op), plan_bits(p, s), 0, 0},
       [&] {
         Source src(device.info);
-        src.before(std::string("typedef ") + (p.acc == kBool ? "u8" : name_of(p.acc)) + " A;\n");
+        type_and_load(src, p.acc, in.dtype);
         src.in(storage_of(in.dtype), "in").out("i64", "index");
         if (op.with_value) src.out(storage_of(in.dtype), "value");
         src.value("idx", "n").value("idx", "R");
         add_dims(src, s);
-        const std::string load = std::string("((A)LD_") + name_of(in.dtype) + "(in, ";
-        return src.kernel(
-            "for (idx u = FIRST(n), end = LAST(n); u < end; u += STEP) {\nidx ib = 0, ob = 0, best_at = 0;\n" +
-            walk("u", "k", s.kept.size(), 0, {{"ib", "i"}, {"ob", "o"}}) + "A best = " + load +
-            "ib));\nfor (idx i = 1; i < R; ++i) {\nidx off = ib;\n" +
-            walk("i", "r", s.reduced.size(), 0, {{"off", "i"}}) + "const A v = " + load + "off));\nif (v " +
-            (op.largest ? ">" : "<") +
-            " best || (v != v && best == best)) { best = v; best_at = i; }\n}\nindex[ob] = best_at;\n" +
-            (op.with_value ? std::string("ST_") + name_of(in.dtype) + "(value, ob, best);\n" : "") + "}\n");
+        src.define("BEYOND", op.largest ? ">" : "<").define("HAS_VALUE", op.with_value);
+        src.define("VALUE(at, v)", std::string("ST_") + name_of(in.dtype) + "(value, at, v)");
+        walk_kept(src, s);
+        walk_reduced(src, s);
+        return src.kernel(texts::reduce::search);
       },
       &function));
   Launch l;

@@ -1,10 +1,12 @@
 // Running sums, products, extremes. Many rows: an item each. Few and long ones in three passes: every part of a row by
 // itself, what stands before each part, then the parts again from there on. Where items run in parallel and rows lie
 // densely, a team takes a row by tiles of four elements an item.
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
 #include "portable/order.h"
+#include "portable/kernels/scan.cl.h"
 
 namespace causeway::portable {
 
@@ -16,58 +18,10 @@ struct Scan {
   const char *start, *step;
 };
 
-constexpr const char* kLogAdd = R"(
-FUNCTION A log_add(A a, A b) {
-  const A m = MAXIMUM(a, b), d = a < b ? a - b : b - a;
-  return m - m != m - m && a == b ? a : m + log1p(exp(d));
-}
-)";
-
 Dtype accumulator(const Call& call, Dtype dtype) {
   if (is_int(dtype)) return kI64;
   return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
 }
-
-// The tile goes through the team's memory, so that neighbours read neighbours; an item adds up its four, each item what
-// stands before those, from sums of WIDTH items and of single ones. Every team of a group has the same number of tiles.
-constexpr const char* kScanTiles = R"(
-const idx row = u / parts, part = u - row * parts, lo = size * part / parts, n = size * (part + 1) / parts - lo;
-const idx most = (size + parts - 1) / parts;
-OFFSETS
-A carry = START;
-if (part > 0) carry = SUMS(row * parts + part - 1);
-for (idx t0 = 0; t0 < most; t0 += 4 * TEAM) {
-  A mine_[4];
-  for (int k = 0; k < 4; ++k) {
-    const idx at = k * TEAM + place, j = t0 + at;
-    A v = START;
-    if (j < n) v = (A)x(ib + (lo + j) * step_in);
-    tile[TILE_AT(at)] = v;
-  }
-  BARRIER;
-  mine_[0] = tile[TILE_AT(place * 4)];
-  for (int k = 1; k < 4; ++k) { const A v = tile[TILE_AT(place * 4 + k)]; mine_[k] = STEP_(mine_[k - 1], v); }
-  cells[which * TEAM + place] = mine_[3];
-  BARRIER;
-  if (place < WIDTH) {
-    A acc = cells[which * TEAM + place * CHUNK];
-    for (int k = 1; k < CHUNK; ++k) { const A v = cells[which * TEAM + place * CHUNK + k]; acc = STEP_(acc, v); }
-    cells[ITEMS + which * WIDTH + place] = acc;
-  }
-  BARRIER;
-  A acc = carry;
-  for (idx k = 0; k < place / CHUNK; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; acc = STEP_(acc, v); }
-  for (idx k = place / CHUNK * CHUNK; k < place; ++k) { const A v = cells[which * TEAM + k]; acc = STEP_(acc, v); }
-  for (idx k = 0; k < WIDTH; ++k) { const A v = cells[ITEMS + which * WIDTH + k]; carry = STEP_(carry, v); }
-  for (int k = 0; k < 4; ++k) { const A v = mine_[k]; tile[TILE_AT(place * 4 + k)] = STEP_(acc, v); }
-  BARRIER;
-  for (int k = 0; k < 4; ++k) {
-    const idx at = k * TEAM + place, j = t0 + at;
-    if (mine && j < n) out_set(ob + (lo + j) * step_out, tile[TILE_AT(at)]);
-  }
-  BARRIER;
-}
-)";
 
 cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim, Dtype acc) {
   const int64_t n = in.shape[dim];
@@ -82,7 +36,7 @@ cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Ten
   const int64_t parts = parts_of(*call.device, teams, rows, n);
   const auto begin = [&](Program& p, const Teams& by) {
     p.define("A", name_of(acc)).define("START", op.start).define("STEP_(acc, v)", op.step);
-    p.before(teams_text(by, acc) + (op.step[0] == 'l' ? kLogAdd : ""));
+    p.before(teams_text(by, acc) + (op.step[0] == 'l' ? texts::scan::log_add : ""));
   };
   void* sums = nullptr;
   if (parts > 1) {  // of each part by itself, then from the row's start on
@@ -113,7 +67,7 @@ cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Ten
   p.value("step_in", in.strides[dim]).value("step_out", out.strides[dim]);
   if (parts > 1) p.in("sums", sums, acc);
   p.define("SUMS(i)", parts > 1 ? "sums(i)" : "START");
-  std::string text = kScanTiles;
+  std::string text = texts::scan::scan_tiles;
   text.replace(text.find("OFFSETS"), 7,
                "idx ib = 0, ob = 0;\n" + offset_text(p, "ib", "row", shape, in_strides) +
                    offset_text(p, "ob", "row", shape, out_strides));
@@ -146,7 +100,7 @@ cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor&
   void* sums = nullptr;
   const auto begin = [&](Program& p) {
     p.define("A", name).in("x", in).value("size", n).define("STEP_(acc, v)", op.step);
-    if (op.step[0] == 'l') p.before(kLogAdd);
+    if (op.step[0] == 'l') p.before(texts::scan::log_add);
     if (parts > 1) p.out("sums", sums, acc);
   };
   const std::string range = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D +
@@ -163,7 +117,7 @@ cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor&
                    cost));
     Program between(call, "scan_between");
     between.define("A", name).define("STEP_(acc, v)", op.step);
-    if (op.step[0] == 'l') between.before(kLogAdd);
+    if (op.step[0] == 'l') between.before(texts::scan::log_add);
     between.out("sums", sums, acc).value("parts", parts);
     TRY(between.run(columns,
                     std::string("A acc = ") + op.start +

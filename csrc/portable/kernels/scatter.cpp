@@ -1,6 +1,7 @@
 // Elements that go to other places: scatter, index_add, index_put and their like. No two items write to one place: an
 // item owns a column of the result, or a part of one, and takes what goes there in the order of the index. So sums are
 // the same at each run, and no atomics are needed. Where values are only put, index_put leaves open which one stays.
+// What is put together here, and is in no .cl: coordinates and strides, one for each dimension of a call.
 #include "portable/kernels/scatter.h"
 
 #include <algorithm>

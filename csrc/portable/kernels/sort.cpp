@@ -2,10 +2,12 @@
 // merges two runs; elsewhere each element finds its place in the merged run by a binary search in the other one. Stable,
 // of any length, with no memory shared between items. top-k of few takes them out of one pass; by teams where
 // items run in parallel, which hold parts of a row and name their best, one after the other.
+// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
 #include "portable/order.h"
+#include "portable/kernels/sort.cl.h"
 
 namespace causeway::portable {
 
@@ -47,28 +49,6 @@ cw_status sort(Call& call, const void*) {
   return copy_into(call, to_last(places, dim), sorted.places);
 }
 
-// In a part of a row that a team holds: k times its best, each of which leaves its item. Parts' k are gone over again,
-// with their places in the row, until one part is left.
-constexpr const char* kBestOnes = R"(
-const idx row = u / parts, part = u - row * parts, lo = size * part / parts, n = size * (part + 1) / parts - lo;
-OFFSETS
-HOLDS(T)
-u32 left = 0;
-EACH(j) { HOLD(x(ib + (lo + j) * step)) left |= 1u << e_; }
-for (idx r = 0; r < k; ++r) {
-  T best = 0;
-  idx at = -1;
-  EACH(j) { if ((left >> e_ & 1u) && (at < 0 || BETTER(HELD(0), j, best, at))) { best = HELD(0); at = j; } }
-  const idx own = at;
-  team_best(cells, ats, LANE, &best, &at);
-  if (own >= 0 && own == at) left &= ~(1u << (u32)(own / TEAM));
-  if (mine && place == 0) {
-    values_set(vb + r * values_step, best);
-    places_set(pb + r * places_step, PLACE_OF(lo + at));
-  }
-}
-)";
-
 cw_status topk_by_teams(Call& call, Tensor in, int dim, int64_t k, bool largest, const Tensor& values,
                         const Tensor& places) {
   constexpr int64_t kMostHeld = 8;
@@ -105,7 +85,7 @@ cw_status topk_by_teams(Call& call, Tensor in, int dim, int64_t k, bool largest,
     p.value("size", n).value("parts", parts).value("k", k).value("step", in.strides[dim]);
     p.value("values_step", parts > 1 ? 1 : values.strides[dim])
         .value("places_step", parts > 1 ? 1 : places.strides[dim]);
-    std::string text = kBestOnes,
+    std::string text = texts::sort::best_ones,
                 offsets = "idx ib = 0, vb = 0, pb = 0;\n" + offset_text(p, "ib", "row", shape, strides);
     if (parts > 1)
       offsets += "vb = pb = u * k;\n";

@@ -17,6 +17,7 @@ from causeway.comparison import reference as cpu
 from causeway.comparison.snapshot import Dense, Snapshot, flat, same_bits
 from causeway.numerics import Misplaced, Verdict
 from causeway.numerics.tolerances import Tolerance
+from causeway.ops import facts
 
 Tensor = torch.Tensor
 Mode = Literal["auto", "float64", "same"]
@@ -49,7 +50,7 @@ class Judge:
     ) -> None:  # fmt: skip
         self.name, self.taken, self.same = name, taken, same
         self.tolerance, self.limits = tolerance, limits
-        self.rule = tolerance.rule or numerics.rule_of(numerics.ALIASES.get(name, name))
+        self.rule = tolerance.rule or numerics.rule_of(facts.own_names().get(name, name))
         self._exact: list[Any] | None = None
         self._magnitude: list[Any] | None = None
         self._asked = False

@@ -17,9 +17,10 @@ from torch._ops import OpOverload
 
 from causeway import _C, numerics
 from causeway.comparison.snapshot import Built, Snapshot, flat
-from causeway.numerics import ALIASES, Refused, tolerances
+from causeway.numerics import Refused
 from causeway.numerics.bounds import Change
 from causeway.observe.arguments import overload, tensors_in
+from causeway.ops import facts
 
 Tensor = torch.Tensor
 
@@ -60,7 +61,7 @@ _shapes: dict[str, Shape] = {}
 def shape_of(name: str) -> Shape:
     found = _shapes.get(name)
     if found is None:
-        found = _shapes[name] = _digest(overload(name), tolerances.of(name).writes)
+        found = _shapes[name] = _digest(overload(name), facts.of(name).writes)
     return found
 
 
@@ -97,7 +98,7 @@ def run(
     results in the program's dtypes. `generator`: the CPU's generator to draw from. Raises Refused.
     """
     shape = shape_of(name)
-    target = overload(ALIASES[name]) if name in ALIASES else shape.op
+    target = overload(own) if (own := facts.own_names().get(name)) else shape.op
     built = taken.build(writable=True, change=None if change is None else numerics.widen)
     values = list(built.values)
     schema = target._schema.arguments
@@ -256,7 +257,7 @@ def terms(name: str, taken: Snapshot, results: list[Any]) -> int:
     """How many terms an element of the result is made of, at most."""
     built = taken.build(writable=False)
     return numerics.terms(
-        ALIASES.get(name, name), list(tensors_in(built.values)), list(tensors_in(results))
+        facts.own_names().get(name, name), list(tensors_in(built.values)), list(tensors_in(results))
     )
 
 

@@ -13,8 +13,8 @@ from typing import Any, Literal
 
 import torch
 
-from causeway.numerics import ALIASES
 from causeway.observe.arguments import overload
+from causeway.ops import facts
 
 Kind = Literal["functional", "in-place", "out"]
 
@@ -80,7 +80,7 @@ class Family:
 
 def family(offered: str, all_offered: frozenset[str]) -> Family:
     """The family of an offered operator. A form that is offered itself has a kernel of its own."""
-    name = ALIASES.get(offered, offered)
+    name = facts.own_names().get(offered, offered)
     schema = overload(name)._schema
     own = kind_of(schema)
     base = schema.name.removesuffix("_") if own == "in-place" else schema.name

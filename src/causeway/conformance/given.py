@@ -15,8 +15,8 @@ from causeway.conformance import by_hand
 from causeway.conformance.families import Family, family
 from causeway.conformance.harvest import Call
 from causeway.errors import TraceError
-from causeway.numerics import ALIASES
 from causeway.observe.arguments import overload
+from causeway.ops import facts
 from causeway.trace import cases
 
 Case = cases.Case | by_hand.HandCase
@@ -36,7 +36,9 @@ class Given:
         found: dict[str, list[tuple[int, Case]]] = {}
         for place, case in enumerate(self.cases, 1):
             number = getattr(case, "number", place)
-            found.setdefault(ALIASES.get(case.operator, case.operator), []).append((number, case))
+            found.setdefault(facts.own_names().get(case.operator, case.operator), []).append(
+                (number, case)
+            )
         return found
 
     def has(self, offered: str, all_offered: frozenset[str]) -> bool:

@@ -18,9 +18,10 @@ from causeway import numerics
 from causeway.conformance import variations
 from causeway.conformance.families import Family, Kind, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for, describe, map_tensors, tensors_in
-from causeway.numerics import Refused, tolerances
+from causeway.numerics import Refused
 from causeway.numerics.bounds import Change
 from causeway.observe.arguments import overload
+from causeway.ops import facts
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
@@ -114,7 +115,7 @@ def beside(name: str, inputs: Inputs) -> Iterator[Tensor]:
     schema = overload(name)._schema
     if kind_of(schema) == "in-place":
         return
-    silent = tolerances.of(name).writes
+    silent = facts.of(name).writes
     for argument, value in zip(inputs_of(schema), inputs, strict=True):
         told = argument.alias_info is not None and argument.alias_info.is_write
         if told or argument.name in silent:

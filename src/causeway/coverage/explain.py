@@ -188,7 +188,7 @@ class _Tree(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
-        from causeway.ops import decompose
+        from causeway.ops import decompose, facts
 
         name = decompose._qualified(func)
         parent, node = self.at[-1], Node(name)
@@ -200,7 +200,7 @@ class _Tree(TorchDispatchMode):  # type: ignore[no-untyped-call]
             parent.parts.append(node)
         node.free = decompose._is_free(func)
         served = [form for form in forms.forms(name) if form in self.offered]
-        made = decompose._COMPOSED.get(name, "")
+        made = facts.of(name).computed_by or ""
         node.served_by = served[0] if served else made if made in self.offered else ""
         apart = None if func.namespace != "prims" else getattr(func, "impl_aten", None)
         if apart is None and not node.free and not node.served_by and len(self.at) < DEEPEST:

@@ -7,13 +7,9 @@ from functools import cache
 
 import torch
 
-from causeway.ops import schema
+from causeway.ops import facts, schema
 
 Offered = Mapping[str, Iterable[str]]  # operator -> dtypes
-
-
-# torch's name for foreign devices, which the core asks for where the other is not offered.
-_BACKWARD = {"aten::convolution_backward": "aten::convolution_backward_overrideable"}
 
 
 @cache
@@ -33,7 +29,7 @@ def forms(operator: str) -> tuple[str, ...]:
     if known is None:
         return (operator,) if of_another_library(operator) else ()
     names = [known.served_by] if known.served_by else []
-    alias = schema.ALIASES.get(operator, _BACKWARD.get(operator))
+    alias = facts.of(operator).other_name
     return tuple(dict.fromkeys([*names, operator, *([alias] if alias else [])]))
 
 

@@ -15,10 +15,11 @@ from typing import Any
 
 import torch
 
+from causeway.ops import facts
+
 # Names of ours for what torch's flop counter knows by another.
 _SAME = {
-    "convolution_overrideable": "convolution",
-    "convolution_backward_overrideable": "convolution_backward",
+    **{facts.base(other): facts.base(own) for other, own in facts.own_names().items()},
     "_scaled_dot_product_flash_attention_for_cpu": "_scaled_dot_product_flash_attention",
     "_scaled_dot_product_flash_attention_for_cpu_backward": (
         "_scaled_dot_product_flash_attention_backward"

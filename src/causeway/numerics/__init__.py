@@ -17,7 +17,6 @@ from causeway.numerics.distribution import chance_bound, differ, distance
 from causeway.numerics.elements import Verdict, compare, same_form, spacing, steps
 from causeway.numerics.places import Misplaced, standing
 from causeway.numerics.rules import (
-    ALIASES,
     MAGNITUDE,
     OPERATORS,
     RULES,
@@ -32,7 +31,6 @@ from causeway.numerics.rules import (
 from causeway.numerics.spans import SPANS, Apart, allowed, apart, near, number_apart
 
 __all__ = [
-    "ALIASES",
     "MAGNITUDE",
     "OPERATORS",
     "RULES",

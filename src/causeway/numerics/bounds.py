@@ -14,7 +14,6 @@ from typing import Any
 import torch
 
 from causeway.numerics.rules import (
-    ALIASES,
     FACTORS,
     JUMPS,
     MAGNITUDE,
@@ -24,6 +23,7 @@ from causeway.numerics.rules import (
     base_name,
     rule_of,
 )
+from causeway.ops import facts
 
 Tensor = torch.Tensor
 # change(name of the argument, a tensor or a number in float64): what stands in its place.
@@ -68,7 +68,7 @@ def magnitude(
     result moves for a relative change of the inputs, as a share of that change. N. J. Higham,
     Accuracy and Stability of Numerical Algorithms (2nd ed. 2002), section 1.6.
     """
-    base = base_name(ALIASES.get(operator, operator))
+    base = base_name(facts.own_names().get(operator, operator))
     stand_in = MAGNITUDE.get(base)
     if stand_in is not None:
         negated = NEGATED.get(base, ())

@@ -191,11 +191,6 @@ NORMALIZED = ("native_batch_norm", "native_batch_norm_legit")
 FACTORS |= dict.fromkeys(NORMALIZED, ("input", "weight"))
 # They jump, so that a result just beside a jump says nothing of how far rounding takes them.
 JUMPS = {"remainder", "fmod", "floor_divide", "frac"}
-# Under which name the CPU has what foreign devices are asked for.
-ALIASES = {
-    "aten::convolution_overrideable": "aten::convolution",
-    "aten::convolution_backward_overrideable": "aten::convolution_backward",
-}
 
 
 def base_name(operator: str) -> str:

@@ -20,7 +20,6 @@ class Tolerance:
     compare: bool = True
     values: bool = True
     inputs: bool = True
-    writes: tuple[str, ...] = ()
     results: int | None = None
     rule: str = ""
     rtol: float | None = None
@@ -56,6 +55,4 @@ def _entry(data: dict[str, Any]) -> tuple[re.Pattern[str], Tolerance]:
         raise ValueError(f"tolerances.toml: {match!r} {what}")
     if given.get("rule", "exact") not in numerics.RULES:
         raise ValueError(f"tolerances.toml: {match!r}: there is no rule {given['rule']!r}")
-    if "writes" in given:
-        given["writes"] = tuple(given["writes"])
     return re.compile(match), Tolerance(**given)

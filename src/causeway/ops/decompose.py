@@ -23,15 +23,13 @@ from torch._ops import OpOverload
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway import _C
+from causeway.ops import facts
 
 Args = tuple[Any, ...]
 Kwargs = dict[str, Any]
 
 MAX_PROGRAMS = 64  # of one operator; a number that changes at each call must not fill memory
 _PROMOTION = 4  # CW_NEEDS_PROMOTION of abi.h
-
-# Their decompositions make a mask of the square of the size.
-_COSTLY = frozenset({"aten::cumsum", "aten::cumprod"})
 
 _thread = threading.local()
 
@@ -83,7 +81,7 @@ def _decomposed(name: str) -> Decomposed | None:
     op = _overload(name)
     if op is None or torch.Tag.nondeterministic_seeded in op.tags or _is_free(op):
         return None
-    if op._schema.name.rstrip("_") in _COSTLY:
+    if facts.of(name).costly:
         return None
     function = _function(op)
     return None if function is None else Decomposed(op, function)
@@ -268,41 +266,6 @@ _OURS: dict[str, Callable[..., Any]] = {
 
 # --- whether an operator is served --------------------------------------------------------------
 
-# Served by the core itself, without arithmetic.
-_PLUMBING = frozenset(
-    {
-        "aten::_reshape_alias",
-        "aten::_unsafe_view",
-        "aten::detach",
-        "aten::empty.memory_format",
-        "aten::empty_like",
-        "aten::empty_strided",
-        "aten::lift_fresh",
-        "aten::new_empty",
-        "aten::new_empty_strided",
-        "aten::resize_",
-    }
-)
-_COPIES = frozenset({"aten::_to_copy", "aten::clone", "aten::copy_", "aten::contiguous"})
-
-# torch computes these by another operator, below the point where a trace sees it.
-_COMPOSED = {
-    "aten::arange": "aten::arange.start_out",
-    "aten::arange.start": "aten::arange.start_out",
-    "aten::arange.start_step": "aten::arange.start_out",
-    "aten::fill.Scalar": "aten::fill_.Scalar",
-    "aten::full": "aten::fill_.Scalar",
-    "aten::full_like": "aten::fill_.Scalar",
-    "aten::new_full": "aten::fill_.Scalar",
-    "aten::new_ones": "aten::fill_.Scalar",
-    "aten::new_zeros": "aten::zero_",
-    "aten::ones": "aten::fill_.Scalar",
-    "aten::ones_like": "aten::fill_.Scalar",
-    "aten::scalar_tensor": "aten::fill_.Scalar",
-    "aten::zeros": "aten::zero_",
-    "aten::zeros_like": "aten::zero_",
-}
-
 
 @cache
 def _is_view(op: OpOverload) -> bool:
@@ -311,8 +274,8 @@ def _is_view(op: OpOverload) -> bool:
 
 
 def _is_free(op: OpOverload) -> bool:
-    name = _qualified(op)
-    return name in _PLUMBING or name in _COPIES or _is_view(op)
+    known = facts.of(_qualified(op))
+    return known.plumbing or known.copies or _is_view(op)
 
 
 def _offers(name: str, dtypes: Sequence[torch.dtype]) -> bool:
@@ -332,14 +295,15 @@ def _offers(name: str, dtypes: Sequence[torch.dtype]) -> bool:
 def _served(op: OpOverload, inputs: list[torch.Tensor], outputs: list[torch.Tensor]) -> bool:
     """Whether the vendor offers `op`, in this or its out= form, for these dtypes."""
     name = _qualified(op)
-    if name in _COPIES:
+    known = facts.of(name)
+    if known.copies:
         source, target = inputs[-1], outputs[0]
         same = source.dtype == target.dtype and source.stride() == target.stride()
         return same or _offers("aten::copy_", [source.dtype, target.dtype])
     if _is_free(op):
         return True
-    if name in _COMPOSED:
-        return _offers(_COMPOSED[name], [t.dtype for t in outputs])
+    if known.computed_by:
+        return _offers(known.computed_by, [t.dtype for t in outputs])
     dtypes = [t.dtype for t in inputs] or [t.dtype for t in outputs]
     out = _out_form(op)
     if _offers(name, dtypes) or (out is not None and _offers(_qualified(out), dtypes)):

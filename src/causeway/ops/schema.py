@@ -20,6 +20,8 @@ from typing import Any
 
 import torch
 
+from causeway.ops import facts
+
 # torch's type of an argument: the C++ type of op.hpp, and the tag of abi.h.
 _TYPES = {
     "Tensor": ("Tensor", "TENSOR"),
@@ -43,15 +45,8 @@ _TYPES = {
 
 # torch's operators, and Causeway's own: steps of recurrent layers, layers in integers.
 _NAMESPACES = ("aten", "causeway")
-# Other names that the core asks by: torch has a convolution of its own for foreign devices.
-ALIASES = {"aten::convolution": "aten::convolution_overrideable"}
-# Composites that the core takes whole, and its own copy_, which asks for the vendor's.
-_WHOLE = frozenset(
-    {
-        "aten::convolution", "aten::convolution_backward", "aten::copy_", "aten::_fused_rms_norm",
-        "aten::_fused_rms_norm_backward",
-    }
-)  # fmt: skip
+# Without a kernel for the CPU: composites, and kernels of ours that ask for the vendor's.
+_REACHED: tuple[facts.Reach, ...] = ("whole", "offered", "own")
 _COMPOSITE = (
     "CompositeImplicitAutograd",
     "CompositeExplicitAutograd",
@@ -134,7 +129,8 @@ def operators() -> tuple[Operator, ...]:
     forms: dict[str, Operator] = {}
     serves: dict[str, list[str]] = {}
     # An operator that is called without a kernel of ours is in the list from then on.
-    reached = _WHOLE | {*filter(_has_kernel, _C.operators())}
+    reached = {name for by in _REACHED for name in facts.reached(by)}
+    reached |= {*filter(_has_kernel, _C.operators())}
     reached |= {name for name in schemas if name.startswith(f"{_NAMESPACES[1]}::")}
     for name in sorted(reached & {*schemas}):
         operator = _operator(schemas[name], name)
@@ -145,8 +141,9 @@ def operators() -> tuple[Operator, ...]:
             serves.setdefault(out, []).append(name)
             forms.setdefault(out, of)
         forms[name] = _replace(operator, served_by=out)
-        if name in ALIASES:
-            forms[ALIASES[name]] = _replace(operator, name=ALIASES[name])
+        fact = facts.of(name)
+        if fact.other_name and fact.left_out < 0:  # else its arguments are others
+            forms[fact.other_name] = _replace(operator, name=fact.other_name)
     for out, names in serves.items():
         # torch tags no out= form that its code generator made.
         pointwise = any(forms[name].pointwise for name in (out, *names))

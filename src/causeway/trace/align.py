@@ -17,14 +17,14 @@ from typing import Any
 
 from causeway.numerics import base_name
 from causeway.observe.arguments import tensors_in
+from causeway.ops import facts
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import TensorRecord
 from causeway.trace.trace import Call
 
 # Names of the same computation: what a device is asked for in place of what torch's CPU is.
 SAME = {
-    "convolution_overrideable": "convolution",
-    "convolution_backward_overrideable": "convolution_backward",
+    **{base_name(other): base_name(own) for other, own in facts.own_names().items()},
     "cudnn_convolution": "convolution",
     "mkldnn_convolution": "convolution",
     "cudnn_batch_norm": "native_batch_norm",

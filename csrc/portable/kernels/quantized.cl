@@ -1,0 +1,169 @@
+// Texts of quantized.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
+
+//// vectors_c
+typedef i16 i16x16 __attribute__((vector_size(32), aligned(2)));
+typedef i32 i32x8 __attribute__((vector_size(32)));
+typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
+#define LOAD_i16(p) (*(const i16x16*)(p))
+#define ZERO8 ((i32x8){0})
+#define LANE_OF(v, i) (v)[i]
+#define SUM8(v) ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
+#ifdef __AVX2__
+typedef char c8x16 __attribute__((vector_size(16)));
+#define LOAD_i8(p) ((i16x16)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
+#define DOT(acc, a, b) ((acc) + (i32x8)__builtin_ia32_pmaddwd256(a, b))
+#define PAIRS(a, b) ((i32x8)__builtin_ia32_phaddd256(a, b))
+#else
+#define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16x16)
+static inline i32x8 dot_pairs(i16x16 a, i16x16 b) {
+  i32x8 r;
+  for (int l = 0; l < 8; ++l) r[l] = (i32)a[2 * l] * b[2 * l] + (i32)a[2 * l + 1] * b[2 * l + 1];
+  return r;
+}
+#define DOT(acc, a, b) ((acc) + dot_pairs(a, b))
+#endif
+
+//// vectors_open_cl
+typedef short16 i16x16; typedef int8 i32x8;
+#define LOAD_i16(p) vload16(0, p)
+#define LOAD_i8(p) convert_short16(vload16(0, p))
+#define ZERO8 ((i32x8)(0))
+#define LANE_OF(v, i) (v).s##i
+#define SUM8(v) (((v).s0 + (v).s4) + ((v).s1 + (v).s5) + (((v).s2 + (v).s6) + ((v).s3 + (v).s7)))
+#if defined(__AVX2__) && defined(__has_builtin)
+#if __has_builtin(__builtin_ia32_pmaddwd256)
+#define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
+#define PAIRS(a, b) __builtin_ia32_phaddd256(a, b)
+#endif
+#endif
+#ifndef DOT
+#define DOT(acc, a, b) ((acc) + convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
+#endif
+
+//// sums: The sums of four vectors, `apart` from each other.
+#ifdef PAIRS
+#define SUMS(to, apart, a, b, c, d) do { \
+  const i32x8 ab_ = PAIRS(a, b), cd_ = PAIRS(c, d), all_ = PAIRS(ab_, cd_); \
+  (to)[0] = LANE_OF(all_, 0) + LANE_OF(all_, 4); (to)[apart] = LANE_OF(all_, 1) + LANE_OF(all_, 5); \
+  (to)[2 * (apart)] = LANE_OF(all_, 2) + LANE_OF(all_, 6); (to)[3 * (apart)] = LANE_OF(all_, 3) + LANE_OF(all_, 7); \
+  } while (0)
+#else
+#define SUMS(to, apart, a, b, c, d) \
+  do { (to)[0] = SUM8(a); (to)[apart] = SUM8(b); (to)[2 * (apart)] = SUM8(c); (to)[3 * (apart)] = SUM8(d); } while (0)
+#endif
+
+//// finish
+FUNCTION f32 requantized(f32 y, f32 inverse, f32 zero) {
+  f32 v = y * inverse;
+  v = v > 4194303.0f ? 4194303.0f : v;
+  v = v < -4194303.0f ? -4194303.0f : v;
+  v = NEAREST(v) + zero;
+  v = v != v ? zero : v;
+  v = v < (f32)LOW ? (f32)LOW : v;
+  return v > (f32)HIGH ? (f32)HIGH : v;
+}
+
+//// less: What the taps inside of the input add to a sum of output o: all of them, or at a border those that are.
+FUNCTION int lies_inside(idx at, idx gap, idx from) { return at >= 0 && at % gap == 0 && at / gap < from; }
+FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, idx oy, idx ox, idx mz, idx my, idx mx,
+                     idx dz, idx dy, idx dx, idx kz, idx ky, idx kx, idx lz, idx ly, idx lx, idx gz, idx gy, idx gx,
+                     idx fz, idx fy, idx fx, idx o, idx row, int inside) {
+  TAP less = 0;
+  idx t = 0;
+  if (inside) return whole[o];
+  const idx x = row % ox * mx + lx, y = row / ox % oy * my + ly, z = row / ox / oy % oz * mz + lz;
+#if TURNED
+  for (idx c = 0; c < kz; ++c)
+    for (idx b = 0; b < ky; ++b)
+      for (idx a = 0; a < kx; ++a, ++t)
+        if (lies_inside(x + (kx - 1 - a) * dx, gx, fx) && lies_inside(y + (ky - 1 - b) * dy, gy, fy) &&
+            lies_inside(z + (kz - 1 - c) * dz, gz, fz))
+          less += taps[o * (kz * ky * kx) + t];
+#else
+  idx c0 = 0, b0 = 0, a0 = 0, c1 = kz, b1 = ky, a1 = kx;
+  for (; c0 < kz && z + c0 * dz < 0; ++c0);
+  for (; b0 < ky && y + b0 * dy < 0; ++b0);
+  for (; a0 < kx && x + a0 * dx < 0; ++a0);
+  for (; c1 > c0 && z + (c1 - 1) * dz >= fz; --c1);
+  for (; b1 > b0 && y + (b1 - 1) * dy >= fy; --b1);
+  for (; a1 > a0 && x + (a1 - 1) * dx >= fx; --a1);
+  (void)t;
+  for (idx c = c0; c < c1; ++c)
+    for (idx b = b0; b < b1; ++b)
+      for (idx a = a0; a < a1; ++a) less += taps[((o * kz + c) * ky + b) * kx + a];
+#endif
+  return less;
+}
+
+//// tiles: Tiles of 4 positions and 2 outputs. The sums of COLUMNS outputs of all a block's positions are finished together, in
+//// vectors.
+GLOBAL RESULT* OUT = out_p;
+const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
+const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
+const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
+idx from[BLOCK + 3], to[BLOCK];
+int inside[BLOCK];
+i32 sums[(BLOCK + 3) * COLUMNS];
+idx begins[SEGMENTS];
+for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
+for (idx m = m0; m < m1; ++m) {
+  const idx x = m % ox, y = m / ox % oy, z = m / ox / oy % oz, b = m / places;
+  from[m - m0] = PLACE(b, z, y, x) + g * channels;
+  to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
+  inside[m - m0] = INSIDE(z, y, x);
+}
+for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
+for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
+  const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+  for (idx n = c0; n < c1; n += 2) {
+    const idx o = g * outs + n, o_1 = n + 1 < n1 ? o + 1 : o;
+    GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
+    GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
+    for (idx m = m0; m < m1; m += 4) {
+      GLOBAL const i16* a0 = image_p + from[m - m0];
+      GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
+      GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
+      GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
+      i32x8 s00 = ZERO8, s10 = ZERO8, s20 = ZERO8, s30 = ZERO8, s01 = ZERO8, s11 = ZERO8, s21 = ZERO8, s31 = ZERO8;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], w = s * padded;
+        for (idx k = 0; k < padded; k += 16) {
+          const i16x16 b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
+          const i16x16 v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
+          const i16x16 v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+          s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
+          s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
+          s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
+          s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
+        }
+      }
+      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
+      SUMS(put, COLUMNS, s00, s10, s20, s30);
+      SUMS(put + 1, COLUMNS, s01, s11, s21, s31);
+    }
+  }
+  for (idx m = m0; m < m1; ++m) {
+    const i32* sum = sums + (m - m0) * COLUMNS;
+    const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;
+#if BESIDE
+    GLOBAL RESULT* out_p = OUT + base + first;
+#else
+    RESULT out_p[COLUMNS];
+#endif
+#if TAPS
+    GLOBAL const TAP* all = whole_p + first;
+    if (!inside[m - m0]) {
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], LESS(first + i, m, 0), first + i, i);
+    } else
+#else
+#define all sum
+#endif
+    {
+      INDEPENDENT
+      for (idx i = 0; i < some; ++i) FINISH(sum[i], all[i], first + i, i);
+    }
+#if !BESIDE
+    for (idx i = 0; i < some; ++i) OUT[base + (first + i) * o1] = out_p[i];
+#endif
+  }
+}

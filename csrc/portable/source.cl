@@ -1,0 +1,277 @@
+// Texts of source.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
+
+//// open_cl
+#ifdef cl_khr_fp64
+#pragma OPENCL EXTENSION cl_khr_fp64 : enable
+#endif
+#pragma OPENCL FP_CONTRACT OFF
+typedef uchar u8; typedef char i8; typedef ushort u16; typedef short i16; typedef uint u32; typedef int i32;
+typedef ulong u64; typedef long i64; typedef long idx; typedef float f32;
+#ifdef cl_khr_fp64
+typedef double f64;
+#endif
+#define GLOBAL __global
+#define LOCAL __local
+#define BARRIER barrier(CLK_LOCAL_MEM_FENCE)
+#define LANE ((idx)get_local_id(0))
+#define LANES ((idx)get_local_size(0))
+#define GROUP ((idx)get_group_id(0))
+#define GROUPS ((idx)get_num_groups(0))
+#define SLOT __attribute__((aligned(8)))
+#define FUNCTION static inline
+#define BITS(x) as_uint(x)
+#define FLOAT(b) as_float(b)
+#define CONSTANT constant
+#define FMA(a, b, c) fma(a, b, c)
+/* Intel's runtime gives b, not 0, for some multiples of a subnormal b. */
+#define FMOD(a, b) (fabs(fmod(a, b)) == fabs(b) ? (a) * 0 : fmod(a, b))
+typedef float16 f32x16;
+#ifdef cl_khr_fp64
+typedef double16 f64x16;
+#define LOADV_f64(p) vload16(0, p)
+#define STOREV_f64(p, v) vstore16(v, 0, p)
+#define FMAV_f64(a, b, c) fma((f64x16)(a), b, c)
+#define ZERO_f64 ((f64x16)(0))
+#define BITS_OF_DOUBLE(x) as_ulong(x)
+#define DOUBLE(b) as_double(b)
+#endif
+#define LOADV_f32(p) vload16(0, p)
+#define STOREV_f32(p, v) vstore16(v, 0, p)
+#define FMAV_f32(a, b, c) fma((f32x16)(a), b, c)
+#define ZERO_f32 ((f32x16)(0))
+#define BITSV(v) as_uint16(v)
+#define FLOATV(bits) as_float16(bits)
+#define WHEREV(test, a, b) select(b, a, test)
+#define INDEPENDENT _Pragma("clang loop vectorize(assume_safety)")
+#define UNROLL _Pragma("unroll")
+#define ALIGNED __attribute__((aligned(16)))
+#ifdef __has_builtin
+#if __has_builtin(__builtin_nontemporal_store)
+#define PASSV(p, v) __builtin_nontemporal_store(v, (__global f32x16*)(p))
+#define PASSED __sync_synchronize()
+#endif
+#endif
+#ifndef PASSED
+#define PASSV(p, v) (*(__global f32x16*)(p) = (v))
+#define PASSED
+#endif
+
+//// c
+#include <stdint.h>
+#include <math.h>
+#include <tgmath.h>
+#include <string.h>
+typedef uint8_t u8; typedef int8_t i8; typedef uint16_t u16; typedef int16_t i16; typedef uint32_t u32;
+typedef int32_t i32; typedef uint64_t u64; typedef int64_t i64; typedef int64_t idx; typedef float f32;
+typedef double f64;
+#define GLOBAL
+#define LOCAL
+#define BARRIER
+#define LANE ((idx)0)
+#define LANES ((idx)1)
+#define GROUP item
+#define GROUPS items
+#define SLOT __attribute__((aligned(8)))
+#define FUNCTION static inline
+static inline u32 bits_of(f32 x) { u32 b; memcpy(&b, &x, 4); return b; }
+static inline f32 float_of(u32 b) { f32 x; memcpy(&x, &b, 4); return x; }
+static inline u64 bits_of_double(f64 x) { u64 b; memcpy(&b, &x, 8); return b; }
+static inline f64 double_of(u64 b) { f64 x; memcpy(&x, &b, 8); return x; }
+#define BITS(x) bits_of(x)
+#define FLOAT(b) float_of(b)
+#define BITS_OF_DOUBLE(x) bits_of_double(x)
+#define DOUBLE(b) double_of(b)
+#define CONSTANT static const
+#define FMA(a, b, c) fma(a, b, c)
+#define FMOD(a, b) fmod(a, b)
+#define INDEPENDENT _Pragma("GCC ivdep")
+#define UNROLL
+#define ALIGNED
+typedef f32 f32x16 __attribute__((vector_size(64), aligned(4)));
+typedef f64 f64x16 __attribute__((vector_size(128), aligned(8)));
+#define LOADV_f32(p) (*(const f32x16*)(p))
+#define STOREV_f32(p, v) (*(f32x16*)(p) = (v))
+#define FMAV_f32(a, b, c) ((a) * (b) + (c))
+#define ZERO_f32 ((f32x16){0})
+typedef u32 u32x16 __attribute__((vector_size(64), aligned(4)));
+#define BITSV(v) ((u32x16)(v))
+#define FLOATV(bits) ((f32x16)(bits))
+#define WHEREV(test, a, b) FLOATV((BITSV(a) & (u32x16)(test)) | (BITSV(b) & ~(u32x16)(test)))
+#define LOADV_f64(p) (*(const f64x16*)(p))
+#define STOREV_f64(p, v) (*(f64x16*)(p) = (v))
+#define FMAV_f64(a, b, c) ((a) * (b) + (c))
+#define ZERO_f64 ((f64x16){0})
+#define rsqrt(x) (1 / sqrt(x))
+#ifdef __SSE__
+typedef f32 f32x4 __attribute__((vector_size(16)));
+static inline void pass_by(void* p, f32x16 v) {
+  f32x4 part[4];
+  memcpy(part, &v, 64);
+  for (int i = 0; i < 4; ++i) __builtin_ia32_movntps((f32*)p + 4 * i, part[i]);
+}
+#define PASSV(p, v) pass_by(p, v)
+#define PASSED __builtin_ia32_sfence()
+#else
+#define PASSV(p, v) (*(f32x16*)(p) = (v))
+#define PASSED
+#endif
+
+//// cuda
+typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; typedef short i16; typedef unsigned u32;
+typedef int i32; typedef unsigned long long u64; typedef long long i64; typedef long long idx; typedef float f32;
+typedef double f64;
+#define GLOBAL
+#define LOCAL __shared__
+#define BARRIER __syncthreads()
+#define LANE ((idx)threadIdx.x)
+#define LANES ((idx)blockDim.x)
+#define GROUP ((idx)blockIdx.x)
+#define GROUPS ((idx)gridDim.x)
+#define SLOT alignas(8)
+#define FUNCTION static __device__ inline
+#define BITS(x) __float_as_uint(x)
+#define BITS_OF_DOUBLE(x) (u64)__double_as_longlong(x)
+#define DOUBLE(b) __longlong_as_double((i64)(b))
+#define FLOAT(b) __uint_as_float(b)
+#define FMA(a, b, c) fma(a, b, c)
+#define FMOD(a, b) fmod(a, b)
+#define INDEPENDENT
+#define UNROLL _Pragma("unroll")
+#define ALIGNED alignas(16)
+template <class T> struct vec16 { T v[16]; };
+typedef vec16<f32> f32x16; typedef vec16<f64> f64x16;
+template <class T> static __device__ inline vec16<T> load16(const T* p) {
+  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = p[i]; return r; }
+template <class T> static __device__ inline void store16(T* p, const vec16<T>& v) {
+  for (int i = 0; i < 16; ++i) p[i] = v.v[i]; }
+template <class T> static __device__ inline vec16<T> fma16(T a, const vec16<T>& b, const vec16<T>& c) {
+  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = fma(a, b.v[i], c.v[i]); return r; }
+template <class T> static __device__ inline vec16<T> zero16() { vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = 0; return r; }
+#define LOADV_f32(p) load16<f32>(p)
+#define STOREV_f32(p, x) store16<f32>(p, x)
+#define FMAV_f32(a, b, c) fma16<f32>(a, b, c)
+#define ZERO_f32 zero16<f32>()
+#define LOADV_f64(p) load16<f64>(p)
+#define STOREV_f64(p, x) store16<f64>(p, x)
+#define FMAV_f64(a, b, c) fma16<f64>(a, b, c)
+#define ZERO_f64 zero16<f64>()
+#define INFINITY FLOAT(0x7f800000u)
+#define NAN FLOAT(0x7fc00000u)
+
+//// shared: Written once, in what the three languages share.
+FUNCTION f32 half_to_float(u16 h) {
+  u32 m = h & 0x7fffu, s = (u32)(h & 0x8000u) << 16;
+  u32 big = m >= 0x7c00u ? (m << 13) | 0x7f800000u : (m << 13) + 0x38000000u;
+  u32 b = m < 0x400u ? BITS((f32)m * 5.9604644775390625e-8f) : big;
+  return FLOAT(b | s);
+}
+FUNCTION u16 float_to_half(f32 x) {
+  u32 b = BITS(x), s = (b >> 16) & 0x8000u, h;
+  b &= 0x7fffffffu;
+  h = (b - 0x38000000u + 0xfffu + ((b >> 13) & 1u)) >> 13;
+  if (b < 0x38800000u) h = BITS(FLOAT(b) + 0.5f) - 0x3f000000u;
+  if (b >= 0x47800000u) h = b > 0x7f800000u ? 0x7e00u : 0x7c00u;
+  return (u16)(h | s);
+}
+FUNCTION f32 bfloat_to_float(u16 h) { return FLOAT((u32)h << 16); }
+FUNCTION u16 float_to_bfloat(f32 x) {
+  u32 b = BITS(x);
+  return x != x ? (u16)0x7fc0u : (u16)((b + 0x7fffu + ((b >> 16) & 1u)) >> 16);
+}
+#define LD_b8(p, i) ((u8)((p)[i] != 0))
+#define LD_u8(p, i) (p)[i]
+#define LD_i8(p, i) (p)[i]
+#define LD_u16(p, i) (p)[i]
+#define LD_i16(p, i) (p)[i]
+#define LD_u32(p, i) (p)[i]
+#define LD_i32(p, i) (p)[i]
+#define LD_u64(p, i) (p)[i]
+#define LD_i64(p, i) (p)[i]
+#define LD_f16(p, i) half_to_float((p)[i])
+#define LD_bf16(p, i) bfloat_to_float((p)[i])
+#define LD_f32(p, i) (p)[i]
+#define LD_f64(p, i) (p)[i]
+#define ST_b8(p, i, v) (p)[i] = (u8)((v) != 0)
+#define ST_u8(p, i, v) (p)[i] = (u8)(i64)(v)
+#define ST_i8(p, i, v) (p)[i] = (i8)(i64)(v)
+#define ST_u16(p, i, v) (p)[i] = (u16)(i64)(v)
+#define ST_i16(p, i, v) (p)[i] = (i16)(i64)(v)
+#define ST_u32(p, i, v) (p)[i] = (u32)(i64)(v)
+#define ST_i32(p, i, v) (p)[i] = (i32)(v)
+#define ST_u64(p, i, v) (p)[i] = (u64)(v)
+#define ST_i64(p, i, v) (p)[i] = (i64)(v)
+#define ST_f16(p, i, v) (p)[i] = float_to_half((f32)(v))
+#define ST_bf16(p, i, v) (p)[i] = float_to_bfloat((f32)(v))
+#define ST_f32(p, i, v) (p)[i] = (f32)(v)
+#define ST_f64(p, i, v) (p)[i] = (f64)(v)
+/* An error for the host to raise, the first that is told: kernel_error.cpp. */
+#define TELL(kind, value, bound) \
+  do { \
+    if (told_p[0] == 0) { \
+      told_p[1] = (u64)(bound); \
+      told_p[0] = (u64)teller | (u64)(kind) << 48 | (((u64)(value) << 16) >> 16); \
+    } \
+  } while (0)
+#define OUT_OF_RANGE 1
+#define ZERO_DIVISION 2
+#define NO_CHANCES 3
+/* Largest and smallest that let NaN through, as torch's do. */
+#define MAXIMUM(a, b) (((a) > (b) || (a) != (a)) ? (a) : (b))
+#define MINIMUM(a, b) (((a) < (b) || (a) != (a)) ? (a) : (b))
+/* The nearest whole number of a small one: rint is 25 instructions in PoCL. */
+#define NEAREST(x) ((x) + 12582912.0f - 12582912.0f)
+/* exp(r) - 1 for |r| up to half of ln 2. Polynomial of Cephes' expf. */
+FUNCTION f32 exp_beyond_1(f32 r) {
+  f32 p = FMA(1.9875691500e-4f, r, 1.3981999507e-3f);
+  p = FMA(p, r, 8.3334519073e-3f);
+  p = FMA(p, r, 4.1665795894e-2f);
+  p = FMA(p, r, 1.6666665459e-1f);
+  p = FMA(p, r, 5.0000001201e-1f);
+  return FMA(p, r * r, r);
+}
+/* p * 2 ** k, in two steps, as 2 ** k alone may be beyond what there is. */
+FUNCTION f32 times_two_to(f32 p, i32 k) {
+  const i32 h = k >> 1;
+  return p * FLOAT((u32)(h + 127) << 23) * FLOAT((u32)(k - h + 127) << 23);
+}
+/* Branch-free, so that loops with it become vectors; error below 2 ulp. */
+FUNCTION f32 exp_f32(f32 x) {
+  f32 n, r;
+  x = x < -104.0f ? -104.0f : x;
+  x = x > 89.0f ? 89.0f : x;
+  n = NEAREST(x * 1.44269504088896341f);
+  r = FMA(n, -0.693359375f, x);
+  r = FMA(n, 2.12194440e-4f, r);
+  return times_two_to(exp_beyond_1(r) + 1.0f, (i32)n);
+}
+/* The same of what is not above 0, as in softmax: nothing to clamp, and n is rounded by an addition. 0 below the least
+   normal number. */
+FUNCTION f32 exp_down_f32(f32 x) {
+  const f32 z = FMA(x, 1.44269504088896341f, 12582912.0f), n = z - 12582912.0f;
+  const f32 r = FMA(n, 2.12194440e-4f, FMA(n, -0.693359375f, x));
+  return x < -87.0f ? 0.0f : (exp_beyond_1(r) + 1.0f) * FLOAT((BITS(z) << 23) + 0x3f800000u);
+}
+/* Both arms are computed and one is taken, so that loops with them become vectors: a runtime's own is a call for each
+   element. Coefficients of erf by N. Juffa, of tanh's lower arm fitted to it; errors below 1 and 1.4 ulp. */
+FUNCTION f32 erf_f32(f32 x) {
+  const f32 t = x < 0.0f ? -x : x, s = x * x;
+  f32 outer = FMA(FMA(-1.72853470e-5f, t, 3.83197126e-4f), s, FMA(-3.88396438e-3f, t, 2.42546219e-2f)), inner;
+  outer = FMA(outer, t, -1.06777877e-1f);
+  outer = FMA(outer, t, -6.34846687e-1f);
+  outer = FMA(outer, t, -1.28717512e-1f);
+  outer = 1.0f - exp_f32(FMA(outer, t, -t));
+  inner = FMA(-5.96761703e-4f, s, 4.99119423e-3f);
+  inner = FMA(inner, s, -2.67681349e-2f);
+  inner = FMA(inner, s, 1.12819925e-1f);
+  inner = FMA(inner, s, -3.76125336e-1f);
+  inner = FMA(FMA(inner, s, 1.28379166e-1f), x, x);
+  return t > 0.927734375f ? (x < 0.0f ? -outer : outer) : inner;
+}
+FUNCTION f32 tanh_f32(f32 x) {
+  const f32 t = x < 0.0f ? -x : x, s = x * x, outer = 1.0f - 2.0f / (exp_f32(t + t) + 1.0f);
+  f32 inner = FMA(-6.196294364e-3f, s, 2.101852710e-2f);
+  inner = FMA(inner, s, -5.383991141e-2f);
+  inner = FMA(inner, s, 1.333247293e-1f);
+  inner = FMA(FMA(inner, s, -3.333331435e-1f) * s, x, x);
+  return x == 0.0f ? x : t > 0.55f ? (x < 0.0f ? -outer : outer) : inner;
+}
