@@ -129,10 +129,11 @@ ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/asce
 
 # An environment of its own: torch_npu is another adapter for the same torch, the two never meet. torch comes as .venv's does.
 ASCEND_JUDGE = torch==2.13.0 torch_npu==2.13.0 pyyaml numpy scikit-learn
-test-ascend-judge: ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
+test-ascend-judge: build ascend-stand-in ## Huawei's torch_npu trains small models on the stand-ins, in build/ascend-judge (1 GB)
 	test -x build/ascend-judge/bin/python || $(PYTHON) -m venv build/ascend-judge
 	build/ascend-judge/bin/python -m pip install -q $(ASCEND_JUDGE)
-	$(PYTHON) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python
+	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
+	$(PY) tests/ascend_stand_in/judge.py build/ascend-judge/bin/python build/ascend-vendor/libcw_ascend.so
 
 nvrtc: .venv/deps ## CUDA's run-time compilers, 12's and 13's, in build/nvrtc
 	@mkdir -p build

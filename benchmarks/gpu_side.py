@@ -72,6 +72,38 @@ def rows(where: torch.device, f: Callable[[torch.Tensor], object]) -> Step:
     return of(where, f, 16 * KIB, 4 * KIB)
 
 
+def tf32(where: torch.device, make: Callable[[torch.device], Step]) -> Step:
+    """With float32's factors in TF32 on both sides, as programs ask for it; without, on neither."""
+
+    def run() -> None:
+        torch.set_float32_matmul_precision("high")
+        torch.backends.cudnn.conv.fp32_precision = "tf32"
+        try:
+            step()
+        finally:
+            exact()
+
+    torch.set_float32_matmul_precision("high")
+    step = make(where)
+    return run
+
+
+def exact() -> None:
+    torch.set_float32_matmul_precision("highest")
+    torch.backends.cudnn.conv.fp32_precision = "ieee"
+
+
+def attention_step(where: torch.device, dtype: torch.dtype) -> Step:
+    q, k, v = (randn(where, 8, 16, KIB, 64, dtype=dtype).requires_grad_() for _ in range(3))
+    grad = randn(where, 8, 16, KIB, 64, dtype=dtype)
+
+    def step() -> None:
+        out = F.scaled_dot_product_attention(q, k, v, is_causal=True)
+        torch.autograd.grad(out, (q, k, v), grad)
+
+    return step
+
+
 def autocast(where: torch.device, make: Callable[[torch.device], Step]) -> Step:
     step = make(where)
 
@@ -93,10 +125,16 @@ CASES: dict[str, tuple[int, Callable[[torch.device], Step]]] = {  # calls a roun
     "mm: 2048, float64": (5, lambda d: product(d, 2048, torch.float64)),
     "linear: 8192 x 1024 to 4096, bfloat16": (20, lambda d: linear(d, 8192, 1024, HALF)),
     "conv2d and gradients: float32": (5, lambda d: convolution(d, SINGLE, False)),
+    "conv2d and gradients: float32 by TF32": (
+        5,
+        lambda d: tf32(d, lambda e: convolution(e, SINGLE, False)),
+    ),
     "conv2d and gradients: bfloat16, channels last": (10, lambda d: convolution(d, HALF, True)),
     "attention: 8 x 16 x 1024 x 64, bfloat16": (10, lambda d: attention(d, HALF)),
+    "attention and gradients: bfloat16": (10, lambda d: attention_step(d, HALF)),
     "memory: add, 64 M": (20, pointwise),
     "memory: sum of rows": (20, lambda d: rows(d, lambda x: x.sum(1))),
+    "memory: sum of columns": (20, lambda d: rows(d, lambda x: x.sum(0))),
     "memory: softmax of rows": (20, lambda d: rows(d, lambda x: x.softmax(1))),
     "memory: layer norm": (20, lambda d: rows(d, lambda x: F.layer_norm(x, x.shape[1:]))),
     "memory: transposed copy": (20, lambda d: rows(d, lambda x: x.t().contiguous())),
@@ -105,6 +143,7 @@ CASES: dict[str, tuple[int, Callable[[torch.device], Step]]] = {  # calls a roun
     "step: GPT block, width 384": (20, gpt_block_step),
     "step: 2 GPT blocks, bfloat16 autocast": (20, lambda d: autocast(d, gpt_step)),
     "ResNet-18 inference, 8 x 224 x 224": (10, resnet_inference),
+    "ResNet-18 inference by TF32": (10, lambda d: tf32(d, resnet_inference)),
 }
 
 
@@ -113,6 +152,7 @@ def main() -> None:
     module = None if where.type == "cpu" else torch.get_device_module(where)
     name = "the CPU" if module is None else module.get_device_name(0)
     about = {"torch": torch.__version__, "cuda": torch.version.cuda, "device": name}
+    exact()  # what torch.cuda does else: TF32 in convolutions, not in products
     about["privateuse1"] = torch._C._get_privateuse1_backend_name()  # as torch names it: stock
     print(json.dumps(about), flush=True)
     made: dict[str, Step] = {}

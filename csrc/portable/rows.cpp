@@ -26,13 +26,13 @@ uint64_t Teams::bits() const {
          static_cast<uint64_t>(across) << 24;
 }
 
-Teams teams_of(const Device& device, int64_t rows, int64_t n, bool across) {
+Teams teams_of(const Device& device, int64_t rows, int64_t n, bool across, bool again) {
   Teams t;
   // The most that a kernel asks for is a scan's: two cells and four elements an item.
   constexpr uint64_t kLeastMemory = 7 * 8 * kManyItems;
   if (device.in_turn() || device.info.group_limit < kNeighbours || device.info.local_memory < kLeastMemory) return t;
   const bool few = rows < int64_t{device.info.compute_units} * 2 && n >= kLong;
-  int64_t items = few ? kManyItems : kItems;
+  int64_t items = few || (again && n > int64_t{kItems} * kMostKept) ? kManyItems : kItems;
   while (items > device.info.group_limit) items /= 2;
   const int64_t most = across ? std::max<int64_t>(items / std::min(kNeighbours, power_of_two(rows)), 1) : items;
   t.items = static_cast<uint32_t>(items);

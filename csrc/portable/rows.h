@@ -25,8 +25,9 @@ struct Teams {
   uint64_t bits() const;  // for a function's key: 24 bits
 };
 
-// Teams for `rows` rows of n elements; `across` where elements lie farther apart than rows do.
-Teams teams_of(const Device& device, int64_t rows, int64_t n, bool across = false);
+// Teams for `rows` rows of n elements; `across` where elements lie farther apart than rows do, `again` where a row is read
+// more than once and its arithmetic hides the wait for a larger group.
+Teams teams_of(const Device& device, int64_t rows, int64_t n, bool across = false, bool again = false);
 
 // In how many parts to cut each of `rows` rows of n elements, so that the whole device has work.
 int64_t parts_of(const Device& device, const Teams& teams, int64_t rows, int64_t n);

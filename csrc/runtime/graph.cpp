@@ -544,9 +544,9 @@ void Graph::drop() noexcept {
   replaying_.clear();
   clocks_.clear();
   marks_.clear();
-  if (state_ != State::Empty) {
-    release_pool(device_, pool_);
-    if (!apart_.allocations.empty()) release_pool(device_, apart_.pool);
+  if (state_ != State::Empty) {  // of a lost device it throws
+    held_.push_back([this] { release_pool(device_, pool_); });
+    if (!apart_.allocations.empty()) held_.push_back([this] { release_pool(device_, apart_.pool); });
   }
   state_ = State::Empty;
   tells_ = false;
@@ -646,26 +646,32 @@ void Graph::hand_to_vendor() {
   steps_ = std::move(now);
 }
 
-// Steps `from` .. `to` - 1 as a graph of the vendor's, or nullptr where it declines.
+// Steps `from` .. `to` - 1 as a graph of the vendor's, or nullptr where it declines. So too where it fails, for the steps
+// are there to run one by one: that costs speed alone, and is told once.
 std::unique_ptr<Step> Graph::whole(size_t from, size_t to) {
   const int32_t id = causeway::device(device_).vendor_id;
   StreamState& stream = *captured_[steps_[from]->lane];
+  const auto declined = [&](cw_status status, const std::string& what) {
+    if (status == CW_DEVICE_LOST) fail_status(status, what.c_str(), device_, " in a graph of the vendor's");
+    if (status != CW_UNSUPPORTED) {
+      TORCH_WARN_ONCE(vendor_name(), " could not make a graph of its own (", what, " answered ", status_name(status),
+                      ": ", last_words(), "), so its steps are given one by one, which is slower");
+    }
+    return nullptr;
+  };
   cw_status status = graphs_of_vendor()->begin(id, stream.handle);
-  if (status == CW_UNSUPPORTED) return nullptr;
-  check(status, "graph.begin", device_);
+  if (status != CW_OK) return declined(status, "graph.begin");
   std::vector<c10::DataPtr> kept;
-  std::string failed;
+  std::string failed, words;
   for (size_t i = from; i < to && status == CW_OK; ++i)
     if ((status = steps_[i]->run_noted(stream, kept)) != CW_OK) failed = steps_[i]->name;
+  if (status != CW_OK) words = last_words();
   cw_graph graph = nullptr;
   const cw_status ended = graphs_of_vendor()->end(id, stream.handle, &graph);
-  if (status == CW_UNSUPPORTED || ended == CW_UNSUPPORTED) {
-    if (ended == CW_OK) check(graphs_of_vendor()->destroy(graph), "graph.destroy", device_);
-    return nullptr;
-  }
-  if (status != CW_OK) fail_status(status, failed.c_str(), device_, " in a graph of the vendor's");
-  check(ended, "graph.end", device_);
-  return std::make_unique<WholeStep>(graph, to - from, std::move(kept));
+  if (status == CW_OK && ended != CW_OK) return declined(ended, "graph.end");
+  if (status == CW_OK) return std::make_unique<WholeStep>(graph, to - from, std::move(kept));
+  if (ended == CW_OK) check(graphs_of_vendor()->destroy(graph), "graph.destroy", device_);
+  return declined(status, failed + " (" + words + ")");
 }
 
 void Graph::replay() {

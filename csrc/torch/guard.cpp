@@ -42,7 +42,10 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
   }
   c10::Stream exchangeStream(c10::Stream s) const override { return exchange_stream(s); }
   bool queryStream(const c10::Stream& s) const override { return stream_of(s).query(); }
-  bool isStreamCapturing(const c10::Stream& s) const override { return graph_of(stream_of(s)) != nullptr; }
+  // Without `override`: torch 2.11 does not ask for it.
+  bool isStreamCapturing(const c10::Stream& s) const {
+    return graph_of(stream_of(s)) != nullptr;
+  }  // NOLINT(*-override)
   void synchronizeStream(const c10::Stream& s) const override { stream_of(s).wait(); }
   void synchronizeDevice(const c10::DeviceIndex index) const override {
     const int which = index < 0 ? current_device() : index;

@@ -2,10 +2,13 @@
 // documentation has the parameters of the real one, and every number is the header's. PLANTED: one of each that is wrong.
 #include <acl/acl.h>
 #include <acl/acl_rt.h>
+#include <third_party/hccl/inc/hccl/hccl.h>
 
 #include <type_traits>
 
 #include "acl.hpp"
+#include "causeway/abi.h"
+#include "hccl.hpp"
 
 namespace {
 
@@ -53,6 +56,13 @@ ACL_FUNCTIONS(CHECK)
 ACL_LATER_FUNCTIONS(CHECK)
 CHECK(words, aclGetRecentErrMsg, ())
 CHECK(soc_name, aclrtGetSocName, ())
+
+#undef CHECK
+
+#define CHECK(name, symbol, parameters) \
+  static_assert(fits<decltype(ascend::Hccl::name), decltype(&::symbol)>, #symbol " has other parameters");
+HCCL_FUNCTIONS(CHECK)
+CHECK(words, HcclGetErrorString, (int))
 
 #define SAME(ours, theirs) \
   static_assert(static_cast<long long>(ascend::ours) == static_cast<long long>(theirs), #theirs)
@@ -127,6 +137,13 @@ SAME(kCacheBytes, ACL_DEV_ATTR_L2_CACHE_SIZE);
 SAME(kArchitecture, ACL_DEV_ATTR_NPU_ARCH);
 SAME(kDeterministic, ACL_OPT_DETERMINISTIC);
 SAME(kPackageCann, ACL_PKG_NAME_CANN);
+SAME(kCaptureRelaxed, ACL_MODEL_RI_CAPTURE_MODE_RELAXED);
+SAME(kHcclParameter, HCCL_E_PARA);
+SAME(kHcclPointer, HCCL_E_PTR);
+SAME(kHcclMemory, HCCL_E_MEMORY);
+SAME(kHcclUnsupported, HCCL_E_NOT_SUPPORT);
+static_assert(sizeof(ascend::HcclRoot) == sizeof(HcclRootInfo), "HcclRootInfo");
+static_assert(sizeof(ascend::HcclItem) == sizeof(HcclSendRecvItem), "HcclSendRecvItem");
 static_assert(sizeof(ascend::PackageVersion) == sizeof(aclCANNPackageVersion), "aclCANNPackageVersion");
 static_assert(sizeof(aclrtUuid) == 16, "aclrtUuid");
 

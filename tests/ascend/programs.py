@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import copy
 import json
+import os
 import sys
+import tempfile
 from collections.abc import Callable
 
 import torch
+import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
+from torch.nn.parallel import DistributedDataParallel
 
 import causeway
 
@@ -116,6 +120,145 @@ def numbers() -> None:
             torch.testing.assert_close(f(b).cpu(), f(a))
     torch.testing.assert_close((2 / y).cpu(), 2 / x)
     torch.testing.assert_close((y**2).cpu(), x**2)
+    # Whole numbers beyond what a double holds, and a bound that is NaN.
+    most = torch.iinfo(torch.int64)
+    i = torch.tensor([most.max - 1, most.min + 1, 3])
+    for f in (lambda t: t.clamp_min(3), lambda t: t.clamp_max(3), lambda t: t.cumprod(0)):
+        torch.testing.assert_close(f(i.to("ascend")).cpu(), f(i), rtol=0, atol=0)
+    for f in (lambda t: t.clamp(float("nan"), 2), lambda t: t.clamp_max(float("nan"))):
+        torch.testing.assert_close(f(y).cpu(), f(x), equal_nan=True)
+    print("equal")
+
+
+def kept() -> None:
+    """Calls that come again: with inputs elsewhere, with one memory twice, with other numbers."""
+    w = torch.randn(16, 16)
+    given = [torch.randn(16, 16) for _ in range(12)]
+    there, matrix = [x.to("ascend") for x in given], w.to("ascend")
+    for x, y in zip(given, there, strict=True):
+        torch.testing.assert_close((y @ matrix).cpu(), x @ w)
+        torch.testing.assert_close((y + y).cpu(), x + x)
+        torch.testing.assert_close((y + matrix).cpu(), x + w)
+        torch.testing.assert_close(y.add(matrix, alpha=2).cpu(), x.add(w, alpha=2))
+        torch.testing.assert_close(y[1:, 1:].exp().cpu(), x[1:, 1:].exp())
+    for _ in range(12):
+        assert (torch.dropout(torch.ones_like(matrix), 0.5, True) == 0).any()
+    print("equal")
+
+
+def collectives(rank: int) -> None:
+    """Raises where one of them, over two ranks, does not give what it has to."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8):
+        base = torch.arange(200_000).remainder(7).to(dtype)
+        both = [base, base + 1]
+
+        def here(t: torch.Tensor = both[rank]) -> torch.Tensor:
+            return t.to("ascend", copy=True)
+
+        def same(found: torch.Tensor, right: torch.Tensor) -> None:
+            torch.testing.assert_close(found.cpu(), right, rtol=0, atol=0)
+
+        for op, right in (
+            (dist.ReduceOp.SUM, both[0] + both[1]),
+            (dist.ReduceOp.MAX, both[1]),
+            (dist.ReduceOp.MIN, both[0]),
+            (dist.ReduceOp.PRODUCT, both[0] * both[1]),
+        ):
+            x = here()
+            dist.all_reduce(x, op=op)
+            same(x, right)
+        x = here()
+        dist.broadcast(x, 1)
+        same(x, both[1])
+        x = here()
+        dist.reduce(x, 1)
+        if rank == 1:
+            same(x, both[0] + both[1])
+        x = torch.empty(400_000, dtype=dtype, device="ascend")
+        dist.all_gather_into_tensor(x, here())
+        same(x, torch.cat(both))
+        x = torch.empty(100_000, dtype=dtype, device="ascend")
+        dist.reduce_scatter_tensor(x, here())
+        same(x, (both[0] + both[1]).chunk(2)[rank])
+        x = torch.empty(200_000, dtype=dtype, device="ascend")
+        dist.all_to_all_single(x, here())
+        same(x, torch.cat([each.chunk(2)[rank] for each in both]))
+        x, y = (torch.empty(200_000, dtype=dtype, device="ascend") for _ in range(2))
+        ops = [dist.P2POp(dist.isend, here(), 1 - rank), dist.P2POp(dist.irecv, x, 1 - rank)]
+        ops += [dist.P2POp(dist.isend, here(base), 1 - rank), dist.P2POp(dist.irecv, y, 1 - rank)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+        same(x, both[1 - rank])
+        same(y, both[0])
+    # What HCCL lacks is done with what it has: an average, and operations on bits.
+    x = torch.full((5,), float(rank), device="ascend")
+    dist.all_reduce(x, op=dist.ReduceOp.AVG)
+    same(x, torch.full((5,), 0.5))
+    x = torch.tensor([6 - rank, 3], device="ascend")
+    dist.all_reduce(x, op=dist.ReduceOp.BAND)
+    same(x, torch.tensor([4, 3]))
+
+
+def rank_of_two(rank: int, store: str) -> None:
+    if log := os.environ.get("ASCEND_STAND_IN_CALLS"):
+        os.environ["ASCEND_STAND_IN_CALLS"] = f"{log}.{rank}"
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    device = torch.device("ascend", rank)
+    torch.accelerator.set_device_index(rank)
+    dist.init_process_group(
+        init_method=f"file://{store}", rank=rank, world_size=2, device_id=device
+    )
+    collectives(rank)
+    net = nn.Sequential(
+        nn.Conv2d(1, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(72, 10)
+    )
+    x, y = torch.randn(32, 1, 8, 8), torch.randint(0, 10, (32,))
+
+    def losses(net: nn.Module, x: torch.Tensor, y: torch.Tensor) -> list[float]:
+        optimizer = torch.optim.SGD(net.parameters(), lr=0.05, momentum=0.9)
+        found = []
+        for _ in range(4):
+            optimizer.zero_grad()
+            loss = F.cross_entropy(net(x), y)
+            loss.backward()
+            optimizer.step()
+            value = loss.detach().clone()
+            if x.device.type != "cpu":
+                dist.all_reduce(value, op=dist.ReduceOp.AVG)
+            found.append(value.item())
+        return found
+
+    ours = DistributedDataParallel(copy.deepcopy(net).to(device), device_ids=[rank])
+    said = {"ascend": losses(ours, x.chunk(2)[rank].to(device), y.chunk(2)[rank].to(device))}
+    if rank == 0:
+        print(json.dumps(said | {"cpu": losses(net, x, y)}))
+    dist.destroy_process_group()
+
+
+def ddp() -> None:
+    """Two processes, each with a device: collectives, and DDP's losses beside one CPU's."""
+    with tempfile.TemporaryDirectory() as folder:
+        torch.multiprocessing.spawn(rank_of_two, (f"{folder}/store",), nprocs=2)
+
+
+def graph() -> None:
+    """A captured step that is replayed with other inputs, and one that waits within its capture."""
+    w, given = torch.randn(16, 16), [torch.randn(16, 16) for _ in range(4)]
+    x, matrix = given[0].to("ascend"), w.to("ascend")
+
+    def step(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
+        return ((x @ w).relu() + x).softmax(-1)
+
+    module = torch.get_device_module("ascend")
+    step(x, matrix)
+    made = module.CUDAGraph() if hasattr(module, "CUDAGraph") else module.Graph()
+    with module.graph(made):
+        out = step(x, matrix)
+    for each in given:
+        x.copy_(each)
+        made.replay()
+        torch.testing.assert_close(out.cpu(), step(each, w))
     print("equal")
 
 

@@ -24,6 +24,7 @@ def compiled(headers: Path, *flags: str) -> str:
     if not shutil.which("c++"):
         pytest.skip("there is no C++ compiler")
     folders = [
+        headers / "include",
         headers / "include/third_party/acl/inc",
         ROOT / "vendors/ascend/src",
         ROOT / "include",

@@ -41,6 +41,81 @@ def test_the_saved_values_of_a_batch_norm_are_torchs_on_each_chip(
     assert said["rungs"] == ["derived", "native"]  # by the form with out=, and by itself
 
 
+def calls(path: Path) -> dict[str, int]:
+    """How often each function of the stand-in was called."""
+    return {name: int(n) for n, name in map(str.split, path.read_text().splitlines())}
+
+
+def test_a_call_that_comes_again_runs_the_executor_of_before(
+    on_ascend: Run, tmp_path: Path
+) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    assert on_ascend(PROGRAMS, "kept", **log).stdout.endswith("equal\n")
+    kept = calls(tmp_path / "calls")
+    assert kept["aclnnMm"] == 12
+    assert kept["aclnnMmGetWorkspaceSize"] == 2  # the first, and the one that is kept
+    assert kept["aclnnAddGetWorkspaceSize"] == 6  # two of each kind: x + x, x + w, x + 2 w
+    assert kept["aclSetTensorAddr"] > 10
+    assert kept["aclnnExpGetWorkspaceSize"] == 12  # not at a multiple of 32 bytes: made anew
+
+
+def test_executors_are_not_kept_where_that_is_asked(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    done = on_ascend(PROGRAMS, "kept", CAUSEWAY_ASCEND_EXECUTORS="0", **log)
+    assert done.stdout.endswith("equal\n")
+    assert calls(tmp_path / "calls")["aclnnMmGetWorkspaceSize"] == 12
+
+
+@pytest.mark.parametrize(
+    "fault",
+    ["aclSetAclOpExecutorRepeatable:1=561000", "aclSetTensorAddr:1=161002"],
+)
+def test_an_executor_that_cannot_be_kept_or_told_is_made_anew(on_ascend: Run, fault: str) -> None:
+    assert on_ascend(PROGRAMS, "kept", ASCEND_STAND_IN_FAULT=fault).stdout.endswith("equal\n")
+
+
+def test_the_oldest_executor_goes_where_there_are_too_many(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    done = on_ascend(PROGRAMS, "kept", CAUSEWAY_ASCEND_EXECUTORS="1", **log)
+    assert done.stdout.endswith("equal\n")
+    assert calls(tmp_path / "calls")["aclDestroyAclOpExecutor"] > 10
+
+
+def test_two_processes_train_to_the_cpus_losses_by_hccl(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    said = json.loads(on_ascend(PROGRAMS, "ddp", **log).stdout.splitlines()[-1])
+    assert said["ascend"] == pytest.approx(said["cpu"], rel=1e-4)
+    for rank in (0, 1):
+        called = calls(tmp_path / f"calls.{rank}")
+        assert called["HcclAllReduce"] >= 10
+        for name in ("Broadcast", "Reduce", "AllGather", "ReduceScatter", "AlltoAllV"):
+            assert called[f"Hccl{name}"] >= 1, name
+        # Two messages each way are two batches: a pair has one in a batch.
+        assert called["HcclBatchSendRecv"] >= 10
+
+
+def test_a_wrong_collective_is_found(on_ascend: Run) -> None:
+    with pytest.raises(AssertionError, match="not equal"):
+        on_ascend(PROGRAMS, "ddp", ASCEND_STAND_IN_WRONG="HcclAllReduce")
+
+
+def test_a_captured_step_is_one_launch_of_acls_graph(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    assert on_ascend(PROGRAMS, "graph", **log).stdout.endswith("equal\n")
+    called = calls(tmp_path / "calls")
+    assert called["aclmdlRIExecuteAsync"] == 4
+    assert called["aclnnMm"] == 2  # before the capture, and in it
+
+
+@pytest.mark.parametrize("fault", ["aclmdlRICaptureBegin:1=207000", "aclmdlRICaptureEnd:1=507903"])
+def test_without_a_capture_the_calls_are_made_at_each_replay(
+    on_ascend: Run, tmp_path: Path, fault: str
+) -> None:
+    given = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls"), "ASCEND_STAND_IN_FAULT": fault}
+    assert on_ascend(PROGRAMS, "graph", **given).stdout.endswith("equal\n")
+    assert calls(tmp_path / "calls").get("aclmdlRIExecuteAsync", 0) == 0
+
+
 def test_the_digits_come_from_the_chips_operators_alone(on_ascend: Run) -> None:
     said = json.loads(on_ascend(PROGRAMS, "digits").stdout.splitlines()[-1])
     assert said["host"] == 0

@@ -1,11 +1,11 @@
 """Huawei's own adapter judges the stand-in libraries: torch_npu trains programs.py on them.
 
-    python tests/ascend_stand_in/judge.py build/ascend-judge/bin/python
+    judge.py build/ascend-judge/bin/python build/ascend-vendor/libcw_ascend.so
 
 Each program runs in a process of its own, on two chips: one of the A2 generation, one of the 950's.
 torch's CPU says what is right. Where torch_npu and the stand-in disagree on a signature, a shape or
 an order of calls, torch_npu is right. Then a wrong operator and a failing one are planted, and both
-have to be found. Prints the calls of the programs.
+have to be found. Prints the calls of the programs, and what a step costs by each of the two.
 """
 
 from __future__ import annotations
@@ -89,7 +89,52 @@ def table(calls: dict[str, dict[str, int]]) -> str:
     return "\n".join(lines)
 
 
-def main(python: str) -> int:
+STEPS, ROUNDS = 40, 3
+
+
+def cost(python: str, program: str, calls: Path, **environment: str) -> tuple[int, dict[str, int]]:
+    """A step's host time in ns, and how often each function was called in all steps."""
+    given = environment_of(CHIPS[0], CALLS=os.fspath(calls)) | environment
+    done = run(python, "cost.py", program, str(STEPS), **given)
+    if done.returncode:
+        raise SystemExit(f"cost.py {program} by {python}: {done.stderr.strip()}")
+    counts = {n: int(c) for c, n in map(str.split, calls.read_text().splitlines())}
+    return int(done.stdout.split()[0]), counts
+
+
+def costs(python: str, vendor: Path) -> None:
+    """Prints calls of aclnn in a step and host time, by torch_npu and by Causeway, in turn."""
+    ours = {
+        "CAUSEWAY_VENDOR": os.fspath(vendor),
+        "CAUSEWAY_ASCEND_LIBRARIES": os.fspath(LIB),
+        "TORCH_DEVICE_BACKEND_AUTOLOAD": "1",
+    }
+    print(
+        "a step: calls by torch_npu, by Causeway; first calls likewise; host time, ours to theirs"
+    )
+    for program in ("digits", "gpt", "lstm"):
+        ratios, counts = [], [{}, {}]
+        with tempfile.TemporaryDirectory() as folder:
+            calls = Path(folder) / "calls"
+            for _ in range(ROUNDS):
+                theirs, counts[0] = cost(python, program, calls)
+                own, counts[1] = cost(sys.executable, program, calls, **ours)
+                ratios.append(own / theirs)
+        steps = [
+            sum(c for n, c in each.items() if n.startswith("aclnn") and n.endswith(end)) / STEPS
+            for end in ("", "GetWorkspaceSize")
+            for each in counts
+        ]
+        both, first = steps[:2], steps[2:]
+        run_only = [b - f for b, f in zip(both, first, strict=True)]
+        print(
+            f"{program:8} {run_only[0]:7.1f} {run_only[1]:7.1f} {first[0]:7.1f} {first[1]:7.1f}"
+            f"   {min(ratios):.2f} to {max(ratios):.2f}",
+            flush=True,
+        )
+
+
+def main(python: str, vendor: Path) -> int:
     good = True
     for chip in CHIPS:
         calls = {}
@@ -114,8 +159,9 @@ def main(python: str) -> int:
         verdict = Verdict(python, "digits", CHIPS[0], **planted)
         good = good and not verdict.good
         print(f"{'MISSED' if verdict.good else 'found '} {planted}: {verdict}", flush=True)
+    costs(python, vendor)
     return 0 if good else 1
 
 
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1]))
+    sys.exit(main(sys.argv[1], Path(sys.argv[2])))

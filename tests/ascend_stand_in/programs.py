@@ -13,7 +13,6 @@ import sys
 import tempfile
 
 import torch
-import torch_npu  # noqa: F401
 from torch import Tensor, distributed, nn
 from torch.nn import functional
 
@@ -195,6 +194,8 @@ def collectives(rank: int, device: str) -> None:
 
 def rank_of_two(rank: int, store: str) -> None:
     """One process of DDP: half of each batch, the whole batch's loss on the CPU to compare with."""
+    import torch_npu  # noqa: F401
+
     torch.npu.set_device(rank)
     device = f"npu:{rank}"
     distributed.init_process_group("hccl", init_method=f"file://{store}", rank=rank, world_size=2)
@@ -255,6 +256,8 @@ def main() -> None:
     if sys.argv[1] == "ddp":
         ddp()
         return
+    import torch_npu  # noqa: F401
+
     torch.manual_seed(0)
     net, batches, options = globals()[sys.argv[1]]()
     losses, own = train("npu", net, batches)

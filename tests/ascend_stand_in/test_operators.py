@@ -85,10 +85,9 @@ def test_an_executor_is_used_again_with_other_addresses(on_chip: Run) -> None:
         a, b, out, other = ops.tensor([1, 2], [2]), ops.tensor([5, 6], [2]), ops.tensor([0, 0], [2]), ops.tensor([0, 0], [2])
         executor, _ = ops.prepare("Sqrt", a, out)
         ops.api.aclSetAclOpExecutorRepeatable(executor)
-        ops.api.aclDestroyTensor(a.handle)
         ops.launch("Sqrt", executor)
-        ops.api.aclSetInputTensorAddr(executor, c_size_t(0), None, b.address)
-        ops.api.aclSetOutputTensorAddr(executor, c_size_t(0), None, other.address)
+        ops.api.aclSetInputTensorAddr(executor, c_size_t(0), a.handle, b.address)
+        ops.api.aclSetTensorAddr(executor, c_size_t(1), out.handle, other.address)
         ops.launch("Sqrt", executor)
         ops.acl.aclrtSynchronizeDevice()
         print([round(v * v, 3) for v in ops.values(out) + ops.values(other)])
@@ -96,6 +95,29 @@ def test_an_executor_is_used_again_with_other_addresses(on_chip: Run) -> None:
     """)
         == "[1.0, 2.0, 5.0, 6.0]"
     )
+
+
+def test_an_executor_refuses_what_is_not_to_be_told_to_it(on_chip: Run) -> None:
+    said = on_chip("""
+        ops = operators()
+        a, b, out = ops.tensor([1, 2], [2]), ops.tensor([5, 6], [2]), ops.tensor([0, 0], [2])
+        executor, _ = ops.prepare("Sqrt", a, out)
+        tell = ops.api.aclSetTensorAddr
+        print(refused(161002, tell, executor, c_size_t(0), a.handle, b.address))
+        ops.api.aclSetAclOpExecutorRepeatable(executor)
+        print(refused(161002, tell, executor, c_size_t(2), a.handle, b.address))
+        print(refused(161002, tell, executor, c_size_t(0), b.handle, b.address))
+        print(refused(161002, tell, executor, c_size_t(0), a.handle, c_void_p(b.address.value + 4)))
+        print(refused(561103, tell, executor, c_size_t(0), None, b.address))
+    """)
+    for words in (
+        "not repeatable",
+        "there is no tensor 2",
+        "none of those",
+        "no multiple of 32",
+        "is NULL",
+    ):
+        assert words in said
 
 
 def test_an_operator_whose_memory_was_freed_fails_on_the_device(on_chip: Run) -> None:

@@ -112,6 +112,25 @@ def channels_last() -> None:
         torch.testing.assert_close(there.cpu(), cpu)
 
 
+def addresses() -> None:
+    """Data that begins between multiples of 16 bytes is copied first, or left to another kernel."""
+    base, flat = randn(1 + 2 * 4 * 9 * 8), randn(1 + 6 * 4 * 3 * 3, seed=1)
+    for dtype in (torch.float32, torch.float16):
+        x, w = base.to(dtype)[1:].view(2, 4, 9, 8), flat.to(dtype)[1:].view(6, 4, 3, 3)
+        native(lambda x, w: F.conv2d(x, w, padding=1), x, w)
+        leaves = [moved(t).requires_grad_() for t in (x, w)]
+        assert all(t.data_ptr() % 16 for t in leaves)
+        out = F.conv2d(*leaves, padding=1)
+        grads = torch.autograd.grad(
+            out, leaves, moved(torch.ones(1 + out.numel(), dtype=dtype)[1:]).view_as(out)
+        )
+        cpu = [t.float().requires_grad_() for t in (x, w)]
+        expected = torch.autograd.grad(F.conv2d(*cpu, padding=1).sum(), cpu)
+        for found, right in zip(grads, expected, strict=True):
+            torch.testing.assert_close(found.cpu().float(), right, rtol=2e-2, atol=2e-2)
+    native(F.conv2d, base[1:].view(2, 4, 9, 8)[:, :, ::2, 1:], flat[1:].view(6, 4, 3, 3))
+
+
 def tf32() -> None:
     """float32 keeps its bits unless the program allows TF32; convolutions ask for both settings."""
     a, b = randn(8, 64), randn(64, 8, seed=1)

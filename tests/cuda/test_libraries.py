@@ -87,6 +87,10 @@ def test_what_the_libraries_take_goes_there_as_it_is(program: Run) -> None:
     assert "Warning" not in done.stderr  # no call that cuDNN holds for a mistake
 
 
+def test_no_library_is_given_an_address_that_its_kernels_cannot_read(program: Run) -> None:
+    assert "no multiple of 16 bytes" not in program("native.py", "addresses").stderr
+
+
 def test_torchs_settings_choose_precision_and_algorithms(program: Run) -> None:
     done = program("native.py", "deterministic", "tf32", STAND_IN_SAYS="1")
     said = re.findall(r"algorithm (\d) math (\d)", done.stderr)
@@ -148,6 +152,8 @@ def test_declarations_are_those_of_nvidias_headers(wheels: Path, folders: tuple[
     [
         ("dnn.hpp", "TensorDescriptor, int, size_t*", "TensorDescriptor, int, int*", "Workspace"),
         ("blas.hpp", "kInTf32 = 77", "kInTf32 = 75", "CUBLAS_COMPUTE_32F_FAST_TF32"),
+        ("dnn.hpp", "kTensorStrides = 903", "kTensorStrides = 904", "CUDNN_ATTR_TENSOR_STRIDES"),
+        ("blas.hpp", "kLtBias = 8", "kLtBias = 10", "CUBLASLT_MATMUL_DESC_BIAS_POINTER"),
         ("driver.hpp", "cuMemFree_v2, (Address)", "cuMemFree_v2, (int)", "cuMemFree_v2"),
     ],
 )

@@ -33,3 +33,41 @@ def test_graphs(run_python: Run, sim: dict[str, str]) -> None:
     env = {f"CAUSEWAY_SIM_{key}": value for key, value in sim.items()}
     said = run_python(PROGRAM, timeout=850, new=True, CAUSEWAY_SIM_CODE="1", **env).stdout
     assert " passed" in said
+
+
+FAILING = """
+import torch
+x = torch.zeros(2000, device="sim")
+for _ in range(2):  # two graphs, one warning
+    graph = torch.sim.CUDAGraph()
+    x + 1
+    with torch.sim.graph(graph):
+        for _ in range(4):
+            x += 1
+    graph.replay()
+    graph.replay()
+print(x.unique().tolist())
+"""
+
+
+@pytest.mark.parametrize("fault", ["graph_begin", "graph_end"])
+def test_a_graph_that_the_vendor_fails_to_make_costs_speed_alone(
+    run_python: Run, fault: str
+) -> None:
+    done = run_python(
+        FAILING,
+        CAUSEWAY_SIM_CODE="1",
+        CAUSEWAY_SIM_GRAPHS="1",
+        CAUSEWAY_SIM_FAULT=f"{fault}:*=FAILED",
+    )
+    assert done.stdout == "[16.0]\n"
+    assert done.stderr.count(f"could not make a graph of its own ({fault.replace('_', '.')}") == 1
+
+
+def test_a_device_lost_while_a_graph_is_made_is_told(run_python: Run) -> None:
+    program = FAILING.replace("import torch", "import causeway, torch")
+    done = run_python(
+        program, status=1, CAUSEWAY_SIM_CODE="1", CAUSEWAY_SIM_GRAPHS="1",
+        CAUSEWAY_SIM_FAULT="graph_end:1=DEVICE_LOST",
+    )  # fmt: skip
+    assert "DeviceLostError" in done.stderr

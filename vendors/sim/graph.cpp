@@ -31,7 +31,10 @@ cw_status begin(int32_t index, cw_stream handle) {
 
 cw_status end(int32_t index, cw_stream handle, cw_graph* out) {
   Device* device = nullptr;
-  if (cw_status status = enter("graph_end", index, &device)) return status;
+  if (cw_status status = enter("graph_end", index, &device)) {
+    if (handle) delete handle->graph, handle->graph = nullptr;  // nothing is noted any more, whatever the answer
+    return status;
+  }
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream(*device, handle, &stream)) return status;
   if (!stream->graph) return fail(CW_INVALID, "graph_end: nothing is noted of the stream");

@@ -222,7 +222,64 @@ std::string passing_loop(const std::string& compute, const std::string& storage)
          "PASSV(whole + 16 * v, ((const f32x16*)tile)[v]);\n}\ni += pages == 1 ? 256 : 4 * 1024;\n}\n}\nPASSED;\n";
 }
 
-std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device, bool passing) {
+// An item takes `width` neighbours of every operand in one access each, so that enough of them are under way; what is
+// left at the end one by one.
+std::string packed_loop(const Parsed& p, const std::string& compute, int width) {
+  const std::string W = std::to_string(width);
+  std::string types, loads, stores, places = "#undef AT0\n#define AT0 (e)\n", again;
+  for (int i = 0; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    if (o.is_number) continue;
+    const std::string k = std::to_string(i), storage = storage_of(o.tensor.dtype), pack = "pack" + k;
+    again += "#undef AT" + k + "\n#define AT" + k + (o.strides[0] == 1 ? " (j)\n" : " (0)\n");
+    if (o.strides[0] != 1) {
+      places += "#undef AT" + k + "\n#define AT" + k + " (0)\n";
+      continue;
+    }
+    places += "#undef AT" + k + "\n#define AT" + k + " (e)\n";
+    types += "typedef struct __attribute__((aligned(" + std::to_string(width * size_of(o.tensor.dtype)) + "))) { " +
+             storage + " v[" + W + "]; } " + pack + ";\n";
+    if (i < p.results) {
+      loads += pack + " held" + k + ";\n";
+      stores += "((GLOBAL " + pack + "*)p" + k + ")[i] = held" + k + ";\n";
+    } else {
+      loads += "const " + pack + " held" + k + " = ((GLOBAL const " + pack + "*)p" + k + ")[i];\n";
+    }
+  }
+  std::string named;
+  for (int i = 0; i < p.n; ++i)
+    if (const Operand& o = p.operands[i]; !o.is_number && o.strides[0] == 1)
+      named += (i < p.results ? std::string() : "const ") + storage_of(o.tensor.dtype) + "* const p" +
+               std::to_string(i) + " = held" + std::to_string(i) + ".v;\n";
+  return types + "const idx packs = n / " + W +
+         ";\nfor (idx i = FIRST(packs), last = LAST(packs); i < last; i += STEP) {\n" + loads + "{\n" + named + places +
+         "_Pragma(\"unroll\") for (int e = 0; e < " + W + "; ++e) {\n" + compute + "}\n}\n" + stores + "}\n" + again +
+         "const idx rest = n - packs * " + W +
+         ";\nfor (idx i = FIRST(rest), last = LAST(rest); i < last; i += STEP) {\n" + "const idx j = packs * " + W +
+         " + i;\n" + compute + "}\n";
+}
+
+// How many neighbours packed_loop() gives an item: 16 bytes of the widest operand. 0: one at a time, as few elements are
+// in no hurry, or there are other strides or addresses.
+int width_of(const Parsed& p, Dtype type, int64_t count, const Device& device) {
+  constexpr int64_t kMany = 1 << 16;
+  if (device.in_turn() || device.info.language != CW_CODE_CUDA_C || p.rank != 1 || count < kMany ||
+      finds_zeros(p, type))
+    return 0;
+  int64_t widest = 2;
+  for (int i = 0; i < p.n; ++i)
+    if (!p.operands[i].is_number) widest = std::max<int64_t>(widest, size_of(p.operands[i].tensor.dtype));
+  const int64_t width = 16 / widest;
+  for (int i = 0; i < p.n; ++i) {
+    const Operand& o = p.operands[i];
+    if (o.is_number || (o.strides[0] == 0 && i >= p.results)) continue;
+    const auto address = reinterpret_cast<uintptr_t>(o.tensor.data);
+    if (o.strides[0] != 1 || address % static_cast<uintptr_t>(width * size_of(o.tensor.dtype))) return 0;
+  }
+  return width > 1 ? static_cast<int>(width) : 0;
+}
+
+std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device, bool passing, int width) {
   Source s(device.info);
   s.before(head_of(op, p, type));
   const auto place = [&](int i) { return "p" + std::to_string(i); };
@@ -287,6 +344,8 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
               open_offsets + walk + "INDEPENDENT\nfor (idx j = from; j < to; ++j) {\n" + compute +
               "}\ni += to - from;\n}\n";
     }
+  } else if (width) {
+    body += packed_loop(p, compute, width);
   } else {
     body += "for (idx i = FIRST(n), last = LAST(n); i < last; i += STEP) {\nconst idx row = i / " + N +
             ", j = i - row * " + N + ";\n" + open_offsets + walk + compute + "}\n";
@@ -373,7 +432,8 @@ cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype t
   int64_t count = 1;
   for (int d = 0; d < p.rank; ++d) count *= p.shape[d];
   const bool passing = passes_caches(p, count) && call.device->in_turn();
-  key[2] |= static_cast<uint64_t>(passing) << 32;
+  const int width = width_of(p, type, count, *call.device);
+  key[2] |= static_cast<uint64_t>(passing) << 32 | static_cast<uint64_t>(width) << 33;
   for (int i = 0; i < p.n; ++i) {
     if (!p.operands[i].is_number)
       launch.pointer(p.operands[i].tensor.data);
@@ -389,9 +449,10 @@ cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype t
       if (!p.operands[i].is_number) launch.value(p.operands[i].strides[d]);
   }
   cw_function function = nullptr;
-  TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing); }, &function));
+  TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing, width); }, &function));
   const auto run = [&] {
     if (finds_zeros(p, type)) TRY(launch.tells(call.name));
+    if (width) return launch.run(*call.device, function, count / width, op.cost * width, call.stream);
     return launch.run(*call.device, function, count, op.cost, call.stream);
   };
   if (!passing) return run();

@@ -196,7 +196,7 @@ const A first = IN(ib);
 A acc = START, low = 0;
 (void)first;
 (void)low;
-for (idx i = from_ + place; i < to_; i += TEAM) {
+_Pragma("unroll 4") for (idx i = from_ + place; i < to_; i += TEAM) {
   idx off = ib;
   WALK_REDUCED(i, off)
   const A v = IN(off);

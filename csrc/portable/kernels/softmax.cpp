@@ -99,7 +99,7 @@ cw_status softmax(Call& call, const void* data) {
   const auto bits = static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(out.dtype) << 8 |
                     static_cast<uint64_t>(op.backward ? grad.dtype : 0) << 16 | static_cast<uint64_t>(dense) << 24;
   const int64_t rows = in.numel() / n;
-  const Teams teams = teams_of(*call.device, rows, n, !dense);
+  const Teams teams = teams_of(*call.device, rows, n, !dense, dense && n <= 4096);
   const bool vectors = call.device->in_turn() && dense && !op.backward && in.dtype == kF32 && out.dtype == kF32 &&
                        call.device->info.language != CW_CODE_CUDA_C;
   cw_function function = nullptr;

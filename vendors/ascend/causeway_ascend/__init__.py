@@ -8,6 +8,7 @@ __all__ = ["SETTINGS", "library"]
 _FOUND = "Empty: the loader's, then ASCEND_TOOLKIT_HOME, ASCEND_HOME_PATH, /usr/local/Ascend."
 SETTINGS = {
     "libraries": ("text", "", f"The folder of libascendcl.so and libopapi.so. {_FOUND}"),
+    "executors": ("integer", 4096, "The most executors of aclnn that are kept; 0: none."),
     "ops": ("flag", True, "0: no operators of aclnn; memory, streams and events alone."),
 }
 

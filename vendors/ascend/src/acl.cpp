@@ -37,6 +37,8 @@ std::vector<std::string> folders() {
   return found;
 }
 
+}  // namespace
+
 // The words are of the place that was tried first: the loader's, or the setting's.
 void* open_library(const char* file, std::string* path, std::string* words) {
   for (const std::string& folder : folders()) {
@@ -48,6 +50,10 @@ void* open_library(const char* file, std::string* path, std::string* words) {
   }
   return nullptr;
 }
+
+void* find_in(void* library, const char* symbol) { return dlsym(library, symbol); }
+
+namespace {
 
 template <class T>
 void find_symbol(void* library, const char* symbol, T* out, std::string* missing) {
@@ -106,6 +112,9 @@ const char* open_aclnn() {
   aclnn.name = reinterpret_cast<result(*) parameters>(find_aclnn(#symbol)); \
   if (!aclnn.name && missing.empty()) missing = #symbol;
     ACLNN_CREATES(FIND)
+#undef FIND
+#define FIND(name, result, symbol, parameters) aclnn.name = reinterpret_cast<result(*) parameters>(find_aclnn(#symbol));
+    ACLNN_LATER(FIND)
 #undef FIND
     if (!missing.empty())
       snprintf(words, sizeof(words),

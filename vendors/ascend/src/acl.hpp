@@ -42,6 +42,7 @@ constexpr int kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3, kHugeFi
 // Flags of streams and of events; what a stream and an event say
 constexpr uint32_t kStreamFastLaunch = 1, kStreamFastSync = 2, kEventSync = 1, kEventTimeLine = 8;
 constexpr int kStreamComplete = 0, kEventComplete = 1;
+constexpr int kCaptureRelaxed = 2;  // aclmdlRICaptureMode
 // aclrtDevAttr, aclSysParamOpt, aclCANNPackageName
 constexpr int kCubeCores = 102, kVectorCores = 201, kWarp = 202, kLocalMemory = 204, kGroupLimit = 209,
               kCacheBytes = 302, kArchitecture = 601, kDeterministic = 0, kPackageCann = 0;
@@ -87,6 +88,14 @@ struct PackageVersion {
   F(can_access, aclrtDeviceCanAccessPeer, (int32_t*, int32_t, int32_t))             \
   F(enable_peer, aclrtDeviceEnablePeerAccess, (int32_t, uint32_t))                  \
   F(host_function, aclrtLaunchHostFunc, (Stream, void (*)(void*), void*))           \
+  F(stream_abort, aclrtStreamAbort, (Stream))                                       \
+  F(capture_begin, aclmdlRICaptureBegin, (Stream, int))                             \
+  F(capture_end, aclmdlRICaptureEnd, (Stream, void**))                              \
+  F(graph_execute, aclmdlRIExecuteAsync, (void*, Stream))                           \
+  F(graph_destroy, aclmdlRIDestroy, (void*))                                        \
+  F(ipc_export, aclrtIpcMemGetExportKey, (void*, size_t, char*, size_t, uint64_t))  \
+  F(ipc_import, aclrtIpcMemImportByKey, (void**, const char*, uint64_t))            \
+  F(ipc_close, aclrtIpcMemClose, (const char*))                                     \
   F(set_option, aclrtSetSysParamOpt, (int, int64_t))                                \
   F(cann_version, aclsysGetCANNVersion, (int, PackageVersion*))
 
@@ -121,9 +130,16 @@ const char* open_acl();
   F(destroy_tensor_list, Status, aclDestroyTensorList, (const AclTensorList*))                      \
   F(destroy_scalar_list, Status, aclDestroyScalarList, (const AclScalarList*))
 
+// Of executors that are kept; NULL in a CANN that lacks them, and then none is.
+#define ACLNN_LATER(G)                                                                       \
+  G(set_repeatable, Status, aclSetAclOpExecutorRepeatable, (AclExecutor*))                   \
+  G(set_tensor_address, Status, aclSetTensorAddr, (AclExecutor*, size_t, AclTensor*, void*)) \
+  G(destroy_executor, Status, aclDestroyAclOpExecutor, (AclExecutor*))
+
 struct Aclnn {
 #define MEMBER(name, result, symbol, parameters) result(*name) parameters = nullptr;
   ACLNN_CREATES(MEMBER)
+  ACLNN_LATER(MEMBER)
 #undef MEMBER
 };
 
@@ -132,6 +148,10 @@ const char* open_aclnn();
 
 // An operator's function, wherever it is: libopapi.so or, since CANN 8.5, one of the libraries that it is split into.
 void* find_aclnn(const std::string& symbol);
+
+// One of CANN's libraries, wherever they are; NULL, and words.
+void* open_library(const char* file, std::string* path, std::string* words);
+void* find_in(void* library, const char* symbol);
 
 std::string cann_version();  // "8.5.0", or empty: not known
 std::string places_of_libraries();  // the files that are open, for people

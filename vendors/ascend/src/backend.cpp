@@ -3,15 +3,21 @@
 #include <cstring>
 
 #include "call.hpp"
+#include "comm.hpp"
 #include "causeway/abi.h"
 #include "device.hpp"
 #include "error.hpp"
+#include "graph.hpp"
+#include "ipc.hpp"
 #include "memory.hpp"
 #include "stream.hpp"
 
 namespace ascend {
 
 static cw_status extension(const char* name, const void** out) {
+  if (strcmp(name, "comm.v1") == 0) return *out = &comm_table, CW_OK;
+  if (strcmp(name, "graph.v1") == 0 && has_graphs()) return *out = &graph_table, CW_OK;
+  if (strcmp(name, "ipc.v1") == 0 && has_ipc()) return *out = &ipc_table, CW_OK;
   if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;
   if (strcmp(name, "ascend.rows.v1") == 0) return *out = rows(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);

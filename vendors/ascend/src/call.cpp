@@ -65,8 +65,8 @@ int8_t cube_math(Cube which) {
 namespace {
 
 // A switch of the process: told when torch's changes.
+std::atomic<int> told{0};
 void follow_determinism() {
-  static std::atomic<int> told{0};
   const int asked = torch_asks("torch.deterministic", "1");
   if (told.load(std::memory_order_relaxed) == asked || !acl.set_option) return;
   if (told.exchange(asked) != asked) acl.set_option(kDeterministic, asked);
@@ -87,41 +87,15 @@ bool Operation::find() {
   return run != nullptr;
 }
 
-Frame::Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, cw_stream stream)
-    : name_(name), args_(args), n_(n), outputs_(outputs), stream_(stream) {
+Frame::Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, uint64_t also_written, cw_stream stream)
+    : name_(name), args_(args), n_(n), outputs_(outputs), also_written_(also_written), stream_(stream) {
   // First: aclnn's first call works in this thread's context, which another entry may have changed.
   Device* device = nullptr;
   status_ = find_device(name_, index(), &device);
   follow_determinism();
 }
 
-Frame::~Frame() {
-  for (auto made = made_.rbegin(); made != made_.rend(); ++made) {
-    switch (made->first) {
-      case Kind::tensor:
-        aclnn.destroy_tensor(static_cast<const AclTensor*>(made->second));
-        break;
-      case Kind::scalar:
-        aclnn.destroy_scalar(static_cast<const AclScalar*>(made->second));
-        break;
-      case Kind::int_array:
-        aclnn.destroy_int_array(static_cast<const AclIntArray*>(made->second));
-        break;
-      case Kind::bool_array:
-        aclnn.destroy_bool_array(static_cast<const AclBoolArray*>(made->second));
-        break;
-      case Kind::float_array:
-        aclnn.destroy_float_array(static_cast<const AclFloatArray*>(made->second));
-        break;
-      case Kind::tensor_list:
-        aclnn.destroy_tensor_list(static_cast<const AclTensorList*>(made->second));
-        break;
-      case Kind::scalar_list:
-        aclnn.destroy_scalar_list(static_cast<const AclScalarList*>(made->second));
-        break;
-    }
-  }
-}
+Frame::~Frame() { destroy(made_); }
 
 template <class T>
 T* Frame::keep(T* made, Kind kind) {
@@ -135,8 +109,9 @@ T* Frame::keep(T* made, Kind kind) {
 AclTensor* Frame::tensor(const DLTensor* t) {
   const int type = type_of(t->dtype);
   if (type == kUndefinedType) return decline(), nullptr;
-  // aclnn asks for the storage that a tensor lies in, behind which the chip may write. The core does not say where that
-  // ends: at least what these strides reach, and a part of a tensor must not end there. So all of the allocation.
+  // aclnn asks for the storage that a tensor lies in, behind which the chip may write what it writes. The core does not
+  // say where that ends: at least what these strides reach, and a part of a tensor must not end there. So all of the
+  // allocation, but for what is only read.
   int64_t reach = 1;
   for (int32_t d = 0; d < t->ndim; ++d) {
     if (t->shape[d] == 0) {
@@ -146,11 +121,23 @@ AclTensor* Frame::tensor(const DLTensor* t) {
     reach += (t->shape[d] - 1) * t->strides[d];
   }
   constexpr int64_t most = INT32_MAX;  // elements: kernels count in 32 bits
-  const int64_t left = static_cast<int64_t>(bytes_from(t->data)) * 8 / std::max(1, t->dtype.bits * t->dtype.lanes);
-  reach = std::max(reach, std::min(left, most));
-  return keep(aclnn.tensor(t->shape, static_cast<uint64_t>(t->ndim), type, t->strides, 0, format_of(t->ndim), &reach, 1,
-                           t->data),
-              Kind::tensor);
+  const int32_t place = place_of(t);
+  if (written(place)) {
+    const int64_t left = static_cast<int64_t>(bytes_from(t->data)) * 8 / std::max(1, t->dtype.bits * t->dtype.lanes);
+    reach = std::max(reach, std::min(left, most));
+  }
+  AclTensor* made = keep(aclnn.tensor(t->shape, static_cast<uint64_t>(t->ndim), type, t->strides, 0, format_of(t->ndim),
+                                      &reach, 1, t->data),
+                         Kind::tensor);
+  if (!key_.empty() && place >= 0) places_.push_back({made, place, t->data});
+  return made;
+}
+
+// Which argument it is, -1 for one of a list.
+int32_t Frame::place_of(const DLTensor* t) const {
+  for (int32_t i = 0; i < n_; ++i)
+    if (args_[i].tag == CW_TENSOR && args_[i].v.tensor == t) return i;
+  return -1;
 }
 
 AclTensor* Frame::tensor(const cw_arg& arg) {
@@ -177,6 +164,7 @@ const DLTensor* Frame::first_input() const {
 AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
   const DLTensor* any = first_input();
   if (!any) return decline(), nullptr;
+  alone_ = false;
   std::vector<int64_t> strides(static_cast<size_t>(ndim), 1);
   int64_t all = 1;
   for (int32_t d = ndim - 1; d >= 0; --d) strides[static_cast<size_t>(d)] = all, all *= shape[d];
@@ -292,6 +280,112 @@ AclFloatArray* Frame::floats(const cw_arg& arg) {
   return keep(aclnn.float_array(values.data(), values.size()), Kind::float_array);
 }
 
+namespace {
+
+// What a call is like, as bytes: equal ones make equal calls of aclnn, but for addresses.
+class Key {
+ public:
+  explicit Key(std::string& text) : text_(text) { text_.clear(); }
+  void put(const void* data, size_t bytes) { text_.append(static_cast<const char*>(data), bytes); }
+  void put(int64_t value) { put(&value, sizeof(value)); }
+
+  // `written`: with what lies behind it; `where`: with its address. False: not to be kept.
+  bool put(const DLTensor* t, bool written, bool where) {
+    // An address that is told later must be one of 32 bytes.
+    if (!where && reinterpret_cast<uintptr_t>(t->data) % 32) return false;
+    uint32_t type;
+    static_assert(sizeof(type) == sizeof(t->dtype));
+    memcpy(&type, &t->dtype, sizeof(type));
+    put(static_cast<int64_t>(type) << 32 | t->ndim);
+    put(t->shape, static_cast<size_t>(t->ndim) * sizeof(int64_t));
+    put(t->strides, static_cast<size_t>(t->ndim) * sizeof(int64_t));
+    if (written) put(static_cast<int64_t>(bytes_from(t->data)));
+    if (where) put(static_cast<int64_t>(reinterpret_cast<uintptr_t>(t->data)));
+    return true;
+  }
+  bool put(const cw_arg& arg, bool written) {
+    put(static_cast<int64_t>(arg.tag) << 32 | arg.n);
+    switch (arg.tag) {
+      case CW_NONE:
+        return true;
+      case CW_TENSOR:
+        return put(arg.v.tensor, written, false);
+      case CW_TENSOR_LIST:
+        for (uint32_t i = 0; i < arg.n; ++i)
+          if (!arg.v.tensors[i])
+            put(int64_t{-1});
+          else if (!put(arg.v.tensors[i], true, true))
+            return false;
+        return true;
+      case CW_STRING:
+        return put(arg.v.string, arg.n), true;
+      case CW_COMPLEX:
+        return put(arg.v.complex, 2 * sizeof(double)), true;
+      case CW_INT_LIST:
+      case CW_DOUBLE_LIST:
+      case CW_BOOLEAN_LIST:
+        return put(arg.v.ints, arg.n * sizeof(int64_t)), true;
+      case CW_SCALAR_LIST:
+        for (uint32_t i = 0; i < arg.n; ++i)
+          if (!put(arg.v.args[i], false)) return false;
+        return true;
+      case CW_GENERATOR:
+        return false;
+      default:
+        return put(static_cast<int64_t>(arg.v.bits)), true;
+    }
+  }
+
+ private:
+  std::string& text_;
+};
+
+}  // namespace
+
+bool Frame::write_key(const Operation& operation, int64_t more) {
+  Key key(key_);
+  key.put(static_cast<int64_t>(reinterpret_cast<uintptr_t>(&operation)));
+  key.put(more << 32 | told.load(std::memory_order_relaxed) << 16 | index());
+  for (int32_t i = 0; i < n_; ++i) {
+    if (!key.put(args_[i], written(i))) return key_.clear(), false;
+    if (args_[i].tag != CW_TENSOR) continue;
+    int32_t same = 0;  // which tensors are one memory
+    while (same < i && (args_[same].tag != CW_TENSOR || args_[same].v.tensor->data != args_[i].v.tensor->data)) ++same;
+    key.put(int64_t{same});
+  }
+  return true;
+}
+
+bool Frame::again(Operation& operation, int64_t more, cw_status* status) {
+  if (status_ || !alone_ || !operation.repeats.load(std::memory_order_relaxed) || !keeps_executors()) return false;
+  if (!write_key(operation, more)) return false;
+  Kept* kept = take_executor(key_);
+  if (!kept) return false;
+  Status told_address = kSuccess;
+  for (size_t i = 0; i < kept->places.size() && told_address == kSuccess; ++i) {
+    Kept::Place& place = kept->places[i];
+    void* now = args_[place.argument].v.tensor->data;
+    if (place.address == now) continue;
+    told_address = aclnn.set_tensor_address(kept->executor, static_cast<size_t>(i), place.tensor, now);
+    place.address = now;
+  }
+  if (told_address != kSuccess) return drop_executor(kept), false;  // made anew
+  bool launched = false;
+  *status = run(operation, kept->bytes, kept->executor, &launched);
+  *status ? drop_executor(kept) : release_executor(kept);
+  return true;
+}
+
+// The executor as one that is kept, before its first run; NULL where it is for this call alone.
+Kept* Frame::kept_of(Operation& operation, uint64_t bytes, AclExecutor* executor) {
+  if (key_.empty() || !alone_ || !seen_before(key_)) return nullptr;
+  if (aclnn.set_repeatable(executor) != kSuccess) return operation.repeats = false, nullptr;
+  auto* made = new Kept;
+  made->executor = executor, made->bytes = bytes;
+  made->handles.swap(made_), made->places.swap(places_), made->key.swap(key_);
+  return made;
+}
+
 // Refused before anything was done: another rung serves. Said once for each operator.
 cw_status Frame::decline(Operation& operation, Status result) {
   const std::string words = words_of(result);
@@ -301,22 +395,26 @@ cw_status Frame::decline(Operation& operation, Status result) {
 }
 
 cw_status Frame::finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor) {
-  return result == kSuccess ? run(operation, bytes, executor) : decline(operation, result);
+  if (result != kSuccess) return decline(operation, result);
+  Kept* made = kept_of(operation, bytes, executor);
+  bool launched = false;
+  const cw_status status = run(operation, bytes, executor, &launched);
+  if (made)
+    status ? end_executor(made) : keep_executor(made);
+  else if (!launched && aclnn.destroy_executor)
+    aclnn.destroy_executor(executor);  // what does not run is nobody's
+  return status;
 }
 
-cw_status Frame::run(Operation& operation, uint64_t bytes, AclExecutor* executor) {
+cw_status Frame::run(Operation& operation, uint64_t bytes, AclExecutor* executor, bool* launched) {
   const int32_t index = this->index();
   Device* device = nullptr;
   Stream stream = nullptr;
   TRY(find_device(name_, index, &device));
   TRY(find_stream(name_, *device, stream_, &stream));
   void* workspace = nullptr;
-  const cw_status had = bytes ? host.scratch(index, stream_, bytes, &workspace) : CW_OK;
-  if (had) {  // what does not run is nobody's
-    static const auto end = reinterpret_cast<Status (*)(AclExecutor*)>(find_aclnn("aclDestroyAclOpExecutor"));
-    if (end) end(executor);
-    return had;
-  }
+  if (bytes) TRY(host.scratch(index, stream_, bytes, &workspace));
+  *launched = true;
   const Status ran = operation.run(workspace, bytes, executor, stream);
   if (ran == kSuccess) return CW_OK;
   const std::string function = std::string(name_) + ": aclnn" + operation.name;

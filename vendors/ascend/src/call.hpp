@@ -22,6 +22,7 @@
 
 #include "acl.hpp"
 #include "error.hpp"
+#include "executors.hpp"
 #include "causeway/op.hpp"
 #include "causeway/operators.hpp"
 
@@ -62,12 +63,13 @@ struct Operation {  // one of aclnn's, looked up once
   void* workspace = nullptr;  // aclnnAddGetWorkspaceSize
   Status (*run)(void*, uint64_t, AclExecutor*, Stream) = nullptr;  // aclnnAdd
   std::atomic<bool> said{false};  // its first refusal was
+  std::atomic<bool> repeats{true};  // CANN has not refused to make an executor of it repeatable
 };
 
 // One call: makes the handles that aclnn takes from the core's arguments, and ends them.
 class Frame {
  public:
-  Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, cw_stream stream);
+  Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, uint64_t also_written, cw_stream stream);
   ~Frame();
   Frame(const Frame&) = delete;
   Frame& operator=(const Frame&) = delete;
@@ -101,10 +103,13 @@ class Frame {
   }
   cw_status status() const { return status_; }
   cw_status finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor);
+  // Runs the executor that is kept of this operation, these arguments and `more`. False: there is none.
+  bool again(Operation& operation, int64_t more, cw_status* status);
   // A call beside the line's, on the same stream; a refusal counts as one of this call.
   template <class... Args>
   cw_status call(Operation& operation, Args... args) {
     TRY(status_);
+    alone_ = false;
     uint64_t bytes = 0;
     AclExecutor* executor = nullptr;
     using Workspace = Status (*)(Args..., uint64_t*, AclExecutor**);
@@ -113,19 +118,26 @@ class Frame {
   }
 
  private:
-  enum class Kind { tensor, scalar, int_array, bool_array, float_array, tensor_list, scalar_list };
   template <class T>
   T* keep(T* made, Kind kind);
+  bool write_key(const Operation& operation, int64_t more);
+  int32_t place_of(const DLTensor* t) const;
+  bool written(int32_t place) const { return place < outputs_ || (also_written_ >> place & 1); }
   AclTensor* filled(const cw_arg& number);
   cw_status decline(Operation& operation, Status result);
-  cw_status run(Operation& operation, uint64_t bytes, AclExecutor* executor);
+  cw_status run(Operation& operation, uint64_t bytes, AclExecutor* executor, bool* launched);
+  Kept* kept_of(Operation& operation, uint64_t bytes, AclExecutor* executor);
 
   const char* name_;
   const cw_arg* args_;
   int32_t n_, outputs_;
+  uint64_t also_written_;
   cw_stream stream_;
   cw_status status_ = CW_OK;
-  std::vector<std::pair<Kind, const void*>> made_;
+  Handles made_;
+  bool alone_ = true;  // nothing but the line's call was made, and no memory lent: what is kept would be this call
+  std::string key_;  // of the call that is being made; empty: it is not to be kept
+  std::vector<Kept::Place> places_;
 };
 
 int type_of(DLDataType type);  // aclDataType, kUndefinedType for none
@@ -257,6 +269,8 @@ struct With {
   }
   template <class Op>
   static cw_status call(Operation& operation, Frame& f) {
+    cw_status status = CW_OK;
+    if (f.again(operation, (0 + ... + precision(tokens)), &status)) return status;
     auto given =
         std::tuple_cat(Word<Op>::get(f, std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...);
     TRY(f.status());
@@ -272,6 +286,14 @@ struct With {
   }
 
  private:
+  // What a call depends on beside its arguments, as a number.
+  template <class T>
+  static int64_t precision(T token) {
+    if constexpr (std::is_same_v<T, Cube>)
+      return 1 + cube_math(token);
+    else
+      return 0;
+  }
   template <class Op, class T, T token>
   static bool fits_token(const cw_arg* args, std::integral_constant<T, token>) {
     if constexpr (std::is_same_v<T, Number>) return cw::is_number(args[static_cast<int>(token)]);
@@ -312,6 +334,12 @@ inline constexpr uint32_t most_tensors = 0;  // of a list in one call of aclnn's
 template <class Op>
 inline constexpr uint32_t most_tensors<Op, std::void_t<decltype(Op::most)>> = Op::most;
 
+// Arguments beside the outputs that the operator writes, a bit each.
+template <class Op>
+inline constexpr uint64_t also_written = 0;
+template <>
+inline constexpr uint64_t also_written<aten::native_batch_norm_out> = 1 << 6 | 1 << 7;  // running mean and variance
+
 template <class Op, class... Calls>
 struct Row {
   static inline Operation operations[sizeof...(Calls)];
@@ -345,9 +373,12 @@ struct Row {
     std::vector<cw_arg> part(args, args + n);
     for (uint32_t begin = 0; begin < args[0].n; begin += most) {
       for (int32_t i = 0; i < n; ++i) {
-        if (args[i].tag != CW_TENSOR_LIST) continue;
+        if (args[i].tag != CW_TENSOR_LIST && args[i].tag != CW_SCALAR_LIST) continue;
         part[size_t(i)].n = std::min(most, args[i].n - begin);
-        part[size_t(i)].v.tensors = args[i].v.tensors + begin;
+        if (args[i].tag == CW_TENSOR_LIST)
+          part[size_t(i)].v.tensors = args[i].v.tensors + begin;
+        else
+          part[size_t(i)].v.args = args[i].v.args + begin;
       }
       const cw_status status = call(part.data(), n, stream);
       // Declined after a part was done: in place that part cannot be done again.
@@ -360,7 +391,7 @@ struct Row {
   }
 
   static cw_status call(const cw_arg* args, int32_t n, cw_stream stream) {
-    Frame frame(Op::name, args, n, static_cast<int32_t>(Op::outputs), stream);
+    Frame frame(Op::name, args, n, static_cast<int32_t>(Op::outputs), also_written<Op>, stream);
     cw_status status = CW_UNSUPPORTED;
     Operation* operation = operations;
     bool served = false;

@@ -24,6 +24,12 @@ struct Given {
     std::unique_lock<std::shared_mutex> lock(mutex);
     spans.erase(reinterpret_cast<uintptr_t>(ptr));
   }
+  // The bytes of the span that starts here; 0: none does.
+  uint64_t whole(const void* ptr) {
+    std::shared_lock<std::shared_mutex> lock(mutex);
+    const auto found = spans.find(reinterpret_cast<uintptr_t>(ptr));
+    return found == spans.end() ? 0 : found->second;
+  }
   // From this address to the end of the span that it is in; 0: in none.
   uint64_t left(const void* ptr) {
     const auto address = reinterpret_cast<uintptr_t>(ptr);
@@ -116,5 +122,7 @@ cw_status host_free(void* ptr) {
 }
 
 uint64_t bytes_from(const void* ptr) { return g_device.left(ptr); }
+
+uint64_t bytes_of(const void* ptr) { return g_device.whole(ptr); }
 
 }  // namespace ascend

@@ -15,5 +15,7 @@ cw_status host_free(void* ptr);
 
 // From an address in device memory to the end of its mem_alloc.
 uint64_t bytes_from(const void* ptr);
+// Of the mem_alloc that starts there; 0: none does.
+uint64_t bytes_of(const void* ptr);
 
 }  // namespace ascend

@@ -94,6 +94,8 @@ STAND_IN_SHARED Code enqueue(void* stream, const char* name, std::function<Code(
 STAND_IN_SHARED Code wait_for(void* stream);
 // For work: the code and the message of a failure on the device.
 STAND_IN_SHARED Code broken(Code code, const std::string& message);
+// For work: whether its stream is told to drop what it has. It then gives kStreamAborted, which is no failure of the device.
+STAND_IN_SHARED bool aborted();
 STAND_IN_SHARED bool deterministic();
 
 }  // namespace stand_in

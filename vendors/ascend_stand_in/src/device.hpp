@@ -41,6 +41,7 @@ struct Stream {
   std::condition_variable changed;
   std::deque<Task> tasks;
   bool busy = false, stop = false;
+  std::atomic<bool> aborting{false};  // What runs is to end.
   bool stop_at_failure = false;
   std::thread thread;
   // In a capture: its graph, and what this stream has seen of the others.

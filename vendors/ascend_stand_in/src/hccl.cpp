@@ -5,6 +5,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <set>
@@ -51,6 +52,7 @@ int64_t seconds() {
 struct Late : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
+struct Aborted {};
 
 struct Comm {
   std::string name;
@@ -58,6 +60,7 @@ struct Comm {
   char* memory;
   size_t size;
 
+  ~Comm() { munmap(memory, size); }
   Meeting* meeting() const { return reinterpret_cast<Meeting*>(memory); }
   Slot* slot(uint32_t rank) const { return reinterpret_cast<Slot*>(memory + sizeof(Meeting)) + rank; }
   Slot* mail(uint32_t from, uint32_t to) const { return slot(ranks + from * ranks + to); }
@@ -67,6 +70,7 @@ struct Comm {
   void until(Done done, const char* what) const {
     auto start = std::chrono::steady_clock::now();
     for (int spins = 0; !done(); ++spins) {
+      if (aborted()) throw Aborted();
       if (meeting()->failed) throw Late("another rank has failed");
       if (spins > 100) std::this_thread::sleep_for(std::chrono::microseconds(50));
       if (spins % 1000 == 999 && std::chrono::steady_clock::now() - start > std::chrono::seconds(seconds())) {
@@ -108,8 +112,8 @@ struct Comm {
 };
 
 std::mutex lock;
-std::set<void*>& comms() {
-  static auto* all = new std::set<void*>;
+std::map<void*, std::shared_ptr<Comm>>& comms() {
+  static auto* all = new std::map<void*, std::shared_ptr<Comm>>;
   return *all;
 }
 
@@ -173,7 +177,8 @@ char* memory_of(const void* address, size_t bytes) {
   return real;
 }
 
-Comm* check(const char* who, void* handle, int dtype, int how, int* code) {
+// What is on a stream keeps its communicator.
+std::shared_ptr<Comm> check(const char* who, void* handle, int dtype, int how, int* code) {
   std::lock_guard<std::mutex> guard(lock);
   *code = kBadArgument;
   if (!comms().count(handle)) return refuse(kInvalidHandle, "%s: %p is no communicator", who, handle), nullptr;
@@ -182,13 +187,13 @@ Comm* check(const char* who, void* handle, int dtype, int how, int* code) {
     return refuse(kInvalidParameter, "%s: reduction %d; sum, product, maximum and minimum are 0 to 3", who, how),
            nullptr;
   *code = kOk;
-  return static_cast<Comm*>(handle);
+  return comms()[handle];
 }
 
 template <class Work>
 int collective(const char* who, void* handle, int dtype, int how, uint32_t peer, void* stream, Work work) {
   int code;
-  Comm* comm = check(who, handle, dtype, how, &code);
+  auto comm = check(who, handle, dtype, how, &code);
   if (!comm) return code;
   if (peer >= comm->ranks) {
     refuse(kInvalidParameter, "%s: there is no rank %u, there are %u", who, peer, comm->ranks);
@@ -199,6 +204,8 @@ int collective(const char* who, void* handle, int dtype, int how, uint32_t peer,
                    try {
                      work(*comm);
                      return kGood;
+                   } catch (const Aborted&) {
+                     return broken(kStreamAborted, "aborted");
                    } catch (const Late& late) {
                      return broken(kSyncTimeout, late.what());
                    } catch (const std::exception& failure) {
@@ -270,8 +277,7 @@ int message(const char* who, bool sends, void* buffer, uint64_t count, int dtype
   Message one{sends, buffer, size_t(count) * bytes_of(dtype), peer};
   if (group.depth) {
     int code;
-    Comm* comm = check(who, handle, dtype, 0, &code);
-    if (!comm) return code;
+    if (!check(who, handle, dtype, 0, &code)) return code;
     group.comm = handle;
     group.stream = stream;
     group.messages.push_back(one);
@@ -324,7 +330,7 @@ ENTRY int HcclCommInitRootInfo(uint32_t ranks, const void* info, uint32_t rank, 
     refuse(kOutOfMemory, "HcclCommInitRootInfo: cannot map %zu bytes", size);
     return kNoMemory;
   }
-  auto comm = std::make_unique<Comm>(Comm{name, ranks, rank, static_cast<char*>(memory), size});
+  std::shared_ptr<Comm> comm(new Comm{name, ranks, rank, static_cast<char*>(memory), size});
   try {
     comm->wait();
   } catch (const Late& late) {
@@ -334,8 +340,8 @@ ENTRY int HcclCommInitRootInfo(uint32_t ranks, const void* info, uint32_t rank, 
   }
   if (!rank) shm_unlink(name);
   std::lock_guard<std::mutex> guard(lock);
-  *result = comm.release();
-  comms().insert(*result);
+  *result = comm.get();
+  comms()[*result] = std::move(comm);
   return kOk;
 }
 
@@ -346,14 +352,8 @@ ENTRY int HcclCommInitRootInfoConfig(uint32_t ranks, const void* info, uint32_t 
 
 ENTRY int HcclCommDestroy(void* handle) {
   CALL_ONLY();
-  {
-    std::lock_guard<std::mutex> guard(lock);
-    if (!comms().erase(handle)) return kBadArgument;
-  }
-  auto* comm = static_cast<Comm*>(handle);
-  munmap(comm->memory, comm->size);
-  delete comm;
-  return kOk;
+  std::lock_guard<std::mutex> guard(lock);
+  return comms().erase(handle) ? kOk : kBadArgument;
 }
 
 ENTRY int HcclGetRankSize(void* comm, uint32_t* ranks) {
@@ -416,6 +416,8 @@ ENTRY int HcclAllReduce(void* in, void* out, uint64_t count, int dtype, int how,
       else
         reduce(dtype, how, all.data() + offset, piece, size);
     });
+    static const bool wrong = !strcmp(setting("WRONG", ""), "HcclAllReduce");
+    if (wrong && bytes) all[0] ^= 1;
     if (bytes) memcpy(memory_of(out, bytes), all.data(), bytes);
   });
 }
@@ -503,7 +505,7 @@ ENTRY int HcclAlltoAllV(const void* in, const void* counts, const void* starts, 
                         const void* taken, const void* places, int dtype_out, void* comm, void* stream) {
   CALL_ONLY();
   int code;
-  Comm* known = check(__func__, comm, dtype, 0, &code);
+  auto known = check(__func__, comm, dtype, 0, &code);
   if (!known) return code;
   if (!counts || !starts || !taken || !places || !bytes_of(dtype_out)) return kNullPointer;
   auto list = [&](const void* numbers) {

@@ -24,6 +24,7 @@ std::set<void*>& events() {
 int next_id = 1;
 
 thread_local std::string failure_message;
+thread_local const Stream* running = nullptr;
 
 // The first failure is the device's until it is reset; what comes later on it does not run.
 void fail(Device* device, Code code, const std::string& message) {
@@ -35,6 +36,7 @@ void fail(Device* device, Code code, const std::string& message) {
 
 void run(Stream* stream) {
   Device* device = stream->context->device;
+  running = stream;
   for (;;) {
     Task task;
     {
@@ -52,7 +54,7 @@ void run(Stream* stream) {
       Code code = event ? kGood : planted_work(task.name.c_str());
       if (code) failure_message = "fault on demand";
       if (!code) code = task.work();
-      if (code)
+      if (code && code != kStreamAborted)
         fail(device, code,
              text("E%d: %s: %s, on stream %d of device %d", code, task.name.c_str(), failure_message.c_str(),
                   stream->id, device->index));
@@ -60,6 +62,7 @@ void run(Stream* stream) {
     task.work = nullptr;
     std::lock_guard<std::mutex> hold(stream->lock);
     stream->busy = false;
+    stream->aborting = false;
     stream->changed.notify_all();
   }
 }
@@ -74,7 +77,11 @@ Code failure_of(Device* device) {
 
 void push(Stream* stream, Task task) {
   std::lock_guard<std::mutex> hold(stream->lock);
-  if (!stream->thread.joinable()) stream->thread = std::thread(run, stream);
+  if (!stream->thread.joinable()) {
+    stream->thread = std::thread(run, stream);
+    // So that who measures a program can leave out what stands for the chip.
+    pthread_setname_np(stream->thread.native_handle(), "ascend-stream");
+  }
   stream->tasks.push_back(std::move(task));
   stream->changed.notify_all();
 }
@@ -84,6 +91,8 @@ Code bad_event(const char* who, const void* handle) {
 }
 
 }  // namespace
+
+bool aborted() { return running && running->aborting; }
 
 Code broken(Code code, const std::string& message) {
   failure_message = message;
@@ -310,14 +319,23 @@ ENTRY Code aclrtStreamQuery(void* handle, int* status) {
   return kGood;
 }
 
+// Events are recorded all the same, as after a failure: who waits for them must not hang. The stream's lock is held.
+static void drop_tasks(Stream* stream) {
+  std::deque<Task> events;
+  for (Task& task : stream->tasks)
+    if (task.name.empty()) events.push_back(std::move(task));
+  stream->tasks.swap(events);
+  stream->aborting = stream->busy;
+  stream->changed.notify_all();
+}
+
 ENTRY Code aclrtStreamAbort(void* handle) {
   CALL();
   Code code;
   Stream* stream = find_stream(handle, &code);
   if (!stream) return code;
   std::lock_guard<std::mutex> hold(stream->lock);
-  stream->tasks.clear();
-  stream->changed.notify_all();
+  drop_tasks(stream);
   return kGood;
 }
 
@@ -328,8 +346,7 @@ ENTRY Code aclrtDeviceTaskAbort(int32_t index, uint32_t) {
   std::lock_guard<std::mutex> guard(here->lock);
   for (Stream* stream : here->streams) {
     std::lock_guard<std::mutex> hold(stream->lock);
-    stream->tasks.clear();
-    stream->changed.notify_all();
+    drop_tasks(stream);
   }
   return kGood;
 }

@@ -4,6 +4,7 @@
 #include <string>
 
 #include "causeway/abi.h"
+#include "attention.hpp"
 #include "blas.hpp"
 #include "device.hpp"
 #include "dnn.hpp"
@@ -16,7 +17,7 @@
 namespace cuda {
 
 static cw_status op_find(const char* name, cw_op* out) {
-  if (find_product(name, out) == CW_OK) return CW_OK;
+  if (find_product(name, out) == CW_OK || find_attention(name, out) == CW_OK) return CW_OK;
   return find_convolution(name, out);
 }
 

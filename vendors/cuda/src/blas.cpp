@@ -32,6 +32,11 @@ const char* open_blas() {
     BLAS_FUNCTIONS(FIND)
     BLAS_PRODUCTS(FIND)
 #undef FIND
+    std::string missing;
+#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cublas.name, &missing);
+    BLASLT_FUNCTIONS(FIND)
+#undef FIND
+    if (!missing.empty()) cublas.multiply = nullptr;
     find_symbol(library, "cublasGetProperty", &cublas.property, nullptr);
     find_symbol(library, "cublasGetStatusString", &cublas.status_text, nullptr);
   });
@@ -50,7 +55,8 @@ std::string blas_version() {
 
 BlasStream::~BlasStream() {
   if (handle) cublas.destroy(handle);
-  if (ones) cu.free(ones);
+  for (const auto& [dtype, all] : ones)
+    for (const Ones& one : all) cu.free(one.at);
 }
 
 namespace {
@@ -158,6 +164,7 @@ struct Product {
   Matrix out, a, b;
   Factor fa, fb;
   int out_step = 0;
+  bool turned = false;  // computed as its transposed product, for the sake of out
   int64_t batches = 1;
   Dtype dtype = Dtype::other, out_dtype = Dtype::other;
 
@@ -166,7 +173,7 @@ struct Product {
     int64_t step = 0;
     if (!out.has_dense_rows(&step)) {  // then its columns: the product of the transposed factors, swapped
       const Matrix left = b.transposed();
-      b = a.transposed(), a = left, out = out.transposed();
+      b = a.transposed(), a = left, out = out.transposed(), turned = true;
       if (!out.has_dense_rows(&step)) return false;
     }
     out_step = static_cast<int>(step);
@@ -224,9 +231,10 @@ cw_status handle_of(cw_stream_t& stream, void* workspace, BlasStream** out) {
   return *out = stream.blas.get(), CW_OK;
 }
 
-// `count` ones of `dtype`, kept with the stream: work of it alone reads them.
-cw_status ones_of(cw_stream_t& stream, BlasStream& own, Dtype dtype, int64_t count, char** out) {
-  if (own.ones_dtype != dtype || own.ones_count < count) {
+// `count` ones of `dtype`, kept as long as the stream: a graph that was captured with them reads them at each replay.
+cw_status ones_of(BlasStream& own, Dtype dtype, int64_t count, char** out) {
+  auto& all = own.ones[dtype];
+  if (all.empty() || all.back().count < count) {
     const int64_t size = is_double(dtype) ? 8 : dtype == Dtype::float16 || dtype == Dtype::bfloat16 ? 2 : 4;
     const int64_t each = dtype == Dtype::complex64 || dtype == Dtype::complex128 ? 2 : 1;
     const int64_t room = count < 4096 ? 4096 : count * 2;
@@ -244,18 +252,14 @@ cw_status ones_of(cw_stream_t& stream, BlasStream& own, Dtype dtype, int64_t cou
     }
     Address made = 0;
     TRY(check(cu.alloc(&made, values.size()), "cuMemAlloc"));
-    // Waited for, as the copy reads `values` and what is queued may read the old ones.
-    Result result = cu.copy_in(made, values.data(), values.size(), stream.stream);
-    const Result ended = cu.stream_sync(stream.stream);
-    if (result == kSuccess) result = ended;
-    if (result != kSuccess) {
+    // At once and on no stream of ours, which may be captured.
+    if (const Result result = cu.copy_in_now(made, values.data(), values.size()); result != kSuccess) {
       cu.free(made);
-      return check(result, "cuMemcpyHtoDAsync");
+      return check(result, "cuMemcpyHtoD");
     }
-    if (own.ones) cu.free(own.ones);
-    own.ones = made, own.ones_count = room, own.ones_dtype = dtype;
+    all.push_back({made, room});
   }
-  return *out = reinterpret_cast<char*>(own.ones), CW_OK;
+  return *out = reinterpret_cast<char*>(all.back().at), CW_OK;
 }
 
 // How the operand of beta is copied into the output, which the product then adds to.
@@ -282,11 +286,85 @@ Added how_added(const Matrix& out, int64_t batches, Tensor self, Matrix* from) {
 }
 
 // out = alpha a b + beta self
+template <class T, int (*Blas::*destroy)(T)>
+struct Lt {
+  T it = nullptr;
+  Lt() = default;
+  Lt(const Lt&) = delete;
+  ~Lt() {
+    if (it) (cublas.*destroy)(it);
+  }
+};
+
+int32_t alignment_of(const void* p) {
+  const auto lowest = static_cast<int32_t>(reinterpret_cast<uintptr_t>(p) & 255);
+  return lowest ? lowest & -lowest : 256;
+}
+
+// out = alpha a b + a row, in one launch: cuBLASLt adds what belongs to a row of its column-major result. `p` was read,
+// and its out has dense rows. CW_UNSUPPORTED where it takes no such product.
+cw_status add_row(const Product& p, const Number& alpha, const char* row, bool tf32, cw_stream_t& stream,
+                  BlasStream& own, void* workspace) {
+  const int in = data_type(p.dtype), scale = p.dtype == Dtype::float64 ? blas::kFloat64 : blas::kFloat32;
+  const int compute = is_double(p.dtype) ? blas::kIn64F : tf32 ? blas::kInTf32 : blas::kIn32F;
+  const auto m = static_cast<uint64_t>(p.out.columns), n = static_cast<uint64_t>(p.out.rows),
+             k = static_cast<uint64_t>(p.a.columns);
+  Lt<LtPlan, &Blas::plan_destroy> plan;
+  Lt<LtLayout, &Blas::layout_destroy> a, b, out;
+  TRY(check_blas(cublas.plan_create(&plan.it, compute, scale), "cublasLtMatmulDescCreate"));
+  const auto set = [&](int what, const auto& value) {
+    return check_blas(cublas.plan_set(plan.it, what, &value, sizeof value), "cublasLtMatmulDescSetAttribute");
+  };
+  TRY(set(blas::kLtTransA, int32_t{p.fb.operation}));
+  TRY(set(blas::kLtTransB, int32_t{p.fa.operation}));
+  TRY(set(blas::kLtEpilogue, int32_t{blas::kLtAddsBias}));
+  TRY(set(blas::kLtBias, row));
+  TRY(set(blas::kLtBiasType, int32_t{in}));
+  const auto layout = [&](LtLayout* to, bool turned, uint64_t rows, uint64_t columns, int step) {
+    return check_blas(cublas.layout_create(to, in, turned ? columns : rows, turned ? rows : columns, step),
+                      "cublasLtMatrixLayoutCreate");
+  };
+  TRY(layout(&a.it, p.fb.operation == blas::kTransposed, m, k, p.fb.step));
+  TRY(layout(&b.it, p.fa.operation == blas::kTransposed, k, n, p.fa.step));
+  TRY(layout(&out.it, false, m, n, p.out_step));
+  const int32_t aligned[] = {alignment_of(p.b.data), alignment_of(p.a.data), alignment_of(p.out.data),
+                             alignment_of(row)};
+  const std::vector<int64_t> key = {in,         compute,    p.fb.operation, p.fa.operation, int64_t(m),
+                                    int64_t(n), int64_t(k), p.fb.step,      p.fa.step,      p.out_step,
+                                    aligned[0], aligned[1], aligned[2],     aligned[3]};
+  const auto handle = reinterpret_cast<LtHandle>(own.handle);
+  const auto known = own.chosen.find(key);
+  if (known == own.chosen.end()) {
+    Lt<LtWish, &Blas::wish_destroy> wish;
+    TRY(check_blas(cublas.wish_create(&wish.it), "cublasLtMatmulPreferenceCreate"));
+    const auto ask = [&](int what, const auto& value) {
+      return check_blas(cublas.wish_set(wish.it, what, &value, sizeof value), "cublasLtMatmulPreferenceSetAttribute");
+    };
+    TRY(ask(blas::kLtWorkspace, workspace_bytes(*stream.device)));
+    TRY(ask(blas::kLtReduction, blas::kLtInWideType));
+    for (int i = 0; i < 3; ++i) TRY(ask(blas::kLtAlignA + i, static_cast<uint32_t>(aligned[i])));
+    TRY(ask(blas::kLtAlignD, static_cast<uint32_t>(aligned[2])));
+    blas::Proposal found = {};
+    int count = 0;
+    const int result = cublas.propose(handle, plan.it, a.it, b.it, out.it, out.it, wish.it, 1, &found, &count);
+    const bool good = result == blas::kSuccess && count > 0 && found.state == blas::kSuccess;
+    own.chosen[key] = good ? std::optional(found) : std::nullopt;
+  }
+  const auto& chosen = own.chosen[key];
+  if (!chosen) return CW_UNSUPPORTED;
+  const Number none(p.dtype, 0);
+  return check_blas(cublas.multiply(handle, plan.it, alpha.data(), p.b.data, a.it, p.a.data, b.it, none.data(),
+                                    p.out.data, out.it, p.out.data, out.it, &chosen->algorithm, workspace,
+                                    workspace_bytes(*stream.device), stream.stream),
+                    "cublasLtMatmul");
+}
+
 cw_status product(const char* name, Product p, const Tensor* self, const Scalar* beta, const Scalar* alpha,
                   int32_t device_index, cw_stream handle) {
   if (g_broken || p.a.columns == 0) return CW_UNSUPPORTED;
   const Number scale = alpha ? Number(p.dtype, *alpha) : Number(p.dtype, 1);
   Number keep = beta ? Number(p.dtype, *beta) : Number(p.dtype, 0);
+  const bool scaled_by_one = beta && !beta->is_complex() && beta->to<double>() == 1;
   Added added = Added::nothing;
   Matrix from;
   if (self && !keep.is_zero()) added = how_added(p.out, p.batches, *self, &from);
@@ -314,8 +392,15 @@ cw_status product(const char* name, Product p, const Tensor* self, const Scalar*
     const auto bytes = static_cast<size_t>(p.batches * out.rows * out.columns * self->itemsize());
     TRY(check(cu.copy_within(address(out.data), address(from.data), bytes, stream->stream), "cuMemcpyDtoDAsync"));
   } else if (added == Added::rows || added == Added::columns) {
+    const bool one = scaled_by_one && (from.column == 1 || from.columns == 1) && p.batches == 1 && cublas.multiply;
+    const bool real = p.dtype != Dtype::complex64 && p.dtype != Dtype::complex128;
+    if (one && real && added == Added::rows && !p.turned) {
+      const bool tf32 = p.dtype == Dtype::float32 && torch_asks("torch.matmul_precision", "tf32");
+      const cw_status status = add_row(p, scale, from.data, tf32, *stream, *own, workspace);
+      if (status != CW_UNSUPPORTED) return status;
+    }
     char* ones = nullptr;
-    TRY(ones_of(*stream, *own, p.dtype, added == Added::rows ? out.rows : out.columns, &ones));
+    TRY(ones_of(*own, p.dtype, added == Added::rows ? out.rows : out.columns, &ones));
     (added == Added::rows ? vector.a : vector.b).data = ones;
     vector.read();
     TRY(vector.run(own->handle, Number(p.dtype, 1), Number(p.dtype, 0), false));

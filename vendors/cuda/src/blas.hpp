@@ -2,8 +2,11 @@
 // declarations with NVIDIA's headers.
 #pragma once
 
+#include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <vector>
 
 #include "driver.hpp"
 #include "causeway/op.hpp"
@@ -14,6 +17,10 @@ namespace cuda {
 
 struct Device;
 using BlasHandle = struct cublasContext*;
+using LtHandle = struct cublasLtContext*;
+using LtPlan = struct LtPlan_*;
+using LtLayout = struct LtLayout_*;
+using LtWish = struct LtWish_*;
 
 namespace blas {
 
@@ -30,6 +37,21 @@ constexpr int kIn32F = 68, kIn64F = 70, kIn32I = 72, kInTf32 = 77;
 // cublasMath_t: sums of half types are kept in float32 to their end.
 constexpr int kFullReduction = 16;
 constexpr int kDefaultAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
+// cublasLtMatmulDescAttributes_t, cublasLtEpilogue_t, cublasLtMatmulPreferenceAttributes_t
+constexpr int kLtTransA = 3, kLtTransB = 4, kLtEpilogue = 7, kLtBias = 8, kLtBiasType = 26, kLtAddsBias = 4,
+              kLtWorkspace = 1, kLtReduction = 3, kLtAlignA = 5, kLtAlignB = 6, kLtAlignC = 7, kLtAlignD = 8;
+constexpr uint32_t kLtInWideType = 2;  // cublasLtReductionScheme_t: parts of a sum in the type that is computed in
+
+struct Algorithm {  // cublasLtMatmulAlgo_t
+  uint64_t data[8];
+};
+struct Proposal {  // cublasLtMatmulHeuristicResult_t
+  Algorithm algorithm;
+  size_t workspace;
+  int state;
+  float waves;
+  int reserved[4];
+};
 
 }  // namespace blas
 
@@ -50,10 +72,27 @@ constexpr int kDefaultAlgorithm = -1;  // CUBLAS_GEMM_DEFAULT
     (BlasHandle, int, int, int, int, int, const void*, const void*, int, int, long long, const void*, int, int,   \
      long long, const void*, void*, int, int, long long, int, int, int))
 
+// cuBLASLt, which cuBLAS brings with it and whose handle a handle of cuBLAS is: products that add a row on the way.
+#define BLASLT_FUNCTIONS(F)                                                                                           \
+  F(plan_create, cublasLtMatmulDescCreate, (LtPlan*, int, int))                                                       \
+  F(plan_destroy, cublasLtMatmulDescDestroy, (LtPlan))                                                                \
+  F(plan_set, cublasLtMatmulDescSetAttribute, (LtPlan, int, const void*, size_t))                                     \
+  F(layout_create, cublasLtMatrixLayoutCreate, (LtLayout*, int, uint64_t, uint64_t, int64_t))                         \
+  F(layout_destroy, cublasLtMatrixLayoutDestroy, (LtLayout))                                                          \
+  F(wish_create, cublasLtMatmulPreferenceCreate, (LtWish*))                                                           \
+  F(wish_destroy, cublasLtMatmulPreferenceDestroy, (LtWish))                                                          \
+  F(wish_set, cublasLtMatmulPreferenceSetAttribute, (LtWish, int, const void*, size_t))                               \
+  F(propose, cublasLtMatmulAlgoGetHeuristic,                                                                          \
+    (LtHandle, LtPlan, LtLayout, LtLayout, LtLayout, LtLayout, LtWish, int, blas::Proposal*, int*))                   \
+  F(multiply, cublasLtMatmul,                                                                                         \
+    (LtHandle, LtPlan, const void*, const void*, LtLayout, const void*, LtLayout, const void*, const void*, LtLayout, \
+     void*, LtLayout, const blas::Algorithm*, void*, size_t, Stream))
+
 struct Blas {
 #define MEMBER(name, symbol, parameters) int(*name) parameters = nullptr;
   BLAS_FUNCTIONS(MEMBER)
   BLAS_PRODUCTS(MEMBER)
+  BLASLT_FUNCTIONS(MEMBER)  // all NULL where one is missing
 #undef MEMBER
   int (*property)(int, int*) = nullptr;  // cublasGetProperty
   const char* (*status_text)(int) = nullptr;  // cublasGetStatusString, since 11.4
@@ -64,12 +103,16 @@ extern Blas cublas;
 const char* open_blas();
 std::string blas_version();  // "12.9.1", where it is open
 
-// What a stream has of cuBLAS: a handle with this stream set, and a column of ones for adding vectors to rows.
+// What a stream has of cuBLAS: a handle with this stream set, columns of ones for adding vectors to rows, and which
+// algorithm of cuBLASLt is taken for a product.
 struct BlasStream {
+  struct Ones {
+    Address at = 0;
+    int64_t count = 0;
+  };
   BlasHandle handle = nullptr;
-  Address ones = 0;
-  int64_t ones_count = 0;
-  cw::Dtype ones_dtype = cw::Dtype::other;
+  std::map<cw::Dtype, std::vector<Ones>> ones;  // the last one serves; graphs may read the others
+  std::map<std::vector<int64_t>, std::optional<blas::Proposal>> chosen;  // none: declined
   ~BlasStream();
 };
 

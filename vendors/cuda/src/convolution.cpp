@@ -1,18 +1,22 @@
 // Convolutions of one to three dimensions and their gradients by cuDNN, channels first or last. A transposed convolution
 // is the gradient of another one by its image, so there are three products: `forward`, `image`, `filter`.
 //
-// An algorithm is chosen by cuDNN's heuristics once for each shape. Winograd's and those by Fourier transforms are left
+// An engine is chosen by cuDNN's heuristics once for each shape, an algorithm of its older interface where none is allowed.
+// Addresses are at multiples of 16 bytes, or a copy is: a kernel that reads pieces ends the context elsewhere. Winograd's and those by Fourier transforms are left
 // out unless CAUSEWAY_NVIDIA_WINOGRAD=1: an Inf or NaN would spread over a whole tile, and small results lose bits to
 // large neighbours.
 #include <algorithm>
 #include <array>
 #include <climits>
+#include <memory>
 #include <mutex>
+#include <utility>
 
 #include "causeway/operators.hpp"
 #include "dnn.hpp"
 #include "error.hpp"
 #include "memory.hpp"
+#include "program.hpp"
 #include "stream.hpp"
 
 namespace cuda {
@@ -116,6 +120,36 @@ bool is_plain(Kind kind, int algorithm) {
   return algorithm == 0 || algorithm == 1 || algorithm == 3;
 }
 
+bool is_aligned(const void* p) { return (reinterpret_cast<uintptr_t>(p) & 15) == 0; }
+
+// A descriptor of a graph, gone with it. The first failure stays, and what follows does nothing.
+struct GraphPart {
+  GraphDescriptor it = nullptr;
+  int result = dnn::kSuccess;
+  explicit GraphPart(int kind) { result = cudnn.make(kind, &it); }
+  GraphPart(const GraphPart&) = delete;
+  ~GraphPart() {
+    if (it) cudnn.unmake(it);
+  }
+  GraphPart& set(int what, int type, int64_t count, const void* values) {
+    if (result == dnn::kSuccess) result = cudnn.set(it, what, type, count, values);
+    return *this;
+  }
+  GraphPart& set(int what, int type, const int* values, int count) {
+    int64_t wide[kMostDims];
+    std::copy(values, values + count, wide);
+    return set(what, type, count, wide);
+  }
+  GraphPart& set(int what, const GraphPart& other) {
+    if (result == dnn::kSuccess) result = other.result;
+    return set(what, dnn::kDescriptorType, 1, &other.it);
+  }
+  bool finalize() {
+    if (result == dnn::kSuccess) result = cudnn.finalize(it);
+    return result == dnn::kSuccess;
+  }
+};
+
 struct Convolution {
   Plane image, filter, result;  // of the convolution that is not transposed
   int spatial = 2, groups = 1;
@@ -203,6 +237,7 @@ struct Convolution {
   // The first of cuDNN's proposals that is allowed; the plain ones where it has none.
   DnnStream::Chosen choose(Kind kind, size_t most_bytes) const {
     static const bool winograd = setting("winograd") == "1";
+    const bool half = dtype == Dtype::float16 || dtype == Dtype::bfloat16;
     dnn::Found found[16] = {};
     int count = 0;
     if (find(kind, 10, &count, found) != dnn::kSuccess) count = 0;
@@ -216,14 +251,129 @@ struct Convolution {
       const dnn::Found& f = found[i];
       if (f.status != dnn::kSuccess || (deterministic && f.determinism != dnn::kDeterministic)) continue;
       if (!winograd && !is_plain(kind, f.algorithm)) continue;
+      if (half && kind != kForward && f.algorithm != 1) continue;  // the others add parts of a sum in half precision
       DnnStream::Chosen chosen{f.algorithm, 0};
       if (workspace(kind, f.algorithm, &chosen.bytes) == dnn::kSuccess && chosen.bytes <= most_bytes) return chosen;
     }
     return {};
   }
 
+  void describe_part(GraphPart& part, int64_t id, const Plane& p) const {
+    const int64_t aligned = 16;
+    const int type = data_type(dtype);
+    part.set(dnn::kTensorType, dnn::kDataType, 1, &type).set(dnn::kTensorId, dnn::kInt64Type, 1, &id);
+    part.set(dnn::kTensorAlignment, dnn::kInt64Type, 1, &aligned);
+    part.set(dnn::kTensorShape, dnn::kInt64Type, p.shape, p.dims);
+    part.set(dnn::kTensorStrides, dnn::kInt64Type, p.strides, p.dims).finalize();
+  }
+
+  // Whether every number keeps to its own sum, in the precision that is asked for.
+  bool is_allowed(const GraphPart& config) const {
+    static const bool winograd = setting("winograd") == "1";
+    GraphPart engine(dnn::kEngine);
+    int64_t count = 0;
+    int notes[16] = {};
+    if (engine.result || cudnn.get(config.it, dnn::kEngineOfConfig, dnn::kDescriptorType, 1, &count, &engine.it) ||
+        cudnn.get(engine.it, dnn::kEngineNotes, dnn::kNoteType, 16, &count, notes))
+      return false;
+    for (int64_t i = 0; i < count && i < 16; ++i) {
+      const int note = notes[i];
+      if (note == dnn::kConvertsDown || note == dnn::kReducesInHalf) return false;
+      if (note == dnn::kAnyOrder && deterministic) return false;
+      if (note == dnn::kOnTensorCores && dtype == Dtype::float32 && !tf32) return false;
+      if (!winograd && (note == dnn::kFourier || (note >= dnn::kWinograd && note <= dnn::kWinogradLast))) return false;
+    }
+    return true;
+  }
+
+  // The first engine of cuDNN's heuristics that is allowed; none: {}.
+  DnnStream::Plan plan(Kind kind, bool adds) const {
+    GraphPart x(dnn::kTensorIs), w(dnn::kTensorIs), y(dnn::kTensorIs), convolution(dnn::kConvolutionIs);
+    describe_part(x, 1, image);
+    describe_part(w, 2, filter);
+    describe_part(y, 3, result);
+    const int compute = dtype == Dtype::float64 ? dnn::kFloat64 : dnn::kFloat32, mode = dnn::kCrossCorrelation;
+    const int64_t dims = spatial;
+    convolution.set(dnn::kConvolutionCompute, dnn::kDataType, 1, &compute);
+    convolution.set(dnn::kConvolutionMode, dnn::kConvolutionType, 1, &mode);
+    convolution.set(dnn::kSpatialDims, dnn::kInt64Type, 1, &dims);
+    convolution.set(dnn::kDilations, dnn::kInt64Type, dilation, spatial);
+    convolution.set(dnn::kStrides, dnn::kInt64Type, stride, spatial);
+    convolution.set(dnn::kPaddingsBefore, dnn::kInt64Type, padding, spatial);
+    convolution.set(dnn::kPaddingsAfter, dnn::kInt64Type, padding, spatial).finalize();
+    constexpr int kinds[] = {dnn::kForwardIs, dnn::kImageGradient, dnn::kFilterGradient};
+    constexpr int alphas[] = {dnn::kForwardAlpha, dnn::kImageAlpha, dnn::kFilterAlpha};
+    constexpr int xs[] = {dnn::kForwardX, dnn::kImageDx, dnn::kFilterX};
+    constexpr int ws[] = {dnn::kForwardW, dnn::kImageW, dnn::kFilterDw};
+    constexpr int ys[] = {dnn::kForwardY, dnn::kImageDy, dnn::kFilterDy};
+    const int factor = dtype == Dtype::float64 ? dnn::kDoubleType : dnn::kFloatType;
+    GraphPart operation(kinds[kind]), operations(dnn::kOperations);
+    operation.set(alphas[kind], factor, 1, alpha()).set(alphas[kind] + 1, factor, 1, adds ? alpha() : beta());
+    operation.set(alphas[kind] + 2, convolution).set(xs[kind], x).set(ws[kind], w).set(ys[kind], y).finalize();
+    operations.set(dnn::kOperationsHandle, dnn::kHandleType, 1, &own->handle).set(dnn::kOperationsOf, operation);
+    if (!operations.finalize()) return {};
+    for (const int way : {dnn::kBestFirst, dnn::kAnyThatWorks}) {
+      GraphPart heuristics(dnn::kHeuristics);
+      heuristics.set(dnn::kHeuristicsOf, operations).set(dnn::kHeuristicsMode, dnn::kModeType, 1, &way);
+      if (!heuristics.finalize()) continue;
+      constexpr int kMost = 12;
+      std::vector<std::unique_ptr<GraphPart>> configs;
+      GraphDescriptor each[kMost];
+      for (int i = 0; i < kMost; ++i) {
+        configs.push_back(std::make_unique<GraphPart>(dnn::kEngineConfig));
+        each[i] = configs.back()->it;
+      }
+      int64_t count = 0;
+      if (cudnn.get(heuristics.it, dnn::kHeuristicsResults, dnn::kDescriptorType, kMost, &count, each)) continue;
+      for (int64_t i = 0; i < count && i < kMost; ++i) {
+        GraphPart& config = *configs[static_cast<size_t>(i)];
+        if (config.result || !is_allowed(config)) continue;
+        GraphPart made(dnn::kPlan);
+        made.set(dnn::kPlanHandle, dnn::kHandleType, 1, &own->handle).set(dnn::kPlanConfig, config);
+        int64_t bytes = 0, one = 0;
+        if (!made.finalize() || cudnn.get(made.it, dnn::kPlanWorkspace, dnn::kInt64Type, 1, &one, &bytes)) continue;
+        if (bytes < 0 || static_cast<size_t>(bytes) > kMostWorkspace) continue;
+        return {std::exchange(made.it, nullptr), static_cast<size_t>(bytes)};
+      }
+    }
+    return {};
+  }
+
+  // `adds`: to what the result has already. CW_UNSUPPORTED: by the older interface.
+  cw_status run_plan(Kind kind, bool adds) {
+    if (!cudnn.make) return CW_UNSUPPORTED;
+    DnnStream::Plan chosen;
+    {
+      std::vector<int64_t> which = key(kind);
+      which.push_back(adds);
+      std::lock_guard<std::mutex> lock(stream->libraries);
+      const auto known = own->plans.find(which);
+      if (known != own->plans.end())
+        chosen = known->second;
+      else
+        own->plans[which] = chosen = plan(kind, adds);
+    }
+    if (!chosen.it) return CW_UNSUPPORTED;
+    void* space = nullptr;  // the core's allocator is not asked with a mutex of ours held
+    if (chosen.bytes) {
+      const cw_status lent = host.scratch(stream->device->index, handle, chosen.bytes, &space);
+      if (lent) return lent == CW_OUT_OF_MEMORY ? CW_UNSUPPORTED : lent;
+    }
+    constexpr int64_t ids[] = {1, 2, 3};
+    void* const pointers[] = {image.data, filter.data, this->result.data};
+    std::lock_guard<std::mutex> lock(stream->libraries);
+    GraphPart pack(dnn::kPointers);
+    pack.set(dnn::kPointerIds, dnn::kInt64Type, 3, ids).set(dnn::kPointersOf, dnn::kPointerType, 3, pointers);
+    pack.set(dnn::kPointersWorkspace, dnn::kPointerType, 1, &space);
+    if (!pack.finalize()) return check_dnn(pack.result, "cudnnBackendFinalize");
+    return check_dnn(cudnn.execute(own->handle, chosen.it, pack.it), "cudnnBackendExecute");
+  }
+
   // `adds`: to what the result has already.
   cw_status run(Kind kind, bool adds = false) {
+    // An image's gradient is rounded before it is added, so that sum is the older interface's.
+    if (!(adds && kind == kImage))
+      if (const cw_status status = run_plan(kind, adds); status != CW_UNSUPPORTED) return status;
     DnnStream::Chosen chosen;
     {
       std::lock_guard<std::mutex> lock(stream->libraries);
@@ -261,9 +411,23 @@ struct Convolution {
     return check_dnn(result, function);
   }
 
+  // A copy of all that `p` lies in, strides and all, where its address is no multiple of 16 bytes.
+  cw_status aligned(Plane& p, int64_t itemsize) {
+    if (is_aligned(p.data)) return CW_OK;
+    uint64_t span = 1;
+    for (int d = 0; d < p.dims; ++d)
+      if (p.shape[d] > 1) span += static_cast<uint64_t>(p.shape[d] - 1) * static_cast<uint64_t>(p.strides[d]);
+    span *= static_cast<uint64_t>(itemsize);
+    void* space = nullptr;
+    TRY(host.scratch(stream->device->index, handle, span, &space));
+    TRY(check(cu.copy_within(address(space), address(p.data), span, stream->stream), "cuMemcpyDtoDAsync"));
+    return p.data = static_cast<char*>(space), CW_OK;
+  }
+
   // A copy of `p` in the format, where its memory is in the other one, not dense or expanded: what is expanded is added,
   // as a bias is, to nothing.
   cw_status dense(Plane& p, int64_t itemsize) {
+    TRY(aligned(p, itemsize));
     if (p.is_dense(channels_last)) return CW_OK;
     Plane made = p;
     made.densify(channels_last);
@@ -308,6 +472,88 @@ struct Convolution {
   }
 };
 
+// A bias's gradient in half precision, which cuDNN has for some types alone: the sums of the channels, in float32 to the
+// end and in a fixed order. Parts of them first, `last` with the channels last, then one thread a channel.
+constexpr const char* kChannelSums = R"(
+typedef unsigned short u16;
+__device__ __forceinline__ float number(u16 v) {
+#if BFLOAT
+  return __int_as_float((int)((unsigned)v << 16));
+#else
+  float r;
+  asm("cvt.f32.f16 %0, %1;" : "=f"(r) : "h"(v));
+  return r;
+#endif
+}
+extern "C" __global__ __launch_bounds__(256) void first(const u16* in, float* parts, int images, int channels, int plane) {
+  __shared__ float cells[8];
+  const int c = blockIdx.x, all = images * plane, step = gridDim.y * 256;
+  float sum = 0;
+  for (int i = blockIdx.y * 256 + threadIdx.x; i < all; i += step)
+    sum += number(in[(long long)(i / plane * channels + c) * plane + i % plane]);
+  for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(0xffffffffu, sum, far);
+  if (threadIdx.x % 32 == 0) cells[threadIdx.x / 32] = sum;
+  __syncthreads();
+  if (threadIdx.x) return;
+  for (int w = 1; w < 8; ++w) sum += cells[w];
+  parts[blockIdx.y * channels + c] = sum;
+}
+extern "C" __global__ __launch_bounds__(256) void last(const u16* in, float* parts, int images, int channels, int plane) {
+  __shared__ float cells[8][32];
+  const int lane = threadIdx.x % 32, warp = threadIdx.x / 32, c = blockIdx.x * 32 + lane;
+  float sum = 0;
+  if (c < channels) {
+#pragma unroll 4
+    for (int i = blockIdx.y * 8 + warp; i < images * plane; i += gridDim.y * 8)
+      sum += number(in[(long long)i * channels + c]);
+  }
+  cells[warp][lane] = sum;
+  __syncthreads();
+  if (warp || c >= channels) return;
+  for (int w = 1; w < 8; ++w) sum += cells[w][lane];
+  parts[blockIdx.y * channels + c] = sum;
+}
+extern "C" __global__ __launch_bounds__(256) void finish(const float* parts, u16* out, int count, int channels) {
+  const int c = blockIdx.x * 256 + threadIdx.x;
+  if (c >= channels) return;
+  float sum = 0;
+  for (int p = 0; p < count; ++p) sum += parts[p * channels + c];
+#if BFLOAT
+  asm("cvt.rn.bf16.f32 %0, %1;" : "=h"(out[c]) : "f"(sum));
+#else
+  asm("cvt.rn.f16.f32 %0, %1;" : "=h"(out[c]) : "f"(sum));
+#endif
+}
+)";
+
+// `grad` is dense. CW_UNSUPPORTED where there is no compiler, or the GPU lacks the type.
+cw_status sum_channels(const Convolution& c, const Plane& grad, bool channels_last, Tensor out) {
+  if (c.stream->device->major < 8) return CW_UNSUPPORTED;
+  if (const char* words = open_compiler(); *words) return fail(CW_UNSUPPORTED, "%s", words);
+  const std::vector<std::string> options = {c.dtype == Dtype::bfloat16 ? "-DBFLOAT=1" : "-DBFLOAT=0"};
+  const int32_t index = c.stream->device->index;
+  Function part = nullptr, finish = nullptr;
+  TRY(kernel_of(index, kChannelSums, options, channels_last ? "last" : "first", 0, &part));
+  TRY(kernel_of(index, kChannelSums, options, "finish", 0, &finish));
+  int images = grad.shape[0], channels = grad.shape[1], plane = 1;
+  for (int d = 2; d < grad.dims; ++d) plane *= grad.shape[d];
+  const int groups = channels_last ? (channels + 31) / 32 : channels;
+  const int64_t most = int64_t{images} * plane / (channels_last ? 64 : 2048);  // elements or rows for a group
+  int count = static_cast<int>(std::clamp<int64_t>(most, 1, std::max(1, 1024 / groups)));
+  void* parts = nullptr;
+  TRY(host.scratch(index, c.handle, sizeof(float) * static_cast<uint64_t>(count) * static_cast<uint64_t>(channels),
+                   &parts));
+  char *in = grad.data, *to = out.data<char>();
+  void* first_arguments[] = {&in, &parts, &images, &channels, &plane};
+  void* last_arguments[] = {&parts, &to, &count, &channels};
+  TRY(check(cu.launch(part, static_cast<unsigned>(groups), static_cast<unsigned>(count), 1, 256, 1, 1, 0,
+                      c.stream->stream, first_arguments, nullptr),
+            "cuLaunchKernel"));
+  return check(cu.launch(finish, static_cast<unsigned>(channels + 255) / 256, 1, 1, 256, 1, 1, 0, c.stream->stream,
+                         last_arguments, nullptr),
+               "cuLaunchKernel");
+}
+
 bool is_supported(Tensor a, Tensor b, Tensor c) {
   return a.dim() >= 3 && a.dim() <= kMostDims && b.dim() == a.dim() && c.dim() == a.dim() && a.dtype() == b.dtype() &&
          a.dtype() == c.dtype();
@@ -318,6 +564,7 @@ cw_status forward(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias
                   cw_stream handle) {
   if (!is_supported(out, input, weight) || (bias && (bias->dtype() != out.dtype() || !bias->is_contiguous())))
     return CW_UNSUPPORTED;
+  if (!is_aligned(out.data<char>()) || (bias && !is_aligned(bias->data<char>()))) return CW_UNSUPPORTED;
   Convolution c;
   c.dtype = out.dtype();
   Plane &in = transposed ? c.result : c.image, &to = transposed ? c.image : c.result;
@@ -330,15 +577,22 @@ cw_status forward(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias
   TRY(c.dense(in, out.itemsize()));
   TRY(c.dense(c.filter, out.itemsize()));
   TRY(c.open());
-  if (bias) {  // first, so that the sum is rounded once
-    TensorIs vector;
-    TRY(describe_channels(vector, out.size(1), to.dims, data_type(c.dtype)));
+  const Kind kind = transposed ? kImage : kForward;
+  if (!bias) return c.run(kind);
+  // Half types are rounded once: what is computed is added to the bias. Else the bias is added to what is computed.
+  const bool half = c.dtype == Dtype::float16 || c.dtype == Dtype::bfloat16;
+  const cw_status status = half ? CW_UNSUPPORTED : c.run_plan(kind, false);
+  if (status != CW_OK && status != CW_UNSUPPORTED) return status;
+  TensorIs vector;
+  TRY(describe_channels(vector, out.size(1), to.dims, data_type(c.dtype)));
+  {
     std::lock_guard<std::mutex> lock(c.stream->libraries);
-    TRY(check_dnn(cudnn.add(c.own->handle, c.alpha(), vector.it, bias->data<char>(), c.beta(),
-                            transposed ? c.image_is.it : c.result_is.it, to.data),
-                  "cudnnAddTensor"));
+    TRY(check_dnn(
+        cudnn.add(c.own->handle, c.alpha(), vector.it, bias->data<char>(), status == CW_OK ? c.alpha() : c.beta(),
+                  transposed ? c.image_is.it : c.result_is.it, to.data),
+        "cudnnAddTensor"));
   }
-  return c.run(transposed ? kImage : kForward, bias.has_value());
+  return status == CW_OK ? CW_OK : c.run(kind, true);
 }
 
 cw_status backward(optional<Tensor> to_input, optional<Tensor> to_weight, optional<Tensor> to_bias, Tensor grad,
@@ -352,6 +606,8 @@ cw_status backward(optional<Tensor> to_input, optional<Tensor> to_weight, option
       (to_weight && (to_weight->dtype() != grad.dtype() || !w_out.read(*to_weight))) ||
       (to_bias && (to_bias->dtype() != grad.dtype() || !to_bias->is_contiguous())))
     return CW_UNSUPPORTED;
+  for (const optional<Tensor>* to : {&to_input, &to_weight, &to_bias})
+    if (*to && !is_aligned((*to)->data<char>())) return CW_UNSUPPORTED;
   const bool last = (to_input && !in_out.first) || (to_weight && !w_out.first);
   if ((to_input && !in_out.is_dense(last)) || (to_weight && !w_out.is_dense(last))) return CW_UNSUPPORTED;
   Convolution c;
@@ -378,6 +634,10 @@ cw_status backward(optional<Tensor> to_input, optional<Tensor> to_weight, option
     TRY(c.run(kFilter));
   }
   if (!to_bias) return CW_OK;
+  if (c.dtype == Dtype::bfloat16 || c.dtype == Dtype::float16) {
+    const cw_status status = sum_channels(c, of_grad, c.channels_last, *to_bias);
+    if (status != CW_UNSUPPORTED) return status;
+  }
   TensorIs vector;
   TRY(describe_channels(vector, grad.size(1), g.dims, data_type(c.dtype)));
   std::lock_guard<std::mutex> lock(c.stream->libraries);

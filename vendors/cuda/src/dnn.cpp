@@ -26,6 +26,11 @@ const char* open_dnn() {
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cudnn.name, &words);
     DNN_FUNCTIONS(FIND)
 #undef FIND
+    std::string missing;
+#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &cudnn.name, &missing);
+    DNN_GRAPHS(FIND)
+#undef FIND
+    if (!missing.empty()) cudnn.make = nullptr;
     find_symbol(library, "cudnnGetVersion", &cudnn.version, &words);
     find_symbol(library, "cudnnGetErrorString", &cudnn.error_text, &words);
     // 9.0.0 is 90000; 8.9.7 was 8907, with other statuses.
@@ -41,6 +46,8 @@ std::string dnn_version() {
 }
 
 DnnStream::~DnnStream() {
+  for (const auto& [key, plan] : plans)
+    if (plan.it) cudnn.unmake(plan.it);
   if (handle) cudnn.destroy(handle);
 }
 

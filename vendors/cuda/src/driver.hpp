@@ -44,7 +44,8 @@ struct MemoryAccess {
   int flags = 3;  // to read and write
 };
 // flags
-constexpr int kCaptureThreadLocal = 1;  // CUstreamCaptureMode
+constexpr int kCaptureRelaxed = 2;  // CUstreamCaptureMode
+constexpr int kMostSharedMemory = 8;  // CUfunction_attribute: bytes that a launch may give a block
 constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortable = 1;
 
 // name, the exported symbol, parameters. `_v2` is what the headers' names mean since CUDA 4.
@@ -74,6 +75,7 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
   F(enable_peer, cuCtxEnablePeerAccess, (Context, unsigned))                              \
   F(bus_id, cuDeviceGetPCIBusId, (char*, int, DeviceId))                                  \
   F(copy_in, cuMemcpyHtoDAsync_v2, (Address, const void*, size_t, Stream))                \
+  F(copy_in_now, cuMemcpyHtoD_v2, (Address, const void*, size_t))                         \
   F(copy_out, cuMemcpyDtoHAsync_v2, (void*, Address, size_t, Stream))                     \
   F(copy_within, cuMemcpyDtoDAsync_v2, (Address, Address, size_t, Stream))                \
   F(copy_across, cuMemcpyPeerAsync, (Address, Context, Address, Context, size_t, Stream)) \
@@ -92,6 +94,7 @@ constexpr unsigned kStreamNonBlocking = 1, kEventDisableTiming = 2, kHostPortabl
   F(module_load, cuModuleLoadData, (Module*, const void*))                                \
   F(module_unload, cuModuleUnload, (Module))                                              \
   F(module_function, cuModuleGetFunction, (Function*, Module, const char*))               \
+  F(function_set, cuFuncSetAttribute, (Function, int, int))                               \
   F(launch, cuLaunchKernel,                                                               \
     (Function, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, unsigned, Stream, void**, void**))
 

@@ -18,8 +18,8 @@ cw_status begin(int32_t index, cw_stream handle) {
   TRY(find_device("graph_begin", index, &device));
   TRY(find_stream("graph_begin", *device, handle, &stream));
   if (!has_graphs()) return fail(CW_UNSUPPORTED, "the driver has no graphs, which came with CUDA 11.4");
-  // Other threads allocate and copy meanwhile.
-  return check(cu.capture_begin(stream, kCaptureThreadLocal), "cuStreamBeginCapture");
+  // Threads allocate and copy meanwhile, this one too: cuBLAS and cuDNN make handles, programs are loaded.
+  return check(cu.capture_begin(stream, kCaptureRelaxed), "cuStreamBeginCapture");
 }
 
 cw_status end(int32_t index, cw_stream handle, cw_graph* out) {

@@ -30,6 +30,7 @@ struct Owned {
 };
 std::mutex g_mutex;
 auto& g_live = *new std::map<Address, Owned>;
+auto& g_shared = *new std::map<Function, int>;  // of launches, where more than every kernel may have was asked for
 auto& g_captured = *new std::set<Stream>;
 
 Context context_of(DeviceId id) { return reinterpret_cast<Context>(&g_contexts[id]); }
@@ -208,7 +209,9 @@ Result launch(Function f, unsigned gx, unsigned gy, unsigned gz, unsigned x, uns
               Stream stream, void**, void**) {
   if (const Result used = use(address_of(f))) return used;
   if (const Result used = use(address_of(stream))) return used;
-  if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535 || shared > 48 << 10) return kInvalidValue;
+  const auto known = g_shared.find(f);
+  const unsigned most = known == g_shared.end() ? 48 << 10 : static_cast<unsigned>(known->second);
+  if (!gx || !gy || !gz || gx > 0x7fffffffu || gy > 65535 || gz > 65535 || shared > most) return kInvalidValue;
   if (!x || !y || !z || x > 1024 || y > 1024 || z > 64 || x * y * z > 1024) return kInvalidValue;
   return kSuccess;
 }
@@ -293,6 +296,11 @@ Driver paper_driver(int major, int minor, int devices) {
   t.granularity = [](size_t* out, const MemoryProperties*, int) { return *out = kPage, kSuccess; };
   t.host_free = [](void* p) { return free(p), t_current ? kSuccess : kInvalidContext; };
   t.copy_in = [](Address to, const void* from, size_t n, Stream s) { return copy(at(to), from, n, inside(to, n), s); };
+  t.copy_in_now = [](Address to, const void* from, size_t n) {
+    if (!t_current) return kInvalidContext;
+    if (!inside(to, n)) return kInvalidValue;
+    return memcpy(at(to), from, n), kSuccess;
+  };
   t.copy_out = [](void* to, Address from, size_t n, Stream s) { return copy(to, at(from), n, inside(from, n), s); };
   t.copy_within = [](Address to, Address from, size_t n, Stream s) {
     return copy(at(to), at(from), n, inside(to, n) && inside(from, n), s);
@@ -330,6 +338,11 @@ Driver paper_driver(int major, int minor, int devices) {
   t.module_function = [](Function* out, Module m, const char*) {
     const Result used = use(address_of(m));
     return used ? used : create(out);
+  };
+  t.function_set = [](Function f, int which, int value) {
+    if (const Result used = use(address_of(f))) return used;
+    if (which != kMostSharedMemory || value > 227 << 10) return kInvalidValue;
+    return g_shared[f] = value, kSuccess;
   };
   t.launch = launch;
   return t;

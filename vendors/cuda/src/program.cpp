@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <cstring>
+#include <map>
 
 #include "causeway/program_cache.hpp"
 #include "error.hpp"
@@ -144,7 +145,7 @@ cw_status compile(const Device& device, const char* source, const std::vector<co
   return check_nvrtc(nvrtc.cubin(made.program, reinterpret_cast<char*>(out->data())), "nvrtcGetCUBIN");
 }
 
-cw_status build(int32_t index, const char* source, const char* given, cw_program* out) {
+cw_status build(int32_t index, const char* source, const std::vector<const char*>& given, cw_program* out) {
   Device* device = nullptr;
   TRY(find_device("build", index, &device));
   if (const char* words = open_compiler(); *words) return fail(CW_FAILED, "%s", words);
@@ -154,7 +155,7 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   TRY(target_of(*device, &target));
   // No contraction: what the source does not write as FMA is rounded twice, as on every other device.
   std::vector<const char*> options = {target.option.c_str(), "--std=c++17", "--fmad=false", "-w"};
-  if (given && *given) options.push_back(given);
+  options.insert(options.end(), given.begin(), given.end());
   std::string key = "nvrtc " + std::to_string(version[0]) + "." + std::to_string(version[1]) + "\n";
   for (const char* option : options) key += std::string(option) + "\n";
   key += source;
@@ -170,6 +171,12 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   (*out)->module = module;
   (*out)->binary = std::move(binary);
   return CW_OK;
+}
+
+cw_status build(int32_t index, const char* source, const char* given, cw_program* out) {
+  std::vector<const char*> options;
+  if (given && *given) options.push_back(given);
+  return build(index, source, options, out);
 }
 
 std::string reader_of(const Device& device) {
@@ -282,6 +289,32 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
 }
 
 }  // namespace
+
+cw_status kernel_of(int32_t index, const char* source, const std::vector<std::string>& options, const char* name,
+                    unsigned bytes, Function* out) {
+  static std::mutex mutex;
+  static auto& functions = *new std::map<std::vector<std::string>, Function>;
+  static auto& programs = *new std::map<std::vector<std::string>, cw_program>;
+  std::vector<std::string> key = options;
+  key.push_back(std::to_string(index) + " " + std::to_string(reinterpret_cast<uintptr_t>(source)));
+  std::lock_guard<std::mutex> lock(mutex);
+  cw_program& program = programs[key];
+  key.push_back(name);
+  if (const auto known = functions.find(key); known != functions.end()) return *out = known->second, CW_OK;
+  if (!program) {
+    std::vector<const char*> given;
+    for (const std::string& option : options) given.push_back(option.c_str());
+    TRY(build(index, source, given, &program));
+  }
+  Function found = nullptr;
+  TRY(check(cu.module_function(&found, program->module, name), "cuModuleGetFunction"));
+  if (bytes > 48 << 10) {  // beyond what every kernel may have
+    const Result given = cu.function_set(found, kMostSharedMemory, static_cast<int>(bytes));
+    if (given == kInvalidValue) return fail(CW_UNSUPPORTED, "%s needs %u bytes of shared memory", name, bytes);
+    TRY(check(given, "cuFuncSetAttribute"));
+  }
+  return *out = functions[key] = found, CW_OK;
+}
 
 const cw_code_v1 code_table = {sizeof(cw_code_v1), 0, info, build, release, function, launch, build_binary, binary};
 

@@ -7,18 +7,18 @@ namespace ascend {
 namespace {
 
 using Lists = cw::List<cw::Tensor>;
+using Scalars = cw::List<cw::Scalar>;
 
 template <class... T>
 constexpr uint32_t lists_of(void (*)(T...)) {
   return (0u + ... + (std::is_same_v<T, Lists> ? 1u : 0u));
 }
 
-// torch's, which operators.hpp leaves out. aclnn takes 48 tensors in all lists of a call together.
-#define LIST_OPERATOR(base, overload, ...)                                                             \
-  struct base##_##overload : cw::Operator<1, void(Lists out, Lists self __VA_OPT__(, ) __VA_ARGS__)> { \
-    static constexpr const char* name = "aten::_foreach_" #base "." #overload;                         \
-    static constexpr uint32_t most =                                                                   \
-        48 / lists_of(static_cast<void (*)(Lists, Lists __VA_OPT__(, ) __VA_ARGS__)>(nullptr));        \
+// torch's, which operators.hpp leaves out. aclnn takes 48 tensors in all lists that a call reads.
+#define LIST_OPERATOR(base, overload, ...)                                                                            \
+  struct base##_##overload : cw::Operator<1, void(Lists out, Lists self __VA_OPT__(, ) __VA_ARGS__)> {                \
+    static constexpr const char* name = "aten::_foreach_" #base "." #overload;                                        \
+    static constexpr uint32_t most = 48 / lists_of(static_cast<void (*)(Lists __VA_OPT__(, ) __VA_ARGS__)>(nullptr)); \
   }
 LIST_OPERATOR(add, List_out, Lists other, cw::Scalar alpha);
 LIST_OPERATOR(sub, List_out, Lists other, cw::Scalar alpha);
@@ -38,6 +38,15 @@ LIST_OPERATOR(addcmul, Scalar_out, Lists tensor1, Lists tensor2, cw::Scalar valu
 LIST_OPERATOR(addcdiv, Scalar_out, Lists tensor1, Lists tensor2, cw::Scalar value);
 LIST_OPERATOR(lerp, List_out, Lists tensors1, Lists weights);
 LIST_OPERATOR(lerp, Scalar_out, Lists tensors1, cw::Scalar weight);
+LIST_OPERATOR(add, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(sub, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(mul, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(div, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(maximum, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(minimum, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(pow, ScalarList_out, Scalars scalars);
+LIST_OPERATOR(addcmul, ScalarList_out, Lists tensor1, Lists tensor2, Scalars scalars);
+LIST_OPERATOR(addcdiv, ScalarList_out, Lists tensor1, Lists tensor2, Scalars scalars);
 LIST_OPERATOR(sqrt, out);
 LIST_OPERATOR(abs, out);
 LIST_OPERATOR(neg, out);
@@ -91,6 +100,16 @@ void add_lists(Lines& lines) {
   lines.push_back(row<addcdiv_Scalar_out, Ternary>(floats, "ForeachAddcdivScalarV2"));
   lines.push_back(row<lerp_List_out, Scaled>(floats, "ForeachLerpList"));
   lines.push_back(row<lerp_Scalar_out, Scaled>(floats, "ForeachLerpScalar"));
+  // A number for each tensor: the steps of optimizers that correct their bias.
+  lines.push_back(row<add_ScalarList_out, Binary>(numbers, "ForeachAddScalarList"));
+  lines.push_back(row<sub_ScalarList_out, Binary>(numbers, "ForeachSubScalarList"));
+  lines.push_back(row<mul_ScalarList_out, Binary>(numbers, "ForeachMulScalarList"));
+  lines.push_back(row<div_ScalarList_out, Binary>(floats, "ForeachDivScalarList"));
+  lines.push_back(row<maximum_ScalarList_out, Binary>(numbers, "ForeachMaximumScalarList"));
+  lines.push_back(row<minimum_ScalarList_out, Binary>(numbers, "ForeachMinimumScalarList"));
+  lines.push_back(row<pow_ScalarList_out, Binary>(floats, "ForeachPowScalarList"));
+  lines.push_back(row<addcmul_ScalarList_out, Ternary>(floats, "ForeachAddcmulScalarList"));
+  lines.push_back(row<addcdiv_ScalarList_out, Ternary>(floats, "ForeachAddcdivScalarList"));
   lines.push_back(row<sqrt_out, Unary>(floats, "ForeachSqrt"));
   lines.push_back(row<abs_out, Unary>(floats, "ForeachAbs"));
   lines.push_back(row<neg_out, Unary>(numbers, "ForeachNeg"));

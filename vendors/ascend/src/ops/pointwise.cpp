@@ -43,6 +43,13 @@ float nan_number(Frame& f) { return f[2].tag == CW_NONE ? 0.0f : static_cast<flo
 float high_number(Frame& f) { return f[3].tag == CW_NONE ? largest(f[1].v.tensor) : static_cast<float>(f[3].v.d); }
 float low_number(Frame& f) { return f[4].tag == CW_NONE ? -largest(f[1].v.tensor) : static_cast<float>(f[4].v.d); }
 
+// What a bound that is NaN does is not documented: another rung gives torch's NaN.
+template <int place>
+AclScalar* bound(Frame& f) {
+  if (f[place].tag == CW_DOUBLE && f[place].v.d != f[place].v.d) return f.decline(), nullptr;
+  return f.scalar(f[place]);
+}
+
 using Unary = With<1, 0>;
 using Binary = With<1, 2, 0>;
 using BinaryNumber = With<1, Number{2}, 0>;
@@ -157,10 +164,10 @@ void add_pointwise(Lines& lines) {
   lines.push_back(row<aten::where_self_out, With<1, 2, 3, 0>>(whole(kAny).needs(CW_TAKES_NUMBERS), "SWhere"));
 
   // bounds and mixtures
-  lines.push_back(row<aten::clamp_out, With<1, 2, 3, 0>>(numbers, "Clamp"));
+  lines.push_back(row<aten::clamp_out, With<1, &bound<2>, &bound<3>, 0>>(numbers, "Clamp"));
   lines.push_back(row<aten::clamp_Tensor_out, With<1, 2, 3, 0>>(numbers, "ClampTensor"));
-  lines.push_back(row<aten::clamp_min_out, Binary>(numbers, "ClampMin"));
-  lines.push_back(row<aten::clamp_max_out, Binary>(numbers, "ClampMax"));
+  lines.push_back(row<aten::clamp_min_out, With<1, &bound<2>, 0>>(numbers, "ClampMin"));
+  lines.push_back(row<aten::clamp_max_out, With<1, &bound<2>, 0>>(numbers, "ClampMax"));
   lines.push_back(row<aten::clamp_min_Tensor_out, Binary>(numbers, "ClampMinTensor"));
   lines.push_back(row<aten::clamp_max_Tensor_out, Binary>(numbers, "ClampMaxTensor"));
   lines.push_back(row<aten::addcmul_out, With<1, 2, 3, 4, 0>>(reals, "Addcmul"));

@@ -10,6 +10,7 @@ View Op::take(T tensor, bool written) {
   View view = view_or_none(tensor);
   view.slot = executor->addresses.size();
   executor->addresses.push_back(static_cast<char*>(tensor->data));
+  executor->tensors.push_back(tensor);
   executor->written.push_back(written);
   return view;
 }
@@ -136,32 +137,37 @@ ENTRY int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return kGood;
 }
 
-// Replaces the address of a tensor of an executor: `index` counts the inputs, the results or both.
-static int set_address(const char* who, aclOpExecutor* executor, size_t index, int written, void* address) {
-  if (!executor) return refuse(161001, "%s: the executor is NULL", who);
+// Replaces the address of a tensor of an executor: of one of its inputs, of its results or of both. The tensor says which;
+// `index` has to be one that there is.
+static int set_address(const char* who, aclOpExecutor* executor, size_t index, int written, aclTensor* tensor,
+                       void* address) {
+  if (!executor || !tensor) return refuse(561103, "%s: the executor or the tensor is NULL", who);
   if (!executor->repeatable) return refuse(161002, "%s: the executor is not repeatable", who);
-  size_t at = 0;
+  if (reinterpret_cast<uintptr_t>(address) % 32)
+    return refuse(161002, "%s: the address %p is no multiple of 32", who, address);
+  size_t count = 0, changed = 0;
   for (size_t i = 0; i < executor->addresses.size(); ++i) {
     if (written >= 0 && executor->written[i] != written) continue;
-    if (at++ != index) continue;
+    ++count;
+    if (executor->tensors[i] != tensor) continue;
     executor->addresses[i] = static_cast<char*>(address);
-    return kGood;
+    ++changed;
   }
-  return refuse(161002, "%s: there is no tensor %zu, there are %zu", who, index, at);
+  if (index >= count) return refuse(161002, "%s: there is no tensor %zu, there are %zu", who, index, count);
+  if (!changed) return refuse(161002, "%s: the tensor is none of those that the executor was made with", who);
+  tensor->data = address;
+  return kGood;
 }
 
 ENTRY int aclSetTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
   CALL();
-  if (tensor) tensor->data = address;
-  return set_address(__func__, executor, index, -1, address);
+  return set_address(__func__, executor, index, -1, tensor, address);
 }
 ENTRY int aclSetInputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
   CALL();
-  if (tensor) tensor->data = address;
-  return set_address(__func__, executor, index, 0, address);
+  return set_address(__func__, executor, index, 0, tensor, address);
 }
 ENTRY int aclSetOutputTensorAddr(aclOpExecutor* executor, size_t index, aclTensor* tensor, void* address) {
   CALL();
-  if (tensor) tensor->data = address;
-  return set_address(__func__, executor, index, 1, address);
+  return set_address(__func__, executor, index, 1, tensor, address);
 }

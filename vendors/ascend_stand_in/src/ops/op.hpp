@@ -16,6 +16,7 @@ struct aclOpExecutor {
   std::string name;
   std::function<void()> work;
   std::vector<char*> addresses;  // Of its tensors, in the order in which the operator asked for them.
+  std::vector<T> tensors;        // Which these are: an executor that is kept refers to them.
   std::vector<char> written;     // Which of them are results.
   uint64_t workspace = 0;
   bool repeatable = false;

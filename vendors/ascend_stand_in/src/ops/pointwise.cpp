@@ -297,8 +297,23 @@ WITH_1(LeakyRelu, x > 0 ? x : x * p)
 WITH_1(Celu, x > 0 ? x : p * std::expm1(x / p))
 WITH_1(Hardshrink, x >= -p && x <= p ? 0 : x)
 WITH_1(Softshrink, x > p ? x - p : x < -p ? x + p : 0 * x)
-WITH_1(ClampMin, x != x ? x : std::max(x, p))
-WITH_1(ClampMax, x != x ? x : std::min(x, p))
+// Whole numbers stay whole: a double does not hold all of 64 bits.
+#define BOUND(Name, better)                                                                              \
+  static void bound_##Name(Op& op, const View& a, S first, const View& out) {                            \
+    aclScalar n = number(first);                                                                         \
+    bool whole = is_whole(a.dtype) && is_whole(n.dtype);                                                 \
+    unary(op, a, out, [=](auto x) { return x != x ? x : better(x, value_of<decltype(x)>(n)); }, !whole); \
+  }                                                                                                      \
+  OP(Name, (T self, S first, O result), {                                                                \
+    View a = op.in(self), out = op.out(result);                                                          \
+    bound_##Name(op, a, first, out);                                                                     \
+  })                                                                                                     \
+  OP(Inplace##Name, (O self, S first), {                                                                 \
+    View a = op.out(self);                                                                               \
+    bound_##Name(op, a, first, a);                                                                       \
+  })
+BOUND(ClampMin, std::max)
+BOUND(ClampMax, std::min)
 WITH_2(Hardtanh, x != x ? x : std::min(std::max(x, p), q))
 WITH_2(Threshold, x <= p ? q : x)
 WITH_2(Softplus, x* p > q ? x : softplus(x * p) / p)

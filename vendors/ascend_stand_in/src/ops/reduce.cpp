@@ -387,11 +387,25 @@ OP(Cumsum, (T self, i64 d, int dtype, O result), {
       apply(double());
   });
 })
-OP(Cumprod, (T self, S d, int, O result), {
+OP(Cumprod, (T self, S dimension, int, O result), {
   View a = op.in(self), out = op.out(result);
-  along(op, a, number(d).whole, out, [](const double* x, double* y, int64_t n) {
-    double all = 1;
-    for (int64_t i = 0; i < n; ++i) y[i] = all *= x[i];
+  same_shape(out, a.shape, "the result");
+  int64_t d = number(dimension).whole;
+  View from = a.moved(d), to = out.moved(d);
+  int64_t n = a.rank() ? a.dim(d) : 1;
+  op.run([=] {
+    auto apply = [&](auto sample) {
+      using V = decltype(sample);
+      using Wrapping = std::conditional_t<std::is_same_v<V, int64_t>, uint64_t, V>;  // As whole numbers overflow.
+      auto x = load<V>(from);
+      for (size_t i = 0; i < x.size(); ++i)
+        if (i % size_t(n)) x[i] = V(Wrapping(x[i]) * Wrapping(x[i - 1]));
+      store(to, x);
+    };
+    if (is_whole(out.dtype) && is_whole(a.dtype))
+      apply(int64_t());
+    else
+      apply(double());
   });
 })
 #define RUNNING(Name, better)                                            \
