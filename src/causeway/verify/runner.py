@@ -18,10 +18,6 @@ from causeway.errors import CausewayError
 from causeway.verify import imports
 from causeway.verify.report import Report, Script, Way, compare_series
 
-# Times max(1, |number|). An optimizer that divides by a moment takes rounding for a sign, so a few
-# steps in half precision part by far more than one operator rounds.
-TOLERANCE = 1e-3
-HALF = 1e-2
 _MOST_FILES = 2000  # in a folder that is converted without being named
 
 
@@ -31,7 +27,7 @@ class Options:
 
     steps: int = 3
     seed: int = 0
-    tolerance: float | None = None  # None: TOLERANCE, or HALF where half precision was used
+    tolerance: float | None = None  # None: that of numerics' span "series"
     way: Literal["auto", "migrated", "transfer"] = "auto"
     folder: str = ""  # what is converted with the script
     operators: bool = True
@@ -267,7 +263,11 @@ def _compare(
         script, way, converted, cpu["error"], device["error"], (cpu["steps"], device["steps"])
     )
     halves = {"float16", "bfloat16"} & {row["dtype"] for row in device["ledger"]}
-    result.tolerance = HALF if halves else TOLERANCE
+    import torch
+
+    from causeway.numerics import allowed
+
+    result.tolerance = allowed("series", torch.float16 if halves else torch.float32)
     if options.tolerance is not None:
         result.tolerance = options.tolerance
     if not (cpu["error"] or device["error"]):
