@@ -133,7 +133,7 @@ void CommBackend::setTimeout(Milliseconds timeout) {
 std::map<std::string, std::string> CommBackend::routes() {
   {
     std::lock_guard lock(vendor_mutex_);
-    if (vendor_ || (!tried_ && comm_entries())) {
+    if (vendor_ || (!tried_ && comm_entries() && !options_.through_host)) {
       auto out = CommVendor::routes(*comm_entries());
       if (bound_ >= 0 && comm_entries()->send) out["send"] = out["recv"] = "native";
       return out;
@@ -190,6 +190,7 @@ CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inp
   int64_t elements = 0;
   for (const at::Tensor& t : some) elements += t.numel();
   if (!some.empty()) task.device = some[0].device().index();
+  if (options_.through_host) say_through_host(task.device);
   task.text = c10::str(name, more, some.empty() ? "" : c10::str(" of ", elements, " ", some[0].scalar_type()),
                        p2p ? "" : c10::str(" (number ", task.sequence, ")"), " in group ", options_.group, ", rank ",
                        rank_, " of ", size_);
@@ -239,7 +240,7 @@ WorkPtr CommBackend::run_self(const Begun& begun, const ByVendor& by_vendor, con
 
 // The vendor's communicator, made by the first collective on tensors of a device; nullptr: there is none.
 std::shared_ptr<CommVendor> CommBackend::connected(int device) {
-  if (!comm_entries()) return nullptr;
+  if (options_.through_host || !comm_entries()) return nullptr;
   std::lock_guard lock(vendor_mutex_);
   if (!tried_) {
     if (device < 0) return nullptr;  // a barrier before any tensor
@@ -250,6 +251,14 @@ std::shared_ptr<CommVendor> CommBackend::connected(int device) {
          ", and now with some on ", device_name(device),
          "; a process takes part with one device: call set_device before the first collective, or make another group");
   return vendor_;
+}
+
+// The program asked for gloo by name. NCCL's users do so too, and hand it tensors of the GPU.
+void CommBackend::say_through_host(int device) {
+  if (rank_ != 0 || device < 0 || said_.exchange(true)) return;
+  TORCH_WARN_ONCE("collectives of ", device_name(device), " in group ", options_.group,
+                  " go through the host: its backend is gloo. init_process_group() without a backend takes the "
+                  "device's own, and serves tensors of the CPU too");
 }
 
 void CommBackend::connect(int device) {
@@ -291,6 +300,9 @@ void CommBackend::connect(int device) {
 std::string CommBackend::report() {
   std::lock_guard lock(vendor_mutex_);
   const std::string head = c10::str("group ", options_.group, ", ", size_, size_ == 1 ? " rank" : " ranks");
+  if (options_.through_host)
+    return c10::str(head, ": collectives go through the host (gloo), as the program asked for gloo; ", sequence_.load(),
+                    " so far");
   if (!comm_entries()) return head + ": collectives go through the host (gloo), as the vendor offers none";
   if (!tried_) return head + ": no collective on tensors of the device yet";
   return c10::str(head, " ", hosts_, ": collectives go ", vendor_ ? "by the vendor" : "through the host (gloo)",

@@ -30,6 +30,7 @@ struct CommOptions {
   size_t chunk_bytes = 8 << 20;     // of what passes through pinned memory
   bool blocking = false;  // wait() holds the host up
   bool checked = false;             // the vendor looks for data that changed on its way
+  bool through_host = false;        // the program asked for gloo, so the vendor's collectives are left alone
 };
 
 // What torch.distributed.split_group copies from the parent; a type of its own so that Python can copy it.
@@ -106,6 +107,7 @@ class CommBackend final : public c10d::Backend {
   bool began_by_vendor(const Begun& begun, const ByVendor& by_vendor);
   std::shared_ptr<CommVendor> connected(int device);
   void connect(int device);
+  void say_through_host(int device);
   WorkPtr together(std::vector<WorkPtr> works, Tensors outputs);
   void check_open(const char* name) const;
   bool on_cpu(const Tensors& tensors, const char* name) const;
@@ -125,6 +127,7 @@ class CommBackend final : public c10d::Backend {
   int coalesced_device_ = -1;
   std::mutex vendor_mutex_;
   bool tried_ = false;
+  std::atomic<bool> said_{false};
   std::shared_ptr<CommVendor> vendor_;
   std::string hosts_, declined_;  // of the ranks; why the vendor's collectives are not used
   std::atomic<int> bound_{-1};  // the device that the group was made for; -1: the one of its first tensor

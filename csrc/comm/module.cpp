@@ -41,11 +41,12 @@ void bind_comm(py::module_& m) {
   m.def("comm_backend",
         [](const c10::intrusive_ptr<c10d::Store>& store, int rank, int size, std::chrono::milliseconds timeout,
            py::function gloo, const std::string& name, const std::string& group, const std::vector<uint64_t>& ranks,
-           size_t chunk_bytes, bool blocking, bool checked) {
+           size_t chunk_bytes, bool blocking, bool checked, bool through_host) {
           GlooMaker make = maker(std::move(gloo));
           py::gil_scoped_release released;
-          return c10::make_intrusive<CommBackend>(store, rank, size, timeout, std::move(make),
-                                                  CommOptions{name, group, ranks, chunk_bytes, blocking, checked});
+          return c10::make_intrusive<CommBackend>(
+              store, rank, size, timeout, std::move(make),
+              CommOptions{name, group, ranks, chunk_bytes, blocking, checked, through_host});
         });
   m.def("comm_group",
         [](const c10::intrusive_ptr<CommBackend>& backend, const c10::intrusive_ptr<c10d::Backend>& seen) {

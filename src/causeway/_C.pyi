@@ -272,6 +272,7 @@ def comm_backend(
     chunk_bytes: int,
     blocking: bool,
     checked: bool,
+    through_host: bool,
 ) -> Any:
     """A backend of torch.distributed for one process group. `gloo(store, rank, size, timeout)` makes the one for its
     CPU tensors. The vendor's communicator is made by eager_connect_single_device, else with the first collective."""

@@ -74,8 +74,11 @@ def tell(command: str, chosen: str) -> None:
         )
 
 
-def run(program: str | Path, arguments: Sequence[str] = (), *, module: bool = False) -> None:
-    """Run a script, or a module by its name, as `__main__` with `arguments`.
+def run(
+    program: str | Path, arguments: Sequence[str] = (), *, module: bool = False, root: str = ""
+) -> None:
+    """Run a script, or a module by its name, as `__main__` with `arguments`. A module is looked for
+    in `root` first, "" for the current folder.
 
     What it raises, SystemExit too, reaches the caller. It stays `sys.modules["__main__"]`, with
     its `sys.argv` and `sys.path`: what it leaves for later (pickles, processes, atexit) finds its
@@ -85,7 +88,7 @@ def run(program: str | Path, arguments: Sequence[str] = (), *, module: bool = Fa
         CausewayError: there is no such program, or it cannot be read.
         SyntaxError, ValueError: what Python says of a text that is no program.
     """
-    spec, code = _module(str(program)) if module else (None, _script(Path(program)))
+    spec, code = _module(str(program), root) if module else (None, _script(Path(program)))
     path = str(program) if spec is None else str(spec.origin)
     main = types.ModuleType("__main__")
     main.__dict__.update(__file__=path, __builtins__=__builtins__, __spec__=spec)
@@ -157,6 +160,22 @@ def without_frames(error: BaseException) -> BaseException:
     return error.with_traceback(trace)
 
 
+def file_of(module: str) -> tuple[Path, Path]:
+    """The file of a module that can be run, and the folder that it is imported from.
+
+    Raises CausewayError where there is no such module, or no file of it.
+    """
+    first = sys.path[0]
+    try:
+        spec, _ = _module(module)
+    finally:
+        sys.path[0] = first
+    if spec.origin is None or not Path(spec.origin).is_file():
+        raise CausewayError(f"the module {module!r} has no file")
+    path = Path(spec.origin).resolve()
+    return path, path.parents[spec.name.count(".")]
+
+
 def text_of(name: str, module: bool) -> str:
     """The source of a program. Raises CausewayError where it cannot be read."""
     if module:
@@ -176,8 +195,8 @@ def _script(path: Path) -> types.CodeType:
         raise CausewayError(f"{path} cannot be read: {error.strerror}") from None
 
 
-def _module(name: str) -> tuple[ModuleSpec, types.CodeType]:
-    sys.path[0] = ""  # as `python -m` does
+def _module(name: str, root: str = "") -> tuple[ModuleSpec, types.CodeType]:
+    sys.path[0] = root  # "" as `python -m` does
     try:
         spec = importlib.util.find_spec(name)
         if spec is not None and spec.submodule_search_locations is not None:

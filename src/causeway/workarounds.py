@@ -20,6 +20,7 @@ from torch import _tensor_str
 from causeway.device import ipc
 from causeway.device.lazy import device_name
 from causeway.dist import one_process
+from causeway.dist.backend import serve_beside_gloo
 
 
 @dataclass(frozen=True)
@@ -199,6 +200,32 @@ def _needs_comm_hook() -> bool:
     return False
 
 
+# --- an explicit gloo -----------------------------------------------------------------------------
+
+_config_of_backends: Callable[..., None] | None = None
+
+
+def _fixed_config_of_backends(self: Any, backend: Any) -> None:
+    """torch's, and where that has gloo for the CPU by its name alone, the device has its part."""
+    assert _config_of_backends is not None
+    _config_of_backends(self, backend)
+    serve_beside_gloo(self.device_backend_map, str(backend), device_name())
+
+
+def _apply_gloo() -> None:
+    global _config_of_backends
+    if not torch.distributed.is_available():
+        return
+    from torch.distributed import distributed_c10d
+
+    _config_of_backends = distributed_c10d.BackendConfig.__init__
+    distributed_c10d.BackendConfig.__init__ = _fixed_config_of_backends  # type: ignore[method-assign]
+
+
+def _needs_gloo() -> bool:
+    return device_name() not in torch.distributed.Backend.backend_capability["gloo"]
+
+
 # --- torch.sparse.to_sparse_semi_structured -----------------------------------------------------
 
 _semi_structured = torch.sparse.SparseSemiStructuredTensor
@@ -258,6 +285,16 @@ ALL = (
         "devices are served here (causeway.dist.one_process)",
         _apply_data_parallel,
         _needs_data_parallel,
+    ),
+    Workaround(
+        "gloo",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/distributed/distributed_c10d.py#L435",
+        (2, 11),
+        None,
+        "a process group of gloo takes tensors of the CPU and of CUDA, and of no other device: "
+        "torch's table gives all devices of a group one backend",
+        _apply_gloo,
+        _needs_gloo,
     ),
     Workaround(
         "dlpack_device",

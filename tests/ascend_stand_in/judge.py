@@ -99,7 +99,7 @@ def cost(python: str, program: str, calls: Path, **environment: str) -> tuple[in
     if done.returncode:
         raise SystemExit(f"cost.py {program} by {python}: {done.stderr.strip()}")
     counts = {n: int(c) for c, n in map(str.split, calls.read_text().splitlines())}
-    return int(done.stdout.split()[0]), counts
+    return int(done.stdout.splitlines()[-1].split()[0]), counts
 
 
 def costs(python: str, vendor: Path) -> None:

@@ -206,6 +206,38 @@ z = x * x
     assert "aten::mul" not in after
 
 
+def test_switches_of_torch_mlu_are_there_and_say_once_that_they_have_no_effect(run_python):
+    program = """
+import torch, torch_mlu, warnings
+warnings.simplefilter("error")
+torch.backends.mlu.matmul.allow_tf32 = False
+torch.backends.cnnl.allow_tf32 = False
+assert torch.backends.mlu.matmul.allow_tf32 is False
+try:
+    torch.backends.cnnl.allow_tf32 = True
+except UserWarning as said:
+    assert "has no effect" in str(said)
+try:
+    torch.backends.mlu.matmul.allow_tf33 = True
+except AttributeError as said:
+    print(said)
+"""
+    printed = run_python(program, new=True, CAUSEWAY_COMPAT="mlu").stdout
+    assert "known are allow_tf32" in printed
+
+
+def test_ranges_of_torch_mlu_are_those_of_torchs_profiler(run_python):
+    program = """
+import torch, torch_mlu
+with torch.profiler.profile() as p, torch.mlu.cnpx.range("outer"):
+    torch.mlu.cnpx.range_push("inner")
+    torch.ones(2, device="mlu") + 1
+    torch.mlu.cnpx.range_pop()
+print({e.name for e in p.events()} >= {"outer", "inner"})
+"""
+    assert run_python(program, new=True, CAUSEWAY_COMPAT="mlu").stdout.strip() == "True"
+
+
 def test_names_of_a_wheel_are_counted_and_an_unknown_one_is_found(tmp_path):
     spec = importlib.util.spec_from_file_location(
         "wheel_names", Path(__file__).with_name("names.py")

@@ -127,6 +127,14 @@ CHANGED = [
      "ms.set_context(device_target='CPU')\ny = torch.cast_to_adapter_tensor(x)\n",
      "import torch\nimport torch.nn as nn\nfrom torch.nn import Linear, Module\n"
      "from torchvision import transforms\n\ntorch.set_default_device('cpu')\ny = x\n"),
+    # MindTorch written out, and under a name of its own
+    ("import mindtorch\n\nm = mindtorch.torch.nn.Linear(2, 3)\nx = mindtorch.torch.ones(4, 2)\n",
+     "import torch\n\nm = torch.nn.Linear(2, 3)\nx = torch.ones(4, 2)\n"),
+    ("import mindtorch.torch\nimport mindtorch.torch.nn\n\nm = mindtorch.torch.nn.Linear(2, 3)\n",
+     "import torch\nimport torch.nn\n\nm = torch.nn.Linear(2, 3)\n"),
+    ("import mindtorch as mt\n\ntorch = mt.torch\n\nnn = mt.torch.nn\nm = nn.Linear(2, 3)\n"
+     "x = torch.ones(4, 2).cuda()\n",
+     "import torch\n\nnn = torch.nn\nm = nn.Linear(2, 3)\nx = torch.ones(4, 2).to(accelerator)\n"),
 ]  # fmt: skip
 
 
@@ -197,6 +205,75 @@ def test_what_has_no_counterpart_is_left_by_hand_with_what_to_write(text: str, s
     manual = [f for f in found(text) if f.kind == "manual" and f.rule != "CW170"]
     assert len(manual) == 1
     assert says in manual[0].tip
+
+
+PIECES = [
+    NPU + 'x = torch.ones(2, device="n" + "pu")\n',
+    NPU + 'x = torch.ones(2, device="n" f"pu:{i}")\n',
+    NPU + "x = torch.ones(2, device=f\"{'n'}pu\")\n",
+    NPU + 'x = torch.ones(2, device="n%s:%d" % ("pu", i))\n',
+    NPU + 'x = torch.ones(2, device="{}pu:{}".format("n", i))\n',
+    NPU + 'x = torch.ones(2, device="".join(["n", "pu"]))\n',
+    NPU + 'name = "n" + "p" + "u"\nx = torch.ones(2).to(name)\n',
+    NPU + "x = torch.ones(2, device=f'npu{where}')\n",
+    # CUDA's, where the import of the package sends it to the device
+    "import torch\nfrom torch_npu.contrib import transfer_to_npu\n\n"
+    'x = torch.ones(2, device="cu" + "da")\n',
+    "import torch\nfrom torch_mlu.utils import gpu_migration\n\n"
+    'x = torch.ones(2, device="cu" f"da:{i}")\n',
+    'import torch\nimport torch_dipu\n\nx = torch.ones(2, device="cu" + "da")\n',
+]
+
+
+@pytest.mark.parametrize("text", PIECES)
+def test_the_import_stays_with_a_device_whose_name_is_put_together(text: str) -> None:
+    assert convert(text) == text
+    assert [(f.kind, f.line) for f in found(text, "CW176")] == [("manual", text.count("\n"))] or (
+        "name =" in text
+    )
+    assert [f.kind for f in found(text, "CW170")] == ["manual"]
+    # what is found as a word is converted beside it, and runs beside what stays
+    more = convert(text + "y = x.npu()\n") if "npu" in text and "transfer" not in text else ""
+    assert not more or ("y = x.to(accelerator)\n" in more and "import torch_npu" in more)
+
+
+WORDS = [
+    NPU + "x = x.to('npu:' + str(i))\n",
+    NPU + "x = x.to('npu:%d' % i)\n",
+    NPU + "x = x.to('npu:{}'.format(i))\n",
+    NPU + "print('n' + 'pus', f'{a}npu', 'npu_' + 'a', f'npu{a}.pt')\n",
+    "import torch\nfrom torch_npu.contrib import transfer_to_npu\n\nx = x.to('cuda:' + str(i))\n",
+]
+
+
+@pytest.mark.parametrize("text", WORDS)
+def test_a_word_that_is_whole_or_none_keeps_no_import(text: str) -> None:
+    after = convert(text)
+    assert "torch_npu" not in after
+    assert "'npu:" not in after
+    assert not found(text, "CW176")
+
+
+def test_a_device_that_is_told_to_stay_keeps_its_import() -> None:
+    for kept in ("x = x.to('npu')  # causeway: keep\n", "x = x.npu()  # causeway: keep\n"):
+        assert convert(NPU + kept) == NPU + kept
+
+
+def test_a_module_of_mindtorch_that_is_handed_on_is_said() -> None:
+    text = "import mindtorch\n\nf(mindtorch)\n"
+    assert convert(text) == text
+    assert [f.kind for f in found(text, "CW170")] == ["manual"]
+    # torch has a name where it is needed, beside what stays
+    both = text + "x = mindtorch.torch.ones(2)\n"
+    assert convert(both) == "import mindtorch\nimport torch\n\nf(mindtorch)\nx = torch.ones(2)\n"
+
+
+def test_torch_is_imported_beside_a_package_that_stays() -> None:
+    text = "import torch_npu\n\na = torch_npu.npu_silu(x)\nb = torch_npu.npu_swiglu(x)\n"
+    assert convert(text) == (
+        "import torch_npu\nimport torch\n\na = torch.nn.functional.silu(x)\n"
+        "b = torch_npu.npu_swiglu(x)\n"
+    )
 
 
 def test_an_import_stays_while_something_of_it_does() -> None:

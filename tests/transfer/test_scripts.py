@@ -187,3 +187,17 @@ def test_importing_the_switch_redirects_and_importing_causeway_does_not(tmp_path
     )
     done = warm.run([program])
     assert done.returncode == 0, done.stderr
+
+
+def test_the_switch_has_a_name_that_says_what_it_does(tmp_path: Path) -> None:
+    program = tmp_path / "plain.py"
+    program.write_text(
+        "import torch\n"
+        "from causeway.transfer import transfer_to_device\n"
+        "assert torch.cuda.is_available() and transfer_to_device.enabled()\n"
+        "assert torch.ones(2).cuda().is_cuda\n"
+        "transfer_to_device.disable()\n"
+        "assert not torch.cuda.is_available()\n"
+    )
+    done = warm.run([program])
+    assert done.returncode == 0, done.stderr

@@ -9,7 +9,7 @@ from importlib import resources
 import pytest
 import torch
 
-from causeway.comparison import tolerances
+from causeway.numerics import tolerances
 from causeway.ops import ladder
 
 
@@ -34,7 +34,7 @@ def test_an_entry_without_a_reason_or_with_an_unknown_key_is_refused() -> None:
 
 
 def test_the_file_says_what_each_key_means() -> None:
-    text = resources.files("causeway.comparison").joinpath("tolerances.toml").read_text("utf-8")
+    text = resources.files("causeway.numerics").joinpath("tolerances.toml").read_text("utf-8")
     used = {key for entry in tomllib.loads(text)["operator"] for key in entry}
     comment = text.split("[[operator]]")[0]
     assert all(key in comment for key in used), used

@@ -62,6 +62,34 @@ def test_a_script_that_is_not_there_is_refused() -> None:
         verify(["/nowhere.py"], [], Options(way="transfer"))
 
 
+def test_a_module_is_verified_as_python_m_would_run_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = tmp_path / "verified_package"
+    package.mkdir()
+    (package / "__init__.py").write_text("")
+    (package / "net.py").write_text(
+        "import torch\n\n\ndef make():\n    return torch.nn.Linear(4, 2).cuda()\n"
+    )
+    (package / "train.py").write_text(
+        "import os, sys, torch\nfrom .net import make\n\n"
+        "assert __name__ == '__main__' and __package__ == 'verified_package'\n"
+        "assert sys.argv[1:] == ['--lr', '0.1'] and os.path.exists('here.txt')\n"
+        "model = make()\noptimizer = torch.optim.SGD(model.parameters(), lr=0.1)\n"
+        "for _ in range(9):\n    optimizer.zero_grad()\n"
+        "    model(torch.ones(3, 4).cuda()).square().mean().backward()\n    optimizer.step()\n"
+    )
+    (tmp_path / "here.txt").write_text("")
+    monkeypatch.chdir(tmp_path)
+    options = Options(steps=2, way="migrated", operators=False, module=True)
+    (script,) = verify(["verified_package.train"], ["--lr", "0.1"], options).scripts
+    assert script.good, script.verdict()
+    assert script.converted
+    assert script.steps == (2, 2)
+    with pytest.raises(CausewayError, match=r"no module 'verified_package\.nowhere'"):
+        verify(["verified_package.nowhere"], [], options)
+
+
 @pytest.mark.parametrize(
     ("cpu", "device", "same"),
     [

@@ -24,12 +24,12 @@ from typing import Any, Literal
 
 import torch
 
-from causeway.comparison import judge, randomness, repro, tolerances
+from causeway.comparison import judge, randomness, repro
 from causeway.comparison import reference as cpu
 from causeway.comparison.findings import Failure, Findings, Row, describe, plain
 from causeway.comparison.snapshot import Built, Snapshot, Uncopied, flat
 from causeway.errors import CausewayError
-from causeway.numerics import Verdict
+from causeway.numerics import Refused, Verdict, tolerances
 from causeway.observe import observe
 
 Tensor = torch.Tensor
@@ -211,7 +211,7 @@ class Compare(observe.Observer):
                 return
         try:
             outcome = cpu.run(name, taken.snapshot, generator=generator)
-        except cpu.Refused as why:
+        except Refused as why:
             if call.error:
                 self._right(row, "both raise")
             else:

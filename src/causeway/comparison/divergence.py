@@ -34,22 +34,15 @@ from typing import Any, Literal
 
 import torch
 
+from causeway import numerics
 from causeway.comparison.compare import Compare
-from causeway.comparison.findings import Failure, dtype_name
+from causeway.comparison.findings import Failure
 from causeway.observe import modules, observe, steps
 
 Tensor = torch.Tensor
 Make = Callable[[torch.device], Any]
 Step = Callable[[Any, torch.device], Any]
 Phase = Literal["forward", "backward", "optimizer"]
-
-# Relative distance (RMS of the difference to RMS) that rounding makes in a deep network and a few
-# steps; a wrong operator is farther off, or does not matter.
-TOLERANCES = {
-    torch.float64: 1e-9, torch.float32: 1e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1,
-    torch.complex64: 1e-4, torch.complex128: 1e-9,
-}  # fmt: skip
-
 
 MOST_ALONE = 24  # operators of a module that are looked at alone
 
@@ -312,37 +305,19 @@ class _Against(_Sink):
 
 def distance(came: Tensor, reference: Tensor, tolerance: float | None) -> tuple[float, str]:
     """(RMS of the difference relative to the RMS, words where that is too far)."""
-    if (came.dtype, came.shape) != (reference.dtype, reference.shape):
-        return float("inf"), (
-            f"{dtype_name(came.dtype)}{list(came.shape)}, expected "
-            f"{dtype_name(reference.dtype)}{list(reference.shape)}"
-        )
+    found = numerics.apart(came, reference)
+    if found.why:
+        return found.size, found.why
+    limit = tolerance if tolerance is not None else numerics.allowed("run", came.dtype)
+    if found.size <= limit:
+        return found.size, ""
     if came.layout != torch.strided or came.is_nested:
         came, reference = came.to_dense(), reference.to_dense()
-    if not (came.is_floating_point() or came.is_complex()):
-        wrong = int((came != reference).sum())
-        return (1.0, f"{wrong} of {came.numel()} elements differ") if wrong else (0.0, "")
-    limit = tolerance if tolerance is not None else TOLERANCES.get(came.dtype, 0.25)
-    if came.is_complex():
-        came, reference = torch.view_as_real(came), torch.view_as_real(reference)
-    a, b = came.double().flatten(), reference.double().flatten()
-    odd = ~(a.isfinite() & b.isfinite())
-    wrong = int((odd & ~((a == b) | (a.isnan() & b.isnan()))).sum())
-    if wrong:
-        return float("inf"), f"NaN or infinity at {wrong} other places"
-    difference = torch.where(odd, 0.0, a - b)
-    size = torch.where(odd, 0.0, b)
-    if not a.numel() or not bool(difference.any()):
-        return 0.0, ""
-    # Values that cancel to nothing but rounding are as good as zero.
-    scale = max(float(size.square().mean().sqrt()), 1e-30)
-    apart = float(difference.square().mean().sqrt()) / scale
-    if apart <= limit:
-        return apart, ""
-    worst = int(difference.abs().argmax())
-    return apart, (
-        f"RMS of the difference is {apart:.3g} of the RMS, at most {limit:.3g}; element {worst}: "
-        f"expected {float(b[worst]):.6g}, came {float(a[worst]):.6g}"
+    worst = int((came - reference).abs().double().nan_to_num(0.0, 0.0, 0.0).argmax())
+    return found.size, (
+        f"RMS of the difference is {found.size:.3g} of the RMS, at most {limit:.3g}; element "
+        f"{worst}: expected {reference.flatten()[worst].item():.6g}, "
+        f"came {came.flatten()[worst].item():.6g}"
     )
 
 

@@ -15,8 +15,8 @@ import torch
 from causeway import numerics
 from causeway.comparison import reference as cpu
 from causeway.comparison.snapshot import Dense, Snapshot, flat, same_bits
-from causeway.comparison.tolerances import Tolerance
-from causeway.numerics import Verdict
+from causeway.numerics import Misplaced, Verdict
+from causeway.numerics.tolerances import Tolerance
 from causeway.ops import facts
 
 Tensor = torch.Tensor
@@ -91,8 +91,8 @@ class Judge:
                     should = should.to(came.dtype)
                 strides = strides or meta.stride() == came.stride()
         if not self.tolerance.values:
-            return Judged(_form(came, should, strides))
-        if self.tolerance.places and k == self.tolerance.places[0]:
+            return Judged(numerics.same_form(came, should, strides=not strides))
+        if k == self.tolerance.places:
             alike = (came.dtype, came.shape) == (should.dtype, should.shape)
             if alike and self._points(came):
                 return Judged(Verdict(rule=self.rule, elements=came.numel()), how="places")
@@ -106,12 +106,11 @@ class Judge:
         floats = came.is_floating_point() or came.is_complex()
         if rtol is not None or atol is not None:
             best = self._best(k, came) if mode != "same" and floats else None
-            form = _form(came, should, strides)
-            if not form.good:
-                return Judged(form)
-            how = "same" if best is None else "float64"
-            best = should if best is None else best
-            return Judged(_close(came, should, best, rtol or 0.0, atol or 0.0), how=how)
+            verdict = numerics.compare(
+                came, should, rule="statistics", exact=best, strides=not strides,
+                tolerance=(rtol or 0.0, atol or 0.0),
+            )  # fmt: skip
+            return Judged(verdict, how="same" if best is None else "float64")
         half = floats and came.dtype.itemsize <= 2
         if mode == "same" or not floats or self.rule == "exact" or not (half or mode == "float64"):
             verdict = numerics.compare(
@@ -157,8 +156,7 @@ class Judge:
         nested = cpu.exact(self.name, self.taken, like)
         if nested is not None:
             self._exact = list(flat(nested))
-            size = cpu.magnitude(self.name, self.taken, nested)
-            self._magnitude = None if size is None else list(flat(size))
+            self._magnitude = cpu.magnitude(self.name, self.taken, like, nested)
 
     def _best(self, k: int, came: Tensor) -> Tensor | None:
         self._ask()
@@ -183,22 +181,22 @@ class Judge:
 
     def _points(self, places: Tensor) -> bool:
         """Whether what `places` point at is the CPU's result 0."""
-        assert self.tolerance.places is not None
         assert self.same is not None
         built = self.taken.build(writable=False).values
-        source, dim = built[0], built[self.tolerance.places[1]] if len(built) > 1 else -1
-        first = next(iter(flat(self.same.values())))
         arguments = cpu.shape_of(self.name).op._schema.arguments
-        if any(a.name == "stable" and v is True for a, v in zip(arguments, built, strict=True)):
+        named = dict(zip([a.name for a in arguments], built, strict=True))
+        source, dim = built[0], named.get("dim", -1)
+        first = next(iter(flat(self.same.values())))
+        if named.get("stable") is True:
             return False
-        if not isinstance(dim, int) or isinstance(dim, bool):
-            dim = -1
         if not isinstance(source, Tensor) or not isinstance(first, Tensor) or source.ndim == 0:
             return False
-        at = places if places.ndim == source.ndim else places.unsqueeze(dim)
-        if at.numel() == 0 or int(at.min()) < 0 or int(at.max()) >= source.shape[dim]:
-            return at.numel() == 0
-        found = source.gather(dim, at)
+        if places.numel() == 0:
+            return True
+        try:
+            found = numerics.standing(source, places, dim)
+        except Misplaced:
+            return False
         a, b = _plain(found.reshape(first.shape)), _plain(first)
         return same_bits(a.contiguous(), b.contiguous())
 
@@ -279,33 +277,3 @@ def _parts(t: Tensor) -> list[Tensor]:
     if t.layout in (torch.sparse_csc, torch.sparse_bsc):
         return [t.ccol_indices(), t.row_indices(), t.values()]
     return [t.to_dense()]
-
-
-def _form(came: Tensor, should: Tensor, strides: bool) -> Verdict:
-    """Dtype, shape and strides only."""
-    for what, a, b in (
-        ("dtype", came.dtype, should.dtype),
-        ("shape", list(came.shape), list(should.shape)),
-    ):
-        if a != b:
-            return Verdict(f"wrong {what}", came=str(a), expected=str(b))
-    if not strides and numerics.steps(came) != numerics.steps(should):
-        return Verdict("wrong strides", came=str(came.stride()), expected=str(should.stride()))
-    return Verdict(elements=came.numel())
-
-
-def _close(came: Tensor, should: Tensor, best: Tensor, rtol: float, atol: float) -> Verdict:
-    """|came - best| <= atol + rtol * |best|; NaN and infinities have places of their own."""
-    if came.is_complex():
-        came, should, best = (torch.view_as_real(t) for t in (came, should, best))
-    if came.numel() == 0:
-        return Verdict()
-    wide = best.double() if best.dtype != torch.bool else best.to(torch.uint8).double()
-    a = came.double() if came.dtype != torch.bool else came.to(torch.uint8).double()
-    finite = a.isfinite() & wide.isfinite()
-    near = (a - wide).abs() <= atol + rtol * wide.abs()
-    same = (a == wide) | (a.isnan() & wide.isnan())
-    if came.is_floating_point():  # what overflows the dtype is infinite there; float64 goes on
-        cast = best.to(came.dtype).double()
-        same |= (a == cast) | (a.isnan() & cast.isnan())
-    return numerics.verdict(came, should, torch.where(finite, near, same), "statistics", best)

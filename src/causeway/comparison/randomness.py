@@ -9,7 +9,6 @@ inputs.
 from __future__ import annotations
 
 import hashlib
-import math
 from typing import Any
 
 import torch
@@ -47,7 +46,7 @@ class Draws:
         seed = 0x9E3779B9 + sequence
         try:
             drawn = cpu.run(name, taken, generator=torch.Generator().manual_seed(seed)).values()
-        except cpu.Refused as why:
+        except numerics.Refused as why:
             return Verdict(f"cannot be drawn on the CPU ({why})", came="numbers")
         theirs = next(t for t in flat(drawn) if isinstance(t, Tensor) and t.numel())
         if (first.dtype, first.shape) != (theirs.dtype, theirs.shape):
@@ -81,14 +80,10 @@ class Draws:
             return Verdict(elements=came.numel())
         self.next_test = 2 * self.count
         a, b = torch.cat(self.here), torch.cat(self.there)
-        found = numerics.distance(a, b)
-        bound = math.sqrt(-math.log(ALPHA / 2) / a.numel())
-        if found <= bound:
+        wrong = numerics.differ(a, b, ALPHA)
+        if wrong is None:
             return Verdict(elements=came.numel())
-        return Verdict(
-            "not distributed as the CPU's", came=f"distance {found:.4f} over {a.numel()} numbers",
-            expected=f"at most {bound:.4f} (means {a.mean():.4g} and {b.mean():.4g})",
-        )  # fmt: skip
+        return Verdict("not distributed as the CPU's", came=wrong[0], expected=wrong[1])
 
 
 def _bytes(t: Tensor) -> bytes:

@@ -7,7 +7,7 @@ program nor be harmed by it.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -17,16 +17,14 @@ from torch._ops import OpOverload
 
 from causeway import _C, numerics
 from causeway.comparison.snapshot import Built, Snapshot, flat
-from causeway.observe.arguments import overload
+from causeway.numerics import Refused
+from causeway.numerics.bounds import Change
+from causeway.observe.arguments import overload, tensors_in
 from causeway.ops import facts
 
 Tensor = torch.Tensor
 
 _default_generator = threading.Lock()
-
-
-class Refused(Exception):
-    """The CPU does not take the call; the message is torch's."""
 
 
 @dataclass
@@ -91,21 +89,23 @@ def _digest(op: OpOverload, also: tuple[str, ...]) -> Shape:
 
 
 def run(
-    name: str, taken: Snapshot, *, change: Callable[[Tensor], Tensor] | None = None,
-    generator: torch.Generator | None = None, numbers: Callable[[Any], Any] = lambda x: x,
+    name: str, taken: Snapshot, *, change: Change | None = None, like: list[Any] | None = None,
+    generator: torch.Generator | None = None,
 ) -> Outcome:  # fmt: skip
     """Run operator `name` on the CPU on images of its arguments.
 
-    `change` maps floating and complex tensors, `numbers` the Python numbers beside them.
-    `generator`: the CPU's generator to draw from. Raises Refused.
+    With `change` in float64: it maps tensors and numbers by the argument's name, and `like` are the
+    results in the program's dtypes. `generator`: the CPU's generator to draw from. Raises Refused.
     """
     shape = shape_of(name)
     target = overload(own) if (own := facts.own_names().get(name)) else shape.op
-    built = taken.build(writable=True, change=change)
+    built = taken.build(writable=True, change=None if change is None else numerics.widen)
     values = list(built.values)
     schema = target._schema.arguments
+    if change is not None:
+        values = _changed(schema, values, change, like or [])
     for k, argument in enumerate(schema):
-        values[k] = _for_host(values[k], argument, change is not None, numbers)
+        values[k] = _for_host(values[k], argument, change is not None)
     if shape.generator >= 0:
         values[shape.generator] = generator
     args, kwargs = _split(schema, values)
@@ -119,6 +119,28 @@ def run(
     return Outcome(results, [values[k] for k in shape.unreturned], built)
 
 
+def _changed(schema: Any, values: list[Any], change: Change, like: list[Any]) -> list[Any]:
+    """Arguments in float64 after `change`; integers too where an operator makes floats of them."""
+    tensors = [t for v in values for t in tensors_in(v)]
+    floats = any(t.is_floating_point() or t.is_complex() for t in tensors)
+    whole = not floats and any(isinstance(t, Tensor) and t.is_floating_point() for t in flat(like))
+
+    def changed(argument: Any, value: Any) -> Any:
+        if isinstance(value, (list, tuple)):
+            return [changed(argument, v) for v in value]
+        if isinstance(value, Tensor):
+            if whole and value.dtype != torch.bool and not value.is_quantized:
+                value = numerics.widen_integers(value, flat(like))
+            elif not (value.is_floating_point() or value.is_complex()):
+                return value
+            return change(argument.name, value)
+        if isinstance(value, (float, int)) and not isinstance(value, bool):
+            return change(argument.name, value) if str(argument.type) in _NUMBERS else value
+        return value
+
+    return [changed(a, v) for a, v in zip(schema, values, strict=True)]
+
+
 def _call(name: str, target: OpOverload, args: list[Any], kwargs: dict[str, Any]) -> Any:
     if name == "aten::_copy_from":  # the CPU has it for other devices only
         return args[1].copy_(args[0])
@@ -127,7 +149,7 @@ def _call(name: str, target: OpOverload, args: list[Any], kwargs: dict[str, Any]
     return target(*args, **kwargs)
 
 
-def _for_host(value: Any, argument: Any, wide: bool, numbers: Callable[[Any], Any]) -> Any:
+def _for_host(value: Any, argument: Any, wide: bool) -> Any:
     if isinstance(value, torch.device):
         return torch.device("cpu")
     if argument.name == "pin_memory" and value:
@@ -138,8 +160,6 @@ def _for_host(value: Any, argument: Any, wide: bool, numbers: Callable[[Any], An
         if value.is_complex:
             return torch.complex128
         return torch.float64 if value.is_floating_point else value
-    if isinstance(value, (float, int)) and not isinstance(value, bool):
-        return numbers(value) if str(argument.type) in _NUMBERS else value
     return value
 
 
@@ -181,60 +201,31 @@ def _first_line(error: BaseException) -> str:
 # --- float64 --------------------------------------------------------------------------------------
 
 
-def widen(t: Tensor) -> Tensor:
-    return t.to(torch.complex128 if t.dtype.is_complex else torch.float64)
-
-
 def exact(name: str, taken: Snapshot, like: list[Any]) -> list[Any] | None:
     """The outcome in float64, or None where the CPU has none of the same shapes."""
-    return _wide(name, taken, like, widen)
+    return _wide(name, taken, like, numerics.unchanged)
 
 
-def _wide(
-    name: str, taken: Snapshot, like: list[Any], change: Callable[[Tensor], Tensor],
-    numbers: Callable[[Any], Any] = lambda x: x,
-) -> list[Any] | None:  # fmt: skip
+def _wide(name: str, taken: Snapshot, like: list[Any], change: Change) -> list[Any] | None:
     try:
-        values = run(name, taken, change=change, numbers=numbers).values()
+        values = run(name, taken, change=change, like=like).values()
     except Refused:
         return None
     shapes = [[t.shape for t in flat(v) if isinstance(t, Tensor)] for v in (values, like)]
     return values if shapes[0] == shapes[1] else None
 
 
-def magnitude(name: str, taken: Snapshot, best: list[Any]) -> list[Any] | None:
-    """For each result the size of the terms that it is made of, which rounding is relative to.
+def magnitude(name: str, taken: Snapshot, like: list[Any], best: list[Any]) -> list[Any] | None:
+    """For each result the size of the terms that it is made of: see numerics.magnitude."""
+    schema = shape_of(name).op._schema.arguments
+    given = zip(schema, taken.build(writable=False).values, strict=True)
 
-    Of sums of products that is the operator run on absolute values (numerics.MAGNITUDE); of all
-    else how far the result moves for a relative change of the inputs, as a share of that change:
-    the condition number by a trial. N. J. Higham, Accuracy and Stability of Numerical Algorithms
-    (2nd ed. 2002), section 1.6.
-    """
-    base = numerics.base_name(facts.own_names().get(name, name))
-    stand_in = numerics.MAGNITUDE.get(base)
-    if stand_in is not None and base not in numerics.NEGATED:
-        other = name.replace("sub", stand_in) if stand_in else name
-        return _wide(other, taken, best, lambda t: widen(t).abs(), abs)
-    generator = torch.Generator().manual_seed(1)
-    change = 2.0**-20
+    def evaluate(other: str, change: Change) -> list[Any] | None:
+        values = _wide(other, taken, like, change)
+        return None if values is None else list(flat(values))
 
-    def move(t: Tensor) -> Tensor:
-        signs = torch.randint(0, 2, t.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        return widen(t) * (1 + change * signs)
-
-    moved = _wide(name, taken, best, move)
-    if moved is None:
-        return None
-    found: list[Any] = []
-    for a, b in zip(flat(moved), flat(best), strict=True):
-        if not isinstance(b, Tensor) or not (b.is_floating_point() or b.is_complex()):
-            found.append(None)
-            continue
-        a, b = a.detach(), b.detach()  # noqa: PLW2901
-        size = b.abs().nan_to_num(0.0, 0.0, 0.0)
-        step = ((a - b).abs() / change).nan_to_num(0.0, 0.0, 0.0)
-        found.append((size.max() + step.max()).expand(b.shape) if b.numel() else None)
-    return found
+    arguments = {a.name: v for a, v in given if not a.is_out}
+    return numerics.magnitude(name, arguments, list(flat(best)), evaluate)
 
 
 def meta(name: str, taken: Snapshot) -> list[Any]:
@@ -265,13 +256,9 @@ def _on_meta(value: Any) -> Any:
 def terms(name: str, taken: Snapshot, results: list[Any]) -> int:
     """How many terms an element of the result is made of, at most."""
     built = taken.build(writable=False)
-    tensors = [t for t in flat(list(built.values)) if isinstance(t, Tensor)]
-    sizes = [t.numel() for t in tensors] or [1]
-    base = numerics.base_name(facts.own_names().get(name, name))
-    if numerics.rule_of(base) in ("matmul", "statistics"):
-        return max(sizes)
-    made = [t.numel() for t in flat(results) if isinstance(t, Tensor) and t.numel()]
-    return max(1, -(-max(sizes) // min(made, default=1)))
+    return numerics.terms(
+        facts.own_names().get(name, name), list(tensors_in(built.values)), list(tensors_in(results))
+    )
 
 
 # --- random numbers -------------------------------------------------------------------------------

@@ -30,3 +30,21 @@ def no_effect(what: str, why: str) -> None:
     if what not in _said:
         _said.add(what)
         warnings.warn(f"causeway: {what} has no effect: {why}", stacklevel=3)
+
+
+class Options:
+    """Switches of a system without effect, by name with the value each has here; a mistyped name
+    raises.
+    """
+
+    def __init__(self, owner: str, values: dict[str, Any], why: str) -> None:
+        self.__dict__.update({"_owner": owner, "_values": values, "_why": why})
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in self._values:
+            raise AttributeError(f"{self._owner}.{name}: known are {', '.join(self._values)}")
+        return self._values[name]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if value != getattr(self, name):
+            no_effect(f"{self._owner}.{name} = {value!r}", self._why)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch.torch_version import TorchVersion
 
-from causeway.compat.missing import getter, no_effect
+from causeway.compat.missing import Options, getter, no_effect
 from causeway.compat.names import instead
 from causeway.errors import CausewayError
 
@@ -139,22 +139,6 @@ def host_empty_cache() -> None:
     torch._C._host_emptyCache()
 
 
-class _Options:
-    """Attributes that torch_npu has, and nothing else: a mistyped name raises."""
-
-    def __init__(self, owner: str, values: dict[str, Any], why: str) -> None:
-        self.__dict__.update({"_owner": owner, "_values": values, "_why": why})
-
-    def __getattr__(self, name: str) -> Any:
-        if name not in self._values:
-            raise AttributeError(f"{self._owner}.{name}: known are {', '.join(self._values)}")
-        return self._values[name]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        if value != getattr(self, name):
-            no_effect(f"{self._owner}.{name} = {value!r}", self._why)
-
-
 class Mstx:
     """Ranges and marks for a profiler, by torch's own."""
 
@@ -193,12 +177,12 @@ def extend() -> None:
     names |= {
         "NPUGraph": graphs.CUDAGraph,
         "mstx": Mstx(),
-        "config": _Options("torch.npu.config", {"allow_internal_format": False}, _FORMATS),
-        "matmul": _Options(
+        "config": Options("torch.npu.config", {"allow_internal_format": False}, _FORMATS),
+        "matmul": Options(
             "torch.npu.matmul", {"allow_hf32": False, "cube_math_type": -1},
             "products compute in the dtype of their operands",
         ),
-        "conv": _Options(
+        "conv": Options(
             "torch.npu.conv", {"allow_hf32": False},
             "convolutions compute in the dtype of their operands",
         ),

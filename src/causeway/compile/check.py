@@ -18,16 +18,9 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from causeway import numerics
 from causeway.compile import report
 
-# What results may differ by, against the root of the mean square: another order of a sum, and
-# values that are not rounded between operators.
-TOLERANCES = {
-    torch.float64: 1e-7,
-    torch.float32: 1e-3,
-    torch.float16: 2e-2,
-    torch.bfloat16: 1e-1,
-}
 _numbers = itertools.count()
 _graphs: dict[int, Graph] = {}
 
@@ -166,24 +159,8 @@ def difference(got: torch.Tensor, expected: torch.Tensor) -> str | None:
     """How far a result is off, as text, or None where it is not."""
     if got.dtype != expected.dtype:
         return f"has dtype {got.dtype}, not {expected.dtype}"
-    if got.numel() == 0:
+    verdict, size = numerics.near(got.detach().cpu(), expected.detach().cpu(), "kernel")
+    if verdict.good:
         return None
-    mine, theirs = got.detach().cpu(), expected.detach().cpu()
-    tolerance = TOLERANCES.get(got.dtype)
-    if tolerance is None:
-        count = int((mine != theirs).sum())
-        return f"{count} of {mine.numel()} elements differ" if count else None
-    mine, theirs = mine.double(), theirs.double()
-    finite = theirs.isfinite()
-    size = theirs[finite].square().mean().sqrt().item() if finite.any() else 1.0
-    near = torch.isclose(
-        mine, theirs, rtol=tolerance, atol=tolerance * max(size, 1e-30), equal_nan=True
-    )
-    if near.all():
-        return None
-    off = (mine - theirs).abs()[~near]
-    most = off[off.isfinite()].max().item() if off.isfinite().any() else float("nan")
-    count = int((~near).sum())
-    return (
-        f"{count} of {mine.numel()} elements differ, the most by {most:.2g} ({size:.2g} is usual)"
-    )
+    words = f"{verdict.wrong} of {verdict.elements} elements differ"
+    return f"{words}, the most by {verdict.max_abs:.2g} ({size:.2g} is usual)" if size else words

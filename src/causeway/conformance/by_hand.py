@@ -23,8 +23,9 @@ from typing import Any
 import torch
 
 from causeway.conformance.families import family
-from causeway.conformance.reference import Case, Refused, on_cpu
+from causeway.conformance.reference import Case, on_cpu
 from causeway.errors import TraceError
+from causeway.numerics import Refused
 from causeway.observe.arguments import overload
 
 Tensor = torch.Tensor

@@ -39,7 +39,6 @@ from causeway.conformance.reference import (
     Inputs,
     Reference,
     References,
-    Refused,
     Tensor,
     Wrong,
     beside,
@@ -50,6 +49,7 @@ from causeway.conformance.reference import (
     written,
 )
 from causeway.conformance.table import TableError
+from causeway.numerics import Refused
 from causeway.observe.arguments import overload
 from causeway.state import state
 from causeway.vendor import Settings

@@ -18,17 +18,14 @@ from causeway import numerics
 from causeway.conformance import variations
 from causeway.conformance.families import Family, Kind, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for, describe, map_tensors, tensors_in
+from causeway.numerics import Refused
+from causeway.numerics.bounds import Change
 from causeway.observe.arguments import overload
 from causeway.ops import facts
 
 Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
 LARGEST = 1 << 21  # elements of the results of a large case
-# Factors of terms that cancel inside, so that no change of the inputs shows them.
-FACTORS: dict[str, tuple[str, ...]] = {"native_layer_norm_backward": ("grad_out", "rstd", "weight")}
-# Their terms are an input times result 2, the inverse of the deviation: of one element they cancel.
-NORMALIZED = ("native_batch_norm", "native_batch_norm_legit")
-FACTORS |= dict.fromkeys(NORMALIZED, ("input", "weight"))
 # Operators whose CPU kernel reads an input as if it were dense, and so what lies between.
 DENSE = {"adaptive_max_pool3d_backward", "int_mm", "scaled_dot_product_flash_attention_for_cpu"}
 # Operators that find values along a dimension and say where, anywhere that they stand.
@@ -60,10 +57,6 @@ class Case:
     def title(self) -> str:
         out = "" if self.kind != "out" else f", out={self.out}"
         return f"{self.form}({describe(self.inputs)}{out})"
-
-
-class Refused(Exception):
-    """The CPU does not take the call: it is no case."""
 
 
 class Wrong(Exception):
@@ -202,44 +195,31 @@ def _as_meta(t: Tensor) -> Tensor:
     return torch.empty_strided(t.shape, t.stride(), dtype=t.dtype, device="meta")
 
 
-def _wide(case: Case, results: list[Tensor], change: Callable[[Any], Any] = lambda x: x) -> Inputs:
-    """The inputs in float64, numbers too after `change`. Integers stay where floats are beside;
-    alone they are first rounded as torch does, to the dtype of the results: tan(2**31 - 1) is that
-    of 2**31.
-    """
-    any_float = any(t.is_floating_point() for t in tensors_in(case.inputs))
-    double = any(t.dtype == torch.float64 for t in results)
+def _wide(case: Case, results: list[Tensor], change: Change = numerics.unchanged) -> Inputs:
+    """The inputs in float64 after `change`, numbers too. Integers stay where floats are beside."""
+    whole = not any(t.is_floating_point() for t in tensors_in(case.inputs))
     places = _places(case)
-
-    def widen(t: Tensor) -> Tensor:
-        if t.is_complex():
-            whole: Tensor = change(t.to(torch.complex128))
-            return whole
-        if t.is_floating_point() or (
-            not any_float and t.dtype != torch.bool and id(t) not in places
-        ):
-            rounded = t if double or t.is_floating_point() else t.to(torch.float32)
-            wide: Tensor = change(rounded.to(torch.float64).contiguous())
-            return wide
-        return t.contiguous() if id(t) in places else t
-
     wide: list[Any] = []
     for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
+
+        def widen(t: Tensor, name: str = argument.name) -> Tensor:
+            if id(t) in places:
+                return t.contiguous()
+            if t.is_floating_point() or t.is_complex():
+                changed: Tensor = change(name, numerics.widen(t).contiguous())
+            elif whole and t.dtype != torch.bool:
+                changed = change(name, numerics.widen_integers(t, results).contiguous())
+            else:
+                return t
+            return changed
+
         if isinstance(value, torch.dtype) and value.is_floating_point:
             wide.append(torch.float64)
         elif str(argument.type) in ("number", "float", "Optional[number]") and value is not None:
-            wide.append(change(value))
+            wide.append(change(argument.name, value))
         else:
             wide.append(map_tensors(value, widen))
     return tuple(wide)
-
-
-def _added(case: Case, results: list[Tensor]) -> Inputs:
-    """Absolute values, of which the operator or its stand-in makes a sum of absolute terms."""
-    wide = _wide(case, results, abs)
-    negated = numerics.NEGATED.get(numerics.base_name(case.family.reference), ())
-    names = [argument.name for argument in inputs_of(case.family.schema)]
-    return tuple(-v if name in negated else v for name, v in zip(names, wide, strict=True))
 
 
 def in_float64(case: Case, name: str, inputs: Inputs, like: list[Tensor]) -> list[Tensor] | None:
@@ -276,7 +256,7 @@ class Reference:
     results: list[Tensor]
     rule: str
     exact: list[Tensor] | None = None
-    magnitude: list[Tensor] | None = None
+    magnitude: list[Tensor | None] | None = None
     terms: int = 1
     meta: list[Tensor] = field(default_factory=list)  # dtypes and layouts as right as the CPU's
     anywhere: Callable[[Tensor], Tensor] | None = (
@@ -342,16 +322,15 @@ def reference_of(case: Case) -> Reference:
     if rule == "exact" or not known:
         return found
     found.exact = in_float64(case, name, _wide(case, results), results)
-    if stand_in is not None:
-        other = name.replace("sub", stand_in) if stand_in else name
-        found.magnitude = in_float64(case, other, _added(case, results), results)
-    elif found.exact is not None and rule == "statistics":
-        found.magnitude = _sensitivity(case, results, found.exact)
-    elif found.exact is not None:
-        floats = [t for t in tensors_in(case.inputs) if t.is_floating_point()]
-        one = numerics.magnitude_of(name, floats, found.exact[0])
-        found.magnitude = None if one is None else [one] * len(results)
-    found.terms = terms_of(case, results)
+    found.terms = numerics.terms(name, list(tensors_in(case.inputs)), results)
+    if found.exact is not None:
+
+        def evaluate(operator: str, change: Change) -> list[Tensor] | None:
+            return in_float64(case, operator, _wide(case, results, change), results)
+
+        given = zip(inputs_of(case.family.schema), case.inputs, strict=True)
+        arguments = {argument.name: value for argument, value in given}
+        found.magnitude = numerics.magnitude(name, arguments, found.exact, evaluate)
     return found
 
 
@@ -374,55 +353,14 @@ def _what_stands(case: Case, results: list[Tensor]) -> Callable[[Tensor], Tensor
     if base not in ANYWHERE or "dim" not in names or len(results) != 2:
         return None
     x, dim = next(tensors_in(case.inputs)), case.inputs[names.index("dim")]
-    kept = results[1].dim() == x.dim()
 
     def look(places: Tensor) -> Tensor:
-        if x.dim() == 0:
-            return x.expand_as(places)
-        at = places if kept else places.unsqueeze(dim)
-        if at.numel() and not bool(((at >= 0) & (at < x.shape[dim])).all()):
-            raise Wrong(f"result 1 has places that are not in a dimension of {x.shape[dim]}")
-        ordered = at.sort(dim).values
-        if bool((ordered.diff(dim=dim) == 0).any()):
-            raise Wrong("result 1 has a place twice")
-        came = x.gather(dim, at)
-        return came if kept else came.squeeze(dim)
+        try:
+            return numerics.standing(x, places, dim)
+        except numerics.Misplaced as why:
+            raise Wrong(f"result 1 has {why}") from None
 
     return look
-
-
-def _sensitivity(case: Case, results: list[Tensor], exact: list[Tensor]) -> list[Tensor] | None:
-    """How far results move for a relative change of the inputs, as a share of that change: the
-    condition number by a trial, since the error is that number times the rounding of the inputs.
-    N. J. Higham, Accuracy and Stability of Numerical Algorithms (2nd ed. 2002), section 1.6.
-    """
-    change = 2.0**-20
-    generator = torch.Generator().manual_seed(1)
-
-    def move(t: Tensor) -> Tensor:
-        if not t.is_floating_point():
-            return t
-        signs = torch.randint(0, 2, t.shape, generator=generator, dtype=torch.float64) * 2 - 1
-        return t * (1 + change * signs)
-
-    moved = in_float64(case, case.family.reference, map_tensors(_wide(case, results), move), exact)
-    if moved is None:
-        return None
-    base = numerics.base_name(case.family.reference)
-    product, wanted = 1.0, FACTORS.get(base, ())
-    if base in NORMALIZED and exact[2].numel():
-        product = float(exact[2].double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    for argument, value in zip(inputs_of(case.family.schema), case.inputs, strict=True):
-        if argument.name in wanted and isinstance(value, Tensor) and value.numel():
-            product *= float(value.double().abs().nan_to_num(0.0, 0.0, 0.0).max())
-    found = []
-    for a, b in zip(moved, exact, strict=True):
-        size = b.double().abs().nan_to_num(0.0, 0.0, 0.0)
-        step = ((a.double() - b.double()).abs() / change).nan_to_num(0.0, 0.0, 0.0)
-        if b.numel():
-            step = (size.max() + step.max() + (product if wanted else 0.0)).expand_as(b)
-        found.append(step)
-    return found
 
 
 def _written(case: Case, results: list[Tensor]) -> Tensor | None:
@@ -433,19 +371,6 @@ def _written(case: Case, results: list[Tensor]) -> Tensor | None:
     for sample, frames, labels in zip(mask, *map(list, case.inputs[2:4]), strict=True):
         sample[:frames, : 2 * labels + 1] = True
     return mask
-
-
-def terms_of(case: Case, results: list[Tensor]) -> int:
-    """How many terms an element of the result is made of, at most."""
-    sizes = [t.numel() for t in tensors_in(case.inputs)] or [1]
-    base = numerics.base_name(case.family.reference)
-    if base in ("mm", "bmm", "addmm", "baddbmm", "addbmm"):
-        return int(next(iter(tensors_in(case.inputs[-2:]
-                        if base in ("mm", "bmm") else case.inputs[1:2]))).shape[-1])  # fmt: skip
-    if numerics.rule_of(base) in ("matmul", "statistics"):
-        return max(sizes)
-    smallest = min((t.numel() for t in results if t.numel()), default=1)
-    return max(1, -(-max(sizes) // smallest))
 
 
 def judge(results: list[Tensor], reference: Reference, *, strides: bool) -> float:

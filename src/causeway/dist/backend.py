@@ -20,6 +20,8 @@ from causeway import config
 from causeway.errors import CausewayError
 
 NAME = "cwcl"
+# What an explicit gloo gets for tensors of the device: torch's own gloo takes those of the CPU and of CUDA.
+BESIDE_GLOO = "cwgloo"
 _closing: list[bool] = []
 _start = ""  # what the stores of this start are named by
 
@@ -47,6 +49,27 @@ def register(device: str) -> None:
         dist.Backend.register_backend(
             name, _creator(name), extended_api=True, devices=[device, "cpu"]
         )
+    if BESIDE_GLOO not in dist.Backend.backend_list:
+        dist.Backend.register_backend(
+            BESIDE_GLOO, _beside_gloo, extended_api=True, devices=[device]
+        )
+
+
+def serve_beside_gloo(backends: dict[str, Any], asked: str, device: str) -> None:
+    """Give the device its part in a group that the program `asked` gloo for: "gloo", or
+    "<device>:gloo" among others. `backends` are torch's, by kind of device; the CPU keeps torch's gloo.
+    """
+    import torch.distributed as dist
+
+    if asked.lower() == "gloo" or str(backends.get(device)) == "gloo":
+        backends[device] = dist.Backend(BESIDE_GLOO)
+
+
+def _beside_gloo(options: Any, backend_options: Any) -> Any:
+    """Through a gloo of its own, since the order of its collectives and those of the CPU's may
+    differ between ranks: the device works later than the host.
+    """
+    return _create("gloo", options, backend_options, through_host=True)
 
 
 def _creator(name: str) -> Any:
@@ -83,7 +106,9 @@ def _duration(timeout: Any) -> timedelta:
     return timeout if isinstance(timeout, timedelta) else timedelta(seconds=float(timeout))
 
 
-def _create(name: str, options: Any, backend_options: Any) -> Any:
+def _create(
+    name: str, options: Any, backend_options: Any, *, through_host: bool = False
+) -> Any:
     import torch.distributed as dist
 
     from causeway import _C
@@ -112,6 +137,7 @@ def _create(name: str, options: Any, backend_options: Any) -> Any:
         config.get("comm_chunk") << 20,
         config.get("comm_blocking"),
         config.get("comm_debug"),
+        through_host,
     )
 
 

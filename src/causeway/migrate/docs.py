@@ -23,7 +23,7 @@ def pages() -> dict[str, str]:
     every = RULES | systems.RULES | files.RULES | advice.RULES
     found = {f"{rule.code}.md": _page(rule) for rule in every.values()}
     found["README.md"] = "\n".join([
-        "# Rules", "", _WRITTEN, "",
+        "# Rules", "", "[中文](../zh/rules/README.md)", "", _WRITTEN, "",
         "A rule that is not safe is applied with `--unsafe` only, and reports until then.", "",
         "## Python", "", *_table(RULES),
         "## Code for other systems' packages", "",

@@ -10,6 +10,8 @@ from causeway.redirect.targets import SECTIONS, STAND_INS, Target
 _TEXT = """\
 # Running CUDA programs untouched
 
+[中文](zh/transfer.md)
+
 Written by `python -m causeway.redirect --markdown` from `src/causeway/redirect/targets.py`.
 
 ```sh
@@ -29,11 +31,12 @@ It is off by default, and `import causeway` never turns it on. There are four wa
 | --- | --- |
 | `causeway run` | a program that may not be edited |
 | `CAUSEWAY_TRANSFER=device` | a launcher that you do not start yourself; `cpu` is the other value |
-| the statement `import causeway.transfer` | one line at the top of a program |
+| `from causeway.transfer import transfer_to_device`, or the statement `import causeway.transfer` | one line at the top of a program |
 | `from causeway import transfer` and `transfer.enable()` | a part of a program: `with transfer.enable():` ends it |
 
-`from causeway import transfer` gives the functions and turns on nothing; `import causeway.transfer`
-is the switch, as importing torch_npu's `transfer_to_npu` is.
+`from causeway import transfer` gives the functions and turns on nothing. The statement
+`import causeway.transfer` is the switch, as importing torch_npu's `transfer_to_npu` is, and
+`from causeway.transfer import transfer_to_device` is that switch by a name that says so.
 
 ```python
 import torch

@@ -23,23 +23,13 @@ from typing import Any
 
 import torch
 
-from causeway.numerics import accumulator, base_name, growth, rule_of, unit
+from causeway import numerics
 from causeway.observe.arguments import overload, tensors_in
 from causeway.trace import align
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import DTYPES, TensorRecord
 from causeway.trace.trace import Call
 
-# What rounding may add up to along a network, as a share of the values.
-TOLERANCE = {
-    torch.float64: 1e-7,
-    torch.complex128: 1e-7,
-    torch.float32: 1e-3,
-    torch.complex64: 1e-3,
-    torch.float16: 2e-2,
-    torch.bfloat16: 5e-2,
-}
-NARROW = 1.5e-1  # of the 8-bit floats
 WORST = 20  # rows of the table
 RANDOM = "random"
 
@@ -250,7 +240,7 @@ def _floor(call: Call, schema: str, dtype: torch.dtype, numel: int) -> float:
     """How far an element of the result is off where all terms cancel: see numerics, with typical
     sizes in place of each term's.
     """
-    if rule_of(call.operator) not in ("reduction", "matmul", "statistics"):
+    if numerics.rule_of(call.operator) not in ("reduction", "matmul", "statistics"):
         return 0.0
     sizes, largest = [], 1
     for record in align.inputs(call, schema):
@@ -263,7 +253,7 @@ def _floor(call: Call, schema: str, dtype: torch.dtype, numel: int) -> float:
     if not sizes or terms == 1 or not dtype.is_floating_point:
         return 0.0
     size = sizes[0] * max([1.0, *sizes[1:2]])
-    return growth(terms) * unit(accumulator(dtype)) * terms * size
+    return numerics.growth(terms) * numerics.unit(numerics.accumulator(dtype)) * terms * size
 
 
 def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
@@ -291,13 +281,12 @@ def _is_random(operator: str) -> bool:
     try:
         return torch.Tag.nondeterministic_seeded in overload(operator).tags
     except AttributeError:  # not of this torch
-        return "dropout" in operator or "rand" in base_name(operator)
+        return "dropout" in operator or "rand" in numerics.base_name(operator)
 
 
 def _allowed(dtype: torch.dtype, rtol: float | None) -> float:
-    if not (dtype.is_floating_point or dtype.is_complex):
-        return 0.0
-    return TOLERANCE.get(dtype, NARROW) if rtol is None else rtol
+    usual = numerics.allowed("machines", dtype)
+    return usual if rtol is None or not usual else rtol
 
 
 def _distance(
@@ -329,19 +318,9 @@ def _plain_distance(
 
 
 def _of_values(x: torch.Tensor, y: torch.Tensor, allowed: float) -> Distance:
-    if x.is_complex():
-        x, y = torch.view_as_real(x), torch.view_as_real(y)
-    x, y = x.double(), y.double()
-    places = torch.where(x.isfinite(), 0.0, x) == torch.where(y.isfinite(), 0.0, y)
-    places |= x.isnan() & y.isnan()
-    if not bool(places.all()):
-        first = (~places).nonzero()[0].tolist()
-        why = f"not finite in other places, the first at {first}: {x[tuple(first)]:.6g} against "
-        return Distance(math.inf, "values", f"{why}{y[tuple(first)]:.6g}", allowed)
-    finite = x.isfinite()
-    x, y = torch.where(finite, x, 0.0), torch.where(finite, y, 0.0)
-    scale = max(float(x.norm()), float(y.norm()))
-    return Distance(float((x - y).norm()) / scale if scale else 0.0, "values", allowed=allowed)
+    found = numerics.apart(x, y, mutual=True)
+    beyond = found.why if math.isinf(found.size) else ""
+    return Distance(found.size, "values", beyond, allowed)
 
 
 def of_statistics(x: Mapping[str, float], y: Mapping[str, float], allowed: float) -> Distance:

@@ -254,7 +254,7 @@ class Runner:
         name = self.call.operator
         try:
             outcome = reference.run(name, taken)
-        except reference.Refused as why:
+        except numerics.Refused as why:
             self.refused = f"the CPU has no such call: {why}"
             return
         self.best = list(tensors_in(outcome.values()))
@@ -267,8 +267,8 @@ class Runner:
             # One for each result that is there: an output mask switches some off.
             there = [isinstance(t, Tensor) for t in flat(outcome.values())]
             self.exact = list(itertools.compress(flat(exact), there))
-            size = reference.magnitude(name, taken, exact)
-            self.magnitude = None if size is None else list(itertools.compress(flat(size), there))
+            size = reference.magnitude(name, taken, outcome.values(), exact)
+            self.magnitude = None if size is None else list(itertools.compress(size, there))
 
     def _compare(
         self, came: list[Tensor], should: list[Tensor], *, alone: bool = False

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.options import Redirect
+from causeway.options import IsModule, Redirect
 
 if TYPE_CHECKING:
     from causeway.migrate.finding import Result
@@ -18,8 +18,11 @@ if TYPE_CHECKING:
 def verify_scripts(
     scripts: Annotated[
         list[str],
-        typer.Argument(help="Scripts; what follows `--` is given to each as its arguments."),
+        typer.Argument(
+            help="Scripts, or modules with -m; what follows `--` is given to each as its arguments."
+        ),
     ],
+    module: IsModule = False,
     steps: Annotated[int, typer.Option(min=1, help="Steps of an optimizer to run.")] = 3,
     seed: Annotated[int, typer.Option(help="For torch, numpy and random on both sides.")] = 0,
     tolerance: Annotated[
@@ -71,7 +74,7 @@ def verify_scripts(
         if redirect and way == "migrated":
             raise CausewayError("--redirect is --way transfer, and not --way migrated")
         way = "transfer" if redirect else way
-        options = Options(steps, seed, tolerance, way, folder, operators, timeout)  # type: ignore[arg-type]
+        options = Options(steps, seed, tolerance, way, folder, operators, timeout, module)  # type: ignore[arg-type]
         with progress("verifying") as tell:
             report = verify(chosen, arguments, options, tell)
         if json_file:

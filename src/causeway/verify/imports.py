@@ -19,11 +19,11 @@ class UnknownImport(ValueError):
     """An import that cannot be followed; the text says where and why."""
 
 
-def files(script: Path) -> list[Path]:
-    """The script and all files of its folder that it imports, and those that they import. Raises
-    UnknownImport where one of them imports what cannot be known before it runs.
+def files(script: Path, root: Path | None = None) -> list[Path]:
+    """The script and all files of `root`, by default its folder, that it imports, and those that
+    they import. Raises UnknownImport where one of them imports what cannot be known before it runs.
     """
-    root = script.parent
+    root = root or script.parent
     found: set[Path] = set()
     wanted = [script]
     while wanted:

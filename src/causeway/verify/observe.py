@@ -226,7 +226,7 @@ def main(arguments: list[str]) -> None:
         observed.start(stack)
         if comparison is not None:
             stack.enter_context(comparison)
-        error = _run(script, rest)
+        error = _run(script, rest, options["root"])
         if ledger is not None:
             found["ledger"] = json.loads(ledger.to_json())["rows"]
         if comparison is not None:
@@ -246,10 +246,10 @@ def main(arguments: list[str]) -> None:
     os._exit(0)  # threads of a stopped program would keep the process
 
 
-def _run(script: str, arguments: list[str]) -> str:
-    """The traceback of what the script raised, or ""."""
+def _run(script: str, arguments: list[str], root: str | None) -> str:
+    """The traceback of what the script raised, or ""; a module of `root` where that is given."""
     try:
-        program.run(script, arguments)
+        program.run(script, arguments, module=root is not None, root=root or "")
     except Enough:
         pass
     except SystemExit as stop:

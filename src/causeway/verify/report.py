@@ -139,6 +139,8 @@ def compare_series(name: str, cpu: list[Any], device: list[Any], tolerance: floa
     Two numbers are the same where |a - b| <= tolerance * max(1, |a|), where both are NaN, or where
     both are the same infinity.
     """
+    from causeway.numerics import number_apart
+
     found = Series(name, lengths=(len(cpu), len(device)))
     for i, (a, b) in enumerate(zip(cpu, device, strict=False)):
         left, right = _flat(a), _flat(b)
@@ -147,22 +149,13 @@ def compare_series(name: str, cpu: list[Any], device: list[Any], tolerance: floa
             return found
         for x, y in zip(left, right, strict=True):
             found.compared += 1
-            off = difference(x, y)
+            off = number_apart(x, y)
             found.worst = max(found.worst, off)
             if off > tolerance and not found.first:
                 found.first = f"number {i + 1} is {x:.8g} on the CPU and {y:.8g} on the device"
     if len(cpu) != len(device) and not found.first:
         found.first = f"{len(cpu)} on the CPU and {len(device)} on the device"
     return found
-
-
-def difference(x: float, y: float) -> float:
-    """|x - y| / max(1, |x|); infinite where only one is NaN or infinite."""
-    if math.isnan(x) and math.isnan(y):
-        return 0.0
-    if not (math.isfinite(x) and math.isfinite(y)):
-        return 0.0 if x == y else math.inf
-    return abs(x - y) / max(1.0, abs(x))
 
 
 def _flat(value: Any) -> list[float]:

@@ -13,14 +13,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
 
+from causeway import program
 from causeway.errors import CausewayError
 from causeway.verify import imports
 from causeway.verify.report import Report, Script, Way, compare_series
 
-# Times max(1, |number|). An optimizer that divides by a moment takes rounding for a sign, so a few
-# steps in half precision part by far more than one operator rounds.
-TOLERANCE = 1e-3
-HALF = 1e-2
 _MOST_FILES = 2000  # in a folder that is converted without being named
 
 
@@ -30,11 +27,12 @@ class Options:
 
     steps: int = 3
     seed: int = 0
-    tolerance: float | None = None  # None: TOLERANCE, or HALF where half precision was used
+    tolerance: float | None = None  # None: that of numerics' span "series"
     way: Literal["auto", "migrated", "transfer"] = "auto"
     folder: str = ""  # what is converted with the script
     operators: bool = True
     timeout: float = 600  # seconds, each process
+    module: bool = False  # the scripts are names of modules, as with `python -m`
 
 
 def verify(
@@ -45,7 +43,7 @@ def verify(
 ) -> Report:
     """Run each script on the CPU and on the device, and compare. `arguments` go to each script.
 
-    Raises CausewayError where a script is not there or the device is not.
+    Raises CausewayError where a script or a module is not there or the device is not.
     """
     import torch
 
@@ -54,7 +52,9 @@ def verify(
 
     device = resolve("device")
     for script in scripts:
-        if not Path(script).is_file():
+        if options.module:
+            program.file_of(script)
+        elif not Path(script).is_file():
             raise CausewayError(f"there is no script {script!r}")
     way = _way(options)
     found = [_one(script, arguments, options, way, say) for script in scripts]
@@ -83,32 +83,44 @@ def _one(
 ) -> Script:
     with tempfile.TemporaryDirectory(prefix="causeway-verify-") as folder:
         there, converted, problem = script, None, ""
+        root: str | None = "" if options.module else None
         if way == "migrated":
             say(f"{script}: converting")
-            there, problem = _convert(script, Path(folder) / "converted", options)
+            there, root, problem = _convert(script, Path(folder) / "converted", options)
             converted = not problem
         say(f"{script}: the original on the CPU")
-        cpu = _side(script, arguments, options, folder, "cpu", redirect=True)
+        original = "" if options.module else None
+        cpu = _side(script, arguments, options, folder, "cpu", redirect=True, root=original)
         if problem:
             device = _failed(problem)
         else:
             say(f"{script}: on the device")
             redirect = way == "transfer"
-            device = _side(there, arguments, options, folder, "device", redirect=redirect)
+            device = _side(
+                there, arguments, options, folder, "device", redirect=redirect, root=root
+            )
         result = _compare(script, way, converted, cpu, device, options)
         if options.operators and result.runs:
             say(f"{script}: operator by operator")
             found = _side(
                 there, arguments, options, folder, "device",
-                redirect=way == "transfer", operators=True,
+                redirect=way == "transfer", root=root, operators=True,
             )  # fmt: skip
             result.operators, result.operators_error = found["operators"], found["error"]
     return result
 
 
 def source_of(script: str, options: Options) -> Path:
-    """The folder that is converted with a script."""
-    return Path(options.folder or Path(script).parent).resolve()
+    """The folder that is converted with a script: its own; a module's that it is imported from."""
+    return Path(options.folder).resolve() if options.folder else _place(script, options)[1]
+
+
+def _place(script: str, options: Options) -> tuple[Path, Path]:
+    """The file of a script or module, and the folder that it is imported from."""
+    if options.module:
+        return program.file_of(script)
+    path = Path(script).resolve()
+    return path, path.parent
 
 
 def converted_with(script: str, options: Options) -> list[Path]:
@@ -119,7 +131,7 @@ def converted_with(script: str, options: Options) -> list[Path]:
     if options.folder or not _is_large(source):
         return [source]
     try:
-        return imports.files(Path(script).resolve())
+        return imports.files(*_place(script, options))
     except imports.UnknownImport as error:
         raise CausewayError(
             f"{source} has more than {_MOST_FILES} files, and which of them {script} imports "
@@ -147,10 +159,12 @@ def _link_rest(source: Path, to: Path) -> None:
                 (place / entry.name).symlink_to(entry.path)
 
 
-def _convert(script: str, to: Path, options: Options) -> tuple[str, str]:
-    """The converted script, and why there is none."""
+def _convert(script: str, to: Path, options: Options) -> tuple[str, str | None, str]:
+    """The converted script, or the module and the folder that it is imported from; and why there is
+    none.
+    """
     source = source_of(script, options)
-    path = Path(script).resolve()
+    path, root = _place(script, options)
     if not path.is_relative_to(source):
         raise CausewayError(f"{script!r} is not in the folder {options.folder!r}")
     chosen = converted_with(script, options)
@@ -160,10 +174,14 @@ def _convert(script: str, to: Path, options: Options) -> tuple[str, str]:
     if not place.is_file():  # a converter that keeps the folder's own name
         place = to / source.name / path.relative_to(source)
     if done.returncode not in (0, 1) or not place.is_file():
-        return script, f"causeway migrate failed: {done.stderr.strip() or done.stdout.strip()}"
+        said = done.stderr.strip() or done.stdout.strip()
+        return script, None, f"causeway migrate failed: {said}"
     if chosen != [source]:
         _link_rest(source, to)
-    return str(place), ""
+    if options.module:
+        above = len(path.relative_to(root).parts) - 1
+        return script, str(place.parents[above]), ""
+    return str(place), None, ""
 
 
 def _side(
@@ -174,9 +192,12 @@ def _side(
     target: str,
     *,
     redirect: bool,
+    root: str | None,
     operators: bool = False,
 ) -> dict[str, Any]:
-    """What one process observed, or why it observed nothing."""
+    """What one process observed, or why it observed nothing. `script` is a module of the folder
+    `root` where that is given, "" for the current one.
+    """
     to = os.path.join(folder, f"{target}-{int(operators)}.json")
     asked = {
         "steps": options.steps,
@@ -184,6 +205,7 @@ def _side(
         "target": target,
         "redirect": redirect,
         "operators": operators,
+        "root": root,
         "to": to,
     }
     environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_TRANSFER")}
@@ -241,7 +263,11 @@ def _compare(
         script, way, converted, cpu["error"], device["error"], (cpu["steps"], device["steps"])
     )
     halves = {"float16", "bfloat16"} & {row["dtype"] for row in device["ledger"]}
-    result.tolerance = HALF if halves else TOLERANCE
+    import torch
+
+    from causeway.numerics import allowed
+
+    result.tolerance = allowed("series", torch.float16 if halves else torch.float32)
     if options.tolerance is not None:
         result.tolerance = options.tolerance
     if not (cpu["error"] or device["error"]):

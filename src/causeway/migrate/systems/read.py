@@ -63,6 +63,7 @@ class _Reader:
         self.cuda = False  # whether CUDA's names stand in for something
         self.strong = False  # whether more than strings shows the system
         self.needed = False  # whether what a package adds to torch stays in use
+        self.sent = False  # whether CUDA's names, which a package redirects, stay in use
 
     # -- what is there
 
@@ -147,6 +148,9 @@ class _Reader:
             self._constant(constant)
         for joined in self.module.names.all(ast.JoinedStr):
             self._fstring(joined)
+        for kind in (ast.BinOp, ast.JoinedStr, ast.Call):
+            for expression in self.module.names.all(kind):
+                self._assembled(expression)
         self._has()
         self._imports()
         self._remove()
@@ -205,17 +209,30 @@ class _Reader:
             return  # assigned somewhere, where it is written
         root = module.root(node)
         assert root is not None
-        if entry is None and self._inner(use.api) and not to.startswith("torch.cuda"):
+        inner = entry is None and self._inner(use.api) and not to.startswith("torch.cuda")
+        if inner and self.module.names.resolve(root) not in self.packages:
             return  # the import is written anew, and the names stay
         loan = to.startswith("torch.cuda") or to.endswith("is_nccl_available")
         text = self._spelled(node, to)
         if source.slice(start, end) == text:
             return
+        if self._itself(node, text):
+            assigned = statement(node)
+            start, end, text = source.start(assigned), source.end(assigned), f"import {text}"
         self._piece(start, end, text, loan=loan)
         self.written.add(id(root))
         if not loan:
             self.say("CW171", node, "changed", f"`{to}` in place of `{use.api}`",
                       "It takes the same arguments.", use.api)  # fmt: skip
+
+    @staticmethod
+    def _itself(node: ast.expr, text: str) -> bool:
+        """`torch = mindtorch.torch`, which would be `torch = torch`."""
+        up = node.up  # type: ignore[attr-defined]
+        return (
+            isinstance(up, ast.Assign) and up.value is node and len(up.targets) == 1
+            and isinstance(up.targets[0], ast.Name) and up.targets[0].id == text
+        )  # fmt: skip
 
     def _spelled(self, node: ast.AST, api: str) -> str:
         head, _, rest = api.partition(".")
@@ -436,6 +453,7 @@ class _Reader:
 
     def _word(self, node: ast.AST, start: int, end: int, text: str) -> None:
         if start in self.stay or self.module.kept(statement(node)):
+            self.needed |= start not in self.stay
             return
         self.strong = True
         written = self.source.slice(start, end)
@@ -449,6 +467,7 @@ class _Reader:
             return
         start = self.source.start(node)
         if start in self.stay or self.module.kept(statement(node)):
+            self.needed |= start not in self.stay and self._device_word(value) is not None
             return
         if self._variable(node, value):
             return
@@ -492,6 +511,31 @@ class _Reader:
             opening = re.match(rf"""[fFrR]*(?:'{{3}}|"{{3}}|'|")({device})(?::|$|["'])""", text)
             if opening:
                 self._piece(start + opening.start(1), start + opening.end(1), "cuda", loan=True)
+
+    def _assembled(self, node: ast.expr) -> None:
+        """A device's name that is put together so that it stays: `"n" + "pu"`, `"cu" f"da:{i}"`.
+        What makes a device of that name has to stay with it.
+        """
+        up, value = node.up, _put_together(node)  # type: ignore[attr-defined]
+        if value is None or isinstance(up, ast.Expr) or _put_together(up) is not None:
+            return
+        own = next((d for d in self.devices if _is_device(value, d)), "")
+        if self.module.kept(statement(node)):
+            self.needed |= bool(own)
+            return
+        sent = not own and _is_device(value, "cuda") and self.redirected()
+        low, high = self.source.start(node), self.source.end(node)
+        word = own or "cuda"
+        if not (own or sent) or any(low <= p.start < high for p in self.out.pieces):
+            return
+        first = self.module.text(_first_piece(node))
+        if re.match(rf"""\w*('{{3}}|\"{{3}}|'|\"){word}(:|$|['\"])""", first):
+            return  # found as a word, here or by the rules for CUDA, who know what it is for
+        self.strong = True
+        self.needed |= bool(own)
+        self.sent |= sent
+        self.say("CW176", node, "manual", f"`{self.module.text(node)}` is the name of a device",
+                 api=own or "cuda")  # fmt: skip
 
     def _variable(self, node: ast.Constant, value: str) -> bool:
         """A variable of a system's runtime, where the environment is read or set."""
@@ -609,6 +653,8 @@ class _Reader:
                 lines.append("import torch")
             elif to and (to in ("torch", "torchvision") or self._inner(api)):
                 if isinstance(node, ast.Import):
+                    if left and not alias.asname:
+                        same.append(written)
                     lines.append(f"import {to}" + (
                         f" as {alias.asname}" if alias.asname and alias.asname != to else ""
                     ))  # fmt: skip
@@ -618,24 +664,24 @@ class _Reader:
                     where, _, last = to.rpartition(".")
                     new = last + (f" as {name}" if name != last else "")
                     brought.setdefault(where, []).append(new)
-            elif left or (self.needed and api in self.packages) or self._exported(uses, api):
+            elif left or self._still(api) or self._exported(uses, api):
                 same.append(written)
             elif any(id(n) in self.moved for n in uses):
                 where, _, last = to.rpartition(".")
                 brought.setdefault(where, []).append(last + (f" as {name}" if name != last else ""))
                 loan |= to.startswith("torch.cuda")
         lines += [f"from {where} import {', '.join(listed)}" for where, listed in brought.items()]
-        if not same and not lines and not self._torch_is_bound(node):
+        if not lines and not self._torch_is_bound(node):
             lines.append("import torch")
         start, end = source.start(node), source.end(node)
         head = "import " if isinstance(node, ast.Import) else f"from {node.module} import "
-        unchanged = len(same) == len(node.names)
-        if unchanged:
+        if len(same) == len(node.names):
             if any(self._own(api) for api in meant):
                 self.say("CW170", node, "manual", f"`{module.text(node)}` is still needed",
                           "What it brings is used, and has to be written by hand first.",
                           meant[0])  # fmt: skip
-            return
+            if not lines:
+                return
         parts = ([head + ", ".join(same)] if same else []) + list(dict.fromkeys(lines))
         if not parts:
             self.gone.append(node)
@@ -644,10 +690,15 @@ class _Reader:
             gap = f"{source.newline}{column}" if not column.strip() else "; "
             parts[-1] = "  ".join([parts[-1], *source.comments(start, end)])
             self._piece(start, end, gap.join(parts), loan=loan)
-        if not loan:
+        if not loan and len(same) < len(node.names):
             says = "the same names from torch" if lines else "torch finds a device by itself"
             self.say("CW170", node, "changed", says, "What it brought is written with torch now.",
                      meant[0])  # fmt: skip
+
+    def _still(self, api: str) -> bool:
+        """Whether an import that acts by itself has to: for the device, or for CUDA's names."""
+        redirects = any(api in s.redirects for s in self.systems)
+        return (self.needed and api in self.packages) or (self.sent and redirects)
 
     def _exported(self, uses: list[ast.Name], api: str) -> bool:
         """Whether a name that is not used here may be for others."""
@@ -808,6 +859,68 @@ class _Reader:
 
 
 _TIGHT = (ast.Name, ast.Attribute, ast.Call, ast.Subscript, ast.Constant)
+
+
+def _put_together(node: ast.AST) -> str | None:
+    """The text of an expression that joins pieces of text, with "\0" for what is not known; None
+    for any other.
+    """
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        sides = [_put_together(side) for side in (node.left, node.right)]
+        strings = [_string(side) for side in (node.left, node.right)]
+        texts = [b if a is None else a for a, b in zip(sides, strings, strict=True)]
+        known = any(text is not None for text in texts)
+        return "".join("\0" if text is None else text for text in texts) if known else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod):
+        text = _string(node.left)
+        return None if text is None else _filled(text, r"%[sdi]", _elements(node.right))
+    if isinstance(node, ast.JoinedStr):
+        return "".join(
+            str(v.value) if isinstance(v, ast.Constant) else _known(getattr(v, "value", v))
+            for v in node.values
+        )
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and not node.keywords:
+        text = _string(node.func.value)
+        if text is not None and node.func.attr == "format":
+            return _filled(text, r"\{\}", node.args)
+        if text is not None and node.func.attr == "join" and len(node.args) == 1:
+            return text.join(map(_known, _elements(node.args[0])))
+    return None
+
+
+def _string(node: ast.AST) -> str | None:
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def _known(node: ast.AST) -> str:
+    text = _put_together(node)
+    given = node.value if isinstance(node, ast.Constant) else "\0"
+    return str(given) if text is None else text
+
+
+def _elements(node: ast.expr) -> list[ast.expr]:
+    return list(node.elts) if isinstance(node, ast.Tuple | ast.List) else [node]
+
+
+def _filled(text: str, place: str, values: list[ast.expr]) -> str:
+    """A text whose places are filled in turn."""
+    left = iter(values)
+    return re.sub(place, lambda _: _known(next(left, ast.Name("_"))), text)
+
+
+def _is_device(text: str, device: str) -> bool:
+    return re.fullmatch(rf"{device}(?::[\d\0]*|\0)?", text) is not None
+
+
+def _first_piece(node: ast.expr) -> ast.expr:
+    """The leftmost piece of what is put together."""
+    while True:
+        if isinstance(node, ast.BinOp):
+            node = node.left
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
+            node = node.func.value
+        else:
+            return node
 
 
 def _calls(node: ast.AST) -> bool:

@@ -74,6 +74,18 @@ _TABLE = (
         before='import os\n\nos.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0"\n',
         after='import os\n\nos.environ["CAUSEWAY_VISIBLE_DEVICES"] = "0"\n',
     ),
+    Rule(
+        code="CW176",
+        name="system-name-in-pieces",
+        title="A device's name of another system, put together from pieces",
+        why="The text is another system's device, or CUDA's where that system's package redirects "
+        "CUDA. It is not found as a word, so it stays, and the import that makes such a device "
+        "stays with it.",
+        by_hand="Write the name whole, and convert again; or write "
+        'f"{torch.accelerator.current_accelerator().type}:{i}".',
+        before='import torch\nimport torch_npu\n\nx = torch.ones(2, device="n" + "pu")\n',
+        after='import torch\nimport torch_npu\n\nx = torch.ones(2, device="n" + "pu")\n',
+    ),
 )  # fmt: skip
 
 RULES: dict[str, Rule] = {rule.code: rule for rule in _TABLE}

@@ -1,4 +1,4 @@
-"""Exceptions to the comparison's rules: the entries of tolerances.toml, each with a reason."""
+"""Exceptions to the rules: the entries of tolerances.toml, each with a reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Tolerance:
     rule: str = ""
     rtol: float | None = None
     atol: float | None = None
-    places: tuple[int, int] | None = None
+    places: int | None = None
     magnitudes: bool = False
     reason: str = ""
 
@@ -42,7 +42,7 @@ def of(name: str) -> Tolerance:
 @cache
 def entries() -> tuple[tuple[re.Pattern[str], Tolerance], ...]:
     """All entries of tolerances.toml. Raises ValueError for one that is not well-formed."""
-    text = resources.files("causeway.comparison").joinpath("tolerances.toml").read_text("utf-8")
+    text = resources.files("causeway.numerics").joinpath("tolerances.toml").read_text("utf-8")
     return tuple(_entry(data) for data in tomllib.loads(text)["operator"])
 
 
@@ -55,6 +55,4 @@ def _entry(data: dict[str, Any]) -> tuple[re.Pattern[str], Tolerance]:
         raise ValueError(f"tolerances.toml: {match!r} {what}")
     if given.get("rule", "exact") not in numerics.RULES:
         raise ValueError(f"tolerances.toml: {match!r}: there is no rule {given['rule']!r}")
-    if "places" in given:
-        given["places"] = tuple(given["places"])
     return re.compile(match), Tolerance(**given)
