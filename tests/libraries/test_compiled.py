@@ -104,6 +104,7 @@ for half in ({}, {"bf16": True}):
 """
 
 
+@pytest.mark.long
 def test_trainer_with_torch_compile_trains_with_the_losses_of_the_cpu(
     compiled, tmp_path: Path
 ) -> None:

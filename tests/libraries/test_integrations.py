@@ -136,7 +136,14 @@ def local():
     assert relabel.take_branches(module, {"is_npu_available": "npu"}) == []
 
 
-@pytest.mark.parametrize("first", ["import torch", "import accelerate", "import transformers"])
+# Each takes most of a minute of imports.
+FIRST = [
+    "import transformers",
+    *(pytest.param(f"import {name}", marks=pytest.mark.long) for name in ("torch", "accelerate")),
+]
+
+
+@pytest.mark.parametrize("first", FIRST)
 def test_the_order_of_imports_does_not_matter(run_python, first: str) -> None:
     pytest.importorskip("transformers", reason="transformers is not installed")
     pytest.importorskip("accelerate", reason="accelerate is not installed")
