@@ -2,6 +2,7 @@
 #include <regex>
 
 #include <ATen/SequenceNumber.h>
+#include <ATen/ops/from_blob.h>
 #include <ATen/record_function.h>
 #include <torch/csrc/Device.h>
 #include <torch/csrc/Dtype.h>
@@ -9,9 +10,9 @@
 #include <torch/csrc/Exceptions.h>
 #include <torch/csrc/Generator.h>
 #include <torch/csrc/Storage.h>
+#include <torch/csrc/autograd/python_variable.h>
 #include <torch/csrc/utils/pybind.h>
 #include <torch/csrc/profiler/combined_traceback.h>
-#include <torch/extension.h>
 
 #include "runtime/allocator.h"
 #include "aten/autocast.h"
