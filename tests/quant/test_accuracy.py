@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -13,7 +14,7 @@ from typer.testing import CliRunner
 
 from causeway.cli import app
 from causeway.errors import CausewayError, ConfigError
-from causeway.quant import quantize_dynamic
+from causeway.quant import equalize, fold_norms, quantize_dynamic
 from causeway.quant.accuracy import Report, measure
 
 pytestmark = pytest.mark.once
@@ -37,6 +38,47 @@ def uneven():  # one channel outweighs all others in the scale of its weights
         found[5].weight[0] *= 1000
         found[5].bias[0] *= 1000
     return found.append(Divided())
+
+class Attends(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm, self.q, self.k = nn.LayerNorm(16), nn.Linear(16, 16), nn.Linear(16, 16)
+        self.head = nn.Linear(16, 10)
+
+    def forward(self, x):
+        y = self.norm(x)
+        return self.head(torch.tanh(self.q(y) * self.k(y)) + x)
+
+def outliers():  # inputs of q and k have two channels a hundred times as large as the others
+    torch.manual_seed(0)
+    found = Attends()
+    with torch.no_grad():
+        found.norm.weight[[3, 7]] *= 100
+        for layer in (found.q, found.k):
+            layer.weight[:, [3, 7]] *= 0.01
+    return found
+
+class Branches(Attends):
+    def forward(self, x):
+        return super().forward(x if x.sum() > -1e9 else -x)
+
+def branches():  # the same where torch.fx cannot follow
+    found = Branches()
+    found.load_state_dict(outliers().state_dict())
+    return found
+
+def tokens():
+    torch.manual_seed(1)
+    return [torch.randn(50, 16) for _ in range(4)]
+
+def unlike():  # channels that one layer has too large and the next too small, with norms between
+    torch.manual_seed(0)
+    size = torch.logspace(-2, 2, 8)[torch.randperm(8)]
+    first, norm, last = nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.Linear(288, 10)
+    with torch.no_grad():
+        norm.weight.copy_(size)
+        last.weight /= size.repeat_interleave(36)
+    return nn.Sequential(first, norm, nn.ReLU(), nn.Flatten(), last)
 
 def inputs():
     torch.manual_seed(1)
@@ -148,6 +190,10 @@ def run(*arguments: object) -> tuple[int, str]:
     return done.exit_code, done.output
 
 
+def first_json(said: str) -> Any:
+    return json.JSONDecoder().raw_decode(said)[0]
+
+
 def test_the_command(file: Path, tmp_path: Path) -> None:
     state, html = tmp_path / "integers.pth", tmp_path / "report.html"
     code, said = run(f"{file}:net", "--data", f"{file}:labeled", "-o", state, "--html", html)
@@ -176,6 +222,75 @@ def test_the_command_corrects_biases(file: Path, tmp_path: Path) -> None:
     assert any(not torch.equal(before[k], after[k]) for k in before if k.endswith("bias"))
 
 
+PREPARED = [
+    ("outliers", "tokens", ("q", "k"), ("--smooth", "0.5"), "smoothed 0.5"),
+    ("unlike", "inputs", ("4",), ("--fold-norms", "--equalize"), "equalized"),
+    ("uneven", "inputs", (), ("--correct-bias",), "biases corrected"),
+]
+
+
+@pytest.mark.parametrize(("net", "data", "better", "options", "step"), PREPARED)
+def test_the_command_says_what_each_layer_has_of_a_step(
+    file: Path, tmp_path: Path, net: str, data: str, better: Any, options: Any, step: str
+) -> None:
+    state = tmp_path / "integers.pth"
+    fold = options[:1] if options[0] == "--fold-norms" else ()
+    given = (f"{file}:{net}", "--data", f"{file}:{data}", "--per-tensor", "--json")
+    bare, found = (first_json(run(*given, *o)[1]) for o in (fold, (*options, "-o", state)))
+    assert found["steps"] == [step]
+    assert found["plain"] == bare["after"]
+    assert found["after"] >= bare["after"]
+    without = {row["name"]: row["noise"] for row in bare["layers"]}
+    for row in found["layers"]:
+        assert row["plain"] == pytest.approx(without[row["name"]])
+        if row["name"] in better:
+            assert row["noise"] > row["plain"] + 10, row
+    assert {row["plain"] for row in bare["layers"]} == {None}
+    model = names(file)[net]().eval()  # type: ignore[operator]
+    q = quantize_dynamic(fold_norms(model) if fold else model)
+    q.load_state_dict(torch.load(state, weights_only=True))
+    batches = names(file)[data]()  # type: ignore[operator]
+    with torch.no_grad():
+        same = [(q(x).argmax(-1) == model(x).argmax(-1)).float().mean() for x in batches]
+    assert 100 * float(sum(same)) / len(same) == pytest.approx(found["after"])
+
+
+def test_the_table_and_the_page_have_both_noises(file: Path, tmp_path: Path) -> None:
+    html = tmp_path / "report.html"
+    given = (f"{file}:outliers", "--data", f"{file}:tokens", "--smooth", 0.5, "--html", html)
+    code, said = run(*given)
+    assert code == 0, said
+    for text in (said, html.read_text()):
+        assert "without dB" in text
+        assert "(smoothed 0.5; " in text
+
+
+def test_noise_of_a_scaled_channel_is_in_the_units_of_the_model(file: Path) -> None:
+    found: dict[str, Any] = names(file)
+    net, data = fold_norms(found["unlike"]().eval()), found["inputs"]()
+    with torch.no_grad():
+        net[0].weight[:4, :, 1:] = 0  # half of the channels round otherwise
+    _, report = measure(net, data, {"per_channel": True}, equal=True)
+    row = report.layers[0]  # one scale for each of its channels: their integers are the same
+    assert row.noise == pytest.approx(row.plain, abs=0.05)
+    _, scaled = measure(equalize(net, batches=data), data, {"per_channel": True})
+    assert abs(scaled.layers[0].noise - row.noise) > 0.5, "the test would see nothing"
+
+
+def test_pairs_are_named_where_torch_fx_cannot_follow(file: Path) -> None:
+    given = (f"{file}:branches", "--data", f"{file}:tokens", "--per-tensor", "--smooth", 0.5)
+    code, said = run(*given)
+    assert code == 2
+    assert "cannot follow" in said
+    code, said = run(*given, "--pair", "norm=q,k", "--json")
+    assert code == 0, said
+    row = json.loads(said)["layers"][0]
+    assert row["noise"] > row["plain"] + 10
+    code, said = run(*given, "--pair", "norm=q")
+    assert code == 2
+    assert "the model computes something else" in said.replace("\n", " ")
+
+
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
@@ -184,6 +299,11 @@ def test_the_command_corrects_biases(file: Path, tmp_path: Path) -> None:
         (["net", "--data", "inputs", "--method", "best"], "method is one of"),
         (["net", "--data", "inputs", "--set", "iterations=3"], "Did you mean 'iteration'"),
         (["net", "--data", "inputs", "--set", "firstconv"], "KEY=JSON"),
+        (["net", "--data", "inputs", "--smooth", "1.5"], "from 0 to 1"),
+        (["net", "--data", "inputs", "--smooth", "1", "--pair", "0"], "FIRST=NEXT"),
+        (["net", "--data", "inputs", "--pair", "0=2"], "one of the two"),
+        (["unlike", "--data", "inputs", "--equalize"], "fold batch norms first"),
+        (["net", "--data", "inputs", "--equalize", "--pair", "0=5"], "cannot be equalized"),
         (["net", "--data", "inputs", "-o", "/nowhere/at/all"], "no folder"),
     ],
 )

@@ -122,6 +122,109 @@ def test_channels_of_different_size_cost_less_when_equalized() -> None:
     assert torch.equal(net[0].weight, equal[0].weight)
 
 
+def uneven(net: nn.Sequential, before: int, after: int, size: torch.Tensor) -> None:
+    """Outputs of a layer `size` times as large, and the weights that read them as much smaller."""
+    first: Any = net[before]
+    second: Any = net[after]
+    with torch.no_grad():
+        rows = (1, -1) if getattr(first, "transposed", False) else (-1,)
+        first.weight *= size.view(*rows, *[1] * (first.weight.dim() - len(rows)))
+        first.bias *= size
+        if getattr(second, "transposed", False):
+            second.weight /= size.view(-1, *[1] * (second.weight.dim() - 1))
+        else:
+            each = size.repeat_interleave(second.weight.shape[1] // len(size))
+            second.weight /= each.view(1, -1, *[1] * (second.weight.dim() - 2))
+
+
+def flattened() -> tuple[Any, list[torch.Tensor]]:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.Conv2d(2, 8, 3), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.ReLU()),
+        nn.Linear(72, 12),
+    ).eval()
+    uneven(net, 0, 5, torch.logspace(-2, 2, 8)[torch.randperm(8)])
+    return net, [torch.randn(8, 2, 8, 8) for _ in range(3)]
+
+
+def decoder() -> tuple[Any, list[torch.Tensor]]:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.ConvTranspose2d(3, 8, 3), nn.ReLU(), nn.ConvTranspose2d(8, 8, 3, 2, groups=4)),
+        *(nn.LeakyReLU(), nn.Conv2d(8, 6, 3), nn.ReLU(), nn.ConvTranspose2d(6, 4, 2)),
+    ).eval()
+    for before, after in ((0, 2), (4, 6)):
+        size = torch.logspace(-2, 2, net[before].out_channels)  # type: ignore[call-overload]
+        uneven(net, before, after, size[torch.randperm(len(size))])
+    return net, [torch.randn(4, 3, 6, 6) for _ in range(3)]
+
+
+@pytest.mark.parametrize("made", [flattened, decoder])
+def test_a_flatten_and_transposed_convolutions_are_crossed(made: Any) -> None:
+    net, data = made()
+    before = lost(net, net, data)
+    for better in (equalize(net, batches=data), smooth_quant(net, data)):
+        same(better, net, data)
+        after = lost(better, net, data)
+        assert after < before / 3, (before, after)
+
+
+@pytest.mark.parametrize("groups", [1, 2])
+def test_channels_of_transposed_convolutions_become_of_one_size(groups: int) -> None:
+    torch.manual_seed(0)
+    net: Any = nn.Sequential(
+        nn.ConvTranspose1d(4, 6, 3, groups=groups), nn.ConvTranspose1d(6, 8, 3, groups=groups)
+    ).eval()
+    equal: Any = equalize(net)
+    same(equal, net, [torch.randn(2, 4, 9)])
+    gives = equal[0].weight.view(groups, -1, 6 // groups, 3).abs().amax((1, 3)).flatten()
+    torch.testing.assert_close(gives, equal[1].weight.abs().amax((1, 2)), rtol=1e-2, atol=0)
+
+
+def test_a_channel_after_a_flatten_is_all_of_its_columns() -> None:
+    net, data = flattened()
+    equal: Any = equalize(net, batches=data)
+    r1, r2 = net[0].weight.abs().amax((1, 2, 3)), net[5].weight.view(12, 8, 9).abs().amax((0, 2))
+    scale = (r1 * r2).sqrt() / r2
+    torch.testing.assert_close(equal[5].weight, net[5].weight * scale.repeat_interleave(9))
+    wrong = copy.deepcopy(net)  # channels last, as a flatten of another layout would have them
+    with torch.no_grad():
+        wrong[0].weight /= scale.view(-1, 1, 1, 1)
+        wrong[0].bias /= scale
+        wrong[5].weight *= scale.repeat(9)
+        assert (wrong(data[0]) - net(data[0])).norm() > 0.1 * net(data[0]).norm()
+
+
+def test_a_flatten_of_no_batch_is_not_crossed() -> None:
+    class Rows(nn.Module):  # [channels, height * width]: the linear layer's columns are pixels
+        def __init__(self, way: Any) -> None:
+            super().__init__()
+            self.conv, self.linear, self.way = nn.Conv2d(2, 4, 3), nn.Linear(16, 5), way
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.way(self.conv(x)))
+
+    torch.manual_seed(0)
+    ways = (lambda x: torch.flatten(x, 1), lambda x: x.flatten(start_dim=1))
+    for way in ways:
+        net = Rows(way).eval()
+        data = [torch.randn(2, 6, 6)]
+        for do in (
+            lambda m, d=data: equalize(m, batches=d),
+            lambda m, d=data: smooth_quant(m, d),
+            lambda m, d=data: smooth_quant(m, d, pairs=[("conv", "linear")]),
+        ):
+            with pytest.raises(CausewayError, match="gives no batches"):
+                do(net)
+    with pytest.raises(CausewayError, match="where batches are given"):
+        equalize(net)
+    with pytest.raises(CausewayError, match="Across a flatten, batches are needed"):
+        equalize(nn.Sequential(*chain()[0]).eval(), [("5", "7")])
+    for way in (lambda x: x.flatten(2), lambda x: x.flatten(), lambda x: torch.flatten(x, 1, 2)):
+        with pytest.raises(CausewayError, match="found no pair"):
+            smooth_quant(Rows(way).eval(), data)
+
+
 def test_named_pairs_where_torch_fx_cannot_follow(device: torch.device) -> None:
     class Branches(Attends):
         def forward(self, x: torch.Tensor) -> torch.Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 from torch import nn
@@ -47,6 +49,21 @@ def test_a_norm_becomes_part_of_the_layer_before() -> None:
     assert isinstance(net.norm, nn.BatchNorm2d)
     assert fold_norms(net, inplace=True) is net
     assert isinstance(net.norm, nn.Identity)
+
+
+def test_a_norm_after_a_transposed_convolution_folds_where_it_has_no_groups() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        *(nn.ConvTranspose2d(3, 6, 3, bias=False), nn.BatchNorm2d(6), nn.ReLU()),
+        *(nn.ConvTranspose2d(6, 4, 2, groups=2), nn.BatchNorm2d(4)),
+    )
+    for _ in range(20):
+        net(torch.randn(8, 3, 6, 6) * 3 + 1)
+    folded: Any = fold_norms(net.eval())
+    assert [type(m) for m in folded][1::3] == [nn.Identity, nn.BatchNorm2d]
+    x = torch.randn(5, 3, 6, 6)
+    with torch.no_grad():
+        torch.testing.assert_close(folded(x), net(x), rtol=1e-4, atol=1e-5)
 
 
 def test_what_is_refused() -> None:

@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from causeway.errors import CausewayError, ConfigError
+from causeway.quant.balance import equalize, smooth_quant
 from causeway.quant.correct import correct_bias
 from causeway.quant.dynamic import convert, end_calibration, quantize_dynamic
 from causeway.quant.layers import QuantizedConv, QuantizedLayer
@@ -32,6 +33,7 @@ class Layer:
     worst_channel: int
     worst_noise: float
     alone: float  # of the model's output, where only this layer is in integers
+    plain: float | None = None  # `noise` without the report's steps; None where there are none
 
 
 @dataclass
@@ -44,6 +46,8 @@ class Report:
     layers: list[Layer] = field(default_factory=list)
     raised: dict[str, str] = field(default_factory=dict)  # for mixed_layer
     tried: int = 1  # models that were measured
+    steps: list[str] = field(default_factory=list)  # "equalized", "smoothed 0.5", ...
+    plain: float | None = None  # `after` without them
 
     @property
     def lost(self) -> float:
@@ -59,8 +63,15 @@ def measure(
     lose: float | None = None,
     mixed_layer: Mapping[str, str] | None = None,
     correct: bool = False,
+    *,
+    equal: bool = False,
+    smooth: float | None = None,
+    pairs: Sequence[tuple[str, str | Sequence[str]]] | None = None,
 ) -> tuple[nn.Module, Report]:
     """`model` in integers, calibrated with `batches`, and what that cost on them.
+
+    With `equal`, `smooth` or `correct` it is measured without them too. Noise is in the channels of
+    the model as it is given, so that the two can be compared though channels have other scales.
 
     Args:
         model: Any module, as `quantize_dynamic` takes it. It is measured in eval mode.
@@ -73,50 +84,81 @@ def measure(
             those first that alone disturb the output most; where that is not enough, left in
             floating point.
         correct: Correct biases, as `correct_bias` does.
+        equal: Equalize layers first, as `equalize` does with these batches.
+        smooth: The alpha with which to smooth inputs next, as `smooth_quant` does.
+        pairs: Of layers, by name, for whichever of the two is asked for.
 
     Raises:
-        CausewayError: there are no batches, or the model has no layer that is quantized.
+        CausewayError: there are no batches, the model has no layer that is quantized, or no pair
+            that can be equalized or smoothed.
     """
     given = [_split(b) for b in batches]
     if not given:
         raise CausewayError("there is no data: calibration needs at least one batch")
     if lose is not None and not lose >= 0:
         raise ConfigError(f"what may be lost is 0 or more points, not {lose}")
+    if pairs is not None and equal == (smooth is not None):
+        raise ConfigError("pairs of layers are for one of the two, equalize or smooth")
     spec = {**(spec or {}), "iteration": len(given)}
+    inputs_of = [inputs for inputs, _ in given]
 
-    def calibrated(mixed: Mapping[str, str]) -> nn.Module:
+    def calibrated(net: nn.Module, mixed: Mapping[str, str]) -> nn.Module:
         q = quantize_dynamic(
-            model, spec, dtype, gen_quant=True, mixed_layer={**(mixed_layer or {}), **mixed}
+            net, spec, dtype, gen_quant=True, mixed_layer={**(mixed_layer or {}), **mixed}
         ).eval()
-        for inputs, _ in given:
+        for inputs in inputs_of:
             q(*inputs)
         return end_calibration(q)
 
     with torch.no_grad():
-        reference = calibrated({})
+        base = reference = calibrated(model, {})
         kinds = (QuantizedLayer, QuantizedWhole)
         names = [n for n, m in reference.named_modules() if isinstance(m, kinds)]
         if not names:
             raise CausewayError("the model has no layer that is quantized")
-        expected = [_output(reference(*inputs)) for inputs, _ in given]
+        expected = [_output(base(*inputs)) for inputs in inputs_of]
+        steps = []
+        if equal or smooth is not None:
+            model = copy.deepcopy(model).eval()
+        if equal:
+            each = [(a, (b,) if isinstance(b, str) else b) for a, b in pairs or ()]
+            by_two = [(a, b) for a, after in each for b in after] or None
+            equalize(model, by_two, inplace=True, batches=inputs_of)
+            steps.append("equalized")
+        if smooth is not None:
+            smooth_quant(model, inputs_of, smooth, pairs, inplace=True)
+            steps.append(f"smoothed {smooth:g}")
+        if steps:
+            reference = calibrated(model, {})
+        if correct:
+            steps.append("biases corrected")
 
         def converted(calibrated: nn.Module) -> nn.Module:
             if not correct:
                 return convert(calibrated)
-            return correct_bias(convert(calibrated), reference, [inputs for inputs, _ in given])
+            return correct_bias(convert(calibrated), reference, inputs_of)
 
         integers = converted(copy.deepcopy(reference))
         metric, before = _metric(expected, expected, given)
 
         def after(q: nn.Module) -> float:
-            return _metric([_output(q(*inputs)) for inputs, _ in given], expected, given)[1]
+            return _metric([_output(q(*inputs)) for inputs in inputs_of], expected, given)[1]
 
-        report = Report(metric, before, after(integers))
+        report = Report(metric, before, after(integers), steps=steps)
+        plain: dict[str, _Sums] = {}
+        if steps:
+            without = convert(copy.deepcopy(base))
+            report.plain = after(without)
+            report.tried += 1
+            plain = _compared(base, without, names, inputs_of)
         alone = {n: _alone(reference, integers, n, given, expected) for n in names}
         if lose is not None and report.lost > lose:
             order = sorted(names, key=alone.__getitem__)
-            integers = _raise(report, order, lambda m: converted(calibrated(m)), after, lose)
-        report.layers = _layers(reference, integers, names, given, alone)
+            integers = _raise(report, order, lambda m: converted(calibrated(model, m)), after, lose)
+        found = _compared(reference, integers, names, inputs_of)
+        report.layers = [
+            _row(n, found[n], plain.get(n), integers, alone[n]) for n in names if n in found
+        ]
     return integers, report
 
 
@@ -236,15 +278,33 @@ def _raise(
     raise CausewayError("even in floating point the model loses more than that")
 
 
-def _layers(
-    reference: nn.Module,
-    integers: nn.Module,
-    names: Sequence[str],
-    given: Sequence[tuple[Any, Any]],
-    alone: Mapping[str, float],
-) -> list[Layer]:
+@dataclass
+class _Sums:
+    """Of each channel of a layer's output, over all batches: squares of the numbers in floating
+    point and in integers, of the errors, and the products of the two.
+    """
+
+    signal: torch.Tensor
+    ours: torch.Tensor
+    error: torch.Tensor
+    dot: torch.Tensor
+
+    def scaled(self, units: _Sums) -> _Sums:
+        """With channels of the size that `units` has, which a step may have given another scale."""
+        by = torch.where(self.signal > 0, units.signal / self.signal, 1.0)
+        return _Sums(self.signal * by, self.ours * by, self.error * by, self.dot * by)
+
+    @property
+    def noise(self) -> float:
+        return _noise(float(self.signal.sum()), float(self.error.sum()))
+
+
+def _compared(
+    reference: nn.Module, integers: nn.Module, names: Sequence[str], given: Sequence[Any]
+) -> dict[str, _Sums]:
+    """The layers that the data reaches, in integers against floating point."""
     seen: dict[str, list[torch.Tensor]] = {n: [] for n in names}
-    sums: dict[str, dict[str, Any]] = {n: {"dot": 0.0, "ours": 0.0} for n in names}
+    sums: dict[str, _Sums] = {}
 
     def keep(name: str) -> Callable[..., None]:
         return lambda _module, _inputs, out: seen[name].append(_output(out))
@@ -256,11 +316,13 @@ def _layers(
                 1 if theirs.dim() > 2 and isinstance(module, QuantizedConv) else theirs.dim() - 1
             )
             rest = [d for d in range(theirs.dim()) if d != channel]
-            total = sums[name]
-            total["signal"] = total.get("signal", 0) + theirs.square().sum(rest)
-            total["error"] = total.get("error", 0) + (ours - theirs).square().sum(rest)
-            total["dot"] += float((ours * theirs).sum())
-            total["ours"] += float(ours.square().sum())
+            products = (theirs.square(), ours.square(), (ours - theirs).square(), ours * theirs)
+            now = [p.sum(rest) if rest else p for p in products]  # sum([]) is of all
+            before = sums.get(name)
+            if before is not None:
+                was = (before.signal, before.ours, before.error, before.dot)
+                now = [a + b for a, b in zip(was, now, strict=True)]
+            sums[name] = _Sums(*now)
 
         return hook
 
@@ -268,33 +330,31 @@ def _layers(
     hooks = [reference.get_submodule(n).register_forward_hook(keep(n)) for n in names]
     hooks += [net[n].register_forward_hook(compare(n)) for n in names]
     try:
-        for inputs, _ in given:
+        for inputs in given:
             reference(*inputs)
             integers(*inputs)
     finally:
         for hook in hooks:
             hook.remove()
-    rows = []
-    for name in names:
-        total, module = sums[name], net[name]
-        if "signal" not in total:
-            continue  # a layer that the data does not reach
-        signal, error = total["signal"], total["error"]
-        by_channel = [_noise(float(s), float(e)) for s, e in zip(signal, error, strict=True)]
-        worst = min(range(len(by_channel)), key=by_channel.__getitem__)
-        size = math.sqrt(float(signal.sum()) * total["ours"])
-        rows.append(
-            Layer(
-                name or "(the model)",
-                str(_weight(module).dtype).removeprefix("torch."),
-                _noise(float(signal.sum()), float(error.sum())),
-                total["dot"] / size if size else 1.0,
-                worst,
-                by_channel[worst],
-                alone[name],
-            )
-        )
-    return rows
+    return sums
+
+
+def _row(name: str, sums: _Sums, plain: _Sums | None, integers: nn.Module, alone: float) -> Layer:
+    if plain is not None:
+        sums = sums.scaled(plain)
+    by_channel = [_noise(float(s), float(e)) for s, e in zip(sums.signal, sums.error, strict=True)]
+    worst = min(range(len(by_channel)), key=by_channel.__getitem__)
+    size = math.sqrt(float(sums.signal.sum()) * float(sums.ours.sum()))
+    return Layer(
+        name or "(the model)",
+        str(_weight(integers.get_submodule(name)).dtype).removeprefix("torch."),
+        sums.noise,
+        float(sums.dot.sum()) / size if size else 1.0,
+        worst,
+        by_channel[worst],
+        alone,
+        None if plain is None else plain.noise,
+    )
 
 
 def _weight(module: nn.Module) -> torch.Tensor:

@@ -41,6 +41,31 @@ def run_quantize(
         float | None,
         typer.Option(help="Points that may be lost: layers that need it get more bits."),
     ] = None,
+    fold_norms: Annotated[
+        bool,
+        typer.Option(
+            "--fold-norms",
+            help="Fold batch norms first; the integers then load into fold_norms(model).",
+        ),
+    ] = False,
+    equalize: Annotated[
+        bool,
+        typer.Option("--equalize", help="Make channels between two layers of one size in both."),
+    ] = False,
+    smooth: Annotated[
+        float | None,
+        typer.Option(
+            metavar="ALPHA",
+            help="Move outliers of inputs into weights, by 0 to 1 of their range; 0.5 is usual.",
+        ),
+    ] = None,
+    pair: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="FIRST=NEXT[,NEXT]: the layers for --smooth or --equalize, which else finds them; "
+            "several times."
+        ),
+    ] = None,
     correct_bias: Annotated[
         bool, typer.Option("--correct-bias", help="Biases take back what rounding moves means by.")
     ] = False,
@@ -60,7 +85,7 @@ def run_quantize(
 ) -> None:
     """Put a model's layers into integers, and say what it costs: accuracy, each layer's noise."""
     from causeway.errors import CausewayError, ConfigError
-    from causeway.quant import accuracy
+    from causeway.quant import accuracy, fold
 
     if log:
         _show_log(log, html, as_json, bool(target or data))
@@ -69,9 +94,15 @@ def run_quantize(
         if not target or not data:
             raise ConfigError("a model and --data are needed, or --log with a file of a training")
         spec = {"method": method, "per_channel": per_channel, **_pairs(set_ or [])}
-        model, batches = _called(target), _called(data)
+        model, batches = _called(target).eval(), _called(data)
+        if fold_norms:
+            model = fold.fold_norms(model)
         integers, report = accuracy.measure(
-            model.eval(), batches, spec, dtype, lose, correct=correct_bias
+            *(model, batches, spec, dtype, lose),
+            correct=correct_bias,
+            equal=equalize,
+            smooth=smooth,
+            pairs=[_pair(text) for text in pair] if pair else None,
         )
         if output:
             _save(integers, output)
@@ -148,6 +179,16 @@ def _pairs(given: list[str]) -> dict[str, Any]:
     return found
 
 
+def _pair(text: str) -> tuple[str, tuple[str, ...]]:
+    from causeway.errors import ConfigError
+
+    first, equals, after = text.partition("=")
+    names = tuple(n.strip() for n in after.split(","))
+    if not equals or not first or not all(names):
+        raise ConfigError(f"--pair takes FIRST=NEXT or FIRST=NEXT,NEXT, not {text!r}")
+    return first.strip(), names
+
+
 def _save(model: Any, path: str) -> None:
     import io
 
@@ -169,6 +210,8 @@ def _verdict(report: Report) -> str:
     said = (
         f"{report.metric}: {report.before:.2f} {unit} before, {report.after:.2f} {unit} in integers"
     )
+    if report.plain is not None:
+        said += f" ({', '.join(report.steps)}; {report.plain:.2f} {unit} without)"
     if report.raised:
         kinds = sorted(set(report.raised.values()))
         many = [f"{list(report.raised.values()).count(k)} layers in {k}" for k in kinds]
@@ -181,11 +224,15 @@ def _print(report: Report) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    titles = ("layer", "weights", "noise dB", "cosine", "worst channel", "dB", "alone dB")
+    both = report.plain is not None
+    titles = ("layer", "weights", *(["without dB"] if both else []), "noise dB", "cosine")
+    titles += ("worst channel", "dB", "alone dB")
     table = Table(*titles, box=None, padding=(0, 2, 0, 0))
     for row in report.layers:
         table.add_row(
-            *(escape(row.name), row.dtype, _decibels(row.noise), f"{row.cosine:.5f}"),
+            *(escape(row.name), row.dtype),
+            *([] if row.plain is None else [_decibels(row.plain)]),
+            *(_decibels(row.noise), f"{row.cosine:.5f}"),
             *(str(row.worst_channel), _decibels(row.worst_noise), _decibels(row.alone)),
         )
     console = Console()
@@ -210,6 +257,7 @@ def page(report: Report) -> Page:
         [
             p.Code(row.name),
             p.Badge(row.dtype, "native" if row.dtype == "int8" else "warn"),
+            *([] if row.plain is None else [p.Number(row.plain, _decibels(row.plain))]),
             p.Number(row.noise, _decibels(row.noise)),
             p.Number(row.cosine, f"{row.cosine:.5f}"),
             p.Number(float(row.worst_channel), str(row.worst_channel)),
@@ -218,9 +266,11 @@ def page(report: Report) -> Page:
         ]
         for row in report.layers
     ]
+    without = p.Column("without dB", f"the same as noise, without: {', '.join(report.steps)}")
     columns = [
         p.Column("layer", wide=True),
         p.Column("weights"),
+        *([] if report.plain is None else [without]),
         p.Column("noise dB", "signal to noise of its output, all before it in integers"),
         p.Column("cosine", "between its output and that of the float model"),
         p.Column("worst channel"),

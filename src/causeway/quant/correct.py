@@ -20,8 +20,11 @@ class _Reached(Exception):
 def correct_bias(quantized: nn.Module, model: nn.Module, batches: Iterable[Any]) -> nn.Module:
     """`quantized`, in place, with biases that make each output channel's mean that of `model`.
 
-    Layers are taken in the order in which they run, each with those before it corrected. One
-    without a bias gets one. Embeddings and recurrent layers stay as they are.
+    `b + E[y] - E[y']` of each channel, with y the layer's output in floating point, y' the one in
+    integers, and means over `batches`: bias correction from data, "Data-Free Quantization through
+    Weight Equalization and Bias Correction", arXiv 1906.04721, equation 1. Layers are taken in the
+    order in which they run, each with those before it corrected. One without a bias gets one.
+    Embeddings and recurrent layers stay as they are.
 
     Args:
         quantized: `model` in integers: what `convert` returned.

@@ -15,6 +15,9 @@ _PAIRS: tuple[tuple[type[nn.Module], type[nn.Module]], ...] = (
     (nn.Conv1d, nn.BatchNorm1d),
     (nn.Conv2d, nn.BatchNorm2d),
     (nn.Conv3d, nn.BatchNorm3d),
+    (nn.ConvTranspose1d, nn.BatchNorm1d),
+    (nn.ConvTranspose2d, nn.BatchNorm2d),
+    (nn.ConvTranspose3d, nn.BatchNorm3d),
     (nn.Linear, nn.BatchNorm1d),
 )
 
@@ -22,7 +25,8 @@ _PAIRS: tuple[tuple[type[nn.Module], type[nn.Module]], ...] = (
 def fold_norms(model: nn.Module, inplace: bool = False) -> nn.Module:
     """`model`, which is to be in eval mode, with each batch norm that follows a convolution or a
     linear layer folded into its weights, and Identity in its place. Where the result of a layer is
-    used elsewhere too, or a layer in several places, nothing is folded.
+    used elsewhere too, a layer in several places, or a transposed one has groups, nothing is
+    folded.
 
     Raises:
         CausewayError: torch.fx cannot follow the model's forward, or it is in training mode.
@@ -50,8 +54,14 @@ def fold_norms(model: nn.Module, inplace: bool = False) -> nn.Module:
         if norm.training or norm.running_mean is None:
             continue
         utils: Any = nn.utils
-        linear = isinstance(layer, nn.Linear)
-        fused = (utils.fuse_linear_bn_eval if linear else utils.fuse_conv_bn_eval)(layer, norm)
+        if isinstance(layer, nn.Linear):
+            fused = utils.fuse_linear_bn_eval(layer, norm)
+        elif not getattr(layer, "transposed", False):
+            fused = utils.fuse_conv_bn_eval(layer, norm)
+        elif layer.groups == 1:  # torch folds no groups of transposed ones
+            fused = utils.fuse_conv_bn_eval(layer, norm, transpose=True)
+        else:
+            continue
         for name, new in ((str(before.target), fused), (str(node.target), nn.Identity())):
             parent, _, own = name.rpartition(".")
             setattr(model.get_submodule(parent), own, new.eval())
