@@ -339,6 +339,7 @@ py::dict facts_dict(const Facts& f) {
   d["mixed_devices"] = f.mixed_devices;
   d["only_writes"] = f.only_writes;
   d["copies"] = f.copies;
+  d["picks"] = f.picks;
   d["plumbing"] = f.plumbing;
   d["costly"] = f.costly;
   d["computed_by"] = f.computed_by;

@@ -50,9 +50,9 @@ uint32_t crc32_of(const void* data, uint64_t bytes) {
 /* `count` things from `first` on are among `all`. */
 static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
 
-static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",  "texts",  "functions",
-                                                "buffers",   "values",  "arguments", "steps",   "ports",  "vectors",
-                                                "constants", "sizes",   "profiles",  "patches", "tables", "checks"};
+static const char* const names[SECTIONS_END] = {
+    "",      "strings", "target",    "pieces", "texts",    "functions", "buffers", "values", "arguments", "steps",
+    "ports", "vectors", "constants", "sizes",  "profiles", "patches",   "tables",  "checks", "costs"};
 static const uint32_t sizes[SECTIONS_END] = {0,
                                              1,
                                              sizeof(file_target),
@@ -70,7 +70,13 @@ static const uint32_t sizes[SECTIONS_END] = {0,
                                              sizeof(file_profile),
                                              sizeof(file_patch),
                                              sizeof(int64_t),
-                                             sizeof(file_check)};
+                                             sizeof(file_check),
+                                             sizeof(file_cost)};
+uint32_t sections_of(uint32_t version) {
+  static const uint32_t counts[FILE_VERSION + 1] = {0, CONSTANTS, CHECKS, COSTS};
+  return version <= FILE_VERSION ? counts[version] : 0;
+}
+
 #define MOST 0x1000000u /* of anything but bytes */
 #define MOST_BUFFERS 65536u
 
@@ -84,14 +90,14 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
     return wrong(r, "it does not begin with \"%s\": it is no model file", FILE_MAGIC);
   const uint32_t told = header.header_crc;
   header.header_crc = 0;
-  if (!header.version || header.version > FILE_VERSION)
+  const uint32_t sections = sections_of(header.version);
+  if (!sections)
     return wrong(r, "its format is version %u, and this runtime reads versions 1 to %u; update the runtime",
                  header.version, FILE_VERSION);
   if (crc32_of(&header, sizeof header) != told) return wrong(r, "byte 0: its header is damaged");
   if (header.bytes != bytes)
     return wrong(r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
                  (unsigned long long)header.bytes);
-  const uint32_t sections = header.version == 1 ? SECTIONS_OF_1 : SECTIONS_END - 1;
   if (header.sections != sections) return wrong(r, "it has %u sections and should have %u", header.sections, sections);
   const uint64_t table = (uint64_t)header.sections * sizeof(file_section);
   if (!within(sizeof header, table, bytes)) return wrong(r, "byte 64: its table of sections goes over its end");
@@ -282,6 +288,9 @@ static int check_patch(const checked_file* f, const file_patch* p, uint64_t firs
       return a && a->kind == VALUE && within(p->place, 8, a->of);
     case HALF_WORD:
       return a && a->kind == VALUE && within(p->place, 4, a->of) && low >= INT32_MIN && high <= (int64_t)UINT32_MAX;
+    case OPERATIONS:
+    case MOVED:
+      return p->of < f->n_costs && low >= 0 && (uint64_t)high <= MOST_COST;
     default:
       return 0;
   }
@@ -349,6 +358,29 @@ static cw_status check_sizes(const checked_file* f, uint64_t n_sizes, const repo
   }
   free(most.bytes), free(most.places);
   return status;
+}
+
+static cw_status check_costs(const checked_file* f, const report* r) {
+  if (f->n_costs && f->n_costs != f->n_steps)
+    return wrong(r, "it has %llu steps, and says what %llu compute", (unsigned long long)f->n_steps,
+                 (unsigned long long)f->n_costs);
+  for (uint64_t i = 0; i < f->n_costs; ++i)
+    if (f->costs[i].operations > MOST_COST || f->costs[i].bytes > MOST_COST)
+      return wrong(r, "step %llu computes or moves more than any can", (unsigned long long)i);
+  return CW_OK;
+}
+
+void costs_at(const checked_file* f, uint64_t size, file_cost* out) {
+  if (f->n_costs) memcpy(out, f->costs, f->n_costs * sizeof *out);
+  for (uint64_t i = 0; i < f->n_profiles; ++i) {
+    const file_profile* p = &f->profiles[i];
+    for (uint32_t k = 0; size >= p->first && size <= p->last && k < p->patches; ++k) {
+      const file_patch* patch = &f->patches[p->patch + k];
+      if (patch->what != OPERATIONS && patch->what != MOVED) continue;
+      const uint64_t n = (uint64_t)patched(f, patch, p->first, size);
+      *(patch->what == OPERATIONS ? &out[patch->of].operations : &out[patch->of].bytes) = n;
+    }
+  }
 }
 
 static cw_status check_vectors(const checked_file* f, const report* r) {
@@ -440,6 +472,7 @@ cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* wo
                       (const void*)at[PATCHES],
                       (const void*)at[TABLES],
                       (const void*)at[CHECKS],
+                      (const void*)at[COSTS],
                       n[STRINGS],
                       n[PIECES],
                       n[TEXTS],
@@ -454,13 +487,15 @@ cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* wo
                       n[PROFILES],
                       n[PATCHES],
                       n[TABLES],
-                      n[CHECKS]};
+                      n[CHECKS],
+                      n[COSTS]};
   if (!f->n_strings || f->strings[f->n_strings - 1]) return wrong(&r, "its strings do not end");
   if (n[TARGET] != 1 || !is_string(f, f->target->vendor) || !is_string(f, f->target->about) ||
       !is_string(f, f->target->tellers))
     return wrong(&r, "it does not say for which chip it is");
   if ((status = check_texts(f, &r)) || (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) ||
-      (status = check_ports(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) || (status = check_vectors(f, &r)))
+      (status = check_ports(f, &r)) || (status = check_costs(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) ||
+      (status = check_vectors(f, &r)))
     return status;
   return check_plan(f, &r);
 }

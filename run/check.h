@@ -24,8 +24,9 @@ typedef struct {
   const file_patch* patches;
   const int64_t* tables;
   const file_check* checks;
+  const file_cost* costs; /* n_costs of them: n_steps, or 0 */
   uint64_t n_strings, n_pieces, n_texts, n_functions, n_buffers, n_values, n_arguments, n_steps, n_ports, n_constants,
-      n_vectors, n_profiles, n_patches, n_tables, n_checks;
+      n_vectors, n_profiles, n_patches, n_tables, n_checks, n_costs;
 } checked_file;
 
 /* CW_OK, or CW_INVALID with what is wrong, and where, in `words`. `file` is aligned to 64 bytes. */
@@ -38,8 +39,11 @@ const file_patch* dimension_patch(const checked_file* f, uint64_t port, uint32_t
 /* A port's dimension and bytes where the size is `size`. */
 int64_t dimension_at(const checked_file* f, uint64_t port, uint32_t dim, uint64_t size);
 uint64_t bytes_at(const checked_file* f, uint64_t port, uint64_t size);
+/* What each step computes and moves where the size is `size`, to n_costs places. */
+void costs_at(const checked_file* f, uint64_t size, file_cost* out);
 uint64_t bytes_of(int64_t dtype); /* of an element; 0: there is no such dtype */
 
+uint32_t sections_of(uint32_t version); /* 0: there is no such version */
 uint32_t crc32_of(const void* data, uint64_t bytes);
 
 #endif

@@ -23,8 +23,8 @@ static const char usage[] =
     "  --rounds N           of bench: measured runs (200)\n"
     "  --streams N          of bench: runs at once, each on a stream of its own (1)\n"
     "  --no-copies          of bench: leave inputs and outputs on the chip\n"
-    "  --size N             of bench: the size that may differ (the largest)\n"
-    "  --steps              of bench: the time of each step\n"
+    "  --size N             of bench: the size that may differ (the largest); of inspect: the steps of that\n"
+    "  --steps              of bench: the time of each step, and what it computes and moves in a second\n"
     "  --compare FILE       of bench: another file, in turns with the first\n";
 
 static const char* const dtypes[] = {"bool",    "uint8",     "int8",      "uint16",    "int16",    "uint32",
@@ -104,6 +104,90 @@ static uint64_t tables_of(const checked_file* f) {
   return n;
 }
 
+/* What steps compute and move, as they are printed: at a size, or as expressions. */
+typedef struct {
+  const checked_file* f;
+  file_cost* costs;                  /* at `size` */
+  const file_patch **operations, **moved; /* what depends on the size, by step */
+  uint64_t size;                     /* 0: expressions */
+} work;
+
+static void print_number(const checked_file* f, const file_patch* p, uint64_t at_size, uint64_t number) {
+  if (!p || at_size) {
+    printf("%llu", (unsigned long long)number);
+    return;
+  }
+  if (p->divisor) {
+    print_expression(p, f->strings + f->size->name);
+    return;
+  }
+  const file_profile* profile = f->profiles;
+  while (profile->last < f->size->most && p >= f->patches + profile->patch + profile->patches) ++profile;
+  printf("%lld to %lld", (long long)patched(f, p, profile->first, profile->first),
+         (long long)patched(f, p, profile->first, profile->last));
+}
+
+/* The costs of a file, and where they depend on its size. 0: the host is out of memory. */
+static int find_work(const checked_file* f, uint64_t size, work* out) {
+  *out = (work){f, calloc(f->n_steps + 1, sizeof *out->costs), calloc(f->n_steps + 1, sizeof *out->operations),
+                calloc(f->n_steps + 1, sizeof *out->moved), size};
+  if (!out->costs || !out->operations || !out->moved) return 0;
+  costs_at(f, size, out->costs);
+  for (uint64_t i = 0; i < f->n_profiles; ++i)
+    for (uint32_t k = 0; k < f->profiles[i].patches; ++k) {
+      const file_patch* p = &f->patches[f->profiles[i].patch + k];
+      if (p->what == OPERATIONS) out->operations[p->of] = p;
+      if (p->what == MOVED) out->moved[p->of] = p;
+    }
+  return 1;
+}
+
+static void print_work(const work* w, uint64_t i) {
+  if (!w->f->n_costs) return;
+  printf("  ");
+  print_number(w->f, w->operations[i], w->size, w->costs[i].operations);
+  printf(" FLOP, ");
+  print_number(w->f, w->moved[i], w->size, w->costs[i].bytes);
+  printf(" bytes");
+}
+
+/* The sum of steps, of numbers that are each at most 2^56. */
+static file_cost sum_of_steps(const file_cost* costs, uint64_t first, uint64_t count) {
+  file_cost sum = {0, 0};
+  for (uint64_t i = first; i < first + count; ++i) {
+    if (__builtin_add_overflow(sum.operations, costs[i].operations, &sum.operations)) sum.operations = UINT64_MAX;
+    if (__builtin_add_overflow(sum.bytes, costs[i].bytes, &sum.bytes)) sum.bytes = UINT64_MAX;
+  }
+  return sum;
+}
+
+/* Of a run, at a size that is in the range, or 0 where none may differ. */
+static void print_sum(const checked_file* f, const work* w, uint64_t size) {
+  const file_profile* p = f->profiles;
+  while (size && p->last < size) ++p;
+  costs_at(f, size, w->costs);
+  const file_cost sum = size ? sum_of_steps(w->costs, p->step, p->steps) : sum_of_steps(w->costs, 0, f->n_steps);
+  printf("a run");
+  if (size) printf(" with %s %llu", f->strings + f->size->name, (unsigned long long)size);
+  printf("  %llu FLOP, %llu bytes read and written\n", (unsigned long long)sum.operations,
+         (unsigned long long)sum.bytes);
+}
+
+static void drop_work(work* w) { free(w->costs), free(w->operations), free(w->moved); }
+
+/* Whether a run of `size` has step `i`. */
+static int is_of_size(const checked_file* f, uint64_t i, uint64_t size) {
+  const file_profile* p = f->profiles;
+  while (p->last < size) ++p;
+  return i >= p->step && i - p->step < p->steps;
+}
+
+static int size_is_wrong(const checked_file* f, const options* o) {
+  if (f->size && o->size && ((uint64_t)o->size < f->size->least || (uint64_t)o->size > f->size->most))
+    return die("--size is not in the file's range; `cw inspect` says it");
+  return !f->size && o->size ? die("--size is of files with a size that may differ") : 0;
+}
+
 static int inspect(const options* o) {
   static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
   void* data;
@@ -123,9 +207,14 @@ static int inspect(const options* o) {
     printf("%s is from %llu to %llu: %llu numbers depend on it, of which %llu tables have %llu entries\n",
            f.strings + f.size->name, (unsigned long long)f.size->least, (unsigned long long)f.size->most,
            (unsigned long long)f.n_patches, (unsigned long long)tables_of(&f), (unsigned long long)f.n_tables);
+  work w;
+  const uint64_t size = (uint64_t)o->size;
+  if (size_is_wrong(&f, o)) return 1;
+  if (!find_work(&f, size, &w)) return die("the host is out of memory");
   if (f.n_checks) printf("%llu results of steps are kept for `cw verify`\n", (unsigned long long)f.n_checks);
   uint64_t profile = 0;
   for (uint64_t i = 0; i < f.n_steps; ++i) {
+    if (size && !is_of_size(&f, i, size)) continue;
     for (; profile < f.n_profiles && f.profiles[profile].step <= i; ++profile)
       printf("%s from %llu to %llu\n", f.strings + f.size->name, (unsigned long long)f.profiles[profile].first,
              (unsigned long long)f.profiles[profile].last);
@@ -135,9 +224,13 @@ static int inspect(const options* o) {
       printf("  %u x %u x %u groups of %u", s->grid[0], s->grid[1], s->grid[2],
              s->group[0] * s->group[1] * s->group[2]);
     else
-      printf("  %llu bytes", (unsigned long long)s->bytes);
+      printf(s->kind == COPY ? "  a copy of %llu bytes" : "  a fill of %llu bytes", (unsigned long long)s->bytes);
+    print_work(&w, i);
     printf(f.strings[s->line] ? "  %s\n" : "%s\n", f.strings + s->line);
   }
+  if (f.n_costs && f.size && !size) print_sum(&f, &w, f.size->least);
+  if (f.n_costs) print_sum(&f, &w, f.size && !size ? f.size->most : size);
+  drop_work(&w);
   free(data);
   return 0;
 }
@@ -312,9 +405,7 @@ static int prepare(bench_file* b, const options* o, running* device) {
   options own = *o;
   own.file = b->path;
   if (load_checked(&own, &b->file, &b->f)) return 1;
-  if (b->f.size && o->size && ((uint64_t)o->size < b->f.size->least || (uint64_t)o->size > b->f.size->most))
-    return die("--size is not in the file's range; `cw inspect` says it");
-  if (!b->f.size && o->size) return die("--size is of files with a size that may differ");
+  if (size_is_wrong(&b->f, o)) return 1;
   if (!device) {
     if (begin(&own, &b->r)) return 1;
   } else {
@@ -429,6 +520,12 @@ static void report(bench_file* b, const options* o, long warm) {
     printf("advice: times spread widely; something else uses this machine, or more --rounds are needed\n");
 }
 
+/* 10^9 in a second are 10^6 in a millisecond. */
+static void print_speed(const file_cost* cost, double ms) {
+  const double each = ms > 0 ? 1e-6 / ms : 0;
+  printf("  %9.3f GFLOP/s %9.3f GB/s", (double)cost->operations * each, (double)cost->bytes * each);
+}
+
 static int print_steps(bench_file* b) {
   uint64_t size, first, count;
   cw_run_step step;
@@ -436,15 +533,25 @@ static int print_steps(bench_file* b) {
   CHECK(session_settle(b->r.session, &size, &first, &count));
   if (!count) return 0;
   CHECK(cw_run_step_of(b->r.session, (uint32_t)first, 1, &step));
+  file_cost* costs = calloc(b->f.n_steps + 1, sizeof *costs);
+  if (!costs) return die("the host is out of memory");
+  costs_at(&b->f, size, costs);
   for (int pass = 0; pass < 2; ++pass)
     for (uint64_t i = first; i < first + count; ++i) {
       CHECK(cw_run_step_of(b->r.session, (uint32_t)i, 0, &step));
-      if (pass)
-        printf("%5llu  %9.4f ms %3.0f %%  %s  %s\n", (unsigned long long)i, step.ms, 100 * step.ms / sum, step.name,
-               step.line);
-      else
+      if (pass) {
+        printf("%5llu  %9.4f ms %3.0f %%", (unsigned long long)i, step.ms, 100 * step.ms / sum);
+        if (b->f.n_costs) print_speed(&costs[i], step.ms);
+        printf("  %s  %s\n", step.name, step.line);
+      } else {
         sum += step.ms;
+      }
     }
+  const file_cost all = sum_of_steps(costs, first, count);
+  printf("  all  %9.4f ms 100 %%", sum);
+  if (b->f.n_costs) print_speed(&all, sum);
+  printf("  one by one\n");
+  free(costs);
   return 0;
 }
 

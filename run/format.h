@@ -1,15 +1,15 @@
 /* The file: a header, a table of sections, and sections, each beginning at a multiple of 64 bytes, in the order
  * of their kinds. Little-endian. `string` is an offset in the strings; each ends with a NUL. src/causeway/ship/file.py
  * writes it, check.c reads it. Version 1 ends with the weights; version 2 has five more sections, any of which may be
- * empty: a size that may differ from run to run, what depends on it, and numbers of single steps. */
+ * empty: a size that may differ from run to run, what depends on it, and numbers of single steps. Version 3 adds what each
+ * step computes and moves. */
 #ifndef CAUSEWAY_RUN_FORMAT_H
 #define CAUSEWAY_RUN_FORMAT_H
 
 #include <stdint.h>
 
 #define FILE_MAGIC "CAUSEWAY"
-#define FILE_VERSION 2u
-#define SECTIONS_OF_1 12u
+#define FILE_VERSION 3u
 
 enum {
   STRINGS = 1, /* bytes; the last is a NUL */
@@ -29,6 +29,7 @@ enum {
   PATCHES, /* what depends on the size */
   TABLES, /* of patches: an int64 for each size of a profile */
   CHECKS, /* what steps wrote with the test vectors */
+  COSTS, /* one for each step, or none */
   SECTIONS_END
 };
 
@@ -90,9 +91,10 @@ typedef struct {
   uint64_t first, last; /* sizes */
   uint32_t step, steps, patch, patches;
 } file_profile;
-enum { GRID, BYTES, PLACE, WORD, HALF_WORD, DIMENSION };
+enum { GRID, BYTES, PLACE, WORD, HALF_WORD, DIMENSION, OPERATIONS, MOVED };
 typedef struct {
-  uint32_t what, of; /* a step (GRID, BYTES), an argument (PLACE, and WORD of 8 and HALF_WORD of 4 bytes), or a port */
+  uint32_t what, of; /* a step (GRID, BYTES, and of its cost OPERATIONS, MOVED), an argument (PLACE, and WORD of 8 and
+                        HALF_WORD of 4 bytes), or a port */
   uint64_t place; /* which of the grid's or the shape's numbers, or a place in the argument's bytes */
   int64_t base, slope; /* floor((base + slope * size) / divisor) */
   uint64_t divisor, table; /* divisor 0: the number is in TABLES, at `table` for the profile's first size */
@@ -101,10 +103,14 @@ typedef struct {
   uint32_t step, argument, dtype, count;
   uint64_t stride, vector; /* in elements, from the argument's address on; in VECTORS, multiples of 8 */
 } file_check;
+#define MOST_COST ((uint64_t)1 << 56)
+typedef struct {
+  uint64_t operations, bytes; /* of numbers with a point; read and written */
+} file_cost;
 
 _Static_assert(sizeof(file_header) == 64 && sizeof(file_section) == 32 && sizeof(file_target) == 40, "sizes");
 _Static_assert(sizeof(file_buffer) == 24 && sizeof(file_argument) == 16 && sizeof(file_step) == 64, "sizes");
 _Static_assert(sizeof(file_port) == 112 && sizeof(file_size) == 40 && sizeof(file_profile) == 32, "sizes");
-_Static_assert(sizeof(file_patch) == 48 && sizeof(file_check) == 32, "sizes");
+_Static_assert(sizeof(file_patch) == 48 && sizeof(file_check) == 32 && sizeof(file_cost) == 16, "sizes");
 
 #endif

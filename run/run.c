@@ -399,6 +399,7 @@ static cw_status take_size(cw_run_session* s, uint64_t size) {
   for (uint32_t i = 0; i < p->patches; ++i) {
     const file_patch* patch = &f->patches[p->patch + i];
     const int64_t n = patched(f, patch, p->first, size);
+    if (patch->what == OPERATIONS || patch->what == MOVED) continue;
     const file_argument* a = &f->arguments[patch->what >= PLACE ? patch->of : 0];
     if (patch->what == GRID)
       s->steps[patch->of].grid[patch->place] = (uint32_t)n;

@@ -176,6 +176,58 @@ def test_its_int4_is_packed_and_read_packed(run_python) -> None:
     assert "groups of a multiple of 32 columns" in said
 
 
+# torchao's check asks for CUDA's or XPU's chips; its product on the CPU is torch's _scaled_mm.
+FLOAT8 = (
+    BEGIN
+    + """
+from torchao.quantization import Float8DynamicActivationFloat8WeightConfig as Config
+from torchao.quantization import PerRow, PerTensor
+import causeway.integrations.torchao as ours
+
+x = torch.randn(2, 5, 128, generator=torch.Generator().manual_seed(1))
+x[0, 0] *= 100  # rows of unlike size
+# Else Inductor keeps in float32 a scale that is bfloat16 in eager mode.
+torch._inductor.config.emulate_precision_casts = True
+def layer(place, dtype, how):
+    torch.manual_seed(0)
+    net = nn.Linear(128, 96).to(place, dtype).eval()
+    quantize_(net, Config(granularity=how))
+    assert type(net.weight).__name__ == "Float8Tensor"
+    return net
+
+def off(got, expected):
+    return float(((got - expected).float().norm(dim=-1) / expected.float().norm(dim=-1)).max())
+
+kinds = ((torch.float32, PerTensor(), 1e-6), (torch.bfloat16, PerTensor(), 3e-3),
+         (torch.bfloat16, PerRow(), 3e-3))
+for dtype, how, near in kinds:
+    here, y = layer("cpu", dtype, how), x.to(dtype)
+    expected = here(y)
+    for net in (layer(device, dtype, how), here.to(device)):  # quantized on the device, and moved
+        got, operators = by_operator(net, y.to(device))
+        assert operators.count("causeway::qlinear_weight") == 1, operators
+        assert got.dtype == dtype
+        assert off(got, expected) < near, off(got, expected)
+        compiled = torch.compile(net)(y.to(device)).cpu()
+        assert off(compiled, expected) < near, off(compiled, expected)
+        torch._dynamo.reset()
+    for name, change in {  # planted
+        "floor": lambda t: (t * 16).floor() / 16,
+        "not rounded": lambda t: t,
+    }.items():
+        right, ours.round_to_e4m3 = ours.round_to_e4m3, change
+        assert off(net(y.to(device)).cpu(), expected) > 2 * near, name
+        ours.round_to_e4m3 = right
+    print("float8", dtype)
+"""
+)
+
+
+def test_float8_activations_have_the_numbers_of_the_cpu(run_python) -> None:
+    said = run_python(FLOAT8, timeout=280, CAUSEWAY_SIM_CODE="1").stdout
+    assert said.count("float8") == 3
+
+
 SHIPPED = (
     BEGIN
     + """
@@ -322,6 +374,54 @@ def test_its_graphs_run_in_integers(run_python, tmp_path: Path) -> None:
     assert "found 3" in said
     assert said.count("refused") == 2
     assert (tmp_path / "net.cw").stat().st_size > 0
+
+
+DYNAMIC = (
+    GRAPH
+    + """
+torch.manual_seed(0)
+net, x = Net().eval(), torch.randn(4, 3, 16, 16) + 0.5
+shapes = ({0: torch.export.Dim("rows", min=1, max=64)},)
+graph = prepare_pt2e(
+    torch.export.export(net, (x,), dynamic_shapes=shapes).module(),
+    X86InductorQuantizer().set_global(default()),
+)
+graph(x)
+graph = convert_pt2e(graph)
+low = lower(copy.deepcopy(graph))
+assert (lowered(low).products, lowered(low).left) == (4, ())
+there = copy.deepcopy(low).to(device)
+compiled = torch.compile(there, dynamic=True)
+for rows in (4, 7, 1, 64):
+    y = torch.randn(rows, 3, 16, 16) + 0.5
+    torch.testing.assert_close(low(y), graph(y), rtol=1e-5, atol=2e-6)
+    for model in (there, compiled):
+        assert torch.equal(model(y.to(device)).cpu(), low(y)), rows
+import numpy
+numpy.savez(sys.argv[1] + "/numbers.npz", x=x[:3].numpy(), y=low(x[:3]).numpy())
+causeway.export(there, (x.to(device),), sys.argv[1] + "/net.cw", dynamic_shapes=shapes)
+print("lowered")
+"""
+)
+
+RUN_DYNAMIC = """
+import sys
+import causeway_run, numpy
+
+numbers = numpy.load(sys.argv[1] + "/numbers.npz")
+with causeway_run.load(sys.argv[1] + "/net.cw", vendor="sim", allow_host_code=True) as model:
+    session = model.session()
+    (name,) = model.inputs
+    (found,) = session.run({name: numbers["x"]}).values()
+assert (found == numbers["y"]).all()
+print("ran")
+"""
+
+
+def test_its_graphs_take_any_number_of_rows(run_python, tmp_path: Path) -> None:
+    given = {"args": (str(tmp_path),), "timeout": 280, "CAUSEWAY_SIM_CODE": "1"}
+    assert "lowered" in run_python(DYNAMIC, **given).stdout
+    assert "ran" in run_python(RUN_DYNAMIC, new=True, **given).stdout
 
 
 TRAINED = (

@@ -13,7 +13,7 @@ static void sum_again(unsigned char* file, uint64_t bytes) {
   if (bytes < sizeof *h) return;
   h->bytes = bytes;
   file_section* s = (file_section*)(file + sizeof *h);
-  const uint64_t wanted = h->version == 1 ? SECTIONS_OF_1 : SECTIONS_END - 1;
+  const uint64_t wanted = sections_of(h->version) ? sections_of(h->version) : SECTIONS_END - 1;
   const uint64_t sections = h->sections < wanted ? h->sections : wanted;
   if (bytes < sizeof *h + wanted * sizeof *s) return;
   for (uint64_t i = 0; i < sections; ++i)
@@ -45,6 +45,8 @@ static void read_profile(const checked_file* f, const file_profile* p, uint64_t 
       steps[patch->of].bytes = (uint64_t)n;
     } else if (patch->what == PLACE) {
       places[patch->of] = (uint64_t)n;
+    } else if (patch->what == OPERATIONS || patch->what == MOVED) {
+      must(patch->of < f->n_costs && n >= 0 && (uint64_t)n <= MOST_COST, "a step computes less than nothing");
     } else {
       must(patch->what == WORD || patch->what == HALF_WORD, "an expression is of nothing");
       must(patch->place + (patch->what == WORD ? 8 : 4) <= f->arguments[patch->of].of,
@@ -92,6 +94,16 @@ static uint64_t read_all(const checked_file* f) {
   for (uint64_t i = 0; i < f->n_profiles; ++i) {
     const file_profile* p = &f->profiles[i];
     for (uint64_t part = 0; part < 5; ++part) read_profile(f, p, p->first + (p->last - p->first) * part / 4);
+  }
+  if (f->n_costs) {
+    file_cost* costs = malloc(f->n_steps * sizeof *costs);
+    if (!costs) abort();
+    for (uint64_t part = 0; part < 3; ++part) {
+      costs_at(f, f->size ? f->size->least + (f->size->most - f->size->least) * part / 2 : 0, costs);
+      for (uint64_t i = 0; i < f->n_steps; ++i)
+        must(costs[i].operations <= MOST_COST && costs[i].bytes <= MOST_COST, "a step computes more than any can");
+    }
+    free(costs);
   }
   for (uint64_t i = 0; i < f->n_checks; ++i) {
     const file_check* c = &f->checks[i];

@@ -35,6 +35,8 @@ def program() -> Program:
             0,
             0,
             "a:1",
+            operations=512,
+            moved=320,
         ),
         Step("copy", "second", 0, [0] * 3, [0] * 3, [(1, 0), (0, 16)], 32, 0, "a:2"),
         Step("fill", "third", 0, [0] * 3, [0] * 3, [(1, 64)], 16, 255, ""),
@@ -65,6 +67,8 @@ def write(folder: Path) -> list[Path]:
                 Patch(plan.BYTES, 1, 0, 0, 16),
                 Patch(plan.WORD, 3, 0, 1, 2),
                 Patch(plan.HALF_WORD, 3, 8, divisor=0, table=[5, -3, 9, 1]),
+                Patch(plan.OPERATIONS, 0, 0, 0, 32),
+                Patch(plan.MOVED, 1, 0, divisor=0, table=[32, 64, 96, 128]),
             ]
             many = [Patch(plan.BYTES, 2, 0, 16, 4), Patch(plan.PLACE, 4, 0, 0, 8)]
             ports = [Patch(plan.DIMENSION, i, 0, 0, 1) for i in range(2)]

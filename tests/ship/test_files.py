@@ -12,11 +12,13 @@ from pathlib import Path
 
 import pytest
 
+from causeway.ship.file import VERSION
+
 ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 CW = LIB / "cw"
 SIM = LIB / "libcw_sim.so"
-SECTIONS = 17  # of a file of this version
+SECTIONS = 18  # of a file of this version
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
@@ -367,10 +369,10 @@ def test_a_file_of_each_version_runs() -> None:
 
 def test_a_newer_format_is_refused(files: Path, tmp_path: Path) -> None:
     changed = bytearray((files / "mlp.cw").read_bytes())
-    struct.pack_into("<I", changed, 8, 3)
+    struct.pack_into("<I", changed, 8, VERSION + 1)
     (tmp_path / "new.cw").write_bytes(changed)
     assert (
-        "is version 3, and this runtime reads versions 1 to 2"
+        f"is version {VERSION + 1}, and this runtime reads versions 1 to {VERSION}"
         in cw("inspect", tmp_path / "new.cw").stderr
     )
 

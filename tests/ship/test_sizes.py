@@ -21,7 +21,7 @@ from causeway.ship.file import write
 ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 SIM = LIB / "libcw_sim.so"
-SECTIONS = 17
+SECTIONS = 18
 # Nothing of Python's; where HOME is, kernels that were built are kept.
 PLAIN = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -230,7 +230,8 @@ def test_expressions_that_lead_out_of_a_buffer_are_refused(folder: Path, tmp_pat
             struct.pack_into(wide, changed, at + place, value)
             (tmp_path / "made.cw").write_bytes(sealed(changed))
             done = cw("inspect", tmp_path / "made.cw", run=False)
-            if what != 3:  # a value that a kernel gets may be any
+            # A value that a kernel gets may be any, and what a step computes any up to 2^56.
+            if what != 3 and (what < 6 or place != 16):
                 table = struct.unpack_from("<Q", whole, at + 32)[0] == 0 and place in (16, 24)
                 assert done.returncode == (0 if table else 1), (at, what, place, value)
             refused += done.returncode == 1
@@ -329,7 +330,11 @@ def test_the_twin_has_lines_sizes_and_checks(folder: Path) -> None:
     assert about["mode"] == "layer"
     assert about["size"] == {"name": "batch", "least": 1, "most": 12}
     assert about["inputs"][0]["sizes"] == {"0": [0, 1, 1]}
-    assert {"name": "aten::relu", "line": line_of("of a convolution")} in about["steps"]
+    relu = [s for s in about["steps"] if s["name"] == "aten::relu"]
+    assert {s["line"] for s in relu} == {line_of("of a convolution")}
+    assert [0, 2 * 4 * 4 * 36, 1] in [s["bytes"] for s in relu]  # base, slope and divisor
+    product = [s["operations"] for s in about["steps"] if s["name"].startswith("aten::addmm")]
+    assert [0, 2 * 36 * 10, 1] in product
     assert about["steps checked"] >= 6
     assert 0 < about["bytes of checks"] <= 4096 * about["steps checked"] * 3
 
@@ -452,6 +457,8 @@ def test_damaged_sizes_and_checks_are_refused_or_right(
         ("within(p->place, 8, a->of)", "1"),
         ("!within(most->places[at], most->bytes[i], f->buffers[f->arguments[at].of].bytes)", "0"),
         ("if (!within(p->table, last - first + 1, f->n_tables)) return 0;", ""),
+        ("return p->of < f->n_costs && low >= 0 && (uint64_t)high <= MOST_COST", "return 1"),
+        ("f->costs[i].operations > MOST_COST || f->costs[i].bytes > MOST_COST", "0"),
     ],
 )
 def test_a_check_that_is_left_out_is_found(

@@ -160,7 +160,8 @@ class Wrapper(PythonWrapperCodegen):
         self.imports.writeline(f"{where} Program as CausewayProgram, build as causeway_build")
         self.imports.writeline(f"{where} laid_out as causeway_laid_out")
         if lines.noting():
-            self.imports.writeline("from causeway.compile.lines import at as causeway_at")
+            where = "from causeway.compile.lines import"
+            self.imports.writeline(f"{where} at as causeway_at, work as causeway_work")
 
     def codegen_inputs(self) -> None:
         super().codegen_inputs()
@@ -177,6 +178,11 @@ class Wrapper(PythonWrapperCodegen):
         """What is called next is of these operators."""
         if lines.noting():
             self.writeline(f"causeway_at({lines.of_nodes(nodes)!r})")
+
+    def say_work(self, operations: Any, moved: Any) -> None:
+        """What the kernel that is called next computes and moves: expressions of sizes."""
+        of = self.codegen_python_sizevar
+        self.writeline(f"causeway_work({of(operations)}, {of(moved)})")
 
     def _say_line_of(self, node: Any) -> None:
         if lines.noting():

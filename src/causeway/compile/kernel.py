@@ -32,15 +32,18 @@ from causeway.compile.dialect import (
     whole,
 )
 from causeway.compile.kernel_text import KernelText
+from causeway.compile.lines import noting
 from causeway.compile.names import (
     CSE,
     DeferredLine,
     IndentedBuffer,
+    MemoryDep,
     OrderedSet,
     RemovedArg,
     SIMDKernel,
     V,
     ValueRanges,
+    sympy_product,
 )
 from causeway.compile.overrides import Overrides
 
@@ -1012,6 +1015,8 @@ class Kernel(SIMDKernel):
             units = f"({units} + {BLOCK - 1}) // {BLOCK}"
         if self.alone:
             units = f"min(1, {units})"
+        if noting():
+            wrapper.say_work(self._operations(), self._moved())
         wrapper.generate_kernel_call(
             name,
             [units, *arguments],
@@ -1020,6 +1025,48 @@ class Kernel(SIMDKernel):
             arg_types=[int, *kinds],
         )
         wrapper.check_after(name, self._written())
+
+    def _operations(self) -> Any:
+        """Operations on numbers with a point, as an expression of the sizes: one for each operation
+        and element, of a function too."""
+        total: Any = sympy.S.Zero
+        seen = set()  # a mean and a variance are two nodes of one reduction
+        for node in self.features.scheduler_nodes():
+            body = getattr(node, "_body", None)
+            names = {dep.name for dep in (*node.read_writes.reads, *node.read_writes.writes)}
+            dtypes = [V.graph.get_dtype(n) for n in names if V.graph.try_get_buffer(n) is not None]
+            if body is None or not any(d.is_floating_point for d in dtypes):
+                continue
+            graphs = [body.root_block.graph, *(b.graph for b in body.subblocks.values())]
+            calls = [call for graph in graphs for call in graph.nodes]
+            each = sum(map(_operations_of, calls))
+            sizes, reduced = node._sizes
+            key = (str(node._sizes), str(node.read_writes.reads), *(c.target for c in calls))
+            if node.is_reduction() and key in seen:
+                continue
+            seen.add(key)
+            total += each * sympy_product([*sizes, *reduced])
+        return total
+
+    def _moved(self) -> Any:
+        """The bytes that it reads and writes, as an expression of the sizes. Of what it reads, no
+        more than it has elements."""
+        read: dict[str, Any] = {}
+        for node in self.features.scheduler_nodes():
+            for dep in node.read_writes.reads:
+                if isinstance(dep, MemoryDep):
+                    own = sympy_product(dep.size) if dep.is_indirect() else dep.get_numel()
+                    read[dep.name] = sympy.Max(read.get(dep.name, sympy.S.Zero), own)
+        total: Any = sympy.S.Zero
+        inplace = [b for b in self.args.inplace_buffers.values() if _is_there(b)]
+        given = {*self.args.input_buffers, *(b.other_names[0] for b in inplace)}
+        for name in sorted(given):
+            if V.graph.try_get_buffer(name) is not None and name in read:
+                whole_ = V.graph.get_numel(name)
+                total += sympy.Min(whole_, read[name]) * V.graph.get_dtype(name).itemsize
+        for name in self._written():
+            total += V.graph.get_numel(name) * V.graph.get_dtype(name).itemsize
+        return total
 
     def bytes_moved(self) -> int:
         """What the kernel reads and writes, at least; sizes that change are as they are now."""
@@ -1036,6 +1083,30 @@ class Kernel(SIMDKernel):
         inplace = {b.other_names[-1] for b in self.args.inplace_buffers.values() if _is_there(b)}
         plain = [name for name, b in self.args.output_buffers.items() if _is_there(b)]
         return [*plain, *sorted(inplace)]
+
+
+# What computes nothing: memory, constants, types, and what only compares or selects numbers.
+_NO_OPERATIONS = frozenset(
+    """
+    load store store_reduction index_expr constant to_dtype to_dtype_bitcast where masked output
+    identity get_index set_indirect check_bounds indirect_indexing load_seed partial_accumulate
+    logical_and logical_or logical_not logical_xor bitwise_and bitwise_or bitwise_not bitwise_xor
+    bitwise_left_shift bitwise_right_shift eq ne lt le gt ge isnan isinf device_assert_async and_
+    or_ xor lshift rshift bucketize value_expr placeholder maximum minimum relu abs neg sign
+    signbit copysign floor ceil trunc round max min any argmax argmin xor_sum
+    """.split()  # noqa: SIM905 - a line of names is read at once
+)
+_SEVERAL = {"fma": 2, "welford_reduce": 4, "welford_combine": 6}
+
+
+def _operations_of(call: Any) -> int:
+    """Operations of a node in a loop's body."""
+    name = str(call.target)
+    if name == "reduction" and len(call.args) > 3:
+        name = str(call.args[3])  # which one it is
+    if call.op != "call_method" or name in _NO_OPERATIONS:
+        return 0
+    return _SEVERAL.get(name, 1)
 
 
 def _is_there(buffer: Any) -> bool:

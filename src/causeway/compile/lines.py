@@ -1,7 +1,8 @@
 """Which lines of a program the steps of a captured graph come from.
 
 While a `Lines` notes, the Python of a compiled graph says before each call where that comes from,
-and so does a mode of torch for operators that are called one by one. Nothing is said otherwise.
+and so does a mode of torch for operators that are called one by one; before a fused kernel it says
+what that computes too. Nothing is said otherwise.
 """
 
 from __future__ import annotations
@@ -31,6 +32,7 @@ class Lines:
         self.graph: Any = None  # what is captured
         self.first: list[int] = []  # steps from which on a line holds
         self.lines: list[str] = []
+        self.work: list[tuple[int, int, int]] = []  # of fused kernels: step, operations, bytes
 
     def __enter__(self) -> Lines:
         global _noting
@@ -43,7 +45,7 @@ class Lines:
 
     def begin(self, graph: Any) -> None:
         """The steps are of `graph` from now on."""
-        self.graph, self.first, self.lines = graph, [], []
+        self.graph, self.first, self.lines, self.work = graph, [], [], []
 
     def note(self, line: str) -> None:
         """What is captured from now on comes from `line`."""
@@ -77,6 +79,13 @@ def at(line: str) -> None:
     """Called by the Python of a compiled graph: what follows comes from `line`."""
     if _noting is not None:
         _noting.note(line)
+
+
+def work(operations: int, moved: int) -> None:
+    """Called by the Python of a compiled graph: what the kernel that follows computes, and the
+    bytes that it reads and writes."""
+    if _noting is not None and _noting.graph is not None:
+        _noting.work.append((_noting.graph.noted(), int(operations), int(moved)))
 
 
 def of_nodes(nodes: Sequence[Any]) -> str:

@@ -28,11 +28,13 @@ NAMES = {
     "torch._inductor.codegen.simd": ("SIMDKernel", "SIMDScheduling"),
     "torch._inductor.codegen.wrapper": ("PythonWrapperCodegen", "SubgraphPythonWrapperCodegen"),
     "torch._inductor.custom_graph_pass": ("CustomGraphModulePass",),
+    "torch._inductor.dependencies": ("MemoryDep",),
     "torch._inductor.ir": ("ExternKernel",),
     "torch._inductor.utils": (
         "get_bounds_index_expr",
         "get_fused_kernel_name",
         "get_kernel_metadata",
+        "sympy_product",
     ),
     "torch._inductor.virtualized": ("V", "ops"),
     "torch.utils._ordered_set": ("OrderedSet",),
@@ -55,6 +57,7 @@ METHODS = {
     "PythonWrapperCodegen": (
         "_generate_kernel_call_helper",
         "codegen_inputs",
+        "codegen_python_sizevar",
         "generate_after_suffix",
         "make_allocation",
         "write_assert_size_stride",

@@ -94,10 +94,18 @@ def _counters() -> dict[str, Any]:
 
 def flops(operator: str, arguments: Any, results: Any) -> float:
     """By torch's flop counter where it knows the operator; else one for each element."""
-    base = operator.partition("::")[2].partition(".")[0]
-    counter = _counters().get(_SAME.get(base, base))
+    found = counted(operator, arguments, results)
+    if found is not None:
+        return found
     made = [math.prod(shape) for _, shape in tensors(results)]
     read = [math.prod(shape) for _, shape in tensors(arguments)]
+    return float(max([*made, *read], default=0))
+
+
+def counted(operator: str, arguments: Any, results: Any) -> float | None:
+    """By torch's flop counter; None where it does not know the operator."""
+    base = operator.partition("::")[2].partition(".")[0]
+    counter = _counters().get(_SAME.get(base, base)) or _counters().get(base.rstrip("_"))
     if counter is not None:
         try:
             schema = _schema(operator)
@@ -112,7 +120,7 @@ def flops(operator: str, arguments: Any, results: Any) -> float:
             return float(counter(*given, out_val=out))
         except Exception:  # noqa: S110 - a shape it does not expect; an estimate has a next best
             pass
-    return float(max([*made, *read], default=0))
+    return None
 
 
 def _schema(operator: str) -> Any:

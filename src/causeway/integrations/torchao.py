@@ -9,7 +9,6 @@ packing is written for other devices are packed here as `causeway.quant` has it.
 from __future__ import annotations
 
 import functools
-import types
 from collections.abc import Callable
 from typing import Any
 
@@ -21,7 +20,11 @@ from causeway import integrations
 Linear = Callable[[torch.Tensor, Any], "torch.Tensor | None"]
 
 
-def _loaded(module: types.ModuleType) -> None:
+def _loaded(module: Any) -> None:
+    if module.__name__ == "torchao.quantization.quant_api":
+        module._check_hardware_support = _checked(module._check_hardware_support)
+        integrations.note("torchao", "float8 activations on this device")
+        return
     name, _, own = module.__name__.rpartition(".")
     if own not in _TENSORS or not name.startswith("torchao.quantization.quantize_.workflows"):
         return
@@ -32,6 +35,18 @@ def _loaded(module: types.ModuleType) -> None:
     if hasattr(kind, "from_hp") and own in ("int4_tensor", "int4_plain_int32_tensor"):
         _pack_here(kind)
     integrations.note("torchao", f"linear of {class_name}")
+
+
+def _checked(before: Callable[[Any], None]) -> Callable[[Any], None]:
+    """The check of which chips take float8 activations; it asks for CUDA's and XPU's alone."""
+
+    @functools.wraps(before)
+    def check(granularities: Any) -> None:
+        kinds = {type(g).__name__ for g in granularities}
+        if kinds not in ({"PerTensor"}, {"PerRow"}):
+            before(granularities)
+
+    return check
 
 
 def _enter(kind: Any, function: Any, product: Linear) -> None:
@@ -45,7 +60,7 @@ def _enter(kind: Any, function: Any, product: Linear) -> None:
             y = product(x, weight)
             if y is not None:
                 bias = args[2] if len(args) > 2 else (kwargs or {}).get("bias")
-                return y if bias is None else y + bias
+                return (y if bias is None else y + bias).to(x.dtype)  # rounded once
         return before(func, types_, args, kwargs)
 
     implements(function)(linear)
@@ -98,9 +113,39 @@ def _int8(x: torch.Tensor, weight: Any) -> torch.Tensor | None:
 
 
 def _float8(x: torch.Tensor, weight: Any) -> torch.Tensor | None:
-    if weight.act_quant_kwargs is not None or weight.qdata.dtype != torch.float8_e4m3fn:
+    if weight.qdata.dtype != torch.float8_e4m3fn:
         return None
-    return _by_groups(x, weight, None)
+    if weight.act_quant_kwargs is None:
+        return _by_groups(x, weight, None)
+    from torchao.quantization.quant_primitives import _choose_scale_float8
+    from torchao.quantization.utils import get_block_size
+
+    how = weight.act_quant_kwargs
+    block = get_block_size(x.shape, how.granularity)
+    one_scale = all(b in (1, size) for b, size in zip(block[:-1], x.shape[:-1], strict=True))
+    if how.float8_dtype != torch.float8_e4m3fn or block[-1] != x.shape[-1] or not one_scale:
+        return None
+    scale = _choose_scale_float8(
+        *(x, block, how.float8_dtype),
+        hp_value_lb=how.hp_value_lb,
+        hp_value_ub=how.hp_value_ub,
+    )
+    most = torch.finfo(how.float8_dtype).max
+    rounded = round_to_e4m3((x.float() / scale).clamp(-most, most))
+    y = _by_groups(rounded, weight, None)
+    return None if y is None else y * scale
+
+
+def round_to_e4m3(x: torch.Tensor) -> torch.Tensor:
+    """`x.to(torch.float8_e4m3fn).float()` of float32 from -448 to 448, or NaN, without a tensor of
+    float8, which few devices cast: three bits after the first, and steps of 2**-9 below 2**-6.
+    """
+    bits = x.view(torch.int32)
+    dropped = 23 - 3
+    odd = (bits & (1 << dropped)).ne(0).int()  # ties go to the even one
+    kept = (bits + odd + ((1 << (dropped - 1)) - 1)) & -(1 << dropped)
+    small = (x * 512).round() / 512
+    return torch.where((x.abs() < 2**-6) | x.isnan(), small, kept.view(torch.float32))
 
 
 def _intx(x: torch.Tensor, weight: Any) -> torch.Tensor | None:

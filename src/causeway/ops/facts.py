@@ -25,6 +25,7 @@ class Facts:
     writes: tuple[str, ...]  # arguments that change though the schema does not say so
     mixed_devices: bool  # takes CPU tensors beside device tensors
     only_writes: bool  # does not read what it writes over
+    picks: bool  # by index from its first argument
     copies: bool  # copy_, or nothing but that
     plumbing: bool  # the core does it without arithmetic
     costly: bool  # its decomposition is, by far

@@ -24,7 +24,8 @@ from causeway import _C, __version__
 from causeway.compile import lines
 from causeway.errors import CausewayError
 from causeway.ship import file, sizes, steps
-from causeway.ship.plan import CONSTANT, Program, of_graph
+from causeway.ship.costs import Costs
+from causeway.ship.plan import CONSTANT, MOVED, OPERATIONS, Program, of_graph
 
 _LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3}
 _DTYPES = (  # by their bit numbers in cw_dtypes
@@ -206,7 +207,9 @@ class _Captures:
             torch.accelerator.synchronize(self.device)
             stream = torch.Stream(device=self.device)
             self.lines.begin(graph)
-            with stream:
+            costs = Costs()
+            costs.begin(graph)
+            with stream, costs:
                 graph.begin()
                 try:
                     outputs = list(call(*inputs))
@@ -218,6 +221,7 @@ class _Captures:
                 graph.end()
         index = self.device.index or 0
         program = of_graph(graph, index, inputs, outputs, self.lines.of_step)
+        costs.put(program, self.lines.work)
         program.lay_out()
         return program, outputs, graph
 
@@ -380,6 +384,12 @@ def _about(
     checks: Sequence[steps.Check],
 ) -> dict[str, Any]:
     """The readable twin."""
+    expressions: dict[int, dict[str, Any]] = {}
+    for patch in (q for p in (program.sizes.profiles if program.sizes else ()) for q in p.patches):
+        title = {OPERATIONS: "operations", MOVED: "bytes"}.get(patch.what)
+        if title:
+            number = [patch.base, patch.slope, patch.divisor] if patch.divisor else patch.table
+            expressions.setdefault(patch.of, {})[title] = number
     about = {
         "format": file.VERSION,
         "made by": f"causeway {__version__}, torch {torch.__version__}",
@@ -390,7 +400,11 @@ def _about(
         **{title: [_port(p) for p in ports if p["kind"] == kind] for kind, title in _SIDES},
         "arena bytes": program.arena,
         "weight bytes": program.constants,
-        "steps": [{"name": s.name, "line": s.line} for s in program.steps],
+        "steps": [
+            {"name": s.name, "line": s.line, "operations": s.operations, "bytes": s.moved}
+            | expressions.get(i, {})
+            for i, s in enumerate(program.steps)
+        ],
     }
     if checks:
         about["steps checked"] = len({c.step for c in checks})

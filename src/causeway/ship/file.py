@@ -13,7 +13,7 @@ from causeway import atomic
 from causeway.ship.plan import Patch, Program, Sizes
 from causeway.ship.steps import Check
 
-VERSION = 2
+VERSION = 3
 NO_VECTOR = (1 << 64) - 1
 _KINDS = {"launch": 0, "copy": 1, "fill": 2}
 
@@ -119,7 +119,8 @@ def write(
         0,
     )
     parts = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
-    more = (port_records, vectors, constants, *_sizes(program.sizes, strings), check_records)
+    costs = b"".join(struct.pack("<QQ", s.operations, s.moved) for s in program.steps)
+    more = (port_records, vectors, constants, *_sizes(program.sizes, strings), check_records, costs)
     atomic.write(path, b"".join(_file([*parts, *more])))
 
 

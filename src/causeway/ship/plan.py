@@ -22,7 +22,8 @@ from causeway.errors import CausewayError
 
 ALIGNMENT = 256  # of each buffer
 IN_ARENA, CONSTANT, TOLD = range(3)
-GRID, BYTES, PLACE, WORD, HALF_WORD, DIMENSION = range(6)  # what a patch is of
+# What a patch is of.
+GRID, BYTES, PLACE, WORD, HALF_WORD, DIMENSION, OPERATIONS, MOVED = range(8)
 
 
 @dataclass
@@ -56,6 +57,8 @@ class Step:
     bytes: int
     byte: int
     line: str = ""  # of the model's source
+    operations: int = 0  # what it computes, and the bytes that it reads and writes
+    moved: int = 0
 
 
 @dataclass

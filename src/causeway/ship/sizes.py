@@ -225,6 +225,8 @@ class _Merged:
             for d in range(3):
                 put(plan.GRID, first + i, d, [s.grid[d] for s in same])
             put(plan.BYTES, first + i, 0, [s.bytes for s in same])
+            put(plan.OPERATIONS, first + i, 0, [s.operations for s in same])
+            put(plan.MOVED, first + i, 0, [s.moved for s in same])
             mine.arguments = []
             for k, argument in enumerate(step.arguments):
                 others: list[Any] = [s.arguments[k] for s in same]
