@@ -13,7 +13,7 @@ namespace causeway {
 
 namespace {
 
-constexpr auto kGrace = std::chrono::milliseconds(5000);  // our own message comes first
+constexpr auto kComesLast = std::chrono::milliseconds(5000);  // after our own message
 
 struct StoreContext {
   c10d::Store* store;
@@ -83,7 +83,7 @@ std::shared_ptr<CommVendor> CommVendor::create(const Setup& setup, std::string& 
   info.device = causeway::device(setup.device).vendor_id;
   info.rank = setup.rank;
   info.size = setup.size;
-  info.timeout_ms = (setup.timeout + kGrace).count();
+  info.timeout_ms = (setup.timeout + kComesLast).count();
   info.name = setup.group.c_str();
   info.store = &store;
   cw_comm comm = nullptr;

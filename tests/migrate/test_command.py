@@ -116,6 +116,25 @@ def test_nothing_is_written_where_a_file_changes_under_the_conversion(tree: Path
     assert (tree / "train.py").read_text() == CUDA
 
 
+def test_undo_leaves_what_was_written_above_and_is_not_about_this_folder(tree: Path) -> None:
+    (tree.parent / "other.py").write_text(CUDA)
+    migrate(tree.parent / "other.py", "--write")
+    written = snapshot(tree.parent)
+    refused = migrate(tree, "--undo")
+    assert refused.exit_code == 2
+    assert "nothing to undo" in refused.output
+    assert snapshot(tree.parent) == written
+    assert migrate(tree.parent, "--undo").exit_code == 0
+    assert (tree.parent / "other.py").read_text() == CUDA
+
+
+def test_undo_works_from_a_folder_within(tree: Path) -> None:
+    first = snapshot(tree)
+    migrate(tree, "--write")
+    assert migrate(tree / "pkg", "--undo").exit_code == 0
+    assert snapshot(tree) == first
+
+
 def test_an_interrupted_write_is_undone(tree: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     before = snapshot(tree)
     replace, calls = os.replace, []

@@ -15,6 +15,7 @@ import shutil
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
+from typing import Any
 
 from causeway import atomic
 from causeway.migrate.engine import MigrateError
@@ -54,17 +55,21 @@ def write(result: Result) -> list[Path]:
 def undo(start: Path) -> list[Path]:
     """Put back what the last `write` at or above `start` replaced; the files restored.
 
-    Raises MigrateError, with nothing restored, where there is no journal, or where files changed
-    since; the message names them.
+    A journal above counts only where it names a file in `start`'s folder: one of /tmp is not about
+    a project that lies there. Raises MigrateError, with nothing restored, where there is no
+    journal, or where files changed since; the message names them.
     """
     folder = start if start.is_dir() else start.parent
-    root = next((p for p in (folder, *folder.parents) if _journals(p)), None)
-    if root is None:
-        raise MigrateError(f"there is nothing to undo: no {_FOLDER} at or above {folder}")
-    journal = _journals(root)[-1]
-    table = json.loads((journal / "journal.json").read_text(encoding="utf-8"))
-    if table.get("version") != 1:
-        raise MigrateError(f"{journal} is of another version of Causeway; restore its originals")
+    for root in (folder, *folder.parents):
+        if not (journals := _journals(root)):
+            continue
+        journal, table = journals[-1], _read(journals[-1])
+        if any((root / entry["path"]).is_relative_to(folder) for entry in table["files"]):
+            break
+    else:
+        raise MigrateError(
+            f"there is nothing to undo: no {_FOLDER} at or above {folder} names a file in it"
+        )
     changed, todo = [], []
     for entry in table["files"]:
         path = root / entry["path"]
@@ -160,6 +165,13 @@ def _journals(root: Path) -> list[Path]:
     folder = root / _FOLDER
     found = folder.glob("*/journal.json") if folder.is_dir() else ()
     return sorted((p.parent for p in found), key=lambda p: int(p.name))
+
+
+def _read(journal: Path) -> dict[str, Any]:
+    table: dict[str, Any] = json.loads((journal / "journal.json").read_text(encoding="utf-8"))
+    if table.get("version") != 1:
+        raise MigrateError(f"{journal} is of another version of Causeway; restore its originals")
+    return table
 
 
 def _next(root: Path) -> Path:
