@@ -60,7 +60,7 @@ def test_the_wheel_has_what_it_needs_and_nothing_else(wheel: Path) -> None:
         "causeway/vendor-template/.github/workflows/test.yml",
     ):
         assert needed in names, sorted(names)
-    roots = ("causeway/", "causeway_run/", "causeway-")
+    roots = ("causeway/", "causeway_command/", "causeway_run/", "causeway-")
     strange = [n for n in names if not n.startswith(roots)]
     assert strange == []
     assert not [n for n in names if "__pycache__" in n or n.endswith((".cpp", ".o"))]

@@ -1,12 +1,14 @@
 """Causeway: any accelerator as a stock PyTorch device, through one C table.
 
 `import torch` is enough: torch calls `_autoload` at its end. `import causeway` gives the few names
-that are Causeway's own: the ledger, the policy, the settings and the errors.
+that are Causeway's own: the ledger, the policy, the settings and the errors. It imports torch; only
+the command line leaves that to the commands that need it.
 """
 
 from __future__ import annotations
 
 import importlib
+import sys
 from typing import TYPE_CHECKING, Any
 
 __version__ = "0.1.0"
@@ -109,10 +111,13 @@ __all__ = [
 ]
 
 
+_WITHOUT_TORCH = {"causeway.config", "causeway.errors", "causeway.run"}
+
+
 def __getattr__(name: str) -> Any:
     if name not in _NAMES:
         raise AttributeError(f"module 'causeway' has no attribute {name!r}")
-    if name != "run":
+    if _NAMES[name] not in _WITHOUT_TORCH:
         importlib.import_module("torch")  # says that it is missing, where it is
     module = importlib.import_module(_NAMES[name])
     # `transfer` is a module under another name: the statement `import causeway.transfer` does more.
@@ -124,12 +129,21 @@ def __dir__() -> list[str]:
     return sorted([*globals(), *_NAMES])
 
 
-try:
-    import torch  # noqa: F401
-except ModuleNotFoundError as missing:
-    # A machine that only runs model files: `causeway.run` needs no torch, and all else says at its
-    # first use that there is none.
-    if missing.name not in (None, "torch"):
-        raise
-else:
-    _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; else torch has called it already
+def _is_command() -> bool:
+    """Whether this is the process of `causeway ...` or `python -m causeway ...`."""
+    if "causeway_command" in sys.modules:
+        return True
+    # While Python looks for the module of -m, that stands in place of the module's path.
+    return sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("causeway", "-mcauseway")
+
+
+if not _is_command():
+    try:
+        import torch  # noqa: F401
+    except ModuleNotFoundError as missing:
+        # A machine that only runs model files: `causeway.run` needs no torch, and all else says at
+        # its first use that there is none.
+        if missing.name not in (None, "torch"):
+            raise
+    else:
+        _autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0; else torch has called it already

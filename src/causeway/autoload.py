@@ -26,11 +26,11 @@ from causeway.errors import (
     UnsupportedDtypeError,
     VendorError,
 )
-from causeway.state import MARKER, state
+from causeway.state import LAUNCHED, MARKER, state
 
 
 def start() -> None:
-    """Do it once. Never raises."""
+    """Do it once. Never raises but SystemExit, where `causeway run` cannot keep its promise."""
     if state.started:
         return
     state.started = True
@@ -39,6 +39,7 @@ def start() -> None:
         _attach()
     except Exception as error:  # kept, and reported by doctor
         state.error = error
+        _end_what_was_launched(f"CUDA cannot be redirected: {error}")
         _register_without_device()
     try:
         _find_problems()
@@ -174,9 +175,9 @@ def _import_core() -> types.ModuleType:
     try:
         from causeway import _C
     except ImportError as error:
-        # Without it Python speaks of a circular import, which is misleading; else the loader says
-        # what is wrong.
-        why = "it is not there" if "circular" in str(error) else str(error)
+        # Else the loader says what is wrong.
+        gone = isinstance(error, ModuleNotFoundError) or "circular" in str(error)
+        why = "it is not there" if gone else str(error)
         raise CausewayError(
             f"causeway._C cannot be imported with torch {torch.__version__}: {why}; build it anew "
             "for this torch (`make build`, or pip install)"
@@ -232,7 +233,17 @@ def _redirect() -> None:
     try:
         switch.start()
     except CausewayError as error:
+        _end_what_was_launched(str(error))
         state.problems.append(config.Problem("error", str(error)))
+
+
+def _end_what_was_launched(why: str) -> None:
+    """End a program of `causeway run` whose CUDA calls would not be redirected."""
+    if os.environ.get(LAUNCHED) and config.get("transfer") != "off":
+        more = "" if "`causeway doctor`" in why else " (`causeway doctor` says more)"
+        print(f"causeway run: {why}{more}", file=sys.stderr)
+        sys.stderr.flush()
+        raise SystemExit(2)
 
 
 def _import_apex() -> None:

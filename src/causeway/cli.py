@@ -19,7 +19,7 @@ from causeway.coverage.command import run_coverage, run_explain
 from causeway.launch import run_program
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
-from causeway.quant.command import run_quantize
+from causeway.quantize import run_quantize
 from causeway.ship.command import run_export
 from causeway.trace import command as trace
 from causeway.tune.command import run_tune
@@ -31,7 +31,17 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
+# The others get torch first of all: what they import must not come in the middle of its attaching.
+WITHOUT_TORCH = {"migrate", "run"}
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.callback()
+def start(context: typer.Context) -> None:
+    if context.invoked_subcommand not in WITHOUT_TORCH:
+        import torch  # noqa: F401
+
+        causeway._autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0
 
 
 @app.command("doctor")

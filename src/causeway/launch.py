@@ -10,6 +10,7 @@ from typing import Annotated
 import typer
 
 from causeway.options import IsModule, Redirect
+from causeway.state import LAUNCHED
 
 
 def run_program(
@@ -44,12 +45,16 @@ def run_program(
     from causeway import compat
     from causeway.errors import CausewayError
     from causeway.program import text_of
-    from causeway.redirect.devices import resolve
 
     try:
         if redirect is False and (report or target == "cpu"):
             raise CausewayError("--no-redirect runs the program as it is: no --report, no --target")
-        resolve(target)
+        if target not in ("device", "cpu"):  # else the program finds out, and torch comes but once
+            import torch  # noqa: F401
+
+            from causeway.redirect.devices import resolve
+
+            resolve(target)
     except CausewayError as error:
         print(f"causeway run: {error}", file=sys.stderr)
         raise typer.Exit(2) from None
@@ -83,7 +88,8 @@ def start(
     """Become `python ARGUMENTS`, with CUDA redirected, or as code for `system` (causeway.compat).
 
     The program is Python's own from its first line to its exit status: this process is replaced,
-    and the redirection is turned on at the end of the program's `import torch`.
+    and the redirection is turned on at the end of the program's `import torch`. Where that fails,
+    autoload ends the program.
     """
     environment = dict(os.environ)
     for name in [n for n in environment if n.startswith("CAUSEWAY_TRANSFER")]:
@@ -99,6 +105,7 @@ def start(
         environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
     if report:
         environment["CAUSEWAY_TRANSFER_REPORT"] = os.path.abspath(report)
+    environment[LAUNCHED] = "1"
     environment.pop("TORCH_DEVICE_BACKEND_AUTOLOAD", None)  # it is what turns this on
     sys.stdout.flush()
     sys.stderr.flush()

@@ -28,3 +28,5 @@ class State:
 state = State()
 # Beside torch, where `causeway compat install` was called: says for which system.
 MARKER = "causeway-compat.txt"
+# In the environment of what `causeway run` starts: it ends where CUDA's calls cannot be redirected.
+LAUNCHED = "_CAUSEWAY_RUN"

@@ -142,9 +142,17 @@ def test_a_target_that_is_not_there_is_refused(tmp_path: Path) -> None:
     done = run("--target", "npu", "x.py", cwd=tmp_path)
     assert done.returncode == 2
     assert "npu" in done.stderr
+    # Whether the chip is there is found out in the program, which goes no further than its import.
+    (tmp_path / "x.py").write_text("print('before')\nimport torch\nprint('after')\n")
     done = run("x.py", cwd=tmp_path, CAUSEWAY_VENDOR="/nowhere/libcw_x.so")
-    assert done.returncode == 2
-    assert "cannot be" in done.stderr
+    assert (done.returncode, done.stdout) == (2, "before\n")
+    assert "causeway run: CUDA cannot be" in done.stderr
+    done = run("x.py", cwd=tmp_path, CAUSEWAY_VENDOR="nowhere")
+    assert (done.returncode, done.stdout) == (2, "before\n")
+    assert "nowhere" in done.stderr
+    assert "causeway doctor" in done.stderr
+    done = run("--no-redirect", "x.py", cwd=tmp_path, CAUSEWAY_VENDOR="nowhere")
+    assert (done.returncode, done.stdout) == (0, "before\nafter\n")
 
 
 def test_cuda_visible_devices_is_read_at_the_first_use(tmp_path: Path) -> None:

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import re
+import subprocess
+import sys
+from pathlib import Path
 
 import pytest
 import torch
@@ -191,3 +195,25 @@ x = torch.ones(4, device="sim", requires_grad=True)
 """
     for _ in range(5):
         assert run_python(program).stderr == ""
+
+
+@pytest.mark.parametrize("start", [[str(Path(sys.executable).with_name("causeway"))],
+                                   [sys.executable, "-m", "causeway"]])  # fmt: skip
+def test_the_command_line_imports_torch_only_for_what_needs_it(
+    tmp_path: Path, start: list[str]
+) -> None:
+    (tmp_path / "torch.py").write_text("raise SystemExit('torch was imported')")
+    (tmp_path / "train.py").write_text("print('no torch here')")
+
+    def command(*arguments: str) -> str:
+        done = subprocess.run(
+            [*start, *arguments], env={**os.environ, "PYTHONPATH": str(tmp_path)}, cwd=tmp_path,
+            capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+        return done.stdout + done.stderr
+
+    assert "conformance" in command("--help")
+    assert "no torch here" in command("run", "train.py")
+    assert "Usage: causeway migrate" in command("migrate", "--help")
+    assert command("migrate", "train.py") != "torch was imported\n"
+    assert command("version") == "torch was imported\n"
