@@ -206,6 +206,7 @@ lint: .venv/deps ## ruff, mypy, clang-format
 	$(BIN)/ruff check -q .
 	$(BIN)/ruff format -q --check .
 	$(BIN)/mypy
+	$(BIN)/mypy --config-file tests/mypy.toml
 	$(BIN)/clang-format --dry-run -Werror $(CXX_FILES)
 
 # A build folder without groups of files, so that each file is a unit. Nothing is built there. All files take half an hour.

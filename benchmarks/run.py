@@ -281,7 +281,7 @@ def tools() -> Iterator[Figure]:
             step()
 
     class Names(observe.Observer):
-        def after(self, call: observe.Call) -> None:
+        def after(self, call: observe.ObservedCall) -> None:
             names.append((call.name, call.rung))
 
     names: list[tuple[str, str]] = []

@@ -33,7 +33,7 @@
 #include "runtime/ipc.h"
 #include "ladder/layouts.h"
 #include "runtime/name_check.h"
-#include "ladder/native.h"
+#include "ladder/device_call.h"
 #include "ladder/observe.h"
 #include "ladder/paper.h"
 #include "runtime/peers.h"
@@ -520,6 +520,15 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("facts", [](const std::string& name) { return facts_dict(facts_of(name)); });
   m.def("facts_table", facts_table_dict);
+  m.def("out_form", [](const std::string& name) {
+    const auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
+    return op ? out_form(op->schema()) : "";
+  });
+  m.def("functional_form", [](const std::string& name) {
+    const auto op = c10::Dispatcher::singleton().findSchema(torch::jit::parseName(name));
+    const auto form = op ? functional_form(op->schema()) : std::nullopt;
+    return form ? c10::toString(form->operator_name()) : "";
+  });
   m.def("offered", [] { return offered_dict(false); });
   m.def("offered_portable", [] { return offered_dict(true); });
   m.def("set_portable", [](bool on, std::vector<std::string> except) {
@@ -588,25 +597,25 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("ledger_enable", [](bool on) { watch(Watcher::Ledger, on); });
   m.def("ledger_read", read_ledger);
 
-  py::class_<Call, std::shared_ptr<Call>>(m, "Call")
-      .def_property_readonly("name", [](const Call& c) { return c.op->name; })
-      .def_readonly("rung", &Call::rung)
-      .def_readonly("error", &Call::error)
-      .def_readonly("sequence", &Call::sequence)
-      .def_readonly("thread", &Call::thread)
-      .def_readonly("depth", &Call::depth)
-      .def_readonly("backward", &Call::backward)
-      .def_readonly("node", &Call::node)
-      .def_readonly("node_sequence", &Call::node_sequence)
-      .def_readonly("node_thread", &Call::node_thread)
+  py::class_<ObservedCall, std::shared_ptr<ObservedCall>>(m, "ObservedCall")
+      .def_property_readonly("name", [](const ObservedCall& c) { return c.op->name; })
+      .def_readonly("rung", &ObservedCall::rung)
+      .def_readonly("error", &ObservedCall::error)
+      .def_readonly("sequence", &ObservedCall::sequence)
+      .def_readonly("thread", &ObservedCall::thread)
+      .def_readonly("depth", &ObservedCall::depth)
+      .def_readonly("backward", &ObservedCall::backward)
+      .def_readonly("node", &ObservedCall::node)
+      .def_readonly("node_sequence", &ObservedCall::node_sequence)
+      .def_readonly("node_thread", &ObservedCall::node_thread)
       .def("args",
-           [](const Call& c) {
+           [](const ObservedCall& c) {
              const auto& schema = c.op->handle.schema().arguments();
              py::tuple out(c.args.size());
              for (size_t i = 0; i < c.args.size(); ++i) out[i] = to_python(c.args[i], schema[i].real_type());
              return out;
            })
-      .def("results", [](const Call& c) {
+      .def("results", [](const ObservedCall& c) {
         const auto& schema = c.op->handle.schema().returns();
         py::tuple out(c.results.size());
         for (size_t i = 0; i < c.results.size(); ++i) out[i] = to_python(c.results[i], schema[i].real_type());

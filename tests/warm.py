@@ -231,7 +231,7 @@ def _become(words: list[str], environment: dict[str, str], cwd: str) -> None:
     if words[0] == "-m":
         sys.argv = ["-m", *words[2:]]
         sys.path.insert(0, cwd)
-        runpy._run_module_as_main(words[1])
+        runpy._run_module_as_main(words[1])  # type: ignore[attr-defined]
     elif words[0] == "-c":
         sys.argv = ["-c", *words[2:]]
         sys.path.insert(0, "")

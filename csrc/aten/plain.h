@@ -9,9 +9,9 @@ namespace causeway {
 
 // Whether the vendor, or the portable rung, has a kernel for the operator's own form or that with out=.
 inline bool has_kernel(Operator& op, c10::ScalarType dtype, int device) {
-  const NativeForms& forms = op.forms().of(device);
-  return takes(forms.own, dtype) || takes(forms.out, dtype) ||
-         (portable_serves(op) && (takes(forms.portable_own, dtype) || takes(forms.portable_out, dtype)));
+  const Offers& offers = op.offers().of(device);
+  return takes(offers.own, dtype) || takes(offers.out, dtype) ||
+         (portable_serves(op) && (takes(offers.portable_own, dtype) || takes(offers.portable_out, dtype)));
 }
 
 // No subclass, tracer or dual number.

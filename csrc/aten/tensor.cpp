@@ -281,9 +281,9 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
   Stack stack{self, from, non_blocking};
   const bool bits = self.is_conj() || self.is_neg() || from.is_conj() || from.is_neg();  // resolving them copies
   if (both && !forced && !bits) {
-    NativeForms* forms = op.native.load(std::memory_order_acquire);
-    if (!forms) forms = resolve_native(op);
-    if (forms->any && call_native(op, stack, entry)) return self;
+    Offers* offers = op.resolved.load(std::memory_order_acquire);
+    if (!offers) offers = resolve_offers(op);
+    if (offers->any && call_device(op, stack, entry)) return self;
   }
   if (both || forced) {
     call_host(op, stack, entry);

@@ -14,7 +14,7 @@
 #include "ladder/forms.h"
 #include "ladder/foreach.h"
 #include "ladder/layouts.h"
-#include "ladder/native.h"
+#include "ladder/device_call.h"
 #include "ladder/norm.h"
 #include "ladder/observe.h"
 #include "ladder/tracer.h"
@@ -110,14 +110,14 @@ void Operator::observe(bool on) {
 void Operator::update_host_only() {
   static std::mutex mutex;
   std::lock_guard lock(mutex);
-  const NativeForms* forms = native.load();
-  host_only.store(forms && (forced.load() || !forms->any) && !observed.load());
+  const Offers* offers = resolved.load();
+  host_only.store(offers && (forced.load() || !offers->any) && !observed.load());
 }
 
-NativeForms& Operator::forms() {
-  NativeForms* known = native.load(std::memory_order_acquire);
+Offers& Operator::offers() {
+  Offers* known = resolved.load(std::memory_order_acquire);
   if (C10_UNLIKELY(!known)) {
-    known = resolve_native(*this);
+    known = resolve_offers(*this);
     update_host_only();
   }
   return *known;
@@ -125,7 +125,7 @@ NativeForms& Operator::forms() {
 
 void Operator::operator()(const c10::OperatorHandle&, c10::DispatchKeySet keys, Stack* stack) {
   if (C10_LIKELY(!observed.load(std::memory_order_relaxed)) || observers_are_running()) return serve(keys, *stack);
-  if (over_lists && (forced.load() || !forms().any)) return serve(keys, *stack);  // what it consists of is observed
+  if (over_lists && (forced.load() || !offers().any)) return serve(keys, *stack);  // what it consists of is observed
   Observation observation(*this, {stack->end() - static_cast<std::ptrdiff_t>(args.size()), stack->end()}, false);
   try {
     serve(keys, *stack);
@@ -141,7 +141,7 @@ void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
   Entry entry(*this);
   if (const auto kinds = keys & kLayouts; C10_UNLIKELY(!kinds.empty())) return call_host(*this, stack, entry, kinds);
   if (C10_LIKELY(!forced.load(std::memory_order_relaxed))) {
-    if (C10_UNLIKELY(forms().any) && (over_lists ? call_foreach : call_native)(*this, stack, entry)) return;
+    if (C10_UNLIKELY(offers().any) && (over_lists ? call_foreach : call_device)(*this, stack, entry)) return;
   }
   if (C10_UNLIKELY(over_lists)) return call_each(*this, stack);
   if (C10_UNLIKELY(facts.reach == Reach::Offered)) {

@@ -25,7 +25,7 @@ struct ArgInfo {
   bool write;  // the schema says that the operator changes it
 };
 
-struct NativeForms;  // what the vendor offers for an operator; see native.cpp
+struct Offers;  // what can serve an operator on the device; see forms.h
 
 // One operator of torch: its schema, digested, what serves it, and its counts. It is the boxed kernel itself.
 struct Operator final : c10::OperatorKernel {
@@ -51,9 +51,9 @@ struct Operator final : c10::OperatorKernel {
 
   std::array<std::atomic<uint64_t>, kRungs> calls{};
 
-  std::atomic<NativeForms*> native{nullptr};  // resolved at the first call
+  std::atomic<Offers*> resolved{nullptr};  // its offers, from the first call on
   std::atomic<bool> host_only{false};         // resolved, only the host rung can serve it, and nobody observes it
-  NativeForms& forms();  // what serves it, resolved
+  Offers& offers();  // what serves it, resolved
   void force(bool on);
   void observe(bool on);
 
@@ -68,7 +68,7 @@ std::vector<Operator*> operators();
 Operator& operator_for(const c10::OperatorHandle& handle);
 
 // Rungs: each serves the call and leaves the results on the stack, or returns false with the stack untouched.
-bool call_native(Operator& op, Stack& stack, Entry& entry);
+bool call_device(Operator& op, Stack& stack, Entry& entry);
 void call_host(Operator& op, Stack& stack, Entry& entry, c10::DispatchKeySet kinds = {});
 
 // The device that a call is about: of its first device tensor, else of its device argument, else the current one.

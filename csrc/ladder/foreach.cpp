@@ -41,7 +41,7 @@ Span span_of(const at::Tensor& t, int64_t place) {
 
 class ForeachCall : ServedCall {
  public:
-  ForeachCall(Operator& op, NativeForms& forms, Stack& stack) : ServedCall(op, forms, stack) {}
+  ForeachCall(Operator& op, Offers& offers, Stack& stack) : ServedCall(op, offers, stack) {}
 
   bool serve(Entry& entry);
 
@@ -186,10 +186,10 @@ bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
   if (through_out || !in_place()) arguments.add_list(outs);
   for (size_t i = 0; i < op_.args.size(); ++i)
     arguments.add(arg(i), schema[i], form.needs & CW_TAKES_NUMBERS, /*random_count=*/0);
-  Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
+  Profiled span(Work::Kernel, (through_out ? offers_.out_name : offers_.own_name).c_str(), &stream_);
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
   const cw_status status =
-      arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
+      arguments.run({form.kernel, op_.name.c_str(), (through_out ? offers_.out_name : offers_.own_name).c_str(),
                      rung == Rung::Portable, serve == route.serve && route.has_taken()},
                     stream_);
   if (status != CW_OK) span.drop();
@@ -210,8 +210,8 @@ bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
 
 bool ForeachCall::serve(Entry& entry) {
   Key key = signature(op_, stack_);
-  std::shared_ptr<Route> route = forms_.routes.find(key);
-  if (!route) forms_.routes.remember(key, route = decide());
+  std::shared_ptr<Route> route = offers_.routes.find(key);
+  if (!route) offers_.routes.remember(key, route = decide());
   if (route->serve == Serve::Nobody || overlaps()) return false;
   // A kernel that declined may have done so for a number, which the signature leaves out: it is asked again next time.
   for (Serve serve = route->serve; serve != Serve::Nobody; serve = after(serve, *route))
@@ -288,7 +288,7 @@ bool is_foreach(const c10::FunctionSchema& schema) {
 }
 
 bool call_foreach(Operator& op, Stack& stack, Entry& entry) {
-  return ForeachCall(op, forms_of_call(op, stack), stack).serve(entry);
+  return ForeachCall(op, offers_of_call(op, stack), stack).serve(entry);
 }
 
 void call_each(Operator& op, Stack& stack) { op.handle.redispatchBoxed(kAsTheCpu, &stack); }

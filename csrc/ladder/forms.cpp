@@ -12,7 +12,7 @@
 #include "ladder/fill.h"
 #include "ladder/foreach.h"
 #include "runtime/kernel_error.h"
-#include "ladder/native.h"
+#include "ladder/device_call.h"
 #include "ladder/paper.h"
 #include "portable/portable.h"
 #include "runtime/vendor.h"
@@ -114,7 +114,16 @@ const std::vector<c10::OperatorName>& names_of(const std::string& base) {
   return it == all.end() ? none : it->second;
 }
 
-// The name of the form of `schema` that writes into given outputs, or "".
+// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
+bool has_arithmetic() {
+  static const bool native = finds_operators() && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
+                             (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
+  static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
+  return native || (portable && g_portable.load());
+}
+
+}  // namespace
+
 std::string out_form(const c10::FunctionSchema& schema) {
   std::string base = schema.name();
   const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
@@ -137,16 +146,6 @@ std::string out_form(const c10::FunctionSchema& schema) {
   return "";
 }
 
-// Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
-bool has_arithmetic() {
-  static const bool native = finds_operators() && (find("aten::add.out").kernel || find("aten::add.Tensor").kernel) &&
-                             (find("aten::mul.out").kernel || find("aten::mul.Tensor").kernel);
-  static const bool portable = find_portable("aten::add.out").kernel && find_portable("aten::mul.out").kernel;
-  return native || (portable && g_portable.load());
-}
-
-}  // namespace
-
 std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema) {
   std::string base = schema.name();
   const auto& args = schema.arguments();
@@ -161,7 +160,8 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
     for (size_t k = 0; fits && k < n; ++k) {
       const auto& other = handle->schema().arguments()[k];
       const bool writes = other.alias_info() && other.alias_info()->isWrite();
-      const bool both = !in_place && args[k].alias_info() && args[k].alias_info()->isWrite();  // running statistics
+      // Running statistics, and the noise of rrelu: both forms write them.
+      const bool both = !(in_place && k == 0) && args[k].alias_info() && args[k].alias_info()->isWrite();
       fits = same_argument(args[k], other) && (!writes || both);
     }
     if (fits) return handle;
@@ -171,39 +171,39 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
 
 namespace {
 
-std::unique_ptr<NativeForms> resolve_for(Operator& op, int device) {
-  auto forms = std::make_unique<NativeForms>();
+std::unique_ptr<Offers> resolve_for(Operator& op, int device) {
+  auto offers = std::make_unique<Offers>();
   if (finds_operators()) {
-    forms->own_name = op.name;
-    forms->own = find(forms->own_name, device);
-    if (!forms->own.kernel && op.facts.other_name) {
-      forms->own_name = op.facts.other_name;
-      forms->own = find(forms->own_name, device);
-      forms->left_out = op.facts.left_out;
+    offers->own_name = op.name;
+    offers->own = find(offers->own_name, device);
+    if (!offers->own.kernel && op.facts.other_name) {
+      offers->own_name = op.facts.other_name;
+      offers->own = find(offers->own_name, device);
+      offers->left_out = op.facts.left_out;
     }
     const auto& schema = op.handle.schema();
     bool is_out = false;
     for (const auto& a : schema.arguments()) is_out |= a.is_out();
     if (!is_out)
-      if (forms->out_name = out_form(schema); !forms->out_name.empty()) forms->out = find(forms->out_name, device);
+      if (offers->out_name = out_form(schema); !offers->out_name.empty()) offers->out = find(offers->out_name, device);
   }
-  if (!forms->own.kernel && !forms->out.kernel) forms->own = fill_kernel(op.name);
-  forms->portable_own = find_portable(op.name);
-  std::string name = forms->out_name;
+  if (!offers->own.kernel && !offers->out.kernel) offers->own = fill_kernel(op.name);
+  offers->portable_own = find_portable(op.name);
+  std::string name = offers->out_name;
   if (name.empty() && std::none_of(op.handle.schema().arguments().begin(), op.handle.schema().arguments().end(),
                                    [](const c10::Argument& a) { return a.is_out(); }))
     name = out_form(op.handle.schema());
-  if (!name.empty()) forms->portable_out = find_portable(forms->out_name = name);
-  if (forms->own_name.empty()) forms->own_name = op.name;
-  forms->any = forms->own.kernel || forms->out.kernel || forms->portable_own.kernel || forms->portable_out.kernel ||
-               (!op.over_lists && has_decomposer() && has_arithmetic());
-  return forms;
+  if (!name.empty()) offers->portable_out = find_portable(offers->out_name = name);
+  if (offers->own_name.empty()) offers->own_name = op.name;
+  offers->any = offers->own.kernel || offers->out.kernel || offers->portable_own.kernel ||
+                offers->portable_out.kernel || (!op.over_lists && has_decomposer() && has_arithmetic());
+  return offers;
 }
 
 }  // namespace
 
-NativeForms* resolve_native(Operator& op) {
-  auto forms = resolve_for(op, 0);
+Offers* resolve_offers(Operator& op) {
+  auto offers = resolve_for(op, 0);
   if (api().op_find_for) {
     const int devices = device_count_or_zero();
     const auto alike = [](const cw_op& a, const cw_op& b) {
@@ -212,14 +212,14 @@ NativeForms* resolve_native(Operator& op) {
     bool all = true;
     for (int d = 0; d < devices && devices > 1; ++d) {
       auto one = resolve_for(op, d);
-      all &= alike(one->own, forms->own) && alike(one->out, forms->out) && one->own_name == forms->own_name;
-      forms->any |= one->any;
-      forms->by_device.push_back(std::move(one));
+      all &= alike(one->own, offers->own) && alike(one->out, offers->out) && one->own_name == offers->own_name;
+      offers->any |= one->any;
+      offers->by_device.push_back(std::move(one));
     }
-    if (all) forms->by_device.clear();
+    if (all) offers->by_device.clear();
   }
-  NativeForms* none = nullptr;
-  if (op.native.compare_exchange_strong(none, forms.get())) return forms.release();
+  Offers* none = nullptr;
+  if (op.resolved.compare_exchange_strong(none, offers.get())) return offers.release();
   return none;
 }
 

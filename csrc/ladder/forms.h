@@ -13,7 +13,7 @@
 namespace causeway {
 
 // What the vendor offers that can serve an operator.
-struct NativeForms {
+struct Offers {
   bool any = false;   // worth a look: a kernel, or operators that a decomposition may stand on
   cw_op own{};        // under the operator's own name
   cw_op out{};        // under the name of its out= form, for functional and in-place operators
@@ -22,18 +22,18 @@ struct NativeForms {
   int left_out = -1;  // the argument that `own` does not take
   Routes routes;
   // Of a vendor that answers by device: each device's, in place of this. Then `any` says it of all.
-  std::vector<std::unique_ptr<NativeForms>> by_device;
+  std::vector<std::unique_ptr<Offers>> by_device;
 
-  NativeForms& of(int device) {
+  Offers& of(int device) {
     return C10_LIKELY(by_device.empty()) || static_cast<size_t>(device) >= by_device.size() ? *this
                                                                                             : *by_device[device];
   }
 };
 
 // Those for the device of this call; they are resolved.
-inline NativeForms& forms_of_call(Operator& op, const Stack& stack) {
-  NativeForms& forms = *op.native.load(std::memory_order_acquire);
-  return C10_LIKELY(forms.by_device.empty()) ? forms : forms.of(device_of_call(op, stack));
+inline Offers& offers_of_call(Operator& op, const Stack& stack) {
+  Offers& offers = *op.resolved.load(std::memory_order_acquire);
+  return C10_LIKELY(offers.by_device.empty()) ? offers : offers.of(device_of_call(op, stack));
 }
 
 // Whether there is such a kernel, and it takes tensors of `dtype`.
@@ -43,7 +43,7 @@ inline bool takes(const cw_op& form, c10::ScalarType dtype) {
 }
 
 // Ask the vendor once. Never returns NULL.
-NativeForms* resolve_native(Operator& op);
+Offers* resolve_offers(Operator& op);
 
 // Every operator that the vendor's op_find answers for; where it answers by device, for any of them.
 std::vector<std::pair<std::string, cw_op>> offered();
@@ -58,6 +58,9 @@ std::vector<std::pair<std::string, cw_op>> portable_offered();
 // forgotten after a change.
 void set_portable(bool on, std::vector<std::string> except);
 bool portable_serves(const Operator& op);
+
+// The name of the form that takes the same arguments and writes into given outputs, "aten::add.out", or "".
+std::string out_form(const c10::FunctionSchema& schema);
 
 // The form of an in-place operator, or of one with out=, that allocates its result; nothing where there is none.
 std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& schema);

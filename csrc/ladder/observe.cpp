@@ -77,13 +77,14 @@ bool observers_are_running() { return t_paused; }
 
 bool pause_observers(bool on) { return std::exchange(t_paused, on); }
 
-Observation::Observation(Operator& op, std::vector<c10::IValue> args, bool own) : call_(std::make_shared<Call>()) {
+Observation::Observation(Operator& op, std::vector<c10::IValue> args, bool own)
+    : call_(std::make_shared<ObservedCall>()) {
   PyObject* begin = g_begin.load(std::memory_order_acquire);
   if (!begin || going_down()) {
     call_.reset();
     return;
   }
-  Call& c = *call_;
+  ObservedCall& c = *call_;
   c.op = &op;
   c.args = std::move(args);
   c.own = own;

@@ -17,7 +17,7 @@
 namespace causeway {
 
 // What one observed call was: shared with Python, which may keep it.
-struct Call {
+struct ObservedCall {
   const Operator* op;
   std::vector<c10::IValue> args, results;
   std::string rung = "core", error;
@@ -41,7 +41,7 @@ class Observation {
 
  private:
   void end();
-  std::shared_ptr<Call> call_;
+  std::shared_ptr<ObservedCall> call_;
   PyObject* token_ = nullptr;  // what Python's `begin` returned
   Observation* outer_ = nullptr;
   friend void note_rung(const Operator&, Rung);

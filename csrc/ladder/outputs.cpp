@@ -1,4 +1,4 @@
-#include "ladder/native.h"
+#include "ladder/device_call.h"
 #include "ladder/outputs.h"
 
 #include <ATen/ops/empty.h>

@@ -7,9 +7,9 @@ namespace causeway {
 
 class ServedCall {
  protected:
-  ServedCall(Operator& op, NativeForms& forms, Stack& stack)
+  ServedCall(Operator& op, Offers& offers, Stack& stack)
       : op_(op),
-        forms_(forms),
+        offers_(offers),
         stack_(stack),
         base_(stack.size() - op.args.size()),
         device_(device(device_of_call(op, stack))),
@@ -17,10 +17,10 @@ class ServedCall {
 
   const c10::IValue& arg(size_t i) const { return stack_[base_ + i]; }
   const cw_op& form_of(Serve serve) const {
-    return serve == Serve::Own           ? forms_.own
-           : serve == Serve::Out         ? forms_.out
-           : serve == Serve::PortableOwn ? forms_.portable_own
-                                         : forms_.portable_out;
+    return serve == Serve::Own           ? offers_.own
+           : serve == Serve::Out         ? offers_.out
+           : serve == Serve::PortableOwn ? offers_.portable_own
+                                         : offers_.portable_out;
   }
 
   // Calls f(tensor, argument info, place in its list or -1) for every defined tensor; stops when it says false.
@@ -42,7 +42,7 @@ class ServedCall {
   }
 
   Operator& op_;
-  NativeForms& forms_;
+  Offers& offers_;
   Stack& stack_;
   const size_t base_;
   DeviceState& device_;

@@ -39,7 +39,7 @@ bool read_number(const cw_arg& from, Number* out) {
   }
 }
 
-bool Call::read(const DLTensor* from, Tensor* out) const {
+bool KernelCall::read(const DLTensor* from, Tensor* out) const {
   if (!from || from->ndim > kMostDims) return false;
   out->dtype = dtype_of(from->dtype);
   if (out->dtype == kOther) return false;
@@ -49,24 +49,24 @@ bool Call::read(const DLTensor* from, Tensor* out) const {
   return true;
 }
 
-bool Call::tensor(int i, Tensor* out) const {
+bool KernelCall::tensor(int i, Tensor* out) const {
   return i < n_ && args_[i].tag == CW_TENSOR && read(args_[i].v.tensor, out);
 }
 
-bool Call::number(int i, Number* out) const { return i < n_ && read_number(args_[i], out); }
+bool KernelCall::number(int i, Number* out) const { return i < n_ && read_number(args_[i], out); }
 
-double Call::real(int i, double otherwise) const {
+double KernelCall::real(int i, double otherwise) const {
   Number number;
   return this->number(i, &number) ? number.real() : otherwise;
 }
 
-std::vector<int64_t> Call::ints(int i) const {
+std::vector<int64_t> KernelCall::ints(int i) const {
   if (tag(i) == CW_INT) return {args_[i].v.i};
   if (tag(i) != CW_INT_LIST && tag(i) != CW_BOOLEAN_LIST) return {};
   return {args_[i].v.ints, args_[i].v.ints + args_[i].n};
 }
 
-bool Call::open() {
+bool KernelCall::open() {
   for (int i = 0; i < n_; ++i) {
     if (args_[i].tag == CW_TENSOR) return (device = device_at(args_[i].v.tensor->device.device_id)) != nullptr;
     if (args_[i].tag == CW_TENSOR_LIST)
@@ -101,7 +101,7 @@ const Kernels& kernels() {
 template <size_t I>
 cw_status run(const cw_arg* args, int32_t n, cw_stream stream) {
   static const Kernel& kernel = kernels()[I];
-  Call call(kernel.name, args, n, stream);
+  KernelCall call(kernel.name, args, n, stream);
   if (!call.open()) return CW_UNSUPPORTED;
   begin_operator(kernel.name);
   return kernel.run(call, kernel.data);

@@ -38,20 +38,20 @@ struct Number {
 // False: the argument is no number.
 bool read_number(const cw_arg& from, Number* out);
 
-class Call;
+class KernelCall;
 
 struct Kernel {
   const char* name;
-  cw_status (*run)(Call& call, const void* data);
+  cw_status (*run)(KernelCall& call, const void* data);
   cw_dtypes dtypes = kReals;
   uint32_t needs = CW_NEEDS_ELEMENTS;
   const void* data = nullptr;
 };
 using Kernels = std::vector<Kernel>;
 
-class Call {
+class KernelCall {
  public:
-  Call(const char* name, const cw_arg* args, int32_t n, cw_stream stream)
+  KernelCall(const char* name, const cw_arg* args, int32_t n, cw_stream stream)
       : name(name), stream(stream), args_(args), n_(n) {}
 
   // False: not a tensor that kernels read.

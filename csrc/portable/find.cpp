@@ -36,13 +36,13 @@ bool broadcast_shape(const Tensor& a, const Tensor& b, std::vector<int64_t>* out
 Tensor as_bits(Tensor t) { return t.dtype = bits_of(t.dtype), t; }
 
 // A result's memory once it has its shape.
-cw_status resized(Call& call, int i, const std::vector<int64_t>& shape, Tensor* out) {
+cw_status resized(KernelCall& call, int i, const std::vector<int64_t>& shape, Tensor* out) {
   TRY(resize(call.arg(i).v.tensor, shape));
   return call.tensor(i, out) ? CW_OK : CW_FAILED;
 }
 
 // out, self
-cw_status nonzero(Call& call, const void*) {
+cw_status nonzero(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
   const std::vector<int64_t> shape = shape_of(in);
@@ -64,7 +64,7 @@ cw_status nonzero(Call& call, const void*) {
 }
 
 // out, self, mask
-cw_status masked_select(Call& call, const void*) {
+cw_status masked_select(KernelCall& call, const void*) {
   Tensor out, in, mask;
   std::vector<int64_t> shape, strides;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &mask) || mask.dtype != kBool ||
@@ -82,7 +82,7 @@ cw_status masked_select(Call& call, const void*) {
 }
 
 // self, mask, source
-cw_status masked_scatter(Call& call, const void*) {
+cw_status masked_scatter(KernelCall& call, const void*) {
   Tensor out, mask, source;
   if (!call.tensor(0, &out) || !call.tensor(1, &mask) || !call.tensor(2, &source) || mask.dtype != kBool ||
       source.dtype != out.dtype || !source.contiguous() || size_of(out.dtype) > 8)
@@ -110,7 +110,7 @@ struct Unmasked {
   int64_t one = 1;
 };
 
-cw_status unmask(Call& call, const cw_arg& given, const Tensor& in, Unmasked* out) {
+cw_status unmask(KernelCall& call, const cw_arg& given, const Tensor& in, Unmasked* out) {
   out->tensors.reserve(64);
   out->counts.reserve(64);
   for (uint32_t i = 0; i < given.n; ++i) {
@@ -152,7 +152,7 @@ cw_status unmask(Call& call, const cw_arg& given, const Tensor& in, Unmasked* ou
 }
 
 // out, self, indices with a mask among them
-cw_status index_mask(Call& call, const void* data) {
+cw_status index_mask(KernelCall& call, const void* data) {
   Tensor in;
   if (!call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
   Unmasked list;
@@ -178,13 +178,13 @@ cw_status index_mask(Call& call, const void* data) {
   Tensor out;
   TRY(resized(call, 0, shape, &out));
   if (out.numel() == 0) return CW_OK;
-  Call one(call.name, args.data(), 3, call.stream);
+  KernelCall one(call.name, args.data(), 3, call.stream);
   one.device = call.device;
   return index_several(one, data);
 }
 
 // self, indices with a mask among them, values, accumulate, unsafe
-cw_status index_put_any(Call& call, const void* data) {
+cw_status index_put_any(KernelCall& call, const void* data) {
   Tensor out;
   if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
   const cw_status status = index_put(call, data);
@@ -195,7 +195,7 @@ cw_status index_put_any(Call& call, const void* data) {
   for (int i = 0; i < call.size(); ++i) args.push_back(call.arg(i));
   args[1].n = static_cast<uint32_t>(list.list.size());
   args[1].v.tensors = list.list.data();
-  Call one(call.name, args.data(), call.size(), call.stream);
+  KernelCall one(call.name, args.data(), call.size(), call.stream);
   one.device = call.device;
   return index_put(one, data);
 }
@@ -204,7 +204,7 @@ cw_status index_put_any(Call& call, const void* data) {
 
 // _unique2: out, inverse, counts, self, sorted, return_inverse, return_counts; unique_consecutive without `sorted`, but
 // with a dimension
-cw_status unique(Call& call, const void* data) {
+cw_status unique(KernelCall& call, const void* data) {
   const bool consecutive = data != nullptr;
   Tensor in, out, inverse, counts;
   if (!call.tensor(3, &in) || !in.contiguous() || !(kReals >> in.dtype & 1)) return CW_UNSUPPORTED;
@@ -259,7 +259,7 @@ struct Search {
 
 // searchsorted: out, sorted_sequence, self, out_int32, right, side, sorter; bucketize: out, self, boundaries, out_int32,
 // right
-cw_status search(Call& call, const void* data) {
+cw_status search(KernelCall& call, const void* data) {
   const bool bucketize = static_cast<const Search*>(data)->bucketize;
   const int list_at = bucketize ? 2 : 1, value_at = bucketize ? 1 : 2;
   Tensor out, list, values;
@@ -289,7 +289,7 @@ cw_status search(Call& call, const void* data) {
 }
 
 // out, elements, test_elements, assume_unique, invert: each looked for in the sorted others
-cw_status isin(Call& call, const void*) {
+cw_status isin(KernelCall& call, const void*) {
   Tensor out, elements, test;
   if (!call.tensor(0, &out) || !call.tensor(1, &elements) || !call.tensor(2, &test) || elements.dtype != test.dtype ||
       out.dtype != kBool || !test.contiguous())
@@ -312,7 +312,7 @@ cw_status isin(Call& call, const void*) {
 
 // The least and the largest of a tensor's elements, which are not none, read as T; of floats NaN where there is one.
 template <class T>
-cw_status range_of(Call& call, const Tensor& in, Dtype as, T range[2]) {
+cw_status range_of(KernelCall& call, const Tensor& in, Dtype as, T range[2]) {
   const int64_t n = in.numel(), parts = std::clamp<int64_t>(n / 1024, 1, 1024);
   void* ends = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((parts + 1) * 2 * size_of(as)), &ends));
@@ -336,7 +336,7 @@ cw_status range_of(Call& call, const Tensor& in, Dtype as, T range[2]) {
 }
 
 // out, self, weights, minlength
-cw_status bincount(Call& call, const void*) {
+cw_status bincount(KernelCall& call, const void*) {
   Tensor in, weights, out;
   if (!call.tensor(1, &in) || in.ndim != 1 || !is_int(in.dtype) || in.dtype == kBool) return CW_UNSUPPORTED;
   const bool weighed = !call.is_none(2);
@@ -362,7 +362,7 @@ cw_status bincount(Call& call, const void*) {
 }
 
 // out, self, bins, min, max: counts in self's dtype, of the bin that an element is in by division, as torch does it
-cw_status histc(Call& call, const void*) {
+cw_status histc(KernelCall& call, const void*) {
   Tensor in, out;
   Number least, most;
   if (!call.tensor(1, &in) || !call.number(3, &least) || !call.number(4, &most)) return CW_UNSUPPORTED;
@@ -418,7 +418,7 @@ cw_status histc(Call& call, const void*) {
 }
 
 // out, repeats, output_size
-cw_status repeat_interleave(Call& call, const void*) {
+cw_status repeat_interleave(KernelCall& call, const void*) {
   Tensor in, out;
   if (!call.tensor(1, &in) || in.ndim != 1 || (in.dtype != kI64 && in.dtype != kI32) || in.numel() == 0)
     return CW_UNSUPPORTED;
@@ -465,7 +465,8 @@ std::string offset_text(Program& p, const std::string& name, const std::string& 
   return text + "}\n";
 }
 
-cw_status places_of(Call& call, const Tensor& in, const std::vector<int64_t>& shape, void** places, int64_t* count) {
+cw_status places_of(KernelCall& call, const Tensor& in, const std::vector<int64_t>& shape, void** places,
+                    int64_t* count) {
   const int64_t n = count_of(shape), chunk = call.device->in_turn() ? 16384 : 256, chunks = (n + chunk - 1) / chunk;
   *count = 0;
   if (n == 0) return scratch(*call.device, call.stream, 8, places);

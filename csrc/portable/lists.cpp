@@ -63,7 +63,7 @@ std::string each_block(const Device& device, const Lists& lists, const std::stri
          "for (idx i = from_ + LANE; i < to_; i += LANES) {\n" + element + "}\n}\n";
 }
 
-cw_status run_blocks(const Call& call, Launch& launch, cw_function function, int64_t blocks, double cost) {
+cw_status run_blocks(const KernelCall& call, Launch& launch, cw_function function, int64_t blocks, double cost) {
   if (call.device->in_turn()) return launch.run(*call.device, function, blocks, cost, call.stream);
   return launch.run_groups(*call.device, function, blocks, lanes_of(*call.device), call.stream);
 }

@@ -35,9 +35,9 @@ std::string find_tensor(const Lists& lists);
 // Text: `element` for each `i` of each block; `blocks_` is how many there are. On CPUs a loop that may become vectors.
 std::string each_block(const Device& device, const Lists& lists, const std::string& element);
 // Its launch.
-cw_status run_blocks(const Call& call, Launch& launch, cw_function function, int64_t blocks, double cost);
+cw_status run_blocks(const KernelCall& call, Launch& launch, cw_function function, int64_t blocks, double cost);
 
 // Each tensor of `from` into that of `to`, of its shape and dtype.
-cw_status copy_each(Call& call, const std::vector<const DLTensor*>& to, const std::vector<const DLTensor*>& from);
+cw_status copy_each(KernelCall& call, const std::vector<const DLTensor*>& to, const std::vector<const DLTensor*>& from);
 
 }  // namespace causeway::portable

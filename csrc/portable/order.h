@@ -9,18 +9,19 @@ namespace causeway::portable {
 Tensor to_last(const Tensor& t, int dim);
 
 // Sums along the only dimension of `in`, into dense int64.
-cw_status running_sum(Call& call, const Tensor& in, void* out);
+cw_status running_sum(KernelCall& call, const Tensor& in, void* out);
 
 // Rows of a tensor in order, stable, NaN last (first where it is from the largest down): dense keys of the tensor's
 // dtype and their int64 places in the row, the sorted dimension last, in workspace.
 struct Sorted {
   Tensor keys, places;
 };
-cw_status sort_rows(Call& call, const Tensor& in, int dim, bool descending, Sorted* out);
+cw_status sort_rows(KernelCall& call, const Tensor& in, int dim, bool descending, Sorted* out);
 
 // The row-major places of what is not zero in `in`, expanded to `shape`: int64 in workspace. The host waits for their
 // number.
-cw_status places_of(Call& call, const Tensor& in, const std::vector<int64_t>& shape, void** places, int64_t* count);
+cw_status places_of(KernelCall& call, const Tensor& in, const std::vector<int64_t>& shape, void** places,
+                    int64_t* count);
 
 // Text that adds to `name` the offset of row-major place `of`, by parameters that it adds to the program.
 std::string offset_text(Program& p, const std::string& name, const std::string& of, const std::vector<int64_t>& shape,

@@ -9,7 +9,7 @@
 
 namespace causeway::portable {
 
-Program::Program(Call& call, const char* name) : call_(call), hash_{family(name), 0x9E3779B97F4A7C15ull} {
+Program::Program(KernelCall& call, const char* name) : call_(call), hash_{family(name), 0x9E3779B97F4A7C15ull} {
   steps_.reserve(32);
   tensors_.reserve(8);
 }
@@ -235,14 +235,14 @@ Tensor dense(const void* data, Dtype dtype, const std::vector<int64_t>& shape) {
 
 int wrap(int64_t dim, int ndim) { return static_cast<int>(dim < 0 ? dim + std::max(ndim, 1) : dim); }
 
-bool has_f64(const Call& call) { return call.device->info.arithmetic & CW_FLOAT64; }
+bool has_f64(const KernelCall& call) { return call.device->info.arithmetic & CW_FLOAT64; }
 
-cw_status copy_into(Call& call, const Tensor& out, const Tensor& in) {
+cw_status copy_into(KernelCall& call, const Tensor& out, const Tensor& in) {
   const Pointwise& copy = pointwise_named("aten::copy_");
   return run_pointwise(call, copy, {out, in}, {});
 }
 
-cw_status fill_with(Call& call, const Tensor& out, const Number& value) {
+cw_status fill_with(KernelCall& call, const Tensor& out, const Number& value) {
   const Pointwise& fill = pointwise_named("aten::fill_.Scalar");
   return run_pointwise(call, fill, {out}, {value});
 }

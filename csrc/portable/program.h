@@ -10,7 +10,7 @@ namespace causeway::portable {
 
 class Program {
  public:
-  Program(Call& call, const char* name);
+  Program(KernelCall& call, const char* name);
 
   // A tensor called x: `x(at)` is its element, `x_set(at, v)` stores one, `x_s0` .. its strides, `x_at` (within `each`)
   // the offset of the item's coordinates, where the ranks are the same. `x_p` is the pointer.
@@ -67,7 +67,7 @@ class Program {
   cw_status find(const std::function<std::string()>& body, cw_function* out);
   cw_status launch(int64_t units, const std::function<std::string()>& body, double cost);
 
-  Call& call_;
+  KernelCall& call_;
   std::vector<Step> steps_;
   Launch launch_;
   uint64_t hash_[2];
@@ -90,8 +90,8 @@ Tensor dense(const void* data, Dtype dtype, const std::vector<int64_t>& shape);
 int wrap(int64_t dim, int ndim);
 
 // out = in, of any strides and dtypes. With the arguments of `aten::copy_`.
-cw_status copy_into(Call& call, const Tensor& out, const Tensor& in);
-cw_status fill_with(Call& call, const Tensor& out, const Number& value);
+cw_status copy_into(KernelCall& call, const Tensor& out, const Tensor& in);
+cw_status fill_with(KernelCall& call, const Tensor& out, const Number& value);
 
 // The tensors of an advanced index: which dimensions they are for, and where their common shape stands in the result.
 struct IndexList {
@@ -101,7 +101,7 @@ struct IndexList {
   int rank = 0, start = 0;
 };
 // False: masks, or nothing that is an index of `in`.
-bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* list);
+bool read_indices(KernelCall& call, const cw_arg& from, const Tensor& in, IndexList* list);
 // Text that opens a block in which `k` is element `at` of `index`, counted from the front; where that is not within
 // <index>_n it is told, and `good` is 0.
 std::string within(const std::string& index, const std::string& at);
@@ -110,14 +110,14 @@ std::string within(const std::string& index, const std::string& at);
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);
 
 // mm.out and bmm.out of integers.
-cw_status integer_product(Call& call);
+cw_status integer_product(KernelCall& call);
 // index.Tensor_out and _index_put_impl_, of integers.
-cw_status index_several(Call& call, const void*);
-cw_status index_put(Call& call, const void*);
+cw_status index_several(KernelCall& call, const void*);
+cw_status index_put(KernelCall& call, const void*);
 // index.Tensor_out where all is dense and one dimension has an index.
-cw_status index_one(Call& call);
+cw_status index_one(KernelCall& call);
 
 // False: the device does not compute in float64.
-bool has_f64(const Call& call);
+bool has_f64(const KernelCall& call);
 
 }  // namespace causeway::portable

@@ -250,14 +250,15 @@ void Turn::take(size_t index) {
   if (cut_.kind == Cut::squares) cut_.parts = static_cast<uint16_t>(parts_of(*call_.device, size_));
 }
 
-Turn::Turn(const Call& call, Use use, Dtype dtype, const ProductSize& size) : call_(call), size_(size) {
+Turn::Turn(const KernelCall& call, Use use, Dtype dtype, const ProductSize& size) : call_(call), size_(size) {
   tuning_ = &tuning_of(*call.device);
   cuts_ = &tuning_->cuts(dtype);
   const size_t type = dtype == kF16 ? 0 : dtype == kBF16 ? 1 : dtype == kF32 ? 2 : 3;
   begin(class_at(*tuning_, type, use, shape_of(*call.device, size)), nullptr);
 }
 
-Turn::Turn(const Call& call, Loop loop, cw_function function, int64_t bytes) : call_(call), size_{1, 1, 1, bytes / 4} {
+Turn::Turn(const KernelCall& call, Loop loop, cw_function function, int64_t bytes)
+    : call_(call), size_{1, 1, 1, bytes / 4} {
   tuning_ = &tuning_of(*call.device);
   cuts_ = &tuning_->orders;
   begin(tuning_->classes[kProducts + loop], function);

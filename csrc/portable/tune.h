@@ -19,9 +19,9 @@ class Turn {
   enum Use : uint8_t { matrix, batch, convolution, gradient };
   enum Loop : uint8_t { elements, long_rows, rows };
 
-  Turn(const Call& call, Use use, Dtype dtype, const ProductSize& size);
+  Turn(const KernelCall& call, Use use, Dtype dtype, const ProductSize& size);
   // On a CPU: of `function`, as only its own times are compared, for `bytes` of memory.
-  Turn(const Call& call, Loop loop, cw_function function, int64_t bytes);
+  Turn(const KernelCall& call, Loop loop, cw_function function, int64_t bytes);
   ~Turn();
   Turn(const Turn&) = delete;
   Turn& operator=(const Turn&) = delete;
@@ -37,7 +37,7 @@ class Turn {
   void take(size_t index);
   void begin(Class& c, cw_function function);
 
-  const Call& call_;
+  const KernelCall& call_;
   const ProductSize size_;
   Tuning* tuning_;
   const std::vector<Cut>* cuts_;
@@ -51,7 +51,8 @@ class Turn {
 
 // Launch what has `bytes` of memory to go through, as `body(by_turns)` does.
 template <class Body>
-cw_status in_some_order(const Call& call, Turn::Loop loop, cw_function function, int64_t bytes, const Body& body) {
+cw_status in_some_order(const KernelCall& call, Turn::Loop loop, cw_function function, int64_t bytes,
+                        const Body& body) {
   Turn turn(call, loop, function, bytes);
   TRY(turn.start());
   TRY(body(turn.cut().kind == Cut::by_turns));
@@ -60,7 +61,7 @@ cw_status in_some_order(const Call& call, Turn::Loop loop, cw_function function,
 
 // Run `body(turn)`, a second time with the usual cut where a tried one fails: a compiler may refuse it, or a launch.
 template <class Body>
-cw_status with_cut(const Call& call, Turn::Use use, Dtype dtype, const ProductSize& size, const Body& body) {
+cw_status with_cut(const KernelCall& call, Turn::Use use, Dtype dtype, const ProductSize& size, const Body& body) {
   Turn turn(call, use, dtype, size);
   const cw_status status = body(turn);
   return status != CW_OK && status != CW_UNSUPPORTED && turn.refused() ? body(turn) : status;

@@ -165,7 +165,7 @@ def ladder() -> Picture:
 def call() -> Picture:
     p = Picture(
         "The way of a call",
-        "From torch's dispatcher through ladder/unboxed.cpp, call.cpp and native.cpp to a rung and the vendor.",
+        "From torch's dispatcher through ladder/unboxed.cpp, call.cpp and device_call.cpp to a rung and the vendor.",
         860, 420,
     )  # fmt: skip
     p.box(20, 20, 240, 56, GREY, "torch.add(a, b)", "autograd, then PrivateUse1")
@@ -174,7 +174,7 @@ def call() -> Picture:
     p.arrow(560, 48, 618, 48, "if on")
     p.box(620, 20, 220, 56, VIOLET, "who looks on", "ledger, compare, trace, dump")
     p.arrow(435, 76, 435, 112)
-    p.box(310, 114, 250, 56, BLUE, "native.cpp", "the route of this signature")
+    p.box(310, 114, 250, 56, BLUE, "device_call.cpp", "the route of this signature")
     p.arrow(310, 142, 262, 142, "first")
     p.box(20, 114, 240, 56, BLUE, "forms.cpp, routes.cpp", "which kernel, kept for later")
     columns = [

@@ -149,6 +149,12 @@ def operators() -> list[str]:
 def facts(name: str) -> dict[str, Any]:
     """What is known of "aten::add_.Tensor" beside its schema: the fields of `causeway.ops.facts.Facts`."""
 
+def out_form(name: str) -> str:
+    """The form of "aten::add_.Tensor" that writes into given outputs, "aten::add.out"; "" where there is none."""
+
+def functional_form(name: str) -> str:
+    """The form of an in-place operator, or of one with out=, that returns new tensors; "" where there is none."""
+
 def facts_table() -> dict[str, dict[str, Any]]:
     """The rows of csrc/ladder/facts.cpp by name, "add" or "add.out": `facts`, and "why", a tuple of reasons."""
 
@@ -214,8 +220,8 @@ class CodeProgram:
     def binary(self) -> bytes: ...
 
 # --- observers -------------------------------------------------------------------------------------------------
-class Call:
-    """One observed call; see causeway.observe.observe.Call, which is what observers get."""
+class ObservedCall:
+    """One observed call; see causeway.observe.observe.ObservedCall, which is what observers get."""
 
     name: str
     rung: str
@@ -234,7 +240,9 @@ def own_kernels() -> list[str]:
     """Qualified names of the kernels that are Causeway's own and that no rung serves."""
 
 def set_observers(
-    begin: Callable[[Call], Any] | None, end: Callable[[Call, Any], None] | None, names: list[str]
+    begin: Callable[[ObservedCall], Any] | None,
+    end: Callable[[ObservedCall, Any], None] | None,
+    names: list[str],
 ) -> None:
     """`begin(call)` before and `end(call, token)` after each call of these operators, with the token that begin gave.
     An operator that torch makes known later is observed until begin gives None for it."""

@@ -74,7 +74,7 @@ EXTENSIONS = {
 
 
 @dataclass
-class Report:
+class DoctorReport:
     """What was found. `broken` has a line for each thing that must be mended: none, and all is
     well.
     """
@@ -103,11 +103,11 @@ class Report:
         return asdict(self) | {"verdict": self.verdict}
 
 
-def examine() -> Report:
+def examine() -> DoctorReport:
     """Look at everything. Never raises: what fails is in `broken`."""
     import torch
 
-    report = Report(
+    report = DoctorReport(
         versions={
             "causeway": causeway.__version__,
             "torch": torch.__version__,
@@ -129,7 +129,7 @@ def examine() -> Report:
     return report
 
 
-def _vendor(report: Report) -> None:
+def _vendor(report: DoctorReport) -> None:
     if state.error is not None:
         return
     from causeway import _C
@@ -149,7 +149,7 @@ def _vendor(report: Report) -> None:
             report.missing[name] = cost
 
 
-def _devices(report: Report) -> None:
+def _devices(report: DoctorReport) -> None:
     if state.error is not None:
         return
     import torch
@@ -193,7 +193,7 @@ def _wrong(device: Any) -> str | None:
     return None
 
 
-def _workarounds(report: Report) -> None:
+def _workarounds(report: DoctorReport) -> None:
     if state.error is not None:
         return
     from causeway import workarounds
@@ -204,7 +204,7 @@ def _workarounds(report: Report) -> None:
     ]
 
 
-def _autocast(report: Report) -> None:
+def _autocast(report: DoctorReport) -> None:
     if state.error is not None:
         return
     from causeway.ops import autocast
@@ -212,7 +212,7 @@ def _autocast(report: Report) -> None:
     report.autocast = [asdict(policy) for policy in autocast.policies()]
 
 
-def _libraries(report: Report) -> None:
+def _libraries(report: DoctorReport) -> None:
     from causeway import integrations
 
     report.libraries = [
@@ -221,7 +221,7 @@ def _libraries(report: Report) -> None:
     ]
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: DoctorReport, console: Console) -> None:
     """Print a report for people."""
     from rich.markup import escape
     from rich.table import Table

@@ -12,7 +12,7 @@ import typer
 
 if TYPE_CHECKING:
     from causeway.pages.page import Page
-    from causeway.quant.accuracy import Report
+    from causeway.quant.accuracy import AccuracyReport
 
 
 def run_quantize(
@@ -205,7 +205,7 @@ def _decibels(value: float) -> str:
     return f"{value:.1f}" if math.isfinite(value) else "exact" if value > 0 else "lost"
 
 
-def _verdict(report: Report) -> str:
+def _verdict(report: AccuracyReport) -> str:
     unit = "dB" if report.metric.startswith("signal") else "%"
     said = (
         f"{report.metric}: {report.before:.2f} {unit} before, {report.after:.2f} {unit} in integers"
@@ -219,7 +219,7 @@ def _verdict(report: Report) -> str:
     return said
 
 
-def _print(report: Report) -> None:
+def _print(report: AccuracyReport) -> None:
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -240,7 +240,7 @@ def _print(report: Report) -> None:
     console.print(_verdict(report), highlight=False, soft_wrap=True)
 
 
-def _plain(report: Report) -> dict[str, Any]:
+def _plain(report: AccuracyReport) -> dict[str, Any]:
     """With numbers that JSON has: infinity is null."""
     rows = [
         {k: None if isinstance(v, float) and math.isinf(v) else v for k, v in asdict(row).items()}
@@ -249,7 +249,7 @@ def _plain(report: Report) -> dict[str, Any]:
     return {**asdict(report), "layers": rows, "lost": report.lost}
 
 
-def page(report: Report) -> Page:
+def page(report: AccuracyReport) -> Page:
     """The page of a report."""
     from causeway.pages import page as p
 

@@ -20,7 +20,7 @@ _spec.loader.exec_module(_table)
 globals().update({name: value for name, value in vars(_table).items() if name[0] != "_"})
 
 
-class Sim(_table.Library):
+class Sim(_table.Library):  # type: ignore[name-defined]
     """An instance with these settings: Sim(path, execution="async")."""
 
     def __init__(self, path: str | os.PathLike[str], **settings: object) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -95,7 +96,7 @@ def bench(sim_library: object) -> Bench:
     return Bench(Sim(sim_library, ops="all"))  # type: ignore[arg-type]
 
 
-def same(got: Array, want: object, tolerance: float | None = None) -> None:
+def same(got: Array, want: Any, tolerance: float | None = None) -> None:
     want = np.asarray(want)
     assert got.shape == want.shape
     if got.dtype.kind == "f":

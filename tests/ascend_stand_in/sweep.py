@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch_npu  # noqa: F401
@@ -220,7 +221,7 @@ def gradient(function: Callable, x: Tensor) -> list[Tensor]:
     return [y.detach(), slope]
 
 
-def flat(result: object) -> list[Tensor]:
+def flat(result: Any) -> list[Tensor]:
     if isinstance(result, Tensor):
         return [result.cpu()]
     return [tensor for each in result for tensor in flat(each)]

@@ -7,6 +7,7 @@ import json
 import types
 import zipfile
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -252,7 +253,7 @@ def test_names_of_a_wheel_are_counted_and_an_unknown_one_is_found(tmp_path):
     found = counting.public(wheel)
     assert found["torch_npu"] == ["npu_one", "npu_x"]
     assert found["torch_npu.utils"] == ["b", "npu_x"]
-    served = types.ModuleType("served")
+    served: Any = types.ModuleType("served")
     served.there = 1
     served.__getattr__ = missing.getter("torch_npu.utils")
     said = [counting._one(served, n) for n in ("there", "get_cann_version", "nobody_has_it")]

@@ -107,11 +107,13 @@ def check(
             break
         args, kwargs = to_device(((sample.input, *sample.args), sample.kwargs), device)
         try:
-            expected = results(call, *pytree.tree_map(_copy, (args, kwargs)), backward)
+            copied, named = pytree.tree_map(_copy, (args, kwargs))
+            expected = results(call, copied, named, backward)
         except Exception:  # noqa: S112 - refused by eager, too
             continue
         done += 1
-        got = results(compiled, *pytree.tree_map(_copy, (args, kwargs)), backward)
+        copied, named = pytree.tree_map(_copy, (args, kwargs))
+        got = results(compiled, copied, named, backward)
         if len(got) != len(expected):
             return "wrong", f"{len(got)} results, not {len(expected)}"
         for position, (mine, theirs) in enumerate(zip(got, expected, strict=True)):

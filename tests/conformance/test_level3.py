@@ -10,7 +10,7 @@ from causeway import vendor
 from causeway.conformance import collectives
 from causeway.conformance.abi import Check
 from causeway.conformance.ranks import ask_ranks
-from causeway.conformance.report import Report
+from causeway.conformance.report import ConformanceReport
 
 pytestmark = pytest.mark.once
 
@@ -87,7 +87,7 @@ def test_the_page_and_the_verdict_have_level_3() -> None:
         "dtypes": [],
     }
     about |= {"causeway": "", "torch": "", "date": ""}
-    report = Report(about, checks)
+    report = ConformanceReport(about, checks)
     assert not report.good
     assert "1 checks failed" in report.verdict
     page = report.to_html()

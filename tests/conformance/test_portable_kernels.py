@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from causeway.conformance import suite
-from causeway.conformance.report import Report, state
+from causeway.conformance.report import ConformanceReport, state
 from causeway.conformance.suite import Options
 from causeway.errors import CausewayError
 
@@ -72,7 +72,7 @@ def compiler(folder: Path) -> Path:
     return fake
 
 
-def cells(report: Report) -> dict[tuple[str, str], dict]:
+def cells(report: ConformanceReport) -> dict[tuple[str, str], dict]:
     return {(o["operator"], d): c for o in report.operators for d, c in o["cells"].items()}
 
 

@@ -16,7 +16,7 @@ import pytest
 import warm
 from causeway import atomic, vendor
 from causeway.conformance import suite
-from causeway.conformance.report import Report, state
+from causeway.conformance.report import ConformanceReport, state
 from causeway.conformance.suite import Options
 from causeway.conformance.workers import ask_table
 from causeway.errors import CausewayError
@@ -58,26 +58,26 @@ def patch() -> Iterator[pytest.MonkeyPatch]:
 
 
 @pytest.fixture(scope="module")
-def clean(patch: pytest.MonkeyPatch) -> Report:
+def clean(patch: pytest.MonkeyPatch) -> ConformanceReport:
     return suite.run(OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def buggy(patch: pytest.MonkeyPatch) -> Report:
+def buggy(patch: pytest.MonkeyPatch) -> ConformanceReport:
     with pytest.MonkeyPatch.context() as inner:
         inner.setenv("CAUSEWAY_SIM_BUG", ",".join(BUGS.keys() - {COPY}))
         return suite.run(OPTIONS)
 
 
 @pytest.fixture(scope="module")
-def buggy_copy(patch: pytest.MonkeyPatch) -> Report:
+def buggy_copy(patch: pytest.MonkeyPatch) -> ConformanceReport:
     """On its own: other operators' outputs are copied into their place by `copy_`."""
     with pytest.MonkeyPatch.context() as inner:
         inner.setenv("CAUSEWAY_SIM_BUG", COPY)
         return suite.run(replace(OPTIONS, op=f"^{BUGS[COPY][0]}$"))
 
 
-def operator(report: Report, name: str) -> dict:
+def operator(report: ConformanceReport, name: str) -> dict:
     return next(found for found in report.operators if found["operator"] == name)
 
 
@@ -87,7 +87,9 @@ def failures(found: dict) -> list[str]:
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_planted_mistake_is_found(buggy: Report, buggy_copy: Report, bug: str) -> None:
+def test_a_planted_mistake_is_found(
+    buggy: ConformanceReport, buggy_copy: ConformanceReport, bug: str
+) -> None:
     name, words = BUGS[bug]
     found = operator(buggy_copy if bug == COPY else buggy, name)
     assert state(found) == "failed"
@@ -95,28 +97,28 @@ def test_a_planted_mistake_is_found(buggy: Report, buggy_copy: Report, bug: str)
 
 
 @pytest.mark.parametrize("bug", BUGS)
-def test_a_right_kernel_passes(clean: Report, bug: str) -> None:
+def test_a_right_kernel_passes(clean: ConformanceReport, bug: str) -> None:
     found = operator(clean, BUGS[bug][0])
     assert (state(found), failures(found)) == ("passed", [])
     served = {rung for cell in found["cells"].values() for rung in cell["rungs"]}
     assert served & {"native", "derived"}
 
 
-def test_the_verdicts_say_so(clean: Report, buggy: Report) -> None:
+def test_the_verdicts_say_so(clean: ConformanceReport, buggy: ConformanceReport) -> None:
     assert clean.good
     assert clean.verdict.startswith("conforms: ")
     assert not buggy.good
     assert "does not conform: 17 operators failed" in buggy.verdict
 
 
-def test_mistakes_of_one_operator_leave_the_others_alone(buggy: Report) -> None:
+def test_mistakes_of_one_operator_leave_the_others_alone(buggy: ConformanceReport) -> None:
     relu = operator(buggy, "aten::relu.out")["cells"]
     assert relu["float32"]["failed"] < relu["float32"]["passed"]  # only NaN is lost
     assert relu["int64"]["failed"] == 0
 
 
 def test_a_failure_can_be_run_again_alone(
-    buggy: Report, patch: pytest.MonkeyPatch, tmp_path: Path
+    buggy: ConformanceReport, patch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     cell = buggy.to_dict()["operators"][0]["cells"]["float32"]
     failure = cell["failures"][0]
@@ -134,8 +136,10 @@ def test_a_failure_can_be_run_again_alone(
     assert (only["cells"]["float32"]["passed"], only["cells"]["float32"]["failed"]) == (0, 1)
 
 
-def test_the_page_is_whole_and_escaped(buggy: Report, tmp_path: Path) -> None:
-    evil = Report(buggy.about | {"vendor": "<script>alert(1)</script>"}, [], buggy.operators)
+def test_the_page_is_whole_and_escaped(buggy: ConformanceReport, tmp_path: Path) -> None:
+    evil = ConformanceReport(
+        buggy.about | {"vendor": "<script>alert(1)</script>"}, [], buggy.operators
+    )
     page = evil.to_html()
     assert "<script>" not in page
     assert "&lt;script&gt;" in page
@@ -148,19 +152,19 @@ def test_the_page_is_whole_and_escaped(buggy: Report, tmp_path: Path) -> None:
     assert list(tmp_path.iterdir()) == [target]
 
 
-def test_operators_that_nothing_reached_are_not_passed(clean: Report) -> None:
+def test_operators_that_nothing_reached_are_not_passed(clean: ConformanceReport) -> None:
     cell = {"offered": True, "rungs": {"host": 3}, "passed": 0, "failed": 0, "failures": []}
     found = {"operator": "aten::x", "cells": {"float32": cell}, "tested": False}
-    report = Report(clean.about, [], [found])
+    report = ConformanceReport(clean.about, [], [found])
     assert report.summary["operators_not_tested"] == ["aten::x"]
     assert report.summary["operators_passed"] == 0
 
 
-def test_what_a_kernel_declined_is_not_counted_as_passed(clean: Report) -> None:
+def test_what_a_kernel_declined_is_not_counted_as_passed(clean: ConformanceReport) -> None:
     cell = {"offered": True, "rungs": {"native": 2, "host": 3}, "passed": 2, "failed": 0,
             "declined": 3, "failures": []}  # fmt: skip
     found = {"operator": "aten::x", "cells": {"float32": cell}, "tested": True}
-    report = Report(clean.about, [], [found])
+    report = ConformanceReport(clean.about, [], [found])
     assert report.summary["operators_declining"] == {"aten::x": {"declined": 3, "of": 5}}
     assert "operators passed in 2 cases" in report.verdict
     assert "3 of 5 cases declined" in report.verdict

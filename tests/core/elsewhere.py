@@ -46,8 +46,8 @@ def on(*setups: Setup) -> Callable[[Body], Body]:
 
         mine = inspect.Parameter("setup", inspect.Parameter.KEYWORD_ONLY)
         given = inspect.signature(body).parameters.values()
-        test.__signature__ = inspect.Signature([*given, mine])
-        test.body = body
+        test.__signature__ = inspect.Signature([*given, mine])  # type: ignore[attr-defined]
+        test.body = body  # type: ignore[attr-defined]
         names = ["-".join(s.values()).replace("/", "") or "as-it-comes" for s in setups]
         return pytest.mark.process(pytest.mark.parametrize("setup", setups, ids=names)(test))
 

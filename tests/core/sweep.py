@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
-Tensor = torch.Tensor
 Function = Callable[..., Any]
 NAME = torch._C._get_privateuse1_backend_name()
 

@@ -97,13 +97,13 @@ def test_eight_threads_with_shared_streams_get_right_numbers_and_give_all_back(r
 
 
 @on(INLINE, LATER, {"level": "0"})
-@pytest.mark.parametrize("optimizer", ["SGD", "AdamW"])
-def test_a_thousand_steps_end_with_the_bytes_of_the_tenth(optimizer: str) -> None:
-    steps = 1000 if optimizer == "AdamW" else 200
+@pytest.mark.parametrize("name", ["SGD", "AdamW"])
+def test_a_thousand_steps_end_with_the_bytes_of_the_tenth(name: str) -> None:
+    steps = 1000 if name == "AdamW" else 200
     torch.manual_seed(0)
     net = torch.nn.Sequential(torch.nn.Linear(8, 16), torch.nn.GELU(), torch.nn.Linear(16, 3))
     net = net.to("sim")
-    optimizer = getattr(torch.optim, optimizer)(net.parameters(), lr=1e-2)
+    optimizer = getattr(torch.optim, name)(net.parameters(), lr=1e-2)
     x, y = torch.randn(16, 8).to("sim"), torch.arange(16).remainder(3).to("sim")
     for step in range(steps):
         optimizer.zero_grad()

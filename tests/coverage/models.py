@@ -11,9 +11,7 @@ from collections.abc import Callable, Iterable
 
 import torch
 import torch.nn.functional as F
-from torch import nn
-
-Tensor = torch.Tensor
+from torch import Tensor, nn
 
 
 def _numbers(*shape: int, seed: int = 0) -> Tensor:

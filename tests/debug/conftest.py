@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from causeway.trace import tensors
-from causeway.trace.trace import Call, Writer
+from causeway.trace.trace import RecordedCall, Writer
 
 
 def kept(writer: Writer, t: torch.Tensor, storages: dict[int, int]) -> tensors.TensorRecord:
@@ -32,12 +32,12 @@ def write_trace(folder: Path, *, close: bool = True, calls: int = 3) -> Path:
         storages: dict[int, int] = {}
         args = [kept(writer, a, storages), kept(writer, b, storages), 2]
         results = [kept(writer, a + 2 * b, storages)]
-        call = Call(number, "aten::add.Tensor", args, results, module="Net.fc", step=number)
+        call = RecordedCall(number, "aten::add.Tensor", args, results, module="Net.fc", step=number)
         writer.write(call, str(torch.ops.aten.add.Tensor._schema))
     a = torch.randn(3, 4, generator=generator).t()
     storages = {}
     args = [kept(writer, a, storages), kept(writer, a.t(), storages)]
-    call = Call(calls, "aten::mm", args, [kept(writer, a @ a.t(), storages)], step=calls)
+    call = RecordedCall(calls, "aten::mm", args, [kept(writer, a @ a.t(), storages)], step=calls)
     writer.write(call, str(torch.ops.aten.mm.default._schema))
     writer.flush()
     if close:

@@ -12,7 +12,7 @@ from causeway.observe.arguments import overload
 from causeway.trace import align, tensors
 from causeway.trace.diff import Difference, compare
 from causeway.trace.reader import Trace
-from causeway.trace.trace import Call, Writer
+from causeway.trace.trace import RecordedCall, Writer
 
 from .conftest import kept
 
@@ -33,7 +33,7 @@ def write(folder: Path, steps: list[Step], *, keep: str = "full", module: str = 
 
     for number, (name, inputs, results) in enumerate(steps):
         storages: dict[int, int] = {}
-        call = Call(
+        call = RecordedCall(
             number,
             name,
             [look(t, storages) for t in inputs],
@@ -205,8 +205,8 @@ def test_what_follows_from_random_numbers_is_counted_and_a_fault_behind_is_named
 
 
 def test_long_traces_are_aligned_around_what_is_missing() -> None:
-    def calls(names: str) -> list[Call]:
-        return [Call(k, f"aten::{name}", [], []) for k, name in enumerate(names)]
+    def calls(names: str) -> list[RecordedCall]:
+        return [RecordedCall(k, f"aten::{name}", [], []) for k, name in enumerate(names)]
 
     a = calls("abcde" * 400)
     b = calls("abcde" * 200 + "x" + "abcde" * 200)

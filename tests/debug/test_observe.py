@@ -14,10 +14,10 @@ from causeway.observe import observe
 class Log(observe.Observer):
     def __init__(self, operators: str = ".*") -> None:
         self.operators = operators
-        self.calls: list[observe.Call] = []
+        self.calls: list[observe.ObservedCall] = []
         self.seen: list[tuple] = []
 
-    def after(self, call: observe.Call) -> None:
+    def after(self, call: observe.ObservedCall) -> None:
         self.calls.append(call)
         self.seen.append((call.name, call.phase, call.module, call.step))
 

@@ -13,7 +13,7 @@ from causeway.errors import ConfigError
 from causeway.trace import tensors
 from causeway.trace.reader import Trace
 from causeway.trace.replay import Replayed, replay
-from causeway.trace.trace import Call, Writer
+from causeway.trace.trace import RecordedCall, Writer
 
 from .conftest import kept
 
@@ -22,7 +22,7 @@ def states(trace: Trace, device: object, **options: object) -> dict[str, Replaye
     return {one.call.operator: one for one in replay(trace, device, **options).calls}
 
 
-def write(folder: Path, *calls: Call, schema: str = "") -> Trace:
+def write(folder: Path, *calls: RecordedCall, schema: str = "") -> Trace:
     writer = Writer(folder, {})
     for call in calls:
         writer.write(call, schema or "aten::x() -> Tensor")
@@ -72,7 +72,7 @@ def test_a_wrong_recorded_result_is_said_to_be_off(tmp_path: Path, where) -> Non
     writer = Writer(tmp_path / "t", {})
     storages: dict[int, int] = {}
     args = [kept(writer, a, storages), kept(writer, b, storages)]
-    call = Call(0, "aten::mm", args, [kept(writer, a @ b + 0.1, storages)])
+    call = RecordedCall(0, "aten::mm", args, [kept(writer, a @ b + 0.1, storages)])
     writer.write(call, str(torch.ops.aten.mm.default._schema))
     writer.close()
     one = replay(Trace(tmp_path / "t"), where).calls[0]
@@ -126,7 +126,7 @@ def test_equal_calls_are_run_once(tmp_path: Path) -> None:
 
 
 def test_a_result_of_another_shape_differs(tmp_path: Path) -> None:
-    call = Call(0, "aten::relu", [record((3,))], [record((4,))])
+    call = RecordedCall(0, "aten::relu", [record((3,))], [record((4,))])
     one = replay(write(tmp_path / "t", call)).calls[0]
     assert one.state == "differs"
     assert "float32[3], recorded was float32[4]" in one.why
@@ -150,7 +150,7 @@ def test_what_cannot_be_run_is_left_with_its_reason(tmp_path: Path, name: str) -
     args, why = UNRUN[name]
     args = [replace(a, storage=k) if isinstance(a, tensors.TensorRecord) else a
             for k, a in enumerate(args)]  # fmt: skip
-    one = replay(write(tmp_path / "t", Call(0, name, args))).calls[0]
+    one = replay(write(tmp_path / "t", RecordedCall(0, name, args))).calls[0]
     assert one.state == "not run"
     assert why in one.why
 

@@ -20,7 +20,7 @@ from causeway.observe.arguments import tensors_in
 from causeway.trace import tensors, values
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import Memory
-from causeway.trace.trace import Call, Writer, seal
+from causeway.trace.trace import RecordedCall, Writer, seal
 
 from .conftest import kept, write_trace
 
@@ -94,7 +94,7 @@ def test_an_argument_that_json_cannot_hold_is_shown_by_its_type() -> None:
 def test_tensors_come_back_with_their_layout(tmp_path: Path, t: torch.Tensor) -> None:
     writer = Writer(tmp_path / "t", {})
     record = kept(writer, t, {})
-    writer.write(Call(0, "aten::add.Tensor", [record, record, 1]), SCHEMA)
+    writer.write(RecordedCall(0, "aten::add.Tensor", [record, record, 1]), SCHEMA)
     writer.close()
     opened = Trace(tmp_path / "t")
     again = opened.calls[0].args[0]
@@ -110,7 +110,7 @@ def test_tensors_that_shared_memory_share_it_again(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "t", {})
     storages: dict[int, int] = {}
     records = [kept(writer, t, storages) for t in (base[:4], base[2:])]
-    writer.write(Call(0, "aten::add.Tensor", [*records, 1]), SCHEMA)
+    writer.write(RecordedCall(0, "aten::add.Tensor", [*records, 1]), SCHEMA)
     writer.close()
     opened = Trace(tmp_path / "t")
     memory = Memory(torch.device("cpu"), opened.values)
@@ -133,7 +133,7 @@ def test_a_budget_leaves_out_values_then_calls_and_says_so(tmp_path: Path) -> No
     writer = Writer(tmp_path / "t", {}, budget=6000)
     for number in range(40):
         record = kept(writer, torch.randn(100), {})
-        writer.write(Call(number, "aten::add.Tensor", [record, record, 1]), SCHEMA)
+        writer.write(RecordedCall(number, "aten::add.Tensor", [record, record, 1]), SCHEMA)
     writer.close()
     opened = Trace(tmp_path / "t")
     assert 0 < len(opened.calls) < 40
@@ -416,10 +416,10 @@ def test_no_mutation_of_a_trace_is_accepted_in_silence(name, where, change) -> N
 
 def test_a_forked_process_writes_nothing(tmp_path: Path) -> None:
     writer = Writer(tmp_path / "t", {})
-    writer.write(Call(0, "aten::add.Tensor", [1, 2, 3]), SCHEMA)
+    writer.write(RecordedCall(0, "aten::add.Tensor", [1, 2, 3]), SCHEMA)
     child = os.fork()
     if child == 0:
-        writer.write(Call(1, "aten::add.Tensor", [1, 2, 3]), SCHEMA)
+        writer.write(RecordedCall(1, "aten::add.Tensor", [1, 2, 3]), SCHEMA)
         writer.close()
         os._exit(0)
     os.waitpid(child, 0)

@@ -7,6 +7,7 @@ import importlib.machinery
 import inspect
 import sys
 import types
+from typing import Any
 
 import pytest
 
@@ -83,7 +84,7 @@ def library(tmp_path, monkeypatch):
     )
     (tmp_path / "cw_library.py").write_text(LIBRARY.format(torch=""))
     monkeypatch.syspath_prepend(str(tmp_path))
-    finder = next(f for f in sys.meta_path if type(f).__name__ == "_Finder")
+    finder: Any = next(f for f in sys.meta_path if type(f).__name__ == "_Finder")
     monkeypatch.setattr(finder, "roots", finder.roots | {"cw_library"})
     yield "cw_library"
     sys.modules.pop("cw_library", None)

@@ -14,7 +14,7 @@ lightning = pytest.importorskip("lightning", reason="lightning is not installed"
 pytestmark = pytest.mark.once
 
 
-class Classifier(lightning.LightningModule):
+class Classifier(lightning.LightningModule):  # type: ignore[name-defined]
     """A small network, which keeps its losses."""
 
     def __init__(self) -> None:

@@ -9,11 +9,13 @@ from typing import Any
 import pytest
 
 from causeway.pages import sarif
-from causeway.pages.sarif import Result, Rule
+from causeway.pages.sarif import Result, SarifRule
 
 RULES = [
-    Rule("CW-missing", "An operator that the chip lacks", "warning", "Missing", "Ask the vendor."),
-    Rule("CW-dtype", "A dtype that the chip lacks", "error"),
+    SarifRule(
+        "CW-missing", "An operator that the chip lacks", "warning", "Missing", "Ask the vendor."
+    ),
+    SarifRule("CW-dtype", "A dtype that the chip lacks", "error"),
 ]
 
 

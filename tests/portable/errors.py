@@ -7,6 +7,7 @@ A line for each that is not so, then "cases N".
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -85,7 +86,7 @@ def no_errors(x: torch.Tensor) -> None:
 def main() -> None:
     x = torch.randn(5, 7, device=DEVICE)
     cases = [*out_of_range(x), *others()]
-    waits: list[Callable[[object], object]] = [
+    waits: list[Callable[[Any], object]] = [
         lambda _: torch.accelerator.synchronize(),
         lambda _: torch.accelerator.current_stream().synchronize(),
         lambda result: result.sum().item(),

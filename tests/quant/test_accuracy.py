@@ -15,7 +15,7 @@ from typer.testing import CliRunner
 from causeway.cli import app
 from causeway.errors import CausewayError, ConfigError
 from causeway.quant import equalize, fold_norms, quantize_dynamic
-from causeway.quant.accuracy import Report, measure
+from causeway.quant.accuracy import AccuracyReport, measure
 
 pytestmark = pytest.mark.once
 
@@ -109,7 +109,7 @@ def names(file: Path) -> dict[str, object]:
 
 def measured(
     file: Path, net: str, data: str = "inputs", **more: object
-) -> tuple[nn.Module, Report]:
+) -> tuple[nn.Module, AccuracyReport]:
     found = names(file)
     return measure(found[net](), found[data](), **more)  # type: ignore[operator, arg-type]
 

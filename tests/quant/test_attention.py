@@ -39,8 +39,10 @@ def test_it_is_attention(dtype: torch.dtype, least: float, device: torch.device)
         got, weights = integer_attention(q, k, v, mask, dtype=dtype)
         assert noise(expected, got) > least
         torch.testing.assert_close(weights.sum(-1), torch.ones(2, 3, 7))
-        moved = [t.to(device) for t in (q, k, v)]
-        there, _ = integer_attention(*moved, mask if mask is None else mask.to(device), dtype=dtype)
+        there, _ = integer_attention(
+            q.to(device), k.to(device), v.to(device),
+            mask if mask is None else mask.to(device), dtype=dtype,
+        )  # fmt: skip
         assert noise(got, there.cpu()) > 45
     expected = F.scaled_dot_product_attention(q, q, q, is_causal=True, scale=0.3)
     got, _ = integer_attention(q, q, q, causal=True, scale=0.3, dtype=dtype)

@@ -14,8 +14,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 NAME = torch._C._get_privateuse1_backend_name()
 SEED = 7
 

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import pytest
 import torch
 import torch.nn.functional as F
 from same import NAME
+from torch import Tensor
 from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.nn.attention.varlen import varlen_attn
 from torch.sparse import (
@@ -21,7 +23,6 @@ from torch.sparse._semi_structured_conversions import _sparse_semi_structured_ti
 
 import causeway
 
-Tensor = torch.Tensor
 Function = Callable[..., Tensor]
 FP8 = torch.float8_e4m3fn
 
@@ -230,11 +231,11 @@ def halved(dtype: torch.dtype) -> Tensor:
 
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32])
-def test_a_sparse_matrix_multiplies_as_the_dense_one(kind: type, dtype: torch.dtype) -> None:
+def test_a_sparse_matrix_multiplies_as_the_dense_one(kind: Any, dtype: torch.dtype) -> None:
     if dtype not in kind._DTYPE_SHAPE_CONSTRAINTS:
         pytest.skip(f"{kind.__name__} has no {dtype}, on CUDA either")
     dense, x, bias = halved(dtype), torch.randn(64, 128).to(dtype), torch.randn(128).to(dtype)
-    sparse = to_sparse_semi_structured(dense.to(NAME))
+    sparse: Any = to_sparse_semi_structured(dense.to(NAME))
     assert type(sparse) is kind
     single = dtype == torch.float32
     # Of float32 torch's to_dense scatters halves; torch's CPU kernel changes signalling NaNs.
@@ -246,7 +247,7 @@ def test_a_sparse_matrix_multiplies_as_the_dense_one(kind: type, dtype: torch.dt
     torch.testing.assert_close(torch.mm(sparse, x.t().to(NAME)).cpu(), dense @ x.t(), **near)
 
 
-def test_integers_multiply_exactly(kind: type) -> None:
+def test_integers_multiply_exactly(kind: Any) -> None:
     dense, x = halved(torch.int8), torch.randint(-3, 4, (64, 128), dtype=torch.int8)
     got = torch.mm(to_sparse_semi_structured(dense.to(NAME)), x.t().to(NAME))
     exact = dense.int() @ x.t().int()
@@ -255,7 +256,7 @@ def test_integers_multiply_exactly(kind: type) -> None:
     assert torch.equal(got.cpu(), expected)
 
 
-def test_a_linear_layer_becomes_sparse(kind: type) -> None:
+def test_a_linear_layer_becomes_sparse(kind: Any) -> None:
     net = torch.nn.Linear(128, 128).half()
     with torch.no_grad():
         net.weight.copy_(halved(torch.float16))
@@ -266,7 +267,7 @@ def test_a_linear_layer_becomes_sparse(kind: type) -> None:
         torch.testing.assert_close(net(x.to(NAME)).cpu(), expected, rtol=2e-2, atol=5e-2)
 
 
-def test_pruning_keeps_the_largest_of_each_tile(kind: type) -> None:
+def test_pruning_keeps_the_largest_of_each_tile(kind: Any) -> None:
     x = torch.randn(64, 128).half()
     given = x.to(NAME)
     pruned = kind.prune_dense_static_sort(given)

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 import torch
 from same import tensors, weights
+from torch import Tensor
 from torch.testing._internal.common_methods_invocations import op_db
 
 from causeway.integrations.opinfo import cuda_alone, cuda_alone_backward
 
-Tensor = torch.Tensor
 HALVES = (torch.float16, torch.bfloat16, torch.complex32)
 # Relative and absolute; what is made of several operators is rounded after each.
 ALIKE = {torch.float16: (1e-2, 5e-3), torch.bfloat16: (5e-2, 2e-2), torch.complex32: (1e-2, 5e-3)}

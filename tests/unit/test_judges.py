@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.comparison import divergence, judge
@@ -23,7 +24,6 @@ from causeway.numerics import tolerances
 from causeway.trace import diff, replay
 from causeway.verify.report import compare_series
 
-Tensor = torch.Tensor
 PACKAGE = Path(numerics.__file__).parents[1]
 
 

@@ -12,7 +12,7 @@ from rich.console import Console
 
 import causeway
 from causeway.ops import ledger as module
-from causeway.ops.ledger import Row, Table, size
+from causeway.ops.ledger import LedgerRow, Table, size
 
 
 def test_calls_are_counted_by_operator_and_dtype(device: torch.device) -> None:
@@ -80,7 +80,7 @@ def test_json_has_every_row(device: torch.device) -> None:
     with causeway.ledger() as ledger:
         torch.ones(4, device=device)
     rows = json.loads(ledger.to_json())["rows"]
-    assert [Row(**row) for row in rows] == ledger.rows
+    assert [LedgerRow(**row) for row in rows] == ledger.rows
 
 
 SLOW = """
@@ -108,9 +108,9 @@ def test_a_wait_for_earlier_work_is_not_the_time_of_who_waits(run_python) -> Non
 
 
 ROWS = [
-    Row("aten::add.out", "native", "float32", 3, 0, 0.001),
-    Row("aten::add.out", "host", "int64", 1, 2048, 0.002),
-    Row("aten::mm", "native", "float32", 2, 0, 0.5, 0.02),
+    LedgerRow("aten::add.out", "native", "float32", 3, 0, 0.001),
+    LedgerRow("aten::add.out", "host", "int64", 1, 2048, 0.002),
+    LedgerRow("aten::mm", "native", "float32", 2, 0, 0.5, 0.02),
 ]
 
 
@@ -142,7 +142,7 @@ def test_rich_and_plain_tables_say_the_same() -> None:
 
 def test_a_narrow_terminal_shortens_the_names_and_nothing_else() -> None:
     console = Console(width=70, record=True, file=io.StringIO())
-    console.print(Table([*ROWS, Row("aten::" + "long" * 20, "host", "bool", 1, 0, 12.0)]))
+    console.print(Table([*ROWS, LedgerRow("aten::" + "long" * 20, "host", "bool", 1, 0, 12.0)]))
     text = console.export_text()
     assert "longlo" in text
     assert text.count("…") == 1

@@ -155,7 +155,8 @@ def test_the_commands_that_run_a_program_have_the_same_options_for_it(command: s
     assert "untouched" in found.help
     helps = {parameter.name: getattr(parameter, "help", "") for parameter in found.params}
     assert {name: helps.get(name) for name in shared} == {
-        name: option.__metadata__[0].help for name, option in shared.items()
+        name: option.__metadata__[0].help  # type: ignore[attr-defined]
+        for name, option in shared.items()
     }
 
 

@@ -12,7 +12,7 @@ import torch
 from causeway.errors import CausewayError
 from causeway.verify import observe
 from causeway.verify.page import page
-from causeway.verify.report import Report, Script, compare_series
+from causeway.verify.report import Script, VerificationReport, compare_series
 from causeway.verify.runner import Options, verify
 
 PROGRAM = """
@@ -149,7 +149,7 @@ def test_a_wrong_operator_does_not_pass() -> None:
 def test_the_page_has_what_the_report_has_and_escapes_it() -> None:
     series = [compare_series("losses", [1.0], [2.0], 1e-3)]
     about = {"device": "sim", "causeway": "0", "torch": "2", "steps": 1, "tolerance": 1e-3}
-    report = Report([script(series=series, losses=[(1.0, 2.0)])], about)
+    report = VerificationReport([script(series=series, losses=[(1.0, 2.0)])], about)
     html = page(report).to_html()
     assert "number 1 is 1 on the CPU and 2 on the device" in html
     assert "<b>.py" not in html

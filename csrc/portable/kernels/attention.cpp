@@ -21,7 +21,7 @@ bool is_head(const Tensor& t, Dtype dtype) {
 }
 
 // Arguments from `at` on are dropout_p, is_causal, attn_mask, scale.
-bool read(Call& call, int at, Attention& a) {
+bool read(KernelCall& call, int at, Attention& a) {
   const Dtype dtype = a.q.dtype;
   if (!is_float(dtype) || (dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64))) return false;
   for (const Tensor* t : {&a.q, &a.k, &a.v, &a.out})
@@ -102,7 +102,7 @@ void attention_sizes(Launch& l, const Attention& a, int64_t units, int64_t slot)
 namespace {
 
 // An item's own workspace of `slot` elements; NULL where items need none.
-cw_status workspace(Call& call, const Attention& a, int64_t slot, void** out) {
+cw_status workspace(KernelCall& call, const Attention& a, int64_t slot, void** out) {
   *out = nullptr;
   if (!call.device->in_turn()) return CW_OK;
   const int64_t items = int64_t{call.device->info.compute_units} * 4;
@@ -110,7 +110,7 @@ cw_status workspace(Call& call, const Attention& a, int64_t slot, void** out) {
 }
 
 // output, logsumexp, query, key, value, dropout_p, is_causal, attn_mask, scale
-cw_status attention(Call& call, const void*) {
+cw_status attention(KernelCall& call, const void*) {
   Attention a;
   if (!call.tensor(0, &a.out) || !call.tensor(1, &a.lse) || !call.tensor(2, &a.q) || !call.tensor(3, &a.k) ||
       !call.tensor(4, &a.v) || !read(call, 5, a))
@@ -152,7 +152,7 @@ cw_status attention(Call& call, const void*) {
 }
 
 // grad_query, grad_key, grad_value, grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, attn_mask, scale
-cw_status attention_backward(Call& call, const void*) {
+cw_status attention_backward(KernelCall& call, const void*) {
   Attention a;
   Tensor to_q, to_k, to_v, grad;
   if (!call.tensor(0, &to_q) || !call.tensor(1, &to_k) || !call.tensor(2, &to_v) || !call.tensor(3, &grad) ||

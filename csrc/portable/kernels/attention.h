@@ -32,7 +32,7 @@ void attention_sizes(Source& s, const Attention& a);
 void attention_sizes(Launch& l, const Attention& a, int64_t units, int64_t slot);
 
 // By groups of items that share memory; not taken where a device's groups have too little.
-cw_status attention_by_teams(Call& call, const Attention& a, bool* taken);
-cw_status attention_backward_by_teams(Call& call, const Attention& a, const AttentionGradients& to, bool* taken);
+cw_status attention_by_teams(KernelCall& call, const Attention& a, bool* taken);
+cw_status attention_backward_by_teams(KernelCall& call, const Attention& a, const AttentionGradients& to, bool* taken);
 
 }  // namespace causeway::portable

@@ -176,7 +176,7 @@ void define_blocks(Source& s, const Attention& a, int64_t block, bool backward) 
 }
 
 // The sum of each row's gradient times its result.
-cw_status add_deltas(Call& call, const Attention& a, const Tensor& grad, void* delta) {
+cw_status add_deltas(KernelCall& call, const Attention& a, const Tensor& grad, void* delta) {
   const int64_t rows = a.batch() * a.heads() * a.rows();
   const Teams teams = teams_of(*call.device, rows, a.depth());
   cw_function function = nullptr;
@@ -219,7 +219,7 @@ Key key_of(const char* name, const Attention& a, int64_t block, bool spread) {
 
 }  // namespace
 
-cw_status attention_by_teams(Call& call, const Attention& a, bool* taken) {
+cw_status attention_by_teams(KernelCall& call, const Attention& a, bool* taken) {
   const Device& device = *call.device;
   const int64_t block = block_of(device, a, false);
   *taken = block > 0;
@@ -249,7 +249,7 @@ cw_status attention_by_teams(Call& call, const Attention& a, bool* taken) {
   return l.run_groups(*call.device, function, units, kItems, call.stream);
 }
 
-cw_status attention_backward_by_teams(Call& call, const Attention& a, const AttentionGradients& to, bool* taken) {
+cw_status attention_backward_by_teams(KernelCall& call, const Attention& a, const AttentionGradients& to, bool* taken) {
   const Device& device = *call.device;
   const int64_t block = block_of(device, a, true);
   *taken = block > 0;

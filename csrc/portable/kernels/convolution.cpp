@@ -63,7 +63,7 @@ constexpr int64_t kSlack = 16;  // elements behind a copy, which a vector may re
 
 // A copy of the image of `channels` with zeros where positions lie outside of it, on CPUs: with all positions inside, 16
 // of them are read without a question. Those of `gathers` then lie in the copy. `slack`: it is one.
-cw_status surrounded(Call& call, const Convolution& c, int64_t channels, const Reach& reach,
+cw_status surrounded(KernelCall& call, const Convolution& c, int64_t channels, const Reach& reach,
                      std::vector<Gather*> gathers, const void** image, bool* slack) {
   *slack = false;
   if (!call.device->in_turn()) return CW_OK;
@@ -110,8 +110,8 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 }
 
 // The same where a group is one channel: no product, whose tiles would be nearly empty. On CPUs four rows at a time.
-cw_status depthwise(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], const void* out,
-                    const void* weight, const void* image, bool slack, const void* bias) {
+cw_status depthwise(KernelCall& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3],
+                    const void* out, const void* weight, const void* image, bool slack, const void* bias) {
   const Dtype type = compute_of(c.dtype);
   const bool in_turn = call.device->in_turn(), vectors = g.mul[2] == 1 && c.dtype == type;
   const auto bits = static_cast<uint64_t>(c.dtype) | static_cast<uint64_t>(bias != nullptr) << 8 |
@@ -211,7 +211,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 }
 
 // `out` [batch, groups * m, to] = `weight` [groups, m, channels * taps] times what `g` gathers from `image`.
-cw_status gathered(Call& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
+cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
                    const void* out, const void* weight, const void* image, bool slack, const void* bias) {
   if (m == 1 && g.channels == 1) return depthwise(call, c, g, kernel, out, weight, image, slack, bias);
   const Dtype type = compute_of(c.dtype);
@@ -295,7 +295,7 @@ Gather forward_gather(const Convolution& c) {
   return g;
 }
 
-cw_status forward(Call& call, const Convolution& c, const void* out, const void* in, const void* weight,
+cw_status forward(KernelCall& call, const Convolution& c, const void* out, const void* in, const void* weight,
                   const void* bias) {
   Gather g = forward_gather(c);
   bool slack = false;
@@ -338,7 +338,7 @@ std::vector<Phase> phases_of(const Convolution& c) {
 }
 
 // Of the weight [groups * m, n, taps] those that `phase` reads, as [groups * n, m, its taps].
-cw_status swapped(Call& call, const Convolution& c, const Phase& phase, const void* weight, void** out) {
+cw_status swapped(KernelCall& call, const Convolution& c, const Phase& phase, const void* weight, void** out) {
   constexpr int64_t kSide = 16;  // of n that an item takes: it reads their taps together
   const int64_t m = c.out_channels / c.groups, n = c.in_channels / c.groups, blocks = (n + kSide - 1) / kSide;
   const int64_t taps = phase.taps[0] * phase.taps[1] * phase.taps[2];
@@ -394,7 +394,8 @@ for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
 }
 
 // The bias, or 0, everywhere in `out` [batch, channels, size].
-cw_status filled(Call& call, const Convolution& c, int64_t channels, int64_t size, const void* out, const void* bias) {
+cw_status filled(KernelCall& call, const Convolution& c, int64_t channels, int64_t size, const void* out,
+                 const void* bias) {
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("filled"), static_cast<uint64_t>(size_of(c.dtype)), bias != nullptr, 0},
@@ -417,7 +418,7 @@ cw_status filled(Call& call, const Convolution& c, int64_t channels, int64_t siz
 }
 
 // `out` [batch, channels, in] of what each phase gave: the first of those at `parts`, each next one `apart` elements on.
-cw_status interleaved(Call& call, const Convolution& c, int64_t apart, const void* parts, const void* out) {
+cw_status interleaved(KernelCall& call, const Convolution& c, int64_t apart, const void* parts, const void* out) {
   cw_function function = nullptr;
   TRY(call.device->function(
       {family("interleaved"), static_cast<uint64_t>(size_of(c.dtype)), 0, 0},
@@ -455,7 +456,7 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 }
 
 // A product for each place within a stride, over the taps that reach it.
-cw_status input_gradient(Call& call, const Convolution& c, const void* out, const void* grad, const void* weight,
+cw_status input_gradient(KernelCall& call, const Convolution& c, const void* out, const void* grad, const void* weight,
                          const void* bias = nullptr) {
   std::vector<Phase> phases = phases_of(c);
   Reach reach{};
@@ -494,7 +495,7 @@ cw_status input_gradient(Call& call, const Convolution& c, const void* out, cons
 // Both sides of a weight's gradient as CPUs want them, in the type that is computed in: the image with its channels last
 // and zeros around it, so that a panel of columns is a run of neighbours at each position; the rows of `grad` in tiles
 // that lie side by side.
-cw_status channels_last(Call& call, const Convolution& c, const Reach& reach, const void* in, int64_t past,
+cw_status channels_last(KernelCall& call, const Convolution& c, const Reach& reach, const void* in, int64_t past,
                         void** out) {
   const Dtype type = compute_of(c.dtype);
   const int64_t channels = c.in_channels / c.groups, rows = c.batch * c.groups * reach.size(0) * reach.size(1);
@@ -541,7 +542,7 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   return l.run(*call.device, function, rows, static_cast<double>(reach.size(2) * channels), call.stream);
 }
 
-cw_status rows_in_tiles(Call& call, const Convolution& c, const Cut& cut, const void* grad, void** out) {
+cw_status rows_in_tiles(KernelCall& call, const Convolution& c, const Cut& cut, const void* grad, void** out) {
   constexpr int64_t kTogether = 64;  // positions of an item
   const Dtype type = compute_of(c.dtype);
   const int64_t m = c.out_channels / c.groups, tiles = (m + cut.rows - 1) / cut.rows, spots = c.out_size();
@@ -576,7 +577,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 }
 
 // `out` of the shares' sums, one after the other at `partial`.
-cw_status summed(Call& call, const Tensor& out, const void* partial, int64_t shares) {
+cw_status summed(KernelCall& call, const Tensor& out, const void* partial, int64_t shares) {
   Tensor sums, to = out;
   sums.data = static_cast<const char*>(partial);
   sums.dtype = compute_of(out.dtype);
@@ -591,8 +592,8 @@ cw_status summed(Call& call, const Tensor& out, const void* partial, int64_t sha
 // `out` [groups * m, n, taps] on CPUs: for each share of the batch by itself, then summed up. An item takes tiles of
 // rows for panels of channels, one tap after the other, or, of few channels, of all taps of a line side by side; a chunk of
 // images at a time, so that they stay in the second cache for all of its tiles.
-cw_status gradient_in_panels(Call& call, const Convolution& c, const Gather& g, const Tensor& out, const void* grad,
-                             const void* in) {
+cw_status gradient_in_panels(KernelCall& call, const Convolution& c, const Gather& g, const Tensor& out,
+                             const void* grad, const void* in) {
   constexpr int64_t kChunk = int64_t{1} << 17;  // elements of a tile's rows and a panel
   const Dtype type = compute_of(c.dtype);
   const int64_t m = c.out_channels / c.groups, channels = c.in_channels / c.groups, taps = c.taps();
@@ -691,7 +692,7 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 
 // The same where a group is one channel: an item sums up a line of taps, as many sums at a time as a vector has, and what
 // is left of each row by itself.
-cw_status depthwise_gradient(Call& call, const Convolution& c, Gather g, const Tensor& out, const void* grad,
+cw_status depthwise_gradient(KernelCall& call, const Convolution& c, Gather g, const Tensor& out, const void* grad,
                              const void* in) {
   const Dtype type = compute_of(c.dtype);
   bool slack = false;
@@ -760,8 +761,8 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
 }
 
 // The same elsewhere: one product for a group, whose k goes over all positions of all images.
-cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g, const Tensor& out, const void* grad,
-                              const void* in) {
+cw_status gradient_in_squares(KernelCall& call, const Convolution& c, const Gather& g, const Tensor& out,
+                              const void* grad, const void* in) {
   const ProductSize size{c.groups, c.out_channels / c.groups, c.in_channels / c.groups * c.taps(),
                          c.batch * c.out_size()};
   if (size.k >= int64_t{1} << 31 || size.n >= int64_t{1} << 31) return CW_UNSUPPORTED;
@@ -802,7 +803,7 @@ cw_status gradient_in_squares(Call& call, const Convolution& c, const Gather& g,
   });
 }
 
-cw_status weight_gradient(Call& call, Convolution c, const Tensor& out, const void* grad, const void* in) {
+cw_status weight_gradient(KernelCall& call, Convolution c, const Tensor& out, const void* grad, const void* in) {
   if (!call.device->in_turn()) return gradient_in_squares(call, c, forward_gather(c), out, grad, in);
   constexpr int64_t kLongest = 16;  // line of taps, whose sums are registers
   if (c.in_channels == c.groups && c.out_channels == c.groups && c.kernel[2] <= kLongest)
@@ -816,7 +817,8 @@ cw_status weight_gradient(Call& call, Convolution c, const Tensor& out, const vo
 
 // Reads stride, padding, dilation, transposed, output_padding and groups from argument `at` on. For a transposed
 // convolution `in` and `out` are swapped: what is its input is the other's result.
-bool read(Call& call, int at, const Tensor& in, const Tensor& weight, const Tensor& out, Convolution& c, bool& turned) {
+bool read(KernelCall& call, int at, const Tensor& in, const Tensor& weight, const Tensor& out, Convolution& c,
+          bool& turned) {
   const int dims = in.ndim - 2;
   if (dims < 1 || dims > 3 || weight.ndim != in.ndim || out.ndim != in.ndim) return false;
   turned = call.integer(at + 3) != 0;
@@ -841,7 +843,7 @@ bool read(Call& call, int at, const Tensor& in, const Tensor& weight, const Tens
   return c.in_size() * c.in_channels < (int64_t{1} << 31) && c.out_size() * c.out_channels < (int64_t{1} << 31);
 }
 
-bool takes(const Call& call, std::initializer_list<const Tensor*> tensors) {
+bool takes(const KernelCall& call, std::initializer_list<const Tensor*> tensors) {
   const Dtype dtype = (*tensors.begin())->dtype;
   for (const Tensor* t : tensors)
     if (t->dtype != dtype || !is_float(dtype) || t->numel() == 0) return false;
@@ -849,7 +851,7 @@ bool takes(const Call& call, std::initializer_list<const Tensor*> tensors) {
 }
 
 // out, input, weight, bias, stride, padding, dilation, transposed, output_padding, groups
-cw_status convolution(Call& call, const void*) {
+cw_status convolution(KernelCall& call, const void*) {
   Tensor out, in, weight, bias;
   Convolution c;
   bool turned = false;
@@ -863,7 +865,7 @@ cw_status convolution(Call& call, const void*) {
 }
 
 // grad_input, grad_weight, grad_bias, grad_output, input, weight, bias_sizes, stride, padding, dilation, transposed, ...
-cw_status convolution_backward(Call& call, const void*) {
+cw_status convolution_backward(KernelCall& call, const void*) {
   Tensor to_input, to_weight, to_bias, grad, in, weight;
   Convolution c;
   bool turned = false;

@@ -22,7 +22,7 @@ struct Sequences {
 };
 
 // False: the host raises the error. `at` is the place of log_probs among the arguments.
-bool read(Call& call, int at, int blank_at, Sequences* s) {
+bool read(KernelCall& call, int at, int blank_at, Sequences* s) {
   if (!call.tensor(at, &s->log_probs) || !call.tensor(at + 1, &s->targets) || s->log_probs.ndim != 3 ||
       (s->targets.dtype != kI64 && s->targets.dtype != kI32) || (s->log_probs.dtype == kF64 && !has_f64(call)))
     return false;
@@ -45,7 +45,7 @@ bool read(Call& call, int at, int blank_at, Sequences* s) {
 }
 
 // Onto the device: of each sample its frames, its labels, and where the latter begin.
-cw_status put_lengths(Call& call, const Sequences& s, void** lengths) {
+cw_status put_lengths(KernelCall& call, const Sequences& s, void** lengths) {
   constexpr int64_t kTogether = 16;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(s.samples() * 3 * 8), lengths));
   int64_t start = 0;
@@ -73,7 +73,7 @@ struct Workspace {
   void *lengths = nullptr, *classes = nullptr, *floats = nullptr;
 };
 
-cw_status make(Call& call, const Sequences& s, Workspace* work) {
+cw_status make(KernelCall& call, const Sequences& s, Workspace* work) {
   TRY(put_lengths(call, s, &work->lengths));
   const auto states = static_cast<uint64_t>(s.samples() * (s.states() + 2));
   TRY(scratch(*call.device, call.stream, states * 8, &work->classes));
@@ -101,7 +101,7 @@ Program& with(Program& p, const Sequences& s, const Workspace& work) {
 double cost_of(const Sequences& s) { return static_cast<double>(s.log_probs.shape[0] * s.states()) * 60; }
 
 // neg_log_likelihood, log_alpha, log_probs, targets, input_lengths, target_lengths, blank, zero_infinity
-cw_status forward(Call& call, const void*) {
+cw_status forward(KernelCall& call, const void*) {
   Sequences s;
   Workspace work;
   Tensor likelihood, alpha;
@@ -116,7 +116,7 @@ cw_status forward(Call& call, const void*) {
 }
 
 // out, grad, log_probs, targets, input_lengths, target_lengths, neg_log_likelihood, log_alpha, blank, zero_infinity
-cw_status backward(Call& call, const void*) {
+cw_status backward(KernelCall& call, const void*) {
   Sequences s;
   Workspace work;
   Tensor out, grad, likelihood, alpha;

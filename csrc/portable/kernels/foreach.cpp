@@ -46,7 +46,7 @@ struct Plan {
 };
 
 // The arguments of tensor k of the lists.
-bool parse(const Foreach& f, const Call& call, uint32_t k, Parsed& p, Shares& shares) {
+bool parse(const Foreach& f, const KernelCall& call, uint32_t k, Parsed& p, Shares& shares) {
   int at = 0;
   const auto next = [&](Operand& o, uint32_t* each, uint32_t bit) {
     if (at >= call.size()) return false;
@@ -137,7 +137,7 @@ std::string text_of(const Foreach& f, Plan& plan, const Device& device) {
 }
 
 // The tensors of one kind, in as many launches as it takes.
-cw_status run_flat(Call& call, const Foreach& f, Plan& plan, const Member* from, const Member* to) {
+cw_status run_flat(KernelCall& call, const Foreach& f, Plan& plan, const Member* from, const Member* to) {
   const Parsed& p = plan.like;
   const Shares& shares = plan.shares;
   size_t pointers = 0, numbers = 0, more = 0;
@@ -192,7 +192,7 @@ cw_status run_flat(Call& call, const Foreach& f, Plan& plan, const Member* from,
   return CW_OK;
 }
 
-cw_status run_foreach(Call& call, const void* data) {
+cw_status run_foreach(KernelCall& call, const void* data) {
   const Foreach& f = *static_cast<const Foreach*>(data);
   if (call.tag(0) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
   const uint32_t count = call.arg(0).n;
@@ -280,13 +280,14 @@ std::vector<Foreach> table() {
 
 }  // namespace
 
-cw_status copy_each(Call& call, const std::vector<const DLTensor*>& to, const std::vector<const DLTensor*>& from) {
+cw_status copy_each(KernelCall& call, const std::vector<const DLTensor*>& to,
+                    const std::vector<const DLTensor*>& from) {
   static const Foreach copy = {"copy_each", &pointwise_named("aten::copy_")};
   cw_arg args[2] = {{CW_TENSOR_LIST, static_cast<uint32_t>(to.size()), {}},
                     {CW_TENSOR_LIST, static_cast<uint32_t>(from.size()), {}}};
   args[0].v.tensors = to.data();
   args[1].v.tensors = from.data();
-  Call lists(call.name, args, 2, call.stream);
+  KernelCall lists(call.name, args, 2, call.stream);
   lists.device = call.device;
   return run_foreach(lists, &copy);
 }

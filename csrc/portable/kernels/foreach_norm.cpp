@@ -69,7 +69,7 @@ std::string each_number(const Device& device, const std::string& count, const st
 }
 
 // `out` of `in`, all of the same dtypes and dense.
-cw_status run_folds(Call& call, const Fold& fold, Dtype acc, double order, const std::vector<Tensor>& out,
+cw_status run_folds(KernelCall& call, const Fold& fold, Dtype acc, double order, const std::vector<Tensor>& out,
                     const std::vector<Tensor>& in) {
   const Device& device = *call.device;
   const size_t most = most_tensors(2, 0, 4);
@@ -142,7 +142,7 @@ bool is_dense(const Tensor& t) {
 }
 
 // Tensors that are not dense, or of several dtypes, are torch's to take apart.
-bool read_lists(const Call& call, std::vector<Tensor>* out, std::vector<Tensor>* in, cw_dtypes dtypes) {
+bool read_lists(const KernelCall& call, std::vector<Tensor>* out, std::vector<Tensor>* in, cw_dtypes dtypes) {
   for (int i = 0; i < 2; ++i) {
     auto& list = i ? *in : *out;
     const uint32_t count = call.tag(i) == CW_TENSOR_LIST ? call.arg(i).n : call.tag(i) == CW_TENSOR ? 1 : 0;
@@ -162,7 +162,7 @@ enum Kind : int { kNorms, kPowers };
 constexpr Kind kinds[] = {kNorms, kPowers};
 
 // out, self, ord, dtype; of one tensor: out, self, ord, dim, keepdim, dtype
-cw_status norms(Call& call, const void* data) {
+cw_status norms(KernelCall& call, const void* data) {
   std::vector<Tensor> out, in;
   Number order;
   Fold fold;
@@ -184,7 +184,7 @@ cw_status norms(Call& call, const void* data) {
 }
 
 // out, self
-cw_status largest(Call& call, const void*) {
+cw_status largest(KernelCall& call, const void*) {
   std::vector<Tensor> out, in;
   if (!read_lists(call, &out, &in, kReals) || out[0].dtype != in[0].dtype) return CW_UNSUPPORTED;
   for (const Tensor& t : in)

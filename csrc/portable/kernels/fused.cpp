@@ -13,7 +13,7 @@ namespace {
 using List = std::vector<Tensor>;
 
 // Dense tensors of one dtype, all of `like`'s sizes where there is one.
-bool read_list(const Call& call, int i, List* out, const List* like = nullptr) {
+bool read_list(const KernelCall& call, int i, List* out, const List* like = nullptr) {
   if (call.tag(i) != CW_TENSOR_LIST) return false;
   const cw_arg& list = call.arg(i);
   for (uint32_t k = 0; k < list.n; ++k) {
@@ -27,7 +27,7 @@ bool read_list(const Call& call, int i, List* out, const List* like = nullptr) {
 }
 
 // A number, or a tensor that has it, as text called `name` of type T.
-bool add_scalar(Program& p, const Call& call, int i, const char* name, Dtype type) {
+bool add_scalar(Program& p, const KernelCall& call, int i, const char* name, Dtype type) {
   Tensor t;
   Number n;
   if (call.number(i, &n)) return p.real(name, n.real(), type), true;
@@ -38,8 +38,9 @@ bool add_scalar(Program& p, const Call& call, int i, const char* name, Dtype typ
 
 // `text` for each element of each list of tensors; in it $0, $1 .. are elements of the lists, $$0 .. = stores one, and
 // $k is the number of the tensor. `more` pointers and numbers are left for the caller.
-cw_status over_lists(Call& call, const char* name, const std::vector<List*>& tensors, std::string text, size_t more,
-                     double cost, const std::function<cw_status(Program&, size_t from, size_t count)>& begin) {
+cw_status over_lists(KernelCall& call, const char* name, const std::vector<List*>& tensors, std::string text,
+                     size_t more, double cost,
+                     const std::function<cw_status(Program&, size_t from, size_t count)>& begin) {
   const List& first = *tensors[0];
   const size_t most = most_tensors(tensors.size(), 0, more);
   const auto replace = [&](const std::string& what, const std::string& with) {
@@ -85,13 +86,13 @@ cw_status over_lists(Call& call, const char* name, const std::vector<List*>& ten
 const char* type_name(const List& list) { return name_of(compute_of(list.front().dtype)); }
 
 // What the gradient is before the step: unscaled, turned around.
-std::string gradient(const Call& call, int scale, bool maximize, bool keep) {
+std::string gradient(const KernelCall& call, int scale, bool maximize, bool keep) {
   std::string text = "T g = $1;\n";
   if (!call.is_none(scale)) text += std::string("g = g / grad_scale;\n") + (keep ? "$$1(g);\n" : "");
   return text + (maximize ? "g = -g;\n" : "");
 }
 
-cw_status add_amp(Program& p, const Call& call, int scale, Dtype type, std::string* found) {
+cw_status add_amp(Program& p, const KernelCall& call, int scale, Dtype type, std::string* found) {
   if (!call.is_none(scale) && !add_scalar(p, call, scale, "grad_scale", type)) return CW_UNSUPPORTED;
   if (!call.is_none(scale + 1)) {
     if (!add_scalar(p, call, scale + 1, "found_inf", type)) return CW_UNSUPPORTED;
@@ -102,7 +103,7 @@ cw_status add_amp(Program& p, const Call& call, int scale, Dtype type, std::stri
 
 // params, grads, exp_avgs, exp_avg_sqs, max_exp_avg_sqs, steps, lr, beta1, beta2, weight_decay, eps, amsgrad, maximize,
 // grad_scale, found_inf (Loshchilov and Hutter, 2019, where the weight decays by itself)
-cw_status adam(Call& call, const void* data) {
+cw_status adam(KernelCall& call, const void* data) {
   const bool decoupled = data != nullptr;
   List params, grads, means, squares, largest, steps;
   if (!read_list(call, 0, &params)) return CW_UNSUPPORTED;
@@ -155,7 +156,7 @@ cw_status adam(Call& call, const void* data) {
 
 // params, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale,
 // found_inf
-cw_status sgd(Call& call, const void*) {
+cw_status sgd(KernelCall& call, const void*) {
   List params, grads, buffers;
   if (!read_list(call, 0, &params)) return CW_UNSUPPORTED;
   if (params.empty()) return CW_OK;
@@ -187,7 +188,7 @@ cw_status sgd(Call& call, const void*) {
 }
 
 // params, grads, sums, steps, lr, lr_decay, weight_decay, eps, maximize, grad_scale, found_inf (Duchi and others, 2011)
-cw_status adagrad(Call& call, const void*) {
+cw_status adagrad(KernelCall& call, const void*) {
   List params, grads, sums, steps;
   if (!read_list(call, 0, &params)) return CW_UNSUPPORTED;
   if (params.empty()) return CW_OK;
@@ -216,7 +217,7 @@ cw_status adagrad(Call& call, const void*) {
 }
 
 // grads, found_inf, inv_scale
-cw_status unscale(Call& call, const void*) {
+cw_status unscale(KernelCall& call, const void*) {
   List grads;
   Tensor found, inverse;
   if (!read_list(call, 0, &grads) || !call.tensor(1, &found) || !call.tensor(2, &inverse) || found.numel() != 1 ||
@@ -233,7 +234,7 @@ cw_status unscale(Call& call, const void*) {
 }
 
 // scale, growth_tracker, found_inf, growth_factor, backoff_factor, growth_interval
-cw_status update_scale(Call& call, const void*) {
+cw_status update_scale(KernelCall& call, const void*) {
   Tensor scale, tracker, found;
   if (!call.tensor(0, &scale) || !call.tensor(1, &tracker) || !call.tensor(2, &found) || scale.dtype != kF32 ||
       tracker.dtype != kI32 || found.dtype != kF32 || !has_f64(call))

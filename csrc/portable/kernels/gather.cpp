@@ -21,7 +21,7 @@ bool moves(const Tensor& out, const Tensor& in) { return out.dtype == in.dtype &
 Tensor as_bits(Tensor t) { return t.dtype = bits_of(t.dtype), t; }
 
 // out, self, dim, index, sparse_grad
-cw_status gather(Call& call, const void*) {
+cw_status gather(KernelCall& call, const void*) {
   Tensor out, in, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(3, &at) || !is_index(at) || !moves(out, in))
     return CW_UNSUPPORTED;
@@ -40,7 +40,7 @@ cw_status gather(Call& call, const void*) {
 }
 
 // out, self, index: of all of self, row-major
-cw_status take(Call& call, const void*) {
+cw_status take(KernelCall& call, const void*) {
   Tensor out, in, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &at) || !is_index(at) || !moves(out, in) ||
       !in.contiguous() || out.ndim != at.ndim)
@@ -56,7 +56,7 @@ cw_status take(Call& call, const void*) {
 }
 
 // out, self, diagonal
-cw_status triangle(Call& call, const void* data) {
+cw_status triangle(KernelCall& call, const void* data) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !moves(out, in) || in.ndim < 2) return CW_UNSUPPORTED;
   const bool lower = data != nullptr;
@@ -67,7 +67,7 @@ cw_status triangle(Call& call, const void* data) {
 }
 
 // out, self, dims: a copy with strides that go backwards
-cw_status flip(Call& call, const void*) {
+cw_status flip(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
   for (int64_t dim : call.ints(2)) {
@@ -80,7 +80,7 @@ cw_status flip(Call& call, const void*) {
 }
 
 // out, self, shifts, dims
-cw_status roll(Call& call, const void*) {
+cw_status roll(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !moves(out, in)) return CW_UNSUPPORTED;
   const std::vector<int64_t> shifts = call.ints(2), dims = call.ints(3);
@@ -109,7 +109,7 @@ struct Pad {
 };
 
 // out, self, padding; backward: grad_input, grad_output, self, padding. Gradients are collected by the place they go to.
-cw_status pad(Call& call, const void* data) {
+cw_status pad(KernelCall& call, const void* data) {
   const Pad& op = *static_cast<const Pad*>(data);
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.ndim != in.ndim || out.dtype != in.dtype)
@@ -158,7 +158,7 @@ cw_status pad(Call& call, const void* data) {
 }
 
 // grad_input, grad, input_sizes, dim, size, step
-cw_status unfold_backward(Call& call, const void*) {
+cw_status unfold_backward(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || out.ndim + 1 != in.ndim)
     return CW_UNSUPPORTED;
@@ -180,7 +180,7 @@ cw_status unfold_backward(Call& call, const void*) {
 }
 
 // out, self, dim, start, length
-cw_status narrow_copy(Call& call, const void*) {
+cw_status narrow_copy(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || in.ndim == 0 || !moves(out, in)) return CW_UNSUPPORTED;
   const int dim = wrap(call.integer(2), in.ndim);
@@ -192,7 +192,7 @@ cw_status narrow_copy(Call& call, const void*) {
 // ---- made of coordinates ---------------------------------------------------------------------------------------------
 
 // out, n (, m)
-cw_status eye(Call& call, const void*) {
+cw_status eye(KernelCall& call, const void*) {
   Tensor out;
   if (!call.tensor(0, &out) || out.ndim != 2) return CW_UNSUPPORTED;
   Program p(call, "eye");
@@ -200,7 +200,7 @@ cw_status eye(Call& call, const void*) {
 }
 
 // out, start, end, steps (, base): from both ends, as torch does, so that the last is the end
-cw_status spaced(Call& call, const void* data) {
+cw_status spaced(KernelCall& call, const void* data) {
   const bool powers = data != nullptr;
   Tensor out;
   Number start, end;
@@ -223,7 +223,7 @@ cw_status spaced(Call& call, const void* data) {
 }
 
 // out, start, end, step: what arange does, the end included
-cw_status range(Call& call, const void*) {
+cw_status range(KernelCall& call, const void*) {
   Tensor out;
   Number start, step;
   if (!call.tensor(0, &out) || !call.number(1, &start) || !call.number(3, &step) || out.ndim != 1 || !has_f64(call))
@@ -234,7 +234,7 @@ cw_status range(Call& call, const void*) {
 }
 
 // self: the sum of the diagonal, as a sum over a tensor with one stride
-cw_status trace(Call& call, const void*) {
+cw_status trace(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || in.ndim != 2 || out.dtype == kBool) return CW_UNSUPPORTED;
   const Dtype type = is_int(out.dtype) ? kI64 : compute_of(out.dtype);
@@ -247,7 +247,7 @@ cw_status trace(Call& call, const void*) {
 }  // namespace
 
 // out, self, indices
-cw_status index_several(Call& call, const void*) {
+cw_status index_several(KernelCall& call, const void*) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST || !moves(out, in))
     return CW_UNSUPPORTED;
@@ -270,7 +270,7 @@ cw_status index_several(Call& call, const void*) {
   return p.each(out, text + "out_set(" + at + ", good ? x(from) : -1);", 16);
 }
 
-bool read_indices(Call& call, const cw_arg& from, const Tensor& in, IndexList* list) {
+bool read_indices(KernelCall& call, const cw_arg& from, const Tensor& in, IndexList* list) {
   bool ended = false, adjacent = true;
   for (uint32_t i = 0; i < from.n; ++i) {
     Tensor t;

@@ -233,15 +233,16 @@ bool is_large(const Cut& cut, const ProductSize& size) {
 }
 
 // The count costs a command before the launch.
-bool takes_turns(const Call& call, const Cut& cut, const ProductSize& size) {
+bool takes_turns(const KernelCall& call, const Cut& cut, const ProductSize& size) {
   return is_large(cut, size) && call.device->info.compute_units > 1 && services().table().mem_set;
 }
 
-int64_t items_of(const Call& call, const Cut& cut, const ProductSize& size) {
+int64_t items_of(const KernelCall& call, const Cut& cut, const ProductSize& size) {
   return int64_t{call.device->info.compute_units} * (is_large(cut, size) ? 1 : 4);
 }
 
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense, void** out) {
+cw_status product_scratch(KernelCall& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
+                          void** out) {
   *out = nullptr;
   int64_t count = 0;
   if (cut.kind == Cut::panels)
@@ -251,7 +252,7 @@ cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, D
   return scratch(*call.device, call.stream, static_cast<uint64_t>(count * size_of(compute_of(dtype))), out);
 }
 
-cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
+cw_status product_launch(KernelCall& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
                          void* workspace, const ProductSize& size, Dtype dtype, int64_t am, int64_t ak) {
   const Cut& cut = turn.cut();
   const int64_t panels = (size.n + cut.columns - 1) / cut.columns, units_of_device = call.device->info.compute_units;

@@ -45,10 +45,11 @@ Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place);
 bool in_place(const Cut& cut, Dtype a, bool a_dense);
 
 // The workspace, which the first parameter of the function must be; NULL where none is needed.
-cw_status product_scratch(Call& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense, void** out);
+cw_status product_scratch(KernelCall& call, const Cut& cut, const ProductSize& size, Dtype dtype, bool a_dense,
+                          void** out);
 
 // Adds their values and launches. `sums` is the function of the cut `last_of(cut)`, where there is one.
-cw_status product_launch(Call& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
+cw_status product_launch(KernelCall& call, Launch& launch, Turn& turn, cw_function function, cw_function sums,
                          void* workspace, const ProductSize& size, Dtype dtype, int64_t am, int64_t ak);
 
 // Another number where the kernels are others.
@@ -57,7 +58,7 @@ uint64_t product_version();
 // Runs a product of matrices of `dtype` by the cut whose turn it is. `function_of(cut, &function)` builds, with the
 // workspace as the first parameter; `fill(launch)` adds what stands between that and the product's own parameters.
 template <class FunctionOf, class Fill>
-cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize& size, int64_t am, int64_t ak,
+cw_status run_product(KernelCall& call, Turn::Use use, Dtype dtype, const ProductSize& size, int64_t am, int64_t ak,
                       const FunctionOf& function_of, const Fill& fill) {
   return with_cut(call, use, dtype, size, [&](Turn& turn) {
     cw_function function = nullptr, sums = nullptr;
@@ -73,6 +74,6 @@ cw_status run_product(Call& call, Turn::Use use, Dtype dtype, const ProductSize&
 }
 
 // The sum of `in` over `dims` into `out`, on the call's stream.
-cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims);
+cw_status sum_into(KernelCall& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims);
 
 }  // namespace causeway::portable

@@ -16,7 +16,7 @@ std::string bytes_type(Dtype dtype) {
 
 // `out` [outer, count, inner] from `in` [outer, size, inner]. Where the index is out of range all bits are set, which is
 // NaN.
-cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& index, int64_t outer, int64_t size,
+cw_status pick(KernelCall& call, const Tensor& out, const Tensor& in, const Tensor& index, int64_t outer, int64_t size,
                int64_t inner, bool wraps) {
   if (size_of(in.dtype) > 8 || in.dtype != out.dtype || (index.dtype != kI64 && index.dtype != kI32))
     return CW_UNSUPPORTED;
@@ -45,7 +45,7 @@ cw_status pick(Call& call, const Tensor& out, const Tensor& in, const Tensor& in
   return l.run(*call.device, function, rows, static_cast<double>(inner) * 2 + 4, call.stream);
 }
 
-cw_status pick_along(Call& call, const Tensor& out, const Tensor& in, const Tensor& index, int dim, bool wraps) {
+cw_status pick_along(KernelCall& call, const Tensor& out, const Tensor& in, const Tensor& index, int dim, bool wraps) {
   int64_t outer = 1, inner = 1;
   for (int d = 0; d < dim; ++d) outer *= in.shape[d];
   for (int d = dim + 1; d < in.ndim; ++d) inner *= in.shape[d];
@@ -54,7 +54,7 @@ cw_status pick_along(Call& call, const Tensor& out, const Tensor& in, const Tens
 }
 
 // out, self, dim, index
-cw_status index_select(Call& call, const void*) {
+cw_status index_select(KernelCall& call, const void*) {
   Tensor out, in, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(3, &at)) return CW_UNSUPPORTED;
   const int64_t dim = call.integer(2);
@@ -63,7 +63,7 @@ cw_status index_select(Call& call, const void*) {
 }
 
 // On a CPU an item owns 16 columns, so that no two add to one place, and cache lines are used whole.
-cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, const Tensor& at, int64_t padding) {
+cw_status embedding_rows(KernelCall& call, const Tensor& out, const Tensor& grad, const Tensor& at, int64_t padding) {
   const int64_t rows = out.shape[0], wide = out.shape[1], count = at.numel(), blocks = (wide + 15) / 16;
   Program p(call, "embedding_rows");
   p.out("out", out.data, out.dtype).in("grad", grad.data, grad.dtype).in("index", at.data, at.dtype);
@@ -72,7 +72,7 @@ cw_status embedding_rows(Call& call, const Tensor& out, const Tensor& grad, cons
 }
 
 // out, grad_output, indices, num_weights, padding_idx, scale_grad_by_freq
-cw_status embedding_backward(Call& call, const void*) {
+cw_status embedding_backward(KernelCall& call, const void*) {
   Tensor out, grad, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &grad) || !call.tensor(2, &at)) return CW_UNSUPPORTED;
   if (call.integer(5) != 0 || out.dtype != grad.dtype || out.ndim != 2 || !is_float(out.dtype)) return CW_UNSUPPORTED;
@@ -89,7 +89,7 @@ cw_status embedding_backward(Call& call, const void*) {
 }
 
 // out, tensors, dim: a copy of each into its place
-cw_status cat(Call& call, const void*) {
+cw_status cat(KernelCall& call, const void*) {
   Tensor out;
   if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
   int64_t dim = call.integer(2), at = 0;
@@ -118,7 +118,7 @@ cw_status cat(Call& call, const void*) {
 }
 
 // out, start, end, step
-cw_status arange(Call& call, const void*) {
+cw_status arange(KernelCall& call, const void*) {
   Tensor out;
   Number start, step;
   if (!call.tensor(0, &out) || out.ndim != 1 || !call.number(1, &start) || !call.number(3, &step))
@@ -148,7 +148,7 @@ cw_status arange(Call& call, const void*) {
 }  // namespace
 
 // out, self, indices: with one index only
-cw_status index_one(Call& call) {
+cw_status index_one(KernelCall& call) {
   Tensor out, in, at;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || call.tag(2) != CW_TENSOR_LIST) return CW_UNSUPPORTED;
   const cw_arg& list = call.arg(2);

@@ -92,7 +92,7 @@ bool samples_of(const Tensor& t, bool images, Samples& s) {
 
 // output, total_weight, self, target, weight, reduction, ignore_index; or grad_input, grad_output, self, target, weight,
 // reduction, ignore_index, total_weight
-cw_status nll(Call& call, const void* data) {
+cw_status nll(KernelCall& call, const void* data) {
   const Nll& op = *static_cast<const Nll*>(data);
   const bool backward = op.backward;
   Tensor out, second, in, target, weight, total;

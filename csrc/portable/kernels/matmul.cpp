@@ -14,7 +14,7 @@ struct Matmul {
 };
 
 // out, self, mat2; or out, self, mat1, mat2, beta, alpha
-cw_status matmul(Call& call, const void* data) {
+cw_status matmul(KernelCall& call, const void* data) {
   const Matmul& op = *static_cast<const Matmul*>(data);
   Tensor out, c, a, b;
   int at = 1;

@@ -124,7 +124,7 @@ struct BatchNorm {
   double momentum = 0.1, eps = 1e-5;
 };
 
-cw_status train(Call& call, const BatchNorm& b) {
+cw_status train(KernelCall& call, const BatchNorm& b) {
   if (!takes(call, {&b.save_mean, &b.save_rstd}) || b.save_mean.numel() != b.in.shape[1]) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
   const Channels c = channels_of(b.in);
@@ -166,7 +166,7 @@ cw_status train(Call& call, const BatchNorm& b) {
   return l.run(*call.device, function, c.channels, static_cast<double>(c.parts * c.n) * 6, call.stream);
 }
 
-cw_status evaluate(Call& call, const BatchNorm& b) {
+cw_status evaluate(KernelCall& call, const BatchNorm& b) {
   if (!b.has_mean || !b.has_var) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
   const Channels c = channels_of(b.in);
@@ -207,7 +207,7 @@ struct BatchForm {
 };
 
 // out, save_mean, save_invstd, input, weight, bias, [running_mean, running_var,] [training,] momentum, eps
-cw_status batch_norm(Call& call, const void* data) {
+cw_status batch_norm(KernelCall& call, const void* data) {
   const BatchForm& form = *static_cast<const BatchForm*>(data);
   BatchNorm b;
   int at = 3;
@@ -313,7 +313,7 @@ std::string batch_backward_teams() {
 
 // grad_input, grad_weight, grad_bias, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
 // eps, output_mask
-cw_status batch_norm_backward(Call& call, const void*) {
+cw_status batch_norm_backward(KernelCall& call, const void*) {
   NormBackward b;
   b.has_in = call.tensor(0, &b.to_in), b.has_weight = call.tensor(1, &b.to_weight);
   b.has_bias = call.tensor(2, &b.to_bias);

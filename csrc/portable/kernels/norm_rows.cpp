@@ -114,7 +114,7 @@ std::string forward_teams() {
 )");
 }
 
-cw_status run_forward(Call& call, const Forward& f, const Rows& rows) {
+cw_status run_forward(KernelCall& call, const Forward& f, const Rows& rows) {
   if (!takes(call, {&f.out, &f.rstd, &f.in}) || (rows.centered && !takes(call, {&f.mean}))) return CW_UNSUPPORTED;
   if ((f.weighted && !takes(call, {&f.weight})) || (f.biased && !takes(call, {&f.bias}))) return CW_UNSUPPORTED;
   const Types types = types_of(call, f.in.dtype);
@@ -162,7 +162,7 @@ int64_t product(const std::vector<int64_t>& list) {
 }
 
 // out, mean, rstd, input, normalized_shape, weight, bias, eps
-cw_status layer_norm(Call& call, const void*) {
+cw_status layer_norm(KernelCall& call, const void*) {
   Forward f;
   if (!call.tensor(0, &f.out) || !call.tensor(1, &f.mean) || !call.tensor(2, &f.rstd) || !call.tensor(3, &f.in))
     return CW_UNSUPPORTED;
@@ -176,7 +176,7 @@ cw_status layer_norm(Call& call, const void*) {
 }
 
 // out, rstd, input, normalized_shape, weight, eps
-cw_status rms_norm(Call& call, const void*) {
+cw_status rms_norm(KernelCall& call, const void*) {
   Forward f;
   if (!call.tensor(0, &f.out) || !call.tensor(1, &f.rstd) || !call.tensor(2, &f.in)) return CW_UNSUPPORTED;
   f.weighted = call.tensor(4, &f.weight);
@@ -192,7 +192,7 @@ cw_status rms_norm(Call& call, const void*) {
 }
 
 // out, mean, rstd, input, weight, bias, N, C, HxW, group, eps
-cw_status group_norm(Call& call, const void*) {
+cw_status group_norm(KernelCall& call, const void*) {
   Forward f;
   if (!call.tensor(0, &f.out) || !call.tensor(1, &f.mean) || !call.tensor(2, &f.rstd) || !call.tensor(3, &f.in))
     return CW_UNSUPPORTED;
@@ -267,7 +267,7 @@ std::string columns_teams() {
              "units");
 }
 
-cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
+cw_status backward_rows(KernelCall& call, const NormBackward& b, const Rows& rows) {
   if (!takes(call, {&b.grad, &b.in, &b.rstd}) || (b.weighted && !takes(call, {&b.weight}))) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
   const auto statistics = [&](Source& s, const Teams& teams) {
@@ -350,7 +350,7 @@ cw_status backward_rows(Call& call, const NormBackward& b, const Rows& rows) {
 }
 
 // grad_input, grad_weight, grad_bias, grad_out, input, normalized_shape, mean, rstd, weight, bias, output_mask
-cw_status layer_norm_backward(Call& call, const void*) {
+cw_status layer_norm_backward(KernelCall& call, const void*) {
   NormBackward b;
   b.has_in = call.tensor(0, &b.to_in), b.has_weight = call.tensor(1, &b.to_weight);
   b.has_bias = call.tensor(2, &b.to_bias);
@@ -365,7 +365,7 @@ cw_status layer_norm_backward(Call& call, const void*) {
 }
 
 // grad_input, grad_weight, grad_out, input, normalized_shape, rstd, weight, output_mask
-cw_status rms_norm_backward(Call& call, const void*) {
+cw_status rms_norm_backward(KernelCall& call, const void*) {
   NormBackward b;
   b.has_in = call.tensor(0, &b.to_in), b.has_weight = call.tensor(1, &b.to_weight);
   if (!call.tensor(2, &b.grad) || !call.tensor(3, &b.in) || !call.tensor(5, &b.rstd)) return CW_UNSUPPORTED;
@@ -447,7 +447,7 @@ std::string group_input_teams() {
 }
 
 // grad_input, grad_weight, grad_bias, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
-cw_status group_norm_backward(Call& call, const void*) {
+cw_status group_norm_backward(KernelCall& call, const void*) {
   NormBackward b;
   b.has_in = call.tensor(0, &b.to_in), b.has_weight = call.tensor(1, &b.to_weight);
   b.has_bias = call.tensor(2, &b.to_bias);

@@ -3,7 +3,7 @@
 
 namespace causeway::portable {
 
-Types types_of(const Call& call, Dtype dtype) {
+Types types_of(const KernelCall& call, Dtype dtype) {
   const Dtype compute = compute_of(dtype);
   const bool wide = call.device->in_turn() && (call.device->info.arithmetic & CW_FLOAT64);
   return {compute, wide ? kF64 : compute};
@@ -66,7 +66,7 @@ std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at,
   return text + ";\nEACH(j) {\nconst idx i = " + at + ";\n(void)i;\n" + each + "}\n" + finish + "}\n";
 }
 
-bool takes(const Call& call, std::initializer_list<const Tensor*> tensors) {
+bool takes(const KernelCall& call, std::initializer_list<const Tensor*> tensors) {
   for (const Tensor* t : tensors)
     if (!is_float(t->dtype) || (t->dtype == kF64 && !(call.device->info.arithmetic & CW_FLOAT64))) return false;
   return true;

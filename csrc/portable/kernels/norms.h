@@ -14,7 +14,7 @@ namespace causeway::portable {
 struct Types {
   Dtype compute, wide;
 };
-Types types_of(const Call& call, Dtype dtype);
+Types types_of(const KernelCall& call, Dtype dtype);
 void define(Source& s, const Types& types, const Teams& teams = {});
 
 // A parameter that is read as NAME(i) of type T.
@@ -35,7 +35,7 @@ std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at 
                             const std::string& held = "");
 
 // Floats, and of those what the device computes in.
-bool takes(const Call& call, std::initializer_list<const Tensor*> tensors);
+bool takes(const KernelCall& call, std::initializer_list<const Tensor*> tensors);
 uint64_t bits_of(std::initializer_list<const Tensor*> tensors, std::initializer_list<bool> flags);
 Tensor flat(const Tensor& t);
 

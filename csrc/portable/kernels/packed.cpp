@@ -10,7 +10,7 @@ namespace causeway::portable {
 namespace {
 
 // The bytes of float8_e4m3fn, which no other kernel reads.
-bool float8(const Call& call, int i, Tensor* out) {
+bool float8(const KernelCall& call, int i, Tensor* out) {
   if (call.tag(i) != CW_TENSOR || call.arg(i).v.tensor->dtype.code != kDLFloat8_e4m3fn) return false;
   DLTensor bytes = *call.arg(i).v.tensor;
   bytes.dtype.code = kDLUInt;
@@ -18,7 +18,7 @@ bool float8(const Call& call, int i, Tensor* out) {
 }
 
 // out, self, weight, scale, zero_point, group, bits
-cw_status qlinear_weight(Call& call, const void*) {
+cw_status qlinear_weight(KernelCall& call, const void*) {
   Tensor out, x, weight, scale, zero;
   const bool is_float8 = float8(call, 2, &weight);
   if (!call.tensor(0, &out) || !call.tensor(1, &x) || !(is_float8 || call.tensor(2, &weight)) ||

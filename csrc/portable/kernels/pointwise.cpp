@@ -24,7 +24,7 @@ int64_t usual_power(double exponent) {
   return 0;
 }
 
-bool parse(const Pointwise& op, Call& call, Parsed& p) {
+bool parse(const Pointwise& op, KernelCall& call, Parsed& p) {
   p.results = op.results;
   for (int i = 0; i < op.results; ++i)
     if (!call.tensor(i, &p.operands[p.n++].tensor)) return false;
@@ -377,7 +377,7 @@ bool passes_caches(const Parsed& p, int64_t count) {
 
 }  // namespace
 
-cw_status prepare(const Call& call, const Pointwise& op, Parsed& p, Dtype* computed) {
+cw_status prepare(const KernelCall& call, const Pointwise& op, Parsed& p, Dtype* computed) {
   const Dtype out = p.operands[0].tensor.dtype;
   Dtype common = op.rule == Rule::Same ? out : common_dtype(p);
   if (common == kOther || !(op.dtypes >> common & 1)) return CW_UNSUPPORTED;
@@ -413,7 +413,7 @@ cw_status prepare(const Call& call, const Pointwise& op, Parsed& p, Dtype* compu
   return CW_OK;
 }
 
-cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype type) {
+cw_status run_prepared(KernelCall& call, const Pointwise& op, const Parsed& p, Dtype type) {
   const Dtype out = p.operands[0].tensor.dtype;
   Key key = {reinterpret_cast<uint64_t>(&op), 0, 0, static_cast<uint64_t>(p.flag)};
   int shift = 0;
@@ -504,7 +504,7 @@ void take_bits(const Pointwise& op, Parsed& p) {
     if (i == 0 || p.operands[i].counts) p.operands[i].tensor.dtype = kI16;
 }
 
-cw_status run_pointwise(Call& call, const void* data) {
+cw_status run_pointwise(KernelCall& call, const void* data) {
   const Pointwise& op = *static_cast<const Pointwise*>(data);
   Parsed p;
   if (!parse(op, call, p)) return CW_UNSUPPORTED;
@@ -514,7 +514,7 @@ cw_status run_pointwise(Call& call, const void* data) {
   return run_prepared(call, op, p, type);
 }
 
-cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tensor>& operands,
+cw_status run_pointwise(KernelCall& call, const Pointwise& op, const std::vector<Tensor>& operands,
                         const std::vector<Number>& scalars) {
   Parsed p;
   p.results = op.results;

@@ -58,16 +58,16 @@ struct Parsed {
 };
 
 // Checks dtypes, numbers and shapes, and collapses dimensions. `type`: what is computed in. Nothing is launched.
-cw_status prepare(const Call& call, const Pointwise& op, Parsed& p, Dtype* type);
-cw_status run_prepared(Call& call, const Pointwise& op, const Parsed& p, Dtype type);
+cw_status prepare(const KernelCall& call, const Pointwise& op, Parsed& p, Dtype* type);
+cw_status run_prepared(KernelCall& call, const Pointwise& op, const Parsed& p, Dtype type);
 // What the text of an element stands on: T, K(v) and the like.
 std::string head_of(const Pointwise& op, const Parsed& p, Dtype type);
 // One element: loads from p1, p2 .. (numbers are called so themselves), stores to p0. `place` says where an operand's is.
 std::string element_of(const Pointwise& op, const Parsed& p, Dtype type, const std::function<std::string(int)>& place);
 
-cw_status run_pointwise(Call& call, const void* pointwise);
+cw_status run_pointwise(KernelCall& call, const void* pointwise);
 // The same with tensors that are no arguments: results first, then the others, and the scalars.
-cw_status run_pointwise(Call& call, const Pointwise& op, const std::vector<Tensor>& operands,
+cw_status run_pointwise(KernelCall& call, const Pointwise& op, const std::vector<Tensor>& operands,
                         const std::vector<Number>& scalars);
 const Pointwise& pointwise_named(const char* name);
 const std::vector<Pointwise>& pointwise_table();

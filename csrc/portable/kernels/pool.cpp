@@ -38,7 +38,7 @@ bool read_sizes(const Pool& op, const Tensor& image, const Tensor& result, Windo
 }
 
 // kernel_size, stride and padding from argument `at` on; dilation where there is one.
-void read_window(Call& call, const Pool& op, int at, int dilation_at, Window& p) {
+void read_window(KernelCall& call, const Pool& op, int at, int dilation_at, Window& p) {
   const auto kernel = call.ints(at), stride = call.ints(at + 1), padding = call.ints(at + 2);
   const auto dilation = dilation_at < 0 ? std::vector<int64_t>{} : call.ints(dilation_at);
   for (int d = 3 - op.dims; d < 3; ++d) {
@@ -50,7 +50,7 @@ void read_window(Call& call, const Pool& op, int at, int dilation_at, Window& p)
   }
 }
 
-bool takes(const Call& call, Dtype dtype, cw_dtypes dtypes) {
+bool takes(const KernelCall& call, Dtype dtype, cw_dtypes dtypes) {
   return (dtypes >> dtype & 1) && (dtype != kF64 || (call.device->info.arithmetic & CW_FLOAT64));
 }
 
@@ -87,7 +87,7 @@ double taps(const Window& p) {
 }
 
 // out, indices, self, then output_size; or kernel_size, stride, padding, dilation, ceil_mode
-cw_status max_pool(Call& call, const void* data) {
+cw_status max_pool(KernelCall& call, const void* data) {
   const Pool& op = *static_cast<const Pool*>(data);
   Tensor out, index, in;
   Window p;
@@ -118,7 +118,7 @@ struct Places {
 };
 
 // grad_input, grad_output, self, [kernel_size, stride, padding, dilation, ceil_mode,] indices
-cw_status max_pool_backward(Call& call, const void* data) {
+cw_status max_pool_backward(KernelCall& call, const void* data) {
   Tensor out, grad, index;
   if (!call.tensor(0, &out) || !call.tensor(1, &grad) ||
       !call.tensor(static_cast<const Places*>(data)->indices, &index))
@@ -157,7 +157,7 @@ cw_status max_pool_backward(Call& call, const void* data) {
   return l.run(*call.device, function, planes, static_cast<double>(count) * 2, call.stream);
 }
 
-cw_status mean(Call& call, const Pool& op, const Tensor& out, const Tensor& in, const Window& p, bool backward) {
+cw_status mean(KernelCall& call, const Pool& op, const Tensor& out, const Tensor& in, const Window& p, bool backward) {
   cw_function function = nullptr;
   TRY(call.device->function(
       {family(backward ? "mean_pool_backward" : "mean_pool"),
@@ -177,7 +177,7 @@ cw_status mean(Call& call, const Pool& op, const Tensor& out, const Tensor& in, 
 }
 
 // ceil_mode is in the result's size; count_include_pad, divisor_override
-void read_mean(Call& call, const Pool& op, int at, Window& p) {
+void read_mean(KernelCall& call, const Pool& op, int at, Window& p) {
   if (op.adaptive) return;
   read_window(call, op, at, -1, p);
   p.padded = call.integer(at + 4, 1);
@@ -185,7 +185,7 @@ void read_mean(Call& call, const Pool& op, int at, Window& p) {
 }
 
 // out, self, then output_size; or kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-cw_status mean_pool(Call& call, const void* data) {
+cw_status mean_pool(KernelCall& call, const void* data) {
   const Pool& op = *static_cast<const Pool*>(data);
   Tensor out, in;
   Window p;
@@ -196,7 +196,7 @@ cw_status mean_pool(Call& call, const void* data) {
 }
 
 // grad_input, grad_output, self, then nothing; or as mean_pool
-cw_status mean_pool_backward(Call& call, const void* data) {
+cw_status mean_pool_backward(KernelCall& call, const void* data) {
   const Pool& op = *static_cast<const Pool*>(data);
   Tensor out, grad;
   Window p;

@@ -11,7 +11,7 @@ namespace causeway::portable {
 
 namespace {
 
-Dtype accumulator(const Call& call, Dtype dtype) {
+Dtype accumulator(const KernelCall& call, Dtype dtype) {
   if (is_int(dtype)) return kI64;
   return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
 }
@@ -35,7 +35,7 @@ std::string dot_text(Program& p, const std::string& ak, const std::string& bk, b
 }
 
 // Matrices of integers, with one dimension of batches or none; also int8 to int32 (_int_mm).
-cw_status integers(Call& call, const void*) {
+cw_status integers(KernelCall& call, const void*) {
   Tensor out, a, b;
   if (!call.tensor(0, &out) || !call.tensor(1, &a) || !call.tensor(2, &b) || a.dtype != b.dtype || !is_int(a.dtype) ||
       !is_int(out.dtype) || out.dtype == kBool || a.ndim != out.ndim || b.ndim != out.ndim)
@@ -52,7 +52,7 @@ cw_status integers(Call& call, const void*) {
 }
 
 // out, self, mat, vec, beta, alpha
-cw_status addmv(Call& call, const void*) {
+cw_status addmv(KernelCall& call, const void*) {
   Tensor out, c, a, b;
   if (!call.tensor(0, &out) || !call.tensor(1, &c) || !call.tensor(2, &a) || !call.tensor(3, &b) || a.ndim != 2 ||
       b.ndim != 1 || a.dtype != b.dtype || c.dtype != a.dtype || out.dtype != a.dtype || c.ndim > 1 || a.dtype == kBool)
@@ -81,7 +81,7 @@ cw_status addmv(Call& call, const void*) {
 }
 
 // out, self, tensor: in parts, then their sum
-cw_status dot(Call& call, const void*) {
+cw_status dot(KernelCall& call, const void*) {
   Tensor out, a, b;
   if (!call.tensor(0, &out) || !call.tensor(1, &a) || !call.tensor(2, &b) || a.ndim != 1 || b.ndim != 1 ||
       a.dtype != b.dtype || a.shape[0] != b.shape[0] || a.dtype == kBool)
@@ -114,7 +114,7 @@ cw_status dot(Call& call, const void*) {
 }
 
 // out, self, vec1, vec2, beta, alpha
-cw_status addr(Call& call, const void*) {
+cw_status addr(KernelCall& call, const void*) {
   Tensor out, c, a, b;
   if (!call.tensor(0, &out) || !call.tensor(1, &c) || !call.tensor(2, &a) || !call.tensor(3, &b) || out.ndim != 2 ||
       a.ndim != 1 || b.ndim != 1 || a.dtype != out.dtype || b.dtype != out.dtype || c.dtype != out.dtype ||
@@ -137,7 +137,7 @@ cw_status addr(Call& call, const void*) {
 }
 
 // out, self, dim; backward: grad_input, grad_output, self, dim. The first half times the sigmoid of the second.
-cw_status glu(Call& call, const void* data) {
+cw_status glu(KernelCall& call, const void* data) {
   const bool backward = data != nullptr;
   Tensor out, in, grad;
   if (!call.tensor(0, &out) || !call.tensor(backward ? 2 : 1, &in) || in.dtype != out.dtype || !is_float(in.dtype) ||
@@ -160,7 +160,7 @@ cw_status glu(Call& call, const void* data) {
 }
 
 // A list of dimensions as the reduced ones last, the kept ones first.
-bool split(const Call& call, const Tensor& in, const std::vector<int64_t>& dims, std::vector<int>* kept,
+bool split(const KernelCall& call, const Tensor& in, const std::vector<int64_t>& dims, std::vector<int>* kept,
            std::vector<int>* reduced) {
   bool is_reduced[kMostDims] = {};
   for (int64_t d : dims) {
@@ -187,8 +187,9 @@ void join(std::vector<int64_t>& shape, std::vector<int64_t>& strides) {
 
 // The parts of a row by a team each, then a row's parts by another: its mean, and what the parts' means add to the
 // squares (Chan, Golub and LeVeque, 1983). Parts of one row lie `rows` apart.
-cw_status variance_by_teams(Call& call, const Variance& op, const Tensor& in, const Tensor& out, const Tensor& mean,
-                            const std::vector<int>& kept, const std::vector<int>& reduced, double correction) {
+cw_status variance_by_teams(KernelCall& call, const Variance& op, const Tensor& in, const Tensor& out,
+                            const Tensor& mean, const std::vector<int>& kept, const std::vector<int>& reduced,
+                            double correction) {
   std::vector<int64_t> kept_shape, kept_strides, shape, strides;
   int64_t rows = 1, count = 1;
   for (int d : kept) kept_shape.push_back(in.shape[d]), kept_strides.push_back(in.strides[d]), rows *= in.shape[d];
@@ -220,7 +221,7 @@ cw_status variance_by_teams(Call& call, const Variance& op, const Tensor& in, co
 
 // (var, mean | var), self, dim, correction, keepdim. Each part of a row by itself, in two passes: its mean, then the
 // squares of what is left; parts are joined by their means (Chan, Golub and LeVeque, 1983).
-cw_status variance(Call& call, const void* data) {
+cw_status variance(KernelCall& call, const void* data) {
   const Variance& op = *static_cast<const Variance*>(data);
   Tensor out, mean, in;
   int at = 1;
@@ -263,7 +264,7 @@ cw_status variance(Call& call, const void* data) {
 
 }  // namespace
 
-cw_status integer_product(Call& call) { return integers(call, nullptr); }
+cw_status integer_product(KernelCall& call) { return integers(call, nullptr); }
 
 Kernels product_kernels() {
   static const int yes = 1;

@@ -25,7 +25,7 @@ std::string name_of_store(Dtype dtype) {
 // ---- quantize ------------------------------------------------------------------------------------------------------------
 
 // out, self, inverse, zero_point, axis, low, high, dtype
-cw_status quantize(Call& call, const void*) {
+cw_status quantize(KernelCall& call, const void*) {
   Tensor out, in, inverse, zero;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !call.tensor(2, &inverse) || inverse.dtype != kF32 ||
       !is_float(in.dtype) || is_float(out.dtype) || size_of(out.dtype) > 2)
@@ -81,7 +81,7 @@ struct After {
   int64_t shift, low, high;
 };
 
-bool read_after(Call& call, int at, const Tensor& out, After* a) {
+bool read_after(KernelCall& call, int at, const Tensor& out, After* a) {
   a->relu = call.integer(at) != 0;
   const bool inverse = call.tensor(at + 1, &a->inverse);
   a->has_zero = call.tensor(at + 2, &a->zero);
@@ -90,7 +90,7 @@ bool read_after(Call& call, int at, const Tensor& out, After* a) {
   return is_float(out.dtype) || (inverse && a->inverse.dtype == kF32 && a->inverse.contiguous());
 }
 
-bool read_before(Call& call, Quantized* q, After* a) {
+bool read_before(KernelCall& call, Quantized* q, After* a) {
   if (!call.tensor(1, &q->x) || !call.tensor(2, &q->weight) || !call.tensor(3, &a->scale) || a->scale.dtype != kF32)
     return false;
   const auto is_8_or_16 = [](Dtype d) { return d == kI8 || d == kU8 || d == kI16; };
@@ -118,7 +118,7 @@ struct Image {
 
 constexpr int64_t kBeyond = 32;  // elements that a vector may read past the end
 
-cw_status write_image(Call& call, const Quantized& q, Image* image) {
+cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
   image->channels = q.groups * q.in_channels;
   int64_t rows = q.batch, gap[3];
   for (int d = 0; d < 3; ++d) {
@@ -204,7 +204,7 @@ struct Weights {
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
 
-cw_status order_weights(Call& call, const Quantized& q, bool vectors, Weights* w) {
+cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weights* w) {
   const bool rows = whole_rows(q);
   w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
@@ -250,7 +250,7 @@ for (idx i = 0; i < padded; ++i) {
 // ---- sums ----------------------------------------------------------------------------------------------------------------
 
 // The sum of all taps of each output, once for all positions that have them all.
-cw_status add_taps(Call& call, const Quantized& q, const After& a, const void** whole) {
+cw_status add_taps(KernelCall& call, const Quantized& q, const After& a, const void** whole) {
   if (!a.has_taps) return CW_OK;
   void* made = nullptr;
   const int64_t outputs = q.groups * q.out_channels;
@@ -320,7 +320,7 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
 }
 
 // Each output by itself.
-cw_status by_elements(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                       const void* whole) {
   Program p(call, "quantized_elements");
   add_common(p, q, a, image, w, whole);
@@ -341,7 +341,7 @@ FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, b * o0 + o * o1 + z * o2 + y * o
                static_cast<double>(q.depth()));
 }
 
-cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
@@ -367,7 +367,7 @@ cw_status by_tiles(Call& call, const Quantized& q, const After& a, const Image& 
 }
 
 // One channel a group: 16 of them at once.
-cw_status by_depth(Call& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
+cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
   Program p(call, "quantized_depth");
   add_common(p, q, a, image, w, whole);
@@ -390,7 +390,7 @@ for (idx c0 = 0; c0 < groups; c0 += 16) {
                static_cast<double>(q.groups * q.taps()));
 }
 
-cw_status product(Call& call, const Quantized& q, const After& a) {
+cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   if (q.result.numel() == 0) return CW_OK;
   const bool cpu = call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q);
   const bool depth = cpu && q.in_channels == 1 && q.out_channels == 1 && q.groups > 1;
@@ -406,7 +406,7 @@ cw_status product(Call& call, const Quantized& q, const After& a) {
 }
 
 // out, self, weight, scale, bias, taps, shift, relu, out_inverse, out_zero, low, high, dtype
-cw_status qlinear(Call& call, const void*) {
+cw_status qlinear(KernelCall& call, const void*) {
   Quantized q;
   After a;
   Tensor out;
@@ -437,7 +437,7 @@ bool spatial(const Tensor& t, Tensor* out) {
 
 // out, self, weight, scale, bias, taps, shift, stride, padding, dilation, transposed, output_padding, groups, relu,
 // out_inverse, out_zero, low, high, dtype
-cw_status qconv(Call& call, const void*) {
+cw_status qconv(KernelCall& call, const void*) {
   Quantized q;
   After a;
   Tensor out, weight;

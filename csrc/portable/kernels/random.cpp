@@ -19,7 +19,7 @@ struct Random {
 };
 
 // self, the numbers, generator
-cw_status fill(Call& call, const void* data) {
+cw_status fill(KernelCall& call, const void* data) {
   const Random& op = *static_cast<const Random*>(data);
   Tensor out;
   if (!call.tensor(0, &out) || !out.contiguous() || !(op.dtypes >> out.dtype & 1)) return CW_UNSUPPORTED;
@@ -56,7 +56,7 @@ cw_status fill(Call& call, const void* data) {
 }
 
 // output, mask, input, p, train, and a generator that torch's operator does not name
-cw_status dropout(Call& call, const void*) {
+cw_status dropout(KernelCall& call, const void*) {
   Tensor out, mask, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &mask) || !call.tensor(2, &in)) return CW_UNSUPPORTED;
   const double p = call.real(3), keep = 1 - p;
@@ -88,7 +88,7 @@ cw_status dropout(Call& call, const void*) {
 }
 
 // out, n, generator: swaps from the last place down (Fisher and Yates), by one item: each depends on those before it.
-cw_status permutation(Call& call, const void*) {
+cw_status permutation(KernelCall& call, const void*) {
   Tensor out;
   if (!call.tensor(0, &out) || !call.device->in_turn() || (out.dtype != kI64 && out.dtype != kI32))
     return CW_UNSUPPORTED;
@@ -112,7 +112,7 @@ cw_status permutation(Call& call, const void*) {
 
 // random_: self, generator; random_.to: self, to, generator; random_.from: self, from, to, generator. Both ends by what
 // the dtype counts exactly where they are left out.
-cw_status whole_numbers(Call& call, const void* data) {
+cw_status whole_numbers(KernelCall& call, const void* data) {
   const int ends = static_cast<int>(*static_cast<const char*>(data) - '0');
   Tensor out;
   if (!call.tensor(0, &out) || !out.contiguous() || call.tag(1 + ends) != CW_GENERATOR) return CW_UNSUPPORTED;
@@ -141,7 +141,7 @@ cw_status whole_numbers(Call& call, const void* data) {
 }
 
 // bernoulli_.Tensor: self, p, generator; bernoulli.out: out, p, generator
-cw_status bernoulli(Call& call, const void*) {
+cw_status bernoulli(KernelCall& call, const void*) {
   Tensor out, chance;
   if (!call.tensor(0, &out) || !call.tensor(1, &chance) || call.tag(2) != CW_GENERATOR || !out.contiguous() ||
       !is_float(chance.dtype) || !has_f64(call))
@@ -163,7 +163,7 @@ cw_status bernoulli(Call& call, const void*) {
 
 // out, self, num_samples, replacement, generator. With replacement: where a uniform number falls in the running sum.
 // Without: the largest of chance / exponential (Efraimidis and Spirakis, 2006).
-cw_status multinomial(Call& call, const void*) {
+cw_status multinomial(KernelCall& call, const void*) {
   Tensor out, chance;
   if (!call.tensor(0, &out) || !call.tensor(1, &chance) || call.tag(4) != CW_GENERATOR || out.dtype != kI64 ||
       !is_float(chance.dtype) || chance.ndim < 1 || chance.ndim > 2 || !chance.contiguous() || !out.contiguous() ||

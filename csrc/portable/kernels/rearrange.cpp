@@ -12,7 +12,7 @@ struct Shuffle {
 };
 
 // out, self, factor
-cw_status shuffle(Call& call, const void* data) {
+cw_status shuffle(KernelCall& call, const void* data) {
   const bool back = static_cast<const Shuffle*>(data)->back;
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || size_of(in.dtype) > 8)
@@ -43,7 +43,7 @@ struct Fold {
 };
 
 // out, self, [output_size,] kernel_size, dilation, padding, stride
-cw_status fold(Call& call, const void* data) {
+cw_status fold(KernelCall& call, const void* data) {
   const bool back = static_cast<const Fold*>(data)->back;
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype || !is_float(in.dtype))

@@ -13,7 +13,7 @@ namespace {
 class Step {
  public:
   // The first is the gates, [rows, gates * hidden].
-  Step(Call& call, int gates) : call_(call), gates_(gates) {
+  Step(KernelCall& call, int gates) : call_(call), gates_(gates) {
     Tensor& t = t_[0];
     fits_ = call.tensor(0, &t) && t.contiguous() && t.ndim == 2 && t.shape[1] % gates == 0;
   }
@@ -48,14 +48,14 @@ class Step {
     return *this;
   }
 
-  Call& call_;
+  KernelCall& call_;
   const int gates_;
   bool fits_ = false;
   Tensor t_[7];
 };
 
 // gates, cx, hy, cy
-cw_status lstm(Call& call, const void*) {
+cw_status lstm(KernelCall& call, const void*) {
   const Step s = Step(call, 4).narrow({1, 2, 3});
   if (!s.fits()) return CW_UNSUPPORTED;
   if (s.empty()) return CW_OK;
@@ -71,7 +71,7 @@ void add_output(Program& p, const Step& s) {
 }
 
 // gates, cx, cy, the gradients of the output (or none), of the hidden state, of the cell, and of the gates
-cw_status lstm_backward(Call& call, const void*) {
+cw_status lstm_backward(KernelCall& call, const void*) {
   Step s = Step(call, 4).narrow({1, 2, 4, 5}).wide({6});
   if (s.has(3)) s.narrow({3});
   if (!s.fits()) return CW_UNSUPPORTED;
@@ -83,7 +83,7 @@ cw_status lstm_backward(Call& call, const void*) {
 }
 
 // gates, the hidden state's, hx, hy, the new gate's hidden part
-cw_status gru(Call& call, const void*) {
+cw_status gru(KernelCall& call, const void*) {
   const Step s = Step(call, 3).wide({1}).narrow({2, 3, 4});
   if (!s.fits()) return CW_UNSUPPORTED;
   if (s.empty()) return CW_OK;
@@ -93,7 +93,7 @@ cw_status gru(Call& call, const void*) {
 }
 
 // gates, the new gate's hidden part, hx, the gradients of the output (or none), of the hidden state, and of both gates
-cw_status gru_backward(Call& call, const void*) {
+cw_status gru_backward(KernelCall& call, const void*) {
   Step s = Step(call, 3).narrow({1, 2, 4}).wide({5, 6});
   if (s.has(3)) s.narrow({3});
   if (!s.fits()) return CW_UNSUPPORTED;

@@ -216,7 +216,7 @@ uint64_t plan_bits(const Plan& p, const Shape& s) {
          static_cast<uint64_t>(reads_four_rows(s, p)) << 49;
 }
 
-cw_status launch(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,
+cw_status launch(KernelCall& call, const Reduction& op, const Plan& p, const Shape& s, const void* in, const void* out,
                  int64_t parts, int64_t count) {
   cw_function function = nullptr;
   Device& device = *call.device;
@@ -257,7 +257,8 @@ Shape rest_of(const Shape& s, int64_t parts) {
   return rest;
 }
 
-cw_status reduce_by_teams(Call& call, const Reduction& op, Plan p, const Shape& s, const void* in, const void* out) {
+cw_status reduce_by_teams(KernelCall& call, const Reduction& op, Plan p, const Shape& s, const void* in,
+                          const void* out) {
   const int64_t parts = parts_of(*call.device, p.teams, s.outputs, s.count);
   p.dense = false;
   if (parts < 2) return launch(call, op, p, s, in, out, 1, s.count);
@@ -282,7 +283,7 @@ bool jumps(const Shape& s, const Plan& p) {
 }
 
 // All rows as they lie, then the rows of each result.
-cw_status reduce_by_rows(Call& call, const Reduction& op, const Plan& p, const Shape& s, const void* in,
+cw_status reduce_by_rows(KernelCall& call, const Reduction& op, const Plan& p, const Shape& s, const void* in,
                          const void* out) {
   Shape rows, rest;
   rows.kept = s.kept;
@@ -309,10 +310,10 @@ cw_status reduce_by_rows(Call& call, const Reduction& op, const Plan& p, const S
   return launch(call, op, second, rest, partial, out, 1, s.count);
 }
 
-cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Tensor& in,
+cw_status reduce_to(KernelCall& call, const Reduction& op, const Tensor& out, const Tensor& in,
                     const std::vector<int64_t>& dims);
 
-cw_status reduce(Call& call, const void* data) {
+cw_status reduce(KernelCall& call, const void* data) {
   const Reduction& op = *static_cast<const Reduction*>(data);
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
@@ -323,7 +324,7 @@ cw_status reduce(Call& call, const void* data) {
   return reduce_to(call, op, out, in, dims);
 }
 
-cw_status reduce_to(Call& call, const Reduction& op, const Tensor& out, const Tensor& in,
+cw_status reduce_to(KernelCall& call, const Reduction& op, const Tensor& out, const Tensor& in,
                     const std::vector<int64_t>& dims) {
   const bool has_f64 = call.device->info.arithmetic & CW_FLOAT64;
   if (!(op.dtypes >> in.dtype & 1) || (!has_f64 && (in.dtype == kF64 || out.dtype == kF64))) return CW_UNSUPPORTED;
@@ -390,7 +391,7 @@ constexpr const char* kBetter =
     "((v) BEYOND (w) || ((v) != (v) && (w) == (w)) || (((v) == (w) || ((v) != (v) && (w) != (w))) && (i) < (j)))";
 
 // One pass of a search by teams: from elements or, the last one, from the places that parts have found.
-cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, const void* in, const void* in_at,
+cw_status search_by_teams(KernelCall& call, const Search& op, Plan p, const Shape& s, const void* in, const void* in_at,
                           const void* index, const void* value, int64_t parts) {
   Device& device = *call.device;
   p.teams = teams_of(device, s.outputs, s.count / parts, reads_across(s));
@@ -427,7 +428,7 @@ cw_status search_by_teams(Call& call, const Search& op, Plan p, const Shape& s, 
   return l.run_groups(*call.device, function, p.teams.groups(s.outputs * parts), p.teams.items, call.stream);
 }
 
-cw_status search_in_parts(Call& call, const Search& op, const Plan& p, const Shape& s, const void* in,
+cw_status search_in_parts(KernelCall& call, const Search& op, const Plan& p, const Shape& s, const void* in,
                           const void* index, const void* value) {
   const int64_t parts =
       parts_of(*call.device, teams_of(*call.device, s.outputs, s.count, reads_across(s)), s.outputs, s.count);
@@ -443,7 +444,7 @@ cw_status search_in_parts(Call& call, const Search& op, const Plan& p, const Sha
   return search_by_teams(call, op, last, rest_of(s, parts), values, places, index, value, 1);
 }
 
-cw_status search(Call& call, const void* data) {
+cw_status search(KernelCall& call, const void* data) {
   const Search& op = *static_cast<const Search*>(data);
   Tensor value, index, in;
   int at = 0;
@@ -492,7 +493,7 @@ cw_status search(Call& call, const void* data) {
 
 }  // namespace
 
-cw_status sum_into(Call& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims) {
+cw_status sum_into(KernelCall& call, const Tensor& out, const Tensor& in, const std::vector<int64_t>& dims) {
   static const Reduction sum = {"sum", "", kReals, Accumulate::Wide, "0", "((acc) + (v))", "acc"};
   return reduce_to(call, sum, out, in, dims);
 }

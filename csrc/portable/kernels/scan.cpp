@@ -18,12 +18,12 @@ struct Scan {
   const char *start, *step;
 };
 
-Dtype accumulator(const Call& call, Dtype dtype) {
+Dtype accumulator(const KernelCall& call, Dtype dtype) {
   if (is_int(dtype)) return kI64;
   return call.device->in_turn() && has_f64(call) ? kF64 : compute_of(dtype);
 }
 
-cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim, Dtype acc) {
+cw_status scan_by_teams(KernelCall& call, const Scan& op, const Tensor& out, const Tensor& in, int dim, Dtype acc) {
   const int64_t n = in.shape[dim];
   std::vector<int64_t> shape, in_strides, out_strides;
   int64_t rows = 1;
@@ -74,7 +74,7 @@ cw_status scan_by_teams(Call& call, const Scan& op, const Tensor& out, const Ten
   return p.by_teams(teams, rows * parts, text, "LOCAL A tile[TILE * TEAMS + TILE * TEAMS / 32 + 1];\n");
 }
 
-cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor& in, int dim) {
+cw_status scan_into(KernelCall& call, const Scan& op, const Tensor& out, const Tensor& in, int dim) {
   const int64_t n = in.shape[dim];
   int64_t shape[kMostDims], columns = 1;
   for (int d = 0; d < in.ndim; ++d) {
@@ -136,7 +136,7 @@ cw_status scan_into(Call& call, const Scan& op, const Tensor& out, const Tensor&
 }
 
 // out, self, dim, dtype
-cw_status scan(Call& call, const void* data) {
+cw_status scan(KernelCall& call, const void* data) {
   const Scan& op = *static_cast<const Scan*>(data);
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in)) return CW_UNSUPPORTED;
@@ -148,7 +148,7 @@ cw_status scan(Call& call, const void* data) {
 }
 
 // self, values, indices, dim: nothing is returned
-cw_status extreme(Call& call, const void* data) {
+cw_status extreme(KernelCall& call, const void* data) {
   Tensor in, values, places;
   if (!call.tensor(0, &in) || !call.tensor(1, &values) || !call.tensor(2, &places) || values.dtype != in.dtype ||
       places.dtype != kI64)
@@ -177,7 +177,7 @@ const Scan kSum = {"aten::cumsum.out", "0", "((acc) + (v))"};
 
 }  // namespace
 
-cw_status running_sum(Call& call, const Tensor& in, void* out) {
+cw_status running_sum(KernelCall& call, const Tensor& in, void* out) {
   return scan_into(call, kSum, dense(out, kI64, {in.numel()}), in, 0);
 }
 

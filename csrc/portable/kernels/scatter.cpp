@@ -20,7 +20,7 @@ void at_least_1d(Tensor& t) {
 bool is_index(const Tensor& t) { return t.dtype == kI64 || t.dtype == kI32; }
 
 // In how many parts a column is shared out, so that all of the device has work.
-int64_t parts_of(const Call& call, int64_t columns, int64_t size, int64_t count) {
+int64_t parts_of(const KernelCall& call, int64_t columns, int64_t size, int64_t count) {
   const bool cpu = call.device->in_turn();
   const int64_t wanted = cpu ? int64_t{call.device->info.compute_units} : 16384;
   if (columns >= wanted || columns == 0) return 1;
@@ -70,7 +70,7 @@ struct Scatter {
 };
 
 // (out, self | self), dim, index, src or value, ...
-cw_status scatter(Call& call, const void* data) {
+cw_status scatter(KernelCall& call, const void* data) {
   const Scatter& op = *static_cast<const Scatter*>(data);
   Tensor out, in, index, source;
   Number number;
@@ -117,7 +117,7 @@ cw_status scatter(Call& call, const void* data) {
 }
 
 // self, index, source, accumulate: places in all of self, row-major
-cw_status put(Call& call, const void*) {
+cw_status put(KernelCall& call, const void*) {
   Tensor out, index, source;
   if (!call.tensor(0, &out) || !call.tensor(1, &index) || !call.tensor(2, &source) || source.dtype != out.dtype ||
       !out.contiguous() || !index.contiguous() || !source.contiguous() || source.numel() != index.numel())
@@ -133,7 +133,7 @@ cw_status put(Call& call, const void*) {
 }  // namespace
 
 // self, indices, values, accumulate, unsafe
-cw_status index_put(Call& call, const void*) {
+cw_status index_put(KernelCall& call, const void*) {
   Tensor out, values;
   if (!call.tensor(0, &out) || call.tag(1) != CW_TENSOR_LIST || !call.tensor(2, &values) || values.dtype != out.dtype)
     return CW_UNSUPPORTED;
@@ -226,12 +226,12 @@ cw_status index_put(Call& call, const void*) {
   return p.each(own.data(), static_cast<int>(own.size()), text, static_cast<double>(count) * 10);
 }
 
-bool scatter_takes(const Call& call, const Tensor& out, const Tensor& index) {
+bool scatter_takes(const KernelCall& call, const Tensor& out, const Tensor& index) {
   return is_index(index) && (kReals >> out.dtype & 1) && (out.dtype != kF64 || has_f64(call)) && out.ndim <= 10;
 }
 
-cw_status place(Call& call, const Tensor& to, int dim, const Tensor& at, const Tensor* source, const Number& number,
-                const Placing& how) {
+cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, const Tensor* source,
+                const Number& number, const Placing& how) {
   if (!scatter_takes(call, to, at)) return CW_UNSUPPORTED;
   const int64_t size = to.shape[dim], count = at.shape[dim];
   int64_t shape[kMostDims], columns = 1;

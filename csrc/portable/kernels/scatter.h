@@ -17,11 +17,11 @@ struct Placing {
 };
 
 // Whether `place` takes these: ask before the result is written.
-bool scatter_takes(const Call& call, const Tensor& out, const Tensor& index);
+bool scatter_takes(const KernelCall& call, const Tensor& out, const Tensor& index);
 
 // Each element of `source` (or `number`, where it is NULL) at the coordinates of the index, with the index's own value
 // in dimension `dim`, goes to `out`. Out of range it goes nowhere.
-cw_status place(Call& call, const Tensor& out, int dim, const Tensor& index, const Tensor* source, const Number& number,
-                const Placing& how);
+cw_status place(KernelCall& call, const Tensor& out, int dim, const Tensor& index, const Tensor* source,
+                const Number& number, const Placing& how);
 
 }  // namespace causeway::portable

@@ -82,7 +82,7 @@ std::string backward_teams() {
 }
 
 // out, self, dim, half_to_float; or grad_input, grad_output, output, dim, input_dtype
-cw_status softmax(Call& call, const void* data) {
+cw_status softmax(KernelCall& call, const void* data) {
   const Softmax& op = *static_cast<const Softmax*>(data);
   Tensor out, in, grad;
   int at = 1;

@@ -36,7 +36,7 @@ Tensor reduced(const Tensor& out, const Tensor& in, int dim) {
 }
 
 // values, indices, self, stable, dim, descending
-cw_status sort(Call& call, const void*) {
+cw_status sort(KernelCall& call, const void*) {
   Tensor values, places, in;
   if (!call.tensor(0, &values) || !call.tensor(1, &places) || !call.tensor(2, &in) || values.dtype != in.dtype ||
       places.dtype != kI64)
@@ -49,7 +49,7 @@ cw_status sort(Call& call, const void*) {
   return copy_into(call, to_last(places, dim), sorted.places);
 }
 
-cw_status topk_by_teams(Call& call, Tensor in, int dim, int64_t k, bool largest, const Tensor& values,
+cw_status topk_by_teams(KernelCall& call, Tensor in, int dim, int64_t k, bool largest, const Tensor& values,
                         const Tensor& places) {
   constexpr int64_t kMostHeld = 8;
   std::vector<int64_t> shape, to_values, to_places;
@@ -106,7 +106,7 @@ cw_status topk_by_teams(Call& call, Tensor in, int dim, int64_t k, bool largest,
 }
 
 // values, indices, self, k, dim, largest, sorted
-cw_status topk(Call& call, const void*) {
+cw_status topk(KernelCall& call, const void*) {
   Tensor values, places, in;
   if (!call.tensor(0, &values) || !call.tensor(1, &places) || !call.tensor(2, &in) || values.dtype != in.dtype ||
       places.dtype != kI64)
@@ -151,7 +151,7 @@ cw_status topk(Call& call, const void*) {
 enum class Pick : int64_t { Kth, Median, NanMedian, Mode };
 
 // Of each sorted row one element: the k-th, the middle one, the most frequent.
-cw_status pick_row(Call& call, const Tensor& in, int dim, Pick pick, int64_t k, const Tensor& values,
+cw_status pick_row(KernelCall& call, const Tensor& in, int dim, Pick pick, int64_t k, const Tensor& values,
                    const Tensor* places) {
   Sorted sorted;
   TRY(sort_rows(call, in, dim, false, &sorted));
@@ -177,7 +177,7 @@ cw_status pick_row(Call& call, const Tensor& in, int dim, Pick pick, int64_t k, 
 }
 
 // kthvalue: values, indices, self, k, dim, keepdim; the others without k
-cw_status picked(Call& call, const void* data) {
+cw_status picked(KernelCall& call, const void* data) {
   const Pick pick = *static_cast<const Pick*>(data);
   Tensor values, places, in;
   if (!call.tensor(0, &values) || !call.tensor(1, &places) || !call.tensor(2, &in) || values.dtype != in.dtype ||
@@ -192,7 +192,7 @@ cw_status picked(Call& call, const void* data) {
 }
 
 // out, self: of all elements
-cw_status median(Call& call, const void* data) {
+cw_status median(KernelCall& call, const void* data) {
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || !in.contiguous() || in.numel() == 0 || out.dtype != in.dtype)
     return CW_UNSUPPORTED;
@@ -208,7 +208,7 @@ Tensor to_last(const Tensor& t, int dim) {
   return r;
 }
 
-cw_status sort_rows(Call& call, const Tensor& given, int dim, bool descending, Sorted* out) {
+cw_status sort_rows(KernelCall& call, const Tensor& given, int dim, bool descending, Sorted* out) {
   if (!(kReals >> given.dtype & 1) || (given.dtype == kF64 && !has_f64(call))) return CW_UNSUPPORTED;
   const Tensor in = to_last(given, dim);
   const int64_t n = in.shape[in.ndim - 1], all = in.numel(), rows = n ? all / n : 0;

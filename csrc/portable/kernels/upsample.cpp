@@ -18,7 +18,7 @@ struct Upsample {
 
 // out, self, output_size, [align_corners,] scales; or grad_input, grad_output, output_size, input_size, [align_corners,]
 // scales
-cw_status upsample(Call& call, const void* data) {
+cw_status upsample(KernelCall& call, const void* data) {
   const Upsample& op = *static_cast<const Upsample*>(data);
   Tensor out, in;
   if (!call.tensor(0, &out) || !call.tensor(1, &in) || out.dtype != in.dtype) return CW_UNSUPPORTED;

@@ -23,16 +23,16 @@ from types import TracebackType
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from causeway.comparison import judge, randomness, repro
 from causeway.comparison import reference as cpu
-from causeway.comparison.findings import Failure, Findings, Row, describe, plain
+from causeway.comparison.findings import Failure, Findings, FindingsRow, describe, plain
 from causeway.comparison.snapshot import Built, Snapshot, Uncopied, flat
 from causeway.errors import CausewayError
 from causeway.numerics import Refused, Verdict, tolerances
 from causeway.observe import observe
 
-Tensor = torch.Tensor
 OnFailure = Literal["print", "raise", "quiet"]
 
 
@@ -44,7 +44,7 @@ class CompareError(CausewayError):
 class _Taken:
     """What `before` keeps for `after`."""
 
-    row: Row
+    row: FindingsRow
     snapshot: Snapshot
     tolerance: tolerances.Tolerance
     generator: torch.Generator | None = None
@@ -80,9 +80,9 @@ class Compare(observe.Observer):
         self.failures: list[Failure] = []
         self.modules = modules  # that a row names
         self.dropped = 0  # failures beyond `most_failures`, which rows count all the same
-        self.selects: Callable[[observe.Call], bool] | None = None
+        self.selects: Callable[[observe.ObservedCall], bool] | None = None
         self._lock = threading.RLock()
-        self._rows: dict[tuple[str, str], Row] = {}
+        self._rows: dict[tuple[str, str], FindingsRow] = {}
         self._counts: dict[str, int] = {}
         self._draws: dict[tuple[str, str], randomness.Draws] = {}
         self._told: set[tuple[str, str, str]] = set()
@@ -104,7 +104,7 @@ class Compare(observe.Observer):
     # --- results ------------------------------------------------------------------------------
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[FindingsRow]:
         """A row for each operator and signature, in the order of their first calls."""
         with self._lock:
             return list(self._rows.values())
@@ -131,7 +131,7 @@ class Compare(observe.Observer):
 
     # --- the observer ---------------------------------------------------------------------------
 
-    def before(self, call: observe.Call) -> None:
+    def before(self, call: observe.ObservedCall) -> None:
         if self.steps is not None and not self.steps[0] <= call.step <= self.steps[1]:
             return
         if self.selects is not None and not self.selects(call):
@@ -162,7 +162,7 @@ class Compare(observe.Observer):
             return
         call.notes[self] = taken
 
-    def after(self, call: observe.Call) -> None:
+    def after(self, call: observe.ObservedCall) -> None:
         taken = call.notes.pop(self, None)
         if taken is None:
             return
@@ -177,12 +177,12 @@ class Compare(observe.Observer):
         except Exception as error:
             self._skip(taken.row, f"the comparison failed ({_words(error)})")
 
-    def _row(self, name: str, call: observe.Call) -> Row:
+    def _row(self, name: str, call: observe.ObservedCall) -> FindingsRow:
         signature = describe(call.args)
         with self._lock:
             row = self._rows.get((name, signature))
             if row is None:
-                row = self._rows[name, signature] = Row(name, signature)
+                row = self._rows[name, signature] = FindingsRow(name, signature)
             row.calls += 1
             phase = call.phase
             row.phases[phase] = row.phases.get(phase, 0) + 1
@@ -194,13 +194,13 @@ class Compare(observe.Observer):
                 row.modules.append(module)
         return row
 
-    def _skip(self, row: Row, reason: str) -> None:
+    def _skip(self, row: FindingsRow, reason: str) -> None:
         with self._lock:
             row.not_compared[reason] = row.not_compared.get(reason, 0) + 1
 
     # --- one call -------------------------------------------------------------------------------
 
-    def _compare(self, call: observe.Call, taken: _Taken) -> None:
+    def _compare(self, call: observe.ObservedCall, taken: _Taken) -> None:
         name, row, shape = call.name, taken.row, cpu.shape_of(call.name)
         generator = None
         if taken.state is not None and not call.error:
@@ -244,8 +244,8 @@ class Compare(observe.Observer):
             self._right(row, "replay" if generator is not None else how)
 
     def _values(
-        self, call: observe.Call, taken: _Taken, one: judge.Judge, names: list[str], built: Built,
-        outcome: cpu.Outcome,
+        self, call: observe.ObservedCall, taken: _Taken, one: judge.Judge, names: list[str],
+        built: Built, outcome: cpu.Outcome,
     ) -> tuple[bool, str]:  # fmt: skip
         k, good, how = 0, True, "same"
         some = taken.tolerance.results
@@ -279,7 +279,7 @@ class Compare(observe.Observer):
                     good = False
         return good, how
 
-    def _inputs(self, call: observe.Call, taken: _Taken, how: str) -> bool:
+    def _inputs(self, call: observe.ObservedCall, taken: _Taken, how: str) -> bool:
         damage = taken.snapshot.damage()
         if damage is None:
             return True
@@ -289,14 +289,14 @@ class Compare(observe.Observer):
         self._fail(call, taken, "input", f"argument {argument}", verdict, how)
         return False
 
-    def _without(self, call: observe.Call, taken: _Taken, why: str) -> None:
+    def _without(self, call: observe.ObservedCall, taken: _Taken, why: str) -> None:
         """The CPU has no answer; whether inputs were left alone can still be told."""
         reason = f"the CPU does not take the call ({why})"
         self._skip(taken.row, reason)
         if taken.tolerance.inputs and not cpu.shape_of(call.name).view:
             self._inputs(call, taken, "none")
 
-    def _random(self, call: observe.Call, taken: _Taken) -> None:
+    def _random(self, call: observe.ObservedCall, taken: _Taken) -> None:
         row = taken.row
         assert taken.generator is not None
         assert taken.state is not None
@@ -316,13 +316,19 @@ class Compare(observe.Observer):
         elif not taken.tolerance.inputs or self._inputs(call, taken, "distribution"):
             self._right(row, "distribution")
 
-    def _right(self, row: Row, how: str) -> None:
+    def _right(self, row: FindingsRow, how: str) -> None:
         with self._lock:
             row.compared += 1
             row.references[how] = row.references.get(how, 0) + 1
 
     def _fail(
-        self, call: observe.Call, taken: _Taken, kind: str, what: str, verdict: Verdict, how: str
+        self,
+        call: observe.ObservedCall,
+        taken: _Taken,
+        kind: str,
+        what: str,
+        verdict: Verdict,
+        how: str,
     ) -> None:
         row = taken.row
         stack = tuple(f"{f.filename}:{f.lineno} in {f.name}" for f in call.stack)

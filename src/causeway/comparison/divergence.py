@@ -33,13 +33,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.comparison.compare import Compare
 from causeway.comparison.findings import Failure
 from causeway.observe import modules, observe, steps
 
-Tensor = torch.Tensor
 Make = Callable[[torch.device], Any]
 Step = Callable[[Any, torch.device], Any]
 Phase = Literal["forward", "backward", "optimizer"]

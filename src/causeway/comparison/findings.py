@@ -15,7 +15,7 @@ FIGURES = ("max_abs", "max_rel", "max_ulp", "diff1", "diff2")
 
 
 @dataclass
-class Row:
+class FindingsRow:
     """All calls of one operator with one signature. The figures are the largest of all calls."""
 
     operator: str
@@ -79,7 +79,7 @@ class Failure:
 class Findings:
     """Rows and failures, as text and as JSON."""
 
-    def __init__(self, rows: Iterable[Row], failures: Sequence[Failure]) -> None:
+    def __init__(self, rows: Iterable[FindingsRow], failures: Sequence[Failure]) -> None:
         self.rows = sorted(rows, key=lambda r: (-r.failed, -r.max_ulp, r.operator, r.signature))
         self.failures = failures
 
@@ -121,7 +121,7 @@ class Findings:
         return text
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: FindingsRow) -> list[str]:
     note = "; ".join(row.not_compared) if not row.compared else ""
     return [
         row.operator.removeprefix("aten::"),

@@ -11,6 +11,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.comparison import reference as cpu
@@ -19,7 +20,6 @@ from causeway.numerics import Misplaced, Verdict
 from causeway.numerics.tolerances import Tolerance
 from causeway.ops import facts
 
-Tensor = torch.Tensor
 Mode = Literal["auto", "float64", "same"]
 
 

@@ -12,13 +12,13 @@ import hashlib
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.comparison import reference as cpu
 from causeway.comparison.snapshot import Snapshot, flat
 from causeway.numerics import Verdict
 
-Tensor = torch.Tensor
 ALPHA = 1e-9  # probability that a right operator is called wrong, in each test
 FEWEST = 200  # numbers, below which distributions are not compared
 MOST = 50_000  # numbers of a signature that are kept

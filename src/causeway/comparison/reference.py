@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch._ops import OpOverload
 
 from causeway import _C, numerics
@@ -21,8 +22,6 @@ from causeway.numerics import Refused
 from causeway.numerics.bounds import Change
 from causeway.observe.arguments import overload, tensors_in
 from causeway.ops import facts
-
-Tensor = torch.Tensor
 
 _default_generator = threading.Lock()
 

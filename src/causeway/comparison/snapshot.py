@@ -14,10 +14,10 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway import _C
 
-Tensor = torch.Tensor
 MARGIN = 64  # bytes on either side, where the storage has them; also what offsets are aligned to
 
 

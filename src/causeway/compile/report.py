@@ -80,7 +80,7 @@ class Left:
 
 
 @dataclass
-class Report:
+class CompileReport:
     """All graphs that this process compiled for the device, oldest first."""
 
     graphs: list[Graph] = field(default_factory=list)
@@ -159,7 +159,7 @@ def _bytes(count: float) -> str:
     return f"{count:.3g} GB"
 
 
-state = Report()
+state = CompileReport()
 
 
 def built(programs: Sequence[Program], names: dict[str, Any], seconds: float) -> None:
@@ -194,7 +194,7 @@ def unfused(why: str) -> bool:
     return new
 
 
-def compile_report() -> Report:
+def compile_report() -> CompileReport:
     """The graphs that torch.compile made for the device in this process: their kernels with the
     operators in each, operators that go by the ladder, why graphs broke or were compiled again, and
     the time that each part of compiling took.
@@ -207,7 +207,7 @@ def compile_report() -> Report:
         if getattr(one, "recompile_reason", None)
     ]
     breaks = {str(why): int(count) for why, count in counters["graph_break"].items()}
-    return Report(
+    return CompileReport(
         list(state.graphs),
         list(state.unfused),
         dict(state.restrided),

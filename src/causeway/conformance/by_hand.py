@@ -21,6 +21,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.conformance.families import family
 from causeway.conformance.reference import Case, on_cpu
@@ -28,7 +29,6 @@ from causeway.errors import TraceError
 from causeway.numerics import Refused
 from causeway.observe.arguments import overload
 
-Tensor = torch.Tensor
 KEYS = {"op", "dtypes", "rtol", "atol"}  # of a case, besides its arguments
 OF_TENSOR = {"shape", "dtype", "seed", "low", "high", "values", "strides"}
 

@@ -11,13 +11,13 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.conformance.families import Family, inputs_of
 from causeway.conformance.placement import GUARD, Placement, poisoned
 from causeway.conformance.table import DeviceTensor, Dtype, Library, TableError
 from causeway.observe.arguments import overload
 
-Tensor = torch.Tensor
 CONTIGUOUS, BROADCAST, PROMOTION, ELEMENTS = 1, 2, 4, 8
 
 

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 COMPUTED = (
     *("float32", "float64", "float16", "bfloat16", "int64", "int32", "int16", "int8", "uint8"),

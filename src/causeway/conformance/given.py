@@ -13,7 +13,7 @@ import torch
 
 from causeway.conformance import by_hand
 from causeway.conformance.families import Family, family
-from causeway.conformance.harvest import Call
+from causeway.conformance.harvest import HarvestedCall
 from causeway.errors import TraceError
 from causeway.observe.arguments import overload
 from causeway.ops import facts
@@ -55,7 +55,7 @@ class Given:
                 found[name] += sum(case.times for _, case in group)
         return dict(found.most_common())
 
-    def calls(self, found: Family, dtype: torch.dtype) -> list[Call]:
+    def calls(self, found: Family, dtype: torch.dtype) -> list[HarvestedCall]:
         """The cases of a family with a dtype, as calls. Those that cannot be made are left out."""
         calls = []
         arguments = [a.name for a in overload(found.reference)._schema.arguments if not a.is_out]
@@ -67,5 +67,7 @@ class Given:
                     inputs = case.inputs(overload(case.operator)._schema)
                     if len(inputs) == len(arguments):
                         tolerance = getattr(case, "tolerance", None)
-                        calls.append(Call(f"case {number} ({case.title})", inputs, tolerance))
+                        calls.append(
+                            HarvestedCall(f"case {number} ({case.title})", inputs, tolerance)
+                        )
         return calls

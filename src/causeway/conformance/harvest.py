@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway.conformance.families import Family
@@ -25,7 +26,6 @@ from causeway.errors import CausewayError
 from causeway.numerics import base_name
 from causeway.observe.arguments import overload
 
-Tensor = torch.Tensor
 SAMPLES = 40  # of one function and dtype, at even distances among those that it has
 READ = 8 * SAMPLES  # at most
 CALLS = 10  # of one operator and dtype, besides recipes
@@ -41,7 +41,7 @@ OTHER_NAMES = {
 
 
 @dataclass(frozen=True)
-class Call:
+class HarvestedCall:
     """One call of an operator: its inputs in the schema's order, outputs left out."""
 
     source: str
@@ -177,19 +177,23 @@ def _differentiate(result: Any) -> None:
         torch.autograd.backward(outputs, gradients)
 
 
-def _calls(found: Iterable[tuple[str, tuple[Any, ...]]], family: Family, source: str) -> list[Call]:
+def _calls(
+    found: Iterable[tuple[str, tuple[Any, ...]]], family: Family, source: str
+) -> list[HarvestedCall]:
     n = len([a for a in family.schema.arguments if not a.is_out])
     return [
-        Call(f"{source} {i}", inputs)
+        HarvestedCall(f"{source} {i}", inputs)
         for i, (name, inputs) in enumerate(found)
         if name in family.harvested and len(inputs) == n
     ]
 
 
-def harvest(family: Family, dtype: torch.dtype) -> list[Call]:
+def harvest(family: Family, dtype: torch.dtype) -> list[HarvestedCall]:
     """Calls of the family with `dtype`, as different as there are."""
-    by_hand = [Call(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))]
-    calls: list[Call] = []
+    by_hand = [
+        HarvestedCall(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))
+    ]
+    calls: list[HarvestedCall] = []
     for info in related(family.offered):
         recorder = _Recorder(set(family.harvested))
         _run_samples(info, dtype, recorder)
@@ -197,7 +201,7 @@ def harvest(family: Family, dtype: torch.dtype) -> list[Call]:
     return by_hand + _most_different(_with_dtype(calls, dtype))
 
 
-def sweep(family: Family) -> list[Call]:
+def sweep(family: Family) -> list[HarvestedCall]:
     """Calls in float32 that any sample of torch makes: the last resort."""
     return _most_different(_calls(everything().get(family.offered, []), family, "sweep"))
 
@@ -266,7 +270,7 @@ def _run_optimizers(recorder: _Recorder) -> None:
                 continue
 
 
-def _with_dtype(calls: list[Call], dtype: torch.dtype) -> list[Call]:
+def _with_dtype(calls: list[HarvestedCall], dtype: torch.dtype) -> list[HarvestedCall]:
     """Those that read or make a tensor of `dtype`: a backward may go on in another."""
     kept = []
     for call in calls:
@@ -276,7 +280,7 @@ def _with_dtype(calls: list[Call], dtype: torch.dtype) -> list[Call]:
     return kept
 
 
-def _shape_of(call: Call) -> tuple[Any, ...]:
+def _shape_of(call: HarvestedCall) -> tuple[Any, ...]:
     """What makes two calls different in kind: ranks, emptiness, layouts, which options are set."""
 
     def describe(value: Any) -> Any:
@@ -292,25 +296,25 @@ def _shape_of(call: Call) -> tuple[Any, ...]:
     return tuple(describe(value) for value in call.inputs)
 
 
-def _most_different(calls: list[Call]) -> list[Call]:
+def _most_different(calls: list[HarvestedCall]) -> list[HarvestedCall]:
     """At most CALLS, one of each kind first: those with elements, and of several dimensions, before
     others, which variations make of them.
     """
 
-    def order_of(call: Call) -> tuple[bool, int]:
+    def order_of(call: HarvestedCall) -> tuple[bool, int]:
         tensors = list(tensors_in(call.inputs))
         most = max((t.ndim for t in tensors), default=0)
         return any(not t.numel() for t in tensors), -min(most, 3)
 
-    kinds: dict[tuple[str, Any], list[Call]] = {}
+    kinds: dict[tuple[str, Any], list[HarvestedCall]] = {}
     for call in sorted(calls, key=order_of):
         if all(t.numel() <= 1 << 18 for t in tensors_in(call.inputs)):
             function = call.source.rsplit(" ", 1)[0]
             kinds.setdefault((function, _shape_of(call)), []).append(call)
     # One call of each kind, the functions alternately; then a second call of each.
-    rounds: list[list[list[Call]]] = [[], [], []]
+    rounds: list[list[list[HarvestedCall]]] = [[], [], []]
     for n in range(len(rounds)):
-        by_function: dict[str, list[Call]] = {}
+        by_function: dict[str, list[HarvestedCall]] = {}
         for (function, _), found in kinds.items():
             by_function.setdefault(function, []).extend(found[n : n + 1])
         rounds[n] = list(by_function.values())

@@ -16,6 +16,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any, TypeVar
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.conformance import variations
@@ -24,7 +25,7 @@ from causeway.conformance.dtypes import is_stored
 from causeway.conformance.families import Family, family
 from causeway.conformance.given import Given
 from causeway.conformance.harvest import (
-    Call,
+    HarvestedCall,
     harvest,
     map_tensors,
     sweep,
@@ -39,7 +40,6 @@ from causeway.conformance.reference import (
     Inputs,
     Reference,
     References,
-    Tensor,
     Wrong,
     beside,
     call,
@@ -250,7 +250,7 @@ class Runner:
 
 
 def cases(
-    family: Family, dtype: torch.dtype, calls: list[Call], *, varied: bool = True,
+    family: Family, dtype: torch.dtype, calls: list[HarvestedCall], *, varied: bool = True,
     served: Callable[[str], bool] | None = None,
 ) -> Iterator[Case]:  # fmt: skip
     """All cases of an operator and dtype; `varied`: not only the calls as they are.
@@ -259,7 +259,7 @@ def cases(
     options for. Without it all are, since another run may have varied any of them.
     """
 
-    def each(at: Call, variation: str, inputs: Inputs) -> Iterator[Case]:
+    def each(at: HarvestedCall, variation: str, inputs: Inputs) -> Iterator[Case]:
         for kind, form in family.forms:
             twice = variation == "same tensor twice"
             if kind == "in-place":
@@ -321,7 +321,7 @@ def _tried(found: Iterator[Made]) -> Iterator[Made]:
         return
 
 
-def _worth(at: Call) -> tuple[int, int]:
+def _worth(at: HarvestedCall) -> tuple[int, int]:
     """Calls with several dimensions and some elements are worth varying."""
     tensors = list(tensors_in(at.inputs))
     if not tensors:

@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.conformance.dtypes import numbers
 
-Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
 Recipe = Callable[[torch.dtype], Iterator[Inputs]]
 

@@ -26,7 +26,7 @@ from causeway.pages.page import (
 )
 
 if TYPE_CHECKING:
-    from causeway.conformance.report import Report
+    from causeway.conformance.report import ConformanceReport
 
 _STATES: dict[str, Tone] = {
     "passed": "good", "failed": "bad", "skipped": "quiet", "not tested": "warn", "no case": "quiet",
@@ -35,7 +35,7 @@ _STATES: dict[str, Tone] = {
 }  # fmt: skip
 
 
-def page(report: Report) -> Page:
+def page(report: ConformanceReport) -> Page:
     """The page of a report."""
     found = report.to_dict()
     about, summary, operators = found["about"], found["summary"], found["operators"]

@@ -12,8 +12,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
-Tensor = torch.Tensor
 GUARD = 256  # bytes; a multiple of every item's size and of common alignments
 
 

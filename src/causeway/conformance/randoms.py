@@ -7,13 +7,13 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.conformance.families import Family, inputs_of, kind_of
 from causeway.conformance.harvest import arguments_for
 from causeway.numerics import base_name, differ
 from causeway.observe.arguments import overload
 
-Tensor = torch.Tensor
 N = 20000
 ALPHA = 1e-6
 

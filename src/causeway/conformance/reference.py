@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.conformance import variations
@@ -23,7 +24,6 @@ from causeway.numerics.bounds import Change
 from causeway.observe.arguments import overload
 from causeway.ops import facts
 
-Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
 LARGEST = 1 << 21  # elements of the results of a large case
 # Operators whose CPU kernel reads an input as if it were dense, and so what lies between.

@@ -18,7 +18,7 @@ RUNGS = ("native", "derived", "alone", "decomposed", "portable", "host")
 
 
 @dataclass
-class Report:
+class ConformanceReport:
     """`operators` are operators.Result as dictionaries; `about` says whose."""
 
     about: dict[str, Any]
@@ -209,11 +209,11 @@ def why(operator: dict[str, Any]) -> str:
     return str(operator.get("broken", ""))
 
 
-def write_json(report: Report, path: str) -> None:
+def write_json(report: ConformanceReport, path: str) -> None:
     write(path, json.dumps(report.to_dict(), indent=1) + "\n")
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: ConformanceReport, console: Console) -> None:
     """What failed, what was not tested, and the verdict."""
     from rich.markup import escape
 

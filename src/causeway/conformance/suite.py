@@ -16,7 +16,7 @@ from causeway import vendor
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
 from causeway.conformance.ranks import ask_ranks
-from causeway.conformance.report import Report, state, why
+from causeway.conformance.report import ConformanceReport, state, why
 from causeway.conformance.workers import Operators, ask_table
 from causeway.errors import CausewayError
 
@@ -39,13 +39,13 @@ class Options:
     table: bool = False  # only the table, no operator
 
 
-def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Report:
+def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> ConformanceReport:
     """Ask all that the options say; `tell` gets a line of progress after each part.
 
     Raises CausewayError where the library cannot be asked at all, or a pattern matches nothing.
     """
     library, name = _library(options.library)
-    report = Report(
+    report = ConformanceReport(
         {
             "vendor": name,
             "version": "",
@@ -95,7 +95,9 @@ def _library(given: str) -> tuple[str, str]:
     return str(path.resolve()), vendor.name_of_library(path)
 
 
-def _operators(report: Report, library: str, options: Options, tell: Callable[[str], None]) -> None:
+def _operators(
+    report: ConformanceReport, library: str, options: Options, tell: Callable[[str], None]
+) -> None:
     given = Given(options.cases) if options.cases else None
     only = {"dtype": options.dtype or None, "case": options.case or None,
             "cases": options.cases or None,

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.conformance.dtypes import numbers
 from causeway.conformance.families import Family, inputs_of
@@ -20,7 +21,6 @@ from causeway.conformance.recipes import channels_last
 from causeway.numerics import base_name, rule_of
 from causeway.observe.arguments import overload
 
-Tensor = torch.Tensor
 Inputs = tuple[Any, ...]
 HUGE = (1 << 17) + 3  # elements
 MANY = 400  # equal keys

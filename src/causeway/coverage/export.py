@@ -10,25 +10,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from causeway import atomic
-from causeway.coverage.model import Coverage, Row
+from causeway.coverage.model import Coverage, CoverageRow
 from causeway.pages import sarif
 
 if TYPE_CHECKING:
     from rich.console import Console
 
 RULES = [
-    sarif.Rule(
+    sarif.SarifRule(
         "CW-host", "An operator that runs on the host", "warning", "OperatorOnHost",
         "The chip's vendor does not serve this call, so it runs on the CPU and its data may have "
         "to be copied there and back. `causeway explain OPERATOR` says what the vendor would have "
         "to offer.",
     ),
-    sarif.Rule(
+    sarif.SarifRule(
         "CW-dtype", "A dtype that the chip lacks", "error", "DtypeNotOnChip",
         "A tensor of this dtype is refused on the chip. Choose another dtype, or have it stored as "
         "the next narrower one with CAUSEWAY_DTYPES=narrow.",
     ),
-    sarif.Rule(
+    sarif.SarifRule(
         "CW-failed", "The program ended here", "error", "ProgramFailed",
         "What comes after this line was not seen.",
     ),
@@ -129,5 +129,5 @@ def show(coverage: Coverage, console: Console, most: int = 15) -> None:
     line(coverage.verdict, "bold green" if good else "bold red" if bad else "bold yellow")
 
 
-def _percent(coverage: Coverage, row: Row, of: str) -> str:
+def _percent(coverage: Coverage, row: CoverageRow, of: str) -> str:
     return f"{100 * coverage.share(row, of):.1f} %"

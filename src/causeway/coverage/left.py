@@ -8,10 +8,10 @@ from causeway import _C
 from causeway.compile.report import Graph, Left
 from causeway.coverage import forms
 from causeway.coverage.record import name_of
-from causeway.ops.ledger import Row
+from causeway.ops.ledger import LedgerRow
 
 
-def on_host(rows: Sequence[Row], graphs: Sequence[Graph]) -> list[Left]:
+def on_host(rows: Sequence[LedgerRow], graphs: Sequence[Graph]) -> list[Left]:
     """What a ledger has of calls on the host, each with the reason; most bytes first."""
     offered = {n: [name_of(d) for d in o["dtypes"]] for n, o in _C.offered().items()}
     called = {_base(name) for graph in graphs for name in graph.extern}

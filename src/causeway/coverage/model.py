@@ -16,7 +16,7 @@ PHASES = ("forward", "backward", "optimizer")
 
 
 @dataclass
-class Row:
+class CoverageRow:
     """All calls of one operator that one rung serves."""
 
     operator: str
@@ -50,7 +50,7 @@ class Coverage:
     target: str
     vendor: dict[str, Any]
     offered: dict[str, list[str]]
-    rows: list[Row]
+    rows: list[CoverageRow]
     narrowed: list[Narrowed]
     machine: roofline.Machine
     dry: bool
@@ -61,7 +61,7 @@ class Coverage:
     ledger: list[dict[str, Any]] = field(default_factory=list)
 
     @property
-    def missing(self) -> list[Row]:
+    def missing(self) -> list[CoverageRow]:
         """Rows that run on the host or fail, the most time first."""
         rows = [row for row in self.rows if row.rung not in ON_CHIP]
         return sorted(rows, key=lambda r: (-r.seconds, -r.calls, r.operator))
@@ -71,7 +71,7 @@ class Coverage:
         wanted = set(rungs)
         return float(sum(getattr(row, of) for row in self.rows if row.rung in wanted))
 
-    def share(self, row: Row, of: str) -> float:
+    def share(self, row: CoverageRow, of: str) -> float:
         whole = self.total(of)
         return getattr(row, of) / whole if whole else 0.0
 
@@ -128,7 +128,7 @@ class Coverage:
             ],
         }  # fmt: skip
 
-    def _row(self, row: Row) -> dict[str, Any]:
+    def _row(self, row: CoverageRow) -> dict[str, Any]:
         return {
             "operator": row.operator,
             "rung": row.rung,
@@ -155,10 +155,10 @@ def build(target: str, came: dict[str, Any], machine: roofline.Machine) -> Cover
     """The answer out of what the child wrote."""
     offered: dict[str, list[str]] = came["offered"]
     addressable = came["vendor"]["host_addressable"]
-    rows: dict[tuple[str, str], Row] = {}
+    rows: dict[tuple[str, str], CoverageRow] = {}
     for calls in came["calls"]:
         key = (calls["operator"], calls["rung"])
-        row = rows.setdefault(key, Row(*key))
+        row = rows.setdefault(key, CoverageRow(*key))
         count, signature, results = calls["count"], calls["signature"], calls["results"]
         size = roofline.size(signature, results)
         flops = roofline.flops(calls["operator"], signature, results)

@@ -6,7 +6,7 @@ import linecache
 from collections import Counter, defaultdict
 from pathlib import Path
 
-from causeway.coverage.model import ON_CHIP, PHASES, RUNGS, Coverage, Row
+from causeway.coverage.model import ON_CHIP, PHASES, RUNGS, Coverage, CoverageRow
 from causeway.coverage.record import Source
 from causeway.ops.ledger import size
 from causeway.pages.page import (
@@ -118,16 +118,16 @@ def _failure(coverage: Coverage) -> Section:
     )  # fmt: skip
 
 
-def _rung(row: Row) -> Badge:
+def _rung(row: CoverageRow) -> Badge:
     return Badge(row.rung, TONES[row.rung], hint=row.reason)
 
 
-def _dtypes(coverage: Coverage, row: Row) -> Cell:
+def _dtypes(coverage: Coverage, row: CoverageRow) -> Cell:
     has = coverage.vendor["dtypes"]
     return [Badge(dtype, "plain" if dtype in has else "bad") for dtype in row.dtypes]
 
 
-def _places(row: Row, linked: set[tuple[str, int]], most: int = 3) -> Cell:
+def _places(row: CoverageRow, linked: set[tuple[str, int]], most: int = 3) -> Cell:
     cells: list[Simple] = [
         _place(source, linked) for source, _ in row.sources.most_common(most) if source[0]
     ]

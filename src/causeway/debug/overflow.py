@@ -32,7 +32,7 @@ from causeway.observe import observe
 from causeway.observe.arguments import map_tensors, tensors_in, written_by
 from causeway.trace import align, tensors
 from causeway.trace.tensors import TensorRecord
-from causeway.trace.trace import Call, Writer
+from causeway.trace.trace import RecordedCall, Writer
 
 Tensor = torch.Tensor
 _NOT_THE_USERS = (*torch.__path__, *causeway.__path__)  # files of frames that tell nothing
@@ -45,7 +45,7 @@ class Found:
 
     made: bool
     operator: str
-    call: Call
+    call: RecordedCall
     nan: int
     inf: int
     rung: str
@@ -129,7 +129,7 @@ class Watch(observe.Observer):
 
     def _describe(self, call: Any, args: list[Any], made: bool, nan: int, inf: int) -> Found:
         storages: dict[int, int] = {}
-        record = Call(
+        record = RecordedCall(
             0,
             call.name,
             map_tensors([*map(_none_to_out, args, call.args)],
@@ -150,7 +150,7 @@ class Watch(observe.Observer):
             found.folder = self._save(call, args, record)
         return found
 
-    def _save(self, call: Any, args: list[Any], record: Call) -> Path:
+    def _save(self, call: Any, args: list[Any], record: RecordedCall) -> Path:
         from causeway.trace.record import look, outcome
 
         folder = Path(self.save or tempfile.mkdtemp(prefix="causeway-overflow-"))

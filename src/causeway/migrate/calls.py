@@ -17,7 +17,7 @@ from causeway.migrate.finding import Finding, Result
 
 
 @dataclass(frozen=True)
-class Call:
+class CudaCall:
     """A place that used a name of CUDA's while a program ran."""
 
     api: str
@@ -30,11 +30,11 @@ class Call:
 class Met:
     """All calls by what the conversion did at their places."""
 
-    converted: list[Call] = field(default_factory=list)
-    by_hand: list[tuple[Call, Finding]] = field(default_factory=list)
+    converted: list[CudaCall] = field(default_factory=list)
+    by_hand: list[tuple[CudaCall, Finding]] = field(default_factory=list)
     # Nothing at the place names CUDA: `x.to(device)`, which follows where `device` is converted.
-    from_elsewhere: list[Call] = field(default_factory=list)
-    other_files: list[Call] = field(default_factory=list)  # libraries, and what was left out
+    from_elsewhere: list[CudaCall] = field(default_factory=list)
+    other_files: list[CudaCall] = field(default_factory=list)  # libraries, and what was left out
 
     def lines(self) -> Iterator[str]:
         """What to tell: the sums, then each place that needs a hand, the most called first."""
@@ -52,7 +52,7 @@ class Met:
             )
 
 
-def read(path: Path) -> list[Call]:
+def read(path: Path) -> list[CudaCall]:
     """The calls of a report. Raises CausewayError where the file is none."""
     try:
         table = json.loads(path.read_text(encoding="utf-8"))
@@ -64,11 +64,13 @@ def read(path: Path) -> list[Call]:
         ) from None
 
 
-def _call(row: dict[str, Any]) -> Call:
-    return Call(str(row["api"]), Path(row["file"]).resolve(), int(row["line"]), int(row["calls"]))
+def _call(row: dict[str, Any]) -> CudaCall:
+    return CudaCall(
+        str(row["api"]), Path(row["file"]).resolve(), int(row["line"]), int(row["calls"])
+    )
 
 
-def files(calls: Iterable[Call], under: Path) -> list[Path]:
+def files(calls: Iterable[CudaCall], under: Path) -> list[Path]:
     """The files of a program's own that made calls: below a folder, in no environment's packages.
 
     Raises CausewayError where there are none.
@@ -90,7 +92,7 @@ def files(calls: Iterable[Call], under: Path) -> list[Path]:
     return found
 
 
-def met(result: Result, calls: Iterable[Call]) -> Met:
+def met(result: Result, calls: Iterable[CudaCall]) -> Met:
     """Each call beside the findings of its line."""
     root = Path(result.root)
     findings: dict[Path, list[Finding]] = {

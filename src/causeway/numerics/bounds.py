@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.numerics.rules import (
     FACTORS,
@@ -25,7 +26,6 @@ from causeway.numerics.rules import (
 )
 from causeway.ops import facts
 
-Tensor = torch.Tensor
 # change(name of the argument, a tensor or a number in float64): what stands in its place.
 Change = Callable[[str, Any], Any]
 # evaluate(operator, change): the operator's flattened results on the arguments in float64, each

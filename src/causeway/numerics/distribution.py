@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 def distance(a: Tensor, b: Tensor) -> float:

@@ -14,10 +14,9 @@ import math
 from dataclasses import dataclass, replace
 
 import torch
+from torch import Tensor
 
-from causeway.numerics.rules import RULES, Rule, accumulator, growth, unit
-
-Tensor = torch.Tensor
+from causeway.numerics.rules import RULES, ToleranceRule, accumulator, growth, unit
 
 
 @dataclass(frozen=True)
@@ -150,7 +149,7 @@ def _overflows(came: Tensor, exact: Tensor, dtype: torch.dtype) -> Tensor:
 
 
 def _bound(
-    dtype: torch.dtype, best: Tensor, rule: Rule, terms: int, magnitude: Tensor | None
+    dtype: torch.dtype, best: Tensor, rule: ToleranceRule, terms: int, magnitude: Tensor | None
 ) -> Tensor:
     size = best.abs().nan_to_num(0.0, 0.0, 0.0)
     scale = size

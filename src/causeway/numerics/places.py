@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 class Misplaced(Exception):

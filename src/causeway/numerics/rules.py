@@ -21,12 +21,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
-
-Tensor = torch.Tensor
+from torch import Tensor
 
 
 @dataclass(frozen=True)
-class Rule:
+class ToleranceRule:
     """How far a result may be off, by how it is made. `reason` says why so far."""
 
     name: str
@@ -35,18 +34,20 @@ class Rule:
     reason: str
 
 
-RULES: dict[str, Rule] = {
+RULES: dict[str, ToleranceRule] = {
     rule.name: rule
     for rule in [
-        Rule("exact", 0, False, "the numbers are moved, compared or selected, and not computed"),
-        Rule(
+        ToleranceRule(
+            "exact", 0, False, "the numbers are moved, compared or selected, and not computed"
+        ),
+        ToleranceRule(
             "arithmetic",
             2,
             True,
             "IEEE 754 rounds each of + - * / and sqrt to u; an operator has up to four of them, "
             "and one more rounds the result to its dtype",
         ),
-        Rule(
+        ToleranceRule(
             "transcendental",
             9,
             False,
@@ -54,32 +55,32 @@ RULES: dict[str, Rule] = {
             "tanh and 16 of pow and erf in float32; an ulp is 2 u, and 4 ulp and a rounding hold "
             "for every libm and vector library in use",
         ),
-        Rule(
+        ToleranceRule(
             "power",
             33,
             False,
             "16 ulp of pow, erf and their like in the OpenCL C specification, section 7.4",
         ),
-        Rule(
+        ToleranceRule(
             "smooth",
             9,
             True,
             "exp, tanh, erf, log or tan inside sums that may cancel: the error is that of the "
             "terms, each as large as the first input times one plus the others",
         ),
-        Rule(
+        ToleranceRule(
             "reduction",
             2,
             True,
             "a sum of n terms, in any order, in float32 for the 16-bit floats",
         ),
-        Rule(
+        ToleranceRule(
             "matmul",
             2,
             True,
             "a sum of n products, in any order, in float32 for the 16-bit floats",
         ),
-        Rule(
+        ToleranceRule(
             "statistics",
             12,
             True,

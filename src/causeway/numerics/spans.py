@@ -11,10 +11,9 @@ import math
 from dataclasses import dataclass
 
 import torch
+from torch import Tensor
 
 from causeway.numerics.elements import Verdict, compare
-
-Tensor = torch.Tensor
 
 
 @dataclass(frozen=True)

@@ -32,7 +32,7 @@ _sequence = itertools.count(1 << 40)  # above those of the core, which counts it
 
 
 class DispatchCall:
-    """What `observe.Call` is, for an operator of another device. `rung` is "torch"."""
+    """What `observe.ObservedCall` is, for an operator of another device. `rung` is "torch"."""
 
     def __init__(self, op: Any, args: tuple[Any, ...]) -> None:
         self.op = op

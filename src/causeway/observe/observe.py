@@ -29,7 +29,7 @@ from causeway.observe.arguments import overload
 from causeway.ops import ladder
 
 
-class Call:
+class ObservedCall:
     """One call of an operator.
 
     Arguments and results are the tensors themselves: what keeps a Call keeps them. `module`,
@@ -150,10 +150,10 @@ class Observer:
 
     operators: str | Sequence[str] = ".*"
 
-    def before(self, call: Call) -> None:
+    def before(self, call: ObservedCall) -> None:
         """Called with the arguments, before they are used."""
 
-    def after(self, call: Call) -> None:
+    def after(self, call: ObservedCall) -> None:
         """Called when the results are there, or `call.error`."""
 
 
@@ -250,13 +250,13 @@ def _push() -> None:
     _C.set_observers(_begin, _end, names)
 
 
-def _begin(raw: Any) -> tuple[Call, tuple[Observer, ...]] | None:
+def _begin(raw: Any) -> tuple[ObservedCall, tuple[Observer, ...]] | None:
     observers = _chosen.get(raw.name)
     if observers is None:
         observers = _chosen[raw.name] = _select(raw.name)
     if not observers:
         return None
-    call = Call(raw)
+    call = ObservedCall(raw)
     with torch._C.DisableTorchFunction():
         for observer in observers:
             try:
@@ -268,7 +268,7 @@ def _begin(raw: Any) -> tuple[Call, tuple[Observer, ...]] | None:
     return call, observers
 
 
-def _end(raw: Any, token: tuple[Call, tuple[Observer, ...]]) -> None:
+def _end(raw: Any, token: tuple[ObservedCall, tuple[Observer, ...]]) -> None:
     call, observers = token
     with torch._C.DisableTorchFunction():
         for observer in observers:
@@ -280,7 +280,7 @@ def _end(raw: Any, token: tuple[Call, tuple[Observer, ...]]) -> None:
                 raise _failed(observer, "after", call, error) from error
 
 
-def _failed(observer: Observer, when: str, call: Call, error: Exception) -> ObserverError:
+def _failed(observer: Observer, when: str, call: ObservedCall, error: Exception) -> ObserverError:
     return ObserverError(
         f"{type(observer).__name__}.{when} failed at call {call.sequence} of {call.name}: "
         f"{type(error).__name__}: {error}"

@@ -103,11 +103,6 @@ def _qualified(op: OpOverload) -> str:
     return op._schema.name + ("." + op._schema.overload_name if op._schema.overload_name else "")
 
 
-def _signature(op: OpOverload) -> list[tuple[str, str]]:
-    """Names and types of the arguments that are no out=."""
-    return [(a.name, str(a.real_type)) for a in op._schema.arguments if not a.is_out]
-
-
 def _is_out(op: OpOverload) -> bool:
     return any(a.is_out for a in op._schema.arguments)
 
@@ -121,31 +116,13 @@ def _writes(argument: Any) -> bool:
     return argument.alias_info is not None and bool(argument.alias_info.is_write)
 
 
-def _siblings(op: OpOverload) -> Iterator[OpOverload]:
-    """All overloads of the operator's name without the "_" of an in-place one."""
-    namespace, _, base = op._schema.name.partition("::")
-    packet = getattr(getattr(torch.ops, namespace), base.rstrip("_") if _is_inplace(op) else base)
-    for overload in packet.overloads():
-        yield getattr(packet, overload)
-
-
 @cache
 def _functional(op: OpOverload) -> OpOverload | None:
     """The overload that returns new tensors and takes what `op` takes, less out=."""
     if not _is_out(op) and not _is_inplace(op):
         return op
-    for other in _siblings(op):
-        if not _is_out(other) and not _is_inplace(other) and _signature(other) == _signature(op):
-            return other
-    return None
-
-
-@cache
-def _out_form(op: OpOverload) -> OpOverload | None:
-    for other in _siblings(op):
-        if _is_out(other) and _signature(other) == _signature(op):
-            return other
-    return None
+    name = _C.functional_form(_qualified(op))
+    return _overload(name) if name else None
 
 
 @cache
@@ -305,8 +282,8 @@ def _served(op: OpOverload, inputs: list[torch.Tensor], outputs: list[torch.Tens
     if known.computed_by:
         return _offers(known.computed_by, [t.dtype for t in outputs])
     dtypes = [t.dtype for t in inputs] or [t.dtype for t in outputs]
-    out = _out_form(op)
-    if _offers(name, dtypes) or (out is not None and _offers(_qualified(out), dtypes)):
+    out = _C.out_form(name)
+    if _offers(name, dtypes) or (out and _offers(out, dtypes)):
         return True
     # add.Scalar and its like become add.Tensor within torch.
     if name.endswith(".Scalar") and not _is_out(op):

@@ -32,7 +32,7 @@ Reading = dict[tuple[str, str, str], tuple[int, int, float, float]]
 
 
 @dataclass(frozen=True)
-class Row:
+class LedgerRow:
     """Calls of one operator with one dtype that one rung served."""
 
     operator: str
@@ -71,7 +71,7 @@ class Ledger:
         _open(-1)
 
     @property
-    def rows(self) -> list[Row]:
+    def rows(self) -> list[LedgerRow]:
         """By operator, then from the highest rung down."""
         after = _read() if self._after is None else self._after
         found = []
@@ -79,7 +79,7 @@ class Ledger:
             old = self._before.get(key, (0, 0, 0.0, 0.0))
             if calls > old[0]:
                 times = worked - old[2], waited - old[3]
-                found.append(Row(*key, calls - old[0], size - old[1], *times))
+                found.append(LedgerRow(*key, calls - old[0], size - old[1], *times))
         return sorted(found, key=lambda row: (row.operator, COLUMNS.index(row.rung), row.dtype))
 
     def total(
@@ -121,11 +121,11 @@ class Table:
     and that it waited for the device; first what it worked longest at.
     """
 
-    def __init__(self, rows: Iterable[Row]) -> None:
+    def __init__(self, rows: Iterable[LedgerRow]) -> None:
         rows = list(rows)
         self.rungs = [rung for rung in COLUMNS if any(row.rung == rung for row in rows)]
         self.header = ["operator", *self.rungs, "dtypes", "copied", "ms", "waited"]
-        groups: dict[str, list[Row]] = {}
+        groups: dict[str, list[LedgerRow]] = {}
         for row in rows:
             groups.setdefault(row.operator, []).append(row)
         ordered = sorted(groups, key=lambda name: (-_sum(groups[name], "worked"), name))
@@ -133,7 +133,7 @@ class Table:
         self.sum = self._line(f"{len(groups)} operator{'s' * (len(groups) != 1)}", rows)
         self.sum[-4] = ""
 
-    def _line(self, title: str, rows: list[Row]) -> list[str]:
+    def _line(self, title: str, rows: list[LedgerRow]) -> list[str]:
         calls = [sum(row.calls for row in rows if row.rung == rung) for rung in self.rungs]
         dtypes = sorted({row.dtype for row in rows} - {""})
         return [
@@ -203,7 +203,7 @@ def size(n: int) -> str:
     return f"{n / 1024**power:.1f} {'KMGT'[power - 1]}iB"
 
 
-def _sum(rows: Iterable[Row], of: str) -> float:
+def _sum(rows: Iterable[LedgerRow], of: str) -> float:
     return float(sum(getattr(row, of) for row in rows))
 
 

@@ -2,8 +2,8 @@
 
 Read from the schemas of the torch that is installed, never copied: `header` writes
 include/causeway/operators.hpp, a C++ type for each operator, and `markdown` docs/operators.md. It
-says in Python what csrc/ladder/native.cpp does: outputs first, then the other arguments; the form
-that writes into given outputs serves the others. A test lets operators of every sort arrive.
+says in Python what csrc/ladder/device_call.cpp does: outputs first, then the other arguments; the
+form that writes into given outputs serves the others. A test lets operators of every sort arrive.
 
 Left out are operators that no kernel is called for: composites, which torch takes apart before
 they reach a device; views; results that are no tensors; types that abi.h has no form for; and
@@ -20,6 +20,7 @@ from typing import Any
 
 import torch
 
+from causeway import _C
 from causeway.ops import facts
 
 # torch's type of an argument: the C++ type of op.hpp, and the tag of abi.h.
@@ -123,7 +124,6 @@ class Operator:
 @cache
 def operators() -> tuple[Operator, ...]:
     """All operators that a vendor can be asked for, by name."""
-    from causeway import _C
 
     schemas = _schemas()
     forms: dict[str, Operator] = {}
@@ -136,7 +136,7 @@ def operators() -> tuple[Operator, ...]:
         operator = _operator(schemas[name], name)
         if operator is None or (operator.outputs and not _has_shapes(name)):
             continue
-        out = _out_form(schemas[name])
+        out = _C.out_form(name)
         if out and (of := _operator(schemas[out], out)):
             serves.setdefault(out, []).append(name)
             forms.setdefault(out, of)
@@ -175,6 +175,8 @@ def describe(pattern: str) -> str:
 
 @cache
 def _schemas() -> dict[str, Any]:
+    import causeway.quant.adaptive  # noqa: F401  # registers causeway::adapt
+
     known = tuple(f"{namespace}::" for namespace in _NAMESPACES)
     return {_name(s): s for s in torch._C._jit_get_all_schemas() if s.name.startswith(known)}
 
@@ -243,27 +245,6 @@ def _argument_of(schema: Any, result: Any) -> int | None:
         if _writes(argument) and argument.alias_info.before_set & result.alias_info.after_set:
             return index
     return None
-
-
-def _out_form(schema: Any) -> str:
-    """The name of the overload that takes the same arguments and writes into given outputs."""
-    arguments = schema.arguments
-    if not schema.returns or any(a.is_out for a in arguments):
-        return ""
-    base = schema.name
-    if arguments and _writes(arguments[0]) and len(base) > 6 and base.endswith("_"):
-        base = base[:-1]
-    wanted = [(a.name, str(a.real_type)) for a in arguments]
-    for other in _overloads().get(base, ()):
-        given = [a for a in other.arguments if not a.is_out]
-        outs = other.arguments[len(given) :]
-        if (
-            [(a.name, str(a.real_type)) for a in given] == wanted
-            and len(outs) == len(schema.returns)
-            and all(a.is_out for a in outs)
-        ):
-            return _name(other)
-    return ""
 
 
 @cache

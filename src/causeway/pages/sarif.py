@@ -33,7 +33,7 @@ _LEVELS = ("none", "note", "warning", "error")
 
 
 @dataclass(frozen=True)
-class Rule:
+class SarifRule:
     """What a sort of findings is: a stable id, a sentence, and more where there is more to say."""
 
     id: str
@@ -84,7 +84,7 @@ class Result:
 
 def document(
     tool: str,
-    rules: Sequence[Rule],
+    rules: Sequence[SarifRule],
     results: Iterable[Result],
     *,
     root: str | os.PathLike[str] = "",
@@ -122,7 +122,7 @@ def write(path: str | Path, document: dict[str, Any]) -> None:
     atomic.write(path, json.dumps(document, indent=1) + "\n")
 
 
-def _rule(rule: Rule) -> dict[str, Any]:
+def _rule(rule: SarifRule) -> dict[str, Any]:
     found: dict[str, Any] = {
         "id": rule.id,
         "shortDescription": {"text": rule.summary},
@@ -141,7 +141,7 @@ def _rule(rule: Rule) -> dict[str, Any]:
 
 def _result(
     result: Result,
-    rules: Sequence[Rule],
+    rules: Sequence[SarifRule],
     index: dict[str, int],
     base: Path | None,
     seen: dict[str, int],

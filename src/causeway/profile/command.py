@@ -14,7 +14,7 @@ from causeway.errors import CausewayError
 from causeway.options import IsModule, Redirect
 
 if TYPE_CHECKING:
-    from causeway.profile.report import Report
+    from causeway.profile.report import ProfileReport
 
 
 def run_profile(
@@ -85,7 +85,7 @@ def _run(
     redirect: bool | None,
     *,
     module: bool,
-) -> tuple[int, Report]:
+) -> tuple[int, ProfileReport]:
     import torch
 
     from causeway import program

@@ -22,7 +22,7 @@ from causeway.pages.page import (
 )
 
 if TYPE_CHECKING:
-    from causeway.profile.report import Report, Row
+    from causeway.profile.report import ProfileReport, ProfileRow
 
 # A table: its title, the list of the report, its columns, and the one that the bar is for.
 TABLES = (
@@ -40,7 +40,7 @@ TABLES = (
 )
 
 
-def page(report: Report) -> Page:
+def page(report: ProfileReport) -> Page:
     """The page of a report."""
     blocks: list[Block] = []
     for device in report.devices:
@@ -53,13 +53,13 @@ def page(report: Report) -> Page:
     if not report.devices:
         blocks.append(Text("No work was put on a device."))
     for title, name, columns, by in TABLES:
-        rows: list[Row] = getattr(report, name)
+        rows: list[ProfileRow] = getattr(report, name)
         if rows:
             blocks.append(Section(title, [_table(rows, columns, by)]))
     return Page("Profile", blocks, about=[("traced", f"{report.window_ms:.1f} ms")])
 
 
-def _table(rows: list[Row], columns: tuple[str, ...], by: str) -> Table:
+def _table(rows: list[ProfileRow], columns: tuple[str, ...], by: str) -> Table:
     total = sum(_value(row, by) for row in rows)
     tone: Tone = "host" if by == "host ms" else "native"
     lines: list[list[Cell]] = [
@@ -73,11 +73,11 @@ def _table(rows: list[Row], columns: tuple[str, ...], by: str) -> Table:
     return Table(["", *columns, f"of {by}"], lines)
 
 
-def _value(row: Row, column: str) -> float:
+def _value(row: ProfileRow, column: str) -> float:
     return float(getattr(row, column.replace(" ", "_")))
 
 
-def _shown(row: Row, column: str) -> str:
+def _shown(row: ProfileRow, column: str) -> str:
     value = _value(row, column)
     if column == "bytes":
         return size(row.bytes)

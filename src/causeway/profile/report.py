@@ -22,7 +22,7 @@ WAITS = frozenset({"stream_sync", "event_sync", "sync"})  # entries in which the
 
 
 @dataclass
-class Row:
+class ProfileRow:
     """One line of a table; times in milliseconds."""
 
     name: str
@@ -45,17 +45,17 @@ class Device:
 
 
 @dataclass
-class Report:
+class ProfileReport:
     """What `causeway profile` says. Each list has the dearest first."""
 
     window_ms: float  # from the first event to the last
     devices: list[Device] = field(default_factory=list)
-    operators: list[Row] = field(default_factory=list)
-    kernels: list[Row] = field(default_factory=list)
-    gaps: list[Row] = field(default_factory=list)  # by what the host did meanwhile
-    rungs: list[Row] = field(default_factory=list)
-    fallbacks: list[Row] = field(default_factory=list)  # operators on the host rung
-    copies: list[Row] = field(default_factory=list)
+    operators: list[ProfileRow] = field(default_factory=list)
+    kernels: list[ProfileRow] = field(default_factory=list)
+    gaps: list[ProfileRow] = field(default_factory=list)  # by what the host did meanwhile
+    rungs: list[ProfileRow] = field(default_factory=list)
+    fallbacks: list[ProfileRow] = field(default_factory=list)  # operators on the host rung
+    copies: list[ProfileRow] = field(default_factory=list)
 
     def to_json(self) -> str:
         """All of it; times in milliseconds."""
@@ -68,11 +68,11 @@ class Report:
         return page(self).to_html()
 
 
-def report(trace: Trace) -> Report:
+def report(trace: Trace) -> ProfileReport:
     """Sum up a trace."""
     everything = [*trace.operators, *trace.runtime, *trace.device]
     first = min(e.start for e in everything)
-    found = Report((max(e.end for e in everything) - first) / 1000)
+    found = ProfileReport((max(e.end for e in everything) - first) / 1000)
     _sum_operators(trace, found)
     _sum_rungs(trace, found)
     _sum_copies(trace, found)
@@ -82,13 +82,13 @@ def report(trace: Trace) -> Report:
     return found
 
 
-def _row(rows: dict[str, Row], name: str) -> Row:
-    return rows.setdefault(name, Row(name))
+def _row(rows: dict[str, ProfileRow], name: str) -> ProfileRow:
+    return rows.setdefault(name, ProfileRow(name))
 
 
-def _sum_operators(trace: Trace, found: Report) -> None:
-    operators: dict[str, Row] = {}
-    kernels: dict[str, Row] = {}
+def _sum_operators(trace: Trace, found: ProfileReport) -> None:
+    operators: dict[str, ProfileRow] = {}
+    kernels: dict[str, ProfileRow] = {}
     by_number = trace.by_operation()
     waits = [e for e in trace.runtime if e.name in WAITS]
     for event, own, waited in _self_times(trace.operators, waits):
@@ -105,7 +105,7 @@ def _sum_operators(trace: Trace, found: Report) -> None:
     found.kernels = list(kernels.values())
 
 
-def _add_call(row: Row, own: float, waited: float) -> None:
+def _add_call(row: ProfileRow, own: float, waited: float) -> None:
     row.calls += 1
     row.host_ms += own / 1000
     row.waited_ms += waited / 1000
@@ -135,9 +135,9 @@ def _self_times(events: list[Event], waits: list[Event]) -> list[tuple[Event, fl
     return [(event, max(own, 0.0), waited) for event, own, waited in result]
 
 
-def _sum_rungs(trace: Trace, found: Report) -> None:
-    rungs: dict[str, Row] = {}
-    fallbacks: dict[str, Row] = {}
+def _sum_rungs(trace: Trace, found: ProfileReport) -> None:
+    rungs: dict[str, ProfileRow] = {}
+    fallbacks: dict[str, ProfileRow] = {}
     waits = [e for e in trace.runtime if e.name in WAITS]
     for event, own, waited in _self_times([e for e in trace.runtime if e.rung], waits):
         _add_call(_row(rungs, event.rung), own, waited)
@@ -152,8 +152,8 @@ def _sum_rungs(trace: Trace, found: Report) -> None:
     found.fallbacks = list(fallbacks.values())
 
 
-def _sum_copies(trace: Trace, found: Report) -> None:
-    rows: dict[str, Row] = {}
+def _sum_copies(trace: Trace, found: ProfileReport) -> None:
+    rows: dict[str, ProfileRow] = {}
     for work in trace.device:
         if work.kind == "gpu_memcpy":
             row = _row(rows, work.name)
@@ -169,7 +169,7 @@ def _sum_copies(trace: Trace, found: Report) -> None:
     found.copies = list(rows.values())
 
 
-def _sum_gaps(trace: Trace, found: Report) -> None:
+def _sum_gaps(trace: Trace, found: ProfileReport) -> None:
     host = sorted([*trace.operators, *trace.runtime], key=lambda e: (e.start, -e.length))
     activity = _Activity(host)
     causes: Counter[str] = Counter()
@@ -185,7 +185,9 @@ def _sum_gaps(trace: Trace, found: Report) -> None:
         name = trace.device_names.get(device) or f"device {device}"
         span = max(e.end for e in work) - work[0].start
         found.devices.append(Device(name, span / 1000, covered(work) / 1000, number))
-    found.gaps = [Row(n, calls=counts[n], host_ms=t / 1000) for n, t in causes.items() if t > 0]
+    found.gaps = [
+        ProfileRow(n, calls=counts[n], host_ms=t / 1000) for n, t in causes.items() if t > 0
+    ]
 
 
 class _Activity:
@@ -242,12 +244,12 @@ def _innermost(events: list[Event]) -> tuple[list[float], list[str]]:
 # --- for people ---------------------------------------------------------------------------------
 
 
-def show(found: Report, console: Console, top: int = 10) -> None:
+def show(found: ProfileReport, console: Console, top: int = 10) -> None:
     """Print the tables."""
     from rich.markup import escape
     from rich.table import Table
 
-    def table(title: str, rows: list[Row], *columns: str) -> None:
+    def table(title: str, rows: list[ProfileRow], *columns: str) -> None:
         if not rows:
             return
         t = Table(title=title, title_justify="left", box=None, padding=(0, 2, 0, 0))
@@ -279,7 +281,7 @@ def show(found: Report, console: Console, top: int = 10) -> None:
     table("copies", found.copies, "calls", "bytes", "device ms", "host ms", "GB/s")
 
 
-def _cell(row: Row, column: str) -> str:
+def _cell(row: ProfileRow, column: str) -> str:
     match column:
         case "calls" | "kernels":
             number = getattr(row, column)

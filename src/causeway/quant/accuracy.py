@@ -37,7 +37,7 @@ class Layer:
 
 
 @dataclass
-class Report:
+class AccuracyReport:
     """`before` and `after` are the model's `metric` in floating point and in integers."""
 
     metric: str
@@ -67,7 +67,7 @@ def measure(
     equal: bool = False,
     smooth: float | None = None,
     pairs: Sequence[tuple[str, str | Sequence[str]]] | None = None,
-) -> tuple[nn.Module, Report]:
+) -> tuple[nn.Module, AccuracyReport]:
     """`model` in integers, calibrated with `batches`, and what that cost on them.
 
     With `equal`, `smooth` or `correct` it is measured without them too. Noise is in the channels of
@@ -144,7 +144,7 @@ def measure(
         def after(q: nn.Module) -> float:
             return _metric([_output(q(*inputs)) for inputs in inputs_of], expected, given)[1]
 
-        report = Report(metric, before, after(integers), steps=steps)
+        report = AccuracyReport(metric, before, after(integers), steps=steps)
         plain: dict[str, _Sums] = {}
         if steps:
             without = convert(copy.deepcopy(base))
@@ -245,7 +245,7 @@ def _alone(
 
 
 def _raise(
-    report: Report,
+    report: AccuracyReport,
     order: Sequence[str],
     build_with: Callable[[Mapping[str, str]], nn.Module],
     after: Callable[[nn.Module], float],

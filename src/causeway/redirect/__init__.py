@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from causeway.redirect.places import Place as Place
-    from causeway.redirect.places import Report as Report
+    from causeway.redirect.places import RedirectionReport as RedirectionReport
     from causeway.redirect.switch import Redirection as Redirection
     from causeway.redirect.switch import disable as disable
     from causeway.redirect.switch import enable as enable
@@ -23,14 +23,14 @@ if TYPE_CHECKING:
 
 _NAMES = {
     "Place": "places",
-    "Report": "places",
+    "RedirectionReport": "places",
     "Redirection": "switch",
     "disable": "switch",
     "enable": "switch",
     "enabled": "switch",
     "report": "switch",
 }
-__all__ = ["Place", "Redirection", "Report", "disable", "enable", "enabled", "report"]
+__all__ = ["Place", "Redirection", "RedirectionReport", "disable", "enable", "enabled", "report"]
 
 
 def __getattr__(name: str) -> Any:

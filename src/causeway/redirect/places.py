@@ -100,7 +100,7 @@ def _absolute(file: str) -> str:
     return file if file.startswith("<") else os.path.abspath(file)
 
 
-class Report:
+class RedirectionReport:
     """What was redirected: `places`, and `unfixed`, the references that could not be replaced."""
 
     def __init__(
@@ -121,12 +121,12 @@ class Report:
         }
 
     @classmethod
-    def from_dict(cls, found: dict[str, Any]) -> Report:
+    def from_dict(cls, found: dict[str, Any]) -> RedirectionReport:
         """The report that `to_dict` gave."""
         places = [Place(**row) for row in found["places"]]
         return cls(found["target"], places, list(found["unfixed"]), found.get("processes", 1))
 
-    def merged(self, other: Report) -> Report:
+    def merged(self, other: RedirectionReport) -> RedirectionReport:
         """This report and that of another process of the same program, as one."""
         calls: dict[tuple[str, int, str, str], int] = {}
         for p in (*self.places, *other.places):
@@ -136,7 +136,7 @@ class Report:
             Place(api, file, line, n, to) for (file, line, api, to), n in sorted(calls.items())
         ]
         unfixed = sorted({*self.unfixed, *other.unfixed})
-        return Report(
+        return RedirectionReport(
             self.target or other.target, places, unfixed, self.processes + other.processes
         )
 

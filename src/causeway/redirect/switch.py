@@ -23,7 +23,7 @@ from causeway.errors import CausewayError
 from causeway.redirect import places
 from causeway.redirect.devices import Devices, resolve
 from causeway.redirect.patches import Patches
-from causeway.redirect.places import Report
+from causeway.redirect.places import RedirectionReport
 
 _lock = threading.RLock()
 _now: Redirection | None = None
@@ -175,14 +175,14 @@ def enabled() -> str:
     return _now.target if _now is not None else ""
 
 
-def report(*, clear: bool = False) -> Report:
+def report(*, clear: bool = False) -> RedirectionReport:
     """What was redirected so far: each name with its place and the number of calls.
 
     `print` gives a table, `to_json` what `causeway migrate` reads. With `clear` the next one starts
     from here.
     """
     served = {**_served, **(_now.served if _now is not None else {})}
-    found = Report(_last, places.read(served), list(_unfixed))
+    found = RedirectionReport(_last, places.read(served), list(_unfixed))
     if clear:
         places.clear()
     return found
@@ -221,7 +221,7 @@ def _write_report(path: str, pid: int) -> None:
         return
     for part in sorted(glob.glob(f"{glob.escape(path)}.{root}.*.part")):
         with open(part) as file:
-            mine = mine.merged(Report.from_dict(json.load(file)))
+            mine = mine.merged(RedirectionReport.from_dict(json.load(file)))
         os.remove(part)
     atomic.write(path, mine.to_json() + "\n")
 

@@ -20,7 +20,7 @@ from causeway.observe.arguments import tensors_in
 from causeway.ops import facts
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import TensorRecord
-from causeway.trace.trace import Call
+from causeway.trace.trace import RecordedCall
 
 # Names of the same computation: what a device is asked for in place of what torch's CPU is.
 SAME = {
@@ -63,7 +63,7 @@ def canonical(operator: str) -> str:
     return SAME.get(name, name)
 
 
-def computes(call: Call, schema: str) -> bool:
+def computes(call: RecordedCall, schema: str) -> bool:
     """Whether a call makes numbers: no view, no allocation."""
     if NOTHING.fullmatch(base_name(call.operator)):
         return False
@@ -71,12 +71,12 @@ def computes(call: Call, schema: str) -> bool:
     return not re.search(r"\([a-z]\d*(\|[a-z]\d*)*\)", returned)  # a view: Tensor(a), not (a!)
 
 
-def outputs(call: Call) -> list[TensorRecord]:
+def outputs(call: RecordedCall) -> list[TensorRecord]:
     """What a call left: its results, and what it changed."""
     return list(tensors_in([call.results, *call.written.values()], TensorRecord))
 
 
-def inputs(call: Call, schema: str) -> list[TensorRecord]:
+def inputs(call: RecordedCall, schema: str) -> list[TensorRecord]:
     """The tensors that a call read. Outputs that are given are none."""
     given = re.findall(r"Tensor(?:\(\w+!\))?(?:\[\])? (\w+)", schema.partition("->")[0])
     outs = sum(name.startswith("out") for name in given) if ".out" in call.operator else 0
@@ -92,14 +92,14 @@ class Alignment:
     differently. If they end with results of the same shapes, the last calls are a pair.
     """
 
-    pairs: list[tuple[Call, Call]] = field(default_factory=list)
-    split: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
-    only_a: list[Call] = field(default_factory=list)
-    only_b: list[Call] = field(default_factory=list)
+    pairs: list[tuple[RecordedCall, RecordedCall]] = field(default_factory=list)
+    split: list[tuple[list[RecordedCall], list[RecordedCall]]] = field(default_factory=list)
+    only_a: list[RecordedCall] = field(default_factory=list)
+    only_b: list[RecordedCall] = field(default_factory=list)
     filled: int = 0  # copies and fills in one trace only: devices make tensors differently
 
 
-def unroll(calls: Sequence[Call]) -> list[Call]:
+def unroll(calls: Sequence[RecordedCall]) -> list[RecordedCall]:
     """The outermost calls that did not fail, a foreach operator as a call for each tensor."""
     found = []
     for call in calls:
@@ -125,12 +125,12 @@ def unroll(calls: Sequence[Call]) -> list[Call]:
     return found
 
 
-def computing(calls: Sequence[Call], trace: Trace) -> list[Call]:
+def computing(calls: Sequence[RecordedCall], trace: Trace) -> list[RecordedCall]:
     """Those of a trace's calls that are compared: they compute."""
     return [call for call in calls if computes(call, trace.schemas[call.operator])]
 
 
-def align(a: Sequence[Call], b: Sequence[Call]) -> Alignment:
+def align(a: Sequence[RecordedCall], b: Sequence[RecordedCall]) -> Alignment:
     """Match the calls of two traces in their order, step by step."""
     found = Alignment()
     steps = [dict.fromkeys(call.step for call in calls) for calls in (a, b)]
@@ -142,7 +142,7 @@ def align(a: Sequence[Call], b: Sequence[Call]) -> Alignment:
     return found
 
 
-def _align(a: list[Call], b: list[Call], found: Alignment) -> None:
+def _align(a: list[RecordedCall], b: list[RecordedCall], found: Alignment) -> None:
     """Match the calls of one step."""
     pairs = _in_order(a, b)
     for name in (_kind, _name):
@@ -150,7 +150,7 @@ def _align(a: list[Call], b: list[Call], found: Alignment) -> None:
         for same, (i, j), (k, m) in _blocks([name(c) for c in a], [name(c) for c in b]):
             if same:
                 pairs += zip(a[i:j], b[k:m], strict=True)
-    groups: dict[tuple[str, str], tuple[list[Call], list[Call]]] = {}
+    groups: dict[tuple[str, str], tuple[list[RecordedCall], list[RecordedCall]]] = {}
     for side, calls in enumerate(_left(a, b, pairs)):
         for call in calls:
             if canonical(call.operator) in FILLS:
@@ -167,9 +167,11 @@ def _align(a: list[Call], b: list[Call], found: Alignment) -> None:
     found.pairs += sorted(pairs, key=lambda pair: pair[0].sequence)
 
 
-def _in_order(a: list[Call], b: list[Call]) -> list[tuple[Call, Call]]:
+def _in_order(
+    a: list[RecordedCall], b: list[RecordedCall]
+) -> list[tuple[RecordedCall, RecordedCall]]:
     """Pairs of the kinds that both have equally often: the first with the first, and so on."""
-    kinds: dict[tuple[object, ...], tuple[list[Call], list[Call]]] = {}
+    kinds: dict[tuple[object, ...], tuple[list[RecordedCall], list[RecordedCall]]] = {}
     for side, calls in enumerate((a, b)):
         for call in calls:
             kinds.setdefault(_kind(call), ([], []))[side].append(call)
@@ -178,22 +180,22 @@ def _in_order(a: list[Call], b: list[Call]) -> list[tuple[Call, Call]]:
 
 
 def _left(
-    a: list[Call], b: list[Call], pairs: list[tuple[Call, Call]]
-) -> tuple[list[Call], list[Call]]:
+    a: list[RecordedCall], b: list[RecordedCall], pairs: list[tuple[RecordedCall, RecordedCall]]
+) -> tuple[list[RecordedCall], list[RecordedCall]]:
     gone = {id(call) for pair in pairs for call in pair}
     return [c for c in a if id(c) not in gone], [c for c in b if id(c) not in gone]
 
 
-def _kind(call: Call) -> tuple[object, ...]:
+def _kind(call: RecordedCall) -> tuple[object, ...]:
     numbers = sorted(f"{v:.6g}" for v in call.args if isinstance(v, float) and v not in (0, 1))
     return (*_token(call), *numbers)
 
 
-def _token(call: Call) -> tuple[object, ...]:
+def _token(call: RecordedCall) -> tuple[object, ...]:
     return (*_name(call), *((r.shape, r.dtype) for r in outputs(call)))
 
 
-def _name(call: Call) -> tuple[object, ...]:
+def _name(call: RecordedCall) -> tuple[object, ...]:
     return call.phase, canonical(call.operator)
 
 

@@ -21,7 +21,7 @@ from causeway.observe.arguments import map_tensors, tensors_in
 from causeway.trace import values
 from causeway.trace.reader import document, operator_name
 from causeway.trace.tensors import DTYPES, Memory, TensorRecord, generate
-from causeway.trace.trace import Call, program
+from causeway.trace.trace import RecordedCall, program
 
 FORMAT, VERSION = "causeway-cases", 1
 LARGEST = 1 << 30  # bytes of a case's tensors
@@ -74,7 +74,7 @@ def _plain(value: Any) -> Any:
     return [_plain(v) for v in value] if isinstance(value, list) else value
 
 
-def cases_of(calls: Iterable[Call]) -> list[Case]:
+def cases_of(calls: Iterable[RecordedCall]) -> list[Case]:
     """One case for each kind of call, the most frequent first."""
     found: dict[str, Case] = {}
     for call in calls:

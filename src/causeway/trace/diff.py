@@ -28,7 +28,7 @@ from causeway.observe.arguments import overload, tensors_in
 from causeway.trace import align
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import DTYPES, TensorRecord
-from causeway.trace.trace import Call
+from causeway.trace.trace import RecordedCall
 
 WORST = 20  # rows of the table
 RANDOM = "random"
@@ -52,11 +52,11 @@ class Distance:
 
 
 @dataclass
-class Row:
+class MatchedCall:
     """A matched call: the worst of its outputs, and the worst of its inputs."""
 
-    a: Call
-    b: Call
+    a: RecordedCall
+    b: RecordedCall
     result: Distance
     inputs: Distance
     noise: bool = False  # beyond tolerance, but no more than the noise that it was made of
@@ -98,25 +98,25 @@ class Difference:
 
     a: Trace
     b: Trace
-    rows: list[Row] = field(default_factory=list)
-    only_a: list[Call] = field(default_factory=list)
-    only_b: list[Call] = field(default_factory=list)
-    split: list[tuple[list[Call], list[Call]]] = field(default_factory=list)
+    rows: list[MatchedCall] = field(default_factory=list)
+    only_a: list[RecordedCall] = field(default_factory=list)
+    only_b: list[RecordedCall] = field(default_factory=list)
+    split: list[tuple[list[RecordedCall], list[RecordedCall]]] = field(default_factory=list)
     random: int = 0
     unknown: int = 0  # matched, but neither values nor statistics were kept
     filled: int = 0
 
     @property
-    def wrong(self) -> list[Row]:
+    def wrong(self) -> list[MatchedCall]:
         return [row for row in self.rows if not row.result.good and not row.noise]
 
     @property
-    def first(self) -> Row | None:
+    def first(self) -> MatchedCall | None:
         """The first call that is apart beyond its tolerance."""
         return next(iter(self.wrong), None)
 
     @property
-    def origin(self) -> Row | None:
+    def origin(self) -> MatchedCall | None:
         """The first call that is apart beyond its tolerance while its inputs agreed."""
         return next((row for row in self.wrong if row.arises), None)
 
@@ -124,10 +124,10 @@ class Difference:
     def same(self) -> bool:
         return not (self.wrong or self.only_a or self.only_b)
 
-    def worst(self) -> list[Row]:
+    def worst(self) -> list[MatchedCall]:
         rows = [row for row in self.rows if (row.result.how or row.result.why) and not row.noise]
 
-        def key(row: Row) -> tuple[bool, float]:
+        def key(row: MatchedCall) -> tuple[bool, float]:
             allowed = max(row.result.allowed, row.result.noise)
             share = row.result.size / allowed if allowed else row.result.size
             return bool(row.result.why), share if math.isfinite(share) else 0.0
@@ -175,7 +175,7 @@ class Difference:
         return json.dumps(body, indent=1, allow_nan=False)
 
 
-def _names(calls: Sequence[Call]) -> str:
+def _names(calls: Sequence[RecordedCall]) -> str:
     names = [c.operator.removeprefix("aten::") for c in calls[:6]]
     more = f" and {len(calls) - 6} more" if len(calls) > 6 else ""
     return ", ".join(names) + more
@@ -218,7 +218,7 @@ def compare(a: Trace, b: Trace, *, rtol: float | None = None) -> Difference:
     return found
 
 
-def _alike(one: Call, other: Call) -> bool:
+def _alike(one: RecordedCall, other: RecordedCall) -> bool:
     """Whether two calls drew the same numbers: they have the same hash, or floats of exactly the
     same statistics. Those of a permutation say nothing.
     """
@@ -236,7 +236,7 @@ def _identity(record: TensorRecord) -> object:
     return record
 
 
-def _floor(call: Call, schema: str, dtype: torch.dtype, numel: int) -> float:
+def _floor(call: RecordedCall, schema: str, dtype: torch.dtype, numel: int) -> float:
     """How far an element of the result is off where all terms cancel: see numerics, with typical
     sizes in place of each term's.
     """
@@ -256,11 +256,13 @@ def _floor(call: Call, schema: str, dtype: torch.dtype, numel: int) -> float:
     return numerics.growth(terms) * numerics.unit(numerics.accumulator(dtype)) * terms * size
 
 
-def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
+def _row(
+    a: Trace, b: Trace, one: RecordedCall, other: RecordedCall, rtol: float | None
+) -> MatchedCall:
     ours, theirs = align.outputs(one), align.outputs(other)
     if len(ours) != len(theirs):
         why = f"{len(ours)} results against {len(theirs)}"
-        return Row(one, other, Distance(why=why), Distance())
+        return MatchedCall(one, other, Distance(why=why), Distance())
     worst = Distance()
     for x, y in zip(ours, theirs, strict=True):
         floor = _floor(one, a.schemas[one.operator], DTYPES[x.dtype], x.numel)
@@ -274,7 +276,7 @@ def _row(a: Trace, b: Trace, one: Call, other: Call, rtol: float | None) -> Row:
             distance = _distance(a, b, x, y, rtol)
             if distance.how and (not before.how or distance.size > before.size or distance.why):
                 before = distance
-    return Row(one, other, worst, before)
+    return MatchedCall(one, other, worst, before)
 
 
 def _is_random(operator: str) -> bool:

@@ -21,7 +21,7 @@ import torch
 from causeway.errors import TraceError
 from causeway.trace import tensors, values
 from causeway.trace.tensors import DTYPES, TensorRecord
-from causeway.trace.trace import CALLS, COMPLETE, FORMAT, HEADER, VERSION, Call
+from causeway.trace.trace import CALLS, COMPLETE, FORMAT, HEADER, VERSION, RecordedCall
 
 LONGEST = 32 << 20  # bytes of a line
 SMALL = 1 << 20  # bytes of a header
@@ -115,7 +115,7 @@ class Trace:
         return found[:200] if isinstance(found, str) else ""
 
     @cached_property
-    def calls(self) -> list[Call]:
+    def calls(self) -> list[RecordedCall]:
         """All calls in the order in which they began. Raises TraceError."""
         return sorted(self._read(), key=lambda call: call.sequence)
 
@@ -134,7 +134,7 @@ class Trace:
 
     # --- lines ------------------------------------------------------------------------------------
 
-    def _read(self) -> Iterator[Call]:
+    def _read(self) -> Iterator[RecordedCall]:
         path = self.folder / CALLS
         size = _regular(path).st_size
         lines = calls = at = 0
@@ -159,7 +159,7 @@ class Trace:
                 f"{self.end['lines']} and {self.end['calls']}"
             )
 
-    def _one(self, line: bytes, number: int) -> Call | None:
+    def _one(self, line: bytes, number: int) -> RecordedCall | None:
         if not line.endswith(b"\n"):
             raise ValueError(
                 f"longer than {LONGEST} bytes" if len(line) == LONGEST else "cut off in its middle"
@@ -266,7 +266,7 @@ def _text(found: dict[str, Any], name: str) -> str:
     return value
 
 
-def _call(found: dict[str, Any]) -> Call:
+def _call(found: dict[str, Any]) -> RecordedCall:
     known = {"sequence", "operator", "args", "results", "written", "rung", "phase", "module"}
     known |= {"step", "thread", "depth", "error", "stack"}
     if unknown := set(found) - known:
@@ -289,7 +289,7 @@ def _call(found: dict[str, Any]) -> Call:
     phase = found.get("phase", "forward")
     if phase not in PHASES:
         raise ValueError(f"the phase is {str(phase)[:20]!r}, expected one of {', '.join(PHASES)}")
-    return Call(
+    return RecordedCall(
         _count(found, "sequence"),
         operator_name(found.get("operator")),
         args,

@@ -21,7 +21,7 @@ from causeway.observe.dispatch import Via
 from causeway.observe.selection import Names, Window, rank, world_size
 from causeway.trace import align, tensors
 from causeway.trace.tensors import TensorRecord
-from causeway.trace.trace import Call, Writer
+from causeway.trace.trace import RecordedCall, Writer
 
 Keep = Literal["none", "statistics", "hash", "full"]
 KEEP: tuple[Keep, ...] = ("none", "statistics", "hash", "full")  # each has what those before have
@@ -83,7 +83,7 @@ class Recorder(observe.Observer):
             return look(t, "none" if i in outs else keep, storages, self.writer)
 
         args = [map_tensors(v, functools.partial(seen, i=i)) for i, v in enumerate(call.args)]
-        record = Call(
+        record = RecordedCall(
             number,
             call.name,
             args,
@@ -128,7 +128,7 @@ def look(t: torch.Tensor, keep: Keep, storages: dict[int, int], writer: Writer) 
     return replace(record, data=writer.keep(record, here))
 
 
-def outcome(record: Call, call: Any, see: Callable[[torch.Tensor], TensorRecord]) -> None:
+def outcome(record: RecordedCall, call: Any, see: Callable[[torch.Tensor], TensorRecord]) -> None:
     """Fill in what a call left: its results, and what it changed beside them. `see` is asked once
     for each tensor.
     """

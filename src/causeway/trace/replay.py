@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import torch
+from torch import Tensor
 
 from causeway import numerics
 from causeway.comparison import reference
@@ -32,9 +33,8 @@ from causeway.trace.align import UNWRITTEN, outputs
 from causeway.trace.diff import of_statistics
 from causeway.trace.reader import Trace
 from causeway.trace.tensors import DTYPES, Memory, TensorRecord, digest, generate
-from causeway.trace.trace import Call
+from causeway.trace.trace import RecordedCall
 
-Tensor = torch.Tensor
 State = Literal["agrees", "differs", "ran", "not run"]
 LIMIT = 4 << 30  # bytes of a call's tensors
 FORBIDDEN = {"from_file"}  # opens what its argument names
@@ -45,7 +45,7 @@ STATISTICS = 1e-3  # that statistics may differ
 class Replayed:
     """What came of a call. "ran": there was nothing to compare with, and `why` says so."""
 
-    call: Call
+    call: RecordedCall
     state: State
     inputs: Literal["recorded", "generated", ""] = ""
     against: str = ""
@@ -138,7 +138,7 @@ def replay(
     return found
 
 
-def _key(call: Call) -> str:
+def _key(call: RecordedCall) -> str:
     """The same for calls that give the same: where nothing was kept, those of one signature."""
     kept = [r.digest for r in tensors_in([call.args, call.results], TensorRecord)]
     return f"{call} {kept} {bool(call.error)}"
@@ -147,7 +147,7 @@ def _key(call: Call) -> str:
 class Runner:
     """Runs one call."""
 
-    def __init__(self, trace: Trace, device: torch.device, call: Call, limit: int) -> None:
+    def __init__(self, trace: Trace, device: torch.device, call: RecordedCall, limit: int) -> None:
         self.trace, self.device, self.call, self.limit = trace, device, call, limit
 
     def run(self) -> Replayed:
@@ -325,7 +325,7 @@ class Runner:
         return "agrees", "recorded statistics", f"at most {worst:.2g} apart"
 
 
-def _shape_of(call: Call) -> reference.Shape:
+def _shape_of(call: RecordedCall) -> reference.Shape:
     """What this torch says about the operator. Raises NotRun where it has none such."""
     namespace, _, name = call.operator.partition("::")
     if namespace != "aten":
@@ -345,7 +345,7 @@ def _shape_of(call: Call) -> reference.Shape:
     return shape
 
 
-def _check_size(call: Call, op: Any, args: list[Any], limit: int) -> None:
+def _check_size(call: RecordedCall, op: Any, args: list[Any], limit: int) -> None:
     """Refuse a call whose results would not fit, where torch can tell without computing."""
 
     def as_meta(t: Tensor) -> Tensor:

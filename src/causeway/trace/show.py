@@ -6,7 +6,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from causeway.trace.diff import Difference, Row
+from causeway.trace.diff import Difference, MatchedCall
 from causeway.trace.replay import Replay
 
 SHOWN = 20
@@ -78,7 +78,7 @@ def difference(found: Difference, console: Console, rank: str = "") -> None:
           "bold green" if found.same else "bold red")  # fmt: skip
 
 
-def _cells(row: Row) -> list[str]:
+def _cells(row: MatchedCall) -> list[str]:
     apart = row.result.why or f"{row.result.size:.2g}"
     return [
         str(row.a.step),

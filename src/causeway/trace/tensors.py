@@ -16,11 +16,11 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from causeway.comparison import snapshot
 from causeway.errors import TraceError
 
-Tensor = torch.Tensor
 DIMENSIONS = 64  # torch has no more
 LARGEST = 1 << 62  # bytes, of a tensor that can be at all
 DTYPES: dict[str, torch.dtype] = {

@@ -40,7 +40,7 @@ EARLY = 4 << 20  # of calls that are still only in memory, were the program kill
 
 
 @dataclass
-class Call:
+class RecordedCall:
     """One call of an operator. Tensors are TensorRecords, as they were before the call in `args`,
     after it in `results` and `written`, which has the arguments that the operator changed.
     """
@@ -161,7 +161,7 @@ class Writer:
             self._shard_bytes += size
             return self._keys[key]
 
-    def write(self, call: Call, schema: str) -> None:
+    def write(self, call: RecordedCall, schema: str) -> None:
         """Write a call."""
         with self._lock:
             if not self.mine:

@@ -6,9 +6,17 @@ To choose when, use `from causeway import transfer` and `transfer.enable()`, whi
 by itself: it gives `causeway.redirect`, where the functions are.
 """
 
-from causeway.redirect import Place, Redirection, Report, disable, enable, enabled, report
+from causeway.redirect import (
+    Place,
+    Redirection,
+    RedirectionReport,
+    disable,
+    enable,
+    enabled,
+    report,
+)
 
-__all__ = ["Place", "Redirection", "Report", "disable", "enable", "enabled", "report"]
+__all__ = ["Place", "Redirection", "RedirectionReport", "disable", "enable", "enabled", "report"]
 
 if not enabled():
     enable()

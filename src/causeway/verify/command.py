@@ -11,7 +11,7 @@ from causeway.options import IsModule, Redirect
 
 if TYPE_CHECKING:
     from causeway.migrate.finding import Result
-    from causeway.verify.report import Report
+    from causeway.verify.report import VerificationReport
     from causeway.verify.runner import Options
 
 
@@ -94,7 +94,7 @@ def verify_scripts(
     raise typer.Exit(0 if report.good else 1)
 
 
-def _conversions(report: Report, options: Options) -> list[Result]:
+def _conversions(report: VerificationReport, options: Options) -> list[Result]:
     """What `causeway migrate` did to the folders of the scripts."""
     from causeway.migrate import engine
     from causeway.migrate.settings import Settings, from_pyproject

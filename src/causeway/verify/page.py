@@ -21,7 +21,7 @@ from causeway.pages.page import (
     Text,
     Verdict,
 )
-from causeway.verify.report import Report, Script
+from causeway.verify.report import Script, VerificationReport
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from causeway.migrate.finding import Result
 
 
-def show(report: Report, console: Console) -> None:
+def show(report: VerificationReport, console: Console) -> None:
     """Print a line for each script, and what did not run on the chip."""
     from rich.markup import escape
     from rich.table import Table as RichTable
@@ -92,7 +92,7 @@ def _last(text: str) -> str:
     return text.strip().splitlines()[-1] if text.strip() else ""
 
 
-def page(report: Report, conversions: Sequence[Result] = ()) -> Page:
+def page(report: VerificationReport, conversions: Sequence[Result] = ()) -> Page:
     """The page of a report. `conversions` follow it: what was changed to make the scripts run."""
     good = sum(script.good for script in report.scripts)
     total = len(report.scripts)

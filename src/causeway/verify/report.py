@@ -164,7 +164,7 @@ def _flat(value: Any) -> list[float]:
     return [float(value)]
 
 
-class Report:
+class VerificationReport:
     """The verification of several scripts."""
 
     def __init__(self, scripts: list[Script], about: dict[str, Any]) -> None:

@@ -16,7 +16,7 @@ from typing import Any, Literal
 from causeway import program
 from causeway.errors import CausewayError
 from causeway.verify import imports
-from causeway.verify.report import Report, Script, Way, compare_series
+from causeway.verify.report import Script, VerificationReport, Way, compare_series
 
 _MOST_FILES = 2000  # in a folder that is converted without being named
 
@@ -40,7 +40,7 @@ def verify(
     arguments: list[str],
     options: Options,
     say: Callable[[str], None] = lambda text: None,
-) -> Report:
+) -> VerificationReport:
     """Run each script on the CPU and on the device, and compare. `arguments` go to each script.
 
     Raises CausewayError where a script or a module is not there or the device is not.
@@ -66,7 +66,7 @@ def verify(
         "seed": options.seed,
         "arguments": arguments,
     }
-    return Report(found, about)
+    return VerificationReport(found, about)
 
 
 def _way(options: Options) -> Way:

@@ -75,7 +75,7 @@ def to_sarif(result: Result) -> dict[str, Any]:
     findings = result.findings()
     used = sorted({found.rule for found in findings})
     rules = [
-        sarif.Rule(
+        sarif.SarifRule(
             code,
             about["title"],
             _level(about["severity"]),
@@ -106,7 +106,7 @@ def to_sarif(result: Result) -> dict[str, Any]:
     ]
     broken = [file for file in result.files if file.status == "unparsable"]
     if broken:
-        rules.append(sarif.Rule("CW000", "A file that could not be read", "warning"))
+        rules.append(sarif.SarifRule("CW000", "A file that could not be read", "warning"))
         results += [sarif.Result("CW000", file.reason or "not read", file.path) for file in broken]
     return sarif.document(
         "causeway migrate", rules, results, root=result.root, version=causeway.__version__

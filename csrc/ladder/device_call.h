@@ -1,4 +1,4 @@
-// The rungs that the vendor serves, and the decomposed one, which stands on them. See native.cpp.
+// The rungs that the vendor serves, and the decomposed one, which stands on them. See device_call.cpp.
 #pragma once
 
 #include "ladder/call.h"

@@ -3,7 +3,7 @@
 // expanded, cast to their common dtype. And the decomposed rung, which computes an operator from served ones.
 //
 // How a call is served is decided once per signature (routes.h). Shapes of outputs come from torch's meta kernels.
-#include "ladder/native.h"
+#include "ladder/device_call.h"
 #include "ladder/observe.h"
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -33,9 +33,9 @@ std::atomic<PyObject*> g_decomposer{nullptr};
 
 bool has_memory(const at::Tensor& t) { return t.layout() == at::kStrided && t.has_storage(); }
 
-class NativeCall : ServedCall {
+class DeviceCall : ServedCall {
  public:
-  NativeCall(Operator& op, NativeForms& forms, Stack& stack) : ServedCall(op, forms, stack) {}
+  DeviceCall(Operator& op, Offers& offers, Stack& stack) : ServedCall(op, offers, stack) {}
 
   bool serve(Entry& entry);
 
@@ -57,7 +57,7 @@ class NativeCall : ServedCall {
   std::string words() const;
 };
 
-c10::ScalarType NativeCall::common_dtype() const {
+c10::ScalarType DeviceCall::common_dtype() const {
   at::native::ResultTypeState state{};
   each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     if (!info.write || op_.return_of.empty() || op_.args[0].write)
@@ -68,7 +68,7 @@ c10::ScalarType NativeCall::common_dtype() const {
 }
 
 // Whether `form` takes this call, after the preparation that it asked for.
-bool NativeCall::fits(const cw_op& form, Route& route) const {
+bool DeviceCall::fits(const cw_op& form, Route& route) const {
   if (!form.kernel) return false;
   const bool promotes = form.needs & CW_NEEDS_PROMOTION;
   const c10::ScalarType common = promotes ? common_dtype() : c10::ScalarType::Undefined;
@@ -94,7 +94,7 @@ bool NativeCall::fits(const cw_op& form, Route& route) const {
   return all && !(route.prepare && op_.facts.copies);  // what prepares is a copy itself
 }
 
-std::shared_ptr<Route> NativeCall::decide() {
+std::shared_ptr<Route> DeviceCall::decide() {
   auto route = std::make_shared<Route>();
   bool mixed = true;
   each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
@@ -112,7 +112,7 @@ std::shared_ptr<Route> NativeCall::decide() {
     // Nothing to allocate, or nothing yet, or what torch says.
     if (op_.return_of.empty() || begin_empty(op_, stack_, &route->outs) ||
         describe_outputs(op_, stack_, device_, &route->outs)) {
-      if (fits(forms_.own, *route)) {
+      if (fits(offers_.own, *route)) {
         route->serve = Serve::Own;
         return route;
       }
@@ -125,7 +125,7 @@ std::shared_ptr<Route> NativeCall::decide() {
 }
 
 // False for calls that torch's CPU kernel refuses and nothing on the way here would: the host rung has the words.
-bool NativeCall::host_would_take() const {
+bool DeviceCall::host_would_take() const {
   bool any_read = false, any_element = false, any_bool = false, any_write = false;
   each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     any_read |= !info.write;
@@ -160,7 +160,7 @@ bool NativeCall::host_would_take() const {
 }
 
 // The next way to serve the call after `route` was declined.
-std::shared_ptr<Route> NativeCall::after(const Route& route) {
+std::shared_ptr<Route> DeviceCall::after(const Route& route) {
   auto next = std::make_shared<Route>();
   next->outs = route.outs;
   for (Serve serve : {Serve::Out, Serve::PortableOwn, Serve::PortableOut}) {
@@ -175,12 +175,12 @@ std::shared_ptr<Route> NativeCall::after(const Route& route) {
   return next;
 }
 
-bool NativeCall::has_kernel() const {
-  return forms_.own.kernel || forms_.out.kernel ||
-         (portable_serves(op_) && (forms_.portable_own.kernel || forms_.portable_out.kernel));
+bool DeviceCall::has_kernel() const {
+  return offers_.own.kernel || offers_.out.kernel ||
+         (portable_serves(op_) && (offers_.portable_own.kernel || offers_.portable_out.kernel));
 }
 
-bool NativeCall::any_float() const {
+bool DeviceCall::any_float() const {
   for (size_t i = 0; i < op_.args.size(); ++i) {
     if (arg(i).isDouble() || arg(i).isDoubleList() || arg(i).isComplexDouble()) return true;
     if (arg(i).isTensor() && arg(i).toTensor().defined() && arg(i).toTensor().is_cpu()) return true;
@@ -188,7 +188,7 @@ bool NativeCall::any_float() const {
   return false;
 }
 
-bool NativeCall::plan_decomposition(Route& route) {
+bool DeviceCall::plan_decomposition(Route& route) {
   PyObject* decomposer = g_decomposer.load();
   if (!decomposer) return false;
   py::gil_scoped_acquire gil;
@@ -216,15 +216,15 @@ bool NativeCall::plan_decomposition(Route& route) {
   return true;
 }
 
-std::pair<std::shared_ptr<Route>, Key> NativeCall::route() {
+std::pair<std::shared_ptr<Route>, Key> DeviceCall::route() {
   Key key = signature(op_, stack_);
-  if (auto known = forms_.routes.find(key)) return {std::move(known), std::move(key)};
+  if (auto known = offers_.routes.find(key)) return {std::move(known), std::move(key)};
   auto route = decide();
-  forms_.routes.remember(key, route);
+  offers_.routes.remember(key, route);
   return {route, std::move(key)};
 }
 
-at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape,
+at::Tensor DeviceCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape,
                                 c10::ScalarType common) const {
   at::Tensor p = t;
   if (p.device().type() != kDeviceType) {
@@ -243,7 +243,7 @@ at::Tensor NativeCall::prepared(const at::Tensor& t, const cw_op& form, at::IntA
 }
 
 // How what the call reads overlaps a tensor that it writes: not at all, in place, or shifted.
-at::MemOverlapStatus NativeCall::read_at(const at::Tensor& written) const {
+at::MemOverlapStatus DeviceCall::read_at(const at::Tensor& written) const {
   auto most = at::MemOverlapStatus::No;
   if (!has_memory(written)) return most;
   const auto* storage = written.storage().unsafeGetStorageImpl();
@@ -258,7 +258,7 @@ at::MemOverlapStatus NativeCall::read_at(const at::Tensor& written) const {
 
 // Whether an element that the call writes is another one too, or is read in another's place. torch's kernels refuse most
 // such calls, warn of some and define the others by their order: the host rung does what each of them does.
-bool NativeCall::overlaps() const {
+bool DeviceCall::overlaps() const {
   // Some refuse an output that is an input; of others, which are to write over what they still read, `run` takes care.
   const auto& schema = op_.handle.schema();
   for (size_t i = 0; i < op_.args.size(); ++i) {
@@ -275,7 +275,7 @@ bool NativeCall::overlaps() const {
   return false;
 }
 
-std::string NativeCall::words() const {
+std::string DeviceCall::words() const {
   std::string s;
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) {
     s += c10::str(s.empty() ? " of " : ", ", c10::toString(t.scalar_type()), t.sizes());
@@ -284,7 +284,7 @@ std::string NativeCall::words() const {
   return s;
 }
 
-bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
+bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const bool through_out = route.serve == Serve::Out || route.serve == Serve::PortableOut;
   const bool portable = route.serve == Serve::PortableOwn || route.serve == Serve::PortableOut;
   const Rung rung = portable ? Rung::Portable : !through_out && !route.prepare ? Rung::Native : Rung::Derived;
@@ -356,7 +356,7 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       const bool is_result =
           std::find(op_.return_of.begin(), op_.return_of.end(), static_cast<int>(i)) != op_.return_of.end();
       if (is_result && !(through_out && !schema[i].is_out())) continue;
-      if (!portable && static_cast<int>(i) == forms_.left_out) continue;
+      if (!portable && static_cast<int>(i) == offers_.left_out) continue;
       const c10::IValue& v = arg(i);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
@@ -373,10 +373,10 @@ bool NativeCall::run(const Route& route, const cw_op& form, Entry& entry) {
       }
     }
     if (portable && op_.hidden_random) arguments.add_random(count);
-    Profiled span(Work::Kernel, (through_out ? forms_.out_name : forms_.own_name).c_str(), &stream_);
+    Profiled span(Work::Kernel, (through_out ? offers_.out_name : offers_.own_name).c_str(), &stream_);
     span.serves(op_.name.c_str(), kRungNames[static_cast<int>(rung)]);
     const cw_status status =
-        arguments.run({form.kernel, op_.name.c_str(), (through_out ? forms_.out_name : forms_.own_name).c_str(),
+        arguments.run({form.kernel, op_.name.c_str(), (through_out ? offers_.out_name : offers_.own_name).c_str(),
                        portable || is_fill_kernel(form.kernel), route.has_taken()},
                       stream_);
     if (status != CW_OK) span.drop();
@@ -427,7 +427,7 @@ py::object call_python(const py::object& function, const Operator& op, const Sta
   }
 }
 
-bool NativeCall::run_program(const Route& route, Entry& entry) {
+bool DeviceCall::run_program(const Route& route, Entry& entry) {
   py::gil_scoped_acquire gil;
   at::AutoDispatchBelowADInplaceOrView below;
   const auto& schema = op_.handle.schema();
@@ -456,7 +456,7 @@ bool NativeCall::run_program(const Route& route, Entry& entry) {
   return true;
 }
 
-bool NativeCall::serve(Entry& entry) {
+bool DeviceCall::serve(Entry& entry) {
   if (overlaps()) return false;
   auto [r, key] = route();
   for (;;) {
@@ -477,21 +477,21 @@ bool NativeCall::serve(Entry& entry) {
     if (done) return true;
     // Declined: one rung down, and for good, unless it may have been for a number that the signature leaves out.
     r = after(*r);
-    if (!any_float()) forms_.routes.remember(key, r);
+    if (!any_float()) offers_.routes.remember(key, r);
   }
 }
 
 }  // namespace
 
-bool call_native(Operator& op, Stack& stack, Entry& entry) {
-  return NativeCall(op, forms_of_call(op, stack), stack).serve(entry);
+bool call_device(Operator& op, Stack& stack, Entry& entry) {
+  return DeviceCall(op, offers_of_call(op, stack), stack).serve(entry);
 }
 
 void forget_routes() {
   for (Operator* op : operators())
-    if (NativeForms* forms = op->native.load()) {
-      forms->routes.forget();
-      for (auto& one : forms->by_device) one->routes.forget();
+    if (Offers* offers = op->resolved.load()) {
+      offers->routes.forget();
+      for (auto& one : offers->by_device) one->routes.forget();
     }
 }
 
