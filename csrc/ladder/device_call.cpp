@@ -136,6 +136,10 @@ bool DeviceCall::host_would_take() const {
   });
   if (!op_.pointwise && any_read && !any_element)
     return false;  // the largest of nothing; there is nothing to compute either
+  // A convolution whose weight has no elements: torch refuses most, and says why.
+  if (op_.facts.layout == ResultLayout::Convolution && arg(op_.facts.layout_of + 1).isTensor() &&
+      arg(op_.facts.layout_of + 1).toTensor().numel() == 0)
+    return false;
   if (op_.facts.picks && arg(0).toTensor().numel() == 0) return false;  // any index is out of range
   if (op_.pointwise && any_bool && !has_kernel()) return false;  // decompositions take it for a number
   if (op_.pointwise && any_bool && op_.facts.refuses_bool) return false;
