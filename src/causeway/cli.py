@@ -96,6 +96,7 @@ def show_operators(
     markdown: Annotated[bool, typer.Option("--markdown", help="Print docs/operators.md.")] = False,
 ) -> None:
     """List the operators that a vendor can be asked for, with their arguments."""
+    import causeway.quant  # noqa: F401  # registers causeway::adapt
     from causeway.ops import schema
 
     if header or markdown:

@@ -175,8 +175,6 @@ def describe(pattern: str) -> str:
 
 @cache
 def _schemas() -> dict[str, Any]:
-    import causeway.quant.adaptive  # noqa: F401  # registers causeway::adapt
-
     known = tuple(f"{namespace}::" for namespace in _NAMESPACES)
     return {_name(s): s for s in torch._C._jit_get_all_schemas() if s.name.startswith(known)}
 
