@@ -73,7 +73,8 @@ NOOP: dict[str, list[str]] = {
         "raw = torch.cuda.Stream(device=0).cuda_stream\n",
     ],
     "CW105": [
-        "def f(torch):\n    return torch.cuda.device_count()\n",
+        "def f(torch=None):\n    return torch.cuda.device_count()\n",
+        "def f(torch: bool):\n    return torch.cuda.device_count()\n",
         "class torch:\n    pass\n\n\nn = torch.cuda.device_count()\n",
         "n = torch.cuda.device_count()  # causeway: keep\n",
         "# causeway: keep\nif True:\n    n = torch.cuda.device_count()\n",
@@ -192,8 +193,7 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "s = x.untyped_storage().to(device=accelerator)\n"),
         (
             "torch.load(p, map_location=lambda s, l: s.cuda(torch.cuda.current_device()))\n",
-            "torch.load(p, map_location=torch.device(accelerator.type, "
-            "torch.accelerator.current_device_index()))\n",
+            "torch.load(p, map_location=accelerator)\n",
         ),
         ("x = next(it).cuda()\n", "x = next(it).to(accelerator)\n"),
         ("x.cuda(non_blocking=True)\n", "x.to(accelerator, non_blocking=True)\n"),
@@ -216,7 +216,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
         ("z = [t.cuda() for t in xs]\n", "z = [t.to(accelerator) for t in xs]\n"),
         (
             "torch.load(p, map_location=lambda storage, loc: storage.cuda(0))\n",
-            "torch.load(p, map_location=torch.device(accelerator.type, 0))\n",
+            "torch.load(p, map_location=torch.device(accelerator.type, 0 "
+            "if torch.accelerator.is_available() else None))\n",
         ),
         (
             "class Net(torch.nn.Module):\n    def cuda(self, device=None):\n"
@@ -274,7 +275,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "torch.accelerator.device_index(None))(s), open(p) as f:\n"
          "    pass\n"),
         ("torch.cuda.current_stream().wait_stream(s)\n",
-         "torch.accelerator.current_stream().wait_stream(s)\n"),
+         "if torch.accelerator.is_available():\n"
+         "    torch.accelerator.current_stream().wait_stream(s)\n"),
         ("def f(s: torch.cuda.Stream): ...\n", "def f(s: torch.Stream): ...\n"),
     ],
     "CW107": [
@@ -285,7 +287,8 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "torch.accelerator.device_index(None))(where):\n"
          "    pass\n"),
         ("with torch.cuda.device(x.get_device()):\n    pass\n",
-         "with torch.accelerator.device_index(x.get_device()):\n    pass\n"),
+         "with torch.accelerator.device_index(x.get_device() "
+         "if torch.accelerator.is_available() else None):\n    pass\n"),
     ],
     "CW108": [
         # another seed than the CPU's: what the CPU draws stays
@@ -353,7 +356,7 @@ CHANGED: dict[str, list[tuple[str, str]]] = {
          "# the GPU\n\nn = torch.accelerator.device_count()\n"),
         ("from torch.cuda import device_count as n, current_device\n\nn(), current_device()\n",
          "from torch.accelerator import device_count as n, current_device_index as current_device\n"
-         "\nn(), current_device()\n"),
+         "\nn(), (current_device() if torch.accelerator.is_available() else 0)\n"),
         ("def f():\n    from torch.cuda import Stream, synchronize, get_rng_state\n"
          "    return Stream, synchronize, get_rng_state()\n",
          "def f():\n"

@@ -61,7 +61,8 @@ CHANGED = [
     # an import under another name
     ("import torch\nimport torch_npu.npu as n\nfrom torch_npu import npu\n\nx = n.device_count()\n"
      "y = npu.current_device()\n",
-     "x = torch.accelerator.device_count()\ny = torch.accelerator.current_device_index()\n"),
+     "x = torch.accelerator.device_count()\ny = torch.accelerator.current_device_index() "
+     "if torch.accelerator.is_available() else 0\n"),
     ("import torch\nfrom torch_npu.contrib import roll as r, NpuDropPath\n\ny = r(x, 1)\n",
      "from torch import roll as r\n\ny = r(x, 1)\n"),
     ("import torch\nimport torch_mlu.core.mlu_model as ct\n\nct.set_core_number(4)\n"
@@ -84,7 +85,7 @@ CHANGED = [
     (NPU + "def f():\n    # why\n    torch.npu.set_option({'a': 1})\n",
      "def f():\n    # why\n    pass\n"),
     (NPU + "torch.npu.set_device(0); torch.npu.set_compile_mode(jit_compile=False)\n",
-     "torch.accelerator.set_device_index(0)\n"),
+     "if torch.accelerator.is_available():\n    torch.accelerator.set_device_index(0)\n"),
     # the module itself, and the question whether there is one
     (NPU + "f(torch.npu, getattr(torch, 'npu'))\n",
      "f(torch.get_device_module(), torch.get_device_module())\n"),
@@ -154,7 +155,7 @@ NOOP = [
     'import torch\n\npath = "out/npu/model_npu.pt"\nflags = {"npu": True}\nx.npu\n',
     "import torch\n\nx = x.npu()  # causeway: keep\n",
     "import torch\n\nx = x.to('npu')  # causeway: keep\n",
-    "def f(torch):\n    return torch.npu.device_count()\n",
+    "def f(torch=None):\n    return torch.npu.device_count()\n",
     "import torch_npus\nimport my.torch_npu\n",
     "class Net:\n    def npu(self):\n        return self\n\n\nNet().npu()\n",
     'hccl = "about hccl"\n',

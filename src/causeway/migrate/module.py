@@ -18,7 +18,7 @@ from causeway.migrate import knowledge
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
-from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, statement
+from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, brought, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -160,7 +160,10 @@ class Module:
         self.imports_torch = self._imports_torch()
 
     def _imports_torch(self) -> bool:
-        return any("torch" in _heads(node) for node in self.imports())
+        if any("torch" in _heads(node) for node in self.imports()):
+            return True
+        top = self.names.module
+        return any(b.value and brought(b.value) for found in top.bindings.values() for b in found)
 
     @property
     def other_framework(self) -> bool:

@@ -1,9 +1,9 @@
 """Which names mean what: scopes and qualified names of one module, from its syntax alone.
 
 `resolve(node)` gives "torch.cuda.is_available" for `c.is_available` after `from torch import cuda
-as c`, for `cuda.is_available` after `cuda = torch.cuda`, and None for a parameter called `torch`.
-Bindings count wherever they are in their scope: the order of statements is not followed, so a name
-that is bound to different things is not resolved.
+as c`, for `cuda.is_available` after `cuda = torch.cuda`, and None for a parameter that may be
+anything; `def f(torch, x)` is given torch. Bindings count wherever they are in their scope: the
+order of statements is not followed, so a name that is bound to different things is not resolved.
 """
 
 from __future__ import annotations
@@ -122,11 +122,14 @@ class Names:
             if binding.kind == "import":
                 meanings.add(binding.qualified)
             elif binding.kind == "assign":
-                qualified = self.resolve(binding.value) if binding.value else None
+                value = binding.value
+                qualified = (self.resolve(value) or brought(value)) if value else None
                 if qualified:
                     meanings.add(qualified)
                 elif not _stand_in(binding.node):
                     return None
+            elif _is_torch(binding.node):
+                meanings.add("torch")
             elif not _stand_in(binding.node):
                 return None
         return meanings.pop() if len(meanings) == 1 else None
@@ -298,6 +301,30 @@ def _assigned(node: ast.Name) -> ast.expr | None:
     if isinstance(up, ast.AnnAssign | ast.NamedExpr) and up.target is node:
         return up.value
     return None
+
+
+def brought(value: ast.AST) -> str | None:
+    """The module that a call imports: `importlib.import_module("torch")`."""
+    if not isinstance(value, ast.Call) or not value.args:
+        return None
+    func, first = value.func, value.args[0]
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    if name not in ("import_module", "__import__", "importorskip"):
+        return None
+    return first.value if isinstance(first, ast.Constant) and first.value == "torch" else None
+
+
+def _is_torch(node: ast.AST) -> bool:
+    """Whether it is a parameter by which a function is given torch: `def f(torch, x)`."""
+    if not isinstance(node, ast.arg) or node.arg != "torch":
+        return False
+    args = node.up  # type: ignore[attr-defined]
+    if node in (args.vararg, args.kwarg):
+        return False
+    note = ast.unparse(node.annotation) if node.annotation else "ModuleType"
+    plain = [*args.posonlyargs, *args.args]
+    without_default = plain[: len(plain) - len(args.defaults)]
+    return node in without_default and note.endswith("ModuleType")
 
 
 def _stand_in(node: ast.AST) -> bool:

@@ -12,7 +12,7 @@ from causeway.compat import System
 from causeway.migrate import advice, knowledge, systems, unparsable
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import HELPER, Draft, Module
-from causeway.migrate.names import after, ancestors
+from causeway.migrate.names import after, ancestors, brought
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
@@ -233,9 +233,15 @@ def _imports(module: Module) -> None:
         )  # fmt: skip
     else:
         known = "torch"
+    if helper and not module.torch_wanted and (places := _own_imports(module)):
+        for stmt, name in places:
+            _beside(module, stmt, f"{module.helper_name} = {HELPER.format(torch=name)}")
+        helper = False
+    if not (module.torch_wanted or vendor_line or helper):
+        return
     at_run_time = [
         n
-        for n in module.imports()
+        for n in (*module.imports(), *module.names.all(ast.Assign))
         if n.scope is module.names.module and not _only_for_types(n)  # type: ignore[union-attr]
     ]
     if helper and not (known and any(_binds(n, known) for n in at_run_time)):
@@ -262,11 +268,9 @@ def _imports(module: Module) -> None:
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
         text = f"{module.helper_name} = {HELPER.format(torch=known)}"
-        if places := _conditional_imports(module, known):
-            for stmt in places:
-                at, first = source.end(stmt), source.line_start(source.start(stmt))
-                indent = source.slice(first, source.start(stmt))
-                module.edits.append(Edit(at, at, f"{newline}{indent}{text}"))
+        if conditional := _conditional_imports(module, known):
+            for stmt in conditional:
+                _beside(module, stmt, text)
             return
         after = _after_imports(module, torch_import, known)
         if after is not None:
@@ -278,6 +282,45 @@ def _imports(module: Module) -> None:
         else:
             gap = "; " if _followed(source, after) else newline * 2
             module.edits.append(Edit(after, after, gap + text))
+
+
+def _beside(module: Module, stmt: ast.stmt, text: str) -> None:
+    """Write a line below a statement."""
+    source, at = module.source, module.source.end(stmt)
+    indent = source.slice(source.line_start(source.start(stmt)), source.start(stmt))
+    at = at if _followed(source, at) else source.line_end(at)
+    module.edits.append(Edit(at, at, f"{source.newline}{indent}{text}"))
+
+
+def _own_imports(module: Module) -> list[tuple[ast.stmt, str]]:
+    """Where functions import torch themselves, each with torch's name there, if the module does
+    not, and no other place needs the device: the module stays one that does not load torch.
+    """
+    top = module.names.module
+    if any(module.names.lookup(n, top) == "torch" for n in top.bindings) or module.names.stars:
+        return []
+    found: dict[int, tuple[ast.stmt, str]] = {}
+    for node in module.helper_wanted:
+        name = module.torch(node)
+        scope = module.names.holder(name, node.scope)  # type: ignore[attr-defined]
+        bindings = scope.bindings[name] if scope is not None else []
+        stmt = bindings[0].node if len(bindings) == 1 else None
+        own = isinstance(stmt, ast.Import | ast.ImportFrom) and scope is not None
+        if not own or stmt.up is not scope.node or not _whole_line(module, stmt):  # type: ignore[union-attr, arg-type]
+            return []
+        if module.source.start(node) < module.source.end(stmt):  # type: ignore[arg-type]
+            return []
+        for following in after(stmt):  # type: ignore[arg-type]
+            if not isinstance(following, ast.Import | ast.ImportFrom):
+                break
+            stmt = following
+        found[id(stmt)] = (stmt, name)  # type: ignore[assignment]
+    return list(found.values())
+
+
+def _whole_line(module: Module, stmt: ast.AST) -> bool:
+    start = module.source.start(stmt)
+    return not module.source.slice(module.source.line_start(start), start).strip()
 
 
 def _conditional_imports(module: Module, known: str) -> list[ast.stmt]:
@@ -386,6 +429,9 @@ def _binds(node: ast.AST, name: str) -> bool:
     """Whether a statement imports something as `name`."""
     if isinstance(node, ast.Import):
         return any((a.asname or a.name.partition(".")[0]) == name for a in node.names)
+    if isinstance(node, ast.Assign):  # torch = pytest.importorskip("torch")
+        named = any(getattr(t, "id", "") == name for t in node.targets)
+        return named and brought(node.value) is not None
     return isinstance(node, ast.ImportFrom) and any(
         a.name == "*" or (a.asname or a.name) == name for a in node.names
     )

@@ -76,7 +76,7 @@ class Variables:
         self._names, self._resolve, self._asks = names, resolve, asks
         self._portable, self._may, self._simple = portable, may, simple
         # "cuda:0" is the current device where nothing makes another one that.
-        self._one_device = not any(
+        self.one_device = not any(
             n.attr in ("set_device", "set_device_index", "local_rank", "device_index")
             for n in names.all(ast.Attribute)
         ) and not any(resolve(c.func) == "torch.cuda.device" for c in names.all(ast.Call))
@@ -95,7 +95,7 @@ class Variables:
     def meaning(self, value: ast.AST | None) -> Meaning | None:
         """What a value means, once converted; None where it is not the accelerator."""
         if isinstance(value, ast.Constant):
-            if value.value == "cuda:0" and self._one_device:
+            if value.value == "cuda:0" and self.one_device:
                 return Meaning(False, kept=True, indexed=True)
             return Meaning(False) if value.value == "cuda" else None
         if isinstance(value, ast.Call):

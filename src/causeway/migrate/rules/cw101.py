@@ -141,6 +141,11 @@ def _constant(module: Module, node: ast.Constant) -> None:
         _fold(module, node)
     else:
         edits = [module.replace(node, _apart(module, node, _indexed(module, node, parts)))]
+    if not module.vendor and (node.value != "cuda" or _has_index(node)):
+        if node.value == "cuda:0" and module.variables.one_device and _located_here(module, node):
+            _device_itself(module, node)
+            return
+        edits += _without_index(module, node)
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
 
 
@@ -281,4 +286,85 @@ def _fstring(module: Module, node: ast.JoinedStr) -> None:
     edits = [Edit(at, at + 4, new)]
     if plain and not module.vendor:
         edits.append(Edit(module.source.start(node), module.source.start(node), "f"))
+    if not module.vendor:
+        edits += _without_index(module, node)
     module.change(RULE, node, edits, "the accelerator's name before the index")
+
+
+def _without_index(module: Module, node: ast.expr) -> list[Edit]:
+    """What a place where checkpoints are loaded to needs beside an index: no file names "cpu:0", so
+    torch.load would not know where to put it.
+    """
+    value = _located(module, node)
+    if value is None or module.guarded(node):
+        return []
+    quote = module.quote_for(node.up)  # type: ignore[attr-defined]
+    asks = f"{module.torch(node)}.accelerator.is_available()"
+    other = f"{quote}cpu{quote}"
+    if isinstance(value, ast.Call) and module.resolve(value.func) == "torch.device":
+        index = value.args[1:] or [k.value for k in value.keywords if k.arg == "index"]
+        value, other = (index[0], "None") if index else (value.args[0], other)
+    at = module.source.end(value)
+    return [Edit(at, at, f" if {asks} else {other}")]
+
+
+def _located(module: Module, node: ast.expr) -> ast.expr | None:
+    """The value that a string is in, where torch.load gets that as its map_location."""
+    value = node
+    while True:
+        up = value.up  # type: ignore[attr-defined]
+        completed = isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod) and up.left is value
+        formatted = isinstance(up, ast.Attribute) and up.attr == "format"
+        called = isinstance(up, ast.Call) and up.func is value
+        made = isinstance(up, ast.Call) and up.args[:1] == [value]
+        if not (
+            completed
+            or formatted
+            or (called and isinstance(value, ast.Attribute))
+            or (made and module.resolve(up.func) == "torch.device")
+        ):
+            break
+        value = up
+    if isinstance(up, ast.keyword):
+        return value if up.arg == "map_location" else None
+    if isinstance(up, ast.Call):
+        there = module.resolve(up.func) == "torch.load" and up.args[1:2] == [value]
+        return value if there else None
+    if isinstance(up, ast.Assign) and len(up.targets) == 1:
+        target = up.targets[0]
+        if isinstance(target, ast.Name | ast.Attribute):
+            return value if module.text(target) in _locations(module) else None
+    return None
+
+
+def _located_here(module: Module, node: ast.expr) -> bool:
+    """Whether the string, or a torch.device of it, is an argument of torch.load itself."""
+    value = _located(module, node)
+    return value is not None and not isinstance(value.up, ast.Assign)  # type: ignore[attr-defined]
+
+
+def _device_itself(module: Module, node: ast.expr) -> None:
+    """`map_location="cuda:0"` where there is one device: the device, or the CPU."""
+    value = _located(module, node)
+    assert value is not None
+    edit = Edit(module.source.start(value), module.source.end(value), module.device(node))
+    if module.change(RULE, value, [edit], f"the accelerator in place of {module.text(node)}"):
+        module.gone.update(id(n) for n in ast.walk(value) if isinstance(n, ast.Name))
+    module.done.add(id(node))
+
+
+def _locations(module: Module) -> set[str]:
+    """The variables that torch.load gets as its map_location."""
+    found = set()
+    for call in module.names.all(ast.Call):
+        places = [k.value for k in call.keywords if k.arg == "map_location"]
+        if module.resolve(call.func) == "torch.load":
+            places += call.args[1:2]
+        found |= {module.text(p) for p in places if isinstance(p, ast.Name | ast.Attribute)}
+    return found
+
+
+def _has_index(node: ast.Constant) -> bool:
+    """Whether it is the first of `torch.device("cuda", i)`."""
+    up = node.up  # type: ignore[attr-defined]
+    return isinstance(up, ast.Call) and up.args[:1] == [node] and len(up.args + up.keywords) == 2

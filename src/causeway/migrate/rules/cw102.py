@@ -72,11 +72,14 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
         lambda_ = call.up  # type: ignore[attr-defined]
         index = call.args[0] if call.args else None
         start, end = module.source.start(lambda_), module.source.end(lambda_)
-        if index is not None and not (isinstance(index, ast.Constant) and index.value is None):
+        if index is not None and not _is_none(index) and not _is_current(module, index):
             makes = f"{module.torch(call)}.device({module.device_type(call)}, "
+            rest = ")"
+            if not module.guarded(call):  # no file names "cpu:0"
+                rest = f" if {module.torch(call)}.accelerator.is_available() else None)"
             edits = [
                 Edit(start, module.source.start(index), makes),
-                Edit(module.source.end(index), end, ")"),
+                Edit(module.source.end(index), end, rest),
             ]
         else:
             edits = [Edit(start, end, module.device(call))]
@@ -117,8 +120,9 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
     if name and keyword is None:
         at = module.argument_start(call, index)
         edits.append(Edit(at, at, name))
-    if isinstance(index, ast.Constant) and index.value is None:
+    if _is_none(index) or _is_current(module, index):
         edits.append(Edit(start, stop, module.device(call)))
+        _drop(module, index)
     elif _is_text(index):
         pass  # CW101 sees to it
     elif _is_device(module, index):
@@ -129,6 +133,23 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         torch, kind = module.torch(call), module.device_type(call)
         edits += [Edit(start, start, f"{torch}.device({kind}, "), Edit(stop, stop, ")")]
     return edits
+
+
+def _is_none(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is None
+
+
+def _is_current(module: Module, node: ast.AST) -> bool:
+    """Whether it is `torch.cuda.current_device()`, which the device without an index is."""
+    return isinstance(node, ast.Call) and module.resolve(node.func) == "torch.cuda.current_device"
+
+
+def _drop(module: Module, node: ast.AST) -> None:
+    """Note that an argument will not be there."""
+    for inner in ast.walk(node):
+        module.done.add(id(inner))
+        if isinstance(inner, ast.Name):
+            module.gone.add(id(inner))
 
 
 def _is_text(node: ast.AST) -> bool:

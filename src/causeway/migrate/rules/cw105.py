@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
-from causeway.migrate.module import Module
+import ast
+
+from causeway.migrate.module import Module, Use
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
+from causeway.migrate.rules.roles import Role, role
+from causeway.migrate.source import Edit
 
 RULE = Rule(
     code="CW105",
@@ -13,10 +17,32 @@ RULE = Rule(
     why="torch.cuda's functions serve CUDA alone; torch.accelerator has them for every device.",
     by_hand="Ask torch.accelerator, or torch.get_device_module() for what only some devices have.",
     before="import torch\n\ntorch.cuda.set_device(1)\nn = torch.cuda.device_count()\n",
-    after="import torch\n\ntorch.accelerator.set_device_index(1)\n"
-    "n = torch.accelerator.device_count()\n",
+    after="import torch\n\nif torch.accelerator.is_available():\n"
+    "    torch.accelerator.set_device_index(1)\nn = torch.accelerator.device_count()\n",
 )
 
 
 def run(module: Module) -> None:
+    for use in () if module.vendor else module.uses("torch.cuda.current_device"):
+        _as_device(module, use)
     table.run(module, RULE)
+
+
+def _as_device(module: Module, use: Use) -> None:
+    """`x.to(torch.cuda.current_device())` to `x.to(accelerator)`: the device without an index is
+    the current one, and the CPU where there is none.
+    """
+    call = use.call
+    if call is None or call.args or call.keywords:
+        return
+    up = call.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "cuda":
+        module.done.add(id(use.node))  # CW102 sees to it
+        return
+    if role(module, call, "device") is not Role.DEVICE:
+        return
+    edit = Edit(module.source.start(call), module.source.end(call), module.device(call))
+    if module.change(RULE, call, [edit], "the device without an index is the current one",
+                     api=use.api):  # fmt: skip
+        module.gone.add(id(module.root(use.node)))
+    module.done.add(id(use.node))

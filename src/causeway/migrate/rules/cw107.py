@@ -19,7 +19,9 @@ RULE = Rule(
     "those in use.",
     by_hand="`with torch.accelerator.device_index(i):`; for a torch.device, its `.index`.",
     before="import torch\n\nwith torch.cuda.device(1):\n    pass\n",
-    after="import torch\n\nwith torch.accelerator.device_index(1):\n    pass\n",
+    after="import torch\n\n"
+    "with torch.accelerator.device_index(1 if torch.accelerator.is_available() else None):\n"
+    "    pass\n",
 )
 _INDEX = re.compile(r"(^|_)(rank|gpu|idx|index|id|i|gpu_id)$", re.I)
 
@@ -45,6 +47,8 @@ def run(module: Module) -> None:
             if kind == "device":
                 at = module.source.end(arg)
                 edits.append(Edit(at, at, ".index"))
+            elif not module.guarded(call):
+                edits += table.or_else(module, arg, "None")
             module.change(RULE, call, edits, "device_index chooses among the devices in use",
                           tip=api.tip, api=use.api)  # fmt: skip
             module.done.add(id(use.node))

@@ -89,14 +89,9 @@ def _seeded_beside(module: Module, use: Use) -> bool:
                 if whole is not None:
                     module.done.update(map(id, ast.walk(whole)))
                     module.gone.update(id(n) for n in ast.walk(whole) if isinstance(n, ast.Name))
-                comments = source.comments(source.end(stmt), end)
-                if not comments:
-                    start = _with_comments(module, stmt, start, end)
-                if comments:
-                    edit = Edit(source.start(stmt), end, "  ".join(comments))
-                else:
-                    end += len(source.newline) if end < len(source.data) else 0
-                    edit = Edit(start, end, "")
+                start = _with_comments(module, stmt, start, end)
+                end += len(source.newline) if end < len(source.data) else 0
+                edit = Edit(start, end, "")
                 done = module.change(
                     RULE, stmt, [edit],
                     "torch.manual_seed beside it seeds every accelerator too", api=use.api,

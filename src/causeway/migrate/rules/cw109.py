@@ -15,7 +15,9 @@ RULE = Rule(
     before="import torch\n\ntorch.cuda.empty_cache()\n"
     "peak = torch.cuda.max_memory_allocated(device=0)\n",
     after="import torch\n\nif torch.accelerator.is_available():\n"
-    "    torch.accelerator.empty_cache()\npeak = torch.accelerator.max_memory_allocated(0)\n",
+    "    torch.accelerator.empty_cache()\n"
+    "peak = torch.accelerator.max_memory_allocated(0) "
+    "if torch.accelerator.is_available() else 0\n",
 )
 
 

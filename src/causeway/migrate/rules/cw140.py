@@ -70,8 +70,27 @@ def run(module: Module) -> None:
         for node, value in sorted(named, key=lambda pair: module.source.start(pair[0])):
             if id(node) not in module.done:
                 _constant(module, node, value)
+    for call in () if module.vendor else module.names.all(ast.Call):
+        if module.resolve(call.func) == "torch.nn.parallel.DistributedDataParallel":
+            _device_ids(module, call)
     notes.run(module, RULE)
     table.run(module, RULE)
+
+
+def _device_ids(module: Module, call: ast.Call) -> None:
+    """`DistributedDataParallel(model, device_ids=[rank])`: a model on the CPU takes no numbers."""
+    if module.guarded(call):
+        return
+    for keyword in call.keywords:
+        value = keyword.value
+        listed = isinstance(value, ast.List | ast.Tuple) and value.elts
+        one = isinstance(value, ast.Name | ast.Attribute | ast.Subscript | ast.Constant | ast.Call)
+        none = isinstance(value, ast.Constant) and value.value is None
+        if (keyword.arg == "device_ids" and listed) or (
+            keyword.arg == "output_device" and one and not none
+        ):
+            module.change(RULE, value, table.or_else(module, value, "None"),
+                          "a model on the CPU takes no numbers of devices")  # fmt: skip
 
 
 def _chosen(module: Module, call: ast.Call) -> bool:

@@ -7,7 +7,9 @@ import ast
 from causeway.migrate import knowledge
 from causeway.migrate.knowledge import Api
 from causeway.migrate.module import Module, Use, alone
+from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.roles import role
 from causeway.migrate.source import Edit
 
 
@@ -105,33 +107,74 @@ def _rename(module: Module, rule: Rule, use: Use, api: Api) -> None:
         edits += _guard(module, call, api)
     made = module.change(rule, call or use.node, edits, f"`{api.to}` in place of `{use.api}`",
                          tip=api.tip, api=use.api, category=api.category)  # fmt: skip
-    stmt = alone(module, call) if call else None
+    stmt = _of_nothing_else(module, call) if call else None
     if made and stmt is not None and edits[-1].text.startswith("if "):
         module.guards.append((stmt, edits[-1]))
     module.done.add(id(use.node))
 
 
 def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
-    """A condition around a call that would raise where there is no accelerator, and did not."""
-    if not api.guard or module.guarded(call):
+    """A condition around a call that raises where there is no accelerator."""
+    if not api.guard or module.guarded(call) or _of_replicas(call):
         return []
-    source, start, end = module.source, module.source.start(call), module.source.end(call)
-    asks = f"{module.torch(call)}.accelerator.is_available()"
-    stmt = alone(module, call)
-    if api.guard == "statement":
-        if stmt is None:
-            return []
+    asks = f"{module.spelled(call.func, 'torch.accelerator.is_available')}()"
+    if stmt := _of_nothing_else(module, call):
+        source, start = module.source, module.source.start(stmt)
         indent = source.slice(source.line_start(start), start)
         return [Edit(start, start, f"if {asks}:{source.newline}{indent}{module.indent}")]
-    if not module.has_cpu_path or stmt:
+    if api.guard == "statement":
         return []
     value = "{{}}" if api.guard == "{}" and module.in_fstring(call) else api.guard
     if module.in_fstring(call) and "{" in value:
         return []
-    up = call.up  # type: ignore[attr-defined]
-    alone_there = isinstance(
-        up, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.keyword
+    if api.name == "torch.cuda.current_device":
+        value = _without_index(module, call).replace('"', module.quote_for(call))
+    return or_else(module, call, value)
+
+
+def _of_replicas(call: ast.Call) -> bool:
+    """Whether it is a number of a device of DistributedDataParallel, which CW140 sees to."""
+    return any(
+        isinstance(up, ast.keyword) and up.arg in ("device_ids", "output_device")
+        for _, up in ancestors(call)
     )
+
+
+def or_else(module: Module, node: ast.expr, value: str) -> list[Edit]:
+    """Edits that make `node` be `value` where there is no accelerator."""
+    start, end = module.source.start(node), module.source.end(node)
+    up = node.up  # type: ignore[attr-defined]
+    alone_there = isinstance(
+        up, ast.Assign | ast.AnnAssign | ast.AugAssign | ast.Return | ast.keyword | ast.List
+    ) or (isinstance(up, ast.Call) and node in up.args)
     a, b = ("", "") if alone_there or isinstance(up, ast.Dict) else ("(", ")")
     edits = [Edit(start, start, a)] if a else []
+    asks = f"{module.torch(node)}.accelerator.is_available()"
     return [*edits, Edit(end, end, f" if {asks} else {value}{b}")]
+
+
+# Methods of streams, events and tensors that wait or mark, and give nothing that is used.
+_MARKS = ("synchronize", "wait_stream", "wait_event", "record", "record_stream", "wait")
+
+
+def _of_nothing_else(module: Module, call: ast.Call) -> ast.Expr | None:
+    """The statement that is for a call alone: the call, or a method of streams that takes it.
+    `current_stream().synchronize()`, `x.record_stream(current_stream())`.
+    """
+    node: ast.expr = call
+    while isinstance(up := node.up, ast.Attribute | ast.Call):  # type: ignore[attr-defined]
+        method = up.func if isinstance(up, ast.Call) else up
+        if not isinstance(method, ast.Attribute) or method.attr not in _MARKS:
+            return None
+        node = up
+    return alone(module, node)
+
+
+def _without_index(module: Module, call: ast.Call) -> str:
+    """What stands for the index of the current device where there is none: the CPU's name where it
+    is used as a device, None as the index of a torch.device, else 0.
+    """
+    up = call.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.Call) and module.resolve(up.func) == "torch.device" and call in up.args:
+        return "None" if up.args.index(call) else '"cpu"'
+    return "0" if role(module, call, "device") is None else '"cpu"'
