@@ -223,9 +223,7 @@ def test_a_view_that_flattens_each_sample_is_crossed(way: Any) -> None:
 
 
 def test_a_view_of_several_rows_a_sample_is_not_crossed() -> None:
-    class Rows(
-        nn.Module
-    ):  # two rows of a sample: a column is of one channel here, of another there
+    class Rows(nn.Module):  # two rows a sample: a column is of several channels
         def __init__(self) -> None:
             super().__init__()
             self.conv, self.linear = nn.Conv2d(2, 8, 3), nn.Linear(64, 5)

@@ -463,8 +463,8 @@ def _in_batches(
     kept = [p for p in found if p[0] not in wrong]
     if wrong and (named or not kept):
         raise CausewayError(
-            f"{wrong[0]!r} gives no batches [n, channels, ...] that become a row a sample with this "
-            "data: its channels are no columns of the layer that follows"
+            f"{wrong[0]!r} gives no batches [n, channels, ...] that become a row a sample with "
+            "this data: its channels are no columns of the layer that follows"
         )
     return kept
 
