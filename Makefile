@@ -263,9 +263,10 @@ distclean: clean ## forget the environment too
 
 CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*.c' | grep -v -e dlpack.h -e tests/abi/first/)
 
+# Not compiled to bytecode: Python does so with what is imported, a small part, and a fresh clone is ready sooner.
 .venv/deps: requirements-dev.txt
 	test -x $(PY) || $(PYTHON) -m venv .venv
-	$(PY) -m pip install -q -r requirements-dev.txt
+	$(PY) -m pip install -q --no-compile -r requirements-dev.txt
 	@touch $@
 
 # DeepSpeed is a source package; none of its kernels is built, they are CUDA. torchvision's operators are for CUDA too, so

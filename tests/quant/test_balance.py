@@ -195,6 +195,49 @@ def test_a_channel_after_a_flatten_is_all_of_its_columns() -> None:
         assert (wrong(data[0]) - net(data[0])).norm() > 0.1 * net(data[0]).norm()
 
 
+@pytest.mark.parametrize(
+    "way",
+    [
+        lambda x: x.view(x.size(0), -1),
+        lambda x: x.view(x.shape[0], -1),
+        lambda x: x.reshape(-1, 72),
+        lambda x: torch.reshape(x, (-1, 72)),
+        lambda x: x.view((x.size()[0], 72)),
+    ],
+)
+def test_a_view_that_flattens_each_sample_is_crossed(way: Any) -> None:
+    class Views(nn.Module):
+        def __init__(self, layers: Any) -> None:
+            super().__init__()
+            self.conv, self.relu, self.pool, self.linear = layers
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(way(self.pool(self.relu(self.conv(x)))))
+
+    net, data = flattened()
+    views = Views([net[0], net[1], net[2], net[5]]).eval()
+    before = lost(views, views, data)
+    for better in (equalize(views, batches=data), smooth_quant(views, data)):
+        same(better, views, data)
+        assert lost(better, views, data) < before / 3
+
+
+def test_a_view_of_several_rows_a_sample_is_not_crossed() -> None:
+    class Rows(nn.Module):  # two rows a sample: a column is of several channels
+        def __init__(self) -> None:
+            super().__init__()
+            self.conv, self.linear = nn.Conv2d(2, 8, 3), nn.Linear(64, 5)
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return self.linear(self.conv(x).view(-1, 64))
+
+    torch.manual_seed(0)
+    net, data = Rows().eval(), [torch.randn(2, 2, 6, 6)]
+    for do in (lambda: equalize(net, batches=data), lambda: smooth_quant(net, data)):
+        with pytest.raises(CausewayError, match="gives no batches"):
+            do()
+
+
 def test_a_flatten_of_no_batch_is_not_crossed() -> None:
     class Rows(nn.Module):  # [channels, height * width]: the linear layer's columns are pixels
         def __init__(self, way: Any) -> None:

@@ -28,6 +28,7 @@ NAMES = {
     "torch._inductor.codegen.simd": ("SIMDKernel", "SIMDScheduling"),
     "torch._inductor.codegen.wrapper": ("PythonWrapperCodegen", "SubgraphPythonWrapperCodegen"),
     "torch._inductor.custom_graph_pass": ("CustomGraphModulePass",),
+    "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.dependencies": ("MemoryDep",),
     "torch._inductor.ir": ("ExternKernel",),
     "torch._inductor.utils": (

@@ -33,9 +33,10 @@ def _loaded(module: types.ModuleType) -> None:
 
         why = entry.cannot_fuse()
         if not why:
-            from causeway.compile import backend
+            from causeway.compile import backend, decompositions
 
             backend.register()
+            decompositions.replace()
         vars(module)["compile_fx"] = entry.around(vars(module)["compile_fx"])
         how = f"runs graphs by the ladder: {why}" if why else "writes kernels for the device"
         integrations.note("inductor", f"torch.compile {how}")

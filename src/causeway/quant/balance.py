@@ -202,14 +202,14 @@ def _found(
             continue
         before = model.get_submodule(str(node.target))
         end, flattened = node, False
-        while len(end.users) == 1:
-            user = next(iter(end.users))
+        while len(readers := _readers(end)) == 1:
+            (user,) = readers
             if _dims(before) and not flattened and _flattens(model, user, end):
                 flattened = True
             elif not _keeps_scales(model, 0 if flattened else _dims(before), user, end):
                 break
             end = user
-        users = list(end.users)
+        users = readers
         if not users or (len(users) > 1 and not many) or (flattened and not flat):
             continue
         if not all(usable(u, _LAYERS) and u.args[:1] == (end,) for u in users):
@@ -227,13 +227,30 @@ def _found(
     return found
 
 
+def _readers(node: Any) -> list[Any]:
+    """What uses the numbers of `node`, and not its size alone."""
+    return [
+        user
+        for user in node.users
+        if not (user.op == "call_method" and user.target == "size")
+        and not (user.op == "call_function" and user.target is getattr and user.args[1] == "shape")
+    ]
+
+
 def _flattens(model: nn.Module, node: Any, of: Any) -> bool:
-    """It is flatten(1) of `of`."""
+    """It is flatten(1) of `of`, or a view of two dimensions, which _in_batches looks at."""
     if node.op == "call_module":
         module = model.get_submodule(str(node.target))
         whole = type(module) is nn.Flatten and (module.start_dim, module.end_dim) == (1, -1)
         return whole and not _hooked(module) and node.args == (of,)
-    if node.target not in (torch.flatten, "flatten") or node.args[:1] != (of,):
+    if node.args[:1] != (of,):
+        return False
+    if node.target in (torch.reshape, "reshape", "view"):
+        sizes = node.args[1:]
+        if len(sizes) == 1 and isinstance(sizes[0], tuple | list):
+            (sizes,) = sizes
+        return len(sizes) == 2 and not node.kwargs
+    if node.target not in (torch.flatten, "flatten"):
         return False
     named = dict(zip(("start_dim", "end_dim"), node.args[1:], strict=False)) | node.kwargs
     return (named.get("start_dim", 0), named.get("end_dim", -1)) == (1, -1)
@@ -411,21 +428,31 @@ def _move(before: Any, afters: list[Any], scale: torch.Tensor, pair: Pair, old: 
 def _in_batches(
     model: nn.Module, found: list[Pair], given: list[tuple[Any, ...]], named: bool
 ) -> list[Pair]:
-    """Without the pairs across a flatten of what is no batch: its columns are no channels'. An
-    error for one that the user `named`.
+    """Without the pairs across a flatten of what is no batch, or across a view that does not keep
+    a sample in a row: columns are no channels' then. An error for one that the user `named`.
     """
     batched: dict[str, bool] = {}
+    batch: dict[str, int] = {}
 
-    def hook(name: str) -> Any:
-        def see(module: Any, _inputs: Any, out: torch.Tensor) -> None:
-            batched[name] = batched.get(name, True) and out.dim() == _dims(module) + 2
+    def after_convolution(name: str) -> Any:
+        def see(module: Any, _given: Any, out: torch.Tensor) -> None:
+            batch[name] = out.shape[0] if out.dim() == _dims(module) + 2 else -1
 
         return see
 
-    flat = {b for b, after in found if _flat(model.get_submodule(b), model.get_submodule(after[0]))}
+    def before_linear(name: str) -> Any:
+        def see(_module: Any, inputs: Any) -> None:
+            whole = inputs[0].dim() == 2 and inputs[0].shape[0] == batch.get(name)
+            batched[name] = batched.get(name, True) and whole
+
+        return see
+
+    module = model.get_submodule
+    flat = {b: after[0] for b, after in found if _flat(module(b), module(after[0]))}
     if not flat:
         return found
-    hooks = [model.get_submodule(n).register_forward_hook(hook(n)) for n in flat]
+    hooks = [module(n).register_forward_hook(after_convolution(n)) for n in flat]
+    hooks += [module(to).register_forward_pre_hook(before_linear(n)) for n, to in flat.items()]
     try:
         for inputs in given:
             model(*inputs)
@@ -436,8 +463,8 @@ def _in_batches(
     kept = [p for p in found if p[0] not in wrong]
     if wrong and (named or not kept):
         raise CausewayError(
-            f"{wrong[0]!r} gives no batches [n, channels, ...] to flatten with this data: its "
-            "channels are no columns of the layer that follows"
+            f"{wrong[0]!r} gives no batches [n, channels, ...] that become a row a sample with "
+            "this data: its channels are no columns of the layer that follows"
         )
     return kept
 
