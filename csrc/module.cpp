@@ -446,6 +446,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   });
   m.def("drain_autograd_threads", drain_autograd_threads, no_gil);
   m.def("stream_native_handle", [](const c10::Stream& s) { return reinterpret_cast<size_t>(stream_of(s).handle); });
+  m.def("stream_priority", [](const c10::Stream& s) { return stream_of(s).priority; });
+  m.def("stream_priority_range", [](int index) {
+    const auto [lowest, highest] = stream_priorities(index);
+    return py::make_tuple(lowest, highest);
+  });
   m.def("set_on_wait", [](int level) { g_on_wait.store(static_cast<OnWait>(level)); });
   m.def("on_wait", [] { return static_cast<int>(g_on_wait.load()); });
   m.def(

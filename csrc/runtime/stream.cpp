@@ -154,14 +154,19 @@ c10::Stream exchange_stream(const c10::Stream& stream) {
   return as_torch(old);
 }
 
+std::pair<int, int> stream_priorities(int device_index) {
+  const auto& info = device(device_index).info;
+  if (!api().stream_create) return {0, 0};
+  return {info.priority_lowest, std::max(info.priority_highest, info.priority_lowest - kPriorities + 1)};
+}
+
 StreamState& stream_from_pool(int device_index, int priority) {
   const DeviceState& d = device(device_index);
   DeviceStreams& all = streams(device_index);
   if (!api().stream_create) return all.main;
   // Lower numbers run first, as CUDA has it; level 0 is the lowest priority.
-  const int64_t lowest = d.info.priority_lowest;
-  const int level = static_cast<int>(
-      std::clamp<int64_t>(lowest - priority, 0, std::min<int64_t>(lowest - d.info.priority_highest, kPriorities - 1)));
+  const auto [lowest, highest] = stream_priorities(device_index);
+  const int level = lowest - std::clamp(priority, highest, lowest);
   const uint32_t slot = all.next[level].fetch_add(1) % kPoolSize;
   auto& place = all.pool[level][slot];
   if (StreamState* s = place.load(std::memory_order_acquire)) return *s;

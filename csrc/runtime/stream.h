@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <utility>
 
 #include <c10/core/Stream.h>
 
@@ -50,6 +51,8 @@ StreamState& stream_of(const c10::Stream& stream);
 c10::Stream as_torch(const StreamState& stream);
 c10::Stream exchange_stream(const c10::Stream& stream);
 StreamState& stream_from_pool(int device, int priority);
+// The lowest and the highest that a stream can have; (0, 0) without streams.
+std::pair<int, int> stream_priorities(int device);
 // A stream that another library made. It stays theirs; of what they put on it nothing is counted, so the host always asks.
 StreamState& adopt_stream(int device, cw_stream handle);
 void sync_device(int device);

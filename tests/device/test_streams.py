@@ -65,12 +65,24 @@ def test_torchs_own_stream_context(module, device):
 
 
 @pytest.mark.parametrize("priority", [-100, -1, 0, 1, 100])
-def test_any_priority_is_taken(module, device, priority):
+def test_any_priority_is_taken(module, device, has_streams, priority):
     stream = module.Stream(priority=priority)
     with module.stream(stream):
         x = torch.arange(10, device=device) + 1
     stream.synchronize()
     assert x.sum().item() == 55
+    lowest, highest = module.Stream.priority_range()
+    assert highest <= lowest
+    assert stream.priority == min(max(priority, highest), lowest) if has_streams else 0
+    again = module.ExternalStream(stream.native_handle) if has_streams else stream
+    assert again.priority == stream.priority  # it is of the stream, not of the object
+
+
+def test_the_current_stream_tells_its_priority(module, device, has_streams):
+    assert module.default_stream().priority == 0
+    stream = module.Stream(priority=module.Stream.priority_range()[1])
+    with module.stream(stream):
+        assert module.current_stream().priority == stream.priority
 
 
 def test_work_on_one_stream_is_in_order(module, device):

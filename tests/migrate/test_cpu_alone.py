@@ -6,12 +6,13 @@ import os
 from pathlib import Path
 
 import pytest
-from test_repositories import HELP, convert
 
 import warm
+from causeway.migrate.module import HELPER
 from causeway.migrate.python import convert_source
 from causeway.migrate.settings import Settings
 
+HELP = f"accelerator = {HELPER.format(torch='torch')}\n"
 IF = "if torch.accelerator.is_available():\n    "
 ELSE = " if torch.accelerator.is_available() else "
 # Each runs by itself behind its own setup; every name that the table guards is there.
@@ -57,6 +58,12 @@ RUNS = [
     "def f(torch, x):\n    torch.cuda.set_device(0)\n    return x.cuda()\n\n\nf(torch, x)\n",
     "def f(x):\n    import torch as th\n    th.cuda.synchronize()\n    return x.cuda()\n\n\nf(x)\n",
 ]  # fmt: skip
+
+
+def convert(text: str) -> str:
+    after = convert_source(text, Settings())[0]
+    assert convert_source(after, Settings())[0] == after, "a second run changes it"
+    return after
 
 
 def test_each_runs_on_the_cpu_alone(tmp_path: Path) -> None:

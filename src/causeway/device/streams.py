@@ -72,6 +72,19 @@ class Stream(torch.Stream):
         return _C.stream_native_handle(self)
 
     @property
+    def priority(self) -> int:
+        """The priority that the stream got: the nearest that the chip has. 0 for the default stream
+        and for one that another library made.
+        """
+        return _C.stream_priority(self)
+
+    @staticmethod
+    def priority_range() -> tuple[int, int]:
+        """The lowest and the highest priority of the current device's streams: (0, -1)."""
+        _lazy_init()
+        return _C.stream_priority_range(_get_device_index(None, optional=True))
+
+    @property
     def _as_parameter_(self) -> ctypes.c_void_p:
         return ctypes.c_void_p(self.native_handle)
 
