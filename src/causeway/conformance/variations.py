@@ -44,8 +44,9 @@ BY_CHANCE = {
 }  # fmt: skip
 # Operators whose CPU kernel ends the process where the least integer is divided by -1.
 TRAPS = {"div", "lcm"}
-# Operators with an input that follows from another: other values of one alone make no sense.
-FOLLOWS = {"log_sigmoid_backward"}
+# Operators with an input that follows from another: other values of one alone make no sense. Of
+# attention's gradient the logsumexp does: exp(score - logsumexp) overflows where it is of others.
+FOLLOWS = {"log_sigmoid_backward", "scaled_dot_product_flash_attention_for_cpu_backward"}
 
 
 # --- layouts: the same values in other places -----------------------------------------------------

@@ -573,14 +573,15 @@ cw_status forward(Tensor out, Tensor input, Tensor weight, optional<Tensor> bias
   c.read_numbers(out.dim() == 3, stride, padding, dilation, groups);
   c.channels_last = !to.first;
   if (!to.is_dense(c.channels_last) || !c.fits()) return CW_UNSUPPORTED;
+  // Half types are rounded once: what is computed is added to the bias. Else the bias is added to what is computed.
+  const bool half = c.dtype == Dtype::float16 || c.dtype == Dtype::bfloat16;
+  if (bias && half && transposed && c.spatial == 3) return CW_UNSUPPORTED;  // cuDNN rounds this before it adds it
   TRY(c.bind("aten::convolution", out.device(), handle));
   TRY(c.dense(in, out.itemsize()));
   TRY(c.dense(c.filter, out.itemsize()));
   TRY(c.open());
   const Kind kind = transposed ? kImage : kForward;
   if (!bias) return c.run(kind);
-  // Half types are rounded once: what is computed is added to the bias. Else the bias is added to what is computed.
-  const bool half = c.dtype == Dtype::float16 || c.dtype == Dtype::bfloat16;
   const cw_status status = half ? CW_UNSUPPORTED : c.run_plan(kind, false);
   if (status != CW_OK && status != CW_UNSUPPORTED) return status;
   TensorIs vector;
