@@ -16,11 +16,12 @@ from typing import Any
 
 HERE = Path(__file__).parent
 MARK = "result of a check: "
+Launched = tuple[dict[str, str], subprocess.CompletedProcess[str]]
 
 
 def launch(
     program: str, *args: str, ranks: int = 2, env: dict[str, str] | None = None, restarts: int = 0
-) -> tuple[dict[str, str], subprocess.CompletedProcess[str]]:
+) -> Launched:
     """Run tests/dist/`program` under torchrun. What each check said ("" is well), and the process."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone"]
     command += [f"--nproc-per-node={ranks}", f"--max-restarts={restarts}"]
@@ -28,7 +29,7 @@ def launch(
         [*command, str(HERE / program), *args],
         capture_output=True,
         text=True,
-        timeout=550,
+        timeout=280,
         check=False,
         env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
     )
@@ -54,7 +55,7 @@ def run(
 
     rank = int(os.environ["RANK"])
     torch.accelerator.set_device_index(rank % torch.accelerator.device_count())
-    dist.init_process_group(backend, timeout=timedelta(seconds=300), device_id=device_id)
+    dist.init_process_group(backend, timeout=timedelta(seconds=60), device_id=device_id)
     for check in checks:
         error = ""
         try:

@@ -8,9 +8,8 @@ from pathlib import Path
 
 import dist_checks
 import pytest
-import torch
+from dist_checks import Launched
 
-from causeway.errors import CausewayError
 
 pytestmark = pytest.mark.once
 
@@ -33,9 +32,13 @@ def named(program: str) -> list[str]:
     return [name for name in functions if name not in tools]
 
 
-@functools.cache
+@functools.cache  # also of one that failed, which would fail again for each of its checks
+def launched(program: str, settings: tuple[tuple[str, str], ...], ranks: int) -> Launched:
+    return dist_checks.launch(program, ranks=ranks, env=dict(settings))
+
+
 def results(program: str, *settings: tuple[str, str], ranks: int = 2) -> dict[str, str]:
-    found, process = dist_checks.launch(program, ranks=ranks, env=dict(settings))
+    found, process = launched(program, settings, ranks)
     assert process.returncode == 0, f"{found}\n{process.stderr[-4000:]}"
     return found
 
@@ -49,6 +52,7 @@ def test_collective_by_the_vendor(check: str) -> None:
     ok(results("collectives.py"), check)
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("check", named("collectives.py"))
 def test_collective_on_the_devices_own_bytes(check: str) -> None:
     ok(results("collectives.py", *HOST.items()), check)
@@ -111,11 +115,3 @@ def test_example_runs(example: str) -> None:
     _, process = dist_checks.launch(str(HERE.parent.parent / "examples" / example))
     assert process.returncode == 0, process.stderr[-4000:]
     assert "loss" in process.stdout
-
-
-def test_data_parallel_points_to_distributed_data_parallel(device: torch.device) -> None:
-    if torch.accelerator.device_count() < 2:
-        pytest.skip("needs two devices")
-    net = torch.nn.DataParallel(torch.nn.Linear(3, 2).to(torch.device(device.type, 0)))
-    with pytest.raises(CausewayError, match="DistributedDataParallel"):
-        net(torch.ones(4, 3, device=torch.device(device.type, 0)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import subprocess
 import sys
@@ -19,6 +20,7 @@ PINNED = {
     "CAUSEWAY_SIM_EXECUTION": "async",
 }
 LATER = {"CAUSEWAY_SIM_EXECUTION": "async", "CAUSEWAY_COMM_BLOCKING": "1"}
+LONG = functools.partial(pytest.param, marks=pytest.mark.long)
 
 
 def pair(what: str, folder: Path, env: dict[str, str]) -> tuple[str, str]:
@@ -39,7 +41,9 @@ def pair(what: str, folder: Path, env: dict[str, str]) -> tuple[str, str]:
 
 
 @pytest.mark.parametrize(
-    "env", [HOST, PINNED, {}, LATER], ids=["host", "pinned", "vendor", "vendor-async"]
+    "env",
+    [HOST, LONG(PINNED), {}, LONG(LATER)],
+    ids=["host", "pinned", "vendor", "vendor-async"],
 )
 def test_late_rank_is_named_when_the_timeout_fires(tmp_path: Path, env: dict[str, str]) -> None:
     words, _ = pair("late", tmp_path, env)
@@ -49,7 +53,7 @@ def test_late_rank_is_named_when_the_timeout_fires(tmp_path: Path, env: dict[str
     assert "an earlier collective of this process group went wrong" in words
 
 
-@pytest.mark.parametrize("env", [HOST, {}], ids=["host", "vendor"])
+@pytest.mark.parametrize("env", [HOST, LONG({})], ids=["host", "vendor"])
 def test_rank_that_ended_is_named_before_the_timeout(tmp_path: Path, env: dict[str, str]) -> None:
     words, _ = pair("ends", tmp_path, {**env, "FAULT_TIMEOUT": "600"})
     assert "caught DistBackendError" in words and "rank 1" in words
@@ -75,7 +79,7 @@ def test_ranks_that_do_different_things_are_told(tmp_path: Path) -> None:
     assert "is in broadcast" in words or "is in all_reduce" in others
 
 
-@pytest.mark.parametrize("env", [HOST, {}], ids=["host", "vendor"])
+@pytest.mark.parametrize("env", [HOST, LONG({})], ids=["host", "vendor"])
 def test_abort_ends_what_is_under_way(tmp_path: Path, env: dict[str, str]) -> None:
     words, _ = pair("abort", tmp_path, {**env, "FAULT_TIMEOUT": "600"})
     assert "caught DistBackendError" in words and "abort" in words

@@ -26,7 +26,11 @@ def test_every_public_function_works_or_refuses_with_words(env: dict[str, str]) 
     assert len(found) > 50
 
 
-@pytest.mark.parametrize("env", [{}, {"CAUSEWAY_SIM_COMM": "none"}], ids=["vendor", "host"])
+@pytest.mark.parametrize(
+    "env",
+    [{}, pytest.param({"CAUSEWAY_SIM_COMM": "none"}, marks=pytest.mark.long)],
+    ids=["vendor", "host"],
+)
 def test_collectives_come_between_graphs(env: dict[str, str]) -> None:
     found, done = dist_checks.launch("graphs.py", env={"CAUSEWAY_SIM_CODE": "1", **env})
     assert done.returncode == 0, done.stderr[-4000:]

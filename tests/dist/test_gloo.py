@@ -10,9 +10,11 @@ import pytest
 pytestmark = pytest.mark.once
 
 
-@functools.cache
+launched = functools.cache(dist_checks.launch)  # also of one that failed, which would fail again
+
+
 def found(program: str, *args: str) -> tuple[dict[str, str], str]:
-    checks, process = dist_checks.launch(program, *args)
+    checks, process = launched(program, *args)
     assert process.returncode == 0, f"{checks}\n{process.stderr[-4000:]}"
     return checks, process.stderr
 
