@@ -187,6 +187,26 @@ def test_what_does_not_build_or_link_is_said_and_not_kept(on_opencl, tmp_path: P
     assert list(tmp_path.iterdir()) == []
 
 
+SMALL = """
+import ctypes, os
+from causeway.conformance.table import Library
+library = Library(os.environ["CAUSEWAY_VENDOR"])
+place, late = library.alloc(64), 0
+for i in range(200):
+    data = bytes([i]) * 64
+    there = ctypes.create_string_buffer(data, 64)
+    library.call("mem_copy", place, 0, ctypes.addressof(there), -1, 64, None)
+    late += ctypes.string_at(place, 64) != data
+    library.sync()
+print(late)
+"""
+
+
+def test_a_small_copy_on_an_idle_stream_is_made_at_once(on_opencl) -> None:
+    # A runtime's thread takes longer to wake than the copy takes.
+    assert on_opencl(SMALL, CAUSEWAY_OPENCL_MEMORY_MODEL="fine").stdout == "0\n"
+
+
 PROFILE = """
 import torch, causeway
 from torch.profiler import ProfilerActivity, profile
