@@ -56,6 +56,13 @@ def test_training_takes_a_kernel_each_way(names) -> None:
     assert "host" not in rungs
 
 
+def test_rows_of_another_length_than_asked_are_left_to_the_host(names) -> None:
+    # torch's function refuses them. Its operator takes the mean over as many dimensions.
+    body = "def work(x, w): return (torch.ops.aten._fused_rms_norm(x, [5], None, None)[0],)\n"
+    _, rungs = names(X + body + "found = both(work, x, w)")
+    assert "host" in rungs
+
+
 @pytest.mark.parametrize("around", ["torch.no_grad()", "torch.inference_mode()"])
 @pytest.mark.parametrize("weight", ["w", "None"])
 def test_inference_takes_one_kernel(names, around: str, weight: str) -> None:

@@ -2,7 +2,9 @@
 // between the passes over them; where items run in parallel a team does, and holds rows that are short. Means and variances take two passes, so nothing cancels.
 // What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
+#include <functional>
 #include <limits>
+#include <numeric>
 
 #include "portable/kernels/norms.h"
 #include "portable/kernels/norm_rows.cl.h"
@@ -155,10 +157,12 @@ cw_status run_forward(KernelCall& call, const Forward& f, const Rows& rows) {
   return l.run(*call.device, function, rows.rows, static_cast<double>(rows.n) * 6, call.stream);
 }
 
-int64_t product(const std::vector<int64_t>& list) {
-  int64_t n = 1;
-  for (int64_t v : list) n *= v;
-  return n;
+// The elements of a row: those of the last dimensions, which are `shape`. 0 where they are not: torch's functions refuse
+// that, its operators do not all.
+int64_t row_length(const Tensor& in, const std::vector<int64_t>& shape) {
+  const int behind = static_cast<int>(shape.size());
+  if (behind > in.ndim || !std::equal(shape.begin(), shape.end(), in.shape + in.ndim - behind)) return 0;
+  return std::accumulate(shape.begin(), shape.end(), int64_t{1}, std::multiplies<>());
 }
 
 // out, mean, rstd, input, normalized_shape, weight, bias, eps
@@ -169,7 +173,7 @@ cw_status layer_norm(KernelCall& call, const void*) {
   f.weighted = call.tensor(5, &f.weight), f.biased = call.tensor(6, &f.bias);
   f.eps = call.real(7, 1e-5);
   Rows rows;
-  rows.n = product(call.ints(4));
+  rows.n = row_length(f.in, call.ints(4));
   if (rows.n == 0) return CW_UNSUPPORTED;
   rows.rows = f.in.numel() / rows.n;
   return run_forward(call, f, rows);
@@ -185,7 +189,7 @@ cw_status rms_norm(KernelCall& call, const void*) {
   f.eps = call.real(5, least);
   Rows rows;
   rows.centered = false;
-  rows.n = product(call.ints(3));
+  rows.n = row_length(f.in, call.ints(3));
   if (rows.n == 0) return CW_UNSUPPORTED;
   rows.rows = f.in.numel() / rows.n;
   return run_forward(call, f, rows);
@@ -358,7 +362,7 @@ cw_status layer_norm_backward(KernelCall& call, const void*) {
     return CW_UNSUPPORTED;
   b.weighted = call.tensor(8, &b.weight);
   Rows rows;
-  rows.n = product(call.ints(5));
+  rows.n = row_length(b.in, call.ints(5));
   if (rows.n == 0 || b.in.numel() == 0 || !takes(call, {&b.mean})) return CW_UNSUPPORTED;
   rows.rows = b.in.numel() / rows.n;
   return backward_rows(call, b, rows);
@@ -372,7 +376,7 @@ cw_status rms_norm_backward(KernelCall& call, const void*) {
   b.weighted = call.tensor(6, &b.weight);
   Rows rows;
   rows.centered = false;
-  rows.n = product(call.ints(4));
+  rows.n = row_length(b.in, call.ints(4));
   if (rows.n == 0 || b.in.numel() == 0) return CW_UNSUPPORTED;
   rows.rows = b.in.numel() / rows.n;
   return backward_rows(call, b, rows);
