@@ -60,8 +60,6 @@ def write_works() -> None:
         sys.exit(f"{RIVALS} is not there: `make rivals` makes it")
     FOLDER.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
-    # torch's fused operator of an encoder layer runs on the host, and no file holds such.
-    torch.backends.mha.set_fastpath_enabled(False)
     for name, work in WORKS.items():
         for i, shape in enumerate(work.shapes):
             np.save(FOLDER / f"{name}.{i}.npy", torch.randn(shape).numpy())
