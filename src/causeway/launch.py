@@ -91,7 +91,10 @@ def start(
     and the redirection is turned on at the end of the program's `import torch`. Where that fails,
     autoload ends the program.
     """
+    from causeway.redirect import tools
+
     environment = dict(os.environ)
+    tools.take_back(environment)
     for name in [n for n in environment if n.startswith("CAUSEWAY_TRANSFER")]:
         del environment[name]
     if system:
@@ -103,6 +106,8 @@ def start(
     wanted = not system or target == "cpu" if redirect is None else redirect
     if wanted:
         environment["CAUSEWAY_TRANSFER"] = "cpu" if target == "cpu" else "device"
+        environment["_CAUSEWAY_TRANSFER_ROOT"] = str(os.getpid())  # which stays ours
+        tools.add(environment)
     if report:
         environment["CAUSEWAY_TRANSFER_REPORT"] = os.path.abspath(report)
     environment[LAUNCHED] = "1"

@@ -33,6 +33,7 @@ _count: int | None = None
 _unavailable: str | None = None
 # Given the number of devices, those that another setting than ours leaves visible; None: all.
 visible_from: Callable[[int], list[int] | None] | None = None
+visible: list[int] | None = None  # the machine's number of each device, where some are hidden
 
 
 class DeferredCallError(Exception):
@@ -95,28 +96,30 @@ _C.set_first_use(_first_use)
 
 
 def _see_devices() -> None:
+    global visible
     setting = config.SETTINGS["visible_devices"]
     text = os.environ.get(setting.variable)
     if text is not None and config.source("visible_devices") != "api":
         try:
-            visible = setting.kind.read(text)
+            chosen = setting.kind.read(text)
         except ValueError as error:
             raise ConfigError(f"{setting.variable} is {text!r}: {error}") from None
     else:
-        visible = config.get("visible_devices")
-    if visible is None and visible_from is not None:
-        visible = visible_from(_C.vendor_device_count())
-    if visible is None or _C.is_initialized():
+        chosen = config.get("visible_devices")
+    if chosen is None and visible_from is not None:
+        chosen = visible_from(_C.vendor_device_count())
+    if chosen is None or _C.is_initialized():
         return
     there = _C.vendor_device_count()
-    for index in visible:
+    for index in chosen:
         if index >= there:
             have = f"devices 0 to {there - 1}" if there else "no device"
             raise ConfigError(
                 f"{setting.variable} is {text!r}: there is no device {index} "
                 f"(this machine has {have})"
             )
-    _C.set_visible_devices(list(visible))
+    visible = list(chosen)
+    _C.set_visible_devices(visible)
 
 
 def device_count() -> int:

@@ -1,5 +1,5 @@
 """What must follow the replacements: torch's caches and tables that are keyed by functions, saved
-files, CUDA_VISIBLE_DEVICES, the environment of child processes, and the compiler.
+files, CUDA_VISIBLE_DEVICES, the environment of child processes, NVIDIA's tools, and the compiler.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 
 from causeway import _C
-from causeway.redirect import scripted
+from causeway.redirect import scripted, tools
 from causeway.redirect.devices import Devices
 from causeway.redirect.patches import Patches
 from causeway.redirect.places import note
@@ -42,6 +42,7 @@ def follow(devices: Devices, patches: Patches, stack: ExitStack) -> None:
     _files(devices, stack)
     _autocast(devices, stack)
     _environment(devices, stack)
+    tools.follow(devices, stack)
     _device_names(devices, stack)
     _visible(devices, stack)
     _compiler(devices, patches, stack)

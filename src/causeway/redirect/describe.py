@@ -65,6 +65,26 @@ at.
 With target `cpu` there is one memory: tensors of the host and of the device cannot be told apart,
 and a program is shown "cuda:0" for all of them.
 
+## NVIDIA's tools
+
+A program that asks `nvidia-smi` or `pynvml` gets the device's numbers, in the forms that it reads.
+`torch.cuda.utilization()`, `temperature()`, `power_draw()` and `clock_rate()` are the device's too.
+
+| asked | given | where the device does not say |
+| --- | --- | --- |
+| `nvidia-smi`, `-L`, `-q`, `--query-gpu=name,memory.used --format=csv,noheader,nounits`, `-i`, `-l` | a table, lines, CSV | `N/A`, `[N/A]` |
+| `pynvml`: `nvmlInit`, `nvmlDeviceGetMemoryInfo`, `nvmlDeviceGetUtilizationRates` and the like | as NVML gives them | `NVMLError_NotSupported` |
+| `torch.cuda.temperature()` and its like | as `torch.cuda` gives them | `VendorError` |
+
+- One that is installed stays: the command is last on `PATH`, and the module is for an environment
+  without `nvidia-ml-py`, whose own looks for NVIDIA's library.
+- Devices are counted as the machine has them, whatever `CUDA_VISIBLE_DEVICES` says. `pynvml` refuses
+  a hidden one with `NVMLError_NoPermission`, since a process reads its own devices alone.
+- Which processes use a device is not known: no rows, and `NVMLError_NotSupported`.
+- `nvidia-smi` is a process, and takes as long as `import torch`. Where the vendor does not count
+  memory, it says `[N/A]`, and `pynvml` has what this process uses.
+- XML, `dmon`, `topo` and what sets something end with status 2.
+
 ## What to know
 
 - Enabling is all or nothing, and `disable()` restores every symbol. It holds for all threads.

@@ -17,6 +17,8 @@ from uuid import UUID
 
 import torch
 
+from causeway.errors import CausewayError
+
 # --- selection ----------------------------------------------------------------------------------
 
 
@@ -146,6 +148,18 @@ def is_tf32_supported() -> bool:
 
 has_half = True
 has_magma = False
+
+
+def _sensor(device: Any = None) -> int:
+    """Raise CausewayError: it is a device's sensor."""
+    raise CausewayError("CUDA is redirected to the CPU, whose sensors torch does not read")
+
+
+clock_rate = _sensor
+memory_usage = _sensor
+power_draw = _sensor
+temperature = _sensor
+utilization = _sensor
 
 # --- streams and events -------------------------------------------------------------------------
 

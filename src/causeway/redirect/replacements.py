@@ -18,6 +18,7 @@ import torch
 
 from causeway import _C
 from causeway.redirect.places import count, inside, note
+from causeway.redirect.readings import CUDA_VERSION
 from causeway.untraced import untraced
 
 if TYPE_CHECKING:
@@ -261,7 +262,7 @@ def returns(original: Any, target: Target, devices: Devices) -> Any:
 
 def version(original: Any, target: Target, devices: Devices) -> Any:
     """torch.version.cuda."""
-    return "12.6"
+    return CUDA_VERSION
 
 
 def nccl_version(original: Any, target: Target, devices: Devices) -> Any:

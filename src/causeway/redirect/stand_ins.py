@@ -183,6 +183,11 @@ def sleep(cycles: int) -> None:
     pass
 
 
+def list_gpu_processes(device: Any = None) -> str:
+    """A text, as torch gives one where it cannot ask NVML."""
+    return "the device does not tell which processes use it; its vendor's own tool may"
+
+
 def _dropped(name: str, what: str) -> None:
     warnings.warn(
         f"torch.cuda.{name} has no effect on this device: {what}", UserWarning, stacklevel=4
@@ -321,6 +326,7 @@ _NAMES: dict[str, Callable[..., Any] | types.FunctionType | type] = {
     "graph": graph,
     "graph_pool_handle": graph_pool_handle,
     "graphs.make_graphed_callables": make_graphed_callables,
+    "list_gpu_processes": list_gpu_processes,
     "make_graphed_callables": make_graphed_callables,
     "nvtx.mark": mark,
     "nvtx.range": nvtx_range,

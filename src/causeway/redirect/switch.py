@@ -70,7 +70,7 @@ class Redirection:
             self._stack = stack.pop_all()
 
     def _replace(self, patches: Patches) -> None:
-        from causeway.redirect import cuda
+        from causeway.redirect import cuda, tools
         from causeway.redirect.replacements import HOW, _public
         from causeway.redirect.targets import ALL
 
@@ -88,6 +88,7 @@ class Redirection:
             made.append((owner, name, getattr(owner, name, None), new))
             where = owner.__name__ if isinstance(owner.__name__, str) else "torch.cuda"
             self.served[f"{where}.{name}"] = served
+        self.served |= dict.fromkeys(tools.NAMES, self.target)
         for owner, name, original, new in made:
             patches.replace(owner, name, new)
             if callable(original) and not isinstance(owner, type):

@@ -336,6 +336,7 @@ STAND_INS: dict[str, str] = {
     "graph_pool_handle": "see `CUDAGraph`",
     "graphs.make_graphed_callables": "the device's; where the vendor has no compiler it gives the "
     "callables back as they are",
+    "list_gpu_processes": "says that the device does not tell its processes",
     "make_graphed_callables": "see `graphs.make_graphed_callables`",
     "nvtx.mark": "torch.profiler.record_function",
     "nvtx.range": "torch.profiler.record_function",
