@@ -99,7 +99,8 @@ test-compile: build opencl ## models, random graphs and torch's operators, compi
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dynamic
 	for dtype in float16 bfloat16 int64 bool; do CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dtype $$dtype || exit 1; done
 	for turn in 0 1; do export PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_OPENCL_IN_TURN=$$turn; \
-		$(PY) tests/compile/programs.py && $(PY) tests/compile/random_graphs.py 0 300 && \
+		$(PY) tests/compile/programs.py && $(PY) tests/compile/networks.py && \
+		$(PY) tests/compile/random_graphs.py 0 300 && \
 		$(PY) tests/compile/random_graphs.py 500 600 --dynamic && $(PY) tests/compile/sweep.py || exit 1; done
 
 test-conformance: build opencl ## every portable kernel by the conformance suite, on OpenCL: an hour and more
