@@ -443,3 +443,31 @@ many = torch.randn(9, 40, 4).log_softmax(2)
 both(ctc(many, torch.randint(0, 2, (40, 3)), [9] * 40, [3, 1] * 20, False))
 """
     run_python(program, CAUSEWAY_SIM_CODE="1", CAUSEWAY_SIM_OPS="none")
+
+
+FEW_COLUMNS = """
+import itertools, sys, torch, causeway
+torch.manual_seed(0)
+where = sys.argv[1]
+for n, k, turned, added in itertools.product((1, 2, 3, 4), (1, 15, 64, 257), (0, 1), (0, 1)):
+    a, b, c = torch.randn(2, n, k), torch.randn(7, k), torch.randn(7)
+    def product(a, b, c):
+        if turned:
+            return torch.matmul(b, a.transpose(1, 2))
+        return torch.nn.functional.linear(a[0], b, c) if added else a @ b.t()
+    with causeway.ledger() as ledger:
+        got = product(a.to(where), b.to(where), c.to(where))
+    assert "host" not in {row.rung for row in ledger.rows}
+    torch.testing.assert_close(got.cpu(), product(a, b, c), rtol=1e-4, atol=1e-4)
+print("same")
+"""
+
+
+def test_products_of_few_columns_agree(run_python, tmp_path) -> None:
+    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    assert run_python(FEW_COLUMNS, args=("sim",), **env).stdout == "same\n"
+
+
+def test_products_of_few_columns_agree_on_opencl(run_python, opencl: str) -> None:
+    env = {"CAUSEWAY_VENDOR": opencl}
+    assert run_python(FEW_COLUMNS, args=("opencl",), **env).stdout == "same\n"

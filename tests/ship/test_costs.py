@@ -143,8 +143,8 @@ def test_steps_have_expressions_of_the_size(folder: Path) -> None:
 
 
 def test_what_is_no_expression_is_a_table(folder: Path) -> None:
-    """A product of a sequence with itself grows by the square of its length; up to 4 it has other
-    kernels, so profiles of their own.
+    """A product of a sequence with itself grows by the square of its length; up to 4 it has another
+    kernel, so a profile of its own.
     """
     for length in (5, 8, 12):
         got, _ = sums(folder / "square.cw", "--size", str(length))

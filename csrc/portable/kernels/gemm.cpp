@@ -198,7 +198,7 @@ std::string columns_text(Source& s, const Product& p, int columns, const Device&
   const int together = columns == 1 ? 4 : 2;  // sums of a column: an addition need not wait for the one before
   std::string zero, run, step, out;
   for (int j = 0; j < columns; ++j) {
-    zero += put("GLOBAL const T* x@ = b_ + (", '@', j) + put(p.b, '@', j) + "); ";
+    zero += put("const idx n@ = @ < N ? @ : 0; GLOBAL const T* x@ = b_ + (", '@', j) + put(p.b, '@', j) + "); ";
     for (int i = 0; i < together; ++i) zero += put(put("V s@_$ = ZERO; ", '@', j), '$', i);
   }
   for (int i = 0; i < together; ++i) {
@@ -215,11 +215,11 @@ std::string columns_text(Source& s, const Product& p, int columns, const Device&
     for (int i = 1; i < together; ++i) sum += put(put(" + s@_$", '@', j), '$', i);
     out += "{ T lanes[LANES_OF_V], v = 0; STORETILE(lanes, " + sum +
            "); for (int i = 0; i < LANES_OF_V; ++i) v += lanes[i]; for (idx l = k; l < K; ++l) v = FMA(row[l], " +
-           put("x@[l], v); const idx n = @; PUT } ", '@', j);
+           put("x@[l], v); const idx n = @; if (n < N) { PUT } } ", '@', j);
   }
   s.define("TOGETHER", together).define("COLUMNS_ZERO", zero).define("COLUMNS_RUN", run).define("COLUMNS_STEP", step);
   s.define("COLUMNS_OUT", out).define("PUT", one_line(p.store)).define("BEGIN", one_line(p.begin));
-  for (const char* name : {"units", "M", "K", "am"}) s.value("idx", name);
+  for (const char* name : {"units", "M", "N", "K", "am"}) s.value("idx", name);
   return s.kernel(texts::gemm::columns);
 }
 

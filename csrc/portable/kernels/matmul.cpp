@@ -82,23 +82,24 @@ cw_status matmul(KernelCall& call, const void* data) {
         " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") + (on == 1 ? "n, v);" : "n * on, v);");
   };
   if (call.device->in_turn() && size.n <= kFewColumns && a_dense && k_dense && a.dtype == type) {
+    const int columns = size.n == 1 ? 1 : kFewColumns;
     cw_function function = nullptr;
     TRY(call.device->function(
-        {family("matmul_columns"), bits, static_cast<uint64_t>(size.n), 0},
+        {family("matmul_columns"), bits, static_cast<uint64_t>(columns), 0},
         [&] {
           Source s(call.device->info);
           parameters(s);
           Product p;
           describe(p);
-          p.b = "b_base + @ * bn";
-          return columns_text(s, p, static_cast<int>(size.n), *call.device);
+          p.b = "b_base + n@ * bn";
+          return columns_text(s, p, columns, *call.device);
         },
         &function));
     Launch launch;
     fill(launch);
     const int64_t units = size.batch * size.m;
-    launch.value(units).value(size.m).value(size.k).value(am);
-    return launch.run(*call.device, function, units, static_cast<double>(size.n * size.k) / 8, call.stream);
+    launch.value(units).value(size.m).value(size.n).value(size.k).value(am);
+    return launch.run(*call.device, function, units, static_cast<double>(columns * size.k) / 8, call.stream);
   }
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
