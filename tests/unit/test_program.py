@@ -190,6 +190,7 @@ def test_the_commands_that_run_a_program_take_one_for_another_system(
     assert done.returncode == 0, said
     assert "on npu:0" in said
     assert ("--compat off" in said) == (command[0] != "run")
+    shutil.rmtree(tmp_path / "trace", ignore_errors=True)
     words = [command[0], "--compat", "off", *command[1:], name]
     plain = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=120)
     assert plain.returncode != 0
@@ -197,7 +198,7 @@ def test_the_commands_that_run_a_program_take_one_for_another_system(
 
 
 def test_verify_compares_what_another_systems_program_was_converted_to(tmp_path: Path) -> None:
-    (tmp_path / "main.py").write_text(NPU + "assert net.weight.is_npu\n")
+    (tmp_path / "main.py").write_text(NPU)
     for way in ("migrated", "transfer"):
         words = ["verify", "--way", way, "--no-operators", "--json", "report.json", "main.py"]
         done = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=200)
@@ -215,8 +216,9 @@ def test_a_program_for_cuda_is_observed_on_the_cpu_too(tmp_path: Path, command: 
     assert "on cuda:0" in done.stdout
     assert "redirected to the CPU" in done.stderr
     if command[0] == "record":
-        assert json.loads((tmp_path / "trace" / "trace.json").read_text())["device"] == "cpu"
-        assert (tmp_path / "trace" / "calls.jsonl").stat().st_size > 0
+        calls = (tmp_path / "trace" / "calls.jsonl").read_text()
+        assert '"cpu"' in calls
+        assert '"sim' not in calls
 
 
 @pytest.mark.parametrize("command", COMMANDS)

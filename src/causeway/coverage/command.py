@@ -52,8 +52,7 @@ def run_coverage(
     from causeway import launch
 
     if to == "cpu":
-        print("causeway coverage: --target cpu leaves no chip to ask; what a program computes there "
-              "is for `causeway record`", file=sys.stderr)  # fmt: skip
+        print("causeway coverage: --target cpu leaves no chip to ask", file=sys.stderr)
         raise typer.Exit(2)
     chosen = launch.enter("coverage", [target], module, redirect, to, system)
     chosen.tell("coverage", "")
