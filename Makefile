@@ -10,8 +10,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend fuzz
-.PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-cuda lint format docs build wheel clean distclean
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend fuzz
+.PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 20
@@ -65,7 +65,7 @@ opencl: .venv/deps ## the OpenCL vendor's package, in build/opencl
 	$(LOCK) $(PY) -m pip install -q --no-deps --no-build-isolation --upgrade --target $(OPENCL) ./vendors/opencl
 
 # RUNTIME=intel: what runs on OpenCL runs on Intel's runtime for CPUs, not on the one that is installed.
-RUNS_OPENCL := demo test-opencl test-conformance bench-models bench-opencl test-compile bench-compile bench-quant
+RUNS_OPENCL := demo test-opencl test-conformance bench-models bench-opencl test-compile bench-compile bench-quant bench-ship
 ifeq ($(RUNTIME),intel)
 $(RUNS_OPENCL): intel
 $(RUNS_OPENCL): export OCL_ICD_VENDORS := $(CURDIR)/build/intel/lib/libintelocl.so
@@ -99,7 +99,8 @@ test-compile: build opencl ## models, random graphs and torch's operators, compi
 	CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dynamic
 	for dtype in float16 bfloat16 int64 bool; do CAUSEWAY_SIM_CODE=1 $(PY) tests/compile/sweep.py --dtype $$dtype || exit 1; done
 	for turn in 0 1; do export PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_OPENCL_IN_TURN=$$turn; \
-		$(PY) tests/compile/programs.py && $(PY) tests/compile/random_graphs.py 0 300 && \
+		$(PY) tests/compile/programs.py && $(PY) tests/compile/networks.py && \
+		$(PY) tests/compile/random_graphs.py 0 300 && \
 		$(PY) tests/compile/random_graphs.py 500 600 --dynamic && $(PY) tests/compile/sweep.py || exit 1; done
 
 test-conformance: build opencl ## every portable kernel by the conformance suite, on OpenCL: an hour and more
@@ -196,6 +197,16 @@ bench-compile: build opencl ## speed of torch.compile on OpenCL against eager an
 
 bench-quant: build opencl ## speed of layers in integers on OpenCL against float32
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/quant.py
+
+bench-ship: build opencl rivals ## speed of model files on OpenCL against stock torch, onnxruntime and openvino
+	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/ship.py
+
+# In an environment of its own: they bring what torch would import where it is there.
+rivals: build/rivals/ready ## onnxruntime and openvino with a torch that writes ONNX, in build/rivals (1.3 GB)
+build/rivals/ready: benchmarks/rivals.txt
+	test -x build/rivals/bin/python || $(PYTHON) -m venv build/rivals
+	build/rivals/bin/python -m pip install -q --no-compile -r $<
+	@touch $@
 
 bench-cuda: build nvrtc ## on a GPU of NVIDIA's: conformance, then speed against torch.cuda of TORCH_CUDA=/path/to/python
 	@mkdir -p build

@@ -20,7 +20,7 @@ from run import Figure, compare, device, main, seconds
 from torch import nn
 from torch.nn import functional as F
 
-from programs import Block, resnet18
+from programs import Block, Chain, mnist, resnet18
 
 PAUSE = 0.03  # seconds: see opencl.py
 
@@ -70,9 +70,6 @@ def _function(f: Callable[..., object], *given: torch.Tensor) -> Make:
 def pointwise() -> Iterator[Figure]:
     """Chains of pointwise operators and rows. Bars: 2 against eager, 1 against stock compile."""
 
-    def chain(a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
-        return torch.tanh(torch.relu(a * b + 1) - a * 0.5).mul(b).add(a).abs().sqrt()
-
     def norm(x: torch.Tensor, w: torch.Tensor) -> torch.Tensor:
         return F.gelu(F.layer_norm(x, (512,), w, w))
 
@@ -80,20 +77,13 @@ def pointwise() -> Iterator[Figure]:
         return F.dropout(torch.softmax(x.masked_fill(mask, -1e9), -1), 0.1)
 
     big = torch.randn(2 << 20), torch.randn(2 << 20)
-    yield from _figures("pointwise", "chain of 8, 2 M floats", _function(chain, *big), (2, 1), 3)
+    yield from _figures("pointwise", "chain of 8, 2 M floats", _function(Chain(), *big), (2, 1), 3)
     rows = torch.randn(4096, 512), torch.randn(512)
     yield from _figures("pointwise", "LayerNorm+GELU 4096 x 512", _function(norm, *rows), (2, 1), 3)
     scores = torch.randn(4096, 512), torch.rand(4096, 512) < 0.1
     yield from _figures(
         "pointwise", "softmax, mask, dropout 4096 x 512", _function(masked, *scores), (2, 1), 3
     )
-
-
-def _mnist() -> nn.Module:
-    return nn.Sequential(
-        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(1),
-    )  # fmt: skip
 
 
 def _inference(model: Callable[[], nn.Module], x: torch.Tensor) -> Make:
@@ -108,7 +98,7 @@ def _inference(model: Callable[[], nn.Module], x: torch.Tensor) -> Make:
 def inference() -> Iterator[Figure]:
     """Networks forward. Bars: 1.15 against eager, 0.8 against stock compile."""
     x = torch.randn(64, 1, 28, 28)
-    yield from _figures("inference", "MNIST, batch 64", _inference(_mnist, x), (1.15, 0.8))
+    yield from _figures("inference", "MNIST, batch 64", _inference(mnist, x), (1.15, 0.8))
     x = torch.randn(4, 3, 224, 224)
     yield from _figures(
         "inference", "ResNet-18, batch 4", _inference(resnet18, x), (1.15, 0.8), 1, 7
@@ -145,8 +135,8 @@ def training() -> Iterator[Figure]:
         return torch.optim.AdamW(p, lr=1e-4)
 
     given = torch.randn(64, 1, 28, 28), torch.randint(10, (64,))
-    mnist = _training(_mnist, sgd, given, F.nll_loss)
-    yield from _figures("training", "MNIST, SGD", mnist, (1.1, 1), 1, 9)
+    digits = _training(mnist, sgd, given, F.nll_loss)
+    yield from _figures("training", "MNIST, SGD", digits, (1.1, 1), 1, 9)
     given = torch.randn(4, 3, 128, 128), torch.randint(10, (4,))
     resnet = _training(resnet18, sgd, given, F.cross_entropy)
     yield from _figures("training", "ResNet-18 at 128 x 128, SGD", resnet, (1.1, 1), 1, 7)

@@ -27,6 +27,7 @@ import torch
 from gpu_side import CASES
 from rich.console import Console
 from rich.table import Table
+from side import Side, stock
 
 HERE = Path(__file__).parent
 RESULTS = HERE / "results/cuda.json"
@@ -47,14 +48,6 @@ def why_no_gpu() -> str | None:
         return None if _C.vendor_device_count() else "the driver finds no device"
     except RuntimeError as error:
         return str(error)
-
-
-def stock() -> dict[str, str]:
-    """An environment for torch.cuda's side: that Python may be this one, whose torch would load
-    Causeway, and our side's folders are none of its own.
-    """
-    clean = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTHON"))}
-    return clean | {"TORCH_DEVICE_BACKEND_AUTOLOAD": "0"}
 
 
 def wheels_of(python: str, environment: dict[str, str]) -> tuple[str, list[Path]]:
@@ -81,37 +74,6 @@ def libraries_of(python: str) -> dict[str, str]:
                 if files := sorted(folder.glob(f"*/lib/lib{name}.so.{ending}")):
                     found[f"CAUSEWAY_NVIDIA_{name.upper()}"] = str(files[-1])
     return {name: path for name, path in found.items() if name not in os.environ}
-
-
-class Side:
-    """A process that times cases: `python` with its torch, on `device`."""
-
-    def __init__(self, python: str, device: str, environment: dict[str, str]) -> None:
-        self.device = device
-        self.process = subprocess.Popen(
-            [python, str(HERE / "gpu_side.py"), device],
-            env=environment, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        self.about: dict[str, str] = json.loads(self._line())
-
-    def _line(self) -> str:
-        assert self.process.stdout is not None
-        line = self.process.stdout.readline()
-        if not line:
-            status = self.process.wait()
-            sys.exit(f"the side on {self.device} ended with {status}; its words are above")
-        return line
-
-    def seconds(self, case: str, calls: int) -> float:
-        assert self.process.stdin is not None
-        self.process.stdin.write(f"{case} {calls}\n")
-        self.process.stdin.flush()
-        return float(self._line())
-
-    def end(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.wait()
 
 
 def conformance(*options: str) -> dict[str, Any]:
@@ -185,10 +147,11 @@ def main() -> int:
         report["conformance"] = conformance()
         report["conformance --portable"] = conformance("--portable", "-n", str(options.jobs))
     our_device, their_device = options.devices or ("nvidia", "cuda")
-    ours = Side(sys.executable, our_device, dict(os.environ))
+    script = str(HERE / "gpu_side.py")
+    ours = Side([sys.executable, script, our_device], dict(os.environ))
     theirs = None
     if options.torch_cuda:
-        theirs = Side(options.torch_cuda, their_device, stock())
+        theirs = Side([options.torch_cuda, script, their_device], stock())
     else:
         print("No torch with CUDA was given (TORCH_CUDA=/path/to/python): times without ratios.")
     from causeway import _C

@@ -22,10 +22,12 @@ import causeway
 from programs import (
     Block,
     Residual,
+    encoder,
     gpt_block_step,
     gpt_step,
     gru_step,
     lstm_step,
+    mlp,
     mnist_step,
     resnet,
     resnet18,
@@ -173,11 +175,6 @@ def training(
     return make
 
 
-def encoder() -> nn.TransformerEncoder:
-    layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, activation="gelu")
-    return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)
-
-
 def decoding(where: torch.device) -> Callable[[], object]:
     """16 tokens, one at a time, six layers of 384 with a cache of 256 positions."""
     torch.manual_seed(0)
@@ -237,12 +234,6 @@ def autoencoder() -> nn.Sequential:
     down = [nn.Conv2d(1, 16, 3, 2, 1), nn.ReLU(), nn.Conv2d(16, 32, 3, 2, 1), nn.ReLU()]
     up = [nn.ConvTranspose2d(32, 16, 4, 2, 1), nn.ReLU(), nn.ConvTranspose2d(16, 1, 4, 2, 1)]
     return nn.Sequential(*down, *up)
-
-
-def mlp() -> nn.Sequential:
-    return nn.Sequential(
-        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
-    )
 
 
 def convnext() -> nn.Sequential:

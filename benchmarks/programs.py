@@ -155,3 +155,28 @@ def gpt_block_step(where: torch.device) -> Callable[[], object]:
         torch.accelerator.synchronize()
 
     return step
+
+
+class Chain(nn.Module):
+    """A chain of pointwise operators."""
+
+    def forward(self, a: torch.Tensor, b: torch.Tensor) -> torch.Tensor:
+        return torch.tanh(torch.relu(a * b + 1) - a * 0.5).mul(b).add(a).abs().sqrt()
+
+
+def mnist() -> nn.Module:
+    return nn.Sequential(
+        nn.Conv2d(1, 32, 3), nn.ReLU(), nn.Conv2d(32, 64, 3), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Flatten(), nn.Linear(9216, 128), nn.ReLU(), nn.Linear(128, 10), nn.LogSoftmax(1),
+    )  # fmt: skip
+
+
+def mlp() -> nn.Sequential:
+    return nn.Sequential(
+        nn.Linear(784, 512), nn.ReLU(), nn.Linear(512, 512), nn.ReLU(), nn.Linear(512, 10)
+    )
+
+
+def encoder() -> nn.TransformerEncoder:
+    layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, activation="gelu")
+    return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)

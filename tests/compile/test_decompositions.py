@@ -30,3 +30,34 @@ print("same")
 def test_a_range_of_values_has_zero_in_it(run_python) -> None:
     done = run_python(PROGRAM, CAUSEWAY_SIM_CODE="1", CAUSEWAY_COMPILE="strict")
     assert done.stdout == "same\n"
+
+
+ENCODER = """
+import torch, causeway
+from torch import nn
+
+torch.manual_seed(0)
+layer = nn.TransformerEncoderLayer(16, 4, 32, batch_first=True)
+net = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False).eval()
+x, padded = torch.randn(2, 5, 16), torch.tensor([[0, 0, 0, 1, 1], [0, 0, 0, 0, 1]]).bool()
+with torch.no_grad():
+    expected = net(x, src_key_padding_mask=padded)
+    net.to("sim")
+    for function in (net, torch.compile(net, fullgraph=True)):
+        given = x.to("sim"), None, padded.to("sim")
+        function(*given)
+        with causeway.ledger() as ledger:
+            got = function(*given)
+        torch.testing.assert_close(got.cpu(), expected, rtol=1e-4, atol=1e-5)
+        assert "host" not in {row.rung for row in ledger.rows}, ledger
+    # The CPU keeps its operator.
+    same = torch.compile(net.cpu())(x, src_key_padding_mask=padded)
+    torch.testing.assert_close(same, expected, rtol=1e-4, atol=1e-5)
+print("same")
+"""
+
+
+@pytest.mark.process
+def test_an_encoders_layer_in_inference_stays_on_the_device(run_python) -> None:
+    env = {"CAUSEWAY_SIM_MEMORY_MODEL": "discrete", "CAUSEWAY_SIM_CODE": "1"}
+    assert run_python(ENCODER, **env).stdout == "same\n"

@@ -99,6 +99,24 @@ def test_values_are_the_cpus(offers, x, name):
         torch.testing.assert_close(a.cpu(), b, rtol=1e-4, atol=1e-5)
 
 
+@pytest.mark.parametrize("mask", [None, "positions", "padded", "both", "added"])
+@pytest.mark.parametrize("norm_first", [False, True])
+def test_an_encoders_layer_is_the_cpus(mask, norm_first):
+    torch.manual_seed(0)
+    kind = {None: None, "positions": 0, "padded": 1, "both": 2, "added": 0}[mask]
+    shape = [(5, 5), (2, 5), (2, 4, 5, 5)][kind or 0]
+    given = None if mask is None else torch.rand(shape) < 0.3
+    if mask == "added":  # as modules make of a mask
+        given = torch.zeros(shape).masked_fill(given, -torch.inf)
+    r = torch.randn
+    args = (r(2, 5, 16), 16, 4, r(48, 16), r(48), r(16, 16), r(16), not norm_first, norm_first)
+    args += (1e-5, r(16), r(16), r(16), r(16), r(32, 16), r(32), r(16, 32), r(16), given, kind)
+    expected = torch._transformer_encoder_layer_fwd(*args)
+    found = decompose.encoder_layer(*args)
+    assert found.stride() == expected.stride()
+    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-4, equal_nan=True)
+
+
 def test_in_place_and_out_forms(offers, x):
     expected = torch.nn.functional.hardswish(x.cpu())
     out = torch.empty_like(x)

@@ -152,21 +152,21 @@ assert torch.allclose(x.log().cpu(), x.cpu().log())
 
 def test_a_kernel_is_built_once_and_an_earlier_processs_is_found(on_opencl, tmp_path: Path) -> None:
     ours, pocls = tmp_path / "ours", tmp_path / "pocls"
-    env = {"CAUSEWAY_OPENCL_CACHE": str(ours), "POCL_CACHE_DIR": str(pocls)}
-    files = []
+    env = {"CAUSEWAY_OPENCL_CACHE": str(ours), "POCL_CACHE_DIR": str(pocls), "POCL_DEBUG": "llvm"}
+    files, links = [], []
     pocls.mkdir()
     for _ in range(2):
-        on_opencl(BUILDS, **env)
-        files.append([sorted(ours.iterdir()), sorted(pocls.rglob("*.so"))])
+        done = on_opencl(BUILDS, **env)
+        links.append("as the built-in lib" in done.stderr)
+        files.append([sorted(pocls.rglob(name)) for name in ("program.bc", "*.so")])
     (programs, kernels), later = files
     assert len(programs) >= 2
     # Asked for a linked program's binary, PoCL would build each kernel once more.
     assert len(kernels) == len(programs)
     assert later == [programs, kernels]
-    # A damaged program is built anew.
-    for program in programs:
-        program.write_bytes(program.read_bytes()[:-100])
-    on_opencl(BUILDS, **env)
+    # To link a program, PoCL reads all its functions, which takes longer than all the rest.
+    assert links == [True, False]
+    assert not ours.exists()  # PoCL keeps its own
 
 
 UNDEFINED = """
@@ -185,6 +185,26 @@ def test_what_does_not_build_or_link_is_said_and_not_kept(on_opencl, tmp_path: P
     done = on_opencl(UNDEFINED, args=(str(tmp_path),))
     assert done.stdout == "INVALID True\n" * 2
     assert list(tmp_path.iterdir()) == []
+
+
+SMALL = """
+import ctypes, os
+from causeway.conformance.table import Library
+library = Library(os.environ["CAUSEWAY_VENDOR"])
+place, late = library.alloc(64), 0
+for i in range(200):
+    data = bytes([i]) * 64
+    there = ctypes.create_string_buffer(data, 64)
+    library.call("mem_copy", place, 0, ctypes.addressof(there), -1, 64, None)
+    late += ctypes.string_at(place, 64) != data
+    library.sync()
+print(late)
+"""
+
+
+def test_a_small_copy_on_an_idle_stream_is_made_at_once(on_opencl) -> None:
+    # A runtime's thread takes longer to wake than the copy takes.
+    assert on_opencl(SMALL, CAUSEWAY_OPENCL_MEMORY_MODEL="fine").stdout == "0\n"
 
 
 PROFILE = """

@@ -71,6 +71,19 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   PUT
 }
 
+//// columns: One or a few columns of the result, on CPUs: rows of A and columns of B lie dense in k, and nothing is packed, as
+//// each row of A is needed once.
+for (idx u = FIRST(units), end = LAST(units); u < end; ++u) {
+  const idx m = u % M, batch = u / M;
+  BEGIN
+  GLOBAL const T* row = a + (a_base + m * am);
+  COLUMNS_ZERO
+  idx k = 0;
+  for (; k + TOGETHER * LANES_OF_V <= K; k += TOGETHER * LANES_OF_V) { COLUMNS_RUN }
+  for (; k + LANES_OF_V <= K; k += LANES_OF_V) { COLUMNS_STEP }
+  COLUMNS_OUT
+}
+
 //// squares: `MS` rows and `NS` columns a group of SIDE x SIDE items, `RM` x `RN` of them an item: blocks of VM x VN neighbours, as
 //// these are read from the group's memory at once. 4 more than a row of it has: what is written down a column meets no
 //// bank twice. Of the last stretch of k no more is added than there is: that too would change a zero's sign.

@@ -193,6 +193,36 @@ std::string product_text(Source& s, const Product& p, const Device& device) {
                                                : texts::gemm::elements);
 }
 
+std::string columns_text(Source& s, const Product& p, int columns, const Device& device) {
+  vector_definitions(s, p.type, device);
+  const int together = columns == 1 ? 4 : 2;  // sums of a column: an addition need not wait for the one before
+  std::string zero, run, step, out;
+  for (int j = 0; j < columns; ++j) {
+    zero += put("GLOBAL const T* x@ = b_ + (", '@', j) + put(p.b, '@', j) + "); ";
+    for (int i = 0; i < together; ++i) zero += put(put("V s@_$ = ZERO; ", '@', j), '$', i);
+  }
+  for (int i = 0; i < together; ++i) {
+    const std::string at = "k + " + std::to_string(i) + " * LANES_OF_V";
+    run += "{ const V r = LOADV(row + (" + at + ")); ";
+    for (int j = 0; j < columns; ++j)
+      run += put(put("s@_$ = FMAV(r, LOADV(x@ + (", '@', j), '$', i) + at + put(put(")), s@_$); ", '@', j), '$', i);
+    run += "} ";
+  }
+  step = "const V r = LOADV(row + k); ";
+  for (int j = 0; j < columns; ++j) {
+    step += put("s@_0 = FMAV(r, LOADV(x@ + k), s@_0); ", '@', j);
+    std::string sum = put("s@_0", '@', j);
+    for (int i = 1; i < together; ++i) sum += put(put(" + s@_$", '@', j), '$', i);
+    out += "{ T lanes[LANES_OF_V], v = 0; STORETILE(lanes, " + sum +
+           "); for (int i = 0; i < LANES_OF_V; ++i) v += lanes[i]; for (idx l = k; l < K; ++l) v = FMA(row[l], " +
+           put("x@[l], v); const idx n = @; PUT } ", '@', j);
+  }
+  s.define("TOGETHER", together).define("COLUMNS_ZERO", zero).define("COLUMNS_RUN", run).define("COLUMNS_STEP", step);
+  s.define("COLUMNS_OUT", out).define("PUT", one_line(p.store)).define("BEGIN", one_line(p.begin));
+  for (const char* name : {"units", "M", "K", "am"}) s.value("idx", name);
+  return s.kernel(texts::gemm::columns);
+}
+
 uint64_t product_version() {
   return family(texts::gemm::panels) ^ family(texts::gemm::squares) ^ family(texts::gemm::sums);
 }

@@ -19,12 +19,16 @@ struct Product {
   std::string pack;        // fills pack[(k - k0) * WIDE + l] for k0 <= k < k1 and l < WIDE (CPUs); empty: with `b`
   std::string a_at;        // A[m, k], where it is not as above (not CPUs)
   std::string depth;       // how many k there are for this `batch`, where it is not K (not CPUs)
-  std::string b;           // B[k, n]
+  std::string b;           // B[k, n]; of columns_text, where column n begins
   std::string store;       // puts the value v at m, n
 };
 
 // Adds the parameters that the product needs after the caller's, and gives the kernel's text.
 std::string product_text(Source& source, const Product& product, const Device& device);
+// The text where the result has `columns`, at most kFewColumns, and A's rows and B's columns, which begin at `b`, lie dense
+// in k and are of the type that is computed in (CPUs). Adds the parameters units, M, K and am.
+constexpr int kFewColumns = 4;
+std::string columns_text(Source& source, const Product& product, int columns, const Device& device);
 // Of vectors alone, on CPUs: T, V, LANES_OF_V, LOADV, STOREV, STORETILE into an item's own memory, FMAV, ZERO.
 void vector_definitions(Source& source, Dtype type, const Device& device);
 // Only the definitions of a tile in registers, on CPUs: for a kernel with loops of its own around TILE_ZERO and what follows

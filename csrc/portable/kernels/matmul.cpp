@@ -51,28 +51,70 @@ cw_status matmul(KernelCall& call, const void* data) {
                     static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
                     static_cast<uint64_t>(am == 1) << 13 | static_cast<uint64_t>(om == 1) << 14 |
                     static_cast<uint64_t>(on == 1) << 15;
+  // The parameters before the product's own.
+  const auto parameters = [&](Source& s) {
+    const std::string store = storage_of(a.dtype), t = name_of(type);
+    s.out(store, "out").in(store, "a").in(store, "b_");
+    if (adds) s.in(store, "c_").value(t, "beta");
+    if (op.added) s.value(t, "alpha");
+    for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
+    if (adds)
+      for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
+  };
+  const auto fill = [&](Launch& l) {
+    const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
+    l.pointer(out.data).pointer(a.data).pointer(b.data);
+    if (adds) l.pointer(c.data), scalar(beta);
+    if (op.added) scalar(alpha);
+    l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
+    l.value(op.batched ? out.strides[0] : int64_t{0}).value(om).value(on);
+    if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
+  };
+  const auto describe = [&](Product& p) {
+    const std::string name = name_of(a.dtype);
+    p.a = a.dtype;
+    p.type = type;
+    p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
+    if (adds) p.begin += " const idx c_base = batch * c_batch;";
+    p.store = op.added ? "v = alpha * v;" : "";
+    if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
+    p.store +=
+        " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") + (on == 1 ? "n, v);" : "n * on, v);");
+  };
+  if (call.device->in_turn() && size.n <= kFewColumns && a_dense && k_dense && a.dtype == type) {
+    cw_function function = nullptr;
+    TRY(call.device->function(
+        {family("matmul_columns"), bits, static_cast<uint64_t>(size.n), 0},
+        [&] {
+          Source s(call.device->info);
+          parameters(s);
+          Product p;
+          describe(p);
+          p.b = "b_base + @ * bn";
+          return columns_text(s, p, static_cast<int>(size.n), *call.device);
+        },
+        &function));
+    Launch launch;
+    fill(launch);
+    const int64_t units = size.batch * size.m;
+    launch.value(units).value(size.m).value(size.k).value(am);
+    return launch.run(*call.device, function, units, static_cast<double>(size.n * size.k) / 8, call.stream);
+  }
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
         {family("matmul"), bits, cut.id(), 0},
         [&] {
           Source s(call.device->info);
-          const std::string name = name_of(a.dtype), store = storage_of(a.dtype), t = name_of(type);
-          s.out(t, "packs").out(store, "out").in(store, "a").in(store, "b_");
-          if (adds) s.in(store, "c_").value(t, "beta");
-          if (op.added) s.value(t, "alpha");
-          for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
-          if (adds)
-            for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
+          const std::string name = name_of(a.dtype), store = storage_of(a.dtype);
+          s.out(name_of(type), "packs");
+          parameters(s);
           Product p;
+          describe(p);
           p.cut = cut;
-          p.a = a.dtype;
-          p.type = type;
           p.a_dense = a_dense;
           p.a_across = am == 1;
           p.out_across = om == 1 && on != 1;
           p.b_along_k = k_dense && !n_dense;
-          p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
-          if (adds) p.begin += " const idx c_base = batch * c_batch;";
           const std::string bk = k_dense ? "k" : "k * bk", bn = n_dense ? "n" : "n * bn";
           p.b = "LD_" + name + "(b_, b_base + " + bk + " + " + bn + ")";
           if (n_dense)
@@ -93,24 +135,12 @@ cw_status matmul(KernelCall& call, const void* data) {
                 "* from = b_ + (b_base + k); if (most == 16 && l + 16 <= wide) { TURN(from + (n0 + l) * bn, bn, to + "
                 "l) } else for (idx i = l; i < l + 16; ++i) for (idx j = 0; j < most; ++j) to[j * WIDE + i] = LD_" +
                 name + "(from + (i < wide ? n0 + i : n0) * bn, j); } }";
-          p.store = op.added ? "v = alpha * v;" : "";
-          if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
-          p.store += " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") +
-                     (on == 1 ? "n, v);" : "n * on, v);");
           return product_text(s, p, *call.device);
         },
         out_function);
   };
   const Turn::Use use = op.batched ? Turn::batch : Turn::matrix;
-  return run_product(call, use, a.dtype, size, am, ak, function_of, [&](Launch& l) {
-    const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
-    l.pointer(out.data).pointer(a.data).pointer(b.data);
-    if (adds) l.pointer(c.data), scalar(beta);
-    if (op.added) scalar(alpha);
-    l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
-    l.value(op.batched ? out.strides[0] : int64_t{0}).value(om).value(on);
-    if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
-  });
+  return run_product(call, use, a.dtype, size, am, ak, function_of, fill);
 }
 
 }  // namespace

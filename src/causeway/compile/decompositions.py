@@ -1,4 +1,6 @@
-"""Decompositions of Inductor's that do not hold on the device, with what is done in their place."""
+"""Decompositions that Inductor lacks for the device, and what is done in place of those of its that
+do not hold there.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +12,7 @@ import torch
 from torch import Tensor
 
 from causeway.compile import names
+from causeway.ops import decompose
 
 
 def choose_qparams(
@@ -32,6 +35,15 @@ def replace() -> None:
     operator = torch.ops.quantized_decomposed.choose_qparams.tensor
     if operator in table:
         table[operator] = _for_the_device(choose_qparams, table[operator])
+    layer = torch.ops.aten._transformer_encoder_layer_fwd.default
+    if layer not in table:
+        table[layer] = _for_the_device(decompose.encoder_layer, _left_alone)
+        # Inductor makes one as it meets the operator, and refuses to where the table has it.
+        names.make_fallback(layer, override_decomp=True)
+
+
+def _left_alone(*args: Any, **kwargs: Any) -> Any:
+    return NotImplemented  # the tracer then keeps the operator
 
 
 def _for_the_device(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:

@@ -31,6 +31,7 @@ NAMES = {
     "torch._inductor.decomposition": ("decompositions",),
     "torch._inductor.dependencies": ("MemoryDep",),
     "torch._inductor.ir": ("ExternKernel",),
+    "torch._inductor.lowering": ("make_fallback",),
     "torch._inductor.utils": (
         "get_bounds_index_expr",
         "get_fused_kernel_name",

@@ -228,8 +228,54 @@ def _equal(self: torch.Tensor, other: torch.Tensor) -> Any:
     return torch.ops.aten.all.default(torch.ops.aten.eq.Tensor(self, other))
 
 
+def encoder_layer(
+    src: torch.Tensor, embed_dim: int, num_heads: int, *rest: Any, **named: Any
+) -> torch.Tensor:
+    """nn.TransformerEncoderLayer in inference, which torch's CPU has as one operator
+    (aten/src/ATen/native/transformers/transformer.cpp).
+    """
+    names = (
+        *("qkv_weight", "qkv_bias", "proj_weight", "proj_bias", "use_gelu", "norm_first", "eps"),
+        *("norm_weight_1", "norm_bias_1", "norm_weight_2", "norm_bias_2"),
+        *("ffn_weight_1", "ffn_bias_1", "ffn_weight_2", "ffn_bias_2", "mask", "mask_type"),
+    )
+    w = {"mask": None, "mask_type": None, **dict(zip(names, rest, strict=False)), **named}
+    F = torch.nn.functional
+
+    def norm(x: torch.Tensor, which: str) -> torch.Tensor:
+        weight, bias = w[f"norm_weight_{which}"], w[f"norm_bias_{which}"]
+        return F.layer_norm(x, (embed_dim,), weight, bias, w["eps"])
+
+    def attended(x: torch.Tensor) -> torch.Tensor:
+        batch, length, _ = x.shape
+        width = embed_dim // num_heads
+        qkv = F.linear(x, w["qkv_weight"], w["qkv_bias"]).view(batch, length, 3, num_heads, width)
+        q, k, v = qkv.permute(2, 0, 3, 1, 4).unbind(0)
+        scores = (q * (1 / math.sqrt(width))) @ k.transpose(2, 3)
+        mask = w["mask"]
+        if mask is not None:
+            mask = mask if mask.dtype == torch.bool else mask != 0
+            # 0: of positions, 1: of what is padded in each sequence, 2: of both
+            mask = mask.view(batch, 1, 1, length) if w["mask_type"] == 1 else mask
+            scores = scores.masked_fill(mask, -math.inf)
+        seen = (scores.softmax(3) @ v).transpose(1, 2).reshape(batch, length, embed_dim)
+        return F.linear(seen, w["proj_weight"], w["proj_bias"])
+
+    def fed(x: torch.Tensor) -> torch.Tensor:
+        wide = F.linear(x, w["ffn_weight_1"], w["ffn_bias_1"])
+        wide = F.gelu(wide) if w["use_gelu"] else F.relu(wide)
+        return F.linear(wide, w["ffn_weight_2"], w["ffn_bias_2"])
+
+    if w["norm_first"]:
+        x = src + attended(norm(src, "1"))
+        return x + fed(norm(x, "2"))
+    x = norm(src + attended(src), "1")
+    return norm(x + fed(x), "2")
+
+
 # torch computes these in C++, with no operator in between, or by prims that are these again.
 _OURS: dict[str, Callable[..., Any]] = {
+    "aten::_transformer_encoder_layer_fwd": encoder_layer,
     "aten::_weight_norm_interface_backward": _weight_norm_backward,
     "aten::equal": _equal,
     "aten::std.correction": _std,

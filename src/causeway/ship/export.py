@@ -185,6 +185,7 @@ class _Captures:
     def _settings(self) -> Iterator[None]:
         with (
             torch.no_grad(),
+            _no_fast_path(),
             torch._dynamo.config.patch(allow_rnn=True),
             # A kept graph says the lines of the program that it was first compiled for, or none.
             torch._inductor.config.patch(fx_graph_cache=False, fx_graph_remote_cache=False),
@@ -260,6 +261,19 @@ class _Captures:
                 data = self.read[buffer.start, buffer.content]
                 whole[buffer.place : buffer.place + len(data)] = data
         return bytes(whole)
+
+
+@contextlib.contextmanager
+def _no_fast_path() -> Iterator[None]:
+    """Layers of attention as their operators: torch has one for a whole layer in inference, which
+    the host computes.
+    """
+    before = torch.backends.mha.get_fastpath_enabled()
+    torch.backends.mha.set_fastpath_enabled(False)
+    try:
+        yield
+    finally:
+        torch.backends.mha.set_fastpath_enabled(before)
 
 
 def _apart(outputs: list[torch.Tensor]) -> list[torch.Tensor]:

@@ -29,8 +29,6 @@ namespace opencl {
   F(clCreateProgramWithSource)    \
   F(clCreateProgramWithBinary)    \
   F(clBuildProgram)               \
-  F(clCompileProgram)             \
-  F(clLinkProgram)                \
   F(clGetProgramInfo)             \
   F(clGetProgramBuildInfo)        \
   F(clReleaseProgram)             \

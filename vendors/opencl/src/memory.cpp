@@ -151,6 +151,9 @@ cw_status mem_free(int32_t index, void* ptr) {
   return CW_OK;
 }
 
+// Bytes of which a copy takes less than a runtime's thread takes to wake.
+constexpr uint64_t kSmall = 64 << 10;
+
 cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_index, uint64_t bytes, cw_stream handle) {
   Device *to = nullptr, *from = nullptr;
   if (dst_index != CW_HOST) {
@@ -164,6 +167,8 @@ cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_in
   Device& device = to ? *to : *from;
   cw_stream_t* stream = nullptr;
   if (cw_status status = find_stream("mem_copy", device, handle, &stream)) return status;
+  if (device.memory == Memory::fine && bytes <= kSmall && stream->when_idle([&] { memmove(dst, src, bytes); }))
+    return CW_OK;
   return stream->enqueue("mem_copy", [&](cl_command_queue queue, cl_event* event) {
     return enqueue_copy(device, queue, dst, to != nullptr, src, from != nullptr, bytes, event);
   });

@@ -57,6 +57,9 @@ struct cw_stream_t {
   cw_status query();
   // Whether nothing is on it; false, too, while another thread is at it.
   bool is_idle();
+  // `work` by this thread, where all that was put on it has ended well; false: it was not called.
+  template <typename Work>
+  bool when_idle(Work work);
 
   // With the lock held, for what goes to the queue by another way: give the runtime what was held back, make `event` the
   // newest thing on the queue (owned from now on), keep a failure until the next sync.
@@ -96,4 +99,12 @@ cw_status cw_stream_t::enqueue(const char* what, Put put) {
   follow(event);
   if (opencl::profiling()) opencl::note(what, last);
   return CW_OK;
+}
+
+template <typename Work>
+bool cw_stream_t::when_idle(Work work) {
+  std::lock_guard<std::mutex> lock(mutex);
+  if (!held.empty() || last.status() != CL_COMPLETE || failed != CW_OK || opencl::profiling()) return false;
+  work();
+  return true;
 }
