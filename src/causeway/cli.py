@@ -16,7 +16,7 @@ from causeway.autoload import messages
 from causeway.compat.command import compat
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
-from causeway.launch import run_program
+from causeway.launch import attach, run_program
 from causeway.migrate.command import migrate
 from causeway.profile.command import run_profile
 from causeway.quantize import run_quantize
@@ -32,16 +32,15 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
 )
 # The others get torch first of all: what they import must not come in the middle of its attaching.
-WITHOUT_TORCH = {"migrate", "run"}
+# Those that run a program look at it before, since it may name the system that the device is for.
+WITHOUT_TORCH = {"migrate", "run", "record", "profile", "coverage", "verify"}
 Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.callback()
 def start(context: typer.Context) -> None:
     if context.invoked_subcommand not in WITHOUT_TORCH:
-        import torch  # noqa: F401
-
-        causeway._autoload()  # for TORCH_DEVICE_BACKEND_AUTOLOAD=0
+        attach()
 
 
 @app.command("doctor")

@@ -14,7 +14,8 @@ import traceback
 import types
 from collections.abc import Callable, Iterator, Sequence
 from importlib.abc import InspectLoader
-from importlib.machinery import ModuleSpec
+from importlib.machinery import ModuleSpec, PathFinder
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -28,13 +29,15 @@ WAYS = {
 
 
 @contextlib.contextmanager
-def brought(way: str, device: str) -> Iterator[None]:
-    """Bring what is run within to `device` by one of `WAYS`, or by none for ""."""
+def brought(way: str, device: str, target: str = "device") -> Iterator[None]:
+    """Bring what is run within to `device` by one of `WAYS`, or by none for "". `target`: where
+    CUDA's calls are redirected to.
+    """
     if way == "transfer":
         from causeway import redirect
         from causeway.apex import importing
 
-        with redirect.enable():
+        with redirect.enable(target):
             importing.install_where_absent()  # a program for CUDA imports an apex built for it
             yield
     elif way == "default":
@@ -177,15 +180,36 @@ def file_of(module: str) -> tuple[Path, Path]:
 
 
 def text_of(name: str, module: bool) -> str:
-    """The source of a program. Raises CausewayError where it cannot be read."""
+    """The source of a program, of which nothing is imported. Raises CausewayError where it cannot
+    be read.
+    """
     if module:
-        spec, _ = _module(name)
+        spec = _spec_of(name)
         assert isinstance(spec.loader, InspectLoader)
         return spec.loader.get_source(spec.name) or ""
     try:
         return Path(name).read_text(errors="replace")
     except OSError as error:
         raise CausewayError(f"{name} cannot be read: {error.strerror}") from None
+
+
+def _spec_of(name: str) -> ModuleSpec:
+    """As _module, without the imports of the packages around it, which may import torch."""
+    sys.path[0] = ""  # as `python -m` does
+    spec, where = None, None
+    for full in accumulate(name.split("."), "{}.{}".format):
+        try:
+            spec = PathFinder.find_spec(full, where)
+        except (ImportError, ValueError):
+            spec = None
+        if spec is None:
+            break
+        where = spec.submodule_search_locations
+    if spec is not None and where is not None:
+        spec = PathFinder.find_spec(f"{name}.__main__", where)
+    if spec is None or not isinstance(spec.loader, InspectLoader):
+        return _module(name)[0]  # found by another finder; or it says what is wrong
+    return spec
 
 
 def _script(path: Path) -> types.CodeType:

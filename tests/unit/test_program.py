@@ -147,17 +147,116 @@ def test_the_commands_that_run_a_program_have_the_same_options_for_it(command: s
 
     from causeway import cli, options
 
-    shared = {"redirect": options.Redirect, "module": options.IsModule}
-    if command == "verify":  # several scripts, and files to convert
-        del shared["module"]
+    shared = {
+        "--redirect": options.Redirect,
+        "-m": options.IsModule,
+        "--target": options.Target,
+        "--compat": options.Compat,
+    }
     found = get_command(cli.app).commands[command]  # type: ignore[attr-defined]
     assert "for CUDA" in found.help
     assert "untouched" in found.help
-    helps = {parameter.name: getattr(parameter, "help", "") for parameter in found.params}
-    assert {name: helps.get(name) for name in shared} == {
-        name: option.__metadata__[0].help  # type: ignore[attr-defined]
-        for name, option in shared.items()
+    helps = {
+        word: getattr(parameter, "help", "")
+        for parameter in found.params
+        for word in parameter.opts
     }
+    assert {word: helps.get(word) for word in shared} == {
+        word: option.__metadata__[0].help  # type: ignore[attr-defined]
+        for word, option in shared.items()
+    }
+
+
+NPU = """
+import torch, torch_npu
+net = torch.nn.Linear(4, 4).npu()
+loss = net(torch.ones(2, 4, device="npu")).sum()
+torch_npu.optim.NpuFusedSGD(net.parameters(), lr=0.1).zero_grad()
+loss.backward()
+print("on", net.weight.grad.device)
+"""
+
+
+@pytest.mark.parametrize(
+    "command", [["profile"], ["record", "-o", "trace"], ["coverage", "-m"], ["run"]], ids="".join
+)
+def test_the_commands_that_run_a_program_take_one_for_another_system(
+    tmp_path: Path, command: list[str]
+) -> None:
+    (tmp_path / "main.py").write_text(NPU)
+    name = "main" if "-m" in command else "main.py"
+    done = warm.run(["-m", "causeway", *command, name], cwd=tmp_path, timeout=120)
+    said = done.stdout + done.stderr
+    assert done.returncode == 0, said
+    assert "on npu:0" in said
+    assert ("--compat off" in said) == (command[0] != "run")
+    shutil.rmtree(tmp_path / "trace", ignore_errors=True)
+    words = [command[0], "--compat", "off", *command[1:], name]
+    plain = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=120)
+    assert plain.returncode != 0
+    assert "No module named 'torch_npu'" in plain.stdout + plain.stderr
+
+
+def test_verify_compares_what_another_systems_program_was_converted_to(tmp_path: Path) -> None:
+    (tmp_path / "main.py").write_text(NPU)
+    for way in ("migrated", "transfer"):
+        words = ["verify", "--way", way, "--no-operators", "--json", "report.json", "main.py"]
+        done = warm.run(["-m", "causeway", *words], cwd=tmp_path, timeout=200)
+        assert done.returncode == 0, done.stdout + done.stderr
+        (script,) = json.loads((tmp_path / "report.json").read_text())["scripts"]
+        assert (script["system"], script["way"], script["same"]) == ("npu", way, True)
+
+
+@pytest.mark.parametrize("command", [["profile"], ["record", "-o", "trace"]], ids="".join)
+def test_a_program_for_cuda_is_observed_on_the_cpu_too(tmp_path: Path, command: list[str]) -> None:
+    (tmp_path / "main.py").write_text(CUDA)
+    words = ["-m", "causeway", *command, "--target", "cpu", "main.py"]
+    done = warm.run(words, cwd=tmp_path, timeout=120)
+    assert done.returncode == 0, done.stderr
+    assert "on cuda:0" in done.stdout
+    assert "redirected to the CPU" in done.stderr
+    if command[0] == "record":
+        calls = (tmp_path / "trace" / "calls.jsonl").read_text()
+        assert '"cpu"' in calls
+        assert '"sim' not in calls
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--compat", "tpu", "main.py"], "'tpu' is none of off, "),
+        (["--target", "abacus", "main.py"], "not to 'abacus'"),
+        (["two.py"], "choose one with --compat"),
+        (["--no-redirect", "--target", "cpu", "main.py"], "--target"),
+        (["--compat", "npu", "--target", "cpu", "main.py"], "--target cpu"),
+    ],
+)
+def test_what_the_shared_options_cannot_mean_is_refused_alike(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, command: str, words: list[str], says: str
+) -> None:
+    from typer.testing import CliRunner
+
+    from causeway import cli
+
+    monkeypatch.chdir(tmp_path)
+    Path("two.py").write_text("import torch_npu\nfrom torch_mlu import core\n")
+    result = CliRunner().invoke(cli.app, [command, *words])
+    assert result.exit_code == 2
+    assert f"causeway {command}: " in result.output
+    assert says in result.output
+
+
+def test_what_a_module_imports_is_read_without_running_its_package(tmp_path: Path) -> None:
+    (tmp_path / "pkg").mkdir()
+    (tmp_path / "pkg" / "__init__.py").write_text("raise SystemError('imported')\n")
+    (tmp_path / "pkg" / "main.py").write_text("import os, torch_mlu as t\n")
+    program_text = (
+        "from causeway import program, compat\n"
+        "print(compat.named_in(program.text_of('pkg.main', True)))\n"
+    )
+    done = warm.run(["-c", program_text], cwd=tmp_path)
+    assert done.stdout == "{'mlu'}\n", done.stderr
 
 
 @pytest.mark.parametrize("words", [["--target", "cpu"], ["--report", "calls.json"]])

@@ -261,12 +261,12 @@ def stand_in(package: str) -> None:
 def named_in(text: str) -> set[str]:
     """The systems whose packages a program imports, by its text."""
     known = packages()
-    return {
-        known[found.group(1)]
-        for found in re.finditer(
-            r"^[ \t]*(?:import|from)[ \t]+(torch_npu|torch_mlu|torch_dipu|mindtorch)\b", text, re.M
-        )
-    }
+    del known["mindspore"]  # which by itself is a framework of its own
+    found = set()
+    for names in re.findall(r"^[ \t]*(?:from[ \t]+([\w.]+)[ \t]+)?import[ \t]+(.+)", text, re.M):
+        for name in [names[0]] if names[0] else names[1].split(","):
+            found.add(known.get(re.split(r"[.\s#;]", name.strip())[0], ""))
+    return found - {""}
 
 
 __all__ = ["chosen", "hint", "install", "installed", "remove", "start", "systems"]

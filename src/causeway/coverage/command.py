@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from causeway.options import IsModule, Redirect
+from causeway.options import Compat, IsModule, Redirect, Target
 
 
 def run_coverage(
@@ -20,6 +20,8 @@ def run_coverage(
     ] = None,
     module: IsModule = False,
     redirect: Redirect = None,
+    to: Target = "device",
+    system: Compat = "",
     vendor: Annotated[
         str, typer.Option("--vendor", help="A vendor's name or library; else the one in use.")
     ] = "",
@@ -44,8 +46,16 @@ def run_coverage(
 ) -> None:
     """Say which operators a model uses, and the rung of each on a chip that need not be here.
 
-    A program for CUDA runs untouched: one that does not use the device by itself is redirected.
+    A program for CUDA runs untouched: one that does not use the device by itself is redirected. So
+    does one for another system (docs/compat.md).
     """
+    from causeway import launch
+
+    if to == "cpu":
+        print("causeway coverage: --target cpu leaves no chip to ask", file=sys.stderr)
+        raise typer.Exit(2)
+    chosen = launch.enter("coverage", [target], module, redirect, to, system)
+    chosen.tell("coverage", "")
     from rich.console import Console
 
     from causeway.coverage import export
@@ -54,9 +64,9 @@ def run_coverage(
     from causeway.errors import CausewayError
 
     try:
-        for chosen, allowed in ((optimizer, ("adamw", "adam", "sgd", "none")),):
-            if chosen not in allowed:
-                raise CausewayError(f"--optimizer is {chosen!r}; there is {', '.join(allowed)}")
+        allowed = ("adamw", "adam", "sgd", "none")
+        if optimizer not in allowed:
+            raise CausewayError(f"--optimizer is {optimizer!r}; there is {', '.join(allowed)}")
         if dry and run:
             raise CausewayError("--dry and --run exclude each other")
         if vendor and support:

@@ -11,9 +11,10 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.errors import CausewayError
-from causeway.options import IsModule, Redirect
+from causeway.options import Compat, IsModule, Redirect, Target
 
 if TYPE_CHECKING:
+    from causeway.launch import Launch
     from causeway.profile.report import ProfileReport
 
 
@@ -40,13 +41,18 @@ def run_profile(
     memory: Annotated[bool, typer.Option(help="Record what is allocated.")] = False,
     module: IsModule = False,
     redirect: Redirect = None,
+    target: Target = "device",
+    system: Compat = "",
 ) -> None:
     """Run a script and say where its time goes: operators, gaps, fallbacks, copies.
 
     The script runs as `python script.py` would run it, and its exit status is the command's; the
     tables go to stderr. A program for CUDA runs untouched: one that names CUDA and not the device
-    is redirected.
+    is redirected. So does one for another system (docs/compat.md).
     """
+    from causeway import launch
+
+    chosen = launch.enter("profile", [str(script)], module, redirect, target, system)
     from rich.console import Console
 
     from causeway.profile import report as sums
@@ -61,7 +67,7 @@ def run_profile(
             found = sums.report(traces.read(script))
         else:
             status, found = _run(
-                script, arguments or [], trace, steps, (stack, shapes, memory), redirect,
+                script, arguments or [], trace, steps, (stack, shapes, memory), chosen,
                 module=module,
             )  # fmt: skip
         for path, text in ((json_file, found.to_json), (html_file, found.to_html)):
@@ -82,7 +88,7 @@ def _run(
     trace: Path | None,
     steps: str,
     options: tuple[bool, bool, bool],
-    redirect: bool | None,
+    chosen: Launch,
     *,
     module: bool,
 ) -> tuple[int, ProfileReport]:
@@ -97,9 +103,9 @@ def _run(
     window = Steps.parse(steps) if steps else None
     profile = Profile(window, stack=stack, shapes=shapes, memory=memory)
     device = torch._C._get_privateuse1_backend_name()
-    way = program.way(script, redirect, device, module=module)
-    program.tell("profile", way)
-    with profile.running(), program.brought(way, device):
+    way = chosen.way(str(script), device, module=module)
+    chosen.tell("profile", way)
+    with profile.running(), program.brought(way, device, chosen.target):
         status = program.status(script, arguments, module=module)
     try:
         with tempfile.TemporaryDirectory() as folder:

@@ -13,7 +13,7 @@ import typer
 
 from causeway import config
 from causeway.errors import CausewayError, ConfigError
-from causeway.options import IsModule, Redirect
+from causeway.options import Compat, IsModule, Redirect, Target
 
 Out = Annotated[str, typer.Option("--json", help="Write the result as JSON.")]
 
@@ -64,11 +64,17 @@ def record(
     nested: Annotated[bool, typer.Option(help="Operators within operators too.")] = False,
     stacks: Annotated[bool, typer.Option(help="Where each call comes from.")] = False,
     redirect: Redirect = None,
+    target: Target = "device",
+    system: Compat = "",
 ) -> None:
     """Run a program and write its operators to a trace.
 
-    A program for CUDA runs untouched: one that names CUDA and not the device is redirected.
+    A program for CUDA runs untouched: one that names CUDA and not the device is redirected. So does
+    one for another system (docs/compat.md).
     """
+    from causeway import launch
+
+    chosen = launch.enter("record", [script], module, redirect, target, system)
     import torch
 
     from causeway import program
@@ -77,7 +83,7 @@ def record(
     with _told("record"):
         if via not in ("auto", "device", "dispatch"):
             raise ConfigError(f"--via is {via!r}: expected auto, device or dispatch")
-        chosen = recording.Options(
+        options = recording.Options(
             ops=ops, steps=_steps("--steps", steps), keep=keep, full=full,  # type: ignore[arg-type]
             full_steps=_steps("--full-steps", full_steps), budget=_bytes(budget),
             via=via, nested=nested, stacks=stacks,  # type: ignore[arg-type]
@@ -85,12 +91,12 @@ def record(
         if not module and not Path(script).is_file():
             raise ConfigError(f"{script!r}: there is no such file")
         device = torch._C._get_privateuse1_backend_name()
-        way = program.way(script, redirect, device, module=module)
-        program.tell("record", way)
+        way = chosen.way(script, device, module=module)
+        chosen.tell("record", way)
         with contextlib.ExitStack() as stack:
-            writer = stack.enter_context(recording.record(out, options=chosen))
+            writer = stack.enter_context(recording.record(out, options=options))
             stack.callback(_summary, writer)
-            stack.enter_context(program.brought(way, device))
+            stack.enter_context(program.brought(way, device, chosen.target))
             program.run(script, args or [], module=module)
 
 

@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from causeway.options import IsModule, Redirect
+from causeway.errors import CausewayError
+from causeway.options import Compat, IsModule, Redirect, Target
 
 if TYPE_CHECKING:
     from causeway.migrate.finding import Result
@@ -38,6 +39,8 @@ def verify_scripts(
         str, typer.Option(help="What runs on the device: migrated, transfer, or auto.")
     ] = "auto",
     redirect: Redirect = None,
+    target: Target = "device",
+    system: Compat = "",
     folder: Annotated[
         str,
         typer.Option(
@@ -55,16 +58,26 @@ def verify_scripts(
     """Run scripts on the CPU and on the device, and compare what they compute.
 
     The original runs on the CPU, and what `causeway migrate` makes of it on the device. A program
-    for CUDA runs untouched with `--redirect`, which is `--way transfer`. Exits with 0 where all
+    for CUDA runs untouched with `--redirect`, which is `--way transfer`. One for another system
+    (docs/compat.md) does not run on the CPU: there runs what was converted. Exits with 0 where all
     numbers are the same, 1 where not, 2 for a mistake.
     """
+    from causeway import launch
+
+    words, arguments = _split(scripts)
+    try:
+        if target == "cpu":
+            raise CausewayError("--target cpu leaves nothing to compare: one side runs on the CPU")
+        brought = launch.choose(words, module, redirect, target, system)
+    except CausewayError as error:
+        print(f"causeway verify: {error}", file=sys.stderr)
+        raise typer.Exit(2) from None
+    launch.attach()
     from rich.console import Console
 
-    from causeway.errors import CausewayError
     from causeway.progress import progress
     from causeway.verify.runner import Options, verify
 
-    chosen, arguments = _split(scripts)
     try:
         if way not in ("auto", "migrated", "transfer"):
             raise CausewayError(f"--way {way!r}: expected auto, migrated or transfer")
@@ -74,9 +87,11 @@ def verify_scripts(
         if redirect and way == "migrated":
             raise CausewayError("--redirect is --way transfer, and not --way migrated")
         way = "transfer" if redirect else way
-        options = Options(steps, seed, tolerance, way, folder, operators, timeout, module)  # type: ignore[arg-type]
+        options = Options(
+            steps, seed, tolerance, way, folder, operators, timeout, module, brought.system,  # type: ignore[arg-type]
+        )  # fmt: skip
         with progress("verifying") as tell:
-            report = verify(chosen, arguments, options, tell)
+            report = verify(words, arguments, options, tell)
         if json_file:
             from causeway.atomic import write
 

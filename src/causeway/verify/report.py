@@ -44,6 +44,7 @@ class Script:
     operators: dict[str, Any] | None = None
     operators_error: str = ""
     places: list[dict[str, Any]] = field(default_factory=list)
+    system: str = ""  # the system that it is for: then the CPU runs what was converted
 
     @property
     def runs(self) -> bool:
@@ -71,7 +72,9 @@ class Script:
     def verdict(self) -> str:
         """One sentence."""
         if self.reference_error:
-            return f"the original does not run on the CPU: {self._last(self.reference_error)}"
+            which = f"what was converted from {self.system}" if self.system else "the original"
+            why = self._last(self.reference_error, "migrated" if self.system else "transfer")
+            return f"{which} does not run on the CPU: {why}"
         if self.error:
             return f"it does not run on the device: {self._last(self.error, self.way)}"
         if self.same is None:
@@ -101,6 +104,7 @@ class Script:
         return {
             "script": self.script,
             "way": self.way,
+            "system": self.system,
             "converted": self.converted,
             "runs": self.runs,
             "same": self.same,

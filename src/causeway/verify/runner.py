@@ -15,6 +15,7 @@ from typing import Any, Literal
 
 from causeway import program
 from causeway.errors import CausewayError
+from causeway.launch import Launch
 from causeway.verify import imports
 from causeway.verify.report import Script, VerificationReport, Way, compare_series
 
@@ -33,6 +34,7 @@ class Options:
     operators: bool = True
     timeout: float = 600  # seconds, each process
     module: bool = False  # the scripts are names of modules, as with `python -m`
+    system: str = ""  # of causeway.compat, whose packages the scripts import
 
 
 def verify(
@@ -82,29 +84,32 @@ def _one(
     script: str, arguments: list[str], options: Options, way: Way, say: Callable[[str], None]
 ) -> Script:
     with tempfile.TemporaryDirectory(prefix="causeway-verify-") as folder:
-        there, converted, problem = script, None, ""
-        root: str | None = "" if options.module else None
-        if way == "migrated":
+        own = script, "" if options.module else None
+        there, converted, problem = own, None, ""
+        if way == "migrated" or options.system:
             say(f"{script}: converting")
-            there, root, problem = _convert(script, Path(folder) / "converted", options)
-            converted = not problem
-        say(f"{script}: the original on the CPU")
-        original = "" if options.module else None
-        cpu = _side(script, arguments, options, folder, "cpu", redirect=True, root=original)
-        if problem:
-            device = _failed(problem)
+            there, problem = _convert(script, Path(folder) / "converted", options)
+            converted = not problem if way == "migrated" else None
+        if options.system:  # the original needs the system's device
+            say(f"{script}: what was converted on the CPU")
+            cpu = _failed(problem) if problem else _side(there, arguments, options, folder, "cpu")
         else:
-            say(f"{script}: on the device")
-            redirect = way == "transfer"
-            device = _side(
-                there, arguments, options, folder, "device", redirect=redirect, root=root
-            )
+            say(f"{script}: the original on the CPU")
+            cpu = _side(own, arguments, options, folder, "cpu", redirect=True)
+        if way == "transfer":
+            there, problem = own, ""
+        say(f"{script}: on the device")
+        untouched = way == "transfer"
+        device = (
+            _failed(problem)
+            if problem
+            else _side(there, arguments, options, folder, "device", redirect=untouched)
+        )
         result = _compare(script, way, converted, cpu, device, options)
         if options.operators and result.runs:
             say(f"{script}: operator by operator")
             found = _side(
-                there, arguments, options, folder, "device",
-                redirect=way == "transfer", root=root, operators=True,
+                there, arguments, options, folder, "device", redirect=untouched, operators=True,
             )  # fmt: skip
             result.operators, result.operators_error = found["operators"], found["error"]
     return result
@@ -159,10 +164,11 @@ def _link_rest(source: Path, to: Path) -> None:
                 (place / entry.name).symlink_to(entry.path)
 
 
-def _convert(script: str, to: Path, options: Options) -> tuple[str, str | None, str]:
-    """The converted script, or the module and the folder that it is imported from; and why there is
-    none.
-    """
+_Source = tuple[str, str | None]  # a script; or a module, and the folder it is imported from
+
+
+def _convert(script: str, to: Path, options: Options) -> tuple[_Source, str]:
+    """What became of the script or module; and why nothing did."""
     source = source_of(script, options)
     path, root = _place(script, options)
     if not path.is_relative_to(source):
@@ -175,40 +181,45 @@ def _convert(script: str, to: Path, options: Options) -> tuple[str, str | None, 
         place = to / source.name / path.relative_to(source)
     if done.returncode not in (0, 1) or not place.is_file():
         said = done.stderr.strip() or done.stdout.strip()
-        return script, None, f"causeway migrate failed: {said}"
+        return (script, None), f"causeway migrate failed: {said}"
     if chosen != [source]:
         _link_rest(source, to)
     if options.module:
         above = len(path.relative_to(root).parts) - 1
-        return script, str(place.parents[above]), ""
-    return str(place), None, ""
+        return (script, str(place.parents[above])), ""
+    return (str(place), None), ""
 
 
 def _side(
-    script: str,
+    source: _Source,
     arguments: list[str],
     options: Options,
     folder: str,
     target: str,
     *,
-    redirect: bool,
-    root: str | None,
+    redirect: bool = False,
     operators: bool = False,
 ) -> dict[str, Any]:
-    """What one process observed, or why it observed nothing. `script` is a module of the folder
-    `root` where that is given, "" for the current one.
+    """What one process observed, or why it observed nothing. `redirect`: the source is the
+    original, which is brought to `target` as it is.
     """
+    script, root = source
     to = os.path.join(folder, f"{target}-{int(operators)}.json")
     asked = {
         "steps": options.steps,
         "seed": options.seed,
         "target": target,
-        "redirect": redirect,
+        "redirect": redirect and not options.system,
         "operators": operators,
         "root": root,
         "to": to,
     }
-    environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_TRANSFER")}
+    ours = ("CAUSEWAY_TRANSFER", "CAUSEWAY_COMPAT")
+    environment = {k: v for k, v in os.environ.items() if not k.startswith(ours)}
+    if redirect:
+        Launch(system=options.system).environment(environment)
+    elif target == "cpu":
+        environment["CAUSEWAY_VISIBLE_DEVICES"] = ""
     environment["PYTHONHASHSEED"] = str(options.seed)
     if target == "cpu":
         environment["CUDA_VISIBLE_DEVICES"] = "0"  # as many as the CPU has memories
@@ -260,8 +271,9 @@ def _compare(
     options: Options,
 ) -> Script:
     result = Script(
-        script, way, converted, cpu["error"], device["error"], (cpu["steps"], device["steps"])
-    )
+        script, way, converted, cpu["error"], device["error"], (cpu["steps"], device["steps"]),
+        system=options.system,
+    )  # fmt: skip
     halves = {"float16", "bfloat16"} & {row["dtype"] for row in device["ledger"]}
     import torch
 
