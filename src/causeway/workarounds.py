@@ -7,6 +7,7 @@ fails where it has not, and then the entry goes. `causeway doctor` lists those i
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 from collections.abc import Callable
@@ -16,6 +17,8 @@ from typing import Any
 
 import torch
 from torch import _tensor_str
+from torch._prims_common import suggest_memory_format
+from torch._subclasses import FakeTensorMode, fake_impls
 
 from causeway.device import ipc
 from causeway.device.lazy import device_name
@@ -234,6 +237,63 @@ _check_semi_structured: Callable[..., None] = (
 )
 
 
+def _convolutions() -> list[Any]:
+    aten = torch.ops.aten
+    forward = [aten.convolution.default, aten._convolution.default, aten._convolution.deprecated]
+    return [*forward, aten.convolution_backward.default]
+
+
+def _convolution_format(
+    input: torch.Tensor, weight: torch.Tensor, transposed: bool
+) -> torch.memory_format | None:
+    """That of a convolution's result in eager mode, the CPU's; None: dense (csrc/ladder/strides.cpp
+    has the same rule)."""
+    formats = [suggest_memory_format(t) for t in (weight, input)]
+    last = next((f for f in formats if f is not torch.contiguous_format), None)
+    if last is torch.channels_last_3d and (transposed or input.dtype == torch.float64):
+        return None
+    return last
+
+
+def _fake_convolution_here(stock: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(stock)
+    def convolution(mode: Any, func: Any, *args: Any, **kwargs: Any) -> Any:
+        found = stock(mode, func, *args, **kwargs)
+        results = found if isinstance(found, tuple) else (found,)
+        if not any(_ours(t) for t in results):
+            return found
+        names = [argument.name for argument in func._schema.arguments]
+        given = dict(zip(names, args, strict=False)) | kwargs
+        last = _convolution_format(given["input"], given["weight"], given["transposed"])
+        if last is None:
+            return found
+        laid = [t.to(memory_format=last) if _ours(t) and t.dim() > 1 else t for t in results]
+        return tuple(laid) if isinstance(found, tuple) else laid[0]
+
+    return convolution
+
+
+def _apply_fake_convolution() -> None:
+    table = fake_impls.op_implementations_dict
+    stock = {func: table[func] for func in _convolutions() if func in table}
+    made = {f: _fake_convolution_here(f) for f in set(stock.values())}
+    table.update({func: made[f] for func, f in stock.items()})
+
+
+def _needs_fake_convolution() -> bool:
+    if device_name() == "cpu":
+        return False
+    stock = fake_impls.op_implementations_dict[torch.ops.aten.convolution.default]
+    stock = getattr(stock, "__wrapped__", stock)
+    with FakeTensorMode() as mode:
+        x, w = (torch.empty(2, 3, 5, 5, device=device_name()) for _ in range(2))
+        x = x.to(memory_format=torch.channels_last)
+        one = [1, 1]
+        given = (x, w, None, one, one, one, False, [0, 0], 1)
+        out = stock(mode, torch.ops.aten.convolution.default, *given)
+    return not out.is_contiguous(memory_format=torch.channels_last)
+
+
 def _check_semi_structured_here(cls: type, original_tensor: torch.Tensor) -> None:
     """torch's check; a tensor of this device is as good as one of CUDA's."""
     given: Any = original_tensor
@@ -345,6 +405,16 @@ ALL = (
         "operators",
         _apply_semi_structured,
         _needs_semi_structured,
+    ),
+    Workaround(
+        "fake_convolution",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/_subclasses/fake_impls.py#L1821",
+        (2, 11),
+        None,
+        "a convolution of fake tensors is dense, whatever the layout of its inputs: compiled code "
+        "then copies each result in channels_last",
+        _apply_fake_convolution,
+        _needs_fake_convolution,
     ),
 )
 

@@ -74,3 +74,29 @@ def test_copies_among_devices_of_one_process(device):
     assert torch.equal(comm.broadcast(x, out=[torch.zeros_like(x)])[0].cpu(), x.cpu())
     with pytest.raises(RuntimeError, match="sizes of chunks"):
         comm.scatter(x, [0], chunk_sizes=[4, 2])
+
+
+@pytest.mark.parametrize("kind", ["plain", "transposed", "volume", "weight alone", "double"])
+def test_fake_convolutions_have_the_strides_of_eager_mode(device, kind):
+    from torch._subclasses import FakeTensorMode
+
+    dims = 3 if kind == "volume" else 2
+    last = torch.channels_last_3d if dims == 3 else torch.channels_last
+    convolve = torch.nn.functional.conv3d if dims == 3 else torch.nn.functional.conv2d
+    if kind == "transposed":
+        convolve = torch.nn.functional.conv_transpose2d
+    dtype = torch.float64 if kind == "double" else torch.float32
+
+    def strides():
+        shape = (2, 4, *[6] * dims)
+        x = torch.ones(shape, device=device, dtype=dtype)
+        w = torch.ones(4, 4, *[3] * dims, device=device, dtype=dtype)
+        w = w.to(memory_format=last).requires_grad_()
+        x = (x if kind == "weight alone" else x.to(memory_format=last)).requires_grad_()
+        out = convolve(x, w)
+        grads = torch.autograd.grad(out, (x, w), torch.ones_like(out))
+        return [t.stride() for t in (out, *grads)]
+
+    eager = strides()
+    with FakeTensorMode():
+        assert strides() == eager
