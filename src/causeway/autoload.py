@@ -143,8 +143,8 @@ def _start_compat() -> None:
 
 
 def _hint_where_imports_fail() -> None:
-    """Where a program ends for want of a package that Causeway can stand in for, say so; but not
-    where someone else shows exceptions.
+    """Where a program ends for want of a package that Causeway can stand in for, or that is for
+    CUDA, say so; but not where someone else shows exceptions.
     """
     if sys.excepthook is not sys.__excepthook__:
         return
@@ -153,8 +153,9 @@ def _hint_where_imports_fail() -> None:
         sys.__excepthook__(kind, error, trace)
         if isinstance(error, ModuleNotFoundError):
             from causeway import compat
+            from causeway.migrate import knowledge
 
-            if said := compat.hint(error):
+            if said := compat.hint(error) or knowledge.hint(error):
                 print(said, file=sys.stderr)
 
     sys.excepthook = show

@@ -112,6 +112,19 @@ def test_without_the_redirection_there_is_no_pynvml(run_python: Run) -> None:
         assert "ModuleNotFoundError: No module named 'pynvml'" in done.stderr
 
 
+def test_a_package_for_cuda_that_is_missing_has_a_way_out(run_python: Run, tmp_path: Path) -> None:
+    (tmp_path / "kernels.py").write_text("import triton.language as tl\n")
+    for program, said in (
+        ("import torch, kernels", "causeway: triton is for CUDA. In its place: "),
+        ("import torch, spconv.pytorch", "causeway: spconv is for CUDA. In its place: "),
+    ):
+        done = run_python(program, status=1, PYTHONPATH=str(tmp_path), new=True)
+        assert said in done.stderr.splitlines()[-1]
+    for program in ("import torch, deepspeed", "import torch, numba", "import torch, no_such"):
+        done = run_python(program, status=1, new=True)
+        assert "is for CUDA" not in done.stderr
+
+
 def test_disable_takes_the_tools_back(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("_CAUSEWAY_PYTHON", raising=False)
     before = dict(os.environ)

@@ -113,6 +113,19 @@ def packages() -> dict[str, Package]:
     return {name: Package(name, **entry) for name, entry in _load("packages.toml").items()}  # type: ignore[arg-type]
 
 
+def hint(error: BaseException) -> str:
+    """What can take the place of a package for CUDA whose import failed, or ""."""
+    package = packages().get((getattr(error, "name", None) or "").partition(".")[0])
+    if not isinstance(error, ModuleNotFoundError) or package is None:
+        return ""
+    if package.kind == "manual" or package.only:  # it may have been meant for the CPU
+        return ""
+    return (
+        f"causeway: {package.name} is for CUDA. In its place: {package.alternative}. `causeway "
+        f"migrate` lists where it is used (docs/rules/{package.rule}.md)"
+    )
+
+
 def target(name: str) -> Target:
     """How the device `name` is spelled."""
     entry = _load("targets.toml").get(name)
