@@ -73,7 +73,7 @@ def test_any_priority_is_taken(module, device, has_streams, priority):
     assert x.sum().item() == 55
     lowest, highest = module.Stream.priority_range()
     assert highest <= lowest
-    assert stream.priority == min(max(priority, highest), lowest) if has_streams else 0
+    assert stream.priority == (min(max(priority, highest), lowest) if has_streams else 0)
     again = module.ExternalStream(stream.native_handle) if has_streams else stream
     assert again.priority == stream.priority  # it is of the stream, not of the object
 
