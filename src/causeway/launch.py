@@ -14,7 +14,7 @@ from typing import Annotated
 import typer
 
 from causeway.errors import CausewayError
-from causeway.options import Compat, IsModule, Redirect, Target
+from causeway.options import Compat, IsModule, Redirect, Target, told
 from causeway.state import LAUNCHED
 
 
@@ -128,7 +128,7 @@ def enter(
     """`choose`, for a command that runs the program in this process or in its children: torch is
     imported after that, since a device has its name from the start. A mistake ends the command.
     """
-    try:
+    with told(command):
         chosen = choose(programs, module, redirect, target, system)
         if chosen.system and "torch" in sys.modules:
             from causeway.state import state
@@ -138,9 +138,6 @@ def enter(
                     f"torch is imported already, so the program cannot be run for {chosen.system}: "
                     f"set CAUSEWAY_COMPAT={chosen.system}"
                 )
-    except CausewayError as error:
-        print(f"causeway {command}: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     chosen.environment(os.environ)
     attach()
     return chosen
@@ -175,13 +172,10 @@ def run_program(
     torch_dipu or mindtorch gets Causeway's (docs/compat.md), and redirects CUDA's calls only where
     that package would.
     """
-    try:
+    with told("run"):
         if redirect is False and report:
             raise CausewayError("--no-redirect runs the program as it is: no --report")
         chosen = choose(program[:1], module, redirect, target, system)
-    except CausewayError as error:
-        print(f"causeway run: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     start(["-m", *program] if module else program, chosen, report)
 
 

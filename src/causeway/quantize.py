@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causeway.options import told
+
 if TYPE_CHECKING:
     from causeway.pages.page import Page
     from causeway.quant.accuracy import AccuracyReport
@@ -84,13 +86,13 @@ def run_quantize(
     ] = "",
 ) -> None:
     """Put a model's layers into integers, and say what it costs: accuracy, each layer's noise."""
-    from causeway.errors import CausewayError, ConfigError
+    from causeway.errors import ConfigError
     from causeway.quant import accuracy, fold
 
     if log:
         _show_log(log, html, as_json, bool(target or data))
         return
-    try:
+    with told("quantize"):
         if not target or not data:
             raise ConfigError("a model and --data are needed, or --log with a file of a training")
         spec = {"method": method, "per_channel": per_channel, **_pairs(set_ or [])}
@@ -108,9 +110,6 @@ def run_quantize(
             _save(integers, output)
         if html:
             page(report).write(html)
-    except (CausewayError, OSError) as error:
-        print(f"causeway quantize: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     if as_json:
         print(json.dumps(_plain(report), indent=1))
     else:
@@ -125,18 +124,15 @@ def _show_log(path: str, html: str, as_json: bool, more: bool) -> None:
     from rich.markup import escape
     from rich.table import Table
 
-    from causeway.errors import CausewayError, ConfigError
+    from causeway.errors import ConfigError
     from causeway.quant import log
 
-    try:
+    with told("quantize"):
         if more:
             raise ConfigError("--log shows a file: it takes no model and no --data")
         found = log.read(path)
         if html:
             log.page(found).write(html)
-    except (CausewayError, OSError) as error:
-        print(f"causeway quantize: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     if as_json:
         print(json.dumps(log.plain(found), indent=1))
     else:

@@ -246,8 +246,9 @@ def _convolutions() -> list[Any]:
 def _convolution_format(
     input: torch.Tensor, weight: torch.Tensor, transposed: bool
 ) -> torch.memory_format | None:
-    """That of a convolution's result in eager mode, the CPU's; None: dense (csrc/ladder/strides.cpp
-    has the same rule)."""
+    """That of a convolution's result in eager mode, the CPU's; None: dense. `convolved` of
+    csrc/ladder/strides.cpp is the same rule for tensors that are there.
+    """
     formats = [suggest_memory_format(t) for t in (weight, input)]
     last = next((f for f in formats if f is not torch.contiguous_format), None)
     if last is torch.channels_last_3d and (transposed or input.dtype == torch.float64):
@@ -281,8 +282,6 @@ def _apply_fake_convolution() -> None:
 
 
 def _needs_fake_convolution() -> bool:
-    if device_name() == "cpu":
-        return False
     stock = fake_impls.op_implementations_dict[torch.ops.aten.convolution.default]
     stock = getattr(stock, "__wrapped__", stock)
     with FakeTensorMode() as mode:

@@ -91,24 +91,23 @@ def residual() -> nn.Module:
     )  # fmt: skip
 
 
-def vision_transformer() -> nn.Module:
-    class Vision(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.patch, self.place = nn.Conv2d(3, 16, 4, 4), nn.Parameter(torch.randn(17, 16) / 9)
-            self.first = nn.Parameter(torch.zeros(1, 1, 16))
-            layer = nn.TransformerEncoderLayer(
-                16, 2, 32, 0.0, activation="gelu", batch_first=True, norm_first=True
-            )
-            self.blocks = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
-            self.head = nn.Linear(16, 5)
+class VisionTransformer(nn.Module):
+    """Patches with places and a token of the class, encoder layers and a head."""
 
-        def forward(self, x: Tensor) -> Tensor:
-            patches = self.patch(x).flatten(2).transpose(1, 2)
-            first = self.first.expand(len(x), -1, -1)
-            return self.head(self.blocks(torch.cat([first, patches], 1) + self.place)[:, 0])
+    def __init__(self) -> None:
+        super().__init__()
+        self.patch, self.place = nn.Conv2d(3, 16, 4, 4), nn.Parameter(torch.randn(17, 16) / 9)
+        self.first = nn.Parameter(torch.zeros(1, 1, 16))
+        layer = nn.TransformerEncoderLayer(
+            16, 2, 32, 0.0, activation="gelu", batch_first=True, norm_first=True
+        )
+        self.blocks = nn.TransformerEncoder(layer, 2, enable_nested_tensor=False)
+        self.head = nn.Linear(16, 5)
 
-    return Vision()
+    def forward(self, x: Tensor) -> Tensor:
+        patches = self.patch(x).flatten(2).transpose(1, 2)
+        first = self.first.expand(len(x), -1, -1)
+        return self.head(self.blocks(torch.cat([first, patches], 1) + self.place)[:, 0])
 
 
 class GraphNetwork(nn.Module):
@@ -222,7 +221,7 @@ NETWORKS = {
     "convnext": Network(
         lambda: nn.Sequential(nn.Conv2d(3, 12, 4, 4), larger.ConvNeXtBlock(12)), images()
     ),
-    "vision transformer": Network(vision_transformer, images()),
+    "vision transformer": Network(VisionTransformer, images()),
     "unet": Network(lambda: larger.UNet(8), images()),
     "diffusion": Network(Diffusion, lambda n: (numbers(n, 3, 8, 8), numbers(n) * 9)),
     "autoencoder": Network(larger.autoencoder, images(1, 28)),

@@ -133,7 +133,7 @@ def test_a_mistake_in_os_environ_warns_and_the_program_goes_on(device, monkeypat
     x.neg_()
 
 
-def test_a_mistake_from_python_raises_and_changes_nothing() -> None:
+def test_a_mistake_from_python_raises_and_changes_nothing(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="'dump' is 4"):
         causeway.dump(4)
     with pytest.raises(ConfigError, match="matches no operator"):
@@ -141,7 +141,7 @@ def test_a_mistake_from_python_raises_and_changes_nothing() -> None:
     with pytest.raises(ConfigError, match="expected a first step"):
         causeway.dump(1, steps=(3, 2))
     with pytest.raises(ConfigError, match="dump_to"):
-        causeway.dump(1, to="/no/such/\0folder")
+        causeway.dump(1, to=f"{tmp_path}/no/such/\0folder")
     assert config.get("dump") == 0
 
 

@@ -4,6 +4,7 @@ it and gives what became of each check.
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import subprocess
@@ -34,6 +35,22 @@ def launch(
         env={**os.environ, "OMP_NUM_THREADS": "1", **(env or {})},
     )
     return results_in(done.stdout), done
+
+
+@functools.cache  # also of one that failed, which would fail again for each of its checks
+def _launched(
+    program: str, args: tuple[str, ...], settings: tuple[tuple[str, str], ...], ranks: int
+) -> Launched:
+    return launch(program, *args, ranks=ranks, env=dict(settings))
+
+
+def launched(program: str, *args: str, ranks: int = 2, **settings: str) -> tuple[dict[str, str], str]:
+    """As `launch`, once for all who ask, with environment variables as `settings`: what each check
+    said, and the error stream.
+    """
+    found, process = _launched(program, args, tuple(sorted(settings.items())), ranks)
+    assert process.returncode == 0, f"{found}\n{process.stderr[-4000:]}"
+    return found, process.stderr
 
 
 def results_in(output: str) -> dict[str, str]:

@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import ast
-import functools
 from pathlib import Path
 
 import dist_checks
 import pytest
-from dist_checks import Launched
 
 
 pytestmark = pytest.mark.once
@@ -32,15 +30,8 @@ def named(program: str) -> list[str]:
     return [name for name in functions if name not in tools]
 
 
-@functools.cache  # also of one that failed, which would fail again for each of its checks
-def launched(program: str, settings: tuple[tuple[str, str], ...], ranks: int) -> Launched:
-    return dist_checks.launch(program, ranks=ranks, env=dict(settings))
-
-
-def results(program: str, *settings: tuple[str, str], ranks: int = 2) -> dict[str, str]:
-    found, process = launched(program, settings, ranks)
-    assert process.returncode == 0, f"{found}\n{process.stderr[-4000:]}"
-    return found
+def results(program: str, ranks: int = 2, **settings: str) -> dict[str, str]:
+    return dist_checks.launched(program, ranks=ranks, **settings)[0]
 
 
 def ok(found: dict[str, str], check: str) -> None:
@@ -55,13 +46,13 @@ def test_collective_by_the_vendor(check: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("check", named("collectives.py"))
 def test_collective_on_the_devices_own_bytes(check: str) -> None:
-    ok(results("collectives.py", *HOST.items()), check)
+    ok(results("collectives.py", **HOST), check)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("check", named("collectives.py"))
 def test_collective_through_pinned_memory_in_chunks(check: str) -> None:
-    ok(results("collectives.py", *HOST.items(), *DISCRETE.items()), check)
+    ok(results("collectives.py", **HOST, **DISCRETE), check)
 
 
 @pytest.mark.long
@@ -76,14 +67,14 @@ def test_collective_through_pinned_memory_in_chunks(check: str) -> None:
     ],
 )
 def test_missing_collectives_are_put_together_from_others(entries: str) -> None:
-    found = results("collectives.py", ("CAUSEWAY_SIM_COMM", entries))
+    found = results("collectives.py", CAUSEWAY_SIM_COMM=entries)
     assert len(found) == len(named("collectives.py"))
     assert not "".join(found.values())
 
 
 @pytest.mark.long
 def test_four_ranks_on_streams_that_work_later() -> None:
-    found = results("collectives.py", *DISCRETE.items(), ranks=4)
+    found = results("collectives.py", ranks=4, **DISCRETE)
     assert len(found) == len(named("collectives.py"))
     assert not "".join(found.values())
 
@@ -96,7 +87,7 @@ def test_training(check: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("check", named("training.py"))
 def test_training_through_the_host(check: str) -> None:
-    ok(results("training.py", *HOST.items()), check)
+    ok(results("training.py", **HOST), check)
 
 
 @pytest.mark.parametrize("check", named("schemes.py"))
@@ -107,7 +98,7 @@ def test_scheme_of_training(check: str) -> None:
 @pytest.mark.long
 @pytest.mark.parametrize("check", named("schemes.py"))
 def test_scheme_of_training_through_the_host(check: str) -> None:
-    ok(results("schemes.py", *HOST.items()), check)
+    ok(results("schemes.py", **HOST), check)
 
 
 @pytest.mark.parametrize("example", ["ddp.py", "fsdp.py"])

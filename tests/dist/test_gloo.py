@@ -2,21 +2,10 @@
 
 from __future__ import annotations
 
-import functools
-
 import dist_checks
 import pytest
 
 pytestmark = pytest.mark.once
-
-
-launched = functools.cache(dist_checks.launch)  # also of one that failed, which would fail again
-
-
-def found(program: str, *args: str) -> tuple[dict[str, str], str]:
-    checks, process = launched(program, *args)
-    assert process.returncode == 0, f"{checks}\n{process.stderr[-4000:]}"
-    return checks, process.stderr
 
 
 @pytest.mark.parametrize(
@@ -31,17 +20,17 @@ def found(program: str, *args: str) -> tuple[dict[str, str], str]:
     ],
 )
 def test_explicit_gloo(check: str) -> None:
-    checks, _ = found("explicit_gloo.py")
+    checks, _ = dist_checks.launched("explicit_gloo.py")
     assert checks.get(check) == "", checks.get(check, "it did not run")
 
 
 def test_the_detour_is_said_once() -> None:
-    said = found("explicit_gloo.py")[1]
+    said = dist_checks.launched("explicit_gloo.py")[1]
     assert said.count("go through the host: its backend is gloo") == 1, said[-3000:]
 
 
 def test_all_collectives_take_tensors_of_the_device() -> None:
-    checks, _ = found("collectives.py", "gloo")
+    checks, _ = dist_checks.launched("collectives.py", "gloo")
     # The CPU's tensors are torch's own gloo's, whose all_to_all takes parts of one size alone.
     assert "ProcessGroupGloo::alltoall" in checks.pop("tensors_of_the_cpu_in_the_same_group")
     assert len(checks) > 20

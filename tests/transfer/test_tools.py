@@ -276,3 +276,14 @@ def test_what_is_not_offered_is_refused(
     found, text = printed(*asked)
     assert found == status
     assert says in text
+
+
+def test_a_mistake_of_the_command_line_is_a_line_of_text(
+    printed: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    target = str(tmp_path / "missing/log.txt")
+    status, text = printed("-L", "-f", target)
+    assert (status, text) == (2, f"{target} cannot be written: No such file or directory\n")
+    with pytest.raises(SystemExit):
+        printed("-L", "-l", "-1")
+    assert "-1 is no time to wait for" in capsys.readouterr().err

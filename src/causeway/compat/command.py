@@ -7,6 +7,8 @@ from typing import Annotated
 
 import typer
 
+from causeway.options import told
+
 compat = typer.Typer(
     help="Make code for torch_npu, torch_mlu, torch_dipu or MindTorch run as it is.",
     no_args_is_help=True,
@@ -21,17 +23,13 @@ def install_system(system: _System) -> None:
     What CAUSEWAY_COMPAT=npu does for a process. The device gets that system's name.
     """
     from causeway import compat as package
-    from causeway.errors import CausewayError
 
     if system not in package.systems():
         print(f"causeway compat: {system!r} is none of {', '.join(package.systems())}",
               file=sys.stderr)  # fmt: skip
         raise typer.Exit(2)
-    try:
+    with told("compat"):
         folders = package.install(system)
-    except (CausewayError, OSError) as error:
-        print(f"causeway compat: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     for folder in folders:
         print(folder)
     print("`causeway compat remove` takes it back")

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import sys
 from typing import Annotated
 
 import typer
 
-from causeway.errors import CausewayError, ConfigError
+from causeway.errors import ConfigError
+from causeway.options import told
 
 
 def run_conformance(
@@ -47,7 +47,7 @@ def run_conformance(
 
     console = Console()
     options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table)
-    try:
+    with told("conformance"):
         others = {"--op": op, "--dtype": dtype, "--case": case, "--cases": cases,
                   "--portable": portable}  # fmt: skip
         given = [name for name, value in others.items() if value]
@@ -63,9 +63,6 @@ def run_conformance(
             report.write_json(found, json_file)
         if html_file:
             atomic.write(html_file, found.to_html())
-    except (CausewayError, OSError) as error:
-        print(f"causeway conformance: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     report.show(found, console)
     raise typer.Exit(0 if found.good else 1)
 

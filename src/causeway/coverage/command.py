@@ -8,7 +8,8 @@ from typing import Annotated
 
 import typer
 
-from causeway.options import Compat, IsModule, Redirect, Target
+from causeway.errors import CausewayError
+from causeway.options import Compat, IsModule, Redirect, Target, told
 
 
 def run_coverage(
@@ -51,9 +52,9 @@ def run_coverage(
     """
     from causeway import launch
 
-    if to == "cpu":
-        print("causeway coverage: --target cpu leaves no chip to ask", file=sys.stderr)
-        raise typer.Exit(2)
+    with told("coverage"):
+        if to == "cpu":
+            raise CausewayError("--target cpu leaves no chip to ask")
     chosen = launch.enter("coverage", [target], module, redirect, to, system)
     chosen.tell("coverage", "")
     from rich.console import Console
@@ -61,9 +62,8 @@ def run_coverage(
     from causeway.coverage import export
     from causeway.coverage.page import page
     from causeway.coverage.run import examine
-    from causeway.errors import CausewayError
 
-    try:
+    with told("coverage"):
         allowed = ("adamw", "adam", "sgd", "none")
         if optimizer not in allowed:
             raise CausewayError(f"--optimizer is {optimizer!r}; there is {', '.join(allowed)}")
@@ -84,9 +84,6 @@ def run_coverage(
             export.write_csv(found, csv_file)
         if sarif_file:
             export.write_sarif(found, sarif_file)
-    except (CausewayError, OSError) as error:
-        print(f"causeway coverage: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     export.show(found, Console())
     if not found.rows:
         raise typer.Exit(2)
@@ -127,11 +124,10 @@ def run_explain(
     import torch
 
     from causeway.coverage import explain, run
-    from causeway.errors import CausewayError
 
     if compiled:
         raise typer.Exit(_explain_compiled(operator, arguments or [], as_json))
-    try:
+    with told("explain"):
         if arguments:
             raise CausewayError(f"one operator at a time: {operator}, {', '.join(arguments)}")
         for name in dtype or ():
@@ -140,9 +136,6 @@ def run_explain(
         if vendor and support:
             raise CausewayError("--vendor and --support exclude each other: one chip at a time")
         found = run.explain(operator, tuple(dtype or ()), library=vendor, support=support)
-    except (CausewayError, OSError) as error:
-        print(f"causeway explain: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     print(json.dumps(found, indent=1) if as_json else explain.text(found, found["chip"]))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from causeway.errors import CausewayError
+from causeway.options import told
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,7 +101,7 @@ def migrate(
     console, terminal = _consoles()
     paths = [*(paths or ()), *(given_paths or ())]
     chosen = paths or [Path()]
-    try:
+    with told("migrate"):
         if sum((write, undo, check, output is not None)) > 1:
             raise CausewayError("of --write, --undo, --check and --output only one can be given")
         if undo:
@@ -132,9 +132,6 @@ def migrate(
         else:
             changed = [Path(result.root) / f.path for f in result.files if f.changed]
         reports = _reports(result, report, html=html, json=json, sarif=sarif, csv=csv)
-    except (CausewayError, OSError) as error:
-        print(f"causeway migrate: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     if check:
         for path in changed:
             console.print(str(path), markup=False, highlight=False, soft_wrap=True)

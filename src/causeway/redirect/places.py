@@ -50,9 +50,14 @@ def note(api: str, depth: int = 2) -> None:
     while frame is not None and inside(frame):
         frame = frame.f_back
     if frame is None:  # the call came from C++, in a thread of its own
-        _counts[api, 0, 0] = _counts.get((api, 0, 0), 0) + 1
+        note_elsewhere(api)
     else:
         count(api, frame)
+
+
+def note_elsewhere(api: str) -> None:
+    """Count a call of `api` that no line of Python in this process made."""
+    _counts[api, 0, 0] = _counts.get((api, 0, 0), 0) + 1
 
 
 def count(api: str, frame: FrameType) -> None:
@@ -66,7 +71,7 @@ def count(api: str, frame: FrameType) -> None:
         _counts[key] = 1
 
 
-for _helper in (inside, note, count):
+for _helper in (inside, note, note_elsewhere, count):
     untraced(_helper)  # type: ignore[arg-type]
 
 

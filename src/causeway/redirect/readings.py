@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from causeway import _C
 
+# Which processes use a device is no entry of the contract.
+NO_PROCESSES = "the device does not tell which processes use it"
 CUDA_VERSION = "12.6"  # which a program reads, at torch.version.cuda too
 
 

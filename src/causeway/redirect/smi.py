@@ -121,6 +121,13 @@ def main(arguments: list[str], target: str) -> int:
         return 0
 
 
+def _pause(text: str) -> float:
+    found = float(text)
+    if not 0 <= found < float("inf"):
+        raise argparse.ArgumentTypeError(f"{text} is no time to wait for")
+    return found
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="nvidia-smi",
@@ -138,8 +145,8 @@ def _parser() -> argparse.ArgumentParser:
     add("--format", help="csv, with noheader and nounits")
     add("-i", "--id", help="only these, by index, UUID or bus id")
     add("-f", "--filename", help="write there")
-    add("-l", "--loop", type=float, nargs="?", const=5, help="again after these seconds")
-    add("-lms", "--loop-ms", type=float, nargs="?", const=5000, help="again after these ms")
+    add("-l", "--loop", type=_pause, nargs="?", const=5, help="again after these seconds")
+    add("-lms", "--loop-ms", type=_pause, nargs="?", const=5000, help="again after these ms")
     add("--version", action="store_true", help="whose tool it is")
     return parser
 
@@ -154,8 +161,11 @@ def _print(options: argparse.Namespace, target: str) -> None:
         found = _chosen(options.id, target)
         text = "".join(f"{line}\n" for line in _lines(options, found, target))
     if options.filename:
-        with open(options.filename, "a") as file:
-            file.write(text)
+        try:
+            with open(options.filename, "a") as file:
+                file.write(text)
+        except OSError as error:
+            raise RefusalError(f"{options.filename} cannot be written: {error.strerror}") from None
     else:
         sys.stdout.write(text)
         sys.stdout.flush()
@@ -165,8 +175,7 @@ def _lines(options: argparse.Namespace, found: list[Reading], target: str) -> It
     if options.query_gpu is not None:
         yield from _csv(options, found, readings.count(target))
     elif options.query_compute_apps is not None:
-        print(f"{_whose(target)}: the device does not tell which processes use it",
-              file=sys.stderr)  # fmt: skip
+        print(f"{_whose(target)}: {readings.NO_PROCESSES}", file=sys.stderr)
         if "noheader" not in _format(options):
             yield options.query_compute_apps.replace(",", ", ").replace("  ", " ")
     elif options.list_gpus:
@@ -327,9 +336,7 @@ def _table(found: list[Reading], target: str) -> Iterator[str]:
     yield " " * 91
     yield f"+{'-' * 89}+"
     yield _row(" Processes:".ljust(89))
-    yield _row(
-        "  the device does not tell which processes use it; its vendor's own tool may".ljust(89)
-    )
+    yield _row(f"  {readings.NO_PROCESSES}; its vendor's own tool may".ljust(89))
     yield f"+{'-' * 89}+"
 
 
@@ -355,7 +362,7 @@ def _note(target: str) -> None:
     """One call in the report of the program that asked (`causeway run --report`)."""
     from causeway.redirect import places, switch
 
-    places._counts["nvidia-smi", 0, 0] = 1
+    places.note_elsewhere("nvidia-smi")
     switch._served["nvidia-smi"] = _device(target)
 
 

@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from causeway import _C
 from causeway.device.lazy import _lazy_init
 from causeway.redirect.devices import Devices
+from causeway.redirect.readings import NO_PROCESSES
 
 
 def make(name: str, devices: Devices, module: Any) -> Any:
@@ -185,7 +186,7 @@ def sleep(cycles: int) -> None:
 
 def list_gpu_processes(device: Any = None) -> str:
     """A text, as torch gives one where it cannot ask NVML."""
-    return "the device does not tell which processes use it; its vendor's own tool may"
+    return f"{NO_PROCESSES}; its vendor's own tool may"
 
 
 def _dropped(name: str, what: str) -> None:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import enum
 import inspect
-import sys
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+
+from causeway.options import told
 
 
 class Mode(enum.Enum):
@@ -50,10 +51,9 @@ def run_export(
     ] = None,
 ) -> None:
     """Write a model as a file that the C runtime runs, without Python and without torch."""
-    from causeway.errors import CausewayError
     from causeway.ship.export import export
 
-    try:
+    with told("export"):
         model, args = _model(target)
         path = export(
             model,
@@ -64,9 +64,6 @@ def run_export(
             verify_steps=verify_steps,
             dynamic=dynamic,
         )
-    except (CausewayError, OSError) as error:
-        print(f"causeway export: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     print(f"{path}: {path.stat().st_size} bytes; `cw inspect {path}` says what is in it")
 
 

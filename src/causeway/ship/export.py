@@ -265,8 +265,8 @@ class _Captures:
 
 @contextlib.contextmanager
 def _no_fast_path() -> Iterator[None]:
-    """Layers of attention as their operators: torch has one for a whole layer in inference, which
-    the host computes.
+    """Layers of attention as their operators, so that attention is one kernel. In inference torch
+    has one operator for a whole layer, whose decomposition has the matrix of scores.
     """
     before = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

@@ -5,27 +5,16 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from causeway import config
-from causeway.errors import CausewayError, ConfigError
-from causeway.options import Compat, IsModule, Redirect, Target
+from causeway.errors import ConfigError
+from causeway.options import Compat, IsModule, Redirect, Target, told
 
 Out = Annotated[str, typer.Option("--json", help="Write the result as JSON.")]
-
-
-@contextlib.contextmanager
-def _told(command: str) -> Iterator[None]:
-    """What cannot be done is a line of text and exit status 2."""
-    try:
-        yield
-    except (CausewayError, OSError) as error:
-        print(f"causeway {command}: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
 
 
 def _steps(option: str, text: str) -> tuple[int, int] | None:
@@ -80,7 +69,7 @@ def record(
     from causeway import program
     from causeway.trace import record as recording
 
-    with _told("record"):
+    with told("record"):
         if via not in ("auto", "device", "dispatch"):
             raise ConfigError(f"--via is {via!r}: expected auto, device or dispatch")
         options = recording.Options(
@@ -123,7 +112,7 @@ def replay(
     from causeway.trace.reader import Trace
     from causeway.trace.replay import replay as run
 
-    with _told("replay"):
+    with told("replay"):
         found = run(Trace(trace), device, ops=ops)
         if json_file:
             atomic.write(json_file, found.to_json())
@@ -151,7 +140,7 @@ def diff(
 
     same = True
     results = {}
-    with _told("diff"):
+    with told("diff"):
         ours, theirs = reader.ranks(a), reader.ranks(b)
         if set(ours) != set(theirs):
             raise ConfigError(
@@ -178,7 +167,7 @@ def cases(
     from causeway.trace import cases as making
     from causeway.trace.reader import Trace
 
-    with _told("cases"):
+    with told("cases"):
         names, opened = Names(ops), Trace(trace)
         calls = [c for c in opened.calls if names.has(c.operator)]
         found = making.cases_of(calls)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from causeway.errors import CausewayError
-from causeway.options import Compat, IsModule, Redirect, Target
+from causeway.options import Compat, IsModule, Redirect, Target, told
 
 if TYPE_CHECKING:
     from causeway.migrate.finding import Result
@@ -65,20 +65,17 @@ def verify_scripts(
     from causeway import launch
 
     words, arguments = _split(scripts)
-    try:
+    with told("verify"):
         if target == "cpu":
             raise CausewayError("--target cpu leaves nothing to compare: one side runs on the CPU")
         brought = launch.choose(words, module, redirect, target, system)
-    except CausewayError as error:
-        print(f"causeway verify: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     launch.attach()
     from rich.console import Console
 
     from causeway.progress import progress
     from causeway.verify.runner import Options, verify
 
-    try:
+    with told("verify"):
         if way not in ("auto", "migrated", "transfer"):
             raise CausewayError(f"--way {way!r}: expected auto, migrated or transfer")
         if redirect is False:
@@ -100,9 +97,6 @@ def verify_scripts(
             from causeway.verify.page import page
 
             page(report, _conversions(report, options)).write(html_file)
-    except (CausewayError, OSError) as error:
-        print(f"causeway verify: {error}", file=sys.stderr)
-        raise typer.Exit(2) from None
     from causeway.verify.page import show
 
     show(report, Console())
