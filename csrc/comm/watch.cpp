@@ -118,9 +118,12 @@ void CommWatch::look(std::vector<c10::intrusive_ptr<CommWork>> works) {
       const std::string words =
           c10::str(w->task().text, " timed out after ", w->task().timeout.count(), " ms", missing(*w, kPatience / 4),
                    ". The group cannot be used any more; destroy it or end the process (torchrun starts it anew).");
+      // Whoever waits for this work goes on as soon as it fails: the group must be broken by then. The vendor's abort comes
+      // last, so that the work fails with these words and not with its.
+      const auto end = mark(words);
       w->fail(comm_error(words));
       w->spoil(comm_error(words));
-      poison(words);
+      if (end) end();
       over.push_back(w);
     }
   }
@@ -178,7 +181,10 @@ std::string CommWatch::missing(const CommWork& work, std::chrono::milliseconds p
 }
 
 std::exception_ptr CommWatch::explain(const CommWork& work, const std::exception_ptr& error) {
-  if (broken_) return error;
+  if (broken_) {
+    std::lock_guard lock(mutex_);
+    return comm_error(c10::str(work.task().text, " failed: ", words_of(error), ", after this: ", words_));
+  }
   if (is_collective(work.task().type)) publish(work);
   const std::string words = c10::str(work.task().text, " failed: ", words_of(error), missing(work, kPatience));
   poison(words);
@@ -192,15 +198,15 @@ void CommWatch::set_vendor(std::function<std::string()> error, std::function<voi
 }
 
 void CommWatch::poison(const std::string& words) {
-  std::function<void()> end;
-  {
-    std::lock_guard lock(mutex_);
-    if (broken_) return;
-    words_ = words;
-    broken_ = true;
-    end = vendor_abort_;
-  }
-  if (end) end();
+  if (const auto end = mark(words)) end();
+}
+
+std::function<void()> CommWatch::mark(const std::string& words) {
+  std::lock_guard lock(mutex_);
+  if (broken_) return {};
+  words_ = words;
+  broken_ = true;
+  return vendor_abort_;
 }
 
 void CommWatch::check() {

@@ -35,6 +35,7 @@ class CommWatch : public std::enable_shared_from_this<CommWatch> {
   void loop();
   void look(std::vector<c10::intrusive_ptr<CommWork>> works);
   void publish(const CommWork& work);
+  std::function<void()> mark(const std::string& words);  // what to call then, if anything
   std::string missing(const CommWork& work, std::chrono::milliseconds patience);
 
   c10::intrusive_ptr<c10d::Store> store_;

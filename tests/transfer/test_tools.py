@@ -11,16 +11,20 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 import torch
 
+import causeway
 import warm
 from causeway import transfer
 from causeway.redirect import readings, smi, tools
 from causeway.redirect.readings import Reading
 
 Run = Callable[..., subprocess.CompletedProcess[str]]
+
+LIBRARIES = Path(causeway.__file__).parent / "lib"
 
 # What a monitor in a training script does, in the order of an import sorter.
 MONITOR = """\
@@ -103,6 +107,27 @@ def test_what_is_installed_stays(tmp_path: Path) -> None:
     # Behind what `causeway run` adds to the path, as the packages of an environment are.
     done = causeway_run("a.py", cwd=tmp_path, PATH=path, PYTHONPATH=str(tmp_path / "site"))
     assert (done.returncode, done.stdout.strip()) == (0, "NVIDIAs"), done.stderr
+
+
+def test_nvidias_module_without_its_library_is_answered_for(tmp_path: Path) -> None:
+    """As pip lays it out. With a library of that name it stays."""
+    site = tmp_path / "site"
+    record = site / "nvidia_ml_py-13.0.dist-info"
+    record.mkdir(parents=True)
+    (site / "pynvml.py").write_text("def nvmlInit(): raise OSError('no libnvidia-ml.so.1')\n")
+    (record / "METADATA").write_text("Metadata-Version: 2.1\nName: nvidia-ml-py\nVersion: 13.0\n")
+    (record / "RECORD").write_text("pynvml.py,,\n")
+    for first in ("torch, pynvml", "pynvml, torch"):
+        (tmp_path / "a.py").write_text(
+            f"import {first}\npynvml.nvmlInit()\nprint(pynvml.nvmlDeviceGetCount())\n"
+        )
+        done = causeway_run("a.py", cwd=tmp_path, PYTHONPATH=str(site))
+        assert (done.returncode, done.stdout.strip()) == (0, "2"), done.stderr
+    driver = tmp_path / "driver"
+    driver.mkdir()
+    (driver / "libnvidia-ml.so.1").symlink_to(next(LIBRARIES.glob("libcw_sim.so")))
+    done = causeway_run("a.py", cwd=tmp_path, PYTHONPATH=str(site), LD_LIBRARY_PATH=str(driver))
+    assert "OSError: no libnvidia-ml.so.1" in done.stderr
 
 
 def test_without_the_redirection_there_is_no_pynvml(run_python: Run) -> None:
@@ -250,6 +275,19 @@ def test_the_table_has_a_row_for_each_device(printed: Any) -> None:
     )
 
 
+def test_xml_has_what_the_log_has(printed: Any) -> None:
+    status, text = printed("-q", "-x")
+    root = ElementTree.fromstring(text)
+    assert (status, root.tag, root.findtext("attached_gpus")) == (0, "nvidia_smi_log", "2")
+    first, second = root.findall("gpu")
+    assert (first.get("id"), first.findtext("product_name")) == ("0", "Chip")
+    assert (first.findtext("uuid"), second.findtext("uuid")) == ("N/A", "GPU-11")
+    assert first.findtext("fb_memory_usage/total") == "8192 MiB"
+    assert {g.findtext("temperature/gpu_temp") for g in (first, second)} == {"N/A", "51 C"}
+    memory = ElementTree.fromstring(printed("-q", "-x", "-d", "MEMORY")[1])
+    assert [part.tag for part in memory.findall("gpu")[0]] == ["fb_memory_usage"]
+
+
 def test_memory_that_only_a_program_itself_can_count_is_not_made_up(
     printed: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -266,7 +304,7 @@ def test_memory_that_only_a_program_itself_can_count_is_not_made_up(
         (("--query-gpu=foo", "--format=csv"), 2, 'Field "foo" is not a valid field to query.'),
         (("--query-gpu=name",), 2, "--format=csv"),
         (("-i", "7"), 6, "No devices were found"),
-        (("-q", "-x"), 2, "it has no -x"),
+        (("-x",), 2, "nvidia-smi -q -x"),
         (("topo", "-m"), 2, "it has no topo -m"),
     ],
 )

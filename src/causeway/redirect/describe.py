@@ -72,18 +72,18 @@ A program that asks `nvidia-smi` or `pynvml` gets the device's numbers, in the f
 
 | asked | given | where the device does not say |
 | --- | --- | --- |
-| `nvidia-smi`, `-L`, `-q`, `--query-gpu=name,memory.used --format=csv,noheader,nounits`, `-i`, `-l` | a table, lines, CSV | `N/A`, `[N/A]` |
+| `nvidia-smi`, `-L`, `-q`, `-q -x`, `--query-gpu=name,memory.used --format=csv,noheader,nounits`, `-i`, `-l` | a table, lines, XML, CSV | `N/A`, `[N/A]` |
 | `pynvml`: `nvmlInit`, `nvmlDeviceGetMemoryInfo`, `nvmlDeviceGetUtilizationRates` and the like | as NVML gives them | `NVMLError_NotSupported` |
 | `torch.cuda.temperature()` and its like | as `torch.cuda` gives them | `VendorError` |
 
-- One that is installed stays: the command is last on `PATH`, and the module is for an environment
-  without `nvidia-ml-py`, whose own looks for NVIDIA's library.
+- One that is installed stays: the command is last on `PATH`. `nvidia-ml-py` without NVIDIA's
+  library can only fail, so Causeway's module answers in its place.
 - Devices are counted as the machine has them, whatever `CUDA_VISIBLE_DEVICES` says. `pynvml` refuses
   a hidden one with `NVMLError_NoPermission`, since a process reads its own devices alone.
 - Which processes use a device is not known: no rows, and `NVMLError_NotSupported`.
 - `nvidia-smi` is a process, and takes as long as `import torch`. Where the vendor does not count
   memory, it says `[N/A]`, and `pynvml` has what this process uses.
-- XML, `dmon`, `topo` and what sets something end with status 2.
+- `dmon`, `topo` and what sets something end with status 2.
 
 ## What to know
 

@@ -1,8 +1,8 @@
 """The `nvidia-smi` of a program whose CUDA calls are redirected: the device's numbers, in the forms
 that programs read. What the device does not tell is [N/A], as NVIDIA's tool has it.
 
-Offered: the table, `-L`, `-q` and `--query-gpu`. Left out: XML, `dmon`, `topo`, and all that sets
-something; these end with status 2 and say so. bin/nvidia-smi starts it.
+Offered: the table, `-L`, `-q`, `-q -x` and `--query-gpu`. Left out: `dmon`, `topo`, and all that
+sets something; these end with status 2 and say so. bin/nvidia-smi starts it.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from datetime import datetime
+from xml.etree import ElementTree
 
 import torch  # noqa: F401  # which attaches the device
 
@@ -105,7 +106,7 @@ def main(arguments: list[str], target: str) -> int:
         if others:
             raise RefusalError(
                 f"this nvidia-smi is Causeway's: it has no {' '.join(others)}. It offers the "
-                "table, -L, -q and --query-gpu=... --format=csv; -i, -f and -l with them. "
+                "table, -L, -q, -q -x and --query-gpu=... --format=csv; -i, -f and -l with them. "
                 "`causeway doctor` says more of the device"
             )
         while True:
@@ -139,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     add("-L", "--list-gpus", action="store_true", help="a line for each device")
     add("-q", "--query", action="store_true", help="all that is known, a line each")
     add("-d", "--display", default="", help="with -q, only MEMORY, UTILIZATION, ...")
+    add("-x", "--xml-format", action="store_true", help="-q as XML")
     add("--query-gpu", metavar="FIELDS", help="fields with commas; --help-query-gpu lists them")
     add("--query-compute-apps", metavar="FIELDS", help="no rows: devices do not tell processes")
     add("--help-query-gpu", action="store_true", help="the fields of --query-gpu")
@@ -181,6 +183,10 @@ def _lines(options: argparse.Namespace, found: list[Reading], target: str) -> It
     elif options.list_gpus:
         for reading in found:
             yield f"GPU {reading.index}: {reading.name} (UUID: {reading.uuid or 'N/A'})"
+    elif options.xml_format:
+        if not options.query:
+            raise RefusalError("-x prints what -q asks for: nvidia-smi -q -x")
+        yield from _xml(found, options.display.upper())
     elif options.query:
         yield from _log(found, options.display.upper())
     else:
@@ -260,26 +266,66 @@ def _now() -> str:
     return datetime.now().strftime("%a %b %e %H:%M:%S %Y")
 
 
+def _heads(found: list[Reading]) -> list[tuple[str, str, str]]:
+    """Of the machine: the label, the element of XML, the text."""
+    return [
+        ("Timestamp", "timestamp", _now()),
+        ("Driver Version", "driver_version", found[0].driver or "N/A"),
+        ("CUDA Version", "cuda_version", readings.CUDA_VERSION),
+        ("Attached GPUs", "attached_gpus", str(len(found))),
+    ]
+
+
+def _names(r: Reading) -> list[tuple[str, str, str]]:
+    return [("Product Name", "product_name", r.name), ("GPU UUID", "uuid", r.uuid or "N/A")]
+
+
+def _wanted(display: str) -> set[str]:
+    return {word.strip() for word in display.split(",") if word.strip()}
+
+
 def _log(found: list[Reading], display: str) -> Iterator[str]:
     yield from ("", "==============NVSMI LOG==============", "")
-    rows = [("Timestamp", _now()), ("Driver Version", found[0].driver or "N/A"),
-            ("CUDA Version", readings.CUDA_VERSION)]  # fmt: skip
-    yield from (f"{name:<42}: {text}" for name, text in rows)
-    yield from ("", f"{'Attached GPUs':<42}: {len(found)}")
-    wanted = {word.strip() for word in display.split(",") if word.strip()}
+    *rows, (label, _, attached) = _heads(found)
+    yield from (f"{name:<42}: {text}" for name, _, text in rows)
+    yield from ("", f"{label:<42}: {attached}")
+    wanted = _wanted(display)
     for r in found:
         yield f"GPU {r.bus or r.index}"
         if not wanted:
-            for name, text in (("Product Name", r.name), ("GPU UUID", r.uuid)):
-                yield f"    {name:<38}: {text or 'N/A'}"
-        for title, word, lines in _sections(r):
+            yield from (f"    {name:<38}: {text}" for name, _, text in _names(r))
+        for title, _, word, lines in _sections(r):
             if not wanted or word in wanted:
                 yield f"    {title}"
-                yield from (f"        {name:<34}: {text}" for name, text in lines)
+                yield from (f"        {name:<34}: {text}" for name, _, text in lines)
     yield ""
 
 
-def _sections(r: Reading) -> list[tuple[str, str, list[tuple[str, str]]]]:
+def _xml(found: list[Reading], display: str) -> Iterator[str]:
+    def add(parent: ElementTree.Element, rows: list[tuple[str, str, str]]) -> None:
+        for _, name, text in rows:
+            ElementTree.SubElement(parent, name).text = text
+
+    root = ElementTree.Element("nvidia_smi_log")
+    add(root, _heads(found))
+    wanted = _wanted(display)
+    for r in found:
+        gpu = ElementTree.SubElement(root, "gpu", id=r.bus or str(r.index))
+        if not wanted:
+            add(gpu, _names(r))
+        for _, element, word, lines in _sections(r):
+            if not wanted or word in wanted:
+                add(ElementTree.SubElement(gpu, element), lines)
+        if not wanted:
+            ElementTree.SubElement(gpu, "processes")  # readings.NO_PROCESSES
+    ElementTree.indent(root, "\t")
+    yield '<?xml version="1.0" ?>'
+    yield ElementTree.tostring(root, encoding="unicode")
+
+
+def _sections(r: Reading) -> list[tuple[str, str, str, list[tuple[str, str, str]]]]:
+    """The title, the element of XML, the word of -d, and rows as _heads has them."""
+
     def text(field: str) -> str:
         unit, of = FIELDS[field]
         found = of(r)
@@ -287,23 +333,25 @@ def _sections(r: Reading) -> list[tuple[str, str, list[tuple[str, str]]]]:
 
     degrees = text("temperature.gpu")
     return [
-        ("FB Memory Usage", "MEMORY", [
-            ("Total", text("memory.total")),
-            ("Used", text("memory.used")),
-            ("Free", text("memory.free")),
+        ("FB Memory Usage", "fb_memory_usage", "MEMORY", [
+            ("Total", "total", text("memory.total")),
+            ("Used", "used", text("memory.used")),
+            ("Free", "free", text("memory.free")),
         ]),
-        ("Utilization", "UTILIZATION", [
-            ("Gpu", text("utilization.gpu")),
-            ("Memory", text("utilization.memory")),
+        ("Utilization", "utilization", "UTILIZATION", [
+            ("Gpu", "gpu_util", text("utilization.gpu")),
+            ("Memory", "memory_util", text("utilization.memory")),
         ]),
-        ("Temperature", "TEMPERATURE", [
-            ("GPU Current Temp", degrees if degrees == "N/A" else f"{degrees} C"),
+        ("Temperature", "temperature", "TEMPERATURE", [
+            ("GPU Current Temp", "gpu_temp", degrees if degrees == "N/A" else f"{degrees} C"),
         ]),
-        ("GPU Power Readings", "POWER", [("Power Draw", text("power.draw"))]),
-        ("Clocks", "CLOCK", [("SM", text("clocks.current.sm"))]),
-        ("Max Clocks", "CLOCK", [
-            ("SM", text("clocks.max.sm")),
-            ("Memory", text("clocks.max.memory")),
+        ("GPU Power Readings", "gpu_power_readings", "POWER", [
+            ("Power Draw", "power_draw", text("power.draw")),
+        ]),
+        ("Clocks", "clocks", "CLOCK", [("SM", "sm_clock", text("clocks.current.sm"))]),
+        ("Max Clocks", "max_clocks", "CLOCK", [
+            ("SM", "sm_clock", text("clocks.max.sm")),
+            ("Memory", "mem_clock", text("clocks.max.memory")),
         ]),
     ]  # fmt: skip
 

@@ -1,18 +1,22 @@
 """NVIDIA's tools, as a program asks them for numbers: `nvidia-smi` in a process of its own, and
-`import pynvml`. Where one is installed it stays; else they are answered for the device.
+`import pynvml`. Where one is installed it stays; else they are answered for the device. NVIDIA's
+module without NVIDIA's library can only fail, so it is answered for too.
 
-The command stands last on PATH, and the module last among the finders. The folder on PYTHONPATH is
-for programs, and for their children, that import pynvml before torch: the stub in it makes room.
+The command stands last on PATH. The folder on PYTHONPATH, first there, is for programs, and for
+their children, that import pynvml before torch: the stub in it makes room.
 """
 
 from __future__ import annotations
 
+import ctypes
+import functools
+import importlib.metadata
 import os
 import sys
 from collections.abc import MutableMapping
 from contextlib import ExitStack
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from causeway.importing import Aliases
 
@@ -24,9 +28,38 @@ _HERE = Path(__file__).parent
 _FOLDERS = {"PATH": str(_HERE / "bin"), "PYTHONPATH": str(_HERE / "first")}
 _PYTHON = "_CAUSEWAY_PYTHON"  # which runs our nvidia-smi
 
-_aliases = Aliases(
+
+class _Aliases(Aliases):
+    def elsewhere(self, name: str) -> Any:
+        found = super().elsewhere(name)
+        return None if found is not None and _is_nvidias(found) and not _has_nvml() else found
+
+
+_aliases = _Aliases(
     {"pynvml": "causeway.redirect.pynvml"}, "Causeway's pynvml, which asks the device"
 )
+
+
+@functools.cache
+def _has_nvml() -> bool:
+    """Whether NVIDIA's library of numbers, which its driver brings, is on this machine."""
+    try:
+        ctypes.CDLL("libnvidia-ml.so.1")
+    except OSError:
+        return False
+    return True
+
+
+def _is_nvidias(spec: Any) -> bool:
+    """Whether a module is NVIDIA's own, under the name of today or that of releases up to 11."""
+    for name in ("nvidia-ml-py", "pynvml"):
+        try:
+            installed = importlib.metadata.distribution(name)
+        except importlib.metadata.PackageNotFoundError:
+            continue
+        if any(str(installed.locate_file(file)) == spec.origin for file in installed.files or ()):
+            return True
+    return False
 
 
 def add(environment: MutableMapping[str, str]) -> None:
@@ -35,7 +68,8 @@ def add(environment: MutableMapping[str, str]) -> None:
         default = os.defpath if variable == "PATH" else ""
         folders = [f for f in environment.get(variable, default).split(os.pathsep) if f]
         if folder not in folders:
-            environment[variable] = os.pathsep.join([*folders, folder])
+            order = [*folders, folder] if variable == "PATH" else [folder, *folders]
+            environment[variable] = os.pathsep.join(order)
     environment[_PYTHON] = sys.executable
 
 
@@ -55,6 +89,11 @@ def follow(devices: Devices, stack: ExitStack) -> None:
     if _PYTHON not in os.environ:  # else `causeway run`, or the process before this one, has
         add(os.environ)
         stack.callback(take_back, os.environ)
-    if "pynvml" not in sys.modules and _aliases.elsewhere("pynvml") is None:
-        _aliases.install()
-        stack.callback(_aliases.uninstall)
+    there = sys.modules.get("pynvml")  # torch imports the one that is installed
+    if there is None or (_is_nvidias(there.__spec__) and not _has_nvml()):
+        if there is not None:
+            del sys.modules["pynvml"]
+            stack.callback(sys.modules.__setitem__, "pynvml", there)
+        if _aliases.elsewhere("pynvml") is None:
+            _aliases.install()
+            stack.callback(_aliases.uninstall)

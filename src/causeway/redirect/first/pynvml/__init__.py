@@ -1,8 +1,8 @@
 """Stands on the path of Python where CUDA is redirected, for programs that import pynvml before
-torch: torch is imported, Causeway attaches the device, and the module becomes Causeway's.
+torch: torch is imported, Causeway attaches the device, and the import gives Causeway's module, or
+one that is installed.
 
-It makes room first. So a pynvml that is installed is what the import gives, and torch, which tries
-to import one while it is imported itself, finds none.
+It makes room first, so that torch, which tries to import a pynvml itself, does not find this one.
 """
 
 import importlib
@@ -14,10 +14,8 @@ _path = list(sys.path)
 sys.path[:] = [folder for folder in _path if os.path.abspath(folder or ".") != _here]
 del sys.modules[__name__]
 try:
-    from importlib.machinery import PathFinder
+    import torch  # noqa: F401
 
-    if PathFinder.find_spec(__name__) is None:
-        import torch  # noqa: F401
     importlib.import_module(__name__)
 finally:
     sys.path[:] = _path
