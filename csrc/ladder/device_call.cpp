@@ -41,13 +41,15 @@ class DeviceCall : ServedCall {
 
  private:
   std::pair<std::shared_ptr<Route>, Key> route();
+  std::shared_ptr<Route> route_in_capture(const Key& key);
   std::shared_ptr<Route> decide();
+  bool may_serve() const;
   std::shared_ptr<Route> after(const Route& route);
   bool has_kernel() const;
   bool any_float() const;
   bool host_would_take() const;
   bool fits(const cw_op& form, Route& route) const;
-  bool plan_decomposition(Route& route);
+  bool plan_decomposition(Route& route, bool in_capture = false);
   bool run(const Route& route, const cw_op& form, Entry& entry);
   bool run_program(const Route& route, Entry& entry);
   at::Tensor prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape, c10::ScalarType common) const;
@@ -94,19 +96,24 @@ bool DeviceCall::fits(const cw_op& form, Route& route) const {
   return all && !(route.prepare && op_.facts.copies);  // what prepares is a copy itself
 }
 
-std::shared_ptr<Route> DeviceCall::decide() {
-  auto route = std::make_shared<Route>();
+bool DeviceCall::may_serve() const {
   bool mixed = true;
   each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
     mixed = t.device().type() == kDeviceType || (t.is_cpu() && t.dim() == 0 && !info.write);
     if (t.device().type() == kDeviceType && t.device().index() != device_.index) mixed = false;
     return mixed;
   });
-  if (!mixed) return route;  // the host rung has the words for it, or knows that the operator takes both
+  if (!mixed) return false;  // the host rung has the words for it, or knows that the operator takes both
   for (const auto& r : op_.handle.schema().returns())
-    if (r.alias_info() && !r.alias_info()->isWrite()) return route;  // a view is no kernel's business
+    if (r.alias_info() && !r.alias_info()->isWrite()) return false;  // a view is no kernel's business
   at::AutoDispatchBelowADInplaceOrView below;
-  if (!host_would_take()) return route;
+  return host_would_take();
+}
+
+std::shared_ptr<Route> DeviceCall::decide() {
+  auto route = std::make_shared<Route>();
+  if (!may_serve()) return route;
+  at::AutoDispatchBelowADInplaceOrView below;
   const bool any_kernel = has_kernel();
   if (any_kernel) {
     // Nothing to allocate, or nothing yet, or what torch says.
@@ -192,7 +199,7 @@ bool DeviceCall::any_float() const {
   return false;
 }
 
-bool DeviceCall::plan_decomposition(Route& route) {
+bool DeviceCall::plan_decomposition(Route& route, bool in_capture) {
   PyObject* decomposer = g_decomposer.load();
   if (!decomposer) return false;
   py::gil_scoped_acquire gil;
@@ -209,7 +216,7 @@ bool DeviceCall::plan_decomposition(Route& route) {
   }
   py::tuple front(positional);
   for (size_t i = 0; i < positional; ++i) front[i] = args[i];
-  py::object program = py::reinterpret_borrow<py::object>(decomposer)(op_.name, front, kwargs);
+  py::object program = py::reinterpret_borrow<py::object>(decomposer)(op_.name, front, kwargs, in_capture);
   if (program.is_none()) return false;
   route.serve = Serve::Decomposed;
   route.program = std::shared_ptr<PyObject>(program.release().ptr(), [](PyObject* p) {
@@ -226,6 +233,15 @@ std::pair<std::shared_ptr<Route>, Key> DeviceCall::route() {
   auto route = decide();
   offers_.routes.remember(key, route);
   return {route, std::move(key)};
+}
+
+// Where the host shares the device's memory its kernel is taken before a decomposition, and a graph cannot hold it.
+std::shared_ptr<Route> DeviceCall::route_in_capture(const Key& key) {
+  if (auto known = offers_.routes_in_capture.find(key)) return known;
+  auto route = std::make_shared<Route>();
+  if (may_serve()) plan_decomposition(*route, /*in_capture=*/true);
+  offers_.routes_in_capture.remember(key, route);
+  return route;
 }
 
 at::Tensor DeviceCall::prepared(const at::Tensor& t, const cw_op& form, at::IntArrayRef shape,
@@ -464,6 +480,7 @@ bool DeviceCall::serve(Entry& entry) {
   if (overlaps()) return false;
   auto [r, key] = route();
   for (;;) {
+    if (C10_UNLIKELY(r->serve == Serve::Nobody && graph_of(stream_))) r = route_in_capture(key);
     bool done = false;
     switch (r->serve) {
       case Serve::Nobody:
@@ -495,7 +512,8 @@ void forget_routes() {
   for (Operator* op : operators())
     if (Offers* offers = op->resolved.load()) {
       offers->routes.forget();
-      for (auto& one : offers->by_device) one->routes.forget();
+      offers->routes_in_capture.forget();
+      for (auto& one : offers->by_device) one->routes.forget(), one->routes_in_capture.forget();
     }
 }
 

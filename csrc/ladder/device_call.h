@@ -8,7 +8,7 @@ namespace causeway {
 // Decide every route again: what serves a call depends on the policy too.
 void forget_routes();
 
-// Python's planner of decompositions, `f(name, args, kwargs) -> callable | None`; NULL for none.
+// Python's planner of decompositions, `f(name, args, kwargs, in_capture) -> callable | None`; NULL for none.
 void set_decomposer(PyObject* f);
 bool has_decomposer();
 

@@ -21,6 +21,7 @@ struct Offers {
   std::string own_name, out_name;  // as the vendor knows them
   int left_out = -1;  // the argument that `own` does not take
   Routes routes;
+  Routes routes_in_capture;  // of calls that `routes` leave to the host
   // Of a vendor that answers by device: each device's, in place of this. Then `any` says it of all.
   std::vector<std::unique_ptr<Offers>> by_device;
 

@@ -182,6 +182,25 @@ class EdgeStep final : public Step {
   int32_t device_;
 };
 
+// An event of the program's, which is recorded anew at each replay, or waited for as it then is.
+class ExternalStep final : public Step {
+ public:
+  ExternalStep(bool wait, std::shared_ptr<ExternalEvent> event)
+      : Step(Work::Call, wait ? "wait" : "record"), wait_(wait), event_(std::move(event)) {}
+  cw_status run(StreamState& stream) override {
+    const int32_t id = device(event_->device).vendor_id;
+    if (wait_) return event_->recorded ? api().stream_wait(id, stream.handle, event_->handle) : CW_OK;
+    const cw_status status = api().event_record(id, event_->handle, stream.handle);
+    event_->recorded = true;
+    return status;
+  }
+  std::string text() const override { return name + " of an external event"; }
+
+ private:
+  bool wait_;
+  std::shared_ptr<ExternalEvent> event_;
+};
+
 const cw_graph_v1* graphs_of_vendor() {
   static const auto* table = static_cast<const cw_graph_v1*>(vendor_extension("graph.v1"));
   return table && table->begin && table->end && table->launch && table->destroy ? table : nullptr;
@@ -412,6 +431,13 @@ void Graph::wait(StreamState& stream, const Event& event) {
     put(lane, std::make_unique<EdgeStep>(true, event.mark, events_, causeway::device(device_).vendor_id));
 }
 
+void Graph::use_external(StreamState& stream, std::shared_ptr<ExternalEvent> event, bool wait) {
+  if (wait && !api().stream_wait)
+    refuse(c10::str("a wait for an external event, for which ", vendor_name(), " has no entry,"),
+           "Wait for it before the replay");
+  add(stream, std::make_unique<ExternalStep>(wait, std::move(event)));
+}
+
 void wait_in_capture(StreamState& stream, const Event& event) {
   Graph* waiting = graph_of(stream);
   if (event.capture) {
@@ -584,7 +610,7 @@ void Graph::end() {
   if (api().stream_sync)
     check(api().stream_sync(causeway::device(device_).vendor_id, origin.handle), "stream_sync", device_);
   size_ = static_cast<size_t>(
-      std::count_if(steps_.begin(), steps_.end(), [](const auto& s) { return !dynamic_cast<EdgeStep*>(s.get()); }));
+      std::count_if(steps_.begin(), steps_.end(), [](const auto& s) { return s->work != Work::Call; }));
   if (!keep_) instantiate();
 }
 
@@ -596,7 +622,11 @@ std::vector<std::pair<std::string, StepView>> Graph::view() const {
   return all;
 }
 
-void Graph::instantiate() {
+void Graph::instantiate(bool by_program) {
+  if (by_program && !keep_)
+    fail(Kind::Causeway,
+         "instantiate() is for graphs that were made with keep_graph=True; this one is made ready at the "
+         "end of its capture");
   if (state_ == State::Capturing) fail(Kind::Causeway, "the capture of this graph is not over; end it first");
   if (state_ == State::Empty) fail(Kind::Causeway, "this graph is empty: nothing was captured, or it was reset");
   if (state_ == State::Ready) return;
@@ -627,7 +657,7 @@ void Graph::hand_to_vendor() {
   std::set<const Step*> patched;
   for (const Patch& p : patches_) patched.insert(p.step);
   const auto changes = [&](const std::unique_ptr<Step>& step) {
-    return dynamic_cast<EdgeStep*>(step.get()) || patched.count(step.get());
+    return step->work == Work::Call || patched.count(step.get());
   };
   std::vector<std::unique_ptr<Step>> now;
   for (size_t i = 0; i < steps_.size();) {

@@ -90,7 +90,7 @@ class Graph {
   void end();
   // Drop a capture in progress, or do nothing.
   void abort() noexcept;
-  void instantiate();
+  void instantiate(bool by_program = false);
   void replay();
   // Step number `i` alone, on the current stream, and wait: before the graph is instantiated, and of one stream only.
   void run_step(size_t i);
@@ -114,6 +114,7 @@ class Graph {
   void add(cw_stream stream, std::unique_ptr<Step> step);
   void record(Event& event, StreamState& stream);
   void wait(StreamState& stream, const Event& event);
+  void use_external(StreamState& stream, std::shared_ptr<ExternalEvent> event, bool wait);
   // `count` numbers of the generator, as tokens that steps' arguments are searched for.
   cw_philox draw(Generator& generator, uint64_t count);
   void give_back(const cw_philox& tokens);

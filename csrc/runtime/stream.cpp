@@ -240,23 +240,40 @@ Event* new_event(int device_index, bool timing) {
   return event.release();
 }
 
-void destroy_event(Event* event) noexcept {
-  if (!event) return;
+namespace {
+void destroy_handle(int index, cw_event handle) noexcept {
   try {
     // A failure here has nobody to tell: the event is gone either way, and a lost device says so elsewhere.
-    if (event->handle && !past_use()) (void)api().event_destroy(device(event->device).vendor_id, event->handle);
+    if (handle && !past_use()) (void)api().event_destroy(device(index).vendor_id, handle);
   } catch (...) {
     TORCH_WARN("while an event was destroyed: ", words_of(std::current_exception()));
   }
+}
+}  // namespace
+
+void destroy_event(Event* event) noexcept {
+  if (!event) return;
+  if (!event->external) destroy_handle(event->device, event->handle);
   delete event;
+}
+
+ExternalEvent::~ExternalEvent() { destroy_handle(device, handle); }
+
+void make_external(Event& event) {
+  if (!event.handle)
+    fail(Kind::Causeway, "Event(external=True) needs events of the vendor's, and ", vendor_name(), " offers none");
+  event.external = std::make_shared<ExternalEvent>(event.device, event.handle);
 }
 
 void record_event(Event& event, StreamState& stream) {
   if (event.device != stream.device)
     fail(Kind::Causeway, "an event of ", device_name(event.device), " cannot be recorded on a stream of ",
          device_name(stream.device), "; make the event on the stream's device");
-  event.recorded = true;
   event.capture = 0;
+  if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph && event.external))
+    return graph->use_external(stream, event.external, /*wait=*/false);
+  event.recorded = true;
+  if (event.external) event.external->recorded = true;
   if (Graph* graph = graph_of(stream); C10_UNLIKELY(graph != nullptr)) return graph->record(event, stream);
   if (!event.handle) {
     stream.sync();
@@ -268,7 +285,9 @@ void record_event(Event& event, StreamState& stream) {
 }
 
 void block_stream(StreamState& stream, const Event& event) {
-  if (!event.recorded) return;
+  if (C10_UNLIKELY(event.external && graph_of(stream)))
+    return graph_of(stream)->use_external(stream, event.external, /*wait=*/true);
+  if (!event.was_recorded()) return;
   if (C10_UNLIKELY(event.capture || graph_of(stream))) return wait_in_capture(stream, event);
   if (!event.handle) return;
   if (!api().stream_wait) return sync_event(event);
@@ -279,7 +298,7 @@ void block_stream(StreamState& stream, const Event& event) {
 
 bool query_event(const Event& event) {
   refuse_captured(event, "a question for");
-  if (!event.recorded || !event.handle) return true;
+  if (!event.was_recorded() || !event.handle) return true;
   const cw_status status = api().event_query(device(event.device).vendor_id, event.handle);
   if (status == CW_NOT_READY) return false;
   check(status, "event_query", event.device);
@@ -288,16 +307,16 @@ bool query_event(const Event& event) {
 
 void sync_event(const Event& event) {
   refuse_captured(event, "a wait of the host for");
-  if (!event.recorded || !event.handle) return;
+  if (!event.was_recorded() || !event.handle) return;
   Wait wait;
   Profiled span(Work::Call, "event_sync");
   check(api().event_sync(device(event.device).vendor_id, event.handle), "event_sync", event.device);
 }
 
 double elapsed_ms(const Event& start, const Event& end) {
-  if (!start.recorded || !end.recorded)
-    fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ", start.recorded ? "end" : "start",
-         " event first");
+  if (!start.was_recorded() || !end.was_recorded())
+    fail(Kind::Causeway, "elapsed_time needs two recorded events; record() the ",
+         start.was_recorded() ? "end" : "start", " event first");
   if (!start.timing || !end.timing) fail(Kind::Causeway, "elapsed_time needs events made with enable_timing=True");
   for (const Event* e : {&start, &end}) refuse_captured(*e, "the time of");
   if (!start.handle) return end.ms - start.ms;

@@ -4,6 +4,7 @@
 
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <utility>
 
 #include <c10/core/Stream.h>
@@ -61,6 +62,16 @@ void sync_device(int device);
 // lock that is held around an entry. False: the vendor has no such entry, or declined.
 bool call_after(StreamState& stream, std::function<void()> function);
 
+// The event that captures record and wait for as it is, and no edge between their streams: each replay records it anew.
+// Their steps share it, so it lives as long as they.
+struct ExternalEvent {
+  int device;
+  cw_event handle;
+  std::atomic<bool> recorded{false};
+  ExternalEvent(int device, cw_event handle) : device(device), handle(handle) {}
+  ~ExternalEvent();
+};
+
 // An event of torch: `void*` in its interface.
 struct Event {
   int device;
@@ -70,9 +81,12 @@ struct Event {
   bool timing = false;
   uint64_t capture = 0;  // in which it was recorded, 0: in none
   size_t mark = 0;  // of that capture
+  std::shared_ptr<ExternalEvent> external;  // whose handle it then is
+  bool was_recorded() const { return external ? external->recorded.load() : recorded; }
 };
 Event* new_event(int device, bool timing);
 void destroy_event(Event* event) noexcept;
+void make_external(Event& event);
 void record_event(Event& event, StreamState& stream);
 void block_stream(StreamState& stream, const Event& event);
 bool query_event(const Event& event);

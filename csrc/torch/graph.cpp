@@ -30,8 +30,12 @@ namespace {
 struct GraphImpl final : at::GraphImplInterface {
   explicit GraphImpl(const at::GraphImplArgs& args) : graph_(args.keep_graph) {}
   void capture_begin(c10::MempoolId_t pool, at::GraphCaptureMode) override { graph_.begin(pool); }
-  void capture_end() override { graph_.end(); }
-  void instantiate() override { graph_.instantiate(); }
+  void capture_end() override {
+    graph_.end();
+    if (!graph_.size())
+      TORCH_WARN("nothing was captured: no work was put on the stream, nor on one that waited for it");
+  }
+  void instantiate() override { graph_.instantiate(/*by_program=*/true); }
   void replay() override { graph_.replay(); }
   void reset() override { graph_.reset(); }
   c10::MempoolId_t pool() const override { return graph_.pool(); }
@@ -233,7 +237,8 @@ void bind_graphs(py::module_& m) {
            })
       .def("end", &Graph::end, no_gil())
       .def("abort", &Graph::abort, no_gil())
-      .def("instantiate", &Graph::instantiate, no_gil())
+      .def(
+          "instantiate", [](Graph& g) { g.instantiate(/*by_program=*/true); }, no_gil())
       .def("replay", &Graph::replay, no_gil())
       .def("run_step", &Graph::run_step, no_gil())
       .def("noted", &Graph::noted, no_gil())
@@ -317,6 +322,7 @@ void bind_graphs(py::module_& m) {
   m.def("told_at", [](int device) { return reinterpret_cast<size_t>(told_at(device)); });
   m.def("tellers", &tellers);
   m.def("new_pool_id", [] { return new_pool_id(true); });
+  m.def("make_external", [](size_t event) { make_external(*reinterpret_cast<Event*>(event)); });
   m.def("is_capturing", [](int index) {
     if (index < 0) index = current_device();
     return device_opened(index) && graph_of(current_stream(index)) != nullptr;

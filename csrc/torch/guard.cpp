@@ -83,7 +83,7 @@ struct Guard final : c10::impl::DeviceGuardImplInterface {
     destroy_event(static_cast<Event*>(event));
   }
   double elapsedTime(void* start, void* end, const c10::DeviceIndex) const override {
-    static const Event none{0};
+    static const Event none{};
     return elapsed_ms(start ? *static_cast<Event*>(start) : none, end ? *static_cast<Event*>(end) : none);
   }
 };

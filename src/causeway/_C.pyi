@@ -200,9 +200,9 @@ def ledger_read() -> list[tuple[str, str, str, int, int, float, float]]:
     """
 
 def set_decomposer(
-    f: Callable[[str, tuple[Any, ...], dict[str, Any]], Callable[..., Any] | None] | None,
+    f: Callable[[str, tuple[Any, ...], dict[str, Any], bool], Callable[..., Any] | None] | None,
 ) -> None:
-    """`f(name, args, kwargs)` gives a function that computes the operator from better-served ones, or None."""
+    """`f(name, args, kwargs, in_capture)` gives a function that computes the operator from better-served ones, or None."""
 
 def set_composer(f: Callable[[str], Callable[..., Any] | None] | None) -> None:
     """`f(name)` gives a function that computes an operator that the CPU has no kernel for, or None."""
@@ -360,6 +360,9 @@ def register_graph() -> None:
     """Let torch.accelerator.Graph find it, by the name that the device has by now."""
 
 def new_pool_id() -> tuple[int, int]: ...
+def make_external(event: int) -> None:
+    """Have captures record the event with this `event_id` as it is, where they would have an edge."""
+
 def is_capturing(device: int) -> bool:
     """Whether this thread's current stream of the device is captured; -1: of the current device."""
 

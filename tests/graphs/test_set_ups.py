@@ -1,4 +1,4 @@
-"""tests/device/test_graphs.py on the simulated chip with a compiler, in several set-ups."""
+"""The graphs of tests/device on the simulated chip with a compiler, in several set-ups."""
 
 from __future__ import annotations
 
@@ -10,9 +10,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 Run = Callable[..., subprocess.CompletedProcess[str]]
-PROGRAM = (
-    f"import pytest, sys; sys.exit(pytest.main(['-q', '-x', '{ROOT}/tests/device/test_graphs.py']))"
-)
+FILES = [f"{ROOT}/tests/device/{name}.py" for name in ("test_graphs", "test_graphs_as_cuda")]
+PROGRAM = f"import pytest, sys; sys.exit(pytest.main(['-q', '-x', *{FILES}]))"
 
 pytestmark = [pytest.mark.process, pytest.mark.once]
 

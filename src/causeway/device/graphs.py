@@ -12,6 +12,8 @@ Any vendor has graphs. torch.accelerator.Graph is the same by torch's own name.
 from __future__ import annotations
 
 import gc
+import warnings
+import weakref
 from collections.abc import Callable
 from types import TracebackType
 from typing import Any
@@ -19,9 +21,10 @@ from typing import Any
 import torch
 from torch.optim.optimizer import register_optimizer_step_pre_hook
 from torch.utils import _pytree as pytree
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway import _C
-from causeway.device.lazy import _lazy_init
+from causeway.device.lazy import _lazy_init, device_name
 from causeway.device.selection import synchronize
 from causeway.device.streams import Stream, current_stream, is_current_stream_capturing, stream
 
@@ -45,12 +48,20 @@ class CUDAGraph:
 
     def __init__(self, keep_graph: bool = False) -> None:
         self._graph = _C.Graph(keep_graph)
+        self._inputs: _Inputs | None = None
 
-    def capture_begin(self, pool: Pool | None = None, capture_error_mode: str = "global") -> None:
+    def capture_begin(
+        self,
+        pool: Pool | None = None,
+        capture_error_mode: str = "global",
+        check_input_liveness: bool = False,
+    ) -> None:
         """Begin to capture the current stream, which must not be the default one.
 
         `capture_error_mode` says of CUDA what other threads may do meanwhile: "global",
-        "thread_local" or "relaxed". Here they may do anything, whatever it says.
+        "thread_local" or "relaxed". Here they may do anything, whatever it says. With
+        `check_input_liveness` a replay raises RuntimeError where a tensor from before the capture,
+        which the graph reads or writes, is gone: its memory may be another's by then.
         """
         if capture_error_mode not in ("global", "thread_local", "relaxed", "default"):
             raise ValueError(
@@ -59,21 +70,43 @@ class CUDAGraph:
             )
         _lazy_init()
         self._graph.begin(pool or (0, 0))
+        self._inputs = None
+        if check_input_liveness:
+            self._inputs = _Inputs()
+            self._inputs.open()
 
     def capture_end(self) -> None:
         """End the capture. Raises RuntimeError, with the reason, where it failed on the way."""
+        if self._inputs:
+            self._inputs.close()
         self._graph.end()
+        if not len(self):
+            warnings.warn(
+                "nothing was captured: no work was put on the stream, nor on one that waited for "
+                "it",
+                stacklevel=2,
+            )
+
+    def _abort(self) -> None:
+        if self._inputs:
+            self._inputs.close()
+        self._graph.abort()
 
     def instantiate(self) -> None:
-        """Make the captured graph ready for `replay`."""
+        """Make the captured graph ready for `replay`. Raises RuntimeError without `keep_graph`."""
         self._graph.instantiate()
 
     def replay(self) -> None:
         """Put the captured work on the current stream, and return."""
+        if self._inputs:
+            self._inputs.check()
         self._graph.replay()
 
     def reset(self) -> None:
         """Forget what was captured, and give its memory back."""
+        if self._inputs:
+            self._inputs.close()
+        self._inputs = None
         self._graph.reset()
 
     def pool(self) -> Pool:
@@ -96,10 +129,63 @@ class CUDAGraph:
         return len(self._graph)
 
 
+class _Inputs(TorchDispatchMode):  # type: ignore[no-untyped-call]
+    """Tensors from before a capture that its operators read or write, by their memory."""
+
+    def __init__(self) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self.is_open = False
+        self.made: set[int] = set()
+        self.found: dict[int, tuple[weakref.ref[Any], str]] = {}
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
+        kwargs = kwargs or {}
+        result = func(*args, **kwargs)
+        for tensor in _strided((args, kwargs)):
+            place = tensor.untyped_storage().data_ptr()
+            if place and place not in self.made and place not in self.found:
+                what = f"{tuple(tensor.shape)} {tensor.dtype}, of {func}"
+                self.found[place] = weakref.ref(tensor.untyped_storage()), what
+        for tensor in _strided(result):
+            if (place := tensor.untyped_storage().data_ptr()) not in self.found:
+                self.made.add(place)
+        return result
+
+    def open(self) -> None:
+        self.is_open = True
+        self.__enter__()  # type: ignore[no-untyped-call]
+
+    def close(self) -> None:
+        if self.is_open:
+            self.is_open = False
+            self.__exit__(None, None, None)  # type: ignore[no-untyped-call]
+
+    def check(self) -> None:
+        gone = [what for place, (of, what) in self.found.items() if _moved(of(), place)]
+        if gone:
+            raise RuntimeError(
+                f"the replay of a graph would use memory of {len(gone)} tensors that are gone: "
+                f"{'; '.join(gone[:5])}. Keep what a capture reads and writes for as long as its "
+                "graph"
+            )
+
+
+def _strided(values: Any) -> list[torch.Tensor]:
+    tensors = (v for v in pytree.tree_leaves(values) if isinstance(v, torch.Tensor))
+    return [t for t in tensors if t.layout == torch.strided and t.device.type != "meta"]
+
+
+def _moved(storage: Any, place: int) -> bool:
+    return storage is None or storage.data_ptr() != place
+
+
 class graph:
     """Context manager that captures what its body puts on a stream into `cuda_graph`.
 
-    `stream` is captured, or one that all captures share. Where the body raises, the capture is
+    `stream` is captured, or one that all captures share; the options are of
+    `CUDAGraph.capture_begin`. Where the body raises, the capture is
     dropped: the stream and its memory are as before, and the graph is empty.
     """
 
@@ -111,6 +197,8 @@ class graph:
         pool: Pool | None = None,
         stream: torch.Stream | None = None,
         capture_error_mode: str = "global",
+        *,
+        check_input_liveness: bool = False,
     ) -> None:
         if stream is None:
             if graph.default_capture_stream is None:
@@ -120,15 +208,19 @@ class graph:
         self.pool = pool
         self.capture_stream = stream
         self.capture_error_mode = capture_error_mode
+        self.check_input_liveness = check_input_liveness
 
     def __enter__(self) -> None:
         synchronize()
-        gc.collect()
+        if getattr(torch.compiler.config, "force_cudagraph_gc", True):
+            gc.collect()
         torch.accelerator.empty_cache()
         self._context = stream(self.capture_stream)
         self._context.__enter__()
         try:
-            self.cuda_graph.capture_begin(self.pool, self.capture_error_mode)
+            self.cuda_graph.capture_begin(
+                self.pool, self.capture_error_mode, self.check_input_liveness
+            )
         except BaseException:
             self._context.__exit__(None, None, None)
             raise
@@ -143,7 +235,7 @@ class graph:
             if error is None:
                 self.cuda_graph.capture_end()
             else:
-                self.cuda_graph._graph.abort()
+                self.cuda_graph._abort()
         finally:
             self._context.__exit__(kind, error, trace)
 
@@ -188,10 +280,11 @@ def make_graphed_callables(
 ) -> Any:
     """Return `callables` (modules or functions, one or a tuple) as graphs, forward and backward.
 
-    `sample_args` are a tuple of tensors for each; later inputs have the same shapes, dtypes and
-    requires_grad. A module is changed in place and returned: it runs its graph while it is in the
-    mode, training or not, that it was captured in, and its own forward otherwise. Several are
-    captured in the order in which a step calls them, and share memory.
+    `sample_args` are a tuple of tensors for each; later inputs have the same shapes and
+    requires_grad, and dtypes that the captured ones hold. A module is changed in place and
+    returned: it runs its graph while it is in the mode, training or not, that it was captured in,
+    and its own forward otherwise. Several are captured in the order in which a step calls them, and
+    share memory.
 
     Raises:
         ValueError: arguments that no graph can be made of; the message says which.
@@ -201,7 +294,7 @@ def make_graphed_callables(
     samples = (sample_args,) if single else sample_args
     if len(functions) != len(samples):
         raise ValueError(f"{len(functions)} callables need as many sample_args, got {len(samples)}")
-    if torch.is_autocast_enabled() and torch.is_autocast_cache_enabled():
+    if torch.is_autocast_enabled(device_name()) and torch.is_autocast_cache_enabled():
         raise ValueError(
             "autocast keeps converted weights between calls, and a graph cannot: use "
             "torch.autocast(..., cache_enabled=False) around make_graphed_callables"
@@ -326,7 +419,9 @@ class _Part:
             if spec != part.inputs_spec:
                 raise ValueError(f"captured for arguments like {part.inputs_spec}, got {spec}")
             for i, (static, now) in enumerate(zip(part.inputs, leaves, strict=True)):
-                if static.shape != now.shape or static.dtype != now.dtype:
+                # Under autocast a part may be given less than what it was captured with.
+                holds = torch.promote_types(static.dtype, now.dtype) == static.dtype
+                if static.shape != now.shape or not holds:
                     raise ValueError(
                         f"argument {i} was captured as {static.dtype} {tuple(static.shape)}, got "
                         f"{now.dtype} {tuple(now.shape)}"

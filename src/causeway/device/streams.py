@@ -29,14 +29,17 @@ class _EventType(type(torch.Event)):  # type: ignore[misc]
         *,
         device: Device = None,
     ) -> torch.Event:
-        if interprocess or external:
-            what = "interprocess" if interprocess else "external"
+        if interprocess:
             raise NotImplementedError(
-                f"Event({what}=True) is not for this device, because {_ONE_PROCESS}"
+                f"Event(interprocess=True) is not for this device, because {_ONE_PROCESS}"
             )
         _lazy_init()
         where = torch.device(device_name(), _get_device_index(device, optional=True))
-        return torch.Event(where, enable_timing=enable_timing, blocking=blocking)
+        event = torch.Event(where, enable_timing=enable_timing, blocking=blocking)
+        if external:
+            event.record(default_stream(where))  # torch makes the event when it is first recorded
+            _C.make_external(event.event_id)
+        return event
 
     def __instancecheck__(cls, instance: object) -> bool:
         return isinstance(instance, torch.Event) and instance.device.type == device_name()
@@ -44,6 +47,10 @@ class _EventType(type(torch.Event)):  # type: ignore[misc]
 
 class Event(torch.Event, metaclass=_EventType):
     """A point in the work of a stream. `enable_timing` for elapsed_time, in milliseconds.
+
+    In the capture of a graph an event is an edge between its streams. With `external` it is
+    recorded by each replay, or waited for as it then is, so the program can ask for its time and
+    wait for it.
 
     Makes a plain torch.Event, which is an instance of this class all the same: torch's
     Stream.record_event and Event.elapsed_time refuse objects of a subclass.

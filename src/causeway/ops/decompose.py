@@ -38,12 +38,14 @@ class NotServed(Exception):
     """An operator in the trace is not one that the vendor offers."""
 
 
-def plan(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
+def plan(
+    name: str, args: Args, kwargs: Kwargs, in_capture: bool = False
+) -> Callable[..., Any] | None:
     """What the core asks, once for each signature: a `decomposition`, or None for the next rung.
 
-    None where the host can address device memory and the policy allows the host rung: there
-    torch's fused CPU kernel is 5 to 10 times as fast as the operators of a decomposition (measured
-    on the simulated chip, 8x8).
+    None where the host can address device memory and the policy allows the host rung, outside of
+    the capture of a graph: there torch's fused CPU kernel is 5 to 10 times as fast as the operators
+    of a decomposition (measured on the simulated chip, 8x8).
     """
     from causeway import config
     from causeway.device.properties import get_device_properties
@@ -51,7 +53,7 @@ def plan(name: str, args: Args, kwargs: Kwargs) -> Callable[..., Any] | None:
     for tensor in _tensors([*args, *kwargs.values()]):
         if tensor.device.type != "cpu":
             free = get_device_properties(tensor.device).host_addressable
-            if free and config.get("policy") == "allow":
+            if free and config.get("policy") == "allow" and not in_capture:
                 return None
             return decomposition(name, args, kwargs)
     return None

@@ -138,10 +138,12 @@ def _compose(name: str) -> Callable[..., Any] | None:
     return COMPOSED.get(name)
 
 
-def _plan(name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Callable[..., Any] | None:
+def _plan(
+    name: str, args: tuple[Any, ...], kwargs: dict[str, Any], in_capture: bool
+) -> Callable[..., Any] | None:
     from causeway.ops import decompose  # torch's decompositions take a second to import
 
-    return decompose.plan(name, args, kwargs)
+    return decompose.plan(name, args, kwargs, in_capture)
 
 
 def _push_policy() -> None:
