@@ -19,6 +19,8 @@ from causeway.migrate.settings import Settings
 sys.path.insert(0, str(Path(__file__).parent))
 from test_systems import losses, run_all, same
 
+pytestmark = pytest.mark.timeout(900)  # the first test of `make test-long` waits for all programs
+
 PROGRAMS = Path(__file__).parents[1] / "programs" / "chips"
 NAMES = sorted(path.name for path in PROGRAMS.glob("*.py"))
 SYSTEMS = ("npu", "mlu", "dipu", "mindtorch")

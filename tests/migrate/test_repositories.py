@@ -25,6 +25,16 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a device is asked for behind the question whether there is one": (
+        "if torch.cuda.is_available():\n    run()\n"
+        'elif device == "cuda":\n    fail()\n'
+        "if not torch.cuda.is_available() or fast:\n"
+        '    print(device == "cuda")\n',
+        "if torch.accelerator.is_available():\n    run()\n"
+        'elif device == "cuda":\n    fail()\n'
+        "if not torch.accelerator.is_available() or fast:\n"
+        '    print(device == accelerator.type != "cpu")\n',
+    ),
     "a device is compared with torch.device": (
         'if d == torch.device("cuda"):\n    pass\n',
         'if d == accelerator != torch.device("cpu"):\n    pass\n',
@@ -125,6 +135,17 @@ CHANGED = {
 }
 
 KEPT = {
+    # With the accelerator's name these would be false everywhere: where there is none, it is "cpu".
+    "who asks for CUDA where there is none": "def f(device):\n"
+    '    if device == "cuda" and not torch.cuda.is_available():\n'
+    '        device = "cpu"\n'
+    '    if not torch.cuda.is_available() and device.startswith("cuda:"):\n'
+    '        raise ValueError("no CUDA")\n'
+    '    assert torch.cuda.is_available() or "cuda" not in device\n'
+    "    d = torch.device(device)\n"
+    '    if d.type == torch.device("cuda").type and not torch.cuda.is_available():\n'
+    '        return torch.device("cpu")\n'
+    '    return "cpu" if d.type == "cuda" and not torch.cuda.is_available() else d\n',
     "a requirement on the build for CUDA": "def f():\n"
     "    cuda = torch.cuda.is_available()\n"
     '    check_requirements(("onnxruntime-gpu" if cuda else "onnxruntime", "onnx"))\n',

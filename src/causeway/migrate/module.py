@@ -125,6 +125,7 @@ class Module:
         self.names = Names(self.tree, knowledge.exported())
         self.done: set[int] = set()  # id of nodes that a rule has dealt with
         self.homes: dict[tuple[int, str], str] = {}  # (import, bound name): its new meaning
+        self.kept_questions: set[int] = set()  # id of calls that ask whether there is CUDA
         self.gone: set[int] = set()  # id of Name nodes that an edit removes
         self.star_uses: set[str] = set()  # names of an import with * that changed their home
         self.torch_wanted = False
@@ -561,6 +562,10 @@ class Module:
         """Ask for the import of the vendor's module."""
         self._asks_for.append(lambda: setattr(self, "target_used", True))
 
+    def within(self, node: ast.AST, around: ast.AST) -> bool:
+        """Whether a node is a part of another one."""
+        return self.source.start(around) <= self.source.start(node) < self.source.end(around)
+
     def available(self, node: ast.AST) -> bool:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
         child = node
@@ -580,6 +585,34 @@ class Module:
                 return False
             child = up
         return False
+
+    def unavailable(self, node: ast.AST) -> ast.expr | None:
+        """What asks torch.cuda.is_available(), where `node` only counts if the answer is no: there
+        a device is compared with the accelerator in vain, for there is none. Else None.
+
+        `x == "cuda" and not is_available()`, in either order, and where that decides on a branch.
+        """
+        for child, up in ancestors(node):
+            yes: list[ast.expr] = []  # one of these is false
+            no: list[ast.expr] = []  # all of these are true
+            if isinstance(up, ast.BoolOp):
+                beside = [value for value in up.values if value is not child]
+                yes, no = ([], beside) if isinstance(up.op, ast.And) else (beside, [])
+            elif isinstance(up, ast.If | ast.IfExp):
+                first = up.body if isinstance(up, ast.If) else [up.body]
+                other = up.orelse if isinstance(up, ast.If) else [up.orelse]
+                joined = type(up.test.op) if isinstance(up.test, ast.BoolOp) else None
+                tests = up.test.values if isinstance(up.test, ast.BoolOp) else [up.test]
+                no = tests if child in first and joined is not ast.Or else []
+                yes = tests if child in other and joined is not ast.And else []
+            for test in no:
+                if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+                    yes = [*yes, test.operand]
+            if asked := next(filter(self.asks, yes), None):
+                return asked
+            if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
+                return None
+        return None
 
     def _asked_before(self, test: ast.expr) -> bool:
         """Whether a name is only true where there is a device:

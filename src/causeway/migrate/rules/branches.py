@@ -7,6 +7,8 @@ import re
 
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.module import VENDORS, Module
+from causeway.migrate.names import ancestors
+from causeway.migrate.rule import Rule
 from causeway.migrate.source import Edit
 
 _TORCHS = re.compile(r"(mps|xpu|mtia)(:\d+)?")
@@ -17,6 +19,21 @@ def for_each_vendor(node: ast.AST) -> bool:
     its branch is CUDA's, and stays.
     """
     return any(name.partition(":")[0] in VENDORS for name in compared_beside(node))
+
+
+def stays_without_device(module: Module, rule: Rule, node: ast.AST) -> bool:
+    """Report and leave a comparison that only counts where there is no device: a program that was
+    asked for "cuda" goes on with the CPU, or ends. The accelerator's name is "cpu" there, and a Mac
+    does not serve who asks for "cuda".
+    """
+    asked = None if module.vendor else module.unavailable(node)
+    if asked is None:
+        return False
+    if any(isinstance(up, ast.BoolOp) and module.within(asked, up) for _, up in ancestors(node)):
+        module.kept_questions.add(id(asked))
+    module.report(rule, node, "portable", "it is asked where there is no device",
+                  tip='Whoever asks for "cuda" there is answered as before.')  # fmt: skip
+    return True
 
 
 def no_other(module: Module, node: ast.AST) -> str:

@@ -7,7 +7,7 @@ import re
 
 from causeway.migrate.module import Fold, Module
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules.branches import negated
+from causeway.migrate.rules.branches import negated, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import Role, role, surely_not_torch
 from causeway.migrate.source import Edit
@@ -199,6 +199,9 @@ def _device_compared(module: Module, node: ast.Compare, call: ast.Call) -> None:
     """
     if chooses_kernel(module, node):
         module.report(RULE, node, "manual", "it decides on a kernel that is for CUDA alone")
+        return
+    if stays_without_device(module, RULE, node):
+        module.done.update(map(id, (call, call.args[0])))
         return
     source, quote = module.source, module.quote_for(node)
     of_type = _is_type(call.up)  # type: ignore[attr-defined]

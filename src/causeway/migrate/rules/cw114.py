@@ -40,6 +40,11 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "it decides on code that is for CUDA alone",
                 tip="It is False on other devices, so that code is left out there.", api=use.api,
             )  # fmt: skip
+        elif id(use.call) in module.kept_questions:
+            module.report(
+                RULE, use.node, "portable", 'it answers who asks for "cuda"',
+                tip="Other devices are not asked for by that name.", api=use.api,
+            )  # fmt: skip
         elif surely_not_torch(module, use.node) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
@@ -134,7 +139,7 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if isinstance(up, ast.If) and region and all(sets_switches(module, n) for n in region):
             return True
-        stays = [b for b in module.breaking if any(_within(module, b, node) for node in region)]
+        stays = [b for b in module.breaking if any(module.within(b, node) for node in region)]
         if stays:
             body = [(module.source.start(n), module.source.end(n)) for n in region]
             converted = any(a <= e.start < b for e in module.edits for a, b in body)
@@ -174,13 +179,9 @@ def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
     return False
 
 
-def _within(module: Module, node: ast.AST, around: ast.AST) -> bool:
-    return module.source.start(around) <= module.source.start(node) < module.source.end(around)
-
-
 def _fragile(module: Module, use: Use) -> list[str]:
     """Names behind the question that some devices' modules lack, with nothing to stand in."""
     return sorted({
         name for _, region in _regions(use) for node, name in module.fragile
-        if any(_within(module, node, around) for around in region)
+        if any(module.within(node, around) for around in region)
     })  # fmt: skip

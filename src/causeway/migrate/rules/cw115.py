@@ -6,7 +6,7 @@ import ast
 
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules.branches import for_each_vendor, no_other
+from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import device_like
 from causeway.migrate.source import Edit
@@ -47,6 +47,8 @@ def _compare(module: Module, node: ast.Compare) -> None:
     else:
         return
     module.done.add(id(literal))
+    if stays_without_device(module, RULE, node):
+        return
     if not device_like(module, other):
         # A back-end, an implementation, a mode: "cuda" may be its name.
         module.report(
@@ -160,7 +162,7 @@ def _startswith(module: Module, call: ast.Call) -> None:
         return
     literal = call.args[0]
     module.done.add(id(literal))
-    if not device_like(module, func.value):
+    if stays_without_device(module, RULE, call) or not device_like(module, func.value):
         return
     parts = module.source.string_parts(literal)
     if parts is None or chooses_kernel(module, call):
