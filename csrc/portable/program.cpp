@@ -30,6 +30,13 @@ void Program::mix(const std::string& text) {
   }
 }
 
+void Program::mix(const Text& text) {
+  if (text.fixed())
+    mix(reinterpret_cast<uint64_t>(text.fixed()));
+  else
+    mix(text.made());
+}
+
 void Program::step(Kind kind, const std::string& name, Dtype dtype, const char* type, const std::string& text) {
   mix(static_cast<uint64_t>(kind) | static_cast<uint64_t>(dtype) << 8);
   mix(name);
@@ -92,13 +99,22 @@ Program& Program::define(const std::string& name, const std::string& text) {
   return *this;
 }
 
-Program& Program::before(const std::string& text) {
-  step(Kind::Before, {}, kOther, nullptr, text);
+Program& Program::before(const Text& text) {
+  if (!text.fixed()) return step(Kind::Before, {}, kOther, nullptr, text.made()), *this;
+  mix(text);
+  steps_.push_back({Kind::Before, kOther, text.fixed(), {}, {}});
+  return *this;
+}
+
+Program& Program::specialise(uint64_t bits, std::function<void(Source&)> add) {
+  mix(bits);
+  specialised_.push_back(std::move(add));
   return *this;
 }
 
 std::string Program::source(const std::string& body) const {
   Source s(call_.device->info);
+  for (const auto& add : specialised_) add(s);
   for (const Step& step : steps_) {
     const std::string p = step.name + "_p";
     switch (step.kind) {
@@ -117,7 +133,7 @@ std::string Program::source(const std::string& body) const {
         s.define(step.name, step.text);
         break;
       case Kind::Before:
-        s.before(step.text);
+        s.before(step.type ? step.type : step.text);
         break;
     }
   }
@@ -135,23 +151,23 @@ cw_status Program::launch(int64_t units, const std::function<std::string()>& bod
   return launch_.run(*call_.device, function, units, cost, call_.stream);
 }
 
-cw_status Program::by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory) {
+cw_status Program::by_teams(const Teams& teams, int64_t rows, const Text& body, const std::string& memory) {
   if (rows <= 0) return CW_OK;
   value("rows", rows);
   mix(teams.bits());
   mix(memory);
   mix(body);
   cw_function function = nullptr;
-  TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + memory + each_row(body); }, &function));
+  TRY(find([&] { return "LOCAL A cells[2 * ITEMS];\n" + memory + each_row(body.text()); }, &function));
   return launch_.run_groups(*call_.device, function, teams.groups(rows), teams.items, call_.stream);
 }
 
-cw_status Program::run(int64_t count, const std::string& body, double cost) {
+cw_status Program::run(int64_t count, const Text& body, double cost) {
   if (count <= 0) return CW_OK;
   value("u_count", count);
   mix(body);
   const auto text = [&] {
-    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body + "\n}\n";
+    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body.text() + "\n}\n";
   };
   return launch(count, text, cost);
 }
@@ -164,7 +180,7 @@ cw_status Program::as_is(const std::string& body, const std::function<cw_status(
   return start(launch_, function);
 }
 
-cw_status Program::each(const int64_t* shape, int rank, const std::string& body, double cost) {
+cw_status Program::each(const int64_t* shape, int rank, const Text& body, double cost) {
   int64_t count = 1;
   for (int d = 0; d < rank; ++d) count *= shape[d];
   if (count <= 0) return CW_OK;
@@ -176,7 +192,7 @@ cw_status Program::each(const int64_t* shape, int rank, const std::string& body,
   mix(static_cast<uint64_t>(rank));
   value("u_count", count);
   for (int d = 0; d < rank; ++d) value("n" + std::to_string(d), shape[d]);
-  return launch(count, [&] { return loop(rank, body); }, cost);
+  return launch(count, [&] { return loop(rank, body.text()); }, cost);
 }
 
 std::string Program::loop(int rank, const std::string& body) const {

@@ -8,6 +8,21 @@
 
 namespace causeway::portable {
 
+// A text of a .cl, which a call knows by its address, or one that was put together, which it knows by what is in it. No
+// longer than the call that it is given to.
+class Text {
+ public:
+  Text(const char* fixed) : fixed_(fixed) {}  // NOLINT: both are texts
+  Text(const std::string& made) : made_(&made) {}  // NOLINT
+  const char* fixed() const { return fixed_; }
+  const std::string& made() const { return *made_; }
+  std::string text() const { return fixed_ ? fixed_ : *made_; }
+
+ private:
+  const char* fixed_ = nullptr;
+  const std::string* made_ = nullptr;
+};
+
 class Program {
  public:
   Program(KernelCall& call, const char* name);
@@ -26,22 +41,23 @@ class Program {
   // Text that the kernel is specialised on.
   Program& define(const std::string& name, const std::string& text);
   Program& define(const std::string& name, int64_t v) { return define(name, std::to_string(v)); }
-  Program& before(const std::string& text);  // functions
+  Program& before(const Text& text);  // functions
+  // The same where `bits`, and what else the program is made of, say all of it: `add` is called only where the source is
+  // written, within this call, and adds no parameters.
+  Program& specialise(uint64_t bits, std::function<void(Source&)> add);
 
   // Put it on the stream: `body` once for each coordinate c0, c1 .. of `shape`; `u` counts them, row-major. `continue`
   // goes on with the next. `cost` in arithmetic operations.
-  cw_status each(const int64_t* shape, int rank, const std::string& body, double cost);
-  cw_status each(const Tensor& over, const std::string& body, double cost) {
-    return each(over.shape, over.ndim, body, cost);
-  }
+  cw_status each(const int64_t* shape, int rank, const Text& body, double cost);
+  cw_status each(const Tensor& over, const Text& body, double cost) { return each(over.shape, over.ndim, body, cost); }
   // `body` once for each u < count.
-  cw_status run(int64_t count, const std::string& body, double cost);
+  cw_status run(int64_t count, const Text& body, double cost);
   // `body` as it is.
   cw_status as_is(const std::string& body, const std::function<cw_status(Launch&, cw_function)>& start);
 
   // `body` for each row u < rows of a team (rows.h), whose items have `cells` of type A: for which the text of teams,
   // and of folds, was given to `before`. `memory` declares what else is LOCAL.
-  cw_status by_teams(const Teams& teams, int64_t rows, const std::string& body, const std::string& memory = "");
+  cw_status by_teams(const Teams& teams, int64_t rows, const Text& body, const std::string& memory = "");
 
   bool failed() const { return failed_; }
 
@@ -54,13 +70,14 @@ class Program {
   struct Step {
     Kind kind;
     Dtype dtype;  // of memory
-    const char* type;  // of a value
+    const char* type;  // of a value; or the text, where that is fixed
     std::string name, text;
   };
   Program& add(const std::string& name, const Tensor& tensor, bool written);
   void pointer(const std::string& name, const void* data, Dtype dtype, bool written);
   void step(Kind kind, const std::string& name, Dtype dtype, const char* type = nullptr, const std::string& text = {});
   void mix(const std::string& text);
+  void mix(const Text& text);
   void mix(uint64_t word);
   std::string source(const std::string& body) const;
   std::string loop(int rank, const std::string& body) const;
@@ -69,6 +86,7 @@ class Program {
 
   KernelCall& call_;
   std::vector<Step> steps_;
+  std::vector<std::function<void(Source&)>> specialised_;
   Launch launch_;
   uint64_t hash_[2];
   std::vector<Named> tensors_;
@@ -102,9 +120,9 @@ struct IndexList {
 };
 // False: masks, or nothing that is an index of `in`.
 bool read_indices(KernelCall& call, const cw_arg& from, const Tensor& in, IndexList* list);
-// Text that opens a block in which `k` is element `at` of `index`, counted from the front; where that is not within
-// <index>_n it is told, and `good` is 0.
-std::string within(const std::string& index, const std::string& at);
+// Before a text with INDEXED(index, at, then): `then` with k, element `at` of `index`, counted from the front; where that is
+// not within <index>_n it is told, and `good` is 0.
+void add_indexed(Program& p);
 // Text that sets `from`, the offset in tensor `name` of the item's coordinates, and `good`: all are within. The index's
 // coordinates begin with c<start>.
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start);

@@ -117,7 +117,8 @@ def test_a_wrong_start_of_sums_is_noticed(run_python, tmp_path) -> None:
     fake = tmp_path / "cc"
     real = shutil.which("cc")
     fake.write_text(
-        "#!/bin/sh\nfor f; do case $f in *.c) sed -i 's/A acc = 0;/A acc = 1;/' $f;; esac; done\n"
+        "#!/bin/sh\nfor f; do case $f in *.c) sed -i 's/#define START 0/#define START 1/' $f;; "
+        "esac; done\n"
         f'exec {real} "$@"\n'
     )
     fake.chmod(0o755)

@@ -1,9 +1,10 @@
 // Elements that come from other places: gather, take, index with several tensors, triangles, flips and rolls, paddings,
 // and tensors made of coordinates alone. Each item finds where its element comes from.
-// What is put together here, and is in no .cl: coordinates and strides, one for each dimension of a call.
+// What is put together here, and is in no .cl: what is done for each dimension of a call, or each index.
 #include <algorithm>
 
 #include "portable/program.h"
+#include "portable/kernels/gather.cl.h"
 
 namespace causeway::portable {
 
@@ -20,6 +21,21 @@ bool moves(const Tensor& out, const Tensor& in) { return out.dtype == in.dtype &
 
 Tensor as_bits(Tensor t) { return t.dtype = bits_of(t.dtype), t; }
 
+// What a text calls COORDINATE and STRIDE, of dimension `dim` of x.
+void define_dimension(Program& p, int dim) {
+  p.specialise(static_cast<uint64_t>(dim), [dim](Source& s) {
+    const std::string D = std::to_string(dim);
+    s.define("COORDINATE", "c" + D).define("STRIDE", "x_s" + D);
+  });
+}
+
+// "MACRO(from) MACRO(from + 1) ..": of each dimension before `to`.
+std::string each_dimension(const char* macro, int from, int to) {
+  std::string all;
+  for (int d = from; d < to; ++d) all += std::string(macro) + "(" + std::to_string(d) + ") ";
+  return all;
+}
+
 // out, self, dim, index, sparse_grad
 cw_status gather(KernelCall& call, const void*) {
   Tensor out, in, at;
@@ -28,15 +44,10 @@ cw_status gather(KernelCall& call, const void*) {
   const int dim = wrap(call.integer(2), in.ndim);
   at_least_1d(out), at_least_1d(in), at_least_1d(at);
   if (in.ndim != at.ndim || out.ndim != at.ndim) return CW_UNSUPPORTED;
-  const std::string D = std::to_string(dim);
   Program p(call, "gather");
   p.out("out", as_bits(out)).in("x", as_bits(in)).in("index", at).value("size", in.shape[dim]).tells();
-  return p.each(out,
-                "const idx k = index(index_at);\n"
-                "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, k, size); out_set(out_at, -1); continue; }\n"
-                "out_set(out_at, x(x_at + (k - c" +
-                    D + ") * x_s" + D + "));",
-                8);
+  define_dimension(p, dim);
+  return p.each(out, texts::gather::gather, 8);
 }
 
 // out, self, index: of all of self, row-major
@@ -48,11 +59,7 @@ cw_status take(KernelCall& call, const void*) {
   at_least_1d(out), at_least_1d(at);
   Program p(call, "take");
   p.out("out", as_bits(out)).in("x", in.data, bits_of(in.dtype)).in("index", at).value("size", in.numel()).tells();
-  return p.each(out,
-                "const idx k = index(index_at);\n"
-                "if (k < -size || k >= size) { TELL(OUT_OF_RANGE, k, size); out_set(out_at, -1); continue; }\n"
-                "out_set(out_at, x(k < 0 ? k + size : k));",
-                8);
+  return p.each(out, texts::gather::take, 8);
 }
 
 // out, self, diagonal
@@ -94,14 +101,12 @@ cw_status roll(KernelCall& call, const void*) {
   for (size_t i = 0; i < shifts.size(); ++i) by[dims.empty() ? 0 : wrap(dims[i], in.ndim)] += shifts[i];
   Program p(call, "roll");
   p.out("out", as_bits(out)).in("x", as_bits(in));
-  std::string text = "idx from = 0, s;\n";
   for (int d = 0; d < in.ndim; ++d) {
-    const std::string D = std::to_string(d);
     const int64_t n = std::max<int64_t>(in.shape[d], 1);
-    p.value("by" + D, ((by[d] % n) + n) % n);
-    text += "s = c" + D + " - by" + D + "; from += (s < 0 ? s + n" + D + " : s) * x_s" + D + ";\n";
+    p.value("by" + std::to_string(d), ((by[d] % n) + n) % n);
   }
-  return p.each(out, text + "out_set(out_at, x(from));", 8);
+  p.specialise(0, [&](Source& s) { s.define("EACH", each_dimension("ROLLED", 0, in.ndim)); });
+  return p.each(out, texts::gather::roll, 8);
 }
 
 struct Pad {
@@ -120,41 +125,23 @@ cw_status pad(KernelCall& call, const void* data) {
     return CW_UNSUPPORTED;
   Program p(call, op.backward ? "pad_backward" : "pad");
   p.out("out", op.backward ? out : as_bits(out)).in("x", op.backward ? in : as_bits(in));
-  std::string text = "idx from = 0;\n", open, close;
-  for (int d = 0; d < in.ndim; ++d) {
-    const std::string D = std::to_string(d), c = "c" + D, s = "x_s" + D, pl = "pl" + D, m = "m" + D;
-    if (d < first) {
-      text += "from += " + c + " * " + s + ";\n";
-      continue;
-    }
-    p.value(pl, sides[2 * (in.ndim - 1 - d)]).value(m, in.shape[d]);
-    if (!op.backward) {
-      text += "{ idx i = " + c + " - " + pl + ";\n" +
-              (op.reflect ? "if (i < 0) i = -i;\nif (i >= " + m + ") i = 2 * (" + m + " - 1) - i;\n"
-                          : "i = i < 0 ? 0 : i >= " + m + " ? " + m + " - 1 : i;\n") +
-              "from += i * " + s + "; }\n";
-      continue;
-    }
-    const std::string n = "n" + D, i = "i" + D, t = "t" + D;
-    if (op.reflect)  // itself, mirrored at the beginning, mirrored at the end
-      open += "for (int " + t + " = 0; " + t + " < 3; ++" + t + ") {\nconst idx " + i + " = " + t + " == 0 ? " + c +
-              " + " + pl + " : " + t + " == 1 ? " + pl + " - " + c + " : " + pl + " + 2 * (" + n + " - 1) - " + c +
-              ";\nif (" + i + " < 0 || " + i + " >= " + m + " || (" + t + " == 1 && " + c + " == 0) || (" + t +
-              " == 2 && " + c + " == " + n + " - 1)) continue;\n";
-    else
-      open += "for (idx " + i + " = " + c + " == 0 ? 0 : " + c + " + " + pl + "; " + i + " <= (" + c + " == " + n +
-              " - 1 ? " + m + " - 1 : " + c + " + " + pl + "); ++" + i + ") {\nif (" + i + " < 0 || " + i + " >= " + m +
-              ") continue;\n";
-    close += "}\n";
-    open +=
-        "const idx f" + D + " = " + (d == first ? "from" : "f" + std::to_string(d - 1)) + " + " + i + " * " + s + ";\n";
+  p.define("REFLECT", op.reflect);
+  for (int d = first; d < in.ndim; ++d) {
+    const std::string D = std::to_string(d);
+    p.value("pl" + D, sides[2 * (in.ndim - 1 - d)]).value("m" + D, in.shape[d]);
   }
-  if (!op.backward) return p.each(out, text + "out_set(out_at, x(from));", 12);
-  const std::string type = name_of(compute_of(in.dtype));
-  return p.each(out,
-                text + type + " sum = 0;\n" + open + "sum += x(f" + std::to_string(in.ndim - 1) + ");\n" + close +
-                    "out_set(out_at, sum);",
-                40);
+  if (!op.backward) {
+    p.define("EACH", each_dimension("FRONT", 0, first) + each_dimension("PADDED", first, in.ndim));
+    return p.each(out, texts::gather::pad, 12);
+  }
+  p.define("T", name_of(compute_of(in.dtype))).define("FRONTS", each_dimension("FRONT", 0, first));
+  std::string body = "sum += x(f" + std::to_string(in.ndim - 1) + ");";
+  for (int d = in.ndim - 1; d >= first; --d) {
+    const std::string before = d == first ? "from" : "f" + std::to_string(d - 1);
+    body = "EACH_OF(" + std::to_string(d) + ", " + before + ", " + body + ")";
+  }
+  p.define("EACH", body);
+  return p.each(out, texts::gather::pad_backward, 40);
 }
 
 // grad_input, grad, input_sizes, dim, size, step
@@ -164,19 +151,16 @@ cw_status unfold_backward(KernelCall& call, const void*) {
     return CW_UNSUPPORTED;
   if (out.ndim == 0) return CW_UNSUPPORTED;
   const int dim = wrap(call.integer(3), out.ndim);
-  const std::string D = std::to_string(dim), type = name_of(compute_of(in.dtype));
   Program p(call, "unfold_backward");
   p.out("out", out).in("x", in).value("size", call.integer(4)).value("step", call.integer(5));
   p.value("windows", in.shape[dim]);
-  std::string base;
+  define_dimension(p, dim);
+  std::string base = "0";
   for (int d = 0; d < out.ndim; ++d)
     if (d != dim) base += " + c" + std::to_string(d) + " * x_s" + std::to_string(d);
-  const std::string c = "c" + D, last = "x_s" + std::to_string(in.ndim - 1);
-  return p.each(out,
-                type + " sum = 0;\nconst idx base = 0" + base + ";\nfor (idx w = " + c + " < size ? 0 : (" + c +
-                    " - size) / step + 1; w < windows && w * step <= " + c + "; ++w) sum += x(base + w * x_s" + D +
-                    " + (" + c + " - w * step) * " + last + ");\nout_set(out_at, sum);",
-                20);
+  p.define("BASE", base).define("WITHIN", "x_s" + std::to_string(in.ndim - 1));
+  p.define("T", name_of(compute_of(in.dtype)));
+  return p.each(out, texts::gather::unfold_backward, 20);
 }
 
 // out, self, dim, start, length
@@ -217,9 +201,8 @@ cw_status spaced(KernelCall& call, const void* data) {
   p.out("out", out).real("first", first, type).real("last", last, type);
   p.real("step", n > 1 ? (last - first) / static_cast<double>(n - 1) : 0, type).define("T", name_of(type));
   if (powers) p.real("base", call.real(4, 10), type);
-  const std::string v = "(c0 < n0 / 2 ? first + step * (T)c0 : last - step * (T)(n0 - 1 - c0))";
-  return p.each(
-      out, "const T v = n0 == 1 ? first : " + v + ";\nout_set(out_at, " + (powers ? "pow(base, v)" : "v") + ");", 40);
+  p.define("POWERS", powers);
+  return p.each(out, texts::gather::spaced, 40);
 }
 
 // out, start, end, step: what arange does, the end included
@@ -241,7 +224,7 @@ cw_status trace(KernelCall& call, const void*) {
   Program p(call, "trace");
   p.out("out", out.data, out.dtype).in("x", in.data, in.dtype).define("A", name_of(type));
   p.value("stride", in.strides[0] + in.strides[1]).value("n", std::min(in.shape[0], in.shape[1]));
-  return p.run(1, "A sum = 0;\nfor (idx i = 0; i < n; ++i) sum += x(i * stride);\nout_set(0, sum);", 1);
+  return p.run(1, texts::gather::trace, 1);
 }
 
 }  // namespace
@@ -298,14 +281,11 @@ bool read_indices(KernelCall& call, const cw_arg& from, const Tensor& in, IndexL
   return true;
 }
 
-std::string within(const std::string& index, const std::string& at) {
-  const std::string n = index + "_n";
-  return "{ const idx given = " + index + "(" + at + "), k = given < 0 ? given + " + n +
-         " : given;\nif (k < 0 || k >= " + n + ") { TELL(OUT_OF_RANGE, given, " + n + "); good = 0; }\n";
-}
+void add_indexed(Program& p) { p.before(texts::gather::indexed); }
 
 std::string add_indices(Program& p, const IndexList& list, const Tensor& in, const std::string& name, int start) {
   p.tells();
+  add_indexed(p);
   std::string text = "idx from = 0;\nint good = 1;\n";
   for (size_t j = 0; j < list.tensors.size(); ++j) {
     const Tensor& t = list.tensors[j];
@@ -318,7 +298,7 @@ std::string add_indices(Program& p, const IndexList& list, const Tensor& in, con
       p.value(s, t.strides[d]);
       at += " + c" + std::to_string(start + d + list.rank - t.ndim) + " * " + s;
     }
-    text += within(J, at) + "from += k * " + name + "_s" + D + "; }\n";
+    text += "INDEXED(" + J + ", " + at + ", from += k * " + name + "_s" + D + ";)\n";
   }
   int c = 0;
   for (int d = 0; d < in.ndim; ++d) {

@@ -1,7 +1,7 @@
 // Running sums, products, extremes. Many rows: an item each. Few and long ones in three passes: every part of a row by
 // itself, what stands before each part, then the parts again from there on. Where items run in parallel and rows lie
 // densely, a team takes a row by tiles of four elements an item.
-// What is put together here, and is in no .cl: loops around what a family has for an element.
+// What is put together here, and is in no .cl: offsets in as many dimensions as there are.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
@@ -46,12 +46,9 @@ cw_status scan_by_teams(KernelCall& call, const Scan& op, const Tensor& out, con
     p.before(fold_text("team_fold", "A", "STEP_(a, b)"));
     p.in("x", in.data, in.dtype).out("sums", sums, acc).value("size", n).value("parts", parts);
     p.value("step_in", in.strides[dim]);
-    TRY(p.by_teams(teams, rows * parts,
-                   "const idx row = u / parts, part = u - row * parts, lo = size * part / parts;\n"
-                   "const idx n = size * (part + 1) / parts - lo;\nidx ib = 0;\n" +
-                       offset_text(p, "ib", "row", shape, in_strides) +
-                       "A acc = START;\nEACH(j) { const A v = (A)x(ib + (lo + j) * step_in); acc = STEP_(acc, v); }\n"
-                       "acc = team_fold(cells, LANE, acc);\nif (mine && place == 0) sums_set(u, acc);\n"));
+    std::string text = texts::scan::part_sums;
+    text.replace(text.find("OFFSETS"), 7, "idx ib = 0;\n" + offset_text(p, "ib", "row", shape, in_strides));
+    TRY(p.by_teams(teams, rows * parts, text));
     const Tensor each = dense(sums, acc, {rows, parts});
     Tensor until = each;
     until.data += rows * parts * size_of(acc);
@@ -89,50 +86,43 @@ cw_status scan_into(KernelCall& call, const Scan& op, const Tensor& out, const T
   const int64_t parts = std::max<int64_t>(1, std::min(wanted / std::max<int64_t>(columns, 1), n / (cpu ? 8192 : 128)));
   shape[dim] = parts;
   const Dtype acc = accumulator(call, out.dtype);
-  const std::string D = std::to_string(dim), name = name_of(acc);
-  std::string column = "0", base_in = "0", base_out = "0";
-  for (int d = 0; d < in.ndim; ++d) {
-    if (d == dim) continue;
-    const std::string K = std::to_string(d);
-    column = "(" + column + ") * n" + K + " + c" + K;
-    base_in += " + c" + K + " * x_s" + K, base_out += " + c" + K + " * out_s" + K;
-  }
+  const std::string name = name_of(acc);
+  const auto describe = [&](Source& s) {
+    std::string column = "0", base_in = "0", base_out = "0";
+    for (int d = 0; d < in.ndim; ++d) {
+      if (d == dim) continue;
+      const std::string K = std::to_string(d);
+      column = "(" + column + ") * n" + K + " + c" + K;
+      base_in += " + c" + K + " * x_s" + K, base_out += " + c" + K + " * out_s" + K;
+    }
+    const std::string D = std::to_string(dim);
+    s.define("PART", "c" + D).define("PARTS", "n" + D).define("ROW", "(" + column + ") * n" + D);
+    s.define("IN_BASE", base_in).define("IN_STRIDE", "x_s" + D);
+    s.define("OUT_BASE", base_out).define("OUT_STRIDE", "out_s" + D).define("SEVERAL", parts > 1);
+  };
   void* sums = nullptr;
   const auto begin = [&](Program& p) {
-    p.define("A", name).in("x", in).value("size", n).define("STEP_(acc, v)", op.step);
+    p.define("A", name).in("x", in).value("size", n).define("START", op.start).define("STEP_(acc, v)", op.step);
+    p.specialise(static_cast<uint64_t>(dim), describe);
     if (op.step[0] == 'l') p.before(texts::scan::log_add);
     if (parts > 1) p.out("sums", sums, acc);
   };
-  const std::string range = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D +
-                            ", row = (" + column + ") * n" + D + ";\n";
-  const std::string load = "const A v = (A)x(ib + i * x_s" + D + "); acc = STEP_(acc, v);\n";
   const double cost = static_cast<double>(n) / static_cast<double>(parts) * 6;
   if (parts > 1) {
     TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(columns * parts * size_of(acc)), &sums));
     Program first(call, "scan_parts");
     begin(first);
-    TRY(first.each(shape, in.ndim,
-                   range + "const idx ib = " + base_in + ";\nA acc = " + op.start +
-                       ";\nfor (idx i = lo; i < hi; ++i) { " + load + "}\nsums_set(row + c" + D + ", acc);",
-                   cost));
+    TRY(first.each(shape, in.ndim, texts::scan::parts, cost));
     Program between(call, "scan_between");
-    between.define("A", name).define("STEP_(acc, v)", op.step);
+    between.define("A", name).define("START", op.start).define("STEP_(acc, v)", op.step);
     if (op.step[0] == 'l') between.before(texts::scan::log_add);
     between.out("sums", sums, acc).value("parts", parts);
-    TRY(between.run(columns,
-                    std::string("A acc = ") + op.start +
-                        ";\nfor (idx i = u * parts; i < (u + 1) * parts; ++i) { const A v = sums(i); sums_set(i, acc); "
-                        "acc = STEP_(acc, v); }",
-                    static_cast<double>(parts) * 4));
+    TRY(between.run(columns, texts::scan::between, static_cast<double>(parts) * 4));
   }
   Program last(call, "scan");
   begin(last);
   last.out("out", out);
-  return last.each(shape, in.ndim,
-                   range + "const idx ib = " + base_in + ", ob = " + base_out +
-                       ";\nA acc = " + (parts > 1 ? "sums(row + c" + D + ")" : op.start) +
-                       ";\nfor (idx i = lo; i < hi; ++i) { " + load + "out_set(ob + i * out_s" + D + ", acc); }",
-                   cost);
+  return last.each(shape, in.ndim, texts::scan::whole, cost);
 }
 
 // out, self, dim, dtype
@@ -160,17 +150,16 @@ cw_status extreme(KernelCall& call, const void* data) {
   int64_t shape[kMostDims];
   std::copy(in.shape, in.shape + in.ndim, shape);
   shape[dim] = 1;
-  const std::string D = std::to_string(dim),
-                    type = compute_of(in.dtype) == kBool ? "u8" : name_of(compute_of(in.dtype));
+  const std::string type = compute_of(in.dtype) == kBool ? "u8" : name_of(compute_of(in.dtype));
   Program p(call, "extreme");
   p.in("x", in).out("values", values).out("places", places).value("size", in.shape[dim]);
-  // The last of equal ones, and NaN for good.
-  return p.each(shape, in.ndim,
-                type + " best = x(x_at);\nidx at = 0;\nfor (idx i = 0; i < size; ++i) {\nconst " + type +
-                    " v = x(x_at + i * x_s" + D + ");\nif (v != v || (best == best && v " + (data ? ">=" : "<=") +
-                    " best)) { best = v; at = i; }\nvalues_set(values_at + i * values_s" + D +
-                    ", best);\nplaces_set(places_at + i * places_s" + D + ", at);\n}",
-                static_cast<double>(in.shape[dim]) * 6);
+  p.define("T", type);
+  p.specialise(static_cast<uint64_t>(dim) | static_cast<uint64_t>(data != nullptr) << 8, [&](Source& s) {
+    const std::string D = std::to_string(dim);
+    s.define("BEYOND", data ? ">=" : "<=").define("IN_STRIDE", "x_s" + D);
+    s.define("VALUES_STRIDE", "values_s" + D).define("PLACES_STRIDE", "places_s" + D);
+  });
+  return p.each(shape, in.ndim, texts::scan::extreme, static_cast<double>(in.shape[dim]) * 6);
 }
 
 const Scan kSum = {"aten::cumsum.out", "0", "((acc) + (v))"};

@@ -1,13 +1,14 @@
 // Elements that go to other places: scatter, index_add, index_put and their like. No two items write to one place: an
 // item owns a column of the result, or a part of one, and takes what goes there in the order of the index. So sums are
 // the same at each run, and no atomics are needed. Where values are only put, index_put leaves open which one stays.
-// What is put together here, and is in no .cl: coordinates and strides, one for each dimension of a call.
+// What is put together here, and is in no .cl: what is done for each dimension of a call, or each index.
 #include "portable/kernels/scatter.h"
 
 #include <algorithm>
 #include <cstring>
 
 #include "portable/program.h"
+#include "portable/kernels/scatter.cl.h"
 
 namespace causeway::portable {
 
@@ -177,6 +178,7 @@ cw_status index_put(KernelCall& call, const void*) {
   {
     Program p(call, "index_numbers");
     p.out("at", numbers, kI64).tells();
+    add_indexed(p);
     std::string text = "idx all = 0;\nint good = 1;\n";
     for (size_t j = 0; j < list.tensors.size(); ++j) {
       const Tensor& t = list.tensors[j];
@@ -187,7 +189,7 @@ cw_status index_put(KernelCall& call, const void*) {
         p.value(J + "_d" + std::to_string(d), t.shape[d] == 1 ? 0 : t.strides[d]);
         from += " + c" + std::to_string(d + list.rank - t.ndim) + " * " + J + "_d" + std::to_string(d);
       }
-      text += within(J, from) + "all = all * " + J + "_n + k; }\n";
+      text += "INDEXED(" + J + ", " + from + ", all = all * " + J + "_n + k;)\n";
     }
     TRY(p.each(list.shape.data(), list.rank, text + "at_set(u, good ? all : -1);", 16));
   }
@@ -199,31 +201,28 @@ cw_status index_put(KernelCall& call, const void*) {
   own.push_back(parts_of(call, columns, places, count));
   Program p(call, "index_accumulate");
   p.out("out", out).in("v", v).in("at", numbers, kI64).value("places", places).value("count", count);
-  std::string text = "idx ob = 0, vb = 0;\n";
+  std::string own_offsets;
   int c = 0, within = 0;
   for (int d = 0; d < out.ndim; ++d) {
     if (std::find(list.dims.begin(), list.dims.end(), d) != list.dims.end()) continue;
     if (within == list.start) within += list.rank;
-    const std::string C = "c" + std::to_string(c++);
-    text +=
-        "ob += " + C + " * out_s" + std::to_string(d) + "; vb += " + C + " * v_s" + std::to_string(within++) + ";\n";
+    own_offsets +=
+        "COLUMN(c" + std::to_string(c++) + ", out_s" + std::to_string(d) + ", v_s" + std::to_string(within++) + ") ";
   }
-  const std::string P = "c" + std::to_string(c), N = "n" + std::to_string(c);
-  text +=
-      "const idx lo = places * " + P + " / " + N + ", hi = places * (" + P + " + 1) / " + N + ";\n" +
-      "for (idx b = 0; b < count; ++b) {\nidx k = at(b), o = ob, w = vb, rest = b;\nif (k < lo || k >= hi) continue;\n";
+  p.define("COLUMNS", own_offsets).define("PART", "c" + std::to_string(c)).define("PARTS", "n" + std::to_string(c));
+  std::string of_place, of_value;
   for (size_t j = list.dims.size(); j-- > 0;) {
     const std::string D = std::to_string(list.dims[j]), n = "d" + D;
     p.value(n, out.shape[list.dims[j]]);
-    text += j == 0 ? "o += k * out_s" + D + ";\n" : "o += k % " + n + " * out_s" + D + "; k /= " + n + ";\n";
+    of_place += j == 0 ? "FIRST_DIGIT(o, k, out_s" + D + ")" : "DIGIT(o, k, " + n + ", out_s" + D + ") ";
   }
   for (int d = list.rank; d-- > 0;) {
     const std::string D = std::to_string(list.start + d), n = "b" + std::to_string(d);
     p.value(n, list.shape[d]);
-    text += d == 0 ? "w += rest * v_s" + D + ";\n" : "w += rest % " + n + " * v_s" + D + "; rest /= " + n + ";\n";
+    of_value += d == 0 ? "FIRST_DIGIT(w, rest, v_s" + D + ")" : "DIGIT(w, rest, " + n + ", v_s" + D + ") ";
   }
-  text += out.dtype == kBool ? "out_set(o, out(o) | v(w));\n}\n" : "out_set(o, out(o) + v(w));\n}\n";
-  return p.each(own.data(), static_cast<int>(own.size()), text, static_cast<double>(count) * 10);
+  p.define("PLACES", of_place).define("VALUES", of_value).define("FLAGS", out.dtype == kBool);
+  return p.each(own.data(), static_cast<int>(own.size()), texts::scatter::accumulate, static_cast<double>(count) * 10);
 }
 
 bool scatter_takes(const KernelCall& call, const Tensor& out, const Tensor& index) {
@@ -256,51 +255,33 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
   if (how.scaled) p.number("alpha", how.alpha, out.dtype);
   if (how.skip >= 0) p.value("skip", how.skip);
   p.define("A", compute_of(out.dtype) == kBool ? "u8" : name_of(compute_of(out.dtype)));
-  std::string base[3] = {"0", "0", "0"}, column = "0";
-  for (int d = 0; d < at.ndim; ++d) {
-    const std::string D = std::to_string(d);
-    if (d == dim) continue;
-    base[0] += " + c" + D + " * out_s" + D, base[1] += " + c" + D + " * index_s" + D,
-        base[2] += " + c" + D + " * src_s" + D;
-    column = "(" + column + ") * n" + D + " + c" + D;
-  }
   if (counted) {
     void* counts = nullptr;
     TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(columns * size * 4), &counts));
     p.out("counts", counts, kI32);
   }
-  const std::string D = std::to_string(dim);
-  std::string text = "const idx lo = size * c" + D + " / n" + D + ", hi = size * (c" + D + " + 1) / n" + D +
-                     ", ob = " + base[0] + ", ib = " + base[1] + (source ? ", sb = " + base[2] : "") + ";\n";
-  if (counted)
-    text += "const idx nb = (" + column + ") * size;\nfor (idx k = lo; k < hi; ++k) counts_set(nb + k, " +
-            (how.include_self ? "1" : "0") + ");\n";
-  text += "for (idx i = 0; i < count; ++i) {\nconst idx given = index(ib + i * index_s" + D +
-          "), k = " + (how.wraps ? "given < 0 ? given + size : " : "") + "given;\n" +
-          (how.skip >= 0 ? "if (k == skip) continue;\n" : "") +
-          "if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, given, size); continue; }\n"
-          "if (k < lo || k >= hi) continue;\nconst idx o = ob + k * out_s" +
-          D + ";\nconst A v = " + (source ? "src(sb + i * src_s" + D + ")" : "fixed") + (how.scaled ? " * alpha" : "") +
-          ";\n";
-  const std::string sum = to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op);
-  if (how.op == Put::Set)
-    text += "out_set(o, v);\n";
-  else if (counted)
-    text += "const A old = out(o);\nconst i32 had = counts(nb + k);\nout_set(o, had == 0 ? v : (A)(" + sum +
-            "));\ncounts_set(nb + k, had + 1);\n";
-  else
-    text += "const A old = out(o);\nout_set(o, (" + sum + "));\n";
-  text += "}\n";
-  if (how.op == Put::Mean)
-    text +=
-        "for (idx k = lo; k < hi; ++k) {\nconst i32 had = counts(nb + k);\nif (had < 2) continue;\nconst idx o = ob + "
-        "k * out_s" +
-        D + ";\nconst A old = out(o);\n" +
-        (is_float(to.dtype)
-             ? "out_set(o, old / (A)had);\n"
-             : "A v = (A)(old / (A)had); if (old < (A)0 && v * (A)had != old) v -= (A)1; out_set(o, v);\n") +
-        "}\n";
-  return p.each(shape, at.ndim, text, static_cast<double>(count) * 6);
+  const uint64_t bits = static_cast<uint64_t>(dim) | static_cast<uint64_t>(how.op) << 8 |
+                        static_cast<uint64_t>(counted) << 16 | static_cast<uint64_t>(how.include_self) << 17 |
+                        static_cast<uint64_t>(how.wraps) << 18 | static_cast<uint64_t>(is_float(to.dtype)) << 19;
+  p.specialise(bits, [&](Source& s) {
+    std::string base[3] = {"0", "0", "0"}, column = "0";
+    for (int d = 0; d < at.ndim; ++d) {
+      const std::string D = std::to_string(d);
+      if (d == dim) continue;
+      base[0] += " + c" + D + " * out_s" + D, base[1] += " + c" + D + " * index_s" + D;
+      base[2] += " + c" + D + " * src_s" + D;
+      column = "(" + column + ") * n" + D + " + c" + D;
+    }
+    const std::string D = std::to_string(dim);
+    s.define("PART", "c" + D).define("PARTS", "n" + D).define("COLUMN", column).define("STRIDE", "out_s" + D);
+    s.define("INDEX_STRIDE", "index_s" + D).define("SOURCE_STRIDE", "src_s" + D).define("OUT_BASE", base[0]);
+    s.define("INDEX_BASE", base[1]).define("SOURCE_BASE", base[2]).define("FROM_SOURCE", source != nullptr);
+    s.define("COUNTED", counted).define("INCLUDES_SELF", how.include_self).define("WRAPS", how.wraps);
+    s.define("SKIPS", how.skip >= 0).define("SCALED", how.scaled).define("SETS", how.op == Put::Set);
+    s.define("MEAN", how.op == Put::Mean).define("FLOATS", is_float(to.dtype));
+    s.define("COMBINED", to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op));
+  });
+  return p.each(shape, at.ndim, texts::scatter::scatter, static_cast<double>(count) * 6);
 }
 
 Kernels scatter_kernels() {

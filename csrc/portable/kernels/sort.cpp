@@ -2,7 +2,7 @@
 // merges two runs; elsewhere each element finds its place in the merged run by a binary search in the other one. Stable,
 // of any length, with no memory shared between items. top-k of few takes them out of one pass; by teams where
 // items run in parallel, which hold parts of a row and name their best, one after the other.
-// What is put together here, and is in no .cl: loops around what a family has for an element.
+// What is put together here, and is in no .cl: offsets in as many dimensions as there are.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
@@ -19,8 +19,7 @@ constexpr int64_t kFew = 64;  // of top-k, kept in order by insertion
 std::string type_of(Dtype dtype) { return compute_of(dtype) == kBool ? "u8" : name_of(compute_of(dtype)); }
 
 void define_order(Program& p, bool descending) {
-  p.define("BEFORE(a, b)",
-           descending ? "((a) > (b) || ((a) != (a) && (b) == (b)))" : "((a) < (b) || ((b) != (b) && (a) == (a)))");
+  p.specialise(descending, [descending](Source& s) { s.define("DESCENDING", descending).before(texts::sort::order); });
 }
 
 void at_least_1d(Tensor& t) {
@@ -128,7 +127,6 @@ cw_status topk(KernelCall& call, const void*) {
   int64_t shape[kMostDims];
   std::copy(in.shape, in.shape + in.ndim, shape);
   shape[dim] = 1;
-  const std::string D = std::to_string(dim);
   Program p(call, "topk");
   p.in("x", in)
       .out("values", values)
@@ -137,15 +135,11 @@ cw_status topk(KernelCall& call, const void*) {
       .value("k", k)
       .define("T", type_of(in.dtype));
   define_order(p, largest);
-  return p.each(
-      shape, in.ndim,
-      "T best[64];\nidx at[64];\nidx had = 0;\nfor (idx i = 0; i < size; ++i) {\nconst T v = x(x_at + i * x_s" + D +
-          ");\nif (had == k && !BEFORE(v, best[k - 1])) continue;\nidx j = had < k ? had : k - 1;\n"
-          "for (; j > 0 && BEFORE(v, best[j - 1]); --j) { best[j] = best[j - 1]; at[j] = at[j - 1]; }\n"
-          "best[j] = v; at[j] = i;\nif (had < k) ++had;\n}\n"
-          "for (idx j = 0; j < k; ++j) { values_set(values_at + j * values_s" +
-          D + ", best[j]); places_set(places_at + j * places_s" + D + ", at[j]); }",
-      static_cast<double>(n) * 6);
+  p.specialise(static_cast<uint64_t>(dim), [dim](Source& s) {
+    const std::string D = std::to_string(dim);
+    s.define("STRIDE", "x_s" + D).define("VALUES_STRIDE", "values_s" + D).define("PLACES_STRIDE", "places_s" + D);
+  });
+  return p.each(shape, in.ndim, texts::sort::topk, static_cast<double>(n) * 6);
 }
 
 enum class Pick : int64_t { Kth, Median, NanMedian, Mode };
@@ -163,17 +157,8 @@ cw_status pick_row(KernelCall& call, const Tensor& in, int dim, Pick pick, int64
       .value("k", k)
       .define("PICK", static_cast<int64_t>(pick))
       .define("T", type_of(in.dtype));
-  return p.each(value,
-                std::string("idx good = size, j = k;\nwhile (good > 0 && x(x_at + good - 1) != x(x_at + good - 1)) "
-                            "--good;\n"
-                            "#if PICK == 1\nj = good < size ? good : (size - 1) / 2;\n"
-                            "#elif PICK == 2\nj = good > 0 ? (good - 1) / 2 : 0;\n"
-                            "#elif PICK == 3\nidx most = 0, run = 0;\nfor (idx i = 0; i < size; ++i) {\n"
-                            "run = i > 0 && x(x_at + i) == x(x_at + i - 1) ? run + 1 : 1;\n"
-                            "if (run > most) { most = run; j = i; }\n}\n#endif\n"
-                            "value_set(value_at, x(x_at + j));\n") +
-                    (places ? "place_set(place_at, at(at_at + j));" : ""),
-                static_cast<double>(in.shape[dim]) * (pick == Pick::Mode ? 4 : 1) + 10);
+  p.define("WITH_PLACE", places != nullptr);
+  return p.each(value, texts::sort::pick, static_cast<double>(in.shape[dim]) * (pick == Pick::Mode ? 4 : 1) + 10);
 }
 
 // kthvalue: values, indices, self, k, dim, keepdim; the others without k
@@ -226,23 +211,19 @@ cw_status sort_rows(KernelCall& call, const Tensor& given, int dim, bool descend
     p.in("x", in).out("key", keys[0], in.dtype).out("place", places[0], kI64).define("T", type_of(in.dtype));
     define_order(p, descending);
     p.value("size", n);
-    const std::string last = std::to_string(in.ndim - 1);
     std::vector<int64_t> runs = shape;
     runs.back() = (n + kRun - 1) / kRun;
-    std::string base = "0", row = "0";
-    for (int d = 0; d + 1 < in.ndim; ++d) {
-      const std::string D = std::to_string(d);
-      base += " + c" + D + " * x_s" + D;
-      row = "(" + row + ") * n" + D + " + c" + D;
-    }
-    TRY(p.each(runs.data(), in.ndim,
-               "T k[16];\nidx at[16];\nconst idx from = c" + last +
-                   " * 16, many = size - from < 16 ? size - from : 16, ib = " + base + ", ob = (" + row +
-                   ") * size + from;\nfor (idx i = 0; i < many; ++i) {\nconst T v = x(ib + (from + i) * x_s" + last +
-                   ");\nidx j = i;\nfor (; j > 0 && BEFORE(v, k[j - 1]); --j) { k[j] = k[j - 1]; at[j] = at[j - 1]; }\n"
-                   "k[j] = v; at[j] = from + i;\n}\n"
-                   "for (idx i = 0; i < many; ++i) { key_set(ob + i, k[i]); place_set(ob + i, at[i]); }",
-               1000));
+    p.specialise(0, [&](Source& s) {
+      std::string base = "0", row = "0";
+      for (int d = 0; d + 1 < in.ndim; ++d) {
+        const std::string D = std::to_string(d);
+        base += " + c" + D + " * x_s" + D;
+        row = "(" + row + ") * n" + D + " + c" + D;
+      }
+      const std::string last = std::to_string(in.ndim - 1);
+      s.define("BLOCK", "c" + last).define("STRIDE", "x_s" + last).define("IN_BASE", base).define("ROW", row);
+    });
+    TRY(p.each(runs.data(), in.ndim, texts::sort::runs, 1000));
   }
   for (int64_t width = kRun; width < n; width *= 2, now = 1 - now) {
     Program p(call, "sort_merge");
@@ -252,26 +233,9 @@ cw_status sort_rows(KernelCall& call, const Tensor& given, int dim, bool descend
     if (call.device->in_turn()) {
       const int64_t pairs = (n + 2 * width - 1) / (2 * width);
       p.value("pairs", pairs);
-      TRY(p.run(
-          rows * pairs,
-          "const idx base = u / pairs * size, lo = u % pairs * 2 * width, mid = lo + width < size ? lo + width : size, "
-          "hi = mid + width < size ? mid + width : size;\nidx i = lo, j = mid;\n"
-          "for (idx o = lo; o < hi; ++o) {\n"
-          "const int right = i >= mid || (j < hi && BEFORE(key(base + j), key(base + i)));\n"
-          "const idx from = base + (right ? j++ : i++);\nto_set(base + o, key(from)); to_place_set(base + o, "
-          "place(from));\n}",
-          static_cast<double>(width) * 20));
+      TRY(p.run(rows * pairs, texts::sort::merge, static_cast<double>(width) * 20));
     } else {
-      TRY(p.run(
-          all,
-          "const idx base = u / size * size, i = u - base, run = i / width;\nconst int right = run & 1;\n"
-          "const idx other = (right ? run - 1 : run + 1) * width;\n"
-          "const idx begin = other < size ? other : size, end = begin + width < size ? begin + width : size;\n"
-          "const T v = key(u);\nidx lo = begin, hi = end;\nwhile (lo < hi) {\nconst idx mid = (lo + hi) / 2;\n"
-          "const T w = key(base + mid);\nif (right ? !BEFORE(v, w) : BEFORE(w, v)) lo = mid + 1; else hi = mid;\n}\n"
-          "const idx o = base + (right ? other : run * width) + (i - run * width) + (lo - begin);\n"
-          "to_set(o, v); to_place_set(o, place(u));",
-          60));
+      TRY(p.run(all, texts::sort::merge_elements, 60));
     }
   }
   out->keys = dense(keys[now], in.dtype, shape);
