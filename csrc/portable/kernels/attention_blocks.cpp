@@ -3,7 +3,6 @@
 // an item has every 16th row and column of the block of scores, and every 16th column of its rows of the result.
 // Backward has a pass for the gradient of the queries and one for those of keys and values, so that nobody adds to what
 // is another group's. What each row's scores are corrected by comes from a pass of teams.
-// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include "portable/kernels/attention.h"
 #include <algorithm>
 
@@ -15,142 +14,6 @@ namespace causeway::portable {
 namespace {
 
 constexpr uint32_t kItems = 256;
-
-// to[i * DR + n] += sum over e < many of from(row of i, e) * LINE: `many` lines of D elements pass through the group's
-// memory, 16 at once. ROW_OF(i, e) is the factor.
-std::string add_lines(const std::string& to, const std::string& factor, const std::string& line) {
-  return "for (idx e0 = 0; e0 < BLOCK; e0 += 16) {\n"
-         "for (idx e = LANE; e < 16 * DP; e += ITEMS) {\nconst idx d = e % DP, line = e0 + e / DP;\n"
-         "piece[e] = " +
-         line +
-         ";\n}\nBARRIER;\nfor (int e = 0; e < 16; ++e) {\nT x[R];\n"
-         "for (int i = 0; i < R; ++i) x[i] = " +
-         factor +
-         ";\nfor (int n = 0; n < DR; ++n) {\nconst T y = piece[e * DP + lx + n * 16];\n"
-         "for (int i = 0; i < R; ++i) " +
-         to + "[i * DR + n] = FMA(x[i], y, " + to + "[i * DR + n]);\n}\n}\nBARRIER;\n}\n";
-}
-
-std::string forward_text() {
-  return std::string(R"(
-LOCAL T piece[PIECE];
-LOCAL T weights[BLOCK * PAD];
-const idx lx = LANE % 16, ly = LANE / 16, blocks = (L + BLOCK - 1) / BLOCK;
-for (idx u = GROUP; u < units; u += GROUPS) {
-  const idx i0 = (blocks - 1 - u % blocks) * BLOCK, h = u / blocks % H, b = u / blocks / H, g = h / shared;
-  const idx past = CAUSAL && i0 + BLOCK < S ? i0 + BLOCK : S;
-  T o[R * DR], most[R], sums[R];
-  for (int e = 0; e < R * DR; ++e) o[e] = 0;
-  for (int i = 0; i < R; ++i) { most[i] = -INFINITY; sums[i] = 0; }
-  for (idx j0 = 0; j0 < past; j0 += BLOCK) {
-)") + texts::attention_blocks::scores +
-         R"(
-    for (int i = 0; i < R; ++i) {
-      T high = s[i * R];
-      for (int j = 1; j < R; ++j) { const T x = s[i * R + j]; high = MAXIMUM(x, high); }
-      piece[i * ITEMS + LANE] = high;
-    }
-    BARRIER;
-    for (int i = 0; i < R; ++i) {
-      T high = most[i];
-      for (int e = 0; e < 16; ++e) { const T x = piece[i * ITEMS + ly * 16 + e]; high = MAXIMUM(x, high); }
-      const T base = high == -INFINITY ? 0 : high, factor = EXP(most[i] - base);
-      most[i] = high;
-      sums[i] *= factor;
-      for (int j = 0; j < R; ++j) {
-        const T x = EXP(s[i * R + j] - base);
-        sums[i] += x;
-        weights[(ly + i * 16) * PAD + lx + j * 16] = x;
-      }
-      for (int n = 0; n < DR; ++n) o[i * DR + n] *= factor;
-    }
-    BARRIER;
-)" +
-         add_lines("o", "weights[(ly + i * 16) * PAD + e0 + e]",
-                   "j0 + line < S && d < D ? LD(v, V_AT(b, g, j0 + line) + d) : 0") +
-         R"(
-  }
-  for (int i = 0; i < R; ++i) piece[i * ITEMS + LANE] = sums[i];
-  BARRIER;
-  for (int i = 0; i < R; ++i) {
-    const idx row = i0 + ly + i * 16;
-    T sum = 0;
-    for (int e = 0; e < 16; ++e) sum += piece[i * ITEMS + ly * 16 + e];
-    const T part = most[i] == -INFINITY ? 0 : 1 / sum;
-    if (row < L) {
-      for (int n = 0; n < DR; ++n) {
-        const idx d = lx + n * 16;
-        if (d < D) ST(out, O_AT(b, h, row) + d, o[i * DR + n] * part);
-      }
-      if (lx == 0) lse[b * lse0 + h * lse1 + row * lse2] = most[i] == -INFINITY ? most[i] : most[i] + log(sum);
-    }
-  }
-  BARRIER;
-}
-)";
-}
-
-std::string queries_text() {
-  return std::string(R"(
-LOCAL T piece[PIECE];
-LOCAL T slopes[BLOCK * PAD];
-const idx lx = LANE % 16, ly = LANE / 16, blocks = (L + BLOCK - 1) / BLOCK;
-for (idx u = GROUP; u < units; u += GROUPS) {
-  const idx i0 = (blocks - 1 - u % blocks) * BLOCK, h = u / blocks % H, b = u / blocks / H, g = h / shared;
-  const idx past = CAUSAL && i0 + BLOCK < S ? i0 + BLOCK : S;
-  T o[R * DR];
-  for (int e = 0; e < R * DR; ++e) o[e] = 0;
-  for (idx j0 = 0; j0 < past; j0 += BLOCK) {
-)") + texts::attention_blocks::scores +
-         texts::attention_blocks::gradients +
-         add_lines("o", "slopes[(ly + i * 16) * PAD + e0 + e]",
-                   "j0 + line < S && d < D ? LD(k, K_AT(b, g, j0 + line) + d) : 0") +
-         R"(
-  }
-  for (int i = 0; i < R; ++i) {
-    const idx row = i0 + ly + i * 16;
-    for (int n = 0; n < DR; ++n) {
-      const idx d = lx + n * 16;
-      if (row < L && d < D) ST(to_q, DQ_AT(b, h, row) + d, scale * o[i * DR + n]);
-    }
-  }
-}
-)";
-}
-
-std::string keys_text() {
-  return std::string(R"(
-LOCAL T piece[PIECE];
-LOCAL T slopes[BLOCK * PAD];
-LOCAL T weights[BLOCK * PAD];
-const idx lx = LANE % 16, ly = LANE / 16, blocks = (S + BLOCK - 1) / BLOCK, heads = H / shared;
-for (idx u = GROUP; u < units; u += GROUPS) {
-  const idx j0 = u % blocks * BLOCK, g = u / blocks % heads, b = u / blocks / heads;
-  T dk[R * DR], dv[R * DR];
-  for (int e = 0; e < R * DR; ++e) { dk[e] = 0; dv[e] = 0; }
-  for (idx h = g * shared; h < (g + 1) * shared; ++h)
-  for (idx i0 = CAUSAL ? j0 : 0; i0 < L; i0 += BLOCK) {
-)") + texts::attention_blocks::scores +
-         texts::attention_blocks::gradients +
-         add_lines("dv", "weights[(e0 + e) * PAD + ly + i * 16]",
-                   "i0 + line < L && d < D ? LD(grad, G_AT(b, h, i0 + line) + d * GRAD_STEP) : 0") +
-         add_lines("dk", "slopes[(e0 + e) * PAD + ly + i * 16]",
-                   "i0 + line < L && d < D ? scale * LD(q, Q_AT(b, h, i0 + line) + d) : 0") +
-         R"(
-  }
-  for (int i = 0; i < R; ++i) {
-    const idx row = j0 + ly + i * 16;
-    for (int n = 0; n < DR; ++n) {
-      const idx d = lx + n * 16;
-      if (row < S && d < D) {
-        ST(to_k, DK_AT(b, g, row) + d, dk[i * DR + n]);
-        ST(to_v, DV_AT(b, g, row) + d, dv[i * DR + n]);
-      }
-    }
-  }
-}
-)";
-}
 
 int64_t piece_of(const Attention& a, int64_t block, bool backward) {
   const int64_t pieces = (backward ? 4 : 2) * 16 * (block + 1);
@@ -193,13 +56,7 @@ cw_status add_deltas(KernelCall& call, const Attention& a, const Tensor& grad, v
         for (const char* v : {"rows", "n", "H", "L"}) s.value("idx", v);
         attention_places(s, "G_AT", "g_");
         attention_places(s, "O_AT", "o_");
-        return s.kernel("LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
-  const idx i = u % L, h = u / L % H, b = u / L / H, grads = G_AT(b, h, i), results = O_AT(b, h, i);
-  T sum = 0;
-  EACH(j) sum += LD(grad, grads + j * GRAD_STEP) * LD(result, results + j);
-  sum = team_sum(cells, LANE, sum);
-  if (mine && place == 0) delta[u] = sum;
-)"));
+        return s.kernel("LOCAL T cells[2 * ITEMS];\n" + each_row(texts::attention_blocks::delta));
       },
       &function));
   Launch l;
@@ -237,7 +94,7 @@ cw_status attention_by_teams(KernelCall& call, const Attention& a, bool* taken) 
         attention_sizes(s, a);
         for (const auto& [macro, name] : {std::pair{"O_AT", "o_"}, {"Q_AT", "q_"}, {"K_AT", "k_"}, {"V_AT", "v_"}})
           attention_places(s, macro, name);
-        return s.kernel(forward_text());
+        return s.kernel(texts::attention_blocks::blocks);
       },
       &function));
   Launch l;
@@ -284,7 +141,7 @@ cw_status attention_backward_by_teams(KernelCall& call, const Attention& a, cons
           }
           for (const auto& [macro, name] : {std::pair{"G_AT", "g_"}, {"Q_AT", "q_"}, {"K_AT", "k_"}, {"V_AT", "v_"}})
             attention_places(s, macro, name);
-          return s.kernel(keys ? keys_text() : queries_text());
+          return s.kernel(texts::attention_blocks::blocks);
         },
         &function));
     Launch l;

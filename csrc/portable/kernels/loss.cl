@@ -76,3 +76,55 @@ for (idx i = FIRST(samples), end = LAST(samples); i < end; i += STEP) {
     ST_OUT(out, at + t * s1, -w * slope);
   }
 }
+
+//// forward_teams: A body for each part of the samples, which a whole group takes.
+const idx from = samples * u / parts, n = samples * (u + 1) / parts - from;
+A loss = 0, weights = 0, loss_low = 0, weights_low = 0;
+for (idx j = place; j < n; j += TEAM) {
+  const idx i = from + j;
+  const i64 t = target[i * target_stride];
+  A one = 0;
+  if (t != ignored) {
+    if (t < 0 || t >= classes) {
+      one = (A)NAN;
+      TELL(OUT_OF_RANGE, t, classes);
+    } else {
+      A w = 1;
+#if WEIGHTED
+      w = LD_W(weight, t * weight_stride);
+#endif
+      one = -w * (A)LD_IN(in, AT(i) + t * s1);
+      ADD(weights, weights_low, w)
+    }
+  }
+#if EACH_LOSS
+  if (mine) ST_OUT(out, i * out_stride, one);
+#else
+  ADD(loss, loss_low, one)
+#endif
+}
+#if EACH_LOSS
+if (u == 0 && place == 0 && mine) ST_OUT(total, 0, 0);
+#else
+loss = team_sum(cells, LANE, TOTAL(loss, loss_low));
+weights = team_sum(cells, LANE, TOTAL(weights, weights_low));
+if (mine && place == 0) {
+#if PARTS
+  sums[2 * u] = loss;
+  sums[2 * u + 1] = weights;
+#else
+  ST_OUT(out, 0, MEAN ? loss / weights : loss);
+  ST_OUT(total, 0, weights);
+#endif
+}
+#endif
+
+//// join_teams
+A loss = 0, weights = 0;
+EACH(j) { loss += sums[2 * j]; weights += sums[2 * j + 1]; }
+loss = team_sum(cells, LANE, loss);
+weights = team_sum(cells, LANE, weights);
+if (mine && place == 0) {
+  ST_OUT(out, 0, MEAN ? loss / weights : loss);
+  ST_OUT(total, 0, weights);
+}

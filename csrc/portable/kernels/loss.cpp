@@ -8,67 +8,6 @@ namespace causeway::portable {
 
 namespace {
 
-// By teams of a whole group: each takes a part of the samples.
-std::string forward_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" + each_row(R"(
-  const idx from = samples * u / parts, n = samples * (u + 1) / parts - from;
-  A loss = 0, weights = 0, loss_low = 0, weights_low = 0;
-  for (idx j = place; j < n; j += TEAM) {
-    const idx i = from + j;
-    const i64 t = target[i * target_stride];
-    A one = 0;
-    if (t != ignored) {
-      if (t < 0 || t >= classes) {
-        one = (A)NAN;
-        TELL(OUT_OF_RANGE, t, classes);
-      } else {
-        A w = 1;
-#if WEIGHTED
-        w = LD_W(weight, t * weight_stride);
-#endif
-        one = -w * (A)LD_IN(in, AT(i) + t * s1);
-        ADD(weights, weights_low, w)
-      }
-    }
-#if EACH_LOSS
-    if (mine) ST_OUT(out, i * out_stride, one);
-#else
-    ADD(loss, loss_low, one)
-#endif
-  }
-#if EACH_LOSS
-  if (u == 0 && place == 0 && mine) ST_OUT(total, 0, 0);
-#else
-  loss = team_sum(cells, LANE, TOTAL(loss, loss_low));
-  weights = team_sum(cells, LANE, TOTAL(weights, weights_low));
-  if (mine && place == 0) {
-#if PARTS
-    sums[2 * u] = loss;
-    sums[2 * u + 1] = weights;
-#else
-    ST_OUT(out, 0, MEAN ? loss / weights : loss);
-    ST_OUT(total, 0, weights);
-#endif
-  }
-#endif
-)",
-                                                  "parts");
-}
-
-std::string join_teams() {
-  return "LOCAL A cells[2 * ITEMS];\nconst idx n = parts, one = 1;\n" + each_row(R"(
-  A loss = 0, weights = 0;
-  EACH(j) { loss += sums[2 * j]; weights += sums[2 * j + 1]; }
-  loss = team_sum(cells, LANE, loss);
-  weights = team_sum(cells, LANE, weights);
-  if (mine && place == 0) {
-    ST_OUT(out, 0, MEAN ? loss / weights : loss);
-    ST_OUT(total, 0, weights);
-  }
-)",
-                                                                                 "one");
-}
-
 struct Nll {
   const char* name;
   bool backward, images;
@@ -161,7 +100,7 @@ cw_status nll(KernelCall& call, const void* data) {
           src.value("idx", v);
         src.value("idx", backward ? "grad_stride" : "out_stride");
         if (!backward) src.tells();
-        if (teams) return src.kernel(forward_teams());
+        if (teams) return src.kernel("LOCAL A cells[2 * ITEMS];\n" + each_row(texts::loss::forward_teams, "parts"));
         return src.kernel(elements   ? texts::loss::backward_elements
                           : backward ? texts::loss::backward
                                      : texts::loss::forward);
@@ -190,7 +129,9 @@ cw_status nll(KernelCall& call, const void* data) {
       [&] {
         Source src = source(last_teams);
         src.out(store, "out").out(store, "total").in(name_of(type), "sums").value("idx", "parts");
-        return src.kernel(last_teams ? join_teams() : texts::loss::join);
+        if (!last_teams) return src.kernel(texts::loss::join);
+        return src.kernel("LOCAL A cells[2 * ITEMS];\nconst idx n = parts, one = 1;\n" +
+                          each_row(texts::loss::join_teams, "one"));
       },
       &function));
   Launch last;

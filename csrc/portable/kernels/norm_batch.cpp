@@ -1,6 +1,5 @@
 // Batch norm with its gradient: an item owns channels, whose parts lie apart, or a team of items does. Mean and variance
 // take two passes, so nothing cancels.
-// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 #include <limits>
 
@@ -35,7 +34,6 @@ Channels channels_of(const Tensor& in) {
 Teams teams_of(const Device& device, const Channels& c) {
   return teams_of(device, c.channels, c.parts * c.n, !c.dense);
 }
-constexpr const char* kChannel = "const idx c = u, n = parts * plane;\n";
 
 void define(Source& s, const Channels& c, const Teams& teams) {
   const bool small = is_short(c.parts * c.n);
@@ -49,73 +47,6 @@ void define(Source& s, const Channels& c, const Teams& teams) {
 }
 void add(Launch& l, const Channels& c) {
   for (int64_t v : {c.channels, c.parts, c.n, c.stride, c.step, c.first}) l.value(v);
-}
-
-constexpr const char* kEachPart =
-    "for (idx part = 0; part < parts; ++part) {\nconst idx base = c * first + part * step;\n";
-
-// Training: a channel is seen three times, for its mean, its variance and its result.
-std::string training_text() {
-  return std::string(
-             "for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
-             "const A count = (A)parts * (A)n;\nA s = 0, q = 0;\n") +
-         kEachPart + summed({{"s", "IN(i)"}}, "STRIDE") + "}\nconst T m = (T)(s / count);\n" + kEachPart +
-         summed({{"q", "(IN(i) - m) * (IN(i) - m)"}}, "STRIDE") + R"(}
-  const T r = (T)(1 / sqrt(q / count + eps));
-  SAVE_MEAN(c, m);
-  SAVE_RSTD(c, r);
-#if RUNNING_M
-  RUN_MEAN(c, (A)RUN_MEAN_IN(c) * (1 - momentum) + (A)m * momentum);
-#endif
-#if RUNNING_V
-  RUN_VAR(c, (A)RUN_VAR_IN(c) * (1 - momentum) + q / (count - 1) * momentum);
-#endif
-)" + texts::norm_batch::scale_and_shift +
-         kEachPart +
-         R"(
-    INDEPENDENT
-    for (idx j = 0; j < n; ++j) OUT(base + j * STRIDE, (IN(base + j * STRIDE) - m) * scale + shift);
-  }
-}
-)";
-}
-
-std::string training_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" +
-         each_row(kChannel + std::string("const A count = (A)n;\nA s = 0, q = 0;\nHOLDS(T)\n") +
-                      summed_by_teams({{"s", "IN(i)"}}, "AT(j)", "IN(i)") +
-                      "const T m = (T)(s / count);\n#define OFF (HELD(IN(AT(j))) - m)\n" +
-                      summed_by_teams({{"q", "OFF * OFF"}}, "0") +
-                      "const T r = (T)(1 / sqrt(q / count + eps));\nif (mine) {\n" +
-                      texts::norm_batch::scale_and_shift + R"(
-  if (place == 0) {
-    SAVE_MEAN(c, m);
-    SAVE_RSTD(c, r);
-#if RUNNING_M
-    RUN_MEAN(c, (A)RUN_MEAN_IN(c) * (1 - momentum) + (A)m * momentum);
-#endif
-#if RUNNING_V
-    RUN_VAR(c, (A)RUN_VAR_IN(c) * (1 - momentum) + q / (count - 1) * momentum);
-#endif
-  }
-  EACH(j) { const idx i = AT(j); OUT(i, OFF * scale + shift); }
-}
-)",
-                  "channels");
-}
-
-// With given statistics: a unit is a plane on CPUs, an element elsewhere.
-std::string evaluation_text() {
-  return std::string(R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx c = u / each % channels, base = u * per;
-  const T r = (T)(1 / sqrt((A)RUN_VAR(c) + eps));
-)") + texts::norm_batch::scale_and_shift +
-         R"(  const T m = RUN_MEAN(c);
-  INDEPENDENT
-  for (idx j = 0; j < per; ++j) OUT(base + j, (IN(base + j) - m) * scale + shift);
-}
-)";
 }
 
 struct BatchNorm {
@@ -150,7 +81,8 @@ cw_status train(KernelCall& call, const BatchNorm& b) {
         if (b.has_var) writes(s, "RUN_VAR", "run_var", b.var);
         define(s, c, teams);
         s.value("A", "eps").value("A", "momentum");
-        return s.kernel(teams ? training_teams() : training_text());
+        s.before(texts::norm_batch::scale_and_shift).before(texts::norm_batch::running);
+        return s.kernel(teams ? team_rows(texts::norm_batch::training_teams, "channels") : texts::norm_batch::training);
       },
       &function));
   Launch l;
@@ -188,7 +120,7 @@ cw_status evaluate(KernelCall& call, const BatchNorm& b) {
         reads(s, "RUN_VAR", "run_var", b.var);
         for (const char* v : {"units", "channels", "each", "per"}) s.value("idx", v);
         s.value("A", "eps");
-        return s.kernel(evaluation_text());
+        return s.before(texts::norm_batch::scale_and_shift).kernel(texts::norm_batch::evaluation);
       },
       &function));
   Launch l;
@@ -223,92 +155,6 @@ cw_status batch_norm(KernelCall& call, const void* data) {
   if (!training) return evaluate(call, b);
   if (!call.tensor(1, &b.save_mean) || !call.tensor(2, &b.save_rstd)) return CW_UNSUPPORTED;
   return train(call, b);
-}
-
-std::string batch_backward_text() {
-  return std::string(
-             "for (idx c = FIRST(channels), end = LAST(channels); c < end; c += STEP) {\n"
-             "#if TRAINING\nconst T m = MEAN(c), r = RSTD(c);\n#else\n"
-             "const T m = MEAN(c), r = (T)(1 / sqrt((A)RSTD(c) + eps));\n#endif\n"
-             "const A count = (A)parts * (A)n;\nA a = 0, b = 0;\n#if SUMS\n") +
-         kEachPart + summed({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}, "STRIDE") + R"(}
-#endif
-#if HAS_WEIGHT
-  TO_WEIGHT(c, b * (A)r);
-#endif
-#if HAS_BIAS
-  TO_BIAS(c, a);
-#endif
-#if HAS_OUT
-  T scale = r;
-#if WEIGHTED
-  scale *= WEIGHT(c);
-#endif
-#if TRAINING
-  const T c0 = (T)(a / count), c1 = (T)(b / count) * r * r;
-#else
-  const T c0 = 0, c1 = 0;
-#endif
-)" + kEachPart +
-         R"(
-    INDEPENDENT
-    for (idx j = 0; j < n; ++j) {
-      const idx i = base + j * STRIDE;
-#if TRAINING
-      OUT(i, scale * (GRAD(i) - c0 - (IN(i) - m) * c1));
-#else
-      OUT(i, scale * GRAD(i));
-#endif
-    }
-  }
-#endif
-}
-)";
-}
-
-std::string batch_backward_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" + each_row(kChannel + std::string(R"(
-#if TRAINING
-  const T m = MEAN(c), r = RSTD(c);
-#else
-  const T m = MEAN(c), r = (T)(1 / sqrt((A)RSTD(c) + eps));
-#endif
-  const A count = (A)n;
-  A a = 0, b = 0;
-  HOLDS(T)
-#if SUMS
-)") + summed_by_teams({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}, "AT(j)", "GRAD(i)") +
-                                                      R"(
-#elif KEPT
-  EACH(j) { HOLD(GRAD(AT(j))) }
-#endif
-  if (mine) {
-    if (place == 0) {
-#if HAS_WEIGHT
-      TO_WEIGHT(c, b * (A)r);
-#endif
-#if HAS_BIAS
-      TO_BIAS(c, a);
-#endif
-    }
-#if HAS_OUT
-    T scale = r;
-#if WEIGHTED
-    scale *= WEIGHT(c);
-#endif
-    const T c0 = (T)(a / count), c1 = (T)(b / count) * r * r;
-    EACH(j) {
-      const idx i = AT(j);
-#if TRAINING
-      OUT(i, scale * (HELD(GRAD(i)) - c0 - (IN(i) - m) * c1));
-#else
-      OUT(i, scale * HELD(GRAD(i)));
-#endif
-    }
-#endif
-  }
-)",
-                                                  "channels");
 }
 
 // grad_input, grad_weight, grad_bias, grad_out, input, weight, running_mean, running_var, save_mean, save_invstd, train,
@@ -348,7 +194,7 @@ cw_status batch_norm_backward(KernelCall& call, const void*) {
         if (b.weighted) reads(s, "WEIGHT", "weight", b.weight);
         define(s, c, teams);
         s.value("A", "eps");
-        return s.kernel(teams ? batch_backward_teams() : batch_backward_text());
+        return s.kernel(teams ? team_rows(texts::norm_batch::backward_teams, "channels") : texts::norm_batch::backward);
       },
       &function));
   Launch l;

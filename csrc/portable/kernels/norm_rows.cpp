@@ -1,6 +1,5 @@
 // Layer, RMS and group norm with their gradients: rows that lie densely. An item owns rows, which stay in the cache
 // between the passes over them; where items run in parallel a team does, and holds rows that are short. Means and variances take two passes, so nothing cancels.
-// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include <algorithm>
 #include <functional>
 #include <limits>
@@ -26,96 +25,6 @@ struct Forward {
   double eps = 0;
 };
 
-std::string forward_text() {
-  return R"(
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  const idx base = u * n;
-  A s = 0, q = 0;
-#if CENTERED
-)" + summed({{"s", "IN(i)"}}) +
-         R"(
-#endif
-  const T m = (T)(s / (A)n);
-)" + summed({{"q", "(IN(i) - m) * (IN(i) - m)"}}) +
-         R"(
-  const T r = (T)(1 / sqrt(q / (A)n + eps));
-#if CENTERED
-  MEAN(u, m);
-#endif
-  RSTD(u, r);
-#if GROUPED
-  for (idx c = 0; c < n / plane; ++c) {
-    const idx channel = u % groups * (n / plane) + c, from = base + c * plane;
-    T scale = r, shift = 0;
-    (void)channel;
-#if WEIGHTED
-    scale *= WEIGHT(channel);
-#endif
-#if BIASED
-    shift = BIAS(channel);
-#endif
-    INDEPENDENT
-    for (idx j = from; j < from + plane; ++j) OUT(j, (IN(j) - m) * scale + shift);
-  }
-#else
-  INDEPENDENT
-  for (idx j = 0; j < n; ++j) {
-    T v = (IN(base + j) - m) * r;
-#if WEIGHTED
-    v *= WEIGHT(j);
-#endif
-#if BIASED
-    v += BIAS(j);
-#endif
-    OUT(base + j, v);
-  }
-#endif
-}
-)";
-}
-
-std::string forward_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" + each_row(R"(
-  const idx base = u * n;
-  A s = 0, q = 0;
-  HOLDS(T)
-#if CENTERED
-)" + summed_by_teams({{"s", "IN(i)"}}, "base + j", "IN(i)") +
-                                                  R"(
-#elif KEPT
-  EACH(j) { HOLD(IN(base + j)) }
-#endif
-  const T m = (T)(s / (A)n);
-#define OFF (HELD(IN(base + j)) - m)
-)" + summed_by_teams({{"q", "OFF * OFF"}}) + R"(
-  const T r = (T)(1 / sqrt(q / (A)n + eps));
-  if (mine) {
-    if (place == 0) {
-#if CENTERED
-      MEAN(u, m);
-#endif
-      RSTD(u, r);
-    }
-    EACH(j) {
-#if GROUPED
-      const idx which_one = u % groups * (n / plane) + PLANE(j);
-#else
-      const idx which_one = j;
-#endif
-      T v = OFF * r;
-      (void)which_one;
-#if WEIGHTED
-      v *= WEIGHT(which_one);
-#endif
-#if BIASED
-      v += BIAS(which_one);
-#endif
-      OUT(base + j, v);
-    }
-  }
-)");
-}
-
 cw_status run_forward(KernelCall& call, const Forward& f, const Rows& rows) {
   if (!takes(call, {&f.out, &f.rstd, &f.in}) || (rows.centered && !takes(call, {&f.mean}))) return CW_UNSUPPORTED;
   if ((f.weighted && !takes(call, {&f.weight})) || (f.biased && !takes(call, {&f.bias}))) return CW_UNSUPPORTED;
@@ -140,9 +49,9 @@ cw_status run_forward(KernelCall& call, const Forward& f, const Rows& rows) {
         if (f.biased) reads(s, "BIAS", "bias", f.bias);
         for (const char* v : {"rows", "n", "groups", "plane"}) s.value("idx", v);
         s.value("A", "eps");
-        if (!teams) return s.kernel(forward_text());
+        if (!teams) return s.kernel(texts::norm_rows::forward);
         s.define("PLANE(j)", is_short(rows.n) ? "((u32)(j) / (u32)plane)" : "((j) / plane)");
-        return s.kernel(forward_teams());
+        return s.kernel(team_rows(texts::norm_rows::forward_teams));
       },
       &function));
   Launch l;
@@ -211,66 +120,6 @@ cw_status group_norm(KernelCall& call, const void*) {
   return run_forward(call, f, rows);
 }
 
-std::string input_gradient_text() {
-  return R"(
-#if WEIGHTED
-#define GW(i, j) (GRAD(i) * WEIGHT(j))
-#else
-#define GW(i, j) GRAD(i)
-#endif
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  const idx base = u * n;
-  const T m = CENTERED ? MEAN(u) : 0, r = RSTD(u);
-  A a = 0, b = 0;
-)" + summed({{"a", "GW(i, j)"}, {"b", "GW(i, j) * (IN(i) - m)"}}) +
-         R"(
-  const T c0 = CENTERED ? (T)(a / (A)n) : 0, c1 = (T)(b / (A)n) * r * r;
-  INDEPENDENT
-  for (idx j = 0; j < n; ++j) OUT(base + j, r * (GW(base + j, j) - c0 - (IN(base + j) - m) * c1));
-}
-)";
-}
-
-std::string input_gradient_teams() {
-  return R"(
-#if WEIGHTED
-#define GW(i, j) (GRAD(i) * WEIGHT(j))
-#else
-#define GW(i, j) GRAD(i)
-#endif
-LOCAL A cells[2 * ITEMS];
-)" + each_row(R"(
-  const idx base = u * n;
-  const T m = CENTERED ? MEAN(u) : 0, r = RSTD(u);
-  A a = 0, b = 0;
-  HOLDS(T)
-)" + summed_by_teams({{"a", "g"}, {"b", "g * (IN(i) - m)"}}, "base + j;\nconst T g = GW(i, j)", "g") +
-              R"(
-  const T c0 = CENTERED ? (T)(a / (A)n) : 0, c1 = (T)(b / (A)n) * r * r;
-  if (mine) EACH(j) OUT(base + j, r * (HELD(GW(base + j, j)) - c0 - (IN(base + j) - m) * c1));
-)");
-}
-
-// The gradients of scale and shift by teams: a team takes a column, or a part of one, beside its neighbours.
-std::string columns_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" +
-         each_row(
-             R"(
-  const idx part = u / width, column = u - part * width;
-  const idx from = rows * part / parts, n = rows * (part + 1) / parts - from;
-  A a = 0, b = 0;
-)" +
-                 summed_by_teams({{"a", "g * (IN(i) - (CENTERED ? MEAN(from + j) : 0)) * RSTD(from + j)"}, {"b", "g"}},
-                                 "(from + j) * width + column;\nconst T g = GRAD(i)") +
-                 R"(
-  if (mine && place == 0) {
-    sums[u] = a;
-    sums[units + u] = b;
-  }
-)",
-             "units");
-}
-
 cw_status backward_rows(KernelCall& call, const NormBackward& b, const Rows& rows) {
   if (!takes(call, {&b.grad, &b.in, &b.rstd}) || (b.weighted && !takes(call, {&b.weight}))) return CW_UNSUPPORTED;
   const Types types = types_of(call, b.in.dtype);
@@ -301,7 +150,8 @@ cw_status backward_rows(KernelCall& call, const NormBackward& b, const Rows& row
           statistics(s, teams);
           if (b.weighted) reads(s, "WEIGHT", "weight", b.weight);
           s.value("idx", "rows").value("idx", "n");
-          return s.kernel(teams ? input_gradient_teams() : input_gradient_text());
+          s.before(texts::norm_rows::weighted);
+          return s.kernel(teams ? team_rows(texts::norm_rows::input_gradient_teams) : texts::norm_rows::input_gradient);
         },
         &function));
     Launch l;
@@ -331,7 +181,7 @@ cw_status backward_rows(KernelCall& call, const NormBackward& b, const Rows& row
         s.out(name_of(types.compute), "sums");
         statistics(s, teams);
         for (const char* v : {"units", "rows", teams ? "width" : "n", "blocks", "parts"}) s.value("idx", v);
-        return s.kernel(teams ? columns_teams() : texts::norm_rows::columns);
+        return s.kernel(teams ? team_rows(texts::norm_rows::columns_teams, "units") : texts::norm_rows::columns);
       },
       &function));
   Launch l;
@@ -382,74 +232,6 @@ cw_status rms_norm_backward(KernelCall& call, const void*) {
   return backward_rows(call, b, rows);
 }
 
-std::string group_backward_text() {
-  return R"(
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  const idx channels = count / n, first = u % groups * channels;
-  const T m = MEAN(u), r = RSTD(u);
-  A all_a = 0, all_b = 0;
-  for (idx c = 0; c < channels; ++c) {
-    const idx base = u * count + c * n;
-    const A w = WEIGHTED ? (A)WEIGHT(first + c) : 1;
-    A a = 0, b = 0;
-)" + summed({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}) +
-         R"(
-    sums[u * channels + c] = (T)(b * (A)r);
-    sums[(rows + u) * channels + c] = (T)a;
-    all_a += a * w;
-    all_b += b * w;
-  }
-#if HAS_OUT
-  const T c0 = (T)(all_a / (A)count), c1 = (T)(all_b / (A)count) * r * r;
-  for (idx c = 0; c < channels; ++c) {
-    const idx base = u * count + c * n;
-    const T w = WEIGHTED ? WEIGHT(first + c) : 1;
-    INDEPENDENT
-    for (idx j = base; j < base + n; ++j) OUT(j, r * (GRAD(j) * w - c0 - (IN(j) - m) * c1));
-  }
-#endif
-}
-)";
-}
-
-// By teams in two passes: the sums of each channel, then a group's result from those of its channels.
-std::string group_sums_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" + each_row(R"(
-  const idx base = u * n, group = u / channels;
-  const T m = MEAN(group), r = RSTD(group);
-  A a = 0, b = 0;
-)" + summed_by_teams({{"a", "GRAD(i)"}, {"b", "GRAD(i) * (IN(i) - m)"}}) +
-                                                  R"(
-  if (mine && place == 0) {
-    sums[u] = b * r;
-    sums[rows + u] = a;
-  }
-)");
-}
-
-std::string group_input_teams() {
-  return "LOCAL A cells[2 * ITEMS];\n" + each_row(R"(
-  const idx first = u % groups * channels, base = u * count;
-  const T m = MEAN(u), r = RSTD(u);
-  A all_a = 0, all_b = 0;
-  {
-    const idx n = channels;
-    for (idx c = place; c < channels; c += TEAM) {
-      const A w = WEIGHTED ? (A)WEIGHT(first + c) : 1;
-      all_a += sums[rows * n + u * n + c] * w;
-      all_b += sums[u * n + c] * w;
-    }
-    all_a = team_sum(cells, LANE, all_a);
-    all_b = team_sum(cells, LANE, all_b);
-  }
-  const T c0 = all_a / (A)count, c1 = all_b / (A)count * r;
-  if (mine) EACH(j) {
-    const T w = WEIGHTED ? WEIGHT(first + PLANE(j)) : 1;
-    OUT(base + j, r * (GRAD(base + j) * w - c0 - (IN(base + j) - m) * c1));
-  }
-)");
-}
-
 // grad_input, grad_weight, grad_bias, grad_out, input, mean, rstd, weight, N, C, HxW, group, output_mask
 cw_status group_norm_backward(KernelCall& call, const void*) {
   NormBackward b;
@@ -492,10 +274,11 @@ cw_status group_norm_backward(KernelCall& call, const void*) {
           else
             s.define("WEIGHT(i)", "1");
           for (const char* v : {"rows", "n", "groups", "count"}) s.value("idx", v);
-          if (which == kWhole) return s.kernel(group_backward_text());
+          if (which == kWhole) return s.kernel(texts::norm_rows::group_backward);
           s.value("idx", "channels").value("idx", "plane");
           s.define("PLANE(j)", is_short(count) ? "((u32)(j) / (u32)plane)" : "((j) / plane)");
-          return s.kernel(which == kSums ? group_sums_teams() : group_input_teams());
+          return s.kernel(
+              team_rows(which == kSums ? texts::norm_rows::group_sums_teams : texts::norm_rows::group_input_teams));
         },
         &function));
     Launch l;

@@ -1,5 +1,5 @@
-// What is put together here, and is in no .cl: loops around what a family has for an element.
 #include "portable/kernels/norms.h"
+#include "portable/kernels/norms.cl.h"
 
 namespace causeway::portable {
 
@@ -12,10 +12,10 @@ Types types_of(const KernelCall& call, Dtype dtype) {
 void define(Source& s, const Types& types, const Teams& teams) {
   s.before(std::string("typedef ") + name_of(types.compute) + " T;\ntypedef " + name_of(types.wide) + " A;\n");
   if (teams) {
-    s.before(teams_text(teams, types.wide) + fold_text("team_sum", "A", "a + b"));
+    s.before(teams_text(teams, types.wide) + fold_text("team_sum", "A", "a + b") + texts::norms::team_sums);
     return;
   }
-  s.define("LANES", 16).define("STRETCH", 1024);
+  s.define("LANES", 16).define("STRETCH", 1024).before(texts::norms::sums);
 }
 
 void reads(Source& s, const char* macro, const char* name, const Tensor& t) {
@@ -36,34 +36,8 @@ void add_wide(Launch& l, const Types& types, double v) {
     l.value(static_cast<float>(v));
 }
 
-std::string summed(const std::vector<Sum>& sums, const std::string& stride) {
-  std::string start, vector, rest, finish;
-  for (const Sum& s : sums) {
-    start += "lanes_" + s.name + "[l] = 0; ";
-    vector += "lanes_" + s.name + "[l] += " + s.value + "; ";
-    rest += "lanes_" + s.name + "[0] += " + s.value + "; ";
-    finish += s.name + " += (A)lanes_" + s.name + "[l]; ";
-  }
-  std::string text =
-      "for (idx j0 = 0; j0 < n; j0 += STRETCH) {\nconst idx past = n - j0 < STRETCH ? n : j0 + STRETCH;\n";
-  for (const Sum& s : sums) text += "T lanes_" + s.name + "[LANES];\n";
-  const std::string at = stride.empty() ? "" : " * " + stride;
-  return text + "idx at = j0;\nfor (int l = 0; l < LANES; ++l) { " + start +
-         "}\nfor (; at + LANES <= past; at += LANES)\nfor (int l = 0; l < LANES; ++l) { const idx j = at + l, i = base "
-         "+ j" +
-         at + "; (void)i; " + vector + "}\nfor (; at < past; ++at) { const idx j = at, i = base + j" + at +
-         "; (void)i; " + rest + "}\nfor (int l = 0; l < LANES; ++l) { " + finish + "}\n}\n";
-}
-
-std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at, const std::string& held) {
-  std::string text = "{\nA ", each, finish;
-  for (const Sum& s : sums) {
-    text += (&s == &sums[0] ? "low_" : ", low_") + s.name + " = 0";
-    each += "ADD(" + s.name + ", low_" + s.name + ", " + s.value + ")\n";
-    finish += s.name + " = team_sum(cells, LANE, TOTAL(" + s.name + ", low_" + s.name + "));\n";
-  }
-  if (!held.empty()) each = "HOLD(" + held + ")\n" + each;
-  return text + ";\nEACH(j) {\nconst idx i = " + at + ";\n(void)i;\n" + each + "}\n" + finish + "}\n";
+std::string team_rows(const char* body, const std::string& rows) {
+  return "LOCAL A cells[2 * ITEMS];\n" + each_row(body, rows);
 }
 
 bool takes(const KernelCall& call, std::initializer_list<const Tensor*> tensors) {

@@ -1,4 +1,4 @@
-// What the kernels of norms are written with: parameters by name, and sums in stretches, whose parts are added wide.
+// What the kernels of norms are written with: parameters by name, and sums, which are in norms.cl.
 #pragma once
 
 #include <initializer_list>
@@ -23,16 +23,8 @@ void reads(Source& s, const char* macro, const char* name, const Tensor& t);
 void writes(Source& s, const char* macro, const char* name, const Tensor& t);
 void add_wide(Launch& l, const Types& types, double v);
 
-// Adds to `name`, an A, the sum of `value` over j < n; `value` may use j and i, which is base + j * STRIDE.
-struct Sum {
-  std::string name, value;
-};
-std::string summed(const std::vector<Sum>& sums, const std::string& stride = "");
-
-// The same by a team, of all its items together: `value` may use j and i, which is `at`; `held` is an element that is
-// kept for later, as HELD(..). Each item of a group must come here.
-std::string summed_by_teams(const std::vector<Sum>& sums, const std::string& at = "base + j",
-                            const std::string& held = "");
+// `body` for each row of a team, with the memory in which SUM of norms.cl adds up.
+std::string team_rows(const char* body, const std::string& rows = "rows");
 
 // Floats, and of those what the device computes in.
 bool takes(const KernelCall& call, std::initializer_list<const Tensor*> tensors);

@@ -137,3 +137,64 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 #endif
   }
 }
+
+//// forward_teams: By teams, a body for each row. Rows that are not held are read twice: the maximum and the sum of what an item
+//// has seen are corrected as the maximum grows (Milakov and Gimelshein, 2018).
+const idx base = (u / inner) * n * inner + u % inner;
+T most = -INFINITY, sum = 0, low = 0;
+HOLDS(T)
+#if KEPT
+EACH(j) { const T v = IN(base + j * STRIDE); HOLD(v) most = MAXIMUM(v, most); }
+most = team_max(cells, LANE, most);
+EACH(j) {
+  const T v = EXP(HELD(0) - most);
+  sum += v;
+#if !LOG
+  HOLD(v)
+#endif
+}
+#else
+EACH(j) {
+  const T v = IN(base + j * STRIDE);
+  if (v > most) { const T factor = EXP(most - v); sum *= factor; low *= factor; most = v; }
+  const T one = most == -INFINITY && v == v ? 0 : EXP(v - most);
+  ADD(sum, low, one)
+}
+const T own = most;
+most = team_max(cells, LANE, most);
+sum = TOTAL(sum, low);
+if (own != most) sum *= EXP(own - most);
+#endif
+sum = team_sum(cells, LANE, sum);
+#if LOG
+sum = log(sum);
+if (mine) EACH(j) OUT(base + j * STRIDE, HELD(IN(base + j * STRIDE)) - most - sum);
+#else
+sum = 1 / sum;
+if (mine) EACH(j) OUT(base + j * STRIDE, HELD(EXP(IN(base + j * STRIDE) - most)) * sum);
+#endif
+
+//// backward_teams
+const idx base = (u / inner) * n * inner + u % inner;
+T sum = 0, low = 0;
+HOLDS(T)
+EACH(j) {
+  const idx at = base + j * STRIDE;
+  const T g = GRAD(at);
+  HOLD(g)
+#if LOG
+  ADD(sum, low, g)
+#else
+  ADD(sum, low, g * IN(at))
+#endif
+}
+sum = team_sum(cells, LANE, TOTAL(sum, low));
+if (mine) EACH(j) {
+  const idx at = base + j * STRIDE;
+  const T g = HELD(GRAD(at));
+#if LOG
+  OUT(at, g - EXP(IN(at)) * sum);
+#else
+  OUT(at, IN(at) * (g - sum));
+#endif
+}

@@ -13,74 +13,6 @@ struct Softmax {
   bool log, backward;
 };
 
-// The same by teams. Rows that are not held are read twice: the maximum and the sum of what an item has seen are
-// corrected as the maximum grows (Milakov and Gimelshein, 2018).
-std::string forward_teams() {
-  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
-  const idx base = (u / inner) * n * inner + u % inner;
-  T most = -INFINITY, sum = 0, low = 0;
-  HOLDS(T)
-#if KEPT
-  EACH(j) { const T v = IN(base + j * STRIDE); HOLD(v) most = MAXIMUM(v, most); }
-  most = team_max(cells, LANE, most);
-  EACH(j) {
-    const T v = EXP(HELD(0) - most);
-    sum += v;
-#if !LOG
-    HOLD(v)
-#endif
-  }
-#else
-  EACH(j) {
-    const T v = IN(base + j * STRIDE);
-    if (v > most) { const T factor = EXP(most - v); sum *= factor; low *= factor; most = v; }
-    const T one = most == -INFINITY && v == v ? 0 : EXP(v - most);
-    ADD(sum, low, one)
-  }
-  const T own = most;
-  most = team_max(cells, LANE, most);
-  sum = TOTAL(sum, low);
-  if (own != most) sum *= EXP(own - most);
-#endif
-  sum = team_sum(cells, LANE, sum);
-#if LOG
-  sum = log(sum);
-  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(IN(base + j * STRIDE)) - most - sum);
-#else
-  sum = 1 / sum;
-  if (mine) EACH(j) OUT(base + j * STRIDE, HELD(EXP(IN(base + j * STRIDE) - most)) * sum);
-#endif
-)");
-}
-
-std::string backward_teams() {
-  return "LOCAL T cells[2 * ITEMS];\n" + each_row(R"(
-  const idx base = (u / inner) * n * inner + u % inner;
-  T sum = 0, low = 0;
-  HOLDS(T)
-  EACH(j) {
-    const idx at = base + j * STRIDE;
-    const T g = GRAD(at);
-    HOLD(g)
-#if LOG
-    ADD(sum, low, g)
-#else
-    ADD(sum, low, g * IN(at))
-#endif
-  }
-  sum = team_sum(cells, LANE, TOTAL(sum, low));
-  if (mine) EACH(j) {
-    const idx at = base + j * STRIDE;
-    const T g = HELD(GRAD(at));
-#if LOG
-    OUT(at, g - EXP(IN(at)) * sum);
-#else
-    OUT(at, IN(at) * (g - sum));
-#endif
-  }
-)");
-}
-
 // out, self, dim, half_to_float; or grad_input, grad_output, output, dim, input_dtype
 cw_status softmax(KernelCall& call, const void* data) {
   const Softmax& op = *static_cast<const Softmax*>(data);
@@ -129,7 +61,9 @@ cw_status softmax(KernelCall& call, const void* data) {
           s.in(storage_of(grad.dtype), "grad");
         }
         s.value("idx", "rows").value("idx", "n").value("idx", "inner");
-        if (teams) return s.kernel(op.backward ? backward_teams() : forward_teams());
+        if (teams)
+          return s.kernel("LOCAL T cells[2 * ITEMS];\n" +
+                          each_row(op.backward ? texts::softmax::backward_teams : texts::softmax::forward_teams));
         return s.kernel(op.backward ? texts::softmax::backward
                         : vectors   ? texts::softmax::forward_vectors
                                     : texts::softmax::forward);
