@@ -1,10 +1,11 @@
 // Convolutions of one to three dimensions and both gradients, as products whose B is read where the image has it: no
 // unfolded image is ever written. Groups, dilation, padding, strides; transposed ones swap forward and gradient.
-// What is put together here, and is in no .cl: where an image's element is, by the call's dimensions.
+// What is put together here, and is in no .cl: the sums of a line of taps, as many as it has.
 #include <algorithm>
 #include <numeric>
 
 #include "portable/kernels/gemm.h"
+#include "portable/kernels/convolution.cl.h"
 
 namespace causeway::portable {
 
@@ -36,10 +37,11 @@ void add_plane(Launch& l, const Gather& g, const int64_t (&kernel)[3]) {
   for (const auto* side : {g.from, g.to, g.mul, g.off, g.step, kernel}) l.value(side[0]).value(side[1]).value(side[2]);
 }
 
-// Element by element, for what has no vectors: position s, t, u of channel c, 0 outside of the image.
-constexpr const char* kTap =
-    "#define TAP(c, s, t, u) ((s) >= 0 && (s) < fz && (t) >= 0 && (t) < fy && (u) >= 0 && (u) < fx ? "
-    "FROM((c) * plane + ((s) * fy + (t)) * fx + (u)) : 0)\n";
+// S, what elements are kept as, and LD and ST of it.
+void define_elements(Source& s, Dtype dtype) {
+  const std::string name = name_of(dtype);
+  s.define("S", storage_of(dtype)).define("LD", "LD_" + name).define("ST", "ST_" + name);
+}
 
 // The positions that are read: from `low` on, `size` of them.
 struct Reach {
@@ -81,20 +83,10 @@ cw_status surrounded(KernelCall& call, const Convolution& c, int64_t channels, c
       {family("surrounded"), static_cast<uint64_t>(c.dtype), 0, 0},
       [&] {
         Source s(call.device->info);
-        const std::string store = storage_of(c.dtype);
-        s.out(store, "out").in(store, "in");
+        define_elements(s, c.dtype);
+        s.out("S", "out").in("S", "in");
         for (const char* v : {"rows", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx"}) s.value("idx", v);
-        return s.kernel(R"(
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  GLOBAL )" + store + R"(* to = out + u * w;
-  const idx y = u % h + ly, z = u / h % d + lz;
-  const idx at = ((u / h / d * fz + z) * fy + y) * fx;
-  for (idx x = 0; x < w; ++x) to[x] = 0;
-  if (y < 0 || z < 0 || y >= fy || z >= fz) continue;
-  const idx from = lx > 0 ? lx : 0, past = w + lx < fx ? w + lx : fx;
-  for (idx x = from; x < past; ++x) to[x - lx] = in[at + x];
-}
-)");
+        return s.kernel(texts::convolution::surrounded);
       },
       &function));
   Launch l;
@@ -121,81 +113,15 @@ cw_status depthwise(KernelCall& call, const Convolution& c, const Gather& g, con
       {family("depthwise"), bits, 0, 0},
       [&] {
         Source s(call.device->info);
-        const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
-        s.out(store, "out").in(store, "a").in(store, "image");
-        if (bias) s.in(store, "bias");
+        define_elements(s, c.dtype);
+        s.out("S", "out").in("S", "a").in("S", "image");
+        if (bias) s.in("S", "bias");
         s.value("idx", "units").value("idx", "groups");
         add_plane(s);
         vector_definitions(s, type, *call.device);
-        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("S", store).define("VECTORS", vectors);
-        s.define("ALL", slack ? "x < tx" : "x + LANES_OF_V <= tx");
-        s.define("BIAS", bias ? "LD(bias, group)" : "0").before("#define FROM(at) LD(from, at)\n").before(kTap);
-        return s.kernel(R"(
-const idx plane = fz * fy * fx, taps = kd * kh * kw;
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-#ifdef IN_TURN
-  const idx blocks = (ty + 3) / 4, y0 = u % blocks * 4, z = u / blocks % tz, at = u / blocks / tz, group = at % groups;
-  const idx rows = ty - y0 < 4 ? ty - y0 : 4;
-  GLOBAL const S* w = a + group * taps;
-  GLOBAL const S* f0 = image + at * plane + ((z * mz + oz) * fy + y0 * my + oy) * fx + ox;
-  GLOBAL const S* f1 = f0 + (rows > 1 ? my * fx : 0);
-  GLOBAL const S* f2 = f1 + (rows > 2 ? my * fx : 0);
-  GLOBAL const S* f3 = f2 + (rows > 3 ? my * fx : 0);
-  GLOBAL S* to = out + ((at * tz + z) * ty + y0) * tx;
-  const T more = BIAS;
-  idx x = 0;
-#if VECTORS
-  for (; ALL; x += LANES_OF_V) {
-    V c0 = ZERO, c1 = ZERO, c2 = ZERO, c3 = ZERO;
-    for (idx e = 0, tap = 0; e < kd; ++e)
-      for (idx r = 0; r < kh; ++r) {
-        idx o = (e * sz * fy + r * sy) * fx + x;
-        for (idx q = 0; q < kw; ++q, ++tap, o += sx) {
-          const T v = LD(w, tap);
-          c0 = FMAV(v, LOADV(f0 + o), c0); c1 = FMAV(v, LOADV(f1 + o), c1);
-          c2 = FMAV(v, LOADV(f2 + o), c2); c3 = FMAV(v, LOADV(f3 + o), c3);
-        }
-      }
-    T tile[4 * LANES_OF_V];
-    STORETILE(tile, c0); STORETILE(tile + LANES_OF_V, c1); STORETILE(tile + 2 * LANES_OF_V, c2);
-    STORETILE(tile + 3 * LANES_OF_V, c3);
-    const int left = tx - x < LANES_OF_V ? (int)(tx - x) : LANES_OF_V;
-    for (int i = 0; i < rows; ++i)
-      for (int l = 0; l < left; ++l) ST(to, i * tx + x + l, tile[i * LANES_OF_V + l] + more);
-  }
-#endif
-  for (; x < tx; ++x) {
-    T c0 = 0, c1 = 0, c2 = 0, c3 = 0;
-    for (idx e = 0, tap = 0; e < kd; ++e)
-      for (idx r = 0; r < kh; ++r) {
-        idx o = (e * sz * fy + r * sy) * fx + x * mx;
-        for (idx q = 0; q < kw; ++q, ++tap, o += sx) {
-          const T v = LD(w, tap);
-          c0 = FMA(v, (T)LD(f0, o), c0); c1 = FMA(v, (T)LD(f1, o), c1);
-          c2 = FMA(v, (T)LD(f2, o), c2); c3 = FMA(v, (T)LD(f3, o), c3);
-        }
-      }
-    ST(to, x, c0 + more);
-    if (rows > 1) ST(to, tx + x, c1 + more);
-    if (rows > 2) ST(to, 2 * tx + x, c2 + more);
-    if (rows > 3) ST(to, 3 * tx + x, c3 + more);
-  }
-#else
-  const u32 spots = (u32)(tz * ty * tx), n = (u32)(u % spots);
-  const idx at = u / spots, group = at % groups;
-  GLOBAL const S* from = image + at * plane;
-  const i32 z = (i32)(n / (u32)(ty * tx) * mz + oz), y = (i32)(n / (u32)tx % (u32)ty * my + oy);
-  const i32 x = (i32)(n % (u32)tx * mx + ox);
-  T v = 0;
-  for (i32 e = 0, tap = 0; e < (i32)kd; ++e)
-    for (i32 r = 0; r < (i32)kh; ++r)
-      for (i32 q = 0; q < (i32)kw; ++q, ++tap)
-        v = FMA((T)LD(a, group * taps + tap), (T)(TAP(0, z + e * (i32)sz, y + r * (i32)sy, x + q * (i32)sx)), v);
-  v += BIAS;
-  ST(out, u, v);
-#endif
-}
-)");
+        s.define("VECTORS", vectors).define("SLACK", slack).define("BIASED", bias != nullptr);
+        s.before(texts::convolution::tap);
+        return s.kernel(texts::convolution::depthwise);
       },
       &function));
   const int64_t planes = c.batch * c.groups, spots = g.to[0] * g.to[1] * g.to[2];
@@ -225,9 +151,9 @@ cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, cons
         {family("gathered"), bits, cut.id(), 0},
         [&] {
           Source s(call.device->info);
-          const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
-          s.out(name_of(type), "packs").out(store, "out").in(store, "a").in(store, "image");
-          if (bias) s.in(store, "bias");
+          define_elements(s, c.dtype);
+          s.out(name_of(type), "packs").out("S", "out").in("S", "a").in("S", "image");
+          if (bias) s.in("S", "bias");
           s.value("idx", "groups");
           add_plane(s);
           Product p;
@@ -235,45 +161,8 @@ cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, cons
           p.a = c.dtype;
           p.type = type;
           p.a_dense = true;
-          p.begin =
-              "const idx plane = fz * fy * fx, channels = K / (kd * kh * kw), group = batch % groups; const idx a_base "
-              "= "
-              "group * M "
-              "* K, o_base = batch * M * N; GLOBAL const " +
-              store + "* from = image + batch * channels * plane;";
-          s.before("#define FROM(at) LD_" + name + "(from, at)\n");
-          s.before(kTap);
-          // Divided in 32 bits, as positions of one image are: 64 take GPUs several times as long.
-          p.b =
-              "TAP((u32)k / (u32)(kd * kh * kw), (i32)((u32)n / (u32)(ty * tx) * mz + oz + (u32)k / (u32)(kh * kw) % "
-              "(u32)kd * sz), (i32)((u32)n / (u32)tx % (u32)ty * my + oy + (u32)k / (u32)kw % (u32)kh * sy), "
-              "(i32)((u32)n % "
-              "(u32)tx * mx + ox + (u32)k % (u32)kw * sx))";
-          // Positions side by side in the image are copied a vector at a time, a tail as one more where there is memory
-          // behind it: what that writes too much is written again after it. Others are gathered.
-          p.panel =
-              "i32 at0[WIDE]; int run[WIDE + 1], runs = 0; for (int l = 0; l < WIDE; ++l) { const idx n = l < wide ? "
-              "n0 "
-              "+ l : n0; at0[l] = (i32)(((n / (ty * tx) * mz + oz) * fy + n / tx % ty * my + oy) * fx + n % tx * mx + "
-              "ox); if (l < wide && (l == 0 || at0[l] != at0[l - 1] + 1)) run[runs++] = l; } run[runs] = (int)wide;";
-          p.pack =
-              "idx c = k0 / (kd * kh * kw), e = k0 / (kh * kw) % kd, r = k0 / kw % kh, q = k0 % kw; for (idx k = k0; k "
-              "< "
-              "k1; ++k) { GLOBAL " +
-              std::string(name_of(type)) + "* to = pack + (k - k0) * WIDE; ";
-          p.pack += "GLOBAL const " + store + "* f = from + c * plane + (e * sz * fy + r * sy) * fx + q * sx; ";
-          if (c.dtype == type)
-            p.pack +=
-                "if (runs <= WIDE / 4) { for (int j = 0; j < runs; ++j) { const int past = run[j + 1]; int l = run[j]; "
-                "GLOBAL const T* g = f + at0[l] - l; for (; l + LANES_OF_V <= past; l += LANES_OF_V) STOREV(to + l, "
-                "LOADV(g + l)); " +
-                std::string(slack ? "if (l < past) STOREV(to + l, LOADV(g + l));"
-                                  : "for (; l < past; ++l) to[l] = g[l];") +
-                " } } else ";
-          p.pack += "for (int l = 0; l < WIDE; ++l) to[l] = LD_" + name + "(f, at0[l]);";
-          p.pack += " if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } }";
-          p.store = bias ? "v = v + LD_" + name + "(bias, group * M + m);" : "";
-          p.store += " ST_" + name + "(out, o_base + m * N + n, v);";
+          s.define("VECTORS", c.dtype == type).define("SLACK", slack).define("BIASED", bias != nullptr);
+          s.before(texts::convolution::tap).before(texts::convolution::gathered);
           return product_text(s, p, *call.device);
         },
         out_function);
@@ -355,34 +244,15 @@ cw_status swapped(KernelCall& call, const Convolution& c, const Phase& phase, co
       {family("swapped"), sizes, 0, 0},
       [&] {
         Source s(call.device->info);
-        const std::string store = storage_of(c.dtype);
-        s.out(store, "out").in(store, "in");
+        s.define("S", storage_of(c.dtype));
+        s.out("S", "out").in("S", "in");
         for (const char* v : {"count", "m", "n", "side", "blocks", "fd", "fh", "fw", "ad", "ah", "aw"})
           s.value("idx", v);
         constexpr const char* kSides[] = {"D", "H", "W"};
         for (int d = 0; d < 3; ++d) {
           s.define(std::string("K") + kSides[d], c.kernel[d]).define(std::string("T") + kSides[d], phase.taps[d]);
         }
-        return s.kernel(R"(
-for (idx u = FIRST(count), end = LAST(count); u < end; u += STEP) {
-#ifdef IN_TURN
-  const idx g = u / blocks, o0 = 0, o1 = m;
-#else
-  const idx g = u / m / blocks, o0 = u / blocks % m, o1 = o0 + 1;
-#endif
-  const idx c0 = u % blocks * side, c1 = n - c0 < side ? n : c0 + side;
-  for (idx o = o0; o < o1; ++o)
-    for (idx c = c0; c < c1; ++c) {
-      GLOBAL const )" + store +
-                        R"(* from = in + ((g * m + o) * n + c) * (KD * KH * KW) + (fd * KH + fh) * KW + fw;
-      GLOBAL )" + store +
-                        R"(* to = out + ((g * n + c) * m + o) * (TD * TH * TW);
-      for (int e = 0; e < TD; ++e)
-        for (int r = 0; r < TH; ++r)
-          UNROLL for (int q = 0; q < TW; ++q) to[(e * TH + r) * TW + q] = from[(e * ad * KH + r * ah) * KW + q * aw];
-    }
-}
-)");
+        return s.kernel(texts::convolution::swapped);
       },
       &function));
   const int64_t side = in_turn ? kSide : 1, units = c.groups * (in_turn ? blocks : n * m);
@@ -401,13 +271,11 @@ cw_status filled(KernelCall& call, const Convolution& c, int64_t channels, int64
       {family("filled"), static_cast<uint64_t>(size_of(c.dtype)), bias != nullptr, 0},
       [&] {
         Source s(call.device->info);
-        const std::string store = storage_of(c.dtype);
-        s.out(store, "out");
-        if (bias) s.in(store, "bias");
+        s.define("S", storage_of(c.dtype));
+        s.out("S", "out").define("BIASED", bias != nullptr);
+        if (bias) s.in("S", "bias");
         for (const char* v : {"planes", "channels", "size"}) s.value("idx", v);
-        const std::string value = bias ? "bias[u % channels]" : "0";
-        return s.kernel("for (idx u = FIRST(planes), end = LAST(planes); u < end; u += STEP) {\nconst " + store +
-                        " v = " + value + ";\nfor (idx x = 0; x < size; ++x) out[u * size + x] = v;\n}\n");
+        return s.kernel(texts::convolution::filled);
       },
       &function));
   Launch l;
@@ -424,27 +292,10 @@ cw_status interleaved(KernelCall& call, const Convolution& c, int64_t apart, con
       {family("interleaved"), static_cast<uint64_t>(size_of(c.dtype)), 0, 0},
       [&] {
         Source s(call.device->info);
-        const std::string store = storage_of(c.dtype);
-        s.out(store, "out").in(store, "in");
+        s.define("S", storage_of(c.dtype));
+        s.out("S", "out").in("S", "in");
         for (const char* v : {"rows", "apart", "d", "h", "w", "sz", "sy", "sx", "nz", "ny", "nx"}) s.value("idx", v);
-        s.define("PART(size, at, step)", "(((size) - (at) + (step) - 1) / (step))");
-        return s.kernel(R"(
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  const idx y = u % h, z = u / h % d, plane = u / h / d, pz = z % sz, py = y % sy;
-  const idx down = (plane * PART(d, pz, sz) + z / sz) * PART(h, py, sy) + y / sy;
-  for (idx px = 0; px < nx; ++px) {
-    const idx wide = PART(w, px, sx);
-    GLOBAL const )" + store +
-                        R"(* from = in + ((pz * ny + py) * nx + px) * apart + down * wide;
-    GLOBAL )" + store + R"(* to = out + u * w + px;
-    if (sx == 2) {
-      INDEPENDENT for (idx x = 0; x < wide; ++x) to[x * 2] = from[x];
-    } else {
-      for (idx x = 0; x < wide; ++x) to[x * sx] = from[x];
-    }
-  }
-}
-)");
+        return s.kernel(texts::convolution::interleaved);
       },
       &function));
   const int64_t rows = c.batch * c.in_channels * c.in[0] * c.in[1];
@@ -507,32 +358,10 @@ cw_status channels_last(KernelCall& call, const Convolution& c, const Reach& rea
       [&] {
         Source s(call.device->info);
         const std::string t = name_of(type);
-        s.out(t, "out").in(storage_of(c.dtype), "in");
+        define_elements(s, c.dtype);
+        s.out(t, "out").in("S", "in").define("T", t);
         for (const char* v : {"rows", "channels", "d", "h", "w", "fz", "fy", "fx", "lz", "ly", "lx"}) s.value("idx", v);
-        s.define("T", t).define("LD", std::string("LD_") + name_of(c.dtype)).define("S", storage_of(c.dtype));
-        return s.kernel(R"(
-T square[256];
-for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
-  GLOBAL T* to = out + u * w * channels;
-  const idx y = u % h + ly, z = u / h % d + lz, plane = fz * fy * fx;
-  GLOBAL const S* from = in + u / h / d * channels * plane + (z * fy + y) * fx + lx;
-  const int blank = y < 0 || z < 0 || y >= fy || z >= fz;
-  const idx low = lx < 0 ? -lx : 0, high = fx - lx < w ? fx - lx : w;
-  const idx x0 = low < w ? low : w, x1 = blank || high < x0 ? x0 : high;
-  for (idx i = 0; i < x0 * channels; ++i) to[i] = 0;
-  for (idx i = x1 * channels; i < w * channels; ++i) to[i] = 0;
-  for (idx c = 0; c < channels; c += 16)
-    for (idx x = x0; x < x1; x += 16) {
-      const int cs = channels - c < 16 ? (int)(channels - c) : 16, xs = x1 - x < 16 ? (int)(x1 - x) : 16;
-      for (int j = 0; j < cs; ++j) {
-        GLOBAL const S* f = from + (c + j) * plane + x;
-        for (int i = 0; i < xs; ++i) square[i * 16 + j] = LD(f, i);
-      }
-      for (int i = 0; i < xs; ++i)
-        for (int j = 0; j < cs; ++j) to[(x + i) * channels + c + j] = square[i * 16 + j];
-    }
-}
-)");
+        return s.kernel(texts::convolution::channels_last);
       },
       &function));
   Launch l;
@@ -554,21 +383,10 @@ cw_status rows_in_tiles(KernelCall& call, const Convolution& c, const Cut& cut, 
       {family("rows_in_tiles"), static_cast<uint64_t>(c.dtype), cut.rows, 0},
       [&] {
         Source s(call.device->info);
-        const std::string t = name_of(type);
-        s.out(t, "out").in(storage_of(c.dtype), "in");
+        define_elements(s, c.dtype);
+        s.out(name_of(type), "out").in("S", "in").define("TILE", cut.rows);
         for (const char* v : {"units", "blocks", "together", "tiles", "M", "spots"}) s.value("idx", v);
-        s.define("TILE", cut.rows).define("LD", std::string("LD_") + name_of(c.dtype)).define("S", storage_of(c.dtype));
-        return s.kernel(R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx k0 = u % blocks * together, k1 = spots - k0 < together ? spots : k0 + together;
-  const idx tile = u / blocks % tiles, image = u / blocks / tiles;
-  for (idx i = 0; i < TILE; ++i) {
-    const idx m = tile * TILE + i;
-    GLOBAL const S* from = in + (image * M + (m < M ? m : 0)) * spots;
-    for (idx k = k0; k < k1; ++k) out[((image * tiles + tile) * spots + k) * TILE + i] = LD(from, k);
-  }
-}
-)");
+        return s.kernel(texts::convolution::rows_in_tiles);
       },
       &function));
   Launch l;
@@ -617,8 +435,9 @@ cw_status gradient_in_panels(KernelCall& call, const Convolution& c, const Gathe
          static_cast<uint64_t>(together) | static_cast<uint64_t>(shares > 1) << 1},
         [&] {
           Source s(call.device->info);
-          const std::string t = name_of(type), name = name_of(c.dtype);
-          s.out(t, "acc").out(shares > 1 ? t : storage_of(c.dtype), "out").in(t, "a").in(t, "image");
+          const std::string t = name_of(type);
+          define_elements(s, c.dtype);
+          s.out(t, "acc").out(shares > 1 ? t : "S", "out").in(t, "a").in(t, "image");
           for (const char* v : {"units", "tiles", "panels", "lines", "runs", "run", "groups", "shares", "images",
                                 "chunk", "M", "channels"})
             s.value("idx", v);
@@ -627,45 +446,8 @@ cw_status gradient_in_panels(KernelCall& call, const Convolution& c, const Gathe
           p.cut = cut;
           p.a = p.type = type;
           tile_definitions(s, p, *call.device);
-          s.define("TAP", together ? "n / channels" : "line % runs").define("CHANNEL", together ? "n % channels" : "n");
-          s.define("PUT", shares > 1 ? "out[first + at[l]] = v;" : "ST_" + name + "(out, first + at[l], v);");
-          return s.kernel(R"(
-const idx longest = (images + shares - 1) / shares, spots = tz * ty * tx;
-for (idx c0 = 0; c0 < longest; c0 += chunk)
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx line = u % lines, panel = u / lines % panels, down = u / lines / panels % tiles;
-  const idx group = u / lines / panels / tiles % groups, share = u / lines / panels / tiles / groups;
-  const idx i0 = images * share / shares + c0, past = images * (share + 1) / shares;
-  const idx i1 = past - i0 < chunk ? past : i0 + chunk;
-  if (i0 >= i1) continue;
-  const idx q0 = line % runs, r = line / runs % kh, e = line / runs / kh;
-  const idx n0 = panel * WIDE, wide = run - n0 < WIDE ? run - n0 : WIDE;
-  GLOBAL T* kept = acc + u * (TILE * WIDE);
-  TILE_ZERO
-  if (c0 > 0) { TILE_TAKE }
-  for (idx i = i0; i < i1; ++i)
-    for (idx z = 0; z < tz; ++z)
-      for (idx y = 0; y < ty; ++y) {
-        GLOBAL const T* row = a + (((i * groups + group) * tiles + down) * spots + (z * ty + y) * tx) * TILE;
-        GLOBAL const T* b = image + ((((i * groups + group) * fz + z * mz + e * sz) * fy + y * my + r * sy) * fx +
-                                     q0 * sx) * channels + n0;
-        for (idx x = 0; x < tx; ++x, row += TILE, b += mx * channels) { TILE_STEP }
-      }
-  if (i1 < past) {
-    TILE_KEEP
-  } else {
-    T tile[TILE * WIDE];
-    const idx rows = M - down * TILE < TILE ? M - down * TILE : TILE;
-    TILE_OUT
-    idx at[WIDE];
-    for (idx l = 0; l < wide; ++l) { const idx n = n0 + l; at[l] = (CHANNEL * kd + e) * (kh * kw) + r * kw + TAP; }
-    for (idx i = 0; i < rows; ++i) {
-      const idx first = ((share * groups + group) * M + down * TILE + i) * channels * (kd * kh * kw);
-      for (idx l = 0; l < wide; ++l) { const T v = tile[i * WIDE + l]; PUT }
-    }
-  }
-}
-)");
+          s.define("TOGETHER", together).define("PARTS", shares > 1);
+          return s.kernel(texts::convolution::gradient_in_panels);
         },
         &function));
     void *acc = nullptr, *image = nullptr, *rows = nullptr, *partial = nullptr;
@@ -707,8 +489,8 @@ cw_status depthwise_gradient(KernelCall& call, const Convolution& c, Gather g, c
       {family("depthwise_gradient"), bits, static_cast<uint64_t>(c.kernel[2]), 0},
       [&] {
         Source s(call.device->info);
-        const std::string name = name_of(c.dtype), store = storage_of(c.dtype), t = name_of(type);
-        s.out(shares > 1 ? t : store, "out").in(store, "a").in(store, "image");
+        define_elements(s, c.dtype);
+        s.out(shares > 1 ? name_of(type) : "S", "out").in("S", "a").in("S", "image");
         for (const char* v : {"units", "groups", "shares", "images"}) s.value("idx", v);
         add_plane(s);
         vector_definitions(s, type, *call.device);
@@ -723,29 +505,9 @@ cw_status depthwise_gradient(KernelCall& call, const Convolution& c, Gather g, c
           sums +=
               std::string(shares > 1 ? "out[to + " + n + "] = s" + n : "ST(out, to + " + n + ", s" + n + ")") + "; ";
         }
-        s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("S", store).define("VECTORS", vectors);
+        s.define("VECTORS", vectors);
         s.define("ZEROS", zeros).define("VECTOR_STEP", vector_step).define("STEP_OF_ONE", step).define("SUMS", sums);
-        return s.kernel(R"(
-for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
-  const idx r = u % kh, e = u / kh % kd, group = u / kh / kd % groups, share = u / kh / kd / groups;
-  const idx to = ((share * groups + group) * kd + e) * kh * kw + r * kw;
-  T lane[LANES_OF_V];
-  ZEROS
-  for (idx i = images * share / shares; i < images * (share + 1) / shares; ++i)
-    for (idx z = 0; z < tz; ++z)
-      for (idx y = 0; y < ty; ++y) {
-        GLOBAL const S* rows = a + (((i * groups + group) * tz + z) * ty + y) * tx;
-        GLOBAL const S* f = image + (((i * groups + group) * fz + z * mz + oz + e * sz) * fy + y * my + oy + r * sy) * fx + ox;
-        idx x = 0;
-#if VECTORS
-        for (; x + LANES_OF_V <= tx; x += LANES_OF_V) { const V v = LOADV(rows + x); VECTOR_STEP }
-#endif
-        for (; x < tx; ++x) { const T v = LD(rows, x); STEP_OF_ONE }
-      }
-  (void)lane;
-  SUMS
-}
-)");
+        return s.kernel(texts::convolution::depthwise_gradient);
       },
       &function));
   void* partial = nullptr;
@@ -772,8 +534,8 @@ cw_status gradient_in_squares(KernelCall& call, const Convolution& c, const Gath
         {family("gradient_in_squares"), static_cast<uint64_t>(c.dtype), cut.id(), 0},
         [&] {
           Source s(call.device->info);
-          const std::string name = name_of(c.dtype), store = storage_of(c.dtype);
-          s.out(name_of(type), "packs").out(store, "out").in(store, "a").in(store, "image");
+          define_elements(s, c.dtype);
+          s.out(name_of(type), "packs").out("S", "out").in("S", "a").in("S", "image");
           for (const char* v : {"groups", "channels"}) s.value("idx", v);
           add_plane(s);
           Product p;
@@ -781,17 +543,7 @@ cw_status gradient_in_squares(KernelCall& call, const Convolution& c, const Gath
           p.a = c.dtype;
           p.type = type;
           p.a_dense = p.b_along_k = true;
-          p.begin =
-              "const idx plane = fz * fy * fx, group = batch; const u32 spots = (u32)(tz * ty * tx), taps = (u32)(kd * "
-              "kh * kw);";
-          p.a_at = "LDA(a, (((u32)k / spots * groups + group) * M + m) * spots + (u32)k % spots)";
-          s.before("#define FROM(at) LD_" + name + "(image, at)\n").before(kTap);
-          p.b =
-              "TAP(((u32)k / spots * groups + group) * channels + (u32)n / taps, "
-              "(i32)((u32)k % spots / (u32)(ty * tx) * mz + oz + (u32)n % taps / (u32)(kh * kw) * sz), "
-              "(i32)((u32)k % spots / (u32)tx % (u32)ty * my + oy + (u32)n / (u32)kw % (u32)kh * sy), "
-              "(i32)((u32)k % (u32)tx * mx + ox + (u32)n % (u32)kw * sx))";
-          p.store = "ST_" + name + "(out, (group * M + m) * N + n, v);";
+          s.before(texts::convolution::tap).before(texts::convolution::gradient_in_squares);
           return product_text(s, p, *call.device);
         },
         function);

@@ -1,4 +1,100 @@
-// Texts of gemm.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
+// Texts of gemm.cpp, in the dialect of docs/portable.md: `////` begins one, with its name. What a product is made of stands
+// before them, macros of whoever has one:
+//   BEGIN             declarations for this `batch`: sets a_base
+//   B_AT              B[k, n]; of few columns COLUMN_AT(n), where column n begins
+//   PUT               puts the value v at m, n
+// and, where it is not as in `product`:
+//   A_AT              A[m, k] (not CPUs)
+//   DEPTH_OF_BATCH    how many k there are for this `batch` (not CPUs)
+//   PANEL             for the columns n0 .. n0 + wide - 1 of it (CPUs)
+//   PACK              fills pack[(k - k0) * WIDE + l] for k0 <= k < k1 and l < WIDE (CPUs)
+
+//// product
+#ifndef A_AT
+#define A_AT LDA(a, a_base + m * am + k * AK)
+#endif
+#ifndef DEPTH_OF_BATCH
+#define DEPTH_OF_BATCH K
+#endif
+#ifndef PANEL
+#define PANEL
+#endif
+#ifndef PACK
+#define PACK \
+  for (idx k = k0; k < k1; ++k) \
+    for (idx l = 0; l < WIDE; ++l) { const idx n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }
+#endif
+
+//// in_turn: On CPUs, AHEAD: what will be read soon, into the second cache; COUNT: one more.
+#ifdef __has_builtin
+#if __has_builtin(__builtin_prefetch)
+#define AHEAD(p) __builtin_prefetch((const void*)(u64)(p), 0, 2);
+#endif
+#endif
+#ifndef AHEAD
+#define AHEAD(p)
+#endif
+#ifdef __OPENCL_VERSION__
+#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))
+#else
+#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))
+#endif
+
+//// turn: TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel.
+#ifndef TURN
+#define TURN(p, step, to) \
+  for (int i = 0; i < 16; ++i) { \
+    GLOBAL const AT* row = (p) + i * (step); \
+    AHEAD(row + 64) UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); \
+  }
+#endif
+
+//// tile: Around a tile of the result, and the rows of A that are not read in place: these are copied for a stretch of k,
+//// converted once. Where neighbours of k are no neighbours in memory, rows lie side by side.
+#if OUT_ACROSS
+#define TILE_PUT \
+  for (idx l = 0; l < wide; ++l) { \
+    INDEPENDENT \
+    for (idx i = 0; i < rows; ++i) { const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
+  }
+#else
+#define TILE_PUT \
+  for (idx i = 0; i < rows; ++i) { \
+    INDEPENDENT \
+    for (idx l = 0; l < wide; ++l) { const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
+  }
+#endif
+#if IN_PLACE
+#define BLOCK_STAGE
+#elif A_DENSE
+#define BLOCK_STAGE \
+  for (idx m0 = top; m0 < bottom; m0 += TILE) { \
+    const idx left = last - m0; \
+    GLOBAL const AT* from_a = a + (a_base + m0 * am + k0); \
+    GLOBAL T* to_a = staged + (m0 - top) * STAGED; \
+    for (idx i = 0; i < TILE; ++i) { \
+      GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; \
+      GLOBAL T* to = to_a + i * STAGED; \
+      INDEPENDENT \
+      for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); \
+    } \
+  }
+#else
+#define BLOCK_STAGE \
+  for (idx k = 0; k < depth; ++k) { \
+    GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); \
+    for (idx m0 = top; m0 < bottom; m0 += TILE, r += TILE * AM) { \
+      const idx left = last - m0; \
+      GLOBAL T* to = staged + (m0 - top) * STAGED + k * TILE; \
+      AHEAD(r + 8 * ak) \
+      if (left >= TILE) { \
+        UNROLL for (int i = 0; i < TILE; ++i) to[i] = LDA(r, i * AM); \
+      } else { \
+        for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); \
+      } \
+    } \
+  }
+#endif
 
 //// panels: An item packs `together` panels of B for `chunk` of k, and goes down A in blocks of rows: a stretch of k of a block
 //// stays in the second cache for all panels. Many rows are copied, as rows that lie a power of 2 apart would all need the

@@ -14,12 +14,6 @@ namespace causeway::portable {
 
 namespace {
 
-std::string one_line(std::string text) {
-  for (char& c : text)
-    if (c == '\n') c = ' ';
-  return text;
-}
-
 std::string put(const std::string& in, char sign, int n) {
   std::string out;
   for (char c : in) out += c == sign ? std::to_string(n) : std::string(1, c);
@@ -48,40 +42,17 @@ std::string each(const Cut& cut, int lanes, const std::string& text) {
 constexpr int kBeside = 16;  // more than a row has in a copy
 constexpr int kHead = 16;    // elements before the first item's, of which one is the count
 
-// Rows that are not read in place are copied for a stretch of k, converted once. Where neighbours of k are no neighbours
-// in memory, rows lie side by side.
 void define_tile(Source& s, const Product& p, int lanes) {
   const Cut& cut = p.cut;
   s.define("HEAD", kHead);
-  const char *down = "for (idx i = 0; i < rows; ++i) {", *across = "INDEPENDENT for (idx l = 0; l < wide; ++l) {";
-  s.define("TILE_PUT", std::string(p.out_across ? "for (idx l = 0; l < wide; ++l) {" : down) +
-                           (p.out_across ? "INDEPENDENT for (idx i = 0; i < rows; ++i) {" : across) +
-                           " const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } }");
   const bool here = in_place(cut, p.a, p.a_dense);
   s.define("TILE", cut.rows).define("WIDE", cut.columns).define("STAGED", here ? 0 : cut.depth + kBeside);
   s.define("TILE_ZERO", each(cut, lanes, "V c@_$ = ZERO; "));
   s.define("TILE_TAKE", each(cut, lanes, "c@_$ = LOADV(kept + @ * WIDE + #); "));
   s.define("TILE_KEEP", each(cut, lanes, "STOREV(kept + @ * WIDE + #, c@_$); "));
   s.define("TILE_OUT", each(cut, lanes, "STORETILE(tile + @ * WIDE + #, c@_$); "));
-  if (here) {
-    s.define("TILE_STAGE", "").define("BLOCK_STAGE", "");
-  } else if (p.a_dense) {
-    s.define(
-        "TILE_STAGE",
-        "for (idx i = 0; i < TILE; ++i) { GLOBAL const AT* r = from_a + (i < left ? i : 0) * am; GLOBAL T* to = to_a "
-        "+ i * STAGED; INDEPENDENT for (idx k = 0; k < depth; ++k) to[k] = LDA(r, k); }");
-    s.define("BLOCK_STAGE",
-             "for (idx m0 = top; m0 < bottom; m0 += TILE) { const idx left = last - m0; GLOBAL const AT* from_a = a + "
-             "(a_base + m0 * am + k0); GLOBAL T* to_a = staged + (m0 - top) * STAGED; TILE_STAGE }");
-  } else {
-    s.define("AM", p.a_across ? "1" : "am");
-    s.define(
-        "BLOCK_STAGE",
-        "for (idx k = 0; k < depth; ++k) { GLOBAL const AT* r = a + (a_base + top * AM + (k0 + k) * ak); for (idx m0 "
-        "= top; m0 < bottom; m0 += TILE, r += TILE * AM) { const idx left = last - m0; GLOBAL T* to = staged + (m0 - "
-        "top) * STAGED + k * TILE; AHEAD(r + 8 * ak) if (left >= TILE) { UNROLL for (int i = 0; i < TILE; ++i) to[i] "
-        "= LDA(r, i * AM); } else { for (idx i = 0; i < TILE; ++i) to[i] = LDA(r, (i < left ? i : 0) * AM); } } }");
-  }
+  s.define("AM", p.a_across ? "1" : "am").define("IN_PLACE", here).define("A_DENSE", p.a_dense);
+  s.define("OUT_ACROSS", p.out_across).before(texts::gemm::tile);
   const char* place = here ? "r@[k]" : p.a_dense ? "to_a[@ * STAGED + k]" : "to_a[k * TILE + @]";
   std::string run = "{ GLOBAL const T* b = pack; ";
   for (int i = 0; here && i < cut.rows; ++i)
@@ -107,9 +78,8 @@ void define_square(Source& s, const Product& p) {
   s.define("A_ALONG_K", p.a_dense).define("B_ALONG_K", p.b_along_k);
 }
 
-// TURN(p, step, to): 16 x 16 elements, of which neighbours in memory are neighbours in k, into rows of a packed panel. A
-// round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
-std::string turn_text(const Product& p, int vector) {
+// TURN by vectors: a round exchanges squares of 8, 4, 2 and then 1 between rows that lie as far apart.
+std::string turn_text() {
   std::string rounds;
   for (int i = 0; i < 16; ++i)
     rounds += put("V x@_16 = LOADV((p) + @ * (step)); AHEAD((p) + @ * (step) + 64) ", '@', i);
@@ -125,13 +95,8 @@ std::string turn_text(const Product& p, int vector) {
                 std::to_string(i & ~far) + from + ", x" + std::to_string(i | far) + from + lanes + "); ";
     }
   for (int i = 0; i < 16; ++i) rounds += put("STOREV((to) + @ * WIDE, x@_1); ", '@', i);
-  const std::string each =
-      "#define TURN(p, step, to) for (int i = 0; i < 16; ++i) { GLOBAL const AT* row = (p) + i * (step); AHEAD(row + "
-      "64) "
-      "UNROLL for (int j = 0; j < 16; ++j) (to)[j * WIDE + i] = LDA(row, j); }\n";
-  if (p.a != p.type || vector != 16) return each;
   return "#ifdef __has_builtin\n#if __has_builtin(__builtin_shufflevector)\n#define TURN(p, step, to) { " + rounds +
-         "}\n#endif\n#endif\n#ifndef TURN\n" + each + "#endif\n";
+         "}\n#endif\n#endif\n";
 }
 
 }  // namespace
@@ -157,32 +122,21 @@ void vector_definitions(Source& s, Dtype type, const Device& device) {
 
 void tile_definitions(Source& s, const Product& p, const Device& device) {
   vector_definitions(s, p.type, device);
-  std::string head;
-  if (device.in_turn())  // what will be read soon, into the second cache
-    head +=
-        "#ifdef __has_builtin\n#if __has_builtin(__builtin_prefetch)\n#define AHEAD(p) __builtin_prefetch((const "
-        "void*)(u64)(p), 0, 2);\n#endif\n#endif\n#ifndef AHEAD\n#define AHEAD(p)\n#endif\n";
-  if (device.in_turn())
-    head += device.info.language == CW_CODE_C
-                ? "#define COUNT(p) ((idx)__atomic_fetch_add((u32*)(p), 1, __ATOMIC_RELAXED))\n"
-                : "#define COUNT(p) ((idx)atomic_inc((volatile GLOBAL u32*)(p)))\n";
-  head += std::string("typedef ") + storage_of(p.a) + " AT;\n";
+  if (device.in_turn()) s.before(texts::gemm::in_turn);
+  s.before(std::string("typedef ") + storage_of(p.a) + " AT;\n");
   const int vector = vector_lanes(device, p.type);
-  if (p.cut.kind == Cut::panels && p.b_along_k) head += turn_text(p, vector);
-  s.before(head);
-  s.define("LDA", std::string("LD_") + name_of(p.a)).define("PUT", one_line(p.store));
+  s.define("LDA", std::string("LD_") + name_of(p.a));
+  if (p.cut.kind == Cut::panels && p.b_along_k) {
+    if (p.a == p.type && vector == 16) s.before(turn_text());
+    s.before(texts::gemm::turn);
+  }
   if (p.cut.kind == Cut::panels) define_tile(s, p, vector);
 }
 
 std::string product_text(Source& s, const Product& p, const Device& device) {
   tile_definitions(s, p, device);
   s.define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
-  s.define("BEGIN", one_line(p.begin)).define("PANEL", one_line(p.panel));
-  s.define("A_AT", p.a_at.empty() ? "LDA(a, a_base + m * am + k * AK)" : one_line(p.a_at));
-  s.define("B_AT", one_line(p.b)).define("DEPTH_OF_BATCH", p.depth.empty() ? "K" : one_line(p.depth));
-  s.define("PACK", one_line(p.pack.empty() ? "for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx "
-                                             "n = l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; }"
-                                           : p.pack));
+  s.before(texts::gemm::product);
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
                            "together", "chunk", "block", "kept_rows", "taken"})
     s.value("idx", name);
@@ -198,7 +152,7 @@ std::string columns_text(Source& s, const Product& p, int columns, const Device&
   const int together = columns == 1 ? 4 : 2;  // sums of a column: an addition need not wait for the one before
   std::string zero, run, step, out;
   for (int j = 0; j < columns; ++j) {
-    zero += put("const idx n@ = @ < N ? @ : 0; GLOBAL const T* x@ = b_ + (", '@', j) + put(p.b, '@', j) + "); ";
+    zero += put("const idx n@ = @ < N ? @ : 0; GLOBAL const T* x@ = b_ + (COLUMN_AT(n@)); ", '@', j);
     for (int i = 0; i < together; ++i) zero += put(put("V s@_$ = ZERO; ", '@', j), '$', i);
   }
   for (int i = 0; i < together; ++i) {
@@ -218,7 +172,7 @@ std::string columns_text(Source& s, const Product& p, int columns, const Device&
            put("x@[l], v); const idx n = @; if (n < N) { PUT } } ", '@', j);
   }
   s.define("TOGETHER", together).define("COLUMNS_ZERO", zero).define("COLUMNS_RUN", run).define("COLUMNS_STEP", step);
-  s.define("COLUMNS_OUT", out).define("PUT", one_line(p.store)).define("BEGIN", one_line(p.begin));
+  s.define("COLUMNS_OUT", out);
   for (const char* name : {"units", "M", "N", "K", "am"}) s.value("idx", name);
   return s.kernel(texts::gemm::columns);
 }

@@ -6,7 +6,8 @@
 
 namespace causeway::portable {
 
-// The source of a product. A is read at `a_base + m * am + k * ak`; all of the following are text of the dialect.
+// The source of a product. A is read at `a_base + m * am + k * ak`. What it is a product of is text that the caller gives
+// before, by macros that gemm.cl names.
 struct Product {
   Cut cut;
   Dtype a, type;           // of A's elements; what is computed in: f32 or f64
@@ -14,20 +15,13 @@ struct Product {
   bool a_across = false;   // am is 1
   bool out_across = false; // neighbours in memory of the result are neighbours in m
   bool b_along_k = false;  // neighbours in memory are neighbours in k
-  std::string begin;       // declarations for this `batch`: sets a_base
-  std::string panel;       // for the columns n0 .. n0 + wide - 1 of it (CPUs)
-  std::string pack;        // fills pack[(k - k0) * WIDE + l] for k0 <= k < k1 and l < WIDE (CPUs); empty: with `b`
-  std::string a_at;        // A[m, k], where it is not as above (not CPUs)
-  std::string depth;       // how many k there are for this `batch`, where it is not K (not CPUs)
-  std::string b;           // B[k, n]; of columns_text, where column n@ begins
-  std::string store;       // puts the value v at m, n
 };
 
 // Adds the parameters that the product needs after the caller's, and gives the kernel's text.
 std::string product_text(Source& source, const Product& product, const Device& device);
 // The text where the result has at most `columns`, of which those beyond N are computed as the first and not written, and A's
-// rows and B's columns, which begin at `b`, lie dense in k and are of the type that is computed in (CPUs). Adds the parameters
-// units, M, N, K and am.
+// rows and B's columns, which begin at COLUMN_AT(n), lie dense in k and are of the type that is computed in (CPUs). Adds the
+// parameters units, M, N, K and am.
 constexpr int kFewColumns = 4;
 std::string columns_text(Source& source, const Product& product, int columns, const Device& device);
 // Of vectors alone, on CPUs: T, V, LANES_OF_V, LOADV, STOREV, STORETILE into an item's own memory, FMAV, ZERO.

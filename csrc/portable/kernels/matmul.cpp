@@ -2,6 +2,7 @@
 #include <utility>
 
 #include "portable/kernels/gemm.h"
+#include "portable/kernels/matmul.cl.h"
 #include "portable/program.h"
 
 namespace causeway::portable {
@@ -71,15 +72,15 @@ cw_status matmul(KernelCall& call, const void* data) {
     if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
   };
   const auto describe = [&](Product& p) {
-    const std::string name = name_of(a.dtype);
     p.a = a.dtype;
     p.type = type;
-    p.begin = "const idx a_base = batch * a_batch, b_base = batch * b_batch, o_base = batch * o_batch;";
-    if (adds) p.begin += " const idx c_base = batch * c_batch;";
-    p.store = op.added ? "v = alpha * v;" : "";
-    if (adds) p.store += " v = FMA(beta, (T)LD_" + name + "(c_, c_base + m * cm + n * cn), v);";
-    p.store +=
-        " ST_" + name + "(out, o_base + " + (om == 1 ? "m + " : "m * om + ") + (on == 1 ? "n, v);" : "n * on, v);");
+  };
+  const auto describe_text = [&](Source& s) {
+    const std::string name = name_of(a.dtype);
+    s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("ADDED", adds).define("SCALED", op.added);
+    s.define("BK", k_dense ? "1" : "bk").define("BN", n_dense ? "1" : "bn");
+    s.define("OM", om == 1 ? "1" : "om").define("ON", on == 1 ? "1" : "on");
+    s.define("N_DENSE", n_dense).define("K_DENSE", k_dense).before(texts::matmul::matmul);
   };
   if (call.device->in_turn() && size.n <= kFewColumns && a_dense && k_dense && a.dtype == type) {
     const int columns = size.n == 1 ? 1 : kFewColumns;
@@ -91,7 +92,7 @@ cw_status matmul(KernelCall& call, const void* data) {
           parameters(s);
           Product p;
           describe(p);
-          p.b = "b_base + n@ * bn";
+          describe_text(s);
           return columns_text(s, p, columns, *call.device);
         },
         &function));
@@ -106,36 +107,16 @@ cw_status matmul(KernelCall& call, const void* data) {
         {family("matmul"), bits, cut.id(), 0},
         [&] {
           Source s(call.device->info);
-          const std::string name = name_of(a.dtype), store = storage_of(a.dtype);
           s.out(name_of(type), "packs");
           parameters(s);
           Product p;
           describe(p);
+          describe_text(s);
           p.cut = cut;
           p.a_dense = a_dense;
           p.a_across = am == 1;
           p.out_across = om == 1 && on != 1;
           p.b_along_k = k_dense && !n_dense;
-          const std::string bk = k_dense ? "k" : "k * bk", bn = n_dense ? "n" : "n * bn";
-          p.b = "LD_" + name + "(b_, b_base + " + bk + " + " + bn + ")";
-          if (n_dense)
-            p.pack =
-                "if (wide == WIDE) { for (idx k = k0; k < k1; ++k) { GLOBAL const " + store +
-                "* from = b_ + b_base + " + bk +
-                " + n0; GLOBAL T* to = pack + (k - k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { AHEAD(from + 8 * "
-                "bk + l) } INDEPENDENT for (idx l = 0; l < WIDE; ++l) to[l] = LD_" +
-                name +
-                "(from, l); } } else { for (idx k = k0; k < k1; ++k) for (idx l = 0; l < WIDE; ++l) { const idx n = "
-                "l < wide ? n0 + l : n0; pack[(k - k0) * WIDE + l] = B_AT; } }";
-          else if (k_dense)  // 16 of k at a time: whole cache lines are read, and the next asked for
-            p.pack =
-                "for (idx k = k0; k < k1; k += 16) { const idx most = k1 - k < 16 ? k1 - k : 16; GLOBAL T* to = pack + "
-                "(k - "
-                "k0) * WIDE; for (idx l = 0; l < WIDE; l += 16) { GLOBAL const " +
-                store +
-                "* from = b_ + (b_base + k); if (most == 16 && l + 16 <= wide) { TURN(from + (n0 + l) * bn, bn, to + "
-                "l) } else for (idx i = l; i < l + 16; ++i) for (idx j = 0; j < most; ++j) to[j * WIDE + i] = LD_" +
-                name + "(from + (i < wide ? n0 + i : n0) * bn, j); } }";
           return product_text(s, p, *call.device);
         },
         out_function);
