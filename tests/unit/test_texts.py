@@ -72,6 +72,20 @@ def without_reason(folder: Path) -> list[str]:
     ]
 
 
+def raw_strings(folder: Path) -> list[str]:
+    """Files of C++ with a raw string, which only a text of several lines is worth."""
+    return [path.name for path in sorted(folder.rglob("*.cpp")) if 'R"(' in path.read_text()]
+
+
+def test_no_text_is_a_raw_string_of_cpp() -> None:
+    assert raw_strings(PORTABLE) == []
+
+
+def test_a_raw_string_is_found(tmp_path: Path) -> None:
+    (tmp_path / "gather.cpp").write_text('auto text = R"(\nout[u] = in[u];\n)";\n')
+    assert raw_strings(tmp_path) == ["gather.cpp"]
+
+
 def test_a_file_that_puts_texts_together_says_why() -> None:
     assert without_reason(PORTABLE) == []
 

@@ -63,3 +63,26 @@ FUNCTION T log_sum(T a, T b, T c) {
   m = m == LOWEST ? (T)0 : m;
   return log(EXP(a - m) + EXP(b - m) + EXP(c - m)) + m;
 }
+
+//// gradient: for each element of log_probs
+const T loss = nll(c1 * nll_s0), v = lp(lp_at);
+T r = 0;
+if (c0 < lengths(c1 * 3) && !(zero_infinity && loss == (T)INFINITY))
+  r = (EXP(v) - EXP(out(out_at) + loss - v)) * grad(c1 * grad_s0);
+out_set(out_at, r);
+
+//// memory: what an item needs beside, of each state; `wide` states lie beside each other
+#define LP(t, c) lp((t) * lp_s0 + u * lp_s1 + (c) * lp_s2)
+#define LOWEST (-(T)INFINITY)
+#define CLASS(s) cls(u * wide + (s))
+#define PAST(s) w(u * 4 * wide + (s))
+#define NOW(s) w((u * 4 + 1) * wide + (s))
+#define ROW(k, s) w((u * 4 + 2 + (k)) * wide + (s))
+#define SET_PAST(s, v) w_set(u * 4 * wide + (s), v)
+#define SET_NOW(s, v) w_set((u * 4 + 1) * wide + (s), v)
+#define SET_ROW(k, s, v) w_set((u * 4 + 2 + (k)) * wide + (s), v)
+
+//// lengths: EACH is LENGTHS of each sample
+#define LENGTHS(i) \
+  lengths_set((first + i) * 3, f##i); lengths_set((first + i) * 3 + 1, l##i); lengths_set((first + i) * 3 + 2, s##i);
+EACH

@@ -52,17 +52,16 @@ cw_status put_lengths(KernelCall& call, const Sequences& s, void** lengths) {
   for (int64_t first = 0; first < s.samples(); first += kTogether) {
     Program p(call, "ctc_lengths");
     p.out("lengths", *lengths, kI64).value("first", first);
-    std::string text;
+    std::string each;
     for (int64_t i = 0; i < std::min(kTogether, s.samples() - first); ++i) {
       const auto sample = static_cast<size_t>(first + i);
       const std::string I = std::to_string(i);
       const int64_t from = s.targets.ndim == 1 ? start * s.targets.strides[0] : (first + i) * s.targets.strides[0];
       start += s.labels[sample];
       p.value("f" + I, s.frames[sample]).value("l" + I, s.labels[sample]).value("s" + I, from);
-      text += "lengths_set((first + " + I + ") * 3, f" + I + "); lengths_set((first + " + I + ") * 3 + 1, l" + I +
-              "); lengths_set((first + " + I + ") * 3 + 2, s" + I + ");\n";
+      each += "LENGTHS(" + I + ") ";
     }
-    TRY(p.run(1, text, 10));
+    TRY(p.define("EACH", each).run(1, texts::ctc::lengths, 10));
   }
   return CW_OK;
 }
@@ -87,12 +86,7 @@ Program& with(Program& p, const Sequences& s, const Workspace& work) {
   p.out("cls", work.classes, kI64).out("w", work.floats, type);
   p.value("blank", s.blank).value("classes", s.log_probs.shape[2]).value("most", s.log_probs.shape[0]);
   p.value("states", s.states()).value("step", s.targets.strides[s.targets.ndim - 1]);
-  p.define("LP(t, c)", "lp((t) * lp_s0 + u * lp_s1 + (c) * lp_s2)").define("LOWEST", "(-(T)INFINITY)");
-  p.define("CLASS(s)", "cls(u * wide + (s))").define("PAST(s)", "w(u * 4 * wide + (s))");
-  p.define("NOW(s)", "w((u * 4 + 1) * wide + (s))").define("ROW(k, s)", "w((u * 4 + 2 + (k)) * wide + (s))");
-  p.define("SET_PAST(s, v)", "w_set(u * 4 * wide + (s), v)")
-      .define("SET_NOW(s, v)", "w_set((u * 4 + 1) * wide + (s), v)");
-  p.define("SET_ROW(k, s, v)", "w_set((u * 4 + 2 + (k)) * wide + (s), v)");
+  p.before(texts::ctc::memory);
   const std::string log_sum = texts::ctc::log_sum;
   p.define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
   return p.before((type == kF32 ? functions_of(log_sum) : "") + log_sum);
@@ -133,11 +127,7 @@ cw_status backward(KernelCall& call, const void*) {
   p.out("out", out).in("lp", s.log_probs).in("grad", grad).in("nll", likelihood).in("lengths", work.lengths, kI64);
   p.define("T", name_of(out.dtype)).define("EXP(v)", out.dtype == kF32 ? "exp_f32(v)" : "exp(v)");
   p.value("zero_infinity", call.integer(9));
-  return p.each(out,
-                "const T loss = nll(c1 * nll_s0), v = lp(lp_at);\nT r = 0;\n"
-                "if (c0 < lengths(c1 * 3) && !(zero_infinity && loss == (T)INFINITY))\n"
-                "r = (EXP(v) - EXP(out(out_at) + loss - v)) * grad(c1 * grad_s0);\nout_set(out_at, r);",
-                60);
+  return p.each(out, texts::ctc::gradient, 60);
 }
 
 }  // namespace

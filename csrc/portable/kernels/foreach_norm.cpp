@@ -6,6 +6,7 @@
 
 #include "portable/lists.h"
 #include "portable/program.h"
+#include "portable/kernels/foreach_norm.cl.h"
 
 namespace causeway::portable {
 
@@ -39,26 +40,14 @@ bool fold_of(const Number& order, bool root, Dtype out, Fold* fold) {
   return true;
 }
 
-// Text: `acc` of what the loop over `i`, `from_` to `to_`, loads; on a GPU all items of the group have it in tree_[0].
-std::string fold_text(const Device& device, const Fold& fold, const std::string& load, bool merging) {
-  const std::string step = merging ? "{ const A w = v; acc = " + fold.merge + "; }" : "{ " + fold.step + " }";
-  if (!device.in_turn())
-    return "A acc = " + fold.start + ";\nfor (idx i = from_ + LANE; i < to_; i += LANES) { const A v = " + load + "; " +
-           step +
-           " }\ntree_[LANE] = acc;\nBARRIER;\nfor (idx half_ = LANES / 2; half_ > 0; half_ /= 2) {\n"
-           "if (LANE < half_) { const A w = tree_[LANE + half_]; acc = " +
-           fold.merge + "; tree_[LANE] = acc; }\nBARRIER;\n}\n";
-  // In several sums, so that the loop may become vectors.
-  return "A sums_[16];\nfor (int l = 0; l < 16; ++l) sums_[l] = " + fold.start +
-         ";\nidx at_ = from_;\nfor (; at_ + 16 <= to_; at_ += 16)\nfor (int l = 0; l < 16; ++l) {\nconst idx i = at_ + "
-         "l; A acc = "
-         "sums_[l]; const A v = " +
-         load + "; " + step +
-         " sums_[l] = acc;\n}\nA acc = sums_[0];\nfor (int l = 1; l < 16; ++l) { const A w = sums_[l]; acc = " +
-         fold.merge + "; }\nfor (idx i = at_; i < to_; ++i) { const A v = " + load + "; " + step + " }\n";
+// What a text of it is specialised on: a fold of elements, or of accumulators.
+void define_fold(Program& p, const Fold& fold, const std::string& load, bool merging) {
+  p.define("START", fold.start == "first" ? "(A)" + load + "(from_)" : fold.start);
+  p.define("LOADED(i)", "(A)" + load + "(i)").define("MERGED", fold.merge);
+  p.define("ONE_MORE", merging ? "const A w = v; acc = " + fold.merge + ";" : fold.step);
 }
 
-// Its loop over the numbers u_ below `count`, one for a group on a GPU.
+// A loop over the numbers u_ below `count`, one for a group on a GPU.
 std::string each_number(const Device& device, const std::string& count, const std::string& body,
                         const std::string& store) {
   if (device.in_turn())
@@ -102,21 +91,19 @@ cw_status run_folds(KernelCall& call, const Fold& fold, Dtype acc, double order,
       Program p(call, "foreach_fold");
       prepare(p, in, "x", false);
       p.out("partial", partial, acc).value("blocks_", blocks);
-      Fold f = fold;
-      if (f.start == "first") f.start = "(A)x(from_)";
-      TRY(p.as_is(each_number(device, "blocks_", find_block(lists) + fold_text(device, f, "(A)x(i)", false),
-                              "partial_set(u_, acc);\n"),
-                  [&](Launch& launch, cw_function function) {
-                    return run_blocks(call, launch, function, blocks,
-                                      4.0 * static_cast<double>(elements) / static_cast<double>(blocks));
-                  }));
+      define_fold(p, fold, "x", false);
+      TRY(p.as_is(
+          each_number(device, "blocks_", find_block(lists) + texts::foreach_norm::fold, "partial_set(u_, acc);\n"),
+          [&](Launch& launch, cw_function function) {
+            return run_blocks(call, launch, function, blocks,
+                              4.0 * static_cast<double>(elements) / static_cast<double>(blocks));
+          }));
     }
     Program p(call, "foreach_unfold");
     prepare(p, out, "y", true);
     p.in("partial", partial, acc).value("count_", static_cast<int64_t>(had));
-    Fold f = fold;
-    if (f.start == "first") f.start = "(A)partial(from_)";
-    TRY(p.as_is(each_number(device, "count_", find_tensor(lists) + fold_text(device, f, "(A)partial(i)", true),
+    define_fold(p, fold, "partial", true);
+    TRY(p.as_is(each_number(device, "count_", find_tensor(lists) + texts::foreach_norm::fold,
                             "y_set(0, (" + fold.finish + "));\n"),
                 [&](Launch& launch, cw_function function) {
                   return run_blocks(call, launch, function, static_cast<int64_t>(had),

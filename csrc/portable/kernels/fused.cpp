@@ -5,6 +5,7 @@
 
 #include "portable/lists.h"
 #include "portable/program.h"
+#include "portable/kernels/fused.cl.h"
 
 namespace causeway::portable {
 
@@ -36,22 +37,12 @@ bool add_scalar(Program& p, const KernelCall& call, int i, const char* name, Dty
   return true;
 }
 
-// `text` for each element of each list of tensors; in it $0, $1 .. are elements of the lists, $$0 .. = stores one, and
-// $k is the number of the tensor. `more` pointers and numbers are left for the caller.
-cw_status over_lists(KernelCall& call, const char* name, const std::vector<List*>& tensors, std::string text,
+// `text` for each element of each list of tensors. `more` pointers and numbers are left for the caller.
+cw_status over_lists(KernelCall& call, const char* name, const std::vector<List*>& tensors, const char* text,
                      size_t more, double cost,
                      const std::function<cw_status(Program&, size_t from, size_t count)>& begin) {
   const List& first = *tensors[0];
   const size_t most = most_tensors(tensors.size(), 0, more);
-  const auto replace = [&](const std::string& what, const std::string& with) {
-    for (size_t at; (at = text.find(what)) != std::string::npos;) text.replace(at, what.size(), with);
-  };
-  replace("$k", "k_");
-  for (size_t l = 0; l < tensors.size(); ++l) {
-    const std::string L = std::to_string(l);
-    replace("$$" + L + "(", "t" + L + "_set(i, ");
-    replace("$" + L, "t" + L + "(i)");
-  }
   for (size_t from = 0, had; from < first.size(); from += had) {
     had = std::min(most, first.size() - from);
     Program p(call, name);
@@ -85,19 +76,26 @@ cw_status over_lists(KernelCall& call, const char* name, const std::vector<List*
 
 const char* type_name(const List& list) { return name_of(compute_of(list.front().dtype)); }
 
-// What the gradient is before the step: unscaled, turned around.
-std::string gradient(const KernelCall& call, int scale, bool maximize, bool keep) {
-  std::string text = "T g = $1;\n";
-  if (!call.is_none(scale)) text += std::string("g = g / grad_scale;\n") + (keep ? "$$1(g);\n" : "");
-  return text + (maximize ? "g = -g;\n" : "");
+// Whether add_amp takes them.
+bool takes_amp(const KernelCall& call, int scale) {
+  for (int i = scale; i < scale + 2; ++i) {
+    Tensor t;
+    Number n;
+    if (!call.is_none(i) && !call.number(i, &n) && (!call.tensor(i, &t) || t.numel() != 1)) return false;
+  }
+  return true;
 }
 
-cw_status add_amp(Program& p, const KernelCall& call, int scale, Dtype type, std::string* found) {
-  if (!call.is_none(scale) && !add_scalar(p, call, scale, "grad_scale", type)) return CW_UNSUPPORTED;
-  if (!call.is_none(scale + 1)) {
-    if (!add_scalar(p, call, scale + 1, "found_inf", type)) return CW_UNSUPPORTED;
-    *found = "if (found_inf != (T)0) continue;\n";
-  }
+// grad_scale and found_inf, arguments `scale` and the next, and GRADIENT.
+cw_status add_amp(Program& p, const KernelCall& call, int scale, bool maximize, Dtype type) {
+  const bool scaled = !call.is_none(scale), finds = !call.is_none(scale + 1);
+  if (scaled && !add_scalar(p, call, scale, "grad_scale", type)) return CW_UNSUPPORTED;
+  if (finds && !add_scalar(p, call, scale + 1, "found_inf", type)) return CW_UNSUPPORTED;
+  p.specialise(static_cast<uint64_t>(scaled) | static_cast<uint64_t>(finds) << 1 | static_cast<uint64_t>(maximize) << 2,
+               [=](Source& s) {
+                 s.define("SCALED", scaled).define("FINDS", finds).define("MAXIMIZES", maximize);
+                 s.before(texts::fused::gradient);
+               });
   return CW_OK;
 }
 
@@ -115,21 +113,10 @@ cw_status adam(KernelCall& call, const void* data) {
     return CW_UNSUPPORTED;
   const Dtype type = compute_of(params.front().dtype), exact = has_f64(call) ? kF64 : kF32;
   const double decay = call.real(9);
-  std::string text = gradient(call, 13, call.integer(12) != 0, true);
-  text += "T w = $0, m = $2, v = $3;\n";
-  if (decay != 0) text += decoupled ? "w = w * ((T)1 - lr * decay);\n" : "g = g + w * decay;\n";
-  text += "m = m + (g - m) * rest1; v = v * beta2 + rest2 * g * g;\n$$2(m); $$3(v);\n";
-  if (amsgrad) text += "v = MAXIMUM($4, v); $$4(v);\n";
-  text += "$$0(w - corrections(2 * $k) * m / (sqrt(v) / corrections(2 * $k + 1) + eps));\n";
   std::vector<List*> lists = {&params, &grads, &means, &squares};
   if (amsgrad) lists.push_back(&largest);
-  // `continue` leaves out one element; all are looked at where the step is to be left out, which is rare.
-  std::string found;
-  {
-    Program probe(call, "probe");
-    TRY(add_amp(probe, call, 13, type, &found));
-  }
-  return over_lists(call, "adam", lists, found + text, 12, 30, [&](Program& p, size_t from, size_t count) -> cw_status {
+  if (!takes_amp(call, 13)) return CW_UNSUPPORTED;
+  const auto begin = [&](Program& p, size_t from, size_t count) -> cw_status {
     void* corrections = nullptr;  // of each tensor: lr / (1 - beta1^step), sqrt(1 - beta2^step)
     const size_t made = tensors_of(count, Launch::kMost / 2);
     TRY(scratch(*call.device, call.stream, static_cast<uint64_t>(made * 2 * size_of(type)), &corrections));
@@ -137,21 +124,22 @@ cw_status adam(KernelCall& call, const void* data) {
     prepare.define("T", name_of(exact)).out("c", corrections, type);
     prepare.real("beta1", call.real(7), exact).real("beta2", call.real(8), exact);
     if (!add_scalar(prepare, call, 6, "lr", exact)) return CW_UNSUPPORTED;
-    std::string body;
+    std::string each;
     for (size_t k = 0; k < made; ++k) {
       const std::string K = std::to_string(k);
       const Tensor& step = steps[from + std::min(k, count - 1)];
       prepare.in("s" + K, step.data, step.dtype);
-      body += "{ const T s = s" + K + "(0); c_set(2 * " + K + ", lr / ((T)1 - pow(beta1, s))); c_set(2 * " + K +
-              " + 1, sqrt((T)1 - pow(beta2, s))); }\n";
+      each += "CORRECTED(" + K + ") ";
     }
-    TRY(prepare.run(1, body, 10));
+    TRY(prepare.define("EACH", each).run(1, texts::fused::corrections, 10));
     p.define("T", type_name(params)).in("corrections", corrections, type);
     if (!add_scalar(p, call, 6, "lr", type)) return CW_UNSUPPORTED;
     p.real("rest1", 1 - call.real(7), type).real("beta2", call.real(8), type).real("rest2", 1 - call.real(8), type);
     p.real("decay", decay, type).real("eps", call.real(10), type);
-    return add_amp(p, call, 13, type, &found);
-  });
+    p.define("DECAYS", decay != 0).define("DECOUPLED", decoupled).define("AMSGRAD", amsgrad);
+    return add_amp(p, call, 13, call.integer(12) != 0, type);
+  };
+  return over_lists(call, "adam", lists, texts::fused::adam, 12, 30, begin);
 }
 
 // params, grads, momentum_buffers, weight_decay, momentum, lr, dampening, nesterov, maximize, is_first_step, grad_scale,
@@ -164,26 +152,16 @@ cw_status sgd(KernelCall& call, const void*) {
   if (!read_list(call, 1, &grads, &params) || (momentum != 0 && !read_list(call, 2, &buffers, &params)))
     return CW_UNSUPPORTED;
   const Dtype type = compute_of(params.front().dtype);
-  std::string text = gradient(call, 10, call.integer(8) != 0, true);
-  text += "const T w = $0;\n";
-  if (call.real(3) != 0) text += "g = g + w * decay;\n";
-  if (momentum != 0) {
-    text += call.integer(9) ? "const T b = g;\n" : "const T b = momentum * $2 + rest * g;\n";
-    text += std::string("$$2(b);\n") + (call.integer(7) ? "g = g + momentum * b;\n" : "g = b;\n");
-  }
-  text += "$$0(w - lr * g);\n";
   std::vector<List*> lists = {&params, &grads};
   if (momentum != 0) lists.push_back(&buffers);
-  std::string found;
-  {
-    Program probe(call, "probe");
-    TRY(add_amp(probe, call, 10, type, &found));
-  }
-  return over_lists(call, "sgd", lists, found + text, 10, 10, [&](Program& p, size_t, size_t) -> cw_status {
+  if (!takes_amp(call, 10)) return CW_UNSUPPORTED;
+  return over_lists(call, "sgd", lists, texts::fused::sgd, 10, 10, [&](Program& p, size_t, size_t) -> cw_status {
     p.define("T", type_name(params)).real("decay", call.real(3), type).real("momentum", momentum, type);
     p.real("rest", 1 - call.real(6), type);
     if (!add_scalar(p, call, 5, "lr", type)) return CW_UNSUPPORTED;
-    return add_amp(p, call, 10, type, &found);
+    p.define("DECAYS", call.real(3) != 0).define("MOMENTUM", momentum != 0).define("FIRST_STEP", call.integer(9) != 0);
+    p.define("NESTEROV", call.integer(7) != 0);
+    return add_amp(p, call, 10, call.integer(8) != 0, type);
   });
 }
 
@@ -196,24 +174,16 @@ cw_status adagrad(KernelCall& call, const void*) {
       steps.size() != params.size())
     return CW_UNSUPPORTED;
   const Dtype type = compute_of(params.front().dtype);
-  std::string text = gradient(call, 9, call.integer(8) != 0, true);
-  text += "const T w = $0;\n";
-  if (call.real(6) != 0) text += "g = g + w * decay;\n";
-  text +=
-      "const T s = $2 + g * g;\n$$2(s);\n$$0(w - lr / ((T)1 + ((T)t3(0) - (T)1) * slower) * g / (sqrt(s) + "
-      "eps));\n";
-  std::string found;
-  {
-    Program probe(call, "probe");
-    TRY(add_amp(probe, call, 9, type, &found));
-  }
+  if (!takes_amp(call, 9)) return CW_UNSUPPORTED;
   std::vector<List*> lists = {&params, &grads, &sums, &steps};
-  return over_lists(call, "adagrad", lists, found + text, 10, 20, [&](Program& p, size_t, size_t) -> cw_status {
+  const auto begin = [&](Program& p, size_t, size_t) -> cw_status {
     p.define("T", type_name(params)).real("decay", call.real(6), type).real("slower", call.real(5), type);
     p.real("eps", call.real(7), type);
     if (!add_scalar(p, call, 4, "lr", type)) return CW_UNSUPPORTED;
-    return add_amp(p, call, 9, type, &found);
-  });
+    p.define("DECAYS", call.real(6) != 0);
+    return add_amp(p, call, 9, call.integer(8) != 0, type);
+  };
+  return over_lists(call, "adagrad", lists, texts::fused::adagrad, 10, 20, begin);
 }
 
 // grads, found_inf, inv_scale
@@ -224,8 +194,7 @@ cw_status unscale(KernelCall& call, const void*) {
       inverse.numel() != 1)
     return CW_UNSUPPORTED;
   if (grads.empty()) return CW_OK;
-  return over_lists(call, "unscale", {&grads},
-                    "const T g = $0;\nif (g - g != g - g) found_set(0, 1);\n$$0(g * by(0));\n", 8, 4,
+  return over_lists(call, "unscale", {&grads}, texts::fused::unscale, 8, 4,
                     [&](Program& p, size_t, size_t) -> cw_status {
                       p.define("T", type_name(grads)).out("found", found.data, found.dtype);
                       p.in("by", inverse.data, inverse.dtype);
@@ -242,13 +211,7 @@ cw_status update_scale(KernelCall& call, const void*) {
   Program p(call, "update_scale");
   p.out("scale", scale.data, kF32).out("tracker", tracker.data, kI32).in("found", found.data, kF32);
   p.real("growth", call.real(3), kF64).real("backoff", call.real(4), kF64).value("interval", call.integer(5));
-  return p.run(
-      1,
-      "if (found(0) != 0) { scale_set(0, (f32)(scale(0) * backoff)); tracker_set(0, 0); continue; }\n"
-      "const i32 successful = tracker(0) + 1;\nif (successful < interval) { tracker_set(0, successful); continue; }\n"
-      "const f32 grown = (f32)(scale(0) * growth);\nif (grown - grown == grown - grown) scale_set(0, grown);\n"
-      "tracker_set(0, 0);",
-      10);
+  return p.run(1, texts::fused::update_scale, 10);
 }
 
 }  // namespace

@@ -167,3 +167,149 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
 #endif
   }
 }
+
+//// flat: a block of elements in a row, which have one scale
+const f32 by = INVERSE_AT(0), z = ZERO_AT(0);
+const idx end = count - u * BLOCK < BLOCK ? count : u * BLOCK + BLOCK;
+INDEPENDENT
+for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));
+
+//// image: The input once more, as int16 with zeros around it and, BETWEEN, between its elements: a row an item, or an element.
+#define OF_COLUMN \
+  const idx t = x + lx; \
+  const idx from_x = BETWEEN ? t / gx : t; \
+  const int in_x = t >= 0 && from_x < fx && (!BETWEEN || t % gx == 0);
+#define OF_ROW \
+  const idx y = u % h + ly, z = u / h % d + lz, b = u / h / d; \
+  const idx from_y = BETWEEN ? y / gy : y, from_z = BETWEEN ? z / gz : z; \
+  const int in_row = \
+      y >= 0 && z >= 0 && from_y < fy && from_z < fz && (!BETWEEN || (y % gy == 0 && z % gz == 0)); \
+  const idx at = b * x0 + from_z * x2 + from_y * x3;
+#ifdef IN_TURN
+OF_ROW
+GLOBAL i16* to = out_p + u * w * channels;
+if (!in_row) {
+  for (idx i = 0; i < w * channels; ++i) to[i] = 0;
+  continue;
+}
+#if BESIDE
+for (idx x = 0; x < w; ++x) {
+  OF_COLUMN
+  if (in_x) {
+    INDEPENDENT
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (i16)x(at + from_x * x4 + c);
+  } else {
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
+  }
+}
+#else
+for (idx x = 0; x < w; ++x) {
+  OF_COLUMN
+  if (!in_x) for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
+}
+/* Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines. */
+for (idx s0 = 0; s0 < fx; s0 += 32) {
+  const idx s1 = fx - s0 < 32 ? fx : s0 + 32;
+  for (idx c = 0; c < channels; ++c)
+    for (idx s = s0; s < s1; ++s) {
+      const idx x = s * gx - lx;
+      if (x >= 0 && x < w) to[x * channels + c] = (i16)x(at + c * x1 + s * x4);
+    }
+}
+#endif
+#else
+const idx element = u, c = u % channels, x = u / channels % w;
+{
+  const idx u = element / channels / w;
+  OF_ROW
+  OF_COLUMN
+  out_p[element] = in_row && in_x ? (i16)x(at + c * x1 + from_x * x4) : (i16)0;
+}
+#endif
+
+//// weights
+const idx s = u % segments, o = u / segments % outs, g = u / segments / outs;
+idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
+if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
+const idx base = g * wg + o * wo + z * tz + y * ty;
+idx c = 0;
+for (idx i = 0; i < padded; ++i) {
+  const idx tap = TURNED ? kx - 1 - x : x;
+  if (i < len) out_set(u * padded + i, x(base + tap * tx + c * wc)); else out_set(u * padded + i, 0);
+  if (++c == channels) c = 0, ++x;
+}
+
+//// taps
+TAP sum = 0;
+for (idx i = 0; i < n; ++i) sum += taps(u * n + i);
+whole_p[u] = sum;
+
+//// results: Where what is multiplied lies, and what becomes of sums.
+/* Where segment s begins, from the place of a position's first tap. */
+#define SEGMENT(s) \
+  (ROWS ? (((s) / ky * dz) * iy + (s) % ky * dy) * ix * all_channels \
+        : (((s) / kx / ky * dz * iy + (s) / kx % ky * dy) * ix + (s) % kx * dx) * all_channels)
+#define PLACE(b, z, y, x) ((((b) * iz + (z) * mz) * iy + (y) * my) * ix + (x) * mx) * all_channels
+/* The sum for output o, less what taps outside of the input would have added, into element `at`. */
+#define FINISH(sum, less, o, at) \
+  do { \
+    f32 y_ = TOTAL(sum, less) * SCALE(o); \
+    if (BIAS) y_ = y_ + BIAS_OF(o); \
+    if (RELU) y_ = y_ > 0 ? y_ : (y_ != y_ ? y_ : 0.0f); \
+    PUT_RESULT(at, y_, o); \
+  } while (0)
+#if BIAS
+#define BIAS_OF(o) bias(o)
+#else
+#define BIAS_OF(o) 0.0f
+#endif
+#if TAPS
+#define TOTAL(sum, less) (f32)(((TAP)(sum) << shift) - (less))
+#define LESS(o, row, inside) less_of(TAP_ARGUMENTS, o, row, inside)
+#define TAP_ARGUMENTS \
+  taps_p, whole_p, oz, oy, ox, mz, my, mx, dz, dy, dx, kz, ky, kx, lz, ly, lx, gz, gy, gx, fz, fy, fx
+#else
+#define TOTAL(sum, less) (f32)(sum)
+#define LESS(o, row, inside) 0
+#endif
+#if TAPS && !TURNED
+#define INSIDE(z, y, x) \
+  ((z) * mz + lz >= 0 && (z) * mz + lz + (kz - 1) * dz < fz && (y) * my + ly >= 0 && \
+   (y) * my + ly + (ky - 1) * dy < fy && (x) * mx + lx >= 0 && (x) * mx + lx + (kx - 1) * dx < fx)
+#else
+#define INSIDE(z, y, x) 0
+#endif
+#if INTEGER
+#define PUT_RESULT(at, v, o) PUT(at, requantized(v, INVERSE(o), ZERO(o)))
+#else
+#define PUT_RESULT(at, v, o) PUT(at, v)
+#endif
+
+//// elements: each output by itself
+const idx o = u % (outs * groups), place = u / (outs * groups), g = o / outs;
+const idx x = place % ox, y = place / ox % oy, z = place / ox / oy % oz, b = place / places;
+const idx base = PLACE(b, z, y, x) + g * channels;
+A sum = 0;
+for (idx s = 0; s < segments; ++s) {
+  const idx from = base + SEGMENT(s), w = (o * segments + s) * padded;
+  A part = 0;
+  for (idx k = 0; k < len; ++k) part += (A)image(from + k) * (A)weight(w + k);
+  sum += part;
+}
+FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
+
+//// depth: One channel a group: 16 of them at once.
+const idx x = u % ox, y = u / ox % oy, z = u / ox / oy % oz, b = u / places;
+const idx base = PLACE(b, z, y, x), out_base = b * o0 + z * o2 + y * o3 + x * o4;
+const int inside = INSIDE(z, y, x);
+(void)inside;
+for (idx c0 = 0; c0 < groups; c0 += 16) {
+  const idx some = groups - c0 < 16 ? groups - c0 : 16;
+  i32 sums[16];
+  for (int l = 0; l < 16; ++l) sums[l] = 0;
+  for (idx s = 0; s < segments; ++s) {
+    GLOBAL const i16* a = image_p + base + SEGMENT(s) + c0;
+    for (idx l = 0; l < some; ++l) sums[l] += (i32)a[l] * (i32)weight((c0 + l) * segments + s);
+  }
+  for (idx l = 0; l < some; ++l) FINISH(sums[l], LESS(c0 + l, u, inside), c0 + l, out_base + (c0 + l) * o1);
+}

@@ -47,11 +47,7 @@ cw_status quantize(KernelCall& call, const void*) {
     p.out("out", out.data, out.dtype).in("x", in.data, in.dtype);
     const int64_t block = call.device->in_turn() ? 4096 : 1, count = out.numel();
     p.value("count", count).define("BLOCK", block);
-    return p.run((count + block - 1) / block,
-                 "const f32 by = INVERSE_AT(0), z = ZERO_AT(0);\n"
-                 "const idx end = count - u * BLOCK < BLOCK ? count : u * BLOCK + BLOCK;\nINDEPENDENT\n"
-                 "for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));",
-                 static_cast<double>(block) * 4);
+    return p.run((count + block - 1) / block, texts::quantized::flat, static_cast<double>(block) * 4);
   }
   const std::string c = out.ndim ? "c" + std::to_string(axis) : "0";
   p.out("out", out).in("x", in);
@@ -138,60 +134,9 @@ cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
   p.value("gx", gap[2]).value("gy", gap[1]).value("gz", gap[0]).value("channels", image->channels);
   for (int d = 0; d < 5; ++d) p.value("x" + std::to_string(d), q.x.strides[d]);
   p.define("BETWEEN", q.transposed).define("BESIDE", q.x.strides[1] == 1);
-  const std::string column = R"(
-const idx t = x + lx;
-const idx from_x = BETWEEN ? t / gx : t;
-const bool_t in_x = t >= 0 && from_x < fx && (!BETWEEN || t % gx == 0);
-)";
-  const std::string row = R"(
-const idx y = u % h + ly, z = u / h % d + lz, b = u / h / d;
-const idx from_y = BETWEEN ? y / gy : y, from_z = BETWEEN ? z / gz : z;
-const bool_t in_row = y >= 0 && z >= 0 && from_y < fy && from_z < fz && (!BETWEEN || (y % gy == 0 && z % gz == 0));
-const idx at = b * x0 + from_z * x2 + from_y * x3;
-)";
-  p.before("typedef int bool_t;\n");
   const double cost = static_cast<double>(image->channels);
-  if (!call.device->in_turn())
-    return p.run(
-        rows * image->size[2] * image->channels,
-        "const idx element = u, c = u % channels, x = u / channels % w;\n{\nconst idx u = element / channels / "
-        "w;\n" +
-            row + column + "out_p[element] = in_row && in_x ? (i16)x(at + c * x1 + from_x * x4) : (i16)0;\n}\n",
-        8);
-  // Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines.
-  return p.run(rows, row + R"(
-GLOBAL i16* to = out_p + u * w * channels;
-if (!in_row) {
-  for (idx i = 0; i < w * channels; ++i) to[i] = 0;
-  continue;
-}
-#if BESIDE
-for (idx x = 0; x < w; ++x) {
-)" + column + R"(
-  if (in_x) {
-    INDEPENDENT
-    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (i16)x(at + from_x * x4 + c);
-  } else {
-    for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
-  }
-}
-#else
-for (idx x = 0; x < w; ++x) {
-)" + column + R"(
-  if (!in_x) for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
-}
-
-for (idx s0 = 0; s0 < fx; s0 += 32) {
-  const idx s1 = fx - s0 < 32 ? fx : s0 + 32;
-  for (idx c = 0; c < channels; ++c)
-    for (idx s = s0; s < s1; ++s) {
-      const idx x = s * gx - lx;
-      if (x >= 0 && x < w) to[x * channels + c] = (i16)x(at + c * x1 + s * x4);
-    }
-}
-#endif
-)",
-               cost * static_cast<double>(image->size[2]) * 2);
+  if (!call.device->in_turn()) return p.run(rows * image->size[2] * image->channels, texts::quantized::image, 8);
+  return p.run(rows, texts::quantized::image, cost * static_cast<double>(image->size[2]) * 2);
 }
 
 // ---- weights of [group, output, segment, element] ------------------------------------------------------------------------
@@ -232,19 +177,7 @@ cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weig
   p.value("wg", q.weight_at[0]).value("wo", q.weight_at[1]).value("wc", q.weight_at[2]);
   p.value("tz", q.tap_at[0]).value("ty", q.tap_at[1]).value("tx", q.tap_at[2]);
   p.define("ROWS", rows).define("TURNED", q.transposed);
-  return p.run(outputs * w->segments, R"(
-const idx s = u % segments, o = u / segments % outs, g = u / segments / outs;
-idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
-if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
-const idx base = g * wg + o * wo + z * tz + y * ty;
-idx c = 0;
-for (idx i = 0; i < padded; ++i) {
-  const idx tap = TURNED ? kx - 1 - x : x;
-  if (i < len) out_set(u * padded + i, x(base + tap * tx + c * wc)); else out_set(u * padded + i, 0);
-  if (++c == channels) c = 0, ++x;
-}
-)",
-               static_cast<double>(w->padded) * 4);
+  return p.run(outputs * w->segments, texts::quantized::weights, static_cast<double>(w->padded) * 4);
 }
 
 // ---- sums ----------------------------------------------------------------------------------------------------------------
@@ -259,8 +192,7 @@ cw_status add_taps(KernelCall& call, const Quantized& q, const After& a, const v
   Program p(call, "quantized_taps");
   p.out("whole", made, a.taps.dtype).in("taps", a.taps.data, a.taps.dtype).value("n", q.taps());
   p.define("TAP", name_of(a.taps.dtype));
-  return p.run(outputs, "TAP sum = 0;\nfor (idx i = 0; i < n; ++i) sum += taps(u * n + i);\nwhole_p[u] = sum;",
-               static_cast<double>(q.taps()));
+  return p.run(outputs, texts::quantized::taps, static_cast<double>(q.taps()));
 }
 
 // Parameters that all texts need, and what is done with `sum` of output o at position `row`.
@@ -291,32 +223,9 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
   }
   for (int d = 0; d < 5; ++d) p.value("o" + std::to_string(d), q.result.strides[d]);
   p.define("ROWS", whole_rows(q)).define("TURNED", q.transposed);
-  // Where segment s begins, from the place of a position's first tap.
-  p.define(
-      "SEGMENT(s)",
-      "(ROWS ? (((s) / ky * dz) * iy + (s) % ky * dy) * ix * all_channels : (((s) / kx / ky * dz * iy + (s) / kx % "
-      "ky * dy) * ix + (s) % kx * dx) * all_channels)");
-  p.define("PLACE(b, z, y, x)", "((((b) * iz + (z) * mz) * iy + (y) * my) * ix + (x) * mx) * all_channels");
   p.define("TAP", a.has_taps ? name_of(a.taps.dtype) : "i32");
   if (a.has_taps) p.before(texts::quantized::less);
-  p.define("FINISH(sum, less, o, at)", R"(do { \
-  f32 y_ = TOTAL(sum, less) * SCALE(o); \
-  if (BIAS) y_ = y_ + BIAS_OF(o); \
-  if (RELU) y_ = y_ > 0 ? y_ : (y_ != y_ ? y_ : 0.0f); \
-  PUT_RESULT(at, y_, o); \
-  } while (0))");
-  p.define("BIAS_OF(o)", a.has_bias ? "bias(o)" : "0.0f");
-  p.define("TOTAL(sum, less)", a.has_taps ? "(f32)(((TAP)(sum) << shift) - (less))" : "(f32)(sum)");
-  p.define("LESS(o, row, inside)", a.has_taps ? "less_of(TAP_ARGUMENTS, o, row, inside)" : "0");
-  p.define("TAP_ARGUMENTS",
-           "taps_p, whole_p, oz, oy, ox, mz, my, mx, dz, dy, dx, kz, ky, kx, lz, ly, lx, gz, gy, gx, fz, fy, fx");
-  p.define("INSIDE(z, y, x)",
-           !a.has_taps || q.transposed
-               ? "0"
-               : "((z) * mz + lz >= 0 && (z) * mz + lz + (kz - 1) * dz < fz && (y) * my + ly >= 0 && "
-                 "(y) * my + ly + (ky - 1) * dy < fy && (x) * mx + lx >= 0 && (x) * mx + lx + "
-                 "(kx - 1) * dx < fx)");
-  p.define("PUT_RESULT(at, v, o)", integer ? "PUT(at, requantized(v, INVERSE(o), ZERO(o)))" : "PUT(at, v)");
+  p.before(texts::quantized::results);
 }
 
 // Each output by itself.
@@ -325,19 +234,7 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
   Program p(call, "quantized_elements");
   add_common(p, q, a, image, w, whole);
   p.define("A", is_short_sum(q) ? "i32" : "i64");
-  return p.run(q.batch * q.places() * q.groups * q.out_channels, R"(
-const idx o = u % (outs * groups), place = u / (outs * groups), g = o / outs;
-const idx x = place % ox, y = place / ox % oy, z = place / ox / oy % oz, b = place / places;
-const idx base = PLACE(b, z, y, x) + g * channels;
-A sum = 0;
-for (idx s = 0; s < segments; ++s) {
-  const idx from = base + SEGMENT(s), w = (o * segments + s) * padded;
-  A part = 0;
-  for (idx k = 0; k < len; ++k) part += (A)image(from + k) * (A)weight(w + k);
-  sum += part;
-}
-FINISH(sum, LESS(o, place, INSIDE(z, y, x)), o, b * o0 + o * o1 + z * o2 + y * o3 + x * o4);
-)",
+  return p.run(q.batch * q.places() * q.groups * q.out_channels, texts::quantized::elements,
                static_cast<double>(q.depth()));
 }
 
@@ -371,23 +268,7 @@ cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const I
                    const void* whole) {
   Program p(call, "quantized_depth");
   add_common(p, q, a, image, w, whole);
-  return p.run(q.batch * q.places(), R"(
-const idx x = u % ox, y = u / ox % oy, z = u / ox / oy % oz, b = u / places;
-const idx base = PLACE(b, z, y, x), out_base = b * o0 + z * o2 + y * o3 + x * o4;
-const int inside = INSIDE(z, y, x);
-(void)inside;
-for (idx c0 = 0; c0 < groups; c0 += 16) {
-  const idx some = groups - c0 < 16 ? groups - c0 : 16;
-  i32 sums[16];
-  for (int l = 0; l < 16; ++l) sums[l] = 0;
-  for (idx s = 0; s < segments; ++s) {
-    GLOBAL const i16* a = image_p + base + SEGMENT(s) + c0;
-    for (idx l = 0; l < some; ++l) sums[l] += (i32)a[l] * (i32)weight((c0 + l) * segments + s);
-  }
-  for (idx l = 0; l < some; ++l) FINISH(sums[l], LESS(c0 + l, u, inside), c0 + l, out_base + (c0 + l) * o1);
-}
-)",
-               static_cast<double>(q.groups * q.taps()));
+  return p.run(q.batch * q.places(), texts::quantized::depth, static_cast<double>(q.groups * q.taps()));
 }
 
 cw_status product(KernelCall& call, const Quantized& q, const After& a) {
