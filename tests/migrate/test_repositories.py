@@ -25,6 +25,16 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "what an assertion has asked is not asked again": (
+        "def setup(rank):\n"
+        '    assert torch.cuda.is_available(), "needs CUDA"\n'
+        "    torch.cuda.set_device(rank)\n"
+        "    print(torch.cuda.max_memory_allocated())\n",
+        "def setup(rank):\n"
+        '    assert torch.accelerator.is_available(), "needs CUDA"\n'
+        "    torch.accelerator.set_device_index(rank)\n"
+        "    print(torch.accelerator.max_memory_allocated())\n",
+    ),
     "a device is asked for behind the question whether there is one": (
         "if torch.cuda.is_available():\n    run()\n"
         'elif device == "cuda":\n    fail()\n'
@@ -135,6 +145,13 @@ CHANGED = {
 }
 
 KEPT = {
+    "Lightning's word, and what decides on it": 'WORDS = {"cpu", "gpu", "cuda", "mps", "auto"}\n'
+    "if torch.cuda.is_available():\n"
+    '    accelerator = "cuda"\n'
+    "elif torch.backends.mps.is_available():\n"
+    '    accelerator = "mps"\n'
+    "else:\n"
+    '    accelerator = "cpu"\n',
     # With the accelerator's name these would be false everywhere: where there is none, it is "cpu".
     "who asks for CUDA where there is none": "def f(device):\n"
     '    if device == "cuda" and not torch.cuda.is_available():\n'
