@@ -145,6 +145,22 @@ CHANGED = {
 }
 
 KEPT = {
+    "a workaround for one vendor's device, in a library for several": "from there import "
+    "is_npu_available\n"
+    "def f(x, device):\n"
+    '    if device == "npu":\n'
+    '        device = "npu:0"\n'
+    "    return x.to(device) if is_npu_available() else x\n",
+    "an extension that is built where there is CUDA": "from torch.utils import cpp_extension\n"
+    "modules = []\n"
+    "if torch.cuda.is_available() and cpp_extension.CUDA_HOME is not None:\n"
+    '    modules.append(cpp_extension.CUDAExtension("fast", SOURCES))\n',
+    "an operator that only has a kernel of CUDA's": "class Cauchy(torch.autograd.Function):\n"
+    "    @staticmethod\n"
+    "    def forward(ctx, v, z):\n"
+    "        if not (v.is_cuda and z.is_cuda):\n"
+    '            raise NotImplementedError("only CUDA tensors")\n'
+    "        return cauchy_forward(v, z)\n",
     "Lightning's word, and what decides on it": 'WORDS = {"cpu", "gpu", "cuda", "mps", "auto"}\n'
     "if torch.cuda.is_available():\n"
     '    accelerator = "cuda"\n'
