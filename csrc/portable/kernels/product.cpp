@@ -1,6 +1,5 @@
 // Products that are no large matrix product of floats: of integers, with vectors, outer ones; gated halves; both
 // extremes at once; variances.
-// What is put together here, and is in no .cl: offsets in as many dimensions as there are, and single lines.
 #include <algorithm>
 
 #include "portable/kernels/gemm.h"
@@ -27,11 +26,9 @@ void define_sums(Program& p, const Teams& teams, Dtype type) {
   p.define("A", name_of(type)).before(teams_text(teams, type) + fold_text("team_sum", "A", "a + b"));
 }
 
-// The sum over k of a(ab + k * ak) * b(bb + k * bk), as `sum` of type A: in eight lanes, or by a team, where the last
-// row's items go along.
-std::string dot_text(Program& p, const std::string& ak, const std::string& bk, bool by_team = false) {
-  p.define("AK", ak).define("BK", bk);
-  return by_team ? texts::product::dot_teams : texts::product::dot;
+// Before a text with DOT, whose strides are these; by a team, that of teams must be before it.
+void define_dot(Program& p, const char* ak, const char* bk) {
+  p.define("AK", ak).define("BK", bk).before(texts::product::sum_of_products);
 }
 
 // Matrices of integers, with one dimension of batches or none; also int8 to int32 (_int_mm).
@@ -41,14 +38,12 @@ cw_status integers(KernelCall& call, const void*) {
       !is_int(out.dtype) || out.dtype == kBool || a.ndim != out.ndim || b.ndim != out.ndim)
     return CW_UNSUPPORTED;
   const bool batched = out.ndim == 3;
-  const std::string m = batched ? "1" : "0", n = batched ? "2" : "1";
   Program p(call, "integers");
   p.define("A", "i64").out("out", out).in("a", a).in("b", b).value("depth", a.shape[a.ndim - 1]);
-  const std::string front_a = batched ? "c0 * a_s0 + " : "", front_b = batched ? "c0 * b_s0 + " : "";
-  return p.each(out,
-                "const idx ab = " + front_a + "c" + m + " * a_s" + m + ", bb = " + front_b + "c" + n + " * b_s" + n +
-                    ";\n" + dot_text(p, "a_s" + n, "b_s" + m) + "out_set(out_at, sum);",
-                static_cast<double>(a.shape[a.ndim - 1]) * 4);
+  define_dot(p, batched ? "a_s2" : "a_s1", batched ? "b_s1" : "b_s0");
+  p.define("A_BASE", batched ? "c0 * a_s0 + c1 * a_s1" : "c0 * a_s0");
+  p.define("B_BASE", batched ? "c0 * b_s0 + c2 * b_s2" : "c1 * b_s1");
+  return p.each(out, texts::product::integers, static_cast<double>(a.shape[a.ndim - 1]) * 4);
 }
 
 // out, self, mat, vec, beta, alpha
@@ -69,15 +64,10 @@ cw_status addmv(KernelCall& call, const void*) {
   p.out("out", out).in("a", a).in("b", b).in("c", c.data, c.dtype);
   p.value("c_step", c.ndim == 0 || c.shape[0] == 1 ? 0 : c.strides[0]).value("depth", a.shape[1]);
   p.number("alpha", alpha, type).number("beta", beta, type);
-  if (teams)
-    return p.by_teams(teams, a.shape[0],
-                      "const idx ab = u * a_s0, bb = 0;\n" + dot_text(p, "a_s1", "b_s0", true) +
-                          "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(u * c_step);\n"
-                          "if (mine && place == 0) out_set(u * out_s0, sum);\n");
-  return p.each(out,
-                "const idx ab = c0 * a_s0, bb = 0;\n" + dot_text(p, "a_s1", "b_s0") +
-                    "sum = alpha * sum;\nif (beta != 0) sum += beta * (A)c(c0 * c_step);\nout_set(out_at, sum);",
-                static_cast<double>(a.shape[1]) * 4);
+  define_dot(p, "a_s1", "b_s0");
+  p.define("ROW", teams ? "u" : "c0");
+  if (teams) return p.by_teams(teams, a.shape[0], texts::product::addmv);
+  return p.each(out, texts::product::addmv, static_cast<double>(a.shape[1]) * 4);
 }
 
 // out, self, tensor: in parts, then their sum
@@ -98,19 +88,15 @@ cw_status dot(KernelCall& call, const void*) {
   else
     p.define("A", name_of(type));
   p.in("a", a).in("b", b).out("sums", sums, type).value("size", n).value("parts", parts);
-  const std::string part =
-      "const idx from = size * u / parts, depth = size * (u + 1) / parts - from, ab = from * a_s0, bb = from * b_s0;\n";
+  define_dot(p, "a_s0", "b_s0");
   if (teams) {
-    TRY(p.by_teams(teams, parts,
-                   part + dot_text(p, "a_s0", "b_s0", true) + "if (mine && place == 0) sums_set(u, sum);\n"));
+    TRY(p.by_teams(teams, parts, texts::product::dot));
     return sum_into(call, out, dense(sums, type, {parts}), {});
   }
-  TRY(p.run(parts, part + dot_text(p, "a_s0", "b_s0") + "sums_set(u, sum);",
-            static_cast<double>(n) / static_cast<double>(parts) * 4));
+  TRY(p.run(parts, texts::product::dot, static_cast<double>(n) / static_cast<double>(parts) * 4));
   Program all(call, "dot_sum");
   all.define("A", name_of(type)).in("sums", sums, type).out("out", out.data, out.dtype).value("parts", parts);
-  return all.run(1, "A sum = 0;\nfor (idx i = 0; i < parts; ++i) sum += sums(i);\nout_set(0, sum);",
-                 static_cast<double>(parts));
+  return all.run(1, texts::product::dot_sum, static_cast<double>(parts));
 }
 
 // out, self, vec1, vec2, beta, alpha
@@ -130,10 +116,7 @@ cw_status addr(KernelCall& call, const void*) {
   Program p(call, "addr");
   p.define("A", name_of(type)).out("out", out).in("c", c).in("a", a).in("b", b).number("alpha", alpha, type);
   p.number("beta", beta, type);
-  return p.each(out,
-                "A v = alpha * (A)a(c0 * a_s0) * (A)b(c1 * b_s0);\nif (beta != 0) v += beta * (A)c(c_at);\n"
-                "out_set(out_at, v);",
-                10);
+  return p.each(out, texts::product::addr, 10);
 }
 
 // out, self, dim; backward: grad_input, grad_output, self, dim. The first half times the sigmoid of the second.
@@ -153,10 +136,7 @@ cw_status glu(KernelCall& call, const void* data) {
   p.define("T", name_of(type)).in("a", first).in("b", narrow(in, dim, half, half));
   if (!backward) return p.out("out", out).each(out, "out_set(out_at, a(a_at) / ((T)1 + exp(-b(b_at))));", 40);
   p.in("g", grad).out("first", narrow(out, dim, 0, half)).out("second", narrow(out, dim, half, half));
-  return p.each(grad,
-                "const T s = (T)1 / ((T)1 + exp(-b(b_at))), g = g(g_at);\nfirst_set(first_at, g * s);\n"
-                "second_set(second_at, g * a(a_at) * s * ((T)1 - s));",
-                50);
+  return p.each(grad, texts::product::glu_backward, 50);
 }
 
 // A list of dimensions as the reduced ones last, the kept ones first.
