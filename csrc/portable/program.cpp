@@ -6,6 +6,7 @@
 
 #include "portable/kernels/pointwise.h"
 #include "portable/portable.h"
+#include "portable/program.cl.h"
 
 namespace causeway::portable {
 
@@ -166,10 +167,7 @@ cw_status Program::run(int64_t count, const Text& body, double cost) {
   if (count <= 0) return CW_OK;
   value("u_count", count);
   mix(body);
-  const auto text = [&] {
-    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\n" + body.text() + "\n}\n";
-  };
-  return launch(count, text, cost);
+  return launch(count, [&] { return around(texts::program::count, body.text() + "\n"); }, cost);
 }
 
 cw_status Program::as_is(const std::string& body, const std::function<cw_status(Launch&, cw_function)>& start) {
@@ -199,22 +197,18 @@ std::string Program::loop(int rank, const std::string& body) const {
   std::string walk, at;
   for (int d = rank - 2; d >= 0; --d) {
     const std::string D = std::to_string(d);
-    walk += "const idx c" + D + " = " + (d == 0 ? "u_row" : "u_row % n" + D + "; u_row /= n" + D) + ";\n";
+    walk += "const idx c" + D + " = " + (d == 0 ? "u_row" : "u_row % n" + D + "; u_row /= n" + D) + "; ";
   }
   for (const Named& t : tensors_) {
     if (t.rank != rank) continue;
     at += "const idx " + t.name + "_at = ";
     for (int d = 0; d < rank; ++d)
       at += (d ? " + c" : "c") + std::to_string(d) + " * " + t.name + "_s" + std::to_string(d);
-    at += ";\n";
+    at += "; ";
   }
-  const std::string last = std::to_string(rank - 1), N = "n" + last, C = "c" + last;
-  if (call_.device->in_turn())  // rows, so that coordinates are found once for each
-    return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end;) {\nidx u_row = u / " + N + ";\nidx " + C +
-           " = u - u_row * " + N + ";\n" + walk + "for (; " + C + " < " + N + " && u < u_end; ++" + C + ", ++u) {\n" +
-           at + body + "\n}\n}\n";
-  return "for (idx u = FIRST(u_count), u_end = LAST(u_count); u < u_end; u += STEP) {\nidx u_row = u / " + N +
-         ";\nconst idx " + C + " = u - u_row * " + N + ";\n" + walk + at + body + "\n}\n";
+  const std::string last = std::to_string(rank - 1);
+  return "#define U_SIZE n" + last + "\n#define U_LAST c" + last + "\n#define U_WALK " + walk + "\n#define U_OFFSETS " +
+         at + "\n" + around(call_.device->in_turn() ? texts::program::rows : texts::program::elements, body + "\n");
 }
 
 Dtype bits_of(Dtype dtype) {

@@ -84,3 +84,12 @@ FUNCTION void team_best(IN_LOCAL BEST_OF* cells, IN_LOCAL idx* ats, const idx la
   }
 #endif
 }
+
+//// each_row: A loop around BODY for each row u < TEAM_ROWS of this item's team. `mine` is false where a team has no row any
+//// more: it goes along with the last one.
+const idx place = PLACE(LANE), which = WHICH(LANE);
+for (idx u_from = GROUP * TEAMS; u_from < TEAM_ROWS; u_from += GROUPS * TEAMS) {
+  const int mine = u_from + which < TEAM_ROWS;
+  const idx u = mine ? u_from + which : TEAM_ROWS - 1;
+BODY
+}

@@ -1,6 +1,6 @@
-// What is put together here, and is in no .cl: the loop around a body of a family.
 #include "portable/rows.h"
 #include "portable/rows.cl.h"
+#include "portable/source.h"
 
 #include <algorithm>
 
@@ -67,12 +67,8 @@ std::string best_text(const std::string& type, const std::string& better) {
   return "#define BETTER(v, i, w, j) " + better + "\n#define BEST_OF " + type + texts::rows::best;
 }
 
-// Around a body, of which this knows nothing.
 std::string each_row(const std::string& body, const std::string& rows) {
-  return "const idx place = PLACE(LANE), which = WHICH(LANE);\n"
-         "for (idx u_from = GROUP * TEAMS; u_from < " +
-         rows + "; u_from += GROUPS * TEAMS) {\nconst int mine = u_from + which < " + rows +
-         ";\nconst idx u = mine ? u_from + which : " + rows + " - 1;\n" + body + "}\n";
+  return "#define TEAM_ROWS " + rows + "\n" + around(texts::rows::each_row, body);
 }
 
 }  // namespace causeway::portable

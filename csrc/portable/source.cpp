@@ -1,6 +1,8 @@
 // What is put together here, and is in no .cl: what a function of each language begins with, for the parameters that it has.
 #include "portable/source.h"
 
+#include <cstring>
+
 #include "portable/portable.h"
 #include "portable/source.cl.h"
 
@@ -26,6 +28,14 @@ std::string prelude(const cw_code_info& info) {
   else
     text += "#define FIRST(n) item\n#define LAST(n) (n)\n#define STEP items\n";
   return text + texts::source::shared;
+}
+
+std::string around(const char* text, const std::string& body) {
+  constexpr const char* kLine = "BODY\n";
+  std::string whole = text;
+  for (size_t at = 0; (at = whole.find(kLine, at)) != std::string::npos; at += body.size())
+    whole.replace(at, std::strlen(kLine), body);
+  return whole;
 }
 
 Source& Source::in(const std::string& type, const std::string& name) {

@@ -36,6 +36,10 @@ class Source {
   std::string head_;
 };
 
+// `text` of a .cl, with `body` in place of each of its lines BODY: of a loop, and of what is done in it. A body may have lines
+// for the preprocessor, which the text of a #define cannot.
+std::string around(const char* text, const std::string& body);
+
 // What stands before every kernel in a language: types, conversions, mathematics.
 std::string prelude(const cw_code_info& info);
 

@@ -25,6 +25,16 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "what an assertion has asked is not asked again": (
+        "def setup(rank):\n"
+        '    assert torch.cuda.is_available(), "needs CUDA"\n'
+        "    torch.cuda.set_device(rank)\n"
+        "    print(torch.cuda.max_memory_allocated())\n",
+        "def setup(rank):\n"
+        '    assert torch.accelerator.is_available(), "needs CUDA"\n'
+        "    torch.accelerator.set_device_index(rank)\n"
+        "    print(torch.accelerator.max_memory_allocated())\n",
+    ),
     "a device is asked for behind the question whether there is one": (
         "if torch.cuda.is_available():\n    run()\n"
         'elif device == "cuda":\n    fail()\n'
@@ -135,6 +145,29 @@ CHANGED = {
 }
 
 KEPT = {
+    "a workaround for one vendor's device, in a library for several": "from there import "
+    "is_npu_available\n"
+    "def f(x, device):\n"
+    '    if device == "npu":\n'
+    '        device = "npu:0"\n'
+    "    return x.to(device) if is_npu_available() else x\n",
+    "an extension that is built where there is CUDA": "from torch.utils import cpp_extension\n"
+    "modules = []\n"
+    "if torch.cuda.is_available() and cpp_extension.CUDA_HOME is not None:\n"
+    '    modules.append(cpp_extension.CUDAExtension("fast", SOURCES))\n',
+    "an operator that only has a kernel of CUDA's": "class Cauchy(torch.autograd.Function):\n"
+    "    @staticmethod\n"
+    "    def forward(ctx, v, z):\n"
+    "        if not (v.is_cuda and z.is_cuda):\n"
+    '            raise NotImplementedError("only CUDA tensors")\n'
+    "        return cauchy_forward(v, z)\n",
+    "Lightning's word, and what decides on it": 'WORDS = {"cpu", "gpu", "cuda", "mps", "auto"}\n'
+    "if torch.cuda.is_available():\n"
+    '    accelerator = "cuda"\n'
+    "elif torch.backends.mps.is_available():\n"
+    '    accelerator = "mps"\n'
+    "else:\n"
+    '    accelerator = "cpu"\n',
     # With the accelerator's name these would be false everywhere: where there is none, it is "cpu".
     "who asks for CUDA where there is none": "def f(device):\n"
     '    if device == "cuda" and not torch.cuda.is_available():\n'

@@ -9,6 +9,7 @@
 
 #include "portable/kernels/functions.h"
 #include "portable/tune.h"
+#include "portable/kernels/pointwise.cl.h"
 
 namespace causeway::portable {
 
@@ -205,23 +206,6 @@ bool finds_zeros(const Parsed& p, Dtype type) {
   return last.divides && !last.is_number && is_int(type);
 }
 
-// Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
-// ever. Where `by_turns`, tiles interleave four pages (see orders()).
-std::string passing_loop(const std::string& compute, const std::string& storage) {
-  return "for (idx i = FIRST(n), last = LAST(n); i < last;) {\n"
-         "const idx over = (idx)((u64)(p0 + i) & 63);\n"
-         "if (over != 0 || last - i < 256) {\n"
-         "const idx ahead = i + (64 - over) / (idx)sizeof(" +
-         storage + "), to = over != 0 && ahead < last ? ahead : last;\nINDEPENDENT\nfor (idx j = i; j < to; ++j) {\n" +
-         compute + "}\ni = to;\n} else {\nconst idx pages = by_turns && last - i >= 4 * 1024 ? 4 : 1;\n" +
-         "for (idx t = 0; t < (pages == 1 ? 1 : 16); ++t) {\nconst idx at = i + t % pages * 1024 + t / pages * 256;\n" +
-         "__attribute__((aligned(64))) " + storage +
-         " tile[256];\nGLOBAL f32* const whole = (GLOBAL f32*)(p0 + at);\n{\n" + storage +
-         "* const p0 = tile;\n#undef AT0\n#define AT0 (j - at)\nINDEPENDENT\nfor (idx j = at; j < at + 256; ++j) {\n" +
-         compute + "}\n}\nfor (int v = 0; v < (int)sizeof tile / 64; ++v)\n" +
-         "PASSV(whole + 16 * v, ((const f32x16*)tile)[v]);\n}\ni += pages == 1 ? 256 : 4 * 1024;\n}\n}\nPASSED;\n";
-}
-
 // An item takes `width` neighbours of every operand in one access each, so that enough of them are under way; what is
 // left at the end one by one.
 std::string packed_loop(const Parsed& p, const std::string& compute, int width) {
@@ -315,42 +299,30 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   std::string body = element;
   for (int i = 0; i < p.n; ++i)
     if (!p.operands[i].is_number) open_offsets += (open_offsets.empty() ? "idx o" : ", o") + std::to_string(i) + " = 0";
-  open_offsets += ";\n";
+  open_offsets += ";";
   // Of the dimensions around the innermost, `rest` counted from the inside out.
   std::string walk;
   if (p.rank > 1) {
-    walk = "idx rest = row, c_;\n";
+    walk = "idx rest = row, c_;";
     for (int d = p.rank - 2; d >= 0; --d) {
       const std::string D = std::to_string(d);
-      walk += d == 0 ? "c_ = rest;\n" : "c_ = rest % n" + D + "; rest /= n" + D + ";\n";
+      walk += d == 0 ? " c_ = rest;" : " c_ = rest % n" + D + "; rest /= n" + D + ";";
       for (int i = 0; i < p.n; ++i)
         if (!p.operands[i].is_number)
-          walk += "o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";\n";
+          walk += " o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";";
     }
   }
   const auto at = [](int i) { return "AT" + std::to_string(i); };
   std::string compute = element_of(op, p, type, at);
   if (tells) compute = "if (" + load_of(p, p.n - 1, at) + " == 0) TELL(ZERO_DIVISION, 0, 0);\n" + compute;
-  const std::string N = "n" + std::to_string(inner);
-  if (device.in_turn()) {
-    if (passing) {
-      body += open_offsets + passing_loop(compute, storage_of(p.operands[0].tensor.dtype));
-    } else if (p.rank == 1) {
-      body += open_offsets + "const idx last = LAST(n);\nINDEPENDENT\nfor (idx j = FIRST(n); j < last; ++j) {\n" +
-              compute + "}\n";
-    } else {
-      body += "for (idx i = FIRST(n), last = LAST(n); i < last;) {\nconst idx row = i / " + N + ", from = i - row * " +
-              N + ", left = last - i;\nconst idx to = " + N + " - from < left ? " + N + " : from + left;\n" +
-              open_offsets + walk + "INDEPENDENT\nfor (idx j = from; j < to; ++j) {\n" + compute +
-              "}\ni += to - from;\n}\n";
-    }
-  } else if (width) {
-    body += packed_loop(p, compute, width);
-  } else {
-    body += "for (idx i = FIRST(n), last = LAST(n); i < last; i += STEP) {\nconst idx row = i / " + N +
-            ", j = i - row * " + N + ";\n" + open_offsets + walk + compute + "}\n";
-  }
-  return s.kernel(body);
+  s.define("INNER", "n" + std::to_string(inner)).define("OFFSETS", open_offsets).define("WALK", walk);
+  s.define("STORED", storage_of(p.operands[0].tensor.dtype));
+  if (width) return s.kernel(body + packed_loop(p, compute, width));
+  return s.kernel(body + around(!device.in_turn() ? texts::pointwise::elements
+                                : passing         ? texts::pointwise::passing
+                                : p.rank == 1     ? texts::pointwise::dense
+                                                  : texts::pointwise::rows,
+                                compute));
 }
 
 // As a value of this half type would be, widened again.

@@ -18,7 +18,16 @@ from causeway.migrate import knowledge
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
-from causeway.migrate.names import FUNCTIONS, Names, Scope, ancestors, block, brought, statement
+from causeway.migrate.names import (
+    FUNCTIONS,
+    Names,
+    Scope,
+    ancestors,
+    before,
+    block,
+    brought,
+    statement,
+)
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -107,6 +116,11 @@ class Use:
 _ASKS = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
 
 
+def _leaves(node: ast.If) -> bool:
+    """Whether a branch leaves its block, and there is no other one."""
+    return not node.orelse and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue)
+
+
 @dataclass
 class Module:
     """See above. `settings.target` is "portable" or the name of a device."""
@@ -135,6 +149,7 @@ class Module:
         self.target_used = False
         # What the spelling of the next change asks for; granted when the change is made.
         self._asks_for: list[Callable[[], object]] = []
+        self.names_left: list[ast.AST] = []  # "cuda" that may be no device: what is set or returned
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
@@ -286,23 +301,29 @@ class Module:
 
     def _left_before(self, stmt: ast.stmt) -> bool:
         """Whether the block of a statement was left before it where there is no device:
-        `if not torch.cuda.is_available(): return`.
+        `if not torch.cuda.is_available(): return`, or where the device is another one.
         """
-        around = block(stmt)
-        for other in around[: around.index(stmt)]:
-            if not isinstance(other, ast.If) or other.orelse:
-                continue
-            if not isinstance(other.body[-1], ast.Return | ast.Raise | ast.Continue):
-                continue
-            test = other.test
-            no = isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not)
-            if no and self.asks(test.operand):  # type: ignore[attr-defined]
+        for other in before(stmt):
+            if self._ends_without(other):
                 return True
+            test = other.test if isinstance(other, ast.If) and _leaves(other) else None
             if isinstance(test, ast.Compare) and isinstance(test.ops[0], ast.NotEq):
                 compared = (getattr(n, "value", "") for n in test.comparators)
                 if "cuda" in compared:
                     return True
         return False
+
+    def _ends_without(self, stmt: ast.stmt) -> bool:
+        """Whether nothing behind a statement runs where there is no device: it asserts one, or
+        leaves.
+        """
+        if isinstance(stmt, ast.Assert):
+            both = isinstance(stmt.test, ast.BoolOp) and isinstance(stmt.test.op, ast.And)
+            return any(map(self.asks, stmt.test.values if both else [stmt.test]))  # type: ignore[attr-defined]
+        if not isinstance(stmt, ast.If) or not _leaves(stmt):
+            return False
+        no = stmt.test
+        return isinstance(no, ast.UnaryOp) and isinstance(no.op, ast.Not) and self.asks(no.operand)
 
     # -- what rules answer
 
@@ -581,6 +602,8 @@ class Module:
                 for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
                     if self.asks(test) or self._asked_before(test):
                         return True
+            if isinstance(child, ast.stmt) and any(map(self._ends_without, before(child))):
+                return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up

@@ -348,6 +348,12 @@ def block(stmt: ast.stmt) -> list[ast.stmt]:
     return [stmt]  # of a match
 
 
+def before(stmt: ast.stmt) -> list[ast.stmt]:
+    """The statements before one in its block."""
+    around = block(stmt)
+    return around[: around.index(stmt)]
+
+
 def after(stmt: ast.stmt) -> list[ast.stmt]:
     """The statements behind one in its block."""
     around = block(stmt)

@@ -117,6 +117,8 @@ def _constant(module: Module, node: ast.Constant) -> None:
                 tip="If it is, write torch.accelerator.current_accelerator().type.",
                 severity="info",
             )  # fmt: skip
+        if isinstance(node.up, ast.Assign | ast.AnnAssign | ast.Return):  # type: ignore[attr-defined]
+            module.names_left.append(node)
         return
     joined = None if parts or _filled(module, node) else module.joined_parts(node)
     parts = parts or joined

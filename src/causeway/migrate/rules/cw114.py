@@ -140,7 +140,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         if isinstance(up, ast.If) and region and all(sets_switches(module, n) for n in region):
             return True
         stays = [b for b in module.breaking if any(module.within(b, node) for node in region)]
-        if stays:
+        named = any(module.within(n, node) for n in module.names_left for node in region)
+        if stays or named:
             body = [(module.source.start(n), module.source.end(n)) for n in region]
             converted = any(a <= e.start < b for e in module.edits for a, b in body)
             if not isinstance(up, ast.If) or not converted:

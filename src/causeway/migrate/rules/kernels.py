@@ -25,6 +25,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
                     return True
         if isinstance(up, ast.If) and up.test is child:
             where = up  # outside of functions
+            if _refuses_others(module, up):
+                return True
         if isinstance(up, FUNCTIONS) and child in up.body:
             where = up
             break
@@ -55,6 +57,19 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             if api.startswith("triton") or name.endswith("_kernel"):
                 return True
     return False
+
+
+def _refuses_others(module: Module, node: ast.If) -> bool:
+    """Whether an operator of the program's own ends where its tensors are not CUDA's:
+    `if not x.is_cuda: raise NotImplementedError("only CUDA tensors")` in an autograd.Function.
+    """
+    raised = node.body[0]
+    if not isinstance(raised, ast.Raise) or "cuda" not in module.text(raised).lower():
+        return False
+    homes = (up for _, up in ancestors(node) if isinstance(up, ast.ClassDef))
+    home = next(homes, None)
+    bases = home.bases if home else []
+    return any(module.resolve(base) == "torch.autograd.Function" for base in bases)
 
 
 _ARCHITECTURE = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties")
@@ -116,10 +131,14 @@ _GPU_MODULE = re.compile(r"(?:^|_)(?:gpu|cuda)(?:_|$)", re.I)
 
 
 def builds_for_cuda(node: ast.AST) -> bool:
-    """Whether a statement names sources of CUDA for a build or a provider of another library, or
-    imports what was built.
+    """Whether a statement names sources of CUDA for a build, its compiler, or a provider of another
+    library, or imports what was built.
     """
     for inner in ast.walk(node):
+        if isinstance(inner, ast.Name | ast.Attribute):
+            name = inner.id if isinstance(inner, ast.Name) else inner.attr
+            if name in ("CUDAExtension", "CUDA_HOME"):
+                return True
         if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
             if _SOURCE.search(inner.value) or inner.value in PROVIDERS:
                 return True

@@ -142,7 +142,7 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
-            if any(_architecture(e) for e in up.elts) or _by_vendor(up):
+            if any(_architecture(e) for e in up.elts) or _by_vendor(up) or _of_lightning(up):
                 return None
             certain = certain or all(_among_devices(e, what) for e in up.elts)
         elif isinstance(up, ast.FormattedValue):
@@ -228,6 +228,12 @@ def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
     option = isinstance(node.up, ast.keyword) and node.up.arg == "choices"  # type: ignore[union-attr]
     names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
     return not option and bool(names & VENDORS)
+
+
+def _of_lightning(node: ast.List | ast.Tuple | ast.Set) -> bool:
+    """Whether a list has Lightning's words for accelerators: {"cpu", "gpu", "cuda", "auto"}."""
+    names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
+    return "gpu" in names and bool(names & {"auto", "tpu"})
 
 
 def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:

@@ -986,7 +986,7 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     own = reader.redirected() or all(not s.device for s in systems)  # MindTorch says "cuda" itself
     mixed = None if own else _names_cuda(module, joined)
     several = _names_others(module, reader.devices) or len(reader.devices) > 1
-    if not reader.strong and (mixed is not None or several or _asks_accelerator(module)):
+    if not reader.strong and (mixed is not None or several or _serves_several(module)):
         return Reading()  # a word among others
     if mixed is None and not several:
         reading.pieces, reading.kept_tests = joined.pieces, joined.tests
@@ -1001,6 +1001,14 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     return reader.out
 
 
-def _asks_accelerator(module: Module) -> bool:
-    """Whether a module asks torch.accelerator: what else it names then is a choice of its own."""
-    return any(module.resolve(n) == "torch.accelerator" for n in module.names.all(ast.Attribute))
+_ASKED = re.compile(rf"is_(?:torch_)?(?:{'|'.join(sorted(VENDORS))}|mps|xpu)_available")
+
+
+def _serves_several(module: Module) -> bool:
+    """Whether a module chooses for itself among devices: it asks torch.accelerator, calls torch's
+    own ones, or asks a library which is there, as `is_npu_available()`.
+    """
+    for node in module.names.all(ast.Attribute):
+        if module.resolve(node) in ("torch.accelerator", "torch.xpu", "torch.mps"):
+            return True
+    return any(_ASKED.fullmatch(n.id) for n in module.names.all(ast.Name))

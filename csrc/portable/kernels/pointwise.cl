@@ -1,0 +1,66 @@
+// Texts of pointwise.cpp, in the dialect of docs/portable.md: `////` begins one, with its name. Loops around BODY, which is what
+// is done for element j of a row of INNER: operand 0 is read at AT0, and so on. OFFSETS declares o0, o1 .., where rows begin,
+// and WALK adds to them what row `row` has.
+
+//// dense
+OFFSETS
+const idx last = LAST(n);
+INDEPENDENT
+for (idx j = FIRST(n); j < last; ++j) {
+BODY
+}
+
+//// passing: Into a tile that stays in the nearest cache, and from there to memory in whole lines; what is left at either end as
+//// ever. Where `by_turns`, tiles interleave four pages.
+OFFSETS
+for (idx i = FIRST(n), last = LAST(n); i < last;) {
+  const idx over = (idx)((u64)(p0 + i) & 63);
+  if (over != 0 || last - i < 256) {
+    const idx ahead = i + (64 - over) / (idx)sizeof(STORED), to = over != 0 && ahead < last ? ahead : last;
+    INDEPENDENT
+    for (idx j = i; j < to; ++j) {
+BODY
+    }
+    i = to;
+  } else {
+    const idx pages = by_turns && last - i >= 4 * 1024 ? 4 : 1;
+    for (idx t = 0; t < (pages == 1 ? 1 : 16); ++t) {
+      const idx at = i + t % pages * 1024 + t / pages * 256;
+      __attribute__((aligned(64))) STORED tile[256];
+      GLOBAL f32* const whole = (GLOBAL f32*)(p0 + at);
+      {
+        STORED* const p0 = tile;
+#undef AT0
+#define AT0 (j - at)
+        INDEPENDENT
+        for (idx j = at; j < at + 256; ++j) {
+BODY
+        }
+      }
+      for (int v = 0; v < (int)sizeof tile / 64; ++v) PASSV(whole + 16 * v, ((const f32x16*)tile)[v]);
+    }
+    i += pages == 1 ? 256 : 4 * 1024;
+  }
+}
+PASSED;
+
+//// rows: an item takes parts of rows
+for (idx i = FIRST(n), last = LAST(n); i < last;) {
+  const idx row = i / INNER, from = i - row * INNER, left = last - i;
+  const idx to = INNER - from < left ? INNER : from + left;
+  OFFSETS
+  WALK
+  INDEPENDENT
+  for (idx j = from; j < to; ++j) {
+BODY
+  }
+  i += to - from;
+}
+
+//// elements: an item takes one after the other
+for (idx i = FIRST(n), last = LAST(n); i < last; i += STEP) {
+  const idx row = i / INNER, j = i - row * INNER;
+  OFFSETS
+  WALK
+BODY
+}
