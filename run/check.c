@@ -20,7 +20,7 @@ static cw_status wrong(const report* r, const char* format, ...) {
   return CW_INVALID;
 }
 
-uint32_t crc32_of(const void* data, uint64_t bytes) {
+uint32_t crc32_of(uint32_t before, const void* data, uint64_t bytes) {
   static uint32_t table[8][256];
   static int made; /* threads that race make the same table */
   if (!__atomic_load_n(&made, __ATOMIC_ACQUIRE)) {
@@ -34,7 +34,7 @@ uint32_t crc32_of(const void* data, uint64_t bytes) {
     __atomic_store_n(&made, 1, __ATOMIC_RELEASE);
   }
   const unsigned char* p = data;
-  uint32_t c = ~0u;
+  uint32_t c = ~before;
   for (; bytes >= 8; bytes -= 8, p += 8) {
     uint32_t low, high;
     memcpy(&low, p, 4);
@@ -80,8 +80,12 @@ uint32_t sections_of(uint32_t version) {
 #define MOST 0x1000000u /* of anything but bytes */
 #define MOST_BUFFERS 65536u
 
-static cw_status check_sections(const unsigned char* file, uint64_t bytes, const unsigned char* at[], uint64_t count[],
-                                const report* r) {
+static cw_status damaged(const report* r, uint64_t offset, uint32_t kind) {
+  return wrong(r, "byte %llu: section %s is damaged", (unsigned long long)offset, names[kind]);
+}
+
+/* The header and the table of sections, whose first FILE_FRONT bytes are there. */
+static cw_status check_front(const unsigned char* file, uint64_t bytes, const report* r, file_header* out) {
   file_header header;
   if (bytes < sizeof header)
     return wrong(r, "it has %llu bytes, and a file begins with %zu", (unsigned long long)bytes, sizeof header);
@@ -94,20 +98,45 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
   if (!sections)
     return wrong(r, "its format is version %u, and this runtime reads versions 1 to %u; update the runtime",
                  header.version, FILE_VERSION);
-  if (crc32_of(&header, sizeof header) != told) return wrong(r, "byte 0: its header is damaged");
+  if (crc32_of(0, &header, sizeof header) != told) return wrong(r, "byte 0: its header is damaged");
   if (header.bytes != bytes)
     return wrong(r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
                  (unsigned long long)header.bytes);
   if (header.sections != sections) return wrong(r, "it has %u sections and should have %u", header.sections, sections);
   const uint64_t table = (uint64_t)header.sections * sizeof(file_section);
   if (!within(sizeof header, table, bytes)) return wrong(r, "byte 64: its table of sections goes over its end");
-  if (crc32_of(file + sizeof header, table) != header.table_crc)
+  if (crc32_of(0, file + sizeof header, table) != header.table_crc)
     return wrong(r, "byte 64: its table of sections is damaged");
-  uint64_t end = sizeof header + table;
+  *out = header;
+  return CW_OK;
+}
+
+static file_section section_of(const unsigned char* file, uint32_t kind) {
+  file_section s;
+  memcpy(&s, file + sizeof(file_header) + (kind - 1) * sizeof s, sizeof s);
+  return s;
+}
+
+void find_constants(const void* front, uint64_t bytes, uint64_t* at, uint64_t* count) {
+  char words[512];
+  const report r = {words, sizeof words};
+  file_header header;
+  *at = bytes, *count = 0;
+  if (check_front(front, bytes, &r, &header)) return;
+  const file_section s = section_of(front, CONSTANTS);
+  if (s.kind == CONSTANTS && s.offset >= FILE_FRONT && within(s.offset, s.bytes, bytes))
+    *at = s.offset, *count = s.bytes;
+}
+
+static cw_status check_sections(const unsigned char* file, uint64_t bytes, const unsigned char* at[], uint64_t count[],
+                                const report* r) {
+  file_header header;
+  const cw_status status = check_front(file, bytes, r, &header);
+  if (status) return status;
+  uint64_t end = sizeof header + (uint64_t)header.sections * sizeof(file_section);
   for (uint32_t i = 0; i < header.sections; ++i) {
-    file_section s;
-    memcpy(&s, file + sizeof header + i * sizeof s, sizeof s);
     const uint32_t kind = i + 1;
+    const file_section s = section_of(file, kind);
     if (s.kind != kind) return wrong(r, "section %u is of kind %u", i, s.kind);
     if (s.offset % 64 || s.offset < end || !within(s.offset, s.bytes, bytes))
       return wrong(r, "section %s lies at byte %llu with %llu bytes: over the file's end or another section",
@@ -115,8 +144,7 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
     if (s.bytes % sizes[kind] || (sizes[kind] > 1 && s.bytes / sizes[kind] > MOST))
       return wrong(r, "section %s has %llu bytes, which are not whole records of %u", names[kind],
                    (unsigned long long)s.bytes, sizes[kind]);
-    if (crc32_of(file + s.offset, s.bytes) != s.crc)
-      return wrong(r, "byte %llu: section %s is damaged", (unsigned long long)s.offset, names[kind]);
+    if (kind != CONSTANTS && crc32_of(0, file + s.offset, s.bytes) != s.crc) return damaged(r, s.offset, kind);
     at[kind] = file + s.offset;
     count[kind] = s.bytes / sizes[kind];
     end = s.offset + s.bytes;
@@ -449,7 +477,18 @@ static cw_status check_plan(const checked_file* f, const report* r) {
   return status;
 }
 
+cw_status check_constants(const checked_file* f, uint32_t sum, char* words, size_t room) {
+  const report r = {words, room};
+  return sum == f->constants_crc ? CW_OK : damaged(&r, f->constants_at, CONSTANTS);
+}
+
 cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* words, size_t room) {
+  const cw_status status = check_but_constants(file, bytes, f, words, room);
+  if (status) return status;
+  return check_constants(f, crc32_of(0, f->constants, f->n_constants), words, room);
+}
+
+cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f, char* words, size_t room) {
   const report r = {words, room};
   const unsigned char* at[SECTIONS_END] = {0};
   uint64_t n[SECTIONS_END] = {0};
@@ -467,6 +506,8 @@ cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* wo
                       (const void*)at[PORTS],
                       at[CONSTANTS],
                       at[VECTORS],
+                      (uint64_t)(at[CONSTANTS] - (const unsigned char*)file),
+                      section_of(file, CONSTANTS).crc,
                       n[SIZES] ? (const void*)at[SIZES] : NULL,
                       (const void*)at[PROFILES],
                       (const void*)at[PATCHES],

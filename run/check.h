@@ -19,6 +19,8 @@ typedef struct {
   const file_step* steps;
   const file_port* ports;
   const unsigned char *constants, *vectors;
+  uint64_t constants_at; /* in the file */
+  uint32_t constants_crc;
   const file_size* size; /* NULL: all sizes are fixed */
   const file_profile* profiles;
   const file_patch* patches;
@@ -32,6 +34,15 @@ typedef struct {
 /* CW_OK, or CW_INVALID with what is wrong, and where, in `words`. `file` is aligned to 64 bytes. */
 cw_status check_file(const void* file, uint64_t bytes, checked_file* out, char* words, size_t room);
 
+/* The same in parts, so that weights need not lie in memory twice. `front` is the file's first FILE_FRONT bytes, or all of a
+ * shorter one: where the weights lie, of no bytes where the front is damaged, as check_file will say. */
+#define FILE_FRONT (sizeof(file_header) + (SECTIONS_END - 1) * sizeof(file_section))
+void find_constants(const void* front, uint64_t bytes, uint64_t* at, uint64_t* count);
+/* All but the sum of the weights, whose bytes are not read. */
+cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* out, char* words, size_t room);
+/* Whether the weights have the sum that they should have. */
+cw_status check_constants(const checked_file* f, uint32_t sum, char* words, size_t room);
+
 /* Of a file that was checked: the number that a patch gives for `size`, of a profile that begins with size `first`. */
 int64_t patched(const checked_file* f, const file_patch* patch, uint64_t first, uint64_t size);
 /* The patch of a port's dimension, or NULL where that is fixed. */
@@ -44,6 +55,7 @@ void costs_at(const checked_file* f, uint64_t size, file_cost* out);
 uint64_t bytes_of(int64_t dtype); /* of an element; 0: there is no such dtype */
 
 uint32_t sections_of(uint32_t version); /* 0: there is no such version */
-uint32_t crc32_of(const void* data, uint64_t bytes);
+/* `before`: the sum of what comes before, 0 at first. */
+uint32_t crc32_of(uint32_t before, const void* data, uint64_t bytes);
 
 #endif

@@ -27,7 +27,7 @@ struct cw_run_device {
 
 struct cw_run_model {
   cw_run_device* device;
-  void* file; /* a copy in pages of its own */
+  void* file; /* a copy in pages of its own, less the weights */
   uint64_t bytes;
   checked_file f;
   cw_program* programs;
@@ -232,17 +232,86 @@ static cw_status build(cw_run_model* m) {
   return CW_OK;
 }
 
-static cw_status put_weights(cw_run_model* m) {
-  if (!m->f.n_constants) return CW_OK;
-  const cw_run_device* d = m->device;
-  TRY(d, "mem_alloc of the weights", d->table->mem_alloc(d->index, m->f.n_constants, (void**)&m->weights));
-  TRY(d, "mem_copy", d->table->mem_copy(m->weights, d->index, m->f.constants, CW_HOST, m->f.n_constants, NULL));
-  TRY(d, "sync", d->table->sync(d->index));
-  /* The host's copy is not needed any more. */
-  const uintptr_t page = (uintptr_t)sysconf(_SC_PAGESIZE), from = ((uintptr_t)m->f.constants + page - 1) / page * page;
-  const uintptr_t to = ((uintptr_t)m->f.constants + m->f.n_constants) / page * page;
-  if (to > from) (void)madvise((void*)from, to - from, MADV_DONTNEED);
+/* Where a file's bytes come from: an open file, or memory. */
+typedef struct {
+  int fd; /* -1: memory */
+  const char* memory;
+} file_source;
+
+/* CW_INVALID: the file ends before, or cannot be read. */
+static cw_status get(const file_source* from, void* to, uint64_t at, uint64_t bytes) {
+  if (from->fd < 0) return memcpy(to, from->memory + at, (size_t)bytes), CW_OK;
+  for (uint64_t done = 0; done < bytes;) {
+    const ssize_t got = pread(from->fd, (char*)to + done, (size_t)(bytes - done), (off_t)(at + done));
+    if (got > 0)
+      done += (uint64_t)got;
+    else if (got == 0 || errno != EINTR)
+      return CW_INVALID;
+  }
   return CW_OK;
+}
+
+/* The weights go to the device piece by piece, and are summed there or on the way while the caches have them: what was
+ * summed is what the kernels read. */
+static cw_status put_weights(cw_run_model* m, const file_source* from, const char* name) {
+  enum { PIECE = 1 << 20 };
+  const cw_run_device* d = m->device;
+  const uint64_t n = m->f.n_constants;
+  uint32_t sum = 0;
+  char words[512];
+  cw_status status = bind_thread(d);
+  if (!status && n) {
+    TRY(d, "mem_alloc of the weights", d->table->mem_alloc(d->index, n, (void**)&m->weights));
+    const int in_place = (d->info.flags & CW_HOST_ADDRESSABLE) != 0;
+    char* piece = in_place ? NULL : malloc(n < PIECE ? (size_t)n : PIECE);
+    if (!in_place && !piece) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+    for (uint64_t done = 0; !status && done < n; done += PIECE) {
+      const uint64_t bytes = n - done < PIECE ? n - done : PIECE;
+      char* to = in_place ? m->weights + done : piece;
+      if (get(from, to, m->f.constants_at + done, bytes)) {
+        status = fail(CW_INVALID, "%s cannot be read to its end", name);
+        break;
+      }
+      sum = crc32_of(sum, to, bytes);
+      if (in_place) continue;
+      status = by_vendor(d, d->table->mem_copy(m->weights + done, d->index, piece, CW_HOST, bytes, NULL), "mem_copy");
+      if (!status) status = by_vendor(d, d->table->sync(d->index), "sync"); /* the piece is filled anew */
+    }
+    free(piece);
+  }
+  if (!status && check_constants(&m->f, sum, words, sizeof words))
+    status = fail(CW_INVALID, "%s is refused: %s", name, words);
+  return status;
+}
+
+/* On a thread of its own, beside the kernels. */
+typedef struct {
+  cw_run_model* model;
+  const file_source* from;
+  const char* name;
+  cw_status status;
+  char words[sizeof last_words];
+} weights_job;
+
+static void* do_weights(void* given) {
+  weights_job* job = given;
+  job->status = put_weights(job->model, job->from, job->name);
+  if (job->status) snprintf(job->words, sizeof job->words, "%s", last_words);
+  return NULL;
+}
+
+static cw_status build_and_put(cw_run_model* m, const file_source* from, const char* name) {
+  weights_job job = {m, from, name, CW_OK, ""};
+  pthread_t thread;
+  char more[sizeof last_words];
+  const int beside = m->f.n_constants >= 1 << 20 && !pthread_create(&thread, NULL, do_weights, &job);
+  if (!beside) do_weights(&job);
+  const cw_status status = build(m);
+  if (beside) pthread_join(thread, NULL);
+  if (job.status) return fail(job.status, "%s", job.words);
+  if (!status) return CW_OK;
+  snprintf(more, sizeof more, "%s", last_words);
+  return fail(status, "%s: %.900s", name, more);
 }
 
 cw_status cw_run_unload(cw_run_model* m) {
@@ -268,20 +337,32 @@ static cw_status get_room(uint64_t bytes, void** out) {
              : CW_OK;
 }
 
-static cw_status take(cw_run_device* device, void* file, uint64_t bytes, const char* name, uint32_t flags,
+/* The file in pages of its own: those of the weights are never touched. */
+static cw_status take(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name, uint32_t flags,
                       cw_run_model** out) {
+  void* file;
+  const cw_status room = get_room(bytes, &file);
+  if (room) return room;
+  const uint64_t front = bytes < FILE_FRONT ? bytes : FILE_FRONT;
+  uint64_t at = bytes, count = 0;
+  int whole = !get(from, file, 0, front);
+  if (whole && front == FILE_FRONT) find_constants(file, bytes, &at, &count);
+  whole = whole && !get(from, (char*)file + front, front, at - front) &&
+          !get(from, (char*)file + at + count, at + count, bytes - at - count);
+  if (!whole) return munmap(file, bytes), fail(CW_INVALID, "%s cannot be read to its end", name);
   cw_run_model* m = calloc(1, sizeof *m);
   if (!m) return munmap(file, bytes), fail(CW_OUT_OF_MEMORY, "the host is out of memory");
   *m = (cw_run_model){.device = device, .file = file, .bytes = bytes};
   char words[512], more[1024];
-  cw_status status = check_file(file, bytes, &m->f, words, sizeof words);
+  cw_status status = check_but_constants(file, bytes, &m->f, words, sizeof words);
   if (status) {
     memset(&m->f, 0, sizeof m->f);
     fail(status, "%s is refused: %s", name, words);
-  } else if ((status = fits(m, flags)) || (status = bind_thread(device)) || (status = build(m)) ||
-             (status = put_weights(m))) {
+  } else if ((status = fits(m, flags)) || (status = bind_thread(device))) {
     snprintf(more, sizeof more, "%s", last_words);
     fail(status, "%s: %.900s", name, more);
+  } else {
+    status = build_and_put(m, from, name);
   }
   if (status) {
     snprintf(more, sizeof more, "%s", last_words);
@@ -300,28 +381,18 @@ cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, c
   if (fd < 0 || fstat(fd, &s)) return fail(CW_INVALID, "%s cannot be opened", path);
   if (!S_ISREG(s.st_mode) || s.st_size <= 0)
     return close(fd), fail(CW_INVALID, "%s is refused: it is empty, or no file", path);
-  void* file;
-  cw_status status = get_room((uint64_t)s.st_size, &file);
-  for (off_t done = 0; !status && done < s.st_size;) {
-    const ssize_t got = read(fd, (char*)file + done, (size_t)(s.st_size - done));
-    if (got > 0)
-      done += got;
-    else if (got == 0 || errno != EINTR)
-      status = (munmap(file, (size_t)s.st_size), fail(CW_INVALID, "%s cannot be read to its end", path));
-  }
+  const file_source from = {fd, NULL};
+  const cw_status status = take(device, &from, (uint64_t)s.st_size, path, flags, out);
   close(fd);
-  return status ? status : take(device, file, (uint64_t)s.st_size, path, flags, out);
+  return status;
 }
 
 cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t bytes, uint32_t flags,
                              cw_run_model** out) {
   if (!device || !file || !out) return fail(CW_INVALID, "cw_run_load_memory: a NULL argument");
   if (!bytes) return fail(CW_INVALID, "the file is refused: it is empty");
-  void* copy;
-  const cw_status status = get_room(bytes, &copy);
-  if (status) return status;
-  memcpy(copy, file, (size_t)bytes);
-  return take(device, copy, bytes, "the file", flags, out);
+  const file_source from = {-1, file};
+  return take(device, &from, bytes, "the file", flags, out);
 }
 
 cw_status cw_run_describe(const cw_run_model* m, cw_run_info* out) {

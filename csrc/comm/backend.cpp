@@ -171,15 +171,32 @@ bool CommBackend::on_cpu(const Tensors& tensors, const char* name) const {
   return cpu != 0;
 }
 
+namespace {
+// Of the stream that this thread gives its work to.
+Graph* captured() {
+  const int device = current_device();
+  return device_opened(device) ? graph_of(current_stream(device)) : nullptr;
+}
+
+[[noreturn]] void refuse_in(Graph& graph, const char* name) {
+  graph.refuse(c10::str("a collective (", name, "), in which the host takes part,"),
+               "Capture what comes before it and after it, and call it between their replays");
+}
+}  // namespace
+
 CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inputs, Tensors outputs,
                                       Milliseconds timeout, const std::string& more) {
   watch_->check();
   check_open(name);
   // Before it is counted, so that the ranks stay in step.
-  if (const int device = current_device(); device_opened(device))
-    if (Graph* graph = graph_of(current_stream(device)); C10_UNLIKELY(graph != nullptr))
-      graph->refuse(c10::str("a collective (", name, ")"),
-                    "Capture what comes before it and after it, and call it between their replays");
+  if (Graph* graph = captured(); C10_UNLIKELY(graph != nullptr)) {
+    std::lock_guard lock(vendor_mutex_);
+    if (!options_.through_host && comm_entries() && !tried_)
+      graph->refuse(
+          c10::str("the first collective of group ", options_.group, " (", name, "), which connects its ranks,"),
+          "Call one before the capture");
+    if (!vendor_ || type == OpType::BARRIER) refuse_in(*graph, name);
+  }
   CommWork::Task task;
   task.name = name;
   task.type = type;
@@ -216,15 +233,18 @@ bool CommBackend::began_by_vendor(const Begun& begun, const ByVendor& by_vendor)
     const int device = begun.work->task().device;
     vendor = c10d::isP2POp(begun.work->task().type) && bound_ < 0 ? nullptr : connected(device);
   }
-  watch_->add(begun.work);
+  Graph* graph = captured();
+  if (C10_LIKELY(!graph)) watch_->add(begun.work);
   if (vendor) {
     try {
-      return by_vendor(*vendor);
+      if (const bool took = by_vendor(*vendor); took || !graph) return took;
     } catch (...) {
+      if (graph) throw;
       begun.work->fail(watch_->explain(*begun.work, std::current_exception()));
       return true;
     }
   }
+  if (graph) refuse_in(*graph, begun.work->task().name);
   return false;
 }
 

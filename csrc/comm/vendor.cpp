@@ -6,6 +6,7 @@
 
 #include "runtime/check.h"
 #include "runtime/device.h"
+#include "runtime/graph.h"
 #include "runtime/profile.h"
 #include "runtime/vendor.h"
 
@@ -53,6 +54,36 @@ at::Tensor as_bytes(const at::Tensor& t) {
 
 constexpr int kByteBit = 1;
 
+cw_comm_v1 g_given{};  // as the vendor gave it
+
+// An entry that puts work on the stream, its last argument. While a graph is recorded it is noted, and each replay calls it.
+template <auto Member, class Entry>
+struct Noted;
+template <auto Member, class... A>
+struct Noted<Member, cw_status (*)(A...)> {
+  inline static const char* name = "";
+  static cw_status call(A... args) {
+    Graph* graph = Recording::graph();
+    if (C10_LIKELY(!graph)) return (g_given.*Member)(args...);
+    constexpr size_t kStream = sizeof...(A) - 1;
+    std::tuple<A...> all(args...);
+    graph->add(std::get<kStream>(all), call_step(name, [all](cw_stream stream) mutable {
+                 std::get<kStream>(all) = stream;
+                 return std::apply(g_given.*Member, all);
+               }));
+    return CW_OK;
+  }
+};
+template <auto Member, class Entry>
+void note(Entry& entry, const char* name) {
+  Noted<Member, Entry>::name = name;
+  if (entry) entry = Noted<Member, Entry>::call;
+}
+
+[[noreturn]] void refuse_group(Graph& graph) {
+  graph.refuse("a group of sends and receives", "Capture what comes before it and after it, and call it between them");
+}
+
 }  // namespace
 
 const cw_comm_v1* comm_entries() {
@@ -68,6 +99,15 @@ const cw_comm_v1* comm_entries() {
     }
     if (!t->send || !t->recv) t->send = nullptr, t->recv = nullptr;
     if (!t->group_start || !t->group_end) t->group_start = nullptr, t->group_end = nullptr;
+    g_given = *t;
+    note<&cw_comm_v1::all_reduce>(t->all_reduce, "all_reduce");
+    note<&cw_comm_v1::broadcast>(t->broadcast, "broadcast");
+    note<&cw_comm_v1::reduce>(t->reduce, "reduce");
+    note<&cw_comm_v1::all_gather>(t->all_gather, "all_gather");
+    note<&cw_comm_v1::reduce_scatter>(t->reduce_scatter, "reduce_scatter");
+    note<&cw_comm_v1::all_to_all>(t->all_to_all, "all_to_all");
+    note<&cw_comm_v1::send>(t->send, "send");
+    note<&cw_comm_v1::recv>(t->recv, "recv");
     return t;
   }();
   return entries;
@@ -160,6 +200,8 @@ bool CommVendor::put(const c10::intrusive_ptr<CommWork>& work, const std::vector
     record_event(*ready, current);
     block_stream(stream_, *ready);
   }
+  Graph* graph = graph_of(stream_);
+  if (C10_UNLIKELY(graph && group_wanted_)) refuse_group(*graph);
   if (c10d::isP2POp(work->task().type)) {
     if (group_wanted_ && !grouping_) grouping_ = t_.group_start(comm_) == CW_OK;
   } else {
@@ -169,6 +211,7 @@ bool CommVendor::put(const c10::intrusive_ptr<CommWork>& work, const std::vector
   cw_status status;
   {
     Profiled span(Work::Kernel, work->task().name, &stream_);
+    const Recording recording(graph, work->task().name);
     status = call(stream_);
     if (status == CW_UNSUPPORTED) span.drop();
   }
@@ -177,6 +220,10 @@ bool CommVendor::put(const c10::intrusive_ptr<CommWork>& work, const std::vector
     std::rethrow_exception(
         comm_error(c10::str(device_name(device_), " answered ", status_name(status), ": ", last_words())));
   stream_.give();
+  if (C10_UNLIKELY(graph != nullptr)) {
+    graph->hold([self = shared_from_this()] {});  // replays call the communicator
+    graph->at_end([work] { work->drop_kept(); });  // of one that nobody waits for, too
+  }
   if (after) after();
   if (grouping_)
     grouped_.emplace_back(work, pieces);
@@ -336,16 +383,26 @@ bool CommVendor::reduce_scatter(const c10::intrusive_ptr<CommWork>& work, Piece 
 bool CommVendor::all_to_all(const c10::intrusive_ptr<CommWork>& work, Piece in, Piece out, std::vector<int64_t> ins,
                             std::vector<int64_t> outs, const std::function<void()>& after) {
   if (!t_.all_to_all && !(t_.send && t_.group_start)) return false;
-  std::vector<uint64_t> in_counts(ins.begin(), ins.end()), out_counts(outs.begin(), outs.end());
-  std::vector<uint64_t> in_offsets(size_), out_offsets(size_);
+  struct Counts {
+    std::vector<uint64_t> in, out, in_offsets, out_offsets;
+  };
+  const auto counts = std::make_shared<Counts>();  // a graph keeps them
+  auto &in_counts = counts->in, &out_counts = counts->out;
+  auto &in_offsets = counts->in_offsets, &out_offsets = counts->out_offsets;
+  in_counts.assign(ins.begin(), ins.end()), out_counts.assign(outs.begin(), outs.end());
+  in_offsets.resize(size_), out_offsets.resize(size_);
   std::exclusive_scan(in_counts.begin(), in_counts.end(), in_offsets.begin(), uint64_t{0});
   std::exclusive_scan(out_counts.begin(), out_counts.end(), out_offsets.begin(), uint64_t{0});
   auto call = [&](StreamState& s) -> cw_status {
     const char* from = static_cast<const char*>(in.tensor.numel() ? in.tensor.const_data_ptr() : nullptr);
     char* to = static_cast<char*>(out.tensor.numel() ? out.tensor.mutable_data_ptr() : nullptr);
-    if (t_.all_to_all)
+    Graph* graph = graph_of(s);
+    if (t_.all_to_all) {
+      if (graph) graph->hold([counts] {});
       return t_.all_to_all(comm_, from, in_counts.data(), in_offsets.data(), to, out_counts.data(), out_offsets.data(),
                            kByteBit, s.handle);
+    }
+    if (graph) refuse_group(*graph);
     if (cw_status status = t_.group_start(comm_)) return status;
     for (int r = 0; r < size_; ++r) {
       cw_status status = CW_OK;

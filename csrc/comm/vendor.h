@@ -12,7 +12,7 @@ namespace causeway {
 
 const cw_comm_v1* comm_entries();  // checked; nullptr: the vendor offers none
 
-class CommVendor {
+class CommVendor : public std::enable_shared_from_this<CommVendor> {
  public:
   struct Setup {
     c10::intrusive_ptr<c10d::Store> store;

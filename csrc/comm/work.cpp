@@ -59,7 +59,7 @@ void CommWork::post(Event* done, StreamState* stream, std::exception_ptr error) 
     error_ = error;
     done_ = done;
     stream_ = stream;
-    if (done && stream) {
+    if (done && stream && !done->capture) {
       auto told = std::make_shared<Told>();
       const auto tell = [told] {
         std::lock_guard inner(told->mutex);
@@ -111,7 +111,7 @@ void CommWork::complete(c10::ivalue::Future& future) {
 bool CommWork::over() {
   if (!posted_) return false;
   std::lock_guard lock(mutex_);
-  if (error_ || !done_) return true;
+  if (error_ || !done_ || done_->capture) return true;  // in a graph, whose replays do it
   if (!told_) return query_event(*done_);
   std::lock_guard inner(told_->mutex);
   return told_->over;

@@ -201,6 +201,17 @@ class ExternalStep final : public Step {
   std::shared_ptr<ExternalEvent> event_;
 };
 
+class CallStep final : public Step {
+ public:
+  CallStep(std::string name, std::function<cw_status(cw_stream)> call)
+      : Step(Work::Kernel, std::move(name)), call_(std::move(call)) {}
+  cw_status run(StreamState& stream) override { return call_(stream.handle); }
+  bool alone() const override { return true; }
+
+ private:
+  std::function<cw_status(cw_stream)> call_;
+};
+
 const cw_graph_v1* graphs_of_vendor() {
   static const auto* table = static_cast<const cw_graph_v1*>(vendor_extension("graph.v1"));
   return table && table->begin && table->end && table->launch && table->destroy ? table : nullptr;
@@ -266,6 +277,10 @@ void record_fills(cw_backend& table) {
   if (!table.mem_set || table.mem_set == recorded_set) return;
   g_set = table.mem_set;
   table.mem_set = recorded_set;
+}
+
+std::unique_ptr<Step> call_step(std::string name, std::function<cw_status(cw_stream)> call) {
+  return std::make_unique<CallStep>(std::move(name), std::move(call));
 }
 
 std::unique_ptr<Step> copy_step(std::string name, void* to, int32_t to_device, const void* from, int32_t from_device,
@@ -657,7 +672,7 @@ void Graph::hand_to_vendor() {
   std::set<const Step*> patched;
   for (const Patch& p : patches_) patched.insert(p.step);
   const auto changes = [&](const std::unique_ptr<Step>& step) {
-    return step->work == Work::Call || patched.count(step.get());
+    return step->work == Work::Call || step->alone() || patched.count(step.get());
   };
   std::vector<std::unique_ptr<Step>> now;
   for (size_t i = 0; i < steps_.size();) {

@@ -56,6 +56,7 @@ class Step {
   // Where its own arguments have 64 bits that equal `token`: calls `found` with the place of each.
   virtual void find(uint64_t token, const std::function<void(uint64_t*)>& found) {}
   virtual std::string text() const { return name; }
+  virtual bool alone() const { return false; }  // outside of the vendor's graphs
   virtual StepView view() const { return {}; }
 
   const Work work;
@@ -211,6 +212,8 @@ class Recording {
   Graph* old_;
 };
 
+// A call of the vendor's that its own graphs do not hold. `call` keeps what it points to.
+std::unique_ptr<Step> call_step(std::string name, std::function<cw_status(cw_stream)> call);
 std::unique_ptr<Step> copy_step(std::string name, void* to, int32_t to_device, const void* from, int32_t from_device,
                                 uint64_t bytes);
 

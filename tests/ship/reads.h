@@ -17,10 +17,11 @@ static void sum_again(unsigned char* file, uint64_t bytes) {
   const uint64_t sections = h->sections < wanted ? h->sections : wanted;
   if (bytes < sizeof *h + wanted * sizeof *s) return;
   for (uint64_t i = 0; i < sections; ++i)
-    if (s[i].offset <= bytes && s[i].bytes <= bytes - s[i].offset) s[i].crc = crc32_of(file + s[i].offset, s[i].bytes);
-  h->table_crc = crc32_of(s, wanted * sizeof *s);
+    if (s[i].offset <= bytes && s[i].bytes <= bytes - s[i].offset)
+      s[i].crc = crc32_of(0, file + s[i].offset, s[i].bytes);
+  h->table_crc = crc32_of(0, s, wanted * sizeof *s);
   h->header_crc = 0;
-  h->header_crc = crc32_of(h, sizeof *h);
+  h->header_crc = crc32_of(0, h, sizeof *h);
 }
 
 static void must(int holds, const char* what) {
@@ -69,23 +70,23 @@ static uint64_t read_all(const checked_file* f) {
   for (uint64_t i = 0; i < f->n_texts; ++i)
     for (uint32_t p = 0; p < f->texts[i].pieces; ++p) {
       const file_piece* piece = &f->pieces[f->texts[i].piece + p];
-      sum += crc32_of(f->strings + piece->string, piece->bytes);
+      sum += crc32_of(0, f->strings + piece->string, piece->bytes);
     }
   for (uint64_t i = 0; i < f->n_functions; ++i) sum += strlen(f->strings + f->functions[i].name);
   for (uint64_t i = 0; i < f->n_steps; ++i) {
     sum += strlen(f->strings + f->steps[i].name) + strlen(f->strings + f->steps[i].line);
     for (uint32_t k = 0; k < f->steps[i].arguments; ++k) {
       const file_argument* a = &f->arguments[f->steps[i].argument + k];
-      if (a->kind == VALUE) sum += crc32_of(f->values + a->place, a->of);
+      if (a->kind == VALUE) sum += crc32_of(0, f->values + a->place, a->of);
       if (a->kind == ADDRESS && f->buffers[a->of].kind == CONSTANT && f->buffers[a->of].bytes)
-        sum += crc32_of(f->constants + f->buffers[a->of].place, f->buffers[a->of].bytes);
+        sum += crc32_of(0, f->constants + f->buffers[a->of].place, f->buffers[a->of].bytes);
     }
   }
   for (uint64_t i = 0; i < f->n_ports; ++i) {
     const uint64_t bytes = f->size ? bytes_at(f, i, f->size->example) : f->ports[i].bytes;
     sum += strlen(f->strings + f->ports[i].name);
     must(bytes <= f->ports[i].bytes, "an input or output is larger than the most");
-    if (f->ports[i].vector != NO_VECTOR) sum += crc32_of(f->vectors + f->ports[i].vector, bytes);
+    if (f->ports[i].vector != NO_VECTOR) sum += crc32_of(0, f->vectors + f->ports[i].vector, bytes);
     if (f->size) must(bytes_at(f, i, f->size->most) <= f->ports[i].bytes, "an input or output is larger than the most");
     if (f->size)
       must(bytes_at(f, i, f->size->least) <= f->ports[i].bytes, "an input or output is larger than the most");
@@ -107,7 +108,7 @@ static uint64_t read_all(const checked_file* f) {
   }
   for (uint64_t i = 0; i < f->n_checks; ++i) {
     const file_check* c = &f->checks[i];
-    sum += crc32_of(f->vectors + c->vector, c->count * bytes_of(c->dtype));
+    sum += crc32_of(0, f->vectors + c->vector, c->count * bytes_of(c->dtype));
     must(((c->count - 1) * c->stride + 1) * bytes_of(c->dtype) <= f->buffers[f->arguments[c->argument].of].bytes,
          "a check is outside of its buffer");
   }

@@ -45,6 +45,7 @@ models = {
     "half": (nn.Linear(6, 3).half(), [half.half()]),
     "bfloat16": (nn.Linear(6, 3).bfloat16(), [half.bfloat16()]),
     "model": (nn.Sequential(nn.Linear(8, 32), nn.GELU(), nn.Linear(32, 1)), [torch.randn(64, 8)]),
+    "large": (nn.Linear(700, 800), [torch.randn(2, 700)]),  # weights of more than one piece
     "bytes": (lambda input: (input + 1, input > 100), [torch.arange(0, 250, 5, dtype=torch.uint8)]),
 }
 def raw(tensor):
@@ -177,12 +178,13 @@ def _bound(folder: Path) -> Path:
 )
 def test_outputs_are_the_compiled_models_bits(python, environment: dict[str, str]) -> None:
     program = """
-    for name in ("mlp", "two", "half", "bfloat16", "bytes"):
+    for name in ("mlp", "two", "half", "bfloat16", "large", "bytes"):
         model = load(name)
         print(name, right(name, model.session().run(given(name, model))))
     """
     said = python(program, **environment)
-    assert said == "mlp True\ntwo True\nhalf True\nbfloat16 True\nbytes True\n"
+    names = ("mlp", "two", "half", "bfloat16", "large", "bytes")
+    assert said == "".join(f"{name} True\n" for name in names)
 
 
 def test_outputs_are_those_of_the_command_cw(python, files: Path, tmp_path: Path) -> None:
@@ -622,6 +624,30 @@ def test_a_damaged_file_is_an_error(python, files: Path, tmp_path: Path) -> None
     assert [line for line in said if " is refused: " not in line] == []
     assert "missing.cw cannot be opened" in missing
     assert "is refused" in folder
+
+
+@pytest.mark.parametrize("memory", ["unified", "discrete"])
+def test_a_damaged_weight_is_found_wherever_it_lies(
+    python, files: Path, tmp_path: Path, memory: str
+) -> None:
+    """Weights are summed on their way to the device, and the file's other parts before that."""
+    whole = (files / "large.cw").read_bytes()
+    entry = whole[64 + 11 * 32 :]  # of the table of sections
+    at, size = (int.from_bytes(entry[i : i + 8], "little") for i in (8, 16))
+    assert size > 2 << 20
+    for i, place in enumerate((at, at + (1 << 20), at + size - 1)):
+        changed = bytearray(whole)
+        changed[place] ^= 1
+        (tmp_path / f"{i}.cw").write_bytes(changed)
+    program = f"""
+    from pathlib import Path
+    for file in sorted(Path({str(tmp_path)!r}).glob("*.cw")):
+        refused(run.load, file, sim, allow_host_code=True)
+        refused(run.load, file.read_bytes(), sim, allow_host_code=True)
+    """
+    said = python(program, CAUSEWAY_SIM_MEMORY_MODEL=memory).splitlines()
+    assert len(said) == 6
+    assert all(f"is refused: byte {at}: section constants is damaged" in line for line in said)
 
 
 def test_an_error_stays_with_the_run_that_had_it(python) -> None:
