@@ -12,8 +12,8 @@ namespace causeway::portable {
 // longer than the call that it is given to.
 class Text {
  public:
-  Text(const char* fixed) : fixed_(fixed) {}  // NOLINT: both are texts
-  Text(const std::string& made) : made_(&made) {}  // NOLINT
+  Text(const char* fixed) : fixed_(fixed) {}
+  Text(const std::string& made) : made_(&made) {}
   const char* fixed() const { return fixed_; }
   const std::string& made() const { return *made_; }
   std::string text() const { return fixed_ ? fixed_ : *made_; }
