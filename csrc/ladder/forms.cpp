@@ -122,13 +122,22 @@ bool has_arithmetic() {
   return native || (portable && g_portable.load());
 }
 
+// "aten::add" for "aten::add_", and "aten::__lshift__" for "aten::__ilshift__".
+std::string without_place(std::string base) {
+  if (base.starts_with("aten::__i") && base.ends_with("__"))
+    base.erase(8, 1);
+  else if (base.ends_with('_'))
+    base.pop_back();
+  return base;
+}
+
 }  // namespace
 
 std::string out_form(const c10::FunctionSchema& schema) {
   std::string base = schema.name();
   const bool in_place = !schema.arguments().empty() && schema.arguments()[0].alias_info() &&
                         schema.arguments()[0].alias_info()->isWrite();
-  if (in_place && base.size() > 6 && base.back() == '_') base.pop_back();
+  if (in_place) base = without_place(std::move(base));
   for (const auto& name : names_of(base)) {
     auto handle = c10::Dispatcher::singleton().findSchema(name);
     if (!handle) continue;
@@ -152,7 +161,7 @@ std::optional<c10::OperatorHandle> functional_form(const c10::FunctionSchema& sc
   size_t n = 0;
   while (n < args.size() && !args[n].is_out()) ++n;
   const bool in_place = n == args.size();
-  if (in_place && base.back() == '_') base.pop_back();
+  if (in_place) base = without_place(std::move(base));
   for (const auto& name : names_of(base)) {
     auto handle = c10::Dispatcher::singleton().findSchema(name);
     if (!handle || handle->schema().arguments().size() != n) continue;

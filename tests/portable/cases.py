@@ -72,6 +72,14 @@ def _limits_out_of_order(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     return x.clamp(2.5, 0.5), torch.ops.aten.hardtanh(x, 2.5, 0.5), torch.polygamma(1, x)
 
 
+def _shifted(x: torch.Tensor, by: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    """As packed weights are read and written: operators of their own beside the bitwise ones."""
+    kept = x.clone()
+    kept >>= by
+    kept <<= 2
+    return x >> 4, x << 2, x.t() >> by.t(), x << by, kept, x >> 64, 100 >> by
+
+
 def _into_given(x: torch.Tensor) -> tuple[torch.Tensor, ...]:
     """out= beside running statistics, which has no meta kernel."""
     mean, var = x.new_zeros(3), x.new_ones(3)
@@ -107,6 +115,7 @@ def few() -> Iterator[Case]:
     yield "broadcast", lambda x, y: x[:, None] + y.t()[None, :, 0], (a, b)
     yield "in place", lambda x: x.clone().mul_(3).add_(1).relu_(), (a,)
     yield "cast", lambda x: x.to(torch.bfloat16).t().contiguous().to(torch.int32), (a * 9,)
+    yield "shifts", _shifted, ((a * 90).int(), (b * 3).abs().byte())
     yield "sum", lambda x: x.sum(0), (randn(70, 90),)
     yield "mean", lambda x: x.mean(1), (randn(70, 90),)
     yield "all of many", lambda x: x.sum(), (randn(300, 301),)
@@ -152,6 +161,8 @@ def every() -> Iterator[Case]:
         for name in ("add", "mul", "maximum", "eq", "lt", "logical_and", "bitwise_and"):
             yield f"{name} {dtype}", getattr(torch, name), (x, y)
         yield f"bitwise_not {dtype}", torch.bitwise_not, (x,)
+        if dtype != torch.bool:
+            yield f"shifts {dtype}", _shifted, (x - 20, (y % 9).to(dtype))
         yield f"sum {dtype}", lambda v: (v.sum(1), v.sum()), (x,)
         yield f"int and float {dtype}", lambda v, w: v * w + (v > 2.5), (x, randn(6, 11))
     yield "where", torch.where, (randn(6, 11) > 0, randn(6, 11), randn(11, seed=1))

@@ -5,7 +5,14 @@
 
 namespace causeway::portable {
 
-namespace {}  // namespace
+namespace {
+
+// x << y and torch.bitwise_left_shift(x, y) are operators of their own, and the same.
+constexpr const char* kLeftShift = "r = b < K(0) || b >= K(8 * sizeof(T)) ? K(0) : K((u64)a << (u32)b);";
+constexpr const char* kRightShift =
+    "r = b < K(0) || b >= K(8 * sizeof(T)) ? (a < K(0) ? K(-1) : K(0)) : K(a >> (u32)b);";
+
+}  // namespace
 
 const std::vector<Pointwise>& pointwise_table() {
   constexpr cw_dtypes F = kFloats, R = kReals, N = kReals & ~CW_BOOL, I = kInts | CW_BOOL;
@@ -152,10 +159,12 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::bitwise_or.Tensor_out", "tt", S, I, "r = a | b;"},
         {"aten::bitwise_xor.Tensor_out", "tt", S, I, "r = a ^ b;"},
         {"aten::bitwise_not.out", "t", S, I, "r = IS_BOOL ? !a : ~a;"},
-        {"aten::bitwise_left_shift.Tensor_out", "tt", S, kInts,
-         "r = b < K(0) || b >= K(8 * sizeof(T)) ? K(0) : K((u64)a << (u32)b);"},
-        {"aten::bitwise_right_shift.Tensor_out", "tt", S, kInts,
-         "r = b < K(0) || b >= K(8 * sizeof(T)) ? (a < K(0) ? K(-1) : K(0)) : K(a >> (u32)b);"},
+        {"aten::bitwise_left_shift.Tensor_out", "tt", S, kInts, kLeftShift},
+        {"aten::bitwise_right_shift.Tensor_out", "tt", S, kInts, kRightShift},
+        {"aten::__lshift__.Tensor_out", "tt", S, kInts, kLeftShift},
+        {"aten::__lshift__.Scalar_out", "tt", S, kInts, kLeftShift},
+        {"aten::__rshift__.Tensor_out", "tt", S, kInts, kRightShift},
+        {"aten::__rshift__.Scalar_out", "tt", S, kInts, kRightShift},
         {"aten::where.self_out", "mtt", S, R, "r = a != K(0) ? b : c;"},
         {"aten::masked_fill.Scalar_out", "tms", S, R, "r = b != K(0) ? x : a;"},
         {"aten::masked_fill.Tensor_out", "tmt", S, R, "r = b != K(0) ? c : a;"},
