@@ -124,8 +124,9 @@ bool has_arithmetic() {
 
 // "aten::add" for "aten::add_", and "aten::__lshift__" for "aten::__ilshift__".
 std::string without_place(std::string base) {
-  if (base.starts_with("aten::__i") && base.ends_with("__"))
-    base.erase(8, 1);
+  const auto name = base.rfind("::") + 2;
+  if (base.compare(name, 3, "__i") == 0 && base.ends_with("__"))
+    base.erase(name + 2, 1);
   else if (base.ends_with('_'))
     base.pop_back();
   return base;

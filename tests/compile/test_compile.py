@@ -111,6 +111,7 @@ for mends, changed in ((False, None), (False, change), (True, None)):
 """
 
 
+@pytest.mark.long
 @pytest.mark.timeout(900)
 def test_networks_make_one_set_of_kernels_for_two_batches(
     run_python: Run, caches: dict[str, str]

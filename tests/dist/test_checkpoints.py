@@ -21,7 +21,7 @@ def under_torchrun(mode: str, folder: Path, ranks: int) -> None:
     assert done.stdout.count(f"{mode} is well") == ranks
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_saved_on_four_loaded_on_two_and_on_the_cpu_without_a_device(tmp_path: Path) -> None:
     under_torchrun("save", tmp_path, 4)
     under_torchrun("load", tmp_path, 2)

@@ -42,7 +42,7 @@ def pair(what: str, folder: Path, env: dict[str, str]) -> tuple[str, str]:
 
 @pytest.mark.parametrize(
     "env",
-    [HOST, LONG(PINNED), {}, LONG(LATER)],
+    [HOST, LONG(PINNED), LONG({}), LONG(LATER)],
     ids=["host", "pinned", "vendor", "vendor-async"],
 )
 def test_late_rank_is_named_when_the_timeout_fires(tmp_path: Path, env: dict[str, str]) -> None:

@@ -68,7 +68,11 @@ if not more:
 """
 
 
-@pytest.mark.parametrize("mode", [(), ("default",)], ids=["as it comes", "default"])
+@pytest.mark.parametrize(
+    "mode",
+    [pytest.param((), marks=pytest.mark.long), ("default",)],
+    ids=["as it comes", "default"],
+)
 def test_generate_with_a_static_cache_is_compiled_and_has_eagers_tokens(
     compiled, mode: tuple[str, ...]
 ) -> None:

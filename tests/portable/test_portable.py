@@ -162,8 +162,8 @@ PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()
 
 def test_random_programs_do_what_they_do_on_the_cpu(run_python, tmp_path_factory) -> None:
     cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
-    done = run_python(PROGRAMS, args=("0", "60"), timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
-    assert done.stdout.splitlines() == ["60 programs, 0 differ"]
+    done = run_python(PROGRAMS, args=("0", "30"), timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+    assert done.stdout.splitlines() == ["30 programs, 0 differ"]
 
 
 def test_writes_into_memory_that_overlaps(run_python, tmp_path_factory) -> None:

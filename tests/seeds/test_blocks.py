@@ -142,6 +142,7 @@ def test_cambricon_training(run):
     forward = next(b for b in blocks(2) if b.startswith("def forward"))
     lines = "\n".join(line.replace("  ", "    ", 1) for line in forward.splitlines())
     program = [
+        "import torch\ntorch.manual_seed(0)  # the page's program sets none",
         block(2, "ct.set_cnml_enabled(False)"),
         net + textwrap.indent(lines, "    "),
         block(2, "data_tf = transforms.Compose"),

@@ -24,6 +24,7 @@ def failed() -> dict[str, str]:
     return features.run([row for row in ROWS if not row.test])
 
 
+@pytest.mark.long  # `make docs` runs the same, and writes the page
 def test_what_a_document_names_works_as_the_page_says(failed):
     assert not failed, "\n\n".join(f"{name}\n{reason}" for name, reason in failed.items())
 
