@@ -7,7 +7,7 @@ import os
 import re
 import subprocess
 import textwrap
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 import torch
@@ -52,6 +52,18 @@ def empty_cache(module):
     yield
     gc.collect()
     module.empty_cache()
+
+
+@pytest.fixture
+def captures(module, device) -> Iterator[None]:
+    """For tests of graphs. Whatever one captured, the device computes as before."""
+    from causeway import _C
+
+    if "code.v1" not in _C.vendor_state().get("extensions", ()):
+        pytest.skip("the vendor offers no compiler, so that most operators run on the host")
+    yield
+    assert not module.is_current_stream_capturing()
+    assert (torch.ones(3, device=device) + 1).sum().item() == 6
 
 
 @pytest.fixture(scope="session")

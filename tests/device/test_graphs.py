@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import gc
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -17,20 +17,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from causeway import _C
-
-pytestmark = pytest.mark.skipif(
-    "code.v1" not in _C.vendor_state().get("extensions", ()),
-    reason="the vendor offers no compiler, so that most operators run on the host",
-)
-
-
-@pytest.fixture(autouse=True)
-def usable_afterwards(module, device) -> Iterator[None]:
-    """Whatever a test captured, the device computes as before."""
-    yield
-    assert not module.is_current_stream_capturing()
-    assert (torch.ones(3, device=device) + 1).sum().item() == 6
+pytestmark = pytest.mark.usefixtures("captures")
 
 
 @pytest.fixture

@@ -116,6 +116,13 @@ class Use:
 _ASKS = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
 
 
+def _all_of(test: ast.expr | None) -> list[ast.expr]:
+    """What must all be true for a condition to be: `a` and `b` of `a and b`."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return test.values
+    return [] if test is None else [test]
+
+
 def _leaves(node: ast.If) -> bool:
     """Whether a branch leaves its block, and there is no other one."""
     return not node.orelse and isinstance(node.body[-1], ast.Return | ast.Raise | ast.Continue)
@@ -318,12 +325,8 @@ class Module:
         leaves.
         """
         if isinstance(stmt, ast.Assert):
-            both = isinstance(stmt.test, ast.BoolOp) and isinstance(stmt.test.op, ast.And)
-            return any(map(self.asks, stmt.test.values if both else [stmt.test]))  # type: ignore[attr-defined]
-        if not isinstance(stmt, ast.If) or not _leaves(stmt):
-            return False
-        no = stmt.test
-        return isinstance(no, ast.UnaryOp) and isinstance(no.op, ast.Not) and self.asks(no.operand)
+            return any(map(self.asks, _all_of(stmt.test)))
+        return isinstance(stmt, ast.If) and _leaves(stmt) and self._denied(stmt.test) is not None
 
     # -- what rules answer
 
@@ -591,15 +594,13 @@ class Module:
         """Whether `node` is only evaluated where torch.cuda.is_available() is true."""
         child = node
         while (up := getattr(child, "up", None)) is not None:
-            no = getattr(up, "test", None)
-            if isinstance(up, ast.IfExp) and child is up.orelse and isinstance(no, ast.UnaryOp):
-                if isinstance(no.op, ast.Not) and self.asks(no.operand):
+            if isinstance(up, ast.IfExp) and child is up.orelse:
+                if self._denied(up.test):
                     return True
             elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
-                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
-                for test in up.test.values if both else [up.test]:  # type: ignore[attr-defined]
+                for test in _all_of(up.test):
                     if self.asks(test) or self._asked_before(test):
                         return True
             if isinstance(child, ast.stmt) and any(map(self._ends_without, before(child))):
@@ -628,13 +629,17 @@ class Module:
                 tests = up.test.values if isinstance(up.test, ast.BoolOp) else [up.test]
                 no = tests if child in first and joined is not ast.Or else []
                 yes = tests if child in other and joined is not ast.And else []
-            for test in no:
-                if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
-                    yes = [*yes, test.operand]
-            if asked := next(filter(self.asks, yes), None):
-                return asked
+            asked = [*filter(self.asks, yes), *filter(None, map(self._denied, no))]
+            if asked:
+                return asked[0]
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return None
+        return None
+
+    def _denied(self, test: ast.expr) -> ast.expr | None:
+        """The question whether there is a device, of an expression that says that there is none."""
+        if isinstance(test, ast.UnaryOp) and isinstance(test.op, ast.Not):
+            return test.operand if self.asks(test.operand) else None
         return None
 
     def _asked_before(self, test: ast.expr) -> bool:
@@ -643,9 +648,7 @@ class Module:
         """
         bindings = self.names.bindings(test) if isinstance(test, ast.Name) else []
         value = bindings[0].value if len(bindings) == 1 else None
-        both = isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And)
-        values = value.values if both else [value]  # type: ignore[union-attr]
-        return any(part is not None and self.asks(part) for part in values)
+        return any(map(self.asks, _all_of(value)))
 
     def _scripted(self, node: ast.AST) -> bool:
         """Whether `node` is in a function that TorchScript compiles."""
@@ -683,8 +686,7 @@ class Module:
             elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
-                both = isinstance(up.test, ast.BoolOp) and isinstance(up.test.op, ast.And)
-                tests = up.test.values if both else [up.test]  # type: ignore[attr-defined]
+                tests = _all_of(up.test)
             for test in tests:
                 if (
                     isinstance(test, ast.Compare)

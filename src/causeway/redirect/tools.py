@@ -32,7 +32,7 @@ _PYTHON = "_CAUSEWAY_PYTHON"  # which runs our nvidia-smi
 class _Aliases(Aliases):
     def elsewhere(self, name: str) -> Any:
         found = super().elsewhere(name)
-        return None if found is not None and _is_nvidias(found) and not _has_nvml() else found
+        return None if _can_only_fail(found) else found
 
 
 _aliases = _Aliases(
@@ -50,8 +50,12 @@ def _has_nvml() -> bool:
     return True
 
 
-def _is_nvidias(spec: Any) -> bool:
-    """Whether a module is NVIDIA's own, under the name of today or that of releases up to 11."""
+def _can_only_fail(spec: Any) -> bool:
+    """Whether a module is NVIDIA's own, and its library is not there. It has two names: today's and
+    that of releases up to 11.
+    """
+    if getattr(spec, "origin", None) is None or _has_nvml():
+        return False
     for name in ("nvidia-ml-py", "pynvml"):
         try:
             installed = importlib.metadata.distribution(name)
@@ -90,10 +94,8 @@ def follow(devices: Devices, stack: ExitStack) -> None:
         add(os.environ)
         stack.callback(take_back, os.environ)
     there = sys.modules.get("pynvml")  # torch imports the one that is installed
-    if there is None or (_is_nvidias(there.__spec__) and not _has_nvml()):
-        if there is not None:
-            del sys.modules["pynvml"]
-            stack.callback(sys.modules.__setitem__, "pynvml", there)
-        if _aliases.elsewhere("pynvml") is None:
-            _aliases.install()
-            stack.callback(_aliases.uninstall)
+    if there is not None and _can_only_fail(there.__spec__):
+        stack.callback(sys.modules.__setitem__, "pynvml", sys.modules.pop("pynvml"))
+    if "pynvml" not in sys.modules and _aliases.elsewhere("pynvml") is None:
+        _aliases.install()
+        stack.callback(_aliases.uninstall)
