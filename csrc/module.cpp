@@ -32,6 +32,7 @@
 #include "runtime/host_allocator.h"
 #include "runtime/ipc.h"
 #include "ladder/layouts.h"
+#include "ladder/named.h"
 #include "runtime/name_check.h"
 #include "ladder/device_call.h"
 #include "ladder/observe.h"
@@ -398,7 +399,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_settings", [](std::string vendor, std::map<std::string, std::optional<std::string>> values) {
     set_settings({std::move(vendor), std::move(values)});
   });
-  m.def("load_vendor", load_vendor);
+  m.def("load_vendor", [](const std::string& path) {
+    load_vendor(path);
+    register_named();
+  });
+  m.def("named", vendor_named);
   m.def("load_paper", load_paper_dict);
   m.def(
       "set_dry",
@@ -597,7 +602,9 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_forced", set_forced);
   m.def("watch_environment", watch_environment);
   m.def("set_policy", set_policy, py::arg("fallback"), py::arg("only"), py::arg("budget"), py::arg("dtypes"));
+  m.def("set_newcomer", [](py::object f) { set_newcomer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("set_composer", [](py::object f) { set_composer(f.is_none() ? nullptr : f.release().ptr()); });
+  m.def("set_describer", [](py::object f) { set_describer(f.release().ptr()); });
   m.def("set_decomposer", [](py::object f) { set_decomposer(f.is_none() ? nullptr : f.release().ptr()); });
   m.def("ledger_enable", [](bool on) { watch(Watcher::Ledger, on); });
   m.def("ledger_read", read_ledger);

@@ -8,12 +8,15 @@
 #include <unordered_map>
 
 #include <ATen/TracerMode.h>
+#include <pybind11/stl.h>
+#include <torch/csrc/utils/pybind.h>
 #include <torch/library.h>
 
 #include "runtime/check.h"
 #include "ladder/forms.h"
 #include "ladder/foreach.h"
 #include "ladder/layouts.h"
+#include "ladder/named.h"
 #include "ladder/device_call.h"
 #include "ladder/norm.h"
 #include "ladder/observe.h"
@@ -22,6 +25,8 @@
 #include "ladder/unboxed.h"
 #include "runtime/vendor.h"
 #include "runtime/watched.h"
+
+namespace py = pybind11;
 
 namespace causeway {
 
@@ -36,6 +41,18 @@ std::vector<Operator*>& all() {
   static auto& list = *new std::vector<Operator*>;
   return list;
 }
+
+std::atomic<PyObject*> g_newcomer{nullptr};
+
+// An operator that a library takes back: another may come under its name, and its schema at the same address.
+class Retire final : public c10::OpRegistrationListener {
+ public:
+  void onOperatorRegistered(const c10::OperatorHandle&) override {}
+  void onOperatorDeregistered(const c10::OperatorHandle& op) override {
+    std::unique_lock lock(g_mutex);
+    by_schema().erase(&op.schema());  // a call may be inside of it, and counts are read later: it is not freed
+  }
+};
 
 ArgKind kind_of(const c10::Argument& arg) {
   c10::TypePtr type = arg.type();
@@ -68,7 +85,10 @@ bool writes_unsaid(const Facts& facts, const std::string& arg) {
 }  // namespace
 
 Operator::Operator(const c10::OperatorHandle& h)
-    : handle(h), name(c10::toString(h.operator_name())), facts(facts_of(name)) {
+    : handle(h),
+      name(c10::toString(h.operator_name())),
+      facts(facts_of(name)),
+      foreign(name.compare(0, 6, "aten::") != 0) {
   const auto& schema = h.schema();
   std::map<std::string, int> written;  // alias set -> argument
   for (size_t i = 0; i < schema.arguments().size(); ++i) {
@@ -148,6 +168,8 @@ void Operator::serve(c10::DispatchKeySet keys, Stack& stack) {
     call_each(*this, stack);
     return entry.served(Rung::Decomposed, c10::ScalarType::Undefined);
   }
+  if (C10_UNLIKELY(foreign) && !forced.load(std::memory_order_relaxed) && call_composite(*this, keys, stack))
+    return entry.served(Rung::Decomposed, c10::ScalarType::Undefined);
   call_host(*this, stack, entry);
 }
 
@@ -245,15 +267,23 @@ Operator& operator_for(const c10::OperatorHandle& handle) {
     std::shared_lock lock(g_mutex);
     if (auto it = by_schema().find(key); it != by_schema().end()) return *it->second;
   }
+  // Neither torch's lock nor Python's is asked for while ours is held.
+  auto fresh = std::make_unique<Operator>(handle);
+  fresh->observe(watched_by(Watcher::Observer));  // observers say at its first call whether they want it
+  if (PyObject* newcomer = g_newcomer.load()) {
+    py::gil_scoped_acquire gil;
+    const auto [forced, policed] =
+        py::reinterpret_borrow<py::object>(newcomer)(fresh->name).cast<std::pair<bool, bool>>();
+    fresh->force(forced);
+    fresh->policed.store(policed);
+  }
   std::unique_lock lock(g_mutex);
   auto& slot = by_schema()[key];
-  if (!slot) {
-    slot = new Operator(handle);
-    slot->observe(watched_by(Watcher::Observer));  // observers say at its first call whether they want it
-    all().push_back(slot);
-  }
+  if (!slot) all().push_back(slot = fresh.release());
   return *slot;
 }
+
+void set_newcomer(PyObject* f) { g_newcomer.store(f); }
 
 std::vector<Operator*> operators() {
   std::shared_lock lock(g_mutex);
@@ -273,6 +303,7 @@ torch::Library* g_library;
 
 void register_operators() {
   auto& dispatcher = c10::Dispatcher::singleton();
+  (void)new c10::RegistrationHandleRAII(dispatcher.addRegistrationListener(std::make_unique<Retire>()));
   g_library = new torch::Library(torch::Library::IMPL, "aten", c10::DispatchKey::PrivateUse1, __FILE__, __LINE__);
   for (const c10::OperatorName& n : dispatcher.getAllOpNames()) {
     if (n.name.compare(0, 6, "aten::") != 0) continue;

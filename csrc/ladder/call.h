@@ -40,6 +40,7 @@ struct Operator final : c10::OperatorKernel {
   std::vector<int> return_of;  // for each return the argument that it is (in-place, out=), or -1
   bool hidden_random = false;  // draws random numbers without a generator argument
   bool pointwise = false;      // each element of the result depends on the same element of the inputs alone
+  const bool foreign;          // of another namespace than aten
   bool over_lists = false;     // torch does it tensor by tensor where no kernel takes the lists, see foreach.h
   int generator = -1;          // index of the generator argument
 
@@ -66,6 +67,9 @@ struct Operator final : c10::OperatorKernel {
 void register_operators();
 std::vector<Operator*> operators();
 Operator& operator_for(const c10::OperatorHandle& handle);
+
+// Python's `newcomer(name) -> (forced, policed)`, asked about each operator that torch makes known later; NULL for none.
+void set_newcomer(PyObject* f);
 
 // Rungs: each serves the call and leaves the results on the stack, or returns false with the stack untouched.
 bool call_device(Operator& op, Stack& stack, Entry& entry);

@@ -311,7 +311,8 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
   const auto& schema = op_.handle.schema().arguments();
   const c10::ScalarType common = form.needs & CW_NEEDS_PROMOTION ? common_dtype() : c10::ScalarType::Undefined;
   at::AutoDispatchBelowADInplaceOrView below;
-  const bool begins_empty = finds_shape(op_);
+  const bool begins_empty =
+      finds_shape(op_) || std::any_of(route.outs.begin(), route.outs.end(), [](const OutMeta& o) { return o.found; });
   if (begins_empty)
     if (Graph* graph = graph_of(stream_); C10_UNLIKELY(graph != nullptr))
       graph->refuse(op_.name + ", the size of whose result depends on data,",
@@ -539,6 +540,34 @@ bool compose(const Operator& op, Stack& stack) {
   torch::jit::drop(stack, op.args.size());
   for (auto& value : results) stack.push_back(std::move(value));
   return true;
+}
+
+namespace {
+std::atomic<PyObject*> g_describer{nullptr};
+}  // namespace
+
+void set_describer(PyObject* f) { g_describer.store(f); }
+
+bool describe_by_python(const Operator& op, const Stack& stack, std::vector<OutMeta>* outs) {
+  PyObject* describer = g_describer.load();
+  if (!describer) return false;
+  py::gil_scoped_acquire gil;
+  const py::object function = py::reinterpret_borrow<py::object>(describer)(op.name);
+  if (function.is_none()) return false;
+  const py::object results = call_python(function, op, stack);
+  if (results.is_none()) return false;
+  for (const py::handle one : results) {
+    if (one.is_none()) {
+      outs->push_back({{}, {}, c10::ScalarType::Undefined});
+      continue;
+    }
+    const auto [sizes, strides, dtype, found] =
+        one.cast<std::tuple<std::vector<int64_t>, std::vector<int64_t>, py::object, bool>>();
+    outs->push_back(
+        {c10::DimVector(sizes), c10::DimVector(strides), reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type});
+    outs->back().found = found;
+  }
+  return outs->size() == op.return_of.size();
 }
 
 void set_decomposer(PyObject* f) { g_decomposer.store(f); }

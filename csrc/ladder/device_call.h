@@ -2,6 +2,7 @@
 #pragma once
 
 #include "ladder/call.h"
+#include "ladder/routes.h"
 
 namespace causeway {
 
@@ -10,6 +11,11 @@ void forget_routes();
 
 // Python's planner of decompositions, `f(name, args, kwargs, in_capture) -> callable | None`; NULL for none.
 void set_decomposer(PyObject* f);
+
+// Python's describer gives what describes the results of operator `name` by its kernel for fake tensors, or None.
+void set_describer(PyObject* f);
+bool describe_by_python(const Operator& op, const Stack& stack, std::vector<OutMeta>* outs);
+
 bool has_decomposer();
 
 // Python's own functions for operators that torch has kernels for on CUDA alone, `f(name) -> callable | None`: what the

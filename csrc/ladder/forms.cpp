@@ -102,16 +102,22 @@ bool same_argument(const c10::Argument& a, const c10::Argument& b) {
   return a.name() == b.name() && *a.real_type() == *b.real_type();
 }
 
-// All overloads of an operator's base name, "aten::add".
-const std::vector<c10::OperatorName>& names_of(const std::string& base) {
-  static const auto& all = *[] {
-    auto* map = new std::unordered_map<std::string, std::vector<c10::OperatorName>>;
-    for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) (*map)[n.name].push_back(n);
-    return map;
-  }();
-  static const std::vector<c10::OperatorName> none;
-  auto it = all.find(base);
-  return it == all.end() ? none : it->second;
+using Names = std::vector<c10::OperatorName>;
+
+std::unordered_map<std::string, Names> names_now() {
+  std::unordered_map<std::string, Names> map;
+  for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) map[n.name].push_back(n);
+  return map;
+}
+
+// All overloads of an operator's base name, "aten::add". Other libraries than torch may add to theirs at any time.
+Names names_of(const std::string& base) {
+  static const auto& of_torch = *new auto(names_now());
+  const bool changes = base.compare(0, 6, "aten::") != 0;
+  const auto fresh = changes ? names_now() : std::unordered_map<std::string, Names>();
+  const auto& all = changes ? fresh : of_torch;
+  const auto it = all.find(base);
+  return it == all.end() ? Names() : it->second;
 }
 
 // Hardly a decomposition gets by without these, so a vendor that lacks them is spared the planning.
@@ -257,6 +263,7 @@ std::vector<std::pair<std::string, cw_op>> offered() {
   if (!finds_operators()) return out;
   const int devices = api().op_find_for ? std::max(1, device_count_or_zero()) : 1;
   for (const auto& n : c10::Dispatcher::singleton().getAllOpNames()) {
+    if (!c10::Dispatcher::singleton().findSchema(n)) continue;  // named, and of a library that is not imported
     const std::string name = c10::toString(n);
     cw_op op{};
     for (int d = 0; d < devices && !op.kernel; ++d) op = find(name, d);

@@ -165,7 +165,12 @@ bool describe_outputs(const Operator& op, const Stack& stack, const DeviceState&
     known = form && run_meta(op, stack, meta, &*form);
   }
   const int8_t model = op.facts.like;  // without a meta kernel: dense, of its shape and dtype
-  if (!known && model < 0) return false;
+  if (!known && model < 0) {
+    if (!op.foreign || !describe_by_python(op, stack, outs)) return false;
+    return std::all_of(outs->begin(), outs->end(), [&](const OutMeta& o) {
+      return o.dtype == c10::ScalarType::Undefined || has_dtype(device, o.dtype);
+    });
+  }
   const size_t results = form ? form->schema().arguments().size() : op.args.size();
   for (size_t r = 0; r < op.return_of.size(); ++r) {
     const int of = op.return_of[r];

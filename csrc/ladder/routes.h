@@ -31,6 +31,7 @@ struct OutMeta {
   c10::DimVector sizes, strides;
   c10::ScalarType dtype;               // Undefined: no tensor
   std::optional<int64_t> number = {};  // a result that is none, and follows from the arguments
+  bool found = false;                  // a size, 0 for now, depends on the data: the kernel says it
 };
 
 // From the highest rung down: what is declined goes on to a later one.

@@ -4,11 +4,14 @@
 #include <dlfcn.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cstddef>
 #include <cstring>
 #include <cstdlib>
 #include <mutex>
 #include <set>
+#include <sstream>
+#include <string_view>
 
 #include <ATen/Context.h>
 #include <c10/util/Exception.h>
@@ -27,6 +30,7 @@ namespace {
 struct Vendor {
   cw_backend table{};
   std::string path, name, version;
+  std::vector<std::string> named;
 };
 Vendor* g_vendor = nullptr;  // never freed: the table outlives every thread
 NameCheck g_name_check;
@@ -278,6 +282,42 @@ cw_backend checked_table(const cw_backend* given, const std::string& path) {
   return table;
 }
 
+// Why a vendor cannot name this operator, or nullptr.
+const char* refusal(const std::string& name) {
+  const auto word = [](std::string_view text) {
+    return !text.empty() && !std::isdigit(static_cast<unsigned char>(text[0])) &&
+           std::all_of(text.begin(), text.end(),
+                       [](unsigned char c) { return c < 128 && (std::isalnum(c) || c == '_'); });
+  };
+  const auto colons = name.find("::");
+  if (colons == std::string::npos) return "it has no namespace: a name is \"torchvision::nms\" or \"mylib::op.out\"";
+  const std::string_view space = std::string_view(name).substr(0, colons);
+  std::string_view rest = std::string_view(name).substr(colons + 2);
+  const auto dot = rest.find('.');
+  if (dot != std::string_view::npos && !word(rest.substr(dot + 1))) return "its overload is no name";
+  if (!word(space) || !word(rest.substr(0, dot))) return "it is no name of torch's, such as \"torchvision::nms\"";
+  for (const char* of_torch : {"aten", "prim", "prims", "_"})
+    if (space == of_torch) return "torch's own operators are asked for by op_find without being named";
+  return nullptr;
+}
+
+// The names of extension "operators.v1", a line each; throws with the reason why one is refused.
+std::vector<std::string> names_of(const cw_backend& table, const std::string& path) {
+  const void* text = nullptr;
+  if (!table.extension || table.extension("operators.v1", &text) != CW_OK || !text) return {};
+  std::vector<std::string> out;
+  std::istringstream lines(static_cast<const char*>(text));
+  for (std::string name; std::getline(lines, name);) {
+    if (name.empty()) continue;
+    const char* why = refusal(name);
+    if (!why && std::count(out.begin(), out.end(), name)) why = "it is there twice";
+    if (!why && !table.op_find && !table.op_find_for) why = "there is no op_find that would give its kernel";
+    if (why) fail(Kind::Vendor, path, " is refused: its operators.v1 names \"", valid_utf8(name.c_str()), "\": ", why);
+    out.push_back(std::move(name));
+  }
+  return out;
+}
+
 }  // namespace
 
 void set_name_check(NameCheck check) { g_name_check = std::move(check); }
@@ -322,6 +362,7 @@ void use_table(const cw_backend& table, const std::string& path) {
   vendor->path = path;
   vendor->name = vendor->table.name;
   vendor->version = valid_utf8(vendor->table.version ? vendor->table.version : "");
+  vendor->named = names_of(vendor->table, path);
   g_vendor = vendor.release();
 }
 
@@ -337,6 +378,11 @@ const cw_backend& api() {
 const std::string& vendor_path() {
   static const std::string none;
   return g_vendor ? g_vendor->path : none;
+}
+
+const std::vector<std::string>& vendor_named() {
+  static const std::vector<std::string> none;
+  return g_vendor ? g_vendor->named : none;
 }
 
 std::string vendor_name() { return g_vendor ? g_vendor->name : "no vendor"; }
@@ -399,7 +445,7 @@ const void* vendor_extension(const char* name) {
 
 std::vector<std::string> vendor_extensions() {
   std::vector<std::string> out;
-  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"})
+  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1", "operators.v1"})
     if (vendor_extension(name)) out.emplace_back(name);
   return out;
 }

@@ -40,6 +40,7 @@ int vendor_level();  // 0 to 4, as `causeway doctor` prints it
 std::vector<std::pair<std::string, bool>> vendor_entries();
 std::vector<std::string> vendor_extensions();
 const void* vendor_extension(const char* name);  // nullptr: not offered
+const std::vector<std::string>& vendor_named();  // operators of other namespaces: extension "operators.v1"
 
 // `bytes` of a vendor, which may be of any encoding: what is not UTF-8 is written as \xff. At most `most` bytes.
 std::string valid_utf8(const char* bytes, size_t most = SIZE_MAX);

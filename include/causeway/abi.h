@@ -214,8 +214,8 @@ typedef struct cw_backend {
   cw_status (*host_alloc)(uint64_t bytes, void** out);
   cw_status (*host_free)(void* ptr);
 
-  /* Level 1, operators. `name` is torch's: "aten::add.out", "aten::_softmax.out", "mylib::op". UNSUPPORTED: not
-   * offered. NULL: none is. Asked once per name and process. */
+  /* Level 1, operators. `name` is torch's: "aten::add.out", "aten::_softmax.out", "mylib::op" of another library (see
+   * "operators.v1" below). UNSUPPORTED: not offered. NULL: none is. Asked once per name and process. */
   cw_status (*op_find)(const char* name, cw_op* out);
 
   /* Level 2, streams: all five or none. NULL: the default stream is the only one. */
@@ -235,6 +235,9 @@ typedef struct cw_backend {
 
   /* A further table by name, "comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"; it starts with
    * its own struct_size. "notes.v1" is no table but a string, lines for people that `causeway doctor` prints.
+   * "operators.v1" is one too, read once at load: names of other libraries' operators that op_find gives kernels for,
+   * a line each ("torchvision::nms\nmylib::op"). torch asks a device for those that it can take apart only where they
+   * are named. Their library may be imported later, or never.
    * UNSUPPORTED: not offered. NULL: none is. */
   cw_status (*extension)(const char* name, const void** out);
 

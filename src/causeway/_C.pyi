@@ -178,6 +178,9 @@ def code_units(device: int) -> int:
 def force_cut(index: int) -> None:
     """For tests: every product takes this one of `cuts`; -1: as tuned."""
 
+def named() -> list[str]:
+    """Operators of other libraries that the vendor names (operators.v1), imported or not."""
+
 def offered() -> dict[str, dict[str, Any]]:
     """Operators the vendor's op_find answered for: {"aten::add.out": {"needs": int, "dtypes": [torch.dtype]}}."""
 
@@ -206,6 +209,12 @@ def set_decomposer(
 
 def set_composer(f: Callable[[str], Callable[..., Any] | None] | None) -> None:
     """`f(name)` gives a function that computes an operator that the CPU has no kernel for, or None."""
+
+def set_describer(f: Callable[[str], Callable[..., Any] | None]) -> None:
+    """`f(name)` gives a function that describes the results of another library's operator; see ops/describe.py."""
+
+def set_newcomer(f: Callable[[str], tuple[bool, bool]] | None) -> None:
+    """`f(name)` says of an operator that comes later whether it is sent to the host, and whether the policy holds for it."""
 
 # --- programs of the user's own ----------------------------------------------------------------------------------
 def code_info(device: int) -> dict[str, Any]:

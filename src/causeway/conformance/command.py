@@ -17,6 +17,10 @@ def run_conformance(
     ] = "",
     level: Annotated[int, typer.Option(min=0, max=3, help="Ask no higher level.")] = 3,
     op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
+    library_imports: Annotated[
+        list[str] | None,
+        typer.Option("--import", help="A module that registers operators, such as torchvision."),
+    ] = None,
     dtype: Annotated[str, typer.Option(help="Only dtypes that this expression matches.")] = "",
     case: Annotated[str, typer.Option(help="Only the case with this ID.")] = "",
     cases: Annotated[
@@ -46,7 +50,8 @@ def run_conformance(
     from causeway.progress import progress
 
     console = Console()
-    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table)
+    options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table,
+                            tuple(library_imports or ()))  # fmt: skip
     with told("conformance"):
         others = {"--op": op, "--dtype": dtype, "--case": case, "--cases": cases,
                   "--portable": portable}  # fmt: skip

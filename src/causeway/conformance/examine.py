@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import re
 import sys
@@ -11,18 +12,31 @@ import torch
 
 from causeway import _C
 from causeway.conformance.dtypes import ORDER
+from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
 from causeway.conformance.operators import LOWER, OURS, PORTABLE, Examiner, Result, dtype_name
 from causeway.conformance.pipe import speaker
 from causeway.errors import CausewayError
-from causeway.ops import schema
+from causeway.ops import facts, schema
 from causeway.state import state
+
+
+def import_library(module: str) -> None:
+    """Import what registers operators of another library. Raises CausewayError with the reason."""
+    try:
+        importlib.import_module(module)
+    except Exception as error:
+        words = f"{type(error).__name__}: {error}"
+        raise CausewayError(f"--import {module} cannot be imported: {words}") from error
 
 
 def main() -> None:
     """Read what to restrict to, then a name a line; write what came."""
     say = speaker()
     only = json.loads(sys.stdin.readline())
+    for module in (only.get("imports") or "").split(","):
+        if module:
+            import_library(module)
     if state.error is not None or not torch.accelerator.is_available():
         say(broken=f"there is no device: {state.error or 'none is visible'}")
         return
@@ -36,7 +50,9 @@ def main() -> None:
     offered = _C.offered_portable() if ours == PORTABLE else _C.offered()
     if ours == LOWER:  # as if they were offered: whichever rung serves them is examined
         forms = [o.name for o in schema.operators() if not o.served_by]
-        found = [name for name in forms if re.search(str(only["lower"]), name)]
+        if "::" in only["lower"]:
+            forms += filter(facts.of_another_library, operator_names())
+        found = [n for n in dict.fromkeys(forms) if re.search(str(only["lower"]), n)]
         offered = {name: {"needs": 0, "dtypes": dtypes} for name in found}
     given = Given(only["cases"]) if only.get("cases") else None
     examiner = Examiner(device, offered, dtypes, lambda text: say(case=text), given, ours)

@@ -21,7 +21,7 @@ from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway.conformance.families import Family
-from causeway.conformance.recipes import recipes
+from causeway.conformance.recipes import of_torch, recipes
 from causeway.errors import CausewayError
 from causeway.numerics import base_name
 from causeway.observe.arguments import overload
@@ -194,7 +194,7 @@ def harvest(family: Family, dtype: torch.dtype) -> list[HarvestedCall]:
         HarvestedCall(f"recipe {i}", inputs) for i, inputs in enumerate(recipes(family, dtype))
     ]
     calls: list[HarvestedCall] = []
-    for info in related(family.offered):
+    for info in related(family.offered) if of_torch(family.offered) else ():
         recorder = _Recorder(set(family.harvested))
         _run_samples(info, dtype, recorder)
         calls += _calls(recorder.found, family, info.name)
@@ -203,6 +203,8 @@ def harvest(family: Family, dtype: torch.dtype) -> list[HarvestedCall]:
 
 def sweep(family: Family) -> list[HarvestedCall]:
     """Calls in float32 that any sample of torch makes: the last resort."""
+    if not of_torch(family.offered):
+        return []
     return _most_different(_calls(everything().get(family.offered, []), family, "sweep"))
 
 

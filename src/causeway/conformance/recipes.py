@@ -5,6 +5,7 @@ kernels change what they do, such as a sum longer than a block.
 from __future__ import annotations
 
 import contextlib
+import functools
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -12,9 +13,15 @@ import torch
 
 from causeway.conformance.dtypes import around, is_stored, numbers, patterns
 from causeway.conformance.families import Family
+from causeway.conformance.libraries import LIBRARIES, of_schema
 from causeway.conformance.own import OWN
 
 Inputs = tuple[Any, ...]
+
+
+def of_torch(operator: str) -> bool:
+    """Whether it is torch's or Causeway's own: not of another library."""
+    return operator.partition("::")[0] in ("aten", "prim", "prims", "causeway")
 
 
 def _fill(dtype: torch.dtype) -> Iterator[Inputs]:
@@ -445,7 +452,9 @@ RECIPES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
 def recipes(family: Family, dtype: torch.dtype) -> list[Inputs]:
     """The calls of a family by hand, in `dtype`; those that the CPU refuses are dropped later."""
     found: list[Inputs] = []
-    recipe = RECIPES.get(family.reference)
+    recipe = RECIPES.get(family.reference) or LIBRARIES.get(family.reference)
+    if recipe is None and not of_torch(family.reference):
+        recipe = functools.partial(of_schema, family.schema)
     # One that needs an operator which the CPU lacks for the dtype ends the list.
     with contextlib.suppress(RuntimeError):
         found.extend(recipe(dtype) if recipe else ())

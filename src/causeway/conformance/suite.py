@@ -13,6 +13,7 @@ import torch
 
 import causeway
 from causeway import vendor
+from causeway.conformance import examine
 from causeway.conformance.families import operator_names
 from causeway.conformance.given import Given
 from causeway.conformance.ranks import ask_ranks
@@ -37,6 +38,7 @@ class Options:
     ranks: int = 2  # processes that ask for level 3, each with a device if there are enough
     portable: bool = False  # Causeway's own kernels on this chip, not the vendor's
     table: bool = False  # only the table, no operator
+    imports: tuple[str, ...] = ()  # modules that register operators of other libraries
 
 
 def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> ConformanceReport:
@@ -44,6 +46,8 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Co
 
     Raises CausewayError where the library cannot be asked at all, or a pattern matches nothing.
     """
+    for module in options.imports:
+        examine.import_library(module)
     library, name = _library(options.library)
     report = ConformanceReport(
         {
@@ -100,7 +104,7 @@ def _operators(
 ) -> None:
     given = Given(options.cases) if options.cases else None
     only = {"dtype": options.dtype or None, "case": options.case or None,
-            "cases": options.cases or None,
+            "cases": options.cases or None, "imports": ",".join(options.imports) or None,
             "portable": "yes" if options.portable else None}  # fmt: skip
     workers = Operators(library if options.library else None, options.workers, only)
     about = workers.about
@@ -127,7 +131,7 @@ def _operators(
         workers.examine([], lambda result: None)
         raise CausewayError(
             f"--op {options.op!r} matches none of the operators that are offered, and none that a "
-            "vendor can be asked for"
+            f"vendor can be asked for{_not_imported(options.op)}"
         )
     if given is not None:
         names = [name for name in names if given.has(name, frozenset(about["offered"]))]
@@ -153,6 +157,14 @@ def _operators(
             f"{asked} matches no case of {len(names)} operators; the dtypes are "
             f"{', '.join(about['dtypes'])}, and an ID belongs to one operator and dtype"
         )
+
+
+def _not_imported(pattern: str) -> str:
+    """What may be wrong with an operator's name whose namespace nobody has registered."""
+    space = re.match(r"\^?(\w+)::", pattern)
+    if not space or any(n.startswith(f"{space[1]}::") for n in operator_names()):
+        return ""
+    return f"; the library that registers {space[1]}:: is imported with --import {space[1]}"
 
 
 def _cases(operator: dict[str, Any]) -> int:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from functools import cache
 
-import torch
-
 from causeway.ops import facts, schema
 
 Offered = Mapping[str, Iterable[str]]  # operator -> dtypes
@@ -27,22 +25,10 @@ def forms(operator: str) -> tuple[str, ...]:
     """The names that the core asks a vendor by, the one that is best offered first."""
     known = _known().get(operator)
     if known is None:
-        return (operator,) if of_another_library(operator) else ()
+        return (operator,) if facts.of_another_library(operator) else ()
     names = [known.served_by] if known.served_by else []
     alias = facts.of(operator).other_name
     return tuple(dict.fromkeys([*names, operator, *([alias] if alias else [])]))
-
-
-def of_another_library(operator: str) -> bool:
-    """Whether it is registered, is not torch's own, and is not taken apart by autograd: the core
-    asks for such operators by their own names, `mylib::op` say.
-    """
-    if operator.partition("::")[0] in ("aten", "prim", "prims"):
-        return False
-    has = torch._C._dispatch_has_kernel_for_dispatch_key
-    return torch._C._dispatch_has_kernel(operator) and not has(
-        operator, "CompositeImplicitAutograd"
-    )
 
 
 def reason(operator: str, rung: str, dtypes: Iterable[str], offered: Offered) -> str:

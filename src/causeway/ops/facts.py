@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Literal
 
+import torch
+
 from causeway import _C
 
 Reach = Literal["kernel", "whole", "offered", "own"]
@@ -67,3 +69,19 @@ def base(name: str) -> str:
 
 def _full(row: str) -> str:
     return f"aten::{row.removesuffix('.default')}"
+
+
+def of_another_library(operator: str) -> bool:
+    """Whether it is registered and is not torch's own: the core asks for such operators by their
+    own names, `mylib::op` say. Those that torch can take apart it asks for where the vendor names
+    them.
+    """
+    if operator.partition("::")[0] in ("aten", "prim", "prims"):
+        return False
+    if not torch._C._dispatch_has_kernel(operator):
+        return False
+    if operator in _C.named():
+        return True
+    has = torch._C._dispatch_has_kernel_for_dispatch_key
+    composites = ("CompositeImplicitAutograd", "CompositeExplicitAutograd")
+    return not any(has(operator, key) for key in composites)

@@ -13,6 +13,8 @@ from collections.abc import Callable, Sequence
 from types import TracebackType
 from typing import Any, Literal
 
+import torch
+
 from causeway import config
 from causeway.errors import ConfigError
 from causeway.ops.meant import meant
@@ -75,11 +77,21 @@ def match(setting: str, operators: Sequence[str]) -> list[str]:
         hits = [name for name in operators if any(map(whole.fullmatch, spellings(name)))]
         if setting == "fallback":
             hits += meant(pattern, operators)
+        if not hits and _may_come(pattern, operators):
+            continue  # of a library that is imported later: _newcomer
         if not hits:
             near = nearest(pattern, operators)
             raise ConfigError(f"setting {setting!r}: {pattern!r} matches no operator{near}")
         found.update(dict.fromkeys(hits))
     return list(found)
+
+
+def _may_come(pattern: str, operators: Sequence[str]) -> bool:
+    """Whether it names an operator of a namespace that no library has registered yet."""
+    found = re.fullmatch(r"(\w+)::\w+(\.\w+)?", pattern)
+    if found is None:
+        return False
+    return not any(name.startswith(f"{found[1]}::") for name in operators)
 
 
 def spellings(name: str) -> tuple[str, ...]:
@@ -102,6 +114,7 @@ def start() -> None:
 
     _C.set_decomposer(_plan)
     _C.set_composer(_compose)
+    _C.set_describer(_describer)
     config.listen(["policy", "policy_only", "policy_budget", "dtypes"], _push_policy)
     config.listen(["fallback"], _push_forced)
     config.listen(["portable", "portable_except"], _push_portable)
@@ -146,18 +159,53 @@ def _plan(
     return decompose.plan(name, args, kwargs, in_capture)
 
 
+def _describer(name: str) -> Callable[..., Any] | None:
+    from causeway.ops import describe  # fake tensors take a moment to import
+
+    return describe.describer(name)
+
+
 def _push_policy() -> None:
     from causeway import _C
 
     _C.set_policy(
         config.get("policy"),
-        match("policy_only", _C.operators()) if config.get("policy_only") else None,
+        match("policy_only", _operators()) if config.get("policy_only") else None,
         config.get("policy_budget"),
         config.get("dtypes"),
     )
+    _ask_of_newcomers()
 
 
 def _push_forced() -> None:
     from causeway import _C
 
-    _C.set_forced(match("fallback", _C.operators()) if config.get("fallback") else [])
+    _C.set_forced(match("fallback", _operators()) if config.get("fallback") else [])
+    _ask_of_newcomers()
+
+
+def _operators() -> list[str]:
+    """What goes by the ladder: torch's, and those of other libraries, called or not."""
+    from causeway import _C
+
+    names: list[str] = torch._C._dispatch_get_all_op_names()
+    others = [name for name in names if not name.startswith("aten::")]
+    return list(dict.fromkeys([*_C.operators(), *others]))
+
+
+def _ask_of_newcomers() -> None:
+    """Both settings also hold for operators that a library brings later."""
+    from causeway import _C
+
+    said = config.get("fallback") or config.get("policy_only")
+    _C.set_newcomer(_newcomer if said else None)
+
+
+def _newcomer(name: str) -> tuple[bool, bool]:
+    """Whether an operator is sent to the host, and whether the policy holds for it."""
+    only = config.get("policy_only")
+    return _means(config.get("fallback"), name), not only or _means(only, name)
+
+
+def _means(patterns: Sequence[str], name: str) -> bool:
+    return any(re.fullmatch(p, each) for p in patterns or () for each in spellings(name))

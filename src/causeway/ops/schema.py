@@ -324,7 +324,9 @@ Operators over lists, `aten::_foreach_*`, are asked for too: `aten::_foreach_add
 for them: lists that do not have what the kernel needs, or that it declines, go tensor by tensor, as
 do lists that share memory and, in place, results of another dtype than their targets.
 
-Operators outside of `aten` are asked for by their own name, such as `mylib::op`. Causeway's own are
+Operators of other libraries are asked for by their own name, such as `mylib::op`, also where the
+library is imported after the device was used. One that torch can take apart (`custom_op`, a composite)
+is asked for where the vendor names it in `operators.v1`: [vendor.md](vendor.md). Causeway's own are
 at the end of the table: steps of recurrent layers ([vendor.md](vendor.md)) and layers in integers
 ([quantize.md](quantize.md)).
 

@@ -107,5 +107,6 @@ class Call {
 cw_status op_find(const char* name, cw_op* out);
 cw_status op_find_for(const char* name, const char* schema, int32_t device, cw_op* out);
 extern const cw_check_v1 check_table;
+extern const char* const library_names;  // extension operators.v1
 
 }  // namespace sim

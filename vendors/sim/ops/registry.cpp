@@ -15,7 +15,7 @@ const OpList& all_ops() {
   static const OpList* all = [] {
     auto* list = new OpList;
     for (auto family : {pointwise_ops, fill_ops, reduce_ops, search_ops, matmul_ops, softmax_ops, norm_ops,
-                        convolution_ops, pool_ops, index_ops, loss_ops, random_ops, sort_ops}) {
+                        convolution_ops, pool_ops, index_ops, loss_ops, random_ops, sort_ops, library_ops}) {
       list->insert(list->end(), family().begin(), family().end());
     }
     return list;

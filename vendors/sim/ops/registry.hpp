@@ -22,6 +22,7 @@ const OpList& index_ops();
 const OpList& loss_ops();
 const OpList& random_ops();
 const OpList& sort_ops();
+const OpList& library_ops();
 
 int64_t fast_up_to(const char* name);  // elements of the first output; 0: slower at any size. fastest.cpp
 
