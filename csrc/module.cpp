@@ -22,6 +22,7 @@
 #include "ladder/call.h"
 #include "runtime/check.h"
 #include "runtime/code.h"
+#include "runtime/cores.h"
 #include "comm/module.h"
 #include "runtime/device.h"
 #include "torch/environment.h"
@@ -456,6 +457,8 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     const auto [lowest, highest] = stream_priorities(index);
     return py::make_tuple(lowest, highest);
   });
+  m.def("cores", cores);
+  m.def("set_cores", set_cores);
   m.def("set_on_wait", [](int level) { g_on_wait.store(static_cast<OnWait>(level)); });
   m.def("on_wait", [] { return static_cast<int>(g_on_wait.load()); });
   m.def(

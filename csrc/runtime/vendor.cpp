@@ -17,6 +17,7 @@
 #include <c10/util/Exception.h>
 
 #include "causeway/comm.h"
+#include "causeway/cores.h"
 #include "causeway/library_file.hpp"
 #include "runtime/check.h"
 #include "runtime/graph.h"
@@ -81,6 +82,11 @@ void shield_entries(cw_ipc_v1& t) {
 void shield_entries(cw_graph_v1& t) {
   using T = cw_graph_v1;
   shield<&T::begin>(t), shield<&T::end>(t), shield<&T::launch>(t), shield<&T::destroy>(t);
+}
+void shield_entries(cw_cores_v1& t) {
+  using T = cw_cores_v1;
+  shield<&T::device_cores>(t), shield<&T::set_device_cores>(t);
+  shield<&T::stream_cores>(t), shield<&T::set_stream_cores>(t);
 }
 void shield_entries(cw_profile_v1& t) {
   using T = cw_profile_v1;
@@ -439,13 +445,15 @@ const void* vendor_extension(const char* name) {
   if (is("code.v1")) return shielded_extension<cw_code_v1>(table);
   if (is("ipc.v1")) return shielded_extension<cw_ipc_v1>(table);
   if (is("graph.v1")) return shielded_extension<cw_graph_v1>(table);
+  if (is("cores.v1")) return shielded_extension<cw_cores_v1>(table);
   if (is("profile.v1")) return shielded_extension<cw_profile_v1>(table);
   return table;
 }
 
 std::vector<std::string> vendor_extensions() {
   std::vector<std::string> out;
-  for (const char* name : {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1", "operators.v1"})
+  for (const char* name :
+       {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1", "operators.v1", "cores.v1"})
     if (vendor_extension(name)) out.emplace_back(name);
   return out;
 }

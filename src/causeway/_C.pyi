@@ -80,6 +80,12 @@ def stream_priority_range(device: int) -> tuple[int, int]: ...
 def adopt_stream(handle: int, device: int) -> torch.Stream:
     """The stream of a vendor's handle, which another library made."""
 
+def cores(device: int, stream: torch.Stream | None) -> tuple[int, int] | None:
+    """How many cores this process, or `stream`, has now, and how many there are. None: the vendor shares none."""
+
+def set_cores(device: int, stream: torch.Stream | None, limit: int) -> None:
+    """Hold them to `limit`; 0: to none. VendorError where the vendor shares none."""
+
 def set_on_wait(level: int) -> None:
     """0: the host waits, 1: with a warning, 2: a wait is an error."""
 

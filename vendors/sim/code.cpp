@@ -23,6 +23,7 @@
 
 #include "causeway/library_file.hpp"
 #include "causeway/program_cache.hpp"
+#include "cores.hpp"
 #include "device.hpp"
 #include "error.hpp"
 #include "fault.hpp"
@@ -335,11 +336,12 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
   }
   const uint32_t g[3] = {grid[0], grid[1], grid[2]};
   return put(*device, stream, f->name.c_str(),
-             [run = f->run, values = std::move(values), at = std::move(at), g0 = g[0], g1 = g[1], g2 = g[2]]() mutable {
+             [run = f->run, cores = cores_of(device->index, stream), values = std::move(values), at = std::move(at),
+              g0 = g[0], g1 = g[1], g2 = g[2]]() mutable {
                std::vector<void*> pointers;
                for (uint32_t offset : at) pointers.push_back(&values[offset]);
                const uint32_t all[3] = {g0, g1, g2};
-               run_groups(uint64_t{g0} * g1 * g2, [&](uint64_t i) {
+               run_groups(uint64_t{g0} * g1 * g2, cores, [&](uint64_t i) {
                  const uint32_t here[3] = {static_cast<uint32_t>(i % g0), static_cast<uint32_t>(i / g0 % g1),
                                            static_cast<uint32_t>(i / g0 / g1)};
                  run(pointers.data(), here, all);

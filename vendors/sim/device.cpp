@@ -11,6 +11,7 @@
 #include "protect.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
+#include "workers.hpp"
 
 namespace sim {
 
@@ -171,6 +172,7 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     return text(bus);
   }
   if (is("driver_version")) return text("1.0");
+  if (is("cores_used")) return number(cores_used());  // the simulated chip's own: of launches since it was last asked
   if (is("architecture")) return text("sim");
   if (is("clock_rate_khz") || is("clock_rate_now_khz")) return number(1000000);
   if (is("memory_clock_rate_khz")) return number(2000000);

@@ -13,13 +13,25 @@ namespace sim {
 
 namespace {
 
+std::atomic<uint32_t> used{0};
+
+void note_used(uint32_t number) {
+  for (uint32_t most = used; most < number && !used.compare_exchange_weak(most, number);) {
+  }
+}
+
 // A launch that threads share. Who comes late finds nothing left.
 struct Job {
   const std::function<void(uint64_t)>* run = nullptr;
   uint64_t count = 0;
+  uint32_t cores = 1;  // that may take part
   std::atomic<uint64_t> next{0};
+  std::atomic<uint32_t> part{0};
 
   void work() {
+    const uint32_t number = ++part;  // a limit is a number of threads; those that come later go back to sleep
+    if (number > cores) return;
+    note_used(number);
     for (uint64_t i; (i = next.fetch_add(1, std::memory_order_relaxed)) < count;) (*run)(i);
   }
 };
@@ -94,12 +106,16 @@ uint32_t compute_units() {
   return units;
 }
 
-void run_groups(uint64_t count, const std::function<void(uint64_t)>& run) {
-  static const uint32_t helpers = processors() - 1;
+void run_groups(uint64_t count, uint32_t cores, const std::function<void(uint64_t)>& run) {
+  static const uint32_t all = processors() - 1;
+  const uint32_t helpers = std::min(all, cores - 1);
   Job job;
   job.run = &run;
   job.count = count;
+  job.cores = cores;
   if (count < 2 || helpers == 0 || !workers().run(job, helpers)) job.work();
 }
+
+uint32_t cores_used() { return used.exchange(0); }
 
 }  // namespace sim

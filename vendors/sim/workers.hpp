@@ -9,7 +9,11 @@ namespace sim {
 // split as on chips with more.
 uint32_t compute_units();
 
-// Calls `run(0)` to `run(count - 1)`, each once, on this thread and the chip's others, and returns when all are done.
-void run_groups(uint64_t count, const std::function<void(uint64_t)>& run);
+// Calls `run(0)` to `run(count - 1)`, each once, on this thread and the chip's others, `cores` at most, and returns when
+// all are done.
+void run_groups(uint64_t count, uint32_t cores, const std::function<void(uint64_t)>& run);
+
+// The most threads that took part in a launch since this was last asked; 0: there was none.
+uint32_t cores_used();
 
 }  // namespace sim

@@ -1028,6 +1028,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         an_event_may_go_before_its_work,
         sync_waits_for_every_stream,
         streams_have_priorities,
+        entries.a_share_of_the_cores_holds,
         threads_use_streams,
         threads_share_a_stream,
         ready_means_done,

@@ -19,7 +19,7 @@ from causeway.conformance.chip import (
     same,
 )
 from causeway.conformance.programs import Code
-from causeway.conformance.table import HOST, Callback, Op, TableError, ptr, u64
+from causeway.conformance.table import HOST, STATUS, Callback, Op, TableError, ptr, u64
 
 ON_A_STREAM = ("mem_alloc_on", "mem_free_on")
 VIRTUAL = ("mem_reserve", "mem_map", "mem_unmap", "mem_release")
@@ -29,6 +29,64 @@ GROUPS = (
     ON_A_STREAM,
     VIRTUAL,
 )
+
+
+# --- cores ---------------------------------------------------------------------------------------
+
+
+def a_share_of_the_cores_holds(chip: Chip) -> None:
+    """Do limits of cores.v1 hold until they are taken back, and does work come out right?"""
+    chip.needs("extension")
+    try:
+        table = chip.library.cores()
+    except TableError as error:
+        raise Skipped(f"not offered: cores.v1 ({error})") from None
+    expect(bool(table.device_cores and table.set_device_cores), "both entries of devices", "one")
+    both = bool(table.stream_cores)
+    expect(both == bool(table.set_stream_cores), "both entries of streams, or none", "one")
+
+    def ask(entry: str, *args: object) -> None:
+        status = getattr(table, entry)(*args)
+        expect(status == 0, f"OK of {entry}", f"{STATUS[status]}: {chip.library.words()}")
+
+    def now(stream: int | None = None) -> tuple[int, int]:
+        cores, most = C.c_uint32(), C.c_uint32()
+        ask("device_cores", 0, C.byref(cores), C.byref(most))
+        if stream is not None:
+            ask("stream_cores", 0, stream, C.byref(cores))
+        return cores.value, most.value
+
+    def works() -> None:
+        with chip.memory(4 * KIB) as (address,):
+            bytes_ = pattern(4 * KIB)
+            chip.library.write(address, bytes_)
+            same(chip.library.read(address, 4 * KIB), bytes_, "a copy within the limit")
+
+    _, most = now()
+    expect(most >= 1, "cores to share", most)
+    expect(now()[0] == most, "all cores where no limit was set", now())
+    try:
+        for cores in sorted({1, (most + 1) // 2, most}):
+            ask("set_device_cores", 0, cores)
+            expect(cores <= now()[0] <= most, f"from {cores} to {most} cores", now())
+            works()
+        ask("set_device_cores", 0, 0)
+        expect(now()[0] == most, "all cores when the limit is gone", now())
+        if both:
+            stream = chip.library.stream(0, 0)
+            try:
+                ask("set_stream_cores", 0, stream, 1)
+                mine = now(stream)[0]
+                expect(1 <= mine <= most, "a share of a stream", mine)
+                expect(now()[0] == most, "the process's own share left alone", now())
+                ask("set_stream_cores", 0, stream, 0)
+                expect(now(stream)[0] == most, "all cores of the stream again", now(stream))
+            finally:
+                chip.library.call("stream_destroy", 0, stream)
+        status = table.set_device_cores(0, most + 1)
+        expect(STATUS[status] == "INVALID", "INVALID for more cores than there are", STATUS[status])
+    finally:
+        table.set_device_cores(0, 0)
 
 
 # --- memory ---------------------------------------------------------------------------------------

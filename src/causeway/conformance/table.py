@@ -175,6 +175,18 @@ class CodeTable(C.Structure):
     ]  # fmt: skip
 
 
+class CoresTable(C.Structure):
+    """cores.v1, of causeway/cores.h."""
+
+    _fields_ = [
+        ("struct_size", u32), ("reserved", u32),
+        ("device_cores", C.CFUNCTYPE(i32, i32, C.POINTER(u32), C.POINTER(u32))),
+        ("set_device_cores", C.CFUNCTYPE(i32, i32, u32)),
+        ("stream_cores", C.CFUNCTYPE(i32, i32, ptr, C.POINTER(u32))),
+        ("set_stream_cores", C.CFUNCTYPE(i32, i32, ptr, u32)),
+    ]  # fmt: skip
+
+
 class GraphTable(C.Structure):
     _fields_ = [
         ("struct_size", u32), ("reserved", u32),
@@ -359,6 +371,14 @@ class Library:
         found = C.cast(self.get("extension", ptr, b"code.v1"), C.POINTER(CodeTable))
         table = CodeTable()  # what the vendor's does not reach is NULL
         size = min(found.contents.struct_size, C.sizeof(CodeTable))
+        C.memmove(C.byref(table), found, size)
+        return table
+
+    def cores(self) -> CoresTable:
+        """The table of cores.v1. TableError where there is none."""
+        found = C.cast(self.get("extension", ptr, b"cores.v1"), C.POINTER(CoresTable))
+        table = CoresTable()
+        size = min(found.contents.struct_size, C.sizeof(CoresTable))
         C.memmove(C.byref(table), found, size)
         return table
 

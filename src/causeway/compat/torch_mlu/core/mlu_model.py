@@ -11,10 +11,11 @@ from typing import TypeVar
 
 import torch
 
+from causeway import _C
 from causeway.compat.missing import getter, no_effect
 from causeway.errors import CausewayError
 
-_CORES = "the table has no share of a chip's cores"
+_CORES = "the vendor's library gives no share of a chip's cores (cores.v1)"
 _ORDERS = ("rgba", "argb", "bgra", "abgr")
 _T = TypeVar("_T")
 
@@ -70,10 +71,16 @@ def synchronize() -> None:
 
 
 def set_core_number(number: int) -> None:
-    """How many cores a fused model is compiled for: 1 to 16."""
+    """How many cores of the device the work from here on may use, 1 to 16: set_core_limit. Has no
+    effect, and says so once, where the vendor's library shares no cores.
+    """
     if not 1 <= number <= 16:
         raise CausewayError(f"ct.set_core_number({number}): from 1 to 16")
-    if number != 1:
+    device = torch.accelerator.current_device_index()
+    found = _C.cores(device, None)
+    if found is not None:
+        _C.set_cores(device, None, number if number < found[1] else 0)
+    elif number != 1:
         no_effect("ct.set_core_number", _CORES)
 
 
