@@ -28,11 +28,11 @@ demo: build ## train a network on real digits, three times, on a chip that offer
 	$(PY) examples/ladder.py
 
 test: lint build ## lint and the whole suite
-	$(PY) tests/setups.py suite setups
+	$(PY) tests/setups.py suite daily
 
-test-all: test test-long test-torch test-libraries test-opencl test-portable test-teams test-compile test-conformance test-cuda bench ## everything there is
+test-all: test test-setups test-long test-torch test-libraries test-opencl test-portable test-teams test-compile test-conformance test-cuda bench ## everything there is
 
-test-setups: build ## the device suite in its five set-ups
+test-setups: build ## the device suite in its five set-ups, each alone
 	$(PY) tests/setups.py setups
 
 test-long: build ## what takes too long for every day
