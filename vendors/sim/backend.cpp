@@ -27,10 +27,9 @@ static cw_status extension(const char* name, const void** out) {
   if (settings().ops == Offer::all && strcmp(name, "operators.v1") == 0) return *out = library_names, CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   if (settings().graphs && strcmp(name, "graph.v1") == 0) return *out = &graph_table, CW_OK;
-  if (settings().code && !settings().without.count("cores.v1") && strcmp(name, "cores.v1") == 0) {
-    return *out = &cores_table, CW_OK;
-  }
-  if (settings().code && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
+  const bool code = settings().code || settings().teams;
+  if (code && !settings().without.count("cores.v1") && strcmp(name, "cores.v1") == 0) return *out = &cores_table, CW_OK;
+  if (code && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from causeway.migrate import knowledge
@@ -131,7 +132,26 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
     yield from regions
 
 
+# Libraries for CUDA alone, as messages name them.
+_LIBRARY = re.compile(r"\b(?:apex|tensorrt|cupy|flash.attn|transformer.engine)\b", re.I)
+
+
+def _for_library(module: Module, use: Use) -> bool:
+    """Whether the answer no ends with a message that names a library for CUDA alone:
+    `assert torch.cuda.is_available(), "apex needs CUDA"`.
+    """
+    stmt = statement(use.node)
+    if isinstance(stmt, ast.Assert) and stmt.msg is not None:
+        return bool(_LIBRARY.search(module.text(stmt.msg)))
+    if isinstance(stmt, ast.If) and isinstance(stmt.body[0], ast.Raise):
+        asked = any(node is use.node for node in ast.walk(stmt.test))
+        return asked and bool(_LIBRARY.search(module.text(stmt.body[0])))
+    return False
+
+
 def _decides_on_cuda(module: Module, use: Use) -> bool:
+    if _for_library(module, use):
+        return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     for up, region in _regions(use):
@@ -146,21 +166,26 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             converted = any(a <= e.start < b for e in module.edits for a, b in body)
             if not isinstance(up, ast.If) or not converted:
                 return True
-            for node in stays:
-                _guard(module, node, up)
+            if not all(_guard(module, node, up) for node in stays):
+                return True
     return False
 
 
-def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
-    """Ask for CUDA before a statement that stays CUDA's, among others that serve every device."""
+def _guard(module: Module, node: ast.AST, around: ast.If) -> bool:
+    """Ask for CUDA before a statement that stays CUDA's, among others that serve every device.
+    Whether that is asked there now: it cannot be asked before `properties = …`.
+    """
     written = statement(node)
+    if _asked_inside(module, written, around):
+        return True
     stmt = alone(module, written.value) if isinstance(written, ast.Expr) else None
-    asked = stmt is not None and _asked_inside(module, stmt, around)
-    if stmt is None or asked or id(stmt) in module.done:
-        return
+    if stmt is None:
+        return False
+    if id(stmt) in module.done:
+        return True
     source, start = module.source, module.source.start(stmt)
     if source.place(start)[0] != source.place(source.end(stmt))[0]:
-        return  # a string over several lines must not be indented
+        return False  # a string over several lines must not be indented
     indent = source.slice(source.line_start(start), start)
     asks = f"if {module.torch(stmt)}.cuda.is_available():{source.newline}{indent}{module.indent}"
     edit = Edit(start, start, asks)
@@ -168,6 +193,7 @@ def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
         RULE, stmt, [edit], "this alone stays CUDA's", tip="What is around it serves every device.",
     ):  # fmt: skip
         module.guards.append((stmt, edit))
+    return True
 
 
 def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
