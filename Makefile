@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -28,11 +28,11 @@ demo: build ## train a network on real digits, three times, on a chip that offer
 	$(PY) examples/ladder.py
 
 test: lint build ## lint and the whole suite
-	$(PY) tests/setups.py suite setups
+	$(PY) tests/setups.py suite daily
 
-test-all: test test-long test-torch test-libraries test-opencl test-portable test-compile test-conformance test-cuda bench ## everything there is
+test-all: test test-setups test-long test-torch test-libraries test-opencl test-portable test-teams test-compile test-conformance test-cuda bench ## everything there is
 
-test-setups: build ## the device suite in its five set-ups
+test-setups: build ## the device suite in its five set-ups, each alone
 	$(PY) tests/setups.py setups
 
 test-long: build ## what takes too long for every day
@@ -86,6 +86,17 @@ test-portable: build ## every portable kernel against the CPU, on the simulated 
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/foreach.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/portable/strides.py all
 	CAUSEWAY_SIM_CODE=1 CAUSEWAY_SIM_OPS=none $(PY) tests/random_programs.py 0 2000
+
+# As GPUs get them, each access looked at: docs/sim.md.
+TEAMS = CAUSEWAY_SIM_TEAMS=1 CAUSEWAY_SIM_OPS=none CAUSEWAY_SIM_MEMORY_MODEL=discrete CAUSEWAY_MEMORY_CACHE=0 CAUSEWAY_TUNE=off
+test-teams: build ## every portable kernel and compiled graphs under the simulated chip's model of a GPU: hours
+	$(TEAMS) $(PY) tests/portable/cases.py teams
+	$(TEAMS) $(PY) tests/portable/database.py all
+	$(TEAMS) $(PY) tests/portable/foreach.py all
+	$(TEAMS) $(PY) tests/portable/strides.py all
+	$(TEAMS) $(PY) tests/random_programs.py 0 200
+	$(TEAMS) $(PY) tests/compile/random_graphs.py 0 100
+	$(TEAMS) $(PY) tests/compile/sweep.py
 
 # Each form of kernels: items in turn with C, and in turn and in parallel with OpenCL.
 test-compile: build opencl ## models, random graphs and torch's operators, compiled against eager: hours

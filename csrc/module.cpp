@@ -482,6 +482,7 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("pool_uses", pool_uses, no_gil);
   m.def("use_pool", use_pool, no_gil);
   m.def("end_use_of_pool", end_use_of_pool, no_gil);
+  m.def("set_memory_caching", set_memory_caching);
   m.def("set_memory_fraction", set_memory_fraction, no_gil);
   m.def("memory_fraction", memory_fraction, no_gil);
   m.def("raw_alloc", raw_alloc);

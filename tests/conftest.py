@@ -38,7 +38,8 @@ def run_python() -> Run:
 
     The CAUSEWAY_* variables of this process are not handed on. Fails the test on another exit
     status than `status` (None: any), and after `timeout` seconds. `new`: one that was not started
-    ahead (see warm.py), for what is about the start.
+    ahead (see warm.py), for what is about the start. `compiles`: it uses torch's compiler,
+    which its text need not say.
     """
 
     def run(
@@ -48,6 +49,7 @@ def run_python() -> Run:
         args: tuple[str, ...] = (),
         timeout: float = 120,
         new: bool = False,
+        compiles: bool | None = None,
         **variables: str | None,
     ) -> subprocess.CompletedProcess[str]:
         environment = {k: v for k, v in os.environ.items() if not k.startswith("CAUSEWAY_")}
@@ -55,7 +57,9 @@ def run_python() -> Run:
             environment.pop(name, None)
             if value is not None:
                 environment[name] = value
-        done = warm.run(["-c", program, *args], env=environment, timeout=timeout, new=new)
+        done = warm.run(
+            ["-c", program, *args], env=environment, timeout=timeout, new=new, compiles=compiles
+        )
         if status is not None:
             assert done.returncode == status, done.stdout + done.stderr
         return done

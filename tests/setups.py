@@ -1,10 +1,11 @@
-"""Run the tests: `python tests/setups.py suite setups`, or `fast`, or the names of single set-ups.
+"""Run the tests: `python tests/setups.py suite daily`, or `fast`, or the names of single set-ups.
 
 `suite` is every test once, on the simulated chip as it comes; `long` are those that are left out
-there for their time. The set-ups run tests/device again on
-other chips, but for what is marked `once`: other memory models, work done later, other sets of
-operators, nothing but memory; `opencl-fine` and `opencl-buffer` on OpenCL's devices, where `make
-opencl` has put the vendor's package on PYTHONPATH; `vendor` on the one that CAUSEWAY_VENDOR names.
+there for their time. The set-ups run tests/device again on other chips, but for what is marked
+`once`: other memory models, work done later, other sets of operators, nothing but memory. `setups`
+has each of these alone, `daily` all in fewer runs. `opencl-fine` and `opencl-buffer` run on
+OpenCL's devices, where `make opencl` has put the vendor's package on PYTHONPATH; `vendor` on the
+one that CAUSEWAY_VENDOR names.
 Two processes at a time, a thread each. At the end are the ten slowest; the last line counts all
 that ran.
 """
@@ -45,6 +46,11 @@ RUNS = {
         DEVICE, {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all"}, OTHER
     ),
     "dense": Run(DEVICE, {"OPS": "all", "DENSE": "1"}, OTHER),
+    "discrete-async-dense": Run(
+        DEVICE,
+        {"MEMORY_MODEL": "discrete", "EXECUTION": "async", "OPS": "all", "DENSE": "1"},
+        OTHER,
+    ),
     "level-0": Run(DEVICE, {"LEVEL": "0"}, OTHER),
     "opencl-fine": Run(DEVICE, {}, OTHER, {"CAUSEWAY_VENDOR": "opencl"}),
     "opencl-buffer": Run(
@@ -65,7 +71,11 @@ RUNS = {
         "not slow and not process and not long",
     ),
 }
-GROUPS = {"setups": ["unified-inline", "unified-async", "discrete-async", "dense", "level-0"]}
+GROUPS = {
+    "setups": ["unified-inline", "unified-async", "discrete-async", "dense", "level-0"],
+    # What differs from the suite's chip, in as few runs as have it all: for every day.
+    "daily": ["unified-async", "discrete-async-dense", "level-0"],
+}
 Counts = dict[str, int]
 
 

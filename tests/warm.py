@@ -5,15 +5,22 @@ Most of what a short program costs is `import torch`: a fork takes a fifth of th
 torch is not imported until it imports it, Causeway is loaded by that as ever, the environment is
 its own, and it ends as a process does. What a Python reads when it starts (PYTHONHASHSEED,
 OMP_NUM_THREADS and the like) no fork can change: then a new one is started.
+
+A program whose text names torch's compiler, or the database of torch's tests, is forked from a
+Python that has the compiler too, whose import takes three times that of torch. It too is put back
+when the program imports it: each module with those that it had imported, by an import of each, so
+that who watches for one of them sees it. What is not torch's is in sys.modules from the start.
 """
 
 from __future__ import annotations
 
+import builtins
 import importlib.abc
 import importlib.machinery
 import importlib.util
 import json
 import os
+import re
 import runpy
 import signal
 import socket
@@ -34,6 +41,9 @@ AT_START = (
 )  # fmt: skip
 # But not these: torch sets them as its parts are imported, or they are read for each program anew.
 LATER = {AUTOLOAD, "PYTHONPATH", "PYTORCH_NVML_BASED_CUDA_CHECK", "TORCHINDUCTOR_CACHE_DIR"}
+COMPILES = re.compile(
+    r"torch\.compile\(|torch\.export|torch\._(dynamo|inductor|export)|testing\._internal"
+)
 
 
 def run(
@@ -43,19 +53,24 @@ def run(
     cwd: str | Path | None = None,
     timeout: float | None = None,
     new: bool = False,
+    compiles: bool | None = None,
 ) -> subprocess.CompletedProcess[str]:
     """What `python ARGUMENTS` printed, given no input, and its status; TimeoutExpired as ever.
 
-    `new`: in a new Python in any case.
+    `new`: in a new Python in any case. `compiles`: whether torch's compiler is there ahead; by
+    the program's text if None.
     """
     words = [str(word) for word in arguments]
     environment = dict(os.environ if env is None else env)
     folder = Path(cwd or Path.cwd())
-    if not new and _server.can(words, environment, folder) and _server.lock.acquire(blocking=False):
+    if compiles is None:
+        compiles = bool(COMPILES.search(_text(words, folder)))
+    server = _compiling if compiles else _server
+    if not new and server.can(words, environment, folder) and server.lock.acquire(blocking=False):
         try:
-            return _server.run(words, environment, folder, timeout)
+            return server.run(words, environment, folder, timeout)
         finally:
-            _server.lock.release()
+            server.lock.release()
     return subprocess.run(
         [sys.executable, *words], env=environment, cwd=cwd, timeout=timeout,
         stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False,
@@ -71,12 +86,21 @@ def at_start(environment: Mapping[str, str]) -> dict[str, str]:
     }
 
 
+def _text(words: Sequence[str], folder: Path) -> str:
+    """The program itself, where the command line says which."""
+    if words[0] == "-c":
+        return words[1]
+    path = folder / words[0]
+    return path.read_text(errors="replace") if path.is_file() else ""
+
+
 class _Server:
     """The Python that forks itself: started when it is first needed, ended by this process's end.
-    One program at a time, by whoever holds `lock`.
+    One program at a time, by whoever holds `lock`. `more`: what it imports beside torch.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, *more: str) -> None:
+        self._more = more
         self.lock = threading.Lock()
         self._socket: socket.socket | None = None
         self._started_with: dict[str, str] = {}
@@ -140,7 +164,7 @@ class _Server:
         environment.pop("PYTHONPATH", None)
         with theirs:
             self._process = subprocess.Popen(
-                [sys.executable, __file__, str(theirs.fileno())],
+                [sys.executable, __file__, str(theirs.fileno()), *self._more],
                 env=environment,
                 pass_fds=[theirs.fileno()],
                 stdin=subprocess.DEVNULL,
@@ -157,6 +181,9 @@ class _Server:
 
 
 _server = _Server()
+_compiling = _Server(
+    "torch._dynamo", "torch._inductor.compile_fx", "scipy.signal", "scipy.stats", "hypothesis"
+)
 
 
 class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
@@ -192,6 +219,88 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module._import_device_backends()
 
 
+class _More(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+    """Hides modules of torch's that `import torch` does not bring, and puts each back when it is
+    imported, after those that it had imported: `imports`, by the names of modules.
+    """
+
+    def __init__(self, names: Sequence[str], imports: Mapping[str, Sequence[str]]) -> None:
+        self._imports = imports
+        self._hidden = {name: sys.modules.pop(name) for name in names}
+        self._specs = {name: module.__spec__ for name, module in self._hidden.items()}
+        # What a package calls by the name of a module of its own need not be that module.
+        self._attributes: dict[str, dict[str, object]] = {}
+        for name, module in self._hidden.items():
+            parent, _, child = name.rpartition(".")
+            if parent in self._hidden:
+                value = vars(self._hidden[parent]).get(child)
+                self._attributes.setdefault(parent, {})[child] = value
+            elif parent and vars(sys.modules[parent]).get(child) is module:
+                delattr(sys.modules[parent], child)  # an import sets it again
+
+    def find_spec(
+        self, name: str, path: object = None, target: object = None
+    ) -> importlib.machinery.ModuleSpec | None:
+        if name not in self._hidden:
+            return None
+        origin = self._specs[name]
+        spec = importlib.machinery.ModuleSpec(name, self, origin=origin and origin.origin)
+        spec.submodule_search_locations = origin and origin.submodule_search_locations
+        return spec
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return self._hidden.pop(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        name = module.__name__
+        vars(module)["__spec__"] = self._specs[name]  # some refuse to be written to
+        for other in self._imports.get(name, ()):
+            if other in self._hidden:
+                importlib.import_module(other)
+        for child, value in self._attributes.get(name, {}).items():
+            if f"{name}.{child}" in sys.modules:
+                setattr(module, child, value)
+
+
+def _preload(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:
+    """Import modules; give the names of torch's that are new, and what each of these imports."""
+    before, imports = set(sys.modules), dict[str, list[str]]()
+    plain, by_name = builtins.__import__, importlib.import_module
+
+    def note(importer: str, name: str) -> None:
+        if name in sys.modules and _is_torchs(importer) and _is_torchs(name):
+            imports.setdefault(importer, []).append(name)
+
+    def watched(name, globals=None, locals=None, fromlist=(), level=0):  # type: ignore[no-untyped-def]
+        module = plain(name, globals, locals, fromlist, level)
+        importer = (globals or {}).get("__name__") or ""
+        whole = name
+        if level:
+            package = (globals or {}).get("__package__") or importer
+            whole = importlib.util.resolve_name("." * level + name, package)
+        note(importer, whole)
+        for item in fromlist or ():
+            note(importer, f"{whole}.{item}")
+        return module
+
+    def watched_by_name(name: str, package: str | None = None) -> types.ModuleType:
+        module = by_name(name, package)
+        note(sys._getframe(1).f_globals.get("__name__", ""), module.__name__)
+        return module
+
+    builtins.__import__, importlib.import_module = watched, watched_by_name
+    try:
+        for name in names:
+            by_name(name)
+    finally:
+        builtins.__import__, importlib.import_module = plain, by_name
+    return [n for n in sys.modules if _is_torchs(n) and n not in before], imports
+
+
+def _is_torchs(module: str) -> bool:
+    return module.partition(".")[0] in ("torch", "functorch")
+
+
 def _requests(channel: socket.socket) -> dict[str, object] | None:
     """Fork for each request that comes; in the fork give the request, at the end None."""
     while True:
@@ -216,7 +325,13 @@ def _requests(channel: socket.socket) -> dict[str, object] | None:
         channel.sendall(b"%d\n" % os.waitstatus_to_exitcode(status))
 
 
-def _become(words: list[str], environment: dict[str, str], cwd: str) -> None:
+def _become(
+    words: list[str],
+    environment: dict[str, str],
+    cwd: str,
+    hidden: Sequence[str],
+    imports: Mapping[str, Sequence[str]],
+) -> None:
     """Run `python WORDS` in this process, as the interpreter would."""
     os.chdir(cwd)
     os.environ.clear()
@@ -224,6 +339,8 @@ def _become(words: list[str], environment: dict[str, str], cwd: str) -> None:
     del sys.path[0]  # this file's folder
     sys.path[:0] = [p for p in environment.get("PYTHONPATH", "").split(os.pathsep) if p]
     sys.orig_argv = [sys.executable, *words]
+    if hidden:
+        sys.meta_path.insert(0, _More(hidden, imports))
     sys.meta_path.insert(0, _Torch())
     main = types.ModuleType("__main__")
     main.__dict__["__builtins__"] = __builtins__
@@ -249,13 +366,14 @@ def _main() -> None:
 
     import torch  # noqa: F401
 
+    hidden, imports = _preload(sys.argv[2:])
     gc.collect()
     gc.freeze()  # else the end of each fork looks at all of torch again
     request = _requests(socket.socket(fileno=int(sys.argv[1])))
     if request is None:
         return
     try:
-        _become(**request)
+        _become(**request, hidden=hidden, imports=imports)
     except (SystemExit, KeyboardInterrupt):
         raise
     except BaseException as error:

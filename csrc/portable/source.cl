@@ -65,12 +65,20 @@ typedef uint8_t u8; typedef int8_t i8; typedef uint16_t u16; typedef int16_t i16
 typedef int32_t i32; typedef uint64_t u64; typedef int64_t i64; typedef int64_t idx; typedef float f32;
 typedef double f64;
 #define GLOBAL
+/* Where a group has several items, the chip's compiler defines these: abi.h. */
+#ifdef CW_BARRIER
+#define LOCAL CW_LOCAL
+#define BARRIER CW_BARRIER
+#define LANE ((idx)CW_LANE)
+#define LANES ((idx)CW_LANES)
+#else
 #define LOCAL
 #define BARRIER
 #define LANE ((idx)0)
 #define LANES ((idx)1)
-#define GROUP item
-#define GROUPS items
+#endif
+#define GROUP ((idx)group_[0])
+#define GROUPS ((idx)grid_[0])
 #define SLOT __attribute__((aligned(8)))
 #define FUNCTION static inline
 static inline u32 bits_of(f32 x) { u32 b; memcpy(&b, &x, 4); return b; }

@@ -108,7 +108,7 @@ std::string Source::function(const std::string& name, const std::string& body) c
     default:
       text += "const u32 " + name + "_arguments = " + std::to_string(arguments) + ";\nvoid " + name +
               "(void* const* args_, const u32* group_, const u32* grid_) {\n"
-              "  const idx item = group_[0], items = grid_[0];\n";
+              "  const idx item = (idx)group_[0] * LANES + LANE, items = (idx)grid_[0] * LANES;\n";
   }
   return text + opening + body + "}\n";
 }

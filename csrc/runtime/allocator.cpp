@@ -58,6 +58,9 @@ constexpr size_t kLargeRound = size_t{2} << 20;
 constexpr size_t kListLimit = size_t{64} << 10;  // blocks up to here have a list of their exact size
 constexpr size_t kLists = kListLimit / kRound + 1;
 
+// Off: each block is a segment of its own size, and goes back when it is freed. What a graph keeps stays.
+std::atomic<bool> g_caching{true};
+
 struct Cache;
 struct Pool;
 
@@ -235,7 +238,8 @@ struct Cache {
   }
 
   Block* allocate(size_t bytes, StreamState& stream) {
-    const size_t size = (bytes + padding + round - 1) / round * round;
+    const bool exact = !g_caching.load(std::memory_order_relaxed);
+    const size_t size = C10_UNLIKELY(exact) ? bytes + padding : (bytes + padding + round - 1) / round * round;
     Frames frames = gather_frames(Stacks::State);
     std::lock_guard lock(mutex);
     if (C10_UNLIKELY(!waiting.empty())) collect_waiting(false);
@@ -300,6 +304,11 @@ struct Cache {
     take(stats.active, large, 1);
     take(stats.active_bytes, large, block->size);
     Pool& p = *block->segment->pool;
+    if (C10_UNLIKELY(!g_caching.load(std::memory_order_relaxed))) {
+      merge(p, block);
+      release_segments(SIZE_MAX, frames, /*later=*/true);
+      return;
+    }
     if (block->size <= kListLimit) {
       block->in_list = true;
       p.lists[block->size / kRound].push_back(block);
@@ -404,7 +413,8 @@ struct Cache {
 
   Block* from_vendor(Pool& p, size_t size, size_t asked, const Frames& frames) {
     const bool large = size > kSmallLimit;
-    size_t bytes = !large                ? std::max(kSmallSegment, size)
+    size_t bytes = !g_caching            ? size
+                   : !large              ? std::max(kSmallSegment, size)
                    : size < kMediumLimit ? kMediumSegment
                                          : (size + kLargeRound - 1) / kLargeRound * kLargeRound;
     if (Block* b = more(p, size, bytes, large, frames)) return b;
@@ -431,7 +441,7 @@ struct Cache {
 
   // A block of `size` from memory that the cache did not have, `bytes` of it; nullptr: the device has not so much.
   Block* more(Pool& p, size_t size, size_t bytes, bool large, const Frames& frames) {
-    if (c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
+    if (g_caching && c10::CachingAllocator::AcceleratorAllocatorConfig::use_expandable_segments()) {
       if (!api().mem_reserve)
         cannot_grow = true;
       else if (can_place(p, large, size))
@@ -1009,6 +1019,8 @@ void record_stream(const c10::DataPtr& data, const c10::Stream& stream) {
   if (&s == block->segment->pool->stream) return;
   if (std::find(block->used_on.begin(), block->used_on.end(), &s) == block->used_on.end()) block->used_on.push_back(&s);
 }
+
+void set_memory_caching(bool on) { g_caching = on; }
 
 void set_memory_fraction(double fraction, int index) {
   if (!(fraction > 0 && fraction <= 1))

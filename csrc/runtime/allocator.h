@@ -31,6 +31,8 @@ c10::DataPtr as_simple(c10::DataPtr&& data);
 
 void record_stream(const c10::DataPtr& data, const c10::Stream& stream);
 
+// Before the first device is opened.
+void set_memory_caching(bool on);
 void set_memory_fraction(double fraction, int device);
 double memory_fraction(int device);
 

@@ -362,7 +362,10 @@ typedef struct cw_function_t* cw_function;
 #define CW_CODE_C \
   1u /* C11: `void name(void* const* args, const uint32_t* group, const uint32_t* grid)` is called
                              * once a group (three numbers each), groups have one item, args[i] points to argument i;
-                             * `const uint32_t name_arguments` says how many there are */
+                             * `const uint32_t name_arguments` says how many there are. A chip whose groups have more
+                             * items calls it once an item, and its compiler defines CW_LANE (the item's number in its
+                             * group), CW_LANES (of how many), CW_BARRIER (a statement) and CW_LOCAL (before what a
+                             * group's items share) */
 #define CW_CODE_OPENCL_C 2u /* OpenCL C 1.2 */
 #define CW_CODE_CUDA_C 3u /* CUDA C++, `extern "C" __global__` */
 #define CW_CODE_IN_TURN \

@@ -271,6 +271,10 @@ def _hide_devices() -> None:
 
 
 def _limit_memory() -> None:
+    if not config.get("memory_cache"):
+        from causeway import _C
+
+        _C.set_memory_caching(False)
     if config.given("memory_fraction"):
         from causeway import device
 

@@ -428,6 +428,14 @@ SETTINGS: dict[str, Setting] = {
             "at first use",
         ),
         Setting(
+            "memory_cache",
+            FLAG,
+            True,
+            "Keep memory that is freed for the next tensors. 0: each tensor is an allocation of "
+            "the vendor's, of its own size, for tools that look for accesses out of bounds.",
+            "at import",
+        ),
+        Setting(
             "profile_clock",
             _choice("device", "events"),
             "device",
@@ -512,6 +520,19 @@ SETTINGS: dict[str, Setting] = {
         ),
         _sim("peers", FLAG, True, "The devices copy to each other without the host."),
         _sim("code", FLAG, False, "Offer code.v1: kernels are built by the machine's C compiler."),
+        _sim(
+            "teams",
+            FLAG,
+            False,
+            "Offer code.v1 as a GPU would, and raise what could go wrong there: items that race, "
+            "barriers that not all reach, memory read before it is written (see docs/sim.md).",
+        ),
+        _sim(
+            "seed",
+            _integer(0, 10**15 - 1),
+            0,
+            "With teams: of the order in which a group's items run.",
+        ),
         _sim("graphs", FLAG, False, "Offer graph.v1: what is captured is one task of a stream."),
         _sim(
             "grid_limit",

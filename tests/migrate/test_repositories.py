@@ -6,9 +6,11 @@ Every result is converted again, and must stay. `HELP` is the line that names th
 from __future__ import annotations
 
 import re
+from pathlib import Path
 
 import pytest
 
+from causeway.migrate.engine import run
 from causeway.migrate.module import HELPER
 from causeway.migrate.python import convert_source
 from causeway.migrate.settings import Settings
@@ -60,6 +62,43 @@ CHANGED = {
     "NCCL as a member of Backend": (
         "import torch.distributed as dist\nif dist.get_backend() == dist.Backend.NCCL:\n    f()\n",
         f'if dist.get_backend() == {OWN}.get(accelerator.type) != "gloo":\n    f()\n',
+    ),
+    "autocast without a device is CUDA's": (
+        "def cast(x):\n    if torch.is_autocast_enabled():\n"
+        '        if x.device.type == "cuda":\n'
+        "            return x.to(torch.get_autocast_gpu_dtype())\n"
+        "        return x.to(torch.get_autocast_cpu_dtype())\n"
+        "    torch.set_autocast_gpu_dtype(torch.half)\n"
+        "    torch.set_autocast_enabled(flag)\n",
+        "def cast(x):\n    if torch.is_autocast_enabled(accelerator.type):\n"
+        '        if x.device.type == accelerator.type != "cpu":\n'
+        "            return x.to(torch.get_autocast_dtype(accelerator.type))\n"
+        "        return x.to(torch.get_autocast_cpu_dtype())\n"
+        "    torch.set_autocast_dtype(accelerator.type, torch.half)\n"
+        '    torch.set_autocast_enabled(accelerator.type, flag and accelerator.type != "cpu")\n',
+    ),
+    "a kernel for CUDA alone beside one for every device": (
+        "ext = load_ext('_ext', ['f'])\n"
+        "class Fused(torch.autograd.function.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return ext_module.f(x)\n"
+        "class Own(torch.autograd.function.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+        "def fused(x):\n    if not x.is_cuda:\n        return plain(x)\n"
+        "    return Fused.apply(x)\n"
+        "def own(x):\n    if x.is_cuda:\n        return Own.apply(x)\n"
+        "def both(x):\n    if torch.cuda.is_available() and x.is_cuda:\n"
+        "        return Fused.apply(x)\n",
+        "ext = load_ext('_ext', ['f'])\n"
+        "class Fused(torch.autograd.function.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return ext_module.f(x)\n"
+        "class Own(torch.autograd.function.Function):\n"
+        "    @staticmethod\n    def forward(ctx, x):\n        return x * 2\n"
+        "def fused(x):\n    if not x.is_cuda:\n        return plain(x)\n"
+        "    return Fused.apply(x)\n"
+        "def own(x):\n    if x.device.type == accelerator.type != 'cpu':\n"
+        "        return Own.apply(x)\n"
+        "def both(x):\n    if torch.cuda.is_available() and x.is_cuda:\n"
+        "        return Fused.apply(x)\n",
     ),
     "the device of a tensor, which may be the CPU's": (
         "with torch.cuda.device_of(x):\n    pass\n",
@@ -145,6 +184,29 @@ CHANGED = {
 }
 
 KEPT = {
+    "what torch.profiler records": 'def f(activities=["cpu", "cuda"]):\n    pass\n',
+    "autocast of a torch that asks no device": (
+        "def f(d):\n    try:\n        return torch.is_autocast_enabled(d)\n"
+        "    except TypeError:\n        return torch.is_autocast_enabled()\n"
+    ),
+    "a layer of apex beside torch's": (
+        "from apex.normalization import FusedLayerNormAffineFunction as Fused\n"
+        "def norm(x):\n    if not x.is_cuda:\n        return F.layer_norm(x)\n"
+        "    return Fused.apply(x)\n"
+    ),
+    "a layer of apex that a class keeps": (
+        "from apex.normalization import FusedRMSNormAffineFunction\n"
+        "class Norm(torch.nn.Module):\n    def __init__(self):\n"
+        "        self.function = FusedRMSNormAffineFunction\n"
+        "    def forward(self, x):\n        if not x.is_cuda:\n            return F.rms_norm(x)\n"
+        "        return self.function.apply(x)\n"
+    ),
+    "a library for CUDA alone, by the message": (
+        "def make(name):\n"
+        '    assert torch.cuda.is_available(), "APEX needs CUDA"\n'
+        "    if not torch.cuda.is_available():\n"
+        '        raise RuntimeError("TensorRT needs CUDA")\n'
+    ),
     "a workaround for one vendor's device, in a library for several": "from there import "
     "is_npu_available\n"
     "def f(x, device):\n"
@@ -396,6 +458,27 @@ def test_nvidias_tool_is_reported_where_a_program_starts_it(text: str, kinds: li
     after, found = convert_source(text, Settings())
     assert after == text
     assert [f.kind for f in found if f.rule == "CW161"] == kinds
+
+
+def test_tests_of_an_extension_that_the_tree_builds_for_cuda_stay(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        'setup(ext_modules=[CUDAExtension(name="fast_windows", sources=["fast.cpp"])])\n'
+    )
+    (tmp_path / "backend.py").write_text(
+        "from torch.utils.cpp_extension import load\n_backend = load(name='_fast', "
+        "sources=['fast.cu'])\n"
+    )
+    model = "import torch\nimport {}\n\ndef {}():\n    x = torch.ones(2).cuda()\n"
+    for name, brings, function in (
+        ("test_windows", "fast_windows", "test_it"),
+        ("test_fast", "_fast", "test_it"),
+        ("test_others", "slow_windows", "test_it"),
+        ("model", "fast_windows", "forward"),
+    ):
+        (tmp_path / f"{name}.py").write_text(model.format(brings, function))
+    changed = {f.path for f in run([tmp_path], Settings()).files if f.status == "converted"}
+    assert changed == {"test_others.py", "model.py"}
 
 
 def test_a_device_with_an_index_is_no_type() -> None:

@@ -73,7 +73,8 @@ CODE = {"CODE": "1", "OPS": "none", "EXECUTION": "async"}
 DEVICE = [
     f"tests/device/test_{name}.py"
     for name in (
-        "accelerator", "amp", "autograd", "comm", "data", "decompose", "dlpack", "layouts",
+        "accelerator", "amp", "autograd", "comm", "data", "decompose", "dlpack", "graphs",
+        "graphs_as_cuda", "layouts",
         "memory", "memory_history", "modules", "overlap", "profiler", "random",
         "selection", "serialization", "streams", "two_devices", "workarounds",
     )

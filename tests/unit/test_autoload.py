@@ -187,6 +187,22 @@ except torch.OutOfMemoryError as error:
     assert done.stdout == "0.5\nrefused\n"
 
 
+def test_without_the_memory_cache_a_tensor_is_an_allocation_of_its_size(run_python) -> None:
+    program = """
+import torch
+x = torch.ones(100, device="sim")
+print(torch.sim.memory_reserved())
+y = x[3:] + 1
+print(torch.sim.memory_reserved(), y.sum().item())
+del x
+print(torch.sim.memory_reserved())
+del y
+print(torch.sim.memory_reserved(), torch.sim.memory_allocated())
+"""
+    done = run_python(program, CAUSEWAY_MEMORY_CACHE="0")
+    assert done.stdout == "400\n788 194.0\n388\n0 0\n"
+
+
 def test_exit_after_a_backward_is_clean(run_python) -> None:
     program = """
 import torch

@@ -39,9 +39,11 @@ PROGRAMS = {
 }
 
 
-def same(words: list[str | Path], **given: object) -> subprocess.CompletedProcess[str]:
+def same(
+    words: list[str | Path], variables: dict[str, str] | None = None, **given: object
+) -> subprocess.CompletedProcess[str]:
     environment = {k: v for k, v in os.environ.items() if not k.startswith(("CAUSEWAY_", "PYTEST"))}
-    environment["WARM"] = "1"
+    environment |= {"WARM": "1"} | (variables or {})
     ours, theirs = (warm.run(words, env=environment, new=new, **given) for new in (False, True))  # type: ignore[arg-type]
     assert (ours.returncode, ours.stdout) == (theirs.returncode, theirs.stdout)
     assert ours.stderr == theirs.stderr
@@ -66,6 +68,36 @@ def test_a_script_and_a_module_say_the_same(tmp_path: Path) -> None:
     assert "sim:0" in same(["-m", "script", "c"], cwd=tmp_path).stdout
     same(["-m", "no_such_module"], cwd=tmp_path)
     same([tmp_path / "no_such_script.py"])
+
+
+COMPILED = """
+import sys, torch
+before = [n for n in sys.modules if n.startswith(("torch._dynamo", "torch._inductor"))]
+print(before, hasattr(torch.nn.attention, "flex_attention"))
+f = torch.compile(lambda x: (x + 1).sin() * 2)
+print(f(torch.arange(4.0, device="sim")))
+import causeway
+from causeway import integrations
+print(str(causeway.compile_report()).partition("compiling took")[0], integrations.state)
+print(sorted(n for n in sys.modules if n.startswith("torch.")))
+import torch._dynamo.config, torch._inductor.ir
+for module in (torch._inductor.ir, torch._dynamo.config, torch._dynamo):
+    print(module.__spec__.name, module.__spec__.origin, type(module.__spec__.loader))
+print(type(torch._dynamo.code_context), torch._dynamo.reset())
+print([f for f in map(type, sys.meta_path) if f.__module__ != "__main__"])
+print([n for n, m in sys.modules.items() if m is None])
+"""
+
+
+def test_a_program_that_compiles_says_the_same(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    assert warm.COMPILES.search(COMPILED)
+    monkeypatch.setenv("TORCHINDUCTOR_FORCE_DISABLE_CACHES", "1")
+    done = same(["-c", COMPILED], {"CAUSEWAY_SIM_CODE": "1"}, cwd=tmp_path)
+    assert done.stdout.startswith("[] False\n")
+    assert "fused_add_mul_sin_0" in done.stdout
+    assert "torch.compile writes kernels for the device" in done.stdout
 
 
 def test_a_program_that_does_not_end_is_killed_and_the_next_one_runs() -> None:

@@ -25,7 +25,7 @@ static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   if (settings().graphs && strcmp(name, "graph.v1") == 0) return *out = &graph_table, CW_OK;
-  if (settings().code && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
+  if ((settings().code || settings().teams) && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }
 

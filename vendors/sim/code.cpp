@@ -28,6 +28,7 @@
 #include "fault.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
+#include "teams.hpp"
 #include "workers.hpp"
 
 extern char** environ;
@@ -36,6 +37,7 @@ struct cw_program_t {
   int32_t device;
   void* library;
   causeway::ProgramCache::Binary binary;  // what it was opened from
+  std::unique_ptr<sim::teams::Code> code;  // of one that was built to be watched
   std::mutex mutex;
   std::vector<std::unique_ptr<cw_function_t>> functions;
 };
@@ -54,17 +56,19 @@ namespace {
 using causeway::ProgramCache;
 
 // contract=off: a*b+c rounds twice but where the source says fma. wrapv: integer tensors wrap around.
-constexpr const char* kFlags[] = {"-std=gnu11",
-                                  "-O3",
-                                  "-march=native",
-                                  "-ffp-contract=off",
-                                  "-fno-math-errno",
-                                  "-fno-trapping-math",
-                                  "-fwrapv",
-                                  "-fno-strict-aliasing",
-                                  "-shared",
-                                  "-fPIC",
-                                  "-w"};
+const std::vector<const char*> kFlags = {"-std=gnu11",
+                                         "-O3",
+                                         "-march=native",
+                                         "-ffp-contract=off",
+                                         "-fno-math-errno",
+                                         "-fno-trapping-math",
+                                         "-fwrapv",
+                                         "-fno-strict-aliasing",
+                                         "-shared",
+                                         "-fPIC",
+                                         "-w"};
+
+const std::vector<const char*>& flags() { return settings().teams ? teams::flags : kFlags; }
 
 const std::string& machine();
 uint64_t hash(const std::string& text, uint64_t h);
@@ -75,15 +79,16 @@ cw_status info(int32_t index, cw_code_info* out) {
   cw_code_info found = {};
   found.struct_size = out->struct_size;
   found.language = CW_CODE_C;
-  found.flags = CW_CODE_IN_TURN;
+  found.flags = settings().teams ? 0 : CW_CODE_IN_TURN;
   found.compute_units = compute_units();
-  found.group_limit = 1;
+  found.group_limit = settings().teams ? teams::most_items : 1;
   found.simd_width = 8;
-  found.local_memory = 64 << 10;
+  found.local_memory = settings().teams ? teams::local_memory : 64 << 10;
   found.arithmetic = CW_BOOL | CW_UINT8 | CW_INT8 | CW_UINT16 | CW_INT16 | CW_UINT32 | CW_INT32 | CW_UINT64 | CW_INT64 |
                      CW_FLOAT32 | CW_FLOAT64;
   found.arithmetic &= settings().dtypes;
-  for (int d = 0; d < 3; ++d) found.grid_limits[d] = uint32_t(settings().grid_limit), found.group_limits[d] = 1;
+  for (int d = 0; d < 3; ++d)
+    found.grid_limits[d] = uint32_t(settings().grid_limit), found.group_limits[d] = d ? 1 : found.group_limit;
   found.argument_limit = uint32_t(settings().argument_limit);
   found.binaries = settings().without.count("build_binary") ? 0 : CW_BINARY_OWN;
   snprintf(found.driver, sizeof(found.driver), "%016llx",
@@ -200,9 +205,9 @@ cw_status compile(const char* source, const char* options, ProgramCache::Binary*
   const WorkFolder folder;
   if (folder.path().empty()) return fail(CW_FAILED, "no folder can be made in TMPDIR, or /tmp, to build a program in");
   const std::string code = folder.path() + "/code.c", made = folder.path() + "/code.so", log = folder.path() + "/log";
-  std::ofstream(code) << source;
+  std::ofstream(code) << (settings().teams ? teams::preamble : "") << source;
   std::vector<std::string> command = {compiler()};
-  for (const char* flag : kFlags) command.push_back(flag);
+  for (const char* flag : flags()) command.push_back(flag);
   std::stringstream more(options ? options : "");
   for (std::string word; more >> word;) command.push_back(word);
   for (const std::string& word :
@@ -216,11 +221,25 @@ cw_status compile(const char* source, const char* options, ProgramCache::Binary*
   return CW_OK;
 }
 
+cw_status opened(int32_t index, void* library, ProgramCache::Binary binary, const char* source, cw_program* out) {
+  std::unique_ptr<teams::Code> code;
+  if (settings().teams) {
+    code = teams::Code::open(library, binary, source);
+    if (!code) {
+      dlclose(library);
+      return fail(CW_INVALID, "the program was built without CAUSEWAY_SIM_TEAMS=1, and cannot be watched");
+    }
+  }
+  *out = new cw_program_t{index, library, std::move(binary), std::move(code), {}, {}};
+  return CW_OK;
+}
+
 cw_status build(int32_t index, const char* source, const char* options, cw_program* out) {
   Device* device = nullptr;
   if (cw_status status = enter("code_build", index, &device)) return status;
   std::string key = machine();
-  for (const char* flag : kFlags) key += std::string(" ") + flag;
+  for (const char* flag : flags()) key += std::string(" ") + flag;
+  if (settings().teams) key += teams::preamble;
   key += std::string("\n") + (options ? options : "") + "\n" + source;
   const ProgramCache cache(ProgramCache::folder(settings().cache.c_str(), "sim"));
   std::string words;
@@ -239,8 +258,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
       });
     }
   }
-  *out = new cw_program_t{index, library, std::move(binary), {}, {}};
-  return CW_OK;
+  return opened(index, library, std::move(binary), source, out);
 }
 
 // A binary is a shared library, such as `binary` gives.
@@ -256,8 +274,7 @@ cw_status build_binary(int32_t index, const void* bytes, uint64_t count, const c
   std::string words;
   void* library = open_bytes(binary, &words);
   if (!library) return fail(CW_INVALID, "build_binary: %s", words.c_str());
-  *out = new cw_program_t{index, library, std::move(binary), {}, {}};
-  return CW_OK;
+  return opened(index, library, std::move(binary), "", out);
 }
 
 cw_status binary(cw_program program, void* out, uint64_t* bytes) {
@@ -299,8 +316,10 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
   if (n != f->arguments) {
     return fail(CW_INVALID, "function %s has %u arguments, and %u were given", f->name.c_str(), f->arguments, n);
   }
-  if (group[0] != 1 || group[1] != 1 || group[2] != 1) {
-    return fail(CW_INVALID, "function %s: a group has one item on this device", f->name.c_str());
+  const uint32_t most = settings().teams ? teams::most_items : 1;
+  if (group[0] < 1 || group[0] > most || group[1] != 1 || group[2] != 1) {
+    return fail(CW_INVALID, "function %s: a group has %s on this device", f->name.c_str(),
+                settings().teams ? "1 to 1024 items, in a row," : "one item");
   }
   for (int d = 0; d < 3; ++d) {
     if (settings().grid_limit && grid[d] > settings().grid_limit) {
@@ -318,6 +337,7 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
   for (uint32_t i = 0; i < n; ++i) bytes += args[i].bytes ? (args[i].bytes + 15) / 16 * 16 : 16;
   std::vector<char> values(bytes);
   std::vector<uint32_t> at(n);
+  std::vector<teams::Region> regions;
   bytes = 0;
   for (uint32_t i = 0; i < n; ++i) {
     at[i] = static_cast<uint32_t>(bytes);
@@ -328,12 +348,24 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
       char* here = nullptr;
       if (args[i].v.address) {
         if (cw_status status = resolve(*device, args[i].v.address, 0, f->name.c_str(), &here)) return status;
+        if (settings().teams) regions.push_back(teams::region_of(*device, args[i].v.address));
       }
       memcpy(&values[bytes], &here, sizeof(here));
       bytes += 16;
     }
   }
   const uint32_t g[3] = {grid[0], grid[1], grid[2]};
+  if (f->program->code) {
+    return put(*device, stream, f->name.c_str(),
+               [f, values = std::move(values), at = std::move(at), regions = std::move(regions), g0 = g[0], g1 = g[1],
+                g2 = g[2], lanes = group[0]]() mutable {
+                 teams::Launch launch = {
+                     f->name.c_str(), f->program->code.get(), f->run, {}, values.data(), values.size(),
+                     regions,         {g0, g1, g2},           lanes};
+                 for (uint32_t offset : at) launch.args.push_back(&values[offset]);
+                 return teams::run(launch);
+               });
+  }
   return put(*device, stream, f->name.c_str(),
              [run = f->run, values = std::move(values), at = std::move(at), g0 = g[0], g1 = g[1], g2 = g[2]]() mutable {
                std::vector<void*> pointers;

@@ -17,6 +17,7 @@
 #include "fault.hpp"
 #include "settings.hpp"
 #include "stream.hpp"
+#include "teams.hpp"
 
 namespace sim {
 
@@ -141,6 +142,7 @@ cw_status map_memory(Device& device, uint64_t bytes, int fd, bool imported, void
   device.allocations[start / granule] = Allocation{address, bytes, mapped, fd, imported, false};
   set_slots(device, start, mapped, uint32_t(start / granule) + 1);
   if (!imported) device.used += bytes;
+  if (settings().teams && !imported) teams::allocated(device, address, bytes);
   *out = reinterpret_cast<void*>(address);
   return CW_OK;
 }
@@ -330,6 +332,7 @@ cw_status mem_copy(void* dst, int32_t dst_device, const void* src, int32_t src_d
   }
   return put(*device, stream, "mem_copy", [=] {
     memmove(to, from, bytes);
+    if (settings().teams) teams::written(to, bytes);
     return CW_OK;
   });
 }
@@ -342,6 +345,7 @@ cw_status mem_set(int32_t index, void* ptr, int32_t byte, uint64_t bytes, cw_str
   if (cw_status status = resolve(*device, ptr, bytes, "mem_set", &to)) return status;
   return put(*device, stream, "mem_set", [=] {
     memset(to, byte, bytes);
+    if (settings().teams) teams::written(to, bytes);
     return CW_OK;
   });
 }

@@ -202,6 +202,11 @@ void read_settings(const cw_host& given) {
     s.code = value == "1";
     return s.code || value == "0";
   });
+  reader.read("teams", "0, 1", [&](const std::string& value) {
+    s.teams = value == "1";
+    return s.teams || value == "0";
+  });
+  reader.read("seed", "a number", [&](const std::string& value) { return parse_number(value, &s.seed); });
   reader.read("grid_limit", "a number from 0 to 65535",
               [&](const std::string& value) { return parse_number(value, &s.grid_limit) && s.grid_limit <= 65535; });
   reader.read("argument_limit", "a number of bytes from 0 to 65536", [&](const std::string& value) {

@@ -31,6 +31,8 @@ struct Settings {
   std::set<std::string> without;  // entries that the table leaves out
   bool peers = true;  // devices copy to each other without the host
   bool code = false;     // offer code.v1, with the machine's C compiler
+  bool teams = false;    // offer it as a GPU would: teams.hpp
+  int64_t seed = 0;      // of the order of a group's items there
   bool graphs = false;   // offer graph.v1
   int64_t grid_limit = 0;      // of code.v1: most groups in each dimension, 0: 65535
   int64_t argument_limit = 0;  // and bytes of arguments, 0: none is reported

@@ -1,35 +1,35 @@
 // Texts of norms.cpp, in the dialect of docs/portable.md: `////` begins one, with its name. T computes, A adds up.
 
-//// sums: in stretches of LANES sums, whose parts are added wide
+//// sums: in stretches of ABREAST sums, whose parts are added wide
 /* Adds to `a` the sum of `of_a` over j < n, which may use j and `i`, of which `at` is the place. */
 #define SUM(a, of_a, at) \
   for (idx j0 = 0; j0 < n; j0 += STRETCH) { \
     const idx past = n - j0 < STRETCH ? n : j0 + STRETCH; \
-    T lanes_##a[LANES]; \
+    T lanes_##a[ABREAST]; \
     idx j_ = j0; \
-    for (int l = 0; l < LANES; ++l) { lanes_##a[l] = 0; } \
-    for (; j_ + LANES <= past; j_ += LANES) \
-      for (int l = 0; l < LANES; ++l) { const idx j = j_ + l, i = at; (void)i; lanes_##a[l] += of_a; } \
+    for (int l = 0; l < ABREAST; ++l) { lanes_##a[l] = 0; } \
+    for (; j_ + ABREAST <= past; j_ += ABREAST) \
+      for (int l = 0; l < ABREAST; ++l) { const idx j = j_ + l, i = at; (void)i; lanes_##a[l] += of_a; } \
     for (; j_ < past; ++j_) { const idx j = j_, i = at; (void)i; lanes_##a[0] += of_a; } \
-    for (int l = 0; l < LANES; ++l) { a += (A)lanes_##a[l]; } \
+    for (int l = 0; l < ABREAST; ++l) { a += (A)lanes_##a[l]; } \
   }
 /* The same of two sums. */
 #define SUM_BOTH(a, of_a, b, of_b, at) \
   for (idx j0 = 0; j0 < n; j0 += STRETCH) { \
     const idx past = n - j0 < STRETCH ? n : j0 + STRETCH; \
-    T lanes_##a[LANES]; \
-    T lanes_##b[LANES]; \
+    T lanes_##a[ABREAST]; \
+    T lanes_##b[ABREAST]; \
     idx j_ = j0; \
-    for (int l = 0; l < LANES; ++l) { lanes_##a[l] = 0; lanes_##b[l] = 0; } \
-    for (; j_ + LANES <= past; j_ += LANES) \
-      for (int l = 0; l < LANES; ++l) { \
+    for (int l = 0; l < ABREAST; ++l) { lanes_##a[l] = 0; lanes_##b[l] = 0; } \
+    for (; j_ + ABREAST <= past; j_ += ABREAST) \
+      for (int l = 0; l < ABREAST; ++l) { \
         const idx j = j_ + l, i = at; \
         (void)i; \
         lanes_##a[l] += of_a; \
         lanes_##b[l] += of_b; \
       } \
     for (; j_ < past; ++j_) { const idx j = j_, i = at; (void)i; lanes_##a[0] += of_a; lanes_##b[0] += of_b; } \
-    for (int l = 0; l < LANES; ++l) { a += (A)lanes_##a[l]; b += (A)lanes_##b[l]; } \
+    for (int l = 0; l < ABREAST; ++l) { a += (A)lanes_##a[l]; b += (A)lanes_##b[l]; } \
   }
 
 //// team_sums: The same by a team, of all its items together, behind the texts of rows.cl: each item of a group must come here.

@@ -15,7 +15,7 @@ void define(Source& s, const Types& types, const Teams& teams) {
     s.before(teams_text(teams, types.wide) + fold_text("team_sum", "A", "a + b") + texts::norms::team_sums);
     return;
   }
-  s.define("LANES", 16).define("STRETCH", 1024).before(texts::norms::sums);
+  s.define("ABREAST", 16).define("STRETCH", 1024).before(texts::norms::sums);
 }
 
 void reads(Source& s, const char* macro, const char* name, const Tensor& t) {

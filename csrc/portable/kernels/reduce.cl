@@ -10,50 +10,50 @@ const idx whole = 4 * PAGE / ROW, apart = whole > 1 ? whole : 1;
 idx four = begin;
 for (; by_turns && four + 4 * apart <= end; four += 4 * apart)
   for (idx at = four; at < four + apart; ++at) {
-    A all[4 * LANES];
+    A all[4 * ABREAST];
     idx starts[4];
     for (int q = 0; q < 4; ++q) {
-      A* const lanes = all + q * LANES;
+      A* const lanes = all + q * ABREAST;
       idx ib = 0, ob = 0;
       WALK_KEPT(at + q * apart)
       starts[q] = ib;
       const A first = IN(ib);
       A acc = START;
-      for (int l = 0; l < LANES; ++l) lanes[l] = acc;
+      for (int l = 0; l < ABREAST; ++l) lanes[l] = acc;
     }
     for (idx row = 0; row < R / ROW; ++row) {
       const idx to = ROW;
       idx in_row = 0, i = 0;
       WALK_ROWS(row, in_row)
-      for (; i + 8 * LANES <= to; i += 8 * LANES)
+      for (; i + 8 * ABREAST <= to; i += 8 * ABREAST)
         for (int q = 0; q < 4; ++q) {
-          A* const lanes = all + q * LANES;
+          A* const lanes = all + q * ABREAST;
           const idx off = starts[q] + in_row;
           INDEPENDENT
-          for (int l = 0; l < LANES; ++l) {
+          for (int l = 0; l < ABREAST; ++l) {
             A lane = lanes[l];
             UNROLL for (int k = 0; k < 8; ++k) {
-              const A v = IN(off + (i + k * LANES + l) * STRIDE);
+              const A v = IN(off + (i + k * ABREAST + l) * STRIDE);
               lane = STEP_(lane, v);
             }
             lanes[l] = lane;
           }
         }
       for (int q = 0; q < 4; ++q) {
-        A* const lanes = all + q * LANES;
+        A* const lanes = all + q * ABREAST;
         const idx off = starts[q] + in_row;
         idx j = i;
-        for (; j + LANES <= to; j += LANES)
-          for (int l = 0; l < LANES; ++l) { const A v = IN(off + (j + l) * STRIDE); lanes[l] = STEP_(lanes[l], v); }
+        for (; j + ABREAST <= to; j += ABREAST)
+          for (int l = 0; l < ABREAST; ++l) { const A v = IN(off + (j + l) * STRIDE); lanes[l] = STEP_(lanes[l], v); }
         for (; j < to; ++j) { const A v = IN(off + j * STRIDE); lanes[0] = STEP_(lanes[0], v); }
       }
     }
     for (int q = 0; q < 4; ++q) {
-      A* const lanes = all + q * LANES;
+      A* const lanes = all + q * ABREAST;
       const idx u = at + q * apart;
       idx ib = 0, ob = 0;
       WALK_KEPT(u)
-      UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+      UNROLL for (int h = ABREAST / 2; h > 0; h /= 2)
         for (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h + l]; lanes[l] = MERGE_(w, v); }
       const A acc = lanes[0];
 #if KEEPS
@@ -75,15 +75,15 @@ for (idx u = begin; u < end; u += STEP) {
 #endif
   idx ib = 0, ob = 0;
   WALK_KEPT(o)
-  A lanes[LANES];
+  A lanes[ABREAST];
   {
     const A first = IN(ib);
     A acc = START;
-    for (int l = 0; l < LANES; ++l) lanes[l] = acc;
+    for (int l = 0; l < ABREAST; ++l) lanes[l] = acc;
   }
 #if PAGES
-  A in_page[8 * LANES];
-  for (int l = 0; l < 8 * LANES; ++l) in_page[l] = lanes[0];
+  A in_page[8 * ABREAST];
+  for (int l = 0; l < 8 * ABREAST; ++l) in_page[l] = lanes[0];
 #endif
   for (idx i = from_; i < to_;) {
     const idx row = ONE_ROW ? 0 : i / ROW, from = i - row * ROW, left = to_ - i;
@@ -94,13 +94,13 @@ for (idx u = begin; u < end; u += STEP) {
     for (; j + 8 * PAGE <= to; j += 8 * PAGE)
       for (int t = 0; t < 8 * STEPS; ++t) {
         const int page = by_turns ? t % 8 : t / STEPS, step = by_turns ? t / 8 : t % STEPS;
-        const idx at = j + page * PAGE + step * 8 * LANES;
-        A* const lanes = in_page + page * LANES;
+        const idx at = j + page * PAGE + step * 8 * ABREAST;
+        A* const lanes = in_page + page * ABREAST;
         INDEPENDENT
-        for (int l = 0; l < LANES; ++l) {
+        for (int l = 0; l < ABREAST; ++l) {
           A lane = lanes[l];
           UNROLL for (int k = 0; k < 8; ++k) {
-            const A v = IN(off + (at + k * LANES + l) * STRIDE);
+            const A v = IN(off + (at + k * ABREAST + l) * STRIDE);
             lane = STEP_(lane, v);
           }
           lanes[l] = lane;
@@ -108,30 +108,30 @@ for (idx u = begin; u < end; u += STEP) {
       }
 #endif
     /* A lane goes on in its register for 8 steps: an array of all is in memory between two of them. */
-    for (; j + 8 * LANES <= to; j += 8 * LANES)
+    for (; j + 8 * ABREAST <= to; j += 8 * ABREAST)
       INDEPENDENT
-      for (int l = 0; l < LANES; ++l) {
+      for (int l = 0; l < ABREAST; ++l) {
         A lane = lanes[l];
         UNROLL for (int k = 0; k < 8; ++k) {
-          const A v = IN(off + (j + k * LANES + l) * STRIDE);
+          const A v = IN(off + (j + k * ABREAST + l) * STRIDE);
           lane = STEP_(lane, v);
         }
         lanes[l] = lane;
       }
-    for (; j + LANES <= to; j += LANES)
-      for (int l = 0; l < LANES; ++l) { const A v = IN(off + (j + l) * STRIDE); lanes[l] = STEP_(lanes[l], v); }
+    for (; j + ABREAST <= to; j += ABREAST)
+      for (int l = 0; l < ABREAST; ++l) { const A v = IN(off + (j + l) * STRIDE); lanes[l] = STEP_(lanes[l], v); }
     for (; j < to; ++j) { const A v = IN(off + j * STRIDE); lanes[0] = STEP_(lanes[0], v); }
     i += to - from;
   }
 #if PAGES
   for (int page = 0; page < 8; ++page)
-    for (int l = 0; l < LANES; ++l) {
-      const A w = lanes[l], v = in_page[page * LANES + l];
+    for (int l = 0; l < ABREAST; ++l) {
+      const A w = lanes[l], v = in_page[page * ABREAST + l];
       lanes[l] = MERGE_(w, v);
     }
 #endif
   /* By halves: lane after lane, each addition would wait for the one before. */
-  UNROLL for (int h = LANES / 2; h > 0; h /= 2)
+  UNROLL for (int h = ABREAST / 2; h > 0; h /= 2)
     for (int l = 0; l < h; ++l) { const A w = lanes[l], v = lanes[h + l]; lanes[l] = MERGE_(w, v); }
   const A acc = lanes[0];
 #if KEEPS

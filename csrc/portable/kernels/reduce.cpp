@@ -165,7 +165,7 @@ void define(Source& s, const Reduction& op, const Plan& p, const Shape& shape) {
   s.define("MERGE_(acc, v)", op.merge ? op.merge : op.step);
   s.define("FINISH(acc)", op.finish);
   s.define("PART", p.stage == kPart).define("KEEPS", p.stage == kPart || p.stage == kRows);
-  if (!p.teams) s.define("LANES", lanes_of(shape)).define("WIDE", kWide);
+  if (!p.teams) s.define("ABREAST", lanes_of(shape)).define("WIDE", kWide);
   s.in(storage_of(p.in), "in").out(storage_of(p.out), "out").value("idx", "n").value("idx", "count");
   s.value("idx", "parts").value("idx", "R");
   add_dims(s, shape);
@@ -177,7 +177,7 @@ std::string rows_text(const Reduction& op, const Plan& p, const Shape& shape, co
   const std::string last = std::to_string(shape.reduced.size() - 1);
   s.define("ROW", "nr" + last).define("STRIDE", p.dense ? "1" : "ir" + last);
   s.define("ONE_ROW", shape.reduced.size() == 1);
-  s.define("PAGE", kPage / size_of(p.in)).define("STEPS", "(PAGE / (8 * LANES))");
+  s.define("PAGE", kPage / size_of(p.in)).define("STEPS", "(PAGE / (8 * ABREAST))");
   s.define("PAGES", reads_pages(shape, p)).define("FOUR_ROWS", reads_four_rows(shape, p));
   walk_kept(s, shape);
   walk(s, "WALK_ROWS(index, off)", "r", shape.reduced.size(), 1, {{"off", "i"}});

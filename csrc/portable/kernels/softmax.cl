@@ -3,16 +3,16 @@
 //// forward: A row has n elements, `stride` apart; 16 lanes keep a vector busy where they are neighbours.
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   const idx base = (u / inner) * n * inner + u % inner;
-  T most[LANES], sums[LANES], m, sum = 0;
+  T most[ABREAST], sums[ABREAST], m, sum = 0;
   idx j = 0;
-  for (int l = 0; l < LANES; ++l) { most[l] = IN(base); sums[l] = 0; }
-  for (; j + LANES <= n; j += LANES)
-    for (int l = 0; l < LANES; ++l) { const T v = IN(base + (j + l) * STRIDE); most[l] = MAXIMUM(v, most[l]); }
+  for (int l = 0; l < ABREAST; ++l) { most[l] = IN(base); sums[l] = 0; }
+  for (; j + ABREAST <= n; j += ABREAST)
+    for (int l = 0; l < ABREAST; ++l) { const T v = IN(base + (j + l) * STRIDE); most[l] = MAXIMUM(v, most[l]); }
   for (; j < n; ++j) { const T v = IN(base + j * STRIDE); most[0] = MAXIMUM(v, most[0]); }
   m = most[0];
-  for (int l = 1; l < LANES; ++l) m = MAXIMUM(m, most[l]);
-  for (j = 0; j + LANES <= n; j += LANES)
-    for (int l = 0; l < LANES; ++l) {
+  for (int l = 1; l < ABREAST; ++l) m = MAXIMUM(m, most[l]);
+  for (j = 0; j + ABREAST <= n; j += ABREAST)
+    for (int l = 0; l < ABREAST; ++l) {
       const T v = EXP(IN(base + (j + l) * STRIDE) - m);
       sums[l] += v;
 #if KEEPS
@@ -26,7 +26,7 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
     out[base + j * STRIDE] = v;
 #endif
   }
-  for (int l = 0; l < LANES; ++l) sum += sums[l];
+  for (int l = 0; l < ABREAST; ++l) sum += sums[l];
 #if LOG
   sum = log(sum);
   INDEPENDENT
@@ -106,11 +106,11 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 //// backward
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   const idx base = (u / inner) * n * inner + u % inner;
-  T sums[LANES], sum = 0;
+  T sums[ABREAST], sum = 0;
   idx j = 0;
-  for (int l = 0; l < LANES; ++l) sums[l] = 0;
-  for (; j + LANES <= n; j += LANES)
-    for (int l = 0; l < LANES; ++l) {
+  for (int l = 0; l < ABREAST; ++l) sums[l] = 0;
+  for (; j + ABREAST <= n; j += ABREAST)
+    for (int l = 0; l < ABREAST; ++l) {
       const idx at = base + (j + l) * STRIDE;
 #if LOG
       sums[l] += GRAD(at);
@@ -126,7 +126,7 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
     sums[0] += GRAD(at) * IN(at);
 #endif
   }
-  for (int l = 0; l < LANES; ++l) sum += sums[l];
+  for (int l = 0; l < ABREAST; ++l) sum += sums[l];
   INDEPENDENT
   for (j = 0; j < n; ++j) {
     const idx at = base + j * STRIDE;

@@ -44,7 +44,7 @@ cw_status softmax(KernelCall& call, const void* data) {
           s.before("typedef T A;\n" + teams_text(teams, type) + fold_text("team_max", "T", "MAXIMUM(a, b)") +
                    fold_text("team_sum", "T", "a + b"));
         else
-          s.define("LANES", 16);
+          s.define("ABREAST", 16);
         if (vectors) s.before(texts::softmax::vectors);
         s.define("LOG", op.log).define("KEEPS", keeps);
         s.define("STRIDE", dense ? "1" : "inner");

@@ -35,6 +35,7 @@ _SKIPPED = {".git", ".hg", ".svn", ".causeway", "__pycache__", "node_modules", "
 _LARGEST = 20 << 20  # bytes; what is larger is data
 _WORTH_PROCESSES = 1 << 20  # bytes
 _OWN = re.compile(rb"^[ \t]+def[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(", re.M)
+_BUILT = re.compile(rb"""\b(?:CUDAExtension|load)\(\s*(?:name\s*=\s*)?(["'])([A-Za-z_][\w.]*)\1""")
 _CLASS = re.compile(rb"^([ \t]*)class[ \t]+(\w+)", re.M)
 
 
@@ -60,6 +61,7 @@ class _Tree:
     own_packages: frozenset[str]
     options: dict[str, frozenset[str]]
     flags: frozenset[str]
+    extensions: frozenset[str]
 
 
 def root_of(paths: Sequence[Path]) -> Path:
@@ -170,6 +172,7 @@ def run(
         own_packages(file.path for file in modules),
         own_options.find((file.name, file.path) for file in modules),
         flags.find(file.path for file in modules),
+        extensions(file.path for file in modules),
     )
     results: list[FileResult] = []
     lines = 0
@@ -224,8 +227,9 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
     given = FileInput(
-        file.name, data, known.own_cuda, known.own_packages, known.flags, known.options
-    )
+        file.name, data, known.own_cuda, known.own_packages, known.flags, known.options,
+        known.extensions,
+    )  # fmt: skip
     try:
         result = convert(given, settings)
     except Exception as error:
@@ -247,6 +251,19 @@ def own_packages(paths: Iterable[Path]) -> frozenset[str]:
     """
     folders = {path.parent for path in paths if path.name == "__init__.py"}
     return frozenset(folder.name for folder in folders if folder.parent not in folders)
+
+
+def extensions(paths: Iterable[Path]) -> frozenset[str]:
+    """The modules that a tree builds for CUDA, by the names that its builds give them."""
+    names: set[str] = set()
+    for path in paths:
+        try:
+            data = path.read_bytes()
+        except OSError:
+            continue
+        if b"cpp_extension" in data and (b"CUDAExtension" in data or b".cu" in data):
+            names.update(found.group(2).decode() for found in _BUILT.finditer(data))
+    return frozenset(names)
 
 
 def own_cuda(paths: Iterable[Path]) -> frozenset[str]:

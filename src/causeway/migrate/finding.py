@@ -72,6 +72,8 @@ class FileInput:
     )  # options of the tree that are named after CUDA: "--no-cuda"
     # By the name of each script of the tree: options whose default becomes the device's.
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
+    # Modules that the tree builds for CUDA: of CUDAExtension, or compiled when they are loaded.
+    extensions: frozenset[str] = frozenset()
 
 
 @dataclass

@@ -1,7 +1,8 @@
 """The parts of a module that are for kernels of CUDA alone, whose tensors must stay CUDA's.
 
-What launches a kernel of numba, and tests of kernels that Triton compiles or that a name calls
-CUDA's. Other code around a kernel of Triton is converted, for Triton serves several devices.
+What launches a kernel of numba, tests of kernels that Triton compiles or that a name calls CUDA's,
+and modules of tests that import an extension which the tree builds for CUDA. Other code around a
+kernel of Triton is converted, for Triton serves several devices.
 """
 
 from __future__ import annotations
@@ -18,17 +19,32 @@ _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
 class Kernels:
-    """What is for which kernels: `at(node)` says it, "" where nothing is."""
+    """What is for which kernels: `at(node)` says it, "" where nothing is.
 
-    def __init__(self, names: Names, resolve: Callable[[ast.AST], str], text: str) -> None:
+    `extensions`: the modules that the tree builds for CUDA, by their qualified names.
+    """
+
+    def __init__(
+        self,
+        names: Names,
+        resolve: Callable[[ast.AST], str],
+        text: str,
+        extensions: frozenset[str] = frozenset(),
+    ) -> None:
         self._names, self._resolve = names, resolve
+        self._whole = ""  # what all of it is for
         self._parts: dict[int, str] = {}  # by id of a function, a class or the module
         self._shared: dict[str, str] = {}  # variables of the module that those parts read
-        if _CONCERNS.search(text):
+        built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
+        if built and self._tests_one_of(built):
+            self._whole = f"the extension {built[0]}"
+        elif _CONCERNS.search(text):
             self._find()
 
     def at(self, node: ast.AST) -> str:
         """The kernels that a node is for."""
+        if self._whole:
+            return self._whole
         if not self._parts:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
@@ -42,6 +58,16 @@ class Kernels:
                 set_here = [t.id for t in targets if isinstance(t, ast.Name)]
                 return next((self._shared[n] for n in set_here if n in self._shared), "")
         return ""
+
+    def _tests_one_of(self, extensions: list[str]) -> bool:
+        """Whether a module has tests, and imports an extension."""
+        brought = {alias.name for node in self._names.all(ast.Import) for alias in node.names}
+        for node in self._names.all(ast.ImportFrom):
+            brought |= {f"{node.module}.{alias.name}" for alias in node.names}
+        kinds = (*FUNCTIONS, ast.ClassDef)
+        return not brought.isdisjoint(extensions) and any(
+            _is_test(node) for kind in kinds for node in self._names.all(kind)
+        )
 
     def _find(self) -> None:
         launchers: dict[str, str] = {}  # functions and classes of the module, and whose kernel

@@ -139,6 +139,7 @@ class Module:
     own_cuda: frozenset[str] = frozenset()
     own_packages: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
+    extensions: frozenset[str] = frozenset()  # modules that the tree builds for CUDA
     edits: list[Edit] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
 
@@ -729,7 +730,7 @@ class Module:
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
             )
         if self._kernels is None:
-            self._kernels = Kernels(self.names, self.resolve, self.source.text)
+            self._kernels = Kernels(self.names, self.resolve, self.source.text, self.extensions)
         if owner := self._kernels.at(node):
             return owner
         if not self._runtimes:

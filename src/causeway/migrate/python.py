@@ -24,7 +24,7 @@ _CONCERNS = re.compile(
     rb"cuda|CUDA|nccl|apex|amp_C|flash_attn|xformers|triton|bitsandbytes|DataParallel|data_parallel|"
     rb"nvidia|transformer_engine|tensorrt|torch2trt|nvml|GPUtil|nvtx|cudf|cuml|cugraph|rmm|spconv|"
     rb"MinkowskiEngine|tinycudann|nvdiffrast|causal_conv1d|mamba_ssm|auto_gptq|awq|vllm|deepspeed|"
-    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b|\bmps\b|\bxpu\b"
+    rb"horovod|megatron|cupy|cudnn|NCCL|CUBLAS|torch\.ops\b|import ops\b|\bmps\b|\bxpu\b|autocast_"
 )
 
 
@@ -47,6 +47,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
             own_cuda=file.own_cuda,
             own_packages=file.own_packages,
             flags=file.flags,
+            extensions=file.extensions,
             hints_only=not concerns,
         )
     except (SyntaxError, ValueError) as error:
@@ -74,6 +75,7 @@ def convert_source(
     own_cuda: frozenset[str] = frozenset(),
     own_packages: frozenset[str] = frozenset(),
     flags: frozenset[str] = frozenset(),
+    extensions: frozenset[str] = frozenset(),
     hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
@@ -82,7 +84,8 @@ def convert_source(
 
     def make(text: str) -> Module:
         source = Source(text)
-        return Module(path, source, _parse(text), settings, own_cuda, own_packages, flags)
+        tree = _parse(text)
+        return Module(path, source, tree, settings, own_cuda, own_packages, flags, extensions)
 
     found = [] if hints_only else systems.concerned(text, settings.target)
     if found:

@@ -40,6 +40,7 @@ def run(module: Module) -> None:
                 tip="Leave it where another branch serves other devices; else write that branch "
                 "with torch's operators.",
             )  # fmt: skip
+            module.names_left.append(node)
             continue
         if isinstance(up, ast.Call) and up.func is node:  # an old is_cuda(), or the user's own
             if any(f.name == "is_cuda" for f in module.names.all(ast.FunctionDef)):

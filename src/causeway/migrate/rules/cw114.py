@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from causeway.migrate import knowledge
@@ -131,7 +132,26 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
     yield from regions
 
 
+# Libraries for CUDA alone, as messages name them.
+_LIBRARY = re.compile(r"\b(?:apex|tensorrt|cupy|flash.attn|transformer.engine)\b", re.I)
+
+
+def _for_library(module: Module, use: Use) -> bool:
+    """Whether the answer no ends with a message that names a library for CUDA alone:
+    `assert torch.cuda.is_available(), "apex needs CUDA"`.
+    """
+    stmt = statement(use.node)
+    if isinstance(stmt, ast.Assert) and stmt.msg is not None:
+        return bool(_LIBRARY.search(module.text(stmt.msg)))
+    if isinstance(stmt, ast.If) and isinstance(stmt.body[0], ast.Raise):
+        asked = any(node is use.node for node in ast.walk(stmt.test))
+        return asked and bool(_LIBRARY.search(module.text(stmt.body[0])))
+    return False
+
+
 def _decides_on_cuda(module: Module, use: Use) -> bool:
+    if _for_library(module, use):
+        return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     for up, region in _regions(use):

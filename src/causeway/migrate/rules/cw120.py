@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -27,6 +28,14 @@ RULE = Rule(
     'with autocast(accelerator.type, enabled=accelerator.type != "cpu"):\n    pass\n',
 )
 _AUTOCAST = ("enabled", "dtype", "cache_enabled")
+# Functions that mean CUDA's autocast where they are given no device, the ones that are given one,
+# and the number of arguments without it.
+_STATE = {
+    "torch.is_autocast_enabled": ("torch.is_autocast_enabled", 0),
+    "torch.set_autocast_enabled": ("torch.set_autocast_enabled", 1),
+    "torch.get_autocast_gpu_dtype": ("torch.get_autocast_dtype", 0),
+    "torch.set_autocast_gpu_dtype": ("torch.set_autocast_dtype", 1),
+}
 
 
 def run(module: Module) -> None:
@@ -38,6 +47,8 @@ def run(module: Module) -> None:
             _custom(module, use, name)
     for use in module.uses("torch.autocast", "torch.amp.autocast", "torch.amp.GradScaler"):
         _literal(module, use)
+    for use in module.uses(*_STATE):
+        _state(module, use)
     table.run(module, RULE)
 
 
@@ -59,6 +70,21 @@ def _context(module: Module, use: Use, name: str) -> None:
     edits += _enabled(module, call, name, 0 if name == "autocast" else 4)
     module.change(RULE, call, edits, f"torch.amp.{name} takes the device", tip=api.tip,
                   api=use.api, category="precision")  # fmt: skip
+    module.done.add(id(use.node))
+
+
+def _state(module: Module, use: Use) -> None:
+    """A question about autocast, or a setting of it, that means CUDA's as it names no device."""
+    call, (api, given) = use.call, _STATE[use.api]
+    if call is None or len(call.args) != given or call.keywords:
+        return
+    if any(isinstance(up, ast.ExceptHandler) for _, up in ancestors(call)):
+        return  # for a torch that has no other
+    edits = [*module.rename(use, api), module.insert_first(call, module.device_type(call))]
+    if api == "torch.set_autocast_enabled":  # it had no effect on the CPU
+        edits += _enabled(module, call, "autocast", 0)
+    module.change(RULE, call, edits, f"`{use.api}` without a device is CUDA's", api=use.api,
+                  category="precision")  # fmt: skip
     module.done.add(id(use.node))
 
 

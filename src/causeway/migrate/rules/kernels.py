@@ -10,6 +10,8 @@ from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rules.callees import kernel_of_cuda
 from causeway.migrate.rules.roles import device_like
 
+_OPERATOR = ("torch.autograd.Function", "torch.autograd.function.Function")
+
 
 def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """Whether a question about the device leads to kernels that exist for CUDA alone: a function
@@ -45,7 +47,9 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             inner.ctx, ast.Load
         ) and module.resolve(inner) == "torch.backends.cudnn.enabled":  # fmt: skip
             return True
-        if isinstance(inner, ast.Call) and kernel_of_cuda(module, inner.func):
+        if isinstance(inner, ast.Call) and (
+            kernel_of_cuda(module, inner.func) or _applies_kernel(module, inner.func)
+        ):
             return True
         if isinstance(inner, ast.Constant) and inner.value in PROVIDERS:
             return True
@@ -69,7 +73,35 @@ def _refuses_others(module: Module, node: ast.If) -> bool:
     homes = (up for _, up in ancestors(node) if isinstance(up, ast.ClassDef))
     home = next(homes, None)
     bases = home.bases if home else []
-    return any(module.resolve(base) == "torch.autograd.Function" for base in bases)
+    return any(module.resolve(base) in _OPERATOR for base in bases)
+
+
+def _applies_kernel(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is `apply` of an autograd.Function whose kernels are for CUDA alone:
+    apex's, or one of the module's own that calls such a kernel.
+    """
+    if not (isinstance(func, ast.Attribute) and func.attr == "apply"):
+        return False
+    held = [func.value]
+    if isinstance(func.value, ast.Attribute):  # what the class keeps: self.norm = FusedNorm
+        held += [
+            up.value
+            for node in module.names.all(ast.Attribute)
+            if node.attr == func.value.attr and isinstance(node.ctx, ast.Store)
+            and isinstance(up := node.up, ast.Assign)  # type: ignore[attr-defined]
+        ]  # fmt: skip
+    if any(module.resolve(value).startswith("apex.") for value in held):
+        return True
+    if not isinstance(func.value, ast.Name):
+        return False
+    bound = module.names.bindings(func.value)
+    return any(
+        isinstance(binding.node, ast.ClassDef)
+        and any(module.resolve(base) in _OPERATOR for base in binding.node.bases)
+        and any(isinstance(n, ast.Call) and kernel_of_cuda(module, n.func)
+                for n in ast.walk(binding.node))
+        for binding in bound
+    )  # fmt: skip
 
 
 _ARCHITECTURE = ("torch.cuda.get_device_capability", "torch.cuda.get_device_properties")

@@ -144,6 +144,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
             if any(_architecture(e) for e in up.elts) or _by_vendor(up) or _of_lightning(up):
                 return None
+            if _of_profiler(up):
+                return None
             certain = certain or all(_among_devices(e, what) for e in up.elts)
         elif isinstance(up, ast.FormattedValue):
             return Role.TYPE if certain else None
@@ -234,6 +236,19 @@ def _of_lightning(node: ast.List | ast.Tuple | ast.Set) -> bool:
     """Whether a list has Lightning's words for accelerators: {"cpu", "gpu", "cuda", "auto"}."""
     names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
     return "gpu" in names and bool(names & {"auto", "tpu"})
+
+
+def _of_profiler(node: ast.List | ast.Tuple | ast.Set) -> bool:
+    """Whether a list goes by the name of what torch.profiler records, whose members are the names
+    of torch.profiler.ProfilerActivity: `activities=["cpu", "cuda"]`.
+    """
+    up = node.up  # type: ignore[union-attr]
+    if isinstance(up, ast.keyword):
+        return up.arg == "activities"
+    if isinstance(up, FUNCTIONS):
+        return _default_of(up.args, node) == "activities"
+    targets = up.targets if isinstance(up, ast.Assign) else [getattr(up, "target", None)]
+    return any(getattr(t, "id", getattr(t, "attr", "")) == "activities" for t in targets)
 
 
 def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:
