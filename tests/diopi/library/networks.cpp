@@ -440,7 +440,7 @@ diopiError_t diopiFusedAdamW(Context, Out* params, In* grads, Out* averages, Out
         m[i] += (1 - beta1) * (gradient - m[i]);
         v[i] = beta2 * v[i] + (1 - beta2) * gradient * gradient;
         top[i] = amsgrad ? std::max(top[i], v[i]) : v[i];
-        x[i] -= lr * decay * x[i] + lr / first * m[i] / (std::sqrt(top[i]) / std::sqrt(second) + eps);
+        x[i] = x[i] * (1 - lr * decay) - lr / first * m[i] / (std::sqrt(top[i]) / std::sqrt(second) + eps);
       }
       write<double>(params[t], x);
       write<double>(averages[t], m);
