@@ -92,7 +92,7 @@ TEAMS = CAUSEWAY_SIM_TEAMS=1 CAUSEWAY_SIM_OPS=none CAUSEWAY_SIM_MEMORY_MODEL=dis
 test-teams: build ## every portable kernel and compiled graphs under the simulated chip's model of a GPU: hours
 	$(TEAMS) $(PY) tests/portable/cases.py teams
 	$(TEAMS) $(PY) tests/portable/database.py all
-	$(TEAMS) $(PY) tests/portable/foreach.py all
+	$(TEAMS) CAUSEWAY_SIM_MEMORY_MODEL=unified $(PY) tests/portable/foreach.py all
 	$(TEAMS) $(PY) tests/portable/strides.py all
 	$(TEAMS) $(PY) tests/random_programs.py 0 200
 	$(TEAMS) $(PY) tests/compile/random_graphs.py 0 100

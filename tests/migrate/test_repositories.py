@@ -63,6 +63,26 @@ CHANGED = {
         "import torch.distributed as dist\nif dist.get_backend() == dist.Backend.NCCL:\n    f()\n",
         f'if dist.get_backend() == {OWN}.get(accelerator.type) != "gloo":\n    f()\n',
     ),
+    "a sum as a seed, and a seed by chance": (
+        "def init(i):\n    torch.manual_seed(seed + i)\n    torch.cuda.manual_seed(seed + i)\n"
+        "    torch.cuda.manual_seed_all(seed + i)\n"
+        "def by_chance():\n    torch.seed()\n    torch.cuda.seed()\n",
+        "def init(i):\n    torch.manual_seed(seed + i)\ndef by_chance():\n    torch.seed()\n",
+    ),
+    "a question that guards what has no guard of its own": (
+        "if torch.cuda.is_available():\n    device = torch.cuda.current_device()\n"
+        "    found = torch.cuda.get_device_properties(device)\n"
+        "    print(device, found.major)\n",
+        "if torch.cuda.is_available():\n    device = torch.accelerator.current_device_index()\n"
+        "    found = torch.cuda.get_device_properties(device)\n"
+        "    print(device, found.major)\n",
+    ),
+    "a module that knows other devices by name": (
+        'def f(device):\n    if device.type == "mps":\n        g()\n'
+        'def h(device):\n    return device.type == "cuda"\n',
+        'def f(device):\n    if device.type == "mps":\n        g()\n'
+        'def h(device):\n    return device.type == accelerator.type not in ("cpu", "mps")\n',
+    ),
     "autocast without a device is CUDA's": (
         "def cast(x):\n    if torch.is_autocast_enabled():\n"
         '        if x.device.type == "cuda":\n'

@@ -7,6 +7,7 @@ as it has the words for what is wrong with them.
 
 from __future__ import annotations
 
+import os
 import sys
 import warnings
 from collections.abc import Iterator
@@ -51,6 +52,10 @@ HOST = {
     "aten::round", "aten::unfold_backward", "aten::sum.dim_IntList",
 }  # fmt: skip
 
+
+# torch copies corners of its result before it has written them: the chip's model of a GPU tells
+# of that.
+UNWRITTEN = ("nn.functional.pad_circular",) if os.environ.get("CAUSEWAY_SIM_TEAMS") == "1" else ()
 
 # Of equal values any may be named: the values are compared, and their places by what is there.
 TIES = ("sort", "msort", "kthvalue", "topk", "mode", "median", "nanmedian")
@@ -132,7 +137,8 @@ def main() -> None:
     wrong = cases = 0
     found = set()
     for op in op_db:
-        if op.name not in names and f"{op.name}_{op.variant_test_name}" not in names:
+        variant = f"{op.name}_{op.variant_test_name}"
+        if (op.name not in names and variant not in names) or variant in UNWRITTEN:
             continue
         found.add(op.name)
         for dtype in dtypes:

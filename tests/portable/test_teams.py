@@ -103,6 +103,12 @@ PLANTED = [
         "torch.empty(700, device=x.device) + 1",
         "reads what nothing has written: argument",
     ),
+    (
+        "memory behind what was written",
+        "no such text=>",
+        "part[2990:3010] * 2",
+        "reads what nothing has written: argument",
+    ),
 ]
 PROGRAM = f"""
 import os, re, torch
@@ -110,6 +116,9 @@ import os, re, torch
 planted = {PLANTED!r}
 x = torch.randn(70, 300, generator=torch.Generator().manual_seed(0))
 x = x.to(torch.accelerator.current_accelerator())
+part = torch.empty(5000, device=x.device)
+part[7:3000].copy_(torch.ones(2993))
+assert (part[7:3000] * 3).sum().item() == 3 * 2993
 for name, replace, program, words in planted:
     os.environ["WATCH_REPLACE"] = replace
     try:

@@ -10,6 +10,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
+#include <map>
 #include <mutex>
 #include <numeric>
 #include <unordered_map>
@@ -56,13 +57,24 @@ class Shadow {
     const uint64_t number = address / page_bytes;
     if (number == last_) return *found_;
     std::unique_ptr<Page>& page = pages_[number];
-    if (!page) page = std::make_unique<Page>();
+    if (!page) {
+      page = std::make_unique<Page>();
+      const uintptr_t first = number * page_bytes;
+      auto it = unwritten_.upper_bound(first);
+      if (it != unwritten_.begin()) --it;
+      for (; it != unwritten_.end() && it->first < first + page_bytes; ++it)
+        for (uintptr_t at = std::max(it->first, first); at < std::min(it->second, first + page_bytes); ++at)
+          page->unwritten[at % page_bytes / 8] |= uint8_t(1u << at % 8);
+    }
     last_ = number;
     return *(found_ = page.get());
   }
-  void forget(uintptr_t start, uint64_t bytes) {
+  // Nothing has happened to it; `unwritten`: and a kernel may not read it.
+  void allocated(uintptr_t start, uint64_t bytes, bool unwritten) {
     last_ = UINT64_MAX;
     for (uint64_t n = start / page_bytes; n <= (start + bytes - 1) / page_bytes; ++n) pages_.erase(n);
+    cut(start, start + bytes);
+    if (unwritten) unwritten_[start] = start + bytes;
   }
   // Epochs begin anew.
   void restart() {
@@ -72,30 +84,33 @@ class Shadow {
       page->bytes.reset();
     }
   }
-  void mark(uintptr_t start, uint64_t bytes, bool unwritten) {
+  void written(uintptr_t start, uint64_t bytes) {
+    cut(start, start + bytes);
     for (uintptr_t at = start; at < start + bytes;) {
-      const uint64_t in = at % page_bytes, n = std::min(page_bytes - in, start + bytes - at);
-      if (!unwritten && !pages_.count(at / page_bytes)) {  // the host's, or nothing is known of it
-        at += n;
-        continue;
-      }
-      uint8_t* bits = page(at).unwritten;
-      for (uint64_t b = in; b < in + n;) {
-        if (b % 8 == 0 && b + 8 <= in + n) {
-          bits[b / 8] = unwritten ? 0xff : 0;
-          b += 8;
-        } else {
-          const uint8_t bit = uint8_t(1u << b % 8);
-          bits[b / 8] = uint8_t(unwritten ? bits[b / 8] | bit : bits[b / 8] & ~bit);
-          ++b;
-        }
-      }
+      const uint64_t n = std::min(page_bytes - at % page_bytes, start + bytes - at);
+      if (const auto found = pages_.find(at / page_bytes); found != pages_.end()) mark_written(*found->second, at, n);
       at += n;
     }
   }
+  static void mark_written(Page& page, uintptr_t address, uint64_t bytes) {
+    const uint64_t first = address % page_bytes;
+    for (uint64_t at = first; at < first + bytes; ++at) page.unwritten[at / 8] &= uint8_t(~(1u << at % 8));
+  }
 
  private:
+  void cut(uintptr_t start, uintptr_t end) {
+    auto it = unwritten_.lower_bound(start);
+    if (it != unwritten_.begin() && std::prev(it)->second > start) --it;
+    while (it != unwritten_.end() && it->first < end) {
+      const auto [from, to] = *it;
+      it = unwritten_.erase(it);
+      if (from < start) unwritten_[from] = start;
+      if (to > end) it = std::next(unwritten_.emplace(end, to).first);
+    }
+  }
+
   std::unordered_map<uint64_t, std::unique_ptr<Page>> pages_;
+  std::map<uintptr_t, uintptr_t> unwritten_;  // starts and ends, for pages that are not there yet
   uint64_t last_ = UINT64_MAX;
   Page* found_ = nullptr;
 };
@@ -302,11 +317,6 @@ bool is_unwritten(const Page& page, uintptr_t address, uint64_t bytes) {
   return false;
 }
 
-void mark_written(Page& page, uintptr_t address, uint64_t bytes) {
-  const uint64_t first = address % page_bytes;
-  for (uint64_t at = first; at < first + bytes; ++at) page.unwritten[at / 8] &= uint8_t(~(1u << at % 8));
-}
-
 void look(uintptr_t address, uint64_t bytes, bool write, const void* from) {
   const Launch& l = *g_launch;
   const Touch now = {g_epoch, g_group * l.lanes + g_fiber->lane, offset_of(from)};
@@ -323,7 +333,7 @@ void look(uintptr_t address, uint64_t bytes, bool write, const void* from) {
     each_page(g_memory, [&](Page& page, uintptr_t at, uint64_t n) {
       if (!write && is_unwritten(page, at, n))
         stop(item_name(*g_fiber) + " reads what nothing has written: " + place_of(at) + ", " + line_of(now.from));
-      if (write) mark_written(page, at, n);
+      if (write) Shadow::mark_written(page, at, n);
       cells(page, at, n,
             [&](Cell& cell, uintptr_t where) { touch(cell, where, write, now, g_group_epoch, g_launch_epoch); });
     });
@@ -451,14 +461,13 @@ Region region_of(const Device& device, const void* address) {
 
 void allocated(const Device& device, uintptr_t start, uint64_t bytes) {
   std::lock_guard<std::mutex> lock(g_mutex);
-  g_memory.forget(start + uintptr_t(device.shift), bytes);
-  if (knows_writers()) g_memory.mark(start + uintptr_t(device.shift), bytes, true);
+  g_memory.allocated(start + uintptr_t(device.shift), bytes, knows_writers());
 }
 
 void written(const void* start, uint64_t bytes) {
   if (!knows_writers()) return;
   std::lock_guard<std::mutex> lock(g_mutex);
-  g_memory.mark(reinterpret_cast<uintptr_t>(start), bytes, false);
+  g_memory.written(reinterpret_cast<uintptr_t>(start), bytes);
 }
 
 }  // namespace sim::teams

@@ -38,10 +38,20 @@ def stays_without_device(module: Module, rule: Rule, node: ast.AST) -> bool:
 
 def no_other(module: Module, node: ast.AST) -> str:
     """What follows `x == accelerator.type` where that must be true on no CPU: `!= "cpu"`, and on no
-    device that has a branch of its own: `not in ("cpu", "mps")`.
+    device that the module has a branch for: `not in ("cpu", "mps")`.
     """
     quote = module.quote_for(node)
-    named = {match.group(1) for name in compared_beside(node) if (match := _TORCHS.fullmatch(name))}
+    beside = [
+        side.value
+        for compare in module.names.all(ast.Compare)
+        for side in compare.comparators
+        if isinstance(side, ast.Constant) and isinstance(side.value, str)
+    ]
+    named = {
+        match.group(1)
+        for name in (*compared_beside(node), *beside)
+        if (match := _TORCHS.fullmatch(name))
+    }
     if not named:
         return f" != {quote}cpu{quote}"
     listed = ", ".join(f"{quote}{name}{quote}" for name in ("cpu", *sorted(named)))

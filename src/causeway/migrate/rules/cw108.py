@@ -20,6 +20,7 @@ RULE = Rule(
     before="import torch\n\ntorch.manual_seed(1)\ntorch.cuda.manual_seed_all(1)\n",
     after="import torch\n\ntorch.manual_seed(1)\n",
 )
+_SEEDS = {f"torch.cuda.{name}" for name in ("manual_seed", "manual_seed_all", "seed", "seed_all")}
 
 
 def run(module: Module) -> None:
@@ -68,11 +69,11 @@ def _seeded_beside(module: Module, use: Use) -> bool:
     """
     call = use.call
     stmt: ast.stmt | None = alone(module, call) if call else None
-    if call is None or stmt is None or len(call.args) != 1 or call.keywords:
+    if call is None or stmt is None or len(call.args) > 1 or call.keywords:
         return False
-    if not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant):
+    if not all(_settled(arg) for arg in call.args):
         return False
-    wanted = module.text(call.args[0])
+    wanted = "".join(module.text(arg) for arg in call.args)  # "": a seed by chance
     whole = _only_seeds(module, stmt, wanted)
     stmt = whole or stmt
     around = block(stmt)
@@ -104,6 +105,13 @@ def _seeded_beside(module: Module, use: Use) -> bool:
     return False
 
 
+def _settled(node: ast.expr) -> bool:
+    """Whether an expression is the same twice: `seed + rank`, no call."""
+    if isinstance(node, ast.BinOp):
+        return _settled(node.left) and _settled(node.right)
+    return isinstance(node, ast.Name | ast.Attribute | ast.Constant)
+
+
 def _only_seeds(module: Module, stmt: ast.stmt, wanted: str) -> ast.If | None:
     """The condition that holds nothing but seeds for CUDA, all the same, and asks no more than
     whether there is a device.
@@ -120,9 +128,8 @@ def _only_seeds(module: Module, stmt: ast.stmt, wanted: str) -> ast.If | None:
         seed = other.value if isinstance(other, ast.Expr) else None
         if not (
             isinstance(seed, ast.Call)
-            and module.resolve(seed.func)
-            in ("torch.cuda.manual_seed", "torch.cuda.manual_seed_all")
-            and [module.text(a) for a in seed.args] == [wanted]
+            and module.resolve(seed.func) in _SEEDS
+            and "".join(module.text(a) for a in seed.args) == wanted
         ):
             return None
     asked = [n for n in ast.walk(up.test) if isinstance(n, ast.Call)]
@@ -150,9 +157,8 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
     call = stmt.value if isinstance(stmt, ast.Expr) else None
     return (
         isinstance(call, ast.Call)
-        and module.resolve(call.func) == "torch.manual_seed"
-        and len(call.args) == 1
-        and module.text(call.args[0]) == wanted
+        and module.resolve(call.func) == ("torch.manual_seed" if wanted else "torch.seed")
+        and "".join(module.text(arg) for arg in call.args) == wanted
     )
 
 

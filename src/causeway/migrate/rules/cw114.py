@@ -166,21 +166,26 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             converted = any(a <= e.start < b for e in module.edits for a, b in body)
             if not isinstance(up, ast.If) or not converted:
                 return True
-            for node in stays:
-                _guard(module, node, up)
+            if not all(_guard(module, node, up) for node in stays):
+                return True
     return False
 
 
-def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
-    """Ask for CUDA before a statement that stays CUDA's, among others that serve every device."""
+def _guard(module: Module, node: ast.AST, around: ast.If) -> bool:
+    """Ask for CUDA before a statement that stays CUDA's, among others that serve every device.
+    Whether that is asked there now: it cannot be asked before `properties = …`.
+    """
     written = statement(node)
+    if _asked_inside(module, written, around):
+        return True
     stmt = alone(module, written.value) if isinstance(written, ast.Expr) else None
-    asked = stmt is not None and _asked_inside(module, stmt, around)
-    if stmt is None or asked or id(stmt) in module.done:
-        return
+    if stmt is None:
+        return False
+    if id(stmt) in module.done:
+        return True
     source, start = module.source, module.source.start(stmt)
     if source.place(start)[0] != source.place(source.end(stmt))[0]:
-        return  # a string over several lines must not be indented
+        return False  # a string over several lines must not be indented
     indent = source.slice(source.line_start(start), start)
     asks = f"if {module.torch(stmt)}.cuda.is_available():{source.newline}{indent}{module.indent}"
     edit = Edit(start, start, asks)
@@ -188,6 +193,7 @@ def _guard(module: Module, node: ast.AST, around: ast.If) -> None:
         RULE, stmt, [edit], "this alone stays CUDA's", tip="What is around it serves every device.",
     ):  # fmt: skip
         module.guards.append((stmt, edit))
+    return True
 
 
 def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
