@@ -95,7 +95,6 @@ test-teams: build ## every portable kernel and compiled graphs under the simulat
 	$(TEAMS) CAUSEWAY_SIM_MEMORY_MODEL=unified $(PY) tests/portable/foreach.py all
 	$(TEAMS) $(PY) tests/portable/strides.py all
 	$(TEAMS) $(PY) tests/portable/models.py digits gpt lstm gru unet
-	$(TEAMS) $(PY) tests/random_programs.py 0 200
 	$(TEAMS) $(PY) tests/compile/random_graphs.py 0 100
 	$(TEAMS) $(PY) tests/compile/sweep.py
 
