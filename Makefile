@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -94,7 +94,7 @@ test-teams: build ## every portable kernel and compiled graphs under the simulat
 	$(TEAMS) $(PY) tests/portable/database.py all
 	$(TEAMS) CAUSEWAY_SIM_MEMORY_MODEL=unified $(PY) tests/portable/foreach.py all
 	$(TEAMS) $(PY) tests/portable/strides.py all
-	$(TEAMS) $(PY) tests/random_programs.py 0 200
+	$(TEAMS) $(PY) tests/portable/models.py digits gpt lstm gru unet
 	$(TEAMS) $(PY) tests/compile/random_graphs.py 0 100
 	$(TEAMS) $(PY) tests/compile/sweep.py
 
@@ -134,6 +134,15 @@ endif
 
 test-ascend: build ascend-stand-in ## the vendor of Ascend's NPUs on the stand-in: its tests, conformance of table and operators
 	$(PY) -m pytest -q tests/ascend
+
+# HEADERS=proto/include of DIOPI: its own headers instead of ours, for the table and for the library.
+DIOPI = $(if $(HEADERS),-DDIOPI_INCLUDE=$(HEADERS),-UDIOPI_INCLUDE)
+test-diopi: build ## the vendor for libraries of DIOPI's functions, on one in plain C++: its tests, conformance of table and operators
+	cmake -S vendors/diopi -B build/diopi-vendor $(DIOPI) > /dev/null && cmake --build build/diopi-vendor -j $(JOBS)
+	cmake -S tests/diopi/library -B build/diopi-library $(DIOPI) > /dev/null && cmake --build build/diopi-library -j $(JOBS)
+	$(PY) -m pytest -q tests/diopi
+	CAUSEWAY_VENDOR=build/diopi-vendor/libcw_diopi.so CAUSEWAY_DIOPI_LIBRARY=build/diopi-library/lib/libdiopi_impl.so \
+		$(BIN)/causeway conformance -n $(JOBS)
 
 ascend-stand-in: ## stand-ins for the libraries of Ascend's chips, in build/ascend-stand-in/lib
 	@mkdir -p build/ascend-stand-in

@@ -68,20 +68,30 @@ def run_python() -> Run:
 
 
 @pytest.fixture(scope="session")
-def build_vendor(request: pytest.FixtureRequest) -> Callable[[str], Path]:
-    """build_vendor("opencl"): the library of vendors/opencl, built from this tree, once."""
+def build_folder(request: pytest.FixtureRequest) -> Callable[[Path, str], Path]:
+    """build_folder(source, name): where CMake's project in `source` was built, once."""
 
-    def build(name: str) -> Path:
-        folder = request.config.cache.mkdir(f"cw_{name}")
+    def build(source: Path, name: str) -> Path:
+        folder = request.config.cache.mkdir(name)
         with (folder / "lock").open("w") as lock:  # two processes of pytest build in one folder
             fcntl.flock(lock, fcntl.LOCK_EX)
             for command in (
-                ["cmake", "-S", str(ROOT / "vendors" / name), "-B", str(folder)],
+                ["cmake", "-S", str(source), "-B", str(folder)],
                 ["cmake", "--build", str(folder)],
             ):
                 done = subprocess.run(command, capture_output=True, text=True, check=False)
                 assert done.returncode == 0, done.stdout + done.stderr
-        (library,) = folder.glob("libcw_*.so")
+        return folder
+
+    return build
+
+
+@pytest.fixture(scope="session")
+def build_vendor(build_folder: Callable[[Path, str], Path]) -> Callable[[str], Path]:
+    """build_vendor("opencl"): the library of vendors/opencl, built from this tree, once."""
+
+    def build(name: str) -> Path:
+        (library,) = build_folder(ROOT / "vendors" / name, f"cw_{name}").glob("libcw_*.so")
         return library
 
     return build

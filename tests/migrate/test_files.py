@@ -294,6 +294,16 @@ def test_a_file_that_cannot_be_read_is_said_and_kept(path: str, text: str, line:
     assert result.reason.startswith(f"line {line}:" if line else "not TOML")
 
 
+@pytest.mark.timeout(60)  # minutes where each value looks at all keys
+@pytest.mark.parametrize(
+    ("path", "line"), [("a.json", '"k%d": "cuda%d",'), ("a.yaml", "k%d: cuda%d")]
+)
+def test_a_vocabulary_is_read_in_time_that_grows_with_its_size(path: str, line: str) -> None:
+    text = "\n".join(line % (i, i) for i in range(30000))
+    result = convert(path, "{" + text.rstrip(",") + "}" if path == "a.json" else text + "\n")
+    assert (result.status, result.findings) == ("unchanged", [])
+
+
 @pytest.mark.parametrize(
     "path", ["a.sh", "a.yaml", "a.json", "a.ipynb", "requirements.txt", "a.cu"]
 )

@@ -221,6 +221,14 @@ KEPT = {
         "    def forward(self, x):\n        if not x.is_cuda:\n            return F.rms_norm(x)\n"
         "        return self.function.apply(x)\n"
     ),
+    "the backend of CUDA's device": (
+        'assert get_distributed_backend("cuda") == "nccl"\nassert f("cpu") == "gloo"\n'
+    ),
+    "a test that replaces what CUDA answers": (
+        '@patch("torch.cuda.is_available", return_value=True)\n'
+        "def test_cuda(self, available):\n    assert support() == Support.CUDA\n"
+        '    assert support().device.type == "cuda"\n'
+    ),
     "a library for CUDA alone, by the message": (
         "def make(name):\n"
         '    assert torch.cuda.is_available(), "APEX needs CUDA"\n'

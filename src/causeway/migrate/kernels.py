@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 
 from causeway.migrate.names import FUNCTIONS, Names, ancestors
 
-_CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda")
+_CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
@@ -81,6 +81,7 @@ class Kernels:
                 if node.id in launchers and self._of_module(node):
                     changed |= self._take(node, launchers[node.id], launchers)
         self._find_marked()
+        self._find_patched()
         for node in self._names.all(ast.Name) if self._parts else ():
             if self._of_module(node):
                 around = (self._parts[id(up)] for _, up in ancestors(node) if id(up) in self._parts)
@@ -159,6 +160,18 @@ class Kernels:
                     named = mark.func if isinstance(mark, ast.Call) else mark
                     if _MARK.fullmatch(self._resolve(named)):
                         self._parts[id(node)] = "a kernel of CUDA"
+
+    def _find_patched(self) -> None:
+        """Tests for which a decorator replaces a name of CUDA's: they say what the program does
+        with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
+        """
+        for kind in (*FUNCTIONS, ast.ClassDef):
+            for node in self._names.all(kind):
+                for call in getattr(node, "decorator_list", ()):
+                    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
+                    name = first.value if isinstance(first, ast.Constant) else None
+                    if isinstance(name, str) and name.startswith("torch.cuda."):
+                        self._parts[id(node)] = f"a test that replaces {name}"
 
 
 def _is_test(node: ast.AST) -> bool:

@@ -74,7 +74,7 @@ def _pairs(draft: Draft, signs: set[str], *, quoted: bool) -> None:
     found = []
     for pair in _LINE.finditer(text):
         section = max(s for s in sections if s[0] <= pair.start())[1]
-        keys.setdefault(section, set()).add(values.key(pair.group("name").strip('"')))
+        keys.setdefault(section, set()).add(values.key(pair.group("name").strip('"')).lower())
         if pair.group("sign") in signs and (pair.group("quote") or not quoted):
             found.append((section, pair))
     for section, pair in found:

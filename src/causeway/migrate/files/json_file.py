@@ -33,18 +33,21 @@ def _convert(draft: Draft) -> None:
         if re.search(r"^\s*//|\}\s*\n\s*\{", draft.text, re.MULTILINE):
             return
         raise
+    trainers: dict[int, bool] = {}  # asked of each object once: data has thousands of keys
     for path, node, inside in tree.strings():
         name = path[-1] if path else ""
         around = (node.start, node.end)
         value = node.value if isinstance(node.value, str) else str(node.value)
         inner = (node.start + 1, node.end - 1) if isinstance(node.value, str) else around
         exact = draft.text[slice(*inner)] == value
-        keys = {str(key.value) for key, _ in inside.members or ()}
+        if (of_trainer := trainers.get(id(inside))) is None:
+            keys = frozenset(str(key.value).lower() for key, _ in inside.members or ())
+            of_trainer = trainers[id(inside)] = values.is_trainer(path[:-1], keys)
         values.judge(
             draft,
             values.Named(
                 name, value, inner if exact else None, around,
-                lightning=values.is_trainer(path[:-1], keys),
+                lightning=of_trainer,
                 null="null",
             ),
         )  # fmt: skip

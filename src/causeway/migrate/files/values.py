@@ -8,7 +8,7 @@ it is: `name: cuda` is a name.
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 
 from causeway.compat import systems
@@ -77,15 +77,15 @@ class Named:
     null: str = ""  # how the file's language writes null, if it does
 
 
-def is_trainer(path: Sequence[str], beside: Collection[str]) -> bool:
+def is_trainer(path: Sequence[str], beside: Set[str]) -> bool:
     """Whether a mapping is the arguments of a Trainer of Lightning: by the names that lead to it,
-    or by the keys that it has.
+    or by the keys that it has, in lower case: `beside`, made once for a mapping, which may be a
+    vocabulary.
     """
     around = [name for name in path if name not in ("init_args", "_args_")]
     if around and _TRAINER.fullmatch(around[-1]):
         return True
-    keys = {name.lower() for name in beside}
-    return bool(LIGHTNING & keys) and not _OTHERS & keys
+    return not LIGHTNING.isdisjoint(beside) and _OTHERS.isdisjoint(beside)
 
 
 def key(name: str) -> str:

@@ -99,7 +99,9 @@ def _scalars(
                 yield replace(scalar, listed=True) if own else scalar
     else:
         keys = frozenset(
-            str(k.value) for k, value in node.value if k.id == "scalar" and _fits(k.value, value)
+            str(k.value).lower()
+            for k, value in node.value
+            if k.id == "scalar" and _fits(k.value, value)
         )
         for key, value in node.value:
             name = str(key.value) if key.id == "scalar" else "?"

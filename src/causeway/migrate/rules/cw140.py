@@ -201,6 +201,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
         return
     if not backend_like(module, other) and not api.startswith("torch.distributed"):
         return
+    if isinstance(other, ast.Call) and any(
+        isinstance(arg, ast.Constant) and arg.value == "cuda" for arg in other.args
+    ):
+        return  # the backend of CUDA's device: `backend_of("cuda") == "nccl"`
     if parts is None:
         return
     if module.vendor:
