@@ -102,10 +102,13 @@ def spellings(name: str) -> tuple[str, ...]:
 
 
 def nearest(pattern: str, operators: Sequence[str]) -> str:
-    """The end of a message about a pattern that matches no operator."""
-    known = {spelling for name in operators for spelling in spellings(name)[1:3]}
-    near = difflib.get_close_matches(pattern.split("::")[-1], sorted(known), n=1)
-    return f"; did you mean {near[0]!r}?" if near else " with a kernel of Causeway's"
+    """The end of a message about a pattern that matches no operator. torch's own come first."""
+    own = [name for name in operators if name.startswith("aten::")]
+    for names in (own, operators):
+        known = {spelling for name in names for spelling in spellings(name)[1:3]}
+        if near := difflib.get_close_matches(pattern.split("::")[-1], sorted(known), n=1):
+            return f"; did you mean {near[0]!r}?"
+    return " with a kernel of Causeway's"
 
 
 def start() -> None:
