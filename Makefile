@@ -71,6 +71,14 @@ $(RUNS_OPENCL): intel
 $(RUNS_OPENCL): export OCL_ICD_VENDORS := $(CURDIR)/build/intel/lib/libintelocl.so
 endif
 
+# RUNTIME=rusticl: on Mesa's, by its software driver: OpenCL 3.0 without shared memory and doubles, a launch takes 20 ms.
+ifeq ($(RUNTIME),rusticl)
+RUSTICL := $(firstword $(wildcard /usr/lib/*/libRusticlOpenCL.so.1))
+$(if $(RUSTICL),,$(error RUNTIME=rusticl needs Mesa's OpenCL: apt-get install mesa-opencl-icd))
+$(RUNS_OPENCL): export OCL_ICD_VENDORS := $(RUSTICL)
+$(RUNS_OPENCL): export RUSTICL_ENABLE := swrast
+endif
+
 intel: .venv/deps ## Intel's OpenCL runtime for CPUs, in build/intel, for `make RUNTIME=intel` with what runs on OpenCL
 	@mkdir -p build
 	test -x build/intel/bin/python || $(PYTHON) -m venv --without-pip build/intel

@@ -22,6 +22,7 @@ from torch._subclasses import FakeTensorMode, fake_impls
 
 from causeway.device import ipc
 from causeway.device.lazy import device_name
+from causeway.device.properties import get_device_properties
 from causeway.dist import one_process
 from causeway.dist.backend import serve_beside_gloo
 
@@ -61,6 +62,42 @@ def _apply_print() -> None:
 
 def _needs_print() -> bool:
     return _totype(torch.ones(1, device=device_name())).device.type == device_name()
+
+
+# --- GradScaler where the chip has no float64 ----------------------------------------------------
+
+_unscale = torch.amp.GradScaler.unscale_
+
+
+class _Scale(torch.Tensor):
+    """The scale for the time of `unscale_`, which asks for its reciprocal in float64. A scale is a
+    power of two unless the user's factors are none, so the reciprocal in float32 is exact.
+    """
+
+    def double(self, memory_format: torch.memory_format = torch.preserve_format) -> torch.Tensor:
+        return self.as_subclass(torch.Tensor)
+
+
+@functools.wraps(_unscale)
+def _fixed_unscale(self: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> None:
+    scale = self._scale
+    if scale is None or scale.device.type != device_name():
+        return _unscale(self, optimizer)
+    if torch.float64 in get_device_properties(scale.device).dtypes:
+        return _unscale(self, optimizer)
+    self._scale = scale.as_subclass(_Scale)
+    try:
+        _unscale(self, optimizer)
+    finally:
+        self._scale = scale
+
+
+def _apply_unscale() -> None:
+    torch.amp.GradScaler.unscale_ = _fixed_unscale  # type: ignore[method-assign]
+
+
+def _needs_unscale() -> bool:
+    return "self._scale.double()" in inspect.getsource(_unscale)
 
 
 # --- Tensor.__dlpack_device__ -------------------------------------------------------------------
@@ -384,6 +421,15 @@ ALL = (
         "printing a tensor of floats converts it to float64 on the device, which a chip may lack",
         _apply_print,
         _needs_print,
+    ),
+    Workaround(
+        "grad_scaler",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/amp/grad_scaler.py#L351",
+        (2, 11),
+        None,
+        "GradScaler divides by its scale in float64 on the device, which a chip may lack",
+        _apply_unscale,
+        _needs_unscale,
     ),
     Workaround(
         "multiprocessing",

@@ -266,3 +266,33 @@ def test_a_chip_with_few_dtypes_imports_and_counts(run, lost: str) -> None:
         assert (x + x).cpu().tolist() == [2, 2, 2] and x.sum().item() == 3
     """
     run(program, personality=lost)
+
+
+@on(NO_FP64)
+def test_gradients_are_unscaled_where_there_is_no_float64() -> None:
+    """torch asks for the scale's reciprocal in float64."""
+
+    def train(name: str) -> tuple[torch.Tensor, float]:
+        weight = torch.nn.Parameter(torch.arange(1.0, 4.0, device=name))
+        optimizer = torch.optim.SGD([weight], 0.5)
+        scaler = torch.amp.GradScaler("sim", init_scale=8.0, growth_interval=2)
+        if name == "cpu":  # the same by hand
+            for _ in range(3):
+                (weight * weight).sum().backward()
+                optimizer.step()
+                optimizer.zero_grad()
+            return weight.detach(), 16.0
+        for _ in range(3):
+            scaler.scale((weight * weight).sum()).backward()
+            scaler.unscale_(optimizer)
+            scaler.step(optimizer)
+            scaler.update()
+            optimizer.zero_grad()
+        assert type(scaler._scale) is torch.Tensor
+        return weight.detach().cpu(), scaler.get_scale()
+
+    ours, scale = train("sim")
+    theirs, grown = train("cpu")
+    assert torch.equal(ours, theirs)
+    assert scale == grown
+    refuses(lambda: torch.ones(2, device="sim").double(), "Double")

@@ -26,8 +26,9 @@
 #endif
 
 //// in_turn: On CPUs, AHEAD: what will be read soon, into the second cache; COUNT: one more.
+// A translator to SPIR-V ends the process at a prefetch.
 #ifdef __has_builtin
-#if __has_builtin(__builtin_prefetch)
+#if __has_builtin(__builtin_prefetch) && !defined(__SPIR32__) && !defined(__SPIR64__) && !defined(__SPIRV__)
 #define AHEAD(p) __builtin_prefetch((const void*)(u64)(p), 0, 2);
 #endif
 #endif

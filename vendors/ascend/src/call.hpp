@@ -23,15 +23,15 @@
 #include "acl.hpp"
 #include "error.hpp"
 #include "executors.hpp"
-#include "causeway/op.hpp"
 #include "causeway/operators.hpp"
+#include "causeway/pattern.hpp"
 
 namespace ascend {
 
 namespace aten = cw::aten;
 
 // ---- words of a pattern: the argument of this place ...
-enum class Number : int {};  // ... that is, or came as, a number: as aclScalar
+using cw::Number;  // ... that is, or came as, a number: as aclScalar
 enum class Float : int {};  // ... a number, as a float by value
 enum class Int32 : int {};  // ... an int of 32 bits
 enum class OrZero : int {};  // ... an int, 0 where none was given
@@ -257,22 +257,14 @@ std::string letters(std::tuple<T...>*) {
 }
 
 template <auto... tokens>
-struct With {
-  template <class Op>
-  using Parameters = decltype(std::tuple_cat(
-      Word<Op>::get(std::declval<Frame&>(), std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...));
+struct With : cw::Pattern<Word, Frame, tokens...> {
+  using Base = cw::Pattern<Word, Frame, tokens...>;
 
-  // Whether the arguments are those of this call: a number where it takes a number, a tensor where a tensor.
-  template <class Op>
-  static bool fits(const cw_arg* args) {
-    return (fits_token<Op>(args, std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>()) && ...);
-  }
   template <class Op>
   static cw_status call(Operation& operation, Frame& f) {
     cw_status status = CW_OK;
     if (f.again(operation, (0 + ... + precision(tokens)), &status)) return status;
-    auto given =
-        std::tuple_cat(Word<Op>::get(f, std::integral_constant<std::remove_cv_t<decltype(tokens)>, tokens>())...);
+    auto given = Base::template parameters<Op>(f);
     TRY(f.status());
     uint64_t bytes = 0;
     AclExecutor* executor = nullptr;
@@ -293,16 +285,6 @@ struct With {
       return 1 + cube_math(token);
     else
       return 0;
-  }
-  template <class Op, class T, T token>
-  static bool fits_token(const cw_arg* args, std::integral_constant<T, token>) {
-    if constexpr (std::is_same_v<T, Number>) return cw::is_number(args[static_cast<int>(token)]);
-    if constexpr (std::is_same_v<T, int>) {
-      using Expected = typename Op::arguments::template at<static_cast<size_t>(token)>;
-      if constexpr (std::is_same_v<Expected, cw::Tensor> || std::is_same_v<Expected, cw::optional<cw::Tensor>>)
-        return !cw::is_number(args[token]);
-    }
-    return true;
   }
 };
 
@@ -344,19 +326,8 @@ template <class Op, class... Calls>
 struct Row {
   static inline Operation operations[sizeof...(Calls)];
 
-  template <size_t... i>
-  static bool matches(const cw_arg* args, int32_t n, std::index_sequence<i...>) {
-    return n == static_cast<int32_t>(sizeof...(i)) &&
-           (matches_one<typename Op::arguments::template at<i>>(args[i]) && ...);
-  }
-  template <class T>
-  static bool matches_one(const cw_arg& arg) {
-    if (cw::Argument<T>::is(arg)) return true;
-    return (std::is_same_v<T, cw::Tensor> || std::is_same_v<T, cw::optional<cw::Tensor>>) && cw::is_number(arg);
-  }
-
   static cw_status kernel(const cw_arg* args, int32_t n, cw_stream stream) {
-    if (!matches(args, n, std::make_index_sequence<Op::arguments::size>()))
+    if (!cw::matches<Op>(args, n))
       return cw::fail(CW_INVALID, "%s: the arguments are not those that the kernel was built for", Op::name);
     try {
       return in_parts(args, n, stream);
