@@ -13,8 +13,8 @@
 //     template <Dim word> static auto get(Frame&, std::integral_constant<Dim, word>); ...
 //   };
 //
-// `Frame` is the vendor's, for one call: it has the arguments, and what is made of them lives in it. The vendor of DIOPI's
-// libraries is made so. C++17; needs op.hpp.
+// `Frame` is the vendor's, for one call: it has the arguments, and what is made of them lives in it. The vendors of DIOPI's
+// libraries and of Ascend's NPUs are made so. C++17; needs op.hpp.
 #ifndef CAUSEWAY_PATTERN_HPP
 #define CAUSEWAY_PATTERN_HPP
 
