@@ -219,7 +219,7 @@ class _Torch(importlib.abc.MetaPathFinder, importlib.abc.Loader):
             module._import_device_backends()
 
 
-class _More(importlib.abc.MetaPathFinder, importlib.abc.Loader):
+class _More(importlib.abc.MetaPathFinder):
     """Hides modules of torch's that `import torch` does not bring, and puts each back when it is
     imported, after those that it had imported: `imports`, by the names of modules.
     """
@@ -244,14 +244,15 @@ class _More(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         if name not in self._hidden:
             return None
         origin = self._specs[name]
-        spec = importlib.machinery.ModuleSpec(name, self, origin=origin and origin.origin)
+        loader = _Hidden(self)  # one for each: who watches for a module changes its loader
+        spec = importlib.machinery.ModuleSpec(name, loader, origin=origin and origin.origin)
         spec.submodule_search_locations = origin and origin.submodule_search_locations
         return spec
 
-    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
-        return self._hidden.pop(spec.name)
+    def take(self, name: str) -> types.ModuleType:
+        return self._hidden.pop(name)
 
-    def exec_module(self, module: types.ModuleType) -> None:
+    def put_back(self, module: types.ModuleType) -> None:
         name = module.__name__
         vars(module)["__spec__"] = self._specs[name]  # some refuse to be written to
         for other in self._imports.get(name, ()):
@@ -260,6 +261,19 @@ class _More(importlib.abc.MetaPathFinder, importlib.abc.Loader):
         for child, value in self._attributes.get(name, {}).items():
             if f"{name}.{child}" in sys.modules:
                 setattr(module, child, value)
+
+
+class _Hidden(importlib.abc.Loader):
+    """Of one module that `_More` hides."""
+
+    def __init__(self, finder: _More) -> None:
+        self._finder = finder
+
+    def create_module(self, spec: importlib.machinery.ModuleSpec) -> types.ModuleType:
+        return self._finder.take(spec.name)
+
+    def exec_module(self, module: types.ModuleType) -> None:
+        self._finder.put_back(module)
 
 
 def _preload(names: Sequence[str]) -> tuple[list[str], dict[str, list[str]]]:

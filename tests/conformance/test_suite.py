@@ -209,6 +209,7 @@ def test_a_right_table_passes(memory_model: str) -> None:
         "small_launches_are_waited_for",
         "a_binary_is_the_program",
         "limits_of_launches_are_held",
+        "a_share_of_the_cores_holds",
         "what_is_noted_runs_when_it_is_launched",
     }
 
