@@ -265,3 +265,11 @@ def test_no_name_of_the_wheel_is_without_an_answer():
     counts = json.loads(text)["modules"]
     assert sum(sum(of.values()) for of in counts.values()) > 300
     assert not any("unknown" in of for of in counts.values())
+
+
+def test_a_variable_that_a_package_reads_has_an_effect(run_python):
+    program = "from causeway import compat; print([s for s in compat.unheeded() if 'MOCK' in s])"
+    given = {"DIPU_MOCK_CUDA": "0"}
+    assert run_python(program, new=True, CAUSEWAY_COMPAT="dipu", **given).stdout == "[]\n"
+    said = run_python(program, new=True, **given).stdout
+    assert "with CAUSEWAY_COMPAT=dipu, by `torch_dipu`" in said

@@ -26,13 +26,16 @@ from causeway.state import MARKER, state
 
 @dataclass(frozen=True)
 class Variable:
-    """A variable of another system: the setting that it is honoured as, or what to do instead."""
+    """A variable of another system: the setting that it is honoured as, or what to do instead.
+    `package`: the package of these names that reads it, as `says` tells.
+    """
 
     name: str
     setting: str = ""
     read: str = "as it is"
     says: str = ""
     to: str = ""
+    package: str = ""
 
 
 @dataclass(frozen=True)
@@ -166,9 +169,12 @@ def unheeded() -> list[str]:
     for system in systems().values():
         active = state.compat == system.name
         for variable in system.variables.values():
-            if variable.name not in os.environ or (active and variable.setting):
+            heeded = variable.setting or variable.package
+            if variable.name not in os.environ or (active and heeded):
                 continue
-            if variable.setting:
+            if variable.package:
+                why = f"it is read with CAUSEWAY_COMPAT={system.name}, by `{variable.package}`"
+            elif variable.setting:
                 own = config.SETTINGS[variable.setting].variable
                 why = f"it is honoured with CAUSEWAY_COMPAT={system.name}; else set {own}"
             else:

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from types import ModuleType
 
-from causeway.compat import names, systems
+from causeway.compat import Variable, names, systems
 from causeway.compat.npu_module import _PUBLIC
 
 # The modules whose names are listed, by the name under which a program imports them.
@@ -32,16 +32,20 @@ _MODULES = {
 _HEAD = Path(__file__).with_name("page.md")  # what the page says before the tables
 
 
+def _here(variable: Variable) -> str:
+    """What becomes of a variable, in the words of the page."""
+    if variable.setting:
+        return f"`CAUSEWAY_{variable.setting.upper()}`"
+    return variable.says if variable.package else f"no effect: {variable.says}"
+
+
 def markdown() -> str:
     """The page, with all tables, as Markdown."""
     parts = []
     for system in systems().values():
         parts.append(f"## {system.title}\n")
         parts.append("| variable | here |\n|---|---|\n" + "".join(
-            f"| `{v.name}` | " + (
-                f"`CAUSEWAY_{v.setting.upper()}`" if v.setting else f"no effect: {v.says}"
-            ) + " |\n"
-            for v in system.variables.values()
+            f"| `{v.name}` | {_here(v)} |\n" for v in system.variables.values()
         ))  # fmt: skip
         for name, where in _MODULES.items():
             if name.partition(".")[0] in system.packages or (name, system.name) == (
