@@ -12,6 +12,7 @@ import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -253,14 +254,17 @@ def own_packages(paths: Iterable[Path]) -> frozenset[str]:
     return frozenset(folder.name for folder in folders if folder.parent not in folders)
 
 
+def _contents(paths: Iterable[Path]) -> Iterator[bytes]:
+    """The bytes of each file that can be read."""
+    for path in paths:
+        with suppress(OSError):
+            yield path.read_bytes()
+
+
 def extensions(paths: Iterable[Path]) -> frozenset[str]:
     """The modules that a tree builds for CUDA, by the names that its builds give them."""
     names: set[str] = set()
-    for path in paths:
-        try:
-            data = path.read_bytes()
-        except OSError:
-            continue
+    for data in _contents(paths):
         if b"cpp_extension" in data and (b"CUDAExtension" in data or b".cu" in data):
             names.update(found.group(2).decode() for found in _BUILT.finditer(data))
     return frozenset(names)
@@ -271,11 +275,7 @@ def own_cuda(paths: Iterable[Path]) -> frozenset[str]:
     keep it.
     """
     names: set[str] = set()
-    for path in paths:
-        try:
-            data = path.read_bytes()
-        except OSError:
-            continue
+    for data in _contents(paths):
         for method in _OWN.finditer(data):
             indent = len(method.group()) - len(method.group().lstrip())
             owners = [

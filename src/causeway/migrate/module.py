@@ -8,6 +8,7 @@ place. Edits that would overlap are refused and become a finding for a hand.
 from __future__ import annotations
 
 import ast
+import functools
 import re
 from bisect import bisect_left, bisect_right, insort
 from collections.abc import Callable, Iterable, Iterator
@@ -250,6 +251,16 @@ class Module:
     def imports(self) -> list[ast.Import | ast.ImportFrom]:
         """All statements that import."""
         return [*self.names.all(ast.Import), *self.names.all(ast.ImportFrom)]
+
+    @functools.cached_property
+    def compared_words(self) -> frozenset[str]:
+        """The strings that something in the module is compared with."""
+        return frozenset(
+            side.value
+            for compare in self.names.all(ast.Compare)
+            for side in compare.comparators
+            if isinstance(side, ast.Constant) and isinstance(side.value, str)
+        )
 
     @property
     def brought(self) -> frozenset[str]:

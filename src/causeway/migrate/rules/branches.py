@@ -41,15 +41,9 @@ def no_other(module: Module, node: ast.AST) -> str:
     device that the module has a branch for: `not in ("cpu", "mps")`.
     """
     quote = module.quote_for(node)
-    beside = [
-        side.value
-        for compare in module.names.all(ast.Compare)
-        for side in compare.comparators
-        if isinstance(side, ast.Constant) and isinstance(side.value, str)
-    ]
     named = {
         match.group(1)
-        for name in (*compared_beside(node), *beside)
+        for name in (*compared_beside(node), *module.compared_words)
         if (match := _TORCHS.fullmatch(name))
     }
     if not named:
