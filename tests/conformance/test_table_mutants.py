@@ -7,13 +7,14 @@ import ctypes as C
 import threading
 import time
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from causeway import vendor
-from causeway.conformance import abi
-from causeway.conformance.table import HOST, Library, TableError
+from causeway.conformance import abi, entries
+from causeway.conformance.table import HOST, CoresTable, Library, TableError
 
 Call = Callable[..., Any]
 SETTINGS = {"execution": "async", "memory_model": "discrete", "latency_us": "300"}
@@ -280,6 +281,59 @@ def test_a_mistake_in_a_hurry_is_found(mutant: type[Mutant]) -> None:
     mutant(chip)
     with pytest.raises((abi.Differs, TableError)):
         MUTANTS[mutant](chip)
+
+
+CODE = SETTINGS | {"code": "1", "ops": "none"}  # groups of launches are what cores are shared for
+
+
+def ignores_a_limit(table: CoresTable) -> dict[str, Call]:
+    return {"set_device_cores": lambda device, cores: 0}
+
+
+def keeps_a_limit(table: CoresTable) -> dict[str, Call]:
+    right = table.set_device_cores
+    return {"set_device_cores": lambda device, cores: right(device, cores) if cores else 0}
+
+
+def a_streams_limit_is_the_process_s(table: CoresTable) -> dict[str, Call]:
+    right = table.set_device_cores
+    return {"set_stream_cores": lambda device, stream, cores: right(device, cores)}
+
+
+def ignores_a_streams_limit(table: CoresTable) -> dict[str, Call]:
+    return {"set_stream_cores": lambda device, stream, cores: 0}
+
+
+def answers_no_stream(table: CoresTable) -> dict[str, Call]:
+    return {"stream_cores": lambda device, stream, now: 2}
+
+
+def test_a_right_share_of_the_cores_passes() -> None:
+    entries.a_share_of_the_cores_holds(made(CODE))
+
+
+@pytest.mark.parametrize(
+    "mistake",
+    [
+        ignores_a_limit,
+        keeps_a_limit,
+        a_streams_limit_is_the_process_s,
+        ignores_a_streams_limit,
+        answers_no_stream,
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_wrong_share_of_the_cores_is_found(mistake: Callable[[CoresTable], Any]) -> None:
+    chip = made(CODE)
+    table = chip.library.cores()
+    most = C.c_uint32()
+    table.device_cores(0, C.byref(C.c_uint32()), C.byref(most))
+    if most.value < 2:
+        pytest.skip("there is one core, which nothing is shared of")
+    given = {name: getattr(table, name) for name, *_ in CoresTable._fields_} | mistake(table)
+    chip.library.cores = lambda: SimpleNamespace(**given)  # type: ignore[method-assign, return-value, assignment]
+    with pytest.raises((abi.Differs, TableError)):
+        entries.a_share_of_the_cores_holds(chip)
 
 
 def test_old_words_are_not_shown_where_nothing_failed() -> None:
