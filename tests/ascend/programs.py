@@ -8,6 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.distributed as dist
@@ -16,6 +17,10 @@ from torch import nn
 from torch.nn.parallel import DistributedDataParallel
 
 import causeway
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from small_gpt import Block
 
 Step = Callable[[nn.Module, torch.Tensor, torch.Tensor], torch.Tensor]
 
@@ -64,21 +69,6 @@ def digits() -> None:
 
 
 def gpt() -> None:
-    class Block(nn.Module):
-        def __init__(self) -> None:
-            super().__init__()
-            self.tokens = nn.Embedding(17, 16)
-            self.norm = nn.LayerNorm(16)
-            self.query = nn.Linear(16, 48)
-            self.out = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 17))
-
-        def forward(self, x: torch.Tensor) -> torch.Tensor:
-            h = self.tokens(x)
-            q, k, v = self.query(self.norm(h)).chunk(3, -1)
-            seen = torch.ones(8, 8, device=x.device).tril().bool()
-            scores = (q @ k.transpose(1, 2) / 4).masked_fill(~seen, float("-inf"))
-            return self.out(h + scores.softmax(-1) @ v)
-
     x, y = torch.randint(0, 17, (4, 8)), torch.randint(0, 17, (4, 8))
     train(
         Block(), x, y, lambda n, x, y: F.cross_entropy(n(x).flatten(0, 1), y.flatten()),

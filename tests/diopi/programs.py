@@ -8,12 +8,17 @@ import copy
 import json
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 import causeway
+
+sys.path.append(str(Path(__file__).parents[1]))
+
+from small_gpt import Block
 
 DEVICE = "diopi"
 
@@ -56,24 +61,6 @@ def digits() -> None:
     with causeway.ledger() as ledger:
         ours = accuracy(DEVICE)
     print(json.dumps({"cpu": cpu, "ours": ours} | rungs(ledger)))
-
-
-class Block(nn.Module):
-    """What a GPT is made of, once."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.tokens = nn.Embedding(17, 16)
-        self.norm = nn.LayerNorm(16)
-        self.query = nn.Linear(16, 48)
-        self.out = nn.Sequential(nn.Linear(16, 32), nn.GELU(), nn.Linear(32, 17))
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        h = self.tokens(x)
-        q, k, v = self.query(self.norm(h)).chunk(3, -1)
-        seen = torch.ones(8, 8, device=x.device).tril().bool()
-        scores = (q @ k.transpose(1, 2) / 4).masked_fill(~seen, float("-inf"))
-        return self.out(h + scores.softmax(-1) @ v)
 
 
 def gpt() -> None:
