@@ -80,7 +80,7 @@ class _Scale(torch.Tensor):
 
 @functools.wraps(_unscale)
 def _fixed_unscale(self: torch.amp.GradScaler, optimizer: torch.optim.Optimizer) -> None:
-    scale = self._scale
+    scale = getattr(self, "_scale", None)  # a disabled scaler has none
     if scale is None or scale.device.type != device_name():
         return _unscale(self, optimizer)
     if torch.float64 in get_device_properties(scale.device).dtypes:

@@ -168,6 +168,18 @@ def test_the_scalers_state_goes_on_where_it_was_saved(name, device):
     assert torch.amp.GradScaler(name, enabled=False).state_dict() == {}
 
 
+def test_a_disabled_scaler_does_nothing(name, device):
+    p = torch.ones(3, device=device, requires_grad=True)
+    optimizer = torch.optim.SGD([p], lr=0.5)
+    scaler = torch.amp.GradScaler(name, init_scale=8.0, enabled=False)
+    scaler.scale(p.sum()).backward()
+    scaler.unscale_(optimizer)
+    scaler.step(optimizer)
+    scaler.update()
+    assert p.tolist() == [0.5] * 3
+    assert scaler.get_scale() == 1.0
+
+
 def test_one_scaler_serves_several_devices(name, device, other):
     params = [torch.ones(3, device=d, requires_grad=True) for d in (device, other)]
     optimizer = torch.optim.SGD(params, lr=0.5)
