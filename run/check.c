@@ -50,9 +50,10 @@ uint32_t crc32_of(uint32_t before, const void* data, uint64_t bytes) {
 /* `count` things from `first` on are among `all`. */
 static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
 
-static const char* const names[SECTIONS_END] = {
-    "",      "strings", "target",    "pieces", "texts",    "functions", "buffers", "values", "arguments", "steps",
-    "ports", "vectors", "constants", "sizes",  "profiles", "patches",   "tables",  "checks", "costs"};
+static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",  "texts",  "functions",
+                                                "buffers",   "values",  "arguments", "steps",   "ports",  "vectors",
+                                                "constants", "sizes",   "profiles",  "patches", "tables", "checks",
+                                                "costs",     "weights", "elsewhere"};
 static const uint32_t sizes[SECTIONS_END] = {0,
                                              1,
                                              sizeof(file_target),
@@ -71,9 +72,11 @@ static const uint32_t sizes[SECTIONS_END] = {0,
                                              sizeof(file_patch),
                                              sizeof(int64_t),
                                              sizeof(file_check),
-                                             sizeof(file_cost)};
+                                             sizeof(file_cost),
+                                             sizeof(file_weight),
+                                             sizeof(file_elsewhere)};
 uint32_t sections_of(uint32_t version) {
-  static const uint32_t counts[FILE_VERSION + 1] = {0, CONSTANTS, CHECKS, COSTS};
+  static const uint32_t counts[FILE_VERSION + 1] = {0, CONSTANTS, CHECKS, COSTS, ELSEWHERE};
   return version <= FILE_VERSION ? counts[version] : 0;
 }
 
@@ -171,6 +174,109 @@ static cw_status check_texts(const checked_file* f, const report* r) {
   return CW_OK;
 }
 
+/* ---- weights ------------------------------------------------------------------------------------------------------------ */
+
+const file_weight* weight_of(const checked_file* f, const file_buffer* b) {
+  uint64_t low = 0, high = f->n_weights; /* the last that begins at the buffer or before it */
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    if (f->weights[middle].place <= b->place)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  const file_weight* w = low ? &f->weights[low - 1] : NULL;
+  return w && b->bytes && within(b->place - w->place, b->bytes, w->bytes) ? w : NULL;
+}
+
+/* A path that stays in its folder: no root, nothing empty, no "." and no ".." between slashes, and nothing that a terminal
+ * or another system would read as something else. */
+static int stays_inside(const char* path) {
+  for (const char* part = path;; ++part) {
+    const size_t n = strcspn(part, "/");
+    if (!n || (n == 1 && part[0] == '.') || (n == 2 && part[0] == '.' && part[1] == '.')) return 0;
+    for (size_t i = 0; i < n; ++i)
+      if ((unsigned char)part[i] < ' ' || part[i] == '\\' || part[i] == ':' || part[i] == 127) return 0;
+    part += n;
+    if (!*part) return (size_t)(part - path) < 1024;
+  }
+}
+
+/* Before the buffers, which are in them. */
+static cw_status check_weights(checked_file* f, uint64_t n_elsewhere, const report* r) {
+  if (n_elsewhere > 1 || (n_elsewhere && f->n_constants))
+    return wrong(r, "it has its weights, and says that they are in another file, or in several");
+  if (n_elsewhere) {
+    if (!is_string(f, f->elsewhere->name) || !stays_inside(f->strings + f->elsewhere->name))
+      return wrong(r, "the name of its weights file leads out of the model's folder");
+    if (f->elsewhere->bytes > MOST_WEIGHTS)
+      return wrong(r, "it has %llu bytes of weights", (unsigned long long)f->elsewhere->bytes);
+    f->n_constants = f->elsewhere->bytes;
+  } else {
+    f->elsewhere = NULL;
+  }
+  uint64_t end = 0;
+  for (uint64_t i = 0; i < f->n_weights; ++i) {
+    const file_weight* w = &f->weights[i];
+    if (!w->bytes || w->place % 64 || w->place < end || !within(w->place, w->bytes, f->n_constants))
+      return wrong(r, "weights %llu, %llu bytes at %llu, lie over others, or outside of them", (unsigned long long)i,
+                   (unsigned long long)w->bytes, (unsigned long long)w->place);
+    end = w->place + w->bytes;
+  }
+  return CW_OK;
+}
+
+cw_status check_weights_header(const void* file, uint64_t bytes, weights_header* out, char* words, size_t room) {
+  const report r = {words, room};
+  weights_header h;
+  if (bytes < sizeof h)
+    return wrong(&r, "it has %llu bytes, and a weights file begins with %zu", (unsigned long long)bytes, sizeof h);
+  memcpy(&h, file, sizeof h);
+  if (memcmp(h.magic, WEIGHTS_MAGIC, 8) != 0)
+    return wrong(&r, "it does not begin with \"%s\": it is no weights file", WEIGHTS_MAGIC);
+  if (h.version != WEIGHTS_VERSION)
+    return wrong(&r, "its format is version %u, and this runtime reads version %u; update the runtime", h.version,
+                 WEIGHTS_VERSION);
+  const uint32_t told = h.header_crc;
+  h.header_crc = 0;
+  if (crc32_of(0, &h, sizeof h) != told) return wrong(&r, "byte 0: its header is damaged");
+  if (h.bytes > bytes)
+    return wrong(&r, "it has %llu bytes and should have %llu: it was cut", (unsigned long long)bytes,
+                 (unsigned long long)h.bytes);
+  if (h.entries > MOST || h.index < sizeof h || h.index % 64 ||
+      !within(h.index, h.entries * sizeof(file_weight), h.bytes))
+    return wrong(&r, "its index of %llu entries at byte %llu goes over its end", (unsigned long long)h.entries,
+                 (unsigned long long)h.index);
+  *out = h;
+  return CW_OK;
+}
+
+cw_status check_weights_index(const weights_header* h, const void* index, char* words, size_t room) {
+  const report r = {words, room};
+  const file_weight* e = index;
+  if (crc32_of(0, index, h->entries * sizeof *e) != h->index_crc)
+    return wrong(&r, "byte %llu: its index is damaged", (unsigned long long)h->index);
+  for (uint64_t i = 0; i < h->entries; ++i)
+    if (!e[i].bytes || e[i].place < sizeof *h || e[i].place % 64 || !within(e[i].place, e[i].bytes, h->bytes) ||
+        (i && memcmp(e[i - 1].digest, e[i].digest, DIGEST) >= 0))
+      return wrong(&r, "entry %llu of its index is not in order, or lies over the file's end", (unsigned long long)i);
+  return CW_OK;
+}
+
+const file_weight* find_weight(const file_weight* index, uint64_t entries, const uint8_t digest[DIGEST]) {
+  uint64_t low = 0, high = entries;
+  while (low < high) {
+    const uint64_t middle = low + (high - low) / 2;
+    const int order = memcmp(index[middle].digest, digest, DIGEST);
+    if (order == 0) return &index[middle];
+    if (order < 0)
+      low = middle + 1;
+    else
+      high = middle;
+  }
+  return NULL;
+}
+
 static cw_status check_buffers(const checked_file* f, const report* r) {
   if (f->n_buffers > MOST_BUFFERS)
     return wrong(r, "it has %llu buffers, and at most %u are read", (unsigned long long)f->n_buffers, MOST_BUFFERS);
@@ -180,6 +286,8 @@ static cw_status check_buffers(const checked_file* f, const report* r) {
     if (b->kind > TOLD || !within(b->place, b->bytes, room) || b->place % 16)
       return wrong(r, "buffer %llu of kind %u, %llu bytes at %llu, is outside of its memory", (unsigned long long)i,
                    b->kind, (unsigned long long)b->bytes, (unsigned long long)b->place);
+    if (b->kind == CONSTANT && b->bytes && (f->n_weights || f->elsewhere) && !weight_of(f, b))
+      return wrong(r, "buffer %llu is in no weights that have a SHA-256", (unsigned long long)i);
   }
   return CW_OK;
 }
@@ -485,7 +593,7 @@ cw_status check_constants(const checked_file* f, uint32_t sum, char* words, size
 cw_status check_file(const void* file, uint64_t bytes, checked_file* f, char* words, size_t room) {
   const cw_status status = check_but_constants(file, bytes, f, words, room);
   if (status) return status;
-  return check_constants(f, crc32_of(0, f->constants, f->n_constants), words, room);
+  return check_constants(f, crc32_of(0, f->constants, f->elsewhere ? 0 : f->n_constants), words, room);
 }
 
 cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f, char* words, size_t room) {
@@ -514,6 +622,8 @@ cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f,
                       (const void*)at[TABLES],
                       (const void*)at[CHECKS],
                       (const void*)at[COSTS],
+                      (const void*)at[WEIGHTS],
+                      (const void*)at[ELSEWHERE],
                       n[STRINGS],
                       n[PIECES],
                       n[TEXTS],
@@ -529,14 +639,15 @@ cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f,
                       n[PATCHES],
                       n[TABLES],
                       n[CHECKS],
-                      n[COSTS]};
+                      n[COSTS],
+                      n[WEIGHTS]};
   if (!f->n_strings || f->strings[f->n_strings - 1]) return wrong(&r, "its strings do not end");
   if (n[TARGET] != 1 || !is_string(f, f->target->vendor) || !is_string(f, f->target->about) ||
       !is_string(f, f->target->tellers))
     return wrong(&r, "it does not say for which chip it is");
-  if ((status = check_texts(f, &r)) || (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) ||
-      (status = check_ports(f, &r)) || (status = check_costs(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) ||
-      (status = check_vectors(f, &r)))
+  if ((status = check_texts(f, &r)) || (status = check_weights(f, n[ELSEWHERE], &r)) ||
+      (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) || (status = check_ports(f, &r)) ||
+      (status = check_costs(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) || (status = check_vectors(f, &r)))
     return status;
   return check_plan(f, &r);
 }

@@ -27,8 +27,10 @@ typedef struct {
   const int64_t* tables;
   const file_check* checks;
   const file_cost* costs; /* n_costs of them: n_steps, or 0 */
+  const file_weight* weights;
+  const file_elsewhere* elsewhere; /* NULL: the weights are in the file, at `constants` */
   uint64_t n_strings, n_pieces, n_texts, n_functions, n_buffers, n_values, n_arguments, n_steps, n_ports, n_constants,
-      n_vectors, n_profiles, n_patches, n_tables, n_checks, n_costs;
+      n_vectors, n_profiles, n_patches, n_tables, n_checks, n_costs, n_weights;
 } checked_file;
 
 /* CW_OK, or CW_INVALID with what is wrong, and where, in `words`. `file` is aligned to 64 bytes. */
@@ -42,6 +44,15 @@ void find_constants(const void* front, uint64_t bytes, uint64_t* at, uint64_t* c
 cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* out, char* words, size_t room);
 /* Whether the weights have the sum that they should have. */
 cw_status check_constants(const checked_file* f, uint32_t sum, char* words, size_t room);
+
+/* The weights that a buffer of them is part of; NULL: there are none, or it has no bytes. */
+const file_weight* weight_of(const checked_file* f, const file_buffer* buffer);
+
+/* The same of a weights file: of its header, where `bytes` is the size of the file, and then of its index. */
+cw_status check_weights_header(const void* file, uint64_t bytes, weights_header* out, char* words, size_t room);
+cw_status check_weights_index(const weights_header* header, const void* index, char* words, size_t room);
+/* Its entry of a digest, or NULL. */
+const file_weight* find_weight(const file_weight* index, uint64_t entries, const uint8_t digest[DIGEST]);
 
 /* Of a file that was checked: the number that a patch gives for `size`, of a profile that begins with size `first`. */
 int64_t patched(const checked_file* f, const file_patch* patch, uint64_t first, uint64_t size);

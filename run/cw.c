@@ -5,10 +5,12 @@
 #include <stdlib.h>
 #include <string.h>
 #include <time.h>
+#include <unistd.h>
 
 #include "causeway/run.h"
 #include "check.h"
 #include "internal.h"
+#include "sha256.h"
 
 static const char usage[] =
     "usage: cw inspect FILE                  what is in it; needs no chip\n"
@@ -19,6 +21,7 @@ static const char usage[] =
     "  --vendor LIB         a vendor's library, such as libcw_opencl.so\n"
     "  --device N           which of its devices (0)\n"
     "  --allow-host-code    let a file's C kernels be built and run in this process\n"
+    "  --weights FOLDER     where weights files are, if not beside the models\n"
     "  --input, --output    raw bytes of a tensor, row-major\n"
     "  --rounds N           of bench: measured runs (200)\n"
     "  --streams N          of bench: runs at once, each on a stream of its own (1)\n"
@@ -188,6 +191,29 @@ static int size_is_wrong(const checked_file* f, const options* o) {
   return !f->size && o->size ? die("--size is of files with a size that may differ") : 0;
 }
 
+/* Which file has the weights, and whether it has all; their bytes are not read. */
+static void print_elsewhere(const checked_file* f, const char* model) {
+  char path[4096];
+  file_source from;
+  weights_header header;
+  file_weight* index;
+  printf("  in %llu parts of %s", (unsigned long long)f->n_weights, f->strings + f->elsewhere->name);
+  if (find_elsewhere(f, model, path, sizeof path) || open_elsewhere(path, model, &from, &header, &index)) {
+    printf("; %s\n", cw_run_error());
+    return;
+  }
+  uint64_t missing = 0, all = 0;
+  for (uint64_t i = 0; i < f->n_weights; ++i) {
+    const file_weight* found = find_weight(index, header.entries, f->weights[i].digest);
+    missing += !found || found->bytes != f->weights[i].bytes;
+  }
+  for (uint64_t i = 0; i < header.entries; ++i) all += index[i].bytes;
+  printf(", which has %llu parts with %llu bytes", (unsigned long long)header.entries, (unsigned long long)all);
+  printf(missing ? ", and lacks %llu of these\n" : "\n", (unsigned long long)missing);
+  free(index);
+  close(from.fd);
+}
+
 static int inspect(const options* o) {
   static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
   void* data;
@@ -201,6 +227,7 @@ static int inspect(const options* o) {
   }
   printf("weights  %llu bytes, shared by sessions\narena    %llu bytes for each session, the peak\n",
          (unsigned long long)f.n_constants, (unsigned long long)f.target->arena);
+  if (f.elsewhere) print_elsewhere(&f, o->file);
   printf("%llu steps of %llu kernels in %llu sources\n", (unsigned long long)f.n_steps,
          (unsigned long long)f.n_functions, (unsigned long long)f.n_texts);
   if (f.size)
@@ -323,11 +350,31 @@ static int verify_steps(const running* r, const checked_file* f, uint64_t first,
   return 0;
 }
 
+/* The SHA-256 of each part of the weights. Those of another file were summed as they were loaded. */
+static int verify_weights(const checked_file* f) {
+  for (uint64_t i = 0; i < f->n_weights && !f->elsewhere; ++i) {
+    const file_weight* w = &f->weights[i];
+    uint8_t digest[DIGEST];
+    sha256 sum;
+    sha256_begin(&sum);
+    sha256_add(&sum, f->constants + w->place, w->bytes);
+    sha256_end(&sum, digest);
+    if (memcmp(digest, w->digest, DIGEST) == 0) continue;
+    printf("weights: WRONG, their %llu bytes at %llu do not have the SHA-256 that the file says\n",
+           (unsigned long long)w->bytes, (unsigned long long)w->place);
+    return 1;
+  }
+  if (f->elsewhere)
+    printf("weights: %llu parts of %s have their SHA-256\n", (unsigned long long)f->n_weights,
+           f->strings + f->elsewhere->name);
+  return 0;
+}
+
 static int verify(const options* o) {
   running r;
   void* data;
   checked_file f;
-  if (load_checked(o, &data, &f) || begin(o, &r)) return 1;
+  if (load_checked(o, &data, &f) || begin(o, &r) || verify_weights(&f)) return 1;
   uint32_t inputs = 0, outputs = 0, bad = 0, seen = 0;
   uint64_t size, first, count;
   int differs = 0;
@@ -641,11 +688,11 @@ static int run(const options* o) {
 }
 
 int main(int argc, char** argv) {
-  static const struct option known[] = {{"vendor", 1, 0, 'v'}, {"device", 1, 0, 'd'},  {"allow-host-code", 0, 0, 'a'},
-                                        {"input", 1, 0, 'i'},  {"output", 1, 0, 'o'},  {"rounds", 1, 0, 'r'},
-                                        {"steps", 0, 0, 's'},  {"help", 0, 0, 'h'},    {"streams", 1, 0, 'n'},
-                                        {"size", 1, 0, 'z'},   {"compare", 1, 0, 'c'}, {"no-copies", 0, 0, 'x'},
-                                        {0, 0, 0, 0}};
+  static const struct option known[] = {
+      {"vendor", 1, 0, 'v'},  {"device", 1, 0, 'd'}, {"allow-host-code", 0, 0, 'a'}, {"input", 1, 0, 'i'},
+      {"output", 1, 0, 'o'},  {"rounds", 1, 0, 'r'}, {"steps", 0, 0, 's'},           {"help", 0, 0, 'h'},
+      {"streams", 1, 0, 'n'}, {"size", 1, 0, 'z'},   {"compare", 1, 0, 'c'},         {"no-copies", 0, 0, 'x'},
+      {"weights", 1, 0, 'w'}, {0, 0, 0, 0}};
   options o = {.rounds = 200, .streams = 1};
   for (int c; (c = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
     char* rest = NULL;
@@ -663,6 +710,8 @@ int main(int argc, char** argv) {
       o.size = strtol(optarg, &rest, 10);
     else if (c == 'c')
       o.compare = optarg;
+    else if (c == 'w')
+      (void)setenv("CAUSEWAY_WEIGHTS", optarg, 1);
     else if (c == 'x')
       o.no_copies = 1;
     else if (c == 's')

@@ -2,14 +2,14 @@
  * of their kinds. Little-endian. `string` is an offset in the strings; each ends with a NUL. src/causeway/ship/file.py
  * writes it, check.c reads it. Version 1 ends with the weights; version 2 has five more sections, any of which may be
  * empty: a size that may differ from run to run, what depends on it, and numbers of single steps. Version 3 adds what each
- * step computes and moves. */
+ * step computes and moves. Version 4 adds the SHA-256 of weights, which may then be in a file of their own. */
 #ifndef CAUSEWAY_RUN_FORMAT_H
 #define CAUSEWAY_RUN_FORMAT_H
 
 #include <stdint.h>
 
 #define FILE_MAGIC "CAUSEWAY"
-#define FILE_VERSION 3u
+#define FILE_VERSION 4u
 
 enum {
   STRINGS = 1, /* bytes; the last is a NUL */
@@ -30,6 +30,8 @@ enum {
   TABLES, /* of patches: an int64 for each size of a profile */
   CHECKS, /* what steps wrote with the test vectors */
   COSTS, /* one for each step, or none */
+  WEIGHTS, /* by place: what the weights are made of, or none */
+  ELSEWHERE, /* one, or none: the file that has the weights, and CONSTANTS are empty */
   SECTIONS_END
 };
 
@@ -108,9 +110,34 @@ typedef struct {
   uint64_t operations, bytes; /* of numbers with a point; read and written */
 } file_cost;
 
+#define DIGEST 32
+typedef struct {
+  uint8_t digest[DIGEST]; /* SHA-256 of the bytes */
+  uint64_t place, bytes; /* in the weights, where all of a buffer is in one such; of a weights file, in that file */
+} file_weight;
+#define MOST_WEIGHTS ((uint64_t)1 << 48)
+typedef struct {
+  uint32_t name, zero; /* a path from the folder of the model's file, which does not lead out of it */
+  uint64_t bytes; /* of the weights */
+} file_elsewhere;
+
+/* A weights file, which several models share: a header, and anywhere after it the bytes of weights and an index of them,
+ * sorted by digest. What is added goes behind `bytes`, with a new index at its end, and the header is written last: who
+ * reads meanwhile has the old one. src/causeway/ship/weights.py writes it. */
+#define WEIGHTS_MAGIC "CWEIGHTS"
+#define WEIGHTS_VERSION 1u
+typedef struct {
+  char magic[8];
+  uint32_t version, zero;
+  uint64_t bytes, index, entries; /* the file may have more bytes, which are nothing */
+  uint32_t index_crc, header_crc;
+  uint8_t zeros[16];
+} weights_header;
+
 _Static_assert(sizeof(file_header) == 64 && sizeof(file_section) == 32 && sizeof(file_target) == 40, "sizes");
 _Static_assert(sizeof(file_buffer) == 24 && sizeof(file_argument) == 16 && sizeof(file_step) == 64, "sizes");
 _Static_assert(sizeof(file_port) == 112 && sizeof(file_size) == 40 && sizeof(file_profile) == 32, "sizes");
 _Static_assert(sizeof(file_patch) == 48 && sizeof(file_check) == 32 && sizeof(file_cost) == 16, "sizes");
+_Static_assert(sizeof(file_weight) == 48 && sizeof(file_elsewhere) == 16 && sizeof(weights_header) == 64, "sizes");
 
 #endif

@@ -17,14 +17,6 @@
 #include "check.h"
 #include "internal.h"
 
-struct cw_run_device {
-  const cw_backend* table; /* a copy: what the vendor does not offer is NULL */
-  const cw_code_v1* code;
-  cw_code_info compiler;
-  cw_device_info info;
-  int32_t index;
-};
-
 struct cw_run_model {
   cw_run_device* device;
   void* file; /* a copy in pages of its own, less the weights */
@@ -32,7 +24,7 @@ struct cw_run_model {
   checked_file f;
   cw_program* programs;
   cw_function* functions;
-  char* weights;
+  model_weights weights;
   uint32_t inputs, outputs;
 };
 
@@ -52,11 +44,11 @@ struct cw_run_session {
   unsigned char* values;
 };
 
-static _Thread_local char last_words[1024] = "no error";
+static _Thread_local char last_words[MOST_WORDS] = "no error";
 
 const char* cw_run_error(void) { return last_words; }
 
-static cw_status fail(cw_status status, const char* format, ...) {
+cw_status fail(cw_status status, const char* format, ...) {
   va_list list;
   va_start(list, format);
   vsnprintf(last_words, sizeof last_words, format, list);
@@ -96,20 +88,14 @@ static void say(int32_t level, const char* message) {
 }
 static const cw_host host = {sizeof host, CW_ABI_VERSION, no_scratch, no_resize, setting, say};
 
-static cw_status by_vendor(const cw_run_device* d, cw_status status, const char* entry) {
+cw_status by_vendor(const cw_run_device* d, cw_status status, const char* entry) {
   const char* words = d->table->last_error ? d->table->last_error() : NULL;
   return status ? fail(status, "device %d of %s: %s failed: %s", d->index, d->table->name, entry,
                        words && *words ? words : "the vendor gave no message")
                 : CW_OK;
 }
-#define TRY(device, entry, call)                                   \
-  do {                                                             \
-    const cw_status try_status = (call);                           \
-    if (try_status) return by_vendor((device), try_status, entry); \
-  } while (0)
 
-/* A vendor's runtime may have a current device for each thread, and any thread may call. */
-static cw_status bind_thread(const cw_run_device* d) {
+cw_status bind_thread(const cw_run_device* d) {
   if (d->table->bind) TRY(d, "bind", d->table->bind(d->index));
   return CW_OK;
 }
@@ -232,58 +218,6 @@ static cw_status build(cw_run_model* m) {
   return CW_OK;
 }
 
-/* Where a file's bytes come from: an open file, or memory. */
-typedef struct {
-  int fd; /* -1: memory */
-  const char* memory;
-} file_source;
-
-/* CW_INVALID: the file ends before, or cannot be read. */
-static cw_status get(const file_source* from, void* to, uint64_t at, uint64_t bytes) {
-  if (from->fd < 0) return memcpy(to, from->memory + at, (size_t)bytes), CW_OK;
-  for (uint64_t done = 0; done < bytes;) {
-    const ssize_t got = pread(from->fd, (char*)to + done, (size_t)(bytes - done), (off_t)(at + done));
-    if (got > 0)
-      done += (uint64_t)got;
-    else if (got == 0 || errno != EINTR)
-      return CW_INVALID;
-  }
-  return CW_OK;
-}
-
-/* The weights go to the device piece by piece, and are summed there or on the way while the caches have them: what was
- * summed is what the kernels read. */
-static cw_status put_weights(cw_run_model* m, const file_source* from, const char* name) {
-  enum { PIECE = 1 << 20 };
-  const cw_run_device* d = m->device;
-  const uint64_t n = m->f.n_constants;
-  uint32_t sum = 0;
-  char words[512];
-  cw_status status = bind_thread(d);
-  if (!status && n) {
-    TRY(d, "mem_alloc of the weights", d->table->mem_alloc(d->index, n, (void**)&m->weights));
-    const int in_place = (d->info.flags & CW_HOST_ADDRESSABLE) != 0;
-    char* piece = in_place ? NULL : malloc(n < PIECE ? (size_t)n : PIECE);
-    if (!in_place && !piece) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
-    for (uint64_t done = 0; !status && done < n; done += PIECE) {
-      const uint64_t bytes = n - done < PIECE ? n - done : PIECE;
-      char* to = in_place ? m->weights + done : piece;
-      if (get(from, to, m->f.constants_at + done, bytes)) {
-        status = fail(CW_INVALID, "%s cannot be read to its end", name);
-        break;
-      }
-      sum = crc32_of(sum, to, bytes);
-      if (in_place) continue;
-      status = by_vendor(d, d->table->mem_copy(m->weights + done, d->index, piece, CW_HOST, bytes, NULL), "mem_copy");
-      if (!status) status = by_vendor(d, d->table->sync(d->index), "sync"); /* the piece is filled anew */
-    }
-    free(piece);
-  }
-  if (!status && check_constants(&m->f, sum, words, sizeof words))
-    status = fail(CW_INVALID, "%s is refused: %s", name, words);
-  return status;
-}
-
 /* On a thread of its own, beside the kernels. */
 typedef struct {
   cw_run_model* model;
@@ -295,7 +229,8 @@ typedef struct {
 
 static void* do_weights(void* given) {
   weights_job* job = given;
-  job->status = put_weights(job->model, job->from, job->name);
+  cw_run_model* m = job->model;
+  job->status = put_weights(m->device, &m->f, job->from, job->name, &m->weights);
   if (job->status) snprintf(job->words, sizeof job->words, "%s", last_words);
   return NULL;
 }
@@ -321,7 +256,7 @@ cw_status cw_run_unload(cw_run_model* m) {
   (void)d->table->sync(d->index);
   for (uint64_t i = 0; m->programs && i < m->f.n_texts; ++i)
     if (m->programs[i]) (void)d->code->release(m->programs[i]);
-  if (m->weights) (void)d->table->mem_free(d->index, m->weights);
+  drop_weights(d, &m->weights);
   free(m->programs), free(m->functions);
   munmap(m->file, m->bytes);
   free(m);
@@ -345,10 +280,10 @@ static cw_status take(cw_run_device* device, const file_source* from, uint64_t b
   if (room) return room;
   const uint64_t front = bytes < FILE_FRONT ? bytes : FILE_FRONT;
   uint64_t at = bytes, count = 0;
-  int whole = !get(from, file, 0, front);
+  int whole = !get_bytes(from, file, 0, front);
   if (whole && front == FILE_FRONT) find_constants(file, bytes, &at, &count);
-  whole = whole && !get(from, (char*)file + front, front, at - front) &&
-          !get(from, (char*)file + at + count, at + count, bytes - at - count);
+  whole = whole && !get_bytes(from, (char*)file + front, front, at - front) &&
+          !get_bytes(from, (char*)file + at + count, at + count, bytes - at - count);
   if (!whole) return munmap(file, bytes), fail(CW_INVALID, "%s cannot be read to its end", name);
   cw_run_model* m = calloc(1, sizeof *m);
   if (!m) return munmap(file, bytes), fail(CW_OUT_OF_MEMORY, "the host is out of memory");
@@ -381,7 +316,7 @@ cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, c
   if (fd < 0 || fstat(fd, &s)) return fail(CW_INVALID, "%s cannot be opened", path);
   if (!S_ISREG(s.st_mode) || s.st_size <= 0)
     return close(fd), fail(CW_INVALID, "%s is refused: it is empty, or no file", path);
-  const file_source from = {fd, NULL};
+  const file_source from = {fd, NULL, path};
   const cw_status status = take(device, &from, (uint64_t)s.st_size, path, flags, out);
   close(fd);
   return status;
@@ -391,7 +326,7 @@ cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t b
                              cw_run_model** out) {
   if (!device || !file || !out) return fail(CW_INVALID, "cw_run_load_memory: a NULL argument");
   if (!bytes) return fail(CW_INVALID, "the file is refused: it is empty");
-  const file_source from = {-1, file};
+  const file_source from = {-1, file, NULL};
   return take(device, &from, bytes, "the file", flags, out);
 }
 
@@ -431,8 +366,8 @@ cw_status cw_run_port_of(const cw_run_model* m, int32_t output, uint32_t index, 
 
 static char* address(const cw_run_session* s, uint32_t buffer, uint64_t place) {
   const file_buffer* b = &s->model->f.buffers[buffer];
-  char* const base = b->kind == IN_ARENA ? s->arena : b->kind == CONSTANT ? s->model->weights : s->told;
-  return base + b->place + place;
+  if (b->kind == CONSTANT) return weights_at(&s->model->weights, &s->model->f, buffer) + place;
+  return (b->kind == IN_ARENA ? s->arena : s->told) + b->place + place;
 }
 
 /* ---- a size that may differ ------------------------------------------------------------------------------------------- */

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from causeway.ship import file, plan
+from causeway.ship import file, plan, weights
 from causeway.ship.plan import Buffer, Patch, Profile, Program, Sizes, Step
 from causeway.ship.steps import Check
 
@@ -54,9 +54,9 @@ def _ports(size: int) -> list[dict[str, Any]]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write `fixed.cw` and `sizes.cw`, and return their paths."""
+    """Write `fixed.cw`, `sizes.cw`, `elsewhere.cw` and its weights, and return their paths."""
     made = []
-    for name in ("fixed", "sizes"):
+    for name in ("fixed", "sizes", "elsewhere"):
         made_of = program()
         checks = [Check(0, 0, 11, 4, 2, bytes(16)), Check(1, 0, 8, 2, 1, bytes(16))]
         if name == "sizes":
@@ -75,17 +75,25 @@ def write(folder: Path) -> list[Path]:
             profiles = [Profile(1, 4, 0, 3, few), Profile(5, 16, 1, 2, many)]
             made_of.sizes = Sizes("batch", 1, 16, 4, ports, profiles)
         made_of.lay_out()
+        data = bytes(range(64)) + bytes(made_of.constants - 64)
+        parts = [weights.part(data[:64], 0)]
+        elsewhere = "small.weights" if name == "elsewhere" else None
         made.append(folder / f"{name}.cw")
         file.write(
             made[-1],
             made_of,
             target=TARGET,
             ports=_ports(4 if name == "sizes" else 16),
-            constants=bytes(made_of.constants),
+            constants=data,
             about={"format": file.VERSION},
             tellers=["first"],
             checks=checks,
+            parts=parts,
+            elsewhere=elsewhere,
         )
+    made.append(folder / "small.weights")
+    blobs = [data[:64], *(bytes([i]) * (i + 1) for i in range(20))]
+    weights.add(made[-1], {weights.part(b, 0).digest: b for b in blobs})
     return made
 
 

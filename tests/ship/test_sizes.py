@@ -444,7 +444,8 @@ def test_damaged_sizes_and_checks_are_refused_or_right(
     folder: Path, small: Path, tmp_path: Path
 ) -> None:
     _damage(ROOT / "run/check.c", tmp_path / "damage")
-    for file in (folder / "layer.cw", small / "sizes.cw", small / "fixed.cw"):
+    own = ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights")
+    for file in (folder / "layer.cw", *(small / name for name in own)):
         done = _run_damage(tmp_path / "damage", file, 20000 if file.parent == small else 1000)
         assert done.returncode == 0, done.stdout + done.stderr
 
@@ -464,17 +465,38 @@ def test_damaged_sizes_and_checks_are_refused_or_right(
 def test_a_check_that_is_left_out_is_found(
     there: str, instead: str, small: Path, tmp_path: Path
 ) -> None:
+    _must_be_found(there, instead, small / "sizes.cw", tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("there", "instead", "file"),
+    [
+        ("(f->n_weights || f->elsewhere) && !weight_of(f, b)", "0", "elsewhere.cw"),
+        ("!stays_inside(f->strings + f->elsewhere->name)", "0", "elsewhere.cw"),
+        ("|| !within(w->place, w->bytes, f->n_constants)", "", "fixed.cw"),
+        ("!within(h.index, h.entries * sizeof(file_weight), h.bytes)", "0", "small.weights"),
+        ("|| !within(e[i].place, e[i].bytes, h->bytes)", "", "small.weights"),
+        ("(i && memcmp(e[i - 1].digest, e[i].digest, DIGEST) >= 0)", "0", "small.weights"),
+    ],
+)
+def test_a_check_of_weights_that_is_left_out_is_found(
+    there: str, instead: str, file: str, small: Path, tmp_path: Path
+) -> None:
+    _must_be_found(there, instead, small / file, tmp_path)
+
+
+def _must_be_found(there: str, instead: str, file: Path, tmp_path: Path) -> None:
     whole = (ROOT / "run/check.c").read_text()
     assert whole.count(there) == 1
     (tmp_path / "check.c").write_text(whole.replace(there, instead))
     _damage(tmp_path / "check.c", tmp_path / "damage")
-    assert _run_damage(tmp_path / "damage", small / "sizes.cw", 20000).returncode != 0
+    assert _run_damage(tmp_path / "damage", file, 20000).returncode != 0
 
 
 def test_a_small_file_is_refused_where_it_is_cut_at_any_byte(small: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.c").write_text(CUT)
     _build(tmp_path / "cut.c", ROOT / "run/check.c", tmp_path / "cut")
-    for name in ("sizes.cw", "fixed.cw"):
+    for name in ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights"):
         given = [tmp_path / "cut", small / name]
         done = subprocess.run(given, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -494,6 +516,12 @@ int main(int argc, char** argv) {
     char words[512] = "";
     if (posix_memalign(&copy, 64, n ? n : 1)) return 2;
     memcpy(copy, whole, n);
+    if (!memcmp(whole, WEIGHTS_MAGIC, 8)) {
+      refused += !try_weights(copy, n, 0);
+      (void)try_weights(copy, n, 1);
+      free(copy);
+      continue;
+    }
     refused += check_file(copy, n, &checked, words, sizeof words) && words[0];
     sum_again(copy, n);
     if (!check_file(copy, n, &checked, words, sizeof words)) (void)read_all(&checked);

@@ -49,6 +49,13 @@ def run_export(
             "length=1..64:0.1,2.1 is dimension 1 of inputs 0 and 2."
         ),
     ] = None,
+    weights: Annotated[
+        str | None,
+        typer.Option(
+            help="A file for the weights, which several models share: models.weights. It lies "
+            "beside the model's file or in a folder below, and only grows."
+        ),
+    ] = None,
 ) -> None:
     """Write a model as a file that the C runtime runs, without Python and without torch."""
     from causeway.ship.export import export
@@ -63,6 +70,7 @@ def run_export(
             vectors=vectors,
             verify_steps=verify_steps,
             dynamic=dynamic,
+            weights=weights,
         )
     print(f"{path}: {path.stat().st_size} bytes; `cw inspect {path}` says what is in it")
 

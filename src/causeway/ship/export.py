@@ -24,6 +24,7 @@ from causeway import _C, __version__
 from causeway.compile import lines
 from causeway.errors import CausewayError
 from causeway.ship import file, sizes, steps
+from causeway.ship import weights as weights_files
 from causeway.ship.costs import Costs
 from causeway.ship.plan import CONSTANT, MOVED, OPERATIONS, Program, of_graph
 
@@ -45,6 +46,7 @@ def export(
     verify_steps: bool = False,
     dynamic: str | None = None,
     dynamic_shapes: Any = None,
+    weights: str | os.PathLike[str] | None = None,
 ) -> Path:
     """Write `module`, called with `args`, to the file `path`, and return its path.
 
@@ -61,6 +63,8 @@ def export(
             step that differs: at most 4 KiB a step, and 16 MiB together.
         dynamic: A size that may differ, as `"batch=1..64"`: the first dimension of each input.
         dynamic_shapes: The same as torch.export has it, with one torch.export.Dim.
+        weights: A file for the weights, beside `path` or in a folder below, that several models may
+            share: what it has already is not written again.
 
     Raises:
         CausewayError: something that a file cannot hold, such as numbers that the host reads; the
@@ -82,6 +86,8 @@ def export(
     if verify_steps and not vectors:
         raise CausewayError("verify_steps needs vectors: steps are compared in a run of them")
     names = _names(module, len(leaves), names)
+    where = Path(path)
+    elsewhere = None if weights is None else weights_files.name_beside(where, Path(weights))
     dynamics = None
     if dynamic is not None and dynamic_shapes is not None:
         raise CausewayError("dynamic and dynamic_shapes say the same: give one of them")
@@ -119,7 +125,10 @@ def export(
             ports = _at_most(ports, program)
     finally:
         captures.close()
-    where = Path(path)
+    parts = _parts(program, constants)
+    if weights is not None:
+        blobs = {p.digest: constants[p.place : p.place + p.bytes] for p in parts}
+        weights_files.add(Path(weights), blobs)
     file.write(
         where,
         program,
@@ -131,9 +140,11 @@ def export(
         },
         ports=ports,
         constants=constants,
-        about=_about(program, ports, module, compiled, checks),
+        about=_about(program, ports, module, compiled, checks) | _about_weights(parts, elsewhere),
         tellers=_C.tellers(),
         checks=checks,
+        parts=parts,
+        elsewhere=elsewhere,
     )
     return where
 
@@ -388,6 +399,18 @@ def _constants(program: Program, device: int) -> bytes:
             data = _C.read_memory(device, buffer.start, buffer.bytes)
             whole[buffer.place : buffer.place + len(data)] = data
     return bytes(whole)
+
+
+def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
+    """The weights by SHA-256: a part is what was one block of memory."""
+    places = sorted({(b.place, b.bytes) for b in program.buffers if b.kind == CONSTANT and b.bytes})
+    return [weights_files.part(constants[place : place + size], place) for place, size in places]
+
+
+def _about_weights(parts: Sequence[weights_files.Part], elsewhere: str | None) -> dict[str, Any]:
+    about: dict[str, Any] = {"weights file": elsewhere} if elsewhere else {}
+    about["weights"] = [{"sha256": p.digest.hex(), "bytes": p.bytes} for p in parts]
+    return about
 
 
 def _about(

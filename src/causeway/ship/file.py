@@ -12,8 +12,9 @@ from typing import Any
 from causeway import atomic
 from causeway.ship.plan import Patch, Program, Sizes
 from causeway.ship.steps import Check
+from causeway.ship.weights import Part
 
-VERSION = 3
+VERSION = 4
 NO_VECTOR = (1 << 64) - 1
 _KINDS = {"launch": 0, "copy": 1, "fill": 2}
 
@@ -42,12 +43,15 @@ def write(
     about: dict[str, Any],
     tellers: Sequence[str],
     checks: Sequence[Check] = (),
+    parts: Sequence[Part] = (),
+    elsewhere: str | None = None,
 ) -> None:
     """Write `program`, whole or not at all.
 
     `target` has language, flags, arithmetic (numbers of code.v1) and vendor. A port has name, kind
     (0 input, 1 output), place (buffer, offset), dtype (bit number), shape, bytes and vector (bytes
-    or None). Where a size may differ, shape and bytes are the most.
+    or None). Where a size may differ, shape and bytes are the most. `parts` are those of the
+    weights, by place; `elsewhere` names the file that has them: `constants` are not written then.
     """
     strings = _Strings()
     pieces, texts, functions = _texts(program, strings)
@@ -107,6 +111,8 @@ def write(
         given = (check.step, number, check.dtype, check.count, check.stride, len(vectors))
         check_records += struct.pack("<4I2Q", *given)
         vectors += check.data
+    sizes = _sizes(program.sizes, strings)
+    where = struct.pack("<IIQ", strings.add(elsewhere), 0, len(constants)) if elsewhere else b""
     head = struct.pack(
         "<IIQQIIII",
         target["language"],
@@ -118,10 +124,12 @@ def write(
         strings.add("\n".join(tellers)),
         0,
     )
-    parts = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
+    front = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
     costs = b"".join(struct.pack("<QQ", s.operations, s.moved) for s in program.steps)
-    more = (port_records, vectors, constants, *_sizes(program.sizes, strings), check_records, costs)
-    atomic.write(path, b"".join(_file([*parts, *more])))
+    weights = b"".join(struct.pack("<32sQQ", p.digest, p.place, p.bytes) for p in parts)
+    more = (*sizes, check_records, costs, weights, where)
+    inside = b"" if elsewhere else constants
+    atomic.write(path, b"".join(_file([*front, port_records, vectors, inside, *more])))
 
 
 def _sizes(sizes: Sizes | None, strings: _Strings) -> tuple[bytes, bytes, bytes, bytes]:
