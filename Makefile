@@ -205,7 +205,7 @@ fuzz: build ## the checks of model files under libFuzzer and sanitizers; needs c
 	@mkdir -p $(FUZZ)/corpus
 	$(PY) tests/ship/small.py $(FUZZ)/corpus
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I run -I include tests/ship/fuzz.c run/check.c -o $(FUZZ)/fuzz
-	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
+	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=32768 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast
