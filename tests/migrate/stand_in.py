@@ -237,7 +237,9 @@ def _load(original: Any) -> Any:
 def _typed(kind: Any) -> Any:
     def make(*args: Any) -> Any:
         tensor = kind(*args)
-        calls.append("to the device")
+        # Of sizes it is an empty tensor, of values one that is made and moved.
+        sizes = bool(args) and all(isinstance(arg, int) for arg in args)
+        calls.append("empty on the device" if sizes else "to the device")
         return tensor
 
     make.kind = kind  # type: ignore[attr-defined]

@@ -201,9 +201,117 @@ CHANGED = {
         "def f():\n    from torch import cuda\n\n    return cuda.device_count()\n",
         "def f():\n    return torch.accelerator.device_count()\n",
     ),
+    "sizes make an empty tensor where it is used, values one that is moved": (
+        "a = torch.cuda.FloatTensor(b, n).zero_()\nc = torch.cuda.IntTensor(*x.size())\n"
+        "d = torch.cuda.LongTensor(values)\n",
+        "a = torch.empty(b, n, dtype=torch.float32, device=accelerator).zero_()\n"
+        "c = torch.empty(*x.size(), dtype=torch.int32, device=accelerator)\n"
+        "d = torch.LongTensor(values).to(accelerator)\n",
+    ),
+    "whether a tensor is of a type of CUDA's": (
+        "if isinstance(x.data, torch.cuda.FloatTensor):\n    y = y.cuda()\n",
+        "if isinstance(x.data, torch.Tensor) and x.data.device.type == accelerator.type "
+        '!= "cpu" and x.data.dtype == torch.float32:\n    y = y.to(accelerator)\n',
+    ),
+    "an object by the name of its module": (
+        "import model\nmodel = model.Net()\nmodel = model.cuda()\nloss = loss.cuda()\n",
+        "model = model.Net()\nmodel = model.to(accelerator)\nloss = loss.to(accelerator)\n",
+    ),
+    "questions that only sound like that for a device": (
+        "def f():\n    if torch.distributed.is_available() and ready:\n"
+        "        torch.cuda.synchronize()\n",
+        "def f():\n    if torch.distributed.is_available() and ready:\n"
+        "        if torch.accelerator.is_available():\n"
+        "            torch.accelerator.synchronize()\n",
+    ),
+    "a loop over the devices needs no other question": (
+        "for i in range(torch.cuda.device_count()):\n    torch.cuda.synchronize(i)\n"
+        "used = [torch.cuda.memory_allocated(i) for i in range(torch.cuda.device_count())]\n",
+        "for i in range(torch.accelerator.device_count()):\n    torch.accelerator.synchronize(i)\n"
+        "used = [torch.accelerator.memory_allocated(i) "
+        "for i in range(torch.accelerator.device_count())]\n",
+    ),
+    "the index of a tensor on the CPU is None already": (
+        "with torch.cuda.device(x.device.index):\n    f(x)\n",
+        "with torch.accelerator.device_index(x.device.index):\n    f(x)\n",
+    ),
+    "what some devices' modules lack, behind a name and behind a comparison": (
+        "def f(cpu):\n    gpu = not cpu and torch.cuda.is_available()\n    if gpu:\n"
+        "        print(torch.cuda.get_device_properties(0).name)\n"
+        "def g(device):\n"
+        '    return torch.cuda.get_device_properties(0) if device.type == "cuda" else 0\n',
+        "def f(cpu):\n    gpu = not cpu and torch.accelerator.is_available() and "
+        'hasattr(torch.get_device_module(), "get_device_properties")\n    if gpu:\n'
+        "        print(torch.get_device_module().get_device_properties(0).name)\n"
+        "def g(device):\n    return torch.get_device_module().get_device_properties(0) "
+        'if device.type == accelerator.type not in ("cpu", "mps") else 0\n',
+    ),
+    "autocast of torch in a partial": (
+        "from functools import partial\n"
+        'cast = partial(torch.autocast, device_type="cuda", dtype=d)\n'
+        'other = partial(torch.autocast, "cuda")\n',
+        "cast = partial(torch.autocast, device_type=accelerator.type, dtype=d, "
+        'enabled=accelerator.type != "cpu")\n'
+        'other = partial(torch.autocast, accelerator.type, enabled=accelerator.type != "cpu")\n',
+    ),
 }
 
 KEPT = {
+    "functions of a package for CUDA alone": (
+        "from flash_attn import flash_attn_func\nimport xformers.ops as xops\n"
+        "def f(q, k, v, fast):\n    if q.is_cuda and fast:\n"
+        "        return flash_attn_func(q, k, v)\n    return plain(q, k, v)\n"
+        'def g(q, k, v):\n    if q.device.type != "cuda":\n        return plain(q, k, v)\n'
+        "    return xops.memory_efficient_attention(q, k, v)\n"
+        "def h(qkv):\n    assert qkv.is_cuda\n    return flash_attn_func(qkv)\n"
+        "attend = flash_attn_func if torch.cuda.is_available() else plain\n"
+    ),
+    "a package for CUDA in the same condition": (
+        "skip = not is_bitsandbytes_multi_backend() and not device.type == 'cuda'\n"
+    ),
+    "another vendor's device in the same condition": (
+        "if not torch.cuda.is_available() and torch.backends.mps.is_available():\n    f()\n"
+        "if torch.cuda.is_available() or (is_torch_xpu_available() and new):\n    f()\n"
+    ),
+    "a text that says what is shown": (
+        'print(f"CUDA available: {torch.cuda.is_available()}")\n'
+        'logger.info(_("CUDA: %s"), torch.cuda.is_available())\n'
+        'found = {"cuda_available": torch.cuda.is_available()}\n'
+    ),
+    "an argument of a library that has another meaning of it": (
+        "from merging import Options\no = Options(cuda=torch.cuda.is_available())\n"
+    ),
+    "whether CUDA graphs are to be used": (
+        "def cuda_graph_enabled(device):\n"
+        '    return device.type == "cuda" and torch.cuda.is_available()\n'
+    ),
+    "a build of an extension": (
+        "from torch.utils.cpp_extension import CUDAExtension\n"
+        "if not torch.cuda.is_available():\n    print(ARCHITECTURES)\n"
+        'ext = CUDAExtension("fast", SOURCES)\n'
+    ),
+    "numbers of devices for calls that stay CUDA's": (
+        "new = any(torch.cuda.get_device_properties(i).major > 7 "
+        "for i in range(torch.cuda.device_count()))\n"
+        "for i in range(torch.cuda.device_count()):\n"
+        "    found = torch.cuda.get_device_capability(i)\n"
+    ),
+    "a module that launches kernels of cupy": (
+        "import cupy\n@cupy.memoize(for_each_device=True)\ndef launch(name, text):\n"
+        "    return cupy.RawKernel(text, name)\n"
+        'def f(x):\n    assert x.is_cuda\n    y = torch.zeros(2, device="cuda")\n'
+    ),
+    "a module that compares with two vendors' devices": (
+        "def f(device):\n    torch.cuda.empty_cache()\n"
+        '    if device == "xpu":\n        torch.xpu.empty_cache()\n'
+        '    if device == "npu":\n        torch.npu.empty_cache()\n'
+    ),
+    # With the CPU in its place, the CPU's tests would be skipped on a machine without a GPU.
+    "a device for which a test is skipped": (
+        'devices = [cpu, gpu] = [torch.device("cpu"), torch.device("cuda")]\n'
+        "def test_f(device):\n    if device == gpu and not torch.cuda.is_available():\n"
+        "        skip()\n"
+    ),
     "what torch.profiler records": 'def f(activities=["cpu", "cuda"]):\n    pass\n',
     "autocast of a torch that asks no device": (
         "def f(d):\n    try:\n        return torch.is_autocast_enabled(d)\n"
@@ -507,6 +615,58 @@ def test_tests_of_an_extension_that_the_tree_builds_for_cuda_stay(tmp_path: Path
         (tmp_path / f"{name}.py").write_text(model.format(brings, function))
     changed = {f.path for f in run([tmp_path], Settings()).files if f.status == "converted"}
     assert changed == {"test_others.py", "model.py"}
+
+
+def test_an_accelerator_of_another_library_is_no_question() -> None:
+    text = "import torch\n\n\ndef f(accelerator):\n    if accelerator.is_main_process:\n"
+    after = convert(text + "        torch.cuda.synchronize()\n")
+    guarded = "        if torch.accelerator.is_available():\n"
+    assert after == text + guarded + "            torch.accelerator.synchronize()\n"
+
+
+def test_choices_alone_bring_no_import_of_torch() -> None:
+    text = 'p.add_argument("--device", default="cuda", choices=["cpu", "cuda"])\n'
+    assert convert(text) == text
+    text += 'p.add_argument("--other", choices=["cpu", "cuda"])\n'
+    assert convert(text) == text
+
+
+def test_a_removed_seed_leaves_no_finding_of_its_condition() -> None:
+    text = (
+        "import torch\n\ntorch.manual_seed(1)\n"
+        'if device.type == "cuda":\n    torch.cuda.manual_seed_all(1)\n'
+    )
+    after, found = convert_source(text, Settings())
+    assert after == "import torch\n\ntorch.manual_seed(1)\n"
+    assert {f.kind for f in found if f.rule == "CW115"} == set()
+
+
+def test_scripts_of_a_vendor_beside_scripts_for_cuda_stay(tmp_path: Path) -> None:
+    npu = "export ASCEND_RT_VISIBLE_DEVICES=0,1\npython train.py --device npu\n"
+    (tmp_path / "run_npu.sh").write_text(npu)
+    (tmp_path / "train.py").write_text(
+        "import torch\nimport argparse\np = argparse.ArgumentParser()\n"
+        'p.add_argument("--device", default="cuda")\n'
+    )
+    alone = {f.path: f.after for f in run([tmp_path], Settings()).files}
+    assert alone["run_npu.sh"] == "export CAUSEWAY_VISIBLE_DEVICES=0,1\npython train.py\n"
+    (tmp_path / "run.sh").write_text("CUDA_VISIBLE_DEVICES=0 python train.py\n")
+    assert "run_npu.sh" not in {
+        f.path for f in run([tmp_path], Settings()).files if f.status == "converted"
+    }
+
+
+def test_a_variable_whose_new_name_stands_beside_it_stays(tmp_path: Path) -> None:
+    text = "env:\n  PYTORCH_CUDA_ALLOC_CONF: a\n  PYTORCH_ALLOC_CONF: a\n"
+    (tmp_path / "tests.yml").write_text(text)
+    assert not run([tmp_path], Settings()).totals()["files_converted"]
+
+
+def test_a_package_of_the_tree_without_an_init_is_its_own(tmp_path: Path) -> None:
+    (tmp_path / "awq").mkdir()
+    (tmp_path / "awq" / "entry.py").write_text("import torch\nfrom awq.quantize import q\n")
+    found = run([tmp_path], Settings()).findings()
+    assert not [f for f in found if f.rule == "CW161"]
 
 
 def test_a_device_with_an_index_is_no_type() -> None:

@@ -695,7 +695,9 @@ def test_the_trees_own_package_is_no_package_for_cuda(tmp_path: Path) -> None:
 def test_nccl_or_gloo_is_the_backend_of_the_device_or_gloo() -> None:
     before = 'b = "nccl" if torch.distributed.is_nccl_available() else "gloo"\n'
     own = "torch.distributed.Backend.default_device_backend_map"
-    assert convert(HEAD + before) == HEAD + HELP + f'b = {own}.get(accelerator.type, "gloo")\n'
+    own += '.get(accelerator.type, "gloo")'
+    after = f'b = {own} if torch.distributed.is_backend_available({own}) else "gloo"\n'
+    assert convert(HEAD + before) == HEAD + HELP + after
 
 
 def test_a_comparison_with_nccl_stays_where_torch_is_not_imported() -> None:

@@ -63,6 +63,7 @@ class _Tree:
     options: dict[str, frozenset[str]]
     flags: frozenset[str]
     extensions: frozenset[str]
+    for_cuda: bool
 
 
 def root_of(paths: Sequence[Path]) -> Path:
@@ -170,10 +171,11 @@ def run(
     modules = [file for file in files if not file.skip and file.path.suffix == ".py"]
     known = _Tree(
         own_cuda(file.path for file in modules),
-        own_packages(file.path for file in modules),
+        own_packages((file.path for file in modules), root),
         own_options.find((file.name, file.path) for file in modules),
         flags.find(file.path for file in modules),
         extensions(file.path for file in modules),
+        _for_cuda(f.path for f in files if not f.skip and f.path.suffix in _SCRIPTS),
     )
     results: list[FileResult] = []
     lines = 0
@@ -229,7 +231,7 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
     given = FileInput(
         file.name, data, known.own_cuda, known.own_packages, known.flags, known.options,
-        known.extensions,
+        known.extensions, known.for_cuda,
     )  # fmt: skip
     try:
         result = convert(given, settings)
@@ -246,12 +248,26 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
     return result, data.count(b"\n") + (bool(data) and not data.endswith(b"\n"))
 
 
-def own_packages(paths: Iterable[Path]) -> frozenset[str]:
+def own_packages(paths: Iterable[Path], root: Path) -> frozenset[str]:
     """The packages that a tree is, which its own modules import: the outermost folders with an
-    `__init__.py`.
+    `__init__.py`, and those of the root (and of `src`) that hold modules without one.
     """
-    folders = {path.parent for path in paths if path.name == "__init__.py"}
-    return frozenset(folder.name for folder in folders if folder.parent not in folders)
+    modules = [path.resolve() for path in paths]
+    folders = {path.parent for path in modules if path.name == "__init__.py"}
+    named = {folder.name for folder in folders if folder.parent not in folders}
+    for top in (root, root / "src"):
+        for path in modules:
+            if path.is_relative_to(top) and len(parts := path.relative_to(top).parts) > 1:
+                named.add(parts[0])
+    return frozenset(named)
+
+
+_SCRIPTS = (".sh", ".bash", ".slurm")
+
+
+def _for_cuda(scripts: Iterable[Path]) -> bool:
+    """Whether a tree has a script that chooses devices of CUDA."""
+    return any(b"CUDA_VISIBLE_DEVICES" in data for data in _contents(scripts))
 
 
 def _contents(paths: Iterable[Path]) -> Iterator[bytes]:

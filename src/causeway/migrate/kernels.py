@@ -15,6 +15,7 @@ from causeway.migrate.names import FUNCTIONS, Names, ancestors
 
 _CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
+_CUPY_KERNELS = re.compile(r"RawKernel|RawModule|\bcuda\.(?:compile|function)|memoize|NVRTC")
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
@@ -35,7 +36,11 @@ class Kernels:
         self._whole = ""  # what all of it is for
         self._parts: dict[int, str] = {}  # by id of a function, a class or the module
         self._shared: dict[str, str] = {}  # variables of the module that those parts read
+        if "cupy" in text or "cutlass" in text or "cpm_kernels" in text or "cuda.bindings" in text:
+            self._whole = self._launches_own(text)
         built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
+        if self._whole:
+            return
         if built and self._tests_one_of(built):
             self._whole = f"the extension {built[0]}"
         elif _CONCERNS.search(text):
@@ -57,6 +62,28 @@ class Kernels:
                 targets = up.targets if isinstance(up, ast.Assign) else [up.target]
                 set_here = [t.id for t in targets if isinstance(t, ast.Name)]
                 return next((self._shared[n] for n in set_here if n in self._shared), "")
+        return ""
+
+    def _launches_own(self, text: str) -> str:
+        """What a module launches kernels of its own by, which are NVIDIA's: cupy's RawKernel, CuTe;
+        "" where it could do without.
+        """
+        imports: list[ast.Import | ast.ImportFrom] = [
+            *self._names.all(ast.Import),
+            *self._names.all(ast.ImportFrom),
+        ]
+        for node in imports:
+            if any(isinstance(up, ast.Try) for _, up in ancestors(node)):
+                continue
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names = [f"{node.module}.{name}" for name in names] if not node.level else []
+            for name in names:
+                head = name.partition(".")[0]
+                if head == "cupy" and not _CUPY_KERNELS.search(text):
+                    continue
+                if head in ("cupy", "cutlass", "cpm_kernels") or name.startswith("cuda.bindings"):
+                    return f"kernels of {'cuda-python' if head == 'cuda' else head}"
         return ""
 
     def _tests_one_of(self, extensions: list[str]) -> bool:

@@ -58,7 +58,7 @@ _FRAMEWORKS = re.compile(
 VENDORS = frozenset({
     "npu", "mlu", "hpu", "musa", "gcu", "sdaa", "supa", "ipu", "dipu", "xla", "tpu",
 })  # fmt: skip
-_VENDOR_ASKED = re.compile(r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu)_available\b")
+_VENDOR_ASKED = re.compile(r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b")
 # What runs models on CUDA by itself, with torch beside it.
 _RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
 # What onnxruntime runs a model by.
@@ -114,7 +114,12 @@ class Use:
         return up if isinstance(up, ast.Call) and up.func is self.node else None
 
 
-_ASKS = re.compile(r"cuda|gpu|is_available|accelerator|device", re.I)
+# Of a device; not torch.distributed.is_available(), and not an Accelerator by that name.
+_ASKS = re.compile(
+    r"cuda|gpu|(?<!\bdistributed\.)(?<!\bdist\.)is_available|torch\.accelerator"
+    r"|accelerator(?!\w|\.(?!type))|device",
+    re.I,
+)
 
 
 def _all_of(test: ast.expr | None) -> list[ast.expr]:
@@ -311,12 +316,25 @@ class Module:
                 test = None if child is up.values[0] else up.values[0]
             if isinstance(child, ast.stmt) and self._left_before(child):
                 return True
+            if isinstance(up, ast.For) and child in up.body and self._counts(up.iter):
+                return True
+            made = isinstance(up, ast.ListComp | ast.GeneratorExp) and child is up.elt
+            if made and self._counts(up.generators[0].iter):
+                return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
             if test is not None and _ASKS.search(self.text(test)):
                 return True
             child = up
         return False
+
+    def _counts(self, node: ast.expr) -> bool:
+        """Whether it is a range over the devices that are there: nothing runs for none."""
+        inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else None
+        return isinstance(inner, ast.Call) and self.resolve(inner.func) in (
+            "torch.cuda.device_count",
+            "torch.accelerator.device_count",
+        )
 
     def _left_before(self, stmt: ast.stmt) -> bool:
         """Whether the block of a statement was left before it where there is no device:
@@ -401,6 +419,8 @@ class Module:
                 f"{tip or rule.by_hand} `--unsafe` does it.", api, category, "warning",
             )  # fmt: skip
             return False
+        if any(self._removed(e) for e in edits):
+            return False  # another change takes the place away
         if any(self._taken(e) for e in edits):
             self._draft(
                 rule, node, "manual", "another change of this place came first", rule.by_hand,
@@ -450,14 +470,36 @@ class Module:
             if not (isinstance(call, ast.Call) and call.func is node):
                 continue
             low, high = self.source.end(node), self.source.end(call)
+            says = "the call that it is an argument of stays CUDA's"
             for i, d in enumerate(self.drafts):
                 if d.kind == "changed" and d.rule.code == "CW101" and low <= d.start < high:
-                    self.edits = [e for e in self.edits if e not in d.edits]
-                    says = "the call that it is an argument of stays CUDA's"
-                    self.drafts[i] = replace(d, kind="portable", message=says)
+                    self._take_back(i, says)
             self.helper_wanted = [
                 n for n in self.helper_wanted if not low <= self.source.start(n) < high
             ]
+
+    def leave_counts(self) -> None:
+        """Take back a number of devices for each of which a call stays CUDA's, or asks what some
+        devices' modules lack: `for i in range(torch.cuda.device_count()):`.
+        """
+        for i, d in enumerate(self.drafts):
+            if d.kind != "changed" or d.api != "torch.cuda.device_count":
+                continue
+            node = next(
+                (n for n in self.names.all(ast.Call) if self.source.start(n) == d.start
+                and self.source.end(n) == d.end), None,
+            )  # fmt: skip
+            if node is None:  # it is only named
+                continue
+            needed = [*self.breaking, *(n for n, _ in self.fragile)]
+            each = [part for part in _for_each(node) if any(self.within(n, part) for n in needed)]
+            if each:
+                self._take_back(i, "for each of these a call stays CUDA's")
+
+    def _take_back(self, i: int, says: str) -> None:
+        draft = self.drafts[i]
+        self.edits = [e for e in self.edits if e not in draft.edits]
+        self.drafts[i] = replace(draft, kind="portable", message=says, edits=())
 
     def drop(self, start: int, end: int) -> None:
         """Take back all that was done or said between two offsets, which will not be there."""
@@ -475,6 +517,13 @@ class Module:
         start, end = self.source.start(node), self.source.end(node)
         draft = Draft(rule, start, end, kind, message, tip, api, category, severity)
         self.drafts.append(draft)
+
+    def _removed(self, edit: Edit) -> bool:
+        """Whether an edit is inside of what another one takes out."""
+        i = bisect_left(self._occupied, (edit.start + 1, -1)) - 1
+        low, high = self._occupied[i] if i >= 0 else (-1, -1)
+        inside = low <= edit.start and edit.end <= high and (low, high) != (edit.start, edit.end)
+        return inside and any((e.start, e.end, e.text) == (low, high, "") for e in self.edits)
 
     def _taken(self, edit: Edit) -> bool:
         # Ranges that are taken do not overlap, so two neighbours tell.
@@ -801,19 +850,32 @@ class Module:
 
     def spare(self) -> None:
         """Leave a module that never imports torch, where one string would be all that needs it."""
+        if self.vendor or self.imports_torch or self.names.stars:
+            return
         made = [d for d in self.drafts if d.kind == "changed"]
-        if self.vendor or self.imports_torch or self.names.stars or len(made) != 1:
+        # A word among an option's choices adds nothing to its default.
+        choices = [d for d in made if self._is_choice(d)]
+        if not made or len(made) > max(1, len(choices) + 1):
             return
-        i = self.drafts.index(made[0])
-        if made[0].rule.code not in ("CW101", "CW140"):
+        if any(d.rule.code not in ("CW101", "CW140") for d in made):
             return
-        self.edits = [e for e in self.edits if e not in made[0].edits]
-        self.drafts[i] = replace(
-            made[0], kind="manual",
-            message="the module does not import torch, which knows the device",
-            tip="Import torch here, or let what takes this ask torch.", edits=(),
-        )  # fmt: skip
+        for d in made:
+            i = self.drafts.index(d)
+            self.edits = [e for e in self.edits if e not in d.edits]
+            self.drafts[i] = replace(
+                d, kind="manual",
+                message="the module does not import torch, which knows the device",
+                tip="Import torch here, or let what takes this ask torch.", edits=(),
+            )  # fmt: skip
         self.torch_wanted, self.helper_wanted, self.sure = False, [], []
+
+    def _is_choice(self, draft: Draft) -> bool:
+        """Whether a change is that of a word among the choices of an option."""
+        return any(
+            keyword.arg == "choices"
+            and self.source.start(keyword.value) <= draft.start < self.source.end(keyword.value)
+            for keyword in self.names.all(ast.keyword)
+        )
 
     def share(self) -> None:
         """Take the helper where the device would be asked for again and again."""
@@ -1110,6 +1172,17 @@ def _of_cuda_alone(test: ast.expr) -> bool:
         )
         and any(word.partition(":")[0] in VENDORS for word in compared_beside(test))
     )
+
+
+def _for_each(node: ast.AST) -> Iterator[ast.AST]:
+    """What runs for each of a number: the body of a loop or comprehension over it."""
+    for child, up in ancestors(node):
+        if isinstance(up, ast.For) and up.iter is child:
+            yield from up.body
+        elif isinstance(up, ast.comprehension) and up.iter is child:
+            yield up.up  # type: ignore[attr-defined]
+        if isinstance(up, ast.stmt):
+            return
 
 
 def _heads(node: ast.Import | ast.ImportFrom) -> set[str]:

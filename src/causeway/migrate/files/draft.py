@@ -55,6 +55,7 @@ class Draft:
     path: str = ""
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)  # as FileInput has them
     flags: frozenset[str] = frozenset()
+    for_cuda: bool = False
 
     def __post_init__(self) -> None:
         self._lines = [0, *(found.end() for found in re.finditer(r"\n", self.text))]
@@ -164,7 +165,7 @@ def run(file: FileInput, settings: Settings, convert: Callable[[Draft], None]) -
     # Parsers differ in what they make of a byte order mark, so they do not see it.
     mark = "\ufeff" if text.startswith("\ufeff") else ""
     draft = Draft(text.removeprefix(mark), settings, path=file.path, options=file.options,
-                  flags=file.flags)  # fmt: skip
+                  flags=file.flags, for_cuda=file.for_cuda)  # fmt: skip
     try:
         convert(draft)
     except NotReadableError as error:

@@ -260,6 +260,8 @@ def _left_out(draft: Draft, own: frozenset[str], words: list[Word], position: in
     end = word.end
     if not equals and position + 1 < len(words):
         value, end = words[position + 1].text, words[position + 1].end
+    if draft.for_cuda and value not in ("cuda", "nccl"):
+        return False  # a script for another system, beside one for CUDA
     if name not in own or value not in own_options.WORDS:
         return False
     if sum(w.text.partition("=")[0] == name for w in words) > 1:  # the last one counts

@@ -13,6 +13,7 @@ SYSTEM = "CW614"
 CONTAINER = "CW641"
 
 _ALLOC = "PYTORCH_CUDA_ALLOC_CONF"
+_ALLOC_BESIDE = re.compile(r"(?<!\w)PYTORCH_ALLOC_CONF(?!\w)")
 _RUNTIME = re.compile(
     r"(?:CUDA_(?:LAUNCH_BLOCKING|DEVICE_ORDER|DEVICE_MAX_CONNECTIONS|MODULE_LOADING|CACHE_\w+)"
     r"|CUBLAS\w*|CUDNN_\w+|(?:TORCH_)?NCCL_\w+|NVIDIA_TF32_OVERRIDE|TORCH_ALLOW_TF32\w*"
@@ -40,7 +41,10 @@ def judge_variable(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     else:
         return _of_system(draft, name, span, use=use)
     new = target.variables.get(name) if target else None
-    if target is None and name == _ALLOC:
+    if target is None and name == _ALLOC and _ALLOC_BESIDE.search(draft.text):
+        draft.say(rule, "portable", span, f"{name} stands beside its name for every device",
+                  "Leave it for an older torch, or leave it out.", api=name)  # fmt: skip
+    elif target is None and name == _ALLOC:
         tip = "torch 2.9 and later read it; for an older one keep both."
         message = f"{name} has a name for every device"
         draft.change(rule, span, "PYTORCH_ALLOC_CONF", message, tip, api=name)
@@ -66,7 +70,11 @@ def _of_system(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     if found is None:
         return False
     new = found.to or (f"CAUSEWAY_{found.setting.upper()}" if found.setting else "")
-    if new and found.read == "as it is":
+    if draft.for_cuda:
+        if not use:
+            draft.say(SYSTEM, "portable", span, f"{name}: the tree has scripts for CUDA too",
+                      "Leave it: this one is for its own system.", api=name)  # fmt: skip
+    elif new and found.read == "as it is":
         draft.change(SYSTEM, span, new, f"{new} in place of {name}",
                      "It is read for every device.", api=name)  # fmt: skip
     elif use:

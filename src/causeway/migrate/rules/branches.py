@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 
+from causeway.migrate import knowledge
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.module import VENDORS, Module
 from causeway.migrate.names import ancestors
@@ -46,10 +47,25 @@ def no_other(module: Module, node: ast.AST) -> str:
         for name in (*compared_beside(node), *module.compared_words)
         if (match := _TORCHS.fullmatch(name))
     }
+    named |= _without_a_name(module, node)
     if not named:
         return f" != {quote}cpu{quote}"
     listed = ", ".join(f"{quote}{name}{quote}" for name in ("cpu", *sorted(named)))
     return f" not in ({listed})"
+
+
+def _without_a_name(module: Module, node: ast.AST) -> set[str]:
+    """The devices of torch whose modules lack what a comparison guards: they go on without it."""
+    for child, up in ancestors(node):
+        if isinstance(up, ast.If | ast.IfExp) and up.test is child:
+            body = up.body if isinstance(up.body, list) else [up.body]
+            return {
+                device for part, name in module.fragile for device in knowledge.lacking(name)
+                if _TORCHS.fullmatch(device) and any(module.within(part, b) for b in body)
+            }  # fmt: skip
+        if not isinstance(up, ast.BoolOp | ast.Compare | ast.Attribute):
+            return set()
+    return set()
 
 
 def negated(module: Module, node: ast.Compare) -> list[Edit]:

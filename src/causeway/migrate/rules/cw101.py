@@ -30,6 +30,7 @@ _WITH_INDEX = re.compile(r"cuda:(\d*|%[ds]|\{[^{}]*\})")
 
 
 def run(module: Module) -> None:
+    _asked_absent(module)
     if module.other_framework:
         return
     for stmt in module.assignments() if not module.vendor else ():
@@ -41,6 +42,36 @@ def run(module: Module) -> None:
             _constant(module, node)
     for joined in module.names.all(ast.JoinedStr):
         _fstring(module, joined)
+
+
+def _asked_absent(module: Module) -> None:
+    """Leave a device that a test is given where there is CUDA and skips without: `gpu` of
+    `if device == gpu and not torch.cuda.is_available(): skip()`. As the CPU's name it would make
+    the CPU's tests skip too.
+    """
+    for compare in module.names.all(ast.Compare):
+        sides = [s for s in (compare.left, *compare.comparators) if isinstance(s, ast.Name)]
+        if module.vendor or not isinstance(compare.ops[0], ast.Eq) or not sides:
+            continue
+        asked = module.unavailable(compare)
+        if asked is None:
+            continue
+        for side in sides:
+            for binding in module.names.bindings(side):
+                stmt = binding.node.up  # type: ignore[attr-defined]
+                while not isinstance(stmt, ast.stmt):
+                    stmt = stmt.up
+                named = [
+                    n for n in ast.walk(stmt) if isinstance(n, ast.Constant) and _candidate(n)
+                ] if isinstance(stmt, ast.Assign) else []  # fmt: skip
+                for constant in named:
+                    if id(constant) not in module.done:
+                        module.report(
+                            RULE, constant, "portable", "it is asked for only where there is CUDA",
+                            tip="A test that other devices skip.",
+                        )  # fmt: skip
+                if named:
+                    module.kept_questions.add(id(asked))
 
 
 def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:

@@ -90,10 +90,12 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
 
 
 def _is_module(module: Module, node: ast.expr) -> bool:
-    """Whether `node` is a module, `import x`, so that `x.cuda()` is a function of it."""
-    return isinstance(node, ast.Name) and any(
-        isinstance(b.node, ast.Import) for b in module.names.bindings(node)
-    )
+    """Whether `node` is a module, `import x`, so that `x.cuda()` is a function of it. The name may
+    be given to an object of it: `import model`, `model = model.RNN()`.
+    """
+    bindings = module.names.bindings(node) if isinstance(node, ast.Name) else []
+    made = any(isinstance(b.value, ast.Call) for b in bindings)
+    return not made and any(isinstance(b.node, ast.Import) for b in bindings)
 
 
 def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | None:

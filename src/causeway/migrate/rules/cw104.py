@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from causeway.migrate.module import Module, Use
 from causeway.migrate.names import FUNCTIONS, ancestors
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.branches import no_other
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -20,7 +22,8 @@ RULE = Rule(
     after="import torch\n\n"
     "accelerator = torch.accelerator.current_accelerator(check_available=True) or "
     'torch.device("cpu")\n\n'
-    "x = torch.FloatTensor(2, 3).to(accelerator)\ny = x.to(accelerator, torch.int64)\n",
+    "x = torch.empty(2, 3, dtype=torch.float32, device=accelerator)\n"
+    "y = x.to(accelerator, torch.int64)\n",
 )
 
 DTYPES = {
@@ -69,6 +72,19 @@ def _use(module: Module, use: Use) -> None:
         module.done.add(id(node))
     elif use.call:
         end = module.source.end(use.call)
+        if _of_sizes(use.call):
+            options = f"dtype={module.spelled(node, 'torch.' + NAMES[use.api])}"
+            options += f", device={module.device(node)}"
+            module.change(
+                RULE, use.call,
+                [
+                    module.replace(node, module.spelled(node, "torch.empty")),
+                    module.insert_last(use.call, options),
+                ],
+                "the tensor is built where it is used", api=use.api,
+            )  # fmt: skip
+            module.done.add(id(node))
+            return
         module.change(
             RULE, use.call,
             [
@@ -82,6 +98,8 @@ def _use(module: Module, use: Use) -> None:
         module.done.add(id(node))
     elif call:
         _type(module, call, node, use.api)
+    elif asked := _isinstance(node):
+        _is_of_type(module, asked, node, use.api)
     elif any(_annotation(child, up) for child, up in ancestors(node)):
         module.change(RULE, node, [module.replace(node, module.spelled(node, "torch.Tensor"))],
                       "an annotation names no device", api=use.api)  # fmt: skip
@@ -98,6 +116,61 @@ def _use(module: Module, use: Use) -> None:
             "has typed tensors.",
             api=use.api,
         )  # fmt: skip
+
+
+_SIZES = re.compile(r"(?:\w+_)?(?:size|shape|sz)s?", re.I)
+
+
+def _of_sizes(call: ast.Call) -> bool:
+    """Whether the arguments are surely sizes, and no values: several, numbers, `*x.size()`."""
+    args = call.args
+    if len(args) > 1 and not any(isinstance(a, ast.List | ast.Tuple | ast.Dict) for a in args):
+        return True
+    return len(args) == 1 and _is_size(args[0])
+
+
+def _is_size(node: ast.expr) -> bool:
+    if isinstance(node, ast.Starred):
+        return _is_size(node.value)
+    if isinstance(node, ast.Constant):
+        return isinstance(node.value, int)
+    if isinstance(node, ast.Call):
+        name = node.func.attr if isinstance(node.func, ast.Attribute) else _name(node.func)
+        return name in ("size", "Size", "len", "int", "numel", "item")
+    return bool(_SIZES.fullmatch(node.attr if isinstance(node, ast.Attribute) else _name(node)))
+
+
+def _name(node: ast.AST) -> str:
+    return getattr(node, "id", "")
+
+
+def _isinstance(node: ast.expr) -> ast.Call | None:
+    """The call `isinstance(x, node)` of a plain name or attribute `x`, or None."""
+    up = node.up  # type: ignore[attr-defined]
+    if not (isinstance(up, ast.Call) and _name(up.func) == "isinstance"):
+        return None
+    plain = len(up.args) == 2 and isinstance(up.args[0], ast.Name | ast.Attribute)
+    return up if plain and up.args[1] is node else None
+
+
+def _is_of_type(module: Module, call: ast.Call, node: ast.expr, api: str) -> None:
+    """`isinstance(x, torch.cuda.FloatTensor)` to the questions that it is: few devices have such
+    types.
+    """
+    asked, torch = module.text(call.args[0]), module.torch(node)
+    tail = "" if module.available(node) else no_other(module, call)
+    text = (
+        f"isinstance({asked}, {torch}.Tensor) and {asked}.device.type == "
+        f"{module.device_type(node)}{tail} and {asked}.dtype == {torch}.{NAMES[api]}"
+    )
+    up = call.up  # type: ignore[attr-defined]
+    joined = isinstance(up, ast.BoolOp) and isinstance(up.op, ast.And)
+    if not (joined or isinstance(up, ast.If | ast.While | ast.Assert | ast.Assign | ast.Return)):
+        text = f"({text})"
+    edit = Edit(module.source.start(call), module.source.end(call), text)
+    if module.change(RULE, call, [edit], "a tensor of a device and a dtype", api=api):
+        module.gone.add(id(module.root(node)))
+    module.done.add(id(node))
 
 
 def _type_call(node: ast.expr) -> ast.Call | None:

@@ -47,7 +47,7 @@ def run(module: Module) -> None:
             if kind == "device":
                 at = module.source.end(arg)
                 edits.append(Edit(at, at, ".index"))
-            elif not module.guarded(call):
+            elif not module.guarded(call) and not _index_of_device(arg):
                 edits += table.or_else(module, arg, "None")
             module.change(RULE, call, edits, "device_index chooses among the devices in use",
                           tip=api.tip, api=use.api)  # fmt: skip
@@ -70,6 +70,16 @@ def _device_of(module: Module, use: Use) -> None:
     if module.change(RULE, call, edits, "the index of a tensor's device", api=use.api):
         module.gone.add(id(module.root(use.node)))
     module.done.add(id(use.node))
+
+
+def _index_of_device(arg: ast.expr) -> bool:
+    """Whether it is `x.device.index`, which is None on the CPU."""
+    return (
+        isinstance(arg, ast.Attribute)
+        and arg.attr == "index"
+        and isinstance(arg.value, ast.Attribute)
+        and arg.value.attr == "device"
+    )
 
 
 def _kind(module: Module, arg: ast.expr) -> str:

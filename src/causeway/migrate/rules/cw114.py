@@ -10,7 +10,7 @@ from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import FUNCTIONS, after, ancestors, statement
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import table
+from causeway.migrate.rules import beside, table
 from causeway.migrate.rules.kernels import builds_for_cuda, names_build, sets_switches
 from causeway.migrate.rules.roles import surely_not_torch
 from causeway.migrate.source import Edit
@@ -32,6 +32,7 @@ RULE = Rule(
 def run(module: Module) -> None:
     """Runs after the others: a question that decides on code which stays CUDA's stays too."""
     module.leave_arguments()
+    module.leave_counts()
     for use in module.uses("torch.cuda.is_available"):
         api = knowledge.find(use.api)
         if api is None:
@@ -46,7 +47,20 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
-        elif surely_not_torch(module, use.node) and not module.vendor:
+        elif not module.vendor and use.call and beside.asks_another(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "another vendor's device is asked for beside it",
+                tip="Leave it, or ask for any other device in a branch of its own.", api=use.api,
+            )  # fmt: skip
+        elif not module.vendor and use.call and beside.is_label(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "a text beside it says that it is about CUDA",
+                tip="Leave it, or show torch.accelerator.current_accelerator() too.", api=use.api,
+            )  # fmt: skip
+        elif (
+            surely_not_torch(module, use.node)
+            or (use.call and beside.is_switch_of_others(module, use.call))
+        ) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
@@ -154,21 +168,40 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
+    if _builds_extension(module):
+        return True
+    if beside.of_graphs(use.node):
+        return True
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
+            return True
+        if beside.beside_package(module, use.node, region) and not _converted(module, region):
             return True
         if isinstance(up, ast.If) and region and all(sets_switches(module, n) for n in region):
             return True
         stays = [b for b in module.breaking if any(module.within(b, node) for node in region)]
         named = any(module.within(n, node) for n in module.names_left for node in region)
         if stays or named:
-            body = [(module.source.start(n), module.source.end(n)) for n in region]
-            converted = any(a <= e.start < b for e in module.edits for a, b in body)
-            if not isinstance(up, ast.If) or not converted:
+            if not isinstance(up, ast.If) or not _converted(module, region):
                 return True
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _converted(module: Module, region: list[ast.AST]) -> bool:
+    """Whether something of what a question decides on was converted."""
+    body = [(module.source.start(n), module.source.end(n)) for n in region]
+    return any(a <= e.start < b for e in module.edits for a, b in body)
+
+
+def _builds_extension(module: Module) -> bool:
+    """Whether a module builds an extension for CUDA: all its questions are about that."""
+    return "CUDAExtension" in module.source.text and any(
+        (n.func.attr if isinstance(n.func, ast.Attribute) else getattr(n.func, "id", ""))
+        == "CUDAExtension"
+        for n in module.names.all(ast.Call)
+    )
 
 
 def _guard(module: Module, node: ast.AST, around: ast.If) -> bool:
@@ -208,7 +241,27 @@ def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
 
 def _fragile(module: Module, use: Use) -> list[str]:
     """Names behind the question that some devices' modules lack, with nothing to stand in."""
+    regions = [*(region for _, region in _regions(use)), list(_where_true(use))]
     return sorted({
-        name for _, region in _regions(use) for node, name in module.fragile
+        name for region in regions for node, name in module.fragile
         if any(module.within(node, around) for around in region)
     })  # fmt: skip
+
+
+def _where_true(use: Use) -> Iterator[ast.AST]:
+    """The branches for which a name must be true that can only be where the answer is yes:
+    `cuda = not cpu and torch.cuda.is_available()`, and `if cuda:` in the same function.
+    """
+    stmt = statement(use.node)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return
+    value, target = stmt.value, stmt.targets[0]
+    needed = value.values if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And) else [
+        value,
+    ]  # fmt: skip
+    function = next((up for _, up in ancestors(stmt) if isinstance(up, FUNCTIONS)), None)
+    if use.call not in needed or function is None or not isinstance(target, ast.Name):
+        return
+    for choice in ast.walk(function):
+        if isinstance(choice, ast.If | ast.IfExp) and getattr(choice.test, "id", "") == target.id:
+            yield from choice.body if isinstance(choice.body, list) else [choice.body]

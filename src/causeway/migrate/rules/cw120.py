@@ -221,18 +221,25 @@ def _custom(module: Module, use: Use, name: str) -> None:
 
 def _literal(module: Module, use: Use) -> None:
     """torch.autocast("cuda") is off on the CPU too; CW101 changes the string itself."""
-    call = use.call
+    call, made_of = use.call, 0
+    up = use.node.up  # type: ignore[union-attr]
+    handed = call is None and isinstance(up, ast.Call) and up.args[:1] == [use.node]
+    if handed and module.resolve(up.func) == "functools.partial":
+        call, made_of = up, 1  # `partial(torch.autocast, device_type="cuda")`
     if call is None:
         return
-    device = call.args[0] if call.args else None
+    device = call.args[made_of] if len(call.args) > made_of else None
     for keyword in call.keywords:
         if keyword.arg in ("device_type", "device"):
             device = keyword.value
     if not (isinstance(device, ast.Constant) and device.value == "cuda"):
         return
     name = use.api.rpartition(".")[2]
-    position = 2 if name == "autocast" else 5
+    position = made_of + (2 if name == "autocast" else 5)
     edits = _enabled(module, call, name, position)
+    if made_of and device in call.args and not module.vendor:  # CW101 sees no device in it
+        edits.append(module.replace(device, module.device_type(call)))
+        module.done.add(id(device))
     if edits and not any(isinstance(a, ast.Starred) for a in call.args):
         module.change(RULE, call, edits, f"{name} stays off on the CPU", api=use.api,
                       category="precision")  # fmt: skip

@@ -47,8 +47,10 @@ def run(module: Module) -> None:
                           "the backend of the device in use", api=use.api)  # fmt: skip
         elif name == "is_nccl_available" and use.call and _chosen(module, use.call):
             choice = use.call.up  # type: ignore[attr-defined]
-            new = module.parenthesised(choice, _own(module, choice))
-            module.change(RULE, choice, [module.replace(choice, new)],
+            own = _own(module, choice)
+            asks = f"{_distributed(module, use.node)}.is_backend_available({own})"
+            edits = [module.replace(choice.body, own), module.replace(use.call, asks)]
+            module.change(RULE, choice, edits,
                           "the backend of the device in use, gloo where it has none",
                           api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))

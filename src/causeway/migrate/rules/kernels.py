@@ -7,6 +7,7 @@ import re
 
 from causeway.migrate.module import PROVIDERS, Module
 from causeway.migrate.names import FUNCTIONS, ancestors, statement
+from causeway.migrate.rules import beside
 from causeway.migrate.rules.callees import kernel_of_cuda
 from causeway.migrate.rules.roles import device_like
 
@@ -17,7 +18,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """Whether a question about the device leads to kernels that exist for CUDA alone: a function
     that calls one in the same function, or a choice of "cuda" as an implementation beside it.
     """
-    if _by_architecture(module, node):
+    if _by_architecture(module, node) or beside.of_cuda(module, node):
         return True
     where: ast.AST | None = None
     for child, up in ancestors(node):

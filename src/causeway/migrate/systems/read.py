@@ -967,6 +967,8 @@ def _names_cuda(module: Module, joined: branches.Joined) -> ast.AST | None:
 def _names_others(module: Module, own: set[str]) -> bool:
     """Whether a module names devices of other vendors too."""
     others = VENDORS - own - {"xla", "tpu"}
+    if "xpu" in module.compared_words:  # torch's own, which the module tells from its own
+        return True
     strings = {n.value for n in module.names.all(ast.Constant) if isinstance(n.value, str)}
     return bool({s.partition(":")[0] for s in strings} & others) or any(
         n.attr in others and module.resolve(n.value) == "torch"
