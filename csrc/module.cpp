@@ -36,6 +36,7 @@
 #include "ladder/named.h"
 #include "runtime/name_check.h"
 #include "ladder/device_call.h"
+#include "ladder/python.h"
 #include "ladder/observe.h"
 #include "ladder/paper.h"
 #include "runtime/peers.h"

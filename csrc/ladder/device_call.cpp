@@ -10,7 +10,6 @@
 #include <ATen/native/Resize.h>
 #include <ATen/native/TypeProperties.h>
 #include <ATen/ops/empty_strided.h>
-#include <torch/csrc/jit/python/pybind_utils.h>
 
 #include "ladder/arguments.h"
 #include "runtime/check.h"
@@ -18,6 +17,7 @@
 #include "ladder/outputs.h"
 #include "ladder/fill.h"
 #include "ladder/overlap.h"
+#include "ladder/python.h"
 #include "runtime/profile.h"
 #include "ladder/served.h"
 #include "runtime/storage.h"
@@ -26,8 +26,6 @@
 namespace causeway {
 
 namespace {
-
-std::atomic<PyObject*> g_decomposer{nullptr};
 
 // ---- serving --------------------------------------------------------------------------------------------------------------
 
@@ -200,30 +198,10 @@ bool DeviceCall::any_float() const {
 }
 
 bool DeviceCall::plan_decomposition(Route& route, bool in_capture) {
-  PyObject* decomposer = g_decomposer.load();
-  if (!decomposer) return false;
-  py::gil_scoped_acquire gil;
-  py::tuple args(op_.args.size());
-  py::dict kwargs;
-  size_t positional = 0;
-  const auto& schema = op_.handle.schema().arguments();
-  for (size_t i = 0; i < op_.args.size(); ++i) {
-    py::object value = torch::jit::toPyObject(arg(i));
-    if (schema[i].kwarg_only())
-      kwargs[schema[i].name().c_str()] = value;
-    else
-      args[positional++] = value;
-  }
-  py::tuple front(positional);
-  for (size_t i = 0; i < positional; ++i) front[i] = args[i];
-  py::object program = py::reinterpret_borrow<py::object>(decomposer)(op_.name, front, kwargs, in_capture);
-  if (program.is_none()) return false;
+  auto program = plan_in_python(op_, stack_, in_capture);
+  if (!program) return false;
   route.serve = Serve::Decomposed;
-  route.program = std::shared_ptr<PyObject>(program.release().ptr(), [](PyObject* p) {
-    if (!Py_IsInitialized()) return;
-    py::gil_scoped_acquire inner;
-    Py_DECREF(p);
-  });
+  route.program = std::move(program);
   return true;
 }
 
@@ -422,55 +400,21 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
   return true;
 }
 
-// What Python's function gives for the last arguments on the stack. The GIL is held. `enums`: dtypes and the like are
-// torch's; decompositions take them as numbers.
-py::object call_python(const py::object& function, const Operator& op, const Stack& stack, bool enums = false) {
-  const auto& schema = op.handle.schema();
-  std::vector<py::object> positional;
-  py::dict kwargs;
-  for (size_t i = 0; i < op.args.size(); ++i) {
-    const c10::IValue& given = stack[stack.size() - op.args.size() + i];
-    py::object value = enums ? to_python(given, schema.arguments()[i].real_type()) : torch::jit::toPyObject(given);
-    if (schema.arguments()[i].kwarg_only())
-      kwargs[schema.arguments()[i].name().c_str()] = value;
-    else
-      positional.push_back(value);
-  }
-  py::tuple args(positional.size());
-  for (size_t i = 0; i < positional.size(); ++i) args[i] = positional[i];
-  try {
-    return function(*args, **kwargs);
-  } catch (py::error_already_set& e) {
-    e.restore();
-    python_error error;
-    error.persist();
-    throw error;
-  }
-}
-
 bool DeviceCall::run_program(const Route& route, Entry& entry) {
-  py::gil_scoped_acquire gil;
   at::AutoDispatchBelowADInplaceOrView below;
-  const auto& schema = op_.handle.schema();
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
   Profiled span(Work::Host, op_.name.c_str());
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
-  const py::object result = call_python(py::reinterpret_borrow<py::object>(route.program.get()), op_, stack_);
+  std::vector<c10::IValue> results = run_in_python(route.program.get(), op_, stack_);
   entry.served(Rung::Decomposed, dtype);
-  const auto& returns = schema.returns();
-  std::vector<c10::IValue> results;
-  for (size_t r = 0; r < returns.size(); ++r) {
-    const py::object one = returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]);
-    c10::IValue value = torch::jit::toIValue(one, returns[r].type());
-    if (value.isTensor() && value.toTensor().defined()) {
-      const at::Tensor& t = value.toTensor();
-      const auto strides =
-          op_.return_of[r] < 0 ? strides_of_cpu(op_, stack_, r, like(t)) : std::nullopt;  // a given one keeps its own
-      if (strides && t.strides() != at::IntArrayRef(*strides))
-        value = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
-    }
-    results.push_back(std::move(value));
+  for (size_t r = 0; r < results.size(); ++r) {
+    if (!results[r].isTensor() || !results[r].toTensor().defined()) continue;
+    const at::Tensor& t = results[r].toTensor();
+    const auto strides =
+        op_.return_of[r] < 0 ? strides_of_cpu(op_, stack_, r, like(t)) : std::nullopt;  // a given one keeps its own
+    if (strides && t.strides() != at::IntArrayRef(*strides))
+      results[r] = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
   }
   torch::jit::drop(stack_, op_.args.size());
   for (auto& value : results) stack_.push_back(std::move(value));
@@ -517,60 +461,5 @@ void forget_routes() {
       for (auto& one : offers->by_device) one->routes.forget(), one->routes_in_capture.forget();
     }
 }
-
-namespace {
-std::atomic<PyObject*> g_composer{nullptr};
-}  // namespace
-
-void set_composer(PyObject* f) { g_composer.store(f); }
-
-bool compose(const Operator& op, Stack& stack) {
-  PyObject* composer = g_composer.load();
-  if (!composer) return false;
-  py::gil_scoped_acquire gil;
-  at::AutoDispatchBelowADInplaceOrView below;
-  const py::object function = py::reinterpret_borrow<py::object>(composer)(op.name);
-  if (function.is_none()) return false;
-  const py::object result = call_python(function, op, stack, /*enums=*/true);
-  const auto& returns = op.handle.schema().returns();
-  std::vector<c10::IValue> results;
-  for (size_t r = 0; r < returns.size(); ++r)
-    results.push_back(torch::jit::toIValue(returns.size() == 1 ? result : py::object(result.cast<py::sequence>()[r]),
-                                           returns[r].type()));
-  torch::jit::drop(stack, op.args.size());
-  for (auto& value : results) stack.push_back(std::move(value));
-  return true;
-}
-
-namespace {
-std::atomic<PyObject*> g_describer{nullptr};
-}  // namespace
-
-void set_describer(PyObject* f) { g_describer.store(f); }
-
-bool describe_by_python(const Operator& op, const Stack& stack, std::vector<OutMeta>* outs) {
-  PyObject* describer = g_describer.load();
-  if (!describer) return false;
-  py::gil_scoped_acquire gil;
-  const py::object function = py::reinterpret_borrow<py::object>(describer)(op.name);
-  if (function.is_none()) return false;
-  const py::object results = call_python(function, op, stack);
-  if (results.is_none()) return false;
-  for (const py::handle one : results) {
-    if (one.is_none()) {
-      outs->push_back({{}, {}, c10::ScalarType::Undefined});
-      continue;
-    }
-    const auto [sizes, strides, dtype, found] =
-        one.cast<std::tuple<std::vector<int64_t>, std::vector<int64_t>, py::object, bool>>();
-    outs->push_back(
-        {c10::DimVector(sizes), c10::DimVector(strides), reinterpret_cast<THPDtype*>(dtype.ptr())->scalar_type});
-    outs->back().found = found;
-  }
-  return outs->size() == op.return_of.size();
-}
-
-void set_decomposer(PyObject* f) { g_decomposer.store(f); }
-bool has_decomposer() { return g_decomposer.load() != nullptr; }
 
 }  // namespace causeway

@@ -8,6 +8,7 @@
 
 #include "runtime/check.h"
 #include "ladder/host.h"
+#include "ladder/outputs.h"
 
 namespace causeway {
 
@@ -117,41 +118,6 @@ std::string needed_contents() {
 namespace {
 
 constexpr int64_t kLargeCopy = 1 << 20;  // bytes of floating-point numbers: weights, whose values decide nothing
-
-at::Tensor as_meta(const at::Tensor& t) {
-  if (!t.defined() || t.device().type() != kDeviceType) return t;
-  at::Tensor m = at::empty_strided(t.sizes(), t.strides(), t.options().device(at::kMeta));
-  if (t.unsafeGetTensorImpl()->is_wrapped_number()) m.unsafeGetTensorImpl()->set_wrapped_number(true);
-  return m;
-}
-
-// The arguments with meta tensors in the place of device tensors.
-Stack meta_arguments(const Operator& op, const Stack& stack) {
-  const size_t base = stack.size() - op.args.size();
-  Stack in;
-  for (size_t i = 0; i < op.args.size(); ++i) {
-    const c10::IValue& v = stack[base + i];
-    if (op.args[i].kind == ArgKind::Generator) {
-      in.emplace_back();
-    } else if (op.args[i].kind == ArgKind::Device) {
-      in.emplace_back(c10::Device(at::kMeta));
-    } else if (v.isTensor()) {
-      in.emplace_back(as_meta(v.toTensor()));
-    } else if (v.isTensorList()) {
-      c10::List<at::Tensor> list;
-      for (const at::Tensor& t : v.toTensorVector()) list.push_back(as_meta(t));
-      in.emplace_back(std::move(list));
-    } else if (op.args[i].kind == ArgKind::OptionalTensorList && v.isList()) {
-      c10::List<std::optional<at::Tensor>> list;
-      for (const auto& e : v.toListRef())
-        list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
-      in.emplace_back(std::move(list));
-    } else {
-      in.push_back(v);
-    }
-  }
-  return in;
-}
 
 bool has_tag(const Operator& op, at::Tag tag) {
   const auto tags = op.handle.getTags();

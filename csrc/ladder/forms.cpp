@@ -12,7 +12,7 @@
 #include "ladder/fill.h"
 #include "ladder/foreach.h"
 #include "runtime/kernel_error.h"
-#include "ladder/device_call.h"
+#include "ladder/python.h"
 #include "ladder/paper.h"
 #include "portable/portable.h"
 #include "runtime/vendor.h"

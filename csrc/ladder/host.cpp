@@ -22,7 +22,7 @@
 #include "runtime/graph.h"
 #include "ladder/host.h"
 #include "runtime/host_allocator.h"
-#include "ladder/device_call.h"
+#include "ladder/python.h"
 #include "ladder/layouts.h"
 #include "ladder/norm.h"
 #include "runtime/profile.h"

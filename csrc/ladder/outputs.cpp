@@ -1,4 +1,3 @@
-#include "ladder/device_call.h"
 #include "ladder/outputs.h"
 
 #include <ATen/ops/empty.h>
@@ -8,6 +7,7 @@
 
 #include "runtime/device.h"
 #include "ladder/forms.h"
+#include "ladder/python.h"
 #include "ladder/strides.h"
 
 namespace causeway {
@@ -101,39 +101,38 @@ bool takes_mask(const c10::IValue& indices) {
 
 OutMeta like(const at::Tensor& t) { return {c10::DimVector(t.sizes()), c10::DimVector(t.strides()), t.scalar_type()}; }
 
-bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form) {
+Stack meta_arguments(const Operator& op, const Stack& stack) {
   const size_t base = stack.size() - op.args.size();
   Stack in;
   for (size_t i = 0; i < op.args.size(); ++i) {
     const c10::IValue& v = stack[base + i];
-    switch (op.args[i].kind) {
-      case ArgKind::Tensor:
-        in.emplace_back(v.isTensor() ? c10::IValue(as_meta(v.toTensor())) : v);
-        break;
-      case ArgKind::TensorList: {
-        if (!v.isTensorList()) return false;
-        c10::List<at::Tensor> list;
-        for (const at::Tensor& t : v.toTensorVector()) list.push_back(as_meta(t));
-        in.emplace_back(std::move(list));
-        break;
-      }
-      case ArgKind::OptionalTensorList: {
-        c10::List<std::optional<at::Tensor>> list;
-        for (const auto& e : v.toListRef())
-          list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
-        in.emplace_back(std::move(list));
-        break;
-      }
-      case ArgKind::Device:
-        in.emplace_back(c10::Device(at::kMeta));
-        break;
-      case ArgKind::Generator:
-        in.emplace_back();
-        break;
-      default:
-        in.push_back(v);
+    if (op.args[i].kind == ArgKind::Generator) {
+      in.emplace_back();
+    } else if (op.args[i].kind == ArgKind::Device) {
+      in.emplace_back(c10::Device(at::kMeta));
+    } else if (v.isTensor()) {
+      in.emplace_back(as_meta(v.toTensor()));
+    } else if (v.isTensorList()) {
+      c10::List<at::Tensor> list;
+      for (const at::Tensor& t : v.toTensorVector()) list.push_back(as_meta(t));
+      in.emplace_back(std::move(list));
+    } else if (op.args[i].kind == ArgKind::OptionalTensorList && v.isList()) {
+      c10::List<std::optional<at::Tensor>> list;
+      for (const auto& e : v.toListRef())
+        list.push_back(e.isTensor() ? std::optional(as_meta(e.toTensor())) : std::nullopt);
+      in.emplace_back(std::move(list));
+    } else {
+      in.push_back(v);
     }
   }
+  return in;
+}
+
+bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form) {
+  for (size_t i = 0; i < op.args.size(); ++i)
+    if (op.args[i].kind == ArgKind::TensorList && !stack[stack.size() - op.args.size() + i].isTensorList())
+      return false;
+  Stack in = meta_arguments(op, stack);
   if (form) in.resize(form->schema().arguments().size());
   meta = in;
   Stack results = std::move(in);

@@ -16,6 +16,9 @@ bool takes_mask(const c10::IValue& indices);
 // The size, strides and dtype of a tensor.
 OutMeta like(const at::Tensor& t);
 
+// The last arguments on the stack with meta tensors in the place of device tensors.
+Stack meta_arguments(const Operator& op, const Stack& stack);
+
 // Run the operator on meta tensors; `meta` gets its arguments (outputs resized) and its results. False where torch cannot.
 // The arguments are the last on the stack. `form`: another form of the operator, with the first of its arguments.
 bool run_meta(const Operator& op, const Stack& stack, Stack& meta, const c10::OperatorHandle* form = nullptr);
