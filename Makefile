@@ -10,7 +10,7 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -53,6 +53,9 @@ asan: .venv/causeway ## tests of memory under AddressSanitizer and UBSan, in bui
 
 tsan: .venv/causeway ## tests of threads under ThreadSanitizer, in build/tsan; half an hour
 	$(PY) tests/sanitizers/run.py thread
+
+coverage: .venv/causeway ## the lines that the tests run, Python and C++, in build/coverage: an hour
+	$(PY) tests/line_coverage.py
 
 test-libraries: build .venv/libraries ## the libraries of docs/libraries.md, all; writes its table
 	$(PY) tests/libraries/results.py
@@ -205,7 +208,7 @@ fuzz: build ## the checks of model files under libFuzzer and sanitizers; needs c
 	@mkdir -p $(FUZZ)/corpus
 	$(PY) tests/ship/small.py $(FUZZ)/corpus
 	clang -std=gnu11 -g -O1 -fsanitize=fuzzer,address,undefined -fno-sanitize-recover=undefined -I run -I include tests/ship/fuzz.c run/check.c -o $(FUZZ)/fuzz
-	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=16384 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
+	$(FUZZ)/fuzz -max_total_time=$(FUZZ_SECONDS) -max_len=32768 -timeout=10 -print_final_stats=1 -artifact_prefix=$(FUZZ)/ $(FUZZ)/corpus
 
 fast: build ## what can be tested in under a minute
 	$(PY) tests/setups.py fast

@@ -50,10 +50,10 @@ uint32_t crc32_of(uint32_t before, const void* data, uint64_t bytes) {
 /* `count` things from `first` on are among `all`. */
 static int within(uint64_t first, uint64_t count, uint64_t all) { return first <= all && count <= all - first; }
 
-static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",  "texts",  "functions",
-                                                "buffers",   "values",  "arguments", "steps",   "ports",  "vectors",
-                                                "constants", "sizes",   "profiles",  "patches", "tables", "checks",
-                                                "costs",     "weights", "elsewhere"};
+static const char* const names[SECTIONS_END] = {"",          "strings", "target",    "pieces",   "texts",  "functions",
+                                                "buffers",   "values",  "arguments", "steps",    "ports",  "vectors",
+                                                "constants", "sizes",   "profiles",  "patches",  "tables", "checks",
+                                                "costs",     "weights", "elsewhere", "binaries", "made"};
 static const uint32_t sizes[SECTIONS_END] = {0,
                                              1,
                                              sizeof(file_target),
@@ -74,9 +74,11 @@ static const uint32_t sizes[SECTIONS_END] = {0,
                                              sizeof(file_check),
                                              sizeof(file_cost),
                                              sizeof(file_weight),
-                                             sizeof(file_elsewhere)};
+                                             sizeof(file_elsewhere),
+                                             sizeof(file_binary),
+                                             1};
 uint32_t sections_of(uint32_t version) {
-  static const uint32_t counts[FILE_VERSION + 1] = {0, CONSTANTS, CHECKS, COSTS, ELSEWHERE};
+  static const uint32_t counts[FILE_VERSION + 1] = {0, CONSTANTS, CHECKS, COSTS, ELSEWHERE, MADE};
   return version <= FILE_VERSION ? counts[version] : 0;
 }
 
@@ -156,6 +158,57 @@ static cw_status check_sections(const unsigned char* file, uint64_t bytes, const
 }
 
 static int is_string(const checked_file* f, uint32_t string) { return string < f->n_strings; }
+
+static cw_status check_binaries(const checked_file* f, const report* r) {
+  for (uint64_t i = 0; i < f->n_binaries; ++i) {
+    const file_binary* b = &f->binaries[i];
+    if (b->text >= f->n_texts || !is_string(f, b->key) || !b->bytes || b->bytes > MOST_BINARY || b->place % 16 ||
+        !within(b->place, b->bytes, f->n_made))
+      return wrong(r, "binary %llu is of no source, for no chip, or not there", (unsigned long long)i);
+  }
+  return CW_OK;
+}
+
+int is_of_targets(const void* front, uint64_t bytes) {
+  return bytes >= sizeof(targets_header) && !memcmp(front, TARGETS_MAGIC, 8);
+}
+
+cw_status check_targets(const void* front, uint64_t bytes, targets_header* out, file_image* images, char* words,
+                        size_t room) {
+  const report r = {words, room};
+  targets_header h;
+  memset(images, 0, MOST_TARGETS * sizeof *images);
+  if (!is_of_targets(front, bytes)) return wrong(&r, "it is no model for several chips");
+  memcpy(&h, front, sizeof h);
+  if (h.version != TARGETS_VERSION)
+    return wrong(&r,
+                 "its format is version %u of several targets, and this runtime reads version %u; update the runtime",
+                 h.version, TARGETS_VERSION);
+  const uint32_t told = h.header_crc;
+  h.header_crc = 0;
+  if (crc32_of(0, &h, sizeof h) != told) return wrong(&r, "byte 0: its header is damaged");
+  if (h.bytes != bytes)
+    return wrong(&r, "it has %llu bytes and should have %llu: it was cut or appended to", (unsigned long long)bytes,
+                 (unsigned long long)h.bytes);
+  if (!h.count || h.count > MOST_TARGETS || !within(sizeof h, h.count * sizeof *images, bytes))
+    return wrong(&r, "it has %u targets, and may have 1 to %u", h.count, MOST_TARGETS);
+  memcpy(images, (const char*)front + sizeof h, h.count * sizeof *images);
+  if (crc32_of(0, images, h.count * sizeof *images) != h.table_crc)
+    return wrong(&r, "byte 64: its table of targets is damaged");
+  uint64_t end = sizeof h + h.count * sizeof *images;
+  for (uint32_t i = 0; i <= h.count; ++i) { /* the weights come last */
+    const file_image part = i < h.count ? images[i] : (file_image){h.weights, h.weights_bytes};
+    if (i == h.count && !part.bytes) break;
+    if (part.place % 64 || part.place < end || !part.bytes || !within(part.place, part.bytes, bytes))
+      return wrong(&r,
+                   i < h.count ? "target %u lies over the file's end or another one"
+                               : "the weights of its %u targets lie over the file's end or a target",
+                   i);
+    end = part.place + part.bytes;
+  }
+  *out = h;
+  return CW_OK;
+}
 
 static cw_status check_texts(const checked_file* f, const report* r) {
   for (uint64_t i = 0; i < f->n_pieces; ++i)
@@ -624,6 +677,8 @@ cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f,
                       (const void*)at[COSTS],
                       (const void*)at[WEIGHTS],
                       (const void*)at[ELSEWHERE],
+                      (const void*)at[BINARIES],
+                      at[MADE],
                       n[STRINGS],
                       n[PIECES],
                       n[TEXTS],
@@ -640,14 +695,17 @@ cw_status check_but_constants(const void* file, uint64_t bytes, checked_file* f,
                       n[TABLES],
                       n[CHECKS],
                       n[COSTS],
-                      n[WEIGHTS]};
+                      n[WEIGHTS],
+                      n[BINARIES],
+                      n[MADE]};
   if (!f->n_strings || f->strings[f->n_strings - 1]) return wrong(&r, "its strings do not end");
   if (n[TARGET] != 1 || !is_string(f, f->target->vendor) || !is_string(f, f->target->about) ||
       !is_string(f, f->target->tellers))
     return wrong(&r, "it does not say for which chip it is");
-  if ((status = check_texts(f, &r)) || (status = check_weights(f, n[ELSEWHERE], &r)) ||
-      (status = check_buffers(f, &r)) || (status = check_steps(f, &r)) || (status = check_ports(f, &r)) ||
-      (status = check_costs(f, &r)) || (status = check_sizes(f, n[SIZES], &r)) || (status = check_vectors(f, &r)))
+  if ((status = check_texts(f, &r)) || (status = check_binaries(f, &r)) ||
+      (status = check_weights(f, n[ELSEWHERE], &r)) || (status = check_buffers(f, &r)) ||
+      (status = check_steps(f, &r)) || (status = check_ports(f, &r)) || (status = check_costs(f, &r)) ||
+      (status = check_sizes(f, n[SIZES], &r)) || (status = check_vectors(f, &r)))
     return status;
   return check_plan(f, &r);
 }

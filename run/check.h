@@ -29,8 +29,10 @@ typedef struct {
   const file_cost* costs; /* n_costs of them: n_steps, or 0 */
   const file_weight* weights;
   const file_elsewhere* elsewhere; /* NULL: the weights are in the file, at `constants` */
+  const file_binary* binaries;
+  const unsigned char* made;
   uint64_t n_strings, n_pieces, n_texts, n_functions, n_buffers, n_values, n_arguments, n_steps, n_ports, n_constants,
-      n_vectors, n_profiles, n_patches, n_tables, n_checks, n_costs, n_weights;
+      n_vectors, n_profiles, n_patches, n_tables, n_checks, n_costs, n_weights, n_binaries, n_made;
 } checked_file;
 
 /* CW_OK, or CW_INVALID with what is wrong, and where, in `words`. `file` is aligned to 64 bytes. */
@@ -53,6 +55,13 @@ cw_status check_weights_header(const void* file, uint64_t bytes, weights_header*
 cw_status check_weights_index(const weights_header* header, const void* index, char* words, size_t room);
 /* Its entry of a digest, or NULL. */
 const file_weight* find_weight(const file_weight* index, uint64_t entries, const uint8_t digest[DIGEST]);
+
+/* The same of a model for several chips: of its header and table, whose first TARGETS_FRONT bytes are there, or all of a
+ * shorter file. `images` has room for MOST_TARGETS. What is in the images is not looked at. */
+#define TARGETS_FRONT (sizeof(targets_header) + MOST_TARGETS * sizeof(file_image))
+int is_of_targets(const void* front, uint64_t bytes);
+cw_status check_targets(const void* front, uint64_t bytes, targets_header* out, file_image* images, char* words,
+                        size_t room);
 
 /* Of a file that was checked: the number that a patch gives for `size`, of a profile that begins with size `first`. */
 int64_t patched(const checked_file* f, const file_patch* patch, uint64_t first, uint64_t size);

@@ -20,6 +20,8 @@ static const char usage[] =
     "\n"
     "  --vendor LIB         a vendor's library, such as libcw_opencl.so\n"
     "  --device N           which of its devices (0)\n"
+    "  --trust-binaries     take what a compiler made of a file's kernels, where it is for this chip and driver\n"
+    "  --target N           of inspect: which target of a file for several chips (1)\n"
     "  --allow-host-code    let a file's C kernels be built and run in this process\n"
     "  --weights FOLDER     where weights files are, if not beside the models\n"
     "  --input, --output    raw bytes of a tensor, row-major\n"
@@ -38,7 +40,7 @@ typedef struct {
   const char *vendor, *file, *compare;
   int device, steps, no_copies;
   uint32_t flags;
-  long rounds, streams, size;
+  long rounds, streams, size, target;
   const char* given[64];
   int is_output[64], n_given;
 } options;
@@ -89,12 +91,24 @@ static void print_port(const checked_file* f, uint64_t i) {
   printf("]\n");
 }
 
-static int load_checked(const options* o, void** data, checked_file* f) {
+/* A file, or of a file for several chips the target that was asked for. What it is a part of is in `whole`. */
+static int load_checked(const options* o, void** data, checked_file* f, targets_header* whole) {
   uint64_t bytes = 0;
   char words[512], more[600];
+  file_image images[MOST_TARGETS] = {{0, 0}};
+  *whole = (targets_header){.count = 0};
   *data = read_file(o->file, &bytes);
   if (!*data) return die("the file cannot be read");
-  if (check_file(*data, bytes, f, words, sizeof words)) {
+  cw_status status = CW_OK;
+  images[0].bytes = bytes;
+  uint64_t at = 0;
+  if (is_of_targets(*data, bytes)) {
+    status = check_targets(*data, bytes, whole, images, words, sizeof words);
+    if (!status && (uint64_t)o->target > whole->count) return die("there is no such --target; `cw inspect` lists them");
+    if (!status) at = (uint64_t)o->target - 1;
+  }
+  if (!status) status = check_file((const char*)*data + images[at].place, images[at].bytes, f, words, sizeof words);
+  if (status) {
     snprintf(more, sizeof more, "%.60s is refused: %s", o->file, words);
     return die(more);
   }
@@ -192,16 +206,27 @@ static int size_is_wrong(const checked_file* f, const options* o) {
 }
 
 /* Which file has the weights, and whether it has all; their bytes are not read. */
-static void print_elsewhere(const checked_file* f, const char* model) {
-  char path[4096];
-  file_source from;
+static void print_elsewhere(const checked_file* f, const char* model, const void* data, const targets_header* whole) {
+  char path[4096], words[512];
+  file_source from = {.fd = -1};
   weights_header header;
-  file_weight* index;
-  printf("  in %llu parts of %s", (unsigned long long)f->n_weights, f->strings + f->elsewhere->name);
-  if (find_elsewhere(f, model, path, sizeof path) || open_elsewhere(path, model, &from, &header, &index)) {
+  file_weight* own = NULL;
+  const file_weight* index = NULL;
+  printf("  in %llu parts of %s", (unsigned long long)f->n_weights,
+         whole->weights_bytes ? "this file" : f->strings + f->elsewhere->name);
+  if (whole->weights_bytes) {
+    const char* weights = (const char*)data + whole->weights;
+    if (!check_weights_header(weights, whole->weights_bytes, &header, words, sizeof words) &&
+        !check_weights_index(&header, weights + header.index, words, sizeof words))
+      index = (const file_weight*)(weights + header.index);
+    else
+      printf("; its weights are refused: %s\n", words);
+  } else if (find_elsewhere(f, model, path, sizeof path) || open_elsewhere(path, model, &from, &header, &own)) {
     printf("; %s\n", cw_run_error());
-    return;
+  } else {
+    index = own;
   }
+  if (!index) return;
   uint64_t missing = 0, all = 0;
   for (uint64_t i = 0; i < f->n_weights; ++i) {
     const file_weight* found = find_weight(index, header.entries, f->weights[i].digest);
@@ -209,17 +234,52 @@ static void print_elsewhere(const checked_file* f, const char* model) {
   }
   for (uint64_t i = 0; i < header.entries; ++i) all += index[i].bytes;
   printf(", which has %llu parts with %llu bytes", (unsigned long long)header.entries, (unsigned long long)all);
-  printf(missing ? ", and lacks %llu of these\n" : "\n", (unsigned long long)missing);
-  free(index);
-  close(from.fd);
+  if (missing) printf(", and lacks %llu of these", (unsigned long long)missing);
+  printf("\n");
+  free(own);
+  if (from.fd >= 0) close(from.fd);
+}
+
+static void print_target(const checked_file* f) {
+  static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
+  printf("for %s (kernels in %s)\n", f->strings + f->target->vendor, languages[f->target->language & 3]);
+  for (uint64_t i = 0, n; i < f->n_binaries; i += n) {
+    uint64_t bytes = 0;
+    for (n = 0; i + n < f->n_binaries && f->binaries[i + n].key == f->binaries[i].key; ++n)
+      bytes += f->binaries[i + n].bytes;
+    printf("  and binaries of %llu sources, %llu bytes, for ", (unsigned long long)n, (unsigned long long)bytes);
+    for (const char* c = f->strings + f->binaries[i].key; *c; ++c)
+      if (*c == '\n')
+        printf(", ");
+      else
+        putchar(*c);
+    printf("\n");
+  }
+}
+
+/* A line or two for each target; all of one comes after. */
+static int print_targets(const void* data, const targets_header* whole, long wanted) {
+  const file_image* images = (const file_image*)((const char*)data + sizeof *whole);
+  char words[512];
+  for (uint32_t i = 0; i < whole->count; ++i) {
+    checked_file f;
+    if (check_file((const char*)data + images[i].place, images[i].bytes, &f, words, sizeof words))
+      return fprintf(stderr, "cw: target %u is refused: %s\n", i + 1, words), 1;
+    printf("target %u of %u, %llu steps, %llu bytes: ", i + 1, whole->count, (unsigned long long)f.n_steps,
+           (unsigned long long)images[i].bytes);
+    print_target(&f);
+  }
+  printf("target %ld\n", wanted);
+  return 0;
 }
 
 static int inspect(const options* o) {
-  static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
   void* data;
   checked_file f;
-  if (load_checked(o, &data, &f)) return 1;
-  printf("for %s (kernels in %s)\n", f.strings + f.target->vendor, languages[f.target->language & 3]);
+  targets_header whole;
+  if (load_checked(o, &data, &f, &whole)) return 1;
+  if (whole.count && print_targets(data, &whole, o->target)) return 1;
+  print_target(&f);
   for (int output = 0; output < 2; ++output) {
     printf(output ? "outputs\n" : "inputs\n");
     for (uint64_t i = 0; i < f.n_ports; ++i)
@@ -227,7 +287,7 @@ static int inspect(const options* o) {
   }
   printf("weights  %llu bytes, shared by sessions\narena    %llu bytes for each session, the peak\n",
          (unsigned long long)f.n_constants, (unsigned long long)f.target->arena);
-  if (f.elsewhere) print_elsewhere(&f, o->file);
+  if (f.elsewhere) print_elsewhere(&f, o->file, data, &whole);
   printf("%llu steps of %llu kernels in %llu sources\n", (unsigned long long)f.n_steps,
          (unsigned long long)f.n_functions, (unsigned long long)f.n_texts);
   if (f.size)
@@ -351,30 +411,38 @@ static int verify_steps(const running* r, const checked_file* f, uint64_t first,
 }
 
 /* The SHA-256 of each part of the weights. Those of another file were summed as they were loaded. */
-static int verify_weights(const checked_file* f) {
-  for (uint64_t i = 0; i < f->n_weights && !f->elsewhere; ++i) {
-    const file_weight* w = &f->weights[i];
-    uint8_t digest[DIGEST];
-    sha256 sum;
-    sha256_begin(&sum);
-    sha256_add(&sum, f->constants + w->place, w->bytes);
-    sha256_end(&sum, digest);
-    if (memcmp(digest, w->digest, DIGEST) == 0) continue;
-    printf("weights: WRONG, their %llu bytes at %llu do not have the SHA-256 that the file says\n",
-           (unsigned long long)w->bytes, (unsigned long long)w->place);
-    return 1;
-  }
+static int verify_weights(const options* o, const checked_file* f) {
+  options own = *o;
+  void* data;
+  checked_file one;
+  targets_header whole;
   if (f->elsewhere)
     printf("weights: %llu parts of %s have their SHA-256\n", (unsigned long long)f->n_weights,
            f->strings + f->elsewhere->name);
+  if (f->elsewhere || !f->n_weights) return 0;
+  do {
+    if (load_checked(&own, &data, &one, &whole)) return 1;
+    for (uint64_t i = 0; i < one.n_weights && !one.elsewhere; ++i) {
+      const file_weight* w = &one.weights[i];
+      uint8_t digest[DIGEST];
+      sha256 sum;
+      sha256_begin(&sum);
+      sha256_add(&sum, one.constants + w->place, w->bytes);
+      sha256_end(&sum, digest);
+      if (memcmp(digest, w->digest, DIGEST) == 0) continue;
+      printf("weights: WRONG, their %llu bytes at %llu do not have the SHA-256 that the file says\n",
+             (unsigned long long)w->bytes, (unsigned long long)w->place);
+      return 1;
+    }
+    free(data);
+  } while (++own.target <= (long)whole.count);
   return 0;
 }
 
 static int verify(const options* o) {
   running r;
-  void* data;
-  checked_file f;
-  if (load_checked(o, &data, &f) || begin(o, &r) || verify_weights(&f)) return 1;
+  if (begin(o, &r) || verify_weights(o, file_of(r.model))) return 1;
+  const checked_file f = *file_of(r.model);
   uint32_t inputs = 0, outputs = 0, bad = 0, seen = 0;
   uint64_t size, first, count;
   int differs = 0;
@@ -411,7 +479,6 @@ static int verify(const options* o) {
     bad += off > 1, ++seen;
     free(got);
   }
-  free(data);
   if (!seen) return die("the file has no test vectors; export it with vectors=True");
   return end(&r, bad || differs ? 1 : 0);
 }
@@ -434,7 +501,7 @@ typedef struct {
   const char* path;
   running r;
   checked_file f;
-  void *file, *inputs[64], *outputs[64];
+  void *inputs[64], *outputs[64];
   uint64_t bytes_in, bytes_out;
   cw_run_session* sessions[MOST_STREAMS];
   double began[MOST_STREAMS], part[MOST_STREAMS][KINDS], *times[KINDS], busy;
@@ -451,8 +518,6 @@ static uint64_t port_bytes(const bench_file* b, int kind, uint32_t index, const 
 static int prepare(bench_file* b, const options* o, running* device) {
   options own = *o;
   own.file = b->path;
-  if (load_checked(&own, &b->file, &b->f)) return 1;
-  if (size_is_wrong(&b->f, o)) return 1;
   if (!device) {
     if (begin(&own, &b->r)) return 1;
   } else {
@@ -461,6 +526,8 @@ static int prepare(bench_file* b, const options* o, running* device) {
     CHECK(cw_run_describe(b->r.model, &b->r.info));
     CHECK(cw_run_begin(b->r.model, NULL, &b->r.session));
   }
+  b->f = *file_of(b->r.model);
+  if (size_is_wrong(&b->f, o)) return 1;
   if (b->r.info.inputs > 64 || b->r.info.outputs > 64)
     return die("bench measures models of at most 64 inputs and outputs");
   b->sessions[0] = b->r.session;
@@ -608,7 +675,6 @@ static void release(bench_file* b, const options* o) {
   for (int k = 0; k < KINDS; ++k) free(b->times[k]);
   cw_run_end(b->r.session);
   cw_run_unload(b->r.model);
-  free(b->file);
 }
 
 static int bench(const options* o) {
@@ -643,10 +709,9 @@ static int bench(const options* o) {
 
 static int run(const options* o) {
   running r;
-  void* file;
-  checked_file f;
   uint64_t size = 0, first, count;
-  if (load_checked(o, &file, &f) || begin(o, &r)) return 1;
+  if (begin(o, &r)) return 1;
+  const checked_file f = *file_of(r.model);
   for (int pass = 0; pass < 2; ++pass) {
     for (uint32_t i = 0; i < (pass ? r.info.outputs : r.info.inputs); ++i) {
       cw_run_port p;
@@ -683,7 +748,6 @@ static int run(const options* o) {
       CHECK(cw_run(r.session));
     }
   }
-  free(file);
   return end(&r, 0);
 }
 
@@ -692,8 +756,8 @@ int main(int argc, char** argv) {
       {"vendor", 1, 0, 'v'},  {"device", 1, 0, 'd'}, {"allow-host-code", 0, 0, 'a'}, {"input", 1, 0, 'i'},
       {"output", 1, 0, 'o'},  {"rounds", 1, 0, 'r'}, {"steps", 0, 0, 's'},           {"help", 0, 0, 'h'},
       {"streams", 1, 0, 'n'}, {"size", 1, 0, 'z'},   {"compare", 1, 0, 'c'},         {"no-copies", 0, 0, 'x'},
-      {"weights", 1, 0, 'w'}, {0, 0, 0, 0}};
-  options o = {.rounds = 200, .streams = 1};
+      {"weights", 1, 0, 'w'}, {"target", 1, 0, 't'}, {"trust-binaries", 0, 0, 'b'},  {0, 0, 0, 0}};
+  options o = {.rounds = 200, .streams = 1, .target = 1};
   for (int c; (c = getopt_long(argc, argv, "h", known, NULL)) != -1;) {
     char* rest = NULL;
     if (c == 'v')
@@ -710,6 +774,10 @@ int main(int argc, char** argv) {
       o.size = strtol(optarg, &rest, 10);
     else if (c == 'c')
       o.compare = optarg;
+    else if (c == 'b')
+      o.flags |= CW_RUN_TRUST_BINARIES;
+    else if (c == 't')
+      o.target = strtol(optarg, &rest, 10);
     else if (c == 'w')
       (void)setenv("CAUSEWAY_WEIGHTS", optarg, 1);
     else if (c == 'x')
@@ -722,8 +790,8 @@ int main(int argc, char** argv) {
       o.is_output[o.n_given] = c == 'o', o.given[o.n_given++] = optarg;
     else
       return fputs(usage, stderr), 2;
-    if (rest && (*rest || o.rounds < 1 || o.size < 0))
-      return die("--device, --rounds, --streams and --size are whole numbers, and --rounds at least 1");
+    if (rest && (*rest || o.rounds < 1 || o.size < 0 || o.target < 1))
+      return die("numbers are whole ones, and those of --rounds and --target at least 1");
   }
   if (optind + 2 != argc) return fputs(usage, stderr), 2;
   o.file = argv[optind + 1];

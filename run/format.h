@@ -2,14 +2,15 @@
  * of their kinds. Little-endian. `string` is an offset in the strings; each ends with a NUL. src/causeway/ship/file.py
  * writes it, check.c reads it. Version 1 ends with the weights; version 2 has five more sections, any of which may be
  * empty: a size that may differ from run to run, what depends on it, and numbers of single steps. Version 3 adds what each
- * step computes and moves. Version 4 adds the SHA-256 of weights, which may then be in a file of their own. */
+ * step computes and moves. Version 4 adds the SHA-256 of weights, which may then be in a file of their own. Version 5 adds what
+ * compilers made of its sources. */
 #ifndef CAUSEWAY_RUN_FORMAT_H
 #define CAUSEWAY_RUN_FORMAT_H
 
 #include <stdint.h>
 
 #define FILE_MAGIC "CAUSEWAY"
-#define FILE_VERSION 4u
+#define FILE_VERSION 5u
 
 enum {
   STRINGS = 1, /* bytes; the last is a NUL */
@@ -32,6 +33,8 @@ enum {
   COSTS, /* one for each step, or none */
   WEIGHTS, /* by place: what the weights are made of, or none */
   ELSEWHERE, /* one, or none: the file that has the weights, and CONSTANTS are empty */
+  BINARIES, /* of sources, for one chip and driver each */
+  MADE, /* bytes of binaries */
   SECTIONS_END
 };
 
@@ -121,6 +124,13 @@ typedef struct {
   uint64_t bytes; /* of the weights */
 } file_elsewhere;
 
+#define MOST_BINARY ((uint64_t)1 << 30)
+typedef struct {
+  uint32_t text,
+      key; /* of which source; for which chip and driver: three lines, of the vendor, the device and the driver */
+  uint64_t place, bytes; /* in MADE */
+} file_binary;
+
 /* A weights file, which several models share: a header, and anywhere after it the bytes of weights and an index of them,
  * sorted by digest. What is added goes behind `bytes`, with a new index at its end, and the header is written last: who
  * reads meanwhile has the old one. src/causeway/ship/weights.py writes it. */
@@ -134,10 +144,27 @@ typedef struct {
   uint8_t zeros[16];
 } weights_header;
 
+/* A model for several chips: a header, `count` images, each a whole file as above, and the weights file of them all, of no
+ * bytes where they name another. All begin at multiples of 64 bytes. src/causeway/ship/targets.py writes it. */
+#define TARGETS_MAGIC "CTARGETS"
+#define TARGETS_VERSION 1u
+#define MOST_TARGETS 16u
+typedef struct {
+  char magic[8];
+  uint32_t version, count;
+  uint64_t bytes, weights, weights_bytes;
+  uint32_t table_crc, header_crc;
+  uint8_t zeros[16];
+} targets_header;
+typedef struct {
+  uint64_t place, bytes;
+} file_image;
+
 _Static_assert(sizeof(file_header) == 64 && sizeof(file_section) == 32 && sizeof(file_target) == 40, "sizes");
 _Static_assert(sizeof(file_buffer) == 24 && sizeof(file_argument) == 16 && sizeof(file_step) == 64, "sizes");
 _Static_assert(sizeof(file_port) == 112 && sizeof(file_size) == 40 && sizeof(file_profile) == 32, "sizes");
 _Static_assert(sizeof(file_patch) == 48 && sizeof(file_check) == 32 && sizeof(file_cost) == 16, "sizes");
 _Static_assert(sizeof(file_weight) == 48 && sizeof(file_elsewhere) == 16 && sizeof(weights_header) == 64, "sizes");
+_Static_assert(sizeof(file_binary) == 24 && sizeof(targets_header) == 64 && sizeof(file_image) == 16, "sizes");
 
 #endif

@@ -32,6 +32,8 @@ typedef struct {
   int fd; /* -1: memory */
   const char* memory;
   const char* path; /* NULL: memory */
+  uint64_t base; /* where it begins there */
+  uint64_t weights, weights_bytes; /* where its weights file begins there; 0 bytes: it has none */
 } file_source;
 /* CW_INVALID: the file ends before, or cannot be read. */
 cw_status get_bytes(const file_source* from, void* to, uint64_t at, uint64_t bytes);
@@ -54,6 +56,8 @@ cw_status find_elsewhere(const checked_file* f, const char* path, char* out, siz
 /* Read its header and index, which the caller frees. `name` as above. */
 cw_status open_elsewhere(const char* path, const char* name, file_source* from, weights_header* header,
                          file_weight** index);
+/* What a loaded model has of its file: all but the bytes of its weights. */
+const checked_file* file_of(const cw_run_model* model);
 
 /* The size of the next run (0: it is fixed), and its steps. */
 cw_status session_settle(cw_run_session* session, uint64_t* size, uint64_t* first, uint64_t* count);

@@ -25,7 +25,7 @@ struct cw_run_model {
   cw_program* programs;
   cw_function* functions;
   model_weights weights;
-  uint32_t inputs, outputs;
+  uint32_t flags, inputs, outputs, from_binaries;
 };
 
 struct cw_run_session {
@@ -189,13 +189,33 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   return CW_OK;
 }
 
+/* The binary of a source that is for this chip and driver, or NULL. Without consent there is none. */
+static const file_binary* binary_of(const cw_run_model* m, uint64_t text_index) {
+  const cw_run_device* d = m->device;
+  char key[sizeof d->info.name + sizeof d->compiler.driver + 128];
+  if (!(m->flags & CW_RUN_TRUST_BINARIES) || !d->code->build_binary || !(d->compiler.binaries & CW_BINARY_OWN))
+    return NULL;
+  snprintf(key, sizeof key, "%.100s\n%.*s\n%.*s", d->table->name, (int)sizeof d->info.name, d->info.name,
+           (int)sizeof d->compiler.driver, d->compiler.driver);
+  for (uint64_t i = 0; i < m->f.n_binaries; ++i)
+    if (m->f.binaries[i].text == text_index && !strcmp(text(m, m->f.binaries[i].key), key)) return &m->f.binaries[i];
+  return NULL;
+}
+
 static cw_status build(cw_run_model* m) {
   const checked_file* f = &m->f;
   const cw_run_device* d = m->device;
   m->programs = calloc(f->n_texts + 1, sizeof *m->programs);
   m->functions = calloc(f->n_functions + 1, sizeof *m->functions);
   if (!m->programs || !m->functions) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  const char* options = d->compiler.language == CW_CODE_OPENCL_C ? "-w" : NULL;
   for (uint64_t i = 0; i < f->n_texts; ++i) {
+    const file_binary* b = binary_of(m, i);
+    /* One that the chip refuses is no error: the source is there. */
+    if (b && !d->code->build_binary(d->index, f->made + b->place, b->bytes, options, &m->programs[i])) {
+      ++m->from_binaries;
+      continue;
+    }
     const file_piece* pieces = f->pieces + f->texts[i].piece;
     size_t bytes = 0;
     for (uint32_t p = 0; p < f->texts[i].pieces; ++p) bytes += pieces[p].bytes;
@@ -206,9 +226,7 @@ static cw_status build(cw_run_model* m) {
       memcpy(at, f->strings + pieces[p].string, pieces[p].bytes);
     *at = 0;
     const cw_status status =
-        strlen(source) == bytes
-            ? d->code->build(d->index, source, d->compiler.language == CW_CODE_OPENCL_C ? "-w" : NULL, &m->programs[i])
-            : CW_INVALID;
+        strlen(source) == bytes ? d->code->build(d->index, source, options, &m->programs[i]) : CW_INVALID;
     free(source);
     if (status) return by_vendor(d, status, "code.build of the file's kernels");
   }
@@ -272,9 +290,9 @@ static cw_status get_room(uint64_t bytes, void** out) {
              : CW_OK;
 }
 
-/* The file in pages of its own: those of the weights are never touched. */
-static cw_status take(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name, uint32_t flags,
-                      cw_run_model** out) {
+/* A file in pages of its own, checked: those of the weights are never touched. */
+static cw_status read_model(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name,
+                            uint32_t flags, cw_run_model** out) {
   void* file;
   const cw_status room = get_room(bytes, &file);
   if (room) return room;
@@ -287,18 +305,23 @@ static cw_status take(cw_run_device* device, const file_source* from, uint64_t b
   if (!whole) return munmap(file, bytes), fail(CW_INVALID, "%s cannot be read to its end", name);
   cw_run_model* m = calloc(1, sizeof *m);
   if (!m) return munmap(file, bytes), fail(CW_OUT_OF_MEMORY, "the host is out of memory");
-  *m = (cw_run_model){.device = device, .file = file, .bytes = bytes};
-  char words[512], more[1024];
-  cw_status status = check_but_constants(file, bytes, &m->f, words, sizeof words);
+  *m = (cw_run_model){.device = device, .file = file, .bytes = bytes, .flags = flags};
+  char words[512];
+  const cw_status status = check_but_constants(file, bytes, &m->f, words, sizeof words);
   if (status) {
     memset(&m->f, 0, sizeof m->f);
-    fail(status, "%s is refused: %s", name, words);
-  } else if ((status = fits(m, flags)) || (status = bind_thread(device))) {
-    snprintf(more, sizeof more, "%s", last_words);
-    fail(status, "%s: %.900s", name, more);
-  } else {
-    status = build_and_put(m, from, name);
+    cw_run_unload(m);
+    return fail(status, "%s is refused: %s", name, words);
   }
+  *out = m;
+  return CW_OK;
+}
+
+/* Build its kernels and put its weights; on an error it is gone. */
+static cw_status make_ready(cw_run_model* m, const file_source* from, const char* name, cw_run_model** out) {
+  char more[MOST_WORDS];
+  cw_status status = bind_thread(m->device);
+  if (!status) status = build_and_put(m, from, name);
   if (status) {
     snprintf(more, sizeof more, "%s", last_words);
     cw_run_unload(m);
@@ -309,6 +332,71 @@ static cw_status take(cw_run_device* device, const file_source* from, uint64_t b
   return CW_OK;
 }
 
+static cw_status take_one(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name,
+                          uint32_t flags, cw_run_model** out) {
+  cw_run_model* m = NULL;
+  char more[MOST_WORDS];
+  cw_status status = read_model(device, from, bytes, name, flags, &m);
+  if (status) return status;
+  if ((status = fits(m, flags))) {
+    snprintf(more, sizeof more, "%s", last_words);
+    cw_run_unload(m);
+    return fail(status, "%s: %.900s", name, more);
+  }
+  return make_ready(m, from, name, out);
+}
+
+/* Of several targets the first that this chip runs, or of these the first with binaries for it. */
+static cw_status take_target(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name,
+                             uint32_t flags, cw_run_model** out) {
+  unsigned char front[TARGETS_FRONT];
+  targets_header header;
+  file_image images[MOST_TARGETS];
+  char words[512], part[600], others[400] = "", last[MOST_WORDS] = "";
+  if (get_bytes(from, front, 0, bytes < sizeof front ? bytes : sizeof front))
+    return fail(CW_INVALID, "%s cannot be read", name);
+  if (check_targets(front, bytes, &header, images, words, sizeof words))
+    return fail(CW_INVALID, "%s is refused: %s", name, words);
+  cw_run_model* best = NULL;
+  file_source best_from = *from;
+  cw_status status = CW_OK;
+  for (uint32_t i = 0; !status && i < header.count && !(best && binary_of(best, 0)); ++i) {
+    file_source own = *from;
+    own.base = images[i].place, own.weights = header.weights, own.weights_bytes = header.weights_bytes;
+    snprintf(part, sizeof part, "%.500s, target %u", name, i + 1);
+    cw_run_model* m = NULL;
+    if ((status = read_model(device, &own, images[i].bytes, part, flags, &m))) break;
+    const size_t n = strlen(others);
+    snprintf(others + n, sizeof others - n, "%s%.80s", n ? "; " : "", text(m, m->f.target->vendor));
+    if (fits(m, flags)) { /* of a target in the chip's language the reason is of more use */
+      if (!*last || m->f.target->language == device->compiler.language) snprintf(last, sizeof last, "%s", last_words);
+      cw_run_unload(m);
+    } else if (!best || binary_of(m, 0)) {
+      if (best) cw_run_unload(best);
+      best = m, best_from = own;
+    } else {
+      cw_run_unload(m);
+    }
+  }
+  if (status) {
+    snprintf(last, sizeof last, "%s", last_words);
+    if (best) cw_run_unload(best);
+    return fail(status, "%s", last);
+  }
+  if (!best)
+    return fail(CW_INVALID, "%s: none of its %u targets (%s) is taken for this chip: %.400s", name, header.count,
+                others, last);
+  return make_ready(best, &best_from, name, out);
+}
+
+static cw_status take(cw_run_device* device, const file_source* from, uint64_t bytes, const char* name, uint32_t flags,
+                      cw_run_model** out) {
+  char magic[sizeof(targets_header)] = "";
+  if (bytes >= sizeof magic && !get_bytes(from, magic, 0, sizeof magic) && is_of_targets(magic, bytes))
+    return take_target(device, from, bytes, name, flags, out);
+  return take_one(device, from, bytes, name, flags, out);
+}
+
 cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, cw_run_model** out) {
   if (!device || !path || !out) return fail(CW_INVALID, "cw_run_load: a NULL argument");
   const int fd = open(path, O_RDONLY | O_CLOEXEC);
@@ -316,7 +404,7 @@ cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, c
   if (fd < 0 || fstat(fd, &s)) return fail(CW_INVALID, "%s cannot be opened", path);
   if (!S_ISREG(s.st_mode) || s.st_size <= 0)
     return close(fd), fail(CW_INVALID, "%s is refused: it is empty, or no file", path);
-  const file_source from = {fd, NULL, path};
+  const file_source from = {.fd = fd, .path = path};
   const cw_status status = take(device, &from, (uint64_t)s.st_size, path, flags, out);
   close(fd);
   return status;
@@ -326,15 +414,15 @@ cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t b
                              cw_run_model** out) {
   if (!device || !file || !out) return fail(CW_INVALID, "cw_run_load_memory: a NULL argument");
   if (!bytes) return fail(CW_INVALID, "the file is refused: it is empty");
-  const file_source from = {-1, file, NULL};
+  const file_source from = {.fd = -1, .memory = file};
   return take(device, &from, bytes, "the file", flags, out);
 }
 
 cw_status cw_run_describe(const cw_run_model* m, cw_run_info* out) {
   if (!m || !out) return fail(CW_INVALID, "cw_run_describe: a NULL argument");
-  *out =
-      (cw_run_info){text(m, m->f.target->about), m->f.n_constants,           m->f.target->arena, m->inputs, m->outputs,
-                    (uint32_t)m->f.n_steps,      (uint32_t)m->f.n_functions, m->f.n_vectors > 0, 0};
+  *out = (cw_run_info){
+      text(m, m->f.target->about), m->f.n_constants,           m->f.target->arena, m->inputs,       m->outputs,
+      (uint32_t)m->f.n_steps,      (uint32_t)m->f.n_functions, m->f.n_vectors > 0, m->from_binaries};
   return CW_OK;
 }
 
@@ -675,6 +763,8 @@ cw_status cw_run_step_of(cw_run_session* s, uint32_t index, int32_t profile, cw_
 }
 
 /* ---- for `cw` --------------------------------------------------------------------------------------------------------- */
+
+const checked_file* file_of(const cw_run_model* m) { return &m->f; }
 
 cw_status session_settle(cw_run_session* s, uint64_t* size, uint64_t* first, uint64_t* count) {
   cw_status status = bind_thread(s->model->device);

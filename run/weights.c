@@ -29,6 +29,7 @@ static shared_weight* g_shared;
 static pthread_mutex_t g_mutex = PTHREAD_MUTEX_INITIALIZER; /* also while some are read: nobody reads the same beside */
 
 cw_status get_bytes(const file_source* from, void* to, uint64_t at, uint64_t bytes) {
+  at += from->base;
   if (from->fd < 0) return memcpy(to, from->memory + at, (size_t)bytes), CW_OK;
   for (uint64_t done = 0; done < bytes;) {
     const ssize_t got = pread(from->fd, (char*)to + done, (size_t)(bytes - done), (off_t)(at + done));
@@ -98,39 +99,43 @@ cw_status find_elsewhere(const checked_file* f, const char* path, char* out, siz
   return n >= 0 && (size_t)n < room ? CW_OK : fail(CW_INVALID, "the path of the weights file %s is too long", name);
 }
 
-cw_status open_elsewhere(const char* path, const char* name, file_source* from, weights_header* header,
-                         file_weight** index) {
+/* The header and the index of a weights file of `bytes`, called `path` in messages. */
+static cw_status read_index(const file_source* from, uint64_t bytes, const char* path, const char* name,
+                            weights_header* header, file_weight** index) {
   char words[512];
   unsigned char front[sizeof *header];
-  struct stat s;
-  *from = (file_source){open(path, O_RDONLY | O_CLOEXEC), NULL, path};
+  cw_status status = CW_INVALID;
   *index = NULL;
+  if (get_bytes(from, front, 0, bytes < sizeof front ? bytes : sizeof front))
+    fail(status, "%s cannot be read", path);
+  else if (check_weights_header(front, bytes, header, words, sizeof words))
+    fail(status, "%s, which has the weights of %s, is refused: %s", path, name, words);
+  else if (!(*index = malloc(header->entries * sizeof **index + 1)))
+    status = fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  else if (get_bytes(from, *index, header->index, header->entries * sizeof **index))
+    fail(status, "%s cannot be read to its end", path);
+  else if (check_weights_index(header, *index, words, sizeof words))
+    fail(status, "%s, which has the weights of %s, is refused: %s", path, name, words);
+  else
+    return CW_OK;
+  free(*index), *index = NULL;
+  return status;
+}
+
+cw_status open_elsewhere(const char* path, const char* name, file_source* from, weights_header* header,
+                         file_weight** index) {
+  struct stat s;
+  *from = (file_source){.fd = open(path, O_RDONLY | O_CLOEXEC), .path = path};
   if (from->fd < 0)
     return fail(
         CW_INVALID,
         "%s: its weights are in a file of their own, and %s cannot be opened (%s); put that file there, or say in "
         "CAUSEWAY_WEIGHTS which folder it is in",
         name, path, strerror(errno));
-  cw_status status = CW_INVALID;
-  if (fstat(from->fd, &s) || !S_ISREG(s.st_mode)) {
-    fail(status, "%s: its weights should be in %s, which is no file", name, path);
-  } else {
-    const uint64_t bytes = (uint64_t)s.st_size;
-    if (get_bytes(from, front, 0, bytes < sizeof front ? bytes : sizeof front))
-      fail(status, "%s cannot be read", path);
-    else if (check_weights_header(front, bytes, header, words, sizeof words))
-      fail(status, "%s, which has the weights of %s, is refused: %s", path, name, words);
-    else if (!(*index = malloc(header->entries * sizeof **index + 1)))
-      status = fail(CW_OUT_OF_MEMORY, "the host is out of memory");
-    else if (get_bytes(from, *index, header->index, header->entries * sizeof **index))
-      fail(status, "%s cannot be read to its end", path);
-    else if (check_weights_index(header, *index, words, sizeof words))
-      fail(status, "%s, which has the weights of %s, is refused: %s", path, name, words);
-    else
-      return CW_OK;
-  }
-  free(*index), *index = NULL;
-  close(from->fd), from->fd = -1;
+  const cw_status status = fstat(from->fd, &s) || !S_ISREG(s.st_mode)
+                               ? fail(CW_INVALID, "%s: its weights should be in %s, which is no file", name, path)
+                               : read_index(from, (uint64_t)s.st_size, path, name, header, index);
+  if (status) close(from->fd), from->fd = -1;
   return status;
 }
 
@@ -153,7 +158,8 @@ static cw_status read_shared(const cw_run_device* d, const file_source* from, co
         from->path, text, name);
   if (entry->bytes != wanted->bytes)
     return fail(CW_INVALID, "%s has %llu bytes with the SHA-256 %s, and %s says that they are %llu; export it again",
-                from->path, (unsigned long long)entry->bytes, text, name, (unsigned long long)wanted->bytes);
+                *from->path ? from->path : name, (unsigned long long)entry->bytes, text, name,
+                (unsigned long long)wanted->bytes);
   const size_t path = strlen(from->path) + 1;
   shared_weight* made = calloc(1, sizeof *made + path);
   if (!made) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
@@ -164,11 +170,13 @@ static cw_status read_shared(const cw_run_device* d, const file_source* from, co
       by_vendor(d, d->table->mem_alloc(d->index, wanted->bytes, (void**)&made->memory), "mem_alloc of the weights");
   if (status) return free(made), status;
   sha256_begin(&sum);
-  status = move_bytes(d, from, entry->place, entry->bytes, made->memory, add_digest, &sum, from->path);
+  status =
+      move_bytes(d, from, entry->place, entry->bytes, made->memory, add_digest, &sum, *from->path ? from->path : name);
   sha256_end(&sum, digest);
   if (!status && memcmp(digest, wanted->digest, DIGEST) != 0)
-    status = fail(CW_INVALID, "%s is damaged: its %llu bytes at %llu do not have the SHA-256 %s; copy the file anew",
-                  from->path, (unsigned long long)entry->bytes, (unsigned long long)entry->place, text);
+    status =
+        fail(CW_INVALID, "%s is damaged: its %llu bytes at %llu do not have the SHA-256 %s; copy the file anew",
+             *from->path ? from->path : name, (unsigned long long)entry->bytes, (unsigned long long)entry->place, text);
   if (status) {
     (void)d->table->mem_free(d->index, made->memory);
     return free(made), status;
@@ -177,22 +185,30 @@ static cw_status read_shared(const cw_run_device* d, const file_source* from, co
   return CW_OK;
 }
 
+/* The weights of a model are in a file of their own, or in the part of a model for several chips that is one. */
 static cw_status put_shared(const cw_run_device* d, const checked_file* f, const file_source* from, const char* name,
                             model_weights* out) {
   char path[PATH_MAX], real[PATH_MAX];
-  file_source weights;
+  const int inside = from->weights_bytes != 0;
+  file_source weights = *from;
   weights_header header;
   file_weight* index = NULL;
-  cw_status status = find_elsewhere(f, from->path, path, sizeof path);
-  if (!status && !(out->shared = calloc(f->n_weights + 1, sizeof *out->shared)))
-    status = fail(CW_OUT_OF_MEMORY, "the host is out of memory");
-  if (!status) status = open_elsewhere(path, name, &weights, &header, &index);
+  cw_status status = CW_OK;
+  if (!(out->shared = calloc(f->n_weights + 1, sizeof *out->shared)))
+    return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  if (inside) {
+    weights.base = from->weights, weights.path = from->path ? from->path : "";
+    status = read_index(&weights, from->weights_bytes, name, name, &header, &index);
+  } else {
+    status = find_elsewhere(f, from->path, path, sizeof path);
+    if (!status) status = open_elsewhere(path, name, &weights, &header, &index);
+  }
   if (status) return status;
-  weights.path = realpath(path, real) ? real : path;
+  if (*weights.path && realpath(weights.path, real)) weights.path = real;
   pthread_mutex_lock(&g_mutex);
   for (uint64_t i = 0; !status && i < f->n_weights; ++i) {
     const file_weight* w = &f->weights[i];
-    shared_weight* s = g_shared;
+    shared_weight* s = *weights.path ? g_shared : NULL; /* what is in memory is shared with nothing */
     while (s && (s->device != d->index || s->bytes != w->bytes || memcmp(s->digest, w->digest, DIGEST) != 0 ||
                  strcmp(s->path, weights.path) != 0))
       s = s->next;
@@ -205,7 +221,7 @@ static cw_status put_shared(const cw_run_device* d, const checked_file* f, const
     out->shared[out->count++] = s;
   }
   pthread_mutex_unlock(&g_mutex);
-  close(weights.fd);
+  if (!inside) close(weights.fd);
   free(index);
   return status;
 }

@@ -106,7 +106,8 @@ cw_status asked(const CalledKernel& called, c10::ArrayRef<cw_arg> args, Graph& g
   if (called.took_such) return CW_OK;
   graph.refuse(c10::str(called.operator_name,
                         ", whose kernel this process has not called with such arguments and which may decline them,"),
-               "Run the same work once before the capture");
+               c10::str("Run the same work once before the capture. ", vendor_name(),
+                        " could say it without a call, by check.v1"));
 }
 
 }  // namespace

@@ -32,6 +32,9 @@ typedef struct cw_run_model cw_run_model;
 typedef struct cw_run_session cw_run_session;
 
 #define CW_RUN_ALLOW_HOST_CODE 1u
+/* Take what a compiler made of the sources ahead of time, where it is for this chip and driver, without building the
+ * sources: nobody can read what it does. For files that come from where programs come from. */
+#define CW_RUN_TRUST_BINARIES 2u
 
 /* An input or an output: dense, row-major. */
 typedef struct cw_run_port {
@@ -48,7 +51,7 @@ typedef struct cw_run_info {
   uint64_t arena;     /* bytes of each session, planned: the peak of everything in between, inputs and outputs */
   uint32_t inputs, outputs, steps, kernels;
   uint32_t vectors;   /* 1: the file has test vectors */
-  uint32_t reserved;
+  uint32_t binaries;  /* of how many sources the file's binaries were taken */
 } cw_run_info;
 
 typedef struct cw_run_step {
@@ -60,7 +63,9 @@ typedef struct cw_run_step {
 /* Open a vendor's library (a path), once a process, and its device. */
 CW_EXPORT cw_status cw_run_open(const char* library, int32_t device, cw_run_device** out);
 CW_EXPORT cw_status cw_run_close(cw_run_device* device);
-/* Check a file, build its kernels, and put its weights on the device. The file may go afterwards. */
+/* Check a file, build its kernels, and put its weights on the device. The file may go afterwards. Of a file for several
+ * chips, the first target that this chip runs is taken. Weights in a file of their own are looked for beside the model's,
+ * or in the folder that CAUSEWAY_WEIGHTS names. */
 CW_EXPORT cw_status cw_run_load(cw_run_device* device, const char* path, uint32_t flags, cw_run_model** out);
 CW_EXPORT cw_status cw_run_load_memory(cw_run_device* device, const void* file, uint64_t bytes, uint32_t flags,
                                        cw_run_model** out);

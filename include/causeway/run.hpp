@@ -67,7 +67,7 @@ class Device {
 
 class Model {
  public:
-  // `flags`: CW_RUN_ALLOW_HOST_CODE, or none.
+  // `flags`: CW_RUN_ALLOW_HOST_CODE, CW_RUN_TRUST_BINARIES, or none.
   Model(Device device, const std::string& path, std::uint32_t flags = 0) : device_(std::move(device)) {
     cw_run_model* made = nullptr;
     check(cw_run_load(device_.get(), path.c_str(), flags, &made));

@@ -13,6 +13,7 @@ from typing import Any
 
 NAME = "libcw_run.so"
 ALLOW_HOST_CODE = 1
+TRUST_BINARIES = 2
 INVALID = 3  # CW_INVALID of abi.h
 
 
@@ -52,7 +53,7 @@ class InfoStruct(ctypes.Structure):
         ("steps", c_uint32),
         ("kernels", c_uint32),
         ("vectors", c_uint32),
-        ("reserved", c_uint32),
+        ("binaries", c_uint32),
     )
 
 

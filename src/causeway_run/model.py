@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from causeway_run.library import (
     ALLOW_HOST_CODE,
+    TRUST_BINARIES,
     InfoStruct,
     PortStruct,
     RunError,
@@ -199,14 +200,21 @@ class Device(_Owner):
         call("cw_run_open", _path(self.library), index, byref(handle.value))
         super().__init__(handle)
 
-    def load(self, file: str | os.PathLike[str] | bytes, *, allow_host_code: bool = False) -> Model:
+    def load(
+        self,
+        file: str | os.PathLike[str] | bytes,
+        *,
+        allow_host_code: bool = False,
+        trust_binaries: bool = False,
+    ) -> Model:
         """Check a file, build its kernels, and put its weights on the device.
 
         `file` is a path, or the file's bytes. `allow_host_code` lets kernels in C be built by this
-        machine's compiler and run in this process: for files from where programs come from.
+        machine's compiler and run in this process, `trust_binaries` takes what a compiler made of
+        kernels ahead of time, for this chip and driver: for files from where programs come from.
         Raises RunError where the file is damaged, or is for another kind of chip.
         """
-        return Model(self, file, allow_host_code=allow_host_code)
+        return Model(self, file, allow_host_code=allow_host_code, trust_binaries=trust_binaries)
 
     def __repr__(self) -> str:
         return f"Device({self.library!r}, {self.index})"
@@ -217,7 +225,8 @@ class Model(_Owner):
 
     `inputs` and `outputs` are Ports by name, in the file's order. `weight_bytes` are on the device
     once, `arena_bytes` for each session: nothing else is allocated there. `size` is what may differ
-    from run to run, or None. `about` is the file's description of itself.
+    from run to run, or None. `about` is the file's description of itself. `binaries` counts the
+    sources whose kernels were taken as binaries.
     """
 
     def __init__(
@@ -226,10 +235,11 @@ class Model(_Owner):
         file: str | os.PathLike[str] | bytes,
         *,
         allow_host_code: bool = False,
+        trust_binaries: bool = False,
     ) -> None:
         opened = device._open()
         handle = _Handle("cw_run_unload", opened)
-        flags = ALLOW_HOST_CODE if allow_host_code else 0
+        flags = ALLOW_HOST_CODE * allow_host_code | TRUST_BINARIES * trust_binaries
         if isinstance(file, bytes):
             made = (file, len(file), flags, byref(handle.value))
             call("cw_run_load_memory", opened.value, *made)
@@ -241,6 +251,7 @@ class Model(_Owner):
         self.about = _about(info.about)
         self.weight_bytes: int = info.weights
         self.arena_bytes: int = info.arena
+        self.binaries: int = info.binaries
         self.size = _size(self.about)
         self.inputs = _ports(handle, 0, info.inputs, self.about.get("inputs"))
         self.outputs = _ports(handle, 1, info.outputs, self.about.get("outputs"))
@@ -399,12 +410,14 @@ def load(
     device: int = 0,
     *,
     allow_host_code: bool = False,
+    trust_binaries: bool = False,
 ) -> Model:
-    """`Device(vendor, device).load(file, allow_host_code=…)`: a model file on a vendor's device.
+    """`Device(vendor, device).load(file, …)`: a model file on a vendor's device.
 
     Raises RunError as these two do.
     """
-    return Device(vendor, device).load(file, allow_host_code=allow_host_code)
+    opened = Device(vendor, device)
+    return opened.load(file, allow_host_code=allow_host_code, trust_binaries=trust_binaries)
 
 
 def _path(given: str | os.PathLike[str]) -> bytes:

@@ -50,6 +50,26 @@ def the_first_collective_of_a_group_in_a_capture_is_refused() -> None:
     assert x.tolist() == [2.0] * 4, x
 
 
+def a_group_of_sends_in_a_capture_is_refused() -> None:
+    if BY_HOST:
+        return
+    rank = dist.get_rank()
+    x, y = torch.full((4,), float(rank), device=device()), torch.zeros(4, device=device())
+
+    def swap() -> None:
+        other = 1 - rank
+        ops = [dist.P2POp(dist.isend, x, other), dist.P2POp(dist.irecv, y, other)]
+        for work in dist.batch_isend_irecv(ops):
+            work.wait()
+
+    swap()
+    refused(swap, "a group of sends and receives")
+    refused(swap, "Capture what comes before it and after it")
+    y.zero_()
+    swap()  # both ranks and the streams are as before
+    assert y.tolist() == [1.0 - rank] * 4, y
+
+
 def collectives_are_replayed() -> None:
     if BY_HOST:
         return
@@ -155,6 +175,7 @@ if __name__ == "__main__":
         [
             a_collective_of_the_host_in_a_capture_is_refused,
             the_first_collective_of_a_group_in_a_capture_is_refused,
+            a_group_of_sends_in_a_capture_is_refused,
             collectives_are_replayed,
             a_step_of_distributed_data_parallel_is_replayed,
             collectives_come_between_replays,

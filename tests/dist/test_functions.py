@@ -39,7 +39,7 @@ def test_graphs_hold_collectives_or_have_them_between_them(env: dict[str, str]) 
     found, done = dist_checks.launch("graphs.py", env={"CAUSEWAY_SIM_CODE": "1", **env})
     assert done.returncode == 0, done.stderr[-4000:]
     assert not "".join(found.values())
-    assert len(found) == 5
+    assert len(found) == 6
 
 
 def test_adaptive_fixed_point_looks_at_all_ranks() -> None:

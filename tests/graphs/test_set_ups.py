@@ -70,3 +70,46 @@ def test_a_device_lost_while_a_graph_is_made_is_told(run_python: Run) -> None:
         CAUSEWAY_SIM_FAULT="graph_end:1=DEVICE_LOST",
     )  # fmt: skip
     assert "DeviceLostError" in done.stderr
+
+
+UNASKED = """
+import torch
+from causeway import _C
+x = torch.arange(6.0, device="sim")
+y = torch.empty_like(x)
+def work():
+    torch.sigmoid(x, out=y)
+graph = torch.sim.CUDAGraph()
+try:
+    with torch.sim.graph(graph):
+        work()
+except RuntimeError as error:
+    print(error)
+else:
+    print("captured")
+work()  # neither the stream nor the operator is the worse for it
+expected = y.clone()
+graph = torch.sim.CUDAGraph()
+with torch.sim.graph(graph):
+    work()
+y.zero_()
+graph.replay()
+print(torch.equal(y, expected))
+"""
+
+
+@pytest.mark.parametrize("without", ["check.v1", ""])
+def test_a_kernel_that_may_decline_is_refused_with_the_way_out(
+    run_python: Run, without: str
+) -> None:
+    """A vendor's kernel is not called in a capture; without check.v1 nothing says what it takes."""
+    done = run_python(UNASKED, CAUSEWAY_SIM_WITHOUT=without, CAUSEWAY_SIM_OPS="all")
+    first, *rest, last = done.stdout.splitlines()
+    assert last == "True"
+    if not without:
+        assert (first, rest) == ("captured", [])
+        return
+    said = "\n".join([first, *rest])
+    assert "aten::sigmoid" in said
+    assert "whose kernel this process has not called with such arguments" in said
+    assert "Run the same work once before the capture. sim could say it without a call" in said

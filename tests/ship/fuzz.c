@@ -1,12 +1,12 @@
-/* For libFuzzer (`make fuzz`): a file of a model or of weights as it is, and with its sums made right, so that what comes after them is reached. */
+/* For libFuzzer (`make fuzz`): a file of a model, of weights, or of several targets as it is, and with its sums made right, so that what comes after them is reached. */
 #include "reads.h"
 
 static void try(const unsigned char* data, size_t bytes, int again) {
   void* copy = NULL; /* to the byte, so that the sanitizer sees what goes over its end */
   if (posix_memalign(&copy, 64, bytes ? bytes : 1)) abort();
   if (bytes) memcpy(copy, data, bytes);
-  if (bytes >= 8 && !memcmp(data, WEIGHTS_MAGIC, 8)) {
-    (void)try_weights(copy, bytes, again);
+  int good;
+  if (try_other(copy, bytes, again, &good)) {
     free(copy);
     return;
   }

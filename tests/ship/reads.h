@@ -72,6 +72,11 @@ static uint64_t read_all(const checked_file* f) {
       const file_piece* piece = &f->pieces[f->texts[i].piece + p];
       sum += crc32_of(0, f->strings + piece->string, piece->bytes);
     }
+  for (uint64_t i = 0; i < f->n_binaries; ++i) {
+    const file_binary* b = &f->binaries[i];
+    must(b->text < f->n_texts, "a binary is of no source");
+    sum += strlen(f->strings + b->key) + crc32_of(0, f->made + b->place, b->bytes);
+  }
   for (uint64_t i = 0; i < f->n_functions; ++i) sum += strlen(f->strings + f->functions[i].name);
   for (uint64_t i = 0; i < f->n_steps; ++i) {
     sum += strlen(f->strings + f->steps[i].name) + strlen(f->strings + f->steps[i].line);
@@ -152,4 +157,43 @@ static int try_weights(unsigned char* file, uint64_t bytes, int again) {
     if (i < 64) sum += crc32_of(0, file + index[i].place, index[i].bytes);
   }
   return sum != 1;
+}
+
+/* The same of a model for several chips: each of its images, and its weights. */
+static int try_targets(unsigned char* file, uint64_t bytes, int again) {
+  targets_header* h = (targets_header*)file;
+  file_image* table = (file_image*)(file + sizeof *h);
+  if (again && bytes >= sizeof *h) {
+    const uint64_t room = (bytes - sizeof *h) / sizeof *table, n = h->count < room ? h->count : room;
+    h->bytes = bytes;
+    for (uint64_t i = 0; i < n; ++i)
+      if (table[i].place % 64 == 0 && table[i].place <= bytes && table[i].bytes <= bytes - table[i].place)
+        sum_again(file + table[i].place, table[i].bytes);
+    h->table_crc = crc32_of(0, table, n * sizeof *table);
+    h->header_crc = 0;
+    h->header_crc = crc32_of(0, h, sizeof *h);
+  }
+  char words[512] = "";
+  targets_header header;
+  file_image images[MOST_TARGETS];
+  if (check_targets(file, bytes, &header, images, words, sizeof words))
+    return must(words[0] != 0, "nothing was said"), 0;
+  int good = 1;
+  for (uint32_t i = 0; i < header.count; ++i) {
+    checked_file f;
+    words[0] = 0;
+    if (check_file(file + images[i].place, images[i].bytes, &f, words, sizeof words))
+      must(words[0] != 0, "nothing was said"), good = 0;
+    else
+      (void)read_all(&f);
+  }
+  if (header.weights_bytes) good &= try_weights(file + header.weights, header.weights_bytes, again);
+  return good;
+}
+
+/* Whether a file that is no model's was tried; `good` says whether it passed. */
+static int try_other(unsigned char* file, uint64_t bytes, int again, int* good) {
+  if (bytes >= 8 && !memcmp(file, WEIGHTS_MAGIC, 8)) return *good = try_weights(file, bytes, again), 1;
+  if (bytes >= 8 && !memcmp(file, TARGETS_MAGIC, 8)) return *good = try_targets(file, bytes, again), 1;
+  return 0;
 }

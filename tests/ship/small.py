@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from causeway.ship import file, plan, weights
+from causeway.ship import file, plan, targets, weights
 from causeway.ship.plan import Buffer, Patch, Profile, Program, Sizes, Step
 from causeway.ship.steps import Check
 
@@ -54,7 +54,9 @@ def _ports(size: int) -> list[dict[str, Any]]:
 
 
 def write(folder: Path) -> list[Path]:
-    """Write `fixed.cw`, `sizes.cw`, `elsewhere.cw` and its weights, and return their paths."""
+    """Write `fixed.cw`, `sizes.cw`, `elsewhere.cw` with its weights, and `targets.cw`, which has
+    all of these, and return their paths.
+    """
     made = []
     for name in ("fixed", "sizes", "elsewhere"):
         made_of = program()
@@ -77,6 +79,7 @@ def write(folder: Path) -> list[Path]:
         made_of.lay_out()
         data = bytes(range(64)) + bytes(made_of.constants - 64)
         parts = [weights.part(data[:64], 0)]
+        binaries = file.Binaries("small\nchip\n1", {made_of.functions[0][1]: bytes(range(99))})
         elsewhere = "small.weights" if name == "elsewhere" else None
         made.append(folder / f"{name}.cw")
         file.write(
@@ -90,10 +93,14 @@ def write(folder: Path) -> list[Path]:
             checks=checks,
             parts=parts,
             elsewhere=elsewhere,
+            binaries=binaries,
         )
     made.append(folder / "small.weights")
     blobs = [data[:64], *(bytes([i]) * (i + 1) for i in range(20))]
     weights.add(made[-1], {weights.part(b, 0).digest: b for b in blobs})
+    images = [path.read_bytes() for path in made]
+    made.append(folder / "targets.cw")
+    made[-1].write_bytes(targets.join(images[:3], images[3]))
     return made
 
 

@@ -18,7 +18,7 @@ ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 CW = LIB / "cw"
 SIM = LIB / "libcw_sim.so"
-SECTIONS = 20  # of a file of this version
+SECTIONS = 22  # of a file of this version
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
 pytestmark = [pytest.mark.process, pytest.mark.once]

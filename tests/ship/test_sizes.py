@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import importlib.util
 import json
 import os
@@ -21,7 +22,6 @@ from causeway.ship.file import write
 ROOT = Path(__file__).parents[2]
 LIB = ROOT / "src/causeway/lib"
 SIM = LIB / "libcw_sim.so"
-SECTIONS = 18
 # Nothing of Python's; where HOME is, kernels that were built are kept.
 PLAIN = {"PATH": os.environ["PATH"], "HOME": os.environ.get("HOME", "/")}
 Run = Callable[..., subprocess.CompletedProcess[str]]
@@ -133,11 +133,12 @@ def section(file: bytes, kind: int) -> tuple[int, int]:
 
 def sealed(file: bytearray) -> bytearray:
     """A changed file with its sums made right."""
-    for kind in range(1, SECTIONS + 1):
+    count = struct.unpack_from("<I", file, 12)[0]
+    for kind in range(1, count + 1):
         offset, size = section(file, kind)
         entry = 64 + 32 * (kind - 1)
         struct.pack_into("<I", file, entry + 4, zlib.crc32(file[offset : offset + size]))
-    struct.pack_into("<II", file, 24, zlib.crc32(file[64 : 64 + 32 * SECTIONS]), 0)
+    struct.pack_into("<II", file, 24, zlib.crc32(file[64 : 64 + 32 * count]), 0)
     struct.pack_into("<I", file, 28, zlib.crc32(file[:64]))
     return file
 
@@ -361,6 +362,11 @@ def test_verify_names_the_first_step_that_differs(name: str, folder: Path, tmp_p
         if all(abs(v) < 0.17 and v for v in struct.unpack_from("<360f", changed, at))
     )
     struct.pack_into("<10f", changed, line, *[3.0] * 10)
+    parts, size = section(changed, 19)
+    for at in range(parts, parts + size, 48):  # the SHA-256 of the weights as they are now
+        place, count = struct.unpack_from("<QQ", changed, at + 32)
+        data = changed[offset + place : offset + place + count]
+        changed[at : at + 32] = hashlib.sha256(data).digest()
     (tmp_path / "wrong.cw").write_bytes(sealed(changed))
     wrong = cw("verify", tmp_path / "wrong.cw")
     assert wrong.returncode == 1
@@ -444,7 +450,7 @@ def test_damaged_sizes_and_checks_are_refused_or_right(
     folder: Path, small: Path, tmp_path: Path
 ) -> None:
     _damage(ROOT / "run/check.c", tmp_path / "damage")
-    own = ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights")
+    own = ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights", "targets.cw")
     for file in (folder / "layer.cw", *(small / name for name in own)):
         done = _run_damage(tmp_path / "damage", file, 20000 if file.parent == small else 1000)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -474,8 +480,9 @@ def test_a_check_that_is_left_out_is_found(
         ("(f->n_weights || f->elsewhere) && !weight_of(f, b)", "0", "elsewhere.cw"),
         ("!stays_inside(f->strings + f->elsewhere->name)", "0", "elsewhere.cw"),
         ("|| !within(w->place, w->bytes, f->n_constants)", "", "fixed.cw"),
-        ("!within(h.index, h.entries * sizeof(file_weight), h.bytes)", "0", "small.weights"),
         ("|| !within(e[i].place, e[i].bytes, h->bytes)", "", "small.weights"),
+        ("!within(b->place, b->bytes, f->n_made)", "0", "fixed.cw"),
+        ("|| !within(part.place, part.bytes, bytes)", "", "targets.cw"),
         ("(i && memcmp(e[i - 1].digest, e[i].digest, DIGEST) >= 0)", "0", "small.weights"),
     ],
 )
@@ -496,7 +503,7 @@ def _must_be_found(there: str, instead: str, file: Path, tmp_path: Path) -> None
 def test_a_small_file_is_refused_where_it_is_cut_at_any_byte(small: Path, tmp_path: Path) -> None:
     (tmp_path / "cut.c").write_text(CUT)
     _build(tmp_path / "cut.c", ROOT / "run/check.c", tmp_path / "cut")
-    for name in ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights"):
+    for name in ("sizes.cw", "fixed.cw", "elsewhere.cw", "small.weights", "targets.cw"):
         given = [tmp_path / "cut", small / name]
         done = subprocess.run(given, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stdout + done.stderr
@@ -516,9 +523,11 @@ int main(int argc, char** argv) {
     char words[512] = "";
     if (posix_memalign(&copy, 64, n ? n : 1)) return 2;
     memcpy(copy, whole, n);
-    if (!memcmp(whole, WEIGHTS_MAGIC, 8)) {
-      refused += !try_weights(copy, n, 0);
-      (void)try_weights(copy, n, 1);
+    if (memcmp(whole, FILE_MAGIC, 8)) {
+      int good = 0;
+      (void)try_other(copy, n, 0, &good);
+      refused += !good;
+      (void)try_other(copy, n, 1, &good);
       free(copy);
       continue;
     }

@@ -24,7 +24,7 @@ static cw_status extension(const char* name, const void** out) {
   if (cw_status status = injected_fault("extension", nullptr)) return status;
   if (strcmp(name, "ipc.v1") == 0) return *out = &ipc_table, CW_OK;
   if (strcmp(name, "comm.v1") == 0 && comm_table()) return *out = comm_table(), CW_OK;
-  if (strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
+  if (!settings().without.count("check.v1") && strcmp(name, "check.v1") == 0) return *out = &check_table, CW_OK;
   if (settings().ops == Offer::all && strcmp(name, "operators.v1") == 0) return *out = library_names, CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   if (settings().graphs && strcmp(name, "graph.v1") == 0) return *out = &graph_table, CW_OK;

@@ -20,11 +20,12 @@ class Mode(enum.Enum):
 
 
 def run_export(
-    target: Annotated[
+    model: Annotated[
         str,
         typer.Argument(
+            metavar="MODEL",
             help="FILE:FUNCTION or MODULE:FUNCTION, which returns (model, arguments); or "
-            "model.pt2, as torch.export.save writes it."
+            "model.pt2, as torch.export.save writes it.",
         ),
     ],
     output: Annotated[str, typer.Option("--output", "-o", help="The file; model.cw.")],
@@ -56,14 +57,48 @@ def run_export(
             "beside the model's file or in a folder below, and only grows."
         ),
     ] = None,
+    target: Annotated[
+        list[str] | None,
+        typer.Option(
+            help="A chip that the file is for, any number of times: a vendor's name or library, "
+            "whose binaries are kept too; c is the simulated chip; any is this environment's "
+            "vendor without binaries, as without this option. With several, each is exported by "
+            "a process of its own, and the loader takes what its chip runs."
+        ),
+    ] = None,
+    binaries: Annotated[
+        bool,
+        typer.Option("--binaries", help="Keep what this chip's compiler makes of the sources too."),
+    ] = False,
+    seed: Annotated[
+        int | None,
+        typer.Option(help="Seed torch before the function is called; 0 where --target is given."),
+    ] = None,
 ) -> None:
     """Write a model as a file that the C runtime runs, without Python and without torch."""
+    from causeway.errors import CausewayError
+    from causeway.ship import targets
     from causeway.ship.export import export
 
     with told("export"):
-        model, args = _model(target)
+        wanted = targets.targets(target or [])
+        if target and (len(wanted) > 1 or wanted[0].vendor):
+            if binaries or not vectors:
+                raise CausewayError(
+                    "--target says itself whose binaries are kept, and compares test vectors: "
+                    "leave out --binaries and --no-vectors"
+                )
+            given = [model, "--mode", mode.value, "--seed", str(seed or 0)]
+            given += ["--verify-steps"] if verify_steps else []
+            given += ["--dynamic", dynamic] if dynamic else []
+            targets.export(Path(output), wanted, given, Path(weights) if weights else None)
+            _print(Path(output))
+            return
+        if seed is not None:
+            _seed(seed)
+        made, args = _model(model)
         path = export(
-            model,
+            made,
             args,
             output,
             compiled=mode is Mode.fused,
@@ -71,8 +106,19 @@ def run_export(
             verify_steps=verify_steps,
             dynamic=dynamic,
             weights=weights,
+            binaries=binaries,
         )
+        _print(path)
+
+
+def _print(path: Path) -> None:
     print(f"{path}: {path.stat().st_size} bytes; `cw inspect {path}` says what is in it")
+
+
+def _seed(seed: int) -> None:
+    import torch
+
+    torch.manual_seed(seed)
 
 
 def _model(target: str) -> tuple[Any, tuple[Any, ...]]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from causeway import _C, __version__
+from causeway import _C, __version__, code
 from causeway.compile import lines
 from causeway.errors import CausewayError
 from causeway.ship import file, sizes, steps
@@ -47,6 +47,7 @@ def export(
     dynamic: str | None = None,
     dynamic_shapes: Any = None,
     weights: str | os.PathLike[str] | None = None,
+    binaries: bool = False,
 ) -> Path:
     """Write `module`, called with `args`, to the file `path`, and return its path.
 
@@ -65,6 +66,8 @@ def export(
         dynamic_shapes: The same as torch.export has it, with one torch.export.Dim.
         weights: A file for the weights, beside `path` or in a folder below, that several models may
             share: what it has already is not written again.
+        binaries: Keep what this chip's compiler makes of the sources too. Who loads the file may
+            take it on the same chip and driver, with a flag; the sources serve everybody else.
 
     Raises:
         CausewayError: something that a file cannot hold, such as numbers that the host reads; the
@@ -82,6 +85,11 @@ def export(
     if not info:
         raise CausewayError(
             f"{device.type!r} has no compiler (code.v1), whose kernels a file is made of"
+        )
+    if binaries and not _C.code_info(device.index or 0)["binaries"] & 1:
+        raise CausewayError(
+            f"the compiler of {device.type!r} takes no binaries (code.build_binary), so a file "
+            "cannot have any for it: export without binaries, as `--target any` does"
         )
     if verify_steps and not vectors:
         raise CausewayError("verify_steps needs vectors: steps are compared in a run of them")
@@ -126,6 +134,7 @@ def export(
     finally:
         captures.close()
     parts = _parts(program, constants)
+    made = _binaries(program, device) if binaries else None
     if weights is not None:
         blobs = {p.digest: constants[p.place : p.place + p.bytes] for p in parts}
         weights_files.add(Path(weights), blobs)
@@ -140,11 +149,13 @@ def export(
         },
         ports=ports,
         constants=constants,
-        about=_about(program, ports, module, compiled, checks) | _about_weights(parts, elsewhere),
+        about=_about(program, ports, module, compiled, checks)
+        | _about_parts(parts, elsewhere, made),
         tellers=_C.tellers(),
         checks=checks,
         parts=parts,
         elsewhere=elsewhere,
+        binaries=made,
     )
     return where
 
@@ -407,9 +418,29 @@ def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
     return [weights_files.part(constants[place : place + size], place) for place, size in places]
 
 
-def _about_weights(parts: Sequence[weights_files.Part], elsewhere: str | None) -> dict[str, Any]:
+def _binaries(program: Program, device: torch.device) -> file.Binaries:
+    """What the compiler makes of the sources, and for which chip and driver that is."""
+    index = device.index or 0
+    name = _C.device_info(index)["name"]
+    key = f"{_C.vendor_state()['name']}\n{name}\n{_C.code_info(index)['driver']}"
+    compiler = _C.compiler_info(index)
+    assert compiler is not None
+    options = "-w" if compiler["language"] == "opencl" else ""
+    sources = dict.fromkeys(source for _, source in program.functions)
+    return file.Binaries(
+        key, {s: code.Program(s, options=options, device=device).binary() for s in sources}
+    )
+
+
+def _about_parts(
+    parts: Sequence[weights_files.Part], elsewhere: str | None, binaries: file.Binaries | None
+) -> dict[str, Any]:
     about: dict[str, Any] = {"weights file": elsewhere} if elsewhere else {}
     about["weights"] = [{"sha256": p.digest.hex(), "bytes": p.bytes} for p in parts]
+    if binaries:
+        vendor, chip, driver = binaries.key.split("\n")
+        sizes = [len(data) for data in binaries.by_source.values()]
+        about["binaries"] = {"vendor": vendor, "device": chip, "driver": driver, "bytes": sizes}
     return about
 
 

@@ -6,6 +6,7 @@ import json
 import struct
 import zlib
 from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +15,19 @@ from causeway.ship.plan import Patch, Program, Sizes
 from causeway.ship.steps import Check
 from causeway.ship.weights import Part
 
-VERSION = 4
+VERSION = 5
 NO_VECTOR = (1 << 64) - 1
 _KINDS = {"launch": 0, "copy": 1, "fill": 2}
+
+
+@dataclass
+class Binaries:
+    """What a compiler made of sources. `key` is for which chip and driver: three lines, of the
+    vendor's name, the device's, and the driver's version.
+    """
+
+    key: str
+    by_source: dict[str, bytes]
 
 
 class _Strings:
@@ -45,6 +56,7 @@ def write(
     checks: Sequence[Check] = (),
     parts: Sequence[Part] = (),
     elsewhere: str | None = None,
+    binaries: Binaries | None = None,
 ) -> None:
     """Write `program`, whole or not at all.
 
@@ -52,9 +64,10 @@ def write(
     (0 input, 1 output), place (buffer, offset), dtype (bit number), shape, bytes and vector (bytes
     or None). Where a size may differ, shape and bytes are the most. `parts` are those of the
     weights, by place; `elsewhere` names the file that has them: `constants` are not written then.
+    `binaries` are what a chip's compiler made of the sources.
     """
     strings = _Strings()
-    pieces, texts, functions = _texts(program, strings)
+    pieces, texts, functions, numbers = _texts(program, strings)
     values = bytearray()
     arguments, steps = bytearray(), bytearray()
     first_arguments = []
@@ -113,6 +126,7 @@ def write(
         vectors += check.data
     sizes = _sizes(program.sizes, strings)
     where = struct.pack("<IIQ", strings.add(elsewhere), 0, len(constants)) if elsewhere else b""
+    made = _binaries(binaries, numbers, strings)
     head = struct.pack(
         "<IIQQIIII",
         target["language"],
@@ -127,7 +141,7 @@ def write(
     front = (strings.bytes, head, pieces, texts, functions, buffers, values, arguments, steps)
     costs = b"".join(struct.pack("<QQ", s.operations, s.moved) for s in program.steps)
     weights = b"".join(struct.pack("<32sQQ", p.digest, p.place, p.bytes) for p in parts)
-    more = (*sizes, check_records, costs, weights, where)
+    more = (*sizes, check_records, costs, weights, where, *made)
     inside = b"" if elsewhere else constants
     atomic.write(path, b"".join(_file([*front, port_records, vectors, inside, *more])))
 
@@ -158,8 +172,24 @@ def _sizes(sizes: Sizes | None, strings: _Strings) -> tuple[bytes, bytes, bytes,
     return size, profiles, bytes(patches), bytes(tables)
 
 
-def _texts(program: Program, strings: _Strings) -> tuple[bytes, bytes, bytes]:
-    """Pieces, sources and functions. Sources begin alike, so their common lines are kept once."""
+def _binaries(
+    binaries: Binaries | None, numbers: dict[str, int], strings: _Strings
+) -> tuple[bytes, bytes]:
+    """Their records, and their bytes."""
+    records, made = bytearray(), bytearray()
+    for source, data in binaries.by_source.items() if binaries else ():
+        assert binaries is not None
+        made += b"\0" * (-len(made) % 64)
+        key = strings.add(binaries.key)
+        records += struct.pack("<IIQQ", numbers[source], key, len(made), len(data))
+        made += data
+    return bytes(records), bytes(made)
+
+
+def _texts(program: Program, strings: _Strings) -> tuple[bytes, bytes, bytes, dict[str, int]]:
+    """Pieces, sources and functions, and the number of each source. Sources begin alike, so their
+    common lines are kept once.
+    """
     numbers: dict[str, int] = {}
     pieces, texts, functions = bytearray(), bytearray(), bytearray()
     for name, source in program.functions:
@@ -172,7 +202,7 @@ def _texts(program: Program, strings: _Strings) -> tuple[bytes, bytes, bytes]:
                 pieces += struct.pack("<II", strings.add(text), len(text.encode()))
             texts += struct.pack("<II", first, len(parts))
         functions += struct.pack("<II", numbers[source], strings.add(name))
-    return bytes(pieces), bytes(texts), bytes(functions)
+    return bytes(pieces), bytes(texts), bytes(functions), numbers
 
 
 def _file(parts: Sequence[bytes | bytearray]) -> list[bytes]:

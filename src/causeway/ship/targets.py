@@ -1,0 +1,184 @@
+"""One file for several chips: `causeway export --target`.
+
+A process has one vendor, so each target is exported by a process of its own, and their files become
+one: run/format.h has its layout. All must be the same model, which their test vectors show.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import struct
+import subprocess
+import sys
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+from numpy.typing import NDArray
+
+from causeway import atomic
+from causeway.errors import CausewayError
+
+VERSION = 1
+MOST = 16
+ANY = "any"
+_ALIASES = {"c": "sim"}  # the simulated chip is what builds C
+_FLOATS = {9: "float16", 10: "bfloat16", 11: "float32", 12: "float64"}
+_NO_VECTOR = (1 << 64) - 1
+
+
+@dataclass(frozen=True)
+class Target:
+    """A vendor, by name or by its library's path, and whether its binaries are kept. None: the one
+    that this environment has.
+    """
+
+    vendor: str | None
+    binaries: bool
+
+
+def targets(names: Sequence[str]) -> list[Target]:
+    """What `--target` asks for, each vendor once: `any` is the vendor of this environment without
+    binaries.
+    """
+    found: dict[str | None, bool] = {}
+    for name in names or [ANY]:
+        vendor = None if name == ANY else _ALIASES.get(name, name)
+        found[vendor] = found.get(vendor, False) or name != ANY
+    here = os.environ.get("CAUSEWAY_VENDOR", "").strip()
+    if None in found and here in found:  # it is named too
+        del found[None]
+    if len(found) > MOST:
+        raise CausewayError(f"a file has at most {MOST} targets, and {len(found)} were given")
+    return [Target(vendor, binaries) for vendor, binaries in found.items()]
+
+
+def export(
+    output: Path, wanted: Sequence[Target], arguments: Sequence[str], weights: Path | None
+) -> None:
+    """Run `causeway export` with `arguments` for each target, and write their files as one.
+
+    Raises:
+        CausewayError: a target fails, with what it said, or the files are not of one model.
+    """
+    if not output.parent.is_dir():
+        raise FileNotFoundError(f"{output} cannot be written: there is no folder {output.parent}")
+    with contextlib.ExitStack() as stack:
+        if weights:  # a path from the model's folder names it, so the images are made there
+            made = [stack.enter_context(_beside(output)) for _ in wanted]
+        else:
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory(dir=output.parent)))
+            made = [folder / f"target {i}" for i in range(len(wanted))]
+        where = weights or folder / output.name  # the name that its images have for it
+        for target, path in zip(wanted, made, strict=True):
+            _run(target, [*arguments, "--output", str(path), "--weights", str(where)])
+        images = [path.read_bytes() for path in made]
+        names = [target.vendor or "this chip" for target in wanted]
+        for name, image in zip(names[1:], images[1:], strict=True):
+            _compare(names[0], images[0], name, image)
+        atomic.write(output, join(images, b"" if weights else where.read_bytes()))
+
+
+def join(images: Sequence[bytes], weights: bytes) -> bytes:
+    """The file of several model files, and of the weights file that they share, or b""."""
+    at = _round(64 + 16 * len(images))
+    table, parts = b"", [b""]
+    for image in images:
+        table += struct.pack("<QQ", at, len(image))
+        parts.append(image + bytes(_round(len(image)) - len(image)))
+        at += _round(len(image))
+    parts[0] = table + bytes(_round(64 + len(table)) - 64 - len(table))
+    end = at + len(weights) if weights else at
+    counts = (VERSION, len(images), end, at if weights else 0, len(weights), zlib.crc32(table))
+    header = struct.pack("<8sIIQQQI", b"CTARGETS", *counts)
+    crc = zlib.crc32(header + bytes(20))
+    return b"".join([header, struct.pack("<I16x", crc), *parts, weights])
+
+
+@contextlib.contextmanager
+def _beside(output: Path) -> Iterator[Path]:
+    """A file beside the output, which is gone afterwards."""
+    handle, name = tempfile.mkstemp(dir=output.parent, prefix=".", suffix=f".{output.name}")
+    os.close(handle)
+    try:
+        yield Path(name)
+    finally:
+        Path(name).unlink(missing_ok=True)
+
+
+def _run(target: Target, arguments: Sequence[str]) -> None:
+    environment = dict(os.environ)
+    if target.vendor is not None:
+        environment["CAUSEWAY_VENDOR"] = target.vendor
+    if target.vendor == "sim":
+        environment.setdefault("CAUSEWAY_SIM_CODE", "1")
+    own = ["--binaries"] if target.binaries else []
+    done = subprocess.run(
+        [sys.executable, "-m", "causeway", "export", *arguments, *own],
+        env=environment,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    if done.returncode:
+        said = (done.stderr or done.stdout).strip()
+        raise CausewayError(f"target {target.vendor or ANY} was not exported: {said}")
+
+
+def _compare(one_name: str, one: bytes, other_name: str, other: bytes) -> None:
+    """That two files are of one model: the same inputs to the bit, and outputs that are near."""
+    ports, others = _ports(one), _ports(other)
+    same = [p[:3] for p in ports] == [p[:3] for p in others]
+    for mine, yours in zip(ports, others, strict=False):
+        same = same and _near(mine, yours)
+    if not same:
+        raise CausewayError(
+            f"{one_name} and {other_name} were given different models, or compute different "
+            "numbers: the function must make the same model and arguments each time it is called, "
+            "without a random number that `--seed` does not reach"
+        )
+
+
+def _near(mine: tuple[int, int, str, bytes], yours: tuple[int, int, str, bytes]) -> bool:
+    kind, dtype, _, data = mine
+    if data == yours[3]:
+        return True
+    if kind == 0 or len(data) != len(yours[3]):
+        return False
+    if dtype not in _FLOATS:
+        return True  # what is rounded, or the place of the largest, may be another integer
+    a, b = _numbers(data, dtype), _numbers(yours[3], dtype)
+    room = 2e-2 if dtype in (9, 10) else 1e-3
+    most = np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
+    return bool(np.allclose(a, b, rtol=room, atol=room * most, equal_nan=True))
+
+
+def _numbers(data: bytes, dtype: int) -> NDArray[np.float64]:
+    if dtype == 10:  # bfloat16, the upper half of a float32
+        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
+        return wide.view(np.float32).astype(np.float64)
+    return np.frombuffer(data, _FLOATS[dtype]).astype(np.float64)
+
+
+def _ports(image: bytes) -> list[tuple[int, int, str, bytes]]:
+    """(kind, dtype, name, test vector) of each input and output."""
+    sections = {}
+    for i in range(struct.unpack_from("<I", image, 12)[0]):
+        kind, _, at, size, _ = struct.unpack_from("<IIQQQ", image, 64 + 32 * i)
+        sections[kind] = image[at : at + size]
+    found = []
+    for name, kind, _, dtype, ndim, _, _, size, at, *shape in struct.iter_unpack(
+        "<6I3Q8q", sections[10]
+    ):
+        text = sections[1][name : sections[1].index(b"\0", name)].decode()
+        data = b"" if at == _NO_VECTOR else sections[11][at : at + size]
+        found.append((kind, dtype, f"{text} {shape[:ndim]}", data))
+    return found
+
+
+def _round(size: int) -> int:
+    return -(-size // 64) * 64
