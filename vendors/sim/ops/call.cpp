@@ -108,7 +108,8 @@ cw_status Call::resize(int i, const std::vector<int64_t>& shape) const {
 }
 
 cw_status Call::panels(int i, uint64_t bytes, const char** out) const {
-  if (!bytes || !host().packed || !layout_table() || only_asked_) return CW_OK;
+  constexpr uint64_t least = 4096;  // less is rearranged in no time
+  if (bytes < least || !host().packed || !layout_table() || only_asked_) return CW_OK;
   const void* found = nullptr;
   const cw_status status = host().packed(args_[i].v.tensor, 0, stream_, &found);
   if (status == CW_UNSUPPORTED) return CW_OK;
