@@ -4,9 +4,9 @@
 // A layer is computed over all its steps at once. torch's composite calls a linear layer and a cell for each step, and
 // autograd does as many times what a layer needs once. Here the products of all inputs are one, a step is the product of
 // the hidden state and one kernel (`causeway::lstm_step`, `causeway::gru_step`, of the vendor's or portable; tanh or
-// relu), and in backward the gradients of the weights are one product each. Where the host would compute an LSTM, torch's
-// own operator for a layer, `mkldnn_rnn_layer`, which it calls on the CPU alone, does so. What is not taken goes to the
-// composite.
+// relu), and in backward the gradients of the weights are one product each. A vendor that has a whole layer of an LSTM as
+// one kernel offers `causeway::lstm_layer`. Where the host would compute an LSTM, torch's own operator for a layer,
+// `mkldnn_rnn_layer`, which it calls on the CPU alone, does so. What is not taken goes to the composite.
 //
 // Formulas: Hochreiter and Schmidhuber 1997 with forget gate (Gers et al. 2000), gates in torch's order i, f, n, o; Cho
 // et al. 2014 in cuDNN's form, with the reset gate applied after the matrix product, gates in the order r, z, n.
@@ -292,6 +292,110 @@ std::array<Tensor, 3> composite(const Layer& l) {
   return {turned(output), h.squeeze(0), Tensor()};
 }
 
+// ---- a layer of an LSTM as one operator ----------------------------------------------------------------------------------
+
+// These define the operators; input is [steps, batch, in]. kept: [6, steps, batch, hidden], for the backward: the gates i, f,
+// n, o after their functions, the cells and their tanh. Of 0 steps where no backward follows.
+void lstm_layer(const Tensor& input, const Tensor& of_input, const Tensor& of_hidden, const OptionalTensor& input_bias,
+                const OptionalTensor& hidden_bias, const Tensor& hx, const Tensor& cx, Tensor output, Tensor hy,
+                Tensor cy, Tensor kept) {
+  const auto or_none = [](const OptionalTensor& t) { return t.value_or(Tensor()); };
+  const Results r =
+      forward({Recurrence::Lstm, false, input, of_input, of_hidden, hx, cx, or_none(input_bias), or_none(hidden_bias)});
+  output.copy_(r.output);
+  hy.copy_(r.h);
+  cy.copy_(r.c);
+  if (kept.numel() == 0) return;
+  const int64_t hidden = hx.size(1);
+  for (int64_t gate = 0; gate < 4; ++gate) kept[gate].copy_(r.gates.narrow(2, gate * hidden, hidden));
+  kept[4].copy_(r.others);
+  kept[5].copy_(r.others.tanh());
+}
+
+// grad_bias is that of both biases, and has no elements where there are none.
+void lstm_layer_backward(const Tensor& input, const Tensor& of_input, const Tensor& of_hidden,
+                         const OptionalTensor& input_bias, const OptionalTensor& hidden_bias, const Tensor& hx,
+                         const Tensor& cx, const Tensor& output, const Tensor& kept, const OptionalTensor& grad_output,
+                         const OptionalTensor& grad_hy, const OptionalTensor& grad_cy, Tensor grad_input,
+                         Tensor grad_of_input, Tensor grad_of_hidden, Tensor grad_bias, Tensor grad_hx,
+                         Tensor grad_cx) {
+  const int64_t steps = input.size(0), batch = input.size(1), wide = of_hidden.size(0);
+  const Tensor h_before = before_each(hx, output, false), c_before = before_each(cx, kept[4], false);
+  Tensor grad_h = fresh(grad_hy, hx), grad_c = fresh(grad_cy, cx);
+  Tensor grad_gates = at::empty({steps, batch, wide}, input.options());
+  for (int64_t step = steps; step-- > 0;) {
+    const auto now = [&](const Tensor& t) { return t.select(0, step); };
+    const Tensor i = now(kept[0]), f = now(kept[1]), n = now(kept[2]), o = now(kept[3]), bent = now(kept[5]);
+    const Tensor dh = grad_output ? grad_h + now(*grad_output) : grad_h;
+    const Tensor dc = grad_c + dh * o * (1 - bent * bent);
+    grad_gates.select(0, step).copy_(at::cat(
+        {dc * n * i * (1 - i), dc * now(c_before) * f * (1 - f), dc * i * (1 - n * n), dh * bent * o * (1 - o)}, 1));
+    grad_c = dc * f;
+    grad_h = at::mm(now(grad_gates), of_hidden);
+  }
+  const Tensor all = grad_gates.view({steps * batch, wide});
+  grad_input.copy_(at::mm(all, of_input).view(input.sizes()));
+  grad_of_input.copy_(at::mm(all.t(), input.reshape({steps * batch, -1})));
+  grad_of_hidden.copy_(at::mm(all.t(), h_before.view({steps * batch, -1})));
+  if (grad_bias.numel()) grad_bias.copy_(all.sum(0));
+  grad_hx.copy_(grad_h);
+  grad_cx.copy_(grad_c);
+}
+
+TORCH_LIBRARY_FRAGMENT(causeway, m) {
+  m.def(
+      "lstm_layer(Tensor input, Tensor of_input, Tensor of_hidden, Tensor? input_bias, Tensor? hidden_bias, Tensor hx, "
+      "Tensor cx, Tensor(a!) output, Tensor(b!) hy, Tensor(c!) cy, Tensor(d!) kept) -> ()");
+  m.def(
+      "lstm_layer_backward(Tensor input, Tensor of_input, Tensor of_hidden, Tensor? input_bias, Tensor? hidden_bias, "
+      "Tensor hx, Tensor cx, Tensor output, Tensor kept, Tensor? grad_output, Tensor? grad_hy, Tensor? grad_cy, "
+      "Tensor(a!) grad_input, Tensor(b!) grad_of_input, Tensor(c!) grad_of_hidden, Tensor(d!) grad_bias, "
+      "Tensor(e!) grad_hx, Tensor(f!) grad_cx) -> ()");
+}
+TORCH_LIBRARY_IMPL(causeway, CPU, m) {
+  m.impl("lstm_layer", lstm_layer);
+  m.impl("lstm_layer_backward", lstm_layer_backward);
+}
+
+const auto& layer_forward() { return operator_of<&lstm_layer>("causeway::lstm_layer"); }
+const auto& layer_backward() { return operator_of<&lstm_layer_backward>("causeway::lstm_layer_backward"); }
+
+bool has_layer(Recurrence kind, c10::ScalarType dtype, int device) {
+  static Operator& there = operator_for(layer_forward());
+  static Operator& back = operator_for(layer_backward());
+  return kind == Recurrence::Lstm && has_kernel(there, dtype, device) && has_kernel(back, dtype, device);
+}
+
+OptionalTensor given(const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; }
+
+// The vendor's layer runs from the first step to the last. gates are what it keeps, of no steps where no backward follows.
+Results forward_by_vendor(const Layer& l, bool keep) {
+  const int64_t steps = l.input.size(0), batch = l.input.size(1), hidden = l.hx.size(1);
+  const auto options = l.input.options();
+  Tensor output = at::empty({steps, batch, hidden}, options), h = at::empty({batch, hidden}, options),
+         c = at::empty({batch, hidden}, options), kept = at::empty({6, keep ? steps : 0, batch, hidden}, options);
+  layer_forward().call(l.reverse ? l.input.flip(0) : l.input, l.of_input, l.of_hidden, given(l.input_bias),
+                       given(l.hidden_bias), l.hx, l.cx, output, h, c, kept);
+  return {l.reverse ? output.flip(0) : output, h, c, kept, {}};
+}
+
+variable_list backward_by_vendor(const Layer& l, const std::array<bool, 7>& wanted, const Tensor& grad_output,
+                                 const Tensor& grad_h, const Tensor& grad_c, const Tensor& output, const Tensor& kept) {
+  const auto turned = [&](const Tensor& t) { return l.reverse && t.defined() ? t.flip(0) : t; };
+  const Tensor inputs[] = {l.input, l.of_input, l.of_hidden, l.hx, l.cx};
+  variable_list found(7);
+  for (size_t i = 0; i < 5; ++i) found[i] = at::empty_like(inputs[i], at::MemoryFormat::Contiguous);
+  found[5] = at::empty({l.input_bias.defined() ? l.of_input.size(0) : 0}, l.input.options());
+  layer_backward().call(turned(l.input), l.of_input, l.of_hidden, given(l.input_bias), given(l.hidden_bias), l.hx, l.cx,
+                        turned(output), kept, given(turned(grad_output)), given(grad_h), given(grad_c), found[0],
+                        found[1], found[2], found[5], found[3], found[4]);
+  found[0] = turned(found[0]);
+  if (wanted[6]) found[6] = wanted[5] ? found[5].clone() : found[5];
+  for (size_t i = 0; i < 7; ++i)
+    if (!wanted[i]) found[i] = Tensor();
+  return found;
+}
+
 class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
  public:
   using Optional = std::optional<Tensor>;
@@ -303,7 +407,9 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
     const Layer l{
         static_cast<Recurrence>(kind), reverse, input, of_input, of_hidden, hx, or_none(cx), or_none(input_bias),
         or_none(hidden_bias)};
-    const Results r = causeway::forward(l);
+    const bool by_vendor = has_layer(l.kind, input.scalar_type(), input.device().index());
+    const Results r = by_vendor ? forward_by_vendor(l, /*keep=*/true) : causeway::forward(l);
+    context->saved_data["by_vendor"] = by_vendor;
     context->save_for_backward(
         {input, of_input, of_hidden, hx, l.cx, l.input_bias, l.hidden_bias, r.output, r.gates, r.others});
     context->saved_data["kind"] = kind;
@@ -327,8 +433,10 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
     size_t place = 0;  // of those that were given
     for (size_t i = 0; i < wanted.size(); ++i)
       if (s[i].defined()) wanted[i] = context->needs_input_grad(place++);
-    variable_list found =
-        at::GradMode::is_enabled() ? differentiable(l, grads, wanted) : once(l, grads, wanted, s[7], s[8], s[9]);
+    const bool by_vendor = context->saved_data["by_vendor"].toBool();
+    variable_list found = at::GradMode::is_enabled() ? differentiable(l, grads, wanted)
+                          : by_vendor ? backward_by_vendor(l, wanted, grads[0], grads[1], grads[2], s[7], s[8])
+                                      : once(l, grads, wanted, s[7], s[8], s[9]);
     found.insert(found.begin(), 2, Tensor());  // of the kind and the direction
     return found;
   }
@@ -406,18 +514,18 @@ class RecurrentLayer : public torch::autograd::Function<RecurrentLayer> {
   }
 };
 
-Results by_steps(const Layer& l) {
+Results by_device(const Layer& l) {
   if (!l.differentiates()) {
     at::AutoDispatchBelowADInplaceOrView below;
-    return forward(l);
+    return has_layer(l.kind, l.input.scalar_type(), l.input.device().index()) ? forward_by_vendor(l, /*keep=*/false)
+                                                                              : forward(l);
   }
-  const auto given = [](const Tensor& t) { return t.defined() ? std::optional(t) : std::nullopt; };
   variable_list r = RecurrentLayer::apply(static_cast<int64_t>(l.kind), l.reverse, l.input, l.of_input, l.of_hidden,
                                           l.hx, given(l.cx), given(l.input_bias), given(l.hidden_bias));
   return {r[0], r[1], l.cx.defined() ? r[2] : Tensor(), {}, {}};
 }
 
-Results at_once(const Layer& l, bool train) {
+Results by_onednn(const Layer& l, bool train) {
   const bool biased = l.input_bias.defined();
   const Tensor zeros = biased ? Tensor() : at::zeros({l.of_input.size(0)}, l.of_input.options());
   auto [output, h, c, workspace] = at::mkldnn_rnn_layer(
@@ -429,7 +537,7 @@ Results at_once(const Layer& l, bool train) {
 
 // ---- all layers --------------------------------------------------------------------------------------------------------
 
-enum class Way { Composite, BySteps, AtOnce };
+enum class Way { Composite, Layers, OneDnn };
 
 // What torch's operators are given, but for the input and the state.
 struct Options {
@@ -465,10 +573,11 @@ Way way_of(Recurrence kind, const Tensor& input, at::TensorList states, const Op
       h.size(1) != input.size(o.batch_first ? 0 : 1) || h.size(2) == 0 ||
       static_cast<int64_t>(o.params.size()) != places * o.weights())
     return Way::Composite;
-  if (has_product(dtype, device.index()) && has_step(kind, dtype, device.index())) return Way::BySteps;
+  if (has_layer(kind, dtype, device.index())) return Way::Layers;
+  if (has_product(dtype, device.index()) && has_step(kind, dtype, device.index())) return Way::Layers;
   if (!host_computes(dtype, device.index())) return Way::Composite;
-  const bool by_onednn = kind == Recurrence::Lstm && dtype == at::kFloat && at::globalContext().userEnabledMkldnn();
-  return by_onednn ? Way::AtOnce : Way::BySteps;
+  const bool onednn = kind == Recurrence::Lstm && dtype == at::kFloat && at::globalContext().userEnabledMkldnn();
+  return onednn ? Way::OneDnn : Way::Layers;
 }
 
 // The output, and the last states one after the other.
@@ -490,7 +599,7 @@ std::array<Tensor, 3> run(Recurrence kind, Way way, const Tensor& given, at::Ten
                     kind == Recurrence::Lstm ? state(1) : Tensor(),
                     o.has_biases ? w[2] : Tensor(),
                     o.has_biases ? w[3] : Tensor()};
-      const Results r = way == Way::BySteps ? by_steps(l) : at_once(l, o.train);
+      const Results r = way == Way::Layers ? by_device(l) : by_onednn(l, o.train);
       outputs.push_back(r.output);
       last_h.push_back(r.h);
       last_c.push_back(r.c);

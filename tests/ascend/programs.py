@@ -96,6 +96,83 @@ def lstm() -> None:
     )
 
 
+def rungs_of(ledger: causeway.Ledger, part: str) -> str:
+    """The rungs of the operators with this in their name, as JSON."""
+    found: dict[str, set[str]] = {}
+    for row in ledger.rows:
+        if part in row.operator:
+            found.setdefault(row.operator, set()).add(row.rung)
+    return json.dumps({name: sorted(rungs) for name, rungs in found.items()})
+
+
+def attention() -> None:
+    """Its kernel and its gradient, and what it has no word for: a mask, dropout."""
+    sdpa = F.scaled_dot_product_attention
+    with causeway.ledger() as ledger:
+        attention_as_on_the_cpu()
+    q, mask = torch.randn(1, 2, 4, 8), torch.tensor([[True, False, True, True]]).expand(4, 4)
+    expected = sdpa(q, q, q, attn_mask=mask)
+    moved = q.to("ascend")
+    torch.testing.assert_close(
+        sdpa(moved, moved, moved, attn_mask=mask.to("ascend")).cpu(), expected
+    )
+    print(rungs_of(ledger, "attention"))
+
+
+def attention_as_on_the_cpu() -> None:
+    sdpa = F.scaled_dot_product_attention
+    for heads, keys, rows, columns, options in (
+        (2, 2, 5, 5, {}),
+        (2, 2, 5, 5, {"is_causal": True}),
+        (4, 4, 3, 7, {"is_causal": True, "scale": 0.3}),
+        (4, 2, 6, 6, {"enable_gqa": True, "is_causal": True}),
+        (1, 1, 9, 4, {"scale": 2.0}),
+    ):
+        for dtype in (torch.float32, torch.bfloat16):
+            shapes = ((2, heads, rows, 8), (2, keys, columns, 8), (2, keys, columns, 8))
+            plain = [torch.randn(s).to(dtype).requires_grad_() for s in shapes]
+            moved = [t.detach().to("ascend").requires_grad_() for t in plain]
+            expected, found = sdpa(*plain, **options), sdpa(*moved, **options)
+            grad = torch.randn_like(expected)
+            expected.backward(grad)
+            found.backward(grad.to("ascend"))
+            near = {} if dtype == torch.float32 else {"rtol": 2e-2, "atol": 2e-2}
+            torch.testing.assert_close(found.cpu(), expected, **near)
+            for a, b in zip(plain, moved, strict=True):
+                torch.testing.assert_close(b.grad.cpu(), a.grad, **near)
+
+
+def layers() -> None:
+    """LSTMs of all forms, in training and without gradients."""
+    with causeway.ledger() as ledger:
+        layers_as_on_the_cpu()
+    print(rungs_of(ledger, "lstm"))
+
+
+def layers_as_on_the_cpu() -> None:
+    for options in (
+        {}, {"bias": False}, {"num_layers": 2, "batch_first": True}, {"bidirectional": True},
+        {"num_layers": 2, "bidirectional": True, "bias": False},
+    ):  # fmt: skip
+        plain = nn.LSTM(6, 8, **options)
+        moved = nn.LSTM(6, 8, **options).to("ascend")
+        moved.load_state_dict(plain.state_dict())
+        places = options.get("num_layers", 1) * (2 if options.get("bidirectional") else 1)
+        states = [torch.randn(places, 3 if not options.get("batch_first") else 5, 8) for _ in "hc"]
+        x = torch.randn(5, 3, 6)
+        results = []
+        for net, device in ((plain, "cpu"), (moved, "ascend")):
+            inputs = [t.detach().to(device).requires_grad_() for t in (x, *states)]
+            output, (h, c) = net(inputs[0], tuple(inputs[1:]))
+            (output.sum() + (h * 2).sum() + (c * c).sum()).backward()
+            with torch.no_grad():
+                again = net(inputs[0], tuple(inputs[1:]))[0]
+            grads = [t.grad for t in (*inputs, *net.parameters())]
+            results.append([t.detach().cpu() for t in (output, h, c, again, *grads)])
+        for a, b in zip(*results, strict=True):
+            torch.testing.assert_close(b, a)
+
+
 def numbers() -> None:
     """A number on either side, of either kind, with and without a call of its own."""
     x = torch.tensor([1.5, -2.0, 4.0])

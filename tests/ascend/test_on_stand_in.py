@@ -27,6 +27,21 @@ def test_a_network_trains_to_the_cpus_losses(on_ascend: Run, name: str) -> None:
     assert said["native"] + said["derived"] > 50
 
 
+def test_attention_and_its_gradient_are_one_kernel_each(on_ascend: Run) -> None:
+    rungs = json.loads(on_ascend(PROGRAMS, "attention").stdout.splitlines()[-1])
+    fused = "aten::_scaled_dot_product_flash_attention_for_cpu"
+    assert rungs == {fused: ["native"], f"{fused}_backward": ["native"]}
+
+
+def test_a_layer_of_an_lstm_is_one_kernel_each_way(on_ascend: Run) -> None:
+    rungs = json.loads(on_ascend(PROGRAMS, "layers").stdout.splitlines()[-1])
+    # Derived is native behind a copy, of a gradient that was expanded.
+    assert rungs == {
+        "causeway::lstm_layer": ["native"],
+        "causeway::lstm_layer_backward": ["derived", "native"],
+    }
+
+
 def test_a_number_on_either_side_is_the_cpus(on_ascend: Run) -> None:
     assert on_ascend(PROGRAMS, "numbers").stdout.endswith("equal\n")
 

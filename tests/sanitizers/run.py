@@ -1,11 +1,10 @@
 """Run the tests of memory and threads with a sanitizer: `python tests/sanitizers/run.py thread`.
 
 `address` is AddressSanitizer with UndefinedBehaviorSanitizer, `thread` ThreadSanitizer. The core
-and the simulated chip are built with it into build/asan or build/tsan, a package beside
-a copy of the Python files, found first by PYTHONPATH; Python and torch are as they are, so the
-sanitizer's runtime is loaded before them. Every process of the tests writes its reports into a
-folder; one report fails the run, whether or not a test looks at it. `--planted` runs only the tests
-of this (test_sanitizers.py), further arguments are pytest's, in the place of SCOPE.
+and the simulated chip are built with it into build/asan or build/tsan; Python and torch are as they
+are, so the sanitizer's runtime is loaded before them. Every process of the tests writes its reports
+into a folder; one report fails the run, whether or not a test looks at it. `--planted` runs only
+the tests of this (test_sanitizers.py), further arguments are pytest's, in the place of SCOPE.
 """
 
 from __future__ import annotations
@@ -22,12 +21,9 @@ from pathlib import Path
 
 HERE = Path(__file__).parent
 ROOT = HERE.parents[1]
-# `pip install -e` puts a finder before sys.path, which would find the core of every day.
-FIRST = """import sys
+sys.path.append(str(HERE.parent))
 
-sys.meta_path[:] = [f for f in sys.meta_path if type(f).__module__ != "_editable_skbc_causeway"]
-"""
-BUILT = ("_C.*.so", "lib", "include", "vendor-template", "__pycache__")
+import instrumented  # noqa: E402
 
 
 @dataclass(frozen=True)
@@ -114,25 +110,9 @@ def runtime(library: str) -> Path | None:
 
 
 def build(name: str) -> Path:
-    """The folder for PYTHONPATH. Incremental; a core built anew takes ten minutes."""
+    """The folder for PYTHONPATH."""
     sanitizer = SANITIZERS[name]
-    folder, package = sanitizer.folder, sanitizer.folder / "package"
-    scripts = Path(sys.executable).parent
-    environment = os.environ | {"PATH": f"{scripts}{os.pathsep}{os.environ['PATH']}"}
-    for command in (
-        ["cmake", "-S", ROOT, "-B", folder, "-G", "Ninja", f"-DPython_EXECUTABLE={sys.executable}",
-         f"-DCAUSEWAY_SANITIZE={sanitizer.flags}"],
-        ["nice", "cmake", "--build", folder, "--parallel", os.environ.get("JOBS", "1")],
-    ):  # fmt: skip
-        subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-    shutil.rmtree(package, ignore_errors=True)
-    shutil.copytree(
-        ROOT / "src" / "causeway", package / "causeway", ignore=shutil.ignore_patterns(*BUILT)
-    )
-    command = ["cmake", "--install", folder, "--prefix", package]
-    subprocess.run(command, env=environment, stdout=subprocess.DEVNULL, check=True)
-    (package / "sitecustomize.py").write_text(FIRST)
-    return package
+    return instrumented.build(sanitizer.folder, f"-DCAUSEWAY_SANITIZE={sanitizer.flags}")
 
 
 def environment(name: str, reports: Path) -> dict[str, str]:

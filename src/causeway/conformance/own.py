@@ -36,6 +36,40 @@ def _lstm_backward(dtype: torch.dtype) -> Iterator[Inputs]:
             yield gates.sigmoid(), cx, cy, grad, grad_h, grad_c, grad_gates
 
 
+def _layers(dtype: torch.dtype) -> Iterator[tuple[list[Tensor], list[Tensor | None], list[Tensor]]]:
+    """Input and weights, biases, and states of a layer: [steps, rows, in] and [rows, n]."""
+    sizes = ((1, 1, 3, 2), (4, 3, 5, 8), (7, 2, 16, 6)) if dtype.is_floating_point else ()
+    for steps, rows, wide, n in sizes:
+        shapes = ((steps, rows, wide), (4 * n, wide), (4 * n, n), (4 * n,), (4 * n,))
+        parts = [numbers(*shape, dtype=dtype, seed=i) / 2 for i, shape in enumerate(shapes)]
+        states = [numbers(rows, n, dtype=dtype, seed=i) for i in (5, 6)]
+        yield parts[:3], list(parts[3:]), states
+        yield parts[:3], [None, None], states
+
+
+def _results(x: Tensor, hx: Tensor, steps: int) -> list[Tensor]:
+    """Room for a layer's output, last states, and what it keeps of so many steps."""
+    output = x.new_zeros(*x.shape[:2], hx.shape[1])
+    return [output, hx.clone(), hx.clone(), x.new_zeros(6, steps, *hx.shape)]
+
+
+def _lstm_layer(dtype: torch.dtype) -> Iterator[Inputs]:
+    for inputs, biases, states in _layers(dtype):
+        for steps in (len(inputs[0]), 0):  # for a backward, and for none
+            yield *inputs, *biases, *states, *_results(inputs[0], states[0], steps)
+
+
+def _lstm_layer_backward(dtype: torch.dtype) -> Iterator[Inputs]:
+    for inputs, biases, states in _layers(dtype):
+        output, hy, cy, kept = _results(inputs[0], states[0], len(inputs[0]))
+        torch.ops.causeway.lstm_layer(*inputs, *biases, *states, output, hy, cy, kept)
+        grads = [numbers(*t.shape, dtype=dtype, seed=i) for i, t in enumerate((output, hy, cy))]
+        to_bias = inputs[0].new_zeros(0 if biases[0] is None else len(inputs[1]))
+        for given in (grads, [grads[0], None, None], [None, *grads[1:]]):
+            to = [*map(torch.zeros_like, inputs), to_bias, *map(torch.zeros_like, states)]
+            yield *inputs, *biases, *states, output, kept, *given, *to
+
+
 def _gru(dtype: torch.dtype) -> Iterator[Inputs]:
     for rows, n in ROWS if dtype.is_floating_point else ():
         yield (*_states(dtype, rows, 3 * n, 3 * n, n, n, n),)
@@ -131,6 +165,8 @@ def _packed(dtype: torch.dtype) -> Iterator[Inputs]:
 OWN: dict[str, Recipe] = {
     "causeway::lstm_step": _lstm,
     "causeway::lstm_step_backward": _lstm_backward,
+    "causeway::lstm_layer": _lstm_layer,
+    "causeway::lstm_layer_backward": _lstm_layer_backward,
     "causeway::gru_step": _gru,
     "causeway::gru_step_backward": _gru_backward,
     "causeway::quantize": _quantize,

@@ -107,30 +107,45 @@ T* Frame::keep(T* made, Kind kind) {
 }
 
 AclTensor* Frame::tensor(const DLTensor* t) {
-  const int type = type_of(t->dtype);
+  const int32_t place = place_of(t);
+  AclTensor* made = make(t->data, t->dtype, t->shape, t->strides, t->ndim, written(place));
+  if (made && !key_.empty() && place >= 0) places_.push_back({made, place, t->data});
+  return made;
+}
+
+AclTensor* Frame::view(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
+                       bool written) {
+  alone_ = false;
+  return make(data, type, shape, strides, ndim, written);
+}
+
+AclTensor* Frame::make(void* data, DLDataType dtype, const int64_t* shape, const int64_t* strides, int32_t ndim,
+                       bool written) {
+  const int type = type_of(dtype);
   if (type == kUndefinedType) return decline(), nullptr;
   // aclnn asks for the storage that a tensor lies in, behind which the chip may write what it writes. The core does not
   // say where that ends: at least what these strides reach, and a part of a tensor must not end there. So all of the
   // allocation, but for what is only read.
   int64_t reach = 1;
-  for (int32_t d = 0; d < t->ndim; ++d) {
-    if (t->shape[d] == 0) {
+  for (int32_t d = 0; d < ndim; ++d) {
+    if (shape[d] == 0) {
       reach = 0;
       break;
     }
-    reach += (t->shape[d] - 1) * t->strides[d];
+    reach += (shape[d] - 1) * strides[d];
   }
   constexpr int64_t most = INT32_MAX;  // elements: kernels count in 32 bits
-  const int32_t place = place_of(t);
-  if (written(place)) {
-    const int64_t left = static_cast<int64_t>(bytes_from(t->data)) * 8 / std::max(1, t->dtype.bits * t->dtype.lanes);
+  if (written) {
+    const int64_t left = static_cast<int64_t>(bytes_from(data)) * 8 / std::max(1, dtype.bits * dtype.lanes);
     reach = std::max(reach, std::min(left, most));
   }
-  AclTensor* made = keep(aclnn.tensor(t->shape, static_cast<uint64_t>(t->ndim), type, t->strides, 0, format_of(t->ndim),
-                                      &reach, 1, t->data),
-                         Kind::tensor);
-  if (!key_.empty() && place >= 0) places_.push_back({made, place, t->data});
-  return made;
+  return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides, 0, format_of(ndim), &reach, 1, data),
+              Kind::tensor);
+}
+
+AclTensor* Frame::nothing(int type) {
+  const int64_t none = 0, stride = 1;
+  return keep(aclnn.tensor(&none, 1, type, &stride, 0, kFormatNd, &none, 1, nullptr), Kind::tensor);
 }
 
 // Which argument it is, -1 for one of a list.
@@ -161,7 +176,7 @@ const DLTensor* Frame::first_input() const {
   return nullptr;
 }
 
-AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
+AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, void** where) {
   const DLTensor* any = first_input();
   if (!any) return decline(), nullptr;
   alone_ = false;
@@ -174,6 +189,7 @@ AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int3
     if (!status_) status_ = status;
     return nullptr;
   }
+  if (where) *where = data;
   return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
               Kind::tensor);
 }
@@ -197,17 +213,19 @@ AclTensor* Frame::filled(const cw_arg& number) {
 }
 
 AclTensorList* Frame::tensors(const cw_arg& arg) {
-  std::vector<const AclTensor*> all;
+  std::vector<AclTensor*> all;
   for (uint32_t i = 0; i < arg.n; ++i) {
     const DLTensor* t = arg.v.tensors[i];
-    const int64_t none = 0, stride = 1;
     // An undefined one (an index that is a whole dimension) is a tensor of nothing.
-    all.push_back(t ? tensor(t)
-                    : keep(aclnn.tensor(&none, 1, kInt64, &stride, 0, kFormatNd, &none, 1, nullptr), Kind::tensor));
+    all.push_back(t ? tensor(t) : nothing(kInt64));
   }
+  return list(all);
+}
+
+AclTensorList* Frame::list(const std::vector<AclTensor*>& made) {
   if (status_) return nullptr;
-  AclTensorList* list = aclnn.tensor_list(all.data(), all.size());
-  if (list) made_.resize(made_.size() - all.size());  // the list ends them
+  AclTensorList* list = aclnn.tensor_list(made.data(), made.size());
+  if (list) made_.resize(made_.size() - made.size());  // the list ends them
   return keep(list, Kind::tensor_list);
 }
 

@@ -76,11 +76,16 @@ class Frame {
 
   AclTensor* tensor(const cw_arg& arg);  // NULL for none; of a number a tensor that is filled with it
   AclTensor* tensor(const DLTensor* t);
-  // In workspace and dense; what is in it is arbitrary.
-  AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim);
+  // Memory of an argument or of `scratch` as another tensor; of an argument that is written where `written`.
+  AclTensor* view(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
+                  bool written);
+  AclTensor* nothing(int type);  // a tensor without elements
+  // In workspace and dense; what is in it is arbitrary. `data`: where it lies.
+  AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, void** data = nullptr);
   // Likewise, filled with one number; `type` is an aclDataType of `itemsize` bytes.
   AclTensor* filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim);
   AclTensorList* tensors(const cw_arg& arg);
+  AclTensorList* list(const std::vector<AclTensor*>& made);  // of the last that were made, which it then owns
   AclScalar* scalar(const cw_arg& arg);
   AclScalar* scalar(double value);
   AclScalar* scalar(int64_t value);
@@ -105,6 +110,8 @@ class Frame {
   cw_status finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor);
   // Runs the executor that is kept of this operation, these arguments and `more`. False: there is none.
   bool again(Operation& operation, int64_t more, cw_status* status);
+  // What a line's functions leave for what follows the call.
+  void* left[2] = {};
   // A call beside the line's, on the same stream; a refusal counts as one of this call.
   template <class... Args>
   cw_status call(Operation& operation, Args... args) {
@@ -123,6 +130,8 @@ class Frame {
   bool write_key(const Operation& operation, int64_t more);
   int32_t place_of(const DLTensor* t) const;
   bool written(int32_t place) const { return place < outputs_ || (also_written_ >> place & 1); }
+  AclTensor* make(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
+                  bool written);
   AclTensor* filled(const cw_arg& number);
   cw_status decline(Operation& operation, Status result);
   cw_status run(Operation& operation, uint64_t bytes, AclExecutor* executor, bool* launched);
@@ -321,6 +330,10 @@ template <class Op>
 inline constexpr uint64_t also_written = 0;
 template <>
 inline constexpr uint64_t also_written<aten::native_batch_norm_out> = 1 << 6 | 1 << 7;  // running mean and variance
+template <>
+inline constexpr uint64_t also_written<cw::causeway::lstm_layer> = 0xf << 7;
+template <>
+inline constexpr uint64_t also_written<cw::causeway::lstm_layer_backward> = 0x3f << 12;
 
 template <class Op, class... Calls>
 struct Row {
@@ -417,6 +430,8 @@ void add_networks(Lines& lines);
 void add_losses(Lines& lines);
 void add_index(Lines& lines);
 void add_random(Lines& lines);
+void add_attention(Lines& lines);
+void add_recurrent(Lines& lines);
 void add_lists(Lines& lines);
 
 const Lines& table();

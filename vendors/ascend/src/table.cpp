@@ -22,6 +22,8 @@ const Lines& table() {
     add_index(*all);
     add_random(*all);
     add_lists(*all);
+    add_attention(*all);
+    add_recurrent(*all);
     return all;
   }();
   return lines;

@@ -119,9 +119,10 @@ Problem problem(Op& op, const Inputs& in) {
   return p;
 }
 
-// each(b, h, scores before dropout [rows, columns], factors of the dropout, row maxima, row sums)
+// each(b, h, scores before dropout [rows, columns], factors of the dropout, row maxima, row sums). In the gradient maxima and
+// sums are those that are given, of all heads.
 template <class Each>
-void heads(const Problem& p, Each each) {
+void heads(const Problem& p, Each each, const Values* given_top = nullptr, const Values* given_sum = nullptr) {
   Values q = load<double>(p.q), k = load<double>(p.k);
   auto mask = p.mask && p.sparse < 2 ? load<int64_t>(p.mask) : std::vector<int64_t>();
   auto bits = p.dropped ? load<int64_t>(p.dropped) : std::vector<int64_t>();
@@ -141,7 +142,9 @@ void heads(const Problem& p, Each each) {
           row[c] = p.seen(r, c, mask, b, h) ? dot * p.scale : -INFINITY;
           top = std::max(top, row[c]);
         }
+        if (given_top) top = (*given_top)[size_t(((b * p.heads + h) * p.rows + r) * 8)];
         for (int64_t c = 0; c < p.columns; ++c) all += row[c] = std::isinf(top) ? 0 : std::exp(row[c] - top);
+        if (given_sum) all = (*given_sum)[size_t(((b * p.heads + h) * p.rows + r) * 8)];
         for (int64_t c = 0; c < p.columns; ++c) row[c] = all > 0 ? row[c] / all : 0;
         most[size_t(r)] = top;
         sum[size_t(r)] = all;
@@ -191,7 +194,12 @@ static void backward(Op& op, const Inputs& in, T softmax_max, T softmax_sum, T s
                      O to_key, O to_value, O to_pse) {
   Problem p = problem(op, in);
   View dy = by_heads(op.in(in.gradient), in.layout, p.heads, "the gradient");
-  op.in(softmax_max), op.in(softmax_sum), op.maybe(softmax_in), op.in(attention);
+  View top = op.in(softmax_max), all_of_row = op.in(softmax_sum);
+  same_shape(top, {p.batch, p.heads, p.rows, 8}, "the maxima");
+  same_shape(all_of_row, top.shape, "the sums");
+  op.maybe(softmax_in);
+  View result = by_heads(op.in(attention), in.layout, p.heads, "the result");
+  same_shape(result, {p.batch, p.heads, p.rows, p.v_width}, "the result");
   View gq = by_heads(op.out(to_query), in.layout, p.heads, "the query's gradient"),
        gk = by_heads(op.out(to_key), in.layout, p.kv_heads, "the key's gradient"),
        gv = by_heads(op.out(to_value), in.layout, p.kv_heads, "the value's gradient");
@@ -201,13 +209,16 @@ static void backward(Op& op, const Inputs& in, T softmax_max, T softmax_sum, T s
   same_shape(gv, p.v.shape, "the value's gradient");
   op.run([=] {
     Values q = load<double>(p.q), k = load<double>(p.k), v = load<double>(p.v), slope = load<double>(dy), dq(q.size()),
-           dk(k.size()), dv(v.size());
-    heads(p, [&](int64_t b, int64_t h, int64_t g, const Values& s, const Values& factor, const Values&, const Values&) {
+           dk(k.size()), dv(v.size()), maxima = load<double>(top), sums = load<double>(all_of_row),
+           y = load<double>(result);
+    const auto each = [&](int64_t b, int64_t h, int64_t g, const Values& s, const Values& factor, const Values&,
+                          const Values&) {
       for (int64_t r = 0; r < p.rows; ++r) {
         size_t row = size_t((b * p.heads + h) * p.rows + r);
         const double* d = slope.data() + row * size_t(p.v_width);
         Values ds(static_cast<size_t>(p.columns));
-        double all = 0;
+        double all = 0;  // the sum of each weight times its gradient, which is that of the result's
+        for (int64_t c = 0; c < p.v_width; ++c) all += d[c] * y[row * size_t(p.v_width) + size_t(c)];
         for (int64_t c = 0; c < p.columns; ++c) {
           size_t at = size_t(r * p.columns + c);
           const double* value_row = v.data() + (g * p.columns + c) * p.v_width;
@@ -218,7 +229,6 @@ static void backward(Op& op, const Inputs& in, T softmax_max, T softmax_sum, T s
             to[i] += d[i] * s[at] * factor[at];
           }
           ds[size_t(c)] = dot * factor[at];
-          all += ds[size_t(c)] * s[at];
         }
         for (int64_t c = 0; c < p.columns; ++c) {
           double by = (ds[size_t(c)] - all) * s[size_t(r * p.columns + c)] * p.scale;
@@ -228,7 +238,8 @@ static void backward(Op& op, const Inputs& in, T softmax_max, T softmax_sum, T s
           }
         }
       }
-    });
+    };
+    heads(p, each, &maxima, &sums);
     store(gq, dq);
     store(gk, dk);
     store(gv, dv);
