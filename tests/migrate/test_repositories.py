@@ -208,6 +208,20 @@ CHANGED = {
         "c = torch.empty(*x.size(), dtype=torch.int32, device=accelerator)\n"
         "d = torch.LongTensor(values).to(accelerator)\n",
     ),
+    "a name for the device where there surely is one": (
+        "def f(x):\n    if torch.cuda.is_available():\n"
+        '        device = "cuda"\n    else:\n        return\n    x.to(device)\n',
+        "def f(x):\n    if torch.accelerator.is_available():\n"
+        "        device = torch.accelerator.current_accelerator().type\n"
+        "    else:\n        return\n    x.to(device)\n",
+    ),
+    "the module that a name is asked of": (
+        'if hasattr(torch.cuda, "default_generators") and torch.cuda.default_generators:\n'
+        "    f(torch.cuda.default_generators[0].seed())\n",
+        'if hasattr(torch.get_device_module(), "default_generators") and '
+        "torch.get_device_module().default_generators:\n"
+        "    f(torch.get_device_module().default_generators[0].seed())\n",
+    ),
     "whether a tensor is of a type of CUDA's": (
         "if isinstance(x.data, torch.cuda.FloatTensor):\n    y = y.cuda()\n",
         "if isinstance(x.data, torch.Tensor) and x.data.device.type == accelerator.type "
@@ -266,6 +280,12 @@ KEPT = {
         "def h(qkv):\n    assert qkv.is_cuda\n    return flash_attn_func(qkv)\n"
         "attend = flash_attn_func if torch.cuda.is_available() else plain\n"
     ),
+    "a package for CUDA that may be missing, by the message": (
+        "try:\n    import xformers\nexcept ImportError:\n    xformers = None\n"
+        "def f(on):\n    if not torch.cuda.is_available():\n"
+        '        raise ValueError("xformers is only available for GPU")\n'
+        "def g(x):\n    return xformers.ops.f(x) if x.is_cuda else x\n"
+    ),
     "a package for CUDA in the same condition": (
         "skip = not is_bitsandbytes_multi_backend() and not device.type == 'cuda'\n"
     ),
@@ -290,6 +310,17 @@ KEPT = {
         "if not torch.cuda.is_available():\n    print(ARCHITECTURES)\n"
         'ext = CUDAExtension("fast", SOURCES)\n'
     ),
+    # FORCE_CUDA builds on a machine without a GPU, where the accelerator would be the CPU.
+    "the device that a setup builds for": (
+        "from setuptools import setup\n"
+        "from torch.utils.cpp_extension import CUDA_HOME, CppExtension, CUDAExtension\n"
+        'device = "cuda" if torch.cuda.is_available() or FORCE_CUDA else "cpu"\n'
+        'kind = CUDAExtension if device == "cuda" else CppExtension\n'
+        'setup(ext_modules=[kind("fast", [f"fast_{device}.cpp"])])\n'
+    ),
+    "what reads CUDA's version": (
+        "if torch.cuda.is_available():\n    version = torch.version.cuda\n    install(version)\n"
+    ),
     "numbers of devices for calls that stay CUDA's": (
         "new = any(torch.cuda.get_device_properties(i).major > 7 "
         "for i in range(torch.cuda.device_count()))\n"
@@ -305,6 +336,10 @@ KEPT = {
         "def f(device):\n    torch.cuda.empty_cache()\n"
         '    if device == "xpu":\n        torch.xpu.empty_cache()\n'
         '    if device == "npu":\n        torch.npu.empty_cache()\n'
+    ),
+    "a device that a test only pretends": (
+        "def test_warns():\n    with pytest.warns(UserWarning):\n"
+        '        model.device = torch.device("cuda")\n        model.check()\n'
     ),
     # With the CPU in its place, the CPU's tests would be skipped on a machine without a GPU.
     "a device for which a test is skipped": (
@@ -624,6 +659,19 @@ def test_an_accelerator_of_another_library_is_no_question() -> None:
     assert after == text + guarded + "            torch.accelerator.synchronize()\n"
 
 
+def test_the_device_is_named_behind_the_imports_that_stand_with_torchs() -> None:
+    text = "import sys\n\nf(sys.argv)\nimport torch\nimport json\n{}\n\ndef g(x):\n    {}\n"
+    after = convert(text.format("", "return x.cuda()"))
+    assert after == text.format("\n" + HELP, "return x.to(accelerator)")
+
+
+def test_a_test_without_torch_gets_no_import_of_it(tmp_path: Path) -> None:
+    text = 'run(device="cuda:1")\nmade.assert_called_with(device="cuda:1")\n'
+    (tmp_path / "test_server.py").write_text(text)
+    assert not run([tmp_path], Settings()).totals()["files_converted"]
+    assert "import torch" in convert(text)
+
+
 def test_choices_alone_bring_no_import_of_torch() -> None:
     text = 'p.add_argument("--device", default="cuda", choices=["cpu", "cuda"])\n'
     assert convert(text) == text
@@ -667,6 +715,18 @@ def test_a_package_of_the_tree_without_an_init_is_its_own(tmp_path: Path) -> Non
     (tmp_path / "awq" / "entry.py").write_text("import torch\nfrom awq.quantize import q\n")
     found = run([tmp_path], Settings()).findings()
     assert not [f for f in found if f.rule == "CW161"]
+
+
+def test_a_question_before_an_extension_that_the_tree_builds_stays(tmp_path: Path) -> None:
+    (tmp_path / "setup.py").write_text(
+        "from setuptools import setup\nfrom torch.utils.cpp_extension import CUDAExtension\n"
+        'setup(ext_modules=[CUDAExtension("fast.backend", ["a.cu"])])\n'
+    )
+    (tmp_path / "query.py").write_text(
+        "import torch\nimport fast.backend\n\n\ndef query(x):\n"
+        '    if x.device.type == "cuda":\n        return fast.backend.Table(x)\n    return f(x)\n'
+    )
+    assert not run([tmp_path], Settings()).totals()["files_converted"]
 
 
 def test_a_device_with_an_index_is_no_type() -> None:

@@ -38,6 +38,11 @@ class Kernels:
         self._shared: dict[str, str] = {}  # variables of the module that those parts read
         if "cupy" in text or "cutlass" in text or "cpm_kernels" in text or "cuda.bindings" in text:
             self._whole = self._launches_own(text)
+        elif "CUDAExtension" in text and any(
+            getattr(call.func, "id", getattr(call.func, "attr", "")) == "setup"
+            for call in names.all(ast.Call)
+        ):
+            self._whole = "a build of kernels"
         built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
         if self._whole:
             return

@@ -415,6 +415,14 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
         for stmt in module.tree.body:  # torch comes late; so does the helper
             if _binds(stmt, known):
                 last = stmt
+                for following in after(stmt):  # behind the imports that stand with it
+                    between = module.source.slice(
+                        module.source.end(last), module.source.start(following)
+                    )
+                    imports = isinstance(following, ast.Import | ast.ImportFrom)
+                    if not imports or between.strip() or between.count("\n") > 1:
+                        break
+                    last = following
                 break
     if last is None:
         return None

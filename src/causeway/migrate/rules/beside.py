@@ -90,8 +90,9 @@ def _behind(node: ast.AST) -> Iterator[ast.AST]:
 def _uses_package(module: Module, part: ast.AST) -> bool:
     for inner in ast.walk(part):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
-            head = module.resolve(inner).partition(".")[0]
-            if head in _PACKAGES and head not in module.own_packages:
+            bound = module.names.bindings(inner)  # also where the package may be missing: None
+            brought = {b.qualified.partition(".")[0] for b in bound if b.kind == "import"}
+            if brought & _PACKAGES - module.own_packages:
                 return True
     return False
 

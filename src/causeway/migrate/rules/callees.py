@@ -30,5 +30,7 @@ def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
         return True
     if _CUDA_WORD.search(name) or _CUDA_WORD.search(api):
         return not name.startswith(("self.", "args.", "torch."))
+    if any(api.startswith(f"{built}.") for built in module.extensions):
+        return True
     head = api.rpartition(".")[0]
     return bool(head) and bool(_EXTENSION.search(head)) and not api.startswith("torch.")

@@ -6,6 +6,7 @@ import ast
 import re
 
 from causeway.migrate.module import Fold, Module
+from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.branches import negated, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
@@ -96,7 +97,7 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     if not all(module.settings.wants(code) for code in ("CW101", "CW114")):
         return
     gone = [r for n in ast.walk(value) if isinstance(n, ast.Call) and (r := module.root(n.func))]
-    if module.variables.at(value) is not None:  # another one, from further out
+    if module.variables.at(value) is not None or module.available(value):  # it is there already
         text = module.device_object(value) if meaning.is_device else module.device_type(value)
     else:
         text = module.later(value, is_device=meaning.is_device)
@@ -132,7 +133,25 @@ def _candidate(node: ast.Constant) -> bool:
     return node.value == "cuda" or bool(_WITH_INDEX.fullmatch(node.value))
 
 
+def _pretended(node: ast.Constant) -> bool:
+    """Whether a test gives an object another device than it has, `model.device = "cuda"`: it says
+    what the program then does, and no tensor is there.
+    """
+    stmt = statement(node)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if not (isinstance(target, ast.Attribute) and target.attr == "device"):
+        return False
+    owner = getattr(target.value, "id", "self")
+    return owner not in ("self", "cls") and any(
+        isinstance(up, FUNCTIONS) and up.name.startswith("test") for _, up in ancestors(node)
+    )
+
+
 def _constant(module: Module, node: ast.Constant) -> None:
+    if _pretended(node) and not module.vendor:
+        module.report(RULE, node, "portable", "a test gives an object this device",
+                      tip="Leave it where no tensor is made there.")  # fmt: skip
+        return
     found = role(module, node, "device")
     parts = module.source.string_parts(node)
     if found is not None and module.backend_left and not module.vendor:

@@ -33,6 +33,8 @@ def run(module: Module) -> None:
     """Runs after the others: a question that decides on code which stays CUDA's stays too."""
     module.leave_arguments()
     module.leave_counts()
+    for call in module.names.all(ast.Call):
+        _has_name(module, call)
     for use in module.uses("torch.cuda.is_available"):
         api = knowledge.find(use.api)
         if api is None:
@@ -69,6 +71,20 @@ def run(module: Module) -> None:
             _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
+
+
+def _has_name(module: Module, call: ast.Call) -> None:
+    """`hasattr(torch.cuda, "x")` before `torch.get_device_module().x`: the same module is asked."""
+    if getattr(call.func, "id", "") != "hasattr" or len(call.args) != 2 or module.vendor:
+        return
+    owner, name = call.args
+    if module.resolve(owner) != "torch.cuda" or not isinstance(name, ast.Constant):
+        return
+    around = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), call)
+    if any(n == name.value and module.within(node, around) for node, n in module.fragile):
+        new = f"{module.torch(call)}.get_device_module()"
+        module.change(RULE, call, [module.replace(owner, new)], "the module of the device in use",
+                      tip="The name behind it is asked of that module.")  # fmt: skip
 
 
 def _widened(module: Module, use: Use, names: list[str]) -> None:
@@ -147,7 +163,9 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
 
 
 # Libraries for CUDA alone, as messages name them.
-_LIBRARY = re.compile(r"\b(?:apex|tensorrt|cupy|flash.attn|transformer.engine)\b", re.I)
+_LIBRARY = re.compile(
+    r"\b(?:apex|tensorrt|cupy|flash.attn|transformer.engine|xformers|bitsandbytes)\b", re.I
+)
 
 
 def _for_library(module: Module, use: Use) -> bool:
@@ -175,7 +193,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
             return True
-        if beside.beside_package(module, use.node, region) and not _converted(module, region):
+        needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
+        if needed and not _converted(module, region):
             return True
         if isinstance(up, ast.If) and region and all(sets_switches(module, n) for n in region):
             return True
@@ -187,6 +206,14 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _reads_version(module: Module, region: list[ast.AST]) -> bool:
+    """Whether what a question decides on reads the version of CUDA."""
+    return any(
+        isinstance(n, ast.Attribute) and module.resolve(n) == "torch.version.cuda"
+        for part in region for n in ast.walk(part)
+    )  # fmt: skip
 
 
 def _converted(module: Module, region: list[ast.AST]) -> bool:
