@@ -46,8 +46,12 @@ bool is_ours(const c10::StorageImpl& s) { return typeid(s) == typeid(DeviceStora
 void handed_out(c10::StorageImpl* s) {
   auto& storage = static_cast<DeviceStorage&>(*s);
   storage.watched.store(false);
-  storage.handed_out.store(true);
-  if (Forms* forms = storage.forms.load(std::memory_order_acquire)) forms->drop(g_counts[forms->device()].handed_out);
+  Forms* forms = storage.forms.load(std::memory_order_acquire);
+  storage.handed_out.store(!forms);  // else counted where a kernel asks first
+  if (!forms) return;
+  std::atomic<uint64_t> each{0};  // of one tensor
+  forms->drop(each);
+  g_counts[forms->device()].handed_out.fetch_add(1);
 }
 #endif
 
