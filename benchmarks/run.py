@@ -263,6 +263,49 @@ def layout() -> Iterator[Figure]:
             yield Figure("layout", title, "ms", a * 1e3, b * 1e3, ratio, bar, "lower")
 
 
+# Weights of which one has a pointer given away, and so is not kept in the chip's own layout.
+FORMS = """
+import json, sys, torch
+sys.path.insert(0, {folder!r})
+from run import compare
+torch.set_num_threads({threads})
+linear, found = torch.nn.functional.linear, {{}}
+cases = [("float32", n) for n in (1, 8, 256)] + [("bfloat16", n) for n in (1, 8)]
+for dtype, rows in cases:
+    x = torch.randn(rows, 1024).to({where!r}, getattr(torch, dtype))
+    plain, kept = torch.randn(2, 1024, 1024).to({where!r}, x.dtype).unbind()
+    plain, kept = plain.clone(), kept.clone()
+    plain.data_ptr()
+    for _ in range(3):
+        linear(x, kept)
+    there = torch.get_device_module({where!r}).layout_stats()
+    assert there["kept"] == 1, there
+    calls = max(1, 16 // rows)
+    found[f"{{dtype}}, {{rows}} rows"] = compare(
+        lambda: linear(x, plain), lambda: linear(x, kept), calls=calls, rounds=31
+    )
+    del kept
+print(json.dumps(found))
+"""
+
+
+def forms() -> Iterator[Figure]:
+    """A linear layer of 1024 x 1024 by the simulated chip's own product, whose weight is kept in
+    the chip's layout, against the same from the plain weight; of speeds. Bar: 1.5 for few rows.
+    """
+    given = {"folder": str(Path(__file__).parent), "threads": THREADS, "where": str(device())}
+    done = subprocess.run(
+        [sys.executable, "-c", FORMS.format(**given)],
+        check=True,
+        capture_output=True,
+        text=True,
+        env={**os.environ, "CAUSEWAY_SIM_OPS": "all"},
+    )
+    for name, (stock, ours, ratio) in json.loads(done.stdout).items():
+        bar = None if "256" in name else 1.5
+        yield Figure("forms", name, "ms", stock * 1e3, ours * 1e3, 1 / ratio, bar, "higher")
+
+
 # --- tools --------------------------------------------------------------------------------------
 
 
@@ -409,6 +452,7 @@ GROUPS: Groups = {
     "copy": copy,
     "allocation": allocation,
     "layout": layout,
+    "forms": forms,
     "tools": tools,
     "process": process,
 }

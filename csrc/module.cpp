@@ -23,6 +23,7 @@
 #include "runtime/check.h"
 #include "runtime/code.h"
 #include "runtime/cores.h"
+#include "runtime/packed.h"
 #include "comm/module.h"
 #include "runtime/device.h"
 #include "torch/environment.h"
@@ -459,6 +460,18 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     return py::make_tuple(lowest, highest);
   });
   m.def("cores", cores);
+  m.def("layout_names", layout_names);
+  m.def("set_layouts", set_layouts, no_gil);
+  m.def("drop_layouts", drop_forms, no_gil);
+  m.def("allow_layouts", allow_layouts);
+  m.def("layouts_used", layouts_used);
+  m.def("layout_stats", [](int index) {
+    const LayoutStats s = layout_stats(index);
+    py::dict out;
+    out["kept"] = s.forms, out["bytes"] = s.bytes, out["converted"] = s.packed, out["used"] = s.reused;
+    out["written"] = s.written, out["freed"] = s.freed, out["handed_out"] = s.handed_out;
+    return out;
+  });
   m.def("set_cores", set_cores);
   m.def("set_on_wait", [](int level) { g_on_wait.store(static_cast<OnWait>(level)); });
   m.def("on_wait", [] { return static_cast<int>(g_on_wait.load()); });

@@ -25,6 +25,7 @@
 #include "ladder/host.h"
 #include "runtime/graph.h"
 #include "runtime/host_allocator.h"
+#include "runtime/packed.h"
 #include "ladder/observe.h"
 #include "runtime/peers.h"
 #include "runtime/profile.h"
@@ -178,9 +179,10 @@ bool same_layout(const at::Tensor& a, const at::Tensor& b) {
 
 void copy_bytes(const at::Tensor& to, const at::Tensor& from, StreamState& stream) {
   auto side = [](const at::Tensor& t) { return is_ours(t) ? home(t).vendor_id : CW_HOST; };
-  void* target = to.mutable_data_ptr();
+  void* target = is_ours(to) ? materialized_data(to) : to.mutable_data_ptr();
   const void* source = from.const_data_ptr();
   copy_on(stream, target, side(to), source, side(from), to.nbytes());
+  if (is_ours(to)) wrote(*to.storage().unsafeGetStorageImpl());
   Entry::add_bytes(to.nbytes());
 }
 
@@ -189,7 +191,8 @@ void copy_through_host(const at::Tensor& to, const at::Tensor& from, StreamState
   const c10::DataPtr staged = pinned_allocator()->allocate(from.nbytes());
   copy_on(theirs, staged.get(), CW_HOST, from.const_data_ptr(), home(from).vendor_id, from.nbytes());
   theirs.wait();
-  copy_on(ours, to.mutable_data_ptr(), home(to).vendor_id, staged.get(), CW_HOST, to.nbytes());
+  copy_on(ours, materialized_data(to), home(to).vendor_id, staged.get(), CW_HOST, to.nbytes());
+  wrote(*to.storage().unsafeGetStorageImpl());
   record_pinned(staged.get(), ours);
   Entry::add_bytes(to.nbytes());
 }
@@ -302,6 +305,7 @@ at::Tensor& copy(at::Tensor& self, const at::Tensor& source, bool non_blocking) 
 
 at::Tensor lazy_clone(const at::Tensor& self) {
   c10::StorageImpl* storage = self.storage().unsafeGetStorageImpl();
+  if (auto* ours = watched(*storage)) give_up(*ours);  // torch is to watch it for its own ends
   storage->set_data_ptr_noswap(as_simple(std::move(storage->_mutable_data_ptr_no_checks())));
   return at::native::_lazy_clone(self);
 }

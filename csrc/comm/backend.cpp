@@ -188,20 +188,24 @@ CommBackend::Begun CommBackend::begin(OpType type, const char* name, Tensors inp
                                       Milliseconds timeout, const std::string& more) {
   watch_->check();
   check_open(name);
+  const bool p2p = c10d::isP2POp(type);
   // Before it is counted, so that the ranks stay in step.
   if (Graph* graph = captured(); C10_UNLIKELY(graph != nullptr)) {
-    std::lock_guard lock(vendor_mutex_);
-    if (!options_.through_host && comm_entries() && !tried_)
-      graph->refuse(
-          c10::str("the first collective of group ", options_.group, " (", name, "), which connects its ranks,"),
-          "Call one before the capture");
-    if (!vendor_ || type == OpType::BARRIER) refuse_in(*graph, name);
+    try {
+      std::lock_guard lock(vendor_mutex_);
+      if (!options_.through_host && comm_entries() && !tried_)
+        graph->refuse(
+            c10::str("the first collective of group ", options_.group, " (", name, "), which connects its ranks,"),
+            "Call one before the capture");
+      if (!vendor_ || type == OpType::BARRIER) refuse_in(*graph, name);
+    } catch (...) {
+      if (!p2p || !refused_later(std::current_exception())) throw;
+    }
   }
   CommWork::Task task;
   task.name = name;
   task.type = type;
   task.timeout = timeout.count() > 0 ? timeout : timeout_;
-  const bool p2p = c10d::isP2POp(type);
   task.sequence = p2p ? 0 : ++sequence_;
   const Tensors& some = inputs.empty() ? outputs : inputs;
   int64_t elements = 0;
@@ -226,6 +230,7 @@ bool CommBackend::began_by_vendor(const Begun& begun, const ByVendor& by_vendor)
       coalesced_.push_back(begun.work);
       coalesced_device_ = begun.work->task().device;
     }
+    if (refusal_) return true;
   }
   // Sends and receives are two ranks' affair: only a communicator that all ranks made at once serves them.
   std::shared_ptr<CommVendor> vendor;
@@ -239,12 +244,18 @@ bool CommBackend::began_by_vendor(const Begun& begun, const ByVendor& by_vendor)
     try {
       if (const bool took = by_vendor(*vendor); took || !graph) return took;
     } catch (...) {
+      if (graph && refused_later(std::current_exception())) return true;
       if (graph) throw;
       begun.work->fail(watch_->explain(*begun.work, std::current_exception()));
       return true;
     }
   }
-  if (graph) refuse_in(*graph, begun.work->task().name);
+  try {
+    if (graph) refuse_in(*graph, begun.work->task().name);
+  } catch (...) {
+    if (refused_later(std::current_exception())) return true;
+    throw;
+  }
   return false;
 }
 
@@ -372,9 +383,18 @@ c10::intrusive_ptr<c10d::Backend> CommBackend::split(const c10::intrusive_ptr<c1
   return child;
 }
 
+// Of one of several calls that torch coalesces: at their end. torch forgets none of them where one throws in between, and
+// would take what is called later for one of them.
+bool CommBackend::refused_later(const std::exception_ptr& refusal) {
+  std::lock_guard lock(coalescing_mutex_);
+  if (coalescing_ && !refusal_) refusal_ = refusal;
+  return coalescing_;
+}
+
 void CommBackend::startCoalescing() {
   std::lock_guard lock(coalescing_mutex_);
   coalescing_ = true;
+  refusal_ = nullptr;
   coalesced_.clear();
   if (bound_ >= 0 && vendor_) vendor_->group_start();
 }
@@ -385,6 +405,7 @@ WorkPtr CommBackend::endCoalescing() {
   if (bound_ >= 0 && vendor_) vendor_->group_end();
   std::vector<WorkPtr> works;
   works.swap(coalesced_);
+  if (refusal_) std::rethrow_exception(std::exchange(refusal_, nullptr));
   return c10::make_intrusive<CommWorks>(rank_, std::move(works), Tensors{}, coalesced_device_);
 }
 

@@ -98,6 +98,7 @@ class CommBackend final : public c10d::Backend {
 
  private:
   struct Begun;
+  bool refused_later(const std::exception_ptr& refusal);
   Begun begin(c10d::OpType type, const char* name, Tensors inputs, Tensors outputs, std::chrono::milliseconds timeout,
               const std::string& more = "");
   // `by_vendor` puts the work on the device's stream, and says whether it did; else `task` is the host's.
@@ -125,6 +126,7 @@ class CommBackend final : public c10d::Backend {
   bool coalescing_ = false;
   std::vector<WorkPtr> coalesced_;
   int coalesced_device_ = -1;
+  std::exception_ptr refusal_;  // of the first of them that a capture refuses
   std::mutex vendor_mutex_;
   bool tried_ = false;
   std::atomic<bool> said_{false};

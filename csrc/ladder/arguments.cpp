@@ -172,6 +172,18 @@ cw_status Arguments::scratch(uint64_t bytes, void** out) {
   return CW_OK;
 }
 
+cw_status Arguments::packed(const DLTensor* tensor, uint32_t layout, const void** out) {
+  for (auto& h : held_) {
+    if (&h->dl != tensor) continue;
+    std::shared_ptr<Form> form = packed_form(h->tensor, layout, current_stream(device_.index));
+    if (!form) return CW_UNSUPPORTED;
+    *out = memory_of(*form);
+    forms_.push_back(std::move(form));
+    return CW_OK;
+  }
+  return CW_INVALID;
+}
+
 cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
   for (auto& h : held_) {
     if (&h->dl != tensor) continue;
@@ -205,7 +217,14 @@ cw_status host_scratch(int32_t, cw_stream, uint64_t bytes, void** out) {
   return for_kernel([&](Arguments& a) { return a.scratch(bytes, out); });
 }
 
+// In a replay there are no tensors behind the arguments, nor any form that would stay good.
+cw_status host_packed(const DLTensor* tensor, uint32_t layout, cw_stream, const void** out) {
+  if (!t_arguments) return CW_UNSUPPORTED;
+  return for_kernel([&](Arguments& a) { return a.packed(tensor, layout, out); });
+}
+
 const bool g_services = [] {
+  host_services().packed = host_packed;
   host_services().scratch = host_scratch;
   host_services().resize = host_resize;
   return true;

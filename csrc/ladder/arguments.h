@@ -8,6 +8,7 @@
 
 #include "ladder/call.h"
 #include "runtime/generator.h"
+#include "runtime/packed.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
 
@@ -60,6 +61,9 @@ class Arguments {
   // Workspace: given back with these arguments, in the stream's order.
   cw_status scratch(uint64_t bytes, void** out);
 
+  // For host->packed: the form of an input, which lasts until the kernel is on the stream.
+  cw_status packed(const DLTensor* tensor, uint32_t layout, const void** out);
+
   // For host->resize: the tensor behind a DLTensor that the kernel was given.
   cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
 
@@ -96,6 +100,7 @@ class Arguments {
   c10::SmallVector<std::unique_ptr<Held>, 8> held_;
   c10::SmallVector<std::unique_ptr<char[]>, 4> buffers_;
   c10::SmallVector<c10::DataPtr, 1> scratch_;
+  c10::SmallVector<std::shared_ptr<Form>, 1> forms_;
   Generator* generator_ = nullptr;
   cw_philox philox_{};
 };

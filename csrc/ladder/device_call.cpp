@@ -31,6 +31,17 @@ namespace {
 
 bool has_memory(const at::Tensor& t) { return t.layout() == at::kStrided && t.has_storage(); }
 
+// `materialize` of a tensor, or of each in a list.
+bool materialize_all(const c10::IValue& v) {
+  if (v.isTensor())
+    return v.toTensor().defined() && has_memory(v.toTensor()) &&
+           materialize(*v.toTensor().storage().unsafeGetStorageImpl());
+  bool watched = false;
+  if (v.isTensorList())
+    for (const c10::IValue& e : v.toListRef()) watched |= materialize_all(e);
+  return watched;
+}
+
 class DeviceCall : ServedCall {
  public:
   DeviceCall(Operator& op, Offers& offers, Stack& stack) : ServedCall(op, offers, stack) {}
@@ -298,6 +309,7 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
 
   // Outputs: given ones, or fresh ones of the shape that torch says.
   c10::SmallVector<at::Tensor, 4> outs, targets;
+  bool watched = false;  // something that is written to
   for (size_t r = 0; r < op_.return_of.size(); ++r) {
     const OutMeta& meta = route.outs[r];
     if (meta.dtype == c10::ScalarType::Undefined) {
@@ -315,7 +327,7 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
         return false;  // resized, it would no longer be the input: the host has the words
       if (schema[of].is_out() && at::native::resize_output(target, meta.sizes))
         target.unsafeGetTensorImpl()->set_sizes_and_strides(meta.sizes, meta.strides);
-      materialize(*target.storage().unsafeGetStorageImpl());
+      watched |= materialize(*target.storage().unsafeGetStorageImpl());
     }
     at::Tensor out = target;
     // A kernel may read its inputs after it wrote outputs, so only a pointwise one may write over them.
@@ -357,6 +369,7 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
       if (is_result && !(through_out && !schema[i].is_out())) continue;
       if (!portable && static_cast<int>(i) == offers_.left_out) continue;
       const c10::IValue& v = arg(i);
+      if (op_.args[i].write && !is_result) watched |= materialize_all(v);
       if (!route.prepare || op_.args[i].kind == ArgKind::Other) {
         arguments.add(v, schema[i], numbers, count);
       } else if (v.isTensor() && v.toTensor().defined()) {
@@ -382,6 +395,11 @@ bool DeviceCall::run(const Route& route, const cw_op& form, Entry& entry) {
     if (status == CW_UNSUPPORTED) return false;
     if (status != CW_OK) fail_status(status, op_.name.c_str(), device_.index, words());
     route.took_call();
+    if (C10_UNLIKELY(watched))
+      each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {
+        if (info.write && has_memory(t)) wrote(*t.storage().unsafeGetStorageImpl());
+        return true;
+      });
   }
   c10::ScalarType dtype = c10::ScalarType::Undefined;
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });

@@ -170,10 +170,14 @@ bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
   const cw_op& form = form_of(serve);
   const auto& schema = op_.handle.schema().arguments();
   at::AutoDispatchBelowADInplaceOrView below;
+  bool watched = false;  // something that is written to
+  each_tensor([&](const at::Tensor& t, const ArgInfo& info, int64_t) {
+    if (info.write) watched |= materialize(*t.storage().unsafeGetStorageImpl());
+    return true;
+  });
   c10::IValue outs;
   if (in_place()) {
     outs = arg(0);
-    for (const c10::IValue& e : outs.toListRef()) materialize(*e.toTensor().storage().unsafeGetStorageImpl());
   } else {
     c10::List<at::Tensor> fresh;
     fresh.reserve(route.outs.size());
@@ -197,6 +201,11 @@ bool ForeachCall::run(const Route& route, Serve serve, Entry& entry) {
   if (status != CW_OK)
     fail_status(status, op_.name.c_str(), device_.index, c10::str(" of ", route.outs.size(), " tensors"));
   if (serve == route.serve) route.took_call();
+  if (C10_UNLIKELY(watched))
+    each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {
+      if (info.write) wrote(*t.storage().unsafeGetStorageImpl());
+      return true;
+    });
   entry.served(rung, route.outs.empty() ? c10::ScalarType::Undefined : route.outs[0].dtype);
   // torch leaves this to the kernel of an operator over lists; the CPU's calls the operator of each tensor, which does it.
   each_tensor([](const at::Tensor& t, const ArgInfo& info, int64_t) {

@@ -431,6 +431,7 @@ void HostCall::update(Stand& s) {
   }
   if (C10_UNLIKELY(s.original.is_conj() != s.alias.is_conj())) s.original._set_conj(s.alias.is_conj());
   if (C10_UNLIKELY(s.original.is_neg() != s.alias.is_neg())) s.original._set_neg(s.alias.is_neg());
+  wrote(*storage);
 }
 
 void HostCall::update_parts(Stand& s) {

@@ -37,6 +37,7 @@
 #include "runtime/check.h"
 #include "runtime/fault.h"
 #include "runtime/graph.h"
+#include "runtime/packed.h"
 #include "runtime/passing.h"
 #include "runtime/profile.h"
 #include "runtime/thrown.h"
@@ -60,6 +61,14 @@ constexpr size_t kLists = kListLimit / kRound + 1;
 
 // Off: each block is a segment of its own size, and goes back when it is freed. What a graph keeps stays.
 std::atomic<bool> g_caching{true};
+
+// While one lives on a thread, memory that cannot be had is no error of the program's yet: NoRoom is thrown for it.
+struct NoRoom {};
+thread_local bool t_has_another_way = false;
+struct HasAnotherWay {
+  HasAnotherWay() { t_has_another_way = true; }
+  ~HasAnotherWay() { t_has_another_way = false; }
+};
 
 struct Cache;
 struct Pool;
@@ -434,6 +443,7 @@ struct Cache {
       if (all.options.use_on_oom && &all != p.kept)
         if (const auto it = all.pools.find(p.stream); it != all.pools.end())
           if (Block* b = from_tree(*it->second, size)) return b;
+    if (t_has_another_way) throw NoRoom{};
     if (g_history_on.load())
       history.add(MemoryAction::OutOfMemory, free_and_total(true).first, asked, p.stream->id, frames);
     fail_out_of_memory(asked);
@@ -848,9 +858,21 @@ Block* find_block(void* start) {
 
 void free_by_address(void* start) { free_block(find_block(start)); }
 
+// Forms of tensors are given up before anything fails for want of memory: the tensors are there.
+Block* without_forms(Cache& c, StreamState& stream, size_t bytes) {
+  try {
+    const HasAnotherWay drops_them;
+    return c.allocate(bytes, stream);
+  } catch (const NoRoom&) {
+  }
+  drop_forms(c.device);
+  return c.allocate(bytes, stream);
+}
+
 Block* allocate_block(int index, StreamState& stream, size_t bytes) {
   Cache& c = cache(index);
-  Block* block = c.allocate(bytes, stream);
+  Block* block = C10_LIKELY(!bytes_of_forms(index) || t_has_another_way) ? c.allocate(bytes, stream)
+                                                                         : without_forms(c, stream, bytes);
   if (C10_UNLIKELY(c.cannot_grow.load(std::memory_order_relaxed))) {
     TORCH_WARN_ONCE("expandable_segments has no effect: ", vendor_name(),
                     " does not offer addresses apart from memory (mem_reserve)");
@@ -981,6 +1003,17 @@ c10::DataPtr allocate(int index, StreamState& stream, size_t bytes) {
   Block* block = allocate_block(index, stream, bytes);
   return {block->start, block, free_block, d};
 }
+
+c10::DataPtr allocate_if_possible(int index, StreamState& stream, size_t bytes) {
+  try {
+    const HasAnotherWay none_at_all;
+    return allocate(index, stream, bytes);
+  } catch (const NoRoom&) {
+    return {nullptr, c10::Device(kDeviceType, static_cast<c10::DeviceIndex>(index))};
+  }
+}
+
+bool is_block(const c10::DataPtr& data) { return data.get_deleter() == free_block; }
 
 c10::DataPtr allocate_for_host(int index, StreamState& stream, size_t bytes) {
   if (bytes == 0) return {nullptr, c10::DeviceType::CPU};

@@ -18,6 +18,9 @@ c10::DeviceAllocator* device_allocator();
 
 // `bytes` of `device` for use on `stream`; 0 bytes is a null pointer. Throws OutOfMemoryError.
 c10::DataPtr allocate(int device, StreamState& stream, size_t bytes);
+// The same for what can be done without: nullptr where there is no room. Nobody is told of it.
+c10::DataPtr allocate_if_possible(int device, StreamState& stream, size_t bytes);
+bool is_block(const c10::DataPtr& data);  // of `allocate`
 
 // Wrap the same memory as host memory: what the CPU's allocator hands out within the host rung. `as_device` turns
 // such a DataPtr back, and returns false for any other.

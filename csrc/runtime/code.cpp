@@ -8,6 +8,7 @@
 #include "runtime/device.h"
 #include "runtime/graph.h"
 #include "runtime/profile.h"
+#include "runtime/storage.h"
 #include "runtime/stream.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
@@ -94,7 +95,7 @@ void Function::launch(const std::vector<uint32_t>& grid, const std::vector<uint3
       if (t.device().type() != kDeviceType || t.device().index() != index)
         throw std::invalid_argument(c10::str("kernel ", name_, ": argument ", passed.size(), " is a tensor of ",
                                              t.device(), ", and the program is of ", device_name(index)));
-      arg.v.address = t.mutable_data_ptr();
+      arg.v.address = materialized_data(t);
     } else {
       if (a.bytes.empty())
         throw std::invalid_argument(c10::str("kernel ", name_, ": argument ", passed.size(), " has no bytes"));
@@ -110,6 +111,8 @@ void Function::launch(const std::vector<uint32_t>& grid, const std::vector<uint3
                             static_cast<uint32_t>(passed.size()), stream.handle),
         "code.launch", index);
   stream.give();
+  for (const Argument& a : args)
+    if (a.tensor) wrote(*a.tensor->storage().unsafeGetStorageImpl());
 }
 
 }  // namespace causeway

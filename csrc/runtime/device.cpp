@@ -13,6 +13,7 @@
 #include <thread>
 
 #include "runtime/allocator.h"
+#include "runtime/packed.h"
 #include "runtime/check.h"
 #include "runtime/storage.h"
 #include "runtime/vendor.h"
@@ -138,6 +139,7 @@ DeviceState& open(int index) {
     g_phase.store(kOpened);
   }
   open_cache(*d);
+  g_watches_storages.store(layouts_offered());
   if (d->host_addressable) install_cpu_allocator();
   g_devices[index].store(d.get(), std::memory_order_release);
   return *d.release();

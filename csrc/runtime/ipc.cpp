@@ -48,7 +48,7 @@ SharedMemory ipc_export(const c10::Storage& storage) {
   const int index = storage.device().index();
   const DeviceState& d = device(index);
   const cw_ipc_v1& table = ipc();
-  const auto [start, offset] = segment_of(index, storage.data());
+  const auto [start, offset] = segment_of(index, storage.mutable_data());  // the other process may write
   // The other process knows nothing of our streams.
   sync_device(index);
   SharedMemory shared{index, std::string(CW_IPC_HANDLE_SIZE, '\0'), offset, storage.nbytes()};

@@ -7,6 +7,7 @@
 
 #include "runtime/allocator.h"
 #include "runtime/device.h"
+#include "runtime/packed.h"
 #include "runtime/profile.h"
 #include "runtime/torch_version.h"
 
@@ -41,11 +42,20 @@ void CpuAllocator::raw_free(void* start) {
 
 void keep_alive(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10::StorageImpl*>(storage)); }
 
+// Memory of the core's own that nobody else knows yet. The one branch that a vendor without layouts pays.
+void watch_new(DeviceStorage& storage) {
+  if (C10_UNLIKELY(watches_storages()) && storage.nbytes() >= kLeastWatched && is_block(storage.data_ptr()))
+    watch(storage);
+}
+
 StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10::DataPtr data,
                   c10::Allocator* allocator, bool resizable) {
   // Also for no bytes: a storage's device is that of its DataPtr.
-  if (!data && !bytes.is_heap_allocated() && allocator) data = allocator->allocate(bytes.as_int_unchecked());
-  return c10::make_intrusive<DeviceStorage>(how, std::move(bytes), std::move(data), allocator, resizable);
+  const bool fresh = !data && !bytes.is_heap_allocated() && allocator;
+  if (fresh) data = allocator->allocate(bytes.as_int_unchecked());
+  auto storage = c10::make_intrusive<DeviceStorage>(how, std::move(bytes), std::move(data), allocator, resizable);
+  if (fresh) watch_new(*storage);
+  return storage;
 }
 
 bool is_shared_until_written(const c10::StorageImpl& storage) {
@@ -63,7 +73,13 @@ const bool g_registered = [] {
 
 }  // namespace
 
+void DeviceStorage::release_resources() {
+  c10::StorageImpl::release_resources();
+  delete forms.exchange(nullptr);
+}
+
 DeviceStorage::~DeviceStorage() {
+  delete forms.load(std::memory_order_relaxed);
   if (auto* t = twin_.load(std::memory_order_relaxed)) c10::raw::intrusive_ptr::decref(t);
 }
 
@@ -98,14 +114,17 @@ void DeviceStorage::adopt_twin(StoragePtr storage) {
 void DeviceStorage::release_twin() {
   c10::StorageImpl* t = twin_.exchange(nullptr);
   if (!t) return;
+  give_up(*this);
   c10::raw::intrusive_ptr::incref(this);
   t->set_data_ptr_noswap(c10::DataPtr(t->data_ptr().get(), this, keep_alive, c10::DeviceType::CPU));
   c10::raw::intrusive_ptr::decref(t);
 }
 
 StoragePtr make_storage(c10::DataPtr data, size_t bytes, bool resizable) {
-  return c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
-                                            std::move(data), device_allocator(), resizable);
+  auto storage = c10::make_intrusive<DeviceStorage>(c10::StorageImpl::use_byte_size_t(), static_cast<int64_t>(bytes),
+                                                    std::move(data), device_allocator(), resizable);
+  watch_new(*storage);
+  return storage;
 }
 
 at::Tensor make_device_tensor(c10::Storage storage, c10::DispatchKeySet keys, c10::ScalarType dtype) {
@@ -135,12 +154,32 @@ void HostAlias::bind(const c10::TensorImpl& source, c10::Storage storage, int64_
   key_set_ = c10::DispatchKeySet(c10::DispatchKey::CPU) | (s.key_set_ & kBits);
 }
 
-void materialize(c10::StorageImpl& storage) {
-  if (C10_LIKELY(!is_shared_until_written(storage))) return;
+DeviceStorage* watched(c10::StorageImpl& storage) {
+  if (typeid(storage) != typeid(DeviceStorage)) return nullptr;
+  auto& ours = static_cast<DeviceStorage&>(storage);
+  return ours.watched.load(std::memory_order_acquire) ? &ours : nullptr;
+}
+
+bool materialize(c10::StorageImpl& storage) {
+  if (C10_LIKELY(!is_shared_until_written(storage))) return false;
+  if (auto* ours = watched(storage)) {
+    note_write(*ours);
+    return true;
+  }
   // The allocator, which knows no storage, copies within the current device.
   const int old = exchange_device(storage.device().index());
   storage.mutable_data_ptr();
   exchange_device(old);
+  return false;
+}
+
+void wrote(c10::StorageImpl& storage) {
+  if (auto* ours = watched(storage)) note_write(*ours);
+}
+
+void* materialized_data(const at::Tensor& t) {
+  materialize(*t.storage().unsafeGetStorageImpl());
+  return const_cast<void*>(t.const_data_ptr());
 }
 
 c10::DispatchKeySet kind_of(const c10::TensorImpl& t) {
@@ -180,11 +219,13 @@ void resize_storage(c10::StorageImpl& storage, size_t bytes) {
   const int index = storage.device().index();
   DeviceState& d = device(index);
   StreamState& stream = current_stream(index);
+  materialize(storage);
   c10::DataPtr data = allocate(index, stream, bytes);
   const size_t keep = std::min(bytes, storage.nbytes());
   if (keep) copy_on(stream, data.get(), d.vendor_id, storage.data(), d.vendor_id, keep);
   storage.set_data_ptr_noswap(std::move(data));
   storage.set_nbytes(bytes);
+  wrote(storage);
 }
 
 }  // namespace causeway

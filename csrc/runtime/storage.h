@@ -10,6 +10,8 @@
 
 namespace causeway {
 
+class Forms;
+
 using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 
 // A storage on the device. Its twin is a CPU storage on the same bytes, made at the first need and kept, so that an
@@ -17,12 +19,19 @@ using StoragePtr = c10::intrusive_ptr<c10::StorageImpl>;
 struct DeviceStorage final : c10::StorageImpl {
   using c10::StorageImpl::StorageImpl;
   ~DeviceStorage() override;
+  void release_resources() override;
   // The twin, up to date with this storage's bytes.
   c10::StorageImpl* twin();
   // Use `storage`, which just lost its bytes to this one, as the twin.
   void adopt_twin(StoragePtr storage);
   // Hand out the twin for good: it then owns this storage.
   void release_twin();
+
+  // What packed.h keeps of it. `watched`: whoever is given a pointer to write by is noticed.
+  std::atomic<bool> watched{false}, handed_out{false};
+  std::atomic<uint64_t> writes{0};
+  std::atomic<StreamState*> writer{nullptr};  // of the last write
+  std::atomic<Forms*> forms{nullptr};
 
  private:
   std::atomic<c10::StorageImpl*> twin_{nullptr};
@@ -36,8 +45,13 @@ StoragePtr make_storage(c10::DataPtr data, size_t bytes, bool resizable = true);
 // A new dense device tensor without autograd history; the caller sets sizes.
 at::Tensor make_device_tensor(c10::Storage storage, c10::DispatchKeySet keys, c10::ScalarType dtype);
 
-// Make copy-on-write memory the storage's own before it is written; a no-op for any other.
-void materialize(c10::StorageImpl& storage);
+// To be called of a storage that the core writes to, before it does: copy-on-write memory becomes its own, and what was
+// converted from it (packed.h) is dropped. True: `wrote` is to be called when the write is on its stream.
+bool materialize(c10::StorageImpl& storage);
+void wrote(c10::StorageImpl& storage);
+DeviceStorage* watched(c10::StorageImpl& storage);  // by packed.h; else nullptr
+// The memory of a tensor that the core writes to now.
+void* materialized_data(const at::Tensor& t);
 
 // Tensors of other kinds than dense ones: what their keys say, whatever the device.
 c10::DispatchKeySet kind_of(const c10::TensorImpl& t);

@@ -88,6 +88,10 @@ void shield_entries(cw_cores_v1& t) {
   shield<&T::device_cores>(t), shield<&T::set_device_cores>(t);
   shield<&T::stream_cores>(t), shield<&T::set_stream_cores>(t);
 }
+void shield_entries(cw_layout_v1& t) {
+  using T = cw_layout_v1;
+  shield<&T::packed_bytes>(t), shield<&T::pack>(t), shield<&T::unpack>(t);
+}
 void shield_entries(cw_profile_v1& t) {
   using T = cw_profile_v1;
   shield<&T::clock>(t), shield<&T::start>(t), shield<&T::stop>(t), shield<&T::correlate>(t), shield<&T::read>(t);
@@ -224,6 +228,9 @@ cw_status scratch(int32_t device, cw_stream stream, uint64_t bytes, void** out) 
 cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
   return host_services().resize(tensor, ndim, shape);
 }
+cw_status packed(const DLTensor* tensor, uint32_t layout, cw_stream stream, const void** out) {
+  return host_services().packed(tensor, layout, stream, out);
+}
 // What torch's own settings ask of arithmetic now, for keys "torch....": cheap enough to ask in each kernel. CUDA's
 // precisions stand for every device here: programs set them and mean the accelerator. torch's default allows TF32 in
 // convolutions; here a program must have asked for it in products, as numbers are to be the CPU's otherwise.
@@ -256,7 +263,7 @@ void log(int32_t level, const char* message) {
   if (level >= 2 && message) TORCH_WARN(vendor_name(), ": ", valid_utf8(message));
 }
 
-const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting, log};
+const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting, log, packed};
 
 // The table of library `path`, checked; throws with the reason why it is refused.
 cw_backend checked_table(const cw_backend* given, const std::string& path) {
@@ -446,6 +453,7 @@ const void* vendor_extension(const char* name) {
   if (is("ipc.v1")) return shielded_extension<cw_ipc_v1>(table);
   if (is("graph.v1")) return shielded_extension<cw_graph_v1>(table);
   if (is("cores.v1")) return shielded_extension<cw_cores_v1>(table);
+  if (is("layout.v1")) return shielded_extension<cw_layout_v1>(table);
   if (is("profile.v1")) return shielded_extension<cw_profile_v1>(table);
   return table;
 }
@@ -453,7 +461,7 @@ const void* vendor_extension(const char* name) {
 std::vector<std::string> vendor_extensions() {
   std::vector<std::string> out;
   for (const char* name :
-       {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1", "operators.v1", "cores.v1"})
+       {"comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1", "operators.v1", "cores.v1", "layout.v1"})
     if (vendor_extension(name)) out.emplace_back(name);
   return out;
 }

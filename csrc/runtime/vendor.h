@@ -49,6 +49,7 @@ std::string valid_utf8(const char* bytes, size_t most = SIZE_MAX);
 struct HostServices {
   cw_status (*scratch)(int32_t, cw_stream, uint64_t, void**) = nullptr;
   cw_status (*resize)(const DLTensor*, int32_t, const int64_t*) = nullptr;
+  cw_status (*packed)(const DLTensor*, uint32_t, cw_stream, const void**) = nullptr;
 };
 HostServices& host_services();
 

@@ -15,6 +15,7 @@
 #include "runtime/device.h"
 #include "runtime/graph.h"
 #include "runtime/profile.h"
+#include "runtime/storage.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
 
@@ -61,6 +62,7 @@ class CompiledKernel {
            text_.parameters.size() - n_tells(), " arguments, and ", args.size(), " were given");
     const int64_t units = py::cast<int64_t>(args[0]);
     portable::Launch launch;
+    c10::SmallVector<c10::StorageImpl*, 4> written;
     size_t at = 1;
     for (const auto& p : text_.parameters) {
       if (p.kind == KernelText::Tells) {
@@ -72,6 +74,7 @@ class CompiledKernel {
         put_value(launch, p, value);
       } else {
         launch.pointer(address(p, value));
+        if (p.kind != KernelText::In) written.push_back(THPVariable_Unpack(value).storage().unsafeGetStorageImpl());
       }
     }
     StreamState& stream = current_stream(device_->index);
@@ -84,6 +87,7 @@ class CompiledKernel {
       status = lanes_ ? launch.run_groups(*device_, function_, units, lanes_, stream.handle)
                       : launch.run(*device_, function_, units, cost_, stream.handle);
       if (status == CW_OK && units > 0) stream.give();
+      for (c10::StorageImpl* s : written) wrote(*s);
     }
     ++launches_;
     check(status, ("torch.compile's kernel " + text_.name).c_str(), device_->index);
@@ -107,7 +111,7 @@ class CompiledKernel {
     if (!t.device().is_privateuseone() || t.device().index() != device_->index)
       fail(Kind::Causeway, "kernel ", text_.name, " runs on device ", device_->index, ", and ", p.name, " is on ",
            t.device().str());
-    return p.kind == KernelText::In ? t.const_data_ptr() : t.mutable_data_ptr();
+    return p.kind == KernelText::In ? t.const_data_ptr() : materialized_data(t);
   }
 
   void put_value(portable::Launch& launch, const KernelText::Parameter& p, PyObject* value) const {

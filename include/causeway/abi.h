@@ -175,6 +175,13 @@ typedef struct cw_host {
   const char* (*setting)(const char* key);
   /* level: 0 debug, 1 info, 2 warning, 3 error. */
   void (*log)(int32_t level, const char* message);
+
+  /* Further services: a core that was built before one was here ends its table before it, so look at struct_size. */
+
+  /* Input `tensor` (a pointer from `args`) in layout number `layout` of "layout.v1", see layout.h: memory that holds it as
+   * `pack` wrote it, for work that the kernel puts on `stream`. UNSUPPORTED: there is no such form of it now; compute from
+   * the tensor. Counts as a use of it, so ask where the form would serve. Call it in the kernel. */
+  cw_status (*packed)(const DLTensor* tensor, uint32_t layout, cw_stream stream, const void** out);
 } cw_host;
 
 /* ---- a fault of work that ran later than its call ------------------------------------------------------------ */
@@ -234,7 +241,8 @@ typedef struct cw_backend {
   cw_status (*event_elapsed)(int32_t device, cw_event start, cw_event end, double* ms);
 
   /* A further table by name, "comm.v1", "code.v1", "graph.v1", "ipc.v1", "check.v1", "profile.v1"; it starts with
-   * its own struct_size. "notes.v1" is no table but a string, lines for people that `causeway doctor` prints.
+   * its own struct_size; those of headers beside this one: "cores.v1", "layout.v1". "notes.v1" is
+   * no table but a string, lines for people that `causeway doctor` prints.
    * "operators.v1" is one too, read once at load: names of other libraries' operators that op_find gives kernels for,
    * a line each ("torchvision::nms\nmylib::op"). torch asks a device for those that it can take apart only where they
    * are named. Their library may be imported later, or never.

@@ -86,6 +86,20 @@ def cores(device: int, stream: torch.Stream | None) -> tuple[int, int] | None:
 def set_cores(device: int, stream: torch.Stream | None, limit: int) -> None:
     """Hold them to `limit`; 0: to none. VendorError where the vendor shares none."""
 
+def layout_names() -> list[str]:
+    """The vendor's own layouts; empty: it has none, or this torch cannot watch storages."""
+
+def set_layouts(on: bool) -> None: ...
+def drop_layouts(device: int) -> None:
+    """Free all that is kept in a layout of the vendor's on a device; -1: on all."""
+
+def allow_layouts(tensor: torch.Tensor) -> bool:
+    """Watch its storage again. False: it is not memory that can be watched."""
+
+def layout_stats(device: int) -> dict[str, int]: ...
+def layouts_used() -> tuple[int, int]:
+    """Of all devices: forms that were made, and how often one was used again."""
+
 def set_on_wait(level: int) -> None:
     """0: the host waits, 1: with a warning, 2: a wait is an error."""
 

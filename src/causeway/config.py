@@ -331,6 +331,13 @@ SETTINGS: dict[str, Setting] = {
             "ladder.",
         ),
         Setting(
+            "layouts",
+            FLAG,
+            True,
+            "Keep what kernels read again and again unchanged, such as weights, in the chip's own "
+            "layout too, where the vendor has one (layout.v1). Off: no memory is spent on it.",
+        ),
+        Setting(
             "policy",
             _choice("allow", "warn", "error"),
             "allow",

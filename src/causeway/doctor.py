@@ -138,6 +138,8 @@ def _vendor(report: DoctorReport) -> None:
     report.vendor |= {key: found[key] for key in ("name", "version", "abi_version")}
     report.vendor["device"] = state.device
     report.vendor["notes"] = _C.vendor_notes().splitlines()
+    if "layout.v1" in found["extensions"]:
+        report.vendor["layouts"] = _C.layout_names()
     report.level = found["level"]
     for level, (_, there) in LEVELS.items():
         report.levels[f"L{level}"] = there(found["entries"], found["extensions"])
@@ -240,6 +242,9 @@ def show(report: DoctorReport, console: Console) -> None:
     line("library", vendor["library"] or "none")
     for i, note in enumerate(vendor.get("notes", ())):
         line("" if i else "vendor says", note)
+    if (layouts := vendor.get("layouts")) is not None:
+        kept = ", ".join(layouts) if layouts else "none: storages are watched from torch 2.13 on"
+        line("layouts", kept)
     if report.level is not None:
         line("device", f"torch.{vendor['device']}, abi {vendor['abi_version']}")
         for level, (meaning, _) in LEVELS.items():

@@ -51,6 +51,7 @@ int main(void) {
   FIELD(cw_host, resize);
   FIELD(cw_host, setting);
   FIELD(cw_host, log);
+  FIELD(cw_host, packed);
   STRUCT(cw_backend);
 #define F(field) FIELD(cw_backend, field);
   BACKEND(F)

@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from causeway import vendor
-from causeway.conformance import abi, entries
-from causeway.conformance.table import HOST, CoresTable, Library, TableError
+from causeway.conformance import abi, entries, layouts
+from causeway.conformance.table import HOST, CoresTable, LayoutTable, Library, Op, TableError
 
 Call = Callable[..., Any]
 SETTINGS = {"execution": "async", "memory_model": "discrete", "latency_us": "300"}
@@ -334,6 +334,120 @@ def test_a_wrong_share_of_the_cores_is_found(mistake: Callable[[CoresTable], Any
     chip.library.cores = lambda: SimpleNamespace(**given)  # type: ignore[method-assign, return-value, assignment]
     with pytest.raises((abi.Differs, TableError)):
         entries.a_share_of_the_cores_holds(chip)
+
+
+LAYOUTS = SETTINGS | {"ops": "all", "latency_us": "20"}
+
+
+def says_too_few_bytes(table: LayoutTable) -> dict[str, Call]:
+    def packed_bytes(device: int, layout: int, tensor: Any, size: Any, uses: Any) -> int:
+        status = table.packed_bytes(device, layout, tensor, size, uses)
+        size._obj.value = max(size._obj.value // 2, 1)
+        return int(status)
+
+    return {"packed_bytes": packed_bytes}
+
+
+def as_dense(tensor: Any) -> Any:
+    dl = getattr(tensor, "_obj", None) or tensor.contents
+    step = 1
+    for i in reversed(range(dl.ndim)):
+        dl.strides[i], step = step, step * dl.shape[i]
+    return tensor
+
+
+def forgets_strides(table: LayoutTable) -> dict[str, Call]:
+    return {"pack": lambda d, at, tensor, *rest: table.pack(d, at, as_dense(tensor), *rest)}
+
+
+def converts_on_the_default_stream(table: LayoutTable) -> dict[str, Call]:
+    return {"pack": lambda d, at, t, form, stream: table.pack(d, at, t, form, None)}
+
+
+def converts_nothing(table: LayoutTable) -> dict[str, Call]:
+    return {"pack": lambda *_: 0, "unpack": None}  # type: ignore[dict-item]
+
+
+def has_no_way_back_for_the_last_row(table: LayoutTable) -> dict[str, Call]:
+    def unpack(device: int, layout: int, form: int, tensor: Any, stream: Any) -> int:
+        tensor._obj.shape[0] -= 1
+        return int(table.unpack(device, layout, form, tensor, stream))
+
+    return {"unpack": unpack}
+
+
+def takes_every_layout(table: LayoutTable) -> dict[str, Call]:
+    return {
+        "packed_bytes": lambda d, layout, *rest: table.packed_bytes(d, 0, *rest),
+    }
+
+
+def made_with(mistake: Callable[[LayoutTable], Any] | None) -> abi.Chip:
+    chip = made(LAYOUTS)
+    if mistake is not None:
+        table = chip.library.layouts()
+        given = {name: getattr(table, name) for name, *_ in LayoutTable._fields_} | mistake(table)
+        chip.library.layouts = lambda: SimpleNamespace(**given)  # type: ignore[method-assign, return-value, assignment]
+    return chip
+
+
+def test_right_layouts_pass() -> None:
+    for check in layouts.CHECKS:
+        check(made_with(None))
+
+
+@pytest.mark.parametrize(
+    ("mistake", "check"),
+    [
+        (says_too_few_bytes, layouts.a_layout_holds_the_whole_tensor),
+        (forgets_strides, layouts.a_layout_holds_the_whole_tensor),
+        (has_no_way_back_for_the_last_row, layouts.a_layout_holds_the_whole_tensor),
+        (takes_every_layout, layouts.a_layout_holds_the_whole_tensor),
+        (converts_on_the_default_stream, layouts.a_layout_is_made_on_its_stream),
+        (forgets_strides, layouts.kernels_compute_the_same_from_a_layout),
+        (converts_nothing, layouts.kernels_compute_the_same_from_a_layout),
+    ],
+    ids=lambda f: f.__name__,
+)
+def test_a_wrong_layout_is_found(
+    mistake: Callable[[LayoutTable], Any], check: Callable[[abi.Chip], None]
+) -> None:
+    with pytest.raises((abi.Differs, TableError)):
+        check(made_with(mistake))
+
+
+class Keeps(Library):
+    """Its kernels go on with the first form that they were given of each kind of tensor."""
+
+    kept: dict[tuple[int, ...], int]
+
+    def _give_packed(self, tensor: Any, layout: int, stream: int | None, out: Any) -> int:
+        status = super()._give_packed(tensor, layout, stream, out)
+        dl = tensor.contents
+        if status == 0:
+            key = (dl.code, dl.bits, *(dl.shape[i] for i in range(dl.ndim)), dl.data)
+            out[0] = self.__dict__.setdefault("kept", {}).setdefault(key, out[0])
+        return status
+
+
+def test_a_kernel_that_keeps_a_form_is_found() -> None:
+    chip = abi.Chip(Keeps(vendor.sim_library(), LAYOUTS.get), [])
+    with pytest.raises((abi.Differs, TableError), match="in other memory"):
+        layouts.kernels_compute_the_same_from_a_layout(chip)
+
+
+def test_kernels_that_never_ask_are_found() -> None:
+    chip = made(LAYOUTS)
+    find = chip.library.find
+
+    def without(name: str) -> Op:
+        if name in ("aten::mm.out", "aten::addmm.out"):
+            raise TableError(1, "")
+        return find(name)
+
+    chip.library.find = without  # type: ignore[method-assign]
+    with pytest.raises(abi.Differs, match="that asks for a form"):
+        layouts.kernels_compute_the_same_from_a_layout(chip)
 
 
 def test_old_words_are_not_shown_where_nothing_failed() -> None:

@@ -672,6 +672,20 @@ def test_a_test_without_torch_gets_no_import_of_it(tmp_path: Path) -> None:
     assert "import torch" in convert(text)
 
 
+def test_the_device_is_asked_for_once_the_devices_are_chosen() -> None:
+    text = 'import os\nimport torch\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "1"\n'
+    use = "\n\ndef f(x):\n    return x.{}\n"
+    after = convert(text + use.format("cuda()"))
+    assert after == text + "\n" + HELP + use.format("to(accelerator)")
+    found = convert_source(text + use.format("cuda()"), Settings())[1]
+    assert [f.tip[:29] for f in found if f.rule == "CW142"] == ["Set it before the imports: a "]
+
+
+def test_a_module_of_another_framework_is_not_asked_for_its_device() -> None:
+    text = "import tensorflow as tf\n\n\ndef f(x):\n    return x.cuda() if x.is_cuda else x\n"
+    assert convert(text) == text
+
+
 def test_choices_alone_bring_no_import_of_torch() -> None:
     text = 'p.add_argument("--device", default="cuda", choices=["cpu", "cuda"])\n'
     assert convert(text) == text

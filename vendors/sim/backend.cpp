@@ -11,6 +11,7 @@
 #include "fault.hpp"
 #include "graph.hpp"
 #include "ipc.hpp"
+#include "layout.hpp"
 #include "memory.hpp"
 #include "ops/call.hpp"
 #include "profile.hpp"
@@ -29,6 +30,7 @@ static cw_status extension(const char* name, const void** out) {
   if (settings().graphs && strcmp(name, "graph.v1") == 0) return *out = &graph_table, CW_OK;
   const bool code = settings().code || settings().teams;
   if (code && !settings().without.count("cores.v1") && strcmp(name, "cores.v1") == 0) return *out = &cores_table, CW_OK;
+  if (layout_table() && strcmp(name, "layout.v1") == 0) return *out = layout_table(), CW_OK;
   if (code && strcmp(name, "code.v1") == 0) return *out = &code_table(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);
 }

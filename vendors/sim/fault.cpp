@@ -74,7 +74,10 @@ const char* const entries[] = {"device_count",
                                "mem_release",
                                "op_find_for",
                                "code_build_binary",
-                               "code_binary"};
+                               "code_binary",
+                               "packed_bytes",
+                               "pack",
+                               "unpack"};
 
 bool is_entry(const std::string& name) {
   for (const char* entry : entries) {

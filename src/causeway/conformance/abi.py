@@ -16,7 +16,7 @@ from dataclasses import asdict, replace
 from functools import partial
 
 from causeway import device_name
-from causeway.conformance import entries
+from causeway.conformance import entries, layouts
 from causeway.conformance.chip import (
     CANARY,
     EVENTS,
@@ -1010,6 +1010,7 @@ LEVELS: dict[int, tuple[Callable[[Chip], None], ...]] = {
         op_find_writes_no_further,
         threads_find_operators,
         *entries.OPERATORS,
+        *layouts.CHECKS,
     ),
     2: (
         work_on_a_stream_keeps_its_order,

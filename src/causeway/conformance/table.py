@@ -75,12 +75,13 @@ Resize = C.CFUNCTYPE(i32, C.POINTER(DLTensor), i32, C.POINTER(i64))
 Setting = C.CFUNCTYPE(ptr, C.c_char_p)
 Log = C.CFUNCTYPE(None, i32, C.c_char_p)
 Callback = C.CFUNCTYPE(None, ptr)
+Packed = C.CFUNCTYPE(i32, C.POINTER(DLTensor), u32, ptr, C.POINTER(ptr))
 
 
 class Host(C.Structure):
     _fields_ = [
         ("struct_size", u32), ("abi_version", u32), ("scratch", Scratch), ("resize", Resize),
-        ("setting", Setting), ("log", Log),
+        ("setting", Setting), ("log", Log), ("packed", Packed),
     ]  # fmt: skip
 
 
@@ -187,6 +188,18 @@ class CoresTable(C.Structure):
     ]  # fmt: skip
 
 
+class LayoutTable(C.Structure):
+    """layout.v1, of causeway/layout.h."""
+
+    _fields_ = [
+        ("struct_size", u32), ("layouts", u32),
+        ("name", C.CFUNCTYPE(C.c_char_p, u32)),
+        ("packed_bytes", _entry(i32, u32, out(DLTensor), out(u64), out(u32))),
+        ("pack", _entry(i32, u32, out(DLTensor), ptr, ptr)),
+        ("unpack", _entry(i32, u32, ptr, out(DLTensor), ptr)),
+    ]  # fmt: skip
+
+
 class GraphTable(C.Structure):
     _fields_ = [
         ("struct_size", u32), ("reserved", u32),
@@ -287,11 +300,14 @@ class Library:
         self._texts: dict[bytes, C.c_char_p] = {}
         self.logged: list[tuple[int, str]] = []
         self.resized: list[tuple[int, ...]] = []
+        # What answers a kernel that asks for a tensor's form (layout.v1); None: there is none.
+        self.packed: Callable[[Any, int, int | None, Any], int] | None = None
         self._scratch: dict[tuple[int, int], tuple[int, int]] = {}
         self.host = Host(
             C.sizeof(Host), 1, Scratch(self._give_scratch), Resize(self._resize),
             Setting(self._give_setting),
             Log(lambda level, message: self.logged.append((level, message.decode()))),
+            Packed(self._give_packed),
         )  # fmt: skip
         self.library.cw_open_v1.restype = C.POINTER(Backend)
         opened = self.library.cw_open_v1(C.byref(self.host))
@@ -382,6 +398,14 @@ class Library:
         C.memmove(C.byref(table), found, size)
         return table
 
+    def layouts(self) -> LayoutTable:
+        """The table of layout.v1. TableError where there is none."""
+        found = C.cast(self.get("extension", ptr, b"layout.v1"), C.POINTER(LayoutTable))
+        table = LayoutTable()
+        size = min(found.contents.struct_size, C.sizeof(LayoutTable))
+        C.memmove(C.byref(table), found, size)
+        return table
+
     def graphs(self) -> GraphTable:
         """The table of graph.v1. TableError where there is none."""
         found = C.cast(self.get("extension", ptr, b"graph.v1"), C.POINTER(GraphTable))
@@ -424,6 +448,11 @@ class Library:
             self._scratch[(device, stream or 0)] = address, size
         result[0] = address
         return 0
+
+    def _give_packed(self, tensor: Any, layout: int, stream: int | None, out: Any) -> int:
+        if self.packed is None:
+            return STATUS.index("UNSUPPORTED")
+        return self.packed(tensor, layout, stream, out)
 
     def _resize(self, tensor: Any, ndim: int, shape: Any) -> int:
         self.resized.append(tuple(shape[i] for i in range(ndim)))

@@ -17,6 +17,7 @@ from torch._C import AcceleratorError, OutOfMemoryError
 from causeway import _C
 from causeway.device import amp, comm, memory, random, streams
 from causeway.device.cores import core_limit, set_core_limit
+from causeway.device.layouts import allow_layouts, layout_stats
 from causeway.device.lazy import (
     _is_in_bad_fork,
     _later,

@@ -479,8 +479,8 @@ class Module:
             ]
 
     def leave_counts(self) -> None:
-        """Take back a number of devices for each of which a call stays CUDA's, or asks what some
-        devices' modules lack: `for i in range(torch.cuda.device_count()):`.
+        """Take back a number of devices for each of which a call stays CUDA's:
+        `for i in range(torch.cuda.device_count()):`.
         """
         for i, d in enumerate(self.drafts):
             if d.kind != "changed" or d.api != "torch.cuda.device_count":
@@ -491,9 +491,8 @@ class Module:
             )  # fmt: skip
             if node is None:  # it is only named
                 continue
-            needed = [*self.breaking, *(n for n, _ in self.fragile)]
-            each = [part for part in _for_each(node) if any(self.within(n, part) for n in needed)]
-            if each:
+            each = list(_for_each(node))
+            if any(self.within(n, part) for n in self.breaking for part in each):
                 self._take_back(i, "for each of these a call stays CUDA's")
 
     def _take_back(self, i: int, says: str) -> None:

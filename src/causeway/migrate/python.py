@@ -404,6 +404,8 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
         if isinstance(stmt, ast.Import | ast.ImportFrom):
             last = stmt
             seen_torch = seen_torch or _binds(stmt, known)
+        elif _sets_environment(stmt):
+            last = stmt  # to ask for the device starts CUDA's driver, which reads it once
         elif isinstance(stmt, ast.Try | ast.If | ast.With) and any(
             isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(stmt)
         ):
@@ -429,6 +431,18 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
     source = module.source
     end = source.end(last)
     return end if _followed(source, end) else source.line_end(end)
+
+
+def _sets_environment(stmt: ast.stmt) -> bool:
+    """Whether a statement of a module chooses devices by a variable: `os.environ["CUDA_…"] = …`."""
+    if not isinstance(stmt, ast.Assign | ast.Expr | ast.If) or "__name__" in ast.dump(stmt):
+        return False
+    return any(
+        isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES"
+        for node in ast.walk(stmt)
+    ) and any(
+        isinstance(n, ast.Attribute) and n.attr in ("environ", "putenv") for n in ast.walk(stmt)
+    )
 
 
 def _followed(source: Source, end: int) -> bool:

@@ -122,6 +122,9 @@ def start() -> None:
     config.listen(["fallback"], _push_forced)
     config.listen(["portable", "portable_except"], _push_portable)
     config.listen(["tune", "tune_folder"], _push_tune)
+    config.listen(["layouts"], _push_layouts)
+    if config.given("layouts"):
+        _push_layouts()
     if config.given("tune") or config.given("tune_folder"):
         _push_tune()
     if config.given("portable") or config.given("portable_except"):
@@ -140,6 +143,12 @@ def _push_portable() -> None:
         bool(config.get("portable")),
         match("portable_except", _C.operators()) if left_out else [],
     )
+
+
+def _push_layouts() -> None:
+    from causeway import _C
+
+    _C.set_layouts(bool(config.get("layouts")))
 
 
 def _push_tune() -> None:

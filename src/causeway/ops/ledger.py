@@ -55,9 +55,11 @@ class Ledger:
     def __init__(self) -> None:
         self._before: Reading = {}
         self._after: Reading | None = None
+        self._forms_before = self._forms_after = (0, 0)
 
     def __enter__(self) -> Ledger:
         self._before, self._after = _read(), None
+        self._forms_before = _read_layouts()
         _open(+1)
         return self
 
@@ -68,6 +70,7 @@ class Ledger:
         trace: TracebackType | None,
     ) -> None:
         self._after = _read()
+        self._forms_after = _read_layouts()
         _open(-1)
 
     @property
@@ -81,6 +84,15 @@ class Ledger:
                 times = worked - old[2], waited - old[3]
                 found.append(LedgerRow(*key, calls - old[0], size - old[1], *times))
         return sorted(found, key=lambda row: (row.operator, COLUMNS.index(row.rung), row.dtype))
+
+    @property
+    def layouts(self) -> dict[str, int]:
+        """How many tensors were `converted` to the chip's own layout, and how often such a form was
+        `used` again (layout.v1).
+        """
+        after = _read_layouts() if self._after is None else self._forms_after
+        converted, used = (b - a for a, b in zip(self._forms_before, after, strict=True))
+        return {"converted": converted, "used": used}
 
     def total(
         self,
@@ -103,12 +115,15 @@ class Ledger:
         return int(_sum(rows, of)) if of in ("calls", "bytes") else _sum(rows, of)
 
     def to_json(self) -> str:
-        """{"rows": [{operator, rung, dtype, calls, bytes, worked, waited}]}, times in seconds"""
-        return json.dumps({"rows": [asdict(row) for row in self.rows]}, indent=1)
+        """{"rows": [{operator, rung, dtype, calls, bytes, worked, waited}], "layouts": {converted,
+        used}}, times in seconds
+        """
+        rows = [asdict(row) for row in self.rows]
+        return json.dumps({"rows": rows, "layouts": self.layouts}, indent=1)
 
     def table(self) -> Table:
         """For people: `print` gives plain text, rich a table with lines and colours."""
-        return Table(self.rows)
+        return Table(self.rows, self.layouts)
 
 
 def ledger() -> Ledger:
@@ -121,8 +136,9 @@ class Table:
     and that it waited for the device; first what it worked longest at.
     """
 
-    def __init__(self, rows: Iterable[LedgerRow]) -> None:
+    def __init__(self, rows: Iterable[LedgerRow], layouts: dict[str, int] | None = None) -> None:
         rows = list(rows)
+        self.note = _about_layouts(layouts) if layouts else ""
         self.rungs = [rung for rung in COLUMNS if any(row.rung == rung for row in rows)]
         self.header = ["operator", *self.rungs, "dtypes", "copied", "ms", "waited"]
         groups: dict[str, list[LedgerRow]] = {}
@@ -161,7 +177,8 @@ class Table:
             for line in lines
         ]
         rule = "-" * max(map(len, text))
-        return "\n".join([text[0], rule, *text[1:-1], rule, text[-1]])
+        note = [self.note] if self.note else []
+        return "\n".join([text[0], rule, *text[1:-1], rule, text[-1], *note])
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         from rich import box
@@ -193,6 +210,16 @@ class Table:
         for line in self.lines:
             table.add_row(*line)
         yield table
+        if self.note:
+            yield self.note
+
+
+def _about_layouts(layouts: dict[str, int]) -> str:
+    converted, used = layouts["converted"], layouts["used"]
+    if not converted and not used:
+        return ""
+    tensors = f"{converted} tensor{'s' * (converted != 1)} converted to the chip's own layout"
+    return f"{tensors} (layout.v1), used {used} time{'s' * (used != 1)} more"
 
 
 def size(n: int) -> str:
@@ -230,6 +257,12 @@ def _read() -> Reading:
         old = reading.get(key, (0, 0, 0.0, 0.0))
         reading[key] = (calls + old[0], size + old[1], worked + old[2], waited + old[3])
     return reading
+
+
+def _read_layouts() -> tuple[int, int]:
+    from causeway import _C
+
+    return _C.layouts_used()
 
 
 # C++ has names of its own for some dtypes; the others differ in capitals only.

@@ -2,6 +2,8 @@
 
 #include <cstdlib>
 
+#include "layout.hpp"
+
 namespace sim {
 
 int64_t Tensor::numel() const {
@@ -103,6 +105,18 @@ cw_status Call::scratch(uint64_t bytes, char** out) const {
 cw_status Call::resize(int i, const std::vector<int64_t>& shape) const {
   if (!host().resize) return declined("the core resizes no outputs");
   return host().resize(args_[i].v.tensor, int32_t(shape.size()), shape.data());
+}
+
+cw_status Call::panels(int i, uint64_t bytes, const char** out) const {
+  constexpr uint64_t least = 4096;  // less is rearranged in no time
+  if (bytes < least || !host().packed || !layout_table() || only_asked_) return CW_OK;
+  const void* found = nullptr;
+  const cw_status status = host().packed(args_[i].v.tensor, 0, stream_, &found);
+  if (status == CW_UNSUPPORTED) return CW_OK;
+  if (status) return status;  // with the words of what failed, `pack` here
+  char* data = nullptr;
+  TRY(resolve(device_, found, bytes, op_.name, &data));
+  return *out = data, CW_OK;
 }
 
 cw_status Call::wait() const {

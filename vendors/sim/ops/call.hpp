@@ -77,6 +77,8 @@ class Call {
   // Device memory for the time of this call's work, as this process reaches it.
   cw_status scratch(uint64_t bytes, char** out) const;
   cw_status resize(int i, const std::vector<int64_t>& shape) const;
+  // Argument i in the layout of layout.hpp, `bytes` of it, if the core has it so; else `out` stays NULL. Few bytes: not asked.
+  cw_status panels(int i, uint64_t bytes, const char** out) const;
   cw_status wait() const;  // for what the stream was given so far: results that the kernel must look at
 
   cw_status declined(const char* why) const { return fail(CW_UNSUPPORTED, "%s: %s", op_.name, why); }

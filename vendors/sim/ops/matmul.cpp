@@ -94,16 +94,67 @@ void multiply(const Product& p) {
       for (int64_t q = 0; q < p.k; q += block_k) {
         const int64_t k = std::min(block_k, p.k - q);
         pack<C, tile_m>(panels->a, p.a, m, k, p.a.row, p.a.column, p.a.data + r * p.a.row + q * p.a.column);
-        pack<C, tile_n>(panels->b, p.b, n, k, p.b.column, p.b.row, p.b.data + q * p.b.row + c * p.b.column);
+        const C* b = panels->b;
+        if (p.panels)
+          b = reinterpret_cast<const C*>(p.panels) + c * p.k + columns * q;
+        else
+          pack<C, tile_n>(panels->b, p.b, n, k, p.b.column, p.b.row, p.b.data + q * p.b.row + c * p.b.column);
         for (int64_t j = 0; j < n; j += tile_n) {
           for (int64_t i = 0; i < m; i += tile_m) {
-            multiply_tile(panels->a + i * k, panels->b + j * k, panels->sum + i * block_n + j, k);
+            multiply_tile(panels->a + i * k, b + j * k, panels->sum + i * block_n + j, k);
           }
         }
       }
       for (int64_t i = 0; i < m; ++i) finish_row(p, panels->sum + i * block_n, r + i, c, n);
     }
   }
+}
+
+namespace {
+
+// f(first row and column of a block, its rows, its columns, where its panels begin): in the order in which they lie.
+template <class C, class F>
+void each_block(int64_t k, int64_t n, C* panels, F f) {
+  for (int64_t c = 0; c < n; c += block_n) {
+    const int64_t columns = std::min(block_n, n - c), padded = (columns + tile_n - 1) / tile_n * tile_n;
+    for (int64_t q = 0; q < k; q += block_k) f(q, c, std::min(block_k, k - q), columns, panels + c * k + padded * q);
+  }
+}
+
+template <class C>
+void pack_all(const Matrix& b, int64_t k, int64_t n, C* panels) {
+  each_block(k, n, panels, [&](int64_t q, int64_t c, int64_t rows, int64_t columns, C* to) {
+    pack<C, tile_n>(to, b, columns, rows, b.column, b.row, b.data + q * b.row + c * b.column);
+  });
+}
+
+template <class C>
+void unpack_all(const C* panels, int64_t k, int64_t n, const Matrix& b) {
+  each_block(k, n, panels, [&](int64_t q, int64_t c, int64_t rows, int64_t columns, const C* from) {
+    for (int64_t j = 0; j < columns; ++j) {
+      for (int64_t i = 0; i < rows; ++i) {
+        const C value = from[j / tile_n * tile_n * rows + i * tile_n + j % tile_n];
+        store(b.data + (q + i) * b.row + (c + j) * b.column, 0, &value, 1, b.dtype);
+      }
+    }
+  });
+}
+
+}  // namespace
+
+uint64_t panels_bytes(Dtype dtype, int64_t k, int64_t n) {
+  if (!is_floating(dtype)) return 0;
+  return uint64_t(k) * uint64_t((n + tile_n - 1) / tile_n * tile_n) * (dtype == kDouble ? 8 : 4);
+}
+
+void pack_panels(const Matrix& b, int64_t k, int64_t n, char* panels) {
+  if (b.dtype == kDouble) return pack_all(b, k, n, reinterpret_cast<double*>(panels));
+  pack_all(b, k, n, reinterpret_cast<float*>(panels));
+}
+
+void unpack_panels(const char* panels, int64_t k, int64_t n, const Matrix& b) {
+  if (b.dtype == kDouble) return unpack_all(reinterpret_cast<const double*>(panels), k, n, b);
+  unpack_all(reinterpret_cast<const float*>(panels), k, n, b);
 }
 
 template void multiply<float>(const Product&);
@@ -166,6 +217,7 @@ cw_status product(Call& call) {
     if (!broadcast_matrix(self, p.m, p.n, &p.add)) return fail(CW_INVALID, "%s: shapes", call.op().name);
     if (self.ndim == 3 && self.shape[0] > 1) add_step = self.stride_bytes(0);
   }
+  if (dims == 2) TRY(call.panels(added ? 3 : 2, panels_bytes(b.dtype, p.k, p.n), &p.panels));
   const int64_t out_step = dims == 3 ? out.stride_bytes(0) : 0, a_step = dims == 3 ? a.stride_bytes(0) : 0;
   const int64_t b_step = dims == 3 ? b.stride_bytes(0) : 0;
   return call.launch([=] {

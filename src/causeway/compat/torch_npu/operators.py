@@ -15,6 +15,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from causeway import _C
 from causeway.errors import CausewayError
 
 
@@ -32,17 +33,21 @@ def _only(operator: str, **given: Any) -> None:
 
 
 def npu_format_cast(input: Tensor, acl_format: Any, customize_dtype: Any = None) -> Tensor:
-    """The tensor itself: a tensor has torch's strides alone, so every format is the same."""
+    """The tensor itself. Where that pays the chip keeps a layout of its own too (layout.v1); asking
+    for another format than ND (2) or NCHW (0) is torch.npu.allow_layouts.
+    """
+    if input.device.type == torch._C._get_privateuse1_backend_name() and acl_format not in (0, 2):
+        _C.allow_layouts(input)
     return input
 
 
 def npu_format_cast_(input: Tensor, acl_format: Any) -> Tensor:
     """The tensor itself, as npu_format_cast."""
-    return input
+    return npu_format_cast(input, acl_format)
 
 
 def get_npu_format(input: Tensor) -> int:
-    """2, which is ND: a tensor has torch's strides alone."""
+    """2, which is ND: a tensor has torch's strides, also where the chip keeps another layout."""
     return 2
 
 

@@ -27,6 +27,8 @@ RULE = Rule(
 
 
 def run(module: Module) -> None:
+    if module.other_framework:
+        return
     for node in sorted(module.names.all(ast.Attribute), key=module.source.start):
         if node.attr != "is_cuda" or not isinstance(node.ctx, ast.Load):
             continue

@@ -70,6 +70,12 @@ def _visible(module: Module, node: ast.Constant) -> None:
         text = f"{parts[0]}{parts[1]}{name}{parts[1]}"
         module.change(RULE, node, [Edit(module.source.start(node), module.source.end(node), text)],
                       f"{module.vendor}'s variable")  # fmt: skip
+    elif isinstance(up := node.up, ast.Subscript) and isinstance(up.ctx, ast.Store):  # type: ignore[attr-defined]
+        module.report(
+            RULE, node, "manual", "CUDA_VISIBLE_DEVICES is read once, when a device is asked for",
+            tip="Set it before the imports: a converted module asks for its device when it is "
+            "imported. Other devices have a variable of their own.", severity="info",
+        )  # fmt: skip
     else:
         module.report(RULE, node, "manual", "CUDA_VISIBLE_DEVICES has no effect on other devices",
                       severity="info")  # fmt: skip
