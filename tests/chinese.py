@@ -5,7 +5,7 @@ python tests/chinese.py --blocks    # code blocks are copied from the English pa
 
 A page of docs/zh/ is the page of that name in docs/, README.zh.md is README.md. A pair has the same
 headings, code blocks, items of lists and rows of tables, and in each section the same links,
-figures in tables and names in code. A link may go to the Chinese page where there is one.
+figures in tables and names in code. A link goes to the Chinese page where there is one.
 tests/unit/test_chinese.py keeps it.
 """
 
@@ -134,6 +134,14 @@ class Pair:
             anchor = anchors.get(anchor, f"{anchor} (no heading of {place})")
         return f"{there}#{anchor}" if anchor else there
 
+    def strays(self, link: str) -> bool:
+        """Whether a link goes to another page's English one though there is a Chinese one."""
+        path = posixpath.normpath(
+            posixpath.join(posixpath.dirname(self.page), link.partition("#")[0])
+        )
+        chinese = {english(p): p for p in pages(self.root)}.get(path)
+        return chinese not in (None, self.page)
+
     def read(self, page: str) -> list[Section]:
         return sections((self.root / page).read_text())
 
@@ -176,6 +184,11 @@ class Pair:
         if mine.figures != theirs.figures:
             wants = ", ".join(theirs.figures)
             found.append(f"the figures are {', '.join(mine.figures)} instead of {wants}")
+        found += [
+            f"a link to {link}, which has a Chinese page"
+            for link in mine.links
+            if self.strays(link)
+        ]
         has = Counter(self.target(self.page, link) for link in mine.links)
         wants = Counter(self.target(self.source, link) for link in theirs.links)
         found += [f"no link to {link}; add it" for link in wants - has]

@@ -118,8 +118,9 @@ def test_a_planted_fault_is_found(pair: chinese.Pair, right: str, wrong: str, sa
     assert all(finding.startswith(pair.page) for finding in findings)
 
 
-def test_a_link_may_go_to_the_chinese_page_and_its_heading(pair: chinese.Pair) -> None:
+def test_a_link_goes_to_the_chinese_page_and_its_heading(pair: chinese.Pair) -> None:
     (pair.root / "docs" / "zh" / "faq.md").write_text("# 问\n\n## 一款 `X` 芯片？\n")
+    assert any("a link to ../faq.md#a-chip, which has a Chinese page" in f for f in pair.check())
     there = "faq.md#一款-x-芯片"
     (pair.root / pair.page).write_text(CHINESE.replace("../faq.md#a-chip", there))
     assert pair.check() == []
