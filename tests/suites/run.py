@@ -101,8 +101,8 @@ def run(suite: dict[str, Any], folder: Path, on_device: bool, jobs: int) -> dict
     source = folder / "source"
     junit = folder / ("device.xml" if on_device else "cpu.xml")
     junit.unlink(missing_ok=True)
-    arguments = ["-q", "-p", "suite_plugin", f"--junitxml={junit}"]
-    arguments += ["-p", "no:xdist"] if suite.get("alone") else [f"-n{jobs}", "--dist=loadfile"]
+    jobs = 1 if suite.get("alone") else jobs
+    arguments = ["-q", "-p", "suite_plugin", f"-n{jobs}", "--dist=loadfile", f"--junitxml={junit}"]
     arguments += ["-o", "addopts=", "-o", "filterwarnings=", "--rootdir", str(source)]
     arguments.append("--continue-on-collection-errors")
     places = [source, folder / "needs", HERE]
