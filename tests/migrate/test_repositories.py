@@ -5,17 +5,23 @@ Every result is converted again, and must stay. `HELP` is the line that names th
 
 from __future__ import annotations
 
+import os
 import re
+import sys
+import types
 from pathlib import Path
+from typing import Any
 
 import pytest
+import torch
 
 from causeway.migrate.engine import run
-from causeway.migrate.module import HELPER
+from causeway.migrate.module import BUILT, HELPER
 from causeway.migrate.python import convert_source
 from causeway.migrate.settings import Settings
 
 HELP = f"accelerator = {HELPER.format(torch='torch')}\n"
+BY_BUILD = f"accelerator = {BUILT.format(torch='torch')}\n"
 OWN = "dist.Backend.default_device_backend_map"
 
 
@@ -677,8 +683,6 @@ def test_the_device_is_asked_for_once_the_devices_are_chosen() -> None:
     use = "\n\ndef f(x):\n    return x.{}\n"
     after = convert(text + use.format("cuda()"))
     assert after == text + "\n" + HELP + use.format("to(accelerator)")
-    found = convert_source(text + use.format("cuda()"), Settings())[1]
-    assert [f.tip[:29] for f in found if f.rule == "CW142"] == ["Set it before the imports: a "]
 
 
 def test_a_module_of_another_framework_is_not_asked_for_its_device() -> None:
@@ -767,3 +771,111 @@ def test_the_device_is_named_after_torch_also_on_one_line() -> None:
     after = convert("import torch; x = torch.ones(2).cuda()\n")
     assert after.startswith("import torch; accelerator = ")
     assert after.endswith("; x = torch.ones(2).to(accelerator)\n")
+
+
+def tree(folder: Path, files: dict[str, str]) -> dict[str, str]:
+    """Write a tree, convert it where it lies, twice, and give what it is then."""
+    for name, text in files.items():
+        (folder / name).write_text(text)
+    for file in run([folder], Settings()).files:
+        if file.status == "converted":
+            (folder / file.path).write_text(file.after)
+    assert not run([folder], Settings()).totals()["files_converted"], "a second run changes it"
+    return {name: (folder / name).read_text() for name in files}
+
+
+MODEL = "import torch\n\n\ndef make(x):\n    return x.cuda()\n"
+CHOOSES = 'os.environ["CUDA_VISIBLE_DEVICES"] = "1"'
+LATE = {
+    "in a function": f"import os\nfrom model import make\n\ndef main():\n    {CHOOSES}\n",
+    "in a method": f"import os\n\nclass A:\n    def f(self):\n        {CHOOSES}\n",
+    "as a program": f'import os\nimport model\n\nif __name__ == "__main__":\n    {CHOOSES}\n',
+    "behind own imports": f"import os\nfrom model import make\n\n{CHOOSES}\n",
+    "behind relative imports": f"import os\nfrom . import other\n\n{CHOOSES}\n",
+    "behind functions": f"import os\nimport torch\n\ndef f(): pass\n\n{CHOOSES}\n",
+    "by setdefault": "def f():\n    os.environ.setdefault('CUDA_VISIBLE_DEVICES', '1')\n",
+    "by update": "def f():\n    os.environ.update(CUDA_VISIBLE_DEVICES='1')\n",
+    "by update of a dict": "def f():\n    environ.update({'CUDA_VISIBLE_DEVICES': '1'})\n",
+    "by |=": "def f():\n    os.environ |= {'CUDA_VISIBLE_DEVICES': '1'}\n",
+    "by putenv": "def f():\n    os.putenv('CUDA_VISIBLE_DEVICES', '1')\n",
+    "by taking it away": "def f():\n    del os.environ['CUDA_VISIBLE_DEVICES']\n",
+    "of another system": "def f():\n    os.environ['ASCEND_RT_VISIBLE_DEVICES'] = '1'\n",
+}
+EARLY = {
+    "at the top": f"import os\n\n{CHOOSES}\n\nimport torch\nfrom model import make\n",
+    "under a condition": f"import os, sys\n\nif sys.argv:\n    {CHOOSES}\n\nimport model\n",
+    "it is read": "import os\n\ndef f():\n    return os.environ['CUDA_VISIBLE_DEVICES']\n",
+    "of a child": "def f(env):\n    env['CUDA_VISIBLE_DEVICES'] = '1'\n    call(env)\n",
+    "a text": "def f():\n    os.environ['HELP'] = 'set CUDA_VISIBLE_DEVICES'\n",
+}
+
+
+@pytest.mark.parametrize("case", LATE)
+def test_devices_chosen_late_are_not_asked_for_at_an_import(tmp_path: Path, case: str) -> None:
+    after = tree(tmp_path, {"model.py": MODEL, "train.py": LATE[case]})
+    head = f"import torch\n\n{BY_BUILD}\n\n"
+    assert after["model.py"] == head + "def make(x):\n    return x.to(accelerator)\n"
+
+
+@pytest.mark.parametrize("case", EARLY)
+def test_devices_chosen_before_the_imports_are_asked_for(tmp_path: Path, case: str) -> None:
+    after = tree(tmp_path, {"model.py": MODEL, "train.py": EARLY[case]})
+    assert after["model.py"].startswith(f"import torch\n\n{HELP}")
+
+
+def test_a_file_alone_that_chooses_late_asks_for_nothing_and_keeps_its_questions() -> None:
+    text = (
+        "import os\nimport torch\n{}\ndef main(gpu, x):\n"
+        '    os.environ["CUDA_VISIBLE_DEVICES"] = gpu\n    x = x.{}\n'
+        "    kind = {} if torch.{}.is_available() else "
+        '"cpu"\n    return x.to(kind)\n'
+    )
+    after = convert(text.format("", "cuda()", '"cuda"', "cuda"))
+    wanted = text.format(f"\n{BY_BUILD}", "to(accelerator)", "accelerator.type", "accelerator")
+    assert after == wanted
+    # Converted alone it stays so, and its questions are not folded into the variable then.
+    kept = wanted.replace('    os.environ["CUDA_VISIBLE_DEVICES"] = gpu\n', "")
+    more = '    y = "cuda" if torch.cuda.is_available() else "cpu"\n    return y, x.cuda()\n'
+    after = convert(kept.replace("    return x.to(kind)\n", more))
+    assert '    y = accelerator.type if torch.accelerator.is_available() else "cpu"\n' in after
+
+
+def test_a_line_of_before_that_asks_too_early_is_reported(tmp_path: Path) -> None:
+    model = convert(MODEL)
+    after = tree(tmp_path, {"model.py": model, "train.py": LATE["in a function"]})
+    assert after["model.py"] == model
+    found = [f for f in run([tmp_path], Settings()).findings() if f.rule == "CW142"]
+    assert [(f.file, f.line, f.severity) for f in found] == [
+        ("model.py", 3, "warning"), ("train.py", 5, "info"),
+    ]  # fmt: skip
+    assert "check_available=True" in found[0].tip
+
+
+def test_a_converted_tree_starts_no_driver_at_its_imports(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    for name in ("is_available", "device_count", "init", "_lazy_init", "current_device"):
+        monkeypatch.setattr(torch.cuda, name, lambda *_, n=name: bool(asked.append(n)))
+    monkeypatch.setattr(torch._C, "_accelerator_getAccelerator", lambda: torch.device("cuda"))
+    train = (
+        "import os\nimport torch\nfrom model import make\n\n\n"
+        "def main(gpu):\n    {}\n    return torch.cuda.is_available(), make\n"
+    )
+    choice = 'os.environ["CUDA_VISIBLE_DEVICES"] = gpu'
+    for late, wanted in ((choice, []), ("pass", ["is_available"])):
+        folder = tmp_path / str(len(wanted))
+        folder.mkdir()
+        after = tree(folder, {"model.py": MODEL, "train.py": train.format(late)})
+        asked.clear()
+        exec(after["model.py"], loaded := {"__name__": "model"})
+        with monkeypatch.context() as patch:
+            patch.setitem(sys.modules, "model", types.SimpleNamespace(**loaded))
+            exec(after["train.py"], program := {"__name__": "train"})
+        assert asked == wanted
+        main: Any = program["main"]
+        with monkeypatch.context() as patch:
+            patch.setenv("CUDA_VISIBLE_DEVICES", "0")
+            main("1")
+            assert os.environ["CUDA_VISIBLE_DEVICES"] == ("0" if wanted else "1")
+        assert asked == [*wanted, "is_available"]

@@ -19,7 +19,7 @@ from pathlib import Path
 import pathspec
 
 from causeway.errors import CausewayError
-from causeway.migrate import flags
+from causeway.migrate import flags, visible
 from causeway.migrate.files import own_options
 from causeway.migrate.finding import (
     OUR_MISTAKE,
@@ -63,6 +63,7 @@ class _Tree:
     options: dict[str, frozenset[str]]
     flags: frozenset[str]
     extensions: frozenset[str]
+    chosen_late: bool
     for_cuda: bool
 
 
@@ -175,6 +176,7 @@ def run(
         own_options.find((file.name, file.path) for file in modules),
         flags.find(file.path for file in modules),
         extensions(file.path for file in modules),
+        visible.late_in_files(file.path for file in modules),
         _for_cuda(f.path for f in files if not f.skip and f.path.suffix in _SCRIPTS),
     )
     results: list[FileResult] = []
@@ -231,7 +233,7 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
     given = FileInput(
         file.name, data, known.own_cuda, known.own_packages, known.flags, known.options,
-        known.extensions, known.for_cuda,
+        known.extensions, known.chosen_late, known.for_cuda,
     )  # fmt: skip
     try:
         result = convert(given, settings)

@@ -74,6 +74,8 @@ class FileInput:
     options: Mapping[str, frozenset[str]] = field(default_factory=dict)
     # Modules that the tree builds for CUDA: of CUDAExtension, or compiled when they are loaded.
     extensions: frozenset[str] = frozenset()
+    # The tree sets CUDA_VISIBLE_DEVICES once modules are imported: no import may ask for a device.
+    chosen_late: bool = False
     for_cuda: bool = False  # a script of the tree is for CUDA, so one for another system stays
 
 

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from causeway.migrate import knowledge
+from causeway.migrate import knowledge, visible
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
@@ -37,8 +37,10 @@ from causeway.migrate.standing import Variables
 # The one line that converted modules may get. With check_available, a build of torch for CUDA on a
 # machine without a GPU gives the CPU too.
 HELPER = '{torch}.accelerator.current_accelerator(check_available=True) or {torch}.device("cpu")'
+# The same by what torch was built for: it starts no driver, which would read CUDA_VISIBLE_DEVICES.
+BUILT = HELPER.replace("check_available=True", "")
 _HELPER = re.compile(
-    r"\w+\.accelerator\.current_accelerator\(\s*check_available\s*=\s*True\s*\)\s*"
+    r"\w+\.accelerator\.current_accelerator\(\s*(?:(?P<asks>check_available\s*=\s*True)\s*)?\)\s*"
     r"""or\s+\w+\.device\(\s*["']cpu["']\s*\)"""
 )
 _HELPER_NAMES = ("accelerator", "accelerator_device", "current_accelerator")
@@ -146,6 +148,7 @@ class Module:
     own_packages: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
     extensions: frozenset[str] = frozenset()  # modules that the tree builds for CUDA
+    chosen_late: bool = False  # the tree chooses its devices when modules are imported already
     edits: list[Edit] = field(default_factory=list)
     drafts: list[Draft] = field(default_factory=list)
 
@@ -167,6 +170,9 @@ class Module:
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
+        self.chosen_late = self.chosen_late or (
+            "VISIBLE_DEVICES" in self.source.text and visible.late(self.tree)
+        )
         self._variables: Variables | None = None
         self.guards: list[tuple[ast.stmt, Edit]] = []  # conditions that were put before statements
         self.folds: list[Fold] = []
@@ -565,13 +571,21 @@ class Module:
             return root.id + api.removeprefix("torch")
         return self.torch(node) + api.removeprefix("torch")
 
+    def question(self, torch: str) -> str:
+        """What the helper is set to, by the name that torch has."""
+        return (BUILT if self.chosen_late else HELPER).format(torch=torch)
+
     def helper(self, node: ast.AST) -> str:
         """The name of the variable that holds the device; asks for it to be defined."""
         if not self._helper:
-            self._helper = self._existing_helper() or next(
-                name
-                for name in (*_HELPER_NAMES, *(f"accelerator_{n}" for n in range(2, 1000)))
-                if name not in self.names.used
+            self._helper = (
+                self.helper_line.targets[0].id  # type: ignore[attr-defined]
+                if self.helper_line is not None
+                else next(
+                    name
+                    for name in (*_HELPER_NAMES, *(f"accelerator_{n}" for n in range(2, 1000)))
+                    if name not in self.names.used
+                )
             )
         self._asks_for.append(lambda: self.helper_wanted.append(node))
         return self._helper
@@ -892,15 +906,17 @@ class Module:
 
     def settle(self) -> None:
         """Decide how the device is written where that was open: by the helper if the module has
-        one anyway, else by asking torch.
+        one anyway, else by asking torch. Where the helper does not ask whether there is a device,
+        questions stay where they are.
         """
         name = self._helper if self.helper_wanted else ""
-        self._fold(name)
+        if not self.by_build:
+            self._fold(name)
         self._join_guards()
 
         def written(match: re.Match[str]) -> str:
             mark, torch = match.groups()
-            if name:
+            if name and (mark == "\0" or not self.by_build):
                 return f"{name}.type" if mark == "\2" else name
             return _SPELLINGS[mark].format(torch=torch).replace('"', self.quote)
 
@@ -1092,7 +1108,9 @@ class Module:
         """The name of the helper variable, once it was asked for."""
         return self._helper
 
-    def _existing_helper(self) -> str:
+    @functools.cached_property
+    def helper_line(self) -> ast.Assign | None:
+        """The line that names the device, where the module has it already."""
         for stmt in self.tree.body:
             if (
                 isinstance(stmt, ast.Assign)
@@ -1101,11 +1119,17 @@ class Module:
                 and _HELPER.fullmatch(self.text(stmt.value))
                 and len(self.names.module.bindings.get(stmt.targets[0].id, [])) == 1
             ):
-                self.helper_exists = True
-                return stmt.targets[0].id
-        return ""
+                return stmt
+        return None
 
-    helper_exists = False
+    @property
+    def by_build(self) -> bool:
+        """Whether the helper is what torch was built for, and not asked whether it is there."""
+        if self.helper_line is None:
+            return self.chosen_late
+        found = _HELPER.fullmatch(self.text(self.helper_line.value))
+        return found is not None and not found["asks"]
+
     several_vendors = False  # known from elsewhere
 
     def _kept_lines(self) -> list[tuple[int, int]]:

@@ -9,9 +9,9 @@ import warnings
 from collections.abc import Callable
 
 from causeway.compat import System
-from causeway.migrate import advice, knowledge, systems, unparsable
+from causeway.migrate import advice, knowledge, systems, unparsable, visible
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
-from causeway.migrate.module import HELPER, Draft, Module
+from causeway.migrate.module import Draft, Module
 from causeway.migrate.names import after, ancestors, brought
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
@@ -32,6 +32,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
     """Convert one module. What cannot be decoded or parsed comes back as it is, with the reason."""
     loads = b"torch" in file.data and b".load(" in file.data
     concerns = loads or any(p.search(file.data) for p in (_CONCERNS, systems.words()))
+    concerns = concerns or (file.chosen_late and b"current_accelerator" in file.data)
     if not concerns and not advice.concerns(file.data):
         return FileResult(file.path, "unchanged", "nothing that concerns CUDA")
     try:
@@ -48,6 +49,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
             own_packages=file.own_packages,
             flags=file.flags,
             extensions=file.extensions,
+            chosen_late=file.chosen_late,
             hints_only=not concerns,
         )
     except (SyntaxError, ValueError) as error:
@@ -76,6 +78,7 @@ def convert_source(
     own_packages: frozenset[str] = frozenset(),
     flags: frozenset[str] = frozenset(),
     extensions: frozenset[str] = frozenset(),
+    chosen_late: bool = False,
     hints_only: bool = False,
 ) -> tuple[str, list[Finding]]:
     """The converted text of a module, and what was found. `hints_only` leaves the rules out: there
@@ -85,7 +88,9 @@ def convert_source(
     def make(text: str) -> Module:
         source = Source(text)
         tree = _parse(text)
-        return Module(path, source, tree, settings, own_cuda, own_packages, flags, extensions)
+        return Module(
+            path, source, tree, settings, own_cuda, own_packages, flags, extensions, chosen_late
+        )
 
     found = [] if hints_only else systems.concerned(text, settings.target)
     if found:
@@ -226,7 +231,7 @@ def _imports(module: Module) -> None:
     if target and module.target_used and target.module:
         known_already = target.module.partition(".")[0] in module.names.used
         vendor_line = "" if known_already else f"import {target.module}"
-    helper = bool(module.helper_wanted) and not module.helper_exists
+    helper = bool(module.helper_wanted) and module.helper_line is None
     if not (module.torch_wanted or vendor_line or helper):
         return
     if helper and module.names.lookup("torch", module.names.module) != "torch":
@@ -238,7 +243,7 @@ def _imports(module: Module) -> None:
         known = "torch"
     if helper and not module.torch_wanted and (places := _own_imports(module)):
         for stmt, name in places:
-            _beside(module, stmt, f"{module.helper_name} = {HELPER.format(torch=name)}")
+            _beside(module, stmt, f"{module.helper_name} = {module.question(name)}")
         helper = False
     if not (module.torch_wanted or vendor_line or helper):
         return
@@ -270,7 +275,7 @@ def _imports(module: Module) -> None:
         )
         module.edits.append(Edit(at, at, gap + newline.join(lines) + newline))
     if helper:
-        text = f"{module.helper_name} = {HELPER.format(torch=known)}"
+        text = f"{module.helper_name} = {module.question(known)}"
         if conditional := _conditional_imports(module, known):
             for stmt in conditional:
                 _beside(module, stmt, text)
@@ -404,7 +409,7 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
         if isinstance(stmt, ast.Import | ast.ImportFrom):
             last = stmt
             seen_torch = seen_torch or _binds(stmt, known)
-        elif _sets_environment(stmt):
+        elif visible.sets_at_import(stmt):
             last = stmt  # to ask for the device starts CUDA's driver, which reads it once
         elif isinstance(stmt, ast.Try | ast.If | ast.With) and any(
             isinstance(n, ast.Import | ast.ImportFrom) for n in ast.walk(stmt)
@@ -431,18 +436,6 @@ def _after_imports(module: Module, torch_import: ast.stmt | None, known: str) ->
     source = module.source
     end = source.end(last)
     return end if _followed(source, end) else source.line_end(end)
-
-
-def _sets_environment(stmt: ast.stmt) -> bool:
-    """Whether a statement of a module chooses devices by a variable: `os.environ["CUDA_…"] = …`."""
-    if not isinstance(stmt, ast.Assign | ast.Expr | ast.If) or "__name__" in ast.dump(stmt):
-        return False
-    return any(
-        isinstance(node, ast.Constant) and node.value == "CUDA_VISIBLE_DEVICES"
-        for node in ast.walk(stmt)
-    ) and any(
-        isinstance(n, ast.Attribute) and n.attr in ("environ", "putenv") for n in ast.walk(stmt)
-    )
 
 
 def _followed(source: Source, end: int) -> bool:

@@ -192,8 +192,12 @@ def _python(cells: list[_Cell], file: FileInput, settings: Settings) -> str:
         for cell, body in zip(mine[1:], bodies[1:], strict=True)
     )
     result = convert_python(
-        FileInput(file.path, program.encode(), file.own_cuda, file.own_packages), settings
-    )
+        FileInput(
+            file.path, program.encode(), file.own_cuda, file.own_packages,
+            chosen_late=file.chosen_late,
+        ),
+        settings,
+    )  # fmt: skip
     if result.status not in ("converted", "unchanged"):
         return f"the cells together are not Python: {result.reason}"
     # A converter that had nothing to do gives no text at all.

@@ -13,7 +13,10 @@ RULE = Rule(
     code="CW142",
     name="environment",
     title="Environment variables of CUDA and NCCL",
-    why="Other devices do not read them.",
+    why="Other devices do not read them. CUDA's driver reads CUDA_VISIBLE_DEVICES once, when a "
+    "device is first asked for. In a tree that sets it when modules are imported already, the line "
+    "that names the device has no `check_available=True`: it starts no driver, and places that "
+    "asked whether there is a device still ask. A line of before, with it, stays and is reported.",
     by_hand="Also set the variable of the vendor (CAUSEWAY_VISIBLE_DEVICES, "
     "ASCEND_RT_VISIBLE_DEVICES, MLU_VISIBLE_DEVICES), or choose devices in the launch script.",
     before='import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\n',
@@ -34,6 +37,13 @@ _HARMLESS = {
 
 def run(module: Module) -> None:
     _keywords(module)
+    line = module.helper_line
+    if line is not None and module.chosen_late and not module.by_build and not module.vendor:
+        module.report(
+            RULE, line, "manual", "the device is asked for before the program chooses its devices",
+            tip="Take `check_available=True` out, and ask torch.accelerator.is_available() where "
+            "there may be no device; or set the variable before the imports.",
+        )  # fmt: skip
     for node in sorted(module.names.all(ast.Constant), key=module.source.start):
         value = node.value
         if not isinstance(value, str) or not value.isupper() or isinstance(
@@ -70,12 +80,6 @@ def _visible(module: Module, node: ast.Constant) -> None:
         text = f"{parts[0]}{parts[1]}{name}{parts[1]}"
         module.change(RULE, node, [Edit(module.source.start(node), module.source.end(node), text)],
                       f"{module.vendor}'s variable")  # fmt: skip
-    elif isinstance(up := node.up, ast.Subscript) and isinstance(up.ctx, ast.Store):  # type: ignore[attr-defined]
-        module.report(
-            RULE, node, "manual", "CUDA_VISIBLE_DEVICES is read once, when a device is asked for",
-            tip="Set it before the imports: a converted module asks for its device when it is "
-            "imported. Other devices have a variable of their own.", severity="info",
-        )  # fmt: skip
     else:
         module.report(RULE, node, "manual", "CUDA_VISIBLE_DEVICES has no effect on other devices",
                       severity="info")  # fmt: skip
