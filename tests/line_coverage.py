@@ -100,7 +100,7 @@ def cpp_files(environment: dict[str, str]) -> dict[str, tuple[int, int]]:
     command = [
         "-m", "gcovr", "--root", ROOT, "--object-directory", FOLDER, "-j", "2",
         "--filter", "csrc/", "--filter", "vendors/sim/", "--filter", "run/",
-        "--exclude-throw-branches", "--merge-mode-functions", "merge-use-line-min",
+        "--exclude-throw-branches", "--merge-lines", "--merge-mode-functions", "merge-use-line-min",
         "--gcov-ignore-parse-errors", "negative_hits.warn_once_per_file",
         "--json-summary", result, "--html-details", pages / "index.html", FOLDER,
     ]  # fmt: skip
