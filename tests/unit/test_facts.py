@@ -109,6 +109,7 @@ LISTS = {
     "compile/backend.py:WITHOUT_TEXT": "what the portable dialect has no text for",
     "compile/overrides.py:_FUNCTIONS": "functions of Inductor's, by their names in the dialect",
     "conformance/harvest.py:OTHER_NAMES": "names of torch's samples, which are no operators",
+    "conformance/layouts.py:PRODUCTS": "which kernels a test of layouts asks",
     "conformance/recipes.py:RECIPES": "inputs to test a kernel with, a function each",
     "conformance/reference.py:ANYWHERE": "which of equal answers is right: a rule of comparison",
     "conformance/variations.py:BY_CHANCE": "inputs that a test leaves out",

@@ -17,17 +17,17 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from causeway import atomic
 from causeway.errors import CausewayError
+from causeway.numerics import spans
 
 VERSION = 1
 MOST = 16
 ANY = "any"
 _ALIASES = {"c": "sim"}  # the simulated chip is what builds C
-_FLOATS = {9: "float16", 10: "bfloat16", 11: "float32", 12: "float64"}
+_FLOATS = {9: torch.float16, 10: torch.bfloat16, 11: torch.float32, 12: torch.float64}
 _NO_VECTOR = (1 << 64) - 1
 
 
@@ -151,17 +151,10 @@ def _near(mine: tuple[int, int, str, bytes], yours: tuple[int, int, str, bytes])
         return False
     if dtype not in _FLOATS:
         return True  # what is rounded, or the place of the largest, may be another integer
-    a, b = _numbers(data, dtype), _numbers(yours[3], dtype)
-    room = 2e-2 if dtype in (9, 10) else 1e-3
-    most = np.max(np.abs(a[np.isfinite(a)]), initial=0.0)
-    return bool(np.allclose(a, b, rtol=room, atol=room * most, equal_nan=True))
-
-
-def _numbers(data: bytes, dtype: int) -> NDArray[np.float64]:
-    if dtype == 10:  # bfloat16, the upper half of a float32
-        wide = np.frombuffer(data, np.uint16).astype(np.uint32) << 16
-        return wide.view(np.float32).astype(np.float64)
-    return np.frombuffer(data, _FLOATS[dtype]).astype(np.float64)
+    came, reference = (
+        torch.frombuffer(bytearray(part), dtype=_FLOATS[dtype]) for part in (data, yours[3])
+    )
+    return spans.near(came, reference, "kernel")[0].good
 
 
 def _ports(image: bytes) -> list[tuple[int, int, str, bytes]]:
