@@ -9,9 +9,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
+
+from causeway.migrate.source import tree_of
 
 CUDA = re.compile(r"--(?:(?:no|use|with|without|enable|disable)[-_]?)?cuda\Z")
 # What torch.accelerator covers too: an option of its own loses its sense.
@@ -60,14 +61,8 @@ def find(files: Iterable[Path]) -> frozenset[str]:
     """All options of a tree's scripts that are named after CUDA. Nothing is run."""
     found: set[str] = set()
     for path in files:
-        try:
-            data = path.read_bytes()
-            if not _WORTH.search(data) or b"causeway: keep" in data:
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(data)
-        except (OSError, SyntaxError, ValueError, RecursionError):
+        tree = tree_of(path, lambda data: _WORTH.search(data) and b"causeway: keep" not in data)
+        if tree is None:
             continue
         calls = (node for node in ast.walk(tree) if isinstance(node, ast.Call))
         for call in calls:

@@ -13,8 +13,11 @@ import codecs
 import io
 import re
 import tokenize
+import warnings
 from bisect import bisect_right
+from collections.abc import Callable
 from dataclasses import dataclass
+from pathlib import Path
 
 _NEWLINE = re.compile(rb"\r\n|\r|\n")
 _STRING = re.compile(r"""([A-Za-z]*)('{3}|"{3}|'|")""")
@@ -22,6 +25,21 @@ _STRING = re.compile(r"""([A-Za-z]*)('{3}|"{3}|'|")""")
 
 class Undecodable(ValueError):
     """The bytes are not in the encoding that the file declares."""
+
+
+def tree_of(path: Path, worth: Callable[[bytes], object]) -> ast.Module | None:
+    """The syntax tree of a file whose bytes are `worth` it; None of others, and where the file does
+    not parse or cannot be read, which is reported where it is converted.
+    """
+    try:
+        data = path.read_bytes()
+        if not worth(data):
+            return None
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes are the author's
+            return ast.parse(data)
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return None
 
 
 def decode(data: bytes) -> tuple[str, str]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import ast
 import re
-import warnings
 from collections.abc import Iterable
 from pathlib import Path
+
+from causeway.migrate.source import tree_of
 
 _NAME = re.compile(r"[A-Z_]*VISIBLE_DEVICES\Z")
 _WORTH = re.compile(rb"VISIBLE_DEVICES")
@@ -24,16 +25,8 @@ def late_in_files(files: Iterable[Path]) -> bool:
     files = list(files)
     own = frozenset(n for path in files for n in (path.stem, path.parent.name))
     for path in files:
-        try:
-            data = path.read_bytes()
-            if not _WORTH.search(data):
-                continue
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(data)
-        except (OSError, SyntaxError, ValueError, RecursionError):
-            continue
-        if late(tree, own):
+        tree = tree_of(path, _WORTH.search)
+        if tree is not None and late(tree, own):
             return True
     return False
 

@@ -11,11 +11,11 @@ from __future__ import annotations
 import ast
 import posixpath
 import re
-import warnings
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from causeway.compat import systems
+from causeway.migrate.source import tree_of
 
 _WORTH = re.compile(rb"add_argument\s*\(")
 # Values that name CUDA or another system: its device, its backend of collectives.
@@ -30,17 +30,8 @@ def find(files: Iterable[tuple[str, Path]]) -> dict[str, frozenset[str]]:
     """By the name of a script: its options whose default is one of WORDS, with their dashes."""
     found: dict[str, frozenset[str]] = {}
     for name, path in files:
-        try:
-            data = path.read_bytes()
-        except OSError:
-            continue
-        if not _WORTH.search(data) or not _NAMED.search(data) or b"causeway: keep" in data:
-            continue
-        try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore")
-                tree = ast.parse(data)
-        except (SyntaxError, ValueError, RecursionError):
+        tree = tree_of(path, _worth)
+        if tree is None:
             continue
         options = {
             option for call in ast.walk(tree) if isinstance(call, ast.Call)
@@ -49,6 +40,10 @@ def find(files: Iterable[tuple[str, Path]]) -> dict[str, frozenset[str]]:
         if options:
             found[name] = frozenset(options)
     return found
+
+
+def _worth(data: bytes) -> bool:
+    return bool(_WORTH.search(data) and _NAMED.search(data)) and b"causeway: keep" not in data
 
 
 def _options(call: ast.Call) -> list[str]:
