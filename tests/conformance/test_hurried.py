@@ -32,6 +32,8 @@ MISTAKES = {
     "one_scale_for_all_columns": ("_scaled_mm.out", "float8_e4m3fn"),
     "gates_in_another_order": ("causeway::lstm_step", "float32"),
     "cell_without_tanh": ("causeway::lstm_step", "float64"),
+    "keeps_the_cell_before": ("causeway::lstm_layer", "float32"),
+    "forgets_the_last_cell": ("causeway::lstm_layer_backward", "float32"),
     "ties_go_away_from_zero": ("causeway::quantize", "float32"),
 }
 # Of copy_, which every other operator needs: in a run of their own.

@@ -472,6 +472,88 @@ cw_status lstm_step(Tensor gates, Tensor cx, Tensor hy, Tensor cy) {
   return CW_OK;
 }
 
+// y[rows, out] += x[rows, in] w[out, in]^T, or with `turned` x[rows, out] w[out, in].
+void add_product(const float* x, const float* w, float* y, int64_t rows, int64_t in, int64_t out, bool turned = false) {
+  for (int64_t r = 0; r < rows; ++r)
+    for (int64_t o = 0; o < out; ++o)
+      for (int64_t i = 0; i < in; ++i)
+        if (turned)
+          y[r * in + i] += x[r * out + o] * w[o * in + i];
+        else
+          y[r * out + o] += x[r * in + i] * w[o * in + i];
+}
+
+// A layer of LSTM, and its gradient. kept: gates i, f, n, o, the cells and their tanh, each of all steps.
+cw_status lstm_layer(Tensor x, Tensor w, Tensor u, cw::optional<Tensor> b, cw::optional<Tensor> b2, Tensor hx,
+                     Tensor cx, Tensor output, Tensor hy, Tensor cy, Tensor kept) {
+  const int64_t rows = hx.size(0), n = hx.size(1), in = x.size(2), steps = x.size(0), state = rows * n;
+  std::vector<float> h(hx.data<float>(), hx.data<float>() + state), c(cx.data<float>(), cx.data<float>() + state);
+  const auto sigmoid = [](float v) { return 1 / (1 + std::exp(-v)); };
+  for (int64_t t = 0; t < steps; ++t) {
+    std::vector<float> g(size_t(4 * state));
+    for (int64_t k = 0; b && k < 4 * state; ++k)
+      g[size_t(k)] = b->data<float>()[k % (4 * n)] + b2->data<float>()[k % (4 * n)];
+    add_product(x.data<float>() + t * rows * in, w.data<float>(), g.data(), rows, in, 4 * n);
+    add_product(h.data(), u.data<float>(), g.data(), rows, n, 4 * n);
+    for (int64_t k = 0; k < state; ++k) {
+      const float* at = g.data() + k / n * 4 * n + k % n;
+      const float i = sigmoid(at[0]), f = sigmoid(at[n]), m = std::tanh(at[2 * n]), o = sigmoid(at[3 * n]);
+      const float before = c[size_t(k)], cell = f * before + i * m, bent = std::tanh(cell);
+      c[size_t(k)] = cell, h[size_t(k)] = output.data<float>()[t * state + k] = o * bent;
+      const float all[] = {i, f, m, o, hurried("keeps_the_cell_before") ? before : cell, bent};
+      for (int64_t part = 0; part < 6 && kept.size(1); ++part)
+        kept.data<float>()[(part * steps + t) * state + k] = all[part];
+    }
+  }
+  std::copy(h.begin(), h.end(), hy.data<float>());
+  std::copy(c.begin(), c.end(), cy.data<float>());
+  return CW_OK;
+}
+
+cw_status lstm_layer_backward(Tensor x, Tensor w, Tensor u, cw::optional<Tensor>, cw::optional<Tensor>, Tensor hx,
+                              Tensor cx, Tensor output, Tensor kept, cw::optional<Tensor> dy, cw::optional<Tensor> dhy,
+                              cw::optional<Tensor> dcy, Tensor dx, Tensor dw, Tensor du, Tensor db, Tensor dhx,
+                              Tensor dcx) {
+  const int64_t rows = hx.size(0), n = hx.size(1), in = x.size(2), steps = x.size(0), state = rows * n;
+  const auto begin = [&](const cw::optional<Tensor>& t) {
+    return t ? std::vector<float>(t->data<float>(), t->data<float>() + state) : std::vector<float>(size_t(state));
+  };
+  std::vector<float> dh = begin(dhy), dc = begin(hurried("forgets_the_last_cell") ? cw::optional<Tensor>() : dcy);
+  for (Tensor to : {dx, dw, du, db}) {
+    int64_t count = 1;
+    for (int64_t d = 0; d < to.dim(); ++d) count *= to.size(d);
+    std::fill(to.data<float>(), to.data<float>() + count, 0.0f);
+  }
+  for (int64_t t = steps; t-- > 0;) {
+    const float* h_before = t ? output.data<float>() + (t - 1) * state : hx.data<float>();
+    const float* c_before = t ? kept.data<float>() + (4 * steps + t - 1) * state : cx.data<float>();
+    std::vector<float> g(size_t(4 * state));
+    for (int64_t k = 0; k < state; ++k) {
+      const auto part = [&](int64_t which) { return kept.data<float>()[(which * steps + t) * state + k]; };
+      const float i = part(0), f = part(1), m = part(2), o = part(3), bent = part(5);
+      const float up = dh[size_t(k)] + (dy ? dy->data<float>()[t * state + k] : 0);
+      const float cell = dc[size_t(k)] + up * o * (1 - bent * bent);
+      float* to = g.data() + k / n * 4 * n + k % n;
+      to[0] = cell * m * i * (1 - i), to[n] = cell * c_before[k] * f * (1 - f), to[2 * n] = cell * i * (1 - m * m);
+      to[3 * n] = up * bent * o * (1 - o);
+      dc[size_t(k)] = cell * f, dh[size_t(k)] = 0;
+    }
+    const float* now = x.data<float>() + t * rows * in;
+    add_product(g.data(), w.data<float>(), dx.data<float>() + t * rows * in, rows, in, 4 * n, true);
+    add_product(g.data(), u.data<float>(), dh.data(), rows, n, 4 * n, true);
+    for (int64_t r = 0; r < rows; ++r)
+      for (int64_t o = 0; o < 4 * n; ++o) {
+        const float slope = g[size_t(r * 4 * n + o)];
+        for (int64_t i = 0; i < in; ++i) dw.data<float>()[o * in + i] += slope * now[r * in + i];
+        for (int64_t i = 0; i < n; ++i) du.data<float>()[o * n + i] += slope * h_before[r * n + i];
+        if (db.size(0)) db.data<float>()[o] += slope;
+      }
+  }
+  std::copy(dh.begin(), dh.end(), dhx.data<float>());
+  std::copy(dc.begin(), dc.end(), dcx.data<float>());
+  return CW_OK;
+}
+
 cw_status quantize(Tensor out, Tensor self, Tensor inverse, cw::optional<Tensor> zero, int64_t axis, int64_t low,
                    int64_t high, Dtype) {
   int64_t inner = 1, numel = 1;
@@ -522,6 +604,8 @@ constexpr cw::Entry operators[] = {
     cw::op<aten::_softmax_out, softmax>(cw::dense(floats)),
     cw::op<aten::_scaled_mm_out, scaled_mm>(as_it_comes(floats | eights)),
     cw::op<cw::causeway::lstm_step, lstm_step>(cw::dense(CW_FLOAT32 | CW_FLOAT64)),
+    cw::op<cw::causeway::lstm_layer, lstm_layer>({CW_NEEDS_CONTIGUOUS, CW_FLOAT32}),
+    cw::op<cw::causeway::lstm_layer_backward, lstm_layer_backward>({CW_NEEDS_CONTIGUOUS, CW_FLOAT32}),
     cw::op<cw::causeway::quantize, quantize>(cw::dense(integers | floats)),
 };
 
