@@ -120,17 +120,11 @@ def refused(call, *arguments, **named):
 
 
 @pytest.fixture(scope="session")
-def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def files(run_python: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("python")
-    done = subprocess.run(
-        [sys.executable, "-c", MODELS, str(folder)],
-        env=os.environ | {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_VENDOR": "sim"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    run_python(
+        MODELS, args=(str(folder),), timeout=300, CAUSEWAY_SIM_CODE="1", CAUSEWAY_VENDOR="sim"
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return folder
 
 

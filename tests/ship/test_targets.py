@@ -7,6 +7,7 @@ import struct
 import subprocess
 import sys
 import zlib
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -32,18 +33,10 @@ causeway.export(model, (x,), f"{folder}/image.cw", weights=f"{folder}/own.weight
 
 
 @pytest.fixture(scope="session")
-def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+def folder(run_python: Callable, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with image.cw, which has binaries, and its weights."""
     made = tmp_path_factory.mktemp("targets")
-    done = subprocess.run(
-        [sys.executable, "-c", MODEL, made],
-        env=os.environ | {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_VENDOR": "sim"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
-    )
-    assert done.returncode == 0, done.stdout + done.stderr
+    run_python(MODEL, args=(str(made),), timeout=300, CAUSEWAY_SIM_CODE="1", CAUSEWAY_VENDOR="sim")
     return made
 
 

@@ -55,18 +55,12 @@ except CausewayError as error:
 
 
 @pytest.fixture(scope="session")
-def made(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
+def made(run_python: Callable, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, list[str]]:
     """A folder with one.cw and two.cw, which share shared.weights, and what was printed."""
     folder = tmp_path_factory.mktemp("weights")
-    done = subprocess.run(
-        [sys.executable, "-c", MODELS, folder],
-        env=os.environ | {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_VENDOR": "sim"},
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=300,
+    done = run_python(
+        MODELS, args=(str(folder),), timeout=300, CAUSEWAY_SIM_CODE="1", CAUSEWAY_VENDOR="sim"
     )
-    assert done.returncode == 0, done.stdout + done.stderr
     return folder, done.stdout.splitlines()
 
 
