@@ -641,11 +641,7 @@ def elapsed_time_is_of_the_stream(chip: Chip) -> None:
 
 def the_profile_says_when_work_ran(chip: Chip) -> None:
     """Has profile.v1 each copy once, under its number, within the time in which it can have run?"""
-    chip.needs("extension")
-    try:
-        profile = chip.library.profile()
-    except TableError as error:
-        raise Skipped(f"not offered: profile.v1 ({error})") from None
+    profile = chip.extension("profile.v1", chip.library.profile)
 
     def ask(entry: str, *args: object) -> None:
         status = getattr(profile, entry)(*args)

@@ -7,9 +7,11 @@ import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TypeVar
 
 from causeway.conformance.table import HOST, STATUS, Library, TableError, i32
 
+Table = TypeVar("Table")
 KIB, MIB = 1 << 10, 1 << 20
 CANARY = 0xC5
 STREAMS = tuple(f"stream_{verb}" for verb in ("create", "destroy", "query", "sync", "wait"))
@@ -65,6 +67,14 @@ class Chip:
         missing = [entry for entry in entries if not self.library.offers(entry)]
         if missing:
             raise Skipped(f"not offered: {', '.join(missing)}")
+
+    def extension(self, name: str, table: Callable[[], Table]) -> Table:
+        """The table of an extension. Skip the check where the vendor has none."""
+        self.needs("extension")
+        try:
+            return table()
+        except TableError as error:
+            raise Skipped(f"not offered: {name} ({error})") from None
 
     @contextmanager
     def memory(self, *sizes: int, device: int = 0) -> Iterator[list[int]]:

@@ -36,11 +36,7 @@ GROUPS = (
 
 def a_share_of_the_cores_holds(chip: Chip) -> None:
     """Do limits of cores.v1 hold until they are taken back, and does work come out right?"""
-    chip.needs("extension")
-    try:
-        table = chip.library.cores()
-    except TableError as error:
-        raise Skipped(f"not offered: cores.v1 ({error})") from None
+    table = chip.extension("cores.v1", chip.library.cores)
     expect(bool(table.device_cores and table.set_device_cores), "both entries of devices", "one")
     both = bool(table.stream_cores)
     expect(both == bool(table.set_stream_cores), "both entries of streams, or none", "one")
@@ -375,10 +371,7 @@ def what_is_noted_runs_when_it_is_launched(chip: Chip) -> None:
     """Does graph.v1 note work, run it at each launch and not before, and let the stream go on?"""
     library = chip.library
     chip.needs("extension", "stream_create")
-    try:
-        table = library.graphs()
-    except TableError as error:
-        raise Skipped(f"not offered: graph.v1 ({error})") from None
+    table = chip.extension("graph.v1", library.graphs)
     n, stream = 4096, library.stream()
 
     def good(what: str, status: int) -> None:

@@ -115,11 +115,7 @@ CHECKS: tuple[Callable[[Chip], None], ...] = (
 
 
 def _table(chip: Chip) -> LayoutTable:
-    chip.needs("extension")
-    try:
-        table = chip.library.layouts()
-    except TableError as error:
-        raise Skipped(f"not offered: layout.v1 ({error})") from None
+    table = chip.extension("layout.v1", chip.library.layouts)
     expect(bool(table.packed_bytes and table.pack), "packed_bytes and pack", "not both")
     expect(table.layouts > 0, "a layout", table.layouts)
     return table

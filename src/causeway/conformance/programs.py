@@ -5,8 +5,8 @@ from __future__ import annotations
 import ctypes as C
 from typing import Any
 
-from causeway.conformance.chip import Chip, Skipped, expect
-from causeway.conformance.table import STATUS, CodeArg, CodeInfo, TableError, i32, ptr, u32
+from causeway.conformance.chip import Chip, expect
+from causeway.conformance.table import STATUS, CodeArg, CodeInfo, i32, ptr, u32
 
 # For each language a function that writes `in` times `factor` plus its index.
 _SOURCES = {
@@ -45,12 +45,8 @@ class Code:
     """A chip's code.v1, and what its compiler makes of `scale`."""
 
     def __init__(self, chip: Chip) -> None:
-        chip.needs("extension")
         self.chip = chip
-        try:
-            self.table = chip.library.code()
-        except TableError as error:
-            raise Skipped(f"not offered: code.v1 ({error})") from None
+        self.table = chip.extension("code.v1", chip.library.code)
         info = self.info = CodeInfo(struct_size=C.sizeof(CodeInfo))
         self.good("info", 0, C.byref(info))
         expect(info.language in _SOURCES, "a language of abi.h", info.language)

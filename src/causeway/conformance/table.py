@@ -12,11 +12,12 @@ import shutil
 import tempfile
 from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 STATUS = ["OK", "UNSUPPORTED", "OUT_OF_MEMORY", "INVALID", "DEVICE_LOST", "FAILED", "NOT_READY"]
 HOST = -1
 
+Table = TypeVar("Table", bound=C.Structure)
 i32, u32, i64, u64, ptr = C.c_int32, C.c_uint32, C.c_int64, C.c_uint64, C.c_void_p
 
 
@@ -382,34 +383,28 @@ class Library:
         table: Ipc = C.cast(self.get("extension", ptr, b"ipc.v1"), C.POINTER(Ipc)).contents
         return table
 
-    def code(self) -> CodeTable:
-        """The table of code.v1. TableError where there is none."""
-        found = C.cast(self.get("extension", ptr, b"code.v1"), C.POINTER(CodeTable))
-        table = CodeTable()  # what the vendor's does not reach is NULL
-        size = min(found.contents.struct_size, C.sizeof(CodeTable))
+    def _extension(self, name: str, kind: type[Table]) -> Table:
+        found = C.cast(self.get("extension", ptr, name.encode()), C.POINTER(kind))
+        table = kind()  # what the vendor's does not reach is NULL
+        size = min(found.contents.struct_size, C.sizeof(kind))
         C.memmove(C.byref(table), found, size)
         return table
+
+    def code(self) -> CodeTable:
+        """The table of code.v1. TableError where there is none."""
+        return self._extension("code.v1", CodeTable)
 
     def cores(self) -> CoresTable:
         """The table of cores.v1. TableError where there is none."""
-        found = C.cast(self.get("extension", ptr, b"cores.v1"), C.POINTER(CoresTable))
-        table = CoresTable()
-        size = min(found.contents.struct_size, C.sizeof(CoresTable))
-        C.memmove(C.byref(table), found, size)
-        return table
+        return self._extension("cores.v1", CoresTable)
 
     def layouts(self) -> LayoutTable:
         """The table of layout.v1. TableError where there is none."""
-        found = C.cast(self.get("extension", ptr, b"layout.v1"), C.POINTER(LayoutTable))
-        table = LayoutTable()
-        size = min(found.contents.struct_size, C.sizeof(LayoutTable))
-        C.memmove(C.byref(table), found, size)
-        return table
+        return self._extension("layout.v1", LayoutTable)
 
     def graphs(self) -> GraphTable:
         """The table of graph.v1. TableError where there is none."""
-        found = C.cast(self.get("extension", ptr, b"graph.v1"), C.POINTER(GraphTable))
-        return GraphTable.from_buffer_copy(found.contents)
+        return self._extension("graph.v1", GraphTable)
 
     def profile(self) -> ProfileTable:
         found = C.cast(self.get("extension", ptr, b"profile.v1"), C.POINTER(ProfileTable))
