@@ -101,11 +101,24 @@ void give_up(DeviceStorage& storage) {
 #endif
 }
 
+namespace {
+
+void note_writer(DeviceStorage& storage, StreamState& stream) {
+  for (auto& writer : storage.writers) {
+    StreamState* was = writer.load(std::memory_order_relaxed);
+    if (C10_LIKELY(was == &stream)) return;
+    if (!was && (writer.compare_exchange_strong(was, &stream) || was == &stream)) return;
+  }
+  storage.more_writers.store(true);
+}
+
+}  // namespace
+
 void note_write(DeviceStorage& storage) {
   StreamState& stream = current_stream(storage.device().index());
   // Each replay writes, and nobody says so.
   if (C10_UNLIKELY(graph_of(stream) != nullptr)) return give_up(storage);
-  storage.writer.store(&stream, std::memory_order_relaxed);
+  note_writer(storage, stream);
   storage.writes.fetch_add(1, std::memory_order_acq_rel);
   if (Forms* forms = storage.forms.load(std::memory_order_acquire)) forms->drop(g_counts[forms->device()].written);
 }
@@ -166,12 +179,15 @@ Forms::View* Forms::find(const at::Tensor& t, uint32_t layout) {
 
 std::shared_ptr<Form> Forms::make(const at::Tensor& t, uint32_t layout, uint64_t bytes, StreamState& stream,
                                   const DeviceStorage& storage) {
+  if (storage.more_writers.load()) return nullptr;
   c10::DataPtr memory = allocate_if_possible(device_, stream, bytes);
   if (!memory) return nullptr;
   auto form = std::make_shared<Form>(std::move(memory), bytes, stream);
-  // The last write may be on another stream, and a program that has threads race for it sees its bytes in the end.
-  StreamState* writer = storage.writer.load();
-  if (writer && writer != &stream) {
+  // A write may be on another stream, and a program that has threads race for it sees its bytes in the end. Of several
+  // streams that wrote, any may be the last to come to it.
+  for (const auto& each : storage.writers) {
+    StreamState* writer = each.load();
+    if (!writer || writer == &stream) continue;
     form->ready.reset(new_event(device_, false));
     record_event(*form->ready, *writer);
     block_stream(stream, *form->ready);

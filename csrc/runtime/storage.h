@@ -1,6 +1,7 @@
 // Device storages, and how the host rung sees them: as CPU tensors on the same bytes, with no copy.
 #pragma once
 
+#include <array>
 #include <atomic>
 
 #include <ATen/core/Tensor.h>
@@ -30,7 +31,8 @@ struct DeviceStorage final : c10::StorageImpl {
   // What packed.h keeps of it. `watched`: whoever is given a pointer to write by is noticed.
   std::atomic<bool> watched{false}, handed_out{false};
   std::atomic<uint64_t> writes{0};
-  std::atomic<StreamState*> writer{nullptr};  // of the last write
+  std::array<std::atomic<StreamState*>, 4> writers{};  // the streams that wrote
+  std::atomic<bool> more_writers{false};
   std::atomic<Forms*> forms{nullptr};
 
  private:

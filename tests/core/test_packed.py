@@ -336,6 +336,37 @@ def test_a_vendor_that_fails_to_convert_says_so(chip) -> None:
 
 
 @pytest.mark.parametrize("execution", ["inline", "async"])
+def test_writes_of_several_streams_are_all_waited_for(chip, execution) -> None:
+    program = """
+        big = torch.randn(1500, 1500, device="sim")
+        side = torch.sim.Stream()
+        big @ big  # the default stream is busy
+        w = weight()
+        with torch.sim.stream(side):
+            w.add_(0.5)
+            for _ in range(3): x @ w
+        torch.accelerator.synchronize()
+        right(w)
+    """
+    assert chip(program, execution=execution) == ""
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
+def test_a_weight_that_many_streams_write_is_right(chip, execution) -> None:
+    program = """
+        w = weight()
+        for value in range(8):
+            with torch.sim.stream(torch.sim.Stream()):
+                w.add_(value)
+                for _ in range(3): x @ w
+        torch.accelerator.synchronize()
+        right(w)
+        assert stats()["kept"] == 0, stats()  # too many streams to wait for
+    """
+    assert chip(program, execution=execution) == ""
+
+
+@pytest.mark.parametrize("execution", ["inline", "async"])
 def test_threads_write_and_read_without_order(chip, execution) -> None:
     program = """
         import threading

@@ -487,8 +487,10 @@ def work_on_a_stream_keeps_its_order(chip: Chip) -> None:
     """Does a copy between two of many writes see the one before it, on any stream?"""
     chip.needs(*STREAMS)
     size = 256 * KIB
-    with chip.streams(1) as (new,), chip.memory(size, size) as (a, b):
+    large = 16 * MIB
+    with chip.streams(1) as (new,), chip.memory(size, size, large, large) as (a, b, c, d):
         for stream in (new, None):
+            chip.busy(c, d, large, stream, 1)  # so that what follows is queued behind it
             for value in range(40):
                 chip.fill(a, value, size, stream)
                 chip.library.call("mem_copy", b, 0, a, 0, size, stream)
