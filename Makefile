@@ -311,8 +311,8 @@ CXX_FILES = $(shell git ls-files -co --exclude-standard '*.cpp' '*.hpp' '*.h' '*
 	$(PY) -m pip install -q --no-compile -r requirements-dev.txt
 	@touch $@
 
-# DeepSpeed is a source package; none of its kernels is built, they are CUDA. torchvision's operators are for CUDA too, so
-# timm, it and torchao lie beside the environment, for their tests: other libraries would import them where they are there.
+# DeepSpeed is a source package; none of its kernels is built, they are CUDA. timm, torchvision and torchao lie beside the environment, for their tests:
+# other libraries would import them where they are there.
 .venv/libraries: requirements-libraries.txt .venv/deps
 	DS_BUILD_OPS=0 $(PY) -m pip install -q --no-deps --no-build-isolation -r requirements-libraries.txt
 	$(PY) -m pip install -q --no-deps --upgrade --target build/timm timm==1.0.31 torchvision==0.28.0 pillow==13.0.0

@@ -89,7 +89,7 @@ const Kernels& kernels() {
           attention_kernels(),   upsample_kernels(), gather_kernels(),  scatter_kernels(),   scan_kernels(),
           sort_kernels(),        find_kernels(),     fused_kernels(),   foreach_kernels(),   foreach_norm_kernels(),
           rearrange_kernels(),   product_kernels(),  ctc_kernels(),     quantized_kernels(), packed_kernels(),
-          recurrent_kernels()})
+          recurrent_kernels(),   boxes_kernels()})
       list->insert(list->end(), part.begin(), part.end());
     if (list->size() > kMostKernels) __builtin_trap();
     return list;

@@ -111,6 +111,7 @@ Kernels quantized_kernels();
 Kernels packed_kernels();
 Kernels ctc_kernels();
 Kernels recurrent_kernels();
+Kernels boxes_kernels();
 
 bool is_open();
 

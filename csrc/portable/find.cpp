@@ -35,12 +35,6 @@ bool broadcast_shape(const Tensor& a, const Tensor& b, std::vector<int64_t>* out
 
 Tensor as_bits(Tensor t) { return t.dtype = bits_of(t.dtype), t; }
 
-// A result's memory once it has its shape.
-cw_status resized(KernelCall& call, int i, const std::vector<int64_t>& shape, Tensor* out) {
-  TRY(resize(call.arg(i).v.tensor, shape));
-  return call.tensor(i, out) ? CW_OK : CW_FAILED;
-}
-
 // out, self
 cw_status nonzero(KernelCall& call, const void*) {
   Tensor out, in;
@@ -451,6 +445,11 @@ bool expanded(const Tensor& t, const std::vector<int64_t>& shape, std::vector<in
     (*strides)[to] = t.shape[d] == 1 ? 0 : t.strides[d];
   }
   return true;
+}
+
+cw_status resized(KernelCall& call, int i, const std::vector<int64_t>& shape, Tensor* out) {
+  TRY(resize(call.arg(i).v.tensor, shape));
+  return call.tensor(i, out) ? CW_OK : CW_FAILED;
 }
 
 std::string offset_text(Program& p, const std::string& name, const std::string& of, const std::vector<int64_t>& shape,

@@ -23,6 +23,9 @@ cw_status sort_rows(KernelCall& call, const Tensor& in, int dim, bool descending
 cw_status places_of(KernelCall& call, const Tensor& in, const std::vector<int64_t>& shape, void** places,
                     int64_t* count);
 
+// Result `i` of a call once it has its shape, which depends on data.
+cw_status resized(KernelCall& call, int i, const std::vector<int64_t>& shape, Tensor* out);
+
 // Text that adds to `name` the offset of row-major place `of`, by parameters that it adds to the program.
 std::string offset_text(Program& p, const std::string& name, const std::string& of, const std::vector<int64_t>& shape,
                         const std::vector<int64_t>& strides);

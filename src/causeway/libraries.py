@@ -26,6 +26,7 @@ LIBRARIES = {
     "torch.nn.attention.flex_attention": "flex_attention",
     "torch.testing._internal.opinfo.core": "opinfo",
     "torchao": "torchao",
+    "torchvision": "torchvision",
     "transformers": "transformers",
 }
 

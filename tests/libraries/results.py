@@ -37,6 +37,7 @@ FILES = {
     "diffusers": "test_diffusers.py",
     "timm": "test_timm.py",
     "torchao": "test_torchao.py",
+    "torchvision": "test_torchvision.py",
 }
 # What is of all of them: two processes, the examples, how they are found.
 TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
@@ -44,7 +45,7 @@ TOGETHER = ("test_processes.py", "test_examples.py", "test_integrations.py")
 
 def version(name: str) -> str | None:
     """The version that is installed, here or beside the environment, or None."""
-    beside = ("timm", "diffusers", "torchao")
+    beside = ("timm", "diffusers", "torchao")  # torchvision lies beside timm
     path = [*sys.path, *(str(ROOT / "build" / name) for name in beside)]
     found = importlib.metadata.distributions(name=name, path=path)
     return next((distribution.version for distribution in found), None)

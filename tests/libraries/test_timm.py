@@ -1,9 +1,8 @@
 """timm's models train on the device.
 
-timm imports torchvision, whose wheel on PyPI has its operators in a library for CUDA's torch. Its
-Python is enough here: `make test-libraries` puts both into build/timm, and the operators are
-declared without a kernel, so that one which is called would fail. In a process of its own, since
-other libraries look whether there is a timm or a torchvision.
+timm imports torchvision, whose wheel on PyPI is for CUDA's torch: see test_torchvision.py.
+`make test-libraries` puts both into build/timm. In a process of its own, since other libraries look
+whether there is a timm or a torchvision.
 """
 
 from __future__ import annotations
@@ -24,9 +23,6 @@ pytestmark = [
 
 PROGRAM = f"""
 import sys, torch
-operators = torch.library.Library("torchvision", "DEF")
-for name in ("nms", "qnms"):
-    operators.define(name + "(Tensor dets, Tensor scores, float iou_threshold) -> Tensor")
 sys.path.append({str(PACKAGES)!r})
 import timm, timm.optim
 import causeway

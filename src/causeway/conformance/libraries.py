@@ -27,6 +27,24 @@ def _boxes(dtype: torch.dtype) -> Iterator[Inputs]:
             yield boxes, scores, threshold
 
 
+def _regions(dtype: torch.dtype) -> Iterator[Inputs]:
+    """Regions of two images, some of which reach beyond them."""
+    for seed, (k, channels) in enumerate(((1, 1), (5, 3)) if dtype.is_floating_point else ()):
+        generator = torch.Generator().manual_seed(seed)
+        start, size = torch.rand(2, k, 2, generator=generator, dtype=torch.float64)
+        number = torch.arange(k)[:, None] % 2
+        rois = torch.cat([number, start * 20 - 4, start * 20 + size * 12], 1).to(dtype)
+        images = numbers(2, channels, 8, 11, dtype=dtype, seed=seed)
+        for ratio, aligned in ((-1, False), (2, True)):
+            yield images, rois, 0.5, 2, 3, ratio, aligned
+
+
+def _region_gradients(dtype: torch.dtype) -> Iterator[Inputs]:
+    for images, rois, scale, height, width, *rest in _regions(dtype):
+        grad = numbers(len(rois), images.shape[1], height, width, dtype=dtype, seed=2)
+        yield grad, rois, scale, height, width, *images.shape, *rest
+
+
 def of_schema(schema: Any, dtype: torch.dtype) -> Iterator[Inputs]:
     """Calls with tensors of one shape and plain numbers; the CPU refuses those that do not fit.
     Nothing where an argument without a default is something else.
@@ -53,4 +71,8 @@ def of_schema(schema: Any, dtype: torch.dtype) -> Iterator[Inputs]:
             yield tuple(inputs)
 
 
-LIBRARIES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {"torchvision::nms": _boxes}
+LIBRARIES: dict[str, Callable[[torch.dtype], Iterator[Inputs]]] = {
+    "torchvision::nms": _boxes,
+    "torchvision::roi_align": _regions,
+    "torchvision::_roi_align_backward": _region_gradients,
+}
