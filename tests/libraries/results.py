@@ -35,6 +35,7 @@ FILES = {
     "torchmetrics": "test_metrics.py",
     "deepspeed": "test_deepspeed.py",
     "diffusers": "test_diffusers.py",
+    "einops": "test_einops.py",
     "timm": "test_timm.py",
     "torchao": "test_torchao.py",
     "torchvision": "test_torchvision.py",
