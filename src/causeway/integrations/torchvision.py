@@ -268,6 +268,6 @@ def _gradient(ctx: Any, grad: Tensor) -> tuple[Any, ...]:
 
 INTEGRATION = integrations.Integration(
     ("0.28.0", "0.28.0"),
-    "autocast for nms and roi_align; both, where torchvision's own library does not load",
+    "autocast for its operators; nms and roi_align, where its own library does not load",
     _loaded,
 )
