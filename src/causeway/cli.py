@@ -14,6 +14,7 @@ import causeway
 from causeway import config, doctor
 from causeway.autoload import messages
 from causeway.compat.command import compat
+from causeway.conformance.chips import run_chips
 from causeway.conformance.command import run_conformance
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.launch import attach, run_program
@@ -138,6 +139,7 @@ def new_vendor(
 PROGRAM = {"allow_interspersed_args": False}
 
 app.add_typer(compat, name="compat")
+app.command("chips")(run_chips)
 app.command("conformance")(run_conformance)
 app.command("coverage")(run_coverage)
 app.command("explain")(run_explain)

@@ -12,9 +12,9 @@ from pathlib import Path
 from typing import Any
 
 from causeway import device_name, vendor
+from causeway.conformance.chips import read_json
 from causeway.errors import ConfigError
 
-MOST_BYTES = 64 << 20
 KIND = "causeway-paper"  # a description that names a library, as `causeway coverage` writes it
 NEEDS = 31  # all bits that abi.h has
 
@@ -40,7 +40,7 @@ def write_description(path: str | Path, library: str) -> None:
 
 def read(path: str | Path) -> dict[str, Any]:
     """What `_C.load_paper` takes, from a conformance report or a description."""
-    data = _json(Path(path))
+    data = read_json(path)
     if data.get("kind") == KIND:
         library = _of(data, "library", str, path)
         return _paper("paper", "", "a chip on paper", library=library)
@@ -87,7 +87,7 @@ def read(path: str | Path) -> dict[str, Any]:
 def declines(path: str | Path) -> dict[str, int]:
     """Operators whose kernel declined calls of the conformance suite, with how many."""
     found = {}
-    for operator in _json(Path(path)).get("operators") or []:
+    for operator in read_json(path).get("operators") or []:
         cells = operator.get("cells", {}) if isinstance(operator, dict) else {}
         count = sum(c.get("declined", 0) for c in cells.values() if isinstance(c, dict))
         if count:
@@ -109,20 +109,6 @@ def _paper(name: str, version: str, device: str, **more: Any) -> dict[str, Any]:
         "library": "",
         "compiler": False,
     } | more
-
-
-def _json(path: Path) -> dict[str, Any]:
-    try:
-        if path.stat().st_size > MOST_BYTES:
-            raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: that is no report")
-        data = json.loads(path.read_text(encoding="utf-8"))
-    except OSError as error:
-        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
-    except (ValueError, RecursionError) as error:
-        raise ConfigError(f"{path} is not JSON: {error}") from None
-    if not isinstance(data, dict):
-        raise ConfigError(f"{path} is no conformance report: it is a {type(data).__name__}")
-    return data
 
 
 def _of(data: dict[str, Any], key: str, kind: type, path: str | Path) -> Any:

@@ -1,0 +1,172 @@
+"""`causeway chips`: the reports of several chips side by side, an operator a line."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from causeway.errors import ConfigError
+from causeway.options import told
+
+if TYPE_CHECKING:
+    from causeway.pages.page import Page
+
+MOST_BYTES = 64 << 20
+_SHORT = (("bfloat", "bf"), ("float", "f"), ("complex", "c"), ("uint", "u"), ("int", "i"))
+
+
+@dataclass(frozen=True)
+class Chip:
+    """What a report says of a chip. `operators`: of each that it offers, dtypes and their state."""
+
+    file: str
+    about: dict[str, Any]
+    summary: dict[str, Any]
+    verdict: str
+    operators: dict[str, dict[str, str]]
+
+    @property
+    def name(self) -> str:
+        return f"{self.about['device']} ({self.about['vendor']} {self.about['version']})"
+
+    def dtypes(self, operator: str) -> tuple[list[str], list[str]]:
+        """Those that passed and those that failed, of an operator that is offered."""
+        cells = self.operators.get(operator, {})
+        bad = ("failed", "not tested")
+        passed = [short(dtype) for dtype, state in cells.items() if state not in bad]
+        return passed, [short(dtype) for dtype, state in cells.items() if state == "failed"]
+
+
+def short(dtype: str) -> str:
+    """bf16 of bfloat16, f32 of float32, bool of bool."""
+    for long, letters in _SHORT:
+        if dtype.startswith(long):
+            return letters + dtype.removeprefix(long)
+    return dtype
+
+
+def read_json(path: str | Path) -> dict[str, Any]:
+    """A conformance report as it was written. Raises ConfigError, with what is wrong."""
+    file = Path(path)
+    try:
+        if file.stat().st_size > MOST_BYTES:
+            raise ConfigError(f"{path} has more than {MOST_BYTES >> 20} MiB: that is no report")
+        data = json.loads(file.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError) as error:
+        raise ConfigError(f"{path} is not JSON: {error}") from None
+    if not isinstance(data, dict):
+        raise ConfigError(f"{path} is no conformance report: it is a {type(data).__name__}")
+    return data
+
+
+def read(path: str) -> Chip:
+    """The chip of a report. Raises ConfigError where the file is none."""
+    data = read_json(path)
+    try:
+        operators = {
+            str(operator["operator"]): {
+                str(dtype): str(cell["state"])
+                for dtype, cell in operator["cells"].items()
+                if cell["offered"]
+            }
+            for operator in data["operators"]
+        }
+        about = {key: str(data["about"][key]) for key in _ABOUT}
+        summary = {key: data["summary"][key] for key in _SUMMARY}
+        return Chip(path, about, summary, str(data["verdict"]), operators)
+    except (KeyError, TypeError, AttributeError) as error:
+        raise ConfigError(
+            f"{path} is no conformance report: {type(error).__name__} {error}. "
+            "`causeway conformance --json FILE` writes one"
+        ) from None
+
+
+_ABOUT = ("device", "vendor", "version", "causeway", "torch", "date")
+_SUMMARY = ("good", "operators_passed", "operators_failed", "coverage", "cases")
+
+
+def page(chips: list[Chip], only: str = "") -> Page:
+    """The page of some chips: what they are, and the dtypes of each operator that one offers."""
+    from causeway.pages.page import Badge, Code, Page, Section, Table, Text
+
+    rows = [
+        [
+            chip.name,
+            Badge("conforms", "good") if chip.summary["good"] else Badge("does not", "bad"),
+            str(chip.summary["operators_passed"]),
+            str(chip.summary["operators_failed"]),
+            "" if chip.summary["coverage"] is None else f"{chip.summary['coverage']:.1%}",
+            f"{chip.about['causeway']}, {chip.about['torch']}",
+            chip.about["date"],
+        ]
+        for chip in chips
+    ]
+    heads = ["chip", "", "operators passed", "failed", "dtypes passed", "Causeway, torch", "date"]
+
+    def cell(chip: Chip, operator: str) -> Any:
+        if operator not in chip.operators:
+            return None
+        passed, failed = chip.dtypes(operator)
+        parts: list[Any] = [" ".join(passed)] if passed else []
+        parts += [Badge(f"failed {' '.join(failed)}", "bad")] if failed else []
+        return parts or Badge("not tested", "warn")
+
+    table = [[Code(o), *(cell(chip, o) for chip in chips)] for o in operators(chips, only)]
+    words = Text(
+        "Dtypes that passed the suite, of the operators that a vendor offers. What is empty runs "
+        "too, on a lower rung of the ladder: in portable kernels, in parts, or on the host."
+    )
+    return Page(
+        f"Operators of {len(chips)} chips",
+        [
+            Table(heads, rows, "The chips"),
+            Section("Operators", [words, Table(["operator", *(c.name for c in chips)], table)]),
+        ],
+        data={"chips": [vars(chip) for chip in chips]},
+    )
+
+
+def operators(chips: list[Chip], only: str = "") -> list[str]:
+    """The names of all that one of the chips offers and `only` finds, in order."""
+    names = {name for chip in chips for name in chip.operators}
+    return sorted(name for name in names if re.search(only, name))
+
+
+def run_chips(
+    reports: Annotated[list[str], typer.Argument(help="Reports of `causeway conformance --json`.")],
+    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
+    html_file: Annotated[str, typer.Option("--html", help="Write a page.")] = "",
+) -> None:
+    """Show the conformance reports of several chips side by side."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from causeway import atomic
+
+    with told("chips"):
+        try:
+            re.compile(op)
+        except re.error as error:
+            raise ConfigError(f"--op {op!r} is no regular expression: {error}") from None
+        chips = [read(report) for report in reports]
+        if html_file:
+            atomic.write(html_file, page(chips, op).to_html())
+    table = Table("operator", *(chip.name for chip in chips))
+    for name in operators(chips, op):
+        cells = []
+        for chip in chips:
+            passed, failed = chip.dtypes(name)
+            lost = [f"failed {' '.join(failed)}"] if failed else []
+            cells.append("; ".join([" ".join(passed), *lost]) if name in chip.operators else "")
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    for chip in chips:
+        console.print(f"{chip.name}: {chip.verdict}", highlight=False, soft_wrap=True)
