@@ -14,8 +14,7 @@ import causeway
 from causeway import config, doctor
 from causeway.autoload import messages
 from causeway.compat.command import compat
-from causeway.conformance.chips import run_chips
-from causeway.conformance.command import run_conformance
+from causeway.conformance.command import run_chips, run_conformance
 from causeway.coverage.command import run_coverage, run_explain
 from causeway.launch import attach, run_program
 from causeway.migrate.command import migrate

@@ -1,4 +1,4 @@
-"""`causeway chips`: the reports of several chips side by side, an operator a line."""
+"""For `causeway chips`: the reports of several chips side by side, an operator a line."""
 
 from __future__ import annotations
 
@@ -6,12 +6,10 @@ import json
 import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
-import typer
-
+from causeway.conformance.report import rungs_of
 from causeway.errors import ConfigError
-from causeway.options import told
 
 if TYPE_CHECKING:
     from causeway.pages.page import Page
@@ -29,6 +27,7 @@ class Chip:
     summary: dict[str, Any]
     verdict: str
     operators: dict[str, dict[str, str]]
+    ours: tuple[str, ...]  # rungs that count: one below would have served it without the kernel
 
     @property
     def name(self) -> str:
@@ -37,8 +36,7 @@ class Chip:
     def dtypes(self, operator: str) -> tuple[list[str], list[str]]:
         """Those that passed and those that failed, of an operator that is offered."""
         cells = self.operators.get(operator, {})
-        bad = ("failed", "not tested")
-        passed = [short(dtype) for dtype, state in cells.items() if state not in bad]
+        passed = [short(dtype) for dtype, state in cells.items() if state in self.ours]
         return passed, [short(dtype) for dtype, state in cells.items() if state == "failed"]
 
 
@@ -78,9 +76,10 @@ def read(path: str) -> Chip:
             }
             for operator in data["operators"]
         }
+        ours = rungs_of(bool(data.get("portable")))  # an older report does not say
         about = {key: str(data["about"][key]) for key in _ABOUT}
         summary = {key: data["summary"][key] for key in _SUMMARY}
-        return Chip(path, about, summary, str(data["verdict"]), operators)
+        return Chip(path, about, summary, str(data["verdict"]), operators, ours)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path} is no conformance report: {type(error).__name__} {error}. "
@@ -116,7 +115,7 @@ def page(chips: list[Chip], only: str = "") -> Page:
         passed, failed = chip.dtypes(operator)
         parts: list[Any] = [" ".join(passed)] if passed else []
         parts += [Badge(f"failed {' '.join(failed)}", "bad")] if failed else []
-        return parts or Badge("not tested", "warn")
+        return parts or Badge("none", "warn")
 
     table = [[Code(o), *(cell(chip, o) for chip in chips)] for o in operators(chips, only)]
     words = Text(
@@ -137,36 +136,3 @@ def operators(chips: list[Chip], only: str = "") -> list[str]:
     """The names of all that one of the chips offers and `only` finds, in order."""
     names = {name for chip in chips for name in chip.operators}
     return sorted(name for name in names if re.search(only, name))
-
-
-def run_chips(
-    reports: Annotated[list[str], typer.Argument(help="Reports of `causeway conformance --json`.")],
-    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
-    html_file: Annotated[str, typer.Option("--html", help="Write a page.")] = "",
-) -> None:
-    """Show the conformance reports of several chips side by side."""
-    from rich.console import Console
-    from rich.table import Table
-
-    from causeway import atomic
-
-    with told("chips"):
-        try:
-            re.compile(op)
-        except re.error as error:
-            raise ConfigError(f"--op {op!r} is no regular expression: {error}") from None
-        chips = [read(report) for report in reports]
-        if html_file:
-            atomic.write(html_file, page(chips, op).to_html())
-    table = Table("operator", *(chip.name for chip in chips))
-    for name in operators(chips, op):
-        cells = []
-        for chip in chips:
-            passed, failed = chip.dtypes(name)
-            lost = [f"failed {' '.join(failed)}"] if failed else []
-            cells.append("; ".join([" ".join(passed), *lost]) if name in chip.operators else "")
-        table.add_row(name, *cells)
-    console = Console()
-    console.print(table)
-    for chip in chips:
-        console.print(f"{chip.name}: {chip.verdict}", highlight=False, soft_wrap=True)

@@ -1,4 +1,4 @@
-"""The command `causeway conformance`."""
+"""The commands `causeway conformance` and `causeway chips`."""
 
 from __future__ import annotations
 
@@ -70,6 +70,37 @@ def run_conformance(
             atomic.write(html_file, found.to_html())
     report.show(found, console)
     raise typer.Exit(0 if found.good else 1)
+
+
+def run_chips(
+    reports: Annotated[list[str], typer.Argument(help="Reports of `causeway conformance --json`.")],
+    op: Annotated[str, typer.Option(help="Only operators that this expression finds.")] = "",
+    html_file: Annotated[str, typer.Option("--html", help="Write a page.")] = "",
+) -> None:
+    """Show the conformance reports of several chips side by side."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from causeway import atomic
+    from causeway.conformance.chips import operators, page, read
+
+    with told("chips"):
+        _compiles("op", op)
+        chips = [read(report) for report in reports]
+        if html_file:
+            atomic.write(html_file, page(chips, op).to_html())
+    table = Table("operator", *(chip.name for chip in chips))
+    for name in operators(chips, op):
+        cells = []
+        for chip in chips:
+            passed, failed = chip.dtypes(name)
+            lost = [f"failed {' '.join(failed)}"] if failed else []
+            cells.append("; ".join([" ".join(passed), *lost]) if name in chip.operators else "")
+        table.add_row(name, *cells)
+    console = Console()
+    console.print(table)
+    for chip in chips:
+        console.print(f"{chip.name}: {chip.verdict}", highlight=False, soft_wrap=True)
 
 
 def _compiles(option: str, pattern: str) -> None:

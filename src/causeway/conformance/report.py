@@ -60,7 +60,7 @@ class ConformanceReport:
             for cell in operator.get("cells", {}).values()
             if cell["offered"]
         ]
-        ours = ("portable",) if self.portable else RUNGS[:3]
+        ours = rungs_of(self.portable)
         if self.about.get("not_offered"):
             cells = []  # so there is no coverage
         # A dtype counts with the share of its cases that the kernel served.
@@ -163,6 +163,7 @@ class ConformanceReport:
             operators.append(operator | said)
         return {
             "about": self.about,
+            "portable": self.portable,
             "summary": self.summary,
             "verdict": self.verdict,
             "checks": [asdict(check) for check in self.checks],
@@ -174,6 +175,11 @@ class ConformanceReport:
         from causeway.conformance.page import page
 
         return page(self).to_html()
+
+
+def rungs_of(portable: bool) -> tuple[str, ...]:
+    """The rungs on which an examined kernel itself served: a vendor's, or Causeway's own."""
+    return ("portable",) if portable else RUNGS[:3]
 
 
 def cell_state(cell: dict[str, Any]) -> str:
