@@ -9,6 +9,8 @@ LOCK := $(if $(shell command -v flock),flock build/.lock)
 
 export PIP_DISABLE_PIP_VERSION_CHECK := 1
 export PIP_NO_INPUT := 1
+# Images of containers set it. pip compiles nothing ahead here, so every process would compile torch's modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-kernels test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean

@@ -33,6 +33,61 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "another seed for the device than for the CPU": (
+        "def seed(s):\n    torch.manual_seed(s + 1)\n    torch.cuda.manual_seed(s + 2)\n",
+        "def seed(s):\n    torch.manual_seed(s + 1)\n    if torch.accelerator.is_available():\n"
+        "        torch.get_device_module().manual_seed(s + 2)\n",
+    ),
+    "a seed that is read from a configuration": (
+        'torch.manual_seed(c.get("seed", 1))\ntorch.cuda.manual_seed(c.get("seed", 1))\nrun()\n',
+        'torch.manual_seed(c.get("seed", 1))\nrun()\n',
+    ),
+    "a device that is put together before it is compared": (
+        'def f(k, device):\n    return "cuda:" + str(k) != device or f"cuda:{k}" == device\n',
+        'def f(k, device):\n    return f"{accelerator.type}:" + str(k) != device or '
+        'f"{accelerator.type}:{k}" == device\n',
+    ),
+    "a variable that is a tensor type, and what is made by it": (
+        "cuda = True if torch.cuda.is_available() else False\n"
+        "Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n"
+        "z = Tensor(numpy.zeros(3))\nx = imgs.type(Tensor)\n",
+        "cuda = True if torch.accelerator.is_available() else False\n"
+        "Tensor = torch.FloatTensor\n"
+        "z = Tensor(numpy.zeros(3)).to(accelerator)\nx = imgs.to(accelerator, torch.float32)\n",
+    ),
+    "a tensor type by an option": (
+        "LongTensor = torch.cuda.LongTensor if opt.cuda else torch.LongTensor\n"
+        "def f(n):\n    return LongTensor(n, 1).fill_(1)\n",
+        "LongTensor = torch.LongTensor\n"
+        'def f(n):\n    return LongTensor(n, 1).to(accelerator if opt.cuda else "cpu").fill_(1)\n',
+    ),
+    "a tensor type by another tensor": (
+        "def f(x):\n    Tensor = torch.cuda.FloatTensor if x.is_cuda else torch.FloatTensor\n"
+        "    return x + Tensor(numpy.zeros(3))\n",
+        "def f(x):\n    Tensor = torch.FloatTensor\n"
+        "    return x + Tensor(numpy.zeros(3)).to(x.device)\n",
+    ),
+    "Lightning's word for the accelerator that is here": (
+        "import pytorch_lightning as pl\n"
+        't = pl.Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu")\n',
+        't = pl.Trainer(accelerator="auto")\n',
+    ),
+    "a seed that is read from a dictionary": (
+        'torch.manual_seed(p["seed"])\nif device.type == "cuda":\n'
+        '    torch.cuda.manual_seed(p["seed"])\nrun()\n',
+        'torch.manual_seed(p["seed"])\nrun()\n',
+    ),
+    "the other branch of the question": (
+        "def f(rank):\n    if not torch.cuda.is_available():\n        fail()\n    else:\n"
+        "        torch.cuda.set_device(rank)\n",
+        "def f(rank):\n    if not torch.accelerator.is_available():\n        fail()\n    else:\n"
+        "        torch.accelerator.set_device_index(rank)\n",
+    ),
+    "a checkpoint's place that is a sum": (
+        'w = torch.load(p, map_location="cuda:" + str(rank))\n',
+        'w = torch.load(p, map_location=f"{accelerator.type}:" + str(rank) '
+        'if torch.accelerator.is_available() else "cpu")\n',
+    ),
     "what an assertion has asked is not asked again": (
         "def setup(rank):\n"
         '    assert torch.cuda.is_available(), "needs CUDA"\n'
@@ -277,6 +332,88 @@ CHANGED = {
 }
 
 KEPT = {
+    "a context of CUDA's as an argument of CUDA's": (
+        "def f():\n    return torch.cuda.get_device_capability(torch.cuda.device(1))\n"
+    ),
+    "a choice by the address of CUDA's stream": (
+        'def f(t):\n    if t.device.type == "cuda":\n'
+        "        return torch._C._cuda_getCurrentRawStream(t.device.index)\n"
+    ),
+    "NVIDIA's driver behind a question": (
+        "import pynvml\n\ndef f():\n    if torch.cuda.is_available():\n"
+        "        pynvml.nvmlInit()\n        h = pynvml.nvmlDeviceGetHandleByIndex(0)\n"
+    ),
+    "NVIDIA's tool by a function of the module": (
+        "import subprocess\n\ndef usage():\n"
+        '    return subprocess.check_output(["nvidia-smi", "-q"])\n\n'
+        "def f(cfg):\n    if cfg.gpu and torch.cuda.is_available():\n        return usage()\n"
+    ),
+    "CUDA as the name of what was chosen": (
+        'if torch.version.hip:\n    KIND = "ROCm"\nelif torch.cuda.is_available():\n'
+        '    KIND = "CUDA"\n'
+    ),
+    "a comment that says what CUDA alone can": (
+        "def f(x, r):\n    if x.is_cuda:\n        x = x.repeat(r)\n    else:\n"
+        "        # complex numbers may not repeat on non-CUDA devices\n        x = x.expand(r)\n"
+        "    return x\n"
+    ),
+    "faster_whisper's device": (
+        'from faster_whisper import WhisperModel\n\nm = WhisperModel("medium", device="cuda")\n'
+    ),
+    "what tests require": (
+        "def requires_cuda():\n    there = torch.cuda.is_available()\n    return there\n"
+    ),
+    "compute capabilities behind a question": (
+        "def specs():\n    if not torch.cuda.is_available():\n        return None\n"
+        "    return get_compute_capabilities()\n"
+    ),
+    "a file that was saved on CUDA, read to the CPU": (
+        'w = torch.load(p, map_location={"cuda:0": "cpu"})\n'
+    ),
+    "faiss's own switch, by a name": (
+        "import faiss\n\ndef f(n):\n    use_gpu = torch.cuda.device_count() > 0\n"
+        "    return faiss.Kmeans(n, 4, gpu=use_gpu)\n"
+    ),
+    "DeepSpeed's accelerator, which has a class for each vendor": (
+        "from deepspeed.accelerator import get_accelerator\n\n"
+        'if get_accelerator().device_name() == "cuda":\n'
+        "    from apex.optimizers import FusedAdam as Adam\nelse:\n"
+        "    from torch.optim import Adam\n"
+        "\ndef f():\n    device = get_accelerator().device_name()\n"
+        '    return [torch.profiler.ProfilerActivity.CUDA] if device.startswith("cuda") else []\n'
+    ),
+    "flags of a build for CUDA": (
+        "def load(flags, extra_cuda_cflags=None):\n    if torch.cuda.is_available():\n"
+        '        extra_cuda_cflags = ["-O3"]\n        flags.append("-DCUDA_OP")\n'
+    ),
+    "kernels that are compiled from sources": (
+        'spmm = load_extension("spmm", ["spmm.cpp", "spmm.cu"])\n\n\n'
+        'def f(x):\n    if x.device.type == "cuda":\n        forward = spmm.add_cuda\n'
+        "    else:\n        forward = spmm.add_cpu\n    return forward(x)\n"
+    ),
+    "a parameter that is compared with CUDA's name": (
+        'def check(dtype, device="cuda"):\n'
+        '    if not torch.cuda.is_available() and device == "cuda":\n        skip()\n'
+        "    return torch.ones(3, device=device)\n"
+    ),
+    "what is behind a comparison that stays": (
+        'def f(mode, x):\n    if mode == "cuda":\n        x = x.cuda()\n    return x\n'
+    ),
+    "an answer whose name says NVIDIA": (
+        'IS_NVIDIA = platform_device == "cuda"\nHAS_NVIDIA = torch.cuda.is_available()\n'
+    ),
+    "a compute capability by the program's own function": (
+        "def f(x):\n    return get_device_capability(x.device)[0] if x.is_cuda else 0\n"
+        "def g():\n    if not torch.cuda.is_available():\n        return 0\n"
+        "    return device_capability(0)\n"
+    ),
+    "constants of several vendors": (
+        "def f(x):\n    if IS_CUDA_AVAILABLE:\n        return x.cuda()\n"
+        "    elif IS_MUSA_AVAILABLE:\n        return x.musa()\n"
+    ),
+    "two arguments, one of them a device": (
+        "from mine import ops\n\nbatch = ops.cuda(batch, device=device)\n"
+    ),
     "functions of a package for CUDA alone": (
         "from flash_attn import flash_attn_func\nimport xformers.ops as xops\n"
         "def f(q, k, v, fast):\n    if q.is_cuda and fast:\n"
@@ -529,7 +666,7 @@ def test_a_place_that_went_wrong_is_converted_as_its_maintainer_would(case: str)
     lines = [x for x in result.replace(HELP, "").splitlines() if x]
     wanted = [x for x in after.splitlines() if x]
     assert lines[-len(wanted) :] == wanted, result
-    named = re.search(r"(?<!torch\.)\baccelerator\b", after)
+    named = re.search(r"(?<!torch\.)\baccelerator\b(?!=)", after)
     assert (HELP in result) == (named is not None), result
 
 
@@ -879,3 +1016,119 @@ def test_a_converted_tree_starts_no_driver_at_its_imports(
             main("1")
             assert os.environ["CUDA_VISIBLE_DEVICES"] == ("0" if wanted else "1")
         assert asked == [*wanted, "is_available"]
+
+
+def test_what_a_module_asks_before_it_imports_torch_stays() -> None:
+    head = 'import os\n\nos.environ["CUDA_VISIBLE_DEVICES"] = "0"\nRUN = "cuda"\n\nimport torch\n'
+    after = convert(head + "w = torch.load(p, map_location=RUN)\nx = w.cuda()\n")
+    assert after.startswith(f"{head}\n{HELP}"), after
+    assert after.endswith("map_location=RUN)\nx = w.to(accelerator)\n")
+
+
+def test_functions_and_classes_of_the_tree_that_are_called_cuda_stay(tmp_path: Path) -> None:
+    (tmp_path / "utils").mkdir()
+    files = {
+        "utils/__init__.py": "from .tensors import cuda, cpu\n",
+        "utils/tensors.py": "import torch\n\n\ndef cuda(x, *args):\n    return x.cuda(*args)\n",
+        "embed.py": "class SentenceEmbedder(object):\n    def cuda(self):\n        pass\n",
+        "reader.py": "from embed import SentenceEmbedder\n\n"
+        "model, start = SentenceEmbedder.load(1)\nmodel.cuda()\n",
+        "main.py": "import torch\nfrom utils import utils\n\n\n"
+        "def f(self, batch):\n    self.embedder.cuda()\n    return utils.cuda(batch)\n",
+    }
+    after = tree(tmp_path, files)
+    assert (after["main.py"], after["reader.py"]) == (files["main.py"], files["reader.py"])
+
+
+def test_a_tensor_type_that_other_modules_import_stays_a_type(tmp_path: Path) -> None:
+    files = {
+        "kinds.py": "import torch\n\ncuda = torch.cuda.is_available()\n"
+        "FloatTensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor\n"
+        "one = FloatTensor([1.0])\n",
+        "main.py": "from kinds import FloatTensor\n\nx = FloatTensor([1.0])\n",
+    }
+    after = tree(tmp_path, files)["kinds.py"]
+    assert "one = FloatTensor([1.0])\n" in after
+    assert "FloatTensor = torch.FloatTensor\n" not in after
+
+
+def test_tests_of_a_package_that_loads_compiled_kernels_stay(tmp_path: Path) -> None:
+    (tmp_path / "vision" / "ops").mkdir(parents=True)
+    test = (
+        "import torch\nfrom vision.{} import pool\n\n\ndef test_pool():\n"
+        "    if not torch.cuda.is_available():\n        return\n    pool(torch.ones(3).cuda())\n"
+    )
+    files = {
+        "vision/__init__.py": "",
+        "vision/ops/__init__.py": "",
+        "vision/ops/pool.py": "ext_module = ext_loader.load_ext('_ext', ['pool'])\n",
+        "vision/layers.py": "import torch._C as _C\n",
+        "test_pool.py": test.format("ops.pool"),
+        "test_layers.py": test.format("layers"),
+    }
+    after = tree(tmp_path, files)
+    assert after["test_pool.py"] == files["test_pool.py"]
+    assert "if not torch.accelerator.is_available():" in after["test_layers.py"]
+
+
+def test_a_tree_that_tells_vendors_apart_keeps_the_code_of_each(tmp_path: Path) -> None:
+    files = {
+        "platforms.py": "IS_NPU = kind == 'npu'\nIS_AMD = kind == 'hip'\n",
+        "npu.py": "import torch\n\nd = torch.npu.current_device()\n",
+        "conftest.py": 'import os\n\nos.environ["ASCEND_RT_VISIBLE_DEVICES"] = "0"\n',
+        "run.sh": "ASCEND_RT_VISIBLE_DEVICES=0 python -m pytest\n",
+    }
+    assert tree(tmp_path, files) == files
+    files.pop("platforms.py")
+    (tmp_path / "platforms.py").unlink()
+    assert "CAUSEWAY_VISIBLE_DEVICES=0" in tree(tmp_path, files)["run.sh"]
+
+
+def test_a_condition_that_is_added_at_an_import_starts_no_driver(tmp_path: Path) -> None:
+    text = "import torch\n\ntorch.cuda.empty_cache()\nn = torch.cuda.max_memory_allocated()\n"
+    after = tree(tmp_path, {"model.py": text, "train.py": LATE["in a function"]})["model.py"]
+    assert after.endswith(
+        'if accelerator.type != "cpu":\n    torch.accelerator.empty_cache()\n'
+        'n = torch.accelerator.max_memory_allocated() if accelerator.type != "cpu" else 0\n'
+    )
+
+
+def test_an_assertion_stays_before_what_is_for_cuda_alone() -> None:
+    text = "import torch\n\nassert torch.cuda.is_available()\nx = {}\nn = torch.cuda.{}\n"
+    alone = text.format("torch.cuda.get_device_capability(0)", "device_count()")
+    assert "assert torch.cuda.is_available()" in convert(alone)
+    assert "assert torch.accelerator.is_available()" in convert(text.format(1, "device_count()"))
+
+
+def test_a_number_of_a_device_that_c_takes_stays_a_number() -> None:
+    text = "import torch\n\ns = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())\n"
+    assert "RawStream(torch.accelerator.current_device_index() if" in convert(text)
+
+
+def test_a_trainer_of_the_programs_own_keeps_its_word(tmp_path: Path) -> None:
+    text = "trainer:\n  _target_: {}.trainer.Trainer\n  accelerator: cuda\n  max_epochs: 3\n"
+    files = {"own.yaml": text.format("training"), "theirs.yaml": text.format("lightning.pytorch")}
+    after = tree(tmp_path, files)
+    assert after["own.yaml"] == files["own.yaml"]
+    assert after["theirs.yaml"] == files["theirs.yaml"].replace("cuda", "auto")
+
+
+def test_the_folder_of_cudas_code_beside_other_vendors_stays(tmp_path: Path) -> None:
+    text = "import torch\n\n\ndef f(x):\n    return x.cuda()\n"
+    files = {f"backends/{kind}/ops.py": text for kind in ("cuda", "xpu", "hpu")}
+    for name in files:
+        (tmp_path / name).parent.mkdir(parents=True)
+    files["main.py"] = text
+    after = tree(tmp_path, files)
+    assert after["backends/cuda/ops.py"] == text
+    assert after["main.py"] != text
+
+
+def test_tests_of_a_function_of_an_extension_stay(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
+        'e = CUDAExtension("fast.sum_cuda", ["sum.cu"])\n',
+        "test_sum.py": "import torch\nfrom fast.sum_cuda import total\n\n\ndef test_total():\n"
+        "    if not torch.cuda.is_available():\n        return\n    total(torch.ones(3).cuda())\n",
+    }
+    assert tree(tmp_path, files)["test_sum.py"] == files["test_sum.py"]

@@ -9,6 +9,7 @@ alternately.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import torch
@@ -118,8 +119,14 @@ def poisoned(shape: tuple[int, ...], stride: tuple[int, ...], dtype: torch.dtype
     return poison(size, dtype).view(dtype).as_strided(shape, stride)
 
 
+@cache
+def _dirt() -> list[Tensor]:
+    """Poison for blocks of some sizes. Made once: it is copied before every call."""
+    return [torch.full((n // 4,), -1, dtype=torch.int32) for n in (512, 4096, 65536, 1 << 20)]
+
+
 def dirty_cache(device: torch.device) -> None:
     """Leave poison in the blocks of memory that the next call is likely to get."""
-    for n in (512, 4096, 65536, 1 << 20):
-        blocks = [torch.full((n // 4,), -1, dtype=torch.int32).to(device) for _ in range(2)]
+    for dirt in _dirt():
+        blocks = [dirt.to(device) for _ in range(2)]
         del blocks

@@ -13,13 +13,13 @@ import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 import pathspec
 
 from causeway.errors import CausewayError
-from causeway.migrate import flags, visible
+from causeway.migrate import flags, own, visible
 from causeway.migrate.files import own_options
 from causeway.migrate.finding import (
     OUR_MISTAKE,
@@ -29,15 +29,14 @@ from causeway.migrate.finding import (
     converter,
     converter_name,
 )
+from causeway.migrate.own import Own
 from causeway.migrate.settings import Settings
 
 # Never of the user's making. A folder with a pyvenv.cfg is skipped too.
 _SKIPPED = {".git", ".hg", ".svn", ".causeway", "__pycache__", "node_modules", ".tox", ".nox"}
 _LARGEST = 20 << 20  # bytes; what is larger is data
 _WORTH_PROCESSES = 1 << 20  # bytes
-_OWN = re.compile(rb"^[ \t]+def[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(", re.M)
 _BUILT = re.compile(rb"""\b(?:CUDAExtension|load)\(\s*(?:name\s*=\s*)?(["'])([A-Za-z_][\w.]*)\1""")
-_CLASS = re.compile(rb"^([ \t]*)class[ \t]+(\w+)", re.M)
 
 
 class MigrateError(CausewayError):
@@ -58,7 +57,7 @@ class Found:
 class _Tree:
     """What one file must know of the others."""
 
-    own_cuda: frozenset[str]
+    own: Own
     own_packages: frozenset[str]
     options: dict[str, frozenset[str]]
     flags: frozenset[str]
@@ -171,7 +170,7 @@ def run(
     root, files = collect(paths, settings)
     modules = [file for file in files if not file.skip and file.path.suffix == ".py"]
     known = _Tree(
-        own_cuda(file.path for file in modules),
+        own.find([file.path for file in modules], root),
         own_packages((file.path for file in modules), root),
         own_options.find((file.name, file.path) for file in modules),
         flags.find(file.path for file in modules),
@@ -179,6 +178,7 @@ def run(
         visible.late_in_files(file.path for file in modules),
         _for_cuda(f.path for f in files if not f.skip and f.path.suffix in _SCRIPTS),
     )
+    known = replace(known, for_cuda=known.for_cuda or known.own.several_vendors)
     results: list[FileResult] = []
     lines = 0
     for done, (result, count) in enumerate(_converted(files, settings, known), 1):
@@ -232,7 +232,7 @@ def _one(work: tuple[Found, Settings, _Tree]) -> tuple[FileResult, int]:
     except OSError as error:
         return FileResult(file.name, "skipped", f"cannot be read: {error.strerror}"), 0
     given = FileInput(
-        file.name, data, known.own_cuda, known.own_packages, known.flags, known.options,
+        file.name, data, known.own, known.own_packages, known.flags, known.options,
         known.extensions, known.chosen_late, known.for_cuda,
     )  # fmt: skip
     try:
@@ -285,20 +285,4 @@ def extensions(paths: Iterable[Path]) -> frozenset[str]:
     for data in _contents(paths):
         if b"cpp_extension" in data and (b"CUDAExtension" in data or b".cu" in data):
             names.update(found.group(2).decode() for found in _BUILT.finditer(data))
-    return frozenset(names)
-
-
-def own_cuda(paths: Iterable[Path]) -> frozenset[str]:
-    """Names of classes that have a method `cuda`, or another system's, of their own: their objects
-    keep it.
-    """
-    names: set[str] = set()
-    for data in _contents(paths):
-        for method in _OWN.finditer(data):
-            indent = len(method.group()) - len(method.group().lstrip())
-            owners = [
-                m for m in _CLASS.finditer(data, 0, method.start()) if len(m.group(1)) < indent
-            ]
-            if owners:
-                names.add(owners[-1].group(2).decode())
     return frozenset(names)

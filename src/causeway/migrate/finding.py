@@ -16,6 +16,7 @@ from pathlib import PurePosixPath
 from typing import Literal
 
 from causeway.migrate.files import PATTERNS
+from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.settings import Settings
 
 # changed: rewritten. portable: named CUDA, and stays because it does no harm elsewhere.
@@ -64,8 +65,7 @@ class FileInput:
 
     path: str
     data: bytes
-    # Names of classes of the whole tree that have a method `cuda` of their own.
-    own_cuda: frozenset[str] = frozenset()
+    own: Own = NOTHING  # what the whole tree has by CUDA's names
     own_packages: frozenset[str] = frozenset()  # the packages that the tree itself is
     flags: frozenset[str] = (
         frozenset()
@@ -76,7 +76,7 @@ class FileInput:
     extensions: frozenset[str] = frozenset()
     # The tree sets CUDA_VISIBLE_DEVICES once modules are imported: no import may ask for a device.
     chosen_late: bool = False
-    for_cuda: bool = False  # a script of the tree is for CUDA, so one for another system stays
+    for_cuda: bool = False  # the tree is for CUDA too, so what is for another system stays
 
 
 @dataclass

@@ -22,7 +22,8 @@ _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 class Kernels:
     """What is for which kernels: `at(node)` says it, "" where nothing is.
 
-    `extensions`: the modules that the tree builds for CUDA, by their qualified names.
+    `extensions`: the modules that the tree builds for CUDA, by their qualified names; `packages`:
+    those of its packages that load some.
     """
 
     def __init__(
@@ -31,6 +32,7 @@ class Kernels:
         resolve: Callable[[ast.AST], str],
         text: str,
         extensions: frozenset[str] = frozenset(),
+        packages: frozenset[str] = frozenset(),
     ) -> None:
         self._names, self._resolve = names, resolve
         self._whole = ""  # what all of it is for
@@ -46,8 +48,11 @@ class Kernels:
         built = sorted(name for name in extensions if name.rpartition(".")[2] in text)
         if self._whole:
             return
+        loading = sorted(name for name in packages if name.rpartition(".")[2] in text)
         if built and self._tests_one_of(built):
             self._whole = f"the extension {built[0]}"
+        elif loading and (owner := self._tests_package(loading)):
+            self._whole = f"the compiled kernels of {owner}"
         elif _CONCERNS.search(text):
             self._find()
 
@@ -93,13 +98,23 @@ class Kernels:
 
     def _tests_one_of(self, extensions: list[str]) -> bool:
         """Whether a module has tests, and imports an extension."""
+        brought = self._brought() if self._has_tests() else set()
+        return any(b == name or b.startswith(f"{name}.") for b in brought for name in extensions)
+
+    def _tests_package(self, packages: list[str]) -> str:
+        """The package whose compiled kernels a module tests, by what it imports; "" for none."""
+        brought = self._brought() if self._has_tests() else set()
+        return next((p for p in packages if any(f"{b}.".startswith(f"{p}.") for b in brought)), "")
+
+    def _brought(self) -> set[str]:
         brought = {alias.name for node in self._names.all(ast.Import) for alias in node.names}
         for node in self._names.all(ast.ImportFrom):
             brought |= {f"{node.module}.{alias.name}" for alias in node.names}
+        return brought
+
+    def _has_tests(self) -> bool:
         kinds = (*FUNCTIONS, ast.ClassDef)
-        return not brought.isdisjoint(extensions) and any(
-            _is_test(node) for kind in kinds for node in self._names.all(kind)
-        )
+        return any(_is_test(node) for kind in kinds for node in self._names.all(kind))
 
     def _find(self) -> None:
         launchers: dict[str, str] = {}  # functions and classes of the module, and whose kernel

@@ -29,6 +29,7 @@ from causeway.migrate.names import (
     brought,
     statement,
 )
+from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.rule import Rule
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source
@@ -60,7 +61,10 @@ _FRAMEWORKS = re.compile(
 VENDORS = frozenset({
     "npu", "mlu", "hpu", "musa", "gcu", "sdaa", "supa", "ipu", "dipu", "xla", "tpu",
 })  # fmt: skip
-_VENDOR_ASKED = re.compile(r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b")
+_VENDOR_ASKED = re.compile(
+    r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b"
+    r"|\bIS_(CUDA|MLU|MUSA|NPU|HPU|XPU|GCU|SDAA)_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
+)
 # What runs models on CUDA by itself, with torch beside it.
 _RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
 # What onnxruntime runs a model by.
@@ -144,7 +148,7 @@ class Module:
     source: Source
     tree: ast.Module
     settings: Settings
-    own_cuda: frozenset[str] = frozenset()
+    own: Own = NOTHING
     own_packages: frozenset[str] = frozenset()
     flags: frozenset[str] = frozenset()  # options of the tree that are named after CUDA
     extensions: frozenset[str] = frozenset()  # modules that the tree builds for CUDA
@@ -322,6 +326,8 @@ class Module:
                 test = None if child is up.values[0] else up.values[0]
             if isinstance(child, ast.stmt) and self._left_before(child):
                 return True
+            if isinstance(up, ast.If) and child in up.orelse and self._denied(up.test):
+                return True
             if isinstance(up, ast.For) and child in up.body and self._counts(up.iter):
                 return True
             made = isinstance(up, ast.ListComp | ast.GeneratorExp) and child is up.elt
@@ -478,11 +484,9 @@ class Module:
             low, high = self.source.end(node), self.source.end(call)
             says = "the call that it is an argument of stays CUDA's"
             for i, d in enumerate(self.drafts):
-                if d.kind == "changed" and d.rule.code == "CW101" and low <= d.start < high:
-                    self._take_back(i, says)
-            self.helper_wanted = [
-                n for n in self.helper_wanted if not low <= self.source.start(n) < high
-            ]
+                moved = d.rule.code in ("CW101", "CW107")
+                if d.kind == "changed" and moved and low <= d.start < high:
+                    self.take_back(i, says)
 
     def leave_counts(self) -> None:
         """Take back a number of devices for each of which a call stays CUDA's:
@@ -499,11 +503,18 @@ class Module:
                 continue
             each = list(_for_each(node))
             if any(self.within(n, part) for n in self.breaking for part in each):
-                self._take_back(i, "for each of these a call stays CUDA's")
+                self.take_back(i, "for each of these a call stays CUDA's")
 
-    def _take_back(self, i: int, says: str) -> None:
+    def take_back(self, i: int, says: str) -> None:
+        """Undo a change, which is then reported as portable with what `says`."""
         draft = self.drafts[i]
         self.edits = [e for e in self.edits if e not in draft.edits]
+        self.guards = [g for g in self.guards if g[1] in self.edits]
+        low, high = draft.start, max(draft.end, draft.start + 1)
+        self.helper_wanted = [
+            n for n in self.helper_wanted if not low <= self.source.start(n) < high
+        ]
+        self.sure = [n for n in self.sure if not low <= self.source.start(n) < high]
         self.drafts[i] = replace(draft, kind="portable", message=says, edits=())
 
     def drop(self, start: int, end: int) -> None:
@@ -671,6 +682,8 @@ class Module:
             if isinstance(up, ast.IfExp) and child is up.orelse:
                 if self._denied(up.test):
                     return True
+            elif isinstance(up, ast.If) and child in up.orelse and self._denied(up.test):
+                return True
             elif (isinstance(up, ast.If) and child in up.body) or (
                 isinstance(up, ast.IfExp) and child is up.body
             ):
@@ -784,13 +797,17 @@ class Module:
         `is_npu_available()`, `torch.mlu`.
         """
         if self._vendors is None:
-            asked = {m.group(1) for m in _VENDOR_ASKED.finditer(self.source.text)}
+            asked = {
+                next(filter(None, m.groups())).lower()
+                for m in _VENDOR_ASKED.finditer(self.source.text)
+            }
             named = {
                 n.attr for n in self.names.all(ast.Attribute)
                 if n.attr in VENDORS and self.resolve(n.value) == "torch"
             }  # fmt: skip
             self._vendors = asked | named
-        return self.several_vendors or len(self._vendors) > 1
+        in_folder = any(self.path.startswith(f"{f}/") for f in self.own.vendor_folders)
+        return in_folder or self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:
         """Whose device it is where `node` is, if not torch's: that of a kernel of CUDA's, or of
@@ -803,7 +820,9 @@ class Module:
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
             )
         if self._kernels is None:
-            self._kernels = Kernels(self.names, self.resolve, self.source.text, self.extensions)
+            self._kernels = Kernels(
+                self.names, self.resolve, self.source.text, self.extensions, self.own.kernels
+            )
         if owner := self._kernels.at(node):
             return owner
         if not self._runtimes:
@@ -994,6 +1013,19 @@ class Module:
         if variable is not None and not variable.meaning.is_device:
             return f"{self.helper(node)}.type" if variable.meaning.indexed else variable.text
         return f"{self.device(node)}.type"
+
+    def there(self, node: ast.AST) -> str:
+        """The question whether there is a device, for a condition that is added. It is what torch
+        was built for where a module is imported before the tree chooses its devices.
+        """
+        late = self.by_build and not any(
+            isinstance(up, (*FUNCTIONS, ast.Lambda)) for _, up in ancestors(node)
+        )
+        if late:
+            quote = self.quote_for(node)
+            return f"{self.helper(node)}.type != {quote}cpu{quote}"
+        named = node.func if isinstance(node, ast.Call) else node  # by torch's name there
+        return f"{self.spelled(named, 'torch.accelerator.is_available')}()"
 
     def quote_for(self, node: ast.AST) -> str:
         """A quote that can stand where `node` is, also inside of an f-string."""

@@ -9,10 +9,11 @@ import warnings
 from collections.abc import Callable
 
 from causeway.compat import System
-from causeway.migrate import advice, knowledge, systems, unparsable, visible
+from causeway.migrate import advice, knowledge, systems, unparsable, visible, whole
 from causeway.migrate.finding import OUR_MISTAKE, FileInput, FileResult, Finding
 from causeway.migrate.module import Draft, Module
 from causeway.migrate.names import after, ancestors, brought
+from causeway.migrate.own import NOTHING, Own
 from causeway.migrate.rules import RUNS, cw118
 from causeway.migrate.settings import Settings
 from causeway.migrate.source import Edit, Source, Undecodable, apply, decode
@@ -45,7 +46,7 @@ def convert(file: FileInput, settings: Settings) -> FileResult:
             text,
             settings,
             path=file.path,
-            own_cuda=file.own_cuda,
+            own=file.own,
             own_packages=file.own_packages,
             flags=file.flags,
             extensions=file.extensions,
@@ -74,7 +75,7 @@ def convert_source(
     settings: Settings,
     *,
     path: str = "<source>",
-    own_cuda: frozenset[str] = frozenset(),
+    own: Own = NOTHING,
     own_packages: frozenset[str] = frozenset(),
     flags: frozenset[str] = frozenset(),
     extensions: frozenset[str] = frozenset(),
@@ -89,10 +90,11 @@ def convert_source(
         source = Source(text)
         tree = _parse(text)
         return Module(
-            path, source, tree, settings, own_cuda, own_packages, flags, extensions, chosen_late
+            path, source, tree, settings, own, own_packages, flags, extensions, chosen_late
         )
 
-    found = [] if hints_only else systems.concerned(text, settings.target)
+    whole = hints_only or own.several_vendors  # each vendor has its own code there
+    found = [] if whole else systems.concerned(text, settings.target)
     if found:
         module = _of_systems(text, found, make)
     else:
@@ -111,6 +113,7 @@ def _ruled(module: Module, *, hints_only: bool = False) -> Module:
     _relocate(module)
     for run in () if hints_only else RUNS:
         run(module)
+    whole.run(module)
     advice.run(module)
     module.spare()
     module.share()

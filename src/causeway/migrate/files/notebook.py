@@ -123,7 +123,7 @@ def _commands(cell: _Cell, file: FileInput, settings: Settings) -> None:
         converter = finding.converter(path)
         if converter is not None:
             result = converter(
-                FileInput(path, read.body.encode(), file.own_cuda, file.own_packages), settings
+                FileInput(path, read.body.encode(), file.own, file.own_packages), settings
             )
             cell.findings += [_moved(f, file.path, offset) for f in result.findings]
             if result.status == "converted":
@@ -193,7 +193,7 @@ def _python(cells: list[_Cell], file: FileInput, settings: Settings) -> str:
     )
     result = convert_python(
         FileInput(
-            file.path, program.encode(), file.own_cuda, file.own_packages,
+            file.path, program.encode(), file.own, file.own_packages,
             chosen_late=file.chosen_late,
         ),
         settings,

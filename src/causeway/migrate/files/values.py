@@ -42,6 +42,8 @@ _CUDA_IMAGE = re.compile(
     r"(?:^|/)nvidia/|nvcr\.io/|[:/\-_.]cu(?:da)?[-_]?\d|[:\-_]gpu\b|-cuda\b", re.IGNORECASE
 )
 
+# Stands among the keys of a mapping that is for a class which is not Lightning's.
+OWN_TRAINER = "a class of another package"
 # Keys beside `accelerator` that only a Trainer of Lightning has.
 LIGHTNING = frozenset({
     "max_epochs", "min_epochs", "num_nodes", "strategy", "precision", "check_val_every_n_epoch",
@@ -82,6 +84,8 @@ def is_trainer(path: Sequence[str], beside: Set[str]) -> bool:
     or by the keys that it has, in lower case: `beside`, made once for a mapping, which may be a
     vocabulary.
     """
+    if OWN_TRAINER in beside:
+        return False
     around = [name for name in path if name not in ("init_args", "_args_")]
     if around and _TRAINER.fullmatch(around[-1]):
         return True

@@ -103,9 +103,19 @@ def _scalars(
             for k, value in node.value
             if k.id == "scalar" and _fits(k.value, value)
         )
+        if any(
+            k.value in ("_target_", "class_path") and not _of_lightning(v) for k, v in node.value
+        ):
+            keys |= {values.OWN_TRAINER}
         for key, value in node.value:
             name = str(key.value) if key.id == "scalar" else "?"
             yield from _scalars(value, text, (*path, name), keys, seen)
+
+
+def _of_lightning(target: Any) -> bool:
+    """Whether the class that a mapping is for is one of Lightning's, or may be."""
+    own = target.id == "scalar" and "." in str(target.value)
+    return not own or re.match(r"(?:pytorch_)?lightning", target.value) is not None
 
 
 def _fits(name: str, value: Any) -> bool:

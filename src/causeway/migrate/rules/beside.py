@@ -32,7 +32,8 @@ _OTHER = re.compile(
 _GRAPHS = re.compile(r"cuda_?graph", re.I)
 _CUDA = re.compile(r"cuda", re.I)
 _SHOWS = re.compile(r"print|log|info|debug|warn|write|echo|message", re.I)
-_SWITCH = re.compile(r"(?:\w+_)?cuda")
+_SWITCH = re.compile(r"(?:\w+_)?cuda|(?:use_)?gpu")
+_NVIDIA = re.compile(r"nvidia", re.I)
 
 
 def of_cuda(module: Module, node: ast.AST) -> bool:
@@ -148,7 +149,9 @@ def _says_cuda(node: ast.AST | None) -> bool:
 
 
 def is_switch_of_others(module: Module, node: ast.AST) -> bool:
-    """Whether a value is an argument `cuda=` of a library that is neither torch nor the tree's."""
+    """Whether a value is an argument `cuda=` or `gpu=` of a library that is neither torch nor the
+    tree's.
+    """
     up = node.up  # type: ignore[attr-defined]
     if not (isinstance(up, ast.keyword) and _SWITCH.fullmatch(up.arg or "")):
         return False
@@ -156,3 +159,80 @@ def is_switch_of_others(module: Module, node: ast.AST) -> bool:
     return bool(head) and head != "torch" and head not in module.own_packages and (
         any(name.partition(".")[0] == head for name in module.brought)
     )  # fmt: skip
+
+
+def named_switch_of_others(module: Module, call: ast.Call) -> bool:
+    """The same of a question that has a name in its function: `use_gpu = torch.cuda.is_available()`
+    and `faiss.Kmeans(…, gpu=use_gpu)`, also of `device_count() > 0`.
+    """
+    stmt = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
+        return False
+    target = stmt.targets[0]
+    compared = isinstance(stmt.value, ast.Compare) and stmt.value.left is call
+    if not isinstance(target, ast.Name) or not (stmt.value is call or compared):
+        return False
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    return any(
+        is_switch_of_others(module, name) for name in module.names.all(ast.Name)
+        if name.id == target.id and isinstance(name.ctx, ast.Load)
+        and module.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+    )  # fmt: skip
+
+
+def says_nvidia(node: ast.AST) -> bool:
+    """Whether an answer gets a name that says NVIDIA: `IS_NVIDIA = device == "cuda"`."""
+    stmt = next((up for _, up in ancestors(node) if isinstance(up, ast.stmt)), None)
+    targets = stmt.targets if isinstance(stmt, ast.Assign) else []
+    names = (getattr(t, "id", getattr(t, "attr", "")) for t in targets)
+    return any(_NVIDIA.search(name) for name in names)
+
+
+_TOOL = re.compile(r"(?:^|/)nvidia-smi(?:\s|$)")
+_REQUIRES = re.compile(r"(?:^|_)(?:requires?|needs?)_cuda$")
+_ALONE = re.compile(
+    r"#.*(?:\bnon-?cuda\b|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)", re.I
+)
+
+
+def asks_nvidia(module: Module, node: ast.AST) -> bool:
+    """Whether code asks NVIDIA's driver: by pynvml, by its tool `nvidia-smi`, or by a function of
+    the module that does; or names "CUDA" as what it chose.
+    """
+    for inner in ast.walk(node):
+        if isinstance(inner, ast.Assign) and getattr(inner.value, "value", "") == "CUDA":
+            return True
+        if isinstance(inner, ast.Constant) and _TOOL.search(str(inner.value)):
+            return True
+        if isinstance(inner, ast.Call):
+            if module.resolve(inner.func).startswith("pynvml."):
+                return True
+            if isinstance(inner.func, ast.Name) and _starts_tool(module, inner.func):
+                return True
+    return False
+
+
+def _starts_tool(module: Module, name: ast.Name) -> bool:
+    return any(
+        isinstance(n, ast.Constant) and _TOOL.search(str(n.value)) is not None
+        for b in module.names.bindings(name) if isinstance(b.node, FUNCTIONS)
+        for n in ast.walk(b.node)
+    )  # fmt: skip
+
+
+def says_cuda_alone(module: Module, node: ast.If) -> bool:
+    """Whether a comment in a branch says that it is about CUDA alone: `# not on non-CUDA`."""
+    start, end = module.source.start(node), module.source.end(node)
+    text = module.source.slice(start, end)
+    return len(text) < _NEAR and _ALONE.search(text) is not None
+
+
+_NEAR = 2000  # bytes; a comment in a longer branch is about a part of it
+
+
+def in_requirement(node: ast.AST) -> bool:
+    """Whether it is in a function that tests use to require CUDA: `def requires_cuda():`."""
+    return any(
+        isinstance(up, FUNCTIONS) and _REQUIRES.search(up.name) is not None
+        for _, up in ancestors(node)
+    )

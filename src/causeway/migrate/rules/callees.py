@@ -22,6 +22,8 @@ def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
         return False
     name = ".".join([node.id, *reversed(parts)])
     api = module.resolve(func) or name
+    if "._C._cuda" in name:
+        return True
     if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(
         (".cuda", ".is_cuda")
     ):

@@ -354,7 +354,7 @@ def _without_index(module: Module, node: ast.expr) -> list[Edit]:
     if value is None or module.guarded(node):
         return []
     quote = module.quote_for(node.up)  # type: ignore[attr-defined]
-    asks = f"{module.torch(node)}.accelerator.is_available()"
+    asks = module.there(node)
     other = f"{quote}cpu{quote}"
     if isinstance(value, ast.Call) and module.resolve(value.func) == "torch.device":
         index = value.args[1:] or [k.value for k in value.keywords if k.arg == "index"]
@@ -368,7 +368,9 @@ def _located(module: Module, node: ast.expr) -> ast.expr | None:
     value = node
     while True:
         up = value.up  # type: ignore[attr-defined]
-        completed = isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod) and up.left is value
+        completed = (
+            isinstance(up, ast.BinOp) and isinstance(up.op, ast.Mod | ast.Add) and up.left is value
+        )
         formatted = isinstance(up, ast.Attribute) and up.attr == "format"
         called = isinstance(up, ast.Call) and up.func is value
         made = isinstance(up, ast.Call) and up.args[:1] == [value]

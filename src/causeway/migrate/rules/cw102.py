@@ -23,6 +23,7 @@ RULE = Rule(
     'torch.device("cpu")\n\n'
     "model = torch.nn.Linear(2, 2).to(accelerator)\n",
 )
+_LAST_WORD = re.compile(r"[A-Z][a-z0-9]+$")
 _DEVICE_NAME = re.compile(r"(^|_)(device|dev)(_|$)|device$", re.I)
 _INDEX_NAME = re.compile(r"(?:id|idx|index|rank|num|number|count)s?$", re.I)
 
@@ -76,7 +77,7 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
             makes = f"{module.torch(call)}.device({module.device_type(call)}, "
             rest = ")"
             if not module.guarded(call):  # no file names "cpu:0"
-                rest = f" if {module.torch(call)}.accelerator.is_available() else None)"
+                rest = f" if {module.there(call)} else None)"
             edits = [
                 Edit(start, module.source.start(index), makes),
                 Edit(module.source.end(index), end, rest),
@@ -95,7 +96,15 @@ def _is_module(module: Module, node: ast.expr) -> bool:
     """
     bindings = module.names.bindings(node) if isinstance(node, ast.Name) else []
     made = any(isinstance(b.value, ast.Call) for b in bindings)
-    return not made and any(isinstance(b.node, ast.Import) for b in bindings)
+    if made or not isinstance(node, ast.Name):
+        return False
+    imported = any(
+        isinstance(b.node, ast.ImportFrom)
+        and any((a.asname or a.name) == node.id and a.name in module.own.functions
+                for a in b.node.names)
+        for b in bindings
+    )  # fmt: skip
+    return imported or any(isinstance(b.node, ast.Import) for b in bindings)
 
 
 def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | None:
@@ -108,6 +117,8 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         return None
     if any(k.arg not in known for k in call.keywords):
         return None
+    if call.args and any(k.arg == "device" for k in call.keywords):
+        return None  # a function of the program: `utils.cuda(batch, device=…)`
     index: ast.expr | None = call.args[0] if call.args else None
     keyword = next((k for k in call.keywords if k.arg == "device"), None)
     if keyword is not None:
@@ -222,7 +233,7 @@ def _own_classes(module: Module) -> frozenset[str]:
         for node in module.names.all(ast.ClassDef)
         if any(getattr(stmt, "name", "") == "cuda" for stmt in node.body)
     }
-    return module.own_cuda | here
+    return module.own.classes | here
 
 
 def _owner(module: Module, node: ast.expr, own: frozenset[str]) -> str:
@@ -252,7 +263,27 @@ def _owner(module: Module, node: ast.expr, own: frozenset[str]) -> str:
             ):
                 return "own"
     name = _last(node).replace("_", "").lower()
-    return "maybe" if name and name in {c.replace("_", "").lower() for c in own} else ""
+    if name and name in {c.replace("_", "").lower() for c in own}:
+        return "maybe"
+    if _object_of_own(module, node):
+        return "maybe"
+    last_words = {w.lower() for c in module.own.without_to for w in _LAST_WORD.findall(c)}
+    return "maybe" if name in last_words else ""  # `embedder` of a SentenceEmbedder
+
+
+def _object_of_own(module: Module, node: ast.expr) -> bool:
+    """Whether `x.cuda()` is a statement of its own in a module that names a class with a `cuda` and
+    no `.to()`: tensors are not moved by that, and `x` is not made by anything else here.
+    """
+    call = node.up.up  # type: ignore[attr-defined]
+    if not isinstance(call.up, ast.Expr) or not module.own.without_to & module.names.used:
+        return False
+    written = module.text(node)
+    made = [
+        a.value for a in module.names.all(ast.Assign)
+        if any(module.text(t) == written for t in a.targets)
+    ]  # fmt: skip
+    return not any(isinstance(v, ast.Call) and _last(v.func)[:1].isupper() for v in made)
 
 
 def _self(node: ast.AST, own: frozenset[str]) -> str:

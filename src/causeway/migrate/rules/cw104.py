@@ -8,6 +8,7 @@ import re
 from causeway.migrate.module import Module, Use
 from causeway.migrate.names import FUNCTIONS, ancestors
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules import aliases
 from causeway.migrate.rules.branches import no_other
 from causeway.migrate.source import Edit
 
@@ -42,6 +43,8 @@ NAMES = {f"torch.cuda.{name}": dtype for name, dtype in DTYPES.items()}
 
 
 def run(module: Module) -> None:
+    if not module.vendor:
+        aliases.run(module, RULE, DTYPES)
     for use in module.uses(*NAMES):
         if use.api in NAMES:
             _use(module, use)

@@ -6,7 +6,7 @@ import ast
 
 from causeway.migrate.module import Module, Use
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import table
+from causeway.migrate.rules import beside, table
 from causeway.migrate.rules.roles import Role, role
 from causeway.migrate.source import Edit
 
@@ -25,6 +25,12 @@ RULE = Rule(
 def run(module: Module) -> None:
     for use in () if module.vendor else module.uses("torch.cuda.current_device"):
         _as_device(module, use)
+    for use in () if module.vendor else module.uses("torch.cuda.device_count"):
+        if use.call and beside.named_switch_of_others(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "it is a switch of a library for CUDA alone",
+                tip="Leave it, or give the library another device.", api=use.api,
+            )  # fmt: skip
     table.run(module, RULE)
 
 

@@ -6,7 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import block
+from causeway.migrate.names import before, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -35,8 +35,11 @@ def run(module: Module) -> None:
             if _of_the_device_alone(module, use):
                 name = use.api.rpartition(".")[2]
                 new = table.of_module(module, use.node, name)
-                if module.change(RULE, use.call or use.node, [module.replace(use.node, new)],
+                edits = [module.replace(use.node, new), *table.if_there(module, use.call)]
+                if module.change(RULE, use.call or use.node, edits,
                                  "the device's own generator, as before", api=use.api):  # fmt: skip
+                    if use.call and len(edits) > 1:
+                        module.guards.append((statement(use.call), edits[1]))
                     module.gone.add(id(module.root(use.node)))
                 module.done.add(id(use.node))
                 continue
@@ -53,14 +56,31 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
     torch.manual_seed would change what the CPU draws.
     """
     call = use.call
-    if call is None or len(call.args) != 1 or not module.available(call):
+    if call is None or len(call.args) != 1:
         return False
     wanted = module.text(call.args[0])
+    if not module.available(call):
+        return _cpu_has_another(module, call, wanted)
     return not isinstance(call.args[0], ast.Name | ast.Attribute | ast.Constant) or not any(
         module.resolve(c.func) == "torch.manual_seed" and module.text(c.args[0]) == wanted
         for c in module.names.all(ast.Call)
         if c.args
     )
+
+
+def _cpu_has_another(module: Module, call: ast.Call, wanted: str) -> bool:
+    """Whether a statement before it in the block gives the CPU another seed, which a second
+    torch.manual_seed would replace.
+    """
+    stmt = alone(module, call)
+    seeds = [
+        s.value for s in before(stmt)
+        if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) and len(s.value.args) == 1
+        and module.resolve(s.value.func) == "torch.manual_seed"
+    ] if stmt is not None else []  # fmt: skip
+    return bool(seeds) and module.text(seeds[-1].args[0]) != wanted and not any(
+        module.text(s.args[0]) == wanted for s in seeds
+    )  # fmt: skip
 
 
 def _seeded_beside(module: Module, use: Use) -> bool:
@@ -106,7 +126,15 @@ def _seeded_beside(module: Module, use: Use) -> bool:
 
 
 def _settled(node: ast.expr) -> bool:
-    """Whether an expression is the same twice: `seed + rank`, no call."""
+    """Whether an expression is the same twice: `seed + rank`, `params["seed"]`; of calls only
+    `config.get("seed", 1)`.
+    """
+    if isinstance(node, ast.Call):
+        method = node.func.attr if isinstance(node.func, ast.Attribute) else ""
+        constant = all(isinstance(a, ast.Constant) for a in node.args) and not node.keywords
+        return method == "get" and constant and _settled(node.func.value)  # type: ignore[attr-defined]
+    if isinstance(node, ast.Subscript):
+        return _settled(node.value) and isinstance(node.slice, ast.Constant)
     if isinstance(node, ast.BinOp):
         return _settled(node.left) and _settled(node.right)
     return isinstance(node, ast.Name | ast.Attribute | ast.Constant)

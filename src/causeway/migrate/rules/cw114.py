@@ -11,7 +11,12 @@ from causeway.migrate.module import Module, Use, alone
 from causeway.migrate.names import FUNCTIONS, after, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside, table
-from causeway.migrate.rules.kernels import builds_for_cuda, names_build, sets_switches
+from causeway.migrate.rules.kernels import (
+    asks_capability,
+    builds_for_cuda,
+    names_build,
+    sets_switches,
+)
 from causeway.migrate.rules.roles import surely_not_torch
 from causeway.migrate.source import Edit
 
@@ -49,6 +54,13 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
+        elif not module.vendor and use.call and (word := _of_lightning(use.call)):
+            _lightning(module, use, word)
+        elif not module.vendor and use.call and beside.says_nvidia(use.call):
+            module.report(
+                RULE, use.node, "portable", "the answer has a name that says NVIDIA",
+                tip="Leave it: it is about one vendor's device.", api=use.api,
+            )  # fmt: skip
         elif not module.vendor and use.call and beside.asks_another(module, use.call):
             module.report(
                 RULE, use.node, "portable", "another vendor's device is asked for beside it",
@@ -62,6 +74,7 @@ def run(module: Module) -> None:
         elif (
             surely_not_torch(module, use.node)
             or (use.call and beside.is_switch_of_others(module, use.call))
+            or (use.call and beside.named_switch_of_others(module, use.call))
         ) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
@@ -71,6 +84,41 @@ def run(module: Module) -> None:
             _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
+
+
+def _of_lightning(call: ast.Call) -> ast.keyword | None:
+    """The argument of which a question chooses Lightning's word: `accelerator="gpu" if
+    torch.cuda.is_available() else "cpu"`, where gpu means CUDA's device or Apple's.
+    """
+    choice = call.up  # type: ignore[attr-defined]
+    if not isinstance(choice, ast.IfExp) or choice.test is not call:
+        return None
+    keyword = choice.up  # type: ignore[attr-defined]
+    if not isinstance(keyword, ast.keyword) or keyword.arg not in ("accelerator", "gpus"):
+        return None
+    words = getattr(choice.body, "value", ""), getattr(choice.orelse, "value", "")
+    return keyword if keyword.arg == "gpus" or words in _WORDS else None
+
+
+_WORDS = (("gpu", "cpu"), ("cuda", "cpu"), ("gpu", None), ("gpu", "auto"))
+
+
+def _lightning(module: Module, use: Use, keyword: ast.keyword) -> None:
+    """Lightning's own word for the accelerator that is there, or the question as it was."""
+    api = module.resolve(keyword.up.func)  # type: ignore[attr-defined]
+    known = api.startswith(("lightning.", "pytorch_lightning.", "lightning_fabric."))
+    if keyword.arg != "accelerator" or not known:
+        module.report(
+            RULE, use.node, "portable", "it chooses Lightning's word for CUDA's device",
+            tip='Lightning has `accelerator="auto"` for the device that is there.', api=use.api,
+        )  # fmt: skip
+        return
+    choice, quote = keyword.value, module.quote_for(keyword)
+    edit = Edit(module.source.start(choice), module.source.end(choice), f"{quote}auto{quote}")
+    if module.change(RULE, choice, [edit], "Lightning's word for the accelerator that is here",
+                     api=use.api):  # fmt: skip
+        module.gone.add(id(module.root(use.node)))
+    module.done.update(id(n) for n in ast.walk(choice))
 
 
 def _has_name(module: Module, call: ast.Call) -> None:
@@ -188,10 +236,22 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if _builds_extension(module):
         return True
-    if beside.of_graphs(use.node):
+    if beside.of_graphs(use.node) or beside.in_requirement(use.node):
+        return True
+    asserted = statement(use.node)
+    if isinstance(asserted, ast.Assert) and any(
+        module.within(b, node) for b in module.breaking for node in after(asserted)
+    ):
         return True
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
+            return True
+        called = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
+        if any(asks_capability(module, func) for func in called):
+            return True
+        if any(beside.asks_nvidia(module, part) for part in region):
+            return True
+        if isinstance(up, ast.If) and up.body and beside.says_cuda_alone(module, up):
             return True
         needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
         if needed and not _converted(module, region):

@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate.module import Module
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules import beside
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.rules.roles import device_like
@@ -48,6 +49,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
         return
     module.done.add(id(literal))
     if stays_without_device(module, RULE, node):
+        return
+    if beside.says_nvidia(node) and not module.vendor:
+        module.report(RULE, node, "portable", "the answer has a name that says NVIDIA",
+                      tip="Leave it: it is about one vendor's device.")  # fmt: skip
         return
     if not device_like(module, other):
         # A back-end, an implementation, a mode: "cuda" may be its name.

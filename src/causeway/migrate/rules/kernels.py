@@ -28,7 +28,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
                     return True
         if isinstance(up, ast.If) and up.test is child:
             where = up  # outside of functions
-            if _refuses_others(module, up):
+            if _refuses_others(module, up) or beside.says_cuda_alone(module, up):
                 return True
         if isinstance(up, FUNCTIONS) and child in up.body:
             where = up
@@ -52,6 +52,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             kernel_of_cuda(module, inner.func) or _applies_kernel(module, inner.func)
         ):
             return True
+        if isinstance(inner, ast.Call) and asks_capability(module, inner.func):
+            return True
         if isinstance(inner, ast.Constant) and inner.value in PROVIDERS:
             return True
         if isinstance(inner, ast.Assign) and _function_for_cuda(module, inner.value):
@@ -62,6 +64,17 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             if api.startswith("triton") or name.endswith("_kernel"):
                 return True
     return False
+
+
+_CAPABILITY = re.compile(r"(?:^|_)(?:device|compute)_capabilit(?:y|ies)$|(?:^|_)sm_version$")
+
+
+def asks_capability(module: Module, func: ast.expr) -> bool:
+    """Whether a function of the program's own gives a compute capability of NVIDIA's."""
+    if module.resolve(func).startswith("torch."):
+        return False
+    name = func.attr if isinstance(func, ast.Attribute) else getattr(func, "id", "")
+    return bool(_CAPABILITY.search(name))
 
 
 def _refuses_others(module: Module, node: ast.If) -> bool:
@@ -153,7 +166,10 @@ def _asks_architecture(module: Module, function: ast.AST) -> bool:
 
 
 # A source of CUDA's, a macro of a build with it.
-_SOURCE = re.compile(r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|\.cu\.o$")
+_SOURCE = re.compile(
+    r"\.cuh?$|_cuda\w*\.(?:c|cc|cpp|h)$|^-?D?(?:__)?(?:WITH|USE)_CUDA$|^-D\w*CUDA\w*$|\.cu\.o$"
+)
+_FLAGS = re.compile(r"(?:^|_)(?:cuda|nvcc)_c?flags$|^nvcc_args$")
 # A package that has a build for CUDA, as an installation's requirement names it.
 _PACKAGE = re.compile(
     r"^(?:onnxruntime|tensorflow|paddlepaddle|faiss)-gpu|^(?:cupy|jax|jaxlib)-?\[?cuda|^tensorrt\b"
@@ -170,7 +186,7 @@ def builds_for_cuda(node: ast.AST) -> bool:
     for inner in ast.walk(node):
         if isinstance(inner, ast.Name | ast.Attribute):
             name = inner.id if isinstance(inner, ast.Name) else inner.attr
-            if name in ("CUDAExtension", "CUDA_HOME"):
+            if name in ("CUDAExtension", "CUDA_HOME") or _FLAGS.search(name):
                 return True
         if isinstance(inner, ast.Constant) and isinstance(inner.value, str):
             if _SOURCE.search(inner.value) or inner.value in PROVIDERS:
@@ -207,12 +223,25 @@ def sets_switches(module: Module, node: ast.AST) -> bool:
 _SWITCH = re.compile(r"(?:use|is|has|no|with|on|to|want)_", re.I)
 
 
+def _loaded(module: Module, value: ast.expr | None) -> bool:
+    """Whether a value is what a call compiles from sources of C++, or loads:
+    `load_extension("ops", ["ops.cpp", "ops.cu"])`.
+    """
+    return isinstance(value, ast.Call) and any(
+        isinstance(n, ast.Constant) and str(n.value).endswith((".cpp", ".cc", ".cu"))
+        for n in ast.walk(value)
+    )
+
+
 def _function_for_cuda(module: Module, node: ast.expr) -> bool:
     """Whether a value is a function for CUDA that the module defines or imports, by its name:
     `loss = focal_loss_cuda`.
     """
     if isinstance(node, ast.IfExp):
         return _function_for_cuda(module, node.body) or _function_for_cuda(module, node.orelse)
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name):
+        own = [b.value for b in module.names.bindings(node.value)]  # `ext.add_cuda`
+        return node.attr.endswith("_cuda") and any(_loaded(module, value) for value in own)
     if not isinstance(node, ast.Name) or not node.id.lower().endswith("_cuda"):
         return False
     scope = module.names.holder(node.id, node.scope)  # type: ignore[attr-defined]

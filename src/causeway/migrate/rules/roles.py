@@ -53,7 +53,7 @@ _METHODS = {"to", "cuda", "to_empty", "pin_memory", "empty_like", "type_as"}
 _FOREIGN = {
     "xgboost", "lightgbm", "catboost", "cupy", "numba", "jax", "tensorflow", "paddle", "mxnet",
     "onnxruntime", "faiss", "taichi", "warp", "cv2", "sklearn", "mindspore", "tinygrad", "pycuda",
-    "cuda", "ctranslate2", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
+    "cuda", "ctranslate2", "faster_whisper", "llama_cpp", "tvm", "isaacgym", "isaacgymenvs",
     "vllm", "mindtorch",
 }  # fmt: skip
 
@@ -128,9 +128,10 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return Role.TYPE if certain or named_so else None
         elif isinstance(up, ast.Dict):
             if child in up.keys:
-                if what == "device" and _map_location(up):
+                to_cpu = all(getattr(v, "value", "") == "cpu" for v in up.values)
+                if what == "device" and _map_location(up) and not to_cpu:
                     return Role.TYPE
-                return None
+                return None  # a file that was saved on CUDA, to be read anywhere
             key = up.keys[up.values.index(child)]  # type: ignore[arg-type]
             if any(
                 isinstance(v, ast.Constant) and "nvidia" in str(v.value).lower() for v in up.values
@@ -173,6 +174,8 @@ def device_like(module: Module, node: ast.expr) -> bool:
     """Whether an expression is a device or its name, by its own name or by where it goes."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
         return device_like(module, node.value)
+    if _of_deepspeed(module, node):
+        return False
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
             return device_like(module, node.args[0])
@@ -184,6 +187,24 @@ def device_like(module: Module, node: ast.expr) -> bool:
             return bool(_DEVICE_WORD.search(node.slice.value))
         return _split(node.value) and device_like(module, node.value.func.value)  # type: ignore[attr-defined]
     return _named(module, node, "device", _DEVICE_WORD)
+
+
+def _of_deepspeed(module: Module, node: ast.expr) -> bool:
+    """Whether it is the name of DeepSpeed's accelerator, which has a class for each vendor: who
+    asks it for "cuda" means CUDA. `get_accelerator().device_name()`, or a variable of that.
+    """
+    if isinstance(node, ast.Name):
+        values = [b.value for b in module.names.bindings(node)]
+        return any(v is not None and not isinstance(v, ast.Name) and _of_deepspeed(module, v)
+                   for v in values)  # fmt: skip
+    if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute):
+        return False
+    owner = node.func.value
+    name = getattr(owner, "func", owner)
+    last = name.attr if isinstance(name, ast.Attribute) else getattr(name, "id", "")
+    return isinstance(owner, ast.Call) and last == "get_accelerator" and (
+        node.func.attr in ("device_name", "_name", "current_device_name")
+    )  # fmt: skip
 
 
 def backend_like(module: Module, node: ast.expr) -> bool:
@@ -328,6 +349,8 @@ def _positional(
         return Role.TYPE
     if _DEVICE_AT.get(api) == position:
         return Role.DEVICE
+    if api.startswith("torch.cuda._C"):
+        return None  # functions of C take numbers
     if position == 0 and api.startswith(("torch.cuda.", "torch.accelerator.")):
         return Role.DEVICE
     if position == 0 and getattr(call.func, "id", "") in ("GradScaler", "autocast"):
@@ -448,8 +471,10 @@ def _map_location(node: ast.Dict) -> bool:
 def _compared(
     module: Module, node: ast.Compare, child: ast.AST, what: str, word: re.Pattern[str]
 ) -> bool:
-    """Whether a member of a tuple is compared with a device: `device in ("cuda", "cpu")`."""
-    if child is node.left or isinstance(child, ast.Constant):
+    """Whether a member of a tuple is compared with a device, or a name that is put together:
+    `device in ("cuda", "cpu")`, `"cuda:" + str(i) != device`.
+    """
+    if isinstance(child, ast.Constant):
         return False
     like = device_like if what == "device" else backend_like
-    return like(module, node.left)
+    return like(module, node.comparators[0] if child is node.left else node.left)

@@ -117,7 +117,7 @@ def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
     """A condition around a call that raises where there is no accelerator."""
     if not api.guard or module.guarded(call) or _of_replicas(call):
         return []
-    asks = f"{module.spelled(call.func, 'torch.accelerator.is_available')}()"
+    asks = module.there(call)
     if stmt := _of_nothing_else(module, call):
         source, start = module.source, module.source.start(stmt)
         indent = source.slice(source.line_start(start), start)
@@ -130,6 +130,16 @@ def _guard(module: Module, call: ast.Call, api: Api) -> list[Edit]:
     if api.name == "torch.cuda.current_device":
         value = _without_index(module, call).replace('"', module.quote_for(call))
     return or_else(module, call, value)
+
+
+def if_there(module: Module, call: ast.Call | None) -> list[Edit]:
+    """The same around a call that is a statement; nothing where it is asked already."""
+    if call is None or module.guarded(call) or not (stmt := _of_nothing_else(module, call)):
+        return []
+    source, start = module.source, module.source.start(stmt)
+    indent = source.slice(source.line_start(start), start)
+    asks = f"if {module.there(call)}:{source.newline}{indent}{module.indent}"
+    return [Edit(start, start, asks)]
 
 
 def _of_replicas(call: ast.Call) -> bool:
@@ -149,7 +159,7 @@ def or_else(module: Module, node: ast.expr, value: str) -> list[Edit]:
     ) or (isinstance(up, ast.Call) and node in up.args)
     a, b = ("", "") if alone_there or isinstance(up, ast.Dict) else ("(", ")")
     edits = [Edit(start, start, a)] if a else []
-    asks = f"{module.torch(node)}.accelerator.is_available()"
+    asks = module.there(node)
     return [*edits, Edit(end, end, f" if {asks} else {value}{b}")]
 
 

@@ -1,0 +1,125 @@
+"""What a tree has of its own by CUDA's names, which one module alone does not show.
+
+Classes with a method `cuda`, modules with a function `cuda`, packages whose modules load a compiled
+extension, and whether the tree tells several vendors' devices apart. Nothing is run.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterable
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+from causeway.migrate.source import tree_of
+
+# A method, a function or an import of it; indented or not.
+_CUDA = re.compile(rb"\bdef[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(|\bimport\b[^#]{0,400}\bcuda\b")
+_METHODS = {"cuda", "npu", "mlu", "dipu"}
+# How a module loads what was compiled for it.
+_LOADS = re.compile(rb"\bload_ext\(|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b", re.M)
+_TYPES = re.compile(
+    rb"^[ \t]*from[ \t]+(?!torch\b)[\w.]+[ \t]+import[ \t]+(\([^)]*\)|[^\n]+)", re.M
+)
+_TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
+# Folders of vendors' code, and how many of them show that a tree has one for each.
+_FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
+_SEVERAL = 3
+# Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
+_VENDOR = re.compile(
+    rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|NPU|MLU|MUSA|HPU|GCU|SDAA)(?:_AVAILABLE)?\b"
+    rb"|\bdef[ \t]+is_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa)_available\b"
+)
+
+
+@dataclass(frozen=True)
+class Own:
+    """See above. `classes` and `without_to` are names of classes with a `cuda`, and of those that
+    have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
+    `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
+    `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`.
+    """
+
+    classes: frozenset[str] = frozenset()
+    without_to: frozenset[str] = frozenset()
+    functions: frozenset[str] = frozenset()
+    kernels: frozenset[str] = frozenset()
+    imported: frozenset[str] = frozenset()
+    several_vendors: bool = False
+    vendor_folders: frozenset[str] = frozenset()
+
+
+NOTHING = Own()  # of a module that is read alone
+
+
+def find(paths: Iterable[Path], root: Path) -> Own:
+    """What the modules of a tree have of their own."""
+    classes: set[str] = set()
+    without_to: set[str] = set()
+    functions: set[str] = set()
+    kernels: set[str] = set()
+    imported: set[str] = set()
+    vendors: set[bytes] = set()
+    folders: dict[Path, set[str]] = {}
+    for path in paths:
+        name = path.parent.name if path.name == "__init__.py" else path.stem
+        if (vendor := path.parent.name) in _FOLDERS:
+            folders.setdefault(path.parent.parent, set()).add(vendor)
+        tree = tree_of(path, _CUDA.search)
+        for node in ast.walk(tree) if tree is not None else ():
+            if isinstance(node, ast.ClassDef):
+                methods = {getattr(stmt, "name", "") for stmt in node.body}
+                if methods & _METHODS:
+                    classes.add(node.name)
+                    if "to" not in methods and _is_bare(node):
+                        without_to.add(node.name)
+        if tree is not None and any(_binds_cuda(stmt) for stmt in tree.body):
+            functions.add(name)
+        with suppress(OSError):
+            data = path.read_bytes()
+            imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+            vendors |= {(m[1] or m[2]).lower() for m in _VENDOR.finditer(data)}
+            if _LOADS.search(data) and (package := _package(path, root)):
+                kernels.add(package)
+    top = root.resolve()
+    own_folders = {
+        (home / "cuda").resolve().relative_to(top).as_posix()
+        for home, names in folders.items()
+        if "cuda" in names
+        and len(names) >= _SEVERAL
+        and (home / "cuda").resolve().is_relative_to(top)
+    }
+    return Own(
+        frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
+        frozenset(imported), len(vendors) > 1,
+        frozenset(own_folders),
+    )  # fmt: skip
+
+
+def _is_bare(node: ast.ClassDef) -> bool:
+    """Whether a class has no base that could bring a `.to()`."""
+    return all(getattr(base, "id", "") == "object" for base in node.bases)
+
+
+def _binds_cuda(stmt: ast.stmt) -> bool:
+    """Whether a statement of a module makes `cuda` a function of it."""
+    if isinstance(stmt, ast.FunctionDef):
+        return stmt.name == "cuda"
+    return (
+        isinstance(stmt, ast.ImportFrom)
+        and bool(stmt.level)
+        and any((a.asname or a.name) == "cuda" for a in stmt.names)
+    )
+
+
+def _package(path: Path, root: Path) -> str:
+    """The dotted name of the package that a module is in; "" for one in no package, or a test."""
+    parts: list[str] = []
+    folder = path.resolve().parent
+    while (folder / "__init__.py").exists() and folder != root.resolve():
+        parts.insert(0, folder.name)
+        folder = folder.parent
+    tests = any(part.startswith("test") for part in (*parts, path.name))
+    return "" if tests else ".".join(parts)

@@ -1,0 +1,146 @@
+"""A variable that is a tensor type of CUDA's or of the CPU's: CW104 for what it is used for.
+
+`Tensor = torch.cuda.FloatTensor if cuda else torch.FloatTensor`. Few devices have such types, and
+the CPU's would meet a model that is elsewhere. So the variable becomes the CPU's type, and what is
+made by it is moved; where it is used for anything else nothing is changed here.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+
+from causeway.migrate.module import Module
+from causeway.migrate.names import Binding, ancestors
+from causeway.migrate.rule import Rule
+from causeway.migrate.source import Edit
+
+
+@dataclass(frozen=True)
+class _Choice:
+    """One value of the variable: CUDA's name in it, the type's last part, the CPU's side and what
+    decides, both None where it is CUDA's type alone.
+    """
+
+    cuda: ast.expr
+    kind: str
+    other: ast.expr | None = None
+    test: ast.expr | None = None
+
+
+def run(module: Module, rule: Rule, dtypes: Mapping[str, str]) -> None:
+    """All such variables of a module."""
+    for assign in module.names.all(ast.Assign):
+        target = assign.targets[0]
+        found = _choice(module, assign.value, dtypes)
+        if found is None or len(assign.targets) != 1 or not isinstance(target, ast.Name):
+            continue
+        if target.id not in module.own.imported:
+            _variable(module, rule, target, found, dtypes[found.kind])
+
+
+def _choice(module: Module, value: ast.expr, dtypes: Mapping[str, str]) -> _Choice | None:
+    if not isinstance(value, ast.IfExp):
+        kind = _kind(module, value, "torch.cuda.", dtypes)
+        return _Choice(value, kind) if kind else None
+    kind = _kind(module, value.body, "torch.cuda.", dtypes)
+    same = _kind(module, value.orelse, "torch.", dtypes) == kind or (
+        kind == "FloatTensor" and module.resolve(value.orelse) == "torch.Tensor"
+    )
+    return _Choice(value.body, kind, value.orelse, value.test) if kind and same else None
+
+
+def _kind(module: Module, node: ast.expr, home: str, dtypes: Mapping[str, str]) -> str:
+    """The type that a name means, without its home; "" for another name."""
+    kind = module.resolve(node).removeprefix(home)
+    return kind if kind in dtypes else ""
+
+
+def _variable(module: Module, rule: Rule, target: ast.Name, found: _Choice, dtype: str) -> None:
+    names = module.names
+    held = names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    if held is None or [b.node for b in held.bindings.get(target.id, ())] != [target]:
+        return
+    uses = [
+        n for n in names.all(ast.Name)
+        if n.id == target.id and isinstance(n.ctx, ast.Load)
+        and names.holder(n.id, n.scope) is held  # type: ignore[attr-defined]
+    ]  # fmt: skip
+    device = _device(module, found.test)
+    if not uses or device is None or not all(_call(n) for n in uses):
+        return
+    value = target.up.value  # type: ignore[attr-defined]
+    new = (
+        module.text(found.other)
+        if found.other is not None
+        else module.spelled(found.cuda, f"torch.{found.kind}")
+    )
+    edit = Edit(module.source.start(value), module.source.end(value), new)
+    says, api = "the CPU's type; what is made by it is moved", f"torch.cuda.{found.kind}"
+    if not module.change(rule, value, [edit], says, api=api):
+        return
+    kept = () if found.other is None else ast.walk(found.other)
+    gone = {id(n) for n in ast.walk(value)} - {id(n) for n in kept}
+    module.done |= gone
+    if found.other is not None:
+        module.gone |= gone
+    for use in uses:
+        call = _call(use)
+        assert call is not None
+        end = module.source.end(call)
+        if call.func is use:
+            edits = [Edit(end, end, f".to({device(call)})")]
+        else:
+            at = module.source.end(call.func)
+            moved = f"{device(call)}, {module.torch(call)}.{dtype}"
+            edits = [Edit(at - 4, at, "to"), module.replace(use, moved)]
+        module.change(rule, call, edits, "it is moved to the device", api=api)
+
+
+def _call(use: ast.Name) -> ast.Call | None:
+    """The call that makes a tensor by the type, or `x.type(use)`; None for any other use."""
+    up = use.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.Call):
+        return None
+    if up.func is use:
+        return None if any(k.arg in (None, "device") for k in up.keywords) else up
+    method = up.func.attr if isinstance(up.func, ast.Attribute) else ""
+    return up if method == "type" and up.args == [use] and not up.keywords else None
+
+
+def _device(module: Module, test: ast.expr | None) -> Callable[[ast.AST], str] | None:
+    """How the device is written where a tensor is made; None where that cannot be said."""
+    if test is None or _is_question(module, test):
+        return module.device
+    if isinstance(test, ast.Attribute) and test.attr == "is_cuda":
+        owner = test.value
+        plain = isinstance(owner, ast.Name | ast.Attribute)
+        return (lambda _: f"{module.text(owner)}.device") if plain else None
+    if isinstance(test, ast.Name):
+        values: list[Binding] = module.names.bindings(test)
+        if len(values) != 1 or values[0].value is None:
+            return None
+        if _is_question(module, values[0].value):
+            return module.device
+    elif not (isinstance(test, ast.Attribute) and isinstance(test.value, ast.Name)):
+        return None
+    asked = module.text(test)
+
+    def chosen(node: ast.AST) -> str:
+        quote = module.quote_for(node)
+        inside = any(isinstance(up, ast.FormattedValue) for _, up in ancestors(node))
+        choice = f"{module.device(node)} if {asked} else {quote}cpu{quote}"
+        return f"({choice})" if inside else choice
+
+    return chosen
+
+
+def _is_question(module: Module, node: ast.expr) -> bool:
+    """Whether it is no more than the question whether there is a device, also as `True if … else
+    False`.
+    """
+    if isinstance(node, ast.IfExp):
+        sides = getattr(node.body, "value", None), getattr(node.orelse, "value", None)
+        return module.asks(node.test) and sides == (True, False)
+    return module.asks(node)

@@ -1,0 +1,108 @@
+"""All or nothing: a change that depends on a question which stays CUDA's is taken back.
+
+The rules look at places; these look at what holds several. Run when all of the rules have run.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+
+from causeway.migrate.module import Module
+from causeway.migrate.names import FUNCTIONS, all_arguments, ancestors
+
+_MOVES = ("CW101", "CW102", "CW104")  # what names or moves to the device
+
+
+def run(module: Module) -> None:
+    """Take back what would be half of a change."""
+    if module.vendor or not any(d.kind == "changed" for d in module.drafts):
+        return
+    _behind_names(module)
+    _defaults(module)
+    _before_torch(module)
+
+
+def _stays(module: Module, compare: ast.Compare) -> bool:
+    start, end = module.source.start(compare), module.source.end(compare)
+    return not any(start <= e.start and e.end <= end for e in module.edits)
+
+
+def _compared(module: Module) -> Iterator[ast.Compare]:
+    """Comparisons with "cuda", `x == "cuda"`, that stay as they are."""
+    for compare in module.names.all(ast.Compare):
+        sides = (compare.left, *compare.comparators)
+        named = any(getattr(side, "value", "") == "cuda" for side in sides)
+        if named and len(compare.ops) == 1 and _stays(module, compare):
+            yield compare
+
+
+def _behind_names(module: Module) -> None:
+    """`if d == "cuda": x = x.cuda()`: what is behind a comparison that stays is CUDA's."""
+    for compare in _compared(module):
+        if not isinstance(compare.ops[0], ast.Eq):
+            continue
+        for child, up in ancestors(compare):
+            if isinstance(up, ast.If | ast.IfExp) and up.test is child:
+                body = up.body if isinstance(up.body, list) else [up.body]
+                low, high = module.source.start(body[0]), module.source.end(body[-1])
+                _take(module, low, high, 'it is behind a comparison with "cuda" that stays')
+            if not isinstance(up, ast.BoolOp) or not isinstance(up.op, ast.And):
+                break
+
+
+def _defaults(module: Module) -> None:
+    """`def f(device="cuda")` where the function asks `device == "cuda"`, and that stays."""
+    for compare in _compared(module):
+        names = {s.id for s in (compare.left, *compare.comparators) if isinstance(s, ast.Name)}
+        function = next((up for _, up in ancestors(compare) if isinstance(up, FUNCTIONS)), None)
+        if function is None or not names & {a.arg for a in all_arguments(function.args)}:
+            continue
+        args = function.args
+        positional = [*args.posonlyargs, *args.args]
+        given = [*zip(reversed(positional), reversed(args.defaults), strict=False),
+                 *zip(args.kwonlyargs, args.kw_defaults, strict=True)]  # fmt: skip
+        for arg, default in given:
+            if default is not None and arg.arg in names:
+                low, high = module.source.start(default), module.source.end(default)
+                _take(module, low, high, 'the function compares it with "cuda", which stays')
+
+
+def _before_torch(module: Module) -> None:
+    """What a module evaluates before it imports torch cannot ask torch for the device."""
+    name = "torch"
+    if module.torch_wanted or module.names.stars or name not in module.names.module.bindings:
+        return
+    bound = [
+        module.source.start(b.node) for b in module.names.module.bindings[name]
+        if b.kind == "import"
+    ]  # fmt: skip
+    if not bound:
+        return
+    first = min(bound)
+    for i, draft in enumerate(module.drafts):
+        if draft.kind == "changed" and draft.start < first and draft.edits:
+            node = _node_at(module, draft.start, first)
+            if node is not None and any(_needs_torch(e.text, name) for e in draft.edits):
+                module.take_back(i, "torch is imported below, so it cannot be asked here")
+
+
+def _node_at(module: Module, start: int, end: int) -> ast.stmt | None:
+    """The simple statement of the module, or of a branch of it, that begins before `start`."""
+    for stmt in module.tree.body:
+        low, high = module.source.start(stmt), module.source.end(stmt)
+        if low <= start < high <= end:
+            inside = (*FUNCTIONS, ast.ClassDef)
+            return None if isinstance(stmt, inside) else stmt
+    return None
+
+
+def _needs_torch(text: str, name: str) -> bool:
+    marks = ("\0", "\1", "\2", "accelerator")
+    return f"{name}." in text or any(mark in text for mark in marks)
+
+
+def _take(module: Module, low: int, high: int, says: str) -> None:
+    for i, draft in enumerate(module.drafts):
+        if draft.kind == "changed" and draft.rule.code in _MOVES and low <= draft.start < high:
+            module.take_back(i, says)
