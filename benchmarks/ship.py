@@ -5,10 +5,10 @@
 
 The sides are stock eager, stock torch.compile, onnxruntime and openvino. Each is a process of its
 own, takes numbers of the host and gives such, and has two threads. The file runs twice: with copies
-to the chip and back, and in place, as the others take and give their tensors. They take turns, in another
-order each round, and every figure is the median of the rounds' ratios. Before anything is timed,
-the results are compared with stock eager's. `make rivals` makes the environment of the runtimes,
-build/rivals.
+to the chip and back, and in place, as the others take and give their tensors. They take turns, in
+another order each round, and every figure is the median of the rounds' ratios. Before anything is
+timed, the results are compared with stock eager's. `make rivals` makes the environment of the
+runtimes, build/rivals.
 """
 
 from __future__ import annotations
