@@ -345,7 +345,7 @@ class Session(_Owner):
             return np.empty(shape, port.numpy)
         bytes_ = (c_uint8 * (math.prod(shape) * port.numpy.itemsize)).from_address(address.value)
         bytes_.session = _Handle("cw_run_end", handle)  # type: ignore[attr-defined]  # keeps it
-        return np.frombuffer(bytes_, port.numpy).reshape(shape)
+        return np.frombuffer(memoryview(bytes_), port.numpy).reshape(shape)
 
     def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """`run`, with the inputs by keyword: `session(image=x)["logits"]`."""
