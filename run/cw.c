@@ -249,10 +249,10 @@ static void print_target(const checked_file* f) {
       bytes += f->binaries[i + n].bytes;
     printf("  and binaries of %llu sources, %llu bytes, for ", (unsigned long long)n, (unsigned long long)bytes);
     for (const char* c = f->strings + f->binaries[i].key; *c; ++c)
-      if (*c == '\n')
-        printf(", ");
-      else
+      if (*c != '\n')
         putchar(*c);
+      else if (c[1])
+        printf(", ");
     printf("\n");
   }
 }

@@ -189,14 +189,24 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   return CW_OK;
 }
 
-/* The binary of a source that is for this chip and driver, or NULL. Without consent there is none. */
+/* Who takes a binary: the vendor, and its chip's name with its driver, or its architecture alone. */
+static void binary_key(const cw_run_device* d, char* out, size_t room) {
+  cw_arg of = {0};
+  if ((d->compiler.binaries & CW_BINARY_ARCHITECTURE) && d->table->device_attribute &&
+      !d->table->device_attribute(d->index, "architecture", &of) && of.tag == CW_STRING)
+    snprintf(out, room, "%.100s\n%.*s\n", d->table->name, of.n < 100 ? (int)of.n : 100, of.v.string);
+  else
+    snprintf(out, room, "%.100s\n%.*s\n%.*s", d->table->name, (int)sizeof d->info.name, d->info.name,
+             (int)sizeof d->compiler.driver, d->compiler.driver);
+}
+
+/* The binary of a source that is for this chip, or NULL. Without consent there is none. */
 static const file_binary* binary_of(const cw_run_model* m, uint64_t text_index) {
   const cw_run_device* d = m->device;
   char key[sizeof d->info.name + sizeof d->compiler.driver + 128];
   if (!(m->flags & CW_RUN_TRUST_BINARIES) || !d->code->build_binary || !(d->compiler.binaries & CW_BINARY_OWN))
     return NULL;
-  snprintf(key, sizeof key, "%.100s\n%.*s\n%.*s", d->table->name, (int)sizeof d->info.name, d->info.name,
-           (int)sizeof d->compiler.driver, d->compiler.driver);
+  binary_key(d, key, sizeof key);
   for (uint64_t i = 0; i < m->f.n_binaries; ++i)
     if (m->f.binaries[i].text == text_index && !strcmp(text(m, m->f.binaries[i].key), key)) return &m->f.binaries[i];
   return NULL;
@@ -592,6 +602,11 @@ static cw_status prepare(cw_run_session* s, void* arena) {
 cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
   if (!model || !out) return fail(CW_INVALID, "cw_run_begin: a NULL argument");
   if ((uintptr_t)arena % 64) return fail(CW_INVALID, "cw_run_begin: the arena %p is at no multiple of 64", arena);
+  cw_arg paper = {0};
+  const cw_run_device* d = model->device;
+  if (d->table->device_attribute && !d->table->device_attribute(d->index, "on_paper", &paper) && paper.v.i)
+    return fail(CW_UNSUPPORTED, "%.*s runs no kernel: a file can be loaded there, and not run",
+                (int)sizeof d->info.name, d->info.name);
   cw_run_session* s = calloc(1, sizeof *s);
   if (!s) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
   s->model = model;
@@ -684,7 +699,9 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
   const cw_run_device* d = s->model->device;
   if ((status = bind_thread(d))) return status;
   char* at = address(s, p->buffer, p->place);
-  if (bytes && output)
+  if (data == at) {
+    /* Written in place. */
+  } else if (bytes && output)
     TRY(d, "mem_copy", d->table->mem_copy(data, CW_HOST, at, d->index, bytes, s->stream));
   else if (bytes)
     TRY(d, "mem_copy", d->table->mem_copy(at, d->index, data, CW_HOST, bytes, s->stream));
@@ -695,7 +712,21 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
 cw_status cw_run_set(cw_run_session* s, uint32_t input, const void* data, uint64_t bytes) {
   return move(s, 0, input, (void*)data, bytes);
 }
+static cw_status place_of(cw_run_session* s, int32_t output, uint32_t index, void** out) {
+  const file_port* p;
+  if (!s || !out) return fail(CW_INVALID, "a NULL argument");
+  cw_status status = find_port(s->model, output, index, &p);
+  if (status) return status;
+  const cw_run_device* d = s->model->device;
+  if (!(d->info.flags & CW_HOST_ADDRESSABLE))
+    return fail(CW_UNSUPPORTED, "the host cannot address the memory of %.*s: copy with cw_run_set and cw_run_get",
+                (int)sizeof d->info.name, d->info.name);
+  if ((status = bind_thread(d)) || (status = wait_for(s))) return status;
+  *out = address(s, p->buffer, p->place);
+  return output ? told(s) : CW_OK;
+}
 cw_status cw_run_get(cw_run_session* s, uint32_t output, void* data, uint64_t bytes) {
+  if (bytes == CW_RUN_PLACE) return place_of(s, !(output & CW_RUN_INPUT), output & ~CW_RUN_INPUT, data);
   return move(s, 1, output, data, bytes);
 }
 

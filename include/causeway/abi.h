@@ -267,6 +267,7 @@ typedef struct cw_backend {
   /* What else is to be known of a device, by key: a CW_INT, CW_DOUBLE or CW_STRING, whose text lives until this
    * thread's next call. Asked anew each time, so that it may change. UNSUPPORTED: not known, as all is with NULL.
    *   "pci_bus_id" a string such as "0000:3b:00.0"; "driver_version", "architecture" strings;
+   *   "on_paper" 1: the chip is not here; memory is, and kernels compile, but none runs;
    *   "clock_rate_khz", "memory_clock_rate_khz" (the highest; of now: "clock_rate_now_khz"); "memory_bus_width" in bits;
    *   "l2_cache_bytes"; "local_memory_bytes" that a group shares; "group_limit" items; "simd_width" items;
    *   "threads_per_unit" that a compute unit holds;
@@ -386,6 +387,8 @@ typedef struct cw_function_t* cw_function;
                                    * 64-bit number of bytes to add to it */
 #define CW_BINARY_OWN 1u /* the chip's own format: what `binary` gives, or its maker's compiler */
 #define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
+#define CW_BINARY_ARCHITECTURE \
+  4u /* an own binary serves every device with the same attribute "architecture", whatever its name and driver */
 typedef struct cw_code_info {
   uint32_t struct_size; /* set by the core: write no further */
   uint32_t language; /* CW_CODE_C, ... */

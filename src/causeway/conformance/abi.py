@@ -249,7 +249,7 @@ _ATTRIBUTES = {
     "pci_bus_id": 6, "driver_version": 6, "architecture": 6, "clock_rate_khz": 1,
     "clock_rate_now_khz": 1, "memory_clock_rate_khz": 1, "memory_bus_width": 1,
     "l2_cache_bytes": 1, "local_memory_bytes": 1, "group_limit": 1, "simd_width": 1,
-    "threads_per_unit": 1, "power_mw": 1, "utilization": 1, "memory_utilization": 1,
+    "threads_per_unit": 1, "on_paper": 1, "power_mw": 1, "utilization": 1, "memory_utilization": 1,
 }  # fmt: skip
 
 

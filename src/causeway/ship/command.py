@@ -61,7 +61,8 @@ def run_export(
         list[str] | None,
         typer.Option(
             help="A chip that the file is for, any number of times: a vendor's name or library, "
-            "whose binaries are kept too; c is the simulated chip; any is this environment's "
+            "whose binaries are kept too; nvidia:sm_90 is a chip of that architecture, which "
+            "need not be here; c is the simulated chip; any is this environment's "
             "vendor without binaries, as without this option. With several, each is exported by "
             "a process of its own, and the loader takes what its chip runs."
         ),
@@ -70,6 +71,7 @@ def run_export(
         bool,
         typer.Option("--binaries", help="Keep what this chip's compiler makes of the sources too."),
     ] = False,
+    architecture: Annotated[str, typer.Option("--on-paper", hidden=True)] = "",
     seed: Annotated[
         int | None,
         typer.Option(help="Seed torch before the function is called; 0 where --target is given."),
@@ -77,7 +79,7 @@ def run_export(
 ) -> None:
     """Write a model as a file that the C runtime runs, without Python and without torch."""
     from causeway.errors import CausewayError
-    from causeway.ship import targets
+    from causeway.ship import paper, targets
     from causeway.ship.export import export
 
     with told("export"):
@@ -94,6 +96,8 @@ def run_export(
             targets.export(Path(output), wanted, given, Path(weights) if weights else None)
             _print(Path(output))
             return
+        if architecture:
+            paper.expect(architecture)
         if seed is not None:
             _seed(seed)
         made, args = _model(model)
@@ -126,10 +130,14 @@ def _model(target: str) -> tuple[Any, tuple[Any, ...]]:
 
     from causeway import program
     from causeway.errors import CausewayError
+    from causeway.ship import paper
 
     device = torch.accelerator.current_accelerator()
     if device is None:
         raise CausewayError("there is no device; `causeway doctor` says why")
+    here = paper.on_paper()
+    if here:
+        device = torch.device("cpu")  # what was made on paper has no numbers: export moves it there
     if target.endswith(".pt2"):
         if not Path(target).is_file():
             raise CausewayError(f"there is no file {target}")
@@ -150,7 +158,11 @@ def _model(target: str) -> tuple[Any, tuple[Any, ...]]:
     model, args = found
     args = args if isinstance(args, tuple) else (args,)
     if isinstance(model, torch.nn.Module):
-        model = model.to(device).eval()
+        model = model.eval()
+    if here:
+        return model, args
+    if isinstance(model, torch.nn.Module):
+        model = model.to(device)
     return model, tuple(_on(device, a) for a in args)
 
 

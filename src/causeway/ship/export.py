@@ -23,11 +23,12 @@ from torch.utils import _pytree as pytree
 from causeway import _C, __version__, code
 from causeway.compile import lines
 from causeway.errors import CausewayError
-from causeway.ship import file, sizes, steps
+from causeway.ship import file, paper, sizes, steps
 from causeway.ship import weights as weights_files
 from causeway.ship.costs import Costs
 from causeway.ship.plan import CONSTANT, MOVED, OPERATIONS, Program, of_graph
 
+_BY_ARCHITECTURE = 4  # CW_BINARY_ARCHITECTURE
 _LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3}
 _DTYPES = (  # by their bit numbers in cw_dtypes
     *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
@@ -67,7 +68,11 @@ def export(
         weights: A file for the weights, beside `path` or in a folder below, that several models may
             share: what it has already is not written again.
         binaries: Keep what this chip's compiler makes of the sources too. Who loads the file may
-            take it on the same chip and driver, with a flag; the sources serve everybody else.
+            take it on the same chip and driver, or architecture, with a flag; the sources serve
+            everybody else.
+
+    On a device on paper, which compiles for a chip that is not here and runs nothing, `module` and
+    `args` are given on the CPU, and the vectors are what they compute there.
 
     Raises:
         CausewayError: something that a file cannot hold, such as numbers that the host reads; the
@@ -80,6 +85,18 @@ def export(
                 f"args has {leaf!r}: a file's inputs are tensors. Bind other values with "
                 "functools.partial, or make them part of the module"
             )
+    named = _names(module, len(leaves), names)
+    if verify_steps and not vectors:
+        raise CausewayError("verify_steps needs vectors: steps are compared in a run of them")
+    known = None
+    if paper.on_paper():
+        if verify_steps:
+            raise CausewayError(
+                f"{_C.device_info(0)['name']} runs no kernel, so it has no numbers of steps: "
+                "export without verify_steps, or where the chip is"
+            )
+        known = paper.Model(module, leaves, spec, named)
+        module, leaves = known.module, known.leaves
     device = _device(module, leaves)
     info = _C.compiler_info(device.index or 0)
     if not info:
@@ -91,9 +108,6 @@ def export(
             f"the compiler of {device.type!r} takes no binaries (code.build_binary), so a file "
             "cannot have any for it: export without binaries, as `--target any` does"
         )
-    if verify_steps and not vectors:
-        raise CausewayError("verify_steps needs vectors: steps are compared in a run of them")
-    names = _names(module, len(leaves), names)
     where = Path(path)
     elsewhere = None if weights is None else weights_files.name_beside(where, Path(weights))
     dynamics = None
@@ -102,7 +116,7 @@ def export(
     if dynamic is not None:
         dynamics = sizes.of_text(dynamic, leaves)
     elif dynamic_shapes is not None:
-        dynamics = sizes.of_shapes(dynamic_shapes, names, leaves)
+        dynamics = sizes.of_shapes(dynamic_shapes, named, leaves)
 
     inputs = [_own(leaf, device) for leaf in leaves]
     given = [_raw(t) for t in inputs]
@@ -120,15 +134,20 @@ def export(
                 "the model writes to its own buffers or parameters, which a file's sessions share: "
                 "call model.eval(), or make what changes an input and an output"
             )
-        for name, before, tensor in zip(names, given, inputs, strict=True):
+        for name, before, tensor in zip(named, given, inputs, strict=True):
             if before != _raw(tensor):
                 raise CausewayError(
                     f"the model writes to its input {name!r}: clone it first, and return what "
                     "changed"
                 )
-        ports = _ports(program, inputs, outputs, names, vectors)
+        if known:
+            known.check(program, outputs)
+            outputs = known.outputs
+        ports = _ports(program, inputs, outputs, named, vectors)
         if dynamics:
             program, checks = captures.at_all_sizes(inputs, dynamics, checks)
+            if known:
+                known.check(program, outputs)
             constants = captures.constants(program)
             ports = _at_most(ports, program)
     finally:
@@ -419,10 +438,12 @@ def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
 
 
 def _binaries(program: Program, device: torch.device) -> file.Binaries:
-    """What the compiler makes of the sources, and for which chip and driver that is."""
+    """What the compiler makes of the sources, and for which chip that is."""
     index = device.index or 0
-    name = _C.device_info(index)["name"]
-    key = f"{_C.vendor_state()['name']}\n{name}\n{_C.code_info(index)['driver']}"
+    name, driver = _C.device_info(index)["name"], _C.code_info(index)["driver"]
+    if _C.code_info(index)["binaries"] & _BY_ARCHITECTURE:
+        name, driver = _C.device_attribute(index, "architecture") or name, ""
+    key = f"{_C.vendor_state()['name']}\n{name}\n{driver}"
     compiler = _C.compiler_info(index)
     assert compiler is not None
     options = "-w" if compiler["language"] == "opencl" else ""

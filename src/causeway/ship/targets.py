@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import struct
 import subprocess
 import sys
@@ -34,27 +35,43 @@ _NO_VECTOR = (1 << 64) - 1
 @dataclass(frozen=True)
 class Target:
     """A vendor, by name or by its library's path, and whether its binaries are kept. None: the one
-    that this environment has.
+    that this environment has. With an architecture it is a chip that is not here, on paper.
     """
 
     vendor: str | None
     binaries: bool
+    architecture: str = ""
+
+    @property
+    def name(self) -> str:
+        return ":".join(part for part in (self.vendor or ANY, self.architecture) if part)
+
+    @property
+    def setting(self) -> str:
+        """The variable that gives the vendor a device on paper."""
+        assert self.vendor
+        stem = Path(self.vendor).name.removeprefix("libcw_").removesuffix(".so")
+        return f"CAUSEWAY_{re.sub('[^A-Z0-9]', '_', stem.upper())}_PAPER"
 
 
 def targets(names: Sequence[str]) -> list[Target]:
     """What `--target` asks for, each vendor once: `any` is the vendor of this environment without
-    binaries.
+    binaries, and `nvidia:sm_90` that vendor's chip of this architecture, which need not be here.
     """
-    found: dict[str | None, bool] = {}
+    found: dict[tuple[str | None, str], bool] = {}
     for name in names or [ANY]:
-        vendor = None if name == ANY else _ALIASES.get(name, name)
-        found[vendor] = found.get(vendor, False) or name != ANY
+        split = re.fullmatch(r"(.+):([^/:]+)", name)
+        vendor, architecture = split.groups() if split else (name, "")
+        own = None if vendor == ANY else _ALIASES.get(vendor, vendor)
+        if own is None and architecture:
+            raise CausewayError(f"--target {name}: an architecture is a vendor's, as nvidia:sm_90")
+        found[own, architecture] = found.get((own, architecture), False) or own is not None
     here = os.environ.get("CAUSEWAY_VENDOR", "").strip()
-    if None in found and here in found:  # it is named too
-        del found[None]
+    if (None, "") in found and (here, "") in found:  # it is named too
+        del found[None, ""]
     if len(found) > MOST:
         raise CausewayError(f"a file has at most {MOST} targets, and {len(found)} were given")
-    return [Target(vendor, binaries) for vendor, binaries in found.items()]
+    return [Target(vendor, kept, where) for (vendor, where), kept in found.items()]
 
 
 def export(
@@ -77,7 +94,7 @@ def export(
         for target, path in zip(wanted, made, strict=True):
             _run(target, [*arguments, "--output", str(path), "--weights", str(where)])
         images = [path.read_bytes() for path in made]
-        names = [target.vendor or "this chip" for target in wanted]
+        names = [target.name if target.vendor else "this chip" for target in wanted]
         for name, image in zip(names[1:], images[1:], strict=True):
             _compare(names[0], images[0], name, image)
         atomic.write(output, join(images, b"" if weights else where.read_bytes()))
@@ -117,6 +134,9 @@ def _run(target: Target, arguments: Sequence[str]) -> None:
     if target.vendor == "sim":
         environment.setdefault("CAUSEWAY_SIM_CODE", "1")
     own = ["--binaries"] if target.binaries else []
+    if target.architecture:
+        environment[target.setting] = target.architecture
+        own += ["--on-paper", target.architecture]
     done = subprocess.run(
         [sys.executable, "-m", "causeway", "export", *arguments, *own],
         env=environment,
@@ -126,7 +146,7 @@ def _run(target: Target, arguments: Sequence[str]) -> None:
     )
     if done.returncode:
         said = (done.stderr or done.stdout).strip()
-        raise CausewayError(f"target {target.vendor or ANY} was not exported: {said}")
+        raise CausewayError(f"target {target.name} was not exported: {said}")
 
 
 def _compare(one_name: str, one: bytes, other_name: str, other: bytes) -> None:

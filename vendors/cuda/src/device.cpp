@@ -172,6 +172,11 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
     out->tag = CW_INT, out->v.i = value;
     return CW_OK;
   }
+  if (strcmp(key, "on_paper") == 0) {
+    *out = {};
+    out->tag = CW_INT, out->v.i = !setting("paper").empty();
+    return CW_OK;
+  }
   thread_local char text[64];  // until this thread's next call
   *text = 0;
   if (strcmp(key, "architecture") == 0) snprintf(text, sizeof(text), "sm_%d%d", device->major, device->minor);

@@ -48,7 +48,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   constexpr int sides[] = {kMaxBlockDimX, kMaxBlockDimY, kMaxBlockDimZ};
   for (int d = 0; d < 3; ++d) found.group_limits[d] = static_cast<uint32_t>(device->attribute(sides[d]));
   found.argument_limit = 4096;  // of every GPU; newer ones take more
-  found.binaries = CW_BINARY_OWN;
+  found.binaries = CW_BINARY_OWN | CW_BINARY_ARCHITECTURE;  // a cubin
   if (int version = 0; cu.driver_version(&version) == kSuccess)
     snprintf(found.driver, sizeof(found.driver), "%d", version);
   memcpy(out, &found, std::min<size_t>(out->struct_size, sizeof(found)));
