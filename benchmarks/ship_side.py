@@ -120,30 +120,27 @@ def openvino_side(folder: Path, work: str, threads: int) -> Call:
     return lambda: compiled(given)[0]
 
 
-def file_side(resident: bool, folder: Path, work: str, threads: int) -> Call:
-    """`resident`: the numbers stay on the chip, where the first call put them."""
+def file_side(in_place: bool, folder: Path, work: str, threads: int) -> Call:
+    """`in_place`: inputs are read where they lie and outputs are looked at where the run put them,
+    as in torch's own tensors; the chip's memory must be the host's too.
+    """
     import causeway_run
-    from causeway_run.library import call as call_c
 
     session = causeway_run.load(folder / f"{work}.cw").session()
     names = list(session.model.inputs)
     given = dict(zip(names, inputs(folder, work), strict=True))
     (output,) = session.model.outputs
-    if not resident:
+    if not in_place:
         return lambda: session.run(given)[output]
-    first = session.run(given)[output]
-    handle = session._open()
-
-    def call() -> NDArray[Any]:
-        call_c("cw_run", handle.value)
-        return first
-
-    return call
+    there = {name: session.place(name) for name in names}
+    for name, array in there.items():
+        array[...] = given[name]
+    return lambda: session.run(there, copy=False)[output]
 
 
 SIDES: dict[str, tuple[str, Callable[[Path, str, int], Call]]] = {
     "file": ("", lambda *given: file_side(False, *given)),
-    "resident": ("", lambda *given: file_side(True, *given)),
+    "file in place": ("", lambda *given: file_side(True, *given)),
     "stock eager": ("torch", lambda *given: torch_side(False, *given)),
     "stock torch.compile": ("torch", lambda *given: torch_side(True, *given)),
     "onnxruntime": ("onnxruntime", onnxruntime_side),

@@ -699,7 +699,9 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
   const cw_run_device* d = s->model->device;
   if ((status = bind_thread(d))) return status;
   char* at = address(s, p->buffer, p->place);
-  if (bytes && output)
+  if (data == at) {
+    /* Written in place. */
+  } else if (bytes && output)
     TRY(d, "mem_copy", d->table->mem_copy(data, CW_HOST, at, d->index, bytes, s->stream));
   else if (bytes)
     TRY(d, "mem_copy", d->table->mem_copy(at, d->index, data, CW_HOST, bytes, s->stream));
@@ -710,7 +712,21 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
 cw_status cw_run_set(cw_run_session* s, uint32_t input, const void* data, uint64_t bytes) {
   return move(s, 0, input, (void*)data, bytes);
 }
+static cw_status place_of(cw_run_session* s, int32_t output, uint32_t index, void** out) {
+  const file_port* p;
+  if (!s || !out) return fail(CW_INVALID, "a NULL argument");
+  cw_status status = find_port(s->model, output, index, &p);
+  if (status) return status;
+  const cw_run_device* d = s->model->device;
+  if (!(d->info.flags & CW_HOST_ADDRESSABLE))
+    return fail(CW_UNSUPPORTED, "the host cannot address the memory of %.*s: copy with cw_run_set and cw_run_get",
+                (int)sizeof d->info.name, d->info.name);
+  if ((status = bind_thread(d)) || (status = wait_for(s))) return status;
+  *out = address(s, p->buffer, p->place);
+  return output ? told(s) : CW_OK;
+}
 cw_status cw_run_get(cw_run_session* s, uint32_t output, void* data, uint64_t bytes) {
+  if (bytes == CW_RUN_PLACE) return place_of(s, !(output & CW_RUN_INPUT), output & ~CW_RUN_INPUT, data);
   return move(s, 1, output, data, bytes);
 }
 

@@ -36,6 +36,10 @@ typedef struct cw_run_session cw_run_session;
  * sources: nobody can read what it does. For files that come from where programs come from. */
 #define CW_RUN_TRUST_BINARIES 2u
 
+/* For cw_run_get: give the address in place of a copy, and of an input in place of an output. */
+#define CW_RUN_PLACE UINT64_MAX
+#define CW_RUN_INPUT 0x80000000u
+
 /* An input or an output: dense, row-major. */
 typedef struct cw_run_port {
   const char* name;
@@ -78,7 +82,12 @@ CW_EXPORT cw_status cw_run_port_of(const cw_run_model* model, int32_t output, ui
 CW_EXPORT cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out);
 CW_EXPORT cw_status cw_run_end(cw_run_session* session);
 /* Copy an input from, or an output to, `bytes` of host memory. Waits. Where a size may differ, the bytes of an input say
- * it; all inputs of a run must agree, and an output has the bytes of the last run's size. */
+ * it; all inputs of a run must agree, and an output has the bytes of the last run's size.
+ *
+ * In place of copies, where the host can address the chip's memory: `cw_run_get` with CW_RUN_PLACE for `bytes` takes `data`
+ * for a void**, and puts the address of the output there, or of input `i` for the number CW_RUN_INPUT + i. It lasts as long
+ * as the session. The next run reads what is written to an input's, and changes what an output's holds. `cw_run_set` with
+ * an input's own address copies nothing, and says the size. CW_UNSUPPORTED: the host cannot address it. */
 CW_EXPORT cw_status cw_run_set(cw_run_session* session, uint32_t input, const void* data, uint64_t bytes);
 CW_EXPORT cw_status cw_run_get(cw_run_session* session, uint32_t output, void* data, uint64_t bytes);
 /* Run it and wait. An error that a kernel found, such as an index out of range, is CW_INVALID, of every cw_run_get until the

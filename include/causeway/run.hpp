@@ -124,9 +124,25 @@ class Session {
     check(cw_run_get(get(), i, data.data(), count * sizeof(T)));
     return data;
   }
+  // Where an input is read from, to be written in place of `set` before each run that it changes for, and where the last
+  // run's output is, in place of a copy. Both last as long as the session. The host must be able to address the chip's memory.
+  template <class T>
+  T* place(const std::string& name) {
+    return at<T>(CW_RUN_INPUT | find<T>(inputs_, "input", name));
+  }
+  template <class T>
+  const T* output(const std::string& name) {
+    return at<T>(find<T>(outputs_, "output", name));
+  }
   cw_run_session* get() const { return handle_.get(); }
 
  private:
+  template <class T>
+  T* at(std::uint32_t number) {
+    void* address = nullptr;
+    check(cw_run_get(get(), number, &address, CW_RUN_PLACE));
+    return static_cast<T*>(address);
+  }
   template <class T>
   static std::uint32_t find(const std::vector<cw_run_port>& ports, const std::string& kind, const std::string& name) {
     for (std::uint32_t i = 0; i < ports.size(); ++i) {

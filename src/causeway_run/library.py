@@ -13,6 +13,7 @@ from typing import Any
 
 NAME = "libcw_run.so"
 ALLOW_HOST_CODE = 1
+INPUT, PLACE = 1 << 31, (1 << 64) - 1  # of cw_run_get
 TRUST_BINARIES = 2
 INVALID = 3  # CW_INVALID of abi.h
 

@@ -6,11 +6,12 @@ Closing one closes what was made from it. What is not closed ends when nothing r
 from __future__ import annotations
 
 import json
+import math
 import os
 import threading
 import weakref
 from collections.abc import Mapping
-from ctypes import byref, c_int32, c_void_p
+from ctypes import byref, c_int32, c_uint8, c_void_p
 from dataclasses import dataclass, field
 from types import TracebackType
 from typing import Any, Self
@@ -20,6 +21,8 @@ from numpy.typing import NDArray
 
 from causeway_run.library import (
     ALLOW_HOST_CODE,
+    INPUT,
+    PLACE,
     TRUST_BINARIES,
     InfoStruct,
     PortStruct,
@@ -314,15 +317,49 @@ class Session(_Owner):
         super().__init__(handle)
         model._adopt(self)
 
+    def place(self, name: str, size: int | None = None) -> NDArray[Any]:
+        """The memory of an input, as an array: `run` with it copies nothing.
+
+        Where a size may differ, its shape is that for `size`, or the largest. What is written to it
+        stays from run to run, and it lasts as long as the array does. Write while no run of this
+        session is under way. Raises RunError where the host cannot address the chip's memory, and
+        for a size out of the file's range.
+        """
+        ports = self.model.inputs
+        if name not in ports:
+            raise RunError(_unknown(name, ports))
+        known = self.model.size
+        if size is not None and not (known and known.least <= size <= known.most):
+            has = "none differs"
+            if known:
+                has = f"{known.name!r} is from {known.least} to {known.most}"
+            raise RunError(f"there is no size of {size}: {has}")
+        at = size if size is not None else known.most if known else 0
+        with self._running:
+            return self._view(self._open(), list(ports).index(name) | INPUT, ports[name], at)
+
+    def _view(self, handle: _Handle, number: int, port: Port, size: int) -> NDArray[Any]:
+        shape, address = port.shape_at(size), c_void_p()
+        call("cw_run_get", handle.value, number, byref(address), PLACE)
+        if not address.value or 0 in shape:
+            return np.empty(shape, port.numpy)
+        bytes_ = (c_uint8 * (math.prod(shape) * port.numpy.itemsize)).from_address(address.value)
+        bytes_.session = _Handle("cw_run_end", handle)  # type: ignore[attr-defined]  # keeps it
+        return np.frombuffer(memoryview(bytes_), port.numpy).reshape(shape)
+
     def __call__(self, **inputs: NDArray[Any]) -> dict[str, NDArray[Any]]:
         """`run`, with the inputs by keyword: `session(image=x)["logits"]`."""
         return self.run(inputs)
 
-    def run(self, inputs: Mapping[str, NDArray[Any]]) -> dict[str, NDArray[Any]]:
+    def run(
+        self, inputs: Mapping[str, NDArray[Any]], *, copy: bool = True
+    ) -> dict[str, NDArray[Any]]:
         """Run the model on arrays by the names of its inputs, and return its outputs by name.
 
         Each array has its Port's shape and dtype: nothing is cast or broadcast. One that is not
-        contiguous is copied first. The outputs are new arrays.
+        contiguous is copied first; one of `place` is not copied at all. The outputs are new arrays,
+        or with `copy=False` the session's own memory, which its next run changes: only where the
+        host can address the chip's memory.
         Raises RunError before anything runs where an input is missing, unknown, or of another
         shape or dtype; and where a kernel found an error, such as an index out of range.
         """
@@ -331,7 +368,7 @@ class Session(_Owner):
             self._refuse_other()
             _set(handle, arrays)
             call("cw_run", handle.value)
-            return self._outputs(handle, self._size_of(arrays))
+            return self._outputs(handle, self._size_of(arrays), copy)
 
     def start(self, inputs: Mapping[str, NDArray[Any]]) -> Run:
         """Copy the inputs, start a run, and return it without a wait: `run.result()` gives what
@@ -357,9 +394,12 @@ class Session(_Owner):
                 "for each run"
             )
 
-    def _outputs(self, handle: _Handle, size: int) -> dict[str, NDArray[Any]]:
+    def _outputs(self, handle: _Handle, size: int, copy: bool = True) -> dict[str, NDArray[Any]]:
         outputs = {}
         for index, port in enumerate(self.model.outputs.values()):
+            if not copy:
+                outputs[port.name] = self._view(handle, index, port, size)
+                continue
             made = np.empty(port.shape_at(size), port.numpy)
             call("cw_run_get", handle.value, index, made.ctypes.data, made.nbytes)
             outputs[port.name] = made
@@ -391,13 +431,12 @@ class Session(_Owner):
     def _checked(self, inputs: Mapping[str, NDArray[Any]]) -> list[NDArray[Any]]:
         """The arrays in the file's order, dense. Raises RunError with the first that is wrong."""
         ports = self.model.inputs
-        named = ", ".join(map(repr, ports)) or "none"
         for name in inputs:
             if name not in ports:
-                raise RunError(f"there is no input {name!r}: the model's inputs are {named}")
+                raise RunError(_unknown(name, ports))
         for name in ports:
             if name not in inputs:
-                raise RunError(f"input {name!r} is missing: the model's inputs are {named}")
+                raise RunError(f"input {name!r} is missing: the model's inputs are {_named(ports)}")
         return [_dense(port, inputs[name]) for name, port in ports.items()]
 
     def __repr__(self) -> str:
@@ -504,6 +543,14 @@ def _ports(model: _Handle, output: int, count: int, about: Any) -> dict[str, Por
             raise RunError(f"the file has two {'outputs' if output else 'inputs'} {port.name!r}")
         ports[port.name] = port
     return ports
+
+
+def _named(ports: Mapping[str, Port]) -> str:
+    return ", ".join(map(repr, ports)) or "none"
+
+
+def _unknown(name: str, ports: Mapping[str, Port]) -> str:
+    return f"there is no input {name!r}: the model's inputs are {_named(ports)}"
 
 
 def _set(session: _Handle, arrays: list[NDArray[Any]]) -> None:

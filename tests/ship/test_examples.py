@@ -107,6 +107,15 @@ int main(int, char** argv) {
   first.set("image", image.data(), image.size());
   first.run();
   std::cout << first.get<float>("output").size() << "\n";
+  refused([&] { first.place<double>("image"); });
+  float* place = first.place<float>("image");
+  const float* output = first.output<float>("output");
+  place[0] = 3;
+  first.run();
+  first.set("image", place, image.size());  // copies nothing
+  first.run();
+  const std::vector<float> copied = first.get<float>("output");
+  std::cout << (output[0] == copied[0] && place[0] == 3) << "\n";
 }
 """
 
@@ -127,6 +136,8 @@ def test_the_header_for_cpp_refuses_what_is_wrong(made: Path, tmp_path: Path) ->
             "3: there is no device 9",
             "its kernels are C",
             "360",
+            '3: input "image" has numbers of another type',
+            "1",
         ],
         strict=True,
     ):

@@ -251,6 +251,82 @@ def test_outputs_are_new_arrays(python) -> None:
     assert python(program) == "True\n"
 
 
+def test_inputs_and_outputs_are_used_in_place(python) -> None:
+    program = """
+    import gc
+    model = load("mlp")
+    session, other, (x,) = model.session(), model.session(), given("mlp", model).values()
+    place = session.place("input")
+    place[...] = -x
+    session.run({"input": place}, copy=False)
+    place[...] = x
+    first = session.run({"input": place}, copy=False)
+    print(right("mlp", first), place.shape, first["output"].flags.owndata)
+    kept = first["output"].copy()
+    place *= 2
+    second = session.run({"input": place}, copy=False)["output"]
+    doubled = other(input=2 * x)["output"]
+    print(np.shares_memory(first["output"], second), np.array_equal(second, doubled))
+    print(np.array_equal(session.run({"input": x}, copy=False)["output"], kept))
+    session.close()
+    del session, other, model
+    gc.collect()
+    place[...] = 0  # memory lasts as long as its arrays
+    print(np.array_equal(second, kept))
+    """
+    assert python(program) == "True (8, 20) False\nTrue True\nTrue\nTrue\n"
+
+
+def test_a_size_that_differs_is_that_of_the_place(python) -> None:
+    program = """
+    model = load("sized")
+    session, other = model.session(), model.session()
+    for size in (9, 2, 5):
+        rows = np.random.default_rng(size).normal(size=(size, 3)).astype(np.float32)
+        scale = np.full((size, 1), 2, np.float32)
+        there = {"rows": session.place("rows", size), "scale": session.place("scale", size)}
+        there["rows"][...], there["scale"][...] = rows, scale
+        found = session.run(there, copy=False)
+        wanted = other(rows=rows, scale=scale)
+        print([(a.shape, np.array_equal(a, b)) for a, b in zip(found.values(), wanted.values())])
+    print(session.place("rows").shape)
+    refused(session.place, "rows", 10)
+    refused(load("mlp").session().place, "input", 8)
+    refused(session.place, "row")
+    """
+    lines = python(program).splitlines()
+    assert [line.count("True") for line in lines[:3]] == [2, 2, 2]
+    assert lines[3] == "(9, 3)"
+    assert "there is no size of 10: 'batch' is from 1 to 9" in lines[4]
+    assert "there is no size of 8: none differs" in lines[5]
+    assert "there is no input 'row': the model's inputs are 'rows', 'scale'" in lines[6]
+
+
+def test_memory_that_the_host_cannot_address_is_copied(python) -> None:
+    program = """
+    model = load("mlp")
+    session, (x,) = model.session(), given("mlp", model).values()
+    refused(session.place, "input")
+    refused(session.run, {"input": x}, copy=False)
+    print(right("mlp", session(input=x)))
+    """
+    *both, last = python(program, CAUSEWAY_SIM_MEMORY_MODEL="discrete").splitlines()
+    assert all("the host cannot address the memory of" in line for line in both)
+    assert last == "True"
+
+
+def test_an_error_of_a_kernel_is_told_with_an_output_in_place(python) -> None:
+    program = """
+    model = load("two")
+    session, arrays = model.session(), given("two", model)
+    refused(session.run, arrays | {"index": np.full(7, 9)}, copy=False)
+    print(right("two", session.run(arrays, copy=False)))
+    """
+    first, second = python(program).splitlines()
+    assert "index 9 is out of range for a dimension of size 9" in first
+    assert second == "True"
+
+
 def test_bfloat16_is_its_bits_or_ml_dtypes(python) -> None:
     program = """
     model = load("bfloat16")

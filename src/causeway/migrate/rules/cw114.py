@@ -75,6 +75,7 @@ def run(module: Module) -> None:
             surely_not_torch(module, use.node)
             or (use.call and beside.is_switch_of_others(module, use.call))
             or (use.call and beside.named_switch_of_others(module, use.call))
+            or (use.call and beside.feeds_faiss(module, use.call))
         ) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",

@@ -142,6 +142,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return Role.TYPE if found_so else None
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
+        elif isinstance(up, ast.Tuple) and _unpacked(up):
+            named = _named(module, _given_to(up, child), what, word)
+            return Role.TYPE if named or certain else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
             if any(_architecture(e) for e in up.elts) or _by_vendor(up) or _of_lightning(up):
                 return None
@@ -170,6 +173,20 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     return None
 
 
+def _given_to(node: ast.Tuple, member: ast.AST) -> ast.expr:
+    """The name that gets a member of a tuple."""
+    return node.up.targets[0].elts[[*map(id, node.elts)].index(id(member))]  # type: ignore[attr-defined,no-any-return]
+
+
+def _unpacked(node: ast.Tuple) -> bool:
+    """Whether a tuple is given to as many names: `dtype, device = torch.half, "cuda"`."""
+    up = node.up  # type: ignore[attr-defined]
+    target = up.targets[0] if isinstance(up, ast.Assign) and up.value is node else None
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(node.elts):
+        return False
+    return not any(isinstance(e, ast.Starred) for e in (*target.elts, *node.elts))
+
+
 def device_like(module: Module, node: ast.expr) -> bool:
     """Whether an expression is a device or its name, by its own name or by where it goes."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
@@ -185,6 +202,8 @@ def device_like(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return bool(_DEVICE_WORD.search(node.slice.value))
+        if isinstance(node.value, ast.Name | ast.Attribute):  # `device_list[i]`
+            return device_like(module, node.value)
         return _split(node.value) and device_like(module, node.value.func.value)  # type: ignore[attr-defined]
     return _named(module, node, "device", _DEVICE_WORD)
 
