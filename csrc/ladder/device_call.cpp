@@ -424,15 +424,23 @@ bool DeviceCall::run_program(const Route& route, Entry& entry) {
   each_tensor([&](const at::Tensor& t, const ArgInfo&, int64_t) { return dtype = t.scalar_type(), false; });
   Profiled span(Work::Host, op_.name.c_str());
   span.serves(op_.name.c_str(), kRungNames[static_cast<int>(Rung::Decomposed)]);
+  std::vector<bool> empty;  // what the call gave to be resized
+  for (const int of : op_.return_of)
+    empty.push_back(of >= 0 && arg(of).isTensor() && arg(of).toTensor().defined() && arg(of).toTensor().numel() == 0);
   std::vector<c10::IValue> results = run_in_python(route.program.get(), op_, stack_);
   entry.served(Rung::Decomposed, dtype);
   for (size_t r = 0; r < results.size(); ++r) {
     if (!results[r].isTensor() || !results[r].toTensor().defined()) continue;
-    const at::Tensor& t = results[r].toTensor();
-    const auto strides =
-        op_.return_of[r] < 0 ? strides_of_cpu(op_, stack_, r, like(t)) : std::nullopt;  // a given one keeps its own
-    if (strides && t.strides() != at::IntArrayRef(*strides))
-      results[r] = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
+    const at::Tensor t = results[r].toTensor();
+    const bool given = op_.return_of[r] >= 0;
+    if (given && (!empty[r] || t.numel() == 0)) continue;  // it keeps its own strides
+    const auto strides = strides_of_cpu(op_, stack_, r, like(t));
+    if (!strides || t.strides() == at::IntArrayRef(*strides)) continue;
+    const at::Tensor laid_out = at::empty_strided(t.sizes(), *strides, t.options()).copy_(t);
+    if (given)
+      t.as_strided_(t.sizes(), *strides).copy_(laid_out);
+    else
+      results[r] = laid_out;
   }
   torch::jit::drop(stack_, op_.args.size());
   for (auto& value : results) stack_.push_back(std::move(value));

@@ -394,7 +394,9 @@ def float64() -> None:
         served[name] = sorted(set(rows) - {"native"})
         if name == "logsumexp":
             torch.testing.assert_close(found.cpu(), x.logsumexp(1))
-    print(json.dumps(served))
+    # The first call finds out that no kernel takes it, the second knows.
+    strides = [torch.abs(mine.t()).stride() for _ in range(2)]
+    print(json.dumps(served | {"strides": strides}))
 
 
 if __name__ == "__main__":

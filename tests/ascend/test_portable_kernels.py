@@ -62,6 +62,7 @@ def test_what_needs_float64_is_served_by_the_host_and_counted(on_950: Run) -> No
     served = json.loads(on_950(PROGRAMS, "float64").stdout.splitlines()[-1])
     assert "host" in served["logsumexp"]
     assert served["normal_"] == ["host"]  # its numbers are drawn in float64
+    assert served["strides"] == [[1, 100]] * 2  # of what is decomposed, at each call the CPU's
 
 
 def test_a_captured_graph_launches_kernels_again(on_950: Run, tmp_path: Path) -> None:
