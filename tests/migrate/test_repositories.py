@@ -33,6 +33,15 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a storage by its class": (
+        "s = torch.Storage(3).cuda()\n",
+        "s = torch.Storage(3).to(device=accelerator)\n",
+    ),
+    "whether the device was started": (
+        "def f():\n    return torch.cuda.is_available() and torch.cuda.is_initialized()\n",
+        "def f():\n    return torch.accelerator.is_available() and "
+        'getattr(torch.get_device_module(), "is_initialized", lambda: True)()\n',
+    ),
     "a variable that is the device, where another device is known by name": (
         'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
         'if device == "mps":\n    f()\nif device == "cuda":\n    g()\n',
@@ -348,6 +357,17 @@ CHANGED = {
 }
 
 KEPT = {
+    "a Trainer's number of GPUs in a dictionary": (
+        'params = {"gpus": 1 if torch.cuda.is_available() else 0, "num_nodes": 1}\n'
+    ),
+    "a test whose device stays": (
+        "def test_device(self, x):\n    if torch.cuda.is_available():\n"
+        '        self.assertEqual(x, "cuda:0")\n    else:\n        self.assertEqual(x, "cpu")\n'
+    ),
+    "a device of a framework that the function imports": (
+        "def build(device):\n    import tvm\n\n"
+        '    assert device in ["cpu", "cuda"]\n    return tvm.target.create(device)\n'
+    ),
     "faiss on GPUs by a function of the module": (
         "import faiss\n\ndef search_gpu(x):\n    return faiss.index_cpu_to_all_gpus(x)\n\n"
         "def search(x, gpu):\n    return search_gpu(x) if gpu else faiss.IndexFlat(x)\n\n"
