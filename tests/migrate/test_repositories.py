@@ -92,6 +92,16 @@ CHANGED = {
         "def f(x):\n    Tensor = torch.FloatTensor\n"
         "    return x + Tensor(numpy.zeros(3)).to(x.device)\n",
     ),
+    "a tensor type by two branches": (
+        "def f(n, device):\n    if n and torch.cuda.is_available():\n"
+        "        dtype = torch.cuda.FloatTensor\n    else:\n        dtype = torch.FloatTensor\n"
+        "    return torch.rand(n).type(dtype), dtype(n)\n",
+        "def f(n, device):\n    if n and torch.accelerator.is_available():\n"
+        "        dtype_device = torch.accelerator.current_accelerator()\n"
+        '    else:\n        dtype_device = "cpu"\n'
+        "    return torch.rand(n).to(dtype_device, torch.float32), "
+        "torch.FloatTensor(n).to(dtype_device)\n",
+    ),
     "Lightning's word for the accelerator that is here": (
         "import pytorch_lightning as pl\n"
         't = pl.Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu")\n',
@@ -959,6 +969,7 @@ def test_the_device_is_named_after_torch_also_on_one_line() -> None:
 def tree(folder: Path, files: dict[str, str]) -> dict[str, str]:
     """Write a tree, convert it where it lies, twice, and give what it is then."""
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     for file in run([folder], Settings()).files:
         if file.status == "converted":
@@ -1115,6 +1126,21 @@ def test_tests_of_a_package_that_loads_compiled_kernels_stay(tmp_path: Path) -> 
     after = tree(tmp_path, files)
     assert after["test_pool.py"] == files["test_pool.py"]
     assert "if not torch.accelerator.is_available():" in after["test_layers.py"]
+
+
+def test_tests_of_a_compiled_module_beside_its_wrapper_stay(tmp_path: Path) -> None:
+    test = (
+        "import torch\nfrom vision.ops.nms.wrapper import nms\n\n\n"
+        "def test_nms():\n    assert nms(torch.zeros(2, 5).cuda()).shape == (2,)\n"
+    )
+    files = {
+        "vision/__init__.py": "", "vision/ops/__init__.py": "", "vision/ops/nms/__init__.py": "",
+        "vision/ops/nms/wrapper.py": "from . import nms_cpu, nms_cuda\n",
+        "tests/test_nms.py": test,
+    }  # fmt: skip
+    assert tree(tmp_path / "compiled", files)["tests/test_nms.py"] == test
+    files["vision/ops/nms/nms_cuda.py"] = "def nms(dets):\n    return dets\n"
+    assert tree(tmp_path / "python", files)["tests/test_nms.py"] != test
 
 
 def test_a_tree_that_tells_vendors_apart_keeps_the_code_of_each(tmp_path: Path) -> None:
