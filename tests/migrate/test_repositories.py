@@ -1136,11 +1136,11 @@ def test_tests_of_a_compiled_module_beside_its_wrapper_stay(tmp_path: Path) -> N
     files = {
         "vision/__init__.py": "", "vision/ops/__init__.py": "", "vision/ops/nms/__init__.py": "",
         "vision/ops/nms/wrapper.py": "from . import nms_cpu, nms_cuda\n",
-        "tests/test_nms.py": test,
+        "test_nms.py": test,
     }  # fmt: skip
-    assert tree(tmp_path / "compiled", files)["tests/test_nms.py"] == test
+    assert tree(tmp_path / "compiled", files)["test_nms.py"] == test
     files["vision/ops/nms/nms_cuda.py"] = "def nms(dets):\n    return dets\n"
-    assert tree(tmp_path / "python", files)["tests/test_nms.py"] != test
+    assert tree(tmp_path / "python", files)["test_nms.py"] != test
 
 
 def test_a_tree_that_tells_vendors_apart_keeps_the_code_of_each(tmp_path: Path) -> None:
