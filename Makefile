@@ -12,7 +12,7 @@ export PIP_NO_INPUT := 1
 # Images of containers set it. pip compiles nothing ahead here, so every process would compile torch's modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-diopi fuzz
+.PHONY: help demo test test-all test-setups test-long test-torch test-torch-next asan tsan coverage test-libraries test-suites test-opencl test-portable test-teams test-compile test-conformance test-vendor test-cuda opencl intel rivals nvrtc nvidia ascend-stand-in test-ascend-judge ascend-headers test-ascend test-ascend-kernels test-diopi fuzz
 .PHONY: site tidy examples fast bench bench-models bench-opencl bench-compile bench-quant bench-ship bench-cuda lint format docs build wheel clean distclean
 
 help: ## this list
@@ -147,6 +147,13 @@ endif
 
 test-ascend: build ascend-stand-in ## the vendor of Ascend's NPUs on the stand-in: its tests, conformance of table and operators
 	$(PY) -m pytest -q tests/ascend
+
+# Of the 950's threads. Without the chip's own operators, which would serve first.
+ASCEND_950 = CAUSEWAY_VENDOR=build/ascend-vendor/libcw_ascend.so CAUSEWAY_ASCEND_LIBRARIES=$(abspath build/ascend-stand-in/lib) \
+	ASCEND_STAND_IN_SOC=Ascend950PR_9599 CAUSEWAY_ASCEND_OPS=0 CAUSEWAY_TUNE=off
+test-ascend-kernels: build ascend-stand-in ## every portable kernel as Ascend's 950 gets it, compiled for the host: hours
+	cmake -S vendors/ascend -B build/ascend-vendor > /dev/null && cmake --build build/ascend-vendor -j $(JOBS)
+	$(ASCEND_950) $(BIN)/causeway conformance --portable --level 0 -n $(JOBS) --html build/ascend-kernels.html
 
 # HEADERS=proto/include of DIOPI: its own headers instead of ours, for the table and for the library.
 DIOPI = $(if $(HEADERS),-DDIOPI_INCLUDE=$(HEADERS),-UDIOPI_INCLUDE)

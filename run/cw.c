@@ -241,8 +241,9 @@ static void print_elsewhere(const checked_file* f, const char* model, const void
 }
 
 static void print_target(const checked_file* f) {
-  static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C"};
-  printf("for %s (kernels in %s)\n", f->strings + f->target->vendor, languages[f->target->language & 3]);
+  static const char* const languages[] = {"?", "C", "OpenCL C", "CUDA C", "Ascend SIMT C"};
+  printf("for %s (kernels in %s)\n", f->strings + f->target->vendor,
+         languages[f->target->language < 5 ? f->target->language : 0]);
   for (uint64_t i = 0, n; i < f->n_binaries; i += n) {
     uint64_t bytes = 0;
     for (n = 0; i + n < f->n_binaries && f->binaries[i + n].key == f->binaries[i].key; ++n)

@@ -166,16 +166,16 @@ cw_status cw_run_close(cw_run_device* device) { return free(device), CW_OK; }
 static const char* text(const cw_run_model* m, uint32_t string) { return m->f.strings + string; }
 
 static cw_status fits(const cw_run_model* m, uint32_t flags) {
-  static const char* const languages[] = {"nothing", "C", "OpenCL C", "CUDA C"};
+  static const char* const languages[] = {"nothing", "C", "OpenCL C", "CUDA C", "Ascend SIMT C"};
   const file_target* t = m->f.target;
   const cw_code_info* c = &m->device->compiler;
   if (m->device->info.padding)
     return fail(CW_INVALID, "%s may write %u bytes behind each tensor, and files leave no room for that yet",
                 m->device->table->name, m->device->info.padding);
-  const char* wanted = t->language < 4 ? languages[t->language] : "an unknown language";
+  const char* wanted = t->language < 5 ? languages[t->language] : "an unknown language";
   if (t->language != c->language)
     return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
-                m->device->table->name, c->language < 4 ? languages[c->language] : "another language");
+                m->device->table->name, c->language < 5 ? languages[c->language] : "another language");
   if (t->flags != c->flags || (t->arithmetic & c->arithmetic) != t->arithmetic)
     return fail(CW_INVALID,
                 "its kernels are for a chip like %s, and this %s differs (how groups run, how addresses are passed, or "

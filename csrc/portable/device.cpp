@@ -50,6 +50,8 @@ Device* device_at(int32_t index) {
   if (info.compute_units == 0) info.compute_units = 1;
   for (uint32_t& most : info.grid_limits) most = most ? std::min(most, 65535u) : 65535;  // kernels loop over the rest
   if (info.group_limits[0]) info.group_limit = std::min(info.group_limit, info.group_limits[0]);  // groups are in a row
+  // A function says how many items a group has at most; an item has 127 registers up to 256, and half of that beyond.
+  if (info.language == CW_CODE_ASCEND_SIMT) info.group_limit = std::min(info.group_limit, 256u);
   devices[index].store(made.get(), std::memory_order_release);
   return made.release();  // as long as the process
 }
@@ -188,10 +190,15 @@ cw_status Launch::put(const Device& device, cw_function function, const uint32_t
   const uint32_t per_address = device.info.flags & CW_CODE_SPLIT_POINTERS ? 16 : 8;
   if (limit && n_ * per_address + n_values_ * sizeof(Slot) > limit) return CW_UNSUPPORTED;
   uint32_t n = n_;
-  if (n_values_) {
-    args_[n].bytes = n_values_ * static_cast<uint32_t>(sizeof(Slot));
+  const auto add = [&](const Slot* first, uint32_t slots) {
+    args_[n].bytes = slots * static_cast<uint32_t>(sizeof(Slot));
     args_[n].reserved = 0;
-    args_[n++].v.value = values_;
+    args_[n++].v.value = first;
+  };
+  if (device.info.flags & CW_CODE_SINGLE_VALUES) {
+    for (uint32_t i = 0; i < n_values_; ++i) add(values_ + i, 1);
+  } else if (n_values_) {
+    add(values_, n_values_);
   }
   ++t_launches;
   return g_code->launch(function, grid, group, args_, n, stream);

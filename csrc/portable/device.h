@@ -67,8 +67,8 @@ cw_status scratch(const Device& device, cw_stream stream, uint64_t bytes, void**
 cw_status resize(const DLTensor* tensor, const std::vector<int64_t>& shape);
 cw_status fetch(const Device& device, cw_stream stream, const void* from, uint64_t bytes, void* to);
 
-// The arguments of one launch, in the order of the source's parameters. All values go as one structure: a runtime copies
-// each argument by itself (PoCL allocates for each), and a small operator is little else.
+// The arguments of one launch, in the order of the source's parameters. All values go as one structure, where the compiler
+// takes one: a runtime copies each argument by itself (PoCL allocates for each), and a small operator is little else.
 class Launch {
  public:
   Launch& pointer(const void* p);
@@ -97,7 +97,7 @@ class Launch {
                 cw_stream stream);
 
   Slot values_[kMost];
-  cw_code_arg args_[kMost + 1];
+  cw_code_arg args_[2 * kMost];
   uint32_t n_ = 0, n_values_ = 0;
 };
 

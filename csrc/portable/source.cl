@@ -18,6 +18,7 @@ typedef double f64;
 #define GROUP ((idx)get_group_id(0))
 #define GROUPS ((idx)get_num_groups(0))
 #define SLOT __attribute__((aligned(8)))
+#define OF_WORD(type, word) (*(const type*)&(word))
 #define FUNCTION static inline
 #define BITS(x) as_uint(x)
 #define FLOAT(b) as_float(b)
@@ -146,27 +147,93 @@ typedef double f64;
 #define INDEPENDENT
 #define UNROLL _Pragma("unroll")
 #define ALIGNED alignas(16)
+
+//// ascend_simt: The documented names of CANN's SIMT programming; its mathematics is of float32 alone, by names with an f.
+#include "simt_api/asc_simt.h"
+typedef unsigned char u8; typedef signed char i8; typedef unsigned short u16; typedef short i16; typedef unsigned u32;
+typedef int i32; typedef unsigned long u64; typedef long i64; typedef long idx; typedef float f32;
+#define GLOBAL
+#define LOCAL __ubuf__
+#define BARRIER asc_syncthreads()
+#define LANE ((idx)threadIdx.x)
+#define LANES ((idx)blockDim.x)
+#define GROUP ((idx)blockIdx.x)
+#define GROUPS ((idx)gridDim.x)
+#define FUNCTION static __aicore__ inline
+#define BITS(x) __float_as_uint(x)
+#define FLOAT(b) __uint_as_float(b)
+#define FMA(a, b, c) fmaf(a, b, c)
+#define FMOD(a, b) fmodf(a, b)
+#define INDEPENDENT
+#define UNROLL _Pragma("unroll")
+#define ALIGNED __attribute__((aligned(16)))
+#undef INFINITY
+#undef NAN
+#define fabs(x) fabsf(x)
+#define fma(a, b, c) fmaf(a, b, c)
+#define sqrt(x) sqrtf(x)
+#define rsqrt(x) rsqrtf(x)
+#define floor(x) floorf(x)
+#define ceil(x) ceilf(x)
+#define rint(x) rintf(x)
+#define trunc(x) truncf(x)
+#define exp(x) expf(x)
+#define exp2(x) exp2f(x)
+#define expm1(x) expm1f(x)
+#define log(x) logf(x)
+#define log2(x) log2f(x)
+#define log10(x) log10f(x)
+#define log1p(x) log1pf(x)
+#define pow(x, y) powf(x, y)
+#define hypot(x, y) hypotf(x, y)
+#define copysign(x, y) copysignf(x, y)
+#define nextafter(x, y) nextafterf(x, y)
+#define sin(x) sinf(x)
+#define cos(x) cosf(x)
+#define tan(x) tanf(x)
+#define asin(x) asinf(x)
+#define acos(x) acosf(x)
+#define atan(x) atanf(x)
+#define atan2(y, x) atan2f(y, x)
+#define sinh(x) sinhf(x)
+#define cosh(x) coshf(x)
+#define tanh(x) tanhf(x)
+#define asinh(x) asinhf(x)
+#define acosh(x) acoshf(x)
+#define atanh(x) atanhf(x)
+#define erf(x) erff(x)
+#define erfc(x) erfcf(x)
+#define lgamma(x) lgammaf(x)
+#define frexp(x, e) frexpf(x, e)
+#define ldexp(x, e) ldexpf(x, e)
+
+//// cplusplus: For CUDA and for Ascend.
+template <class T> FUNCTION T of_word(u64 word) { T v; __builtin_memcpy(&v, &word, sizeof v); return v; }
+#define OF_WORD(type, word) of_word<type>(word)
 template <class T> struct vec16 { T v[16]; };
-typedef vec16<f32> f32x16; typedef vec16<f64> f64x16;
-template <class T> static __device__ inline vec16<T> load16(const T* p) {
+typedef vec16<f32> f32x16;
+template <class T> FUNCTION vec16<T> load16(const T* p) {
   vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = p[i]; return r; }
-template <class T> static __device__ inline void store16(T* p, const vec16<T>& v) {
+template <class T> FUNCTION void store16(T* p, const vec16<T>& v) {
   for (int i = 0; i < 16; ++i) p[i] = v.v[i]; }
-template <class T> static __device__ inline vec16<T> fma16(T a, const vec16<T>& b, const vec16<T>& c) {
-  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = fma(a, b.v[i], c.v[i]); return r; }
-template <class T> static __device__ inline vec16<T> zero16() { vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = 0; return r; }
+template <class T> FUNCTION vec16<T> fma16(T a, const vec16<T>& b, const vec16<T>& c) {
+  vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = FMA(a, b.v[i], c.v[i]); return r; }
+template <class T> FUNCTION vec16<T> zero16() { vec16<T> r; for (int i = 0; i < 16; ++i) r.v[i] = 0; return r; }
 #define LOADV_f32(p) load16<f32>(p)
 #define STOREV_f32(p, x) store16<f32>(p, x)
 #define FMAV_f32(a, b, c) fma16<f32>(a, b, c)
 #define ZERO_f32 zero16<f32>()
+#define INFINITY FLOAT(0x7f800000u)
+#define NAN FLOAT(0x7fc00000u)
+
+//// cplusplus_f64
+typedef vec16<f64> f64x16;
 #define LOADV_f64(p) load16<f64>(p)
 #define STOREV_f64(p, x) store16<f64>(p, x)
 #define FMAV_f64(a, b, c) fma16<f64>(a, b, c)
 #define ZERO_f64 zero16<f64>()
-#define INFINITY FLOAT(0x7f800000u)
-#define NAN FLOAT(0x7fc00000u)
 
-//// shared: Written once, in what the three languages share.
+//// shared: Written once, in what all languages share.
 FUNCTION f32 half_to_float(u16 h) {
   u32 m = h & 0x7fffu, s = (u32)(h & 0x8000u) << 16;
   u32 big = m >= 0x7c00u ? (m << 13) | 0x7f800000u : (m << 13) + 0x38000000u;

@@ -15,7 +15,10 @@ std::string prelude(const cw_code_info& info) {
       text = texts::source::open_cl;
       break;
     case CW_CODE_CUDA_C:
-      text = texts::source::cuda;
+      text = std::string(texts::source::cuda) + texts::source::cplusplus + texts::source::cplusplus_f64;
+      break;
+    case CW_CODE_ASCEND_SIMT:
+      text = std::string(texts::source::ascend_simt) + texts::source::cplusplus;
       break;
     default:
       text = texts::source::c;
@@ -62,48 +65,62 @@ Source& Source::before(const std::string& text) {
 std::string Source::kernel(const std::string& body) const { return prelude(info_) + function(kFunction, body); }
 
 std::string Source::function(const std::string& name, const std::string& body) const {
-  const bool split = info_.flags & CW_CODE_SPLIT_POINTERS;
+  const bool split = info_.flags & CW_CODE_SPLIT_POINTERS, single = info_.flags & CW_CODE_SINGLE_VALUES;
   std::string list, opening, values;
   int arguments = 0;
   const auto parameter = [&](const std::string& text) { list += (list.empty() ? "" : ", ") + text; };
+  // In C: what the next argument is, as a `type`.
+  const auto next = [&](const std::string& type) {
+    return "*(const " + type + "*)args_[" + std::to_string(arguments++) + "]";
+  };
   for (const Parameter& p : parameters_) {
-    if (!p.pointer) {
-      values += "  SLOT " + p.type + " " + p.name + ";\n";
-      opening += "  " + p.type + " " + p.name + " = values_." + p.name + ";\n";
-      continue;
-    }
+    if (!p.pointer) continue;
     const std::string pointer = "GLOBAL " + p.type + "*";
     if (info_.language == CW_CODE_C) {
       opening +=
-          "  " + p.type + "* " + p.name + " = *(" + p.type + "* const*)args_[" + std::to_string(arguments) + "];\n";
+          "  " + p.type + "* " + p.name + " = *(" + p.type + "* const*)args_[" + std::to_string(arguments++) + "];\n";
     } else if (split) {
       parameter("GLOBAL char* " + p.name + "_base, u64 " + p.name + "_at");
       opening += "  " + pointer + " " + p.name + " = (" + pointer + ")(" + p.name + "_base + " + p.name + "_at);\n";
     } else {
       parameter(pointer + " " + p.name);
     }
-    ++arguments;
+  }
+  // A Launch gives the values behind all addresses.
+  const std::string record = name == kFunction ? "Values" : name + "_values";
+  for (const Parameter& p : parameters_) {
+    if (p.pointer) continue;
+    if (!single) {
+      values += "  SLOT " + p.type + " " + p.name + ";\n";
+      opening += "  " + p.type + " " + p.name + " = values_." + p.name + ";\n";
+    } else if (info_.language == CW_CODE_C) {
+      opening += "  " + p.type + " " + p.name + " = " + next(p.type) + ";\n";
+    } else {
+      parameter("u64 " + p.name + "_word");
+      opening += "  " + p.type + " " + p.name + " = OF_WORD(" + p.type + ", " + p.name + "_word);\n";
+    }
   }
   std::string text = head_;
-  const std::string record = name == kFunction ? "Values" : name + "_values";
   if (!values.empty()) {
     text += "typedef struct {\n" + values + "} " + record + ";\n";
     if (info_.language == CW_CODE_C)
-      opening = "  const " + record + " values_ = *(const " + record + "*)args_[" + std::to_string(arguments) + "];\n" +
-                opening;
+      opening = "  const " + record + " values_ = " + next(record) + ";\n" + opening;
     else
       parameter("const " + record + " values_");
-    ++arguments;
   }
+  const std::string of_cplusplus =
+      "void " + name + "(" + list +
+      ") {\n  const idx item = (idx)blockIdx.x * blockDim.x + threadIdx.x, items = (idx)gridDim.x * blockDim.x;\n";
   switch (info_.language) {
     case CW_CODE_OPENCL_C:
       text += "__kernel void " + name + "(" + list +
               ") {\n  const idx item = (idx)get_global_id(0), items = (idx)get_global_size(0);\n";
       break;
     case CW_CODE_CUDA_C:
-      text += "extern \"C\" __global__ void " + name + "(" + list +
-              ") {\n  const idx item = (idx)blockIdx.x * blockDim.x + threadIdx.x, items = (idx)gridDim.x * "
-              "blockDim.x;\n";
+      text += "extern \"C\" __global__ " + of_cplusplus;
+      break;
+    case CW_CODE_ASCEND_SIMT:
+      text += "extern \"C\" __global__ __launch_bounds__(" + std::to_string(info_.group_limit) + ") " + of_cplusplus;
       break;
     default:
       text += "const u32 " + name + "_arguments = " + std::to_string(arguments) + ";\nvoid " + name +

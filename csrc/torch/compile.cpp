@@ -37,7 +37,7 @@ py::object compiler_info(int index) {
   const portable::Device* d = compiler_of(index);
   if (!d) return py::none();
   py::dict info;
-  const auto& languages = std::vector<const char*>{"", "c", "opencl", "cuda"};
+  const auto& languages = std::vector<const char*>{"", "c", "opencl", "cuda", "ascend_simt"};
   info["language"] = d->info.language < languages.size() ? languages[d->info.language] : "";
   info["in_turn"] = d->in_turn();
   info["flags"] = d->info.flags;

@@ -380,11 +380,15 @@ typedef struct cw_function_t* cw_function;
                              * group's items share) */
 #define CW_CODE_OPENCL_C 2u /* OpenCL C 1.2 */
 #define CW_CODE_CUDA_C 3u /* CUDA C++, `extern "C" __global__` */
+#define CW_CODE_ASCEND_SIMT 4u /* C++ for threads of Ascend's NPUs, `extern "C" __global__`: no float64 */
 #define CW_CODE_IN_TURN \
   1u /* a core runs the items of a group in turn (CPUs): best is one item a group, with long loops */
 #define CW_CODE_SPLIT_POINTERS \
   2u /* an address is two parameters of a function: the start of its allocation, and a
                                    * 64-bit number of bytes to add to it */
+#define CW_CODE_SINGLE_VALUES \
+  4u /* a function takes no structures by value: each number is a parameter of its own. Those of
+                                   * Causeway's own kernels have 8 bytes each */
 #define CW_BINARY_OWN 1u /* the chip's own format: what `binary` gives, or its maker's compiler */
 #define CW_BINARY_SPIRV 2u /* SPIR-V, a multiple of 4 bytes */
 #define CW_BINARY_ARCHITECTURE \

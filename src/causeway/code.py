@@ -6,7 +6,8 @@
 
 A launch goes to the device's current stream. Shapes, dtypes and bounds are the kernel's own affair:
 it gets the address of a tensor's first element. Where the device passes an address as two
-parameters (`split_pointers`), a tensor stands for both. It needs a vendor with `code.v1`.
+parameters (`split_pointers`), a tensor stands for both; where it takes no structures by value
+(`single_values`), give each number by itself. It needs a vendor with `code.v1`.
 """
 
 from __future__ import annotations
@@ -23,8 +24,8 @@ from causeway.device.selection import Device, _get_device_index
 
 __all__ = ["Function", "Limits", "Program", "limits"]
 
-_LANGUAGES = {1: "C", 2: "OpenCL C", 3: "CUDA C++"}
-_SPLIT_POINTERS = 2
+_LANGUAGES = {1: "C", 2: "OpenCL C", 3: "CUDA C++", 4: "Ascend SIMT C++"}
+_SPLIT_POINTERS, _SINGLE_VALUES = 2, 4
 _BINARIES = {1: "own", 2: "SPIR-V"}
 
 
@@ -34,6 +35,7 @@ class Limits:
 
     language: str
     split_pointers: bool
+    single_values: bool
     binaries: tuple[str, ...]  # "own": what `Program.binary` gives; "SPIR-V"
     groups: tuple[int, int, int]
     items: tuple[int, int, int]
@@ -49,6 +51,7 @@ def limits(device: Device = None) -> Limits:
     return Limits(
         language=_LANGUAGES.get(info["language"], str(info["language"])),
         split_pointers=bool(info["flags"] & _SPLIT_POINTERS),
+        single_values=bool(info["flags"] & _SINGLE_VALUES),
         binaries=tuple(name for bit, name in _BINARIES.items() if info["binaries"] & bit),
         groups=info["grid_limits"],
         items=info["group_limits"],

@@ -67,6 +67,10 @@ CHECK(words, HcclGetErrorString, (int))
 #define SAME(ours, theirs) \
   static_assert(static_cast<long long>(ascend::ours) == static_cast<long long>(theirs), #theirs)
 SAME(kSuccess, ACL_SUCCESS);
+SAME(kBinaryMagic, ACL_RT_BINARY_LOAD_OPT_LAZY_MAGIC);
+SAME(kMagicVectorCore, ACL_RT_BINARY_MAGIC_ELF_VECTOR_CORE);
+static_assert(sizeof(ascend::BinaryOption) == sizeof(aclrtBinaryLoadOption), "aclrtBinaryLoadOption");
+static_assert(sizeof(ascend::BinaryOptions) == sizeof(aclrtBinaryLoadOptions), "aclrtBinaryLoadOptions");
 SAME(kInvalidParameter, ACL_ERROR_INVALID_PARAM);
 SAME(kRepeatInitialize, ACL_ERROR_REPEAT_INITIALIZE);
 SAME(kBadAllocation, ACL_ERROR_BAD_ALLOC);

@@ -351,6 +351,52 @@ def batch_norm() -> None:
     print(json.dumps({"rungs": [row.rung for row in norms]}))
 
 
+def kernels() -> None:
+    """A kernel or two of each family on both devices, and the rungs that served beside moving."""
+    x, square, odd = torch.randn(3, 70), torch.randn(70, 40), torch.randint(-9, 9, (3, 70))
+    image, at = torch.randn(2, 4, 9, 9), torch.randint(0, 70, (3, 20))
+    heads = torch.randn(1, 2, 33, 16)
+    families: dict[str, Callable[[Callable[[torch.Tensor], torch.Tensor]], torch.Tensor]] = {
+        "pointwise": lambda to: torch.erfinv(torch.tanh(to(x)) * 0.9) + to(x).bfloat16(),
+        "whole numbers": lambda to: to(odd) // 4 + (to(odd) << 2),
+        "reductions": lambda to: to(x).var(1) + to(x).argmax(1),
+        "classes": lambda to: to(x).log_softmax(1),
+        "scans": lambda to: to(x).half().cumsum(1),
+        "sorting": lambda to: to(x).sort(1).indices,
+        "products": lambda to: to(x) @ to(square),
+        "convolution": lambda to: F.conv2d(to(image), to(image)[:, :, :3, :3], padding=1),
+        "norms": lambda to: F.layer_norm(to(x), (70,)),
+        "attention": lambda to: F.scaled_dot_product_attention(*[to(heads)] * 3, is_causal=True),
+        "pooling": lambda to: F.max_pool2d(to(image), 2),
+        "upsampling": lambda to: F.interpolate(to(image), scale_factor=2, mode="bilinear"),
+        "index": lambda to: torch.zeros_like(to(x)).scatter_add(1, to(at), to(x)),
+    }
+    served: dict[str, list[str]] = {}
+    for name, family in families.items():
+        with causeway.ledger() as ledger:
+            ours = family(lambda t: t.to("ascend"))
+        served[name] = sorted(
+            {row.rung for row in ledger.rows if row.rung not in ("native", "decomposed")}
+        )
+        torch.testing.assert_close(ours.cpu(), family(lambda t: t), rtol=1e-4, atol=1e-4)
+    print(json.dumps(served))
+
+
+def float64() -> None:
+    """The rungs that served what the 950's threads do not have."""
+    x = torch.linspace(-1, 1, 300, dtype=torch.float64).reshape(3, 100)
+    mine, drawn = x.to("ascend"), torch.empty(5, device="ascend")
+    served: dict[str, list[str]] = {}
+    for name, run in {"logsumexp": lambda: mine.logsumexp(1), "normal_": drawn.normal_}.items():
+        with causeway.ledger() as ledger:
+            found = run()
+        rows = [row.rung for row in ledger.rows if "copy" not in row.operator]
+        served[name] = sorted(set(rows) - {"native"})
+        if name == "logsumexp":
+            torch.testing.assert_close(found.cpu(), x.logsumexp(1))
+    print(json.dumps(served))
+
+
 if __name__ == "__main__":
     torch.manual_seed(0)
     globals()[sys.argv[1]]()

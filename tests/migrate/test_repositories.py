@@ -33,6 +33,31 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a storage by its class": (
+        "s = torch.Storage(3).cuda()\n",
+        "s = torch.Storage(3).to(device=accelerator)\n",
+    ),
+    "whether the device was started": (
+        "def f():\n    return torch.cuda.is_available() and torch.cuda.is_initialized()\n",
+        "def f():\n    return torch.accelerator.is_available() and "
+        'getattr(torch.get_device_module(), "is_initialized", lambda: True)()\n',
+    ),
+    "a variable that is the device, where another device is known by name": (
+        'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+        'if device == "mps":\n    f()\nif device == "cuda":\n    g()\n',
+        "device = torch.accelerator.current_accelerator().type if torch.accelerator.is_available()"
+        ' else "cpu"\nif device == "mps":\n    f()\n'
+        'if device not in ("cpu", "mps"):\n    g()\n',
+    ),
+    "a device among other values": (
+        'def f(p):\n    kind, device = torch.half, "cuda:" + str(p)\n    return kind, device\n',
+        'def f(p):\n    kind, device = torch.half, f"{accelerator.type}:" + str(p)\n'
+        "    return kind, device\n",
+    ),
+    "a device of a list": (
+        'def f(self, i):\n    return "cuda" in self.device_list[i]\n',
+        'def f(self, i):\n    return "cpu" != accelerator.type in self.device_list[i]\n',
+    ),
     "another seed for the device than for the CPU": (
         "def seed(s):\n    torch.manual_seed(s + 1)\n    torch.cuda.manual_seed(s + 2)\n",
         "def seed(s):\n    torch.manual_seed(s + 1)\n    if torch.accelerator.is_available():\n"
@@ -332,6 +357,27 @@ CHANGED = {
 }
 
 KEPT = {
+    "a Trainer's number of GPUs in a dictionary": (
+        'params = {"gpus": 1 if torch.cuda.is_available() else 0, "num_nodes": 1}\n'
+    ),
+    "a test whose device stays": (
+        "def test_device(self, x):\n    if torch.cuda.is_available():\n"
+        '        self.assertEqual(x, "cuda:0")\n    else:\n        self.assertEqual(x, "cpu")\n'
+    ),
+    "a device of a framework that the function imports": (
+        "def build(device):\n    import tvm\n\n"
+        '    assert device in ["cpu", "cuda"]\n    return tvm.target.create(device)\n'
+    ),
+    "faiss on GPUs by a function of the module": (
+        "import faiss\n\ndef search_gpu(x):\n    return faiss.index_cpu_to_all_gpus(x)\n\n"
+        "def search(x, gpu):\n    return search_gpu(x) if gpu else faiss.IndexFlat(x)\n\n"
+        "gpu = torch.cuda.is_available() and args.gpu\ny = search(x, gpu)\n"
+    ),
+    "a default type, where torch.Tensor follows it": (
+        "if torch.cuda.is_available():\n    if args.cuda:\n"
+        '        torch.set_default_tensor_type("torch.cuda.FloatTensor")\n    else:\n        f()\n'
+        "x = torch.Tensor(3)\n"
+    ),
     "a context of CUDA's as an argument of CUDA's": (
         "def f():\n    return torch.cuda.get_device_capability(torch.cuda.device(1))\n"
     ),
@@ -1132,3 +1178,17 @@ def test_tests_of_a_function_of_an_extension_stay(tmp_path: Path) -> None:
         "    if not torch.cuda.is_available():\n        return\n    total(torch.ones(3).cuda())\n",
     }
     assert tree(tmp_path, files)["test_sum.py"] == files["test_sum.py"]
+
+
+def test_a_default_type_stays_where_the_tree_makes_tensors_by_it(tmp_path: Path) -> None:
+    text = "import torch\n\ntorch.set_default_tensor_type(torch.cuda.FloatTensor)\n"
+    other = "import torch\n\nx = torch.{}(3)\n"
+    after = tree(tmp_path, {"main.py": text, "model.py": other.format("Tensor")})
+    assert after["main.py"] == text
+    after = tree(tmp_path, {"main.py": text, "model.py": other.format("zeros")})
+    assert "torch.set_default_device(accelerator)" in after["main.py"]
+
+
+def test_a_program_of_mindspores_own_stays() -> None:
+    text = "from mindspore.communication import get_group_size, create_group\n\nget_group_size()\n"
+    assert convert(text) == text

@@ -22,7 +22,7 @@ _FLOAT64 = 1 << 12  # CW_FLOAT64 of abi.h
 class Code:
     """What `code.v1` says of a device."""
 
-    language: str  # "c", "opencl", "cuda"
+    language: str  # "c", "opencl", "cuda", "ascend_simt"
     in_turn: bool  # a core runs the items of a group one after the other
     compute_units: int
     has_float64: bool

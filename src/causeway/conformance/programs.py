@@ -33,6 +33,8 @@ extern "C" __global__ void scale(int* to, const int* from, int factor, unsigned 
 }
 """,
 }
+# Of one name for what both have, and with nothing of either's headers.
+_SOURCES[4] = _SOURCES[3]
 _SPLIT = 2  # CW_CODE_SPLIT_POINTERS
 _POINTERS = {
     False: "#define POINTER(x) __global int* x\n#define OPEN(x)\n",

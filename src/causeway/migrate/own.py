@@ -27,6 +27,7 @@ _TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
 # Folders of vendors' code, and how many of them show that a tree has one for each.
 _FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
 _SEVERAL = 3
+LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
 # Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
 _VENDOR = re.compile(
     rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|NPU|MLU|MUSA|HPU|GCU|SDAA)(?:_AVAILABLE)?\b"
@@ -39,6 +40,7 @@ class Own:
     """See above. `classes` and `without_to` are names of classes with a `cuda`, and of those that
     have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
     `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
+    `legacy_tensors`: it makes some by `torch.Tensor(…)`, which follows the default type alone;
     `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`.
     """
 
@@ -47,6 +49,7 @@ class Own:
     functions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     imported: frozenset[str] = frozenset()
+    legacy_tensors: bool = False
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
 
@@ -63,6 +66,7 @@ def find(paths: Iterable[Path], root: Path) -> Own:
     imported: set[str] = set()
     vendors: set[bytes] = set()
     folders: dict[Path, set[str]] = {}
+    legacy = False
     for path in paths:
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
@@ -80,6 +84,7 @@ def find(paths: Iterable[Path], root: Path) -> Own:
         with suppress(OSError):
             data = path.read_bytes()
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+            legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2]).lower() for m in _VENDOR.finditer(data)}
             if _LOADS.search(data) and (package := _package(path, root)):
                 kernels.add(package)
@@ -93,7 +98,7 @@ def find(paths: Iterable[Path], root: Path) -> Own:
     }
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), len(vendors) > 1,
+        frozenset(imported), legacy, len(vendors) > 1,
         frozenset(own_folders),
     )  # fmt: skip
 

@@ -29,7 +29,7 @@ from causeway.ship.costs import Costs
 from causeway.ship.plan import CONSTANT, MOVED, OPERATIONS, Program, of_graph
 
 _BY_ARCHITECTURE = 4  # CW_BINARY_ARCHITECTURE
-_LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3}
+_LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3, "ascend_simt": 4}
 _DTYPES = (  # by their bit numbers in cw_dtypes
     *("bool", "uint8", "int8", "uint16", "int16", "uint32", "int32", "uint64", "int64"),
     *("float16", "bfloat16", "float32", "float64", "complex32", "complex64", "complex128"),

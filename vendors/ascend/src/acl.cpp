@@ -13,6 +13,7 @@ namespace ascend {
 
 Acl acl;
 Aclnn aclnn;
+Rtc rtc;
 
 namespace {
 
@@ -81,6 +82,7 @@ const char* open_acl() {
 #undef FIND
 #define FIND(name, symbol, parameters) find_symbol(library, #symbol, &acl.name, nullptr);
     ACL_LATER_FUNCTIONS(FIND)
+    ACL_NEWEST_FUNCTIONS(FIND)
 #undef FIND
     find_symbol(library, "aclGetRecentErrMsg", &acl.words, nullptr);
     find_symbol(library, "aclrtGetSocName", &acl.soc_name, nullptr);
@@ -120,6 +122,28 @@ const char* open_aclnn() {
       snprintf(words, sizeof(words),
                "CANN's operators %s cannot be used: they have no %s, and CANN 8.0 or later is needed",
                g_operator_files[0].c_str(), missing.c_str());
+  });
+  return words;
+}
+
+const char* open_rtc() {
+  static std::once_flag once;
+  static char words[1024];
+  std::call_once(once, [] {
+    open_acl();  // first: it may need it
+    std::string why, missing;
+    void* library = open_library("libacl_rtc.so", &rtc.file, &why);
+    if (!library) {
+      snprintf(words, sizeof(words), "CANN's run-time compiler libacl_rtc.so cannot be opened (%s): %s", why.c_str(),
+               kInstall);
+      return;
+    }
+#define FIND(name, symbol, parameters) find_symbol(library, #symbol, &rtc.name, &missing);
+    RTC_FUNCTIONS(FIND)
+#undef FIND
+    if (!missing.empty())
+      snprintf(words, sizeof(words), "CANN's run-time compiler %s cannot be used: it has no %s", rtc.file.c_str(),
+               missing.c_str());
   });
   return words;
 }

@@ -53,6 +53,22 @@ struct PackageVersion {
   char reserved[128];
 };
 
+// aclrtBinaryLoadOption(s): what kind of cores a binary is for
+struct BinaryOption {
+  int type;
+  uint32_t value[4];
+};
+struct BinaryOptions {
+  const BinaryOption* options;
+  size_t count;
+};
+constexpr int kBinaryMagic = 2;
+constexpr uint32_t kMagicVectorCore = 0x41415246;
+// dim3
+struct Sides {
+  uint32_t x, y, z;
+};
+
 // member, the exported symbol, parameters
 #define ACL_FUNCTIONS(F)                                                             \
   F(init, aclInit, (const char*))                                                    \
@@ -80,29 +96,38 @@ struct PackageVersion {
   F(stream_status, aclrtStreamQuery, (Stream, int*))
 
 // Those that may be missing in an older CANN, and are NULL then.
-#define ACL_LATER_FUNCTIONS(F)                                                      \
-  F(runtime_version, aclrtGetVersion, (int32_t*, int32_t*, int32_t*))               \
-  F(stream_create_with, aclrtCreateStreamWithConfig, (Stream*, uint32_t, uint32_t)) \
-  F(device_uuid, aclrtDeviceGetUuid, (int32_t, void*))                              \
-  F(device_attribute, aclrtGetDeviceInfo, (uint32_t, int, int64_t*))                \
-  F(can_access, aclrtDeviceCanAccessPeer, (int32_t*, int32_t, int32_t))             \
-  F(enable_peer, aclrtDeviceEnablePeerAccess, (int32_t, uint32_t))                  \
-  F(host_function, aclrtLaunchHostFunc, (Stream, void (*)(void*), void*))           \
-  F(stream_abort, aclrtStreamAbort, (Stream))                                       \
-  F(capture_begin, aclmdlRICaptureBegin, (Stream, int))                             \
-  F(capture_end, aclmdlRICaptureEnd, (Stream, void**))                              \
-  F(graph_execute, aclmdlRIExecuteAsync, (void*, Stream))                           \
-  F(graph_destroy, aclmdlRIDestroy, (void*))                                        \
-  F(ipc_export, aclrtIpcMemGetExportKey, (void*, size_t, char*, size_t, uint64_t))  \
-  F(ipc_import, aclrtIpcMemImportByKey, (void**, const char*, uint64_t))            \
-  F(ipc_close, aclrtIpcMemClose, (const char*))                                     \
-  F(set_option, aclrtSetSysParamOpt, (int, int64_t))                                \
-  F(cann_version, aclsysGetCANNVersion, (int, PackageVersion*))
+#define ACL_LATER_FUNCTIONS(F)                                                                 \
+  F(runtime_version, aclrtGetVersion, (int32_t*, int32_t*, int32_t*))                          \
+  F(stream_create_with, aclrtCreateStreamWithConfig, (Stream*, uint32_t, uint32_t))            \
+  F(device_uuid, aclrtDeviceGetUuid, (int32_t, void*))                                         \
+  F(device_attribute, aclrtGetDeviceInfo, (uint32_t, int, int64_t*))                           \
+  F(can_access, aclrtDeviceCanAccessPeer, (int32_t*, int32_t, int32_t))                        \
+  F(enable_peer, aclrtDeviceEnablePeerAccess, (int32_t, uint32_t))                             \
+  F(host_function, aclrtLaunchHostFunc, (Stream, void (*)(void*), void*))                      \
+  F(stream_abort, aclrtStreamAbort, (Stream))                                                  \
+  F(capture_begin, aclmdlRICaptureBegin, (Stream, int))                                        \
+  F(capture_end, aclmdlRICaptureEnd, (Stream, void**))                                         \
+  F(graph_execute, aclmdlRIExecuteAsync, (void*, Stream))                                      \
+  F(graph_destroy, aclmdlRIDestroy, (void*))                                                   \
+  F(ipc_export, aclrtIpcMemGetExportKey, (void*, size_t, char*, size_t, uint64_t))             \
+  F(ipc_import, aclrtIpcMemImportByKey, (void**, const char*, uint64_t))                       \
+  F(ipc_close, aclrtIpcMemClose, (const char*))                                                \
+  F(set_option, aclrtSetSysParamOpt, (int, int64_t))                                           \
+  F(cann_version, aclsysGetCANNVersion, (int, PackageVersion*))                                \
+  F(binary_load, aclrtBinaryLoadFromData, (const void*, size_t, const BinaryOptions*, void**)) \
+  F(binary_unload, aclrtBinaryUnLoad, (void*))                                                 \
+  F(binary_function, aclrtBinaryGetFunction, (void*, const char*, void**))                     \
+  F(parameter_count, aclrtFunctionGetParamCount, (const void*, size_t*))
+
+// The same, of CANN's public sources and newer than the headers of torch_npu's wheel, which says nothing of them.
+#define ACL_NEWEST_FUNCTIONS(F) \
+  F(launch_simt, aclrtLaunchSIMTKernelWithArgsArray, (void*, Sides, Sides, size_t, Stream, const void*, void**))
 
 struct Acl {
 #define MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
   ACL_FUNCTIONS(MEMBER)
   ACL_LATER_FUNCTIONS(MEMBER)
+  ACL_NEWEST_FUNCTIONS(MEMBER)
 #undef MEMBER
   const char* (*words)() = nullptr;  // aclGetRecentErrMsg: of this thread's last failure, NULL for none
   const char* (*soc_name)() = nullptr;  // aclrtGetSocName
@@ -145,6 +170,26 @@ struct Aclnn {
 
 extern Aclnn aclnn;  // filled by `open_aclnn`
 const char* open_aclnn();
+
+// The compiler, libacl_rtc.so, of CANN's public documentation.
+#define RTC_FUNCTIONS(F)                                                                           \
+  F(create, aclrtcCreateProg, (void**, const char*, const char*, int, const char**, const char**)) \
+  F(compile, aclrtcCompileProg, (void*, int, const char**))                                        \
+  F(binary_size, aclrtcGetBinDataSize, (void*, size_t*))                                           \
+  F(binary, aclrtcGetBinData, (void*, char*))                                                      \
+  F(log_size, aclrtcGetCompileLogSize, (void*, size_t*))                                           \
+  F(log, aclrtcGetCompileLog, (void*, char*))                                                      \
+  F(destroy, aclrtcDestroyProg, (void**))
+
+struct Rtc {
+#define MEMBER(name, symbol, parameters) Status(*name) parameters = nullptr;
+  RTC_FUNCTIONS(MEMBER)
+#undef MEMBER
+  std::string file;
+};
+
+extern Rtc rtc;  // filled by `open_rtc`
+const char* open_rtc();
 
 // An operator's function, wherever it is: libopapi.so or, since CANN 8.5, one of the libraries that it is split into.
 void* find_aclnn(const std::string& symbol);

@@ -3,6 +3,7 @@
 #include <cstring>
 
 #include "call.hpp"
+#include "code.hpp"
 #include "comm.hpp"
 #include "causeway/abi.h"
 #include "device.hpp"
@@ -16,6 +17,10 @@ namespace ascend {
 
 static cw_status extension(const char* name, const void** out) {
   if (strcmp(name, "comm.v1") == 0) return *out = &comm_table, CW_OK;
+  if (strcmp(name, "code.v1") == 0) {
+    const std::string words = words_for_code();
+    return words.empty() ? (*out = &code_table, CW_OK) : fail(CW_UNSUPPORTED, "%s", words.c_str());
+  }
   if (strcmp(name, "graph.v1") == 0 && has_graphs()) return *out = &graph_table, CW_OK;
   if (strcmp(name, "ipc.v1") == 0 && has_ipc()) return *out = &ipc_table, CW_OK;
   if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;

@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "call.hpp"
+#include "code.hpp"
 #include "error.hpp"
 #include "stream.hpp"
 
@@ -122,13 +123,13 @@ bool begins(const std::string& text, const char* with) { return text.rfind(with,
 // 950 needs nothing behind a block; the others write and read up to 32 bytes there.
 uint32_t padding_of(const std::string& soc) { return begins(soc, "Ascend950") ? 0 : 32; }
 
-int64_t attribute(const Device& device, int which) {
+}  // namespace
+
+int64_t attribute(int32_t index, int which) {
   int64_t value = 0;
   if (!acl.device_attribute) return 0;
-  return acl.device_attribute(static_cast<uint32_t>(device.index), which, &value) == kSuccess ? value : 0;
+  return acl.device_attribute(static_cast<uint32_t>(index), which, &value) == kSuccess ? value : 0;
 }
-
-}  // namespace
 
 std::string soc_name() {
   if (!acl.soc_name) return "";
@@ -187,9 +188,9 @@ cw_status device_info(int32_t index, cw_device_info* out) {
   info.dtypes = CW_ALL_DTYPES;  // stored; what no operator of the chip takes goes down the ladder
   info.alignment = 64;
   info.padding = padding_of(soc);
-  const int64_t cubes = attribute(*device, kCubeCores), vectors = attribute(*device, kVectorCores);
+  const int64_t cubes = attribute(index, kCubeCores), vectors = attribute(index, kVectorCores);
   info.compute_units = static_cast<uint32_t>(cubes > 0 ? cubes : std::max<int64_t>(vectors, 0));
-  const int64_t architecture = attribute(*device, kArchitecture);  // 2201: dav-2201
+  const int64_t architecture = attribute(index, kArchitecture);  // 2201: dav-2201
   info.capability_major = static_cast<int32_t>(architecture / 100);
   info.capability_minor = static_cast<int32_t>(architecture % 100);
   if (acl.device_uuid && acl.device_uuid(device->index, info.uuid) != kSuccess) memset(info.uuid, 0, sizeof(info.uuid));
@@ -247,7 +248,7 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
                                        {"group_limit", kGroupLimit},    {"simd_width", kWarp}};
   for (const Number& n : numbers) {
     if (strcmp(key, n.key) != 0) continue;
-    const int64_t value = attribute(*device, n.attribute);
+    const int64_t value = attribute(index, n.attribute);
     if (value <= 0) return fail(CW_UNSUPPORTED, "%s is not known", key);
     *out = {};
     out->tag = CW_INT, out->v.i = value;
@@ -255,7 +256,7 @@ cw_status device_attribute(int32_t index, const char* key, cw_arg* out) {
   }
   thread_local std::string text;  // until this thread's next call
   text.clear();
-  if (const int64_t number = attribute(*device, kArchitecture); strcmp(key, "architecture") == 0)
+  if (const int64_t number = attribute(index, kArchitecture); strcmp(key, "architecture") == 0)
     text = number > 0 ? "dav-" + std::to_string(number) : soc_name();
   if (strcmp(key, "driver_version") == 0) text = cann_version().empty() ? "" : "CANN " + cann_version();
   if (text.empty()) return fail(CW_UNSUPPORTED, "%s is not known", key);
@@ -280,6 +281,7 @@ const char* notes() {
     }
     line(operators);
     if (operators.empty()) line(words_for_operators());
+    if (runtime.empty()) line(notes_for_code());
     return made;
   }();
   return text.c_str();

@@ -37,6 +37,8 @@ cw_status find_device(const char* entry, int32_t index, Device** out);
 // One that is in use already, else the first.
 cw_status find_any_device(const char* entry, Device** out);
 
+// A number of aclrtDevAttr; 0: not known.
+int64_t attribute(int32_t index, int which);
 std::string soc_name();  // "Ascend910B1", or empty: no runtime
 // What the chip's own operators compute with: no bfloat16 on 310P and 910A.
 cw_dtypes computed_dtypes();

@@ -15,7 +15,7 @@ using namespace stand_in;
     return refuse(kUnsupported, "%s: the stand-in does not have it", #name); \
   }
 
-// Virtual memory, memory between processes by handle, kernels as binaries.
+// Virtual memory, memory between processes by handle, kernels by their addresses.
 REFUSED(aclrtMallocPhysical)
 REFUSED(aclrtFreePhysical)
 REFUSED(aclrtMapMem)
@@ -25,8 +25,6 @@ REFUSED(aclrtReleaseMemAddress)
 REFUSED(aclrtMemExportToShareableHandle)
 REFUSED(aclrtMemImportFromShareableHandle)
 REFUSED(aclrtMemSetPidToShareableHandle)
-REFUSED(aclrtBinaryLoadFromData)
-REFUSED(aclrtBinaryGetFunction)
 REFUSED(aclrtGetFunctionAddr)
 REFUSED(rtDevBinaryRegister)
 REFUSED(rtFunctionRegister)

@@ -16,13 +16,12 @@ namespace {
 std::atomic<bool> initialized{false};
 thread_local Context* set = nullptr;
 
-// The chip whose name a program gets; it decides which operators torch_npu calls.
+}  // namespace
+
 const char* chip() {
   static const char* name = setting("SOC", "Ascend910B1");
   return name;
 }
-
-}  // namespace
 
 int device_count() {
   static int count = [] {

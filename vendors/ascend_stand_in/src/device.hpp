@@ -86,6 +86,8 @@ struct Device {
   std::map<int, int64_t> parameters;
 };
 
+// The name that a program gets; it decides which operators torch_npu calls, and whether kernels have threads.
+const char* chip();
 int device_count();
 Device* device(int index);
 Context* context();

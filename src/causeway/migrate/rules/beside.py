@@ -236,3 +236,33 @@ def in_requirement(node: ast.AST) -> bool:
         isinstance(up, FUNCTIONS) and _REQUIRES.search(up.name) is not None
         for _, up in ancestors(node)
     )
+
+
+def feeds_faiss(module: Module, call: ast.AST) -> bool:
+    """Whether an answer is handed to a function of the module that puts faiss on GPUs:
+    `gpu = torch.cuda.is_available() and args.gpu`, `search(x, gpu)`.
+    """
+    stmt = next((up for _, up in ancestors(call) if isinstance(up, ast.stmt)), None)
+    if "faiss" not in module.source.text or not isinstance(stmt, ast.Assign):
+        return False
+    value, target = stmt.value, stmt.targets[0]
+    asked = value.values if isinstance(value, ast.BoolOp) else [value]
+    if call not in asked or not isinstance(target, ast.Name):
+        return False
+    functions = module.names.all(ast.FunctionDef)
+    users = {f.name for f in functions if any(_on_gpus(module, n) for n in ast.walk(f))}
+    users |= {f.name for f in functions if any(_names(n, users) for n in ast.walk(f))}
+    return any(
+        isinstance(n.func, ast.Name) and n.func.id in users
+        and any(_names(a, {target.id}) for a in (*n.args, *(k.value for k in n.keywords)))
+        for n in module.names.all(ast.Call)
+    )  # fmt: skip
+
+
+def _on_gpus(module: Module, node: ast.AST) -> bool:
+    api = module.resolve(node) if isinstance(node, ast.Attribute) else ""
+    return api.startswith("faiss.") and "gpu" in api.lower()
+
+
+def _names(node: ast.AST, names: set[str]) -> bool:
+    return isinstance(node, ast.Name) and node.id in names

@@ -124,11 +124,14 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     if module.text(_other(node, literal)) == kind:  # it is compared with itself
         if there:
             kind = f"{module.known_device(node)}.type"
-        elif isinstance(node.ops[0], ast.Eq | ast.NotEq) and no_other(module, node).endswith(cpu):
+        elif isinstance(node.ops[0], ast.Eq | ast.NotEq):
             a, b = _operator(module, node)
-            text = "==" if negative else "!="
             place = module.source.start(literal), module.source.end(literal)
-            return [Edit(a, b, text), Edit(*place, cpu)]
+            others = no_other(module, node).removeprefix(" not in ")
+            if not others.startswith("("):
+                return [Edit(a, b, "==" if negative else "!="), Edit(*place, cpu)]
+            if literal is not node.left:  # `device not in ("cpu", "mps")`
+                return [Edit(a, b, "in" if negative else "not in"), Edit(*place, others)]
     if there:
         return [Edit(module.source.start(literal), module.source.end(literal), kind)]
     prefix, suffix = ("not ", "") if negative else ("", "")

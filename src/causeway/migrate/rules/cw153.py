@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module, alone
+from causeway.migrate.own import LEGACY
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.cw104 import NAMES
 from causeway.migrate.source import Edit
@@ -29,6 +30,15 @@ def run(module: Module) -> None:
         if call is None or len(call.args) != 1 or call.keywords or module.vendor:
             continue
         arg = call.args[0]
+        legacy = module.own.legacy_tensors or LEGACY.search(module.source.data)
+        if legacy and _of_cuda(module, arg):
+            module.report(
+                RULE, use.node, "manual", "torch.Tensor(…) would be made on the CPU",
+                tip="Write `torch.tensor(…)` or `torch.empty(…)` there, then "
+                "`torch.set_default_device(device)` here.", api=use.api, breaking=True,
+            )  # fmt: skip
+            module.done.update(map(id, ast.walk(call)))
+            continue
         if isinstance(arg, ast.IfExp):
             _choice(module, use.node, call, arg)
             continue
@@ -50,6 +60,12 @@ def run(module: Module) -> None:
             module.change(RULE, call, [Edit(source.start(call), source.end(call), text)],
                           "a default device and a default dtype", api=use.api)  # fmt: skip
         module.done |= {id(arg), id(use.node)}
+
+
+def _of_cuda(module: Module, arg: ast.expr) -> bool:
+    """Whether the type, or one of two, is CUDA's."""
+    sides = (arg.body, arg.orelse) if isinstance(arg, ast.IfExp) else (arg,)
+    return any(_dtype(module, side) is not None for side in sides)
 
 
 def _dtype(module: Module, node: ast.expr) -> str | None:

@@ -58,6 +58,9 @@ _FOREIGN = {
 }  # fmt: skip
 
 
+_FRAMEWORKS = {"tvm", "jax", "tensorflow", "paddle", "mxnet", "mindspore", "tinygrad"}
+
+
 class Role(Enum):
     """A torch.device is taken, or only a str."""
 
@@ -71,6 +74,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     `certain`: the string itself shows it (f"cuda:{i}"), only its surroundings may deny it.
     """
     word = _DEVICE_WORD if what == "device" else _BACKEND_WORD
+    if _within_framework(node):
+        return None
     child: ast.AST = node
     direct = True
     while (up := getattr(child, "up", None)) is not None:
@@ -142,6 +147,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return Role.TYPE if found_so else None
         elif isinstance(up, ast.Compare):
             return Role.TYPE if _compared(module, up, child, what, word) else None
+        elif isinstance(up, ast.Tuple) and _unpacked(up):
+            named = _named(module, _given_to(up, child), what, word)
+            return Role.TYPE if named or certain else None
         elif isinstance(up, ast.List | ast.Tuple | ast.Set):
             if any(_architecture(e) for e in up.elts) or _by_vendor(up) or _of_lightning(up):
                 return None
@@ -170,6 +178,20 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     return None
 
 
+def _given_to(node: ast.Tuple, member: ast.AST) -> ast.expr:
+    """The name that gets a member of a tuple."""
+    return node.up.targets[0].elts[[*map(id, node.elts)].index(id(member))]  # type: ignore[attr-defined,no-any-return]
+
+
+def _unpacked(node: ast.Tuple) -> bool:
+    """Whether a tuple is given to as many names: `dtype, device = torch.half, "cuda"`."""
+    up = node.up  # type: ignore[attr-defined]
+    target = up.targets[0] if isinstance(up, ast.Assign) and up.value is node else None
+    if not isinstance(target, ast.Tuple) or len(target.elts) != len(node.elts):
+        return False
+    return not any(isinstance(e, ast.Starred) for e in (*target.elts, *node.elts))
+
+
 def device_like(module: Module, node: ast.expr) -> bool:
     """Whether an expression is a device or its name, by its own name or by where it goes."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
@@ -185,6 +207,8 @@ def device_like(module: Module, node: ast.expr) -> bool:
     if isinstance(node, ast.Subscript):
         if isinstance(node.slice, ast.Constant) and isinstance(node.slice.value, str):
             return bool(_DEVICE_WORD.search(node.slice.value))
+        if isinstance(node.value, ast.Name | ast.Attribute):  # `device_list[i]`
+            return device_like(module, node.value)
         return _split(node.value) and device_like(module, node.value.func.value)  # type: ignore[attr-defined]
     return _named(module, node, "device", _DEVICE_WORD)
 
@@ -217,6 +241,20 @@ def backend_like(module: Module, node: ast.expr) -> bool:
 def surely_not_torch(module: Module, node: ast.AST) -> bool:
     """Whether a node is an argument of another framework's function."""
     return any(isinstance(up, ast.Call) and _foreign(module, up) for _, up in ancestors(node))
+
+
+def _within_framework(node: ast.AST) -> bool:
+    """Whether a node is in a function that imports another framework itself: its devices are
+    meant there.
+    """
+    return any(
+        isinstance(stmt, ast.Import | ast.ImportFrom)
+        and any(name.partition(".")[0] in _FRAMEWORKS for name in (
+            [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else [stmt.module or ""]
+        ))
+        for _, up in ancestors(node) if isinstance(up, FUNCTIONS)
+        for stmt in up.body
+    )  # fmt: skip
 
 
 def _split(node: ast.expr) -> bool:

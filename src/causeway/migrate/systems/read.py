@@ -666,6 +666,8 @@ class _Reader:
                     brought.setdefault(where, []).append(new)
             elif left or self._still(api) or self._exported(uses, api):
                 same.append(written)
+            elif not uses and api.startswith("mindspore.") and not module.imports_torch:
+                same.append(written)  # a program of MindSpore's own, and none for MindTorch
             elif any(id(n) in self.moved for n in uses):
                 where, _, last = to.rpartition(".")
                 brought.setdefault(where, []).append(last + (f" as {name}" if name != last else ""))
