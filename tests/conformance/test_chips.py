@@ -7,6 +7,9 @@ from pathlib import Path
 
 import pytest
 
+from causeway.errors import ConfigError
+from conformance import published
+
 CAUSEWAY = "from causeway.cli import app; import sys; app(sys.argv[1:])"
 
 
@@ -36,8 +39,11 @@ def test_each_operator_has_a_line_and_each_chip_a_column(reports, run_python, tm
     assert cells["aten::exp.out"] == ["", "f32 i64"]
     assert cells["aten::mul.out"][0] == "f32 i64"
     assert "failed f32" in cells["aten::mul.out"][1]
-    assert [" conforms: " in line for line in said.splitlines()[-2:]] == [True, False]
+    last = said.splitlines()[-2:]
+    assert [" conforms: " in line for line in last] == [True, False]
+    assert all("not all was asked: --op ^aten" in line for line in last)
     text = page.read_text()
+    assert "of --op ^aten::(mul|neg).out$, --dtype float32|int64" in text
     assert "aten::exp.out" in text
     assert "failed f32" in text
 
@@ -47,6 +53,20 @@ def test_only_what_is_asked_for(reports, run_python) -> None:
     said = run_python(CAUSEWAY, args=given, COLUMNS="160").stdout
     assert "aten::neg.out" in said
     assert "aten::mul.out" not in said
+
+
+def test_only_whole_reports_are_published(reports, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not of all that the chip has: --op"):
+        published.kept(str(reports[1]))
+    whole = json.loads(reports[1].read_text())
+    del whole["about"]["only"]
+    (tmp_path / "whole.json").write_text(json.dumps(whole))
+    name, found = published.kept(str(tmp_path / "whole.json"))
+    head, _, row, *rest = published.markdown({name: found}).splitlines()
+    assert head.startswith("| chip | conforms |")
+    assert row.startswith(f"| {name} | no | 1 | 1 |")
+    assert "| `exp.out` | f32 i64 |" in rest
+    assert any(line.startswith("| `mul.out` |") and "**failed** f32" in line for line in rest)
 
 
 def test_what_is_no_report_is_said(reports, run_python, tmp_path: Path) -> None:

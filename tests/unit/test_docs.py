@@ -50,6 +50,13 @@ def test_the_table_of_torchs_releases_is_what_was_run() -> None:
     assert table in (ROOT / "docs/torch.md").read_text(), f"run `{script.name} --docs`"
 
 
+def test_the_tables_of_chips_are_their_reports() -> None:
+    script = ROOT / "tests/conformance/published.py"
+    table = warm.run([script, "--markdown"]).stdout
+    assert table
+    assert table in (ROOT / "docs/chips.md").read_text(), f"run `{script.name}`"
+
+
 def test_the_tables_of_quantization_are_what_was_run() -> None:
     script = ROOT / "benchmarks/quant_accuracy.py"
     tables = warm.run([script, "--markdown"]).stdout

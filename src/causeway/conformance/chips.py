@@ -28,6 +28,7 @@ class Chip:
     verdict: str
     operators: dict[str, dict[str, str]]
     ours: tuple[str, ...]  # rungs that count: one below would have served it without the kernel
+    only: tuple[str, ...] = ()  # options that left something out
 
     @property
     def name(self) -> str:
@@ -78,8 +79,14 @@ def read(path: str) -> Chip:
         }
         ours = rungs_of(bool(data.get("portable")))  # an older report does not say
         about = {key: str(data["about"][key]) for key in _ABOUT}
+        only = tuple(
+            map(str, [*data["about"].get("only", ()), *data["about"].get("not_asked", ())])
+        )
         summary = {key: data["summary"][key] for key in _SUMMARY}
-        return Chip(path, about, summary, str(data["verdict"]), operators, ours)
+        verdict = str(data["verdict"])
+        if only:
+            verdict += f"; not all was asked: {', '.join(only)}"
+        return Chip(path, about, summary, verdict, operators, ours, only)
     except (KeyError, TypeError, AttributeError) as error:
         raise ConfigError(
             f"{path} is no conformance report: {type(error).__name__} {error}. "
@@ -98,7 +105,10 @@ def page(chips: list[Chip], only: str = "") -> Page:
     rows = [
         [
             chip.name,
-            Badge("conforms", "good") if chip.summary["good"] else Badge("does not", "bad"),
+            [
+                Badge("conforms", "good") if chip.summary["good"] else Badge("does not", "bad"),
+                *([f" of {', '.join(chip.only)}"] if chip.only else []),
+            ],
             str(chip.summary["operators_passed"]),
             str(chip.summary["operators_failed"]),
             "" if chip.summary["coverage"] is None else f"{chip.summary['coverage']:.1%}",

@@ -65,7 +65,10 @@ def run(options: Options, tell: Callable[[str], None] = lambda text: None) -> Co
         cases_option=options.cases,
         portable=options.portable,
     )
-    some = bool(options.op or options.dtype or options.case or options.cases)
+    parts = {"op": options.op, "dtype": options.dtype, "case": options.case, "cases": options.cases}
+    some = [f"--{option} {value}" for option, value in parts.items() if value]
+    if some:
+        report.about["only"] = some
     if not some and not options.portable:
         report.checks, entries = ask_table(library, name, options.level, operator_names())
         tell(f"{len(report.checks)} checks of the table; asking its collectives")

@@ -171,6 +171,7 @@ class Module:
         # What the spelling of the next change asks for; granted when the change is made.
         self._asks_for: list[Callable[[], object]] = []
         self.names_left: list[ast.AST] = []  # "cuda" that may be no device: what is set or returned
+        self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""

@@ -20,6 +20,9 @@ _CUDA = re.compile(rb"\bdef[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(|\bimport\b[^#]{0,
 _METHODS = {"cuda", "npu", "mlu", "dipu"}
 # How a module loads what was compiled for it.
 _LOADS = re.compile(rb"\bload_ext\(|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b", re.M)
+_COMPILED = re.compile(
+    rb"^[ \t]*from[ \t]+\.+[ \t]+import[ \t]+[\w ,]*?\b(\w+_(?:cuda|ext))\b", re.M
+)
 _TYPES = re.compile(
     rb"^[ \t]*from[ \t]+(?!torch\b)[\w.]+[ \t]+import[ \t]+(\([^)]*\)|[^\n]+)", re.M
 )
@@ -86,7 +89,7 @@ def find(paths: Iterable[Path], root: Path) -> Own:
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
             legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2]).lower() for m in _VENDOR.finditer(data)}
-            if _LOADS.search(data) and (package := _package(path, root)):
+            if _loads(path, data) and (package := _package(path, root)):
                 kernels.add(package)
     top = root.resolve()
     own_folders = {
@@ -101,6 +104,16 @@ def find(paths: Iterable[Path], root: Path) -> Own:
         frozenset(imported), legacy, len(vendors) > 1,
         frozenset(own_folders),
     )  # fmt: skip
+
+
+def _loads(path: Path, data: bytes) -> bool:
+    """Whether a module loads compiled kernels, as `from . import nms_cuda` of no module does."""
+    if _LOADS.search(data):
+        return True
+    found = _COMPILED.search(data)
+    return found is not None and not any(
+        (path.parent / f"{found[1].decode()}{end}").exists() for end in ("", ".py")
+    )
 
 
 def _is_bare(node: ast.ClassDef) -> bool:

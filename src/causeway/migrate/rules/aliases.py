@@ -31,6 +31,8 @@ class _Choice:
 
 def run(module: Module, rule: Rule, dtypes: Mapping[str, str]) -> None:
     """All such variables of a module."""
+    for branches in module.names.all(ast.If):
+        _branches(module, rule, branches, dtypes)
     for assign in module.names.all(ast.Assign):
         target = assign.targets[0]
         found = _choice(module, assign.value, dtypes)
@@ -38,6 +40,75 @@ def run(module: Module, rule: Rule, dtypes: Mapping[str, str]) -> None:
             continue
         if target.id not in module.own.imported:
             _variable(module, rule, target, found, dtypes[found.kind])
+
+
+def _branches(module: Module, rule: Rule, node: ast.If, dtypes: Mapping[str, str]) -> None:
+    """`if …: dtype = torch.cuda.FloatTensor` and `else: dtype = torch.FloatTensor`: the variable
+    becomes the device, `dtype_device`, with a name that says so.
+    """
+    first, second = _alone(node.body), _alone(node.orelse)
+    if first is None or second is None:
+        return
+    (target, value), (also, other) = first, second
+    kind = _kind(module, value, "torch.cuda.", dtypes)
+    new = f"{target.id}_device"
+    if target.id != also.id or not kind or _kind(module, other, "torch.", dtypes) != kind:
+        return
+    uses = _uses(module, target, [target, also])
+    taken = any(n.id == new for n in module.names.all(ast.Name))
+    if not uses or taken or not all(_call(n) for n in uses):
+        return
+    cpu = module.quote_for(other) + "cpu" + module.quote_for(other)
+    device = module.device(value)
+    edits = [
+        module.replace(target, new), module.replace(value, device),
+        module.replace(also, new), module.replace(other, cpu),
+    ]  # fmt: skip
+    api = f"torch.cuda.{kind}"
+    if not module.change(rule, value, edits, "the device, to which a tensor is moved", api=api):
+        return
+    gone = {id(n) for side in (value, other) for n in ast.walk(side)}
+    module.done |= gone
+    module.gone |= gone
+    for use in uses:
+        call = _call(use)
+        assert call is not None
+        if call.func is use:
+            end = module.source.end(call)
+            made = f"{module.torch(call)}.{kind}"
+            moves = [module.replace(use, made), Edit(end, end, f".to({new})")]
+        else:
+            moves = _moves(module, call, use, f"{new}, {module.torch(call)}.{dtypes[kind]}")
+        module.change(rule, call, moves, "it is moved to the device", api=api)
+
+
+def _alone(stmts: list[ast.stmt]) -> tuple[ast.Name, ast.expr] | None:
+    """The one assignment of a branch that does nothing else."""
+    if len(stmts) == 1 and isinstance(stmts[0], ast.Assign) and len(stmts[0].targets) == 1:
+        target = stmts[0].targets[0]
+        if isinstance(target, ast.Name):
+            return target, stmts[0].value
+    return None
+
+
+def _uses(module: Module, target: ast.Name, bound: list[ast.Name]) -> list[ast.Name]:
+    """Where a variable is used that nothing but `bound` binds; none for any other."""
+    names = module.names
+    held = names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    bindings = held.bindings.get(target.id, ()) if held is not None else ()
+    if {id(b.node) for b in bindings} != {id(n) for n in bound}:
+        return []
+    return [
+        n for n in names.all(ast.Name)
+        if n.id == target.id and isinstance(n.ctx, ast.Load)
+        and names.holder(n.id, n.scope) is held  # type: ignore[attr-defined]
+    ]  # fmt: skip
+
+
+def _moves(module: Module, call: ast.Call, use: ast.Name, to: str) -> list[Edit]:
+    """`x.type(use)` as `x.to(…)`."""
+    at = module.source.end(call.func)
+    return [Edit(at - 4, at, "to"), module.replace(use, to)]
 
 
 def _choice(module: Module, value: ast.expr, dtypes: Mapping[str, str]) -> _Choice | None:
@@ -58,15 +129,7 @@ def _kind(module: Module, node: ast.expr, home: str, dtypes: Mapping[str, str]) 
 
 
 def _variable(module: Module, rule: Rule, target: ast.Name, found: _Choice, dtype: str) -> None:
-    names = module.names
-    held = names.holder(target.id, target.scope)  # type: ignore[attr-defined]
-    if held is None or [b.node for b in held.bindings.get(target.id, ())] != [target]:
-        return
-    uses = [
-        n for n in names.all(ast.Name)
-        if n.id == target.id and isinstance(n.ctx, ast.Load)
-        and names.holder(n.id, n.scope) is held  # type: ignore[attr-defined]
-    ]  # fmt: skip
+    uses = _uses(module, target, [target])
     device = _device(module, found.test)
     if not uses or device is None or not all(_call(n) for n in uses):
         return
@@ -92,9 +155,7 @@ def _variable(module: Module, rule: Rule, target: ast.Name, found: _Choice, dtyp
         if call.func is use:
             edits = [Edit(end, end, f".to({device(call)})")]
         else:
-            at = module.source.end(call.func)
-            moved = f"{device(call)}, {module.torch(call)}.{dtype}"
-            edits = [Edit(at - 4, at, "to"), module.replace(use, moved)]
+            edits = _moves(module, call, use, f"{device(call)}, {module.torch(call)}.{dtype}")
         module.change(rule, call, edits, "it is moved to the device", api=api)
 
 

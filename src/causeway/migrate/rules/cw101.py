@@ -169,6 +169,8 @@ def _constant(module: Module, node: ast.Constant) -> None:
             )  # fmt: skip
         if isinstance(node.up, ast.Assign | ast.AnnAssign | ast.Return):  # type: ignore[attr-defined]
             module.names_left.append(node)
+        elif isinstance(node.up, ast.Call | ast.keyword):  # type: ignore[attr-defined]
+            module.said_in_tests.append(node)
         return
     joined = None if parts or _filled(module, node) else module.joined_parts(node)
     parts = parts or joined

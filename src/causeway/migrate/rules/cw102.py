@@ -208,7 +208,10 @@ def _is_storage(module: Module, node: ast.expr) -> bool:
     """Whether an object is a storage of a tensor, by its name or what makes it."""
     if isinstance(node, ast.Call):
         made = node.func.attr if isinstance(node.func, ast.Attribute) else ""
-        return made in ("storage", "untyped_storage", "typed_storage", "_typed_storage")
+        made = made or getattr(node.func, "id", "")
+        return made.endswith("Storage") or made in (
+            "storage", "untyped_storage", "typed_storage", "_typed_storage",
+        )  # fmt: skip
     return "storage" in _last(node).lower()
 
 

@@ -76,6 +76,7 @@ def run(module: Module) -> None:
             or (use.call and beside.is_switch_of_others(module, use.call))
             or (use.call and beside.named_switch_of_others(module, use.call))
             or (use.call and beside.feeds_faiss(module, use.call))
+            or (use.call and _counts_gpus(use.call))
         ) and not module.vendor:
             module.report(
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
@@ -85,6 +86,17 @@ def run(module: Module) -> None:
             _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
+
+
+def _counts_gpus(call: ast.Call) -> bool:
+    """Whether a question chooses a Trainer's number of GPUs in a dictionary of its arguments:
+    `{"gpus": 1 if torch.cuda.is_available() else 0}`.
+    """
+    choice = call.up  # type: ignore[attr-defined]
+    held = choice.up if isinstance(choice, ast.IfExp) and choice.test is call else None  # type: ignore[attr-defined]
+    if not isinstance(held, ast.Dict) or choice not in held.values:
+        return False
+    return getattr(held.keys[held.values.index(choice)], "value", "") == "gpus"
 
 
 def _of_lightning(call: ast.Call) -> ast.keyword | None:
@@ -239,6 +251,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if beside.of_graphs(use.node) or beside.in_requirement(use.node):
         return True
+    if any(module.within(n, test) for test in _tests(use.node) for n in module.said_in_tests):
+        return True
     asserted = statement(use.node)
     if isinstance(asserted, ast.Assert) and any(
         module.within(b, node) for b in module.breaking for node in after(asserted)
@@ -267,6 +281,12 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _tests(node: ast.AST) -> list[ast.AST]:
+    """The function of a test that a node is in."""
+    homes = [up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)]
+    return [home for home in homes if home.name.startswith("test")]
 
 
 def _reads_version(module: Module, region: list[ast.AST]) -> bool:

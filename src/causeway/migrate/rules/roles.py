@@ -58,6 +58,9 @@ _FOREIGN = {
 }  # fmt: skip
 
 
+_FRAMEWORKS = {"tvm", "jax", "tensorflow", "paddle", "mxnet", "mindspore", "tinygrad"}
+
+
 class Role(Enum):
     """A torch.device is taken, or only a str."""
 
@@ -71,6 +74,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
     `certain`: the string itself shows it (f"cuda:{i}"), only its surroundings may deny it.
     """
     word = _DEVICE_WORD if what == "device" else _BACKEND_WORD
+    if _within_framework(node):
+        return None
     child: ast.AST = node
     direct = True
     while (up := getattr(child, "up", None)) is not None:
@@ -236,6 +241,20 @@ def backend_like(module: Module, node: ast.expr) -> bool:
 def surely_not_torch(module: Module, node: ast.AST) -> bool:
     """Whether a node is an argument of another framework's function."""
     return any(isinstance(up, ast.Call) and _foreign(module, up) for _, up in ancestors(node))
+
+
+def _within_framework(node: ast.AST) -> bool:
+    """Whether a node is in a function that imports another framework itself: its devices are
+    meant there.
+    """
+    return any(
+        isinstance(stmt, ast.Import | ast.ImportFrom)
+        and any(name.partition(".")[0] in _FRAMEWORKS for name in (
+            [a.name for a in stmt.names] if isinstance(stmt, ast.Import) else [stmt.module or ""]
+        ))
+        for _, up in ancestors(node) if isinstance(up, FUNCTIONS)
+        for stmt in up.body
+    )  # fmt: skip
 
 
 def _split(node: ast.expr) -> bool:
