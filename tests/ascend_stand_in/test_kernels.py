@@ -19,7 +19,7 @@ pytestmark = pytest.mark.skipif(
 @pytest.fixture
 def on_950(on_chip: Run) -> Run:
     def run(program: str, **settings: str) -> str:
-        begin = "acl.aclrtSetDevice(0)\nfrom kernels import *\n"
+        begin = "acl.aclrtSetDevice(0)\nfrom simt_programs import *\n"
         return on_chip(begin + textwrap.dedent(program), **({"SOC": "Ascend950PR_9599"} | settings))
 
     return run
