@@ -604,7 +604,8 @@ cw_status cw_run_begin(cw_run_model* model, void* arena, cw_run_session** out) {
   if ((uintptr_t)arena % 64) return fail(CW_INVALID, "cw_run_begin: the arena %p is at no multiple of 64", arena);
   cw_arg paper = {0};
   const cw_run_device* d = model->device;
-  if (d->table->device_attribute && !d->table->device_attribute(d->index, "on_paper", &paper) && paper.v.i)
+  if (d->table->device_attribute && !d->table->device_attribute(d->index, "on_paper", &paper) && paper.tag == CW_INT &&
+      paper.v.i)
     return fail(CW_UNSUPPORTED, "%.*s runs no kernel: a file can be loaded there, and not run",
                 (int)sizeof d->info.name, d->info.name);
   cw_run_session* s = calloc(1, sizeof *s);

@@ -85,6 +85,16 @@ class ProgramCache {
     return good;
   }
 
+  // The same. Where the folder cannot be written, the core's `log` says so once; `setting` names another folder.
+  void keep(const std::string& key, const Binary& binary, void (*log)(int32_t level, const char* message),
+            const char* setting) const {
+    static std::atomic<bool> said{false};
+    if (keep(key, binary) || said.exchange(true) || !log) return;
+    log(2, ("programs cannot be kept in " + folder_ + ", so each process builds them anew; " + setting +
+            " names another folder")
+               .c_str());
+  }
+
   const std::string& where() const { return folder_; }
 
   // A binary as it is handed out, with the key of those that take it again and a checksum: drivers crash on damaged ones.
@@ -96,6 +106,12 @@ class ProgramCache {
     out.insert(out.end(), key.begin(), key.end());
     out.insert(out.end(), binary.begin(), binary.end());
     return out;
+  }
+  // For `binary` of code.v1: `bytes` says how much room `out` has, and then how many bytes it takes.
+  static void hand_out(const Binary& binary, void* out, uint64_t* bytes) {
+    const uint64_t room = out ? *bytes : 0;
+    *bytes = binary.size();
+    if (room >= *bytes) memcpy(out, binary.data(), *bytes);
   }
   // 1: `out` is what was sealed; -1: it is damaged, or was sealed with another key; 0: it is not sealed.
   static int unseal(const std::string& key, const void* data, size_t n, Binary* out) {

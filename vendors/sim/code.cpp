@@ -281,10 +281,7 @@ cw_status build_binary(int32_t index, const void* bytes, uint64_t count, const c
 cw_status binary(cw_program program, void* out, uint64_t* bytes) {
   if (!program) return fail(CW_INVALID, "binary: there is no program");
   if (cw_status status = injected_fault("code_binary", nullptr)) return status;
-  const uint64_t room = out ? *bytes : 0;
-  *bytes = program->binary.size();
-  if (room >= *bytes) memcpy(out, program->binary.data(), *bytes);
-  return CW_OK;
+  return ProgramCache::hand_out(program->binary, out, bytes), CW_OK;
 }
 
 cw_status release(cw_program program) {

@@ -119,7 +119,7 @@ def export(
         dynamics = sizes.of_shapes(dynamic_shapes, named, leaves)
 
     inputs = [_own(leaf, device) for leaf in leaves]
-    given = [_raw(t) for t in inputs]
+    given = [file.raw(t) for t in inputs]
     captures = _Captures(module, spec, device, compiled, dynamics)
     try:
         if dynamics:
@@ -135,7 +135,7 @@ def export(
                 "call model.eval(), or make what changes an input and an output"
             )
         for name, before, tensor in zip(named, given, inputs, strict=True):
-            if before != _raw(tensor):
+            if before != file.raw(tensor):
                 raise CausewayError(
                     f"the model writes to its input {name!r}: clone it first, and return what "
                     "changed"
@@ -368,13 +368,6 @@ def _own(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
     return made.copy_(tensor.detach())
 
 
-def _raw(tensor: torch.Tensor) -> bytes:
-    """A tensor's bytes, row-major."""
-    if not tensor.numel():
-        return b""
-    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
-
-
 def _is_given(output: torch.Tensor, inputs: Sequence[torch.Tensor]) -> bool:
     """Whether an output may be memory of an input: it gets memory of its own."""
     return any(output is t or output._base is t for t in inputs)
@@ -407,7 +400,7 @@ def _ports(
             dtype = str(tensor.dtype).removeprefix("torch.")
             if dtype not in _DTYPES or tensor.dim() > 8:
                 raise CausewayError(f"a file holds no {tensor.dim()}-d tensor of {tensor.dtype}")
-            data = _raw(tensor)
+            data = file.raw(tensor)
             ports.append(
                 {
                     "name": (results if kind else names)[i],

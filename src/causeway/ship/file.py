@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import torch
+
 from causeway import atomic
 from causeway.ship.plan import Patch, Program, Sizes
 from causeway.ship.steps import Check
@@ -144,6 +146,13 @@ def write(
     more = (*sizes, check_records, costs, weights, where, *made)
     inside = b"" if elsewhere else constants
     atomic.write(path, b"".join(_file([*front, port_records, vectors, inside, *more])))
+
+
+def raw(tensor: torch.Tensor) -> bytes:
+    """A tensor's bytes as a file has them: row-major."""
+    if not tensor.numel():
+        return b""
+    return tensor.detach().cpu().contiguous().reshape(-1).view(torch.uint8).numpy().tobytes()
 
 
 def _sizes(sizes: Sizes | None, strings: _Strings) -> tuple[bytes, bytes, bytes, bytes]:

@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 from causeway import _C
 from causeway.errors import CausewayError
+from causeway.ship import file
 from causeway.ship.plan import CONSTANT, Program
 
 
@@ -55,7 +56,7 @@ class Model:
                     f"{_C.device_info(0)['name']} runs no kernel, so what was made on it has no "
                     f"numbers: give the model and its arguments on the CPU, not on {tensor.device}"
                 )
-        before = [t.detach().clone() for t in [*leaves, *own]]
+        before = [file.raw(t) for t in [*leaves, *own]]
         with torch.no_grad():
             found = pytree.tree_leaves(module(*pytree.tree_unflatten(list(leaves), spec)))
         self.outputs = [t.detach().contiguous() for t in found]
@@ -64,7 +65,7 @@ class Model:
             *["its own buffers or parameters"] * len(own),
         ]
         for title, old, tensor in zip(titles, before, [*leaves, *own], strict=True):
-            if not torch.equal(_bytes(old), _bytes(tensor)):
+            if old != file.raw(tensor):
                 raise CausewayError(
                     f"the model writes to {title}: clone it first, and return what changed"
                 )
@@ -100,7 +101,3 @@ def _tensors(module: Any) -> list[torch.Tensor]:
     if not isinstance(module, torch.nn.Module):
         return []
     return [t for t in [*module.parameters(), *module.buffers()] if t.numel()]
-
-
-def _bytes(tensor: torch.Tensor) -> torch.Tensor:
-    return tensor.detach().contiguous().reshape(-1).view(torch.uint8)

@@ -5,7 +5,6 @@
 #include <sys/stat.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cstdio>
 #include <cstring>
 #include <memory>
@@ -71,15 +70,6 @@ cw_status info(int32_t index, cw_code_info* out) {
 const ProgramCache& cache() {
   static const auto& made = *new ProgramCache(ProgramCache::folder(setting("cache").c_str(), "ascend"));
   return made;
-}
-
-// A folder that cannot be written is logged once and costs compiling anew.
-void keep(const std::string& key, const ProgramCache::Binary& binary) {
-  static std::atomic<bool> said{false};
-  if (cache().keep(key, binary) || said.exchange(true) || !host.log) return;
-  host.log(2, ("programs cannot be kept in " + cache().where() +
-               ", so each process compiles them anew; CAUSEWAY_ASCEND_CACHE names another folder")
-                  .c_str());
 }
 
 // What a binary depends on besides its source: the chip, CANN's version, and the compiler's own file, as versions are not
@@ -150,7 +140,7 @@ cw_status build(int32_t index, const char* source, const char* given, cw_program
   if (!binary.empty() && load(*device, binary, out) == CW_OK) return CW_OK;
   TRY(compile(index, source, options, &binary));
   TRY(load(*device, binary, out));
-  return keep(key, binary), CW_OK;
+  return cache().keep(key, binary, host.log, "CAUSEWAY_ASCEND_CACHE"), CW_OK;
 }
 
 cw_status build_binary(int32_t index, const void* given, uint64_t bytes, const char*, cw_program* out) {
@@ -165,11 +155,8 @@ cw_status build_binary(int32_t index, const void* given, uint64_t bytes, const c
 
 cw_status binary(cw_program program, void* out, uint64_t* bytes) {
   if (!program) return fail(CW_INVALID, "binary: there is no program");
-  const auto sealed = ProgramCache::seal(reader_of(program->device->index), program->binary);
-  const uint64_t room = out ? *bytes : 0;
-  *bytes = sealed.size();
-  if (room >= *bytes) memcpy(out, sealed.data(), *bytes);
-  return CW_OK;
+  return ProgramCache::hand_out(ProgramCache::seal(reader_of(program->device->index), program->binary), out, bytes),
+         CW_OK;
 }
 
 cw_status release(cw_program program) {

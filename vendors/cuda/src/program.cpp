@@ -1,7 +1,6 @@
 #include "program.hpp"
 
 #include <algorithm>
-#include <atomic>
 #include <cstring>
 #include <map>
 
@@ -59,15 +58,6 @@ cw_status info(int32_t index, cw_code_info* out) {
 const ProgramCache& cache() {
   static const auto& made = *new ProgramCache(ProgramCache::folder(setting("cache").c_str(), "nvidia"));
   return made;
-}
-
-// A folder that cannot be written is logged once and costs compiling anew.
-void keep(const std::string& key, const ProgramCache::Binary& binary) {
-  static std::atomic<bool> said{false};
-  if (cache().keep(key, binary) || said.exchange(true) || !host.log) return;
-  host.log(2, ("programs cannot be kept in " + cache().where() +
-               ", so each process compiles them anew; CAUSEWAY_NVIDIA_CACHE names another folder")
-                  .c_str());
 }
 
 struct Nvrtc_ {  // destroys a program of NVRTC
@@ -164,7 +154,7 @@ cw_status build(int32_t index, const char* source, const std::vector<const char*
   if (binary.empty() || cu.module_load(&module, binary.data()) != kSuccess) {
     TRY(compile(*device, source, options, target.ptx, &binary));
     TRY(load(binary, &module));
-    keep(key, binary);
+    cache().keep(key, binary, host.log, "CAUSEWAY_NVIDIA_CACHE");
   }
   *out = new cw_program_t;
   (*out)->device = device;
@@ -229,11 +219,7 @@ cw_status build_binary(int32_t index, const void* given, uint64_t bytes, const c
 
 cw_status binary(cw_program program, void* out, uint64_t* bytes) {
   if (!program) return fail(CW_INVALID, "binary: there is no program");
-  const auto sealed = ProgramCache::seal(reader_of(*program->device), program->binary);
-  const uint64_t room = out ? *bytes : 0;
-  *bytes = sealed.size();
-  if (room >= *bytes) memcpy(out, sealed.data(), *bytes);
-  return CW_OK;
+  return ProgramCache::hand_out(ProgramCache::seal(reader_of(*program->device), program->binary), out, bytes), CW_OK;
 }
 
 cw_status release(cw_program program) {

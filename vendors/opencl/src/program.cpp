@@ -71,15 +71,6 @@ const ProgramCache& cache() {
   return made;
 }
 
-// A folder that cannot be written is logged once and costs building anew.
-void keep(const std::string& key, const ProgramCache::Binary& binary) {
-  static std::atomic<bool> said{false};
-  if (cache().keep(key, binary) || said.exchange(true) || !host.log) return;
-  host.log(2, ("programs cannot be kept in " + cache().where() +
-               ", so each process builds them anew; CAUSEWAY_OPENCL_CACHE names another folder")
-                  .c_str());
-}
-
 // PoCL keeps what it builds itself: a program linked with its functions, and each kernel for the size of groups that it is
 // launched with. Asked for a program's binary, it builds each kernel once more, for groups of any size. A binary of the
 // compiled, not linked program has nothing of that, but links anew in each process, for which PoCL first reads all its
@@ -146,7 +137,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
       return status;
     }
     const auto binary = keeps ? binary_of(program, device->id) : ProgramCache::Binary();
-    if (!binary.empty()) keep(key, binary);
+    if (!binary.empty()) cache().keep(key, binary, host.log, "CAUSEWAY_OPENCL_CACHE");
   }
   *out = new cw_program_t;
   (*out)->device = device;
@@ -228,11 +219,7 @@ cw_status binary(cw_program program, void* out, uint64_t* bytes) {
   if (!program) return fail(CW_INVALID, "binary: there is no program");
   const auto found = binary_of(program->program, program->device->id);
   if (found.empty()) return fail(CW_FAILED, "binary: the driver gives none");
-  const auto sealed = ProgramCache::seal(reader_of(*program->device), found);
-  const uint64_t room = out ? *bytes : 0;
-  *bytes = sealed.size();
-  if (room >= *bytes) memcpy(out, sealed.data(), *bytes);
-  return CW_OK;
+  return ProgramCache::hand_out(ProgramCache::seal(reader_of(*program->device), found), out, bytes), CW_OK;
 }
 
 }  // namespace
