@@ -304,7 +304,7 @@ def test_pairs_are_named_where_torch_fx_cannot_follow(file: Path) -> None:
         (["net", "--data", "inputs", "--pair", "0=2"], "one of the two"),
         (["unlike", "--data", "inputs", "--equalize"], "fold batch norms first"),
         (["net", "--data", "inputs", "--equalize", "--pair", "0=5"], "cannot be equalized"),
-        (["net", "--data", "inputs", "-o", "/nowhere/at/all"], "no folder"),
+        (["net", "--data", "inputs", "-o", "/dev/null/at/all"], "no folder"),
     ],
 )
 def test_what_the_command_refuses(file: Path, arguments: list[str], message: str) -> None:
