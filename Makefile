@@ -235,14 +235,14 @@ bench-models: build opencl ## speed of whole models on the simulated chip and on
 bench-compile: build opencl ## speed of torch.compile on OpenCL against eager and stock torch.compile
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl CAUSEWAY_COMPILE=strict $(PY) benchmarks/compile.py
 
-bench-quant: build opencl ## speed of layers in integers on OpenCL against float32
+bench-quant: build opencl rivals ## speed of layers in integers on OpenCL against float32, onnxruntime, openvino and torchao
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/quant.py
 
 bench-ship: build opencl rivals ## speed of model files on OpenCL against stock torch, onnxruntime and openvino
 	PYTHONPATH=$(OPENCL) CAUSEWAY_VENDOR=opencl $(PY) benchmarks/ship.py
 
 # In an environment of its own: they bring what torch would import where it is there.
-rivals: build/rivals/ready ## onnxruntime and openvino with a torch that writes ONNX, in build/rivals (1.3 GB)
+rivals: build/rivals/ready ## onnxruntime, openvino and torchao with a torch that writes ONNX, in build/rivals (1.3 GB)
 build/rivals/ready: benchmarks/rivals.txt
 	test -x build/rivals/bin/python || $(PYTHON) -m venv build/rivals
 	build/rivals/bin/python -m pip install -q --no-compile -r $<

@@ -177,6 +177,14 @@ def mlp() -> nn.Sequential:
     )
 
 
+def wide() -> nn.Sequential:
+    return nn.Sequential(nn.Linear(1024, 1024))
+
+
+def three_by_three(channels: int) -> nn.Sequential:
+    return nn.Sequential(nn.Conv2d(channels, channels, 3, padding=1))
+
+
 def encoder() -> nn.TransformerEncoder:
     layer = nn.TransformerEncoderLayer(384, 6, 1536, batch_first=True, activation="gelu")
     return nn.TransformerEncoder(layer, 4, enable_nested_tensor=False)

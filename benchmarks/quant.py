@@ -4,7 +4,9 @@
     python benchmarks/quant.py linear  some (groups as `--help` lists them)
 
 All sides are in one process and take turns, so every figure is a ratio of speeds: `(f32)` rows have
-the device's float32 as `stock`, `(cpu)` rows stock torch in float32. Bars are for CPUs with VNNI.
+the device's float32 as `stock`, `(cpu)` rows stock torch in float32. Group `files` has model files
+in int8 against what three other products make of the same networks in int8 on the CPU, each in a
+process of its own, as `make bench-ship` has it for float32. Bars are for CPUs with VNNI.
 Without, a product of int8 has half as many instructions as one of float32: the limit is 2, and bars
 that ask for more are missed.
 """
@@ -13,16 +15,20 @@ from __future__ import annotations
 
 import copy
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 
+import numpy as np
 import torch
 from run import Figure, compare, device, main, seconds
+from ship_side import WORKS, inputs, network
 from torch import nn
 
+import ship
 from causeway.quant import convert, fold_norms, quantize_dynamic, quantize_weights
 from programs import resnet18
 
 PAUSE = 0.03  # seconds: see opencl.py
+LEAST_SIGNAL = 20  # dB, to the noise of 8 bits
 
 
 def _called(net: nn.Module, x: torch.Tensor) -> Callable[[], object]:
@@ -110,7 +116,33 @@ def weights() -> Iterator[Figure]:
             yield from _figures("weights", name, packed, net, x, bars, 8)
 
 
-GROUPS = {"linear": linear, "conv": conv, "models": models, "weights": weights}
+def files() -> Iterator[Figure]:
+    """Files in int8, inputs of layers quantized too, against onnxruntime and openvino with static
+    quantization and torchao's PT2E, compiled. Bar: 0.6 of the fastest of the three.
+    """
+    works = {name: work for name, work in WORKS.items() if work.integers}
+
+    def ours(name: str) -> nn.Module:
+        args = [torch.from_numpy(a) for a in inputs(ship.FOLDER, name)]
+        return _integers(fold_norms(network(name)), *args)
+
+    def check(name: str, sides: Iterable[str]) -> None:
+        """Each side's results are those of float32, but for the noise of 8 bits."""
+        args = [torch.from_numpy(a) for a in inputs(ship.FOLDER, name)]
+        with torch.no_grad():
+            wanted = network(name)(*args).numpy()
+        for side in sides:
+            noise = np.load(ship.FOLDER / f"{name}.{side}.npy") - wanted
+            ratio = 10 * np.log10((wanted**2).sum() / (noise**2).sum())
+            if not ratio > LEAST_SIGNAL:
+                sys.exit(f"{name}: {side} is {ratio:.1f} dB of float32")
+
+    ship.write_works(works, ours)
+    sides = [*ship.FILES, "onnxruntime", "openvino", "torchao"]
+    yield from ship.turns("files", works, sides, check)
+
+
+GROUPS = {"linear": linear, "conv": conv, "models": models, "weights": weights, "files": files}
 
 if __name__ == "__main__":
     sys.exit(main(GROUPS, "quant", "Speed of layers in integers against float32."))

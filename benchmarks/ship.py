@@ -19,15 +19,16 @@ import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from importlib.metadata import distributions
 from pathlib import Path
 
 import numpy as np
 import torch
 from run import THREADS, Figure, device, main
-from ship_side import SIDES, WORKS, inputs, network
+from ship_side import SIDES, WORKS, Work, inputs, network
 from side import Side, stock
+from torch import nn
 
 import causeway
 
@@ -38,12 +39,13 @@ RIVALS = ROOT / "build/rivals"
 FOLDER = ROOT / "build/bench-ship"
 SCRIPT = str(Path(__file__).with_name("ship_side.py"))
 FILES = ("file", "file in place")
-RUNTIMES = ("onnxruntime", "openvino")
+RIVALS_SIDES = ("onnxruntime", "openvino", "torchao")
+FLOATS = {name: work for name, work in WORKS.items() if not work.integers}
 MOST_RUNTIME = 150_000  # bytes of libcw_run.so: the bar that the project set itself
 
 
 def command(side: str, *before: str) -> list[str]:
-    python = RIVALS / "bin/python" if side in RUNTIMES else Path(sys.executable)
+    python = RIVALS / "bin/python" if side in RIVALS_SIDES else Path(sys.executable)
     return [str(python), SCRIPT, *before, side, str(FOLDER), str(THREADS)]
 
 
@@ -56,38 +58,43 @@ def environment(side: str) -> dict[str, str]:
     }
 
 
-def write_works() -> None:
+def write_works(works: Mapping[str, Work], ours: Callable[[str], nn.Module] = network) -> None:
     """Inputs, the files and their ONNX. What is there is written anew."""
     if not (RIVALS / "bin/python").exists():
         sys.exit(f"{RIVALS} is not there: `make rivals` makes it")
     FOLDER.mkdir(parents=True, exist_ok=True)
     torch.manual_seed(1)
-    for name, work in WORKS.items():
+    for name, work in works.items():
         for i, shape in enumerate(work.shapes):
             np.save(FOLDER / f"{name}.{i}.npy", torch.randn(shape).numpy())
         args = tuple(torch.from_numpy(a).to(device()) for a in inputs(FOLDER, name))
-        causeway.export(network(name).to(device()), args, FOLDER / f"{name}.cw", vectors=False)
+        causeway.export(ours(name).to(device()), args, FOLDER / f"{name}.cw", vectors=False)
     subprocess.run(
-        command("onnxruntime", "onnx"), env=environment("onnxruntime"), check=True,
+        [*command("onnxruntime", "onnx"), *works], env=environment("onnxruntime"), check=True,
         stdout=subprocess.DEVNULL,
     )  # fmt: skip
 
 
-def check(name: str) -> None:
+def check(name: str, sides: Iterable[str]) -> None:
     """Every side's results are stock eager's."""
     wanted = np.load(FOLDER / f"{name}.stock eager.npy")
-    for side in SIDES:
+    for side in sides:
         found = np.load(FOLDER / f"{name}.{side}.npy")
         np.testing.assert_allclose(found, wanted, rtol=1e-3, atol=1e-3, err_msg=f"{name}: {side}")
 
 
-def speed() -> Iterator[Figure]:
-    """The bars, of the file in place: 1 against stock torch.compile; against the faster of the two
-    runtimes 0.7, and 1 for the MLP and the chain.
+def turns(
+    group: str,
+    works: Mapping[str, Work],
+    names: Sequence[str],
+    check: Callable[[str, Iterable[str]], None],
+) -> Iterator[Figure]:
+    """Each of our sides among `names` against each of the others. Bars, of the file in place: 1
+    against stock torch.compile, and the work's against the fastest of the other products.
     """
-    write_works()
-    sides = {side: Side(command(side), environment(side)) for side in SIDES}
-    for name, work in WORKS.items():
+    sides = {side: Side(command(side), environment(side)) for side in names}
+    products = [side for side in names if side not in FILES and not side.startswith("stock")]
+    for name, work in works.items():
         rounds: list[dict[str, float]] = []
         for r in range(-1, ROUNDS):  # the first makes and warms
             order = list(sides)[r % len(sides) :] + list(sides)[: r % len(sides)]
@@ -96,12 +103,12 @@ def speed() -> Iterator[Figure]:
                 time.sleep(PAUSE)
                 times[side] = sides[side].seconds(name, work.calls)
             if r < 0:
-                check(name)
+                check(name, sides)
             else:
                 rounds.append(times)
         medians = {side: statistics.median(r[side] for r in rounds) for side in sides}
-        faster = min(RUNTIMES, key=lambda side: medians[side])
-        bars = {"stock torch.compile": 1.0, faster: work.bar}
+        fastest = min(products, key=lambda side: medians[side])
+        bars = {"stock torch.compile": 1.0, fastest: work.bar}
         for mine in FILES:
             for side, made in sides.items():
                 if side in FILES:
@@ -110,11 +117,19 @@ def speed() -> Iterator[Figure]:
                 title = work.title + mine.removeprefix("file")
                 title = f"{title} ({side} {made.about['version']})"
                 yield Figure(
-                    "speed", title, "ms", medians[side] * 1e3, medians[mine] * 1e3, ratio,
+                    group, title, "ms", medians[side] * 1e3, medians[mine] * 1e3, ratio,
                     bars.get(side) if mine != "file" else None, "higher",
                 )  # fmt: skip
     for made in sides.values():
         made.end()
+
+
+def speed() -> Iterator[Figure]:
+    """The bars: 1 against stock torch.compile; against the faster of the two runtimes 0.7, and 1
+    for the MLP and the chain.
+    """
+    write_works(FLOATS)
+    yield from turns("speed", FLOATS, [side for side in SIDES if side != "torchao"], check)
 
 
 def load() -> Iterator[Figure]:
@@ -123,7 +138,7 @@ def load() -> Iterator[Figure]:
     """
     work = "resnet18"
     if not (FOLDER / f"{work}.onnx").exists():
-        write_works()
+        write_works(FLOATS)
 
     def once(side: str) -> tuple[float, float]:
         done = subprocess.run(

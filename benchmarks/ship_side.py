@@ -1,4 +1,5 @@
-"""One side of benchmarks/ship.py: runs the works that it is asked for, by one of the products.
+"""One side of benchmarks/ship.py, and of the files in integers of quant.py: runs the works that it
+is asked for, by one of the products.
 
 `python ship_side.py SIDE FOLDER THREADS`: says its version as a line of JSON; then for each line
 "WORK CALLS" of its input, the seconds of a call, numbers in and numbers out. FOLDER has each work's
@@ -6,7 +7,8 @@ inputs and its files; what the first call gives is put there, for ship.py to com
 
 `python ship_side.py load SIDE FOLDER THREADS WORK`: the seconds that a file takes to load in this
 process, and those of its first run after that.
-`python ship_side.py onnx SIDE FOLDER THREADS`: writes each work as ONNX.
+`python ship_side.py onnx SIDE FOLDER THREADS WORK ...`: writes each work as ONNX, those in integers
+as onnxruntime quantizes them.
 
 The side `file` imports no torch, and those of other products no Causeway.
 """
@@ -38,7 +40,9 @@ class Work:
     network: str  # of programs.py
     shapes: tuple[tuple[int, ...], ...]
     calls: int  # a round
-    bar: float  # against the faster of the two runtimes
+    bar: float  # against the fastest of the other products
+    options: tuple[int, ...] = ()  # what the network's function is given
+    integers: bool = False  # in int8, inputs of layers too
 
 
 WORKS = {
@@ -47,7 +51,24 @@ WORKS = {
     "encoder": Work("encoder of 4 layers, 2 x 128 x 384", "encoder", ((2, 128, 384),), 5, 0.7),
     "mlp": Work("MLP, batch 1", "mlp", ((1, 784),), 200, 1.0),
     "chain": Work("pointwise chain, 2 M floats", "Chain", ((2 << 20,), (2 << 20,)), 5, 1.0),
-}
+    **{
+        f"linear{rows}": Work(
+            f"linear 1024 x 1024, {rows} rows", "wide", ((rows, 1024),), 400 // rows or 2, 0.6,
+            integers=True,
+        )
+        for rows in (1, 64, 256)
+    },
+    **{
+        f"conv{channels}": Work(
+            f"3 x 3 of {channels}, {size} x {size}", "three_by_three",
+            ((4, channels, size, size),), 4, 0.6, (channels,), integers=True,
+        )
+        for channels, size in ((64, 56), (256, 14))
+    },
+    "resnet18int8": Work(
+        "ResNet-18, batch 4", "resnet18", ((4, 3, 224, 224),), 2, 0.6, integers=True
+    ),
+}  # fmt: skip
 
 
 def network(work: str) -> Any:
@@ -57,22 +78,48 @@ def network(work: str) -> Any:
     import programs
 
     torch.manual_seed(0)
-    return getattr(programs, WORKS[work].network)().eval()
+    return getattr(programs, WORKS[work].network)(*WORKS[work].options).eval()
 
 
 def inputs(folder: Path, work: str) -> Arrays:
     return [np.load(folder / f"{work}.{i}.npy") for i in range(len(WORKS[work].shapes))]
 
 
-def write_onnx(folder: Path) -> None:
+def write_onnx(folder: Path, works: list[str]) -> None:
     import torch
 
     logging.getLogger("torch.onnx").setLevel(logging.ERROR)  # it says that torchvision is missing
     warnings.simplefilter("ignore")
-    for work in WORKS:
+    for work in works:
         args = tuple(map(torch.from_numpy, inputs(folder, work)))
         target = folder / f"{work}.onnx"
         torch.onnx.export(network(work), args, target, dynamo=True, external_data=False)
+        if WORKS[work].integers:
+            quantize_onnx(target, inputs(folder, work))
+
+
+def quantize_onnx(target: Path, given: Arrays) -> None:
+    """Weights in int8, a scale a channel; inputs of layers in uint8, as both runtimes advise for
+    CPUs with VNNI. Calibrated by the inputs that are timed, as all sides are.
+    """
+    import onnx
+    from onnxruntime import quantization
+
+    class Once(quantization.CalibrationDataReader):  # type: ignore[misc]
+        def __init__(self) -> None:
+            names = [i.name for i in onnx.load(target).graph.input]
+            self.left = [dict(zip(names, given, strict=True))]
+
+        def get_next(self) -> Any:
+            return self.left.pop() if self.left else None
+
+    prepared = target.with_suffix(".prepared.onnx")
+    quantization.shape_inference.quant_pre_process(target, prepared)
+    quantization.quantize_static(
+        prepared, target, Once(), per_channel=True,
+        activation_type=quantization.QuantType.QUInt8, weight_type=quantization.QuantType.QInt8,
+    )  # fmt: skip
+    prepared.unlink()
 
 
 # A side makes of a work a call, numbers in and numbers out, and where it has a file, loads that.
@@ -90,6 +137,33 @@ def torch_side(compiled: bool, folder: Path, work: str, threads: int) -> Call:
     def call() -> NDArray[Any]:
         with torch.no_grad():
             return model(*args).numpy()
+
+    return call
+
+
+def torchao_side(folder: Path, work: str, threads: int) -> Call:
+    """PT2E by the quantizer for x86, compiled with frozen weights, as torchao's page for CPUs has
+    it.
+    """
+    import torch
+    import torch._inductor.config
+    from torchao.quantization.pt2e import quantize_pt2e
+    from torchao.quantization.pt2e.quantizer import x86_inductor_quantizer as x86
+
+    torch.set_num_threads(threads)
+    torch._inductor.config.freezing = True
+    args = tuple(map(torch.from_numpy, inputs(folder, work)))
+    with torch.no_grad():
+        exported = torch.export.export(network(work), args).module()
+        quantizer = x86.X86InductorQuantizer()
+        quantizer.set_global(x86.get_default_x86_inductor_quantization_config())
+        prepared = quantize_pt2e.prepare_pt2e(exported, quantizer)
+        prepared(*args)
+        compiled = torch.compile(quantize_pt2e.convert_pt2e(prepared))
+
+    def call() -> NDArray[Any]:
+        with torch.no_grad():
+            return compiled(*args).numpy()
 
     return call
 
@@ -145,6 +219,7 @@ SIDES: dict[str, tuple[str, Callable[[Path, str, int], Call]]] = {
     "stock torch.compile": ("torch", lambda *given: torch_side(True, *given)),
     "onnxruntime": ("onnxruntime", onnxruntime_side),
     "openvino": ("openvino", openvino_side),
+    "torchao": ("torchao", torchao_side),
 }
 
 
@@ -188,7 +263,7 @@ def main() -> None:
     if what == "load":
         load(side, Path(folder), int(threads), more[3])
     elif what == "onnx":
-        write_onnx(Path(folder))
+        write_onnx(Path(folder), more[3:])
     else:
         serve(side, Path(folder), int(threads))
 
