@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from causeway import vendor as vendors
 from causeway.errors import CausewayError
 from causeway.ship import targets
 
@@ -220,14 +221,16 @@ def test_damage_anywhere_is_found(image: bytes, shared: bytes, tmp_path: Path) -
 
 
 def test_each_vendor_is_a_target_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    def found(*names: str) -> list[tuple[str | None, bool]]:
-        return [(t.vendor, t.binaries) for t in targets.targets(names)]
+    def found(*names: str) -> list[tuple[str, bool]]:
+        return [(t.vendor, t.named) for t in targets.targets(names)]
 
+    monkeypatch.setattr(vendors, "installed", lambda: {"sim": None, "opencl": None, "acme": None})
     monkeypatch.delenv("CAUSEWAY_VENDOR", raising=False)
-    assert found() == found("any") == [(None, False)]
-    assert found("any", "c", "sim", "opencl") == [(None, False), ("sim", True), ("opencl", True)]
-    monkeypatch.setenv("CAUSEWAY_VENDOR", "sim")
-    assert found("any", "c") == [("sim", True)]
+    assert found("any") == [("acme", False), ("opencl", False), ("sim", False)]
+    assert found("any", "c", "sim") == [("acme", False), ("opencl", False), ("sim", True)]
+    assert found("c", "any") == [("sim", True), ("acme", False), ("opencl", False)]
+    monkeypatch.setenv("CAUSEWAY_VENDOR", "opencl")
+    assert found("any") == [("opencl", False), ("acme", False), ("sim", False)]
     with pytest.raises(CausewayError, match="at most 16 targets"):
         found(*map(str, range(17)))
 
@@ -245,19 +248,37 @@ def test_targets_must_be_one_model(image: bytes) -> None:
             targets._compare("one", image, "other", wrong)
 
 
+def _export(folder: Path, *targets: object, **environment: str) -> tuple[int, str]:
+    """The command's exit status and stderr; the file is net.cw."""
+    (folder / "net.py").write_text(
+        "import torch\n\ndef make():\n    return torch.nn.Linear(6, 2), torch.randn(3, 6)\n"
+    )
+    given = {k: v for k, v in os.environ.items() if k != "CAUSEWAY_VENDOR"} | environment
+    command = [sys.executable, "-m", "causeway", "export", "net.py:make", "-o", "net.cw"]
+    command += [str(part) for target in targets for part in ("--target", target)]
+    done = subprocess.run(
+        command, cwd=folder, env=given, capture_output=True, text=True, check=False
+    )
+    return done.returncode, done.stderr
+
+
+def test_any_is_a_text_for_each_vendor_that_can_be_exported(tmp_path: Path) -> None:
+    status, said = _export(tmp_path, "any", CAUSEWAY_VENDOR="/dev/null/libcw_acme.so")
+    assert status == 0, said
+    assert "any: target /dev/null/libcw_acme.so was not exported: " in said
+    assert "there is no such file" in said
+    status, said = cw("inspect", tmp_path / "net.cw")
+    assert status == 0
+    assert "target 1 of 1, " in said
+    assert "(kernels in C)" in said
+    assert cw("verify", tmp_path / "net.cw")[0] == 0
+
+
 @pytest.mark.long
 @pytest.mark.timeout(600)
 def test_the_command_exports_for_two_chips(opencl_library: Path, tmp_path: Path) -> None:
-    (tmp_path / "net.py").write_text(
-        "import torch\n\ndef make():\n    return torch.nn.Linear(6, 2), torch.randn(3, 6)\n"
-    )
-    environment = {k: v for k, v in os.environ.items() if k != "CAUSEWAY_VENDOR"}
-    command = [sys.executable, "-m", "causeway", "export", "net.py:make", "-o", "net.cw"]
-    done = subprocess.run(
-        [*command, "--target", "c", "--target", opencl_library],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stdout + done.stderr
+    status, said = _export(tmp_path, "c", opencl_library)
+    assert status == 0, said
     assert {p.name for p in tmp_path.iterdir()} - {"__pycache__"} == {"net.py", "net.cw"}
     status, said = cw("verify", tmp_path / "net.cw")
     assert status == 0
@@ -267,10 +288,7 @@ def test_the_command_exports_for_two_chips(opencl_library: Path, tmp_path: Path)
         capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert on_opencl.returncode == 0, on_opencl.stderr
-    none = subprocess.run(
-        [*command, "--target", "nothing"],
-        cwd=tmp_path, env=environment, capture_output=True, text=True, check=False,
-    )  # fmt: skip
-    assert none.returncode != 0
-    assert "target nothing was not exported: " in none.stderr
+    status, said = _export(tmp_path, "nothing")
+    assert status != 0
+    assert "target nothing was not exported: " in said
     assert {p.name for p in tmp_path.iterdir()} - {"__pycache__"} == {"net.py", "net.cw"}

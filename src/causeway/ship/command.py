@@ -62,9 +62,9 @@ def run_export(
         typer.Option(
             help="A chip that the file is for, any number of times: a vendor's name or library, "
             "whose binaries are kept too; nvidia:sm_90 is a chip of that architecture, which "
-            "need not be here; c is the simulated chip; any is this environment's "
-            "vendor without binaries, as without this option. With several, each is exported by "
-            "a process of its own, and the loader takes what its chip runs."
+            "need not be here; c is the simulated chip; any is each vendor of this environment, "
+            "without binaries. Each is exported by a process of its own, and the loader takes "
+            "what its chip runs. Without this option the file is for this environment's vendor."
         ),
     ] = None,
     binaries: Annotated[
@@ -83,8 +83,8 @@ def run_export(
     from causeway.ship.export import export
 
     with told("export"):
-        wanted = targets.targets(target or [])
-        if target and (len(wanted) > 1 or wanted[0].vendor):
+        if target:
+            wanted = targets.targets(target)
             if binaries or not vectors:
                 raise CausewayError(
                     "--target says itself whose binaries are kept, and compares test vectors: "
