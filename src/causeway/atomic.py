@@ -10,6 +10,24 @@ from collections.abc import Iterator
 from pathlib import Path
 
 
+def check(*paths: str | os.PathLike[str] | None) -> None:
+    """Raise OSError, before the work that makes them, where one of these files cannot be written.
+    None and "" are no file.
+    """
+    for path in paths:
+        if not path:
+            continue
+        target = Path(path)
+        if not target.parent.is_dir():
+            raise FileNotFoundError(
+                f"{target} cannot be written: there is no folder {target.parent}"
+            )
+        if target.is_dir():
+            raise IsADirectoryError(f"{target} cannot be written: it is a folder")
+        if not os.access(target.parent, os.W_OK | os.X_OK):
+            raise PermissionError(f"{target} cannot be written: {target.parent} is not yours")
+
+
 @contextlib.contextmanager
 def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A file beside `path`, with the same ending, that takes its place at the end of the block.
@@ -18,10 +36,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[Path]:
     kept. Raises OSError, naming `path`, where it cannot be written.
     """
     target = Path(path)
-    if not target.parent.is_dir():
-        raise FileNotFoundError(f"{target} cannot be written: there is no folder {target.parent}")
-    if target.is_dir():
-        raise IsADirectoryError(f"{target} cannot be written: it is a folder")
+    check(target)
     handle, temporary = tempfile.mkstemp(dir=target.parent, prefix=".", suffix=f".{target.name}")
     os.close(handle)
     try:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causeway import atomic
 from causeway.options import told
 
 if TYPE_CHECKING:
@@ -93,6 +94,7 @@ def run_quantize(
         _show_log(log, html, as_json, bool(target or data))
         return
     with told("quantize"):
+        atomic.check(output, html)
         if not target or not data:
             raise ConfigError("a model and --data are needed, or --log with a file of a training")
         spec = {"method": method, "per_channel": per_channel, **_pairs(set_ or [])}
@@ -128,6 +130,7 @@ def _show_log(path: str, html: str, as_json: bool, more: bool) -> None:
     from causeway.quant import log
 
     with told("quantize"):
+        atomic.check(html)
         if more:
             raise ConfigError("--log shows a file: it takes no model and no --data")
         found = log.read(path)
@@ -189,8 +192,6 @@ def _save(model: Any, path: str) -> None:
     import io
 
     import torch
-
-    from causeway import atomic
 
     memory = io.BytesIO()
     torch.save(model.state_dict(), memory)

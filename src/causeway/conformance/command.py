@@ -7,6 +7,7 @@ from typing import Annotated
 
 import typer
 
+from causeway import atomic
 from causeway.errors import ConfigError
 from causeway.options import told
 
@@ -45,7 +46,6 @@ def run_conformance(
     """Test a vendor's library: the table by levels, and each operator against the CPU."""
     from rich.console import Console
 
-    from causeway import atomic
     from causeway.conformance import report, suite
     from causeway.progress import progress
 
@@ -53,6 +53,7 @@ def run_conformance(
     options = suite.Options(library, level, op, dtype, case, workers, cases, ranks, portable, table,
                             tuple(library_imports or ()))  # fmt: skip
     with told("conformance"):
+        atomic.check(json_file, html_file)
         others = {"--op": op, "--dtype": dtype, "--case": case, "--cases": cases,
                   "--portable": portable}  # fmt: skip
         given = [name for name, value in others.items() if value]
@@ -81,10 +82,10 @@ def run_chips(
     from rich.console import Console
     from rich.table import Table
 
-    from causeway import atomic
     from causeway.conformance.chips import operators, page, read
 
     with told("chips"):
+        atomic.check(html_file)
         _compiles("op", op)
         chips = [read(report) for report in reports]
         if html_file:

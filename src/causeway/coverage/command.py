@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from causeway import atomic
 from causeway.errors import CausewayError
 from causeway.options import Compat, IsModule, Redirect, Target, told
 
@@ -53,6 +54,7 @@ def run_coverage(
     from causeway import launch
 
     with told("coverage"):
+        atomic.check(html_file, json_file, csv_file, sarif_file)
         if to == "cpu":
             raise CausewayError("--target cpu leaves no chip to ask")
     chosen = launch.enter("coverage", [target], module, redirect, to, system)

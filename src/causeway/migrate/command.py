@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from causeway import atomic
 from causeway.errors import CausewayError
 from causeway.options import told
 
@@ -104,6 +105,7 @@ def migrate(
     with told("migrate"):
         if sum((write, undo, check, output is not None)) > 1:
             raise CausewayError("of --write, --undo, --check and --output only one can be given")
+        atomic.check(html, json, sarif)
         if undo:
             restored = journal.undo(chosen[0].resolve())
             console.print(f"{len(restored)} files are as they were")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway import atomic
 from causeway.errors import CausewayError
 from causeway.options import Compat, IsModule, Redirect, Target
 
@@ -60,9 +61,7 @@ def run_profile(
 
     status = 0
     try:
-        for path in (trace, json_file, html_file):
-            if path is not None and not path.parent.is_dir():
-                raise CausewayError(f"{path} cannot be written: there is no folder {path.parent}")
+        atomic.check(trace, json_file, html_file)
         if not module and script.suffixes[-1:] in ([".json"], [".gz"]):
             found = sums.report(traces.read(script))
         else:

@@ -96,8 +96,7 @@ def export(
         CausewayError: a target that was named fails, or all do, with what it said, or the files are
             not of one model.
     """
-    if not output.parent.is_dir():
-        raise FileNotFoundError(f"{output} cannot be written: there is no folder {output.parent}")
+    atomic.check(output)
     with contextlib.ExitStack() as stack:
         if weights:  # a path from the model's folder names it, so the images are made there
             made = [stack.enter_context(_beside(output)) for _ in wanted]

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from causeway import atomic
 from causeway.errors import CausewayError
 
 VERSION = 1
@@ -100,8 +101,7 @@ def _make(path: Path) -> None:
     """A weights file with nothing in it, unless one is there."""
     if path.exists():
         return
-    if not path.parent.is_dir():
-        raise FileNotFoundError(f"{path} cannot be written: there is no folder {path.parent}")
+    atomic.check(path)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".", suffix=f".{path.name}")
     try:
         with open(handle, "wb") as file:

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from causeway import config
+from causeway import atomic, config
 from causeway.errors import ConfigError
 from causeway.options import Compat, IsModule, Redirect, Target, told
 
@@ -107,12 +107,12 @@ def replay(
     """Run recorded operators again, and compare. Exit status 1 where one differs."""
     from rich.console import Console
 
-    from causeway import atomic
     from causeway.trace import show
     from causeway.trace.reader import Trace
     from causeway.trace.replay import replay as run
 
     with told("replay"):
+        atomic.check(json_file)
         found = run(Trace(trace), device, ops=ops)
         if json_file:
             atomic.write(json_file, found.to_json())
@@ -134,13 +134,13 @@ def diff(
     """Compare two traces: where do they part? Exit status 1 where they differ."""
     from rich.console import Console
 
-    from causeway import atomic
     from causeway.trace import reader, show
     from causeway.trace.diff import compare
 
     same = True
     results = {}
     with told("diff"):
+        atomic.check(json_file)
         ours, theirs = reader.ranks(a), reader.ranks(b)
         if set(ours) != set(theirs):
             raise ConfigError(

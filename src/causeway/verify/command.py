@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from causeway import atomic
 from causeway.errors import CausewayError
 from causeway.options import Compat, IsModule, Redirect, Target, told
 
@@ -66,6 +67,7 @@ def verify_scripts(
 
     words, arguments = _split(scripts)
     with told("verify"):
+        atomic.check(json_file, html_file)
         if target == "cpu":
             raise CausewayError("--target cpu leaves nothing to compare: one side runs on the CPU")
         brought = launch.choose(words, module, redirect, target, system)
