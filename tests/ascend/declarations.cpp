@@ -9,6 +9,11 @@
 #include "acl.hpp"
 #include "causeway/abi.h"
 #include "hccl.hpp"
+#include "mspti.hpp"
+
+#if __has_include(<mspti/mspti.h>)  // of an installed CANN: torch_npu's wheel has none
+#include <mspti/mspti.h>
+#endif
 
 namespace {
 
@@ -150,6 +155,32 @@ static_assert(sizeof(ascend::HcclRoot) == sizeof(HcclRootInfo), "HcclRootInfo");
 static_assert(sizeof(ascend::HcclItem) == sizeof(HcclSendRecvItem), "HcclSendRecvItem");
 static_assert(sizeof(ascend::PackageVersion) == sizeof(aclCANNPackageVersion), "aclCANNPackageVersion");
 static_assert(sizeof(aclrtUuid) == 16, "aclrtUuid");
+
+#if __has_include(<mspti/mspti.h>)
+#undef CHECK
+#define CHECK(name, symbol, parameters) \
+  static_assert(fits<decltype(ascend::Mspti::name), decltype(&::symbol)>, #symbol " has other parameters");
+MSPTI_FUNCTIONS(CHECK)
+SAME(kMsptiTwoSubscribers, MSPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED);
+SAME(kMsptiEnd, MSPTI_ERROR_MAX_LIMIT_REACHED);
+SAME(kMsptiKernel, MSPTI_ACTIVITY_KIND_KERNEL);
+SAME(kMsptiExternal, MSPTI_ACTIVITY_KIND_EXTERNAL_CORRELATION);
+SAME(kMsptiAclCalls, MSPTI_ACTIVITY_KIND_ACL_API);
+SAME(kMsptiCustom, MSPTI_EXTERNAL_CORRELATION_KIND_CUSTOM0);
+#define PLACED(ours, our, theirs, their) \
+  static_assert(offsetof(ascend::ours, our) == offsetof(theirs, their), #theirs "." #their)
+static_assert(sizeof(ascend::MsptiKernelRecord) == sizeof(msptiActivityKernel), "msptiActivityKernel");
+PLACED(MsptiKernelRecord, begin_ns, msptiActivityKernel, start);
+PLACED(MsptiKernelRecord, end_ns, msptiActivityKernel, end);
+PLACED(MsptiKernelRecord, device, msptiActivityKernel, ds);
+PLACED(MsptiKernelRecord, correlation, msptiActivityKernel, correlationId);
+PLACED(MsptiKernelRecord, name, msptiActivityKernel, name);
+static_assert(sizeof(ascend::MsptiExternalRecord) == sizeof(msptiActivityExternalCorrelation),
+              "msptiActivityExternalCorrelation");
+PLACED(MsptiExternalRecord, external_kind, msptiActivityExternalCorrelation, externalKind);
+PLACED(MsptiExternalRecord, external, msptiActivityExternalCorrelation, externalId);
+PLACED(MsptiExternalRecord, correlation, msptiActivityExternalCorrelation, correlationId);
+#endif
 
 #ifdef PLANTED_NUMBER
 SAME(kInt8, ACL_INT16);

@@ -7,6 +7,7 @@ import json
 import os
 import sys
 import tempfile
+import threading
 from collections.abc import Callable
 from pathlib import Path
 
@@ -15,6 +16,7 @@ import torch.distributed as dist
 import torch.nn.functional as F
 from torch import nn
 from torch.nn.parallel import DistributedDataParallel
+from torch.profiler import ProfilerActivity, profile
 
 import causeway
 
@@ -327,6 +329,87 @@ def graph() -> None:
         made.replay()
         torch.testing.assert_close(out.cpu(), step(each, w))
     print("equal")
+
+
+def trace_of(work: Callable[[], object]) -> list[dict[str, object]]:
+    """What a trace of `work` has of the device, each with its operator and what was launched."""
+    activities = [ProfilerActivity.CPU, ProfilerActivity.PrivateUse1]
+    with profile(activities=activities) as p:
+        work()
+    with tempfile.TemporaryDirectory() as folder:
+        p.export_chrome_trace(f"{folder}/trace.json")
+        events = json.loads(Path(f"{folder}/trace.json").read_text())["traceEvents"]
+    launches = {
+        e["args"]["correlation"]: e["name"] for e in events if e.get("cat") == "privateuse1_runtime"
+    }
+    operators = {e["args"]["External id"]: e["name"] for e in events if e.get("cat") == "cpu_op"}
+    return [
+        {"name": e["name"], "kind": e["cat"], "us": e["dur"], "ts": e["ts"]}
+        | {"operator": operators.get(e["args"].get("External id"))}
+        | {"launch": launches[e["args"]["correlation"]]}
+        for e in events
+        if e.get("cat") in ("kernel", "gpu_memcpy")
+    ]
+
+
+def profiled() -> None:
+    """A trace of a step, its gradients, and copies of each kind."""
+    x = torch.randn(96, 96).to("ascend").requires_grad_()
+    pinned = torch.ones(1 << 16).pin_memory()
+
+    def work() -> None:
+        (x @ x).relu().sum().backward()
+        x.detach().clone()
+        pinned.to("ascend", non_blocking=True)
+        x.detach().cpu()
+
+    work()
+    print(json.dumps(trace_of(work)))
+
+
+def profiled_long() -> None:
+    """How many copies a trace of 600 has, each over before the next."""
+    x = torch.ones(4, device="ascend")
+
+    def work() -> None:
+        for _ in range(600):
+            x.clone()
+            torch.accelerator.synchronize()
+
+    print(json.dumps(trace_of(work)))
+
+
+def profiled_threads() -> None:
+    """A trace of two threads that launch different operators at one time."""
+    x = torch.ones(4, 4, device="ascend")
+    both = threading.Barrier(2)
+
+    def many(function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        both.wait()
+        for _ in range(200):
+            function(x)
+
+    def work() -> None:
+        threads = [threading.Thread(target=many, args=(f,)) for f in (torch.exp, torch.relu)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    torch.exp(x), torch.relu(x)
+    print(json.dumps(trace_of(work)))
+
+
+def profiled_graph() -> None:
+    """A trace of three replays of a captured step."""
+    x = torch.ones(16, 16, device="ascend")
+    module = torch.get_device_module("ascend")
+    ((x @ x).relu() + x).softmax(-1)
+    made = module.CUDAGraph() if hasattr(module, "CUDAGraph") else module.Graph()
+    with module.graph(made):
+        ((x @ x).relu() + x).softmax(-1)
+    made.replay()
+    print(json.dumps(trace_of(lambda: [made.replay() for _ in range(3)])))
 
 
 def batch_norm() -> None:

@@ -5,6 +5,7 @@ has the names, and rows.py compares the vendor's table with other headers.
 
 from __future__ import annotations
 
+import os
 import re
 import shutil
 import subprocess
@@ -29,6 +30,8 @@ def compiled(headers: Path, *flags: str) -> str:
         ROOT / "vendors/ascend/src",
         ROOT / "include",
     ]
+    if home := os.environ.get("ASCEND_HOME_PATH"):  # a CANN here: what the wheel lacks is its
+        flags += ("-idirafter", f"{home}/include")
     done = subprocess.run(
         ["c++", "-std=c++17", "-fsyntax-only", *flags, *(f"-I{f}" for f in folders),
          HERE / "declarations.cpp"],
@@ -91,3 +94,26 @@ def test_what_makes_aclnns_arguments_takes_what_op_plugin_passes(headers: Path) 
         assert parameters.count(",") == theirs[name].count(","), name
         pointers = [("*" in p) for p in parameters.split(",")]
         assert pointers == [("*" in p) for p in theirs[name].split(",")], name
+
+
+def test_msptis_functions_are_those_that_torch_npu_calls(headers: Path) -> None:
+    """The wheel has no header of MSPTI's: their names, and torch_npu's own functions around them,
+    which take the same but for what a subscriber is called with.
+    """
+    text = (ROOT / "vendors/ascend/src/mspti.hpp").read_text()
+    ours = dict(re.findall(r"F\(\w+, (mspti\w+),[\s\\]*\(([^)]*)\)\)", text))
+    assert len(ours) == 9
+    library = (headers / "lib/libtorch_npu.so").read_bytes()
+    text = (headers / "include/torch_npu/csrc/framework/interface/MsptiInterface.h").read_text()
+    theirs = dict(re.findall(r"bool (Mspti\w+)\(([^)]*)\)", text))
+    for name, parameters in ours.items():
+        assert name.encode() in library, name
+        if name == "msptiSubscribe":
+            continue
+        mine, their = (p.split(",") for p in (parameters, theirs["M" + name[1:]]))
+        assert len(mine) == len(their), name
+        if name == "msptiUnsubscribe":  # a handle, which is a pointer
+            continue
+        assert [p.count("*") for p in mine] == [p.count("*") for p in their], name
+        for a, b in zip(mine, their, strict=True):
+            assert ("64" in a, "32" in a) == ("64" in b, "32" in b), name

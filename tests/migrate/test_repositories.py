@@ -33,6 +33,28 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a seed behind another one, with the device's name between them": (
+        "def f(seed, index):\n    torch.manual_seed(seed)\n"
+        '    device = torch.device("cuda:" + str(index)) if torch.cuda.is_available() else '
+        'torch.device("cpu")\n'
+        "    if torch.cuda.is_available():\n        torch.cuda.manual_seed_all(seed)\n"
+        "    return device\n",
+        "    torch.manual_seed(seed)\n"
+        '    device = torch.device(f"{torch.accelerator.current_accelerator().type}:" + str(index))'
+        ' if torch.accelerator.is_available() else torch.device("cpu")\n    return device\n',
+    ),
+    "what a device must have behind a choice of the answer": (
+        "def f(cpu):\n    cuda = False if cpu else torch.cuda.is_available()\n    if cuda:\n"
+        "        print(torch.cuda.get_device_properties(0))\n",
+        "    cuda = False if cpu else torch.accelerator.is_available() and "
+        'hasattr(torch.get_device_module(), "get_device_properties")\n    if cuda:\n'
+        "        print(torch.get_device_module().get_device_properties(0))\n",
+    ),
+    "an option that says what is to be set": (
+        "def f(rank, set_device):\n    if set_device:\n        torch.cuda.set_device(rank)\n",
+        "    if set_device:\n        if torch.accelerator.is_available():\n"
+        "            torch.accelerator.set_device_index(rank)\n",
+    ),
     "a storage by its class": (
         "s = torch.Storage(3).cuda()\n",
         "s = torch.Storage(3).to(device=accelerator)\n",
@@ -367,6 +389,22 @@ CHANGED = {
 }
 
 KEPT = {
+    "a member of the program's own for CUDA's device": (
+        "def default():\n    device = Kind.CPU\n    if torch.cuda.is_available():\n"
+        "        device = Kind.CUDA\n    elif torch.mps.is_available():\n"
+        "        device = Kind.MPS\n    return device\n"
+        "def f(device, x):\n    if device == Kind.CUDA and torch.cuda.device_count() > 1:\n"
+        "        x = x.cuda()\n    return x\n"
+    ),
+    "an error that shows what it asked": (
+        "def check(x):\n    if not x.is_cuda:\n"
+        '        raise TypeError(f"Inputs must be cuda tensors ({x.is_cuda=}).")\n'
+    ),
+    "a library's question for CUDA beside the one for another vendor": (
+        "from transformers.utils import is_torch_cuda_available, is_torch_npu_available\n"
+        "def f():\n    if is_torch_cuda_available():\n        return torch.cuda.get_device_name()\n"
+        "    if is_torch_npu_available():\n        return torch.npu.get_device_name()\n"
+    ),
     "a Trainer's number of GPUs in a dictionary": (
         'params = {"gpus": 1 if torch.cuda.is_available() else 0, "num_nodes": 1}\n'
     ),
@@ -1154,6 +1192,35 @@ def test_a_tree_that_tells_vendors_apart_keeps_the_code_of_each(tmp_path: Path) 
     files.pop("platforms.py")
     (tmp_path / "platforms.py").unlink()
     assert "CAUSEWAY_VISIBLE_DEVICES=0" in tree(tmp_path, files)["run.sh"]
+
+
+def test_code_for_a_vendor_stays_in_a_tree_that_asks_for_each(tmp_path: Path) -> None:
+    files = {
+        "devices.py": "def is_torch_npu_available():\n    return kind == 'npu'\n\n\n"
+        "def is_torch_cuda_available():\n    return kind == 'cuda'\n",
+        "test_fast.py": 'import pytest\nimport torch\n\n\n@pytest.mark.runs_on(["npu"])\n'
+        'def test_fast():\n    assert fast() is hasattr(torch, "npu")\n',
+        "patch.py": 'import torch\n\nnew = "910" in torch.npu.get_device_name(0)\n',
+    }
+    assert tree(tmp_path, files) == files
+    model = "import torch\n\n\ndef f(x):\n    return x.cuda()\n"  # that of any device
+    assert tree(tmp_path, {**files, "model.py": model})["model.py"] != model
+
+
+def test_a_script_that_checks_gradients_of_an_extension_stays(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "from torch.utils.cpp_extension import CppExtension, CUDAExtension\n"
+        'extension = CUDAExtension\nmodules = [extension("DeformableAttention", SOURCES)]\n',
+        "functions/__init__.py": "",
+        "functions/attention.py": "try:\n    import DeformableAttention as DA\n"
+        "except ModuleNotFoundError:\n    raise\n\n\ndef attend(x):\n    return DA.attend(x)\n",
+        "check.py": "import torch\nfrom torch.autograd import gradcheck\n"
+        "from functions.attention import attend\n\n"
+        "print(gradcheck(attend, torch.rand(2).cuda()))\n",
+    }
+    assert tree(tmp_path, files)["check.py"] == files["check.py"]
+    without = {**files, "functions/attention.py": "def attend(x):\n    return x\n"}
+    assert tree(tmp_path, without)["check.py"] != files["check.py"]
 
 
 def test_a_condition_that_is_added_at_an_import_starts_no_driver(tmp_path: Path) -> None:

@@ -36,7 +36,9 @@ from causeway.migrate.settings import Settings
 _SKIPPED = {".git", ".hg", ".svn", ".causeway", "__pycache__", "node_modules", ".tox", ".nox"}
 _LARGEST = 20 << 20  # bytes; what is larger is data
 _WORTH_PROCESSES = 1 << 20  # bytes
-_BUILT = re.compile(rb"""\b(?:CUDAExtension|load)\(\s*(?:name\s*=\s*)?(["'])([A-Za-z_][\w.]*)\1""")
+_BUILT = re.compile(
+    rb"""\b(?:CUDAExtension|extension|load)\(\s*(?:name\s*=\s*)?(["'])([A-Za-z_][\w.]*)\1"""
+)
 
 
 class MigrateError(CausewayError):
@@ -169,12 +171,13 @@ def run(
     """
     root, files = collect(paths, settings)
     modules = [file for file in files if not file.skip and file.path.suffix == ".py"]
+    built = extensions(file.path for file in modules)
     known = _Tree(
-        own.find([file.path for file in modules], root),
+        own.find([file.path for file in modules], root, built),
         own_packages((file.path for file in modules), root),
         own_options.find((file.name, file.path) for file in modules),
         flags.find(file.path for file in modules),
-        extensions(file.path for file in modules),
+        built,
         visible.late_in_files(file.path for file in modules),
         _for_cuda(f.path for f in files if not f.skip and f.path.suffix in _SCRIPTS),
     )

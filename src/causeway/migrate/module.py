@@ -62,7 +62,7 @@ VENDORS = frozenset({
     "npu", "mlu", "hpu", "musa", "gcu", "sdaa", "supa", "ipu", "dipu", "xla", "tpu",
 })  # fmt: skip
 _VENDOR_ASKED = re.compile(
-    r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b"
+    r"\bis_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa|ipu|xpu)_available\b|\bis_torch_(cuda)_available\b"
     r"|\bIS_(CUDA|MLU|MUSA|NPU|HPU|XPU|GCU|SDAA)_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
 )
 # What runs models on CUDA by itself, with torch beside it.
@@ -336,7 +336,8 @@ class Module:
                 return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
-            if test is not None and _ASKS.search(self.text(test)):
+            asked = "" if test is None else self.text(test)
+            if _ASKS.search(asked) and not asked.startswith("set_"):  # which says what is to be
                 return True
             child = up
         return False
@@ -786,12 +787,32 @@ class Module:
                     asked = test
                 if self.resolve(asked) == "torch.version.cuda" or _of_cuda_alone(test):
                     return True
+                if self._is_member(test):
+                    return True
                 if isinstance(test, ast.Call) and self.resolve(test.func).startswith("numba.cuda."):
                     return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
                 return False
             child = up
         return False
+
+    def own_member(self, node: ast.AST) -> bool:
+        """Whether it is the program's own name for CUDA's device: `TorchDevice.CUDA`."""
+        return (
+            isinstance(node, ast.Attribute)
+            and node.attr == "CUDA"
+            and isinstance(node.value, ast.Name | ast.Attribute)
+            and not self.resolve(node).startswith("torch.")
+        )
+
+    def _is_member(self, test: ast.expr) -> bool:
+        """Whether it asks for that: `device == TorchDevice.CUDA`."""
+        return (
+            isinstance(test, ast.Compare)
+            and len(test.ops) == 1
+            and isinstance(test.ops[0], ast.Eq | ast.Is)
+            and any(map(self.own_member, (test.left, *test.comparators)))
+        )
 
     def _by_vendor(self) -> bool:
         """Whether the module tells several vendors' devices apart by what is there of each:

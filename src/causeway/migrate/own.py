@@ -35,7 +35,10 @@ LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
 _VENDOR = re.compile(
     rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|NPU|MLU|MUSA|HPU|GCU|SDAA)(?:_AVAILABLE)?\b"
     rb"|\bdef[ \t]+is_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa)_available\b"
+    rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b"
 )
+# These come with torch: a name of one alone tells no vendor's device from another's.
+_TORCHS = {b"cuda", b"xpu"}
 
 
 @dataclass(frozen=True)
@@ -60,8 +63,9 @@ class Own:
 NOTHING = Own()  # of a module that is read alone
 
 
-def find(paths: Iterable[Path], root: Path) -> Own:
-    """What the modules of a tree have of their own."""
+def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozenset()) -> Own:
+    """What the modules of a tree have of their own. `extensions`: what it builds for CUDA."""
+    built = _imports_one_of(extensions)
     classes: set[str] = set()
     without_to: set[str] = set()
     functions: set[str] = set()
@@ -88,8 +92,9 @@ def find(paths: Iterable[Path], root: Path) -> Own:
             data = path.read_bytes()
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
             legacy = legacy or LEGACY.search(data) is not None
-            vendors |= {(m[1] or m[2]).lower() for m in _VENDOR.finditer(data)}
-            if _loads(path, data) and (package := _package(path, root)):
+            vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
+            loads = _loads(path, data) or (built is not None and built.search(data) is not None)
+            if loads and (package := _package(path, root)):
                 kernels.add(package)
     top = root.resolve()
     own_folders = {
@@ -101,7 +106,7 @@ def find(paths: Iterable[Path], root: Path) -> Own:
     }
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), legacy, len(vendors) > 1,
+        frozenset(imported), legacy, len(vendors) > 1 and bool(vendors - _TORCHS),
         frozenset(own_folders),
     )  # fmt: skip
 
@@ -114,6 +119,14 @@ def _loads(path: Path, data: bytes) -> bool:
     return found is not None and not any(
         (path.parent / f"{found[1].decode()}{end}").exists() for end in ("", ".py")
     )
+
+
+def _imports_one_of(extensions: frozenset[str]) -> re.Pattern[bytes] | None:
+    """What a module has in it that imports an extension; None where there is none."""
+    if not extensions:
+        return None
+    names = "|".join(map(re.escape, sorted(extensions)))
+    return re.compile(rf"^[ \t]*(?:from|import)[ \t]+(?:{names})\b".encode(), re.M)
 
 
 def _is_bare(node: ast.ClassDef) -> bool:

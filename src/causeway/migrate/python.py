@@ -93,12 +93,14 @@ def convert_source(
             path, source, tree, settings, own, own_packages, flags, extensions, chosen_late
         )
 
-    whole = hints_only or own.several_vendors  # each vendor has its own code there
-    found = [] if whole else systems.concerned(text, settings.target)
-    if found:
+    found = [] if hints_only else systems.concerned(text, settings.target)
+    if found and not own.several_vendors:
         module = _of_systems(text, found, make)
     else:
-        module = _ruled(make(text), hints_only=hints_only)
+        module = make(text)
+        if found:  # each vendor has its own code in that tree
+            module.several_vendors = read.read(make(text), found, frozenset()).by_vendor
+        module = _ruled(module, hints_only=hints_only)
     after = apply(module.source, module.edits)
     if after != text:
         try:

@@ -1,7 +1,5 @@
 #include "acl.hpp"
 
-#include <dlfcn.h>
-
 #include <cstdio>
 #include <cstdlib>
 #include <mutex>
@@ -41,11 +39,10 @@ std::vector<std::string> folders() {
 }  // namespace
 
 // The words are of the place that was tried first: the loader's, or the setting's.
-void* open_library(const char* file, std::string* path, std::string* words) {
+void* open_library(const char* file, std::string* path, std::string* words, int scope) {
   for (const std::string& folder : folders()) {
     const std::string name = folder + file;
-    // Global: CANN's libraries look for each other's symbols.
-    if (void* found = dlopen(name.c_str(), RTLD_NOW | RTLD_GLOBAL)) return *path = name, found;
+    if (void* found = dlopen(name.c_str(), RTLD_NOW | scope)) return *path = name, found;
     const char* error = dlerror();
     if (words->empty()) *words = error ? error : "no words";
   }

@@ -3,6 +3,8 @@
 // opened when the first device is asked for. `make ascend-headers` compares with the headers that torch_npu's wheel has.
 #pragma once
 
+#include <dlfcn.h>
+
 #include <cstddef>
 #include <cstdint>
 #include <string>
@@ -194,8 +196,8 @@ const char* open_rtc();
 // An operator's function, wherever it is: libopapi.so or, since CANN 8.5, one of the libraries that it is split into.
 void* find_aclnn(const std::string& symbol);
 
-// One of CANN's libraries, wherever they are; NULL, and words.
-void* open_library(const char* file, std::string* path, std::string* words);
+// One of CANN's libraries, wherever they are; NULL, and words. Global: they look for each other's symbols.
+void* open_library(const char* file, std::string* path, std::string* words, int scope = RTLD_GLOBAL);
 void* find_in(void* library, const char* symbol);
 
 std::string cann_version();  // "8.5.0", or empty: not known

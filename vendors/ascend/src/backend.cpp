@@ -11,6 +11,7 @@
 #include "graph.hpp"
 #include "ipc.hpp"
 #include "memory.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 namespace ascend {
@@ -23,6 +24,7 @@ static cw_status extension(const char* name, const void** out) {
   }
   if (strcmp(name, "graph.v1") == 0 && has_graphs()) return *out = &graph_table, CW_OK;
   if (strcmp(name, "ipc.v1") == 0 && has_ipc()) return *out = &ipc_table, CW_OK;
+  if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;
   if (strcmp(name, "ascend.rows.v1") == 0) return *out = rows(), CW_OK;
   return fail(CW_UNSUPPORTED, "extension %s is not offered", name);

@@ -7,6 +7,7 @@
 #include "device.hpp"
 #include "error.hpp"
 #include "memory.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 namespace ascend {
@@ -433,6 +434,7 @@ cw_status Frame::run(Operation& operation, uint64_t bytes, AclExecutor* executor
   void* workspace = nullptr;
   if (bytes) TRY(host.scratch(index, stream_, bytes, &workspace));
   *launched = true;
+  const Numbered numbered(*device, stream_);
   const Status ran = operation.run(workspace, bytes, executor, stream);
   if (ran == kSuccess) return CW_OK;
   const std::string function = std::string(name_) + ": aclnn" + operation.name;

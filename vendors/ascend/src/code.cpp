@@ -16,6 +16,7 @@
 #include "device.hpp"
 #include "error.hpp"
 #include "memory.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 struct cw_program_t {
@@ -205,6 +206,7 @@ cw_status launch(cw_function f, const uint32_t grid[3], const uint32_t group[3],
   void* places[kMostArguments];
   for (uint32_t i = 0; i < n; ++i)
     places[i] = const_cast<void*>(args[i].bytes ? args[i].v.value : static_cast<const void*>(&args[i].v.address));
+  const Numbered numbered(*device, handle);
   return check(acl.launch_simt(f->function, {grid[0], grid[1], grid[2]}, {group[0], group[1], group[2]}, 0, stream,
                                nullptr, places),
                "aclrtLaunchSIMTKernelWithArgsArray");

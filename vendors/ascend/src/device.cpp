@@ -12,6 +12,7 @@
 #include "call.hpp"
 #include "code.hpp"
 #include "error.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 namespace ascend {
@@ -201,7 +202,9 @@ cw_status device_info(int32_t index, cw_device_info* out) {
 cw_status sync(int32_t index) {
   Device* device = nullptr;
   TRY(find_device("sync", index, &device));
-  return check(acl.synchronize(), "aclrtSynchronizeDevice");
+  TRY(check(acl.synchronize(), "aclrtSynchronizeDevice"));
+  if (profiling.load(std::memory_order_relaxed)) known_over(*device);
+  return CW_OK;
 }
 
 // Access is one way, and a copy wants it both ways. Each pair is asked and enabled once.
@@ -281,7 +284,7 @@ const char* notes() {
     }
     line(operators);
     if (operators.empty()) line(words_for_operators());
-    if (runtime.empty()) line(notes_for_code());
+    if (runtime.empty()) line(notes_for_code()), line(notes_for_profile());
     return made;
   }();
   return text.c_str();

@@ -5,6 +5,7 @@
 #include "acl.hpp"
 #include "device.hpp"
 #include "error.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 struct cw_graph_t {
@@ -27,7 +28,8 @@ cw_status begin(int32_t index, cw_stream handle) {
   TRY(find_stream("graph_begin", *device, handle, &stream));
   if (!handle) return fail(CW_UNSUPPORTED, "graph_begin: the default stream is all threads'");
   // Relaxed: what other threads ask of the device meanwhile is no part of it and no mistake.
-  return check(acl.capture_begin(stream, kCaptureRelaxed), "aclmdlRICaptureBegin");
+  TRY(check(acl.capture_begin(stream, kCaptureRelaxed), "aclmdlRICaptureBegin"));
+  return handle->captured = true, CW_OK;
 }
 
 cw_status end(int32_t index, cw_stream handle, cw_graph* out) {
@@ -35,6 +37,7 @@ cw_status end(int32_t index, cw_stream handle, cw_graph* out) {
   Stream stream = nullptr;
   TRY(find_device("graph_end", index, &device));
   TRY(find_stream("graph_end", *device, handle, &stream));
+  if (handle) handle->captured = false;
   void* model = nullptr;
   const Status ended = acl.capture_end(stream, &model);
   if (ended == kSuccess && model) return *out = new cw_graph_t{device, model}, CW_OK;
@@ -52,6 +55,7 @@ cw_status launch(cw_graph graph, cw_stream handle) {
   Stream stream = nullptr;
   TRY(find_device("graph_launch", graph->device->index, &device));
   TRY(find_stream("graph_launch", *device, handle, &stream));
+  const Timed timed(*device, handle);
   return check(acl.graph_execute(graph->model, stream), "aclmdlRIExecuteAsync");
 }
 

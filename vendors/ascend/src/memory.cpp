@@ -5,6 +5,7 @@
 #include <shared_mutex>
 
 #include "error.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 namespace ascend {
@@ -76,13 +77,14 @@ cw_status mem_copy(void* dst, int32_t dst_index, const void* src, int32_t src_in
   }
   Stream stream = nullptr;
   TRY(find_stream("mem_copy", to ? *to : *from, handle, &stream));
+  // What the runtime does with other memory differs between its versions: so in the stream's order, and waited for.
+  const bool by_host = !(from && to) && g_host.left(to ? src : dst) < bytes;
+  if (by_host) TRY(check(acl.stream_sync(stream), "aclrtSynchronizeStream"));
+  const Timed timed(to ? *to : *from, handle, by_host);
   if (from && to) return check(acl.copy_async(dst, bytes, src, bytes, kDeviceToDevice, stream), "aclrtMemcpyAsync");
   const int kind = to ? kHostToDevice : kDeviceToHost;
-  if (g_host.left(to ? src : dst) >= bytes)
-    return check(acl.copy_async(dst, bytes, src, bytes, kind, stream), "aclrtMemcpyAsync");
-  // What the runtime does with other memory differs between its versions: so in the stream's order, and waited for.
-  TRY(check(acl.stream_sync(stream), "aclrtSynchronizeStream"));
-  return check(acl.copy(dst, bytes, src, bytes, kind), "aclrtMemcpy");
+  if (by_host) return check(acl.copy(dst, bytes, src, bytes, kind), "aclrtMemcpy");
+  return check(acl.copy_async(dst, bytes, src, bytes, kind, stream), "aclrtMemcpyAsync");
 }
 
 cw_status mem_set(int32_t index, void* ptr, int32_t byte, uint64_t bytes, cw_stream handle) {
@@ -91,6 +93,7 @@ cw_status mem_set(int32_t index, void* ptr, int32_t byte, uint64_t bytes, cw_str
   if (bytes == 0) return CW_OK;
   Stream stream = nullptr;
   TRY(find_stream("mem_set", *device, handle, &stream));
+  const Timed timed(*device, handle);
   return check(acl.set_async(ptr, bytes, byte & 0xff, bytes, stream), "aclrtMemsetAsync");
 }
 

@@ -29,7 +29,8 @@ cw_status new_stream(Device& device, cw_stream_t** out) {
           ? check(acl.stream_create_with(&made, 0, kStreamFastLaunch | kStreamFastSync), "aclrtCreateStreamWithConfig")
           : check(acl.stream_create(&made), "aclrtCreateStream");
   TRY(status);
-  *out = new cw_stream_t{&device, made};
+  *out = new cw_stream_t;
+  (*out)->device = &device, (*out)->stream = made;
   device.streams.push_back(*out);
   return CW_OK;
 }

@@ -6,6 +6,7 @@
 struct cw_stream_t {
   ascend::Device* device = nullptr;
   ascend::Stream stream = nullptr;
+  std::atomic<bool> captured{false};  // into a graph
 };
 
 namespace ascend {

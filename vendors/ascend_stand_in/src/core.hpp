@@ -89,7 +89,14 @@ STAND_IN_SHARED void spill(const void* storage, size_t bytes);
 
 struct Stream;
 // Work for a stream, in its order. `name` goes into the message when it fails; its fault may be planted ("name:1@code").
-STAND_IN_SHARED Code enqueue(void* stream, const char* name, std::function<Code()> work);
+STAND_IN_SHARED Code enqueue(void* stream, const char* name, std::function<Code()> work, bool kernel = false);
+// Who is told of kernels: on the thread that launches one, where it gives it a number (0: none), and when it has run.
+struct KernelWatch {
+  uint64_t (*launched)();
+  void (*ran)(const std::string& name, uint64_t number, int device, int stream, int64_t begin_ns, int64_t end_ns);
+};
+STAND_IN_SHARED void watch_kernels(const KernelWatch* watch);  // nullptr: nobody
+STAND_IN_SHARED int64_t steady_ns();
 // Waits until the stream's work is done.
 STAND_IN_SHARED Code wait_for(void* stream);
 // For work: the code and the message of a failure on the device.

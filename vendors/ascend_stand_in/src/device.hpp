@@ -20,6 +20,7 @@ constexpr int kMaxDevices = 16;
 struct Task {
   std::string name;
   std::function<Code()> work;
+  uint64_t number = 0;  // of a kernel that somebody watches
 };
 
 struct Graph;
@@ -97,6 +98,7 @@ Event* find_event(void* handle);
 // Waits until all is done; the device's failure if it has one. timeout_ms < 0: for ever.
 Code drain(Stream* stream, int timeout_ms);
 Code drain_device(Device* device, int timeout_ms);
+Code put(Stream* stream, Task task);
 Code capture_forbids(const char* who, Context* context);
 
 }  // namespace stand_in

@@ -77,8 +77,11 @@ ENTRY Code aclmdlRIExecuteAsync(void* handle, void* stream) {
   CALL();
   auto* graph = static_cast<Graph*>(handle);
   if (!graph) return refuse(kInvalidHandle, "aclmdlRIExecuteAsync: the graph is NULL");
+  Code code;
+  Stream* queue = find_stream(stream, &code);
+  if (!queue) return code;
   for (const Task& task : graph->tasks)
-    if (Code code = enqueue(stream, task.name.c_str(), task.work)) return code;
+    if ((code = put(queue, task))) return code;
   return kGood;
 }
 

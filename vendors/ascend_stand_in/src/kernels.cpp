@@ -289,17 +289,21 @@ ENTRY Code aclrtLaunchSIMTKernelWithArgsArray(void* handle, Dim3 blocks, Dim3 th
     if (kernel.addresses[i] && values[i] && !resolve(reinterpret_cast<void*>(values[i]), 0))
       return refuse(kInvalidParameter, "%s: argument %u of kernel %s is no address of the device", __func__, i, name);
   }
-  return enqueue(stream, name, [&kernel, name = function.name, values = std::move(values), blocks, threads]() mutable {
-    std::vector<uint64_t> here = values;
-    std::vector<void*> places;
-    for (uint32_t i = 0; i < kernel.parameters; ++i) {
-      if (kernel.addresses[i] && here[i]) {
-        here[i] = reinterpret_cast<uint64_t>(resolve(reinterpret_cast<void*>(here[i]), 0));
-        if (!here[i]) return broken(kVectorException, text("%s: the memory of argument %u was freed", name.c_str(), i));
-      }
-      places.push_back(&here[i]);
-    }
-    if (team.run(kernel, places.data(), blocks, threads)) return Code(kGood);
-    return broken(kVectorException, text("%s: a barrier that not all threads of a block reach", name.c_str()));
-  });
+  return enqueue(
+      stream, name,
+      [&kernel, name = function.name, values = std::move(values), blocks, threads]() mutable {
+        std::vector<uint64_t> here = values;
+        std::vector<void*> places;
+        for (uint32_t i = 0; i < kernel.parameters; ++i) {
+          if (kernel.addresses[i] && here[i]) {
+            here[i] = reinterpret_cast<uint64_t>(resolve(reinterpret_cast<void*>(here[i]), 0));
+            if (!here[i])
+              return broken(kVectorException, text("%s: the memory of argument %u was freed", name.c_str(), i));
+          }
+          places.push_back(&here[i]);
+        }
+        if (team.run(kernel, places.data(), blocks, threads)) return Code(kGood);
+        return broken(kVectorException, text("%s: a barrier that not all threads of a block reach", name.c_str()));
+      },
+      true);
 }

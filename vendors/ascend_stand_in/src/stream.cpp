@@ -23,6 +23,8 @@ std::set<void*>& events() {
 }
 int next_id = 1;
 
+std::atomic<const KernelWatch*> kernel_watch{nullptr};
+
 thread_local std::string failure_message;
 thread_local const Stream* running = nullptr;
 
@@ -53,7 +55,10 @@ void run(Stream* stream) {
       failure_message.clear();
       Code code = event ? kGood : planted_work(task.name.c_str());
       if (code) failure_message = "fault on demand";
+      const int64_t begin = task.number ? steady_ns() : 0;
       if (!code) code = task.work();
+      if (const KernelWatch* watch = task.number ? kernel_watch.load() : nullptr)
+        watch->ran(task.name, task.number, device->index, stream->id, begin, steady_ns());
       if (code && code != kStreamAborted)
         fail(device, code,
              text("E%d: %s: %s, on stream %d of device %d", code, task.name.c_str(), failure_message.c_str(),
@@ -91,6 +96,13 @@ Code bad_event(const char* who, const void* handle) {
 }
 
 }  // namespace
+
+void watch_kernels(const KernelWatch* watch) { kernel_watch = watch; }
+
+int64_t steady_ns() {
+  return std::chrono::duration_cast<std::chrono::nanoseconds>(std::chrono::steady_clock::now().time_since_epoch())
+      .count();
+}
 
 bool aborted() { return running && running->aborting; }
 
@@ -157,17 +169,22 @@ Event* find_event(void* handle) {
   return events().count(handle) ? static_cast<Event*>(handle) : nullptr;
 }
 
-Code enqueue(void* handle, const char* name, std::function<Code()> work) {
+Code enqueue(void* handle, const char* name, std::function<Code()> work, bool kernel) {
   Code code;
   Stream* stream = find_stream(handle, &code);
   if (!stream) return code;
+  const KernelWatch* watch = kernel ? kernel_watch.load() : nullptr;
+  return put(stream, {name, std::move(work), watch ? watch->launched() : 0});
+}
+
+Code put(Stream* stream, Task task) {
   if (stream->graph) {
-    stream->graph->tasks.push_back({name, std::move(work)});
+    stream->graph->tasks.push_back(std::move(task));
     ++stream->seen[stream];
     return kGood;
   }
-  if ((code = failure_of(stream->context->device))) return code;
-  push(stream, {name, std::move(work)});
+  if (Code code = failure_of(stream->context->device)) return code;
+  push(stream, std::move(task));
   static bool blocking = number("BLOCKING", 0);
   return blocking ? drain(stream, -1) : kGood;
 }

@@ -200,7 +200,9 @@ def asks_nvidia(module: Module, node: ast.AST) -> bool:
     the module that does; or names "CUDA" as what it chose.
     """
     for inner in ast.walk(node):
-        if isinstance(inner, ast.Assign) and getattr(inner.value, "value", "") == "CUDA":
+        if isinstance(inner, ast.Assign | ast.Return) and inner.value is not None and (
+            getattr(inner.value, "value", "") == "CUDA" or module.own_member(inner.value)
+        ):  # fmt: skip
             return True
         if isinstance(inner, ast.Constant) and _TOOL.search(str(inner.value)):
             return True

@@ -6,7 +6,9 @@ import ast
 import re
 
 from causeway.migrate.module import Module
+from causeway.migrate.names import statement
 from causeway.migrate.rule import Rule
+from causeway.migrate.rules.beside import is_label
 from causeway.migrate.rules.branches import for_each_vendor, no_other
 from causeway.migrate.rules.kernels import chooses_kernel
 from causeway.migrate.source import Edit
@@ -53,6 +55,10 @@ def run(module: Module) -> None:
             module.report(RULE, node, "portable", "the program has a branch for each vendor",
                           tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
             continue
+        if not module.vendor and (is_label(module, node) or _shown_behind(module, node)):
+            module.report(RULE, node, "portable", "a text says that it is about CUDA",
+                          tip="Leave it, or show `.device` in place of it.")  # fmt: skip
+            continue
         if module.vendor:
             module.use_target()
             edits = [Edit(end - 4, end, module.vendor)]
@@ -60,6 +66,15 @@ def run(module: Module) -> None:
             edits = _edits(module, node)
         module.change(RULE, node, edits, "the device's type is asked",
                       tip="True on the accelerator that is there, never on the CPU.")  # fmt: skip
+
+
+def _shown_behind(module: Module, node: ast.Attribute) -> bool:
+    """Whether it decides on an error whose text shows it as CUDA's: `if not x.is_cuda: raise …`."""
+    stmt = statement(node)
+    return isinstance(stmt, ast.If) and module.within(node, stmt.test) and any(
+        isinstance(n, ast.Attribute) and n.attr == "is_cuda" and is_label(module, n)
+        for part in stmt.body if isinstance(part, ast.Raise) for n in ast.walk(part)
+    )  # fmt: skip
 
 
 _FLAGS = re.compile(

@@ -20,6 +20,7 @@ RULE = Rule(
     before="import torch\n\ntorch.manual_seed(1)\ntorch.cuda.manual_seed_all(1)\n",
     after="import torch\n\ntorch.manual_seed(1)\n",
 )
+_NAMING = {"torch.device", "torch.cuda.is_available", "torch.accelerator.is_available"}
 _SEEDS = {f"torch.cuda.{name}" for name in ("manual_seed", "manual_seed_all", "seed", "seed_all")}
 
 
@@ -191,7 +192,13 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
 
 
 def _only_settings(module: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement seeds something or sets a switch."""
+    """Whether a statement seeds something, sets a switch or names a device."""
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         return "seed" in module.text(stmt.value.func) or "determin" in module.text(stmt.value.func)
-    return isinstance(stmt, ast.Assign) and "backends" in module.text(stmt.targets[0])
+    if not isinstance(stmt, ast.Assign):
+        return False
+    calls = [n for n in ast.walk(stmt.value) if isinstance(n, ast.Call)]
+    named = bool(calls) and all(
+        module.resolve(c.func) in _NAMING or getattr(c.func, "id", "") == "str" for c in calls
+    )
+    return named or "backends" in module.text(stmt.targets[0])

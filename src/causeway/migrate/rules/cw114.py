@@ -358,7 +358,8 @@ def _fragile(module: Module, use: Use) -> list[str]:
 
 def _where_true(use: Use) -> Iterator[ast.AST]:
     """The branches for which a name must be true that can only be where the answer is yes:
-    `cuda = not cpu and torch.cuda.is_available()`, and `if cuda:` in the same function.
+    `cuda = not cpu and torch.cuda.is_available()`, and `if cuda:` in the same function; the same of
+    `False if cpu else torch.cuda.is_available()`.
     """
     stmt = statement(use.node)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
@@ -367,6 +368,9 @@ def _where_true(use: Use) -> Iterator[ast.AST]:
     needed = value.values if isinstance(value, ast.BoolOp) and isinstance(value.op, ast.And) else [
         value,
     ]  # fmt: skip
+    if isinstance(value, ast.IfExp):  # False if cpu else torch.cuda.is_available()
+        sides = [value.body, value.orelse]
+        needed = sides if any(getattr(side, "value", "") is False for side in sides) else []
     function = next((up for _, up in ancestors(stmt) if isinstance(up, FUNCTIONS)), None)
     if use.call not in needed or function is None or not isinstance(target, ast.Name):
         return

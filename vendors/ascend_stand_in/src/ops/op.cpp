@@ -117,7 +117,7 @@ int launch(Site& site, const char* name, void* workspace, uint64_t size, aclOpEx
       return broken(kVectorException, failure.what());
     }
   };
-  if (Code code = enqueue(stream, name, work)) return code;
+  if (Code code = enqueue(stream, name, work, true)) return code;
   if (!executor->waits) return kGood;
   return wait_for(stream);
 }
