@@ -1,44 +1,89 @@
 // Texts of quantized.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
-//// vectors_c
-typedef i16 i16x16 __attribute__((vector_size(32), aligned(2)));
+//// vectors_c: Lanes of a vector of sums: 16 products each time, or 32 where segments are multiples of 32 and vectors have 512 bits.
 typedef i32 i32x8 __attribute__((vector_size(32)));
-typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
-#define LOAD_i16(p) (*(const i16x16*)(p))
-#define ZERO8 ((i32x8){0})
 #define LANE_OF(v, i) (v)[i]
 #define SUM8(v) ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
 #ifdef __AVX2__
-typedef char c8x16 __attribute__((vector_size(16)));
-#define LOAD_i8(p) ((i16x16)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
-#define DOT(acc, a, b) ((acc) + (i32x8)__builtin_ia32_pmaddwd256(a, b))
 #define PAIRS(a, b) ((i32x8)__builtin_ia32_phaddd256(a, b))
+#endif
+#if WIDE && defined(__AVX512BW__)
+#include <immintrin.h>
+#define PRODUCTS 32
+typedef __m512i i16s;
+typedef __m512i i32s;
+#define LOAD_i16(p) _mm512_loadu_si512(p)
+#define LOAD_i8(p) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
+#define NO_SUMS _mm512_setzero_si512()
+#ifdef __AVX512VNNI__
+#define DOT(acc, a, b) _mm512_dpwssd_epi32(acc, a, b)
 #else
-#define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16x16)
-static inline i32x8 dot_pairs(i16x16 a, i16x16 b) {
-  i32x8 r;
+#define DOT(acc, a, b) _mm512_add_epi32(acc, _mm512_madd_epi16(a, b))
+#endif
+#define EIGHT(v) (i32x8)_mm256_add_epi32(_mm512_castsi512_si256(v), _mm512_extracti64x4_epi64(v, 1))
+#else
+#define PRODUCTS 16
+typedef i16 i16s __attribute__((vector_size(32), aligned(2)));
+typedef i32x8 i32s;
+typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
+#define LOAD_i16(p) (*(const i16s*)(p))
+#define NO_SUMS ((i32s){0})
+#define EIGHT(v) (v)
+#ifdef __AVX2__
+typedef char c8x16 __attribute__((vector_size(16)));
+#define LOAD_i8(p) ((i16s)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
+#define DOT(acc, a, b) ((acc) + (i32s)__builtin_ia32_pmaddwd256(a, b))
+#else
+#define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16s)
+static inline i32s dot_pairs(i16s a, i16s b) {
+  i32s r;
   for (int l = 0; l < 8; ++l) r[l] = (i32)a[2 * l] * b[2 * l] + (i32)a[2 * l + 1] * b[2 * l + 1];
   return r;
 }
 #define DOT(acc, a, b) ((acc) + dot_pairs(a, b))
 #endif
+#endif
 
-//// vectors_open_cl
-typedef short16 i16x16; typedef int8 i32x8;
-#define LOAD_i16(p) vload16(0, p)
-#define LOAD_i8(p) convert_short16(vload16(0, p))
-#define ZERO8 ((i32x8)(0))
+//// vectors_open_cl: the same
+typedef int8 i32x8;
 #define LANE_OF(v, i) (v).s##i
 #define SUM8(v) (((v).s0 + (v).s4) + ((v).s1 + (v).s5) + (((v).s2 + (v).s6) + ((v).s3 + (v).s7)))
-#if defined(__AVX2__) && defined(__has_builtin)
-#if __has_builtin(__builtin_ia32_pmaddwd256)
-#define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
+#ifdef __has_builtin
+#if defined(__AVX2__) && __has_builtin(__builtin_ia32_phaddd256)
 #define PAIRS(a, b) __builtin_ia32_phaddd256(a, b)
 #endif
+#if defined(__AVX512BW__) && __has_builtin(__builtin_ia32_pmaddwd512)
+#define HAS_WIDE WIDE
 #endif
-#ifndef DOT
+#endif
+#if HAS_WIDE
+#define PRODUCTS 32
+typedef short i16s __attribute__((ext_vector_type(32)));
+typedef short i16s_anywhere __attribute__((ext_vector_type(32), aligned(2)));
+typedef char i8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
+typedef int16 i32s;
+#define LOAD_i16(p) (*(GLOBAL const i16s_anywhere*)(p))
+#define LOAD_i8(p) __builtin_convertvector(*(GLOBAL const i8s_anywhere*)(p), i16s)
+#ifdef __AVX512VNNI__
+#define DOT(acc, a, b) __builtin_ia32_vpdpwssd512(acc, (int16)(a), (int16)(b))
+#else
+#define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd512(a, b))
+#endif
+#define EIGHT(v) ((v).lo + (v).hi)
+#else
+#define PRODUCTS 16
+typedef short16 i16s;
+typedef int8 i32s;
+#define LOAD_i16(p) vload16(0, p)
+#define LOAD_i8(p) convert_short16(vload16(0, p))
+#define EIGHT(v) (v)
+#ifdef PAIRS
+#define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
+#else
 #define DOT(acc, a, b) ((acc) + convert_int8((a).even) * convert_int8((b).even) + convert_int8((a).odd) * convert_int8((b).odd))
 #endif
+#endif
+#define NO_SUMS ((i32s)(0))
 
 //// sums: The sums of four vectors, `apart` from each other.
 #ifdef PAIRS
@@ -95,7 +140,7 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs. The sums of COLUMNS outputs of all a block's positions are finished together, in
+//// tiles: Tiles of 4 positions and 2 outputs, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a block's positions are finished together, in
 //// vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
@@ -115,6 +160,29 @@ for (idx m = m0; m < m1; ++m) {
 for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+#if FEW
+  for (idx n = c0; n < c1; n += 4) {
+    const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
+    GLOBAL const WEIGHT* w0 = weight_p + o * w;
+    GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w;
+    GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
+    GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+    for (idx m = m0; m < m1; ++m) {
+      GLOBAL const i16* a0 = image_p + from[m - m0];
+      i32s s0 = NO_SUMS, s1 = NO_SUMS, s2 = NO_SUMS, s3 = NO_SUMS;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], first = s * padded;
+        for (idx k = 0; k < padded; k += PRODUCTS) {
+          const i16s v = LOAD_i16(a0 + at + k);
+          s0 = DOT(s0, v, LOAD_i8(w0 + first + k)); s1 = DOT(s1, v, LOAD_i8(w1 + first + k));
+          s2 = DOT(s2, v, LOAD_i8(w2 + first + k)); s3 = DOT(s3, v, LOAD_i8(w3 + first + k));
+        }
+      }
+      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
+      SUMS(put, 1, EIGHT(s0), EIGHT(s1), EIGHT(s2), EIGHT(s3));
+    }
+  }
+#else
   for (idx n = c0; n < c1; n += 2) {
     const idx o = g * outs + n, o_1 = n + 1 < n1 ? o + 1 : o;
     GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
@@ -124,13 +192,14 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
       GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
       GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
       GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
-      i32x8 s00 = ZERO8, s10 = ZERO8, s20 = ZERO8, s30 = ZERO8, s01 = ZERO8, s11 = ZERO8, s21 = ZERO8, s31 = ZERO8;
+      i32s s00 = NO_SUMS, s10 = NO_SUMS, s20 = NO_SUMS, s30 = NO_SUMS;
+      i32s s01 = NO_SUMS, s11 = NO_SUMS, s21 = NO_SUMS, s31 = NO_SUMS;
       for (idx s = 0; s < SEGMENTS; ++s) {
         const idx at = begins[s], w = s * padded;
-        for (idx k = 0; k < padded; k += 16) {
-          const i16x16 b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
-          const i16x16 v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
-          const i16x16 v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+        for (idx k = 0; k < padded; k += PRODUCTS) {
+          const i16s b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
+          const i16s v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
+          const i16s v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
           s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
           s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
           s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
@@ -138,10 +207,11 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
         }
       }
       i32* put = sums + (m - m0) * COLUMNS + (n - c0);
-      SUMS(put, COLUMNS, s00, s10, s20, s30);
-      SUMS(put + 1, COLUMNS, s01, s11, s21, s31);
+      SUMS(put, COLUMNS, EIGHT(s00), EIGHT(s10), EIGHT(s20), EIGHT(s30));
+      SUMS(put + 1, COLUMNS, EIGHT(s01), EIGHT(s11), EIGHT(s21), EIGHT(s31));
     }
   }
+#endif
   for (idx m = m0; m < m1; ++m) {
     const i32* sum = sums + (m - m0) * COLUMNS;
     const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;

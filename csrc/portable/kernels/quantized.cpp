@@ -240,22 +240,24 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
 
 cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
+  constexpr int64_t kBlock = 64;
+  const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
   p.before(call.device->info.language == CW_CODE_OPENCL_C ? texts::quantized::vectors_open_cl
                                                           : texts::quantized::vectors_c)
       .before(texts::quantized::sums);
-  p.define("WEIGHT", "i8")
+  p.define("WIDE", w.padded % 32 == 0)
+      .define("FEW", rows < 4)
+      .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
       .define("SEGMENTS", w.segments)
       .define("BESIDE", q.result.strides[1] == 1)
       .define("RESULT", storage_of(q.result.dtype));
-  constexpr int64_t kBlock = 64;
-  const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
   // Outputs are shared out where there are few positions.
   const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
   const int64_t stretches = std::clamp<int64_t>(wanted / (blocks * q.groups), 1, (q.out_channels + 7) / 8);
-  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + 1) / 2 * 2;
+  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + 3) / 4 * 4;
   p.define("BLOCK", kBlock).value("blocks", blocks).value("columns", columns);
   const int64_t cut = (q.out_channels + columns - 1) / columns;
   p.value("stretches", cut);
