@@ -389,6 +389,43 @@ CHANGED = {
 }
 
 KEPT = {
+    "a question that puts an index of faiss on GPUs": (
+        "import faiss\ndef f(index, device=None):\n"
+        "    if device is None and torch.cuda.is_available():\n        try:\n"
+        "            index = faiss.index_cpu_to_all_gpus(index, faiss.GpuMultipleClonerOptions())\n"
+        "        except AttributeError:\n            pass\n    return index\n"
+    ),
+    "flash attention, by the message": (
+        "def f(flash):\n    if flash and not torch.cuda.is_available():\n"
+        '        raise ValueError("Flash attention is only available for GPU.")\n'
+    ),
+    "what is asked with CUDA's version": (
+        "def f(newer):\n"
+        '    if torch.cuda.is_available() and newer(f"{torch.version.cuda}", "11.0"):\n'
+        '        return torch.randn(4, dtype=torch.double, device="cuda")\n    return None\n'
+    ),
+    "an index of CUDA's device, asked beside its name": (
+        "def f(device, options):\n"
+        '    options["no_cuda"] = False if "cuda" in device else True\n'
+        '    if "cuda:" in device:\n        options["gpu"] = int(device.split(":")[1])\n'
+        '    elif "cuda" in device:\n        options["gpu"] = 0\n'
+    ),
+    "the devices of a fork of random numbers": (
+        "def f(device):\n    devices = [device] if device.type == 'cuda' else []\n"
+        "    with torch.random.fork_rng(devices=devices):\n        pass\n"
+    ),
+    "a comparison before a call that stays, and what is behind another one": (
+        "def f(device):\n    if device.type == 'cuda':\n"
+        "        p = torch.cuda.get_device_capability(device)\n        return f'sm_{p}'\n"
+        "    return 'unknown'\n"
+        "def g(name, gpu):\n    if name == 'cuda':\n        if not torch.cuda.is_available():\n"
+        "            raise SystemExit('no cuda')\n        torch.cuda.set_device(gpu)\n"
+    ),
+    "a comparison beside a question that stays": (
+        "def f(device):\n    return (\n        device.type == 'cuda'\n"
+        "        and torch.cuda.is_available()\n"
+        "        and torch.cuda.get_device_capability(device)[0] >= 10\n    )\n"
+    ),
     "a member of the program's own for CUDA's device": (
         "def default():\n    device = Kind.CPU\n    if torch.cuda.is_available():\n"
         "        device = Kind.CUDA\n    elif torch.mps.is_available():\n"
@@ -1221,6 +1258,41 @@ def test_a_script_that_checks_gradients_of_an_extension_stays(tmp_path: Path) ->
     assert tree(tmp_path, files)["check.py"] == files["check.py"]
     without = {**files, "functions/attention.py": "def attend(x):\n    return x\n"}
     assert tree(tmp_path, without)["check.py"] != files["check.py"]
+
+
+def test_a_module_that_needs_an_extension_named_after_cuda_stays(tmp_path: Path) -> None:
+    files = {
+        "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
+        'modules = [CUDAExtension("flow_cuda", SOURCES)]\n',
+        "flow.py": "import torch\nimport flow_cuda as lib\n\n\ndef f(x):\n    if x.is_cuda:\n"
+        "        out = torch.cuda.FloatTensor().resize_(x.size())\n        lib.f(x, out)\n",
+    }
+    assert tree(tmp_path, files)["flow.py"] == files["flow.py"]
+    tried = files["flow.py"].replace(
+        "import flow_cuda as lib\n",
+        "try:\n    import flow_cuda as lib\nexcept ImportError:\n    lib = None\n",
+    )
+    assert tree(tmp_path, {**files, "flow.py": tried})["flow.py"] != tried
+
+
+def test_a_device_is_not_asked_for_before_the_devices_are_chosen() -> None:
+    text = (
+        'import os\nimport torch\n\ndevice = "cuda"\n'
+        'os.environ["CUDA_VISIBLE_DEVICES"] = args.gpu\nx = torch.ones(2).to(device)\n'
+    )
+    after = convert(text)
+    assert "_available" not in after
+    assert "device = accelerator.type\n" in after
+    after = convert(text.replace('"cuda"', 'torch.device("cuda")'))
+    assert 'device = torch.accelerator.current_accelerator() or torch.device("cpu")\n' in after
+
+
+def test_a_condition_is_indented_as_the_modules_blocks_are() -> None:
+    text = (
+        '"""A benchmark:\n\n  python bench.py\n"""\nimport torch\n\n\ndef f():\n'
+        "    torch.cuda.synchronize()\n"
+    )
+    assert "    if torch.accelerator.is_available():\n        torch." in convert(text)
 
 
 def test_a_condition_that_is_added_at_an_import_starts_no_driver(tmp_path: Path) -> None:

@@ -49,7 +49,9 @@ class Kernels:
         if self._whole:
             return
         loading = sorted(name for name in packages if name.rpartition(".")[2] in text)
-        if built and self._tests_one_of(built):
+        if built and (name := self._cannot_do_without(built)):
+            self._whole = f"the extension {name}"
+        elif built and self._tests_one_of(built):
             self._whole = f"the extension {built[0]}"
         elif loading and (owner := self._tests_package(loading)):
             self._whole = f"the compiled kernels of {owner}"
@@ -94,6 +96,24 @@ class Kernels:
                     continue
                 if head in ("cupy", "cutlass", "cpm_kernels") or name.startswith("cuda.bindings"):
                     return f"kernels of {'cuda-python' if head == 'cuda' else head}"
+        return ""
+
+    def _cannot_do_without(self, extensions: list[str]) -> str:
+        """The extension, named after CUDA, without which a module cannot be imported: nothing of it
+        runs on another device. "" where there is none.
+        """
+        wanted = [name for name in extensions if _CUDAS.search(name.rpartition(".")[2])]
+        imports: list[ast.Import | ast.ImportFrom] = [
+            *self._names.all(ast.Import),
+            *self._names.all(ast.ImportFrom),
+        ]
+        for node in imports if wanted else ():
+            names = [alias.name for alias in node.names]
+            if isinstance(node, ast.ImportFrom):
+                names += [node.module or "", *(f"{node.module}.{name}" for name in names)]
+            found = [name for name in wanted if name in names]
+            if found and isinstance(node.up, ast.Module):  # type: ignore[union-attr]
+                return found[0]
         return ""
 
     def _tests_one_of(self, extensions: list[str]) -> bool:

@@ -197,7 +197,7 @@ class Module:
         self.quote = "'" if quotes.count("'") > quotes.count('"') else '"'
         strings = {n.value for n in self.names.all(ast.Constant) if isinstance(n.value, str)}
         self.has_cpu_path = "is_available" in quotes or "no_cuda" in quotes or "cpu" in strings
-        self.indent = _indent(quotes)
+        self.indent = _indent(self.source, self.tree)
         self.imports_torch = self._imports_torch()
 
     def _imports_torch(self) -> bool:
@@ -787,7 +787,7 @@ class Module:
                     asked = test
                 if self.resolve(asked) == "torch.version.cuda" or _of_cuda_alone(test):
                     return True
-                if self._is_member(test):
+                if self._is_member(test) or self._of_version(test):
                     return True
                 if isinstance(test, ast.Call) and self.resolve(test.func).startswith("numba.cuda."):
                     return True
@@ -795,6 +795,14 @@ class Module:
                 return False
             child = up
         return False
+
+    def _of_version(self, test: ast.expr) -> bool:
+        """Whether it hands CUDA's version to a function: `newer(torch.version.cuda, "11.0")`."""
+        return any(
+            isinstance(n, ast.Attribute) and self.resolve(n) == "torch.version.cuda"
+            for call in ast.walk(test) if isinstance(call, ast.Call)
+            for n in ast.walk(call)
+        )  # fmt: skip
 
     def own_member(self, node: ast.AST) -> bool:
         """Whether it is the program's own name for CUDA's device: `TorchDevice.CUDA`."""
@@ -1280,11 +1288,18 @@ def _applied(data: bytes, start: int, end: int, edits: list[Edit]) -> str:
     return b"".join([*pieces, data[at:end]]).decode(errors="replace")
 
 
-def _indent(text: str) -> str:
-    found = re.search(r"^(?:[^\n]*:[ \t]*(?:#[^\n]*)?\r?\n)([ \t]+)\S", text, re.M)
-    if found and found.group(1).startswith("\t"):
-        return "\t"
-    return "  " if found and found.group(1) == "  " else "    "
+def _indent(source: Source, tree: ast.Module) -> str:
+    """By how much the module's blocks are indented: by what the first of them is."""
+    for node in ast.walk(tree):
+        body = getattr(node, "body", None)
+        if not isinstance(node, ast.stmt) or not body or body[0].lineno == node.lineno:
+            continue
+        outer, inner = source.start(node), source.start(body[0])
+        around = source.slice(source.line_start(outer), outer)
+        whole = source.slice(source.line_start(inner), inner)
+        if whole.startswith(around) and whole.isspace():
+            return whole.removeprefix(around)
+    return "    "
 
 
 def alone(module: Module, node: ast.expr) -> ast.Expr | None:

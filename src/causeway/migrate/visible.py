@@ -50,6 +50,7 @@ def late(tree: ast.Module, own: frozenset[str] = frozenset()) -> bool:
                 imported = imported or "" in heads or not heads.isdisjoint(own - {"torch"})
                 torch = torch or "torch" in heads
         defines = defines or isinstance(stmt, (*_DEFINITIONS, ast.For, ast.While))
+        defines = defines or (isinstance(stmt, ast.Assign) and any(map(_is_device, at_import)))
     return False
 
 
@@ -83,6 +84,12 @@ def _names(node: ast.AST) -> bool:
         return bool(_NAME.match(node.arg or ""))
     value = node.value if isinstance(node, ast.Constant) else None
     return isinstance(value, str) and bool(_NAME.match(value))
+
+
+def _is_device(node: ast.AST) -> bool:
+    """Whether it is the name of a device, which a conversion asks for."""
+    value = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(value, str) and value.partition(":")[0] == "cuda"
 
 
 def _ends(node: ast.AST, name: str) -> bool:

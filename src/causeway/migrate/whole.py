@@ -11,6 +11,8 @@ from collections.abc import Iterator
 from causeway.migrate.module import Module
 from causeway.migrate.names import FUNCTIONS, all_arguments, ancestors
 
+_COMPARES = ("CW103", "CW115")  # what compares with the device
+_SHORT = 3  # statements; of a longer branch most serves every device
 _MOVES = ("CW101", "CW102", "CW104")  # what names or moves to the device
 
 
@@ -19,6 +21,8 @@ def run(module: Module) -> None:
     if module.vendor or not any(d.kind == "changed" for d in module.drafts):
         return
     _behind_names(module)
+    _before_breaking(module)
+    _beside_questions(module)
     _defaults(module)
     _before_torch(module)
 
@@ -46,9 +50,41 @@ def _behind_names(module: Module) -> None:
             if isinstance(up, ast.If | ast.IfExp) and up.test is child:
                 body = up.body if isinstance(up.body, list) else [up.body]
                 low, high = module.source.start(body[0]), module.source.end(body[-1])
-                _take(module, low, high, 'it is behind a comparison with "cuda" that stays')
+                _take(module, low, high, 'it is behind a comparison with "cuda" that stays', "CW1")
             if not isinstance(up, ast.BoolOp) or not isinstance(up.op, ast.And):
                 break
+
+
+def _before_breaking(module: Module) -> None:
+    """`if d.type == "cuda": p = torch.cuda.get_device_properties(d)`: a comparison stays with a
+    call that stays CUDA's, and is all that it decides on.
+    """
+    for kind in (ast.If, ast.IfExp):
+        for choice in module.names.all(kind):
+            body = choice.body if isinstance(choice.body, list) else [choice.body]  # type: ignore[attr-defined]
+            if len(body) > _SHORT or not any(
+                module.within(n, part) for n in module.breaking for part in body
+            ):
+                continue
+            test = choice.test  # type: ignore[attr-defined]
+            says = "it decides on a call that stays CUDA's"
+            _take(module, module.source.start(test), module.source.end(test), says, *_COMPARES)
+
+
+def _beside_questions(module: Module) -> None:
+    """`d.type == "cuda" and torch.cuda.is_available()`: a comparison stays beside a question that
+    does.
+    """
+    for call in module.names.all(ast.Call):
+        if module.resolve(call.func) != "torch.cuda.is_available":
+            continue
+        start, end = module.source.start(call), module.source.end(call)
+        joined = call.up  # type: ignore[attr-defined]
+        if any(start <= e.start and e.end <= end for e in module.edits):
+            continue
+        if isinstance(joined, ast.BoolOp) and isinstance(joined.op, ast.And):
+            low, high = module.source.start(joined), module.source.end(joined)
+            _take(module, low, high, "the question beside it stays CUDA's", *_COMPARES)
 
 
 def _defaults(module: Module) -> None:
@@ -102,7 +138,9 @@ def _needs_torch(text: str, name: str) -> bool:
     return f"{name}." in text or any(mark in text for mark in marks)
 
 
-def _take(module: Module, low: int, high: int, says: str) -> None:
+def _take(module: Module, low: int, high: int, says: str, *codes: str) -> None:
+    """Take back what rules with one of these codes changed between two offsets."""
     for i, draft in enumerate(module.drafts):
-        if draft.kind == "changed" and draft.rule.code in _MOVES and low <= draft.start < high:
+        wanted = draft.rule.code.startswith(codes or _MOVES)
+        if draft.kind == "changed" and wanted and low <= draft.start < high:
             module.take_back(i, says)

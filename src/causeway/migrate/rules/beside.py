@@ -261,6 +261,11 @@ def feeds_faiss(module: Module, call: ast.AST) -> bool:
     )  # fmt: skip
 
 
+def puts_faiss_on_gpus(module: Module, part: ast.AST) -> bool:
+    """Whether code uses what faiss has for GPUs, which are CUDA's: faiss.index_cpu_to_all_gpus."""
+    return "faiss" in module.source.text and any(_on_gpus(module, n) for n in ast.walk(part))
+
+
 def _on_gpus(module: Module, node: ast.AST) -> bool:
     api = module.resolve(node) if isinstance(node, ast.Attribute) else ""
     return api.startswith("faiss.") and "gpu" in api.lower()

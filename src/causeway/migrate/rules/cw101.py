@@ -99,6 +99,9 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     gone = [r for n in ast.walk(value) if isinstance(n, ast.Call) and (r := module.root(n.func))]
     if module.variables.at(value) is not None or module.available(value):  # it is there already
         text = module.device_object(value) if meaning.is_device else module.device_type(value)
+    elif module.by_build and not tests:  # to ask here would start the driver too early
+        built = module.question(module.torch(value)).replace('"', module.quote)
+        text = built if meaning.is_device else f"{module.helper(value)}.type"
     else:
         text = module.later(value, is_device=meaning.is_device)
     edit = Edit(module.source.start(value), module.source.end(value), text)

@@ -225,7 +225,8 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
 
 # Libraries for CUDA alone, as messages name them.
 _LIBRARY = re.compile(
-    r"\b(?:apex|tensorrt|cupy|flash.attn|transformer.engine|xformers|bitsandbytes)\b", re.I
+    r"\b(?:apex|tensorrt|cupy|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
+    re.I,
 )
 
 
@@ -265,6 +266,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         if any(asks_capability(module, func) for func in called):
             return True
         if any(beside.asks_nvidia(module, part) for part in region):
+            return True
+        if any(beside.puts_faiss_on_gpus(module, part) for part in region):
             return True
         if isinstance(up, ast.If) and up.body and beside.says_cuda_alone(module, up):
             return True

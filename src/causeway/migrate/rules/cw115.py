@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module
+from causeway.migrate.names import statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
@@ -79,6 +80,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
         module.report(RULE, node, "portable", "the program has a branch for each vendor",
                       tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
         return
+    if says := _of_cudas_index(module, node, other) or _of_forks(module, node):
+        module.report(RULE, node, "portable", says,
+                      tip="Leave it, or write both for any accelerator.")  # fmt: skip
+        return
     if isinstance(node.ops[0], ast.In | ast.NotIn) and _container(module, other):
         edit = Edit(module.source.start(literal), module.source.end(literal),
                     module.device_type(node))  # fmt: skip
@@ -91,6 +96,41 @@ def _compare(module: Module, node: ast.Compare) -> None:
 
 def _cuda(node: ast.expr) -> bool:
     return isinstance(node, ast.Constant) and node.value == "cuda"
+
+
+def _of_cudas_index(module: Module, node: ast.Compare, other: ast.expr) -> str:
+    """What is said where `"cuda:" in x` is asked too, which stays: both choose an index of CUDA."""
+    name = _last_name(other)
+    beside = isinstance(node.ops[0], ast.In | ast.NotIn) and any(
+        isinstance(asked.ops[0], ast.In)
+        and getattr(asked.left, "value", "") == "cuda:"
+        and _last_name(asked.comparators[0]) == name
+        for asked in module.names.all(ast.Compare)
+    )
+    return 'it stands beside `"cuda:" in …`, which stays' if beside else ""
+
+
+def _last_name(node: ast.expr) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else getattr(node, "id", "")
+
+
+def _of_forks(module: Module, node: ast.Compare) -> str:
+    """What is said where it chooses the devices of torch.random.fork_rng, which are CUDA's as long
+    as its `device_type` is not given.
+    """
+    stmt = statement(node)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    for call in module.names.all(ast.Call):
+        if module.resolve(call.func) != "torch.random.fork_rng":
+            continue
+        given = [*call.args, *(k.value for k in call.keywords)]
+        if any(k.arg == "device_type" for k in call.keywords):
+            continue
+        if module.within(node, call) or any(
+            isinstance(value, ast.Name) and value.id == getattr(target, "id", "") for value in given
+        ):
+            return "torch.random.fork_rng takes CUDA's devices here"
+    return ""
 
 
 def _container(module: Module, node: ast.expr) -> bool:
