@@ -32,12 +32,13 @@ struct Plan {
 
 Plan plan_of(const Device& device, const Windows& w) {
   Plan p;
-  p.tile.kind = Cut::panels;
-  const bool wide = device.info.simd_width >= 16;  // AVX2's 16 registers hold 6 x 16 sums
-  p.tile.rows = wide ? 8 : 6, p.tile.columns = wide ? 32 : 16;
   p.tiles = w.batch * ((w.down + 1) / 2) * ((w.across + 1) / 2);
-  p.panels = (p.tiles + p.tile.columns - 1) / p.tile.columns;
   p.tiles_ahead = p.tiles < w.results;
+  // AVX2's 16 registers hold 6 x 16 sums. With more, few tiles fill narrow panels best.
+  p.tile.kind = Cut::panels;
+  const bool many = device.info.simd_width >= 16;
+  p.tile.rows = many ? (p.tiles_ahead ? 12 : 8) : 6, p.tile.columns = many && !p.tiles_ahead ? 32 : 16;
+  p.panels = (p.tiles + p.tile.columns - 1) / p.tile.columns;
   const int64_t rows = p.tiles_ahead ? kPiece / (16 * w.channels) : kRows,
                 all = (w.results + p.tile.rows - 1) / p.tile.rows;
   p.blocks = std::clamp<int64_t>(rows / p.tile.rows, 1, all);
