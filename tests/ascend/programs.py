@@ -215,6 +215,35 @@ def kept() -> None:
     print("equal")
 
 
+def kept_losses() -> None:
+    """A loss without weights that comes again, in each type, for more classes, and in a capture."""
+    for dtype in (torch.float32, torch.float16, torch.bfloat16):
+        for classes in (10, 3000):
+            x = torch.randn(4, classes).log_softmax(1).to(dtype).requires_grad_()
+            target = torch.randint(0, classes, (4,))
+            mine, places = x.detach().to("ascend").requires_grad_(), target.to("ascend")
+            for _ in range(20):
+                x.grad = mine.grad = None
+                loss, found = F.nll_loss(x, target), F.nll_loss(mine, places)
+                loss.backward()
+                found.backward()
+                torch.testing.assert_close(found.cpu(), loss)
+                torch.testing.assert_close(mine.grad.cpu(), x.grad)
+    x = mine.detach()
+    module = torch.get_device_module("ascend")
+    made = module.CUDAGraph() if hasattr(module, "CUDAGraph") else module.Graph()
+
+    def steps() -> torch.Tensor:
+        return F.nll_loss(x.neg().neg().neg().neg(), places)
+
+    expected = steps()
+    with module.graph(made):
+        found = steps()
+    made.replay()
+    torch.testing.assert_close(found, expected)
+    print("equal")
+
+
 def collectives(rank: int) -> None:
     """Raises where one of them, over two ranks, does not give what it has to."""
     for dtype in (torch.float32, torch.float16, torch.bfloat16, torch.int64, torch.uint8):

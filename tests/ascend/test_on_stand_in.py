@@ -74,6 +74,17 @@ def test_a_call_that_comes_again_runs_the_executor_of_before(
     assert kept["aclnnExpGetWorkspaceSize"] == 12  # not at a multiple of 32 bytes: made anew
 
 
+def test_a_loss_without_weights_is_kept_with_ones_that_stay(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    assert on_ascend(PROGRAMS, "kept_losses", **log).stdout.endswith("equal\n")
+    called = calls(tmp_path / "calls")
+    assert called["aclmdlRIExecuteAsync"] == 1
+    assert called["aclnnNLLLoss"] == 122
+    # Results that lie elsewhere are other calls; there are few places.
+    assert called["aclnnNLLLossGetWorkspaceSize"] < 60
+    assert called["aclnnNLLLossBackwardGetWorkspaceSize"] < 60
+
+
 def test_executors_are_not_kept_where_that_is_asked(on_ascend: Run, tmp_path: Path) -> None:
     log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
     done = on_ascend(PROGRAMS, "kept", CAUSEWAY_ASCEND_EXECUTORS="0", **log)

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <map>
 #include <mutex>
 
 #include "device.hpp"
@@ -142,6 +143,37 @@ AclTensor* Frame::make(void* data, DLDataType dtype, const int64_t* shape, const
   }
   return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides, 0, format_of(ndim), &reach, 1, data),
               Kind::tensor);
+}
+
+AclTensor* Frame::ones(DLDataType type, int64_t count) {
+  const int kind = type_of(type);
+  if (kind != kFloat && kind != kFloat16 && kind != kBfloat16) return nullptr;
+  struct Ones {
+    void* memory = nullptr;
+    int64_t count = 0;
+  };
+  static std::mutex mutex;
+  static auto& made = *new std::map<std::pair<int32_t, int>, Ones>;
+  const std::lock_guard<std::mutex> lock(mutex);
+  Ones& ones = made[{index(), kind}];
+  if (ones.count < count) {
+    if (stream_ && stream_->captured) return nullptr;
+    Ones more;
+    for (more.count = 1024; more.count < count;) more.count *= 2;
+    std::vector<uint8_t> values;
+    const uint32_t one = kind == kFloat ? 0x3f800000 : kind == kFloat16 ? 0x3c00 : 0x3f80;  // the low bytes come first
+    const size_t size = kind == kFloat ? 4 : 2;
+    for (int64_t i = 0; i < more.count; ++i)
+      for (size_t byte = 0; byte < size; ++byte) values.push_back(static_cast<uint8_t>(one >> 8 * byte));
+    if (mem_alloc(index(), values.size(), &more.memory)) return nullptr;
+    if (acl.copy(more.memory, values.size(), values.data(), values.size(), kHostToDevice) != kSuccess) {
+      mem_free(index(), more.memory);
+      return nullptr;
+    }
+    ones = more;  // what was there stays: executors that are kept refer to it
+  }
+  const int64_t stride = 1;
+  return make(ones.memory, type, &count, &stride, 1, false);
 }
 
 AclTensor* Frame::nothing(int type) {

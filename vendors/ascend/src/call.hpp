@@ -79,6 +79,9 @@ class Frame {
   // Memory of an argument or of `scratch` as another tensor; of an argument that is written where `written`.
   AclTensor* view(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
                   bool written);
+  // This many ones of a type of `kFloats`, which stay where they are: a call with them is kept. NULL: of another type, or
+  // there are not so many yet and a capture takes no copy that is waited for.
+  AclTensor* ones(DLDataType type, int64_t count);
   AclTensor* nothing(int type);  // a tensor without elements
   // In workspace and dense; what is in it is arbitrary. `data`: where it lies.
   AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, void** data = nullptr);

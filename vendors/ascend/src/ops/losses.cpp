@@ -12,6 +12,7 @@ AclTensor* class_weights(Frame& f) {
   if (t->ndim == 1 && f[5].v.i == 0) return f.decline(), nullptr;  // torch still gives the weight of its one class
   if (f[weight].tag != CW_NONE) return f.tensor(f[weight]);
   const int64_t classes = t->shape[t->ndim == 1 ? 0 : 1];
+  if (AclTensor* kept = f.ones(t->dtype, classes)) return kept;
   cw_arg one = {};
   one.tag = CW_INT, one.v.i = 1;
   return f.filled(one, type_of(t->dtype), (t->dtype.bits + 7) / 8, &classes, 1);
