@@ -50,7 +50,8 @@ struct Tuned {
 std::vector<Tuned> tuned(int32_t device);
 uint32_t units(int32_t device);  // how many groups run at once; 0 without a compiler
 std::vector<std::string> cut_names(int32_t device, bool f64);
-// For tests: all products take this one of `cut_names`; -1: as tuned.
+// For tests: all products take this one of `cut_names`, and so does every convolution; -1: as tuned.
 void force_cut(int index);
+bool cut_is_forced();
 
 }  // namespace causeway::portable

@@ -243,6 +243,7 @@ void set_tune(TuneMode mode, const std::string& folder) {
 }
 
 void force_cut(int index) { g_forced.store(index); }
+bool cut_is_forced() { return g_forced.load(std::memory_order_relaxed) >= 0; }
 
 void Turn::take(size_t index) {
   index_ = index;

@@ -472,3 +472,47 @@ def test_products_of_few_columns_agree(run_python, tmp_path) -> None:
 def test_products_of_few_columns_agree_on_opencl(run_python, opencl: str) -> None:
     env = {"CAUSEWAY_VENDOR": opencl}
     assert run_python(FEW_COLUMNS, args=("opencl",), **env).stdout == "same\n"
+
+
+WINOGRAD = (HERE / "winograd.py").read_text()
+
+
+def test_convolutions_by_winograd_agree_on_the_simulated_chip(run_python, tmp_path_factory) -> None:
+    """Odd sides, paddings, gradients; what is not finite is where a product has it."""
+    env = {**SIM, "CAUSEWAY_SIM_CACHE": str(tmp_path_factory.getbasetemp() / "cache-sim")}
+    assert run_python(WINOGRAD, args=("few",), **env).stdout.splitlines() == ["winograd 34"]
+
+
+@pytest.mark.long
+def test_convolutions_by_winograd_agree_on_opencl(
+    run_python, opencl: str, tmp_path_factory
+) -> None:
+    env = {
+        "CAUSEWAY_VENDOR": opencl,
+        "CAUSEWAY_OPENCL_CACHE": str(tmp_path_factory.getbasetemp() / "cache-False"),
+    }
+    assert run_python(WINOGRAD, args=("all",), **env).stdout.splitlines() == ["winograd 38"]
+
+
+@pytest.mark.parametrize(
+    ("what", "script"),
+    [
+        ("inf at (0, 0)", "s/if (bad != 0)/if (bad == 1)/"),  # what is not finite is left
+        *(
+            pytest.param("padding of 1", script, marks=pytest.mark.long)
+            for script in (
+                "s/u1 = s + h, u2 = s - h/u1 = s + h, u2 = s + h/",  # a weight's sign
+                "s/b = y0\\[1\\] - y0\\[2\\]/b = y0[1] + y0[2]/",  # a result's
+                "s/for (; x < width; ++x) row\\[x\\] = 0;//",  # an image's edge
+            )
+        ),
+    ],
+)
+def test_a_wrong_convolution_by_winograd_is_noticed(
+    run_python, tmp_path, what: str, script: str
+) -> None:
+    fake = compiler(tmp_path, script)
+    env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path / "programs")}
+    lines = run_python(WINOGRAD, args=(what,), **env).stdout.splitlines()
+    assert lines[-1] == "winograd 1"
+    assert any(line.startswith(f"{what}: ") for line in lines), lines

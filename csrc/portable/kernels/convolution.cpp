@@ -5,6 +5,7 @@
 #include <numeric>
 
 #include "portable/kernels/gemm.h"
+#include "portable/kernels/winograd.h"
 #include "portable/kernels/convolution.cl.h"
 
 namespace causeway::portable {
@@ -184,8 +185,24 @@ Gather forward_gather(const Convolution& c) {
   return g;
 }
 
+// True: it is one of windows of 3 x 3 that Winograd's way is faster for. `turned`: from its result to its image.
+bool by_winograd(const KernelCall& call, const Convolution& c, bool turned, Windows* w) {
+  constexpr int64_t kSides[] = {1, 3, 3};
+  if (c.groups != 1 || c.in[0] != 1 || c.out[0] != 1 || c.padding[0] != 0) return false;
+  for (int d = 0; d < 3; ++d)
+    if (c.kernel[d] != kSides[d] || c.stride[d] != 1 || c.dilation[d] != 1) return false;
+  *w = {c.batch,  c.in_channels, c.out_channels, c.in[1],       c.in[2],
+        c.out[1], c.out[2],      -c.padding[1],  -c.padding[2], false};
+  if (turned)
+    *w = {c.batch, c.out_channels, c.in_channels,    c.out[1],         c.out[2],
+          c.in[1], c.in[2],        c.padding[1] - 2, c.padding[2] - 2, true};
+  return winograd_pays(*call.device, c.dtype, *w);
+}
+
 cw_status forward(KernelCall& call, const Convolution& c, const void* out, const void* in, const void* weight,
                   const void* bias) {
+  Windows w{};
+  if (by_winograd(call, c, false, &w)) return winograd(call, w, out, in, weight, bias);
   Gather g = forward_gather(c);
   bool slack = false;
   TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in, &slack));
@@ -309,6 +326,8 @@ cw_status interleaved(KernelCall& call, const Convolution& c, int64_t apart, con
 // A product for each place within a stride, over the taps that reach it.
 cw_status input_gradient(KernelCall& call, const Convolution& c, const void* out, const void* grad, const void* weight,
                          const void* bias = nullptr) {
+  Windows w{};
+  if (by_winograd(call, c, true, &w)) return winograd(call, w, out, grad, weight, bias);
   std::vector<Phase> phases = phases_of(c);
   Reach reach{};
   std::vector<Gather*> gathers;

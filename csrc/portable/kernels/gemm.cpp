@@ -20,15 +20,6 @@ std::string put(const std::string& in, char sign, int n) {
   return out;
 }
 
-// Elements of a vector of a tile. A C compiler gets vectors that are registers: GCC keeps wider ones in memory, which
-// costs it four fifths of the speed. OpenCL's compilers split them.
-int vector_lanes(const Device& device, Dtype type) {
-  if (device.info.language != CW_CODE_C || device.info.simd_width == 0) return 16;
-  int lanes = 16;
-  while (lanes > 2 && lanes * size_of(type) > int64_t{device.info.simd_width} * 4) lanes /= 2;
-  return lanes;
-}
-
 // `text` for each row @ of a tile and each of its vectors $, whose first column is #.
 std::string each(const Cut& cut, int lanes, const std::string& text) {
   const int rows = text.find('@') == std::string::npos ? 1 : cut.rows;
@@ -100,6 +91,15 @@ std::string turn_text() {
 }
 
 }  // namespace
+
+// A C compiler gets vectors that are registers: GCC keeps wider ones in memory, which costs it four fifths of the speed.
+// OpenCL's compilers split them.
+int vector_lanes(const Device& device, Dtype type) {
+  if (device.info.language != CW_CODE_C || device.info.simd_width == 0) return 16;
+  int lanes = 16;
+  while (lanes > 2 && lanes * size_of(type) > int64_t{device.info.simd_width} * 4) lanes /= 2;
+  return lanes;
+}
 
 void vector_definitions(Source& s, Dtype type, const Device& device) {
   const std::string name = name_of(type);

@@ -26,6 +26,7 @@ constexpr int kFewColumns = 4;
 std::string columns_text(Source& source, const Product& product, int columns, const Device& device);
 // Of vectors alone, on CPUs: T, V, LANES_OF_V, LOADV, STOREV, STORETILE into an item's own memory, FMAV, ZERO.
 void vector_definitions(Source& source, Dtype type, const Device& device);
+int vector_lanes(const Device& device, Dtype type);  // LANES_OF_V
 // Only the definitions of a tile in registers, on CPUs: for a kernel with loops of its own around TILE_ZERO and what follows
 // it. TILE_STEP adds the products of the elements at `row`, one for each row, and the panel's at `b`.
 void tile_definitions(Source& source, const Product& product, const Device& device);
@@ -33,10 +34,10 @@ void tile_definitions(Source& source, const Product& product, const Device& devi
 // How an item of a CPU goes about it.
 struct Panels {
   int64_t together = 1;  // panels that it packs at a time
-  int64_t chunk = 0;     // k of them
-  int64_t block = 0;     // rows of A that it copies at a time
+  int64_t chunk = 0;  // k of them
+  int64_t block = 0;  // rows of A that it copies at a time
   int64_t kept_rows = 0;  // whose sums are kept between stretches of k, of each panel
-  int64_t slot = 0;      // elements of the workspace
+  int64_t slot = 0;  // elements of the workspace
 };
 Panels panels_of(const Cut& cut, const ProductSize& size, bool in_place);
 
