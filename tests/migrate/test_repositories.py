@@ -389,6 +389,20 @@ CHANGED = {
 }
 
 KEPT = {
+    "what a module of compiled kernels does when it is run": (
+        "from mmcv.utils import ext_loader\next = ext_loader.load_ext('_ext', ['f'])\n"
+        "class F(torch.autograd.Function):\n    pass\n"
+        'if __name__ == "__main__":\n    x = torch.ones(2).cuda()\n    print(F.apply(x))\n'
+    ),
+    "a kernel, and the same by torch's operators": (
+        "from there import Attention, attention_pytorch\n"
+        "def f(value):\n    if torch.cuda.is_available() and value.is_cuda:\n"
+        "        kernel = Attention\n        out = kernel.apply(value)\n"
+        "    else:\n        out = attention_pytorch(value)\n    return out\n"
+        "def g(value):\n    if torch.cuda.is_available():\n        kernel = Attention\n"
+        "        out = kernel.apply(value)\n    else:\n        out = attention_pytorch(value)\n"
+        "    return out\n"
+    ),
     "a question that puts an index of faiss on GPUs": (
         "import faiss\ndef f(index, device=None):\n"
         "    if device is None and torch.cuda.is_available():\n        try:\n"

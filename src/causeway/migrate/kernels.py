@@ -16,6 +16,7 @@ from causeway.migrate.names import FUNCTIONS, Names, ancestors
 _CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
 _CUPY_KERNELS = re.compile(r"RawKernel|RawModule|\bcuda\.(?:compile|function)|memoize|NVRTC")
+_LOADS = re.compile(r"\bload_ext\(")
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
@@ -37,6 +38,7 @@ class Kernels:
         self._names, self._resolve = names, resolve
         self._whole = ""  # what all of it is for
         self._parts: dict[int, str] = {}  # by id of a function, a class or the module
+        self._trials: set[int] = set()  # by id of an `if __name__ == "__main__":`
         self._shared: dict[str, str] = {}  # variables of the module that those parts read
         if "cupy" in text or "cutlass" in text or "cpm_kernels" in text or "cuda.bindings" in text:
             self._whole = self._launches_own(text)
@@ -55,8 +57,11 @@ class Kernels:
             self._whole = f"the extension {built[0]}"
         elif loading and (owner := self._tests_package(loading)):
             self._whole = f"the compiled kernels of {owner}"
-        elif _CONCERNS.search(text):
-            self._find()
+        else:
+            if _LOADS.search(text):
+                self._find_trial()
+            if _CONCERNS.search(text):
+                self._find()
 
     def at(self, node: ast.AST) -> str:
         """The kernels that a node is for."""
@@ -64,7 +69,10 @@ class Kernels:
             return self._whole
         if not self._parts:
             return ""
-        around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
+        parts = [up for _, up in ancestors(node)]
+        if owner := next((self._parts[id(up)] for up in parts if id(up) in self._trials), ""):
+            return owner
+        around = [up for up in parts if isinstance(up, (*FUNCTIONS, ast.ClassDef))]
         if around:
             return next((self._parts[id(up)] for up in around if id(up) in self._parts), "")
         if id(self._names.tree) in self._parts:
@@ -217,6 +225,15 @@ class Kernels:
             for node in self._names.all(ast.Import)
             for alias in node.names
         )
+
+    def _find_trial(self) -> None:
+        """What a module that loads compiled kernels does with one when it is run itself."""
+        for node in self._names.all(ast.If):
+            if "__name__" not in ast.dump(node.test):
+                continue
+            if any(isinstance(n, ast.Attribute) and n.attr == "apply" for n in ast.walk(node)):
+                self._parts[id(node)] = "the compiled kernels that the module loads"
+                self._trials.add(id(node))
 
     def _find_marked(self) -> None:
         """Tests with a mark of the program for CUDA, in a module that names kernels of CUDA's."""

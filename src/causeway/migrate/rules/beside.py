@@ -229,6 +229,23 @@ def says_cuda_alone(module: Module, node: ast.If) -> bool:
     return len(text) < _NEAR and _ALONE.search(text) is not None
 
 
+_IN_TORCH = re.compile(r"_(?:py)?torch\Z")
+
+
+def has_torchs_code(node: ast.If) -> bool:
+    """Whether the other branch does by torch's operators, as its function's name says, what the
+    branch does by a kernel: `else: y = deform_attn_pytorch(x)`. It serves every other device.
+    """
+    called = [
+        {
+            getattr(n.func, "attr", getattr(n.func, "id", ""))
+            for part in branch for n in ast.walk(part) if isinstance(n, ast.Call)
+        }
+        for branch in (node.body, node.orelse)
+    ]  # fmt: skip
+    return any(_IN_TORCH.search(name) for name in called[1] - called[0]) and bool(called[0])
+
+
 _NEAR = 2000  # bytes; a comment in a longer branch is about a part of it
 
 

@@ -271,6 +271,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if isinstance(up, ast.If) and up.body and beside.says_cuda_alone(module, up):
             return True
+        if isinstance(up, ast.If) and beside.has_torchs_code(up):
+            return True
         needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
         if needed and not _converted(module, region):
             return True

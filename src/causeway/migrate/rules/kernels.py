@@ -30,6 +30,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             where = up  # outside of functions
             if _refuses_others(module, up) or beside.says_cuda_alone(module, up):
                 return True
+            if beside.has_torchs_code(up):
+                return True
         if isinstance(up, FUNCTIONS) and child in up.body:
             where = up
             break
