@@ -1,6 +1,9 @@
 // Texts of quantized.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
 //// vectors_c: Lanes of a vector of sums: 16 products each time, or 32 where segments are multiples of 32 and vectors have 512 bits.
+#ifndef WIDE
+#error "WIDE must be defined before this text"
+#endif
 typedef i32 i32x8 __attribute__((vector_size(32)));
 #define LANE_OF(v, i) (v)[i]
 #define SUM8(v) ((((v)[0] + (v)[4]) + ((v)[1] + (v)[5])) + (((v)[2] + (v)[6]) + ((v)[3] + (v)[7])))
@@ -45,6 +48,9 @@ static inline i32s dot_pairs(i16s a, i16s b) {
 #endif
 
 //// vectors_open_cl: the same
+#ifndef WIDE
+#error "WIDE must be defined before this text"
+#endif
 typedef int8 i32x8;
 #define LANE_OF(v, i) (v).s##i
 #define SUM8(v) (((v).s0 + (v).s4) + ((v).s1 + (v).s5) + (((v).s2 + (v).s6) + ((v).s3 + (v).s7)))

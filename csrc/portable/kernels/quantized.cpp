@@ -244,11 +244,11 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
   const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
-  p.before(call.device->info.language == CW_CODE_OPENCL_C ? texts::quantized::vectors_open_cl
-                                                          : texts::quantized::vectors_c)
+  p.define("WIDE", w.padded % 32 == 0)  // before the text that asks
+      .before(call.device->info.language == CW_CODE_OPENCL_C ? texts::quantized::vectors_open_cl
+                                                             : texts::quantized::vectors_c)
       .before(texts::quantized::sums);
-  p.define("WIDE", w.padded % 32 == 0)
-      .define("FEW", rows < 4)
+  p.define("FEW", rows < 4)
       .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
       .define("SEGMENTS", w.segments)
