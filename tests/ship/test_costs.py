@@ -60,6 +60,8 @@ for name, (model, args) in models.items():
         path = f"{folder}/{name}-{'fused' if mode else 'layer'}.cw"
         export(model, args, path, compiled=mode, dynamic=sizes, names=names)
 export(chain, (new(8, 20),), f"{folder}/fixed.cw")
+strided = nn.Conv2d(16, 32, 3, stride=2, padding=1, bias=False).to("sim").eval()
+export(strided, (new(2, 16, 56, 56),), f"{folder}/strided.cw", compiled=False)
 export(lambda q: (q @ q.transpose(1, 2)), (new(2, 5, 3),), f"{folder}/square.cw", compiled=False,
        dynamic="length=5..12:0.1")
 print("written")
@@ -112,6 +114,14 @@ def test_a_run_has_the_known_operations(folder: Path, mode: str, batch: int) -> 
     for name, operations in known.items():
         got, _ = sums(folder / f"{name}-{mode}.cw", "--size", str(batch))
         assert got == operations, name
+
+
+def test_a_product_has_the_operations_and_not_what_packs_for_it(folder: Path) -> None:
+    """Which moves more here: a convolution by steps of two reads an image larger than its result."""
+    said = cw("inspect", folder / "strided.cw").stdout
+    found = re.findall(r"aten::convolution .* (\d+) FLOP", said)
+    assert len(found) > 1, said
+    assert list(map(int, found)) == [0] * (len(found) - 1) + [2 * 2 * 32 * 28 * 28 * 16 * 9]
 
 
 @pytest.mark.parametrize("batch", [3, 8])

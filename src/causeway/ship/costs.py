@@ -56,6 +56,7 @@ class Costs:
             args, results = call.args(), call.results()
             mine.steps = own
             mine.bytes = _bytes_by_address(call.name, args, results)
+            mine.results = {t.data_ptr() for t in _tensors(results)}
             mine.counted = _product(call.name, args, results)
             if call.rung == "decomposed" or (mine.counted is not None and mine.counts_inside):
                 mine.operations = 0  # its parts have them
@@ -89,10 +90,12 @@ class Costs:
                     elif buffer.first != buffer.last:  # what steps hand on; else it is a scratch
                         step.moved += rest
         for call in self.calls:
-            # Of several steps the one that moves most computes: the product, not what packs for it.
             launches = [i for i in call.steps if program.steps[i].kind == "launch"]
             if launches and call.operations:
-                most = max(launches, key=lambda i: program.steps[i].moved)
+                # Of several steps one that makes the result of what the call was given computes: the
+                # product, not what packs for it or adds up its parts. Else the one that moves most.
+                makes = [i for i in launches if call.makes(_addresses(program, program.steps[i]))]
+                most = max(makes or launches, key=lambda i: program.steps[i].moved)
                 program.steps[most].operations = call.operations
 
 
@@ -104,9 +107,21 @@ class _Call:
         self.inner: set[int] = set()  # steps of calls within it, and its own
         self.steps: list[int] = []
         self.bytes: dict[int, int] = {}  # of its tensors, by address
+        self.results: set[int] = set()  # addresses
         self.counted: float | None = None
         self.counts_inside = False
         self.operations = 0
+
+    def makes(self, addresses: set[int]) -> bool:
+        """Whether a step with these addresses has a result and something that the call was given."""
+        given = self.bytes.keys() - self.results
+        return bool(addresses & self.results) and bool(addresses & given)
+
+
+def _addresses(program: Program, step: Any) -> set[int]:
+    """Of the buffers that a launch is given."""
+    found = [a for a in step.arguments if not isinstance(a, bytes)]
+    return {program.buffers[a[0]].start + a[1] for a in found if program.buffers[a[0]].kind != TOLD}
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:
