@@ -427,8 +427,9 @@ def test_a_conversion_is_taken_back(tmp_path: Path) -> None:
 # --- programs that run ----------------------------------------------------------------------------
 
 DRIVER = """
-import contextlib, io, json, os, runpy, sys, traceback, warnings
+import contextlib, faulthandler, io, json, os, runpy, sys, traceback, warnings
 import torch
+faulthandler.dump_traceback_later(260)  # where it hangs
 warnings.simplefilter("ignore")
 outcomes = {}
 for path in json.loads(sys.argv[1]):
@@ -454,7 +455,10 @@ def run_all(paths: list[Path], *, device: bool = True, compat: str = "") -> dict
     if compat:
         environment["CAUSEWAY_COMPAT"] = compat
     arguments = ["-c", DRIVER, json.dumps([str(path) for path in paths])]
-    done = warm.run(arguments, env=environment, timeout=280, new=bool(compat))
+    try:
+        done = warm.run(arguments, env=environment, timeout=280, new=bool(compat))
+    except subprocess.TimeoutExpired as late:
+        pytest.fail(f"they did not end: {str(late.stderr)[-3000:]}")
     assert done.returncode == 0, done.stderr[-3000:]
     outcomes: dict[str, str] = json.loads(done.stdout.splitlines()[-1])
     return outcomes

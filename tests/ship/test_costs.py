@@ -117,7 +117,7 @@ def test_a_run_has_the_known_operations(folder: Path, mode: str, batch: int) -> 
 
 
 def test_a_product_has_the_operations_and_not_what_packs_for_it(folder: Path) -> None:
-    """Which moves more here: a convolution by steps of two reads an image larger than its result."""
+    """Which moves more: steps of two read an image that is larger than the result."""
     said = cw("inspect", folder / "strided.cw").stdout
     found = re.findall(r"aten::convolution .* (\d+) FLOP", said)
     assert len(found) > 1, said

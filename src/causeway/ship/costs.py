@@ -92,9 +92,11 @@ class Costs:
         for call in self.calls:
             launches = [i for i in call.steps if program.steps[i].kind == "launch"]
             if launches and call.operations:
-                # Of several steps one that makes the result of what the call was given computes: the
-                # product, not what packs for it or adds up its parts. Else the one that moves most.
-                makes = [i for i in launches if call.makes(_addresses(program, program.steps[i]))]
+                # Of several steps one that makes the result of what the call was given computes:
+                # the product, not what packs for it or adds up its parts. Else the one that moves
+                # most.
+                of = {i: _addresses(program, program.steps[i]) for i in launches}
+                makes = [i for i in launches if call.makes(of[i])]
                 most = max(makes or launches, key=lambda i: program.steps[i].moved)
                 program.steps[most].operations = call.operations
 
@@ -113,7 +115,7 @@ class _Call:
         self.operations = 0
 
     def makes(self, addresses: set[int]) -> bool:
-        """Whether a step with these addresses has a result and something that the call was given."""
+        """Whether a step with these addresses has a result and what the call was given."""
         given = self.bytes.keys() - self.results
         return bool(addresses & self.results) and bool(addresses & given)
 
