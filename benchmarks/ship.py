@@ -39,13 +39,13 @@ RIVALS = ROOT / "build/rivals"
 FOLDER = ROOT / "build/bench-ship"
 SCRIPT = str(Path(__file__).with_name("ship_side.py"))
 FILES = ("file", "file in place")
-RIVALS_SIDES = ("onnxruntime", "openvino", "torchao")
+OTHERS = ("onnxruntime", "openvino", "torchao")
 FLOATS = {name: work for name, work in WORKS.items() if not work.integers}
 MOST_RUNTIME = 150_000  # bytes of libcw_run.so: the bar that the project set itself
 
 
 def command(side: str, *before: str) -> list[str]:
-    python = RIVALS / "bin/python" if side in RIVALS_SIDES else Path(sys.executable)
+    python = RIVALS / "bin/python" if side in OTHERS else Path(sys.executable)
     return [str(python), SCRIPT, *before, side, str(FOLDER), str(THREADS)]
 
 
@@ -93,7 +93,6 @@ def turns(
     against stock torch.compile, and the work's against the fastest of the other products.
     """
     sides = {side: Side(command(side), environment(side)) for side in names}
-    products = [side for side in names if side not in FILES and not side.startswith("stock")]
     for name, work in works.items():
         rounds: list[dict[str, float]] = []
         for r in range(-1, ROUNDS):  # the first makes and warms
@@ -107,7 +106,7 @@ def turns(
             else:
                 rounds.append(times)
         medians = {side: statistics.median(r[side] for r in rounds) for side in sides}
-        fastest = min(products, key=lambda side: medians[side])
+        fastest = min((side for side in sides if side in OTHERS), key=lambda side: medians[side])
         bars = {"stock torch.compile": 1.0, fastest: work.bar}
         for mine in FILES:
             for side, made in sides.items():

@@ -25,7 +25,7 @@ def check(*paths: str | os.PathLike[str] | None) -> None:
         if target.is_dir():
             raise IsADirectoryError(f"{target} cannot be written: it is a folder")
         if not os.access(target.parent, os.W_OK | os.X_OK):
-            raise PermissionError(f"{target} cannot be written: {target.parent} is not yours")
+            raise PermissionError(f"{target} cannot be written: {target.parent} takes no files")
 
 
 @contextlib.contextmanager

@@ -341,10 +341,9 @@ class Session(_Owner):
             return self._view(self._open(), list(ports).index(name) | INPUT, ports[name], at)
 
     def close(self) -> None:
+        """As for the others; arrays of `place` keep the memory until they are gone."""
         super().close()
         self._views.clear()
-
-    close.__doc__ = _Owner.close.__doc__
 
     def _view(self, handle: _Handle, number: int, port: Port, size: int) -> NDArray[Any]:
         address = c_void_p()

@@ -262,6 +262,14 @@ def _export(folder: Path, *targets: object, **environment: str) -> tuple[int, st
     return done.returncode, done.stderr
 
 
+def test_a_process_that_ends_without_a_word_is_not_taken_for_a_file(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    ended = subprocess.CompletedProcess("export", -11, "", "")
+    monkeypatch.setattr(subprocess, "run", lambda *args, **options: ended)
+    assert targets._run(targets.Target("acme", True), ()) == "its process ended with -11"
+
+
 def test_any_is_a_text_for_each_vendor_that_can_be_exported(tmp_path: Path) -> None:
     status, said = _export(tmp_path, "any", CAUSEWAY_VENDOR="/dev/null/libcw_acme.so")
     assert status == 0, said

@@ -28,6 +28,9 @@ SOURCE = "import torch\nx = torch.ones(2).cuda()\n"
     ("quantize", "a.py:make", "--data", "a.py:data", "--html", "{}"),
     ("quantize", "--log", "none", "--html", "{}"),
     ("export", "a.py:make", "-o", "{}", "--target", "c"),
+    ("export", "a.py:make", "-o", "{}"),
+    ("export", "a.py:make", "-o", "x.cw", "--weights", "{}"),
+    ("cases", "none", "-o", "{}"),
 ])  # fmt: skip
 def test_a_command_says_before_its_work_that_a_file_cannot_be_written(
     command: tuple[str, ...], tmp_path: Path, monkeypatch: pytest.MonkeyPatch

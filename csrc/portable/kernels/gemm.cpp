@@ -31,7 +31,6 @@ std::string each(const Cut& cut, int lanes, const std::string& text) {
 }
 
 constexpr int kBeside = 16;  // more than a row has in a copy
-constexpr int kHead = 16;    // elements before the first item's, of which one is the count
 
 void define_tile(Source& s, const Product& p, int lanes) {
   const Cut& cut = p.cut;

@@ -31,6 +31,8 @@ int vector_lanes(const Device& device, Dtype type);  // LANES_OF_V
 // it. TILE_STEP adds the products of the elements at `row`, one for each row, and the panel's at `b`.
 void tile_definitions(Source& source, const Product& product, const Device& device);
 
+// HEAD: elements of the workspace before the first item's, of which one is the count of what is taken.
+constexpr int kHead = 16;
 // How an item of a CPU goes about it.
 struct Panels {
   int64_t together = 1;  // panels that it packs at a time

@@ -1,6 +1,7 @@
 // Texts of quantized.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
-//// vectors_c: Lanes of a vector of sums: 16 products each time, or 32 where segments are multiples of 32 and vectors have 512 bits.
+//// vectors_c: Vectors of sums: of 16 products each time, or of 32 where segments are multiples of 32 and vectors have 512
+//// bits.
 #ifndef WIDE
 #error "WIDE must be defined before this text"
 #endif
@@ -146,8 +147,8 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a block's positions are finished together, in
-//// vectors.
+//// tiles: Tiles of 4 positions and 2 outputs, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
+//// block's positions are finished together, in vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
 const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;

@@ -15,7 +15,6 @@ namespace causeway::portable {
 
 namespace {
 
-constexpr int64_t kHead = 16;  // elements before the first item's, of which one is the count
 constexpr int64_t kPiece = int64_t{1} << 17;  // elements of a group's weights, where they are a piece
 constexpr int64_t kRows = 64;  // of a group otherwise
 

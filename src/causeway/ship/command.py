@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
+from causeway import atomic
 from causeway.options import told
 
 
@@ -83,6 +84,7 @@ def run_export(
     from causeway.ship.export import export
 
     with told("export"):
+        atomic.check(output, weights)
         if target:
             wanted = targets.targets(target)
             if binaries or not vectors:

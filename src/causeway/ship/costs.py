@@ -80,11 +80,8 @@ class Costs:
                 step.operations, step.moved = given[i]
             else:
                 call = by_step.get(i)
-                for argument in step.arguments:
-                    if isinstance(argument, bytes) or program.buffers[argument[0]].kind == TOLD:
-                        continue
-                    buffer = program.buffers[argument[0]]
-                    address, rest = buffer.start + argument[1], buffer.bytes - argument[1]
+                for buffer, offset in _buffers(program, step):
+                    address, rest = buffer.start + offset, buffer.bytes - offset
                     if call is None or address in call.bytes:
                         step.moved += rest if call is None else call.bytes[address]
                     elif buffer.first != buffer.last:  # what steps hand on; else it is a scratch
@@ -95,8 +92,7 @@ class Costs:
                 # Of several steps one that makes the result of what the call was given computes:
                 # the product, not what packs for it or adds up its parts. Else the one that moves
                 # most.
-                of = {i: _addresses(program, program.steps[i]) for i in launches}
-                makes = [i for i in launches if call.makes(of[i])]
+                makes = [i for i in launches if call.makes(program, program.steps[i])]
                 most = max(makes or launches, key=lambda i: program.steps[i].moved)
                 program.steps[most].operations = call.operations
 
@@ -114,16 +110,18 @@ class _Call:
         self.counts_inside = False
         self.operations = 0
 
-    def makes(self, addresses: set[int]) -> bool:
-        """Whether a step with these addresses has a result and what the call was given."""
+    def makes(self, program: Program, step: Any) -> bool:
+        """Whether a launch has a result of the call's and what that was given."""
+        addresses = {buffer.start + offset for buffer, offset in _buffers(program, step)}
         given = self.bytes.keys() - self.results
         return bool(addresses & self.results) and bool(addresses & given)
 
 
-def _addresses(program: Program, step: Any) -> set[int]:
-    """Of the buffers that a launch is given."""
-    found = [a for a in step.arguments if not isinstance(a, bytes)]
-    return {program.buffers[a[0]].start + a[1] for a in found if program.buffers[a[0]].kind != TOLD}
+def _buffers(program: Program, step: Any) -> Iterator[tuple[Any, int]]:
+    """What a launch has the addresses of, and how far behind its start."""
+    for argument in step.arguments:
+        if not isinstance(argument, bytes) and program.buffers[argument[0]].kind != TOLD:
+            yield program.buffers[argument[0]], argument[1]
 
 
 def _tensors(values: Any) -> Iterator[torch.Tensor]:

@@ -20,7 +20,7 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
-from causeway import _C, __version__, code
+from causeway import _C, __version__, atomic, code
 from causeway.compile import lines
 from causeway.errors import CausewayError
 from causeway.ship import file, paper, sizes, steps
@@ -75,9 +75,11 @@ def export(
     `args` are given on the CPU, and the vectors are what they compute there.
 
     Raises:
+        OSError: `path` or `weights` cannot be written, before anything is done.
         CausewayError: something that a file cannot hold, such as numbers that the host reads; the
             message names the operator and the way out.
     """
+    atomic.check(path, weights)
     leaves, spec = pytree.tree_flatten(tuple(args))
     for leaf in leaves:
         if not isinstance(leaf, torch.Tensor):

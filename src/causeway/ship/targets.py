@@ -96,7 +96,6 @@ def export(
         CausewayError: a target that was named fails, or all do, with what it said, or the files are
             not of one model.
     """
-    atomic.check(output)
     with contextlib.ExitStack() as stack:
         if weights:  # a path from the model's folder names it, so the images are made there
             made = [stack.enter_context(_beside(output)) for _ in wanted]
@@ -163,7 +162,9 @@ def _run(target: Target, arguments: Sequence[str]) -> str:
         text=True,
         check=False,
     )
-    return (done.stderr or done.stdout).strip() if done.returncode else ""
+    if not done.returncode:
+        return ""
+    return (done.stderr or done.stdout).strip() or f"its process ended with {done.returncode}"
 
 
 def _compare(one_name: str, one: bytes, other_name: str, other: bytes) -> None:

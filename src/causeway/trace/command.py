@@ -168,6 +168,7 @@ def cases(
     from causeway.trace.reader import Trace
 
     with told("cases"):
+        atomic.check(out)
         names, opened = Names(ops), Trace(trace)
         calls = [c for c in opened.calls if names.has(c.operator)]
         found = making.cases_of(calls)
