@@ -484,19 +484,24 @@ def threads_find_operators(chip: Chip) -> None:
 
 
 def work_on_a_stream_keeps_its_order(chip: Chip) -> None:
-    """Does a copy between two of many writes see the one before it, on any stream?"""
+    """Does each copy between two of many writes see the one before it, on any stream?"""
     chip.needs(*STREAMS)
-    size = 256 * KIB
+    size, count = 64 * KIB, 40
     large = 16 * MIB
-    with chip.streams(1) as (new,), chip.memory(size, size, large, large) as (a, b, c, d):
+    with (
+        chip.streams(1) as (new,),
+        chip.memory(size, count * size, large, large) as (a, b, c, d),
+    ):
         for stream in (new, None):
             chip.busy(c, d, large, stream, 1)  # so that what follows is queued behind it
-            for value in range(40):
-                chip.fill(a, value, size, stream)
-                chip.library.call("mem_copy", b, 0, a, 0, size, stream)
+            for k in range(count):  # each is judged: a copy that came too early may see the last
+                chip.fill(a, k, size, stream)
+                chip.library.call("mem_copy", b + k * size, 0, a, 0, size, stream)
                 chip.fill(a, 255, size, stream)
-            found = chip.library.read(b, size, 0, stream)
-            same(found, b"\x27" * size, "the copy of the last write")
+            found = chip.library.read(b, count * size, 0, stream)
+            for k in range(count):
+                part = found[k * size : (k + 1) * size]
+                same(part, bytes([k]) * size, f"copy {k} of {count}")
 
 
 def work_is_read_on_its_stream(chip: Chip) -> None:
