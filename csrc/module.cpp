@@ -652,10 +652,13 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
         return out;
       });
   m.def("own_kernels", own_kernels);
-  m.def("set_observers", [](py::object begin, py::object end, const std::vector<std::string>& names) {
-    set_observers(begin.is_none() ? nullptr : begin.release().ptr(), end.is_none() ? nullptr : end.release().ptr(),
-                  names);
-  });
+  m.def(
+      "set_observers",
+      [](py::object begin, py::object end, const std::vector<std::string>& names, bool values) {
+        set_observers(begin.is_none() ? nullptr : begin.release().ptr(), end.is_none() ? nullptr : end.release().ptr(),
+                      names, values);
+      },
+      py::arg("begin"), py::arg("end"), py::arg("names"), py::arg("values") = false);
   m.def("pause_observers", pause_observers);
   m.def("autograd_position",
         [] { return py::make_tuple(at::RecordFunction::currentThreadId(), at::sequence_number::peek()); });

@@ -26,6 +26,7 @@ namespace causeway {
 namespace {
 
 std::atomic<PyObject*> g_begin{nullptr}, g_end{nullptr};
+std::atomic<bool> g_see_values{false};
 std::atomic<uint64_t> g_sequence{0};
 thread_local bool t_paused = false;
 thread_local Observation* t_innermost = nullptr;
@@ -204,10 +205,13 @@ std::vector<std::string> own_kernels() {
   return {names.begin(), names.end()};
 }
 
-void set_observers(PyObject* begin, PyObject* end, const std::vector<std::string>& names) {
+bool observers_see_values() { return g_see_values.load(std::memory_order_relaxed); }
+
+void set_observers(PyObject* begin, PyObject* end, const std::vector<std::string>& names, bool values) {
   // Replaced functions are never freed: a call on another thread may hold them.
   g_begin.store(begin, std::memory_order_release);
   g_end.store(end, std::memory_order_release);
+  g_see_values.store(begin && values);
   watch(Watcher::Observer, begin != nullptr);
   const std::set<std::string> chosen(names.begin(), names.end());
   for (Operator* op : operators()) op->observe(begin && chosen.count(op->name) > 0);

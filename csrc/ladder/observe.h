@@ -55,7 +55,9 @@ void note_rung(const Operator& op, Rung rung);
 
 // Python's `begin(call) -> token` and `end(call, token)`; NULL for none. A token None: the operator is of no interest.
 // `names`: operators to observe; operators that torch makes known later are observed until `begin` says None.
-void set_observers(PyObject* begin, PyObject* end, const std::vector<std::string>& names);
+// `values`: they look at what tensors hold.
+void set_observers(PyObject* begin, PyObject* end, const std::vector<std::string>& names, bool values);
+bool observers_see_values();
 std::vector<std::string> own_kernels();
 bool pause_observers(bool on);  // on this thread; gives what was before
 pybind11::object to_python(const c10::IValue& value, const c10::TypePtr& type);

@@ -4,6 +4,7 @@
 #include <unordered_map>
 #include <utility>
 
+#include "portable/epilogue.h"
 #include "portable/portable.h"
 
 namespace causeway::portable {
@@ -76,6 +77,18 @@ bool KernelCall::open() {
   return false;
 }
 
+// A kernel that cannot be built with an epilogue is tried without.
+cw_status run_kernel(const Kernel& kernel, KernelCall& call) {
+  begin_operator(kernel.name);
+  call.epilogue_ = PendingEpilogue::of(kernel.name);
+  const cw_status status = kernel.run(call, kernel.data);
+  if (!call.takes_epilogue_) return status;
+  if (status == CW_OK) call.epilogue_->taken = true;
+  if (status != CW_UNSUPPORTED) return status;
+  call.epilogue_ = nullptr;
+  return kernel.run(call, kernel.data);
+}
+
 namespace {
 
 constexpr size_t kMostKernels = 1024;
@@ -103,8 +116,7 @@ cw_status run(const cw_arg* args, int32_t n, cw_stream stream) {
   static const Kernel& kernel = kernels()[I];
   KernelCall call(kernel.name, args, n, stream);
   if (!call.open()) return CW_UNSUPPORTED;
-  begin_operator(kernel.name);
-  return kernel.run(call, kernel.data);
+  return run_kernel(kernel, call);
 }
 
 template <size_t... I>

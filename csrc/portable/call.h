@@ -39,6 +39,7 @@ struct Number {
 bool read_number(const cw_arg& from, Number* out);
 
 class KernelCall;
+class Epilogue;
 
 struct Kernel {
   const char* name;
@@ -66,6 +67,8 @@ class KernelCall {
   std::vector<int64_t> ints(int i) const;
   const cw_arg& arg(int i) const { return args_[i]; }
   int size() const { return n_; }
+  // What this call is to finish its result with, or NULL; who asks takes it.
+  Epilogue* take_epilogue() { return takes_epilogue_ = epilogue_ != nullptr, epilogue_; }
   bool open();  // finds the device of the first tensor
 
   const char* name;  // of the operator
@@ -73,8 +76,11 @@ class KernelCall {
   cw_stream stream;
 
  private:
+  friend cw_status run_kernel(const Kernel& kernel, KernelCall& call);
   const cw_arg* args_;
   int32_t n_;
+  Epilogue* epilogue_ = nullptr;
+  bool takes_epilogue_ = false;
 };
 
 // A number that tells one family of kernels from another in a Key.

@@ -5,6 +5,23 @@
 
 namespace causeway::portable {
 
+void add_parameters(Source& s, const KernelText& kernel) {
+  for (const KernelText::Parameter& p : kernel.parameters) switch (p.kind) {
+      case KernelText::In:
+        s.in(p.type, p.name);
+        break;
+      case KernelText::Out:
+        s.out(p.type, p.name);
+        break;
+      case KernelText::Value:
+        s.value(p.type, p.name);
+        break;
+      case KernelText::Tells:
+        s.tells();
+        break;
+    }
+}
+
 std::string compiled_source(const cw_code_info& info, const std::string& before,
                             const std::vector<KernelText>& kernels) {
   std::string bodies = before;
@@ -14,20 +31,7 @@ std::string compiled_source(const cw_code_info& info, const std::string& before,
   text += before;
   for (const KernelText& k : kernels) {
     Source s(info);
-    for (const KernelText::Parameter& p : k.parameters) switch (p.kind) {
-        case KernelText::In:
-          s.in(p.type, p.name);
-          break;
-        case KernelText::Out:
-          s.out(p.type, p.name);
-          break;
-        case KernelText::Value:
-          s.value(p.type, p.name);
-          break;
-        case KernelText::Tells:
-          s.tells();
-          break;
-      }
+    add_parameters(s, k);
     text += s.function(k.name, k.body);
   }
   return text;

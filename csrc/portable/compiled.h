@@ -6,6 +6,7 @@
 #include <vector>
 
 #include "portable/device.h"
+#include "portable/source.h"
 
 namespace causeway::portable {
 
@@ -19,6 +20,9 @@ struct KernelText {
   std::vector<Parameter> parameters;
   std::string body;
 };
+
+// Declares its parameters.
+void add_parameters(Source& source, const KernelText& kernel);
 
 // The whole program: what a kernel of the language begins with, `before`, and each kernel.
 std::string compiled_source(const cw_code_info& info, const std::string& before,

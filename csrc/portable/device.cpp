@@ -152,6 +152,15 @@ Launch& Launch::pointer(const void* p) {
   return *this;
 }
 
+Launch& Launch::append(const Launch& other) {
+  for (uint32_t i = 0; i < std::min(other.n_, kMost); ++i) pointer(other.args_[i].v.address);
+  for (uint32_t i = 0; i < std::min(other.n_values_, kMost); ++i) {
+    if (n_values_ < kMost) values_[n_values_] = other.values_[i];
+    ++n_values_;
+  }
+  return *this;
+}
+
 cw_status Launch::tells(const char* name) {
   void* words = nullptr;
   int64_t teller = 0;

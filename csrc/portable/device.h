@@ -79,6 +79,7 @@ class Launch {
     ++n_values_;
     return *this;
   }
+  Launch& append(const Launch& other);  // its arguments
   // For a source that `tells`, in the same place.
   cw_status tells(const char* name);
   // `units` of work of about `cost` arithmetic operations each, shared out among as many items as are worth it.

@@ -9,8 +9,11 @@
 #include <torch/csrc/utils/object_ptr.h>
 #include <torch/csrc/utils/pybind.h>
 
+#include "ladder/call.h"
 #include "ladder/forms.h"
-#include "portable/compiled.h"
+#include "ladder/observe.h"
+#include "portable/call.h"
+#include "portable/epilogue.h"
 #include "runtime/check.h"
 #include "runtime/device.h"
 #include "runtime/graph.h"
@@ -50,6 +53,64 @@ py::object compiler_info(int index) {
   return info;
 }
 
+size_t n_tells(const KernelText& text) {
+  size_t n = 0;
+  for (const auto& p : text.parameters) n += p.kind == KernelText::Tells;
+  return n;
+}
+
+const void* address(const KernelText& text, int32_t device, const KernelText::Parameter& p, PyObject* value) {
+  if (!THPVariable_Check(value))
+    fail(Kind::Causeway, "kernel ", text.name, ": ", p.name, " is a tensor, and a ", Py_TYPE(value)->tp_name,
+         " was given");
+  const at::Tensor& t = THPVariable_Unpack(value);
+  if (!t.device().is_privateuseone() || t.device().index() != device)
+    fail(Kind::Causeway, "kernel ", text.name, " runs on device ", device, ", and ", p.name, " is on ",
+         t.device().str());
+  return p.kind == KernelText::In ? t.const_data_ptr() : materialized_data(t);
+}
+
+void put_value(portable::Launch& launch, const KernelText::Parameter& p, PyObject* value) {
+  if (p.type == "f32" || p.type == "f64") {
+    const double v = PyFloat_AsDouble(value);
+    if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
+    if (p.type == "f32")
+      launch.value(static_cast<float>(v));
+    else
+      launch.value(v);
+    return;
+  }
+  const int64_t v = PyLong_AsLongLong(value);
+  if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
+  launch.value(v);
+}
+
+using Written = c10::SmallVector<c10::StorageImpl*, 4>;
+
+// A kernel's parameters, from the second of `args` on: before them is `first`.
+Written read_arguments(const KernelText& text, int32_t device, const char* first, const py::args& args,
+                       portable::Launch& launch) {
+  if (args.size() != text.parameters.size() - n_tells(text) + 1)
+    fail(Kind::Causeway, "kernel ", text.name, " takes ", first, " and ", text.parameters.size() - n_tells(text),
+         " arguments, and ", args.size(), " were given");
+  Written written;
+  size_t at = 1;
+  for (const auto& p : text.parameters) {
+    if (p.kind == KernelText::Tells) {
+      check(launch.tells(text.name.c_str()), "compile", device);
+      continue;
+    }
+    PyObject* value = PyTuple_GET_ITEM(args.ptr(), at++);
+    if (p.kind == KernelText::Value) {
+      put_value(launch, p, value);
+    } else {
+      launch.pointer(address(text, device, p, value));
+      if (p.kind != KernelText::In) written.push_back(THPVariable_Unpack(value).storage().unsafeGetStorageImpl());
+    }
+  }
+  return written;
+}
+
 // A kernel of a compiled graph. Called with the number of units of work, then its parameters in order.
 class CompiledKernel {
  public:
@@ -57,26 +118,9 @@ class CompiledKernel {
       : device_(device), function_(function), text_(std::move(text)), cost_(cost), lanes_(lanes) {}
 
   void call(py::args args) const {
-    if (args.size() != text_.parameters.size() - n_tells() + 1)
-      fail(Kind::Causeway, "kernel ", text_.name, " takes the number of units and ",
-           text_.parameters.size() - n_tells(), " arguments, and ", args.size(), " were given");
-    const int64_t units = py::cast<int64_t>(args[0]);
     portable::Launch launch;
-    c10::SmallVector<c10::StorageImpl*, 4> written;
-    size_t at = 1;
-    for (const auto& p : text_.parameters) {
-      if (p.kind == KernelText::Tells) {
-        check(launch.tells(text_.name.c_str()), "compile", device_->index);
-        continue;
-      }
-      PyObject* value = PyTuple_GET_ITEM(args.ptr(), at++);
-      if (p.kind == KernelText::Value) {
-        put_value(launch, p, value);
-      } else {
-        launch.pointer(address(p, value));
-        if (p.kind != KernelText::In) written.push_back(THPVariable_Unpack(value).storage().unsafeGetStorageImpl());
-      }
-    }
+    const Written written = read_arguments(text_, device_->index, "the number of units", args, launch);
+    const int64_t units = py::cast<int64_t>(args[0]);
     StreamState& stream = current_stream(device_->index);
     cw_status status = CW_OK;
     {
@@ -97,44 +141,57 @@ class CompiledKernel {
   int64_t launches() const { return launches_; }
 
  private:
-  size_t n_tells() const {
-    size_t n = 0;
-    for (const auto& p : text_.parameters) n += p.kind == KernelText::Tells;
-    return n;
-  }
-
-  const void* address(const KernelText::Parameter& p, PyObject* value) const {
-    if (!THPVariable_Check(value))
-      fail(Kind::Causeway, "kernel ", text_.name, ": ", p.name, " is a tensor, and a ", Py_TYPE(value)->tp_name,
-           " was given");
-    const at::Tensor& t = THPVariable_Unpack(value);
-    if (!t.device().is_privateuseone() || t.device().index() != device_->index)
-      fail(Kind::Causeway, "kernel ", text_.name, " runs on device ", device_->index, ", and ", p.name, " is on ",
-           t.device().str());
-    return p.kind == KernelText::In ? t.const_data_ptr() : materialized_data(t);
-  }
-
-  void put_value(portable::Launch& launch, const KernelText::Parameter& p, PyObject* value) const {
-    if (p.type == "f32" || p.type == "f64") {
-      const double v = PyFloat_AsDouble(value);
-      if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
-      if (p.type == "f32")
-        launch.value(static_cast<float>(v));
-      else
-        launch.value(v);
-      return;
-    }
-    const int64_t v = PyLong_AsLongLong(value);
-    if (v == -1 && PyErr_Occurred()) throw py::error_already_set();
-    launch.value(v);
-  }
-
   portable::Device* device_;
   cw_function function_;
   KernelText text_;
   double cost_;
   uint32_t lanes_;  // items of a group that takes a unit; 0: an item takes units of its own
   mutable int64_t launches_ = 0;
+};
+
+// "aten::addmm.out"; NULL: torch has none of that name.
+Operator* operator_of(const std::string& name) {
+  const size_t dot = name.find('.');
+  const auto handle = c10::Dispatcher::singleton().findSchema(
+      {name.substr(0, dot), dot == std::string::npos ? "" : name.substr(dot + 1)});
+  return handle ? &operator_for(*handle) : nullptr;
+}
+
+// What a product of a compiled graph is finished with. Called with the product's call, a function without arguments, then the
+// epilogue's parameters in order.
+class CompiledEpilogue {
+ public:
+  CompiledEpilogue(int device, std::string before, std::string row, KernelText kernel, std::string name)
+      : device_(device), name_(std::move(name)), op_(operator_of(name_)) {
+    std::string all = name_ + before + row + kernel.body;
+    for (const auto& p : kernel.parameters) all += std::to_string(p.kind) + p.type + p.name + ",";
+    text_ = {std::move(before), std::move(row), std::move(kernel), portable::family(all.c_str()) | 1};
+  }
+
+  // None where the product's kernel did it; else what the call gave, which is still to be finished.
+  py::object call(py::args args) const {
+    portable::Epilogue epilogue(text_, name_);
+    const Written written = read_arguments(text_.kernel, device_, "a product", args, epilogue.arguments);
+    py::object result;
+    {
+      // An observer is to see the product's own result.
+      const portable::PendingEpilogue pending(op_ && op_->observed.load() && observers_see_values() ? nullptr : &epilogue);
+      result = args[0]();
+    }
+    if (!epilogue.taken) return result;
+    for (c10::StorageImpl* s : written) wrote(*s);
+    ++taken_;
+    return py::none();
+  }
+
+  int64_t taken() const { return taken_; }
+
+ private:
+  int32_t device_;
+  std::string name_;  // of the operator
+  const Operator* op_;
+  portable::EpilogueText text_;
+  mutable int64_t taken_ = 0;
 };
 
 std::vector<KernelText> read_kernels(const py::list& given) {
@@ -183,6 +240,24 @@ std::vector<std::shared_ptr<CompiledKernel>> build_kernels(int index, const std:
   return made;
 }
 
+std::shared_ptr<CompiledEpilogue> epilogue(int index, const std::string& name, const std::string& before,
+                                           const std::string& row, const py::object& given) {
+  if (!compiler_of(index)) fail(Kind::Causeway, "device ", index, " has no compiler (code.v1)");
+  py::list one;
+  one.append(given);
+  return std::make_shared<CompiledEpilogue>(index, before, row, read_kernels(one)[0], name);
+}
+
+// Whether a call of the operator goes to a portable kernel: no other rung comes before it.
+bool goes_portable(const std::string& name, at::ScalarType dtype, int index) {
+  compiler_of(index);
+  Operator* op = operator_of(name);
+  if (!op) return false;
+  const Offers& offers = op->offers().of(index);
+  return !takes(offers.own, dtype) && !takes(offers.out, dtype) && portable_serves(*op) &&
+         (takes(offers.portable_own, dtype) || takes(offers.portable_out, dtype));
+}
+
 }  // namespace
 
 void bind_compile(py::module_& m) {
@@ -194,6 +269,11 @@ void bind_compile(py::module_& m) {
   m.def("compiler_info", compiler_info);
   m.def("compiled_source", compiled_source);
   m.def("build_kernels", build_kernels);
+  py::class_<CompiledEpilogue, std::shared_ptr<CompiledEpilogue>>(m, "CompiledEpilogue")
+      .def("__call__", &CompiledEpilogue::call)
+      .def_property_readonly("taken", &CompiledEpilogue::taken);
+  m.def("epilogue", epilogue);
+  m.def("goes_portable", goes_portable);
 }
 
 }  // namespace causeway

@@ -275,8 +275,10 @@ def set_observers(
     begin: Callable[[ObservedCall], Any] | None,
     end: Callable[[ObservedCall, Any], None] | None,
     names: list[str],
+    values: bool = False,
 ) -> None:
     """`begin(call)` before and `end(call, token)` after each call of these operators, with the token that begin gave.
+    `values`: they look at what tensors hold, so that a compiled product's own result is there to be seen.
     An operator that torch makes known later is observed until begin gives None for it."""
 
 def pause_observers(on: bool) -> bool:
@@ -350,6 +352,20 @@ def compiled_source(device: int, before: str, kernels: list[Any]) -> str:
 
 def build_kernels(device: int, before: str, kernels: list[Any]) -> list[CompiledKernel]:
     """Compile them as one program, with the functions of `before`. Raises VendorError with the compiler's message."""
+
+class CompiledEpilogue:
+    """What follows a product of a compiled graph. Called with the product's call, a function without arguments, and the
+    epilogue's parameters; returns None where the product's kernel did it, else what the call gave."""
+
+    taken: int
+    def __call__(self, call: Callable[[], Any], *args: torch.Tensor | float) -> Any: ...
+
+def epilogue(device: int, operator: str, before: str, row: str, kernel: Any) -> CompiledEpilogue:
+    """Of the operator `operator`, by the text of `kernel` (compile/kernel_text.py) for one element
+    (csrc/portable/epilogue.h), with the functions of `before`; `row` comes first, once a row."""
+
+def goes_portable(name: str, dtype: torch.dtype, device: int) -> bool:
+    """Whether the operator goes to a portable kernel: it has one, and the vendor has none of its own."""
 
 class Graph:
     """Work that a stream was given while a capture lasted, and that replays give again."""

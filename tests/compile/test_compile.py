@@ -130,6 +130,85 @@ def test_a_changed_weight_and_a_second_set_of_kernels_are_found(
     assert kernels.startswith("net: kernels made by batches of (5, 6): [")
 
 
+PRODUCTS = (HERE / "products.py").read_text()
+SOME_PRODUCTS = ("addmm, residual", "bmm", "convolution, groups", "Winograd", "read twice", "GELU")
+
+
+def test_what_follows_a_product_is_done_in_its_kernel(run_python: Run, caches: dict) -> None:
+    done = run_python(PRODUCTS, args=SOME_PRODUCTS, compiles=True, **SIM, **caches)
+    assert done.stdout.splitlines() == [f"{name}: right, right" for name in SOME_PRODUCTS]
+
+
+@pytest.mark.long
+@pytest.mark.timeout(1800)
+@pytest.mark.parametrize("where", ["sim", "teams", "opencl"])
+def test_what_follows_any_product_is_done_in_its_kernel(
+    run_python: Run, caches: dict[str, str], opencl_library: Path, where: str
+) -> None:
+    env = {"CAUSEWAY_COMPILE": "strict", **caches}
+    if where == "opencl":
+        env["CAUSEWAY_VENDOR"] = str(opencl_library)
+    elif where == "sim":
+        env |= SIM
+    else:
+        env |= {"CAUSEWAY_SIM_TEAMS": "1", "CAUSEWAY_SIM_OPS": "none", "CAUSEWAY_TUNE": "off"}
+        env |= {"CAUSEWAY_SIM_MEMORY_MODEL": "discrete", "CAUSEWAY_MEMORY_CACHE": "0"}
+    said = run_python(PRODUCTS, compiles=True, timeout=1700, **env).stdout.splitlines()
+    assert len(said) >= 35
+    assert [line for line in said if not line.endswith(": right, right")] == []
+
+
+# What a hurried colleague would get wrong: a case, and the text that is planted.
+WRONG_PRODUCTS = {
+    "addmm, columns scaled": """
+place = epilogues.EpilogueKernel._place_of
+epilogues.EpilogueKernel._place_of = lambda s, e: place(s, e).replace("AT_COLUMN", "AT_ROW")
+""",
+    "Winograd, images scaled": """
+import inspect
+text = inspect.getsource(epilogues._by_rows)
+exec(text.replace('{"AT_ROW"}', '{"AT_ROW", "AT_BATCH"}'), epilogues.__dict__)
+""",
+    "both are results": """
+epilogues.is_epilogue = lambda before, after: not after.is_reduction()
+""",
+    "convolution, columns scaled": """
+is_flat = epilogues.EpilogueKernel._is_flat
+epilogues.EpilogueKernel._is_flat = lambda self, index: index.is_Symbol or is_flat(self, index)
+""",
+}
+
+
+@pytest.mark.parametrize("case", WRONG_PRODUCTS)
+def test_a_wrong_epilogue_is_found(
+    run_python: Run, caches: dict[str, str], tmp_path: Path, case: str
+) -> None:
+    own = caches | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    planted = "from causeway.compile import epilogues\n" + WRONG_PRODUCTS[case]
+    program = PRODUCTS.replace("CASES: dict", planted + "CASES: dict", 1)
+    done = run_python(program, args=(case,), compiles=True, status=None, **SIM, **own)
+    assert "right, right" not in done.stdout
+
+
+NOT_BUILT = """
+from causeway.compile import epilogues
+rows = epilogues._by_rows
+epilogues._by_rows = lambda lines: (["this is no C;"], rows(lines)[1])
+"""
+
+
+def test_where_no_product_can_be_built_with_it_what_follows_runs_by_itself(
+    run_python: Run, caches: dict[str, str], tmp_path: Path
+) -> None:
+    own = caches | {"TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    program = PRODUCTS.replace("CASES: dict", NOT_BUILT + "CASES: dict", 1)
+    names = ("mm", "convolution")
+    done = run_python(program, args=names, compiles=True, **SIM, **own)
+    apart = "equal, 0 of 2 calls in the product's kernel, 1 apart"
+    assert done.stdout.splitlines() == [f"{name}: {apart}, {apart}" for name in names]
+    assert "the chip's compiler failed on the portable kernel of aten::mm.out" in done.stderr
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 

@@ -145,10 +145,13 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
     if (++q == kw) { q = 0; if (++r == kh) { r = 0; if (++e == kd) { e = 0; ++c; } } } \
   }
 #if BIASED
-#define PUT v = v + LDA(bias, group * M + m); ST(out, o_base + m * N + n, v);
+#define PUT v = v + LDA(bias, group * M + m); FINISH(o_base + m * N + n)
 #else
-#define PUT ST(out, o_base + m * N + n, v);
+#define PUT FINISH(o_base + m * N + n)
 #endif
+#define AT_BATCH (batch / groups)
+#define AT_ROW (group * M + m)
+#define AT_COLUMN n
 
 //// swapped: Of weights [groups, m, n, taps] those that a phase reads, as [groups, n, m, its taps]. Loops over taps are
 //// constants: most have 9, 4 or 1 of them.

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <numeric>
 
+#include "portable/epilogue.h"
 #include "portable/kernels/gemm.h"
 #include "portable/kernels/winograd.h"
 #include "portable/kernels/convolution.cl.h"
@@ -139,7 +140,8 @@ cw_status depthwise(KernelCall& call, const Convolution& c, const Gather& g, con
 
 // `out` [batch, groups * m, to] = `weight` [groups, m, channels * taps] times what `g` gathers from `image`.
 cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, const int64_t (&kernel)[3], int64_t m,
-                   const void* out, const void* weight, const void* image, bool slack, const void* bias) {
+                   const void* out, const void* weight, const void* image, bool slack, const void* bias,
+                   const Epilogue* epilogue = nullptr) {
   if (m == 1 && g.channels == 1) return depthwise(call, c, g, kernel, out, weight, image, slack, bias);
   const Dtype type = compute_of(c.dtype);
   const bool inside = call.device->in_turn();
@@ -149,7 +151,7 @@ cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, cons
                     static_cast<uint64_t>(bias != nullptr) << 9 | static_cast<uint64_t>(slack) << 10;
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
-        {family("gathered"), bits, cut.id(), 0},
+        {family("gathered"), bits, cut.id(), id_of(epilogue)},
         [&] {
           Source s(call.device->info);
           define_elements(s, c.dtype);
@@ -157,6 +159,7 @@ cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, cons
           if (bias) s.in("S", "bias");
           s.value("idx", "groups");
           add_plane(s);
+          declare(epilogue, s, cut.kind == Cut::panels);
           Product p;
           p.cut = cut;
           p.a = c.dtype;
@@ -173,6 +176,7 @@ cw_status gathered(KernelCall& call, const Convolution& c, const Gather& g, cons
     if (bias) l.pointer(bias);
     l.value(c.groups);
     add_plane(l, g, kernel);
+    fill(epilogue, l);
   });
 }
 
@@ -202,11 +206,13 @@ bool by_winograd(const KernelCall& call, const Convolution& c, bool turned, Wind
 cw_status forward(KernelCall& call, const Convolution& c, const void* out, const void* in, const void* weight,
                   const void* bias) {
   Windows w{};
-  if (by_winograd(call, c, false, &w)) return winograd(call, w, out, in, weight, bias);
+  if (by_winograd(call, c, false, &w)) return winograd(call, w, out, in, weight, bias, call.take_epilogue());
   Gather g = forward_gather(c);
   bool slack = false;
   TRY(surrounded(call, c, c.in_channels, reach_of(g, c.kernel), {&g}, &in, &slack));
-  return gathered(call, c, g, c.kernel, c.out_channels / c.groups, out, weight, in, slack, bias);
+  const bool alone = c.out_channels == c.groups && g.channels == 1;  // depthwise
+  return gathered(call, c, g, c.kernel, c.out_channels / c.groups, out, weight, in, slack, bias,
+                  alone ? nullptr : call.take_epilogue());
 }
 
 // Of an input's gradient, places that lie a stride apart: the same taps reach them, `taps` of them, from `first` on and

@@ -2,12 +2,20 @@
 // before them, macros of whoever has one:
 //   BEGIN             declarations for this `batch`: sets a_base
 //   B_AT              B[k, n]; of few columns COLUMN_AT(n), where column n begins
-//   PUT               puts the value v at m, n
+//   PUT               puts the value v at m, n: by FINISH(at), which stores it; FINISH_ROW stands where a row begins
 // and, where it is not as in `product`:
 //   A_AT              A[m, k] (not CPUs)
 //   DEPTH_OF_BATCH    how many k there are for this `batch` (not CPUs)
 //   PANEL             for the columns n0 .. n0 + wide - 1 of it (CPUs)
 //   PACK              fills pack[(k - k0) * WIDE + l] for k0 <= k < k1 and l < WIDE (CPUs)
+
+//// finish
+#ifndef FINISH
+#define FINISH(at) ST(out, at, v);
+#endif
+#ifndef FINISH_ROW
+#define FINISH_ROW
+#endif
 
 //// product
 #ifndef A_AT
@@ -61,8 +69,14 @@
 #else
 #define TILE_PUT \
   for (idx i = 0; i < rows; ++i) { \
-    INDEPENDENT \
-    for (idx l = 0; l < wide; ++l) { const idx m = m0 + i, n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
+    const idx m = m0 + i; \
+    FINISH_ROW \
+    int l0 = 0; \
+    for (; l0 + LANES_OF_V <= wide; l0 += LANES_OF_V) { \
+      INDEPENDENT \
+      for (int j = 0; j < LANES_OF_V; ++j) { const int l = l0 + j; const idx n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
+    } \
+    for (int l = l0; l < wide; ++l) { const idx n = n0 + l; T v = tile[i * WIDE + l]; PUT } \
   }
 #endif
 #if IN_PLACE

@@ -135,7 +135,7 @@ void tile_definitions(Source& s, const Product& p, const Device& device) {
 std::string product_text(Source& s, const Product& p, const Device& device) {
   tile_definitions(s, p, device);
   s.define("AK", p.a_dense ? "1" : "ak").define("DEPTH", p.cut.depth);
-  s.before(texts::gemm::product);
+  s.before(texts::gemm::finish).before(texts::gemm::product);
   for (const char* name : {"units", "splits", "panels", "slot", "M", "N", "K", "am", "ak", "batches", "parts",
                            "together", "chunk", "block", "kept_rows", "taken"})
     s.value("idx", name);
@@ -172,6 +172,7 @@ std::string columns_text(Source& s, const Product& p, int columns, const Device&
   }
   s.define("TOGETHER", together).define("COLUMNS_ZERO", zero).define("COLUMNS_RUN", run).define("COLUMNS_STEP", step);
   s.define("COLUMNS_OUT", out);
+  s.before(texts::gemm::finish);
   for (const char* name : {"units", "M", "N", "K", "am"}) s.value("idx", name);
   return s.kernel(texts::gemm::columns);
 }

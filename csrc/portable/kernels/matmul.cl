@@ -15,7 +15,15 @@
 #else
 #define SCALE
 #endif
-#define PUT SCALE ADD_C ST(out, o_base + m * OM + n * ON, v);
+#define PUT SCALE ADD_C FINISH(o_base + m * OM + n * ON)
+#define AT_BATCH batch
+#if TURNED
+#define AT_ROW n
+#define AT_COLUMN m
+#else
+#define AT_ROW m
+#define AT_COLUMN n
+#endif
 #define B_AT LD(b_, b_base + k * BK + n * BN)
 #define COLUMN_AT(n) b_base + n * bn
 #if N_DENSE

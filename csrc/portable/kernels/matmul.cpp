@@ -1,6 +1,7 @@
 // mm, addmm, bmm and baddbmm, of matrices with any strides.
 #include <utility>
 
+#include "portable/epilogue.h"
 #include "portable/kernels/gemm.h"
 #include "portable/kernels/matmul.cl.h"
 #include "portable/program.h"
@@ -40,10 +41,13 @@ cw_status matmul(KernelCall& call, const void* data) {
       if (c.shape[d] != 1 && c.shape[d] != out.shape[to]) return CW_UNSUPPORTED;
       cs[to + 3 - rank] = c.shape[d] == 1 ? 0 : c.strides[d];
     }
+  const Epilogue* epilogue = out.contiguous() ? call.take_epilogue() : nullptr;
+  bool turned = false;
   // On CPUs, where B is packed, and A read where it lies if k is dense in it: the result is as well that of both turned.
   if (call.device->in_turn() && bk == 1 && (ak != 1 || size.m < size.n)) {
     std::swap(a, b), std::swap(size.m, size.n), std::swap(am, bn), std::swap(ak, bk);
     std::swap(om, on), std::swap(cs[1], cs[2]);
+    turned = true;
   }
   const Dtype type = compute_of(a.dtype);
   const bool a_dense = ak == 1, n_dense = bn == 1, k_dense = bk == 1;
@@ -51,7 +55,7 @@ cw_status matmul(KernelCall& call, const void* data) {
                     static_cast<uint64_t>(a_dense) << 9 | static_cast<uint64_t>(n_dense) << 10 |
                     static_cast<uint64_t>(k_dense) << 11 | static_cast<uint64_t>(op.added) << 12 |
                     static_cast<uint64_t>(am == 1) << 13 | static_cast<uint64_t>(om == 1) << 14 |
-                    static_cast<uint64_t>(on == 1) << 15;
+                    static_cast<uint64_t>(on == 1) << 15 | static_cast<uint64_t>(turned) << 16;
   // The parameters before the product's own.
   const auto parameters = [&](Source& s) {
     const std::string store = storage_of(a.dtype), t = name_of(type);
@@ -61,6 +65,7 @@ cw_status matmul(KernelCall& call, const void* data) {
     for (const char* v : {"a_batch", "b_batch", "bk", "bn", "o_batch", "om", "on"}) s.value("idx", v);
     if (adds)
       for (const char* v : {"c_batch", "cm", "cn"}) s.value("idx", v);
+    declare(epilogue, s);
   };
   const auto fill = [&](Launch& l) {
     const auto scalar = [&](double v) { type == kF64 ? l.value(v) : l.value(static_cast<float>(v)); };
@@ -70,6 +75,7 @@ cw_status matmul(KernelCall& call, const void* data) {
     l.value(op.batched ? a.strides[0] : int64_t{0}).value(op.batched ? b.strides[0] : int64_t{0}).value(bk).value(bn);
     l.value(op.batched ? out.strides[0] : int64_t{0}).value(om).value(on);
     if (adds) l.value(cs[0]).value(cs[1]).value(cs[2]);
+    causeway::portable::fill(epilogue, l);
   };
   const auto describe = [&](Product& p) {
     p.a = a.dtype;
@@ -80,13 +86,13 @@ cw_status matmul(KernelCall& call, const void* data) {
     s.define("LD", "LD_" + name).define("ST", "ST_" + name).define("ADDED", adds).define("SCALED", op.added);
     s.define("BK", k_dense ? "1" : "bk").define("BN", n_dense ? "1" : "bn");
     s.define("OM", om == 1 ? "1" : "om").define("ON", on == 1 ? "1" : "on");
-    s.define("N_DENSE", n_dense).define("K_DENSE", k_dense).before(texts::matmul::matmul);
+    s.define("TURNED", turned).define("N_DENSE", n_dense).define("K_DENSE", k_dense).before(texts::matmul::matmul);
   };
   if (call.device->in_turn() && size.n <= kFewColumns && a_dense && k_dense && a.dtype == type) {
     const int columns = size.n == 1 ? 1 : kFewColumns;
     cw_function function = nullptr;
     TRY(call.device->function(
-        {family("matmul_columns"), bits, static_cast<uint64_t>(columns), 0},
+        {family("matmul_columns"), bits, static_cast<uint64_t>(columns), id_of(epilogue)},
         [&] {
           Source s(call.device->info);
           parameters(s);
@@ -104,7 +110,7 @@ cw_status matmul(KernelCall& call, const void* data) {
   }
   const auto function_of = [&](const Cut& cut, cw_function* out_function) {
     return call.device->function(
-        {family("matmul"), bits, cut.id(), 0},
+        {family("matmul"), bits, cut.id(), id_of(epilogue)},
         [&] {
           Source s(call.device->info);
           s.out(name_of(type), "packs");

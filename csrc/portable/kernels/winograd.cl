@@ -23,6 +23,12 @@ FUNCTION V shuffled(V a, V b, int first, int step, int apart) {
 #endif
 
 //// pieces
+#ifndef FINISH
+#define FINISH(at) out[at] = v;
+#endif
+#ifndef FINISH_ROW
+#define FINISH_ROW
+#endif
 #define ROOM (2 * WIDE + 4 * LANES_OF_V)
 #define OF_TILES (channels * WIDE + 16)
 #define OF_WEIGHTS (blocks * channels * TILE + 16)
@@ -242,6 +248,8 @@ for (idx u = taken ? 0 : FIRST(units), end = taken ? 0 : LAST(units);; ++u) {
 #if BIASED
         const T more = bias[m];
 #endif
+#define AT_ROW m
+        FINISH_ROW
         for (int k = 0; k < n_runs; ++k) {
           const idx x0 = runs[k].x * 2, left = tx - x0 < runs[k].count * 2 ? tx - x0 : runs[k].count * 2;
           for (int r = 0; r < 2; ++r) {
@@ -255,11 +263,13 @@ for (idx u = taken ? 0 : FIRST(units), end = taken ? 0 : LAST(units);; ++u) {
                 if (from[x] * (T)0 != 0)
                   from[x] = direct(in, weight, runs[k].image, m, y + oy, x0 + x + ox, channels, h, w, apart_m, apart_c,
                                    turned);
-            GLOBAL T* result = out + ((runs[k].image * M + m) * ty + y) * tx + x0;
+            const idx at_row = (runs[k].image * M + m) * (ty * tx), first = y * tx + x0;
+#define AT_BATCH runs[k].image
+#define AT_COLUMN (first + x)
 #if BIASED
-            INDEPENDENT for (idx x = 0; x < left; ++x) result[x] = from[x] + more;
+            INDEPENDENT for (idx x = 0; x < left; ++x) { const T v = from[x] + more; FINISH(at_row + AT_COLUMN) }
 #else
-            INDEPENDENT for (idx x = 0; x < left; ++x) result[x] = from[x];
+            INDEPENDENT for (idx x = 0; x < left; ++x) { const T v = from[x]; FINISH(at_row + AT_COLUMN) }
 #endif
           }
         }

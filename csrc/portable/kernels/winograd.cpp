@@ -7,6 +7,7 @@
 
 #include <algorithm>
 
+#include "portable/epilogue.h"
 #include "portable/kernels/gemm.h"
 #include "portable/portable.h"
 #include "portable/kernels/winograd.cl.h"
@@ -135,7 +136,7 @@ bool winograd_pays(const Device& device, Dtype dtype, const Windows& w) {
 }
 
 cw_status winograd(KernelCall& call, const Windows& w, const void* out, const void* in, const void* weight,
-                   const void* bias) {
+                   const void* bias, const Epilogue* epilogue) {
   const Device& device = *call.device;
   const Plan p = plan_of(device, w);
   const int64_t wanted = int64_t{device.info.compute_units} * 4;
@@ -143,7 +144,7 @@ cw_status winograd(KernelCall& call, const Windows& w, const void* out, const vo
   const int64_t parts = std::clamp<int64_t>(wanted / pieces, 1, others), units = pieces * parts;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("winograd"), p.tile.id(), static_cast<uint64_t>(bias != nullptr), static_cast<uint64_t>(p.tiles_ahead)},
+      {family("winograd"), p.tile.id(), static_cast<uint64_t>(bias != nullptr) | static_cast<uint64_t>(p.tiles_ahead) << 1, id_of(epilogue)},
       [&] {
         Source s(device.info);
         s.out("f32", "packs").out("f32", "out").in("f32", "ahead").in("f32", "in").in("f32", "weight");
@@ -152,6 +153,7 @@ cw_status winograd(KernelCall& call, const Windows& w, const void* out, const vo
           s.value("idx", v);
         add_image(s);
         add_weights(s);
+        declare(epilogue, s, true);
         define(s, p, device);
         s.define("TILES_AHEAD", p.tiles_ahead).define("BIASED", bias != nullptr);
         return s.kernel(texts::winograd::products);
@@ -173,6 +175,7 @@ cw_status winograd(KernelCall& call, const Windows& w, const void* out, const vo
   l.value(w.down).value(w.across);
   add_image(l, p, w);
   add_weights(l, p, w);
+  fill(epilogue, l);
   return l.run_groups(device, function, items, 1, call.stream);
 }
 

@@ -17,6 +17,6 @@ struct Windows {
 bool winograd_pays(const Device& device, Dtype dtype, const Windows& windows);
 
 cw_status winograd(KernelCall& call, const Windows& windows, const void* out, const void* in, const void* weight,
-                   const void* bias);
+                   const void* bias, const Epilogue* epilogue = nullptr);
 
 }  // namespace causeway::portable

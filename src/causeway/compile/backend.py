@@ -14,11 +14,12 @@ import re
 from pathlib import Path
 from typing import Any
 
+import sympy
 import torch
 
 import causeway
 from causeway import _C, config
-from causeway.compile import check, chip, integers, lines, names
+from causeway.compile import check, chip, epilogues, integers, lines, names
 from causeway.compile.dialect import MEMORY
 from causeway.compile.kernel import Kernel
 from causeway.compile.kernel_text import KernelText
@@ -73,6 +74,57 @@ class Scheduling(SIMDScheduling):
         )
         wrapper.define_kernel(name, body, f"{origins}\n{details}", gpu=False)
         return name
+
+    def can_fuse_vertical(self, node1: Any, node2: Any) -> bool:
+        if node1.is_template():
+            return epilogues.is_epilogue(node1, node2)
+        return not node2.is_template() and super().can_fuse_vertical(node1, node2)
+
+    def can_fuse_horizontal(self, node1: Any, node2: Any) -> bool:
+        if node1.is_template() or node2.is_template():
+            return False
+        return super().can_fuse_horizontal(node1, node2)
+
+    def codegen_template(
+        self, template_node: Any, epilogue_nodes: Any, prologue_nodes: Any, **more: Any
+    ) -> None:
+        after = list(epilogue_nodes)
+        if after and epilogues.write_product(self, template_node, after):
+            return
+        template_node.mark_run()
+        template_node.node.codegen(V.graph.wrapper_code)
+        if not after:
+            self.free_buffers_in_scheduler()
+        else:
+            _, (numel, _) = template_node.group
+            schedule = self.generate_node_schedule(after, numel, sympy.S.One)
+            self.codegen_node_schedule(names.SIMDKernelFeatures(schedule, numel))
+
+    def define_product(
+        self, product: Any, row: str, finish: KernelText, apart: KernelText, nodes: Any
+    ) -> str:
+        """Add a product with what follows it to the graph's program: `row` and `finish` are the
+        epilogue, `apart` the kernel of its own. Returns its name."""
+        wrapper = V.graph.wrapper_code
+        operator = epilogues.PRODUCTS[product.python_kernel_name]
+        about = f"{_operators(nodes)!r}, {_source_lines(nodes)!r}"
+        both = f"{finish.parameters!r}, r'''\n{row}''', r'''\n{finish.body}''', "
+        both += f"{apart.parameters!r}, {apart.cost}, r'''\n{apart.body}'''"
+        key = f"{operator} {both}"
+        if key not in wrapper.src_to_kernel:
+            fused = "_".join(OrderedSet(filter(None, map(_plain, nodes))))[:80]
+            name = f"{fused}_{wrapper.next_kernel_suffix()}"
+            wrapper.src_to_kernel[key] = name
+            program = wrapper.causeway_program(int(product.get_layout().device.index or 0))
+            body = f"{program}.add_product({name!r}, {operator!r}, {both}, {about})"
+            wrapper.define_kernel(name, body, "", gpu=False)
+        return str(wrapper.src_to_kernel[key])
+
+
+def _plain(node: torch.fx.Node) -> str:
+    """An operator's name, as kernels are called by it."""
+    target = node.meta.get("original_aten") or node.target
+    return getattr(target, "_overloadpacket", target).__name__ if callable(target) else ""
 
 
 def _by_ladder_names() -> list[str]:
@@ -150,6 +202,8 @@ class Wrapper(PythonWrapperCodegen):
         parent_wrapper: Any,
         partition_signatures: Any = None,
     ) -> Any:
+        if config.get("compile") != "check":  # it compares what a kernel gets with what it gives
+            epilogues.make_templates()
         if is_subgraph:
             return SubgraphWrapper(subgraph_name, parent_wrapper, partition_signatures)
         return Wrapper()

@@ -988,7 +988,9 @@ class Kernel(SIMDKernel):
             "}",
         ]
 
-    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+    def call_arguments(self, name: str) -> tuple[list[str], list[Any]]:
+        """What a call of the kernel is given, as text, and of which types: the number of units of
+        work, then its parameters."""
         wrapper = V.graph.wrapper_code
         definitions, given, _, types = self.args.python_argdefs()
         arguments = [
@@ -996,10 +998,10 @@ class Kernel(SIMDKernel):
             for definition, argument in zip(definitions, given, strict=True)
         ]
         kinds = list(types)
-        units = "1"
+        units, dynamic = "1", self._dynamic()
         for tree in self.range_trees:
             text = str(whole(tree.numel))
-            if whole(tree.numel) is None and (not tree.is_reduction or self.reduced):
+            if any(tree is one for one in dynamic):
                 numel = tree.numel
                 expr = (
                     numel
@@ -1015,14 +1017,19 @@ class Kernel(SIMDKernel):
             units = f"({units} + {BLOCK - 1}) // {BLOCK}"
         if self.alone:
             units = f"min(1, {units})"
+        return [units, *arguments], [int, *kinds]
+
+    def call_kernel(self, name: str, node: Any = None, deallocate_ws: bool = True) -> None:
+        wrapper = V.graph.wrapper_code
+        arguments, kinds = self.call_arguments(name)
         if noting():
             wrapper.say_work(self._operations(), self._moved())
         wrapper.generate_kernel_call(
             name,
-            [units, *arguments],
+            arguments,
             device=V.graph.get_current_device_or_throw(),
             triton=False,
-            arg_types=[int, *kinds],
+            arg_types=kinds,
         )
         wrapper.check_after(name, self._written())
 
@@ -1039,7 +1046,7 @@ class Kernel(SIMDKernel):
                 continue
             graphs = [body.root_block.graph, *(b.graph for b in body.subblocks.values())]
             calls = [call for graph in graphs for call in graph.nodes]
-            each = sum(map(_operations_of, calls))
+            each = sum(map(operations_of, calls))
             sizes, reduced = node._sizes
             key = (str(node._sizes), str(node.read_writes.reads), *(c.target for c in calls))
             if node.is_reduction() and key in seen:
@@ -1099,7 +1106,7 @@ _NO_OPERATIONS = frozenset(
 _SEVERAL = {"fma": 2, "welford_reduce": 4, "welford_combine": 6}
 
 
-def _operations_of(call: Any) -> int:
+def operations_of(call: Any) -> int:
     """Operations of a node in a loop's body."""
     name = str(call.target)
     if name == "reduction" and len(call.args) > 3:

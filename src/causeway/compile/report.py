@@ -32,6 +32,8 @@ class Graph:
     extern: list[str]  # operators that were not fused: they go by the ladder
     seconds: float = 0.0  # the device's compiler
     functions: list[Any] = field(default_factory=list)
+    # Calls of products in whose kernel what follows is done: the operators and lines of each.
+    products: dict[str, Made] = field(default_factory=dict)
 
     @property
     def launches(self) -> int:
@@ -111,6 +113,9 @@ class CompileReport:
             for name, one in graph.kernels.items():
                 lines.append(f"  {name}: {', '.join(one.operators)}")
                 lines += [f"    {line}" for line in one.lines]
+            for name, one in graph.products.items():
+                lines.append(f"  in the product's kernel: {', '.join(one.operators)} ({name})")
+                lines += [f"    {line}" for line in one.lines]
             lines += [f"  by the ladder: {name}" for name in graph.extern]
         lines += [f"not fused: {why}" for why in self.unfused]
         lines += [
@@ -177,6 +182,11 @@ def built(programs: Sequence[Program], names: dict[str, Any], seconds: float) ->
             list(names.get("causeway_extern", ())),
             seconds,
             functions,
+            {
+                name: Made(one.apart.origins, one.apart.lines, 0, 0)
+                for program in programs
+                for name, one in program.products.items()
+            },
         )
     )
 

@@ -23,6 +23,31 @@ from causeway.errors import CausewayError
 _TOGETHER = 8  # kernels of one part: a part reads the dialect's own text once
 
 
+class Product:
+    """A call of a product, and what is done with its result: in the product's kernel where the
+    ladder takes a portable one."""
+
+    def __init__(self, program: Program, epilogue: Any, apart: KernelText) -> None:
+        self.program = program
+        self.epilogue = epilogue
+        self.apart = apart
+        self.kernel: Any = None
+
+    def __call__(self, out: torch.Tensor, finish: tuple[Any, ...], apart: tuple[Any, ...]) -> None:
+        """`finish`: the product's call and the epilogue's arguments; `apart`: those of the kernel
+        of its own, which finds the product in `out`."""
+        result = self.epilogue(*finish)
+        if result is None:
+            return
+        if result is not out:
+            out.copy_(result)
+        if self.kernel is None:
+            (self.kernel,) = _C.build_kernels(
+                self.program.device, self.program.functions, [self.apart]
+            )
+        self.kernel(*apart)
+
+
 class Program:
     """The kernels of one graph on one device."""
 
@@ -40,6 +65,8 @@ class Program:
         self.functions = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")
         self.functions += folds.functions(has_float64) if in_turn else ""
         self.kernels: list[KernelText] = []
+        self.products: dict[str, Product] = {}
+        self.has_float64 = has_float64
 
     def add(
         self,
@@ -59,9 +86,33 @@ class Program:
         self.kernels.append(kernel)
         return kernel
 
+    def add_product(
+        self,
+        name: str,
+        operator: str,
+        parameters: Sequence[tuple[str, str, str]],
+        row: str,
+        body: str,
+        apart_parameters: Sequence[tuple[str, str, str]],
+        apart_cost: float,
+        apart_body: str,
+        origins: Sequence[str] = (),
+        lines: Sequence[str] = (),
+    ) -> None:
+        """Take what follows a product: the epilogue of the operator's kernel, and the kernel of its
+        own that does the same to what lies in memory."""
+        apart = KernelText(
+            name, list(apart_parameters), apart_body, apart_cost, 0, list(origins), list(lines)
+        )
+        epilogue = KernelText(name, list(parameters), body, 1.0)
+        functions = FUNCTIONS + (FUNCTIONS_F64 if self.has_float64 else "")
+        made = _C.epilogue(self.device, operator, functions, row, epilogue)
+        self.products[name] = Product(self, made, apart)
+
     def build(self) -> None:
         """Compile all kernels, and put them under their names. Raises CausewayError with the
         compiler's message."""
+        self.names.update(self.products)
         parts = [self.kernels[i :: self._parts()] for i in range(self._parts())]
         failed: list[BaseException] = []
 

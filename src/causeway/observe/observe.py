@@ -247,7 +247,7 @@ def _push() -> None:
         if observers:
             _chosen[name] = observers
             names.append(name)
-    _C.set_observers(_begin, _end, names)
+    _C.set_observers(_begin, _end, names, True)
 
 
 def _begin(raw: Any) -> tuple[ObservedCall, tuple[Observer, ...]] | None:

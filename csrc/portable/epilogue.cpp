@@ -1,0 +1,33 @@
+#include "portable/epilogue.h"
+
+#include <algorithm>
+#include <cstring>
+
+#include "portable/kernels/functions.h"
+
+namespace causeway::portable {
+
+namespace {
+
+thread_local Epilogue* t_pending = nullptr;
+
+}  // namespace
+
+void Epilogue::declare(Source& s, bool by_rows) const {
+  add_parameters(s, text_.kernel);
+  s.before(typed_functions_of(text_.before + text_.row + text_.kernel.body)).before(text_.before);
+  std::string row = text_.row, body = text_.kernel.body;
+  for (std::string* text : {&row, &body}) std::replace(text->begin(), text->end(), '\n', ' ');
+  if (by_rows) s.define("FINISH_ROW", row);
+  else body = row + body;
+  s.define("FINISH(at)", "{ const idx AT = (at); " + body + " }");
+}
+
+PendingEpilogue::PendingEpilogue(Epilogue* epilogue) : before_(t_pending) { t_pending = epilogue; }
+PendingEpilogue::~PendingEpilogue() { t_pending = before_; }
+
+Epilogue* PendingEpilogue::of(const char* name) {
+  return t_pending && !t_pending->taken && t_pending->name == name ? t_pending : nullptr;
+}
+
+}  // namespace causeway::portable
