@@ -18,8 +18,10 @@ void Epilogue::declare(Source& s, bool by_rows) const {
   s.before(typed_functions_of(text_.before + text_.row + text_.kernel.body)).before(text_.before);
   std::string row = text_.row, body = text_.kernel.body;
   for (std::string* text : {&row, &body}) std::replace(text->begin(), text->end(), '\n', ' ');
-  if (by_rows) s.define("FINISH_ROW", row);
-  else body = row + body;
+  if (by_rows)
+    s.define("FINISH_ROW", row);
+  else
+    body = row + body;
   s.define("FINISH(at)", "{ const idx AT = (at); " + body + " }");
 }
 

@@ -14,7 +14,7 @@ namespace causeway::portable {
 // It stores what it makes of that through the kernel's parameters.
 struct EpilogueText {
   std::string before;  // functions that it calls
-  std::string row;     // what of the body is the same for a row's elements, in any batch, and comes before it
+  std::string row;  // what of the body is the same for a row's elements, in any batch, and comes before it
   KernelText kernel;
   uint64_t id = 0;  // of the text, and not 0
 };
@@ -29,7 +29,7 @@ class Epilogue {
   void declare(Source& source, bool by_rows) const;
 
   const std::string& name;  // of the operator that it is for
-  Launch arguments;         // its own, in order
+  Launch arguments;  // its own, in order
   bool taken = false;
 
  private:

@@ -175,7 +175,8 @@ class CompiledEpilogue {
     py::object result;
     {
       // An observer is to see the product's own result.
-      const portable::PendingEpilogue pending(op_ && op_->observed.load() && observers_see_values() ? nullptr : &epilogue);
+      const portable::PendingEpilogue pending(op_ && op_->observed.load() && observers_see_values() ? nullptr
+                                                                                                    : &epilogue);
       result = args[0]();
     }
     if (!epilogue.taken) return result;

@@ -144,7 +144,8 @@ cw_status winograd(KernelCall& call, const Windows& w, const void* out, const vo
   const int64_t parts = std::clamp<int64_t>(wanted / pieces, 1, others), units = pieces * parts;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("winograd"), p.tile.id(), static_cast<uint64_t>(bias != nullptr) | static_cast<uint64_t>(p.tiles_ahead) << 1, id_of(epilogue)},
+      {family("winograd"), p.tile.id(),
+       static_cast<uint64_t>(bias != nullptr) | static_cast<uint64_t>(p.tiles_ahead) << 1, id_of(epilogue)},
       [&] {
         Source s(device.info);
         s.out("f32", "packs").out("f32", "out").in("f32", "ahead").in("f32", "in").in("f32", "weight");
