@@ -18,6 +18,7 @@ typedef __m512i i16s;
 typedef __m512i i32s;
 #define LOAD_i16(p) _mm512_loadu_si512(p)
 #define LOAD_i8(p) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
+#define LOAD_u8(p) _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
 #define NO_SUMS _mm512_setzero_si512()
 #ifdef __AVX512VNNI__
 #define DOT(acc, a, b) _mm512_dpwssd_epi32(acc, a, b)
@@ -30,15 +31,18 @@ typedef __m512i i32s;
 typedef i16 i16s __attribute__((vector_size(32), aligned(2)));
 typedef i32x8 i32s;
 typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
+typedef u8 u8x16 __attribute__((vector_size(16), aligned(1)));
 #define LOAD_i16(p) (*(const i16s*)(p))
 #define NO_SUMS ((i32s){0})
 #define EIGHT(v) (v)
 #ifdef __AVX2__
 typedef char c8x16 __attribute__((vector_size(16)));
 #define LOAD_i8(p) ((i16s)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
+#define LOAD_u8(p) ((i16s)__builtin_ia32_pmovzxbw256((c8x16)*(const u8x16*)(p)))
 #define DOT(acc, a, b) ((acc) + (i32s)__builtin_ia32_pmaddwd256(a, b))
 #else
 #define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16s)
+#define LOAD_u8(p) __builtin_convertvector(*(const u8x16*)(p), i16s)
 static inline i32s dot_pairs(i16s a, i16s b) {
   i32s r;
   for (int l = 0; l < 8; ++l) r[l] = (i32)a[2 * l] * b[2 * l] + (i32)a[2 * l + 1] * b[2 * l + 1];
@@ -68,9 +72,11 @@ typedef int8 i32x8;
 typedef short i16s __attribute__((ext_vector_type(32)));
 typedef short i16s_anywhere __attribute__((ext_vector_type(32), aligned(2)));
 typedef char i8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
+typedef uchar u8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
 typedef int16 i32s;
 #define LOAD_i16(p) (*(GLOBAL const i16s_anywhere*)(p))
 #define LOAD_i8(p) __builtin_convertvector(*(GLOBAL const i8s_anywhere*)(p), i16s)
+#define LOAD_u8(p) __builtin_convertvector(*(GLOBAL const u8s_anywhere*)(p), i16s)
 #ifdef __AVX512VNNI__
 #define DOT(acc, a, b) __builtin_ia32_vpdpwssd512(acc, (int16)(a), (int16)(b))
 #else
@@ -83,6 +89,7 @@ typedef short16 i16s;
 typedef int8 i32s;
 #define LOAD_i16(p) vload16(0, p)
 #define LOAD_i8(p) convert_short16(vload16(0, p))
+#define LOAD_u8(p) convert_short16(vload16(0, p))
 #define EIGHT(v) (v)
 #ifdef PAIRS
 #define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
@@ -102,6 +109,64 @@ typedef int8 i32s;
 #else
 #define SUMS(to, apart, a, b, c, d) \
   do { (to)[0] = SUM8(a); (to)[apart] = SUM8(b); (to)[2 * (apart)] = SUM8(c); (to)[3 * (apart)] = SUM8(d); } while (0)
+#endif
+
+//// bytes_c: Vectors of 64 bytes, and of 16 sums of four products of an unsigned and a signed byte each. The assembler takes
+//// the instruction whatever CPU the compiler compiles for; where that is one without such vectors, pairs are multiplied.
+#if defined(CW_DOT_BYTES) && defined(__AVX512BW__)
+#include <immintrin.h>
+#define BYTES 1
+typedef i32 i32x16 __attribute__((vector_size(64)));
+#define BYTES_AT(p) ((i32x16)_mm512_loadu_si512(p))
+#define SPREAD(x) ((i32x16)_mm512_set1_epi32(x))
+#define LOW_32(a, b) ((i32x16)_mm512_unpacklo_epi32((__m512i)(a), (__m512i)(b)))
+#define HIGH_32(a, b) ((i32x16)_mm512_unpackhi_epi32((__m512i)(a), (__m512i)(b)))
+#define LOW_64(a, b) ((i32x16)_mm512_unpacklo_epi64((__m512i)(a), (__m512i)(b)))
+#define HIGH_64(a, b) ((i32x16)_mm512_unpackhi_epi64((__m512i)(a), (__m512i)(b)))
+#define EVEN_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0x88))
+#define ODD_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0xdd))
+#define PUT_FOUR(p, v, i) _mm_storeu_si128((__m128i*)(p), _mm512_extracti32x4_epi32((__m512i)(v), i))
+#endif
+
+//// bytes_open_cl: the same
+#if defined(CW_DOT_BYTES) && defined(__AVX512BW__)
+#define BYTES 1
+typedef int16 i32x16;
+typedef int i32x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
+#define BYTES_AT(p) (*(GLOBAL const i32x16_anywhere*)(p))
+#define SPREAD(x) ((i32x16)(x))
+#define LOW_32(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH_32(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW_64(a, b) __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH_64(a, b) __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define EVEN_128(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define ODD_128(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#define PART_0 s0123
+#define PART_1 s4567
+#define PART_2 s89ab
+#define PART_3 scdef
+#define PUT_FOUR(p, v, i) vstore4((v).PART_##i, 0, p)
+#endif
+
+//// bytes: Sums of 4 positions and 4 outputs.
+#if BYTES
+static inline i32x16 dot_bytes(i32x16 sums, i32x16 unsigned_, i32x16 signed_) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_), "v"(signed_));
+  return sums;
+}
+#define ADD_BYTES(to, a, b) to = dot_bytes(to, a, b)
+/* Bytes with a sign are taken 128 too large, and 128 times the sum of the weights is taken off: the same, within 32 bits. */
+#if SIGNED
+#define OF_IMAGE(p) (BYTES_AT(p) ^ SPREAD((i32)0x80808080u))
+#else
+#define OF_IMAGE(p) BYTES_AT(p)
+#endif
+/* Of each 128 bits the sums of a, b, c, d. */
+static inline i32x16 four_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
+  const i32x16 ab = LOW_32(a, b) + HIGH_32(a, b), cd = LOW_32(c, d) + HIGH_32(c, d);
+  return LOW_64(ab, cd) + HIGH_64(ab, cd);
+}
+static inline i32x16 halves_of(i32x16 a, i32x16 b) { return EVEN_128(a, b) + ODD_128(a, b); }
 #endif
 
 //// finish
@@ -147,7 +212,7 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
+//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
 //// block's positions are finished together, in vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
@@ -167,7 +232,74 @@ for (idx m = m0; m < m1; ++m) {
 for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+#if BYTES
+  for (idx n = c0; n < c1; n += 4) {
+    const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
+    GLOBAL const WEIGHT* w0 = weight_p + o * w;
+    GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w;
+    GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
+    GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+    i32x16 more = SPREAD(0);
+#if SIGNED
+    {
+      const i32x16 all = SPREAD((i32)0x80808080u);
+      i32x16 s0 = more, s1 = more, s2 = more, s3 = more;
+      for (idx k = 0; k < w; k += 64) {
+        ADD_BYTES(s0, all, BYTES_AT(w0 + k)); ADD_BYTES(s1, all, BYTES_AT(w1 + k));
+        ADD_BYTES(s2, all, BYTES_AT(w2 + k)); ADD_BYTES(s3, all, BYTES_AT(w3 + k));
+      }
+      more = four_of(s0, s1, s2, s3);
+      more = halves_of(more, more);
+      more = halves_of(more, more);
+    }
+#endif
 #if FEW
+    for (idx m = m0; m < m1; ++m) {
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
+      i32x16 s0 = SPREAD(0), s1 = s0, s2 = s0, s3 = s0;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], first = s * padded;
+        for (idx k = 0; k < padded; k += 64) {
+          const i32x16 v = OF_IMAGE(a0 + at + k);
+          ADD_BYTES(s0, v, BYTES_AT(w0 + first + k)); ADD_BYTES(s1, v, BYTES_AT(w1 + first + k));
+          ADD_BYTES(s2, v, BYTES_AT(w2 + first + k)); ADD_BYTES(s3, v, BYTES_AT(w3 + first + k));
+        }
+      }
+      s0 = four_of(s0, s1, s2, s3);
+      s0 = halves_of(s0, s0);
+      s0 = halves_of(s0, s0) - more;
+      PUT_FOUR(sums + (m - m0) * COLUMNS + (n - c0), s0, 0);
+    }
+#else
+    for (idx m = m0; m < m1; m += 4) {
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
+      GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1];
+      GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2];
+      GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3];
+      i32x16 s00 = SPREAD(0), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
+      i32x16 s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], first = s * padded;
+        for (idx k = 0; k < padded; k += 64) {
+          const i32x16 b0 = BYTES_AT(w0 + first + k), b1 = BYTES_AT(w1 + first + k);
+          const i32x16 b2 = BYTES_AT(w2 + first + k), b3 = BYTES_AT(w3 + first + k);
+          const i32x16 v0 = OF_IMAGE(a0 + at + k), v1 = OF_IMAGE(a1 + at + k);
+          const i32x16 v2 = OF_IMAGE(a2 + at + k), v3 = OF_IMAGE(a3 + at + k);
+          ADD_BYTES(s00, v0, b0); ADD_BYTES(s01, v0, b1); ADD_BYTES(s02, v0, b2); ADD_BYTES(s03, v0, b3);
+          ADD_BYTES(s10, v1, b0); ADD_BYTES(s11, v1, b1); ADD_BYTES(s12, v1, b2); ADD_BYTES(s13, v1, b3);
+          ADD_BYTES(s20, v2, b0); ADD_BYTES(s21, v2, b1); ADD_BYTES(s22, v2, b2); ADD_BYTES(s23, v2, b3);
+          ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
+        }
+      }
+      const i32x16 all = halves_of(halves_of(four_of(s00, s01, s02, s03), four_of(s10, s11, s12, s13)),
+                                   halves_of(four_of(s20, s21, s22, s23), four_of(s30, s31, s32, s33))) - more;
+      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
+      PUT_FOUR(put, all, 0); PUT_FOUR(put + COLUMNS, all, 1);
+      PUT_FOUR(put + 2 * COLUMNS, all, 2); PUT_FOUR(put + 3 * COLUMNS, all, 3);
+    }
+#endif
+  }
+#elif FEW
   for (idx n = c0; n < c1; n += 4) {
     const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
     GLOBAL const WEIGHT* w0 = weight_p + o * w;
@@ -175,12 +307,12 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
     GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
     for (idx m = m0; m < m1; ++m) {
-      GLOBAL const i16* a0 = image_p + from[m - m0];
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
       i32s s0 = NO_SUMS, s1 = NO_SUMS, s2 = NO_SUMS, s3 = NO_SUMS;
       for (idx s = 0; s < SEGMENTS; ++s) {
         const idx at = begins[s], first = s * padded;
         for (idx k = 0; k < padded; k += PRODUCTS) {
-          const i16s v = LOAD_i16(a0 + at + k);
+          const i16s v = LOAD_IMAGE(a0 + at + k);
           s0 = DOT(s0, v, LOAD_i8(w0 + first + k)); s1 = DOT(s1, v, LOAD_i8(w1 + first + k));
           s2 = DOT(s2, v, LOAD_i8(w2 + first + k)); s3 = DOT(s3, v, LOAD_i8(w3 + first + k));
         }
@@ -195,18 +327,18 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
     GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
     for (idx m = m0; m < m1; m += 4) {
-      GLOBAL const i16* a0 = image_p + from[m - m0];
-      GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
-      GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
-      GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
+      GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1];
+      GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2];
+      GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3];
       i32s s00 = NO_SUMS, s10 = NO_SUMS, s20 = NO_SUMS, s30 = NO_SUMS;
       i32s s01 = NO_SUMS, s11 = NO_SUMS, s21 = NO_SUMS, s31 = NO_SUMS;
       for (idx s = 0; s < SEGMENTS; ++s) {
         const idx at = begins[s], w = s * padded;
         for (idx k = 0; k < padded; k += PRODUCTS) {
           const i16s b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
-          const i16s v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
-          const i16s v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+          const i16s v0 = LOAD_IMAGE(a0 + at + k), v1 = LOAD_IMAGE(a1 + at + k);
+          const i16s v2 = LOAD_IMAGE(a2 + at + k), v3 = LOAD_IMAGE(a3 + at + k);
           s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
           s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
           s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
@@ -251,7 +383,7 @@ const idx end = count - u * BLOCK < BLOCK ? count : u * BLOCK + BLOCK;
 INDEPENDENT
 for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));
 
-//// image: The input once more, as int16 with zeros around it and, BETWEEN, between its elements: a row an item, or an element.
+//// image: The input once more, as int16 or as it is, with zeros around it and, BETWEEN, between its elements: a row an item, or an element.
 #define OF_COLUMN \
   const idx t = x + lx; \
   const idx from_x = BETWEEN ? t / gx : t; \
@@ -264,7 +396,7 @@ for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));
   const idx at = b * x0 + from_z * x2 + from_y * x3;
 #ifdef IN_TURN
 OF_ROW
-GLOBAL i16* to = out_p + u * w * channels;
+GLOBAL IMAGE* to = out_p + u * w * channels;
 if (!in_row) {
   for (idx i = 0; i < w * channels; ++i) to[i] = 0;
   continue;
@@ -274,7 +406,7 @@ for (idx x = 0; x < w; ++x) {
   OF_COLUMN
   if (in_x) {
     INDEPENDENT
-    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (i16)x(at + from_x * x4 + c);
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (IMAGE)x(at + from_x * x4 + c);
   } else {
     for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
   }
@@ -290,7 +422,7 @@ for (idx s0 = 0; s0 < fx; s0 += 32) {
   for (idx c = 0; c < channels; ++c)
     for (idx s = s0; s < s1; ++s) {
       const idx x = s * gx - lx;
-      if (x >= 0 && x < w) to[x * channels + c] = (i16)x(at + c * x1 + s * x4);
+      if (x >= 0 && x < w) to[x * channels + c] = (IMAGE)x(at + c * x1 + s * x4);
     }
 }
 #endif
@@ -300,7 +432,7 @@ const idx element = u, c = u % channels, x = u / channels % w;
   const idx u = element / channels / w;
   OF_ROW
   OF_COLUMN
-  out_p[element] = in_row && in_x ? (i16)x(at + c * x1 + from_x * x4) : (i16)0;
+  out_p[element] = in_row && in_x ? (IMAGE)x(at + c * x1 + from_x * x4) : (IMAGE)0;
 }
 #endif
 

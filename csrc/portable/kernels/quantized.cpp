@@ -1,10 +1,10 @@
 // Layers in integers: causeway::quantize, qlinear and qconv. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
 //
-// The input is first written once more, as int16 with channels beside each other, zeros around it and, for transposed
-// convolutions, between its elements. Each output is then a sum over segments, rows of the kernel whose taps and channels
+// The input is first written once more, unless it lies so: with channels beside each other, zeros around it and, for transposed
+// convolutions, between its elements; as int16, or as bytes. Each output is then a sum over segments, rows of the kernel whose taps and channels
 // are neighbours in both the input and the weights, and no position is outside. On CPUs items compute tiles of sums by the
-// instruction that multiplies pairs of int16 and adds them up in int32, which loses nothing; where it has none, what the
-// compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
+// instruction that multiplies fours of bytes (VNNI's, which does not saturate), or pairs of int16, and adds them up in
+// int32, which loses nothing; where it has none, what the compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
 #include <algorithm>
 
 #include "portable/program.h"
@@ -107,15 +107,34 @@ bool is_short_sum(const Quantized& q) {
 // ---- the input, written once more ------------------------------------------------------------------------------------------
 
 struct Image {
-  void* data = nullptr;
+  const void* data = nullptr;
+  Dtype dtype = kI16;
   int64_t size[3], low[3];  // of each dimension, and which position of the input its first is
   int64_t channels = 1;  // of all groups
 };
 
-constexpr int64_t kBeyond = 32;  // elements that a vector may read past the end
+constexpr int64_t kBeyond = 64;  // elements that a vector may read past the end
 
-cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
+// Whether the input is an image as it is: channels beside each other, and nothing around or between its elements.
+bool is_image(const Quantized& q) {
+  int64_t stride = q.groups * q.in_channels;
+  if (q.transposed || (stride > 1 && q.x.strides[1] != 1)) return false;
+  for (int d = 2; d >= 0; --d) {
+    if (q.padding[d] != 0 || (q.in[d] > 1 && q.x.strides[d + 2] != stride)) return false;
+    stride *= q.in[d];
+  }
+  return q.batch == 1 || q.x.strides[0] == stride;
+}
+
+// As `dtype`; or, `in_place` where nothing is read past a segment, the input itself if it is one.
+cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in_place, Image* image) {
   image->channels = q.groups * q.in_channels;
+  image->dtype = dtype;
+  if (in_place && q.x.dtype == dtype && is_image(q)) {
+    image->data = q.x.data;
+    for (int d = 0; d < 3; ++d) image->size[d] = q.in[d], image->low[d] = 0;
+    return CW_OK;
+  }
   int64_t rows = q.batch, gap[3];
   for (int d = 0; d < 3; ++d) {
     gap[d] = q.transposed ? q.stride[d] : 1;
@@ -125,9 +144,11 @@ cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
     if (d < 2) rows *= image->size[d];
   }
   const uint64_t count = static_cast<uint64_t>(rows * image->size[2] * image->channels + kBeyond);
-  TRY(scratch(*call.device, call.stream, count * 2, &image->data));
+  void* made = nullptr;
+  TRY(scratch(*call.device, call.stream, count * static_cast<uint64_t>(size_of(dtype)), &made));
+  image->data = made;
   Program p(call, "quantized_image");
-  p.out("out", image->data, kI16).in("x", q.x.data, q.x.dtype);
+  p.out("out", made, dtype).in("x", q.x.data, q.x.dtype).define("IMAGE", storage_of(dtype));
   p.value("w", image->size[2]).value("h", image->size[1]).value("d", image->size[0]);
   p.value("lx", image->low[2]).value("ly", image->low[1]).value("lz", image->low[0]);
   p.value("fx", q.in[2]).value("fy", q.in[1]).value("fz", q.in[0]);
@@ -149,11 +170,12 @@ struct Weights {
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
 
-cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weights* w) {
+// Segments are multiples of `whole` elements.
+cw_status order_weights(KernelCall& call, const Quantized& q, int64_t whole, Weights* w) {
   const bool rows = whole_rows(q);
   w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
-  w->padded = vectors ? (w->length + 15) / 16 * 16 : w->length;
+  w->padded = (w->length + whole - 1) / whole * whole;
   const int64_t taps = q.taps();
   // In a transposed convolution positions meet the taps from the last to the first.
   const bool as_given = !q.transposed && w->padded == w->length && (q.in_channels == 1 || q.weight_at[2] == 1) &&
@@ -200,7 +222,7 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
                 const void* whole) {
   p.define("LOW", a.low).define("HIGH", a.high).before(texts::quantized::finish);
   p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
-  p.out("out", q.result.data, q.result.dtype).in("image", image.data, kI16).in("weight", w.data, q.weight.dtype);
+  p.out("out", q.result.data, q.result.dtype).in("image", image.data, image.dtype).in("weight", w.data, q.weight.dtype);
   p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
   if (a.has_bias) p.in("bias", a.bias.data, kF32);
   if (a.has_taps) p.in("taps", a.taps.data, a.taps.dtype).in("whole", whole, a.taps.dtype).value("shift", a.shift);
@@ -242,12 +264,17 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
                    const void* whole) {
   constexpr int64_t kBlock = 64;
   const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
+  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
   p.define("WIDE", w.padded % 32 == 0)  // before the text that asks
-      .before(call.device->info.language == CW_CODE_OPENCL_C ? texts::quantized::vectors_open_cl
-                                                             : texts::quantized::vectors_c)
+      .before(open_cl ? texts::quantized::vectors_open_cl : texts::quantized::vectors_c)
       .before(texts::quantized::sums);
+  if (image.dtype != kI16)
+    p.define("SIGNED", image.dtype == kI8)
+        .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
+        .before(texts::quantized::bytes);
+  p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
   p.define("FEW", rows < 4)
       .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
@@ -280,8 +307,9 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   const bool tiles = cpu && !depth && (q.groups == 1 || q.in_channels >= 8);
   Image image;
   Weights weights;
-  TRY(write_image(call, q, &image));
-  TRY(order_weights(call, q, tiles, &weights));
+  const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
+  TRY(order_weights(call, q, bytes ? 64 : tiles ? 16 : 1, &weights));
+  TRY(write_image(call, q, bytes ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
   TRY(add_taps(call, q, a, &whole));
   if (depth) return by_depth(call, q, a, image, weights, whole);
