@@ -47,7 +47,10 @@ enum { FIRST = 2, SECOND = FIRST * (1 + 1) };
 #endif
 const T table[2] = {5, 7};
 struct pair { char name['}' - '|']; T a; };
-FUNCTION T of(T x) { const char* s = "} \\" #undef"; return TWICE(x) + table[0] + s[0] - '}' + SECOND; }
+FUNCTION T of(T x) {
+  const char* s = "} \\" #undef";
+  return TWICE(x) + table[0] + s[0] - '}' + SECOND;
+}
 FUNCTION T later(T x);
 T kernel_main(T x) { struct pair p = {"", later(x)}; return p.a; }
 FUNCTION T later(T x) { return of(x) + STEP(x); }
@@ -60,10 +63,10 @@ def _results(folder: Path, name: str, source: str, kernels: list[str]) -> list[s
     calls = "".join(f'  printf("%g\\n", (double){kernel}(7));\n' for kernel in kernels)
     path = folder / f"{name}.c"
     path.write_text(f"#include <stdio.h>\n{source}\nint main(void) {{\n{calls}  return 0;\n}}\n")
-    command = ["cc", "-std=c11", "-Wall", "-Werror", "-Wno-unused", path, "-o", path.with_suffix("")]
-    subprocess.run(command, check=True)
-    done = subprocess.run([path.with_suffix("")], capture_output=True, text=True, check=True)
-    return done.stdout.split()
+    made = path.with_suffix("")
+    flags = ("-std=c11", "-Wall", "-Werror", "-Wno-unused")
+    subprocess.run(["cc", *flags, path, "-o", made], check=True)
+    return subprocess.run([made], capture_output=True, text=True, check=True).stdout.split()
 
 
 def test_each_kernel_computes_what_it_did(tmp_path: Path) -> None:

@@ -426,9 +426,7 @@ def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
     return [weights_files.part(constants[place : place + size], place) for place, size in places]
 
 
-def _in_one_source(
-    functions: list[tuple[str, str]], device: torch.device
-) -> list[tuple[str, str]]:
+def _in_one_source(functions: list[tuple[str, str]], device: torch.device) -> list[tuple[str, str]]:
     """The kernels from as few sources as there can be. The chip's compiler has the last word."""
     found = merge.merged(functions)
     try:
@@ -436,7 +434,8 @@ def _in_one_source(
             code.Program(source, options="-w", device=device)
     except VendorError as error:
         warnings.warn(
-            f"causeway: the kernels stay in sources of their own, which takes longer to load: {error}",
+            "causeway: the kernels stay in sources of their own, which takes longer to load: "
+            f"{error}",
             stacklevel=3,
         )
         return functions

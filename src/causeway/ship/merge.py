@@ -151,7 +151,7 @@ def _outside(tokens: Sequence[str]) -> tuple[list[str], int]:
     -1 where one was closed that was not open.
     """
     depth = 0
-    outside = []
+    outside: list[str] = []
     for token in tokens:
         if token in ("}", ")", "]"):
             depth -= 1
