@@ -118,6 +118,13 @@ typedef int8 i32s;
 #define BYTES 1
 typedef i32 i32x16 __attribute__((vector_size(64)));
 #define BYTES_AT(p) ((i32x16)_mm512_loadu_si512(p))
+#define TWO_32(p, q) \
+  ((i32x16)_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)(p))), \
+                              _mm256_loadu_si256((const __m256i*)(q)), 1))
+#define TWO_16(p, q) \
+  _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)(p))), \
+                          _mm_loadu_si128((const __m128i*)(q)), 1)
+#define FOUR_16(p, q, r, t) ((i32x16)_mm512_inserti64x4(_mm512_castsi256_si512(TWO_16(p, q)), TWO_16(r, t), 1))
 #define SPREAD(x) ((i32x16)_mm512_set1_epi32(x))
 #define LOW_32(a, b) ((i32x16)_mm512_unpacklo_epi32((__m512i)(a), (__m512i)(b)))
 #define HIGH_32(a, b) ((i32x16)_mm512_unpackhi_epi32((__m512i)(a), (__m512i)(b)))
@@ -134,6 +141,12 @@ typedef i32 i32x16 __attribute__((vector_size(64)));
 typedef int16 i32x16;
 typedef int i32x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
 #define BYTES_AT(p) (*(GLOBAL const i32x16_anywhere*)(p))
+typedef int i32x8_anywhere __attribute__((ext_vector_type(8), aligned(1)));
+typedef int i32x4_anywhere __attribute__((ext_vector_type(4), aligned(1)));
+#define PART_32(p) (*(GLOBAL const i32x8_anywhere*)(p))
+#define PART_16(p) (*(GLOBAL const i32x4_anywhere*)(p))
+#define TWO_32(p, q) ((i32x16)(PART_32(p), PART_32(q)))
+#define FOUR_16(p, q, r, t) ((i32x16)(PART_16(p), PART_16(q), PART_16(r), PART_16(t)))
 #define SPREAD(x) ((i32x16)(x))
 #define LOW_32(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define HIGH_32(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
@@ -157,9 +170,17 @@ static inline i32x16 dot_bytes(i32x16 sums, i32x16 unsigned_, i32x16 signed_) {
 #define ADD_BYTES(to, a, b) to = dot_bytes(to, a, b)
 /* Bytes with a sign are taken 128 too large, and 128 times the sum of the weights is taken off: the same, within 32 bits. */
 #if SIGNED
-#define OF_IMAGE(p) (BYTES_AT(p) ^ SPREAD((i32)0x80808080u))
+#define OF_IMAGE(p, s, k) (PARTS_AT(p, s, k) ^ SPREAD((i32)0x80808080u))
 #else
-#define OF_IMAGE(p) BYTES_AT(p)
+#define OF_IMAGE(p, s, k) PARTS_AT(p, s, k)
+#endif
+/* Short segments share a vector. */
+#if PARTS == 4
+#define PARTS_AT(p, s, k) FOUR_16((p) + begins[s], (p) + begins[(s) + 1], (p) + begins[(s) + 2], (p) + begins[(s) + 3])
+#elif PARTS == 2
+#define PARTS_AT(p, s, k) TWO_32((p) + begins[s], (p) + begins[(s) + 1])
+#else
+#define PARTS_AT(p, s, k) BYTES_AT((p) + begins[s] + (k))
 #endif
 /* Of each 128 bits the sums of a, b, c, d. */
 static inline i32x16 four_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
@@ -167,6 +188,10 @@ static inline i32x16 four_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
   return LOW_64(ab, cd) + HIGH_64(ab, cd);
 }
 static inline i32x16 halves_of(i32x16 a, i32x16 b) { return EVEN_128(a, b) + ODD_128(a, b); }
+/* Of each four its sum, one after the other. */
+static inline i32x16 all_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
+  return halves_of(halves_of(a, b), halves_of(c, d));
+}
 #endif
 
 //// finish
@@ -220,14 +245,29 @@ const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
 const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
 idx from[BLOCK + 3], to[BLOCK];
 int inside[BLOCK];
-i32 sums[(BLOCK + 3) * COLUMNS];
+/* Of the sums that are finished together: outputs of a position, or, where those are ALONG, positions of an output. */
+#if ALONG
+#define TO_NEXT_M 1
+#define TO_NEXT_N (BLOCK + 4)
+#else
+#define TO_NEXT_M COLUMNS
+#define TO_NEXT_N 1
+#endif
+i32 sums[(BLOCK + 4) * COLUMNS];
 idx begins[SEGMENTS];
-for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
-for (idx m = m0; m < m1; ++m) {
-  const idx x = m % ox, y = m / ox % oy, z = m / ox / oy % oz, b = m / places;
-  from[m - m0] = PLACE(b, z, y, x) + g * channels;
-  to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
-  inside[m - m0] = INSIDE(z, y, x);
+for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT((s < real ? s : real - 1));
+{
+  idx x = m0 % ox, y = m0 / ox % oy, z = m0 / ox / oy % oz, b = m0 / places;
+  for (idx m = m0; m < m1; ++m) {
+    from[m - m0] = PLACE(b, z, y, x) + g * channels;
+    to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
+    inside[m - m0] = INSIDE(z, y, x);
+    if (++x < ox) continue;
+    x = 0;
+    if (++y < oy) continue;
+    y = 0;
+    if (++z == oz) z = 0, ++b;
+  }
 }
 for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
@@ -248,26 +288,28 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
         ADD_BYTES(s0, all, BYTES_AT(w0 + k)); ADD_BYTES(s1, all, BYTES_AT(w1 + k));
         ADD_BYTES(s2, all, BYTES_AT(w2 + k)); ADD_BYTES(s3, all, BYTES_AT(w3 + k));
       }
+#if ALONG
+      more = all_of(four_of(s0, s0, s0, s0), four_of(s1, s1, s1, s1), four_of(s2, s2, s2, s2), four_of(s3, s3, s3, s3));
+#else
       more = four_of(s0, s1, s2, s3);
-      more = halves_of(more, more);
-      more = halves_of(more, more);
+      more = all_of(more, more, more, more);
+#endif
     }
 #endif
 #if FEW
     for (idx m = m0; m < m1; ++m) {
       GLOBAL const IMAGE* a0 = image_p + from[m - m0];
       i32x16 s0 = SPREAD(0), s1 = s0, s2 = s0, s3 = s0;
-      for (idx s = 0; s < SEGMENTS; ++s) {
-        const idx at = begins[s], first = s * padded;
-        for (idx k = 0; k < padded; k += 64) {
-          const i32x16 v = OF_IMAGE(a0 + at + k);
+      for (idx s = 0; s < SEGMENTS; s += PARTS) {
+        const idx first = s * padded;
+        for (idx k = 0; k < PARTS * padded; k += 64) {
+          const i32x16 v = OF_IMAGE(a0, s, k);
           ADD_BYTES(s0, v, BYTES_AT(w0 + first + k)); ADD_BYTES(s1, v, BYTES_AT(w1 + first + k));
           ADD_BYTES(s2, v, BYTES_AT(w2 + first + k)); ADD_BYTES(s3, v, BYTES_AT(w3 + first + k));
         }
       }
       s0 = four_of(s0, s1, s2, s3);
-      s0 = halves_of(s0, s0);
-      s0 = halves_of(s0, s0) - more;
+      s0 = all_of(s0, s0, s0, s0) - more;
       PUT_FOUR(sums + (m - m0) * COLUMNS + (n - c0), s0, 0);
     }
 #else
@@ -278,24 +320,31 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
       GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3];
       i32x16 s00 = SPREAD(0), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
       i32x16 s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
-      for (idx s = 0; s < SEGMENTS; ++s) {
-        const idx at = begins[s], first = s * padded;
-        for (idx k = 0; k < padded; k += 64) {
+      for (idx s = 0; s < SEGMENTS; s += PARTS) {
+        const idx first = s * padded;
+        for (idx k = 0; k < PARTS * padded; k += 64) {
           const i32x16 b0 = BYTES_AT(w0 + first + k), b1 = BYTES_AT(w1 + first + k);
           const i32x16 b2 = BYTES_AT(w2 + first + k), b3 = BYTES_AT(w3 + first + k);
-          const i32x16 v0 = OF_IMAGE(a0 + at + k), v1 = OF_IMAGE(a1 + at + k);
-          const i32x16 v2 = OF_IMAGE(a2 + at + k), v3 = OF_IMAGE(a3 + at + k);
+          const i32x16 v0 = OF_IMAGE(a0, s, k), v1 = OF_IMAGE(a1, s, k);
+          const i32x16 v2 = OF_IMAGE(a2, s, k), v3 = OF_IMAGE(a3, s, k);
           ADD_BYTES(s00, v0, b0); ADD_BYTES(s01, v0, b1); ADD_BYTES(s02, v0, b2); ADD_BYTES(s03, v0, b3);
           ADD_BYTES(s10, v1, b0); ADD_BYTES(s11, v1, b1); ADD_BYTES(s12, v1, b2); ADD_BYTES(s13, v1, b3);
           ADD_BYTES(s20, v2, b0); ADD_BYTES(s21, v2, b1); ADD_BYTES(s22, v2, b2); ADD_BYTES(s23, v2, b3);
           ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
         }
       }
-      const i32x16 all = halves_of(halves_of(four_of(s00, s01, s02, s03), four_of(s10, s11, s12, s13)),
-                                   halves_of(four_of(s20, s21, s22, s23), four_of(s30, s31, s32, s33))) - more;
-      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
-      PUT_FOUR(put, all, 0); PUT_FOUR(put + COLUMNS, all, 1);
-      PUT_FOUR(put + 2 * COLUMNS, all, 2); PUT_FOUR(put + 3 * COLUMNS, all, 3);
+#if ALONG
+      const i32x16 all = all_of(four_of(s00, s10, s20, s30), four_of(s01, s11, s21, s31),
+                                four_of(s02, s12, s22, s32), four_of(s03, s13, s23, s33)) - more;
+#define APART TO_NEXT_N
+#else
+      const i32x16 all = all_of(four_of(s00, s01, s02, s03), four_of(s10, s11, s12, s13),
+                                four_of(s20, s21, s22, s23), four_of(s30, s31, s32, s33)) - more;
+#define APART TO_NEXT_M
+#endif
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+      PUT_FOUR(put, all, 0); PUT_FOUR(put + APART, all, 1);
+      PUT_FOUR(put + 2 * APART, all, 2); PUT_FOUR(put + 3 * APART, all, 3);
     }
 #endif
   }
@@ -345,12 +394,34 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
           s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
         }
       }
-      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
-      SUMS(put, COLUMNS, EIGHT(s00), EIGHT(s10), EIGHT(s20), EIGHT(s30));
-      SUMS(put + 1, COLUMNS, EIGHT(s01), EIGHT(s11), EIGHT(s21), EIGHT(s31));
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+      SUMS(put, TO_NEXT_M, EIGHT(s00), EIGHT(s10), EIGHT(s20), EIGHT(s30));
+      SUMS(put + TO_NEXT_N, TO_NEXT_M, EIGHT(s01), EIGHT(s11), EIGHT(s21), EIGHT(s31));
     }
   }
 #endif
+#if ALONG
+  for (idx i = 0; i < c1 - c0; ++i) {
+    const i32* sum = sums + i * TO_NEXT_N;
+    const idx o = g * outs + c0 + i;
+    for (idx a = 0, b; a < m1 - m0; a = b) { /* positions of one item */
+      const idx left = places - (m0 + a) % places;
+      GLOBAL RESULT* out_p = OUT + to[a] + o * o1;
+      b = left < m1 - m0 - a ? a + left : m1 - m0;
+#if TAPS
+      const TAP all = whole_p[o];
+#else
+      const int all = 0;
+#endif
+      INDEPENDENT
+      for (idx l = 0; l < b - a; ++l) FINISH(sum[a + l], all, o, l);
+#if TAPS
+      for (idx l = 0; l < b - a; ++l)
+        if (!inside[a + l]) FINISH(sum[a + l], LESS(o, m0 + a + l, 0), o, l);
+#endif
+    }
+  }
+#else
   for (idx m = m0; m < m1; ++m) {
     const i32* sum = sums + (m - m0) * COLUMNS;
     const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;
@@ -375,6 +446,7 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     for (idx i = 0; i < some; ++i) OUT[base + (first + i) * o1] = out_p[i];
 #endif
   }
+#endif
 }
 
 //// flat: a block of elements in a row, which have one scale
@@ -416,14 +488,32 @@ for (idx x = 0; x < w; ++x) {
   OF_COLUMN
   if (!in_x) for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
 }
-/* Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines. */
+/* Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines. Of
+   bytes eight channels are written at once. */
 for (idx s0 = 0; s0 < fx; s0 += 32) {
   const idx s1 = fx - s0 < 32 ? fx : s0 + 32;
+#if EIGHTS
+  for (idx c = 0; c < channels; c += 8) {
+    u64 eight[32];
+    INDEPENDENT
+    for (idx s = s0; s < s1; ++s) {
+      const idx o = at + c * x1 + s * x4;
+      eight[s - s0] = (u64)(u8)x(o) | (u64)(u8)x(o + x1) << 8 | (u64)(u8)x(o + 2 * x1) << 16 |
+                      (u64)(u8)x(o + 3 * x1) << 24 | (u64)(u8)x(o + 4 * x1) << 32 | (u64)(u8)x(o + 5 * x1) << 40 |
+                      (u64)(u8)x(o + 6 * x1) << 48 | (u64)(u8)x(o + 7 * x1) << 56;
+    }
+    for (idx s = s0; s < s1; ++s) {
+      const idx x = s * gx - lx;
+      if (x >= 0 && x < w) *(GLOBAL u64*)(to + x * channels + c) = eight[s - s0];
+    }
+  }
+#else
   for (idx c = 0; c < channels; ++c)
     for (idx s = s0; s < s1; ++s) {
       const idx x = s * gx - lx;
       if (x >= 0 && x < w) to[x * channels + c] = (IMAGE)x(at + c * x1 + s * x4);
     }
+#endif
 }
 #endif
 #else
@@ -439,6 +529,10 @@ const idx element = u, c = u % channels, x = u / channels % w;
 //// weights
 const idx s = u % segments, o = u / segments % outs, g = u / segments / outs;
 idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
+if (s >= real) {
+  for (idx i = 0; i < padded; ++i) out_set(u * padded + i, 0);
+  continue;
+}
 if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
 const idx base = g * wg + o * wo + z * tz + y * ty;
 idx c = 0;

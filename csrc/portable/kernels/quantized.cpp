@@ -113,7 +113,8 @@ struct Image {
   int64_t channels = 1;  // of all groups
 };
 
-constexpr int64_t kBeyond = 64;  // elements that a vector may read past the end
+constexpr int64_t kBytes = 64;  // of a vector
+constexpr int64_t kBeyond = kBytes;  // elements that a vector may read past the end
 
 // Whether the input is an image as it is: channels beside each other, and nothing around or between its elements.
 bool is_image(const Quantized& q) {
@@ -155,6 +156,7 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
   p.value("gx", gap[2]).value("gy", gap[1]).value("gz", gap[0]).value("channels", image->channels);
   for (int d = 0; d < 5; ++d) p.value("x" + std::to_string(d), q.x.strides[d]);
   p.define("BETWEEN", q.transposed).define("BESIDE", q.x.strides[1] == 1);
+  p.define("EIGHTS", size_of(dtype) == 1 && image->channels % 8 == 0);
   const double cost = static_cast<double>(image->channels);
   if (!call.device->in_turn()) return p.run(rows * image->size[2] * image->channels, texts::quantized::image, 8);
   return p.run(rows, texts::quantized::image, cost * static_cast<double>(image->size[2]) * 2);
@@ -164,21 +166,27 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
 
 struct Weights {
   const void* data = nullptr;
-  int64_t segments, length, padded;  // padded: elements from one segment to the next
+  int64_t real, length, padded;  // segments, and elements of one; from one to the next
+  int64_t segments, parts = 1;  // with those of nothing but zeros, and how many share a vector
 };
 
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
 
-// Segments are multiples of `whole` elements.
+// Segments are multiples of `whole` elements; of bytes, vectors of 64 of them, short ones are halves and quarters of that.
 cw_status order_weights(KernelCall& call, const Quantized& q, int64_t whole, Weights* w) {
   const bool rows = whole_rows(q);
-  w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
+  w->real = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
+  if (whole == kBytes && w->length <= kBytes / 2 && w->real > 1)
+    w->parts = w->length <= kBytes / 4 && w->real > 2 ? 4 : 2;
+  whole /= w->parts;
   w->padded = (w->length + whole - 1) / whole * whole;
+  w->segments = (w->real + w->parts - 1) / w->parts * w->parts;
   const int64_t taps = q.taps();
   // In a transposed convolution positions meet the taps from the last to the first.
-  const bool as_given = !q.transposed && w->padded == w->length && (q.in_channels == 1 || q.weight_at[2] == 1) &&
+  const bool as_given = !q.transposed && w->padded == w->length && w->segments == w->real &&
+                        (q.in_channels == 1 || q.weight_at[2] == 1) &&
                         (q.kernel[2] == 1 || q.tap_at[2] == q.in_channels) &&
                         (q.kernel[1] == 1 || q.tap_at[1] == q.in_channels * q.kernel[2]) &&
                         (q.kernel[0] == 1 || q.tap_at[0] == q.in_channels * q.kernel[2] * q.kernel[1]) &&
@@ -194,7 +202,8 @@ cw_status order_weights(KernelCall& call, const Quantized& q, int64_t whole, Wei
   w->data = made;
   Program p(call, "quantized_weights");
   p.out("out", made, q.weight.dtype).in("x", q.weight.data, q.weight.dtype);
-  p.value("padded", w->padded).value("segments", w->segments).value("len", w->length).value("outs", q.out_channels);
+  p.value("padded", w->padded).value("segments", w->segments).value("real", w->real).value("len", w->length);
+  p.value("outs", q.out_channels);
   p.value("channels", q.in_channels).value("kx", q.kernel[2]).value("ky", q.kernel[1]).value("kz", q.kernel[0]);
   p.value("wg", q.weight_at[0]).value("wo", q.weight_at[1]).value("wc", q.weight_at[2]);
   p.value("tz", q.tap_at[0]).value("ty", q.tap_at[1]).value("tx", q.tap_at[2]);
@@ -232,7 +241,7 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
   p.define("INVERSE(o)", integer && a.inverse.numel() > 1 ? "inverse(o)" : "inverse(0)");
   p.define("ZERO(o)", !integer || !a.has_zero ? "0.0f" : a.zero.numel() > 1 ? "(f32)zero(o)" : "(f32)zero(0)");
   p.define("BIAS", a.has_bias).define("TAPS", a.has_taps).define("RELU", a.relu).define("INTEGER", integer);
-  p.value("segments", w.segments).value("len", w.length).value("padded", w.padded);
+  p.value("segments", w.segments).value("real", w.real).value("len", w.length).value("padded", w.padded);
   p.value("groups", q.groups).value("outs", q.out_channels).value("channels", q.in_channels);
   p.value("all_channels", image.channels).value("places", q.places()).value("rows", q.batch * q.places());
   p.value("oz", q.out[0]).value("oy", q.out[1]).value("ox", q.out[2]);
@@ -260,6 +269,16 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
                static_cast<double>(q.depth()));
 }
 
+// Whether the positions of an output follow each other in the result.
+bool places_are_neighbours(const Quantized& q) {
+  int64_t stride = 1;
+  for (int d = 2; d >= 0; --d) {
+    if (q.out[d] > 1 && q.result.strides[d + 2] != stride) return false;
+    stride *= q.out[d];
+  }
+  return true;
+}
+
 cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
   constexpr int64_t kBlock = 64;
@@ -272,14 +291,17 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
       .before(texts::quantized::sums);
   if (image.dtype != kI16)
     p.define("SIGNED", image.dtype == kI8)
+        .define("PARTS", w.parts)
         .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
         .before(texts::quantized::bytes);
   p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
-  p.define("FEW", rows < 4)
+  const bool few = rows < 4, beside = q.result.strides[1] == 1;
+  p.define("FEW", few)
       .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
       .define("SEGMENTS", w.segments)
-      .define("BESIDE", q.result.strides[1] == 1)
+      .define("BESIDE", beside)
+      .define("ALONG", !few && !beside && places_are_neighbours(q))
       .define("RESULT", storage_of(q.result.dtype));
   // Outputs are shared out where there are few positions.
   const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
@@ -308,7 +330,7 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   Image image;
   Weights weights;
   const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
-  TRY(order_weights(call, q, bytes ? 64 : tiles ? 16 : 1, &weights));
+  TRY(order_weights(call, q, bytes ? kBytes : tiles ? 16 : 1, &weights));
   TRY(write_image(call, q, bytes ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
   TRY(add_taps(call, q, a, &whole));
