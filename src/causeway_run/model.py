@@ -5,6 +5,7 @@ Closing one closes what was made from it. What is not closed ends when nothing r
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -63,7 +64,7 @@ class Port:
     # (base, slope, divisor) of a dimension that is (base + slope * size) // divisor
     sizes: Mapping[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
 
-    @property
+    @functools.cached_property
     def numpy(self) -> np.dtype[Any]:
         """The dtype of its arrays."""
         if self.dtype == "bfloat16":
@@ -568,10 +569,18 @@ def _unknown(name: str, ports: Mapping[str, Port]) -> str:
 
 def _set(session: _Handle, arrays: list[NDArray[Any]]) -> None:
     for index, array in enumerate(arrays):
-        call("cw_run_set", session.value, index, array.ctypes.data, array.nbytes)
+        address = array.__array_interface__["data"][0]  # half the time of array.ctypes.data
+        call("cw_run_set", session.value, index, address, array.nbytes)
 
 
 def _dense(port: Port, given: NDArray[Any]) -> NDArray[Any]:
+    if (
+        type(given) is np.ndarray
+        and given.shape == port.shape
+        and given.dtype == port.numpy
+        and given.flags.c_contiguous
+    ):
+        return given  # the usual one
     if not isinstance(given, np.ndarray | np.generic):
         raise RunError(
             f"input {port.name!r} is {type(given).__name__}, and a numpy array of {port.dtype} is "
