@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,8 +23,8 @@ from torch.utils import _pytree as pytree
 
 from causeway import _C, __version__, atomic, code
 from causeway.compile import lines
-from causeway.errors import CausewayError
-from causeway.ship import file, paper, sizes, steps
+from causeway.errors import CausewayError, VendorError
+from causeway.ship import file, merge, paper, sizes, steps
 from causeway.ship import weights as weights_files
 from causeway.ship.costs import Costs
 from causeway.ship.plan import MOVED, OPERATIONS, Program, of_graph
@@ -154,6 +155,8 @@ def export(
             ports = _at_most(ports, program)
     finally:
         captures.close()
+    if info["language"] == "opencl":
+        program.functions = _in_one_source(program.functions, device)
     constants = program.put_weights(weight_data)
     parts = _parts(program, constants)
     made = _binaries(program, device) if binaries else None
@@ -421,6 +424,22 @@ def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
     """The weights by SHA-256: a part is what was one block of memory, or several of equal bytes."""
     places = sorted({(b.place, b.bytes) for b in program.weights()})
     return [weights_files.part(constants[place : place + size], place) for place, size in places]
+
+
+def _in_one_source(functions: list[tuple[str, str]], device: torch.device) -> list[tuple[str, str]]:
+    """The kernels from as few sources as there can be. The chip's compiler has the last word."""
+    found = merge.merged(functions)
+    try:
+        for source in {s for _, s in found} - {s for _, s in functions}:
+            code.Program(source, options="-w", device=device)
+    except VendorError as error:
+        warnings.warn(
+            "causeway: the kernels stay in sources of their own, which takes longer to load: "
+            f"{error}",
+            stacklevel=3,
+        )
+        return functions
+    return found
 
 
 def _binaries(program: Program, device: torch.device) -> file.Binaries:
