@@ -128,6 +128,18 @@ def test_a_cpu_with_vnni_multiplies_bytes(
 
 
 @pytest.mark.process
+def test_a_cpu_without_vnni_multiplies_pairs(run_python: Run) -> None:
+    program = f"""
+import pytest, sys
+file = '{ROOT}/tests/device/test_quantized.py'
+sys.exit(pytest.main(['-q', '-x', '-k', 'of_the_largest_bytes and not uint8', file]))
+"""
+    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_WITHOUT": "dot_bytes"}
+    said = run_python(program, new=True, **env).stdout
+    assert " passed" in said
+
+
+@pytest.mark.process
 @pytest.mark.parametrize("option", ["-UCW_DOT_BYTES", "-mno-avx512f"])
 def test_what_was_made_for_vnni_is_right_without(
     run_python: Run, tmp_path: Path, option: str
@@ -139,7 +151,7 @@ def test_what_was_made_for_vnni_is_right_without(
     program = f"""
 import pytest, sys
 file = '{ROOT}/tests/device/test_quantized.py'
-sys.exit(pytest.main(['-q', '-x', '-k', 'products_of_the_largest', file]))
+sys.exit(pytest.main(['-q', '-x', '-k', 'products_of_the_largest or dilated', file]))
 """
     env = {"CC": str(compiler), "CAUSEWAY_SIM_CACHE": str(tmp_path / "cache")}
     said = run_python(program, new=True, CAUSEWAY_SIM_CODE="1", **env).stdout

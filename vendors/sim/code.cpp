@@ -79,7 +79,7 @@ bool has_dot_bytes() {
 #ifdef __x86_64__
   static const bool here =
       __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
-  return here && !settings().teams;
+  return here && !settings().teams && !settings().without.count("dot_bytes");
 #else
   return false;
 #endif

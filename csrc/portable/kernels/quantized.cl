@@ -118,13 +118,7 @@ typedef int8 i32s;
 #define BYTES 1
 typedef i32 i32x16 __attribute__((vector_size(64)));
 #define BYTES_AT(p) ((i32x16)_mm512_loadu_si512(p))
-#define TWO_32(p, q) \
-  ((i32x16)_mm512_inserti64x4(_mm512_castsi256_si512(_mm256_loadu_si256((const __m256i*)(p))), \
-                              _mm256_loadu_si256((const __m256i*)(q)), 1))
-#define TWO_16(p, q) \
-  _mm256_inserti128_si256(_mm256_castsi128_si256(_mm_loadu_si128((const __m128i*)(p))), \
-                          _mm_loadu_si128((const __m128i*)(q)), 1)
-#define FOUR_16(p, q, r, t) ((i32x16)_mm512_inserti64x4(_mm512_castsi256_si512(TWO_16(p, q)), TWO_16(r, t), 1))
+#define FOUR_TIMES(p) ((i32x16)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(p))))
 #define SPREAD(x) ((i32x16)_mm512_set1_epi32(x))
 #define LOW_32(a, b) ((i32x16)_mm512_unpacklo_epi32((__m512i)(a), (__m512i)(b)))
 #define HIGH_32(a, b) ((i32x16)_mm512_unpackhi_epi32((__m512i)(a), (__m512i)(b)))
@@ -132,6 +126,7 @@ typedef i32 i32x16 __attribute__((vector_size(64)));
 #define HIGH_64(a, b) ((i32x16)_mm512_unpackhi_epi64((__m512i)(a), (__m512i)(b)))
 #define EVEN_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0x88))
 #define ODD_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0xdd))
+#define PUT_ALL(p, v) _mm512_storeu_si512(p, (__m512i)(v))
 #define PUT_FOUR(p, v, i) _mm_storeu_si128((__m128i*)(p), _mm512_extracti32x4_epi32((__m512i)(v), i))
 #endif
 
@@ -141,12 +136,9 @@ typedef i32 i32x16 __attribute__((vector_size(64)));
 typedef int16 i32x16;
 typedef int i32x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
 #define BYTES_AT(p) (*(GLOBAL const i32x16_anywhere*)(p))
-typedef int i32x8_anywhere __attribute__((ext_vector_type(8), aligned(1)));
 typedef int i32x4_anywhere __attribute__((ext_vector_type(4), aligned(1)));
-#define PART_32(p) (*(GLOBAL const i32x8_anywhere*)(p))
-#define PART_16(p) (*(GLOBAL const i32x4_anywhere*)(p))
-#define TWO_32(p, q) ((i32x16)(PART_32(p), PART_32(q)))
-#define FOUR_16(p, q, r, t) ((i32x16)(PART_16(p), PART_16(q), PART_16(r), PART_16(t)))
+static inline int16 four_times(int4 v) { return (int16)(v, v, v, v); }
+#define FOUR_TIMES(p) four_times(*(GLOBAL const i32x4_anywhere*)(p))
 #define SPREAD(x) ((i32x16)(x))
 #define LOW_32(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
 #define HIGH_32(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
@@ -158,10 +150,11 @@ typedef int i32x4_anywhere __attribute__((ext_vector_type(4), aligned(1)));
 #define PART_1 s4567
 #define PART_2 s89ab
 #define PART_3 scdef
+#define PUT_ALL(p, v) vstore16(v, 0, p)
 #define PUT_FOUR(p, v, i) vstore4((v).PART_##i, 0, p)
 #endif
 
-//// bytes: Sums of 4 positions and 4 outputs.
+//// bytes: Sums of vectors.
 #if BYTES
 static inline i32x16 dot_bytes(i32x16 sums, i32x16 unsigned_, i32x16 signed_) {
   __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_), "v"(signed_));
@@ -170,17 +163,9 @@ static inline i32x16 dot_bytes(i32x16 sums, i32x16 unsigned_, i32x16 signed_) {
 #define ADD_BYTES(to, a, b) to = dot_bytes(to, a, b)
 /* Bytes with a sign are taken 128 too large, and 128 times the sum of the weights is taken off: the same, within 32 bits. */
 #if SIGNED
-#define OF_IMAGE(p, s, k) (PARTS_AT(p, s, k) ^ SPREAD((i32)0x80808080u))
+#define OF_IMAGE(v) ((v) ^ SPREAD((i32)0x80808080u))
 #else
-#define OF_IMAGE(p, s, k) PARTS_AT(p, s, k)
-#endif
-/* Short segments share a vector. */
-#if PARTS == 4
-#define PARTS_AT(p, s, k) FOUR_16((p) + begins[s], (p) + begins[(s) + 1], (p) + begins[(s) + 2], (p) + begins[(s) + 3])
-#elif PARTS == 2
-#define PARTS_AT(p, s, k) TWO_32((p) + begins[s], (p) + begins[(s) + 1])
-#else
-#define PARTS_AT(p, s, k) BYTES_AT((p) + begins[s] + (k))
+#define OF_IMAGE(v) (v)
 #endif
 /* Of each 128 bits the sums of a, b, c, d. */
 static inline i32x16 four_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
@@ -192,6 +177,11 @@ static inline i32x16 halves_of(i32x16 a, i32x16 b) { return EVEN_128(a, b) + ODD
 static inline i32x16 all_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
   return halves_of(halves_of(a, b), halves_of(c, d));
 }
+#define SIXTEEN_PRODUCTS \
+  ADD_BYTES(s00, v0, b0); ADD_BYTES(s01, v0, b1); ADD_BYTES(s02, v0, b2); ADD_BYTES(s03, v0, b3); \
+  ADD_BYTES(s10, v1, b0); ADD_BYTES(s11, v1, b1); ADD_BYTES(s12, v1, b2); ADD_BYTES(s13, v1, b3); \
+  ADD_BYTES(s20, v2, b0); ADD_BYTES(s21, v2, b1); ADD_BYTES(s22, v2, b2); ADD_BYTES(s23, v2, b3); \
+  ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
 #endif
 
 //// finish
@@ -237,7 +227,7 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
+//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, of PACKED ones 16, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
 //// block's positions are finished together, in vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
@@ -255,7 +245,7 @@ int inside[BLOCK];
 #endif
 i32 sums[(BLOCK + 4) * COLUMNS];
 idx begins[SEGMENTS];
-for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT((s < real ? s : real - 1));
+for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
 {
   idx x = m0 % ox, y = m0 / ox % oy, z = m0 / ox / oy % oz, b = m0 / places;
   for (idx m = m0; m < m1; ++m) {
@@ -272,7 +262,75 @@ for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT((s < real ? s : real - 1)
 for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+#if PACKED
+  for (idx n = c0; n < c1; n += 16) {
+    GLOBAL const WEIGHT* first = weight_p + (g * packs + n / 16) * 16 * segments * padded;
 #if BYTES
+    const i32x16 none = SPREAD(0);
+    i32x16 more0 = none, more1 = none, more2 = none, more3 = none;
+#if SIGNED
+    {
+      const i32x16 all = SPREAD((i32)0x80808080u);
+      for (idx k = 0; k < 16 * segments * padded; k += 256) {
+        ADD_BYTES(more0, all, BYTES_AT(first + k)); ADD_BYTES(more1, all, BYTES_AT(first + k + 64));
+        ADD_BYTES(more2, all, BYTES_AT(first + k + 128)); ADD_BYTES(more3, all, BYTES_AT(first + k + 192));
+      }
+#if ALONG
+      more0 = four_of(more0, more0, more0, more0), more1 = four_of(more1, more1, more1, more1);
+      more2 = four_of(more2, more2, more2, more2), more3 = four_of(more3, more3, more3, more3);
+#else
+      more0 = four_of(more0, more1, more2, more3);
+#endif
+    }
+#endif
+    for (idx m = m0; m < m1; m += 4) {
+      GLOBAL const WEIGHT* w = first;
+      i32x16 s00 = none, s01 = none, s02 = none, s03 = none, s10 = none, s11 = none, s12 = none, s13 = none;
+      i32x16 s20 = none, s21 = none, s22 = none, s23 = none, s30 = none, s31 = none, s32 = none, s33 = none;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        GLOBAL const IMAGE* a0 = image_p + from[m - m0] + begins[s];
+        GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1] + begins[s];
+        GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2] + begins[s];
+        GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3] + begins[s];
+        for (idx k = 0; k < padded; k += 16, w += 256) {
+          const i32x16 b0 = BYTES_AT(w), b1 = BYTES_AT(w + 64), b2 = BYTES_AT(w + 128), b3 = BYTES_AT(w + 192);
+          const i32x16 v0 = OF_IMAGE(FOUR_TIMES(a0 + k)), v1 = OF_IMAGE(FOUR_TIMES(a1 + k));
+          const i32x16 v2 = OF_IMAGE(FOUR_TIMES(a2 + k)), v3 = OF_IMAGE(FOUR_TIMES(a3 + k));
+          SIXTEEN_PRODUCTS
+        }
+      }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+#if ALONG
+#define PUT_QUAD(q, a, b, c, d) do { \
+      const i32x16 quad_ = four_of(a, b, c, d) - more##q; \
+      PUT_FOUR(put + q * TO_NEXT_N, quad_, 0); PUT_FOUR(put + (q + 4) * TO_NEXT_N, quad_, 1); \
+      PUT_FOUR(put + (q + 8) * TO_NEXT_N, quad_, 2); PUT_FOUR(put + (q + 12) * TO_NEXT_N, quad_, 3); } while (0)
+      PUT_QUAD(0, s00, s10, s20, s30); PUT_QUAD(1, s01, s11, s21, s31);
+      PUT_QUAD(2, s02, s12, s22, s32); PUT_QUAD(3, s03, s13, s23, s33);
+#else
+      PUT_ALL(put, four_of(s00, s01, s02, s03) - more0);
+      PUT_ALL(put + TO_NEXT_M, four_of(s10, s11, s12, s13) - more0);
+      PUT_ALL(put + 2 * TO_NEXT_M, four_of(s20, s21, s22, s23) - more0);
+      PUT_ALL(put + 3 * TO_NEXT_M, four_of(s30, s31, s32, s33) - more0);
+#endif
+    }
+#else /* made for VNNI, and run without */
+    for (idx m = m0; m < m1; ++m) {
+      GLOBAL const WEIGHT* w = first;
+      i32s s_[16];
+      for (int j = 0; j < 16; ++j) s_[j] = NO_SUMS;
+      for (idx s = 0; s < SEGMENTS; ++s)
+        for (idx k = 0; k < padded; k += 16, w += 256) {
+          const i16s v = LOAD_IMAGE(image_p + from[m - m0] + begins[s] + k);
+          for (int j = 0; j < 16; ++j) s_[j] = DOT(s_[j], v, LOAD_i8(w + j % 4 * 64 + j / 4 * 16));
+        }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+      for (int j = 0; j < 16; j += 4)
+        SUMS(put + j * TO_NEXT_N, TO_NEXT_N, EIGHT(s_[j]), EIGHT(s_[j + 1]), EIGHT(s_[j + 2]), EIGHT(s_[j + 3]));
+    }
+#endif
+  }
+#elif BYTES
   for (idx n = c0; n < c1; n += 4) {
     const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
     GLOBAL const WEIGHT* w0 = weight_p + o * w;
@@ -300,39 +358,36 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     for (idx m = m0; m < m1; ++m) {
       GLOBAL const IMAGE* a0 = image_p + from[m - m0];
       i32x16 s0 = SPREAD(0), s1 = s0, s2 = s0, s3 = s0;
-      for (idx s = 0; s < SEGMENTS; s += PARTS) {
-        const idx first = s * padded;
-        for (idx k = 0; k < PARTS * padded; k += 64) {
-          const i32x16 v = OF_IMAGE(a0, s, k);
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], first = s * padded;
+        for (idx k = 0; k < padded; k += 64) {
+          const i32x16 v = OF_IMAGE(BYTES_AT(a0 + at + k));
           ADD_BYTES(s0, v, BYTES_AT(w0 + first + k)); ADD_BYTES(s1, v, BYTES_AT(w1 + first + k));
           ADD_BYTES(s2, v, BYTES_AT(w2 + first + k)); ADD_BYTES(s3, v, BYTES_AT(w3 + first + k));
         }
       }
       s0 = four_of(s0, s1, s2, s3);
-      s0 = all_of(s0, s0, s0, s0) - more;
-      PUT_FOUR(sums + (m - m0) * COLUMNS + (n - c0), s0, 0);
+      PUT_FOUR(sums + (m - m0) * COLUMNS + (n - c0), all_of(s0, s0, s0, s0) - more, 0);
     }
 #else
     for (idx m = m0; m < m1; m += 4) {
-      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
-      GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1];
-      GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2];
-      GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3];
       i32x16 s00 = SPREAD(0), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
       i32x16 s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
-      for (idx s = 0; s < SEGMENTS; s += PARTS) {
+      for (idx s = 0; s < SEGMENTS; ++s) {
         const idx first = s * padded;
-        for (idx k = 0; k < PARTS * padded; k += 64) {
+        GLOBAL const IMAGE* a0 = image_p + from[m - m0] + begins[s];
+        GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1] + begins[s];
+        GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2] + begins[s];
+        GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3] + begins[s];
+        for (idx k = 0; k < padded; k += 64) {
           const i32x16 b0 = BYTES_AT(w0 + first + k), b1 = BYTES_AT(w1 + first + k);
           const i32x16 b2 = BYTES_AT(w2 + first + k), b3 = BYTES_AT(w3 + first + k);
-          const i32x16 v0 = OF_IMAGE(a0, s, k), v1 = OF_IMAGE(a1, s, k);
-          const i32x16 v2 = OF_IMAGE(a2, s, k), v3 = OF_IMAGE(a3, s, k);
-          ADD_BYTES(s00, v0, b0); ADD_BYTES(s01, v0, b1); ADD_BYTES(s02, v0, b2); ADD_BYTES(s03, v0, b3);
-          ADD_BYTES(s10, v1, b0); ADD_BYTES(s11, v1, b1); ADD_BYTES(s12, v1, b2); ADD_BYTES(s13, v1, b3);
-          ADD_BYTES(s20, v2, b0); ADD_BYTES(s21, v2, b1); ADD_BYTES(s22, v2, b2); ADD_BYTES(s23, v2, b3);
-          ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
+          const i32x16 v0 = OF_IMAGE(BYTES_AT(a0 + k)), v1 = OF_IMAGE(BYTES_AT(a1 + k));
+          const i32x16 v2 = OF_IMAGE(BYTES_AT(a2 + k)), v3 = OF_IMAGE(BYTES_AT(a3 + k));
+          SIXTEEN_PRODUCTS
         }
       }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
 #if ALONG
       const i32x16 all = all_of(four_of(s00, s10, s20, s30), four_of(s01, s11, s21, s31),
                                 four_of(s02, s12, s22, s32), four_of(s03, s13, s23, s33)) - more;
@@ -342,7 +397,6 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
                                 four_of(s20, s21, s22, s23), four_of(s30, s31, s32, s33)) - more;
 #define APART TO_NEXT_M
 #endif
-      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
       PUT_FOUR(put, all, 0); PUT_FOUR(put + APART, all, 1);
       PUT_FOUR(put + 2 * APART, all, 2); PUT_FOUR(put + 3 * APART, all, 3);
     }
@@ -529,10 +583,6 @@ const idx element = u, c = u % channels, x = u / channels % w;
 //// weights
 const idx s = u % segments, o = u / segments % outs, g = u / segments / outs;
 idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
-if (s >= real) {
-  for (idx i = 0; i < padded; ++i) out_set(u * padded + i, 0);
-  continue;
-}
 if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
 const idx base = g * wg + o * wo + z * tz + y * ty;
 idx c = 0;
@@ -540,6 +590,31 @@ for (idx i = 0; i < padded; ++i) {
   const idx tap = TURNED ? kx - 1 - x : x;
   if (i < len) out_set(u * padded + i, x(base + tap * tx + c * wc)); else out_set(u * padded + i, 0);
   if (++c == channels) c = 0, ++x;
+}
+
+//// weights_packed: The same, 16 elements of 16 outputs beside each other: output 4 l + q is number l of four in quad q.
+const idx step = u % (segments * padded / 16), pack = u / (segments * padded / 16), g = pack / packs, s = step * 16 / padded;
+idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
+if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
+const idx base = g * wg + z * tz + y * ty + (TURNED ? kx - 1 - x : x) * tx;
+idx i = step * 16 - s * padded, c = i % channels, tap = i / channels;
+GLOBAL i8* to = out_p + u * 256;
+#if BESIDE
+if (i + 16 <= len) { /* along memory */
+  for (idx j = 0; j < 16; ++j) {
+    const idx o = pack % packs * 16 + j;
+    COPY_16(to + j % 4 * 64 + j / 4 * 16, x_p + base + (o < outs ? o : 0) * wo + i);
+  }
+  continue;
+}
+#endif
+for (idx k = 0; k < 16; ++k, ++i) {
+  const idx from = base + (TURNED ? -tap : tap) * tx + c * wc;
+  for (idx j = 0; j < 16; ++j) {
+    const idx o = pack % packs * 16 + j;
+    to[j % 4 * 64 + j / 4 * 16 + k] = i < len && o < outs ? x(from + o * wo) : 0;
+  }
+  if (++c == channels) c = 0, ++tap;
 }
 
 //// taps

@@ -164,29 +164,33 @@ cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in
 
 // ---- weights of [group, output, segment, element] ------------------------------------------------------------------------
 
+// How products are cut: each output by itself, tiles of int16 or of bytes; where these have many rows, their weights packed.
+enum class Cuts : uint8_t { elements, pairs, bytes, packed };
+
 struct Weights {
   const void* data = nullptr;
-  int64_t real, length, padded;  // segments, and elements of one; from one to the next
-  int64_t segments, parts = 1;  // with those of nothing but zeros, and how many share a vector
+  Cuts cuts;
+  int64_t segments, length, padded;  // padded: elements from one segment to the next
 };
 
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
 
-// Segments are multiples of `whole` elements; of bytes, vectors of 64 of them, short ones are halves and quarters of that.
-cw_status order_weights(KernelCall& call, const Quantized& q, int64_t whole, Weights* w) {
+constexpr int64_t kPack = 16;  // outputs, and elements of each, that lie together
+int64_t packs(const Quantized& q) { return (q.out_channels + kPack - 1) / kPack; }
+
+cw_status order_weights(KernelCall& call, const Quantized& q, Cuts cuts, Weights* w) {
   const bool rows = whole_rows(q);
-  w->real = rows ? q.kernel[0] * q.kernel[1] : q.taps();
+  const int64_t whole = cuts == Cuts::elements ? 1 : cuts == Cuts::bytes ? kBytes : 16;
+  w->cuts = cuts;
+  w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
-  if (whole == kBytes && w->length <= kBytes / 2 && w->real > 1)
-    w->parts = w->length <= kBytes / 4 && w->real > 2 ? 4 : 2;
-  whole /= w->parts;
   w->padded = (w->length + whole - 1) / whole * whole;
-  w->segments = (w->real + w->parts - 1) / w->parts * w->parts;
   const int64_t taps = q.taps();
   // In a transposed convolution positions meet the taps from the last to the first.
-  const bool as_given = !q.transposed && w->padded == w->length && w->segments == w->real &&
-                        (q.in_channels == 1 || q.weight_at[2] == 1) &&
+  const bool beside = !q.transposed && (q.in_channels == 1 || q.weight_at[2] == 1) &&
+                      (q.kernel[2] == 1 || !rows || q.tap_at[2] == q.in_channels);
+  const bool as_given = cuts != Cuts::packed && w->padded == w->length && beside &&
                         (q.kernel[2] == 1 || q.tap_at[2] == q.in_channels) &&
                         (q.kernel[1] == 1 || q.tap_at[1] == q.in_channels * q.kernel[2]) &&
                         (q.kernel[0] == 1 || q.tap_at[0] == q.in_channels * q.kernel[2] * q.kernel[1]) &&
@@ -196,18 +200,25 @@ cw_status order_weights(KernelCall& call, const Quantized& q, int64_t whole, Wei
     w->data = q.weight.data;
     return CW_OK;
   }
-  const int64_t outputs = q.groups * q.out_channels, count = outputs * w->segments * w->padded;
+  const bool packed = cuts == Cuts::packed;
+  const int64_t outputs = packed ? q.groups * packs(q) * kPack : q.groups * q.out_channels;
+  const int64_t count = outputs * w->segments * w->padded;
   void* made = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((count + kBeyond) * size_of(q.weight.dtype)), &made));
   w->data = made;
   Program p(call, "quantized_weights");
   p.out("out", made, q.weight.dtype).in("x", q.weight.data, q.weight.dtype);
-  p.value("padded", w->padded).value("segments", w->segments).value("real", w->real).value("len", w->length);
-  p.value("outs", q.out_channels);
+  p.value("padded", w->padded).value("segments", w->segments).value("len", w->length).value("outs", q.out_channels);
   p.value("channels", q.in_channels).value("kx", q.kernel[2]).value("ky", q.kernel[1]).value("kz", q.kernel[0]);
   p.value("wg", q.weight_at[0]).value("wo", q.weight_at[1]).value("wc", q.weight_at[2]);
   p.value("tz", q.tap_at[0]).value("ty", q.tap_at[1]).value("tx", q.tap_at[2]);
   p.define("ROWS", rows).define("TURNED", q.transposed);
+  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
+  if (packed)
+    return p.value("packs", packs(q))
+        .define("BESIDE", beside)
+        .define("COPY_16(to, from)", open_cl ? "vstore16(vload16(0, from), 0, to)" : "memcpy(to, from, 16)")
+        .run(count / (kPack * kPack), texts::quantized::weights_packed, static_cast<double>(kPack * kPack) * 4);
   return p.run(outputs * w->segments, texts::quantized::weights, static_cast<double>(w->padded) * 4);
 }
 
@@ -241,7 +252,7 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
   p.define("INVERSE(o)", integer && a.inverse.numel() > 1 ? "inverse(o)" : "inverse(0)");
   p.define("ZERO(o)", !integer || !a.has_zero ? "0.0f" : a.zero.numel() > 1 ? "(f32)zero(o)" : "(f32)zero(0)");
   p.define("BIAS", a.has_bias).define("TAPS", a.has_taps).define("RELU", a.relu).define("INTEGER", integer);
-  p.value("segments", w.segments).value("real", w.real).value("len", w.length).value("padded", w.padded);
+  p.value("segments", w.segments).value("len", w.length).value("padded", w.padded);
   p.value("groups", q.groups).value("outs", q.out_channels).value("channels", q.in_channels);
   p.value("all_channels", image.channels).value("places", q.places()).value("rows", q.batch * q.places());
   p.value("oz", q.out[0]).value("oy", q.out[1]).value("ox", q.out[2]);
@@ -283,20 +294,21 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
                    const void* whole) {
   constexpr int64_t kBlock = 64;
   const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
+  const bool packed = w.cuts == Cuts::packed;
   const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
-  p.define("WIDE", w.padded % 32 == 0)  // before the text that asks
+  p.define("WIDE", !packed && w.padded % 32 == 0)  // before the text that asks
       .before(open_cl ? texts::quantized::vectors_open_cl : texts::quantized::vectors_c)
       .before(texts::quantized::sums);
   if (image.dtype != kI16)
     p.define("SIGNED", image.dtype == kI8)
-        .define("PARTS", w.parts)
         .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
         .before(texts::quantized::bytes);
   p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
   const bool few = rows < 4, beside = q.result.strides[1] == 1;
   p.define("FEW", few)
+      .define("PACKED", packed)
       .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
       .define("SEGMENTS", w.segments)
@@ -306,7 +318,9 @@ cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const I
   // Outputs are shared out where there are few positions.
   const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
   const int64_t stretches = std::clamp<int64_t>(wanted / (blocks * q.groups), 1, (q.out_channels + 7) / 8);
-  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + 3) / 4 * 4;
+  const int64_t even = packed ? kPack : 4;
+  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + even - 1) / even * even;
+  if (packed) p.value("packs", packs(q));
   p.define("BLOCK", kBlock).value("blocks", blocks).value("columns", columns);
   const int64_t cut = (q.out_channels + columns - 1) / columns;
   p.value("stretches", cut);
@@ -322,6 +336,14 @@ cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const I
   return p.run(q.batch * q.places(), texts::quantized::depth, static_cast<double>(q.groups * q.taps()));
 }
 
+// Packed weights cost a copy of them, and save adding up what a vector holds of each sum; and segments shorter than vectors
+// are read without what is beyond them.
+Cuts cuts_of_bytes(const Quantized& q) {
+  constexpr int64_t kFew = 32;  // rows for which nothing is copied
+  const int64_t rows = q.batch * q.places(), length = whole_rows(q) ? q.kernel[2] * q.in_channels : q.in_channels;
+  return rows >= kFew && (rows >= q.depth() || length % kBytes != 0) ? Cuts::packed : Cuts::bytes;
+}
+
 cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   if (q.result.numel() == 0) return CW_OK;
   const bool cpu = call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q);
@@ -330,7 +352,8 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   Image image;
   Weights weights;
   const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
-  TRY(order_weights(call, q, bytes ? kBytes : tiles ? 16 : 1, &weights));
+  const Cuts cuts = bytes ? cuts_of_bytes(q) : tiles ? Cuts::pairs : Cuts::elements;
+  TRY(order_weights(call, q, cuts, &weights));
   TRY(write_image(call, q, bytes ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
   TRY(add_taps(call, q, a, &whole));
