@@ -43,6 +43,11 @@ DTYPES = (
 BITS = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
+@functools.cache
+def _plain(dtype: str) -> np.dtype[Any]:
+    return np.dtype(BITS.get(dtype, dtype))
+
+
 # An object with data_ptr() and nbytes, or an address and its bytes.
 Memory = Any | tuple[int, int]
 
@@ -64,7 +69,7 @@ class Port:
     # (base, slope, divisor) of a dimension that is (base + slope * size) // divisor
     sizes: Mapping[int, tuple[int, int, int]] = field(default_factory=dict, repr=False)
 
-    @functools.cached_property
+    @property
     def numpy(self) -> np.dtype[Any]:
         """The dtype of its arrays."""
         if self.dtype == "bfloat16":
@@ -75,7 +80,7 @@ class Port:
                 return found
             except ImportError:
                 pass
-        return np.dtype(BITS.get(self.dtype, self.dtype))
+        return _plain(self.dtype)
 
     def shape_at(self, size: int) -> tuple[int, ...]:
         """Its shape where the size that may differ is `size`."""
