@@ -33,6 +33,7 @@ struct cw_run_session {
   cw_stream stream;
   char *arena, *told;
   int owns_arena, tells, given; /* given: nobody has asked yet what kernels of the last run told */
+  int busy;                     /* since the last wait, something was put on its stream */
   uint64_t said[2];             /* what they did */
   cw_code_arg* arguments; /* of all launches, with this session's addresses */
   double* ms;
@@ -176,7 +177,8 @@ static cw_status fits(const cw_run_model* m, uint32_t flags) {
   if (t->language != c->language)
     return fail(CW_INVALID, "its kernels are in %s, and %s builds %s; export it for this chip", wanted,
                 m->device->table->name, c->language < 5 ? languages[c->language] : "another language");
-  if (t->flags != c->flags || (t->arithmetic & c->arithmetic) != t->arithmetic)
+  const uint32_t faster = CW_CODE_DOT_BYTES; /* sources have another way where the chip lacks it */
+  if ((t->flags ^ c->flags) & ~faster || (t->arithmetic & c->arithmetic) != t->arithmetic)
     return fail(CW_INVALID,
                 "its kernels are for a chip like %s, and this %s differs (how groups run, how addresses are passed, or "
                 "dtypes); "
@@ -636,10 +638,12 @@ cw_status cw_run_end(cw_run_session* s) {
 
 static cw_status wait_for(cw_run_session* s) {
   const cw_run_device* d = s->model->device;
+  if (!s->busy) return CW_OK;
   if (d->table->stream_sync)
     TRY(d, "stream_sync", d->table->stream_sync(d->index, s->stream));
   else
     TRY(d, "sync", d->table->sync(d->index));
+  s->busy = 0;
   return CW_OK;
 }
 
@@ -647,8 +651,10 @@ static cw_status wait_for(cw_run_session* s) {
 static cw_status forget(cw_run_session* s) {
   static const uint64_t none[2] = {0, 0};
   const cw_run_device* d = s->model->device;
-  if (s->tells && (s->given || s->said[0]))
+  if (s->tells && (s->given || s->said[0])) {
+    s->busy = 1;
     TRY(d, "mem_copy", d->table->mem_copy(s->told, d->index, none, CW_HOST, sizeof none, s->stream));
+  }
   s->said[0] = 0;
   s->given = 1;
   return CW_OK;
@@ -660,6 +666,7 @@ static cw_status told(cw_run_session* s) {
   const uint64_t* words = s->said;
   if (!s->tells) return CW_OK;
   if (s->given) {
+    s->busy = 1;
     TRY(d, "mem_copy", d->table->mem_copy(s->said, CW_HOST, s->told, d->index, sizeof s->said, s->stream));
     const cw_status status = wait_for(s);
     if (status) return status;
@@ -700,6 +707,7 @@ static cw_status move(cw_run_session* s, int32_t output, uint32_t index, void* d
   const cw_run_device* d = s->model->device;
   if ((status = bind_thread(d))) return status;
   char* at = address(s, p->buffer, p->place);
+  s->busy |= data != at;
   if (data == at) {
     /* Written in place. */
   } else if (bytes && output)
@@ -736,6 +744,7 @@ static cw_status run_step(cw_run_session* s, uint64_t i) {
   const file_step* step = step_at(s, i);
   const cw_code_arg* a = s->arguments + step->argument;
   cw_status status;
+  s->busy = 1;
   if (step->kind == LAUNCH) {
     status =
         d->code->launch(s->model->functions[step->function], step->grid, step->group, a, step->arguments, s->stream);
@@ -826,6 +835,7 @@ cw_status session_read(cw_run_session* s, const file_check* c, void* out) {
     return fail(CW_INVALID, "a check of step %u is outside of its buffer", c->step);
   char* whole = malloc(bytes + 1);
   if (!whole) return fail(CW_OUT_OF_MEMORY, "the host is out of memory");
+  s->busy = 1;
   cw_status status = by_vendor(d, d->table->mem_copy(whole, CW_HOST, at, d->index, bytes, s->stream), "mem_copy");
   if (!status) status = wait_for(s);
   for (uint64_t i = 0; !status && i < c->count; ++i) memcpy((char*)out + i * each, whole + i * c->stride * each, each);

@@ -98,7 +98,7 @@ def call(name: str, *arguments: Any) -> None:
 
     ctypes lets other threads of Python run meanwhile.
     """
-    library = _library()
+    library = _loaded or _library()
     status = getattr(library, name)(*arguments)
     if status:
         # The message is this thread's, so it is read before anything else is called.

@@ -5,6 +5,7 @@ Closing one closes what was made from it. What is not closed ends when nothing r
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -42,6 +43,11 @@ DTYPES = (
 BITS = {"bfloat16": "uint16", "complex32": "uint32"}
 
 
+@functools.cache
+def _plain(dtype: str) -> np.dtype[Any]:
+    return np.dtype(BITS.get(dtype, dtype))
+
+
 # An object with data_ptr() and nbytes, or an address and its bytes.
 Memory = Any | tuple[int, int]
 
@@ -74,7 +80,7 @@ class Port:
                 return found
             except ImportError:
                 pass
-        return np.dtype(BITS.get(self.dtype, self.dtype))
+        return _plain(self.dtype)
 
     def shape_at(self, size: int) -> tuple[int, ...]:
         """Its shape where the size that may differ is `size`."""
@@ -568,10 +574,18 @@ def _unknown(name: str, ports: Mapping[str, Port]) -> str:
 
 def _set(session: _Handle, arrays: list[NDArray[Any]]) -> None:
     for index, array in enumerate(arrays):
-        call("cw_run_set", session.value, index, array.ctypes.data, array.nbytes)
+        address = array.__array_interface__["data"][0]  # half the time of array.ctypes.data
+        call("cw_run_set", session.value, index, address, array.nbytes)
 
 
 def _dense(port: Port, given: NDArray[Any]) -> NDArray[Any]:
+    if (
+        type(given) is np.ndarray
+        and given.shape == port.shape
+        and given.dtype == port.numpy
+        and given.flags.c_contiguous
+    ):
+        return given  # the usual one
     if not isinstance(given, np.ndarray | np.generic):
         raise RunError(
             f"input {port.name!r} is {type(given).__name__}, and a numpy array of {port.dtype} is "

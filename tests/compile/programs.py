@@ -160,6 +160,14 @@ def mathematics(c: Any, d: torch.device) -> list[torch.Tensor]:
 
 
 @program
+def mathematics_of_two_types(c: Any, d: torch.device) -> list[torch.Tensor]:
+    def f(a: torch.Tensor, b: torch.Tensor) -> Any:
+        return b.log() + a.log(), b.exp2() + a.exp2(), b.sin() + a.sin(), b.pow(1.7) + a.pow(1.7)
+
+    return _forward(c, d, f, _rand(500).abs() + 0.1, _rand(500).double().abs() + 0.1)
+
+
+@program
 def halves(c: Any, d: torch.device) -> list[torch.Tensor]:
     def f(a: torch.Tensor, b: torch.Tensor) -> Any:
         return torch.tanh(a * b) + 1, b.softmax(-1), a.sum(1), a.to(torch.bfloat16) * 2

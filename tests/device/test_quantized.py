@@ -40,6 +40,65 @@ def test_ten_thousand_products(device: torch.device) -> None:
         assert_same(layer(str(device)), layer())
 
 
+def _extremes(shape: list[int], dtype: torch.dtype) -> torch.Tensor:
+    least, most = (0, 255) if dtype == torch.uint8 else (-128, 127)
+    return torch.where(torch.rand(shape) < 0.4, least, most).to(dtype)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+def test_products_of_the_largest_bytes(device: torch.device, dtype: torch.dtype) -> None:
+    """Sums of which a pair would not fit into 16 bits, of all lengths around vectors of 64 bytes;
+    1 to 3 rows, and more, are cut differently.
+    """
+    torch.manual_seed(0)
+    for rows, outs in ((1, 9), (3, 3), (9, 5), (70, 33)):
+        for depth in (1, 3, 63, 64, 65, 192):
+            x, weight = _extremes([rows, depth], dtype), _extremes([outs, depth], torch.int8)
+            given = (torch.ones(1), None, None, 0, False, None, None, 0, 0, torch.float32)
+            assert_same(
+                OPERATORS.qlinear(
+                    x.to(device), weight.to(device), torch.ones(1).to(device), *given[1:]
+                ),
+                OPERATORS.qlinear(x, weight, *given),
+            )
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.uint8], ids=str)
+@pytest.mark.parametrize(
+    ("channels", "groups", "kernel", "geometry"),
+    [
+        (64, 1, 1, ([2, 1], [0, 0], [1, 1], False, [0, 0])),  # where the input lies, with steps
+        (128, 2, 1, ([1, 1], [0, 0], [1, 1], False, [0, 0])),
+        (64, 1, 3, ([1, 2], [1, 0], [1, 2], False, [0, 0])),
+        (48, 2, 3, ([1, 1], [1, 1], [1, 1], False, [0, 0])),
+        (3, 1, 5, ([2, 2], [2, 2], [1, 1], False, [0, 0])),
+        (64, 1, 2, ([2, 2], [0, 0], [1, 1], True, [0, 0])),
+    ],
+    ids=["1x1", "1x1 groups", "dilated", "groups", "image", "transposed"],
+)
+def test_images_of_the_largest_bytes(
+    device: torch.device,
+    channels: int,
+    groups: int,
+    kernel: int,
+    geometry: tuple[object, ...],
+    dtype: torch.dtype,
+) -> None:
+    """Zero points, borders, requantization: all with integers that are as large as they get."""
+    torch.manual_seed(channels)
+    outs = 12
+    shape = [channels, outs] if geometry[3] else [outs, channels // groups]
+    weight = _extremes([*shape, kernel, kernel], torch.int8)
+    taps = torch.randint(-(1 << 15), 1 << 15, (outs, kernel * kernel))
+    scale, inverse = torch.rand(outs) * 1e-4, torch.tensor([0.7])
+    after = (False, inverse, torch.tensor([-5], dtype=torch.int32), -128, 127, torch.int8)
+    for memory in (torch.contiguous_format, torch.channels_last):
+        x = _extremes([2, channels, 9, 7], dtype).to(memory_format=memory)
+        given = (x, weight, scale, torch.randn(outs), taps, 0, *geometry, groups, *after)
+        moved = [a.to(device) if isinstance(a, torch.Tensor) else a for a in given]
+        assert_same(OPERATORS.qconv(*moved), OPERATORS.qconv(*given))
+
+
 def test_numbers_are_quantized_as_on_the_cpu(device: torch.device) -> None:
     for seed in range(100):
         given = random_numbers(seed)

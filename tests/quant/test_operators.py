@@ -4,6 +4,8 @@ the tests of the device again on chips with a compiler.
 
 from __future__ import annotations
 
+import platform
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -83,6 +85,77 @@ def linear(**changed: object) -> Layer:
 def test_a_planted_fault_is_found(fault: str, layer: Layer) -> None:
     assert same(layer)
     assert not same(layer, fault)
+
+
+# A product of bytes, where the assembler is to see the instruction that multiplies fours of them.
+PRODUCT = """
+import sys, torch, causeway, causeway.quant
+x, weight = (torch.full([8, 64], -128, dtype=torch.int8).to(sys.argv[1]) for _ in range(2))
+rest = (None, None, 0, False, None, None, 0, 0, torch.float32)
+y = torch.ops.causeway.qlinear(x, weight, torch.ones(1).to(sys.argv[1]), *rest)
+assert (y.cpu() == 64 * 128 * 128).all(), y
+"""
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("vendor", ["sim", "opencl"])
+def test_a_cpu_with_vnni_multiplies_bytes(
+    request: pytest.FixtureRequest, run_python: Run, tmp_path: Path, vendor: str
+) -> None:
+    words = Path("/proc/cpuinfo").read_text().split() if platform.machine() == "x86_64" else []
+    if not {"avx512_vnni", "avx512bw", "avx512vl"} <= set(words):
+        pytest.skip("this CPU has no VNNI of 512 bits")
+    if not shutil.which("objdump"):
+        pytest.skip("needs objdump of binutils")
+    if vendor == "sim":
+        env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    else:
+        library = request.getfixturevalue("opencl_library")
+        env = {"CAUSEWAY_VENDOR": str(library), "POCL_CACHE_DIR": str(tmp_path)}
+    run_python(PRODUCT, args=(vendor,), new=True, **env)
+    found = 0
+    for path in list(tmp_path.rglob("*")):
+        data = path.read_bytes() if path.is_file() else b""
+        if (begin := data.find(b"\x7fELF")) < 0:
+            continue
+        library = tmp_path / "library"
+        library.write_bytes(data[begin:])
+        listing = subprocess.run(
+            ["objdump", "-d", library], check=True, capture_output=True, text=True
+        )
+        found += listing.stdout.count("vpdpbusd")
+    assert found >= 16, "no library that was built multiplies bytes"
+
+
+@pytest.mark.process
+def test_a_cpu_without_vnni_multiplies_pairs(run_python: Run) -> None:
+    program = f"""
+import pytest, sys
+file = '{ROOT}/tests/device/test_quantized.py'
+sys.exit(pytest.main(['-q', '-x', '-k', 'of_the_largest_bytes and not uint8', file]))
+"""
+    env = {"CAUSEWAY_SIM_CODE": "1", "CAUSEWAY_SIM_WITHOUT": "dot_bytes"}
+    said = run_python(program, new=True, **env).stdout
+    assert " passed" in said
+
+
+@pytest.mark.process
+@pytest.mark.parametrize("option", ["-UCW_DOT_BYTES", "-mno-avx512f"])
+def test_what_was_made_for_vnni_is_right_without(
+    run_python: Run, tmp_path: Path, option: str
+) -> None:
+    """As where a file was written on a CPU with VNNI, and is read on another."""
+    compiler = tmp_path / "cc"
+    compiler.write_text(f'#!/bin/sh\nexec cc "$@" {option}\n')
+    compiler.chmod(0o755)
+    program = f"""
+import pytest, sys
+file = '{ROOT}/tests/device/test_quantized.py'
+sys.exit(pytest.main(['-q', '-x', '-k', 'products_of_the_largest or dilated', file]))
+"""
+    env = {"CC": str(compiler), "CAUSEWAY_SIM_CACHE": str(tmp_path / "cache")}
+    said = run_python(program, new=True, CAUSEWAY_SIM_CODE="1", **env).stdout
+    assert " passed" in said
 
 
 @pytest.mark.process

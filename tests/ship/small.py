@@ -77,7 +77,7 @@ def write(folder: Path) -> list[Path]:
             profiles = [Profile(1, 4, 0, 3, few), Profile(5, 16, 1, 2, many)]
             made_of.sizes = Sizes("batch", 1, 16, 4, ports, profiles)
         made_of.lay_out()
-        data = bytes(range(64)) + bytes(made_of.constants - 64)
+        data = made_of.put_weights([bytes(range(64))])
         parts = [weights.part(data[:64], 0)]
         binaries = file.Binaries("small\nchip\n1", {made_of.functions[0][1]: bytes(range(99))})
         elsewhere = "small.weights" if name == "elsewhere" else None

@@ -164,6 +164,7 @@ def test_files_run_on_opencl(opencl_library: Path, tmp_path: Path) -> None:
         done = cw("verify", "--vendor", opencl_library, file)
         assert done.returncode == 0, done.stdout + done.stderr
         assert "WRONG" not in done.stdout
+        assert " in 1 sources\n" in cw("inspect", file).stdout  # PoCL builds each anew
     refused = cw("verify", "--vendor", SIM, "--allow-host-code", file, CAUSEWAY_SIM_CODE="1")
     assert "its kernels are in OpenCL C, and sim builds C" in refused.stderr
 

@@ -564,7 +564,8 @@ def test_an_input_that_is_empty_at_its_most_is_refused(small: Path) -> None:
     program.lay_out()
     port = {"name": "in", "kind": 0, "place": (0, 0), "dtype": 11, "vector": b""}
     write(
-        small / "empty.cw", program, target=written.TARGET, constants=bytes(program.constants),
+        small / "empty.cw", program, target=written.TARGET,
+        constants=program.put_weights([bytes(64)]),
         ports=[{**port, "shape": [0, 1 << 32, 1 << 32], "bytes": 0}], about={}, tellers=["first"],
     )  # fmt: skip
     done = subprocess.run(

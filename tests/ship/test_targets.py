@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import struct
 import subprocess
 import sys
@@ -107,6 +108,20 @@ def _loaded(file: Path, *more: str) -> list[str]:
     )
     assert done.returncode == 0, done.stderr
     return done.stdout.splitlines()
+
+
+def test_a_chip_that_lacks_what_only_makes_it_faster_runs_a_file(
+    folder: Path, image: bytes, tmp_path: Path
+) -> None:
+    """Made where the CPU multiplies bytes and where it does not; not where groups run otherwise."""
+    shutil.copy(folder / "own.weights", tmp_path)
+    file, at = tmp_path / "image.cw", _section(image, TARGET)[0] + 4
+    for flag, wanted in ((8, 0), (1, 1)):
+        flags = struct.unpack_from("<I", image, at)[0] ^ flag
+        file.write_bytes(_changed(image, at, struct.pack("<I", flags)))
+        status, said = cw("verify", file)
+        assert status == wanted, said
+        assert ("differs (how groups run" in said) == bool(wanted)
 
 
 # --- binaries -------------------------------------------------------------------------------------

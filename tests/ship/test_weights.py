@@ -51,6 +51,12 @@ try:
     causeway.export(model, (x.to(device),), f"{folder}/no.cw", weights=f"{folder}/one.cw")
 except CausewayError as error:
     print(error)
+twins = nn.Sequential(*(nn.Linear(40, 40) for _ in range(3)), nn.Linear(40, 40, bias=False))
+for twin in twins[1:3]:
+    twin.load_state_dict(twins[0].state_dict())
+twins = twins.eval().to(device)
+for name, more in ("twins", {}), ("twins_sizes", {"dynamic": "batch=1..3"}):
+    causeway.export(twins, (torch.randn(2, 40, device=device),), f"{folder}/{name}.cw", **more)
 """
 
 
@@ -116,6 +122,18 @@ def test_both_give_the_compiled_models_bits(made: tuple[Path, list[str]], memory
         assert (f"weights: {parts} parts of shared.weights have their SHA-256" in said) == (
             parts > 0
         )
+
+
+@pytest.mark.parametrize("name", ["twins", "twins_sizes"])
+def test_equal_weights_of_one_file_are_in_it_once(made: tuple[Path, list[str]], name: str) -> None:
+    """Of three layers of equal weights and one of other, two matrices and a bias."""
+    status, said = cw("inspect", made[0] / f"{name}.cw")
+    matrix, bias = 40 * 40 * 4, 256
+    assert status == 0, said
+    assert f"weights  {2 * matrix + bias} bytes" in said
+    status, said = cw("verify", made[0] / f"{name}.cw")
+    assert status == 0, said
+    assert "output: equal bit for bit" in said
 
 
 def test_inspect_says_where_the_weights_are(folder: Path) -> None:

@@ -74,6 +74,17 @@ const std::vector<const char*>& flags() { return settings().teams ? teams::flags
 const std::string& machine();
 uint64_t hash(const std::string& text, uint64_t h);
 
+// The processor that -march=native is for.
+bool has_dot_bytes() {
+#ifdef __x86_64__
+  static const bool here =
+      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return here && !settings().teams && !settings().without.count("dot_bytes");
+#else
+  return false;
+#endif
+}
+
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
   if (cw_status status = enter("code_info", index, &device)) return status;
@@ -81,6 +92,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   found.struct_size = out->struct_size;
   found.language = CW_CODE_C;
   found.flags = settings().teams ? 0 : CW_CODE_IN_TURN;
+  if (has_dot_bytes()) found.flags |= CW_CODE_DOT_BYTES;
   found.compute_units = compute_units();
   found.group_limit = settings().teams ? teams::most_items : 1;
   found.simd_width = 8;
@@ -209,6 +221,7 @@ cw_status compile(const char* source, const char* options, ProgramCache::Binary*
   std::ofstream(code) << (settings().teams ? teams::preamble : "") << source;
   std::vector<std::string> command = {compiler()};
   for (const char* flag : flags()) command.push_back(flag);
+  if (has_dot_bytes()) command.push_back("-DCW_DOT_BYTES");
   std::stringstream more(options ? options : "");
   for (std::string word; more >> word;) command.push_back(word);
   for (const std::string& word :
@@ -241,6 +254,7 @@ cw_status build(int32_t index, const char* source, const char* options, cw_progr
   std::string key = machine();
   for (const char* flag : flags()) key += std::string(" ") + flag;
   if (settings().teams) key += teams::preamble;
+  if (has_dot_bytes()) key += " -DCW_DOT_BYTES";
   key += std::string("\n") + (options ? options : "") + "\n" + source;
   const ProgramCache cache(ProgramCache::folder(settings().cache.c_str(), "sim"));
   std::string words;

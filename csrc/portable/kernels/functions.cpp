@@ -82,44 +82,59 @@ bool names(const std::string& text, const std::string& name, char after) {
   return false;
 }
 
-}  // namespace
-
-std::string functions_of(const std::string& text) {
+// The definitions of what the text calls, and a macro for each: `named` gives that of a function and its parameters.
+template <typename Macro>
+std::string definitions(const std::string& text, Macro named) {
   bool wanted[std::size(kFunctions)] = {};
   std::string macros;
   for (size_t i = std::size(kFunctions); i-- > 0;) {  // what others need stands before them
     const Function& f = kFunctions[i];
     if (f.parameters && names(text, f.name, '(')) {
       wanted[i] = true;
-      const std::string name = f.name, with = "(" + std::string(f.parameters) + ")";
-      macros += "#undef " + name + "\n#define " + name + with + " " + name + "_f32" + with + "\n";
+      macros += named(std::string(f.name), "(" + std::string(f.parameters) + ")");
     }
     if (!wanted[i]) continue;
     for (size_t j = 0; j < i; ++j)
       if (names(std::string(f.needs) + " ", kFunctions[j].name, ' ')) wanted[j] = true;
   }
   if (macros.empty()) return "";
-  std::string all = "#if defined(IN_TURN) && defined(DOUBLE)\n";
+  std::string all;
   for (size_t i = 0; i < std::size(kFunctions); ++i) {
     if (!wanted[i]) continue;
     if (std::string(kFunctions[i].name) == "quarters") all += table("quarters_high", 0) + table("quarters_low", 53);
     all += kFunctions[i].text;
   }
-  return all + macros + "#endif\n";
+  return all + macros;
 }
 
+constexpr const char* kOurs = "#if defined(IN_TURN) && defined(DOUBLE)\n";
+
+}  // namespace
+
+std::string functions_of(const std::string& text) {
+  const std::string all = definitions(text, [](const std::string& name, const std::string& with) {
+    return "#undef " + name + "\n#define " + name + with + " " + name + "_f32" + with + "\n";
+  });
+  return all.empty() ? "" : kOurs + all + "#endif\n";
+}
+
+// The names themselves stay as they are: where they are macros of a runtime's, as in PoCL, none is left after an #undef.
 std::string typed_functions_of(const std::string& text) {
-  std::string called, ours, theirs;
+  std::string called, theirs;
   for (const Function& f : kFunctions) {
     const std::string name = f.name;
     if (!f.parameters || !names(text, name + "_32", '(')) continue;
     const std::string with = "(" + std::string(f.parameters) + ")";
     called += name + "(";
-    ours += "#undef " + name + "\n#define " + name + "_32" + with + " " + name + "_f32" + with + "\n";
     theirs += "#define " + name + "_32" + with + " " + name + with + "\n";
   }
   if (called.empty()) return "";
-  return functions_of(called) + "#if defined(IN_TURN) && defined(DOUBLE)\n" + ours + "#else\n" + theirs + "#endif\n";
+  return kOurs +
+         definitions(called,
+                     [](const std::string& name, const std::string& with) {
+                       return "#define " + name + "_32" + with + " " + name + "_f32" + with + "\n";
+                     }) +
+         "#else\n" + theirs + "#endif\n";
 }
 
 }  // namespace causeway::portable

@@ -25,6 +25,7 @@ typedef struct { u64 a, b; } BYTES;
 static inline V16 v_load(const f32* p) { return (V16){*(const f32x8_at*)p, *(const f32x8_at*)(p + 8)}; }
 static inline void v_store(f32* p, V16 v) { *(f32x8_at*)p = v.a; *(f32x8_at*)(p + 8) = v.b; }
 static inline V16 v_fma(V16 x, V16 y, V16 z) { return (V16){x.a * y.a + z.a, x.b * y.b + z.b}; }
+static inline V16 v_add(V16 x, V16 y) { return (V16){x.a + y.a, x.b + y.b}; }
 static inline V16 v_spread(f32 x) { f32x8 v = (f32x8){0} + x; return (V16){v, v}; }
 static inline BYTES v_bytes(const void* p) { BYTES r; memcpy(&r, p, 16); return r; }
 #ifdef __AVX2__
@@ -71,6 +72,7 @@ typedef uchar16 BYTES;
 #define v_load(p) vload16(0, p)
 #define v_store(p, v) vstore16(v, 0, p)
 #define v_fma(x, y, z) fma(x, y, z)
+#define v_add(x, y) ((x) + (y))
 #define v_spread(x) ((f32x16)(x))
 #define v_bytes(p) vload16(0, p)
 #if FLOAT8
@@ -81,6 +83,17 @@ static inline f32x16 v_take(GLOBAL const u8* p) {
 }
 #else
 #define v_take(p) convert_float16(vload16(0, p))
+#endif
+#ifdef __has_builtin
+#if defined(__AVX512F__) && __has_builtin(__builtin_ia32_permvarsf512)
+/* Of 16 numbers those that the low halves of bytes, or what is above them, say: the instruction looks at four bits. */
+#define OF_TABLE(table, b) __builtin_ia32_permvarsf512(table, b)
+#if SIGNED
+#define HALVES_IN_ORDER ((f32x16)(0, 1, 2, 3, 4, 5, 6, 7, -8, -7, -6, -5, -4, -3, -2, -1))
+#else
+#define HALVES_IN_ORDER ((f32x16)(0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15))
+#endif
+#endif
 #endif
 #if SIGNED
 #define v_low(b) convert_float16(as_char16((b) << (uchar16)(4)) >> (char16)(4))
@@ -94,42 +107,88 @@ static inline f32 v_sum(f32x16 v) {
   return ((s.s0 + s.s4) + (s.s1 + s.s5)) + ((s.s2 + s.s6) + (s.s3 + s.s7));
 }
 
-//// packed_rows: Few rows: the weights are read once, and unpacked in registers.
-GLOBAL const STORE* w = weight_p + u * bytes;
-V16 total[ROWS];
-f32 less[ROWS];
-UNROLL for (int m = 0; m < ROWS; ++m) total[m] = v_spread(0), less[m] = 0;
+//// packed_rows: Few rows: the weights are read once, and unpacked in registers. Of one row, several outputs at once: their
+//// sums do not wait for each other, and the row is read once for all.
+GLOBAL const STORE* w[OUTS];
+idx at[OUTS];
+V16 total[OUTS * ROWS];
+f32 less[OUTS * ROWS];
+UNROLL for (int j = 0; j < OUTS; ++j) {
+  const idx n = u * OUTS + j < outs ? u * OUTS + j : outs - 1;
+  w[j] = weight_p + n * bytes, at[j] = n * groups;
+}
+UNROLL for (int i = 0; i < OUTS * ROWS; ++i) total[i] = v_spread(0), less[i] = 0;
 for (idx g = 0; g < groups; ++g) {
-  const f32 by = scale(u * groups + g);
-  V16 sum[ROWS];
-  UNROLL for (int m = 0; m < ROWS; ++m) sum[m] = v_spread(0);
+#if BITS_ == 4 && defined(OF_TABLE)
+  V16 table[OUTS];
+  UNROLL for (int j = 0; j < OUTS; ++j) {
+    const f32 by = scale(at[j] + g);
+#if ZEROS
+    table[j] = (HALVES_IN_ORDER - v_spread(zero(at[j] + g))) * v_spread(by);
+#else
+    table[j] = HALVES_IN_ORDER * v_spread(by);
+#endif
+  }
+  for (idx k = g * size; k < (g + 1) * size; k += 32) {
+    UNROLL for (int j = 0; j < OUTS; ++j) {
+      const int16 b = convert_int16(v_bytes(w[j] + k / 2));
+      const V16 low = OF_TABLE(table[j], b), high = OF_TABLE(table[j], b >> 4);
+      UNROLL for (int m = 0; m < ROWS; ++m) {
+        total[j * ROWS + m] = v_fma(low, v_load(x_p + m * depth + k), total[j * ROWS + m]);
+        total[j * ROWS + m] = v_fma(high, v_load(x_p + m * depth + k + 16), total[j * ROWS + m]);
+      }
+    }
+  }
+  continue;
+#endif
+  V16 sum[OUTS * ROWS];
+  UNROLL for (int i = 0; i < OUTS * ROWS; ++i) sum[i] = v_spread(0);
+#if ZEROS
+  V16 off[OUTS];
+  UNROLL for (int j = 0; j < OUTS; ++j) off[j] = v_spread(-zero(at[j] + g));
+#define LESS_ZERO(v, j) v_add(v, off[j])
+#else
+#define LESS_ZERO(v, j) v
+#endif
 #if BITS_ == 4
   for (idx k = g * size; k < (g + 1) * size; k += 32) {
-    const BYTES b = v_bytes(w + k / 2);
-    const V16 low = v_low(b), high = v_high(b);
-    UNROLL for (int m = 0; m < ROWS; ++m) {
-      sum[m] = v_fma(low, v_load(x_p + m * depth + k), sum[m]);
-      sum[m] = v_fma(high, v_load(x_p + m * depth + k + 16), sum[m]);
+    UNROLL for (int j = 0; j < OUTS; ++j) {
+      const BYTES b = v_bytes(w[j] + k / 2);
+      const V16 low = LESS_ZERO(v_low(b), j), high = LESS_ZERO(v_high(b), j);
+      UNROLL for (int m = 0; m < ROWS; ++m) {
+        sum[j * ROWS + m] = v_fma(low, v_load(x_p + m * depth + k), sum[j * ROWS + m]);
+        sum[j * ROWS + m] = v_fma(high, v_load(x_p + m * depth + k + 16), sum[j * ROWS + m]);
+      }
     }
   }
 #else
   idx k = g * size;
   for (; k + 16 <= (g + 1) * size; k += 16) {
-    const V16 q = v_take(w + k);
-    UNROLL for (int m = 0; m < ROWS; ++m) sum[m] = v_fma(q, v_load(x_p + m * depth + k), sum[m]);
+    UNROLL for (int j = 0; j < OUTS; ++j) {
+      const V16 q = LESS_ZERO(v_take(w[j] + k), j);
+      UNROLL for (int m = 0; m < ROWS; ++m)
+        sum[j * ROWS + m] = v_fma(q, v_load(x_p + m * depth + k), sum[j * ROWS + m]);
+    }
   }
-  for (; k < (g + 1) * size; ++k) for (int m = 0; m < ROWS; ++m) less[m] -= by * (weight_of(w[k]) * x_p[m * depth + k]);
-#endif
-  UNROLL for (int m = 0; m < ROWS; ++m) {
-    total[m] = v_fma(v_spread(by), sum[m], total[m]);
+  for (; k < (g + 1) * size; ++k)
+    for (int j = 0; j < OUTS; ++j) {
 #if ZEROS
-    less[m] += by * (zero(u * groups + g) * sums(m * groups + g));
+      const f32 z = zero(at[j] + g);
+#else
+      const f32 z = 0;
 #endif
+      for (int m = 0; m < ROWS; ++m)
+        less[j * ROWS + m] -= scale(at[j] + g) * ((weight_of(w[j][k]) - z) * x_p[m * depth + k]);
+    }
+#endif
+  UNROLL for (int j = 0; j < OUTS; ++j) {
+    const V16 by = v_spread(scale(at[j] + g));
+    UNROLL for (int m = 0; m < ROWS; ++m) total[j * ROWS + m] = v_fma(by, sum[j * ROWS + m], total[j * ROWS + m]);
   }
 }
-for (int m = 0; m < ROWS; ++m) {
-  out_set(m * outs + u, v_sum(total[m]) - less[m]);
-}
+for (int j = 0; j < OUTS; ++j)
+  for (int m = 0; m < ROWS; ++m)
+    if (u * OUTS + j < outs) out_set(m * outs + u * OUTS + j, v_sum(total[j * ROWS + m]) - less[j * ROWS + m]);
 
 //// packed_tiles: Many rows: an item unpacks four outputs' weights, and goes down the rows with them.
 GLOBAL f32* wide = workspace_p + item * 4 * depth;

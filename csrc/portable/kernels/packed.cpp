@@ -66,23 +66,14 @@ cw_status qlinear_weight(KernelCall& call, const void*) {
     begin(p, wide, out.data).out("workspace", workspace, kF32).value("rows", rows).before(vectors);
     return p.run((outs + 3) / 4, texts::packed::packed_tiles, static_cast<double>(rows * depth) / 2);
   }
-  const void* sums = nullptr;
-  if (zeros) {
-    void* made = nullptr;
-    TRY(scratch(device, call.stream, static_cast<uint64_t>(rows * groups * 4), &made));
-    Program add(call, "packed_sums");
-    add.out("sums", made, kF32).in("x", wide, kF32).value("size", group);
-    TRY(add.run(rows * groups, "f32 s = 0;\nfor (idx k = 0; k < size; ++k) s += x(u * size + k);\nsums_p[u] = s;",
-                static_cast<double>(group)));
-    sums = made;
-  }
   for (int64_t first = 0; first < rows; first += kTogether) {
     const int64_t some = std::min(kTogether, rows - first);
     Program p(call, "packed_rows");
     begin(p, static_cast<const char*>(wide) + first * depth * 4, out.data + first * outs * size_of(out.dtype));
-    p.define("ROWS", some).before(vectors);
-    if (zeros) p.in("sums", static_cast<const char*>(sums) + first * groups * 4, kF32);
-    TRY(p.run(outs, texts::packed::packed_rows, static_cast<double>(some * depth) / 4));
+    const int64_t together = some == 1 ? 4 : 1;
+    p.define("ROWS", some).define("OUTS", together).before(vectors);
+    TRY(p.run((outs + together - 1) / together, texts::packed::packed_rows,
+              static_cast<double>(together * some * depth) / 4));
   }
   return CW_OK;
 }

@@ -18,6 +18,7 @@ typedef __m512i i16s;
 typedef __m512i i32s;
 #define LOAD_i16(p) _mm512_loadu_si512(p)
 #define LOAD_i8(p) _mm512_cvtepi8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
+#define LOAD_u8(p) _mm512_cvtepu8_epi16(_mm256_loadu_si256((const __m256i*)(p)))
 #define NO_SUMS _mm512_setzero_si512()
 #ifdef __AVX512VNNI__
 #define DOT(acc, a, b) _mm512_dpwssd_epi32(acc, a, b)
@@ -30,15 +31,18 @@ typedef __m512i i32s;
 typedef i16 i16s __attribute__((vector_size(32), aligned(2)));
 typedef i32x8 i32s;
 typedef i8 i8x16 __attribute__((vector_size(16), aligned(1)));
+typedef u8 u8x16 __attribute__((vector_size(16), aligned(1)));
 #define LOAD_i16(p) (*(const i16s*)(p))
 #define NO_SUMS ((i32s){0})
 #define EIGHT(v) (v)
 #ifdef __AVX2__
 typedef char c8x16 __attribute__((vector_size(16)));
 #define LOAD_i8(p) ((i16s)__builtin_ia32_pmovsxbw256((c8x16)*(const i8x16*)(p)))
+#define LOAD_u8(p) ((i16s)__builtin_ia32_pmovzxbw256((c8x16)*(const u8x16*)(p)))
 #define DOT(acc, a, b) ((acc) + (i32s)__builtin_ia32_pmaddwd256(a, b))
 #else
 #define LOAD_i8(p) __builtin_convertvector(*(const i8x16*)(p), i16s)
+#define LOAD_u8(p) __builtin_convertvector(*(const u8x16*)(p), i16s)
 static inline i32s dot_pairs(i16s a, i16s b) {
   i32s r;
   for (int l = 0; l < 8; ++l) r[l] = (i32)a[2 * l] * b[2 * l] + (i32)a[2 * l + 1] * b[2 * l + 1];
@@ -68,9 +72,11 @@ typedef int8 i32x8;
 typedef short i16s __attribute__((ext_vector_type(32)));
 typedef short i16s_anywhere __attribute__((ext_vector_type(32), aligned(2)));
 typedef char i8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
+typedef uchar u8s_anywhere __attribute__((ext_vector_type(32), aligned(1)));
 typedef int16 i32s;
 #define LOAD_i16(p) (*(GLOBAL const i16s_anywhere*)(p))
 #define LOAD_i8(p) __builtin_convertvector(*(GLOBAL const i8s_anywhere*)(p), i16s)
+#define LOAD_u8(p) __builtin_convertvector(*(GLOBAL const u8s_anywhere*)(p), i16s)
 #ifdef __AVX512VNNI__
 #define DOT(acc, a, b) __builtin_ia32_vpdpwssd512(acc, (int16)(a), (int16)(b))
 #else
@@ -83,6 +89,7 @@ typedef short16 i16s;
 typedef int8 i32s;
 #define LOAD_i16(p) vload16(0, p)
 #define LOAD_i8(p) convert_short16(vload16(0, p))
+#define LOAD_u8(p) convert_short16(vload16(0, p))
 #define EIGHT(v) (v)
 #ifdef PAIRS
 #define DOT(acc, a, b) ((acc) + __builtin_ia32_pmaddwd256(a, b))
@@ -102,6 +109,79 @@ typedef int8 i32s;
 #else
 #define SUMS(to, apart, a, b, c, d) \
   do { (to)[0] = SUM8(a); (to)[apart] = SUM8(b); (to)[2 * (apart)] = SUM8(c); (to)[3 * (apart)] = SUM8(d); } while (0)
+#endif
+
+//// bytes_c: Vectors of 64 bytes, and of 16 sums of four products of an unsigned and a signed byte each. The assembler takes
+//// the instruction whatever CPU the compiler compiles for; where that is one without such vectors, pairs are multiplied.
+#if defined(CW_DOT_BYTES) && defined(__AVX512BW__)
+#include <immintrin.h>
+#define BYTES 1
+typedef i32 i32x16 __attribute__((vector_size(64)));
+#define BYTES_AT(p) ((i32x16)_mm512_loadu_si512(p))
+#define FOUR_TIMES(p) ((i32x16)_mm512_broadcast_i32x4(_mm_loadu_si128((const __m128i*)(p))))
+#define SPREAD(x) ((i32x16)_mm512_set1_epi32(x))
+#define LOW_32(a, b) ((i32x16)_mm512_unpacklo_epi32((__m512i)(a), (__m512i)(b)))
+#define HIGH_32(a, b) ((i32x16)_mm512_unpackhi_epi32((__m512i)(a), (__m512i)(b)))
+#define LOW_64(a, b) ((i32x16)_mm512_unpacklo_epi64((__m512i)(a), (__m512i)(b)))
+#define HIGH_64(a, b) ((i32x16)_mm512_unpackhi_epi64((__m512i)(a), (__m512i)(b)))
+#define EVEN_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0x88))
+#define ODD_128(a, b) ((i32x16)_mm512_shuffle_i32x4((__m512i)(a), (__m512i)(b), 0xdd))
+#define PUT_ALL(p, v) _mm512_storeu_si512(p, (__m512i)(v))
+#define PUT_FOUR(p, v, i) _mm_storeu_si128((__m128i*)(p), _mm512_extracti32x4_epi32((__m512i)(v), i))
+#endif
+
+//// bytes_open_cl: the same
+#if defined(CW_DOT_BYTES) && defined(__AVX512BW__)
+#define BYTES 1
+typedef int16 i32x16;
+typedef int i32x16_anywhere __attribute__((ext_vector_type(16), aligned(1)));
+#define BYTES_AT(p) (*(GLOBAL const i32x16_anywhere*)(p))
+typedef int i32x4_anywhere __attribute__((ext_vector_type(4), aligned(1)));
+static inline int16 four_times(int4 v) { return (int16)(v, v, v, v); }
+#define FOUR_TIMES(p) four_times(*(GLOBAL const i32x4_anywhere*)(p))
+#define SPREAD(x) ((i32x16)(x))
+#define LOW_32(a, b) __builtin_shufflevector(a, b, 0, 16, 1, 17, 4, 20, 5, 21, 8, 24, 9, 25, 12, 28, 13, 29)
+#define HIGH_32(a, b) __builtin_shufflevector(a, b, 2, 18, 3, 19, 6, 22, 7, 23, 10, 26, 11, 27, 14, 30, 15, 31)
+#define LOW_64(a, b) __builtin_shufflevector(a, b, 0, 1, 16, 17, 4, 5, 20, 21, 8, 9, 24, 25, 12, 13, 28, 29)
+#define HIGH_64(a, b) __builtin_shufflevector(a, b, 2, 3, 18, 19, 6, 7, 22, 23, 10, 11, 26, 27, 14, 15, 30, 31)
+#define EVEN_128(a, b) __builtin_shufflevector(a, b, 0, 1, 2, 3, 8, 9, 10, 11, 16, 17, 18, 19, 24, 25, 26, 27)
+#define ODD_128(a, b) __builtin_shufflevector(a, b, 4, 5, 6, 7, 12, 13, 14, 15, 20, 21, 22, 23, 28, 29, 30, 31)
+#define PART_0 s0123
+#define PART_1 s4567
+#define PART_2 s89ab
+#define PART_3 scdef
+#define PUT_ALL(p, v) vstore16(v, 0, p)
+#define PUT_FOUR(p, v, i) vstore4((v).PART_##i, 0, p)
+#endif
+
+//// bytes: Sums of vectors.
+#if BYTES
+static inline i32x16 dot_bytes(i32x16 sums, i32x16 unsigned_, i32x16 signed_) {
+  __asm__("vpdpbusd %2, %1, %0" : "+v"(sums) : "v"(unsigned_), "v"(signed_));
+  return sums;
+}
+#define ADD_BYTES(to, a, b) to = dot_bytes(to, a, b)
+/* Bytes with a sign are taken 128 too large, and 128 times the sum of the weights is taken off: the same, within 32 bits. */
+#if SIGNED
+#define OF_IMAGE(v) ((v) ^ SPREAD((i32)0x80808080u))
+#else
+#define OF_IMAGE(v) (v)
+#endif
+/* Of each 128 bits the sums of a, b, c, d. */
+static inline i32x16 four_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
+  const i32x16 ab = LOW_32(a, b) + HIGH_32(a, b), cd = LOW_32(c, d) + HIGH_32(c, d);
+  return LOW_64(ab, cd) + HIGH_64(ab, cd);
+}
+static inline i32x16 halves_of(i32x16 a, i32x16 b) { return EVEN_128(a, b) + ODD_128(a, b); }
+/* Of each four its sum, one after the other. */
+static inline i32x16 all_of(i32x16 a, i32x16 b, i32x16 c, i32x16 d) {
+  return halves_of(halves_of(a, b), halves_of(c, d));
+}
+#define SIXTEEN_PRODUCTS \
+  ADD_BYTES(s00, v0, b0); ADD_BYTES(s01, v0, b1); ADD_BYTES(s02, v0, b2); ADD_BYTES(s03, v0, b3); \
+  ADD_BYTES(s10, v1, b0); ADD_BYTES(s11, v1, b1); ADD_BYTES(s12, v1, b2); ADD_BYTES(s13, v1, b3); \
+  ADD_BYTES(s20, v2, b0); ADD_BYTES(s21, v2, b1); ADD_BYTES(s22, v2, b2); ADD_BYTES(s23, v2, b3); \
+  ADD_BYTES(s30, v3, b0); ADD_BYTES(s31, v3, b1); ADD_BYTES(s32, v3, b2); ADD_BYTES(s33, v3, b3);
 #endif
 
 //// finish
@@ -147,7 +227,7 @@ FUNCTION TAP less_of(GLOBAL const TAP* taps, GLOBAL const TAP* whole, idx oz, id
   return less;
 }
 
-//// tiles: Tiles of 4 positions and 2 outputs, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
+//// tiles: Tiles of 4 positions and 2 outputs, of bytes 4, of PACKED ones 16, or of one and 4 where positions are FEW. The sums of COLUMNS outputs of all a
 //// block's positions are finished together, in vectors.
 GLOBAL RESULT* OUT = out_p;
 const idx stretch = u % stretches, block = u / stretches % blocks, g = u / stretches / blocks;
@@ -155,19 +235,174 @@ const idx m0 = block * BLOCK, m1 = rows - m0 < BLOCK ? rows : m0 + BLOCK;
 const idx n0 = stretch * columns, n1 = outs - n0 < columns ? outs : n0 + columns;
 idx from[BLOCK + 3], to[BLOCK];
 int inside[BLOCK];
-i32 sums[(BLOCK + 3) * COLUMNS];
+/* Of the sums that are finished together: outputs of a position, or, where those are ALONG, positions of an output. */
+#if ALONG
+#define TO_NEXT_M 1
+#define TO_NEXT_N (BLOCK + 4)
+#else
+#define TO_NEXT_M COLUMNS
+#define TO_NEXT_N 1
+#endif
+i32 sums[(BLOCK + 4) * COLUMNS];
 idx begins[SEGMENTS];
 for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
-for (idx m = m0; m < m1; ++m) {
-  const idx x = m % ox, y = m / ox % oy, z = m / ox / oy % oz, b = m / places;
-  from[m - m0] = PLACE(b, z, y, x) + g * channels;
-  to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
-  inside[m - m0] = INSIDE(z, y, x);
+{
+  idx x = m0 % ox, y = m0 / ox % oy, z = m0 / ox / oy % oz, b = m0 / places;
+  for (idx m = m0; m < m1; ++m) {
+    from[m - m0] = PLACE(b, z, y, x) + g * channels;
+    to[m - m0] = b * o0 + z * o2 + y * o3 + x * o4;
+    inside[m - m0] = INSIDE(z, y, x);
+    if (++x < ox) continue;
+    x = 0;
+    if (++y < oy) continue;
+    y = 0;
+    if (++z == oz) z = 0, ++b;
+  }
 }
 for (idx m = m1; m < m0 + BLOCK + 3; ++m) from[m - m0] = from[m1 - 1 - m0];
 for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   const idx c1 = n1 - c0 < COLUMNS ? n1 : c0 + COLUMNS;
+#if PACKED
+  for (idx n = c0; n < c1; n += 16) {
+    GLOBAL const WEIGHT* first = weight_p + (g * packs + n / 16) * 16 * segments * padded;
+#if BYTES
+    const i32x16 none = SPREAD(0);
+    i32x16 more0 = none, more1 = none, more2 = none, more3 = none;
+#if SIGNED
+    {
+      const i32x16 all = SPREAD((i32)0x80808080u);
+      for (idx k = 0; k < 16 * segments * padded; k += 256) {
+        ADD_BYTES(more0, all, BYTES_AT(first + k)); ADD_BYTES(more1, all, BYTES_AT(first + k + 64));
+        ADD_BYTES(more2, all, BYTES_AT(first + k + 128)); ADD_BYTES(more3, all, BYTES_AT(first + k + 192));
+      }
+#if ALONG
+      more0 = four_of(more0, more0, more0, more0), more1 = four_of(more1, more1, more1, more1);
+      more2 = four_of(more2, more2, more2, more2), more3 = four_of(more3, more3, more3, more3);
+#else
+      more0 = four_of(more0, more1, more2, more3);
+#endif
+    }
+#endif
+    for (idx m = m0; m < m1; m += 4) {
+      GLOBAL const WEIGHT* w = first;
+      i32x16 s00 = none, s01 = none, s02 = none, s03 = none, s10 = none, s11 = none, s12 = none, s13 = none;
+      i32x16 s20 = none, s21 = none, s22 = none, s23 = none, s30 = none, s31 = none, s32 = none, s33 = none;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        GLOBAL const IMAGE* a0 = image_p + from[m - m0] + begins[s];
+        GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1] + begins[s];
+        GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2] + begins[s];
+        GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3] + begins[s];
+        for (idx k = 0; k < padded; k += 16, w += 256) {
+          const i32x16 b0 = BYTES_AT(w), b1 = BYTES_AT(w + 64), b2 = BYTES_AT(w + 128), b3 = BYTES_AT(w + 192);
+          const i32x16 v0 = OF_IMAGE(FOUR_TIMES(a0 + k)), v1 = OF_IMAGE(FOUR_TIMES(a1 + k));
+          const i32x16 v2 = OF_IMAGE(FOUR_TIMES(a2 + k)), v3 = OF_IMAGE(FOUR_TIMES(a3 + k));
+          SIXTEEN_PRODUCTS
+        }
+      }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+#if ALONG
+#define PUT_QUAD(q, a, b, c, d) do { \
+      const i32x16 quad_ = four_of(a, b, c, d) - more##q; \
+      PUT_FOUR(put + q * TO_NEXT_N, quad_, 0); PUT_FOUR(put + (q + 4) * TO_NEXT_N, quad_, 1); \
+      PUT_FOUR(put + (q + 8) * TO_NEXT_N, quad_, 2); PUT_FOUR(put + (q + 12) * TO_NEXT_N, quad_, 3); } while (0)
+      PUT_QUAD(0, s00, s10, s20, s30); PUT_QUAD(1, s01, s11, s21, s31);
+      PUT_QUAD(2, s02, s12, s22, s32); PUT_QUAD(3, s03, s13, s23, s33);
+#else
+      PUT_ALL(put, four_of(s00, s01, s02, s03) - more0);
+      PUT_ALL(put + TO_NEXT_M, four_of(s10, s11, s12, s13) - more0);
+      PUT_ALL(put + 2 * TO_NEXT_M, four_of(s20, s21, s22, s23) - more0);
+      PUT_ALL(put + 3 * TO_NEXT_M, four_of(s30, s31, s32, s33) - more0);
+#endif
+    }
+#else /* made for VNNI, and run without */
+    for (idx m = m0; m < m1; ++m) {
+      GLOBAL const WEIGHT* w = first;
+      i32s s_[16];
+      for (int j = 0; j < 16; ++j) s_[j] = NO_SUMS;
+      for (idx s = 0; s < SEGMENTS; ++s)
+        for (idx k = 0; k < padded; k += 16, w += 256) {
+          const i16s v = LOAD_IMAGE(image_p + from[m - m0] + begins[s] + k);
+          for (int j = 0; j < 16; ++j) s_[j] = DOT(s_[j], v, LOAD_i8(w + j % 4 * 64 + j / 4 * 16));
+        }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+      for (int j = 0; j < 16; j += 4)
+        SUMS(put + j * TO_NEXT_N, TO_NEXT_N, EIGHT(s_[j]), EIGHT(s_[j + 1]), EIGHT(s_[j + 2]), EIGHT(s_[j + 3]));
+    }
+#endif
+  }
+#elif BYTES
+  for (idx n = c0; n < c1; n += 4) {
+    const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
+    GLOBAL const WEIGHT* w0 = weight_p + o * w;
+    GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w;
+    GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
+    GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+    i32x16 more = SPREAD(0);
+#if SIGNED
+    {
+      const i32x16 all = SPREAD((i32)0x80808080u);
+      i32x16 s0 = more, s1 = more, s2 = more, s3 = more;
+      for (idx k = 0; k < w; k += 64) {
+        ADD_BYTES(s0, all, BYTES_AT(w0 + k)); ADD_BYTES(s1, all, BYTES_AT(w1 + k));
+        ADD_BYTES(s2, all, BYTES_AT(w2 + k)); ADD_BYTES(s3, all, BYTES_AT(w3 + k));
+      }
+#if ALONG
+      more = all_of(four_of(s0, s0, s0, s0), four_of(s1, s1, s1, s1), four_of(s2, s2, s2, s2), four_of(s3, s3, s3, s3));
+#else
+      more = four_of(s0, s1, s2, s3);
+      more = all_of(more, more, more, more);
+#endif
+    }
+#endif
 #if FEW
+    for (idx m = m0; m < m1; ++m) {
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
+      i32x16 s0 = SPREAD(0), s1 = s0, s2 = s0, s3 = s0;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx at = begins[s], first = s * padded;
+        for (idx k = 0; k < padded; k += 64) {
+          const i32x16 v = OF_IMAGE(BYTES_AT(a0 + at + k));
+          ADD_BYTES(s0, v, BYTES_AT(w0 + first + k)); ADD_BYTES(s1, v, BYTES_AT(w1 + first + k));
+          ADD_BYTES(s2, v, BYTES_AT(w2 + first + k)); ADD_BYTES(s3, v, BYTES_AT(w3 + first + k));
+        }
+      }
+      s0 = four_of(s0, s1, s2, s3);
+      PUT_FOUR(sums + (m - m0) * COLUMNS + (n - c0), all_of(s0, s0, s0, s0) - more, 0);
+    }
+#else
+    for (idx m = m0; m < m1; m += 4) {
+      i32x16 s00 = SPREAD(0), s01 = s00, s02 = s00, s03 = s00, s10 = s00, s11 = s00, s12 = s00, s13 = s00;
+      i32x16 s20 = s00, s21 = s00, s22 = s00, s23 = s00, s30 = s00, s31 = s00, s32 = s00, s33 = s00;
+      for (idx s = 0; s < SEGMENTS; ++s) {
+        const idx first = s * padded;
+        GLOBAL const IMAGE* a0 = image_p + from[m - m0] + begins[s];
+        GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1] + begins[s];
+        GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2] + begins[s];
+        GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3] + begins[s];
+        for (idx k = 0; k < padded; k += 64) {
+          const i32x16 b0 = BYTES_AT(w0 + first + k), b1 = BYTES_AT(w1 + first + k);
+          const i32x16 b2 = BYTES_AT(w2 + first + k), b3 = BYTES_AT(w3 + first + k);
+          const i32x16 v0 = OF_IMAGE(BYTES_AT(a0 + k)), v1 = OF_IMAGE(BYTES_AT(a1 + k));
+          const i32x16 v2 = OF_IMAGE(BYTES_AT(a2 + k)), v3 = OF_IMAGE(BYTES_AT(a3 + k));
+          SIXTEEN_PRODUCTS
+        }
+      }
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+#if ALONG
+      const i32x16 all = all_of(four_of(s00, s10, s20, s30), four_of(s01, s11, s21, s31),
+                                four_of(s02, s12, s22, s32), four_of(s03, s13, s23, s33)) - more;
+#define APART TO_NEXT_N
+#else
+      const i32x16 all = all_of(four_of(s00, s01, s02, s03), four_of(s10, s11, s12, s13),
+                                four_of(s20, s21, s22, s23), four_of(s30, s31, s32, s33)) - more;
+#define APART TO_NEXT_M
+#endif
+      PUT_FOUR(put, all, 0); PUT_FOUR(put + APART, all, 1);
+      PUT_FOUR(put + 2 * APART, all, 2); PUT_FOUR(put + 3 * APART, all, 3);
+    }
+#endif
+  }
+#elif FEW
   for (idx n = c0; n < c1; n += 4) {
     const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
     GLOBAL const WEIGHT* w0 = weight_p + o * w;
@@ -175,12 +410,12 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
     GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
     for (idx m = m0; m < m1; ++m) {
-      GLOBAL const i16* a0 = image_p + from[m - m0];
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
       i32s s0 = NO_SUMS, s1 = NO_SUMS, s2 = NO_SUMS, s3 = NO_SUMS;
       for (idx s = 0; s < SEGMENTS; ++s) {
         const idx at = begins[s], first = s * padded;
         for (idx k = 0; k < padded; k += PRODUCTS) {
-          const i16s v = LOAD_i16(a0 + at + k);
+          const i16s v = LOAD_IMAGE(a0 + at + k);
           s0 = DOT(s0, v, LOAD_i8(w0 + first + k)); s1 = DOT(s1, v, LOAD_i8(w1 + first + k));
           s2 = DOT(s2, v, LOAD_i8(w2 + first + k)); s3 = DOT(s3, v, LOAD_i8(w3 + first + k));
         }
@@ -195,30 +430,52 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     GLOBAL const WEIGHT* w0 = weight_p + o * segments * padded;
     GLOBAL const WEIGHT* w1 = weight_p + o_1 * segments * padded;
     for (idx m = m0; m < m1; m += 4) {
-      GLOBAL const i16* a0 = image_p + from[m - m0];
-      GLOBAL const i16* a1 = image_p + from[m - m0 + 1];
-      GLOBAL const i16* a2 = image_p + from[m - m0 + 2];
-      GLOBAL const i16* a3 = image_p + from[m - m0 + 3];
+      GLOBAL const IMAGE* a0 = image_p + from[m - m0];
+      GLOBAL const IMAGE* a1 = image_p + from[m - m0 + 1];
+      GLOBAL const IMAGE* a2 = image_p + from[m - m0 + 2];
+      GLOBAL const IMAGE* a3 = image_p + from[m - m0 + 3];
       i32s s00 = NO_SUMS, s10 = NO_SUMS, s20 = NO_SUMS, s30 = NO_SUMS;
       i32s s01 = NO_SUMS, s11 = NO_SUMS, s21 = NO_SUMS, s31 = NO_SUMS;
       for (idx s = 0; s < SEGMENTS; ++s) {
         const idx at = begins[s], w = s * padded;
         for (idx k = 0; k < padded; k += PRODUCTS) {
           const i16s b0 = LOAD_i8(w0 + w + k), b1 = LOAD_i8(w1 + w + k);
-          const i16s v0 = LOAD_i16(a0 + at + k), v1 = LOAD_i16(a1 + at + k);
-          const i16s v2 = LOAD_i16(a2 + at + k), v3 = LOAD_i16(a3 + at + k);
+          const i16s v0 = LOAD_IMAGE(a0 + at + k), v1 = LOAD_IMAGE(a1 + at + k);
+          const i16s v2 = LOAD_IMAGE(a2 + at + k), v3 = LOAD_IMAGE(a3 + at + k);
           s00 = DOT(s00, v0, b0); s01 = DOT(s01, v0, b1);
           s10 = DOT(s10, v1, b0); s11 = DOT(s11, v1, b1);
           s20 = DOT(s20, v2, b0); s21 = DOT(s21, v2, b1);
           s30 = DOT(s30, v3, b0); s31 = DOT(s31, v3, b1);
         }
       }
-      i32* put = sums + (m - m0) * COLUMNS + (n - c0);
-      SUMS(put, COLUMNS, EIGHT(s00), EIGHT(s10), EIGHT(s20), EIGHT(s30));
-      SUMS(put + 1, COLUMNS, EIGHT(s01), EIGHT(s11), EIGHT(s21), EIGHT(s31));
+      i32* put = sums + (m - m0) * TO_NEXT_M + (n - c0) * TO_NEXT_N;
+      SUMS(put, TO_NEXT_M, EIGHT(s00), EIGHT(s10), EIGHT(s20), EIGHT(s30));
+      SUMS(put + TO_NEXT_N, TO_NEXT_M, EIGHT(s01), EIGHT(s11), EIGHT(s21), EIGHT(s31));
     }
   }
 #endif
+#if ALONG
+  for (idx i = 0; i < c1 - c0; ++i) {
+    const i32* sum = sums + i * TO_NEXT_N;
+    const idx o = g * outs + c0 + i;
+    for (idx a = 0, b; a < m1 - m0; a = b) { /* positions of one item */
+      const idx left = places - (m0 + a) % places;
+      GLOBAL RESULT* out_p = OUT + to[a] + o * o1;
+      b = left < m1 - m0 - a ? a + left : m1 - m0;
+#if TAPS
+      const TAP all = whole_p[o];
+#else
+      const int all = 0;
+#endif
+      INDEPENDENT
+      for (idx l = 0; l < b - a; ++l) FINISH(sum[a + l], all, o, l);
+#if TAPS
+      for (idx l = 0; l < b - a; ++l)
+        if (!inside[a + l]) FINISH(sum[a + l], LESS(o, m0 + a + l, 0), o, l);
+#endif
+    }
+  }
+#else
   for (idx m = m0; m < m1; ++m) {
     const i32* sum = sums + (m - m0) * COLUMNS;
     const idx base = to[m - m0], first = g * outs + c0, some = c1 - c0;
@@ -243,6 +500,7 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
     for (idx i = 0; i < some; ++i) OUT[base + (first + i) * o1] = out_p[i];
 #endif
   }
+#endif
 }
 
 //// flat: a block of elements in a row, which have one scale
@@ -251,7 +509,7 @@ const idx end = count - u * BLOCK < BLOCK ? count : u * BLOCK + BLOCK;
 INDEPENDENT
 for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));
 
-//// image: The input once more, as int16 with zeros around it and, BETWEEN, between its elements: a row an item, or an element.
+//// image: The input once more, as int16 or as it is, with zeros around it and, BETWEEN, between its elements: a row an item, or an element.
 #define OF_COLUMN \
   const idx t = x + lx; \
   const idx from_x = BETWEEN ? t / gx : t; \
@@ -264,7 +522,7 @@ for (idx i = u * BLOCK; i < end; ++i) PUT(i, requantized((f32)x(i), by, z));
   const idx at = b * x0 + from_z * x2 + from_y * x3;
 #ifdef IN_TURN
 OF_ROW
-GLOBAL i16* to = out_p + u * w * channels;
+GLOBAL IMAGE* to = out_p + u * w * channels;
 if (!in_row) {
   for (idx i = 0; i < w * channels; ++i) to[i] = 0;
   continue;
@@ -274,7 +532,7 @@ for (idx x = 0; x < w; ++x) {
   OF_COLUMN
   if (in_x) {
     INDEPENDENT
-    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (i16)x(at + from_x * x4 + c);
+    for (idx c = 0; c < channels; ++c) to[x * channels + c] = (IMAGE)x(at + from_x * x4 + c);
   } else {
     for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
   }
@@ -284,14 +542,32 @@ for (idx x = 0; x < w; ++x) {
   OF_COLUMN
   if (!in_x) for (idx c = 0; c < channels; ++c) to[x * channels + c] = 0;
 }
-/* Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines. */
+/* Where channels lie far apart, stretches of a row: each is read along it, and written again and again to few lines. Of
+   bytes eight channels are written at once. */
 for (idx s0 = 0; s0 < fx; s0 += 32) {
   const idx s1 = fx - s0 < 32 ? fx : s0 + 32;
+#if EIGHTS
+  for (idx c = 0; c < channels; c += 8) {
+    u64 eight[32];
+    INDEPENDENT
+    for (idx s = s0; s < s1; ++s) {
+      const idx o = at + c * x1 + s * x4;
+      eight[s - s0] = (u64)(u8)x(o) | (u64)(u8)x(o + x1) << 8 | (u64)(u8)x(o + 2 * x1) << 16 |
+                      (u64)(u8)x(o + 3 * x1) << 24 | (u64)(u8)x(o + 4 * x1) << 32 | (u64)(u8)x(o + 5 * x1) << 40 |
+                      (u64)(u8)x(o + 6 * x1) << 48 | (u64)(u8)x(o + 7 * x1) << 56;
+    }
+    for (idx s = s0; s < s1; ++s) {
+      const idx x = s * gx - lx;
+      if (x >= 0 && x < w) *(GLOBAL u64*)(to + x * channels + c) = eight[s - s0];
+    }
+  }
+#else
   for (idx c = 0; c < channels; ++c)
     for (idx s = s0; s < s1; ++s) {
       const idx x = s * gx - lx;
-      if (x >= 0 && x < w) to[x * channels + c] = (i16)x(at + c * x1 + s * x4);
+      if (x >= 0 && x < w) to[x * channels + c] = (IMAGE)x(at + c * x1 + s * x4);
     }
+#endif
 }
 #endif
 #else
@@ -300,7 +576,7 @@ const idx element = u, c = u % channels, x = u / channels % w;
   const idx u = element / channels / w;
   OF_ROW
   OF_COLUMN
-  out_p[element] = in_row && in_x ? (i16)x(at + c * x1 + from_x * x4) : (i16)0;
+  out_p[element] = in_row && in_x ? (IMAGE)x(at + c * x1 + from_x * x4) : (IMAGE)0;
 }
 #endif
 
@@ -314,6 +590,31 @@ for (idx i = 0; i < padded; ++i) {
   const idx tap = TURNED ? kx - 1 - x : x;
   if (i < len) out_set(u * padded + i, x(base + tap * tx + c * wc)); else out_set(u * padded + i, 0);
   if (++c == channels) c = 0, ++x;
+}
+
+//// weights_packed: The same, 16 elements of 16 outputs beside each other: output 4 l + q is number l of four in quad q.
+const idx step = u % (segments * padded / 16), pack = u / (segments * padded / 16), g = pack / packs, s = step * 16 / padded;
+idx x = ROWS ? 0 : s % kx, y = ROWS ? s % ky : s / kx % ky, z = ROWS ? s / ky : s / kx / ky;
+if (TURNED) y = ky - 1 - y, z = kz - 1 - z;
+const idx base = g * wg + z * tz + y * ty + (TURNED ? kx - 1 - x : x) * tx;
+idx i = step * 16 - s * padded, c = i % channels, tap = i / channels;
+GLOBAL i8* to = out_p + u * 256;
+#if BESIDE
+if (i + 16 <= len) { /* along memory */
+  for (idx j = 0; j < 16; ++j) {
+    const idx o = pack % packs * 16 + j;
+    COPY_16(to + j % 4 * 64 + j / 4 * 16, x_p + base + (o < outs ? o : 0) * wo + i);
+  }
+  continue;
+}
+#endif
+for (idx k = 0; k < 16; ++k, ++i) {
+  const idx from = base + (TURNED ? -tap : tap) * tx + c * wc;
+  for (idx j = 0; j < 16; ++j) {
+    const idx o = pack % packs * 16 + j;
+    to[j % 4 * 64 + j / 4 * 16 + k] = i < len && o < outs ? x(from + o * wo) : 0;
+  }
+  if (++c == channels) c = 0, ++tap;
 }
 
 //// taps

@@ -1,10 +1,10 @@
 // Layers in integers: causeway::quantize, qlinear and qconv. Their arithmetic is defined in aten/quantized.cpp, bit for bit.
 //
-// The input is first written once more, as int16 with channels beside each other, zeros around it and, for transposed
-// convolutions, between its elements. Each output is then a sum over segments, rows of the kernel whose taps and channels
+// The input is first written once more, unless it lies so: with channels beside each other, zeros around it and, for transposed
+// convolutions, between its elements; as int16, or as bytes. Each output is then a sum over segments, rows of the kernel whose taps and channels
 // are neighbours in both the input and the weights, and no position is outside. On CPUs items compute tiles of sums by the
-// instruction that multiplies pairs of int16 and adds them up in int32, which loses nothing; where it has none, what the
-// compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
+// instruction that multiplies fours of bytes (VNNI's, which does not saturate), or pairs of int16, and adds them up in
+// int32, which loses nothing; where it has none, what the compiler makes of the same loop. What is multiplied past a segment's end has a weight of zero.
 #include <algorithm>
 
 #include "portable/program.h"
@@ -107,15 +107,35 @@ bool is_short_sum(const Quantized& q) {
 // ---- the input, written once more ------------------------------------------------------------------------------------------
 
 struct Image {
-  void* data = nullptr;
+  const void* data = nullptr;
+  Dtype dtype = kI16;
   int64_t size[3], low[3];  // of each dimension, and which position of the input its first is
   int64_t channels = 1;  // of all groups
 };
 
-constexpr int64_t kBeyond = 32;  // elements that a vector may read past the end
+constexpr int64_t kBytes = 64;  // of a vector
+constexpr int64_t kBeyond = kBytes;  // elements that a vector may read past the end
 
-cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
+// Whether the input is an image as it is: channels beside each other, and nothing around or between its elements.
+bool is_image(const Quantized& q) {
+  int64_t stride = q.groups * q.in_channels;
+  if (q.transposed || (stride > 1 && q.x.strides[1] != 1)) return false;
+  for (int d = 2; d >= 0; --d) {
+    if (q.padding[d] != 0 || (q.in[d] > 1 && q.x.strides[d + 2] != stride)) return false;
+    stride *= q.in[d];
+  }
+  return q.batch == 1 || q.x.strides[0] == stride;
+}
+
+// As `dtype`; or, `in_place` where nothing is read past a segment, the input itself if it is one.
+cw_status write_image(KernelCall& call, const Quantized& q, Dtype dtype, bool in_place, Image* image) {
   image->channels = q.groups * q.in_channels;
+  image->dtype = dtype;
+  if (in_place && q.x.dtype == dtype && is_image(q)) {
+    image->data = q.x.data;
+    for (int d = 0; d < 3; ++d) image->size[d] = q.in[d], image->low[d] = 0;
+    return CW_OK;
+  }
   int64_t rows = q.batch, gap[3];
   for (int d = 0; d < 3; ++d) {
     gap[d] = q.transposed ? q.stride[d] : 1;
@@ -125,15 +145,18 @@ cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
     if (d < 2) rows *= image->size[d];
   }
   const uint64_t count = static_cast<uint64_t>(rows * image->size[2] * image->channels + kBeyond);
-  TRY(scratch(*call.device, call.stream, count * 2, &image->data));
+  void* made = nullptr;
+  TRY(scratch(*call.device, call.stream, count * static_cast<uint64_t>(size_of(dtype)), &made));
+  image->data = made;
   Program p(call, "quantized_image");
-  p.out("out", image->data, kI16).in("x", q.x.data, q.x.dtype);
+  p.out("out", made, dtype).in("x", q.x.data, q.x.dtype).define("IMAGE", storage_of(dtype));
   p.value("w", image->size[2]).value("h", image->size[1]).value("d", image->size[0]);
   p.value("lx", image->low[2]).value("ly", image->low[1]).value("lz", image->low[0]);
   p.value("fx", q.in[2]).value("fy", q.in[1]).value("fz", q.in[0]);
   p.value("gx", gap[2]).value("gy", gap[1]).value("gz", gap[0]).value("channels", image->channels);
   for (int d = 0; d < 5; ++d) p.value("x" + std::to_string(d), q.x.strides[d]);
   p.define("BETWEEN", q.transposed).define("BESIDE", q.x.strides[1] == 1);
+  p.define("EIGHTS", size_of(dtype) == 1 && image->channels % 8 == 0);
   const double cost = static_cast<double>(image->channels);
   if (!call.device->in_turn()) return p.run(rows * image->size[2] * image->channels, texts::quantized::image, 8);
   return p.run(rows, texts::quantized::image, cost * static_cast<double>(image->size[2]) * 2);
@@ -141,22 +164,33 @@ cw_status write_image(KernelCall& call, const Quantized& q, Image* image) {
 
 // ---- weights of [group, output, segment, element] ------------------------------------------------------------------------
 
+// How products are cut: each output by itself, tiles of int16 or of bytes; where these have many rows, their weights packed.
+enum class Cuts : uint8_t { elements, pairs, bytes, packed };
+
 struct Weights {
   const void* data = nullptr;
+  Cuts cuts;
   int64_t segments, length, padded;  // padded: elements from one segment to the next
 };
 
 // Taps along a row of the kernel are one segment where they and their channels are neighbours in the image.
 bool whole_rows(const Quantized& q) { return q.dilation[2] == 1 && q.groups == 1; }
 
-cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weights* w) {
+constexpr int64_t kPack = 16;  // outputs, and elements of each, that lie together
+int64_t packs(const Quantized& q) { return (q.out_channels + kPack - 1) / kPack; }
+
+cw_status order_weights(KernelCall& call, const Quantized& q, Cuts cuts, Weights* w) {
   const bool rows = whole_rows(q);
+  const int64_t whole = cuts == Cuts::elements ? 1 : cuts == Cuts::bytes ? kBytes : 16;
+  w->cuts = cuts;
   w->segments = rows ? q.kernel[0] * q.kernel[1] : q.taps();
   w->length = rows ? q.kernel[2] * q.in_channels : q.in_channels;
-  w->padded = vectors ? (w->length + 15) / 16 * 16 : w->length;
+  w->padded = (w->length + whole - 1) / whole * whole;
   const int64_t taps = q.taps();
   // In a transposed convolution positions meet the taps from the last to the first.
-  const bool as_given = !q.transposed && w->padded == w->length && (q.in_channels == 1 || q.weight_at[2] == 1) &&
+  const bool beside = !q.transposed && (q.in_channels == 1 || q.weight_at[2] == 1) &&
+                      (q.kernel[2] == 1 || !rows || q.tap_at[2] == q.in_channels);
+  const bool as_given = cuts != Cuts::packed && w->padded == w->length && beside &&
                         (q.kernel[2] == 1 || q.tap_at[2] == q.in_channels) &&
                         (q.kernel[1] == 1 || q.tap_at[1] == q.in_channels * q.kernel[2]) &&
                         (q.kernel[0] == 1 || q.tap_at[0] == q.in_channels * q.kernel[2] * q.kernel[1]) &&
@@ -166,7 +200,9 @@ cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weig
     w->data = q.weight.data;
     return CW_OK;
   }
-  const int64_t outputs = q.groups * q.out_channels, count = outputs * w->segments * w->padded;
+  const bool packed = cuts == Cuts::packed;
+  const int64_t outputs = packed ? q.groups * packs(q) * kPack : q.groups * q.out_channels;
+  const int64_t count = outputs * w->segments * w->padded;
   void* made = nullptr;
   TRY(scratch(*call.device, call.stream, static_cast<uint64_t>((count + kBeyond) * size_of(q.weight.dtype)), &made));
   w->data = made;
@@ -177,6 +213,12 @@ cw_status order_weights(KernelCall& call, const Quantized& q, bool vectors, Weig
   p.value("wg", q.weight_at[0]).value("wo", q.weight_at[1]).value("wc", q.weight_at[2]);
   p.value("tz", q.tap_at[0]).value("ty", q.tap_at[1]).value("tx", q.tap_at[2]);
   p.define("ROWS", rows).define("TURNED", q.transposed);
+  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
+  if (packed)
+    return p.value("packs", packs(q))
+        .define("BESIDE", beside)
+        .define("COPY_16(to, from)", open_cl ? "vstore16(vload16(0, from), 0, to)" : "memcpy(to, from, 16)")
+        .run(count / (kPack * kPack), texts::quantized::weights_packed, static_cast<double>(kPack * kPack) * 4);
   return p.run(outputs * w->segments, texts::quantized::weights, static_cast<double>(w->padded) * 4);
 }
 
@@ -200,7 +242,7 @@ void add_common(Program& p, const Quantized& q, const After& a, const Image& ima
                 const void* whole) {
   p.define("LOW", a.low).define("HIGH", a.high).before(texts::quantized::finish);
   p.define("PUT(i_, v_)", name_of_store(q.result.dtype));
-  p.out("out", q.result.data, q.result.dtype).in("image", image.data, kI16).in("weight", w.data, q.weight.dtype);
+  p.out("out", q.result.data, q.result.dtype).in("image", image.data, image.dtype).in("weight", w.data, q.weight.dtype);
   p.in("scale", a.scale.data, kF32).define("SCALE(o)", a.scale.numel() > 1 ? "scale(o)" : "scale(0)");
   if (a.has_bias) p.in("bias", a.bias.data, kF32);
   if (a.has_taps) p.in("taps", a.taps.data, a.taps.dtype).in("whole", whole, a.taps.dtype).value("shift", a.shift);
@@ -238,26 +280,47 @@ cw_status by_elements(KernelCall& call, const Quantized& q, const After& a, cons
                static_cast<double>(q.depth()));
 }
 
+// Whether the positions of an output follow each other in the result.
+bool places_are_neighbours(const Quantized& q) {
+  int64_t stride = 1;
+  for (int d = 2; d >= 0; --d) {
+    if (q.out[d] > 1 && q.result.strides[d + 2] != stride) return false;
+    stride *= q.out[d];
+  }
+  return true;
+}
+
 cw_status by_tiles(KernelCall& call, const Quantized& q, const After& a, const Image& image, const Weights& w,
                    const void* whole) {
   constexpr int64_t kBlock = 64;
   const int64_t rows = q.batch * q.places(), blocks = (rows + kBlock - 1) / kBlock;
+  const bool packed = w.cuts == Cuts::packed;
+  const bool open_cl = call.device->info.language == CW_CODE_OPENCL_C;
   Program p(call, "quantized_tiles");
   add_common(p, q, a, image, w, whole);
-  p.define("WIDE", w.padded % 32 == 0)  // before the text that asks
-      .before(call.device->info.language == CW_CODE_OPENCL_C ? texts::quantized::vectors_open_cl
-                                                             : texts::quantized::vectors_c)
+  p.define("WIDE", !packed && w.padded % 32 == 0)  // before the text that asks
+      .before(open_cl ? texts::quantized::vectors_open_cl : texts::quantized::vectors_c)
       .before(texts::quantized::sums);
-  p.define("FEW", rows < 4)
+  if (image.dtype != kI16)
+    p.define("SIGNED", image.dtype == kI8)
+        .before(open_cl ? texts::quantized::bytes_open_cl : texts::quantized::bytes_c)
+        .before(texts::quantized::bytes);
+  p.define("IMAGE", storage_of(image.dtype)).define("LOAD_IMAGE", std::string("LOAD_") + name_of(image.dtype));
+  const bool few = rows < 4, beside = q.result.strides[1] == 1;
+  p.define("FEW", few)
+      .define("PACKED", packed)
       .define("WEIGHT", "i8")
       .define("COLUMNS", 32)
       .define("SEGMENTS", w.segments)
-      .define("BESIDE", q.result.strides[1] == 1)
+      .define("BESIDE", beside)
+      .define("ALONG", !few && !beside && places_are_neighbours(q))
       .define("RESULT", storage_of(q.result.dtype));
   // Outputs are shared out where there are few positions.
   const int64_t wanted = int64_t{call.device->info.compute_units} * 4;
   const int64_t stretches = std::clamp<int64_t>(wanted / (blocks * q.groups), 1, (q.out_channels + 7) / 8);
-  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + 3) / 4 * 4;
+  const int64_t even = packed ? kPack : 4;
+  const int64_t columns = ((q.out_channels + stretches - 1) / stretches + even - 1) / even * even;
+  if (packed) p.value("packs", packs(q));
   p.define("BLOCK", kBlock).value("blocks", blocks).value("columns", columns);
   const int64_t cut = (q.out_channels + columns - 1) / columns;
   p.value("stretches", cut);
@@ -273,6 +336,14 @@ cw_status by_depth(KernelCall& call, const Quantized& q, const After& a, const I
   return p.run(q.batch * q.places(), texts::quantized::depth, static_cast<double>(q.groups * q.taps()));
 }
 
+// Packed weights cost a copy of them, and save adding up what a vector holds of each sum; and segments shorter than vectors
+// are read without what is beyond them.
+Cuts cuts_of_bytes(const Quantized& q) {
+  constexpr int64_t kFew = 32;  // rows for which nothing is copied
+  const int64_t rows = q.batch * q.places(), length = whole_rows(q) ? q.kernel[2] * q.in_channels : q.in_channels;
+  return rows >= kFew && (rows >= q.depth() || length % kBytes != 0) ? Cuts::packed : Cuts::bytes;
+}
+
 cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   if (q.result.numel() == 0) return CW_OK;
   const bool cpu = call.device->in_turn() && call.device->info.language != CW_CODE_CUDA_C && is_short_sum(q);
@@ -280,8 +351,10 @@ cw_status product(KernelCall& call, const Quantized& q, const After& a) {
   const bool tiles = cpu && !depth && (q.groups == 1 || q.in_channels >= 8);
   Image image;
   Weights weights;
-  TRY(write_image(call, q, &image));
-  TRY(order_weights(call, q, tiles, &weights));
+  const bool bytes = tiles && call.device->info.flags & CW_CODE_DOT_BYTES;
+  const Cuts cuts = bytes ? cuts_of_bytes(q) : tiles ? Cuts::pairs : Cuts::elements;
+  TRY(order_weights(call, q, cuts, &weights));
+  TRY(write_image(call, q, bytes ? q.x.dtype : kI16, weights.padded == weights.length, &image));
   const void* whole = nullptr;
   TRY(add_taps(call, q, a, &whole));
   if (depth) return by_depth(call, q, a, image, weights, whole);

@@ -12,6 +12,7 @@ import functools
 import inspect
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -22,11 +23,11 @@ from torch.utils import _pytree as pytree
 
 from causeway import _C, __version__, atomic, code
 from causeway.compile import lines
-from causeway.errors import CausewayError
-from causeway.ship import file, paper, sizes, steps
+from causeway.errors import CausewayError, VendorError
+from causeway.ship import file, merge, paper, sizes, steps
 from causeway.ship import weights as weights_files
 from causeway.ship.costs import Costs
-from causeway.ship.plan import CONSTANT, MOVED, OPERATIONS, Program, of_graph
+from causeway.ship.plan import MOVED, OPERATIONS, Program, of_graph
 
 _BY_ARCHITECTURE = 4  # CW_BINARY_ARCHITECTURE
 _LANGUAGES = {"c": 1, "opencl": 2, "cuda": 3, "ascend_simt": 4}
@@ -128,10 +129,10 @@ def export(
             captures.program(inputs)  # says what a file cannot hold, before all sizes are tried
         program, outputs, graph = captures.program(inputs)
         checks = steps.references(graph, program, device.index or 0) if verify_steps else []
-        constants = _constants(program, device.index or 0)
+        weight_data = _weight_data(program, device.index or 0)
         graph.replay()
         torch.accelerator.synchronize(device)
-        if constants != _constants(program, device.index or 0):
+        if weight_data != _weight_data(program, device.index or 0):
             raise CausewayError(
                 "the model writes to its own buffers or parameters, which a file's sessions share: "
                 "call model.eval(), or make what changes an input and an output"
@@ -150,10 +151,13 @@ def export(
             program, checks = captures.at_all_sizes(inputs, dynamics, checks)
             if known:
                 known.check(program, outputs)
-            constants = captures.constants(program)
+            weight_data = captures.weight_data(program)
             ports = _at_most(ports, program)
     finally:
         captures.close()
+    if info["language"] == "opencl":
+        program.functions = _in_one_source(program.functions, device)
+    constants = program.put_weights(weight_data)
     parts = _parts(program, constants)
     made = _binaries(program, device) if binaries else None
     if weights is not None:
@@ -282,11 +286,10 @@ class _Captures:
             program, outputs, graph = self.program(own, warm=1)
             programs[size] = program
             shapes[size] = [list(t.shape) for t in [*own, *outputs]]
-            for buffer in program.buffers:
-                if buffer.kind == CONSTANT and buffer.bytes:
-                    data = _C.read_memory(self.device.index or 0, buffer.start, buffer.bytes)
-                    sums[size, buffer.start] = zlib.crc32(data)
-                    self.read[buffer.start, sums[size, buffer.start]] = data
+            data = _weight_data(program, self.device.index or 0)
+            for buffer, mine in zip(program.weights(), data, strict=True):
+                sums[size, buffer.start] = zlib.crc32(mine)
+                self.read[buffer.start, sums[size, buffer.start]] = mine
             graph.reset()
         merged = sizes.merged(
             dynamic, programs, shapes, lambda size, b: sums.get((size, b.start), 0), example
@@ -296,14 +299,9 @@ class _Captures:
         profile = next(p for p in merged.sizes.profiles if p.first <= example <= p.last)
         return merged, [dataclasses.replace(c, step=c.step + profile.step) for c in checks]
 
-    def constants(self, program: Program) -> bytes:
-        """The weights of a program for all sizes."""
-        whole = bytearray(program.constants)
-        for buffer in program.buffers:
-            if buffer.kind == CONSTANT and buffer.bytes:
-                data = self.read[buffer.start, buffer.content]
-                whole[buffer.place : buffer.place + len(data)] = data
-        return bytes(whole)
+    def weight_data(self, program: Program) -> list[bytes]:
+        """What the weights of a program for all sizes have."""
+        return [self.read[b.start, b.content] for b in program.weights()]
 
 
 @contextlib.contextmanager
@@ -417,19 +415,31 @@ def _ports(
     return ports
 
 
-def _constants(program: Program, device: int) -> bytes:
-    whole = bytearray(program.constants)
-    for buffer in program.buffers:
-        if buffer.kind == CONSTANT and buffer.bytes:
-            data = _C.read_memory(device, buffer.start, buffer.bytes)
-            whole[buffer.place : buffer.place + len(data)] = data
-    return bytes(whole)
+def _weight_data(program: Program, device: int) -> list[bytes]:
+    """What the weights of a program have now."""
+    return [_C.read_memory(device, b.start, b.bytes) for b in program.weights()]
 
 
 def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
-    """The weights by SHA-256: a part is what was one block of memory."""
-    places = sorted({(b.place, b.bytes) for b in program.buffers if b.kind == CONSTANT and b.bytes})
+    """The weights by SHA-256: a part is what was one block of memory, or several of equal bytes."""
+    places = sorted({(b.place, b.bytes) for b in program.weights()})
     return [weights_files.part(constants[place : place + size], place) for place, size in places]
+
+
+def _in_one_source(functions: list[tuple[str, str]], device: torch.device) -> list[tuple[str, str]]:
+    """The kernels from as few sources as there can be. The chip's compiler has the last word."""
+    found = merge.merged(functions)
+    try:
+        for source in {s for _, s in found} - {s for _, s in functions}:
+            code.Program(source, options="-w", device=device)
+    except VendorError as error:
+        warnings.warn(
+            "causeway: the kernels stay in sources of their own, which takes longer to load: "
+            f"{error}",
+            stacklevel=3,
+        )
+        return functions
+    return found
 
 
 def _binaries(program: Program, device: torch.device) -> file.Binaries:

@@ -14,7 +14,7 @@ from torch.utils import _pytree as pytree
 from causeway import _C
 from causeway.errors import CausewayError
 from causeway.ship import file
-from causeway.ship.plan import CONSTANT, Program
+from causeway.ship.plan import Program
 
 
 def on_paper(index: int = 0) -> bool:
@@ -81,9 +81,7 @@ class Model:
         """
         storages = [t.untyped_storage() for t in self._there]
         reach = [(s.data_ptr(), s.data_ptr() + s.nbytes()) for s in storages]
-        for buffer in program.buffers:
-            if buffer.kind != CONSTANT or not buffer.bytes:
-                continue
+        for buffer in program.weights():
             if not any(a <= buffer.start and buffer.start + buffer.bytes <= b for a, b in reach):
                 raise CausewayError(
                     f"{buffer.bytes} bytes that the model reads are no parameter and no buffer of "

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import bisect
 import functools
+import hashlib
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -108,17 +109,31 @@ class Program:
     inputs: list[tuple[int, int]]  # buffer, and place in it
     outputs: list[tuple[int, int]]
     functions: list[tuple[str, str]]  # name, source
-    arena: int = 0  # bytes, and of the weights: once it is laid out
-    constants: int = 0
+    arena: int = 0  # bytes, once it is laid out
+    constants: int = 0  # bytes of the weights, once they are put
     sizes: Sizes | None = None
 
+    def weights(self) -> list[Buffer]:
+        """The buffers of weights that have bytes."""
+        return [b for b in self.buffers if b.kind == CONSTANT and b.bytes]
+
+    def put_weights(self, data: Sequence[bytes]) -> bytes:
+        """Give each buffer of weights its place, and return the weights. `data` are the bytes of
+        `weights()`, in their order: buffers of equal bytes have one place.
+        """
+        whole = bytearray()
+        places: dict[bytes, int] = {}
+        for buffer, mine in zip(self.weights(), data, strict=True):
+            digest = hashlib.sha256(mine).digest()
+            if digest not in places:
+                places[digest] = len(whole)
+                whole += mine + bytes(_round(len(mine)) - len(mine))
+            buffer.place = places[digest]
+        self.constants = len(whole)
+        return bytes(whole)
+
     def lay_out(self) -> None:
-        """Give each buffer its place."""
-        weights = 0
-        for buffer in self.buffers:
-            if buffer.kind == CONSTANT:
-                buffer.place = weights
-                weights += _round(buffer.bytes)
+        """Give each buffer of the arena its place."""
         laid: list[Buffer] = []
         used = [b for b in self.buffers if b.kind == IN_ARENA and b.first is not None and b.bytes]
         for buffer in sorted(used, key=lambda b: (-b.bytes, b.first)):
@@ -132,7 +147,6 @@ class Program:
             buffer.place = place
             bisect.insort(laid, buffer, key=lambda b: b.place)
         self.arena = max((b.place + _round(b.bytes) for b in laid), default=0)
-        self.constants = weights
 
 
 def of_graph(

@@ -25,6 +25,22 @@ bool takes_spirv(const Device& device) {
   return cl.clCreateProgramWithIL && device_text(device.id, CL_DEVICE_IL_VERSION).find("SPIR-V") != std::string::npos;
 }
 
+bool is_pocl(const Device& device) {
+  return device_text(device.id, CL_DEVICE_VERSION).find("PoCL") != std::string::npos;
+}
+
+// PoCL's compiler is clang, and it compiles for the CPU that LLVM knows, which may be an older one than this.
+bool has_dot_bytes(const Device& device) {
+#ifdef __x86_64__
+  static const bool here =
+      __builtin_cpu_supports("avx512vnni") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl");
+  return here && is_pocl(device) && value_of<cl_device_type>(device.id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
+#else
+  (void)device;
+  return false;
+#endif
+}
+
 cw_status info(int32_t index, cw_code_info* out) {
   Device* device = nullptr;
   if (cw_status status = find_device("code info", index, &device)) return status;
@@ -36,6 +52,7 @@ cw_status info(int32_t index, cw_code_info* out) {
   const bool cpu = value_of<cl_device_type>(device->id, CL_DEVICE_TYPE) & CL_DEVICE_TYPE_CPU;
   if (turn && *turn ? strcmp(turn, "0") != 0 : cpu) found.flags |= CW_CODE_IN_TURN;
   if (device->memory == Memory::buffer) found.flags |= CW_CODE_SPLIT_POINTERS;
+  if (has_dot_bytes(*device)) found.flags |= CW_CODE_DOT_BYTES;
   found.compute_units = value_of<cl_uint>(device->id, CL_DEVICE_MAX_COMPUTE_UNITS);
   found.group_limit = static_cast<uint32_t>(value_of<size_t>(device->id, CL_DEVICE_MAX_WORK_GROUP_SIZE));
   found.simd_width = value_of<cl_uint>(device->id, CL_DEVICE_NATIVE_VECTOR_WIDTH_FLOAT);
@@ -75,8 +92,13 @@ const ProgramCache& cache() {
 // launched with. Asked for a program's binary, it builds each kernel once more, for groups of any size. A binary of the
 // compiled, not linked program has nothing of that, but links anew in each process, for which PoCL first reads all its
 // functions: two thirds of the time that ResNet-18's file took to load.
-bool keeps_itself(const Device& device) {
-  return device_text(device.id, CL_DEVICE_VERSION).find("PoCL") != std::string::npos;
+bool keeps_itself(const Device& device) { return is_pocl(device); }
+
+// The caller's options, and what is said to every source.
+std::string all_options(const Device& device, const char* options) {
+  std::string all = options ? options : "";
+  if (has_dot_bytes(device)) all += " -DCW_DOT_BYTES";
+  return all;
 }
 
 // The program of an earlier process, or NULL: a driver may refuse what it wrote itself.
@@ -115,10 +137,11 @@ std::vector<unsigned char> binary_of(cl_program program, cl_device_id device) {
   return {};
 }
 
-cw_status build(int32_t index, const char* source, const char* options, cw_program* out) {
+cw_status build(int32_t index, const char* source, const char* given, cw_program* out) {
   Device* device = nullptr;
   if (cw_status status = find_device("build", index, &device)) return status;
-  if (!options) options = "";
+  const std::string all = all_options(*device, given);
+  const char* options = all.c_str();
   const bool keeps = !keeps_itself(*device);
   const std::string key = device_text(device->id, CL_DEVICE_NAME) + '\n' + device_text(device->id, CL_DEVICE_VERSION) +
                           '\n' + device_text(device->id, CL_DRIVER_VERSION) + '\n' + options + '\n' + source;
@@ -175,7 +198,7 @@ cw_status function(cw_program program, const char* name, cw_function* out) {
 // Who takes a binary again.
 std::string reader_of(const Device& device) {
   return "opencl\n" + device_text(device.id, CL_DEVICE_NAME) + '\n' + device_text(device.id, CL_DEVICE_VERSION) + '\n' +
-         device_text(device.id, CL_DRIVER_VERSION);
+         device_text(device.id, CL_DRIVER_VERSION) + (has_dot_bytes(device) ? "\nCW_DOT_BYTES" : "");
 }
 
 constexpr uint32_t kSpirv = 0x07230203;  // its first word
