@@ -154,7 +154,7 @@ def test_what_follows_any_product_is_done_in_its_kernel(
         env |= {"CAUSEWAY_SIM_TEAMS": "1", "CAUSEWAY_SIM_OPS": "none", "CAUSEWAY_TUNE": "off"}
         env |= {"CAUSEWAY_SIM_MEMORY_MODEL": "discrete", "CAUSEWAY_MEMORY_CACHE": "0"}
     said = run_python(PRODUCTS, compiles=True, timeout=1700, **env).stdout.splitlines()
-    assert len(said) >= 35
+    assert len(said) >= 30
     assert [line for line in said if not line.endswith(": right, right")] == []
 
 
