@@ -22,13 +22,15 @@ void add_parameters(Source& s, const KernelText& kernel) {
     }
 }
 
+std::string functions_before(const std::string& text, const std::string& before) {
+  return typed_functions_of(before + text) + before;
+}
+
 std::string compiled_source(const cw_code_info& info, const std::string& before,
                             const std::vector<KernelText>& kernels) {
-  std::string bodies = before;
+  std::string bodies;
   for (const KernelText& k : kernels) bodies += k.body;
-  std::string text = prelude(info);
-  text += typed_functions_of(bodies);
-  text += before;
+  std::string text = prelude(info) + functions_before(bodies, before);
   for (const KernelText& k : kernels) {
     Source s(info);
     add_parameters(s, k);

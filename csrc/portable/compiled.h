@@ -24,6 +24,9 @@ struct KernelText {
 // Declares its parameters.
 void add_parameters(Source& source, const KernelText& kernel);
 
+// The functions that `text` calls, and `before`, which has more of them.
+std::string functions_before(const std::string& text, const std::string& before);
+
 // The whole program: what a kernel of the language begins with, `before`, and each kernel.
 std::string compiled_source(const cw_code_info& info, const std::string& before,
                             const std::vector<KernelText>& kernels);

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <cstring>
 
-#include "portable/kernels/functions.h"
-
 namespace causeway::portable {
 
 namespace {
@@ -15,7 +13,7 @@ thread_local Epilogue* t_pending = nullptr;
 
 void Epilogue::declare(Source& s, bool by_rows) const {
   add_parameters(s, text_.kernel);
-  s.before(typed_functions_of(text_.before + text_.row + text_.kernel.body)).before(text_.before);
+  s.before(functions_before(text_.row + text_.kernel.body, text_.before));
   std::string row = text_.row, body = text_.kernel.body;
   for (std::string* text : {&row, &body}) std::replace(text->begin(), text->end(), '\n', ' ');
   if (by_rows)

@@ -209,6 +209,44 @@ def test_where_no_product_can_be_built_with_it_what_follows_runs_by_itself(
     assert "the chip's compiler failed on the portable kernel of aten::mm.out" in done.stderr
 
 
+ONCE_A_ROW = """
+import torch
+from causeway.compile import runtime
+
+texts, add = [], runtime.Program.add
+runtime.Program.add = lambda self, *given: [add(self, *given), texts.append(given[4])][0]
+
+def norm(x, mean, variance):
+    return torch.relu((x - mean[:, None]) / torch.sqrt(variance[:, None] + 1e-5))
+
+def picked(x, table, index):
+    return x * table[index][:, None]
+
+x, mean, variance = torch.randn(64, 300), torch.randn(64), torch.rand(64)
+got = torch.compile(norm)(*(t.to("sim") for t in (x, mean, variance)))
+torch.testing.assert_close(got.cpu(), norm(x, mean, variance), rtol=1e-5, atol=1e-6)
+(text,) = texts
+print(text.index("sqrt(") < text.index("INDEPENDENT"))
+index = torch.tensor([1, 0, 3, 1] * 16)
+compiled = torch.compile(picked)
+got = compiled(*(t.to("sim") for t in (x, mean, index)))
+print(torch.equal(got.cpu(), picked(x, mean, index)))
+index[40] = 1 << 40
+try:
+    compiled(*(t.to("sim") for t in (x, mean, index)))
+    torch.accelerator.synchronize()
+except Exception as error:
+    print("out of range" in str(error) or "out of bounds" in str(error) or str(error))
+"""
+
+
+def test_what_is_the_same_for_a_row_is_computed_once(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    done = run_python(ONCE_A_ROW, **SIM, **caches)
+    assert done.stdout.split() == ["True", "True", "True"]
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 

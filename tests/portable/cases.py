@@ -107,6 +107,19 @@ def _norms_of_one_and_of_more(tiny: torch.Tensor) -> list[torch.Tensor]:
     return [norms[0] * 1e200, norms[1], norms[2] * 1e200]
 
 
+def _pools(x: torch.Tensor, y: torch.Tensor) -> list[torch.Tensor]:
+    """Rows of several vectors, taps outside, windows without one inside, NaN, integers."""
+    bad = x.masked_fill(x > 1.5, float("nan")).masked_fill(x < -0.5, -float("inf"))
+    found = []
+    for given in (x, bad, bad.half(), (x * 9).nan_to_num().int(), (x * x).byte()):
+        for window in ((3, 2, 1), (2,), ((2, 5), (3, 1), (1, 2), (1, 2)), (1, (1, 4))):
+            found += F.max_pool2d(given, *window, return_indices=True)
+    for empty in (((2, 1, 2), (3, 2, 4), (1, 0, 1), (2, 3, 3)), (3, 2, 1)):
+        found += F.max_pool3d(y, *empty, return_indices=True)
+        found += F.max_pool3d((y * 9).long(), *empty, return_indices=True)
+    return found
+
+
 def few() -> Iterator[Case]:
     """What each set-up runs: one of each family, views with offsets, broadcasting."""
     a, b = randn(5, 7), randn(5, 7, seed=1)
@@ -124,6 +137,7 @@ def few() -> Iterator[Case]:
     yield "linear", F.linear, (randn(9, 40), randn(17, 40, seed=1), randn(17, seed=2))
     yield "conv", F.conv2d, (randn(2, 3, 9, 8), randn(5, 3, 3, 3, seed=1), randn(5, seed=2))
     yield "pool", lambda x: F.max_pool2d(x, 2, return_indices=True), (randn(2, 3, 9, 8),)
+    yield "pools", _pools, (randn(2, 2, 9, 140), randn(1, 2, 8, 8, 2))
     yield "argmax", lambda x: x.argmax(1), (randn(9, 37),)
     # 32 MiB and more go past the caches of a CPU, from odd places too and in place.
     yield "large", past_caches, (randn(4096, 2051),)

@@ -1,11 +1,11 @@
 // Texts of pool.cpp, in the dialect of docs/portable.md: `////` begins one, with its name.
 
-//// max: NaN wins, and the first of equals: as torch's.
+//// max: NaN wins, and the first of equals: as torch's. With no tap inside it is LOWEST, of the first tap's place.
 for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
   const idx ox = u % ow, oy = u / ow % oh, oz = u / ow / oh % od, base = u / ow / oh / od * d * h * w;
   BOUNDS
   idx best_at = (Z0 * h + Y0) * w + X0;
-  T best = LD(in, base + best_at);
+  T best = LOWEST;
   for (idx z = Z0; z < z1; z += dz)
     for (idx y = Y0; y < y1; y += dy)
       for (idx x = X0; x < x1; x += dx) {
@@ -14,6 +14,42 @@ for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
       }
   ST(out, u, best);
   index[u] = best_at;
+}
+
+//// max_rows: On CPUs, a row of the result at a time: each tap for all places that have it inside, in a loop that becomes
+//// vectors. The same taps in the same order as above.
+for (idx u = FIRST(units), end = LAST(units); u < end; u += STEP) {
+  const idx oy = u % oh, oz = u / oh % od, base = u / oh / od * d * h * w;
+  SIDE(oz, kd, sz, pz, dz, d, Z0, z1) SIDE(oy, kh, sy, py, dy, h, Y0, y1)
+  for (idx ox = 0; ox < ow; ox += ROW) {
+    const idx n = ow - ox < ROW ? ow - ox : ROW;
+    T best[ROW];
+    i32 best_at[ROW];
+    const i32 start = (i32)((Z0 * h + Y0) * w + ox * SX - px);
+    for (int l = 0; l < ROW; ++l) best[l] = LOWEST, best_at[l] = start + l * (i32)SX;
+    for (idx l = 0; l < n; ++l) {  // those whose first taps are outside
+      const idx at = (ox + l) * SX - px;
+      if (at >= 0) break;
+      best_at[l] += (i32)((-at + dx - 1) / dx * dx);
+    }
+    for (idx z = Z0; z < z1; z += dz)
+      for (idx y = Y0; y < y1; y += dy)
+        for (idx q = 0; q < kw; ++q) {
+          const idx off = q * dx - px, low = off < 0 ? (-off + SX - 1) / SX : 0, past = w > off ? (w - off + SX - 1) / SX : 0;
+          const int from = low > ox ? (int)(low - ox) : 0, to = past - ox < n ? (int)(past - ox) : (int)n;
+          const i32 first = (i32)((z * h + y) * w + off + ox * SX);
+          GLOBAL const S* row = in + base + first;
+          INDEPENDENT
+          for (int l = from; l < to; ++l) {
+            const T v = LD(row, l * SX);
+            const int wins = v > best[l] || v != v;
+            best[l] = wins ? v : best[l];
+            best_at[l] = wins ? first + l * (i32)SX : best_at[l];
+          }
+        }
+    for (idx l = 0; l < n; ++l) ST(out, u * ow + ox + l, best[l]);
+    for (idx l = 0; l < n; ++l) index[u * ow + ox + l] = best_at[l];
+  }
 }
 
 //// max_backward: An item owns a plane, so nobody else adds to what it adds to.

@@ -78,6 +78,23 @@ void sizes_of(Launch& l, const Window& p, int64_t units) {
   l.value(p.padded).value(p.divisor);
 }
 
+// Of what a dtype holds.
+std::string lowest(Dtype dtype) {
+  if (is_float(dtype)) return "-INFINITY";
+  switch (dtype) {
+    case kI8:
+      return "-128";
+    case kI16:
+      return "-32768";
+    case kI32:
+      return "(-2147483647 - 1)";
+    case kI64:
+      return "(-9223372036854775807LL - 1)";
+    default:
+      return "0";
+  }
+}
+
 double taps(const Window& p) {
   double all = 1;
   for (int d = 0; d < 3; ++d)
@@ -95,21 +112,31 @@ cw_status max_pool(KernelCall& call, const void* data) {
   if (!takes(call, in.dtype, kFloats | kInts) || out.dtype != in.dtype || index.dtype != kI64) return CW_UNSUPPORTED;
   if (!read_sizes(op, in, out, p)) return CW_UNSUPPORTED;
   if (!op.adaptive) read_window(call, op, 3, 6, p);
+  const bool rows = call.device->in_turn() && !op.adaptive && p.in_size() < int64_t{1} << 31;
+  constexpr int64_t kSteps = 2;  // the widest that is known to the compiler
+  const int64_t step = rows && p.stride[2] <= kSteps ? p.stride[2] : 0;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {family("max_pool"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8, 0, 0},
+      {family("max_pool"), static_cast<uint64_t>(in.dtype) | static_cast<uint64_t>(op.adaptive) << 8,
+       static_cast<uint64_t>(rows), static_cast<uint64_t>(step)},
       [&] {
         Source s(call.device->info);
         head_of(s, p, in.dtype);
+        s.define("LOWEST", "((T)" + lowest(in.dtype) + ")")
+            .define("S", storage_of(in.dtype))
+            .define("ROW", 64)
+            .define("SX", step ? std::to_string(step) : "sx");
         s.out(storage_of(in.dtype), "out").out("i64", "index").in(storage_of(in.dtype), "in");
         sizes_of(s, p);
-        return s.kernel(texts::pool::max);
+        return s.kernel(rows ? texts::pool::max_rows : texts::pool::max);
       },
       &function));
   Launch l;
   l.pointer(out.data).pointer(index.data).pointer(in.data);
-  sizes_of(l, p, out.numel());
-  return l.run(*call.device, function, out.numel(), taps(p) * 4 + 40, call.stream);
+  const int64_t units = rows ? out.numel() / p.out[2] : out.numel();
+  sizes_of(l, p, units);
+  const double cost = rows ? taps(p) * static_cast<double>(p.out[2]) : taps(p) * 4 + 40;
+  return l.run(*call.device, function, units, cost, call.stream);
 }
 
 struct Places {

@@ -100,6 +100,12 @@ class Scheduling(SIMDScheduling):
             schedule = self.generate_node_schedule(after, numel, sympy.S.One)
             self.codegen_node_schedule(names.SIMDKernelFeatures(schedule, numel))
 
+    def operators_of(self, product: Any, after: list[Any]) -> list[torch.fx.Node]:
+        """The operators of a graph that a product's call computes with what follows it."""
+        own = product.node.get_origin_node()
+        made = OrderedSet(product.node.origins if own is None else [own])
+        return _in_order(made | OrderedSet(_nodes(after)))
+
     def define_product(
         self, product: Any, row: str, finish: KernelText, apart: KernelText, nodes: Any
     ) -> str:

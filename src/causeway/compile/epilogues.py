@@ -336,7 +336,7 @@ def write_product(scheduling: Any, template: Any, after: list[Any]) -> bool:
     out = _result(product, finish)
     if out is None or not finish.fits or finish.tells or finish.scatters or finish.alone:
         return False
-    nodes = names_of_nodes(template, after)
+    nodes = scheduling.operators_of(template, after)
     name = scheduling.define_product(product, finish.row, finish.text, apart.text, nodes)
     V.graph.removed_buffers.add(product.get_name())
     V.graph.removed_buffers |= apart.removed_buffers
@@ -351,14 +351,6 @@ def write_product(scheduling: Any, template: Any, after: list[Any]) -> bool:
     wrapper.writeline(line)
     scheduling.free_buffers_in_scheduler()
     return True
-
-
-def names_of_nodes(template: Any, after: list[Any]) -> list[Any]:
-    """The operators of a graph that one call computes, in the graph's order."""
-    from causeway.compile.backend import _in_order, _nodes
-
-    made = OrderedSet([template.node.get_origin_node()]) - OrderedSet([None])
-    return _in_order((made or OrderedSet(template.node.origins)) | OrderedSet(_nodes(after)))
 
 
 def _result(product: Any, kernel: EpilogueKernel) -> str | None:

@@ -131,6 +131,9 @@ class SameValues:
 
 _DEFINITION = re.compile(r"(\w+) (tmp\d+) = (.*);$", re.DOTALL)
 _VARIABLE = re.compile(r"\btmp\d+\b")
+_NAME = re.compile(r"[A-Za-z_]\w*")
+_DECLARED = re.compile(r"const \w+ (\w+) =")
+_ASSIGNED = re.compile(r"\b(tmp\d+) = ")
 _ASSIGNABLE = re.compile(r"tmp\d+(\[l\])?")
 
 
@@ -163,6 +166,7 @@ class Kernel(SIMDKernel):
         self.index_of: dict[str, sympy.Expr] = {}  # what a variable of an index stands for
         self.same = SameValues()
         self.stored: OrderedSet[str] = OrderedSet()
+        self.read_from: dict[str, str] = {}  # a variable that was loaded: the buffer it is from
         self.local: list[str] = []
         self.cpu_scalars: dict[str, torch.dtype] = {}
         self.reduced = bool(self.features.is_reduction())
@@ -246,6 +250,7 @@ class Kernel(SIMDKernel):
             line = f"({self._load_mask} ? {line} : {zero})"
         buffer = self.compute if indirect or self._load_mask else self.loads
         found = self.cse.generate(buffer, line, dtype=computed(dtype))
+        self.read_from[str(found)] = self._real(name)
         if self._real(name) in self.stored:
             self.same.changed.add(str(found))
         return found
@@ -670,6 +675,34 @@ class Kernel(SIMDKernel):
             rows = f"({count} > 0 ? {rows} : 0)"
         return [f"for (idx r_row = 0; r_row < {rows}; ++r_row) {{", *outer, *lines, "}"]
 
+    def _hoisted(
+        self, lines: list[Any], digits: list[str], changing: set[str]
+    ) -> tuple[list[Any], list[Any]]:
+        """(what is the same for all elements of a loop, the rest). A compiler leaves most of it in
+        the loop: it does not know that a store changes no memory that is read.
+
+        `digits` are declared, and `changing` are, for each element.
+        """
+        changing = changing | {m[1] for d in digits for m in [_DECLARED.match(d)] if m}
+        for line in lines:  # an index that is out of range is set to 0
+            if not (isinstance(line, str) and _DEFINITION.match(line)):
+                changing.update(_ASSIGNED.findall(str(getattr(line, "line", line))))
+        shared, rest = [], []
+        for line in lines:
+            found = _DEFINITION.match(line) if isinstance(line, str) else None
+            if (
+                found
+                and found[2] not in changing
+                and not changing.intersection(_NAME.findall(found[3]))
+                and self.read_from.get(found[2]) not in self.stored
+            ):
+                shared.append(line)
+                continue
+            if found:
+                changing.add(found[2])
+            rest.append(line)
+        return shared, rest
+
     def _row_loop(
         self, tree: Any, inner: Any, count: str, at: str, inside: list[str], body: list[Any]
     ) -> list[Any]:
@@ -677,14 +710,19 @@ class Kernel(SIMDKernel):
         free = "" if self._orders() or self.carried else "INDEPENDENT"
         length = whole(tree.numel) if inner is None or inner == 0 else whole(inner)
         drawn, plain = self._drawn(tree, inner, "r_j")
+        of_each = {"r_j", "r_v", "r_at", *(r.name for r in drawn)}
+        shared, body = self._hoisted(body, [*inside, *plain], of_each)
         if not self.folded and not drawn:
             return [
+                "{",
+                *shared,
                 free,
                 f"for (idx r_j = 0; r_j < {count}; ++r_j) {{",
                 at,
                 *inside,
                 *plain,
                 *body,
+                "}",
                 "}",
             ]
         cells = [*self.folded, *(("u32", f"{r.name}_v") for r in drawn)]
@@ -694,7 +732,7 @@ class Kernel(SIMDKernel):
         for t, array in self.folded:
             self.same.keep(array, t, complete and not self.carried)
         self.before += [f"{t} {array}[{size}];" for t, array in cells]
-        begin = (
+        begin = ["{", *shared] + (
             [f"{{ const idx r_b = 0, r_n = {count};"]
             if at_once
             else [
@@ -717,6 +755,7 @@ class Kernel(SIMDKernel):
             *body,
             "}",
             *_lines(self.chunk),
+            "}",
             "}",
         ]
 
@@ -938,6 +977,8 @@ class Kernel(SIMDKernel):
         free = "" if self._orders() else "INDEPENDENT"
         tree = points[-1]
         drawn, plain = self._drawn(tree, self._inner(tree), "j")
+        of_each = {"j", "j_v", *(r.name for r in drawn)}
+        shared, body = self._hoisted(body, [*inside, *plain], of_each)
         loop = [free, "for (idx j = from; j < to; ++j) {", *inside, *plain, *body, "}"]
         if drawn:
             loop = [
@@ -961,6 +1002,7 @@ class Kernel(SIMDKernel):
             "const idx row = i / u_inner, from = i - row * u_inner, left = u_end - i;",
             "const idx to = u_inner - from < left ? u_inner : from + left;",
             *outer,
+            *shared,
             *loop,
             "i += to - from;",
             "}",
