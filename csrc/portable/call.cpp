@@ -77,15 +77,18 @@ bool KernelCall::open() {
   return false;
 }
 
-// A kernel that cannot be built with an epilogue is tried without.
+// A kernel that cannot be built with an epilogue is tried without: products write all of their results, whatever was
+// written before. What failed for lack of a device or of memory fails without, too.
 cw_status run_kernel(const Kernel& kernel, KernelCall& call) {
   begin_operator(kernel.name);
   call.epilogue_ = PendingEpilogue::of(kernel.name);
   const cw_status status = kernel.run(call, kernel.data);
   if (!call.takes_epilogue_) return status;
   if (status == CW_OK) call.epilogue_->taken = true;
-  if (status != CW_UNSUPPORTED) return status;
+  if (status == CW_OK || status == CW_DEVICE_LOST || status == CW_OUT_OF_MEMORY) return status;
+  call.epilogue_->refuse(kernel.name);
   call.epilogue_ = nullptr;
+  begin_operator(kernel.name);
   return kernel.run(call, kernel.data);
 }
 

@@ -1,7 +1,8 @@
 #include "portable/epilogue.h"
 
 #include <algorithm>
-#include <cstring>
+
+#include "portable/portable.h"
 
 namespace causeway::portable {
 
@@ -21,6 +22,17 @@ void Epilogue::declare(Source& s, bool by_rows) const {
   else
     body = row + body;
   s.define("FINISH(at)", "{ const idx AT = (at); " + body + " }");
+}
+
+void Epilogue::refuse(const char* operator_name) const {
+  if (text_.refused.exchange(true)) return;
+  const char* (*last_error)() = services().table().last_error;
+  const char* words = last_error ? last_error() : nullptr;
+  services().log(
+      (std::string("the portable kernel of ") + operator_name +
+       " does not run together with what follows it in a compiled graph, which is a kernel of its own from now on: " +
+       (words && *words ? words : "the vendor gave no message"))
+          .c_str());
 }
 
 PendingEpilogue::PendingEpilogue(Epilogue* epilogue) : before_(t_pending) { t_pending = epilogue; }

@@ -2,6 +2,8 @@
 // compiler's.
 #pragma once
 
+#include <atomic>
+
 #include "portable/compiled.h"
 #include "portable/source.h"
 
@@ -17,6 +19,7 @@ struct EpilogueText {
   std::string row;  // what of the body is the same for a row's elements, in any batch, and comes before it
   KernelText kernel;
   uint64_t id = 0;  // of the text, and not 0
+  mutable std::atomic<bool> refused{false};
 };
 
 // Of one call. A kernel that takes it says so; otherwise the result is as ever, and the epilogue is still to be done.
@@ -27,6 +30,9 @@ class Epilogue {
   // Adds the parameters, and FINISH(at), which a product has instead of ST(out, at, v). `by_rows`: it has FINISH_ROW too,
   // where a row begins.
   void declare(Source& source, bool by_rows) const;
+
+  // A product could not be built with it, which is said once; none is asked to again.
+  void refuse(const char* operator_name) const;
 
   const std::string& name;  // of the operator that it is for
   Launch arguments;  // its own, in order

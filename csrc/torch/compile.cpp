@@ -165,7 +165,8 @@ class CompiledEpilogue {
       : device_(device), name_(std::move(name)), op_(operator_of(name_)) {
     std::string all = name_ + before + row + kernel.body;
     for (const auto& p : kernel.parameters) all += std::to_string(p.kind) + p.type + p.name + ",";
-    text_ = {std::move(before), std::move(row), std::move(kernel), portable::family(all.c_str()) | 1};
+    text_.before = std::move(before), text_.row = std::move(row), text_.kernel = std::move(kernel);
+    text_.id = portable::family(all.c_str()) | 1;
   }
 
   // None where the product's kernel did it; else what the call gave, which is still to be finished.
@@ -175,8 +176,8 @@ class CompiledEpilogue {
     py::object result;
     {
       // An observer is to see the product's own result.
-      const portable::PendingEpilogue pending(op_ && op_->observed.load() && observers_see_values() ? nullptr
-                                                                                                    : &epilogue);
+      const bool is_watched = op_ && op_->observed.load() && observers_see_values();
+      const portable::PendingEpilogue pending(is_watched || text_.refused.load() ? nullptr : &epilogue);
       result = args[0]();
     }
     if (!epilogue.taken) return result;
