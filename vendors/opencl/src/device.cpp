@@ -1,6 +1,9 @@
 #include "device.hpp"
 
+#include <pthread.h>
+
 #include <algorithm>
+#include <atomic>
 #include <cctype>
 #include <cstdlib>
 #include <cstring>
@@ -187,6 +190,9 @@ cw_status open_platform(Opened& all) {
   return CW_OK;
 }
 
+// A runtime's threads do not survive a fork: who asks it for work in the child waits for ever.
+std::atomic<bool> forked{false};
+
 cw_status open(Opened** out) {
   static std::mutex mutex;
   Opened* all = opened.load(std::memory_order_acquire);
@@ -195,6 +201,7 @@ cw_status open(Opened** out) {
     all = opened.load();
     if (!all) {
       all = new Opened;  // lives as long as the process
+      pthread_atfork(nullptr, nullptr, [] { forked.store(true); });
       all->status = open_platform(*all);
       if (all->status != CW_OK) {
         all->words = last_error();
@@ -220,6 +227,12 @@ std::vector<Device*> devices() {
 }
 
 cw_status find_device(const char* entry, int32_t index, Device** out) {
+  if (forked.load(std::memory_order_relaxed))
+    return fail(
+        CW_INVALID,
+        "%s: this process was forked when OpenCL had started in its parent, whose threads do not survive a fork. "
+        "Start processes by multiprocessing's spawn, or count devices after the fork",
+        entry);
   Opened* all = nullptr;
   if (cw_status status = open(&all)) return status;
   auto count = static_cast<int32_t>(all->devices.size());
