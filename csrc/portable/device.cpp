@@ -13,7 +13,7 @@ namespace {
 
 std::atomic<bool> g_keeps{false};
 std::mutex g_sources_mutex;
-auto& g_programs = *new std::unordered_map<cw_program, std::string>;
+auto& g_programs = *new std::unordered_map<cw_program, std::shared_ptr<const std::string>>;
 auto& g_functions = *new std::unordered_map<cw_function, SourceOf>;
 std::atomic<Device*> g_devices[256];
 
@@ -84,6 +84,12 @@ SourceOf source_of(cw_function function) {
   return it == g_functions.end() ? SourceOf{} : it->second;
 }
 
+std::string last_error() {
+  const char* (*of_vendor)() = g_services.table().last_error;
+  const char* words = of_vendor ? of_vendor() : nullptr;
+  return words && *words ? words : "the vendor gave no message";
+}
+
 void begin_operator(const char* name) {
   t_operator = name;
   t_launches = 0;
@@ -114,28 +120,25 @@ cw_status Device::without(const Key& key, cw_status status) {
     std::unique_lock lock(mutex);
     if (!functions.emplace(key, nullptr).second) return CW_UNSUPPORTED;
   }
-  const char* (*last_error)() = g_services.table().last_error;
-  const char* words = last_error ? last_error() : nullptr;
-  g_services.log(
-      (std::string("the chip's compiler failed on the portable kernel of ") + t_operator +
-       ", which goes on down the ladder from now on: " + (words && *words ? words : "the vendor gave no message"))
-          .c_str());
+  g_services.log((std::string("the chip's compiler failed on the portable kernel of ") + t_operator +
+                  ", which goes on down the ladder from now on: " + last_error())
+                     .c_str());
   return CW_UNSUPPORTED;
 }
 
 cw_status Device::build(const std::string& source, cw_program* out) const {
   const cw_status status =
       g_code->build(index, source.c_str(), info.language == CW_CODE_OPENCL_C ? "-w" : nullptr, out);
-  if (status == CW_OK && g_keeps.load(std::memory_order_relaxed)) {
+  if (status == CW_OK && (merges() || g_keeps.load(std::memory_order_relaxed))) {
     std::lock_guard lock(g_sources_mutex);
-    g_programs[*out] = source;
+    g_programs[*out] = std::make_shared<const std::string>(source);
   }
   return status;
 }
 
 cw_status Device::function_of(cw_program program, const char* name, cw_function* out) const {
   const cw_status status = g_code->function(program, name, out);
-  if (status == CW_OK && g_keeps.load(std::memory_order_relaxed)) {
+  if (status == CW_OK && (merges() || g_keeps.load(std::memory_order_relaxed))) {
     std::lock_guard lock(g_sources_mutex);
     if (const auto it = g_programs.find(program); it != g_programs.end()) g_functions[*out] = {name, it->second};
   }

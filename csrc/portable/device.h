@@ -4,6 +4,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <memory>
 #include <shared_mutex>
 #include <string>
 #include <unordered_map>
@@ -39,6 +40,8 @@ struct Device {
   std::atomic<Tuning*> tuning{nullptr};  // tune.h
 
   bool in_turn() const { return info.flags & CW_CODE_IN_TURN; }
+  // Small launches of a graph become one there (runtime/merged.h), for which the sources of what is built are kept.
+  bool merges() const { return in_turn() && info.language == CW_CODE_OPENCL_C; }
   // The function for `key`; `source` is called once, and its function is called "kernel". Where it cannot be built, that
   // is said once, and this and all later calls answer CW_UNSUPPORTED: the operator goes on down the ladder.
   cw_status function(const Key& key, const std::function<std::string()>& source, cw_function* out);
@@ -48,13 +51,18 @@ struct Device {
   cw_status function_of(cw_program program, const char* name, cw_function* out) const;
 };
 
-// From now on the sources of what is built are kept, and functions known so far are built anew: for writing a file.
+// From now on the sources of what is built are kept on all devices, and functions known so far are built anew: for writing
+// a file.
 void keep_sources(bool on);
-// Of a function that was built while they were kept: its name, and its program's source; empty where it was not.
+// Of a function that was built while they were kept: its name, and its program's source; NULL where it was not.
 struct SourceOf {
-  std::string name, source;
+  std::string name;
+  std::shared_ptr<const std::string> source;
 };
 SourceOf source_of(cw_function function);
+
+// What the vendor says of the call that failed last on this thread.
+std::string last_error();
 
 // A kernel for torch's operator `name` begins on this thread.
 void begin_operator(const char* name);

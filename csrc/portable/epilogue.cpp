@@ -26,12 +26,10 @@ void Epilogue::declare(Source& s, bool by_rows) const {
 
 void Epilogue::refuse(const char* operator_name) const {
   if (text_.refused.exchange(true)) return;
-  const char* (*last_error)() = services().table().last_error;
-  const char* words = last_error ? last_error() : nullptr;
   services().log(
       (std::string("the portable kernel of ") + operator_name +
        " does not run together with what follows it in a compiled graph, which is a kernel of its own from now on: " +
-       (words && *words ? words : "the vendor gave no message"))
+       last_error())
           .c_str());
 }
 

@@ -25,6 +25,7 @@ class Function {
   // On the current stream of the program's device. Whether the numbers fit the function is the vendor's to say.
   void launch(const std::vector<uint32_t>& grid, const std::vector<uint32_t>& group,
               const std::vector<Argument>& args) const;
+  cw_function handle() const { return function_; }
 
  private:
   std::shared_ptr<Program> program_;

@@ -11,6 +11,7 @@
 #include "runtime/device.h"
 #include "runtime/generator.h"
 #include "runtime/kernel_error.h"
+#include "runtime/merged.h"
 #include "runtime/thrown.h"
 #include "runtime/vendor.h"
 
@@ -662,15 +663,24 @@ void Graph::instantiate(bool by_program) {
     if (awaited[i]) check(api().event_create(id, 0, &events_[i]), "event_create", device_);
   // Steps are in the order in which they were noted, which no edge goes against: lanes may share a stream.
   replaying_.assign(captured_.begin() + 1, captured_.end());
-  hand_to_vendor();
+  std::set<const Step*> patched;
+  for (const Patch& p : patches_) patched.insert(p.step);
+  if (graphs_of_vendor())
+    hand_to_vendor(patched);
+  else
+    steps_ = merge_launches(device_, std::move(steps_), patched);
   state_ = State::Ready;
 }
 
+size_t Graph::size_of_merged() const {
+  size_t all = 0;
+  for (const auto& step : steps_)
+    if (step->parts()) all += step->parts()->size();
+  return all;
+}
+
 // Runs of steps on one stream whose arguments stay as they are become a step each, where the vendor makes graphs.
-void Graph::hand_to_vendor() {
-  if (!graphs_of_vendor()) return;
-  std::set<const Step*> patched;
-  for (const Patch& p : patches_) patched.insert(p.step);
+void Graph::hand_to_vendor(const std::set<const Step*>& patched) {
   const auto changes = [&](const std::unique_ptr<Step>& step) {
     return step->work == Work::Call || step->alone() || patched.count(step.get());
   };
@@ -731,11 +741,18 @@ void Graph::replay() {
   std::vector<cw_philox> base;
   for (const Drawn& drawn : drawn_) base.push_back(drawn.generator.get<Generator>()->next(drawn.most));
   for (const Patch& p : patches_) *p.where = p.seed ? base[p.generator].seed : base[p.generator].offset + p.after;
+  const bool traced = watched_by(Watcher::Trace);
+  const auto run = [&](Step& step) {
+    StreamState& on = step.lane == 0 ? stream : *replaying_[step.lane - 1];
+    Profiled span(step.work, C10_UNLIKELY(traced) ? interned(step.name) : "", &on, step.bytes);
+    if (const cw_status status = step.run(on); C10_UNLIKELY(status != CW_OK))
+      fail_status(status, step.name.c_str(), device_, " in the replay of a graph");
+  };
   for (const auto& step : steps_) {
-    StreamState& on = step->lane == 0 ? stream : *replaying_[step->lane - 1];
-    Profiled span(step->work, C10_UNLIKELY(watched_by(Watcher::Trace)) ? interned(step->name) : "", &on, step->bytes);
-    if (const cw_status status = step->run(on); C10_UNLIKELY(status != CW_OK))
-      fail_status(status, step->name.c_str(), device_, " in the replay of a graph");
+    if (const auto* parts = C10_UNLIKELY(traced) ? step->parts() : nullptr)
+      for (const auto& part : *parts) run(*part);
+    else
+      run(*step);
   }
   stream.give();
   for (StreamState* s : replaying_) s->give();

@@ -14,6 +14,7 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <set>
 #include <string>
 #include <utility>
 #include <vector>
@@ -58,6 +59,8 @@ class Step {
   virtual std::string text() const { return name; }
   virtual bool alone() const { return false; }  // outside of the vendor's graphs
   virtual StepView view() const { return {}; }
+  // The steps that it is made of: a trace has these, one by one.
+  virtual const std::vector<std::unique_ptr<Step>>* parts() const { return nullptr; }
 
   const Work work;
   const std::string name;
@@ -105,6 +108,7 @@ class Graph {
 
   size_t size() const { return size_; }  // captured steps
   size_t size_of_vendor() const { return of_vendor_; }  // those that the vendor launches as one
+  size_t size_of_merged() const;  // those that one kernel runs with others
 
   // -- while it is captured
 
@@ -166,7 +170,7 @@ class Graph {
   void put(int lane, std::unique_ptr<Step> step);
   void close() noexcept;
   void drop() noexcept;
-  void hand_to_vendor();
+  void hand_to_vendor(const std::set<const Step*>& patched);
   std::unique_ptr<Step> whole(size_t from, size_t to);
 
   const bool keep_;

@@ -16,6 +16,7 @@
 #include "portable/device.h"
 #include "runtime/graph.h"
 #include "runtime/kernel_error.h"
+#include "runtime/merged.h"
 #include "runtime/storage.h"
 
 namespace py = pybind11;
@@ -271,6 +272,7 @@ void bind_graphs(py::module_& m) {
            })
       .def("random", &Graph::random)
       .def("of_vendor", &Graph::size_of_vendor)
+      .def("merged", &Graph::size_of_merged)
       .def("__len__", &Graph::size);
   // torch looks for it by the device's name, so after that is given.
   m.def("register_graph", [] {
@@ -289,13 +291,26 @@ void bind_graphs(py::module_& m) {
       py::handle(f).operator()();
     });
   });
+  // A source, the name of its kernel and the functions' numbers; or None.
+  m.def("set_merger", [](py::function f) {
+    set_merger([f = f.release().ptr()](const auto& functions, size_t addresses, bool split) {  // kept for good
+      py::gil_scoped_acquire gil;
+      const py::object made = py::handle(f).operator()(functions, addresses, split);
+      std::optional<MergedSource> out;
+      if (!made.is_none()) {
+        auto [source, name, numbers] = made.cast<std::tuple<std::string, std::string, std::vector<int64_t>>>();
+        out = MergedSource{std::move(source), std::move(name), std::move(numbers)};
+      }
+      return out;
+    });
+  });
   m.def("refuse_capture", [](const std::string& what, const std::string& instead) {
     if (Graph* graph = graph_of(current_stream(current_device()))) graph->refuse(what, instead);
   });
   m.def("keep_sources", &portable::keep_sources);
   m.def("source_of", [](size_t function) {
     const auto found = portable::source_of(reinterpret_cast<cw_function>(function));
-    return std::pair(found.name, found.source);
+    return std::pair(found.name, found.source ? *found.source : "");
   });
   m.def("block_of", [](int device, size_t address) {
     const auto [start, bytes] = block_of(device, reinterpret_cast<const void*>(address));

@@ -400,6 +400,8 @@ class Graph:
         """How many places differ from replay to replay."""
     def of_vendor(self) -> int:
         """Steps that a graph of the vendor's holds: graph.v1."""
+    def merged(self) -> int:
+        """Steps that one kernel runs with others."""
     def __len__(self) -> int: ...
 
 def register_graph() -> None:
@@ -411,6 +413,13 @@ def make_external(event: int) -> None:
 
 def is_capturing(device: int) -> bool:
     """Whether this thread's current stream of the device is captured; -1: of the current device."""
+
+def set_merger(
+    f: Callable[[list[tuple[str, str]], int, bool], tuple[str, str, list[int]] | None],
+) -> None:
+    """Called with functions' names and sources, how many addresses a launch has at most, and
+    whether an address is two parameters; gives a source, its kernel and the functions' numbers.
+    """
 
 def on_first_capture(f: Callable[[], None]) -> None:
     """Call `f` once, before the first capture of a graph."""

@@ -338,6 +338,13 @@ SETTINGS: dict[str, Setting] = {
             "layout too, where the vendor has one (layout.v1). Off: no memory is spent on it.",
         ),
         Setting(
+            "graph_merge",
+            FLAG,
+            True,
+            "Run small launches of a graph that follow each other as one kernel, built when the "
+            "graph is made ready: on CPUs whose compiler takes OpenCL C.",
+        ),
+        Setting(
             "policy",
             _choice("allow", "warn", "error"),
             "allow",

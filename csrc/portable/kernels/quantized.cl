@@ -243,6 +243,13 @@ int inside[BLOCK];
 #define TO_NEXT_M COLUMNS
 #define TO_NEXT_N 1
 #endif
+/* The weights of outputs n to n + 3; of those beyond the last, the last's. */
+#define WEIGHTS_OF_FOUR \
+  const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded; \
+  GLOBAL const WEIGHT* w0 = weight_p + o * w; \
+  GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w; \
+  GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w; \
+  GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
 i32 sums[(BLOCK + 4) * COLUMNS];
 idx begins[SEGMENTS];
 for (idx s = 0; s < SEGMENTS; ++s) begins[s] = SEGMENT(s);
@@ -332,11 +339,7 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   }
 #elif BYTES
   for (idx n = c0; n < c1; n += 4) {
-    const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
-    GLOBAL const WEIGHT* w0 = weight_p + o * w;
-    GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w;
-    GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
-    GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+    WEIGHTS_OF_FOUR
     i32x16 more = SPREAD(0);
 #if SIGNED
     {
@@ -404,11 +407,7 @@ for (idx c0 = n0; c0 < n1; c0 += COLUMNS) {
   }
 #elif FEW
   for (idx n = c0; n < c1; n += 4) {
-    const idx o = g * outs + n, most = n1 - 1 - n, w = segments * padded;
-    GLOBAL const WEIGHT* w0 = weight_p + o * w;
-    GLOBAL const WEIGHT* w1 = w0 + (most < 1 ? most : 1) * w;
-    GLOBAL const WEIGHT* w2 = w0 + (most < 2 ? most : 2) * w;
-    GLOBAL const WEIGHT* w3 = w0 + (most < 3 ? most : 3) * w;
+    WEIGHTS_OF_FOUR
     for (idx m = m0; m < m1; ++m) {
       GLOBAL const IMAGE* a0 = image_p + from[m - m0];
       i32s s0 = NO_SUMS, s1 = NO_SUMS, s2 = NO_SUMS, s3 = NO_SUMS;

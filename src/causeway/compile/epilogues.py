@@ -18,7 +18,7 @@ from torch._inductor import config
 from causeway import _C
 from causeway.compile import chip, names
 from causeway.compile.dialect import computed
-from causeway.compile.kernel import Kernel, operations_of
+from causeway.compile.kernel import Kernel, finished, operations_of
 from causeway.compile.kernel_text import KernelText
 from causeway.compile.lines import noting
 from causeway.compile.names import OrderedSet, SIMDKernelFeatures, V, sympy_product
@@ -216,8 +216,8 @@ class EpilogueKernel(Kernel):
     def codegen_kernel(self, name: str | None = None) -> Any:
         self.codegen_body()
         (tree,) = [t for t in self.range_trees if not t.is_reduction]
-        lines = [str(line) for line in _texts(self.body)]
-        used = "\n".join(lines)
+        used = finished(self.body._lines)
+        lines = used.splitlines()
         digits = [
             f"const idx {e.name} = {self._place_of(e)};"
             for e in self._entries(tree)
@@ -263,13 +263,6 @@ def _by_rows(lines: list[str]) -> tuple[list[str], list[str]]:
         else:
             element.append(line)
     return row, element
-
-
-def _texts(buffer: Any) -> list[Any]:
-    out = names.IndentedBuffer()
-    for line in buffer._lines:
-        out.writeline(line)
-    return out.getvalue().splitlines()
 
 
 def _sizes(product: Any) -> tuple[Any, Any, Any]:

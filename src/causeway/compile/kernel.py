@@ -914,7 +914,7 @@ class Kernel(SIMDKernel):
             lines += self._columns(points, total, body)
         else:
             lines += self._each(points, total, body)
-        text = _finish(lines)
+        text = finished(lines)
         lanes = self.code.group if self.form == "groups" else 0
         self.text = KernelText("", self.parameters(), text, self._cost(), lanes)
         return f"/* {self.text.parameters} */\n{text}"
@@ -1167,7 +1167,7 @@ def _lines(buffer: IndentedBuffer) -> list[Any]:
     return list(buffer._lines)
 
 
-def _finish(lines: list[Any]) -> str:
+def finished(lines: list[Any]) -> str:
     out = IndentedBuffer()
     for line in lines:
         if isinstance(line, DeferredLine):

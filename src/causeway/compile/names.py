@@ -89,7 +89,6 @@ METHODS = {
         "write_assert_size_stride",
         "write_async_compile_wait",
         "generate_numel_expr",
-        "codegen_allocation",
         "next_kernel_suffix",
     ),
 }

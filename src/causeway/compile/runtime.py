@@ -62,11 +62,10 @@ class Program:
         self.names = names  # the globals of the graph's module
         self.device = device
         self.graph = graph
-        self.functions = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")
-        self.functions += folds.functions(has_float64) if in_turn else ""
+        self.own = FUNCTIONS + (FUNCTIONS_F64 if has_float64 else "")  # of an element
+        self.functions = self.own + (folds.functions(has_float64) if in_turn else "")
         self.kernels: list[KernelText] = []
         self.products: dict[str, Product] = {}
-        self.has_float64 = has_float64
 
     def add(
         self,
@@ -105,8 +104,7 @@ class Program:
             name, list(apart_parameters), apart_body, apart_cost, 0, list(origins), list(lines)
         )
         epilogue = KernelText(name, list(parameters), body, 1.0)
-        functions = FUNCTIONS + (FUNCTIONS_F64 if self.has_float64 else "")
-        made = _C.epilogue(self.device, operator, functions, row, epilogue)
+        made = _C.epilogue(self.device, operator, self.own, row, epilogue)
         self.products[name] = Product(self, made, apart)
 
     def build(self) -> None:
