@@ -769,6 +769,54 @@ def test_a_lowering_of_torch_that_is_wrong_is_not_used(
     run_python(POOLS, **SIM, **caches)
 
 
+MAX_POOLS = """
+import itertools, os
+import torch, causeway
+from torch.nn import functional as F
+in_turn = os.environ.get("CAUSEWAY_OPENCL_IN_TURN") != "0"
+where = torch.accelerator.current_accelerator()
+x = torch.randn(2, 3, 9, 11)
+by_ladder = {}
+for window, stride, padding, dilation in (
+    (2, 2, 0, 1), (2, 1, 1, 1), ((2, 1), 2, 0, 1), (3, 2, 1, 1), (3, 1, 1, 2), ((3, 2), 1, 0, 1),
+):
+    def f(x):
+        return F.max_pool2d(torch.relu(x), window, stride, padding, dilation, return_indices=True)
+    expected, indices = f(a := x.clone().requires_grad_())
+    expected.square().sum().backward()
+    torch._dynamo.reset()
+    before = len(causeway.compile_report().graphs)
+    for memory in (torch.contiguous_format, torch.channels_last):
+        b = x.to(where, memory_format=memory).requires_grad_()
+        found, found_indices = torch.compile(f)(b)
+        found.square().sum().backward()
+        assert torch.equal(found.cpu(), expected) and torch.equal(found_indices.cpu(), indices)
+        torch.testing.assert_close(b.grad.cpu(), a.grad)
+    graphs = causeway.compile_report().graphs[before:]
+    extern = sorted({e.split(".")[1] for g in graphs for e in g.extern})
+    large = window in (3, (3, 2))
+    pools = ["max_pool2d_with_indices", "max_pool2d_with_indices_backward"]
+    assert "scatter_add" not in extern, extern
+    assert not in_turn or extern == (pools if large else []), (window, extern)
+"""
+
+
+def test_max_pooling_is_fused_where_its_window_is_small(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    run_python(MAX_POOLS, **SIM, **caches)
+
+
+@pytest.mark.long
+@pytest.mark.timeout(900)
+@pytest.mark.parametrize("in_turn", ["1", "0"])
+def test_max_pooling_on_opencl(
+    run_python: Run, caches: dict[str, str], opencl_library: Path, in_turn: str
+) -> None:
+    env = {"CAUSEWAY_VENDOR": str(opencl_library), "CAUSEWAY_OPENCL_IN_TURN": in_turn}
+    run_python(MAX_POOLS, timeout=800, **env, **caches)
+
+
 IMAGES = """
 import torch, causeway
 convolutions = [torch.nn.Conv2d(64, 64, 3, bias=False) for _ in range(3)]

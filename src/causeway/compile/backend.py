@@ -10,6 +10,7 @@ from __future__ import annotations
 import dataclasses
 import functools
 import hashlib
+import math
 import re
 from pathlib import Path
 from typing import Any
@@ -425,6 +426,12 @@ PUTS = frozenset({"index_put", "_unsafe_index_put"})
 POOL_BACKWARDS = frozenset({"avg_pool2d_backward", "avg_pool3d_backward"})
 
 
+# Where their arguments have the size of a window. The ladder's kernels for CPUs read rows as
+# vectors; a fused one has a load with a condition for each place of a window, which pays for a few
+# places alone.
+MAX_POOLS = {"max_pool2d_with_indices": 1, "max_pool2d_with_indices_backward": 2}
+
+
 class Pass(CustomGraphModulePass):
     """Marks what goes by the ladder and not into a kernel, and tells Inductor's caches what a
     graph's code depends on besides the graph."""
@@ -476,6 +483,11 @@ def by_ladder(node: Any) -> bool:
         return True
     if name in PUTS and len(node.args) > 3 and node.args[3]:
         return True
+    if name in MAX_POOLS:
+        value, window = node.args[0].meta["val"], node.args[MAX_POOLS[name]]
+        places = math.prod(window) if len(window) > 1 else window[0] ** 2
+        if places > 4 and _on_device(value) and chip.is_in_turn(value.device):
+            return True
     if name in POOL_BACKWARDS:
         ceil_mode, _, divisor = [*node.args, *[None] * 8][5:8]
         return bool(ceil_mode) or divisor is not None
@@ -484,12 +496,10 @@ def by_ladder(node: Any) -> bool:
         for tensor in value if isinstance(value, list | tuple) else [value]:
             if not isinstance(tensor, torch.Tensor) or tensor.device.type != chip.device_name():
                 continue
+            code = chip.code(tensor.device.index or 0)
             if tensor.dtype not in MEMORY:
                 return True
-            if (
-                tensor.dtype == torch.float64
-                and not chip.code(tensor.device.index or 0).has_float64
-            ):
+            if tensor.dtype == torch.float64 and not code.has_float64:
                 return True
     return False
 

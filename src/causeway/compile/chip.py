@@ -46,6 +46,11 @@ def code(device: int) -> Code:
     )
 
 
+def is_in_turn(device: torch.device) -> bool:
+    """Whether it is a CPU, to a kernel; where there is no compiler, too."""
+    return not has_compiler() or code(device.index or 0).in_turn
+
+
 def _group(limit: int, local_memory: int) -> int:
     size = 256
     while size > limit:

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from causeway.compile import names
+from causeway.compile import chip, names
 from causeway.ops import decompose
 
 
@@ -31,11 +31,19 @@ def choose_qparams(
 @functools.cache
 def replace() -> None:
     """Put them in place, for tensors of the device; others get what they got."""
-    table = names.decompositions
+    table, aten = names.decompositions, torch.ops.aten
     operator = torch.ops.quantized_decomposed.choose_qparams.tensor
     if operator in table:
         table[operator] = _for_the_device(choose_qparams, table[operator])
-    layer = torch.ops.aten._transformer_encoder_layer_fwd.default
+    # A CPU has memory for indices, and takes longer to make them of places in a window.
+    pool = aten.max_pool2d_with_indices.default
+    if pool in table:
+        table[pool] = _where(_is_in_turn, _left_alone, table[pool])
+    # Not a sum at indices: each element looks at the windows that it is in.
+    backward = aten.max_pool2d_with_indices_backward.default
+    if backward in table:
+        table[backward] = _for_the_device(_left_alone, table[backward])
+    layer = aten._transformer_encoder_layer_fwd.default
     if layer not in table:
         table[layer] = _for_the_device(decompose.encoder_layer, _left_alone)
         # Inductor makes one as it meets the operator, and refuses to where the table has it.
@@ -46,12 +54,23 @@ def _left_alone(*args: Any, **kwargs: Any) -> Any:
     return NotImplemented  # the tracer then keeps the operator
 
 
-def _for_the_device(ours: Callable[..., Any], theirs: Callable[..., Any]) -> Callable[..., Any]:
-    device = torch._C._get_privateuse1_backend_name()
+def _is_on_the_device(input: Tensor, *args: Any, **kwargs: Any) -> bool:
+    return input.device.type == chip.device_name()
 
+
+def _is_in_turn(input: Tensor, *args: Any, **kwargs: Any) -> bool:
+    return _is_on_the_device(input) and chip.is_in_turn(input.device)
+
+
+def _where(
+    condition: Callable[..., bool], ours: Callable[..., Any], theirs: Callable[..., Any]
+) -> Callable[..., Any]:
     @functools.wraps(theirs)
-    def choose(input: Tensor, *args: Any, **kwargs: Any) -> Any:
-        function = ours if input.device.type == device else theirs
-        return function(input, *args, **kwargs)
+    def choose(*args: Any, **kwargs: Any) -> Any:
+        function = ours if condition(*args, **kwargs) else theirs
+        return function(*args, **kwargs)
 
     return choose
+
+
+_for_the_device = functools.partial(_where, _is_on_the_device)
