@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import types
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,10 @@ import torch.nn.functional as F
 from causeway import compat
 from causeway.apex.optimizers import npu_own
 from causeway.compat import missing, tables
+from causeway.compat.torch_npu import npu_format
 from causeway.compat.torch_npu import operators as npu
+from causeway.compat.torch_npu.npu_format import Format
+from causeway.compat.torch_npu.utils import storage
 from causeway.errors import CausewayError
 
 
@@ -67,6 +72,38 @@ def test_operators_compute_their_formulas(device):
         pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
         for one, other in pairs:
             torch.testing.assert_close(one.cpu(), other)
+
+
+def test_formats_are_what_was_asked_for_and_not_in_files(device, tmp_path):
+    assert npu.get_npu_format(torch.ones(2)) == Format.ND == 2
+    w = npu.npu_format_cast(torch.randn(4, 5, device=device), 29)
+    assert npu.get_npu_format(w.detach().t()) is Format.FRACTAL_NZ
+    with pytest.raises(ValueError, match="77"):
+        npu.npu_format_cast(w, 77)
+    torch.save(w, tmp_path / "w.pt")
+    assert npu.get_npu_format(torch.load(tmp_path / "w.pt")) == 2
+
+
+@pytest.mark.parametrize("info", [Format.FRACTAL_NZ, 29, True])
+def test_checkpoints_of_torch_npu_before_2_1_load(device, tmp_path, monkeypatch, info):
+    class Saved:  # as it pickled a tensor: its numbers on the CPU, and its format
+        def __reduce__(self):
+            given = want.storage(), 0, want.shape, want.stride(), True, OrderedDict(), info
+            return storage._rebuild_npu_tensor, given
+
+    for parent in ("torch_npu", "torch_npu.utils", "torch_npu.npu"):
+        monkeypatch.setitem(sys.modules, parent, types.ModuleType(parent))
+    monkeypatch.setitem(sys.modules, "torch_npu.utils.storage", storage)
+    monkeypatch.setitem(sys.modules, "torch_npu.npu._format", npu_format)
+    want = torch.randn(3, 4)
+    torch.save({"w": Saved()}, tmp_path / "old.pt")
+    assert b"torch_npu.utils.storage" in (tmp_path / "old.pt").read_bytes()
+    for where in (None, device):
+        got = torch.load(tmp_path / "old.pt", map_location=where)["w"]
+        assert got.device.type == (where or torch.device("cpu")).type
+        assert got.requires_grad
+        assert torch.equal(got.cpu(), want)
+        assert npu.get_npu_format(got) == (29 if where and info is not True else 2)
 
 
 def test_boxes_by_hand():

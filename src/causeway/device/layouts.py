@@ -33,7 +33,8 @@ def allow_layouts(of: torch.Tensor | torch.nn.Module) -> None:
     data_ptr(), DLPack and shared memory give pointers away, and a later write by one would not be
     seen, so such tensors are not kept in the chip's layout. This takes that back: a write by such a
     pointer would go unnoticed from here on. Writes by operators are seen as ever. Raises
-    VendorError where the vendor has no layouts, and ValueError for memory that is not torch's own.
+    VendorError where the vendor has no layouts, and ValueError for memory that is not torch's own,
+    or that a graph writes to.
     """
     _lazy_init()
     if not _C.layout_names():
@@ -42,7 +43,7 @@ def allow_layouts(of: torch.Tensor | torch.nn.Module) -> None:
         if not _C.allow_layouts(tensor):
             raise ValueError(
                 f"allow_layouts: {name or 'the tensor'} is not in memory that this process alone "
-                f"has of {device_name()}; copy it first: tensor.clone()"
+                f"has of {device_name()}, or a graph writes to it; copy it first: tensor.clone()"
             )
 
 

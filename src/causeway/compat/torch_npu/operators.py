@@ -8,6 +8,7 @@ the place holds an empty tensor.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from causeway import _C
+from causeway.compat.torch_npu.npu_format import Format
 from causeway.errors import CausewayError
 
 
@@ -31,13 +33,17 @@ def _only(operator: str, **given: Any) -> None:
 
 # --- layout and dtype -----------------------------------------------------------------------------
 
+_formats: weakref.WeakKeyDictionary[torch.UntypedStorage, Format] = weakref.WeakKeyDictionary()
+
 
 def npu_format_cast(input: Tensor, acl_format: Any, customize_dtype: Any = None) -> Tensor:
     """The tensor itself. Where that pays the chip keeps a layout of its own too (layout.v1); asking
     for another format than ND (2) or NCHW (0) is torch.npu.allow_layouts.
     """
-    if input.device.type == torch._C._get_privateuse1_backend_name() and acl_format not in (0, 2):
-        _C.allow_layouts(input)
+    if input.device.type == torch._C._get_privateuse1_backend_name():
+        _formats[input.untyped_storage()] = Format(acl_format)
+        if acl_format not in (0, 2):
+            _C.allow_layouts(input)
     return input
 
 
@@ -46,9 +52,11 @@ def npu_format_cast_(input: Tensor, acl_format: Any) -> Tensor:
     return npu_format_cast(input, acl_format)
 
 
-def get_npu_format(input: Tensor) -> int:
-    """2, which is ND: a tensor has torch's strides, also where the chip keeps another layout."""
-    return 2
+def get_npu_format(input: Tensor) -> Format:
+    """What npu_format_cast was asked for, else 2, which is ND; as with torch_npu a file has numbers
+    alone. A tensor has torch's strides in any case.
+    """
+    return _formats.get(input.untyped_storage(), Format.ND)
 
 
 def npu_dtype_cast(input: Tensor, dtype: torch.dtype, input_dtype: Any = None) -> Tensor:
