@@ -310,3 +310,89 @@ def test_a_variable_that_a_package_reads_has_an_effect(run_python):
     assert run_python(program, new=True, CAUSEWAY_COMPAT="dipu", **given).stdout == "[]\n"
     said = run_python(program, new=True, **given).stdout
     assert "with CAUSEWAY_COMPAT=dipu, by `torch_dipu`" in said
+
+
+NPU_NAMES = """
+import torch, torch_npu, warnings
+import torch_npu.npu.amp, torch_npu.npu.memory
+from torch_npu.npu.amp import GradScaler
+from torch_npu import profiler as p
+
+assert torch_npu.npu.amp is torch.npu.amp and torch_npu.npu.memory is torch.npu.memory
+assert torch.distributed.is_hccl_available() and torch.distributed.is_backend_available("hccl")
+w = torch.nn.Parameter(torch.ones(2).npu())
+o = torch.optim.SGD([w], 0.1)
+for dynamic, scales in ((True, [128.0, 64.0, 128.0]), (False, [64.0] * 3)):
+    scaler = GradScaler(64.0, 2.0, 0.5, 1, dynamic)
+    for factor, scale in zip((1.0, float("inf"), 1.0), scales):
+        before = w.detach().clone()
+        o.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(o)
+        scaler.update()
+        assert scaler.get_scale() == scale, (dynamic, factor)
+        # an overflow is left out, unless the scale is static
+        assert torch.equal(before, w) == (factor != 1 and dynamic), (dynamic, factor)
+        with torch.no_grad():
+            w.fill_(1.0)
+    other = GradScaler()
+    other.load_state_dict(scaler.state_dict())
+    assert other.state_dict() == scaler.state_dict() and other.state_dict()["dynamic"] is dynamic
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    torch.npu.set_option({"ALLOW_INTERNAL_FORMAT": "enable", "ALLOW_MATMUL_HF32": "enable"})
+    config = p._ExperimentalConfig(
+        export_type=p.ExportType.Text, profiler_level=p.ProfilerLevel.Level1,
+        aic_metrics=p.AiCMetrics.PipeUtilization, host_sys=[p.HostSystem.OSRT],
+    )
+    p.profile(experimental_config=config)
+    p.tensorboard_trace_handler("d", analyse_flag=False)
+assert [w.category for w in said] == [UserWarning] * 3, [str(w.message) for w in said]
+assert p.ProfilerLevel.Level1 in p.supported_profiler_level()
+for wrong in ("p.ProfilerLevel.Level7", "torch.npu.get_soc_version()"):
+    try:
+        eval(wrong)
+    except AttributeError:
+        pass
+    else:
+        raise AssertionError(wrong)
+"""
+MLU_NAMES = """
+import torch, torch_mlu, cnmix, warnings
+import torch_mlu.core.mlu_model as ct
+import torch_mlu.mlu.amp
+
+assert torch_mlu.mlu.amp is torch.mlu.amp
+warnings.simplefilter("error")
+with torch.backends.cnnl.flags(None, None, None, None, allow_tf32=False):
+    assert torch.backends.cnnl.allow_tf32 is torch.backends.mlu.custom.allow_tf32 is False
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with torch.backends.cnnl.flags(allow_tf32=True):
+        torch.backends.mlu.custom.allow_tf32 = True
+    ct._jit_override_can_fuse_on_mlu(True)
+    cnmix.core.cnmix_set_amp_quantify_params("all", {"batch_size": 16, "data_num": 16})
+assert len(said) == 4, [str(w.message) for w in said]
+torch.manual_seed(0)
+warnings.simplefilter("ignore")
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).mlu()
+model, optimizer = cnmix.initialize(
+    model, torch.optim.SGD(model.parameters(), 0.05), opt_level="O1", loss_scale=64.0, verbosity=0)
+x = torch.randn(16, 4).mlu()
+losses = []
+for _ in range(6):
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    with cnmix.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+assert losses == sorted(losses, reverse=True) and losses[-1] < 0.8 * losses[0], losses
+cnmix.load_state_dict(cnmix.state_dict())
+assert cnmix.initialize(torch.nn.Linear(2, 2), None, opt_level="O0", verbosity=0)[1] is None
+"""
+
+
+@pytest.mark.parametrize(("system", "program"), [("npu", NPU_NAMES), ("mlu", MLU_NAMES)])
+def test_names_that_public_programs_use(run_python, system, program):
+    assert run_python(program, new=True, CAUSEWAY_COMPAT=system).stderr == ""

@@ -105,6 +105,12 @@ def set_cnml_enabled(enabled: bool) -> None:
         no_effect("ct.set_cnml_enabled(True)", "torch.compile(model) fuses")
 
 
+def _jit_override_can_fuse_on_mlu(enabled: bool) -> None:
+    """Whether a trace is fused by an earlier compiler; here torch.compile fuses."""
+    if enabled:
+        no_effect("ct._jit_override_can_fuse_on_mlu(True)", "torch.compile(model) fuses")
+
+
 def set_quantized_bitwidth(bits: int) -> None:
     """The width of products on a chip without floats."""
     no_effect("ct.set_quantized_bitwidth", "causeway.quant chooses a model's integers")
