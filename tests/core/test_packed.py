@@ -252,6 +252,26 @@ for _ in range(3):
     assert chip(CAPTURE + textwrap.dedent(program), **env) == ""
 
 
+@pytest.mark.parametrize("graphs", ["0", "1"])
+def test_a_pointer_that_is_given_away_ends_what_a_graph_uses(chip, graphs) -> None:
+    program = """
+        import ctypes
+        g, out = capture(f, 3)
+        replays(2)
+        pointer = w.data_ptr()
+        replays(2)
+        for byte in (0, 1, 2):
+            torch.sim.synchronize()
+            ctypes.memset(pointer, byte, 4 * 900)
+            replays(1)
+        assert stats()["kept"] == 0, stats()
+        torch.sim.allow_layouts(w)
+        replays(5)
+        assert stats()["kept"] == 1, stats()
+    """
+    assert chip(CAPTURE + textwrap.dedent(program), CAUSEWAY_SIM_GRAPHS=graphs) == ""
+
+
 @pytest.mark.parametrize("env", SET_UPS[-2:], ids=lambda env: "-".join(env.values()))
 def test_replays_convert_what_no_capture_could(chip, env) -> None:
     program = """

@@ -24,7 +24,7 @@ def initialize(
 
 
 def cnmix_set_amp_quantify_params(layers: Any, params: Any) -> None:
-    """How often integers are measured anew: products are in half precision, not in integers."""
+    """How often integers are measured again: products are in half precision, not in integers."""
     no_effect("cnmix_set_amp_quantify_params", "mixed precision is float16 or bfloat16")
 
 
