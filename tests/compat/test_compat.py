@@ -363,6 +363,10 @@ import torch_mlu.core.mlu_model as ct
 import torch_mlu.mlu.amp
 
 assert torch_mlu.mlu.amp is torch.mlu.amp
+assert torch.distributed.is_cncl_available() and torch.distributed.is_backend_available("cncl")
+assert torch.backends.mlu.is_built() and torch.backends.mlu.math_sdp_enabled()
+ct.set_device("mlu:0")
+ct.set_device(torch.device("mlu", 0))
 warnings.simplefilter("error")
 with torch.backends.cnnl.flags(None, None, None, None, allow_tf32=False):
     assert torch.backends.cnnl.allow_tf32 is torch.backends.mlu.custom.allow_tf32 is False
@@ -391,6 +395,39 @@ assert losses == sorted(losses, reverse=True) and losses[-1] < 0.8 * losses[0], 
 cnmix.load_state_dict(cnmix.state_dict())
 assert cnmix.initialize(torch.nn.Linear(2, 2), None, opt_level="O0", verbosity=0)[1] is None
 """
+
+
+# What the table says to be there is there, for a program that names it.
+TABLE = """
+import importlib, sys
+import torch
+from causeway.compat import names, systems
+
+system = systems()[sys.argv[1]]
+for package in system.packages:
+    importlib.import_module(package)
+lost = []
+for module, table in names.modules().items():
+    if module.partition(".")[0] not in system.packages and module != f"torch.{system.device}":
+        continue
+    found = torch.get_device_module() if module.startswith("torch.") else None
+    found = found or importlib.import_module(module)
+    for name, entry in table.items():
+        at = found
+        try:
+            for part in name.split("."):
+                at = getattr(at, part)
+        except AttributeError as error:
+            if not entry.instead or entry.instead not in str(error):
+                lost.append((module, name))
+print(lost)
+"""
+
+
+@pytest.mark.parametrize("system", ["npu", "mlu", "dipu", "mindtorch"])
+def test_what_the_table_says_to_be_there_is(run_python, system):
+    done = run_python(TABLE, new=True, args=(system,), CAUSEWAY_COMPAT=system)
+    assert done.stdout == "[]\n"
 
 
 @pytest.mark.parametrize(("system", "program"), [("npu", NPU_NAMES), ("mlu", MLU_NAMES)])

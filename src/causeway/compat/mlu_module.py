@@ -26,16 +26,31 @@ class _Cnnl(Options):
         benchmark_limit: int | None = None, deterministic: bool | None = None,
         allow_tf32: bool | None = None,
     ) -> Iterator[None]:  # fmt: skip
-        """A context in which only `allow_tf32=True` asks for what is not done, and says so."""
-        if allow_tf32 is not None:
-            self.allow_tf32 = allow_tf32
+        """A context of these switches; what asks for another than what is done says so."""
+        for name in ("enabled", "benchmark", "deterministic", "allow_tf32"):
+            if (value := locals()[name]) is not None:
+                setattr(self, name, value)
         yield
+
+
+# Which kernels of attention may be taken: torch keeps that for all devices, under CUDA's name.
+_ATTENTION = (
+    "enable_flash_sdp", "enable_math_sdp", "enable_mem_efficient_sdp", "flash_sdp_enabled",
+    "math_sdp_enabled", "mem_efficient_sdp_enabled",
+)  # fmt: skip
+
+
+def is_cncl_available() -> bool:
+    """Whether torch.distributed has the backend `cncl`, which is one of the device's names."""
+    return "cncl" in torch.distributed.Backend.backend_list
 
 
 def extend() -> None:
     """Put the names into torch and torch.mlu."""
-    from causeway.device import module
+    from causeway.device import graphs, module
 
+    module.MLUGraph = graphs.CUDAGraph  # type: ignore[attr-defined]
+    torch.distributed.is_cncl_available = is_cncl_available  # type: ignore[attr-defined]
     module.cnpx = SimpleNamespace(  # type: ignore[attr-defined]
         mark=stand_ins.mark, range=stand_ins.nvtx_range,
         range_pop=stand_ins.range_pop, range_push=stand_ins.range_push,
@@ -50,9 +65,13 @@ def extend() -> None:
         "operators compute in the dtype of their operands",
     )  # fmt: skip
     torch.backends.mlu = SimpleNamespace(  # type: ignore[attr-defined]
-        matmul=products, custom=own
+        matmul=products,
+        custom=own,
+        is_built=torch.accelerator.is_available,
+        **{name: getattr(torch.backends.cuda, name) for name in _ATTENTION},
     )
     torch.backends.cnnl = _Cnnl(  # type: ignore[attr-defined]
-        "torch.backends.cnnl", {"allow_tf32": False},
+        "torch.backends.cnnl",
+        {"allow_tf32": False, "enabled": True, "benchmark": False, "deterministic": False},
         "convolutions compute in the dtype of their operands",
     )  # fmt: skip

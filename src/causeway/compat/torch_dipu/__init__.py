@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 
 import torch
+from torch import profiler as profiler
 
 import causeway
 from causeway.compat import device_module
