@@ -48,6 +48,40 @@ def test_attention_is_torchs_in_each_layout(device, layout):
     torch.testing.assert_close(got.cpu(), want)
 
 
+@pytest.mark.parametrize("layout", ["BSH", "BNSD", "BSND"])
+def test_attention_to_a_cache_leaves_out_what_is_behind_its_length(device, layout):
+    torch.manual_seed(1)
+    q, k, v = torch.randn(2, 4, 1, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
+    places = {"BNSD": lambda t: t, "BSND": lambda t: t.transpose(1, 2),
+              "BSH": lambda t: t.transpose(1, 2).flatten(2)}  # fmt: skip
+    want = [
+        F.scaled_dot_product_attention(q[i : i + 1], k[i : i + 1, :, :n], v[i : i + 1, :, :n])
+        for i, n in enumerate((4, 6))
+    ]
+    given = [places[layout](t).to(device) for t in (q, k, v)]
+    for lengths in ([4, 6], torch.tensor([4, 6])):
+        got = npu.npu_incre_flash_attention(
+            *given, num_heads=4, scale_value=8**-0.5, input_layout=layout,
+            actual_seq_lengths=lengths,
+        )  # fmt: skip
+        torch.testing.assert_close(got.cpu(), places[layout](torch.cat(want)))
+    with pytest.raises(CausewayError, match="block_table"):
+        npu.npu_incre_flash_attention(*given, input_layout=layout, num_heads=4, block_table=q)
+    with pytest.raises(CausewayError, match="query"):
+        npu.npu_incre_flash_attention(given[1], *given[1:], input_layout=layout, num_heads=4)
+
+
+def test_deep_norm_by_its_formula(device):
+    x, gx, beta, gamma = torch.randn(3, 5), torch.randn(3, 5), torch.randn(5), torch.randn(5)
+    mean, rstd, y = npu.npu_deep_norm(*(t.to(device) for t in (x, gx, beta, gamma)), alpha=0.7)
+    total = 0.7 * x + gx
+    deviation = total - total.mean(-1, keepdim=True)
+    scale = (deviation.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    torch.testing.assert_close(mean.cpu(), total.mean(-1, keepdim=True))
+    torch.testing.assert_close(rstd.cpu(), scale)
+    torch.testing.assert_close(y.cpu(), deviation * scale * gamma + beta)
+
+
 def test_operators_compute_their_formulas(device):
     x = torch.randn(3, 8)
     d = x.to(device)
