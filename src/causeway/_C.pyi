@@ -96,6 +96,9 @@ def drop_layouts(device: int) -> None:
 def allow_layouts(tensor: torch.Tensor) -> bool:
     """Watch its storage again. False: it is not memory that can be watched."""
 
+def keeps_layouts(tensor: torch.Tensor) -> bool:
+    """Whether writes to its storage are noticed, so that it may have a form."""
+
 def storage_address(storage: torch.UntypedStorage) -> int:
     """Where it is, for who does not write there: nothing that is kept of it is given up."""
 

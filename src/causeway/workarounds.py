@@ -366,7 +366,9 @@ def _needs_semi_structured() -> bool:
 
 _storage_pointer = torch.UntypedStorage.data_ptr
 # Whose calls compare the pointer, or ask whether there is one, and write nothing.
-_COMPARE = frozenset({"torch.serialization", "safetensors.torch"})
+_COMPARE = frozenset(
+    {"torch.serialization", "safetensors.torch", "huggingface_hub.serialization._torch"}
+)
 _PASS_ON = (torch.TypedStorage._data_ptr.__code__, torch.TypedStorage.data_ptr.__code__)
 
 

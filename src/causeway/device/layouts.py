@@ -5,6 +5,7 @@ the extension layout.v1. Programs need none of this: it is for those who ask wha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -45,6 +46,19 @@ def allow_layouts(of: torch.Tensor | torch.nn.Module) -> None:
                 f"allow_layouts: {name or 'the tensor'} is not in memory that this process alone "
                 f"has of {device_name()}, or a graph writes to it; copy it first: tensor.clone()"
             )
+
+
+@contextmanager
+def only_compared(of: torch.nn.Module) -> Iterator[None]:
+    """While code runs that takes pointers to compare them alone: tensors that were kept in the
+    chip's layout may be again afterwards.
+    """
+    kept = [tensor for _, tensor in _tensors(of) if _C.keeps_layouts(tensor)]
+    try:
+        yield
+    finally:
+        for tensor in kept:
+            _C.allow_layouts(tensor)
 
 
 def _tensors(of: torch.Tensor | torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
