@@ -464,7 +464,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
   m.def("set_layouts", set_layouts, no_gil);
   m.def("drop_layouts", drop_forms, no_gil);
   m.def("allow_layouts", allow_layouts);
+  m.def("keeps_layouts",
+        [](const at::Tensor& t) { return t.has_storage() && watched(*t.storage().unsafeGetStorageImpl()) != nullptr; });
   m.def("layouts_used", layouts_used);
+  m.def("storage_address",
+        [](py::object storage) { return reinterpret_cast<size_t>(torch::createStorage(storage.ptr()).data()); });
   m.def("layout_stats", [](int index) {
     const LayoutStats s = layout_stats(index);
     py::dict out;

@@ -1,6 +1,8 @@
 #include "ladder/arguments.h"
 
+#include <algorithm>
 #include <cstring>
+#include <type_traits>
 
 #include "runtime/allocator.h"
 #include "runtime/check.h"
@@ -144,14 +146,30 @@ cw_arg Arguments::value(const c10::IValue& v) {
 Arguments::Current::Current(Arguments* a) : old(t_arguments) { t_arguments = a; }
 Arguments::Current::~Current() { t_arguments = old; }
 
-Workspace::Workspace(int device, StreamState& stream, std::vector<c10::DataPtr>* kept)
-    : device_(device), stream_(stream), old_(t_workspace), scratch_(kept ? kept : &own_) {
+Workspace::Workspace(int device, StreamState& stream, const std::vector<Reread>& read, Noted* noted)
+    : device_(device), stream_(stream), read_(read), old_(t_workspace), noted_(noted) {
   t_workspace = this;
 }
 Workspace::~Workspace() { t_workspace = old_; }
 cw_status Workspace::scratch(uint64_t bytes, void** out) {
-  scratch_->push_back(allocate(device_, stream_, bytes));
-  *out = scratch_->back().get();
+  auto& memory = noted_ ? noted_->memory : own_;
+  memory.push_back(allocate(device_, stream_, bytes));
+  *out = memory.back().get();
+  return CW_OK;
+}
+cw_status Workspace::packed(const DLTensor* tensor, uint32_t layout, const void** out) {
+  const auto of = std::find_if(read_.begin(), read_.end(), [&](const Reread& r) { return r.tensor == tensor; });
+  if (of == read_.end()) return CW_UNSUPPORTED;  // a temporary one of the capture's
+  std::shared_ptr<Form> form;
+  if (noted_) {
+    noted_->forms.push_back(Asked::now(*of, layout));
+    form = noted_->forms.back().form;
+  } else if (const StoragePtr storage = of->alive()) {
+    form = packed_form(*tensor, *storage, layout, stream_);
+  }
+  if (!form) return CW_UNSUPPORTED;
+  *out = memory_of(*form);
+  forms_.push_back(std::move(form));
   return CW_OK;
 }
 
@@ -172,16 +190,22 @@ cw_status Arguments::scratch(uint64_t bytes, void** out) {
   return CW_OK;
 }
 
+const Arguments::Held* Arguments::behind(const DLTensor* tensor) const {
+  for (const auto& h : held_)
+    if (&h->dl == tensor) return h.get();
+  return nullptr;
+}
+
 cw_status Arguments::packed(const DLTensor* tensor, uint32_t layout, const void** out) {
-  for (auto& h : held_) {
-    if (&h->dl != tensor) continue;
-    std::shared_ptr<Form> form = packed_form(h->tensor, layout, current_stream(device_.index));
-    if (!form) return CW_UNSUPPORTED;
-    *out = memory_of(*form);
-    forms_.push_back(std::move(form));
-    return CW_OK;
-  }
-  return CW_INVALID;
+  const Held* h = behind(tensor);
+  if (!h) return CW_INVALID;
+  if (!h->tensor.has_storage()) return CW_UNSUPPORTED;
+  std::shared_ptr<Form> form =
+      packed_form(h->dl, *h->tensor.storage().unsafeGetStorageImpl(), layout, current_stream(device_.index));
+  if (!form) return CW_UNSUPPORTED;
+  *out = memory_of(*form);
+  forms_.push_back(std::move(form));
+  return CW_OK;
 }
 
 cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
@@ -196,11 +220,14 @@ cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t*
 
 namespace {
 
-// What the vendor asks for while a kernel of its runs on this thread.
+// What the vendor asks for while a kernel of its runs on this thread, by a call or in a replay.
 template <class F>
 cw_status for_kernel(F f) {
   try {
-    return t_arguments ? f(*t_arguments) : CW_INVALID;
+    if (t_arguments) return f(*t_arguments);
+    if constexpr (std::is_invocable_v<F, Workspace&>)
+      if (t_workspace) return f(*t_workspace);
+    return CW_INVALID;
   } catch (const c10::OutOfMemoryError&) {
     return CW_OUT_OF_MEMORY;
   } catch (const std::exception&) {
@@ -213,14 +240,11 @@ cw_status host_resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape
 }
 
 cw_status host_scratch(int32_t, cw_stream, uint64_t bytes, void** out) {
-  if (!t_arguments && t_workspace) return t_workspace->scratch(bytes, out);
-  return for_kernel([&](Arguments& a) { return a.scratch(bytes, out); });
+  return for_kernel([&](auto& asked) { return asked.scratch(bytes, out); });
 }
 
-// In a replay there are no tensors behind the arguments, nor any form that would stay good.
 cw_status host_packed(const DLTensor* tensor, uint32_t layout, cw_stream, const void** out) {
-  if (!t_arguments) return CW_UNSUPPORTED;
-  return for_kernel([&](Arguments& a) { return a.packed(tensor, layout, out); });
+  return for_kernel([&](auto& asked) { return asked.packed(tensor, layout, out); });
 }
 
 const bool g_services = [] {

@@ -8,6 +8,7 @@
 
 #include "ladder/call.h"
 #include "runtime/generator.h"
+#include "runtime/graph.h"
 #include "runtime/packed.h"
 #include "runtime/stream.h"
 #include "runtime/vendor.h"
@@ -23,20 +24,24 @@ struct CalledKernel {
   bool took_such = false;  // it did not decline a call of this signature
 };
 
-// Where a kernel of the vendor's finds workspace in a replay, which has no Arguments.
+// What a kernel of the vendor's asks for in a replay, which has no Arguments.
 class Workspace {
  public:
-  // `kept`: for what it is to outlive this.
-  Workspace(int device, StreamState& stream, std::vector<c10::DataPtr>* kept = nullptr);
+  // `read`: the tensors behind its arguments. `noted`: the vendor notes the call, and keeps what it is given.
+  Workspace(int device, StreamState& stream, const std::vector<Reread>& read, Noted* noted = nullptr);
   ~Workspace();
   Workspace(const Workspace&) = delete;
   cw_status scratch(uint64_t bytes, void** out);
+  cw_status packed(const DLTensor* tensor, uint32_t layout, const void** out);
 
  private:
   int device_;
   StreamState& stream_;
+  const std::vector<Reread>& read_;
   Workspace* old_;
-  std::vector<c10::DataPtr> own_, *scratch_;
+  Noted* noted_;
+  std::vector<c10::DataPtr> own_;
+  c10::SmallVector<std::shared_ptr<Form>, 1> forms_;
 };
 
 // Holds what a cw_arg points to while the kernel runs.
@@ -74,13 +79,13 @@ class Arguments {
     ~Current();
     Arguments* old;
   };
-  cw_status run_in_capture(Graph& graph, const CalledKernel& called, StreamState& stream);
-
   struct Held {
     at::Tensor tensor;
     DLTensor dl;
   };
 
+  cw_status run_in_capture(Graph& graph, const CalledKernel& called, StreamState& stream);
+  const Held* behind(const DLTensor* tensor) const;
   cw_arg number(const at::Scalar& s);
   cw_arg tensor(at::Tensor t);
   cw_arg list(const c10::IValue& v);

@@ -17,16 +17,20 @@ namespace {
 // The call of a kernel with all that its arguments point to.
 class KernelStep final : public Step {
  public:
-  KernelStep(std::string name, cw_kernel kernel, const c10::ArrayRef<cw_arg> args, int device)
+  // `tensor_of`: what is behind an argument, or nullptr.
+  using TensorOf = std::function<const at::Tensor*(const DLTensor*)>;
+  KernelStep(std::string name, cw_kernel kernel, const c10::ArrayRef<cw_arg> args, int device, TensorOf tensor_of)
       : Step(Work::Kernel, std::move(name)), kernel_(kernel), args_(args.begin(), args.end()), device_(device) {
+    tensor_of_ = std::move(tensor_of);
     for (cw_arg& a : args_) own(a);
+    tensor_of_ = nullptr;
   }
   cw_status run(StreamState& stream) override {
-    const Workspace workspace(device_, stream);
+    const Workspace workspace(device_, stream, read_);
     return shielded([&] { return kernel_(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
   }
-  cw_status run_noted(StreamState& stream, std::vector<c10::DataPtr>& kept) override {
-    const Workspace workspace(device_, stream, &kept);
+  cw_status run_noted(StreamState& stream, Noted& noted) override {
+    const Workspace workspace(device_, stream, read_, &noted);
     return shielded([&] { return kernel_(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
   }
   void find(uint64_t token, const std::function<void(uint64_t*)>& found) override {
@@ -49,6 +53,7 @@ class KernelStep final : public Step {
     DLTensor* copy = own(t, 1);
     copy->shape = own(t->shape, t->ndim);
     copy->strides = own(t->strides, t->ndim);
+    if (const at::Tensor* tensor = tensor_of_ ? tensor_of_(t) : nullptr) read_.emplace_back(copy, tensor->storage());
     return copy;
   }
   void own(cw_arg& a) {
@@ -95,6 +100,8 @@ class KernelStep final : public Step {
   int device_;
   std::vector<std::unique_ptr<char[]>> kept_;
   std::vector<cw_philox*> philox_;
+  std::vector<Reread> read_;
+  TensorOf tensor_of_;  // while it is made
 };
 
 // Whether a vendor's kernel takes these arguments: what the vendor says, or that it took such ones before.
@@ -121,8 +128,16 @@ cw_status Arguments::run_in_capture(Graph& graph, const CalledKernel& called, St
     status = shielded([&] { return called.kernel(args_.data(), static_cast<int32_t>(args_.size()), stream.handle); });
   } else {
     status = asked(called, args_, graph);
-    if (status == CW_OK)
-      graph.add(stream, std::make_unique<KernelStep>(called.operator_name, called.kernel, args_, device_.index));
+    if (status == CW_OK) {
+      KernelStep::TensorOf tensor_of;
+      if (layouts_offered())
+        tensor_of = [this](const DLTensor* t) {
+          const Held* h = behind(t);
+          return h && h->tensor.has_storage() ? &h->tensor : nullptr;
+        };
+      graph.add(stream, std::make_unique<KernelStep>(called.operator_name, called.kernel, args_, device_.index,
+                                                     std::move(tensor_of)));
+    }
   }
   stream.give();
   if (status == CW_UNSUPPORTED && generator_) generator_->give_back(philox_);

@@ -221,18 +221,71 @@ const cw_graph_v1* graphs_of_vendor() {
 // Steps that the vendor launches as one.
 class WholeStep final : public Step {
  public:
-  WholeStep(cw_graph graph, size_t steps, std::vector<c10::DataPtr> kept)
-      : Step(Work::Kernel, c10::str("graph of ", steps, " steps")), graph_(graph), kept_(std::move(kept)) {}
+  WholeStep(std::vector<Step*> steps, StreamState& captured)
+      : Step(Work::Kernel, c10::str("graph of ", steps.size(), " steps")),
+        steps_(std::move(steps)),
+        captured_(captured) {}
   ~WholeStep() override {
-    if (past_use()) return;
-    if (const cw_status status = graphs_of_vendor()->destroy(graph_); status != CW_OK)
-      TORCH_WARN("while a graph was destroyed: ", last_words());
+    if (!past_use()) destroy();
   }
-  cw_status run(StreamState& stream) override { return graphs_of_vendor()->launch(graph_, stream.handle); }
+
+  // False where the vendor declines. So too where it fails, for the steps are there to run one by one: that costs speed
+  // alone, and is told once.
+  bool make(StreamState& stream) {
+    const int32_t id = causeway::device(stream.device).vendor_id;
+    const auto declined = [&](cw_status status, const std::string& what) {
+      noted_ = {};
+      if (status == CW_DEVICE_LOST) fail_status(status, what.c_str(), stream.device, " in a graph of the vendor's");
+      if (status != CW_UNSUPPORTED) {
+        TORCH_WARN_ONCE(vendor_name(), " could not make a graph of its own (", what, " answered ", status_name(status),
+                        ": ", last_words(), "), so its steps are given one by one, which is slower");
+      }
+      return false;
+    };
+    cw_status status = graphs_of_vendor()->begin(id, stream.handle);
+    if (status != CW_OK) return declined(status, "graph.begin");
+    std::string failed, words;
+    for (size_t i = 0; i < steps_.size() && status == CW_OK; ++i)
+      if ((status = steps_[i]->run_noted(stream, noted_)) != CW_OK) failed = steps_[i]->name;
+    if (status != CW_OK) words = last_words();
+    const cw_status ended = graphs_of_vendor()->end(id, stream.handle, &graph_);
+    if (ended != CW_OK) graph_ = nullptr;
+    if (status == CW_OK && ended != CW_OK) return declined(ended, "graph.end");
+    if (status == CW_OK) return true;
+    destroy();
+    return declined(status, failed + " (" + words + ")");
+  }
+
+  cw_status run(StreamState& stream) override {
+    if (C10_UNLIKELY(!noted_.forms.empty()) && forms_changed(stream)) {
+      stream.give();  // launches of the one that goes, on whichever stream, come before this
+      stream.wait();
+      destroy();
+      noted_ = {};
+      make(stream.id == 0 ? captured_ : stream);  // what all threads share cannot be noted
+    }
+    if (C10_LIKELY(graph_ != nullptr)) return graphs_of_vendor()->launch(graph_, stream.handle);
+    for (Step* step : steps_)
+      if (const cw_status status = step->run(stream); status != CW_OK) return status;
+    return CW_OK;
+  }
 
  private:
-  cw_graph graph_;
-  std::vector<c10::DataPtr> kept_;
+  bool forms_changed(StreamState& stream) const {
+    bool changed = false;
+    for (const Asked& asked : noted_.forms) changed |= asked.changed(stream);  // each counts a use
+    return changed;
+  }
+  void destroy() noexcept {
+    if (!graph_) return;
+    if (const cw_status status = graphs_of_vendor()->destroy(std::exchange(graph_, nullptr)); status != CW_OK)
+      TORCH_WARN("while a graph was destroyed: ", last_words());
+  }
+
+  const std::vector<Step*> steps_;
+  StreamState& captured_;
+  cw_graph graph_ = nullptr;
+  Noted noted_;
 };
 constexpr size_t kWorthOne = 3;  // steps
 
@@ -688,8 +741,13 @@ void Graph::hand_to_vendor(const std::set<const Step*>& patched) {
   for (size_t i = 0; i < steps_.size();) {
     size_t end = i;
     while (end < steps_.size() && steps_[end]->lane == steps_[i]->lane && !changes(steps_[end])) ++end;
-    std::unique_ptr<Step> one = end - i >= kWorthOne ? whole(i, end) : nullptr;
-    if (one) {
+    std::unique_ptr<WholeStep> one;
+    if (end - i >= kWorthOne) {
+      std::vector<Step*> steps;
+      for (size_t at = i; at < end; ++at) steps.push_back(steps_[at].get());
+      one = std::make_unique<WholeStep>(std::move(steps), *captured_[steps_[i]->lane]);
+    }
+    if (one && one->make(*captured_[steps_[i]->lane])) {
       one->lane = steps_[i]->lane;
       of_vendor_ += end - i;
       now.push_back(std::move(one));
@@ -699,34 +757,6 @@ void Graph::hand_to_vendor(const std::set<const Step*>& patched) {
     for (end = std::max(end, i + 1); i < end; ++i) now.push_back(std::move(steps_[i]));
   }
   steps_ = std::move(now);
-}
-
-// Steps `from` .. `to` - 1 as a graph of the vendor's, or nullptr where it declines. So too where it fails, for the steps
-// are there to run one by one: that costs speed alone, and is told once.
-std::unique_ptr<Step> Graph::whole(size_t from, size_t to) {
-  const int32_t id = causeway::device(device_).vendor_id;
-  StreamState& stream = *captured_[steps_[from]->lane];
-  const auto declined = [&](cw_status status, const std::string& what) {
-    if (status == CW_DEVICE_LOST) fail_status(status, what.c_str(), device_, " in a graph of the vendor's");
-    if (status != CW_UNSUPPORTED) {
-      TORCH_WARN_ONCE(vendor_name(), " could not make a graph of its own (", what, " answered ", status_name(status),
-                      ": ", last_words(), "), so its steps are given one by one, which is slower");
-    }
-    return nullptr;
-  };
-  cw_status status = graphs_of_vendor()->begin(id, stream.handle);
-  if (status != CW_OK) return declined(status, "graph.begin");
-  std::vector<c10::DataPtr> kept;
-  std::string failed, words;
-  for (size_t i = from; i < to && status == CW_OK; ++i)
-    if ((status = steps_[i]->run_noted(stream, kept)) != CW_OK) failed = steps_[i]->name;
-  if (status != CW_OK) words = last_words();
-  cw_graph graph = nullptr;
-  const cw_status ended = graphs_of_vendor()->end(id, stream.handle, &graph);
-  if (status == CW_OK && ended != CW_OK) return declined(ended, "graph.end");
-  if (status == CW_OK) return std::make_unique<WholeStep>(graph, to - from, std::move(kept));
-  if (ended == CW_OK) check(graphs_of_vendor()->destroy(graph), "graph.destroy", device_);
-  return declined(status, failed + " (" + words + ")");
 }
 
 void Graph::replay() {
@@ -775,7 +805,8 @@ void Graph::run_step(size_t i) {
 void Graph::reset() {
   if (state_ == State::Capturing) return abort();
   if (state_ == State::Empty) return;
-  if (StreamState* last = last_->load(); last && !held_.empty()) last->wait();
+  // What steps keep, such as a table of merged launches, is another's as soon as it is given back.
+  if (StreamState* last = last_->load(); last && (!held_.empty() || of_vendor_ || size_of_merged())) last->wait();
   for (cw_event e : events_)
     if (e) check(api().event_destroy(causeway::device(device_).vendor_id, e), "event_destroy", device_);
   events_.clear();

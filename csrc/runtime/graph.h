@@ -23,6 +23,7 @@
 #include <c10/core/Allocator.h>
 
 #include "causeway/abi.h"
+#include "runtime/packed.h"
 #include "runtime/profile.h"
 #include "runtime/stream.h"
 
@@ -45,6 +46,12 @@ struct StepView {
   int32_t byte = 0;  // of a fill
 };
 
+// What a graph of the vendor's keeps of the calls that it is made of: workspace, and what was asked of packed.h.
+struct Noted {
+  std::vector<c10::DataPtr> memory;
+  std::vector<Asked> forms;
+};
+
 // Something that a stream is given at each replay.
 class Step {
  public:
@@ -52,8 +59,8 @@ class Step {
   virtual ~Step() = default;
   Step(const Step&) = delete;
   virtual cw_status run(StreamState& stream) = 0;
-  // Run it while the vendor notes it: workspace is then kept as long as the vendor's graph.
-  virtual cw_status run_noted(StreamState& stream, std::vector<c10::DataPtr>& kept) { return run(stream); }
+  // Run it while the vendor notes it.
+  virtual cw_status run_noted(StreamState& stream, Noted& noted) { return run(stream); }
   // Where its own arguments have 64 bits that equal `token`: calls `found` with the place of each.
   virtual void find(uint64_t token, const std::function<void(uint64_t*)>& found) {}
   virtual std::string text() const { return name; }
@@ -171,7 +178,6 @@ class Graph {
   void close() noexcept;
   void drop() noexcept;
   void hand_to_vendor(const std::set<const Step*>& patched);
-  std::unique_ptr<Step> whole(size_t from, size_t to);
 
   const bool keep_;
   bool debug_ = false;

@@ -64,6 +64,7 @@ struct Form {
   StreamState* stream;  // that it was made on
   std::unique_ptr<Event, void (*)(Event*)> ready{nullptr, [](Event* e) { destroy_event(e); }};
   std::atomic<bool> is_ready{false};
+  uint64_t version = 0;  // writes of the storage before it was made
   ~Form() {
     g_counts[device].forms.fetch_sub(1);
     g_counts[device].bytes.fetch_sub(bytes);
@@ -101,6 +102,11 @@ void give_up(DeviceStorage& storage) {
 #endif
 }
 
+void replays_write(DeviceStorage& storage) {
+  storage.replayed.store(true);
+  give_up(storage);
+}
+
 namespace {
 
 void note_writer(DeviceStorage& storage, StreamState& stream) {
@@ -116,8 +122,7 @@ void note_writer(DeviceStorage& storage, StreamState& stream) {
 
 void note_write(DeviceStorage& storage) {
   StreamState& stream = current_stream(storage.device().index());
-  // Each replay writes, and nobody says so.
-  if (C10_UNLIKELY(graph_of(stream) != nullptr)) return give_up(storage);
+  if (C10_UNLIKELY(graph_of(stream) != nullptr)) return replays_write(storage);
   note_writer(storage, stream);
   storage.writes.fetch_add(1, std::memory_order_acq_rel);
   if (Forms* forms = storage.forms.load(std::memory_order_acquire)) forms->drop(g_counts[forms->device()].written);
@@ -150,10 +155,11 @@ std::vector<std::shared_ptr<Form>> Forms::drop(std::atomic<uint64_t>& count) {
 }
 
 // `t` among the views, asked of the vendor if it is new; nullptr: one too many. The lock is held.
-Forms::View* Forms::find(const at::Tensor& t, uint32_t layout) {
-  c10::SmallVector<int64_t, 8> key{layout, static_cast<int64_t>(t.scalar_type()), t.storage_offset()};
-  key.append(t.sizes().begin(), t.sizes().end());
-  key.append(t.strides().begin(), t.strides().end());
+Forms::View* Forms::find(const DLTensor& t, uint32_t layout, const DeviceStorage& storage) {
+  c10::SmallVector<int64_t, 8> key{layout, t.dtype.code << 8 | t.dtype.bits,
+                                   static_cast<const char*>(t.data) - static_cast<const char*>(storage.data())};
+  key.append(t.shape, t.shape + t.ndim);
+  key.append(t.strides, t.strides + t.ndim);
   for (View& v : views_)
     if (v.key == key) return &v;
   if (views_.size() == kMostViews) {
@@ -161,12 +167,8 @@ Forms::View* Forms::find(const at::Tensor& t, uint32_t layout) {
     if (unused == views_.end()) return nullptr;
     views_.erase(unused);
   }
-  DLTensor dl{};
-  dl.device = {kDLExtDev, vendor_index(device_)};
-  dl.ndim = static_cast<int32_t>(t.dim());
-  dl.dtype = dl_dtype(t.scalar_type());
-  dl.shape = const_cast<int64_t*>(t.sizes().data());
-  dl.strides = const_cast<int64_t*>(t.strides().data());
+  DLTensor dl = t;
+  dl.data = nullptr;  // not to be read
   View view;
   view.key = std::move(key);
   const cw_status status = table()->packed_bytes(vendor_index(device_), layout, &dl, &view.bytes, &view.after);
@@ -177,7 +179,7 @@ Forms::View* Forms::find(const at::Tensor& t, uint32_t layout) {
   return &views_.back();
 }
 
-std::shared_ptr<Form> Forms::make(const at::Tensor& t, uint32_t layout, uint64_t bytes, StreamState& stream,
+std::shared_ptr<Form> Forms::make(const DLTensor& t, uint32_t layout, uint64_t bytes, StreamState& stream,
                                   const DeviceStorage& storage) {
   if (storage.more_writers.load()) return nullptr;
   c10::DataPtr memory = allocate_if_possible(device_, stream, bytes);
@@ -192,14 +194,7 @@ std::shared_ptr<Form> Forms::make(const at::Tensor& t, uint32_t layout, uint64_t
     record_event(*form->ready, *writer);
     block_stream(stream, *form->ready);
   }
-  DLTensor dl{};
-  dl.data = const_cast<void*>(t.const_data_ptr());
-  dl.device = {kDLExtDev, vendor_index(device_)};
-  dl.ndim = static_cast<int32_t>(t.dim());
-  dl.dtype = dl_dtype(t.scalar_type());
-  dl.shape = const_cast<int64_t*>(t.sizes().data());
-  dl.strides = const_cast<int64_t*>(t.strides().data());
-  const cw_status status = table()->pack(vendor_index(device_), layout, &dl, form->memory.get(), stream.handle);
+  const cw_status status = table()->pack(vendor_index(device_), layout, &t, form->memory.get(), stream.handle);
   if (status == CW_UNSUPPORTED || status == CW_OUT_OF_MEMORY) return nullptr;
   check(status, "layout.pack", device_);
   stream.give();
@@ -208,13 +203,13 @@ std::shared_ptr<Form> Forms::make(const at::Tensor& t, uint32_t layout, uint64_t
   return form;
 }
 
-std::shared_ptr<Form> Forms::use(const at::Tensor& t, uint32_t layout, StreamState& stream, DeviceStorage& storage) {
+std::shared_ptr<Form> Forms::use(const DLTensor& t, uint32_t layout, StreamState& stream, DeviceStorage& storage) {
   Counts& counts = g_counts[device_];
   const uint64_t version = storage.writes.load(std::memory_order_acquire);
   uint64_t bytes = 0;
   {
     std::lock_guard lock(mutex_);
-    View* view = find(t, layout);
+    View* view = find(t, layout, storage);
     if (!view || !view->bytes) return nullptr;
     if (view->uses < kMostUses * 2) ++view->uses;
     if (view->form) {
@@ -236,11 +231,12 @@ std::shared_ptr<Form> Forms::use(const at::Tensor& t, uint32_t layout, StreamSta
   }
   std::shared_ptr<Form> made = make(t, layout, bytes, stream, storage);
   std::lock_guard lock(mutex_);
-  View* view = find(t, layout);
+  View* view = find(t, layout, storage);
   if (!made) {
     if (view) view->uses = 0, view->after = std::min(2 * view->after, kMostUses);
     return nullptr;
   }
+  made->version = version;
   counts.packed.fetch_add(1);
   // What was written to in the meantime is not kept: whoever wrote dropped the forms before this one was there.
   if (view && !view->form && storage.watched.load() && storage.writes.load(std::memory_order_acquire) == version)
@@ -248,12 +244,16 @@ std::shared_ptr<Form> Forms::use(const at::Tensor& t, uint32_t layout, StreamSta
   return made;
 }
 
-std::shared_ptr<Form> packed_form(const at::Tensor& t, uint32_t layout, StreamState& stream) {
+std::shared_ptr<Form> Forms::kept(const DLTensor& t, uint32_t layout, DeviceStorage& storage) {
+  std::lock_guard lock(mutex_);
+  View* view = find(t, layout, storage);
+  return view ? view->form : nullptr;
+}
+
+std::shared_ptr<Form> packed_form(const DLTensor& t, c10::StorageImpl& s, uint32_t layout, StreamState& stream) {
   if (!g_on.load(std::memory_order_relaxed) || !layouts_offered() || layout >= table()->layouts) return nullptr;
-  if (graph_of(stream) || t.numel() == 0 || !t.has_storage()) return nullptr;
-  c10::StorageImpl* s = t.storage().unsafeGetStorageImpl();
-  if (!is_ours(*s)) return nullptr;
-  auto& storage = static_cast<DeviceStorage&>(*s);
+  if (graph_of(stream) || std::find(t.shape, t.shape + t.ndim, 0) != t.shape + t.ndim || !is_ours(s)) return nullptr;
+  auto& storage = static_cast<DeviceStorage&>(s);
   if (C10_UNLIKELY(!storage.watched.load(std::memory_order_acquire))) {
     if (storage.handed_out.exchange(false)) g_counts[stream.device].handed_out.fetch_add(1);
     return nullptr;
@@ -264,6 +264,38 @@ std::shared_ptr<Form> packed_form(const at::Tensor& t, uint32_t layout, StreamSt
     if (storage.forms.compare_exchange_strong(forms, fresh.get())) forms = fresh.release();
   }
   return forms->use(t, layout, stream, storage);
+}
+
+StoragePtr Reread::alive() const {
+  StoragePtr s = storage.lock();
+  return s && s->data() == start ? s : nullptr;
+}
+
+namespace {
+// Whether `form` has what the tensor has, and all later writes will be noticed.
+bool is_good(const Form& form, const DeviceStorage& storage) {
+  return g_on.load(std::memory_order_relaxed) && storage.watched.load(std::memory_order_acquire) &&
+         storage.writes.load(std::memory_order_acquire) == form.version;
+}
+}  // namespace
+
+Asked Asked::now(const Reread& of, uint32_t layout) {
+  const StoragePtr s = of.alive();
+  if (!s || !is_ours(*s) || !layouts_offered() || layout >= table()->layouts) return {&of, layout, nullptr};
+  auto& storage = static_cast<DeviceStorage&>(*s);
+  Forms* forms = storage.forms.load(std::memory_order_acquire);
+  std::shared_ptr<Form> form = forms ? forms->kept(*of.tensor, layout, storage) : nullptr;
+  if (!form || !is_good(*form, storage)) return {&of, layout, nullptr};
+  sync_event(*form->ready);
+  form->is_ready.store(true, std::memory_order_relaxed);
+  return {&of, layout, std::move(form)};
+}
+
+bool Asked::changed(StreamState& stream) const {
+  const StoragePtr s = of->alive();
+  if (!s || !is_ours(*s)) return false;  // what the graph reads is gone: nothing to go by
+  if (form && is_good(*form, static_cast<DeviceStorage&>(*s))) return false;
+  return packed_form(*of->tensor, *s, layout, stream) != form;
 }
 
 uint64_t bytes_of_forms(int device) { return g_counts[device].bytes.load(std::memory_order_relaxed); }
@@ -304,7 +336,7 @@ bool allow_layouts(const at::Tensor& t) {
   if (!s || !is_ours(*s) || !layouts_offered()) return false;
   auto& storage = static_cast<DeviceStorage&>(*s);
   if (storage.watched.load()) return true;
-  if (storage.has_materializer() || !is_block(storage.data_ptr())) return false;
+  if (storage.has_materializer() || storage.replayed.load() || !is_block(storage.data_ptr())) return false;
   note_write(storage);
   storage.handed_out.store(false);
   watch(storage);

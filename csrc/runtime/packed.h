@@ -6,8 +6,11 @@
 // itself writes to says so (`materialize`). What the core wrote drops the forms; a storage that somebody else holds a
 // pointer of, by data_ptr(), DLPack or another process, has none from then on, as nobody would know of the next write.
 //
-// Not packed: what is read within a capture, as replays read their own addresses whatever was written before them; and
-// anything before torch 2.13, whose storages cannot be watched.
+// A capture makes no forms. Each replay of a vendor's kernel asks anew, so it is given what is good then; a graph of the
+// vendor's holds on to the forms that there were when it was made, and is made again once they are out of date. What a
+// graph writes to is written at each replay, and nobody says so: such storages have no forms.
+//
+// Not packed: anything before torch 2.13, whose storages cannot be watched.
 #pragma once
 
 #include <atomic>
@@ -21,11 +24,10 @@
 #include <c10/util/SmallVector.h>
 
 #include "causeway/layout.h"
+#include "runtime/storage.h"
 #include "runtime/stream.h"
 
 namespace causeway {
-
-struct DeviceStorage;
 
 // The memory of one form, and since when it is ready.
 struct Form;
@@ -38,7 +40,9 @@ class Forms {
   Forms(const Forms&) = delete;
 
   // The form of `t`, a view of the storage, for work on `stream`: used once more, or made if it pays by now.
-  std::shared_ptr<Form> use(const at::Tensor& t, uint32_t layout, StreamState& stream, DeviceStorage& storage);
+  std::shared_ptr<Form> use(const DLTensor& t, uint32_t layout, StreamState& stream, DeviceStorage& storage);
+  // The one that is there, or nullptr.
+  std::shared_ptr<Form> kept(const DLTensor& t, uint32_t layout, DeviceStorage& storage);
   // Counts those that went, and leaves it to the caller to free them, with no lock held.
   std::vector<std::shared_ptr<Form>> drop(std::atomic<uint64_t>& count);
   int device() const { return device_; }
@@ -51,8 +55,8 @@ class Forms {
     uint32_t uses = 0;  // of the unchanged tensor
     std::shared_ptr<Form> form;
   };
-  View* find(const at::Tensor& t, uint32_t layout);
-  std::shared_ptr<Form> make(const at::Tensor& t, uint32_t layout, uint64_t bytes, StreamState& stream,
+  View* find(const DLTensor& t, uint32_t layout, const DeviceStorage& storage);
+  std::shared_ptr<Form> make(const DLTensor& t, uint32_t layout, uint64_t bytes, StreamState& stream,
                              const DeviceStorage& storage);
 
   const int device_;
@@ -75,10 +79,33 @@ void watch(DeviceStorage& storage);
 void note_write(DeviceStorage& storage);
 // Somebody else may write to it from now on.
 void give_up(DeviceStorage& storage);
+// Each replay of a graph writes to it, and nobody says so.
+void replays_write(DeviceStorage& storage);
 
-// For a kernel that was given `t`: its form, to be kept until the kernel is on the stream; nullptr: none now.
-std::shared_ptr<Form> packed_form(const at::Tensor& t, uint32_t layout, StreamState& stream);
+// For a kernel that was given `t`, in `storage`: its form, to be kept until the kernel is on the stream; nullptr: none now.
+std::shared_ptr<Form> packed_form(const DLTensor& t, c10::StorageImpl& storage, uint32_t layout, StreamState& stream);
 const void* memory_of(const Form& form);
+
+// A tensor that each replay reads, which it does not keep.
+struct Reread {
+  const DLTensor* tensor;
+  c10::weak_intrusive_ptr<c10::StorageImpl> storage;
+  const void* start;  // of the storage, at the capture
+  Reread(const DLTensor* tensor, const c10::Storage& storage)
+      : tensor(tensor), storage(storage.getWeakStorageImpl()), start(storage.unsafeGetStorageImpl()->data()) {}
+  StoragePtr alive() const;  // nullptr: freed, or somewhere else by now
+};
+
+// What a vendor's graph was given of a tensor, and whether that is as good as ever.
+struct Asked {
+  const Reread* of;
+  uint32_t layout;
+  std::shared_ptr<Form> form;  // nullptr: none
+  // The form that is there now, which the host waits for: nothing is put on any stream.
+  static Asked now(const Reread& of, uint32_t layout);
+  // Whether a replay on `stream` would be given another form; one that pays by now is made.
+  bool changed(StreamState& stream) const;
+};
 
 // All forms of a device, -1: of all devices.
 void drop_forms(int device);
@@ -91,7 +118,8 @@ LayoutStats layout_stats(int device);
 std::pair<uint64_t, uint64_t> layouts_used();  // made, and used again, on all devices
 std::vector<std::string> layout_names();
 
-// The user knows that pointers which were handed out are not written by: watch the storage again. False: it cannot be.
+// The user knows that pointers which were handed out are not written by: watch the storage again. False: it cannot be, as
+// it is no memory of the core's, or a graph writes to it.
 bool allow_layouts(const at::Tensor& t);
 
 }  // namespace causeway

@@ -44,8 +44,9 @@ void keep_alive(void* storage) { c10::raw::intrusive_ptr::decref(static_cast<c10
 
 // Memory of the core's own that nobody else knows yet. The one branch that a vendor without layouts pays.
 void watch_new(DeviceStorage& storage) {
-  if (C10_UNLIKELY(watches_storages()) && storage.nbytes() >= kLeastWatched && is_block(storage.data_ptr()))
-    watch(storage);
+  if (C10_LIKELY(!watches_storages())) return;
+  if (current_stream(storage.device().index()).graph.load(std::memory_order_relaxed)) return replays_write(storage);
+  if (storage.nbytes() >= kLeastWatched && is_block(storage.data_ptr())) watch(storage);
 }
 
 StoragePtr create(c10::StorageImpl::use_byte_size_t how, c10::SymInt bytes, c10::DataPtr data,

@@ -33,6 +33,7 @@ struct DeviceStorage final : c10::StorageImpl {
   std::atomic<uint64_t> writes{0};
   std::array<std::atomic<StreamState*>, 4> writers{};  // the streams that wrote
   std::atomic<bool> more_writers{false};
+  std::atomic<bool> replayed{false};  // a graph writes to it
   std::atomic<Forms*> forms{nullptr};
 
  private:

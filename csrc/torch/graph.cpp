@@ -17,6 +17,7 @@
 #include "runtime/graph.h"
 #include "runtime/kernel_error.h"
 #include "runtime/merged.h"
+#include "runtime/packed.h"
 #include "runtime/storage.h"
 
 namespace py = pybind11;
@@ -192,6 +193,7 @@ class GraphCall {
       copy_on(stream, moved.get(), id, storage->data(), id, storage->nbytes());
       const size_t bytes = storage->nbytes();
       auto kept = make_storage(storage->set_data_ptr(std::move(moved)), bytes);
+      replays_write(static_cast<DeviceStorage&>(*kept));
       for (Output& out : outputs_)
         if (out.tensor.defined() && out.tensor.storage().unsafeGetStorageImpl() == storage)
           out.tensor = with_storage(out.tensor, c10::Storage(kept));

@@ -96,6 +96,12 @@ def drop_layouts(device: int) -> None:
 def allow_layouts(tensor: torch.Tensor) -> bool:
     """Watch its storage again. False: it is not memory that can be watched."""
 
+def keeps_layouts(tensor: torch.Tensor) -> bool:
+    """Whether writes to its storage are noticed, so that it may have a form."""
+
+def storage_address(storage: torch.UntypedStorage) -> int:
+    """Where it is, for who does not write there: nothing that is kept of it is given up."""
+
 def layout_stats(device: int) -> dict[str, int]: ...
 def layouts_used() -> tuple[int, int]:
     """Of all devices: forms that were made, and how often one was used again."""

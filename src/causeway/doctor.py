@@ -6,6 +6,7 @@ Unlike `import torch` this opens every device, and computes a little on each. `e
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
@@ -73,6 +74,9 @@ EXTENSIONS = {
 }
 
 
+_CONTAINER = ("/.dockerenv", "/run/.containerenv")  # docker's and podman's own
+
+
 @dataclass
 class DoctorReport:
     """What was found. `broken` has a line for each thing that must be mended: none, and all is
@@ -125,8 +129,18 @@ def examine() -> DoctorReport:
             report.broken.append(f"{type(error).__name__}: {error}")
     if state.error is not None:
         report.broken = [m for m in report.broken if str(state.error) not in m]
-        report.broken.insert(0, f"there is no device: {state.error}")
+        report.broken.insert(0, f"there is no device: {state.error}{_of_container()}")
     return report
+
+
+def _of_container() -> str:
+    """What to look at where a container sees no device; empty outside of one."""
+    if not any(os.path.exists(file) for file in _CONTAINER):
+        return ""
+    return (
+        ". This process is in a container, which sees a chip only if it was given its device files "
+        "and its driver: for docker, `docker run --device` with those that the chip's maker names"
+    )
 
 
 def _vendor(report: DoctorReport) -> None:
@@ -177,7 +191,7 @@ def _devices(report: DoctorReport) -> None:
         if wrong:
             report.broken.append(f"{device['device']}: {wrong}")
     if not report.devices:
-        report.broken.append("no device is visible")
+        report.broken.append(f"no device is visible{_of_container()}")
 
 
 def _wrong(device: Any) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import io
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,7 @@ from torch import _tensor_str
 from torch._prims_common import suggest_memory_format
 from torch._subclasses import FakeTensorMode, fake_impls
 
+from causeway import _C
 from causeway.device import ipc
 from causeway.device.lazy import device_name
 from causeway.device.properties import get_device_properties
@@ -360,7 +362,51 @@ def _needs_semi_structured() -> bool:
     return False
 
 
+# --- torch.save and torch.load ask for a pointer to write by ------------------------------------
+
+_storage_pointer = torch.UntypedStorage.data_ptr
+# Whose calls compare the pointer, or ask whether there is one, and write nothing.
+_COMPARE = frozenset(
+    {"torch.serialization", "safetensors.torch", "huggingface_hub.serialization._torch"}
+)
+_PASS_ON = (torch.TypedStorage._data_ptr.__code__, torch.TypedStorage.data_ptr.__code__)
+
+
+def _fixed_storage_pointer(self: torch.UntypedStorage) -> int:
+    """The address of a storage. Who is given one to write by ends what is kept of a tensor beside
+    it (layout.v1), as nobody would know of the writes; saving and loading are no such callers.
+    """
+    if self.device.type == device_name():
+        caller = inspect.currentframe()
+        caller = caller.f_back if caller else None
+        while caller is not None and caller.f_code in _PASS_ON:
+            caller = caller.f_back
+        if caller is not None and caller.f_globals.get("__name__") in _COMPARE:
+            return _C.storage_address(self)
+    return _storage_pointer(self)
+
+
+def _apply_storage_pointer() -> None:
+    torch.UntypedStorage.data_ptr = _fixed_storage_pointer  # type: ignore[method-assign, assignment]
+
+
+def _needs_storage_pointer() -> bool:
+    shared = torch._lazy_clone(torch.ones(1))
+    torch.save(shared, io.BytesIO())
+    return not torch._C._is_cow_tensor(shared)  # type: ignore[attr-defined]
+
+
 ALL = (
+    Workaround(
+        "storage_pointer",
+        "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/serialization.py#L1224",
+        (2, 11),
+        None,
+        "torch.save and torch.load ask each storage for a pointer to write by, which they compare "
+        "only: it copies what copy-on-write shares, and ends a tensor's form in the chip's layout",
+        _apply_storage_pointer,
+        _needs_storage_pointer,
+    ),
     Workaround(
         "comm_hook",
         "https://github.com/pytorch/pytorch/blob/v2.13.0/torch/nn/parallel/distributed.py#L2484",

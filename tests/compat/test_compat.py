@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import importlib.util
 import json
+import sys
 import types
 import zipfile
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +18,10 @@ import torch.nn.functional as F
 from causeway import compat
 from causeway.apex.optimizers import npu_own
 from causeway.compat import missing, tables
+from causeway.compat.torch_npu import npu_format
 from causeway.compat.torch_npu import operators as npu
+from causeway.compat.torch_npu.npu_format import Format
+from causeway.compat.torch_npu.utils import storage
 from causeway.errors import CausewayError
 
 
@@ -43,6 +48,40 @@ def test_attention_is_torchs_in_each_layout(device, layout):
     torch.testing.assert_close(got.cpu(), want)
 
 
+@pytest.mark.parametrize("layout", ["BSH", "BNSD", "BSND"])
+def test_attention_to_a_cache_leaves_out_what_is_behind_its_length(device, layout):
+    torch.manual_seed(1)
+    q, k, v = torch.randn(2, 4, 1, 8), torch.randn(2, 4, 6, 8), torch.randn(2, 4, 6, 8)
+    places = {"BNSD": lambda t: t, "BSND": lambda t: t.transpose(1, 2),
+              "BSH": lambda t: t.transpose(1, 2).flatten(2)}  # fmt: skip
+    want = [
+        F.scaled_dot_product_attention(q[i : i + 1], k[i : i + 1, :, :n], v[i : i + 1, :, :n])
+        for i, n in enumerate((4, 6))
+    ]
+    given = [places[layout](t).to(device) for t in (q, k, v)]
+    for lengths in ([4, 6], torch.tensor([4, 6])):
+        got = npu.npu_incre_flash_attention(
+            *given, num_heads=4, scale_value=8**-0.5, input_layout=layout,
+            actual_seq_lengths=lengths,
+        )  # fmt: skip
+        torch.testing.assert_close(got.cpu(), places[layout](torch.cat(want)))
+    with pytest.raises(CausewayError, match="block_table"):
+        npu.npu_incre_flash_attention(*given, input_layout=layout, num_heads=4, block_table=q)
+    with pytest.raises(CausewayError, match="query"):
+        npu.npu_incre_flash_attention(given[1], *given[1:], input_layout=layout, num_heads=4)
+
+
+def test_deep_norm_by_its_formula(device):
+    x, gx, beta, gamma = torch.randn(3, 5), torch.randn(3, 5), torch.randn(5), torch.randn(5)
+    mean, rstd, y = npu.npu_deep_norm(*(t.to(device) for t in (x, gx, beta, gamma)), alpha=0.7)
+    total = 0.7 * x + gx
+    deviation = total - total.mean(-1, keepdim=True)
+    scale = (deviation.square().mean(-1, keepdim=True) + 1e-6).rsqrt()
+    torch.testing.assert_close(mean.cpu(), total.mean(-1, keepdim=True))
+    torch.testing.assert_close(rstd.cpu(), scale)
+    torch.testing.assert_close(y.cpu(), deviation * scale * gamma + beta)
+
+
 def test_operators_compute_their_formulas(device):
     x = torch.randn(3, 8)
     d = x.to(device)
@@ -67,6 +106,38 @@ def test_operators_compute_their_formulas(device):
         pairs = zip(got, want, strict=True) if isinstance(want, tuple) else [(got, want)]
         for one, other in pairs:
             torch.testing.assert_close(one.cpu(), other)
+
+
+def test_formats_are_what_was_asked_for_and_not_in_files(device, tmp_path):
+    assert npu.get_npu_format(torch.ones(2)) == Format.ND == 2
+    w = npu.npu_format_cast(torch.randn(4, 5, device=device), 29)
+    assert npu.get_npu_format(w.detach().t()) is Format.FRACTAL_NZ
+    with pytest.raises(ValueError, match="77"):
+        npu.npu_format_cast(w, 77)
+    torch.save(w, tmp_path / "w.pt")
+    assert npu.get_npu_format(torch.load(tmp_path / "w.pt")) == 2
+
+
+@pytest.mark.parametrize("info", [Format.FRACTAL_NZ, 29, True])
+def test_checkpoints_of_torch_npu_before_2_1_load(device, tmp_path, monkeypatch, info):
+    class Saved:  # as it pickled a tensor: its numbers on the CPU, and its format
+        def __reduce__(self):
+            given = want.storage(), 0, want.shape, want.stride(), True, OrderedDict(), info
+            return storage._rebuild_npu_tensor, given
+
+    for parent in ("torch_npu", "torch_npu.utils", "torch_npu.npu"):
+        monkeypatch.setitem(sys.modules, parent, types.ModuleType(parent))
+    monkeypatch.setitem(sys.modules, "torch_npu.utils.storage", storage)
+    monkeypatch.setitem(sys.modules, "torch_npu.npu._format", npu_format)
+    want = torch.randn(3, 4)
+    torch.save({"w": Saved()}, tmp_path / "old.pt")
+    assert b"torch_npu.utils.storage" in (tmp_path / "old.pt").read_bytes()
+    for where in (None, device):
+        got = torch.load(tmp_path / "old.pt", map_location=where)["w"]
+        assert got.device.type == (where or torch.device("cpu")).type
+        assert got.requires_grad
+        assert torch.equal(got.cpu(), want)
+        assert npu.get_npu_format(got) == (29 if where and info is not True else 2)
 
 
 def test_boxes_by_hand():
@@ -273,3 +344,126 @@ def test_a_variable_that_a_package_reads_has_an_effect(run_python):
     assert run_python(program, new=True, CAUSEWAY_COMPAT="dipu", **given).stdout == "[]\n"
     said = run_python(program, new=True, **given).stdout
     assert "with CAUSEWAY_COMPAT=dipu, by `torch_dipu`" in said
+
+
+NPU_NAMES = """
+import torch, torch_npu, warnings
+import torch_npu.npu.amp, torch_npu.npu.memory
+from torch_npu.npu.amp import GradScaler
+from torch_npu import profiler as p
+
+assert torch_npu.npu.amp is torch.npu.amp and torch_npu.npu.memory is torch.npu.memory
+assert torch.distributed.is_hccl_available() and torch.distributed.is_backend_available("hccl")
+w = torch.nn.Parameter(torch.ones(2).npu())
+o = torch.optim.SGD([w], 0.1)
+for dynamic, scales in ((True, [128.0, 64.0, 128.0]), (False, [64.0] * 3)):
+    scaler = GradScaler(64.0, 2.0, 0.5, 1, dynamic)
+    for factor, scale in zip((1.0, float("inf"), 1.0), scales):
+        before = w.detach().clone()
+        o.zero_grad()
+        scaler.scale((w * factor).sum()).backward()
+        scaler.step(o)
+        scaler.update()
+        assert scaler.get_scale() == scale, (dynamic, factor)
+        # an overflow is left out, unless the scale is static
+        assert torch.equal(before, w) == (factor != 1 and dynamic), (dynamic, factor)
+        with torch.no_grad():
+            w.fill_(1.0)
+    other = GradScaler()
+    other.load_state_dict(scaler.state_dict())
+    assert other.state_dict() == scaler.state_dict() and other.state_dict()["dynamic"] is dynamic
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    torch.npu.set_option({"ALLOW_INTERNAL_FORMAT": "enable", "ALLOW_MATMUL_HF32": "enable"})
+    config = p._ExperimentalConfig(
+        export_type=p.ExportType.Text, profiler_level=p.ProfilerLevel.Level1,
+        aic_metrics=p.AiCMetrics.PipeUtilization, host_sys=[p.HostSystem.OSRT],
+    )
+    p.profile(experimental_config=config)
+    p.tensorboard_trace_handler("d", analyse_flag=False)
+assert [w.category for w in said] == [UserWarning] * 3, [str(w.message) for w in said]
+assert p.ProfilerLevel.Level1 in p.supported_profiler_level()
+for wrong in ("p.ProfilerLevel.Level7", "torch.npu.get_soc_version()"):
+    try:
+        eval(wrong)
+    except AttributeError:
+        pass
+    else:
+        raise AssertionError(wrong)
+"""
+MLU_NAMES = """
+import torch, torch_mlu, cnmix, warnings
+import torch_mlu.core.mlu_model as ct
+import torch_mlu.mlu.amp
+
+assert torch_mlu.mlu.amp is torch.mlu.amp
+assert torch.distributed.is_cncl_available() and torch.distributed.is_backend_available("cncl")
+assert torch.backends.mlu.is_built() and torch.backends.mlu.math_sdp_enabled()
+ct.set_device("mlu:0")
+ct.set_device(torch.device("mlu", 0))
+warnings.simplefilter("error")
+with torch.backends.cnnl.flags(None, None, None, None, allow_tf32=False):
+    assert torch.backends.cnnl.allow_tf32 is torch.backends.mlu.custom.allow_tf32 is False
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    with torch.backends.cnnl.flags(allow_tf32=True):
+        torch.backends.mlu.custom.allow_tf32 = True
+    ct._jit_override_can_fuse_on_mlu(True)
+    cnmix.core.cnmix_set_amp_quantify_params("all", {"batch_size": 16, "data_num": 16})
+assert len(said) == 4, [str(w.message) for w in said]
+torch.manual_seed(0)
+warnings.simplefilter("ignore")
+model = torch.nn.Sequential(torch.nn.Linear(4, 8), torch.nn.Tanh(), torch.nn.Linear(8, 1)).mlu()
+model, optimizer = cnmix.initialize(
+    model, torch.optim.SGD(model.parameters(), 0.05), opt_level="O1", loss_scale=64.0, verbosity=0)
+x = torch.randn(16, 4).mlu()
+losses = []
+for _ in range(6):
+    loss = (model(x) - x.sum(1, keepdim=True)).square().mean()
+    optimizer.zero_grad()
+    with cnmix.scale_loss(loss, optimizer) as scaled_loss:
+        scaled_loss.backward()
+    optimizer.step()
+    losses.append(loss.item())
+assert losses == sorted(losses, reverse=True) and losses[-1] < 0.8 * losses[0], losses
+cnmix.load_state_dict(cnmix.state_dict())
+assert cnmix.initialize(torch.nn.Linear(2, 2), None, opt_level="O0", verbosity=0)[1] is None
+"""
+
+
+# What the table says to be there is there, for a program that names it.
+TABLE = """
+import importlib, sys
+import torch
+from causeway.compat import names, systems
+
+system = systems()[sys.argv[1]]
+for package in system.packages:
+    importlib.import_module(package)
+lost = []
+for module, table in names.modules().items():
+    if module.partition(".")[0] not in system.packages and module != f"torch.{system.device}":
+        continue
+    found = torch.get_device_module() if module.startswith("torch.") else None
+    found = found or importlib.import_module(module)
+    for name, entry in table.items():
+        at = found
+        try:
+            for part in name.split("."):
+                at = getattr(at, part)
+        except AttributeError as error:
+            if not entry.instead or entry.instead not in str(error):
+                lost.append((module, name))
+print(lost)
+"""
+
+
+@pytest.mark.parametrize("system", ["npu", "mlu", "dipu", "mindtorch"])
+def test_what_the_table_says_to_be_there_is(run_python, system):
+    done = run_python(TABLE, new=True, args=(system,), CAUSEWAY_COMPAT=system)
+    assert done.stdout == "[]\n"
+
+
+@pytest.mark.parametrize(("system", "program"), [("npu", NPU_NAMES), ("mlu", MLU_NAMES)])
+def test_names_that_public_programs_use(run_python, system, program):
+    assert run_python(program, new=True, CAUSEWAY_COMPAT=system).stderr == ""

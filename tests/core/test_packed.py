@@ -187,6 +187,141 @@ def test_no_write_goes_unnoticed(chip, env) -> None:
     assert chip(HEAD + body, head="", **env) == ""
 
 
+# --- graphs ---------------------------------------------------------------------------------------
+
+CAPTURE = """
+def capture(f, warm):
+    for _ in range(warm): f()
+    g = torch.sim.CUDAGraph()
+    with torch.sim.graph(g):
+        out = f()
+    return g, out
+def f(): return x @ w, (x + 1) @ w, x * 2
+def replays(n=1):
+    for _ in range(n):
+        g.replay()
+        for got, given in zip(out, (x, x + 1)):
+            want = given.cpu() @ w.cpu()
+            torch.testing.assert_close(got.cpu(), want, rtol=1e-4, atol=1e-4)
+"""
+SET_UPS = [
+    {"memory_model": memory, "execution": execution, "CAUSEWAY_SIM_GRAPHS": graphs}
+    for memory in ("unified", "discrete") for execution in ("inline", "async") for graphs in "01"
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("env", SET_UPS, ids=lambda env: "-".join(env.values()))
+def test_a_graph_uses_the_forms_that_there_are_and_no_stale_one(chip, env) -> None:
+    whole = env["CAUSEWAY_SIM_GRAPHS"] == "1"  # the vendor notes what the kernels are given
+    writes = {
+        "in place": "w.add_(1)",
+        "data": "w.data.mul_(-1)",
+        "a view": "w[3:5].zero_()",
+        "from the host": "w.copy_(torch.randn(70, 90))",
+        "another stream": """
+s = torch.sim.Stream()
+s.wait_stream(torch.sim.current_stream())
+with torch.sim.stream(s): w.mul_(3)
+torch.sim.current_stream().wait_stream(s)""",
+        "another graph": """
+other, _ = capture(lambda: (w.mul_(1.5), w.add_(1), w.sub_(0.5)), 0)
+for _ in range(3):
+    other.replay()
+    replays()""",
+    }
+    program = f"""
+        g, out = capture(f, 3)
+        assert g._graph.of_vendor() == {4 if whole else 0}
+        before = stats()
+        replays(4)
+        after = stats()
+        assert after["converted"] == before["converted"] == after["kept"] == 1, after
+        assert after["used"] - before["used"] == {0 if whole else 8}
+        for name, write in {writes!r}.items():
+            w = weight()
+            g, out = capture(f, 3)
+            assert stats()["kept"] >= 1, (name, stats())
+            first = g, out
+            exec(write)
+            try:
+                g, out = first
+                replays(4)
+            except BaseException as error:
+                raise AssertionError(name) from error
+    """
+    assert chip(CAPTURE + textwrap.dedent(program), **env) == ""
+
+
+@pytest.mark.parametrize("graphs", ["0", "1"])
+def test_a_pointer_that_is_given_away_ends_what_a_graph_uses(chip, graphs) -> None:
+    program = """
+        import ctypes
+        g, out = capture(f, 3)
+        replays(2)
+        pointer = w.data_ptr()
+        replays(2)
+        for byte in (0, 1, 2):
+            torch.sim.synchronize()
+            ctypes.memset(pointer, byte, 4 * 900)
+            replays(1)
+        assert stats()["kept"] == 0, stats()
+        torch.sim.allow_layouts(w)
+        replays(5)
+        assert stats()["kept"] == 1, stats()
+    """
+    assert chip(CAPTURE + textwrap.dedent(program), CAUSEWAY_SIM_GRAPHS=graphs) == ""
+
+
+@pytest.mark.parametrize("env", SET_UPS[-2:], ids=lambda env: "-".join(env.values()))
+def test_replays_convert_what_no_capture_could(chip, env) -> None:
+    program = """
+        g, out = capture(f, 0)
+        assert stats()["converted"] == 0
+        replays(5)
+        assert stats()["converted"] == stats()["kept"] == 1, stats()
+        for _ in range(30):  # a weight that is trained outside of it
+            w.mul_(1.01)
+            replays(1)
+        assert stats()["converted"] < 12, stats()
+        causeway.config.set("layouts", False)
+        replays(2)
+        assert stats()["kept"] == 0, stats()
+        causeway.config.set("layouts", True)
+        for _ in range(64): g.replay()
+        replays(2)
+        assert stats()["kept"] == 1, stats()
+        del w, f
+        torch.sim.synchronize()
+        g.replay()  # which reads memory that is free by now: an error of the program's, and no more
+        del g, out
+        assert stats()["kept"] == 0, stats()
+    """
+    assert chip(CAPTURE + textwrap.dedent(program), **env) == ""
+
+
+@pytest.mark.parametrize("env", SET_UPS[-2:], ids=lambda env: "-".join(env.values()))
+def test_what_a_graph_computes_has_no_form(chip, env) -> None:
+    program = """
+        v = weight()
+        g, out = capture(lambda: (w * 1.5, v.add_(1), x * 2), 1)
+        g.replay()
+        for times in range(3):
+            for made, want in ((out[0], w.cpu() * 1.5), (v, v.cpu())):
+                for _ in range(4): y = x @ made
+                torch.testing.assert_close(y.cpu(), x.cpu() @ want, rtol=1e-4, atol=1e-4)
+            w.mul_(2)
+            g.replay()
+        assert stats()["kept"] == 0
+        try:
+            torch.sim.allow_layouts(v)
+        except ValueError as error:
+            assert "graph" in str(error) and "clone()" in str(error), error
+        else:
+            raise AssertionError
+    """
+    assert chip(CAPTURE + textwrap.dedent(program), **env) == ""
+
+
 def test_a_kernel_of_the_program_s_own_is_a_write(chip) -> None:
     program = """
         from causeway.code import Program
@@ -272,13 +407,41 @@ def test_what_hardly_pays_is_converted_more_seldom(chip) -> None:
     assert chip(program) == ""
 
 
-def test_a_checkpoint_has_the_plain_tensor(chip, tmp_path) -> None:
+def test_a_checkpoint_has_the_plain_tensor_and_costs_no_form(chip, tmp_path) -> None:
     program = f"""
+        import io
+        from safetensors import torch as safetensors
         right(w)
-        path = {str(tmp_path / "w.pt")!r}
-        torch.save({{"w": w}}, path)
-        found = torch.load(path, map_location="cpu", weights_only=True)["w"]
+        assert stats()["kept"] == 1
+        path = {str(tmp_path / "w")!r}
+        torch.save({{"w": w}}, path + ".pt")
+        torch.save(w.untyped_storage(), io.BytesIO())
+        safetensors.save_file({{"w": w}}, path + ".safetensors")
+        assert stats()["kept"] == 1 and used() == 1, stats()
+        found = torch.load(path + ".pt", map_location="cpu", weights_only=True)["w"]
         assert torch.equal(found, w.cpu()) and found.stride() == (90, 1)
+        files = (lambda: torch.load(path + ".pt")["w"],
+                 lambda: torch.load(path + ".pt", map_location="sim", mmap=True)["w"],
+                 lambda: safetensors.load_file(path + ".safetensors", device="sim:0")["w"])
+        for number, load in enumerate(files):
+            w = load()
+            right(w)
+            assert w.device.type == "sim" and used() == 1, number
+            w.mul_(2)
+            right(w)
+        layer = torch.nn.Linear(70, 90, device="sim")
+        for assign in (False, True):
+            file = io.BytesIO()
+            torch.save(layer.state_dict(), file)
+            file.seek(0)
+            layer.load_state_dict(torch.load(file), assign=assign)
+            for _ in range(3): layer(x)
+            assert stats()["kept"] == 2, (assign, stats())  # and that of w
+        pointer = layer.weight.untyped_storage().data_ptr()  # the program's own question
+        assert stats()["kept"] == 1 and pointer == layer.weight.data_ptr()
+        # and that of the writer of the old format, which is C++
+        torch.save(w, io.BytesIO(), _use_new_zipfile_serialization=False)
+        assert stats()["kept"] == 0 and stats()["handed_out"] == 2, stats()
     """
     assert chip(program) == ""
 

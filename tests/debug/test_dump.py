@@ -50,11 +50,22 @@ def test_level_2_has_arguments_and_results_but_no_values(device: torch.device) -
     x = torch.full((2, 3), 0.125, device=device)
     text = dumped(2, lambda: torch.ops.aten.add_.Tensor(x.t(), 3, alpha=2), ops="add_")
     assert text.splitlines()[1:] == [
-        f"    self: float32[3, 2], stride [1, 3], {device.type}:0",
+        f"    self: float32[3, 2], stride [1, 3], {device.type}:0, view",
         "    other: 3",
         "    alpha: 2",
-        f"    -> result: float32[3, 2], stride [1, 3], {device.type}:0",
+        f"    -> result: float32[3, 2], stride [1, 3], {device.type}:0, view",
     ]
+
+
+def test_level_2_says_what_has_a_gradient_and_which_memory_format(device: torch.device) -> None:
+    layer = torch.nn.Conv2d(2, 3, 1, device=device)
+    x = torch.ones(1, 2, 4, 4, device=device).to(memory_format=torch.channels_last)
+    text = dumped(2, lambda: layer(x), ops="convolution")
+    lines = {line.split(":")[0].strip(): line for line in text.splitlines()[1:]}
+    assert lines["input"].endswith(f"stride [32, 1, 8, 2], channels_last, {device.type}:0")
+    assert lines["weight"].endswith(f"{device.type}:0, requires_grad")
+    plain = dumped(2, lambda: layer(x.contiguous()), ops="convolution")
+    assert "channels_last" not in plain
 
 
 def test_level_3_prints_values_before_and_after_as_torch_does(device: torch.device) -> None:

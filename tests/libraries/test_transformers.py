@@ -223,3 +223,30 @@ def test_its_own_tests_find_the_device(device: torch.device) -> None:
     testing.backend_synchronize(device.type)
     testing.backend_empty_cache(device.type)
     assert testing.backend_memory_allocated(device.type) == module.memory_allocated()
+
+
+SAVES = """
+import sys, torch, transformers
+config = transformers.GPT2Config(
+    n_layer=1, n_embd=64, n_head=2, vocab_size=100, n_positions=32, bos_token_id=1, eos_token_id=2)
+torch.manual_seed(0)
+model = transformers.GPT2LMHeadModel(config).to("sim").eval()
+ids = torch.arange(8, device="sim")[None]
+def kept():
+    with torch.no_grad():
+        for _ in range(4): logits = model(ids).logits
+    return torch.sim.layout_stats()["kept"], logits
+before, logits = kept()
+pointer = model.transformer.wpe.weight.data_ptr()  # what was given away before stays so
+model.save_pretrained(sys.argv[1])
+after, same = kept()
+assert before == after > 3 and torch.equal(logits, same), (before, after)
+from causeway import _C
+assert not _C.keeps_layouts(model.transformer.wpe.weight)
+model = transformers.GPT2LMHeadModel.from_pretrained(sys.argv[1]).to("sim").eval()
+assert kept()[0] >= before
+"""
+
+
+def test_a_saved_model_keeps_its_weights_in_the_chips_layout(run_python, tmp_path: Path) -> None:
+    run_python(SAVES, args=(str(tmp_path),), CAUSEWAY_SIM_OPS="all")

@@ -1,8 +1,8 @@
 """Programs in the style of what users of torch_npu, torch_mlu, torch_dipu and MindTorch publish.
 
-tests/programs/chips has 21, on real data: sklearn's digits and diabetes, chapters of Python's own
-documentation. Each runs untouched under `causeway.compat`, and converted on the simulated chip; the
-numbers must be those of the converted program on a torch that sees no device.
+tests/programs/chips has 24, most on real data: sklearn's digits and diabetes, chapters of Python's
+own documentation. Each runs untouched under `causeway.compat`, and converted on the simulated chip;
+the numbers must be those of the converted program on a torch that sees no device.
 """
 
 from __future__ import annotations
@@ -26,10 +26,14 @@ NAMES = sorted(path.name for path in PROGRAMS.glob("*.py"))
 SYSTEMS = ("npu", "mlu", "dipu", "mindtorch")
 # Those of each day; the others are for `make test-long`.
 DAILY = {
-    "npu_char_gpt.py", "mlu_ddp_digits.py", "dipu_policy.py", "mindtorch_text_written_out.py",
+    "npu_char_gpt.py", "npu_profiled_config.py", "mlu_ddp_digits.py", "dipu_policy.py",
+    "mindtorch_text_written_out.py",
 }  # fmt: skip
 # Mixed precision is in bfloat16 on the CPU, and in float16 where the program names no dtype.
-HALF = {"npu_digits_cnn_amp.py": 6e-2, "mlu_digits_amp.py": 6e-2}
+HALF = {
+    "npu_digits_cnn_amp.py": 6e-2, "mlu_digits_amp.py": 6e-2, "mlu_amp_flags.py": 6e-2,
+    "npu_zoo_classifier.py": 6e-2,
+}  # fmt: skip
 # What redirects CUDA's calls shows CUDA's device to an untouched program.
 REDIRECTED = {
     "npu_transfer_resnet.py", "mlu_migrated_gan.py", "dipu_digits.py", "dipu_gru_text.py",

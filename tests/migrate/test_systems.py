@@ -74,6 +74,11 @@ CHANGED = [
      "y = (a + b).permute((0, 2, 1)).contiguous()\n"),
     (NPU + "w = torch_npu.npu_format_cast(w, 29)\nf(w)\n", "f(w)\n"),
     (NPU + "w = torch_npu.npu_format_cast(v, torch_npu.Format.ND)\n", "w = v\n"),
+    # an argument that only Ascend's profiler reads, with the names in it
+    (NPU + "c = torch_npu.profiler._ExperimentalConfig(\n"
+     "    profiler_level=torch_npu.profiler.ProfilerLevel.Level1, l2_cache=False)\n"
+     "p = torch_npu.profiler.profile(experimental_config=c)\n",
+     "c = None\np = torch.profiler.profile(experimental_config=c)\n"),
     # statements that only a package needs, and what is empty without them
     ("import torch\n\nif torch.__version__ > '1.8':\n    import torch_npu\n\nx.cuda()\n",
      "x.to(accelerator)\n"),
@@ -286,6 +291,28 @@ def test_an_import_stays_while_something_of_it_does() -> None:
     )
     held = NPU + "f(torch.npu.of_no_release)\n"
     assert convert(held) == held
+
+
+@pytest.mark.parametrize(
+    ("call", "code"),
+    [
+        ("torch_npu.npu.amp.GradScaler(init_scale=64.0, dynamic=False)", "CW120"),
+        ("torch_npu.profiler.tensorboard_trace_handler('d', analyse_flag=True)", "CW173"),
+        ("torch_npu.profiler._ExperimentalConfig(aic_metrics=f())", "CW173"),
+    ],
+)
+def test_arguments_that_torch_does_not_have_are_said(call: str, code: str) -> None:
+    text = NPU + f"x = {call}\n"
+    assert convert(text) == text
+    assert (code, "manual") in {(f.rule, f.kind) for f in convert_source(text, Settings())[1]}
+    other = "torch_npu.profiler.tensorboard_trace_handler('d')"
+    assert "torch_npu" not in convert(NPU + f"x = {other}\n")
+
+
+def test_switches_of_cnnl_as_a_context_are_said() -> None:
+    text = MLU + "with torch.backends.cnnl.flags(allow_tf32=False):\n    f()\n"
+    assert convert(text) == text
+    assert {f.rule for f in found(text)} == {"CW170", "CW173"}
 
 
 def test_a_question_for_the_package_is_said() -> None:

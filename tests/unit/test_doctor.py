@@ -79,3 +79,11 @@ def test_every_optional_entry_has_its_cost() -> None:
 
 def test_a_policy_does_not_make_a_machine_look_broken(run_python) -> None:
     run_python(DOCTOR, CAUSEWAY_POLICY="error")
+
+
+def test_a_container_without_a_device_is_told_of(monkeypatch, tmp_path) -> None:
+    monkeypatch.setattr(doctor, "_CONTAINER", (str(tmp_path / "mark"),))
+    monkeypatch.setattr(doctor.state, "error", "the driver says no")
+    assert doctor.examine().broken[0] == "there is no device: the driver says no"
+    (tmp_path / "mark").touch()
+    assert "docker run --device" in doctor.examine().broken[0]

@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
+from types import ModuleType
 
 from causeway import config
 from causeway.apex import importing as apex
@@ -144,6 +145,18 @@ def attached() -> None:
         from causeway.compat.mindtorch import adapter
 
         adapter.extend()
+
+
+def device_module(package: str, name: str) -> ModuleType:
+    """The device's module, which `package` has as `name`: with what is below it the same objects as
+    torch.<name>, however they are imported.
+    """
+    from causeway.device import _SUBMODULES, module
+
+    for at in (f"causeway.compat.{package}.{name}", f"{package}.{name}"):
+        sys.modules[at] = module
+        sys.modules.update({f"{at}.{key}": below for key, below in _SUBMODULES.items()})
+    return module
 
 
 def hint(error: BaseException) -> str:

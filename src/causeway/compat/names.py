@@ -14,13 +14,14 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Name:
-    """A name; of the five one is given. `instead`: it raises. See names.toml."""
+    """A name; of the first five one is given. `instead`: it raises. See names.toml."""
 
     instead: str = ""
     to: str = ""
     form: str = ""
     drop: str = ""
     hand: str = ""
+    leave: tuple[str, ...] = ()
 
 
 @cache

@@ -10,6 +10,7 @@ from torch.torch_version import TorchVersion
 
 from causeway.compat.missing import Options, getter, no_effect
 from causeway.compat.names import instead
+from causeway.device import amp
 from causeway.errors import CausewayError
 
 _COMPILES = "kernels are built once for all shapes"
@@ -17,13 +18,25 @@ _FORMATS = "tensors have torch's strides alone, and a chip's own formats are the
 _LIMITS = "the table has no share of a chip's cores; the vendor's own tools have"
 
 
-# Options of set_option and what becomes of each; the names are those of torch_npu 2.13.
+_DTYPES = "operators compute in the dtype of their operands"
+_TUNES = "`causeway tune` measures and keeps what is fastest"
+
+# Options of set_option and what becomes of each; the names are those of torch_npu 2.13, and those
+# that its own functions set, which programs set too.
 _OPTIONS = {
+    "ALLOW_INTERNAL_FORMAT": _FORMATS,
+    "ALLOW_CONV_HF32": _DTYPES,
+    "ALLOW_MATMUL_HF32": _DTYPES,
+    "autotune": _TUNES,
+    "autotunegraphdumppath": _TUNES,
+    "bmmv2_enable": _FORMATS,
+    "mdldumpswitch": "set CAUSEWAY_DUMP",
+    "mdldumpconfigpath": "set CAUSEWAY_DUMP_TO",
     "ACL_OP_DEBUG_LEVEL": "set CAUSEWAY_DUMP",
     "ACL_OP_COMPILER_CACHE_MODE": "what is built is kept in the vendor's cache",
     "ACL_OP_COMPILER_CACHE_DIR": "what is built is kept in the vendor's cache",
-    "ACL_OP_SELECT_IMPL_MODE": "operators compute in the dtype of their operands",
-    "ACL_OPTYPELIST_FOR_IMPLMODE": "operators compute in the dtype of their operands",
+    "ACL_OP_SELECT_IMPL_MODE": _DTYPES,
+    "ACL_OPTYPELIST_FOR_IMPLMODE": _DTYPES,
     "ACL_PRECISION_MODE": "operators compute in the dtype of their operands; autocast narrows",
     "ACL_AICORE_NUM": _LIMITS,
     "ACL_DEBUG_DIR": "set CAUSEWAY_DUMP_TO",
@@ -139,6 +152,42 @@ def host_empty_cache() -> None:
     torch._C._host_emptyCache()
 
 
+class GradScaler(amp.GradScaler):
+    """torch.amp.GradScaler. With `dynamic=False` the scale stays as it is, and a step with an
+    overflow is made like any other, as in torch_npu.
+    """
+
+    def __init__(
+        self, init_scale: float = 2.0**16, growth_factor: float = 2.0,
+        backoff_factor: float = 0.5, growth_interval: int = 2000, dynamic: bool = True,
+        enabled: bool = True,
+    ) -> None:  # fmt: skip
+        super().__init__(init_scale, growth_factor, backoff_factor, growth_interval, enabled)
+        self._dynamic = dynamic
+
+    def _maybe_opt_step(
+        self, optimizer: torch.optim.Optimizer, optimizer_state: Any, *args: Any, **options: Any
+    ) -> Any:
+        if not self._dynamic:
+            return optimizer.step(*args, **options)
+        return super()._maybe_opt_step(optimizer, optimizer_state, *args, **options)
+
+    def update(self, new_scale: float | torch.Tensor | None = None) -> None:
+        """As torch's."""
+        if new_scale is None and not self._dynamic and self.is_enabled():
+            new_scale = self._scale
+        super().update(new_scale)
+
+    def state_dict(self) -> dict[str, Any]:
+        """As torch's, with `dynamic`."""
+        return super().state_dict() | ({"dynamic": self._dynamic} if self.is_enabled() else {})
+
+    def load_state_dict(self, state_dict: dict[str, Any]) -> None:
+        """What state_dict() gave, here, in torch_npu or in torch."""
+        super().load_state_dict(state_dict)
+        self._dynamic = state_dict.get("dynamic", True)
+
+
 class Mstx:
     """Ranges and marks for a profiler, by torch's own."""
 
@@ -171,6 +220,7 @@ def _name() -> str:
 
 def extend() -> None:
     """Put the names into torch.npu, whatever the device is called."""
+    from causeway.compat.torch_npu import distributed
     from causeway.device import graphs, module
 
     names: dict[str, Any] = {n: f for n, f in globals().items() if callable(f) and n in _PUBLIC}
@@ -189,6 +239,8 @@ def extend() -> None:
     }  # fmt: skip
     for name, value in names.items():
         setattr(module, name, value)
+    amp.GradScaler = GradScaler  # type: ignore[misc, assignment]
+    torch.distributed.is_hccl_available = distributed.is_hccl_available  # type: ignore[attr-defined]
     _compare_versions_with_numbers()
     former = module.__getattr__
     elsewhere = instead("torch.npu")

@@ -23,6 +23,7 @@ _MODULES = {
     "torch_mlu.core.mlu_quantize": "causeway.compat.torch_mlu.core.mlu_quantize",
     "torch_mlu.core.dumptool": "causeway.compat.torch_mlu.core.dumptool",
     "torch_mlu.utils": "causeway.compat.torch_mlu.utils",
+    "cnmix": "causeway.compat.cnmix",
     "mindspore": "causeway.compat.mindspore",
     "mindspore.ops": "causeway.compat.mindspore.ops",
     "mindtorch.tools": "causeway.compat.mindtorch.tools",
@@ -88,7 +89,8 @@ def works(module: ModuleType) -> dict[str, str]:
     found = {}
     for name in names:
         text = (vars(module)[name].__doc__ or "").strip().split("\n\n")[0]
-        own = str(getattr(vars(module)[name], "__module__", "")).startswith("causeway")
+        from_where = str(getattr(vars(module)[name], "__module__", ""))
+        own = from_where.startswith(("causeway", "torch_npu"))  # as its files name a class
         found[name] = " ".join(text.split()) if own else "torch's own"
     return found
 

@@ -107,12 +107,28 @@ class Dumper(observe.Observer):
         if record.stride is not None:
             offset = f", offset {record.offset}" if record.offset else ""
             text += f", stride {list(record.stride)}{offset}"
+            text += "".join(f", {name}" for name in _FORMATS if _is_laid_out(t, name))
         else:
             text += f", {record.layout}"
         text += f", {record.device}"
+        text += ", requires_grad" if t.requires_grad else ""
+        text += ", view" if t._is_view() else ""
         if self.level > 2 and tensors.has_values(t):
             text += "\n" + textwrap.indent(repr(tensors.at_home(t, copy=False)), "    ")
         return text
+
+
+_FORMATS = ("channels_last", "channels_last_3d")
+
+
+def _is_laid_out(t: torch.Tensor, name: str) -> bool:
+    """Whether a tensor is dense in a memory format that is not torch's own."""
+    dims = 5 if name.endswith("3d") else 4
+    return (
+        t.dim() == dims
+        and not t.is_contiguous()
+        and t.is_contiguous(memory_format=getattr(torch, name))
+    )
 
 
 def served_by(call: Any) -> str:

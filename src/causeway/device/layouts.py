@@ -5,6 +5,7 @@ the extension layout.v1. Programs need none of this: it is for those who ask wha
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import torch
 
@@ -33,7 +34,8 @@ def allow_layouts(of: torch.Tensor | torch.nn.Module) -> None:
     data_ptr(), DLPack and shared memory give pointers away, and a later write by one would not be
     seen, so such tensors are not kept in the chip's layout. This takes that back: a write by such a
     pointer would go unnoticed from here on. Writes by operators are seen as ever. Raises
-    VendorError where the vendor has no layouts, and ValueError for memory that is not torch's own.
+    VendorError where the vendor has no layouts, and ValueError for memory that is not torch's own,
+    or that a graph writes to.
     """
     _lazy_init()
     if not _C.layout_names():
@@ -42,8 +44,21 @@ def allow_layouts(of: torch.Tensor | torch.nn.Module) -> None:
         if not _C.allow_layouts(tensor):
             raise ValueError(
                 f"allow_layouts: {name or 'the tensor'} is not in memory that this process alone "
-                f"has of {device_name()}; copy it first: tensor.clone()"
+                f"has of {device_name()}, or a graph writes to it; copy it first: tensor.clone()"
             )
+
+
+@contextmanager
+def only_compared(of: torch.nn.Module) -> Iterator[None]:
+    """While code runs that takes pointers to compare them alone: tensors that were kept in the
+    chip's layout may be again afterwards.
+    """
+    kept = [tensor for _, tensor in _tensors(of) if _C.keeps_layouts(tensor)]
+    try:
+        yield
+    finally:
+        for tensor in kept:
+            _C.allow_layouts(tensor)
 
 
 def _tensors(of: torch.Tensor | torch.nn.Module) -> Iterator[tuple[str, torch.Tensor]]:

@@ -48,6 +48,8 @@ def _loaded(module: types.ModuleType) -> None:
         _offload(module.Cache)
     if module.__name__ == "transformers.generation.utils":
         _compile(module.GenerationMixin)
+    if module.__name__ == "transformers.modeling_utils":
+        _save(module.PreTrainedModel)
     if module.__name__ == "transformers.testing_utils":
         _test(module)
     if (
@@ -89,6 +91,21 @@ def _compile(mixin: type) -> None:
 
     mixin._valid_auto_compile_criteria = criteria  # type: ignore[attr-defined]
     integrations.note("transformers", "generate compiles with a static cache")
+
+
+def _save(model: type) -> None:
+    """Have `save_pretrained`, which compares pointers of weights, leave what the chip keeps."""
+    plain = vars(model)["save_pretrained"]
+
+    @functools.wraps(plain)
+    def save_pretrained(self: Any, *args: Any, **options: Any) -> Any:
+        from causeway.device.layouts import only_compared
+
+        with only_compared(self):
+            return plain(self, *args, **options)
+
+    model.save_pretrained = save_pretrained  # type: ignore[attr-defined]
+    integrations.note("transformers", "saving leaves weights in the chip's layout")
 
 
 def _test(module: types.ModuleType) -> None:

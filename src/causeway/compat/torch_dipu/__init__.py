@@ -5,16 +5,16 @@ is 0 or false. See docs/compat.md.
 from __future__ import annotations
 
 import os
-import sys
 
 import torch
+from torch import profiler as profiler
 
 import causeway
+from causeway.compat import device_module
 from causeway.compat.missing import getter
 from causeway.redirect import enable, enabled
 
-dipu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
-sys.modules[f"{__name__}.dipu"] = sys.modules["torch_dipu.dipu"] = dipu
+dipu = device_module("torch_dipu", "dipu")
 
 __version__ = f"{torch.__version__.partition('+')[0]}+causeway.{causeway.__version__}"
 mockcuda = os.environ.get("DIPU_MOCK_CUDA", "true").strip().lower() not in ("0", "false", "off")

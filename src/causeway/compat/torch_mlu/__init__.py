@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import sys
-
 import torch
 
 import causeway
+from causeway.compat import device_module
 from causeway.compat.missing import getter
 
-mlu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
-sys.modules[f"{__name__}.mlu"] = sys.modules["torch_mlu.mlu"] = mlu
+mlu = device_module("torch_mlu", "mlu")
 
 from causeway.compat.torch_mlu import core, utils  # noqa: E402
 

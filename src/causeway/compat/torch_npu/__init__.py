@@ -7,12 +7,14 @@ import sys
 import torch
 
 import causeway
+from causeway.compat import device_module
 from causeway.compat.missing import getter
 from causeway.compat.names import instead
+from causeway.compat.torch_npu import npu_format
 from causeway.compat.torch_npu.operators import *  # noqa: F403
 
-npu = torch.get_device_module(str(torch._C._get_privateuse1_backend_name()))
-sys.modules[f"{__name__}.npu"] = sys.modules["torch_npu.npu"] = npu
+npu = device_module("torch_npu", "npu")
+sys.modules["torch_npu.npu._format"] = npu_format
 
 from causeway.compat.torch_npu import contrib, distributed, optim, profiler, utils  # noqa: E402
 

@@ -9,7 +9,8 @@ from causeway.compat.missing import getter
 
 def is_hccl_available() -> bool:
     """Whether torch.distributed has the backend."""
-    return torch.distributed.is_backend_available("hccl")
+    # torch.distributed.is_backend_available would ask torch.distributed.is_hccl_available: this.
+    return "hccl" in torch.distributed.Backend.backend_list
 
 
 __getattr__ = getter("torch_npu.distributed")

@@ -8,6 +8,7 @@ the place holds an empty tensor.
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from causeway import _C
+from causeway.compat.torch_npu.npu_format import Format
 from causeway.errors import CausewayError
 
 
@@ -31,13 +33,17 @@ def _only(operator: str, **given: Any) -> None:
 
 # --- layout and dtype -----------------------------------------------------------------------------
 
+_formats: weakref.WeakKeyDictionary[torch.UntypedStorage, Format] = weakref.WeakKeyDictionary()
+
 
 def npu_format_cast(input: Tensor, acl_format: Any, customize_dtype: Any = None) -> Tensor:
     """The tensor itself. Where that pays the chip keeps a layout of its own too (layout.v1); asking
     for another format than ND (2) or NCHW (0) is torch.npu.allow_layouts.
     """
-    if input.device.type == torch._C._get_privateuse1_backend_name() and acl_format not in (0, 2):
-        _C.allow_layouts(input)
+    if input.device.type == torch._C._get_privateuse1_backend_name():
+        _formats[input.untyped_storage()] = Format(acl_format)
+        if acl_format not in (0, 2):
+            _C.allow_layouts(input)
     return input
 
 
@@ -46,9 +52,11 @@ def npu_format_cast_(input: Tensor, acl_format: Any) -> Tensor:
     return npu_format_cast(input, acl_format)
 
 
-def get_npu_format(input: Tensor) -> int:
-    """2, which is ND: a tensor has torch's strides, also where the chip keeps another layout."""
-    return 2
+def get_npu_format(input: Tensor) -> Format:
+    """What npu_format_cast was asked for, else 2, which is ND; as with torch_npu a file has numbers
+    alone. A tensor has torch's strides in any case.
+    """
+    return _formats.get(input.untyped_storage(), Format.ND)
 
 
 def npu_dtype_cast(input: Tensor, dtype: torch.dtype, input_dtype: Any = None) -> Tensor:
@@ -361,6 +369,30 @@ def npu_prompt_flash_attention(
     )[0]  # fmt: skip
 
 
+def npu_incre_flash_attention(
+    query: Tensor, key: Tensor, value: Tensor, *, padding_mask: Tensor | None = None,
+    atten_mask: Tensor | None = None, pse_shift: Tensor | None = None,
+    actual_seq_lengths: Sequence[int] | Tensor | None = None, num_heads: int = 1,
+    scale_value: float = 1.0, input_layout: str = "BSH", num_key_value_heads: int = 0,
+    **others: Any,
+) -> Tensor:  # fmt: skip
+    """Attention of one new position to a cache: softmax(scale * q k^T, without what atten_mask is
+    True for and what lies behind actual_seq_lengths) v.
+    """
+    one = query.size(0 if input_layout == "SBH" else 2 if input_layout == "BNSD" else 1) == 1
+    _only("npu_incre_flash_attention", query=one, padding_mask=padding_mask is None,
+          **{name: value is None for name, value in others.items()})  # fmt: skip
+    if actual_seq_lengths is not None:
+        columns = key.size(0 if input_layout == "SBH" else 2 if input_layout == "BNSD" else 1)
+        lengths = torch.as_tensor(actual_seq_lengths, device=query.device).view(-1, 1, 1, 1)
+        behind = torch.arange(columns, device=query.device) >= lengths
+        atten_mask = behind if atten_mask is None else behind | atten_mask.bool()
+    return npu_fusion_attention(
+        query, key, value, num_heads, input_layout, pse=pse_shift, atten_mask=atten_mask,
+        scale=scale_value,
+    )[0]  # fmt: skip
+
+
 _LAYOUTS = ("BSH", "SBH", "BSND", "BNSD")
 
 
@@ -391,6 +423,25 @@ def _joined(tensor: Tensor, layout: str) -> Tensor:
 
 
 # --- losses, sorting, boxes -----------------------------------------------------------------------
+
+
+def npu_deep_norm(
+    x: Tensor, gx: Tensor, beta: Tensor, gamma: Tensor, alpha: float = 0.3, epsilon: float = 1e-6
+) -> tuple[Tensor, Tensor, Tensor]:
+    """(mean, rstd, layer_norm(alpha * x + gx) * gamma + beta): arXiv 2203.00555."""
+    total = alpha * x + gx
+    dims = tuple(range(-gamma.dim(), 0))
+    mean = total.float().mean(dims, keepdim=True)
+    rstd = (total.float().var(dims, correction=0, keepdim=True) + epsilon).rsqrt()
+    return mean, rstd, F.layer_norm(total, gamma.shape, gamma, beta, epsilon)
+
+
+def npu_conv2d(
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Any, padding: Any, dilation: Any,
+    groups: int,
+) -> Tensor:  # fmt: skip
+    """torch.nn.functional.conv2d."""
+    return F.conv2d(input, weight, bias, stride, padding, dilation, groups)
 
 
 def npu_softmax_cross_entropy_with_logits(features: Tensor, labels: Tensor) -> Tensor:

@@ -67,6 +67,12 @@ def _context(module: Module, use: Use, name: str) -> None:
         module.report(RULE, call, "manual", "arguments that are not seen here", api=use.api)
         module.done.add(id(use.node))
         return
+    if name == "GradScaler" and any(k.arg == "dynamic" for k in call.keywords):  # torch_npu's
+        module.report(RULE, call, "manual", "torch's GradScaler has no argument `dynamic`",
+                      tip="Leave it out: the scale is dynamic. Where it is False multiply the loss "
+                      "by the scale and divide the gradients.", api=use.api)  # fmt: skip
+        module.done.add(id(use.node))
+        return
     edits += _enabled(module, call, name, 0 if name == "autocast" else 4)
     module.change(RULE, call, edits, f"torch.amp.{name} takes the device", tip=api.tip,
                   api=use.api, category="precision")  # fmt: skip

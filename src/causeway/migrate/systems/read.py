@@ -191,6 +191,10 @@ class _Reader:
             self._form(node, call, use, entry)
             return
         to = entry.to if entry is not None else found.to
+        if entry is not None and call and any(k.arg in entry.leave for k in call.keywords):
+            without = f"{to}, without {' and '.join(entry.leave)}"
+            self._by_hand(node, use, _Named(use.api, names.Name(hand=without)))
+            return
         imported = isinstance(node, ast.Name) and all(
             b.kind == "import" for b in module.names.bindings(node)
         )
@@ -308,12 +312,12 @@ class _Reader:
             self.say("CW172", node, "manual", message, f"Leave it out: {entry.drop}.", use.api)
 
     def _form(self, node: ast.expr, call: ast.Call | None, use: Use, entry: names.Name) -> None:
-        """Write a call as the table says, of positional arguments."""
+        """Write a call as the table says, of positional arguments, or of none."""
         wanted = len(set(re.findall(r"\{(\d)\}", entry.form)))
-        plain = call and not call.keywords and not any(
+        plain = call and (not wanted or not call.keywords) and not any(
             isinstance(a, ast.Starred) for a in call.args
         )  # fmt: skip
-        unread = [] if call is None else call.args[wanted:]
+        unread = [] if call is None else call.args[wanted:] + [k.value for k in call.keywords]
         if call is None or not plain or len(call.args) < wanted or any(map(_calls, unread)):
             written = entry.form.format("x", "y")
             self._by_hand(node, use, _Named(use.api, names.Name(hand=written)))

@@ -38,10 +38,12 @@ def to(value: _T, device: torch.device | str | None = None) -> _T:
     return moved
 
 
-def set_device(index: int) -> None:
-    """torch.accelerator.set_device_index(index). -1, a chip that is not there, raises
-    CausewayError: `causeway coverage --vendor report.json` is a chip on paper.
+def set_device(index: int | str | torch.device) -> None:
+    """torch.accelerator.set_device_index(index), also of "mlu:0". -1, a chip that is not there,
+    raises CausewayError: `causeway coverage --vendor report.json` is a chip on paper.
     """
+    if not isinstance(index, int):
+        index = torch.device(index).index or 0
     if index < 0:
         raise CausewayError(
             "ct.set_device(-1): there is no device without a chip; a chip on paper is "
@@ -103,6 +105,12 @@ def set_cnml_enabled(enabled: bool) -> None:
     """Whether models run fused by an earlier compiler; here torch.compile fuses."""
     if enabled:
         no_effect("ct.set_cnml_enabled(True)", "torch.compile(model) fuses")
+
+
+def _jit_override_can_fuse_on_mlu(enabled: bool) -> None:
+    """Whether a trace is fused by an earlier compiler; here torch.compile fuses."""
+    if enabled:
+        no_effect("ct._jit_override_can_fuse_on_mlu(True)", "torch.compile(model) fuses")
 
 
 def set_quantized_bitwidth(bits: int) -> None:

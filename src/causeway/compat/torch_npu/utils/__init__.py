@@ -3,5 +3,8 @@
 from __future__ import annotations
 
 from causeway.compat.missing import getter
+from causeway.compat.torch_npu.utils import storage
+
+__all__ = ["storage"]
 
 __getattr__ = getter("torch_npu.utils")
