@@ -33,6 +33,50 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "values that are called sizes, and sizes": (
+        "def f(x, sizes):\n    a = torch.cuda.LongTensor(sizes)\n"
+        "    return a, torch.cuda.FloatTensor(*sizes), torch.cuda.FloatTensor(x.size(0))\n",
+        "def f(x, sizes):\n    a = torch.LongTensor(sizes).to(accelerator)\n"
+        "    return a, torch.empty(*sizes, dtype=torch.float32, device=accelerator), "
+        "torch.empty(x.size(0), dtype=torch.float32, device=accelerator)\n",
+    ),
+    "a generator of the device by itself": (
+        "def add(self, seed):\n    state = torch.cuda.get_rng_state()\n"
+        "    torch.cuda.manual_seed(seed)\n    return state\n",
+        "def add(self, seed):\n    state = getattr(torch.get_device_module(), "
+        '"get_rng_state", lambda *_: torch.get_rng_state())()\n'
+        "    if torch.accelerator.is_available():\n"
+        "        torch.get_device_module().manual_seed(seed)\n    return state\n",
+    ),
+    "a seed before a condition with more than the same": (
+        "def f(seed):\n    torch.manual_seed(seed)\n    try:\n"
+        "        if torch.cuda.is_available():\n            torch.cuda.manual_seed(seed)\n"
+        "            torch.cuda.manual_seed_all(seed)\n            # no TF32\n"
+        "            torch.backends.cuda.matmul.allow_tf32 = False\n            g()\n"
+        "    except RuntimeError:\n        pass\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    try:\n"
+        "        if torch.accelerator.is_available():\n            # no TF32\n"
+        "            torch.backends.cuda.matmul.allow_tf32 = False\n            g()\n"
+        "    except RuntimeError:\n        pass\n",
+    ),
+    "a seed under a condition with a comment": (
+        "def f(seed):\n    torch.manual_seed(seed)\n"
+        "    if torch.cuda.is_available():  # just in case\n"
+        "        torch.cuda.manual_seed_all(seed)\n    return seed\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    return seed\n",
+    ),
+    "a parameter that is true where nothing is said": (
+        "def timer(sync_gpu=True):\n    if sync_gpu:\n        torch.cuda.synchronize()\n",
+        "def timer(sync_gpu=True):\n    if sync_gpu:\n"
+        "        if torch.accelerator.is_available():\n"
+        "            torch.accelerator.synchronize()\n",
+    ),
+    "a part of a device's name": (
+        'def f(device):\n    device_type, index = device.split(":")\n'
+        '    return device_type == "cuda"\n',
+        'def f(device):\n    device_type, index = device.split(":")\n'
+        '    return device_type == accelerator.type != "cpu"\n',
+    ),
     "a seed behind another one, with the device's name between them": (
         "def f(seed, index):\n    torch.manual_seed(seed)\n"
         '    device = torch.device("cuda:" + str(index)) if torch.cuda.is_available() else '
@@ -186,14 +230,6 @@ CHANGED = {
         "    torch.cuda.manual_seed_all(seed + i)\n"
         "def by_chance():\n    torch.seed()\n    torch.cuda.seed()\n",
         "def init(i):\n    torch.manual_seed(seed + i)\ndef by_chance():\n    torch.seed()\n",
-    ),
-    "a question that guards what has no guard of its own": (
-        "if torch.cuda.is_available():\n    device = torch.cuda.current_device()\n"
-        "    found = torch.cuda.get_device_properties(device)\n"
-        "    print(device, found.major)\n",
-        "if torch.cuda.is_available():\n    device = torch.accelerator.current_device_index()\n"
-        "    found = torch.cuda.get_device_properties(device)\n"
-        "    print(device, found.major)\n",
     ),
     "a module that knows other devices by name": (
         'def f(device):\n    if device.type == "mps":\n        g()\n'
@@ -389,6 +425,113 @@ CHANGED = {
 }
 
 KEPT = {
+    "a class that loads a kernel by its name": (
+        "import importlib\nclass Adam(torch.optim.Optimizer):\n    def __init__(self):\n"
+        '        global kernel\n        kernel = importlib.import_module("fused_adam_cuda")\n'
+        "    def step(self, p):\n        with torch.cuda.device(p.device):\n"
+        "            kernel.adam(p.cuda())\n"
+    ),
+    "a function of a kernel that is made before it is called": (
+        "class Norm(torch.autograd.Function):\n    def forward(self, x):\n"
+        "        return layer_norm_cuda.forward(x)\n"
+        "def norm(x):\n    if not x.is_cuda:\n        return plain(x)\n"
+        "    return Norm(3)(x)\n"
+    ),
+    "a class on apex's": (
+        "try:\n    from apex.normalization import FusedLayerNorm as Fused\n"
+        "except ImportError:\n    Fused = None\n"
+        "class Norm(Fused):\n    def forward(self, x):\n        if not x.is_cuda:\n"
+        "            return super().forward(x)\n        return x\n"
+    ),
+    "tests of cugraph's layers": (
+        "from dgl.nn import CuGraphGATConv\ndef test_gat():\n"
+        '    device = "cuda:0"\n    CuGraphGATConv(3).to(device)\n'
+    ),
+    "what follows a question that stays": (
+        'def f(i):\n    if not torch.cuda.is_available():\n        return "cpu"\n'
+        "    capability = torch.cuda.get_device_capability(i)\n"
+        "    return torch.cuda.get_device_name(i), capability\n"
+    ),
+    "a condition with a call that stays": (
+        "def f():\n    return torch.cuda.is_bf16_supported() and "
+        "torch.cuda.get_device_properties(torch.cuda.current_device()).major >= 8\n"
+    ),
+    "a build with CUDA": (
+        "if torch.cuda.is_available() and not built_with_cuda():\n"
+        '    raise ImportError("this is the build for the CPU")\n'
+    ),
+    "whether an extension was built": (
+        "def f():\n    if not EXTENSION_BUILT or not torch.cuda.is_available():\n"
+        '        return False\n    return run(torch.ones(2, device="cuda"))\n'
+    ),
+    "CUDA graphs by an option": (
+        "def f(request, device):\n"
+        "    if request.use_cuda_graph and self.graph is None and torch.cuda.is_available():\n"
+        '        capture()\n    return use_cuda_graph and device == "cuda"\n'
+    ),
+    "CUDA graphs by the text of a switch": (
+        'Checkbox(label="CUDA Graph " + tr("on"), interactive=torch.cuda.is_available())\n'
+    ),
+    "a function that records a graph": (
+        "def record(self, x):\n    s = torch.cuda.Stream()\n"
+        "    s.wait_stream(torch.cuda.current_stream())\n    g = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(g):\n        self.y = self.h(x.cuda())\n"
+        "    torch.cuda.synchronize()\n    return g\n"
+    ),
+    "a call that waits for CUDA's start": (
+        "from torch.cuda import _lazy_call\ndef set_state(state, device):\n"
+        '    device = torch.device("cuda", device)\n    def cb():\n'
+        "        torch.cuda.default_generators[torch.cuda.current_device()].set_state(state)\n"
+        "    _lazy_call(cb)\n"
+    ),
+    "CUDA's libraries, by the message": (
+        "def load():\n    if not torch.cuda.is_available():\n"
+        '        print("CUDA is not available, skipping cuDNN setup.")\n        return\n'
+        "    load_libraries()\n"
+    ),
+    "an operator of the library's own": (
+        "def nearest(x, y):\n    if x.is_cuda:\n"
+        "        return torch.ops.torch_cluster.nearest(x, y)\n    return cluster(x, y)\n"
+    ),
+    "torch's fast attention, which the CPU and CUDA have": (
+        "def forward(x, w):\n    if x.is_cuda:\n"
+        "        return torch._native_multi_head_attention(x, w)\n    return slow(x, w)\n"
+    ),
+    "a loss of another library": (
+        "from warprnnt_pytorch import RNNTLoss\nclass Loss(torch.nn.Module):\n"
+        "    def __init__(self):\n        self.loss = RNNTLoss()\n"
+        "        self.use_cuda = torch.cuda.is_available()\n"
+        "    def forward(self, x):\n        if self.use_cuda:\n            x = x.cuda()\n"
+        "        return self.loss(x)\n"
+    ),
+    "a device of another library, by a variable": (
+        "from faster_whisper import WhisperModel\ndef load(path):\n"
+        '    device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+        "    return WhisperModel(path, device=device)\n"
+    ),
+    "a piece of a mode": (
+        'args.kept, args.feature_device = args.mode.split("-")\n'
+        'if args.feature_device != "cuda":\n    f()\n'
+    ),
+    "arguments that are not seen here": (
+        "def copy(x, ctx, **kwargs):\n"
+        '    if ctx.device.type == "cuda":\n        return x.cuda(**kwargs)\n    return x\n'
+    ),
+    "an assertion about NCCL": (
+        "import torch.distributed as dist\n"
+        'assert dist.get_backend() == "nccl", "requires NCCL to send"\n'
+    ),
+    "Lightning's DDP, which Apple's device has not": (
+        "from pytorch_lightning import Trainer\n"
+        'trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",\n'
+        '    strategy="ddp" if torch.cuda.is_available() else "auto",\n'
+        "    devices=-1 if torch.cuda.is_available() else 1)\n"
+    ),
+    "a question that guards what has no guard of its own, and what it guards": (
+        "if torch.cuda.is_available():\n    device = torch.cuda.current_device()\n"
+        "    found = torch.cuda.get_device_properties(device)\n"
+        "    print(device, found.major)\n"
+    ),
     "what a module of compiled kernels does when it is run": (
         "from mmcv.utils import ext_loader\next = ext_loader.load_ext('_ext', ['f'])\n"
         "class F(torch.autograd.Function):\n    pass\n"
@@ -1279,7 +1422,8 @@ def test_a_module_that_needs_an_extension_named_after_cuda_stays(tmp_path: Path)
         "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
         'modules = [CUDAExtension("flow_cuda", SOURCES)]\n',
         "flow.py": "import torch\nimport flow_cuda as lib\n\n\ndef f(x):\n    if x.is_cuda:\n"
-        "        out = torch.cuda.FloatTensor().resize_(x.size())\n        lib.f(x, out)\n",
+        "        out = torch.cuda.FloatTensor().resize_(x.size())\n        lib.f(x, out)\n\n\n"
+        "def g(x):\n    return x.cuda()\n",
     }
     assert tree(tmp_path, files)["flow.py"] == files["flow.py"]
     tried = files["flow.py"].replace(
@@ -1370,4 +1514,60 @@ def test_a_default_type_stays_where_the_tree_makes_tensors_by_it(tmp_path: Path)
 
 def test_a_program_of_mindspores_own_stays() -> None:
     text = "from mindspore.communication import get_group_size, create_group\n\nget_group_size()\n"
+    assert convert(text) == text
+
+
+def test_what_is_around_kernels_that_are_compiled_beside_them_stays(tmp_path: Path) -> None:
+    files = {
+        "freq/__init__.py": "from .freq import Freq\n",
+        "freq/backend.py": "from torch.utils.cpp_extension import load\n\n"
+        '_backend = load(name="_freq", sources=["freq.cu"])\n',
+        "freq/freq.py": "import torch\nfrom torch.autograd import Function\n\n"
+        "try:\n    import _freq as _backend\nexcept ImportError:\n"
+        "    from .backend import _backend\n\n\nclass Freq(Function):\n    @staticmethod\n"
+        "    def forward(ctx, x):\n        return _backend.freq(x.cuda())\n",
+        "tests/test_freq.py": "import torch\nfrom freq import Freq\n\n"
+        "y = Freq.apply(torch.ones(2).cuda())\n",
+        "model.py": "import torch\nfrom freq import Freq\n\n\ndef f(x):\n    return x.cuda()\n",
+    }
+    after = tree(tmp_path, files)
+    assert [name for name in files if after[name] != files[name]] == ["model.py"]
+    (tmp_path / "freq/backend.py").write_text("_backend = None\n")
+    assert tree(tmp_path, {"freq/freq.py": files["freq/freq.py"]}) != files["freq/freq.py"]
+
+
+@pytest.mark.parametrize("loads", ["ops.load_library(where)", "classes.load_library(where)"])
+def test_tests_of_a_library_that_torch_loads_stay(tmp_path: Path, loads: str) -> None:
+    files = {
+        "cluster/__init__.py": f"import torch\n\ntorch.{loads}\n",
+        "cluster/testing.py": "import torch\n\ndevices = [torch.device('cuda:0')]\n",
+        "test/test_near.py": "import torch\nfrom cluster import near\n\n\n"
+        "def test_near():\n    near(torch.ones(2).cuda())\n",
+    }
+    assert tree(tmp_path, files) == files
+
+
+def test_a_test_that_imports_what_is_named_after_cuda_stays() -> None:
+    text = (
+        "import torch\n\n\ndef test_softmax():\n    import masked_softmax_cuda\n\n"
+        "    masked_softmax_cuda.forward(torch.ones(2).cuda())\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("_cuda", "_fast")) != text
+
+
+def test_names_of_apex_stay_in_apexs_own_tree(tmp_path: Path) -> None:
+    files = {
+        "apex/__init__.py": "",
+        "tests/test_norm.py": "import apex\n\nnorm = apex.normalization.FusedLayerNorm(8)\n",
+    }
+    assert tree(tmp_path / "own", files) == files
+    assert (
+        tree(tmp_path / "other", {"a.py": files["tests/test_norm.py"]})["a.py"]
+        != files["tests/test_norm.py"]
+    )
+
+
+def test_a_module_without_torch_gets_no_import_for_one_comparison() -> None:
+    text = 'def f(g):\n    if g.device.type != "cuda":\n        raise ValueError\n'
     assert convert(text) == text

@@ -66,7 +66,10 @@ _VENDOR_ASKED = re.compile(
     r"|\bIS_(CUDA|MLU|MUSA|NPU|HPU|XPU|GCU|SDAA)_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
 )
 # What runs models on CUDA by itself, with torch beside it.
-_RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
+_RUNTIMES = {
+    "tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt",
+}  # fmt: skip
+_LOSSES = {"warpctc_pytorch", "warp_rnnt", "warprnnt_pytorch"}  # for the CPU and CUDA
 # What onnxruntime runs a model by.
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
@@ -336,11 +339,25 @@ class Module:
                 return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
-            asked = "" if test is None else self.text(test)
+            asked = "" if test is None or self._usually(test) else self.text(test)
             if _ASKS.search(asked) and not asked.startswith("set_"):  # which says what is to be
                 return True
             child = up
         return False
+
+    def _usually(self, test: ast.AST) -> bool:
+        """Whether it is a parameter that is true where nothing is given: `sync_gpu=True` shows no
+        device.
+        """
+        bound = self.names.bindings(test) if isinstance(test, ast.Name) else []
+        arg = bound[0].node if len(bound) == 1 else None
+        args = arg.up if isinstance(arg, ast.arg) else None  # type: ignore[attr-defined]
+        if not isinstance(args, ast.arguments):
+            return False
+        positional = [*args.posonlyargs, *args.args]
+        given = [*zip(reversed(positional), reversed(args.defaults), strict=False),
+                 *zip(args.kwonlyargs, args.kw_defaults, strict=True)]  # fmt: skip
+        return any(a is arg and getattr(value, "value", None) is True for a, value in given)
 
     def _counts(self, node: ast.expr) -> bool:
         """Whether it is a range over the devices that are there: nothing runs for none."""
@@ -517,6 +534,9 @@ class Module:
             n for n in self.helper_wanted if not low <= self.source.start(n) < high
         ]
         self.sure = [n for n in self.sure if not low <= self.source.start(n) < high]
+        if self.gone:  # a name that is there again keeps its import
+            there = (n for n in self.names.all(ast.Name) if low <= self.source.start(n) < high)
+            self.gone -= {id(n) for n in there}
         self.drafts[i] = replace(draft, kind="portable", message=says, edits=())
 
     def drop(self, start: int, end: int) -> None:
@@ -845,14 +865,16 @@ class Module:
         module imported. "" where it is torch's.
         """
         if self._runtimes is None:
-            concerned = any(word in self.source.text for word in (*_RUNTIMES, *PROVIDERS))
+            words = (*_RUNTIMES, *_LOSSES, *PROVIDERS)
+            concerned = any(word in self.source.text for word in words)
             self._runtimes = (
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
             )
         if self._kernels is None:
             self._kernels = Kernels(
-                self.names, self.resolve, self.source.text, self.extensions, self.own.kernels
-            )
+                self.names, self.resolve, self.source.text, self.extensions, self.own.kernels,
+                self.path, self.own.wrappers,
+            )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner
         if not self._runtimes:
@@ -870,6 +892,9 @@ class Module:
             head = self.resolve(name_node).partition(".")[0]
             if head in _RUNTIMES:
                 yield from ((up, head) for up in self._home(name_node))
+            elif head in _LOSSES:  # the module around the loss; a program has much else to do
+                homes = self._home(name_node)
+                yield from ((up, head) for up in homes if isinstance(up, ast.ClassDef))
         for constant in self.names.all(ast.Constant):
             if constant.value in PROVIDERS:
                 yield from ((up, "onnxruntime") for up in self._home(constant)[:1])
@@ -922,7 +947,7 @@ class Module:
         a_test = self.path.rpartition("/")[2].startswith("test_")
         if not made or (len(made) > max(1, len(choices) + 1) and not a_test):
             return
-        if any(d.rule.code not in ("CW101", "CW140") for d in made):
+        if any(d.rule.code not in ("CW101", "CW115", "CW140") for d in made):
             return
         for d in made:
             i = self.drafts.index(d)

@@ -23,13 +23,19 @@ _PACKAGE = re.compile(
     r"|causal_conv1d|cupy|(?<![a-z])apex(?![a-z])",
     re.I,
 )
+# What says that an extension was built for CUDA, or chooses its graphs.
+_BUILT = re.compile(
+    r"\bbuilt_with_cuda|\w*extension\w*_(?:built|available|loaded)\b|has_fused_|\bfused_\w+_cls\b"
+    r"|cuda_?graph",
+    re.I,
+)
 _OTHERS = "mps|xpu|npu|mlu|hpu|musa|gcu|sdaa"
 _OTHER = re.compile(
     rf"\b(?:{_OTHERS})\.is_available\(|\bis_(?:torch_)?(?:{_OTHERS})_available\("
     rf"|\b(?:\w+_)?(?:{_OTHERS})_AVAILABLE\b",
     re.I,
 )
-_GRAPHS = re.compile(r"cuda_?graph", re.I)
+_GRAPHS = re.compile(r"cuda[ _]?graph", re.I)
 _CUDA = re.compile(r"cuda", re.I)
 _SHOWS = re.compile(r"print|log|info|debug|warn|write|echo|message", re.I)
 _SWITCH = re.compile(r"(?:\w+_)?cuda|(?:use_)?gpu")
@@ -40,17 +46,37 @@ def of_cuda(module: Module, node: ast.AST) -> bool:
     """Whether what stands around a question makes it one for CUDA."""
     return (
         _condition(module, node)
+        or beside_build(module, node)
         or any(_uses_package(module, part) for part in _behind(node))
         or of_graphs(node)
     )
 
 
+def beside_build(module: Module, node: ast.AST) -> bool:
+    """Whether the condition of a question also asks for an extension that was built for CUDA, or
+    for CUDA graphs: `available and not built_with_cuda()`, `use_cuda_graph and available`.
+    """
+    return _condition(module, node, _BUILT)
+
+
 def of_graphs(node: ast.AST) -> bool:
-    """Whether it is in a function for CUDA graphs, by its name."""
+    """Whether it is in a function for CUDA graphs, by its name, or a call that shows them:
+    `Checkbox(label="CUDA Graph", interactive=torch.cuda.is_available())`.
+    """
     return any(
-        isinstance(up, FUNCTIONS) and _GRAPHS.search(up.name) is not None
-        for _, up in ancestors(node)
+        (isinstance(up, FUNCTIONS) and _GRAPHS.search(up.name) is not None)
+        or (isinstance(up, ast.Call) and child is not up.func and _shows_graphs(up))
+        for child, up in ancestors(node)
     )
+
+
+def _shows_graphs(call: ast.Call) -> bool:
+    given = (*call.args, *(k.value for k in call.keywords))
+    return any(
+        isinstance(n, ast.Constant) and _GRAPHS.search(str(n.value)) is not None
+        for value in given if not isinstance(value, ast.Call)
+        for n in ast.walk(value)
+    )  # fmt: skip
 
 
 def beside_package(module: Module, node: ast.AST, region: Iterable[ast.AST]) -> bool:
@@ -60,13 +86,13 @@ def beside_package(module: Module, node: ast.AST, region: Iterable[ast.AST]) -> 
     return _condition(module, node) or any(_uses_package(module, part) for part in region)
 
 
-def _condition(module: Module, node: ast.AST) -> bool:
+def _condition(module: Module, node: ast.AST, names: re.Pattern[str] = _PACKAGE) -> bool:
     for child, up in ancestors(node):
         if isinstance(up, ast.stmt):
             return False
         if isinstance(up, ast.BoolOp):
             for value in up.values:
-                if value is not child and _PACKAGE.search(module.text(value)):
+                if value is not child and names.search(module.text(value)):
                     return True
     return False
 

@@ -54,6 +54,12 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
+        elif not module.vendor and use.call and _several_copies(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "Lightning trains by DDP here, on no device of Apple's",
+                tip="Leave it, or choose accelerator and strategy by what Lightning has for the "
+                "device.", api=use.api,
+            )  # fmt: skip
         elif not module.vendor and use.call and (word := _of_lightning(use.call)):
             _lightning(module, use, word)
         elif not module.vendor and use.call and beside.says_nvidia(use.call):
@@ -99,6 +105,23 @@ def _counts_gpus(call: ast.Call) -> bool:
     return getattr(held.keys[held.values.index(choice)], "value", "") == "gpus"
 
 
+_COPIES = re.compile(r"ddp|fsdp|deepspeed", re.I)
+
+
+def _several_copies(module: Module, call: ast.Call) -> bool:
+    """Whether a question chooses arguments of Lightning's Trainer, which is given a strategy of
+    several processes: it refuses that on Apple's device, where the answer is yes then.
+    """
+    for _, up in ancestors(call):
+        if isinstance(up, ast.Call) and module.resolve(up.func).startswith(_LIGHTNING):
+            given = [k.value for k in up.keywords if k.arg == "strategy"]
+            return any(_COPIES.search(module.text(value)) is not None for value in given)
+    return False
+
+
+_LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
+
+
 def _of_lightning(call: ast.Call) -> ast.keyword | None:
     """The argument of which a question chooses Lightning's word: `accelerator="gpu" if
     torch.cuda.is_available() else "cpu"`, where gpu means CUDA's device or Apple's.
@@ -119,7 +142,7 @@ _WORDS = (("gpu", "cpu"), ("cuda", "cpu"), ("gpu", None), ("gpu", "auto"))
 def _lightning(module: Module, use: Use, keyword: ast.keyword) -> None:
     """Lightning's own word for the accelerator that is there, or the question as it was."""
     api = module.resolve(keyword.up.func)  # type: ignore[attr-defined]
-    known = api.startswith(("lightning.", "pytorch_lightning.", "lightning_fabric."))
+    known = api.startswith(_LIGHTNING)
     if keyword.arg != "accelerator" or not known:
         module.report(
             RULE, use.node, "portable", "it chooses Lightning's word for CUDA's device",
@@ -225,21 +248,24 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
 
 # Libraries for CUDA alone, as messages name them.
 _LIBRARY = re.compile(
-    r"\b(?:apex|tensorrt|cupy|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
+    r"\b(?:apex|tensorrt|cupy|cudnn|nvrtc|cublas|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
     re.I,
 )
 
 
 def _for_library(module: Module, use: Use) -> bool:
     """Whether the answer no ends with a message that names a library for CUDA alone:
-    `assert torch.cuda.is_available(), "apex needs CUDA"`.
+    `assert torch.cuda.is_available(), "apex needs CUDA"`, `print("no cuDNN"); return`.
     """
     stmt = statement(use.node)
     if isinstance(stmt, ast.Assert) and stmt.msg is not None:
         return bool(_LIBRARY.search(module.text(stmt.msg)))
-    if isinstance(stmt, ast.If) and isinstance(stmt.body[0], ast.Raise):
+    if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise | ast.Return):
         asked = any(node is use.node for node in ast.walk(stmt.test))
-        return asked and bool(_LIBRARY.search(module.text(stmt.body[0])))
+        said = [
+            n.value for part in stmt.body for n in ast.walk(part) if isinstance(n, ast.Constant)
+        ]  # fmt: skip
+        return asked and any(_LIBRARY.search(text) for text in said if isinstance(text, str))
     return False
 
 
@@ -251,6 +277,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
     if _builds_extension(module):
         return True
     if beside.of_graphs(use.node) or beside.in_requirement(use.node):
+        return True
+    if beside.beside_build(module, use.node):
         return True
     if any(module.within(n, test) for test in _tests(use.node) for n in module.said_in_tests):
         return True

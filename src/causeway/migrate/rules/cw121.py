@@ -58,6 +58,8 @@ _ARGUMENTS = {
 
 
 def run(module: Module) -> None:
+    if "apex" in module.own_packages:
+        return  # its own tests and examples are about it
     for use in module.uses("apex"):
         new = _SAME.get(use.api)
         node = use.node
