@@ -33,6 +33,49 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "autocast for one of two devices stays off on the CPU": (
+        'with torch.autocast(device_type="cuda" if not torch.backends.mps.is_available() else '
+        '"mps", enabled=self.half):\n    pass\n',
+        "with torch.autocast(device_type=accelerator.type if not torch.backends.mps.is_available() "
+        'else "mps", enabled=self.half and accelerator.type != "cpu"):\n    pass\n',
+    ),
+    "a torch without torch.amp": (
+        'f = (torch.amp.custom_fwd(device_type="cuda") if hasattr(torch, "amp") '
+        "else torch.cuda.amp.custom_fwd(cast_inputs=torch.float32))\n",
+        'f = (torch.amp.custom_fwd(device_type=accelerator.type) if hasattr(torch, "amp") '
+        "else torch.cuda.amp.custom_fwd(cast_inputs=torch.float32))\n",
+    ),
+    "a number of devices, for each of which a name is asked that some lack": (
+        "def memory(device):\n    return torch.cuda.get_device_properties(device).total_memory\n"
+        "def most(limit):\n    for i in range(torch.cuda.device_count()):\n"
+        "        print(memory(i))\n",
+        "def memory(device):\n"
+        "    return torch.get_device_module().get_device_properties(device).total_memory\n"
+        "def most(limit):\n    for i in range(torch.accelerator.device_count() "
+        'if hasattr(torch.get_device_module(), "get_device_properties") else 0):\n'
+        "        print(memory(i))\n",
+    ),
+    "a seed in the other branch": (
+        "torch.manual_seed(args.seed)\nif torch.cuda.is_available():\n    if not args.cuda:\n"
+        '        print("run with --cuda")\n    else:\n        torch.cuda.manual_seed(args.seed)\n'
+        "run()\n",
+        "torch.manual_seed(args.seed)\nif torch.accelerator.is_available():\n"
+        '    if not args.cuda:\n        print("run with --cuda")\nrun()\n',
+    ),
+    "an attribute that is true where nothing is said": (
+        "class Timer:\n    def __init__(self, sync_cuda=True):\n"
+        "        self.sync_cuda = sync_cuda\n    def start(self):\n        if self.sync_cuda:\n"
+        "            torch.cuda.synchronize()\n",
+        "        if self.sync_cuda:\n            if torch.accelerator.is_available():\n"
+        "                torch.accelerator.synchronize()\n",
+    ),
+    "a number of devices, for each of which every device has an answer": (
+        "def f(limit):\n    n = torch.cuda.device_count() if limit is None else limit\n"
+        "    for i in range(n):\n        print(i, torch.cuda.memory_allocated(i))\n",
+        "    n = torch.accelerator.device_count() if limit is None else limit\n"
+        "    for i in range(n):\n        print(i, torch.accelerator.memory_allocated(i) "
+        "if torch.accelerator.is_available() else 0)\n",
+    ),
     "values that are called sizes, and sizes": (
         "def f(x, sizes):\n    a = torch.cuda.LongTensor(sizes)\n"
         "    return a, torch.cuda.FloatTensor(*sizes), torch.cuda.FloatTensor(x.size(0))\n",
@@ -425,6 +468,58 @@ CHANGED = {
 }
 
 KEPT = {
+    "where a checkpoint goes": (
+        "def load(p):\n    map_location = None if torch.cuda.is_available() else 'cpu'\n"
+        "    return torch.load(p, map_location=map_location)\n"
+        "def other(p):\n    if not torch.cuda.is_available():\n        map_location = 'cpu'\n"
+        "    else:\n        map_location = None\n    return torch.load(p, map_location)\n"
+    ),
+    "a tensor type's name by an answer": (
+        "cuda = True and torch.cuda.is_available()\n"
+        "kind = 'torch.cuda.FloatTensor' if cuda else 'torch.FloatTensor'\n"
+        "torch.set_default_tensor_type(kind)\n"
+    ),
+    "an old Lightning's DDP": (
+        "import pytorch_lightning as pl\n"
+        "t = pl.Trainer(distributed_backend='ddp' if torch.cuda.is_available() else None)\n"
+    ),
+    "what is off for Apple's device, by a comment": (
+        "half = False\nif torch.cuda.is_available():  # set False in CPU/MPS mode\n"
+        "    half = True\n"
+    ),
+    "a question beside cuDNN's": (
+        "def device(i):\n    return torch.device('cuda' + i if torch.cuda.is_available() and "
+        "torch.backends.cudnn.is_available() else 'cpu')\n"
+    ),
+    "what can only be used with CUDA, by the message": (
+        "def f(use_cuda):\n    assert torch.cuda.is_available(), 'It can only be ' + \\\n"
+        "        'used with CUDA'\n    return tree()\n"
+    ),
+    "inputs of CUDA alone, by the message": (
+        "def sum_along(weights):\n    if not weights.is_cuda:\n"
+        '        raise NotImplementedError("Only support cuda inputs.")\n    return f(weights)\n'
+    ),
+    "an answer that is shown as CUDA's": (
+        "def info(env):\n    there = torch.cuda.is_available()\n"
+        '    env["CUDA available"] = there\n    if there:\n        env["home"] = home()\n'
+    ),
+    "a device's context around a package for CUDA": (
+        "import tinycudann as tcnn\ndef f(rank):\n    with torch.cuda.device(rank()):\n"
+        "        return tcnn.Encoding(3)\n"
+    ),
+    "what is behind a comparison with an index that stays": (
+        'if DEVICE == "cuda:0":\n    torch.cuda.synchronize()\n'
+        'elif DEVICE == "xpu:0":\n    torch.xpu.synchronize()\n'
+    ),
+    "torch as an argument": (
+        "def device_of(module):\n    t = torch if module is None else module\n"
+        '    if hasattr(t, "cuda") and t.cuda.is_available():\n        return "cuda"\n'
+        '    return "cpu"\n'
+    ),
+    "a function for each vendor": (
+        "if torch.cuda.is_available():\n    log_cuda_info(torch)\n"
+        "elif torch.xpu.is_available():\n    log_xpu_info(torch)\nelse:\n    f()\n"
+    ),
     "a class that loads a kernel by its name": (
         "import importlib\nclass Adam(torch.optim.Optimizer):\n    def __init__(self):\n"
         '        global kernel\n        kernel = importlib.import_module("fused_adam_cuda")\n'

@@ -175,6 +175,7 @@ class Module:
         self._asks_for: list[Callable[[], object]] = []
         self.names_left: list[ast.AST] = []  # "cuda" that may be no device: what is set or returned
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
+        self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
@@ -349,6 +350,14 @@ class Module:
         """Whether it is a parameter that is true where nothing is given: `sync_gpu=True` shows no
         device.
         """
+        if isinstance(test, ast.Attribute):  # self.sync_cuda, which is set to such a parameter
+            set_to = {
+                id(stmt): stmt.value for stmt in self.names.all(ast.Assign)
+                if any(getattr(t, "attr", "") == test.attr for t in stmt.targets)
+            }  # fmt: skip
+            return len(set_to) == 1 and all(
+                isinstance(v, ast.Name) and self._usually(v) for v in set_to.values()
+            )
         bound = self.names.bindings(test) if isinstance(test, ast.Name) else []
         arg = bound[0].node if len(bound) == 1 else None
         args = arg.up if isinstance(arg, ast.arg) else None  # type: ignore[attr-defined]
@@ -520,9 +529,53 @@ class Module:
             )  # fmt: skip
             if node is None:  # it is only named
                 continue
-            each = list(_for_each(node))
-            if any(self.within(n, part) for n in self.breaking for part in each):
+            each = [*_for_each(node), *self._for_each_by_name(node)]
+            parts = [part for one in each for part in self._with_called(one)]
+            if any(self.within(n, part) for n in self.breaking for part in parts):
                 self.take_back(i, "for each of these a call stays CUDA's")
+                continue
+            lacking = {
+                name for n, name in self.fragile for part in parts if self.within(n, part)
+            }  # fmt: skip
+            if lacking and not self.available(node):
+                self._none_without(d, node, sorted(lacking))
+
+    def _none_without(self, draft: Draft, node: ast.expr, names: list[str]) -> None:
+        """No devices are counted where their module lacks what is asked for each of them."""
+        quote, torch = self.quote_for(node), self.torch(node)
+        asks = " and ".join(
+            f"hasattr({torch}.get_device_module(), {quote}{n}{quote})" for n in names
+        )
+        up = node.up  # type: ignore[attr-defined]
+        alone_there = isinstance(up, ast.Assign | ast.Call)
+        a, b = ("", "") if alone_there else ("(", ")")
+        start, end = self.source.start(node), self.source.end(node)
+        more = [Edit(start, start, a)] if a else []
+        more.append(Edit(end, end, f" if {asks} else 0{b}"))
+        self.edits += more
+        draft.edits += tuple(more)
+
+    def _for_each_by_name(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What runs for each of a number that has a name in its function."""
+        for _, up in ancestors(node):
+            if isinstance(up, ast.stmt):
+                target = up.targets[0] if isinstance(up, ast.Assign) else None
+                if isinstance(target, ast.Name):
+                    held = self.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+                    for name in self.names.all(ast.Name):
+                        if name.id == target.id and isinstance(name.ctx, ast.Load) and (
+                            self.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+                        ):  # fmt: skip
+                            yield from _for_each(name)
+                return
+
+    def _with_called(self, part: ast.AST) -> list[ast.AST]:
+        """Code, and the functions of the module that it calls."""
+        return [part, *(
+            b.node for call in ast.walk(part)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+            for b in self.names.bindings(call.func) if isinstance(b.node, FUNCTIONS)
+        )]  # fmt: skip
 
     def take_back(self, i: int, says: str) -> None:
         """Undo a change, which is then reported as portable with what `says`."""
@@ -809,6 +862,8 @@ class Module:
                     return True
                 if self._is_member(test) or self._of_version(test):
                     return True
+                if self._asks_given(test):
+                    return True
                 if isinstance(test, ast.Call) and self.resolve(test.func).startswith("numba.cuda."):
                     return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -823,6 +878,17 @@ class Module:
             for call in ast.walk(test) if isinstance(call, ast.Call)
             for n in ast.walk(call)
         )  # fmt: skip
+
+    def _asks_given(self, test: ast.expr) -> bool:
+        """Whether it asks a torch that was given, which stays: `t.cuda.is_available()`."""
+        func = test.func if isinstance(test, ast.Call) else None
+        owner = func.value if isinstance(func, ast.Attribute) else None
+        return (
+            isinstance(owner, ast.Attribute)
+            and func.attr == "is_available"  # type: ignore[union-attr]
+            and owner.attr == "cuda"
+            and not self.resolve(owner)
+        )
 
     def own_member(self, node: ast.AST) -> bool:
         """Whether it is the program's own name for CUDA's device: `TorchDevice.CUDA`."""
@@ -906,10 +972,10 @@ class Module:
         return list(islice(homes, 2))
 
     def _for_older_torch(self, node: ast.AST) -> bool:
-        """Whether `node` is only evaluated where torch has no `accelerator`: the other branch of
-        `hasattr(torch, "accelerator")`.
+        """Whether `node` is only evaluated where torch has no `accelerator`, or no `amp`: the other
+        branch of `hasattr(torch, "accelerator")`.
         """
-        if "hasattr" not in self.source.text or "accelerator" not in self.source.text:
+        if "hasattr" not in self.source.text or not re.search("accelerator|amp", self.source.text):
             return False
         for child, up in ancestors(node):
             if isinstance(up, ast.If):
@@ -932,7 +998,7 @@ class Module:
             and len(test.args) == 2
             and self.resolve(test.args[0]) == "torch"
             and isinstance(test.args[1], ast.Constant)
-            and test.args[1].value == "accelerator"
+            and test.args[1].value in ("accelerator", "amp")
         )
 
     def spare(self) -> None:

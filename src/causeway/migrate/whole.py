@@ -40,7 +40,7 @@ def _compared(module: Module) -> Iterator[ast.Compare]:
     """Comparisons with "cuda", `x == "cuda"`, that stay as they are."""
     for compare in module.names.all(ast.Compare):
         sides = (compare.left, *compare.comparators)
-        named = any(getattr(side, "value", "") == "cuda" for side in sides)
+        named = any(getattr(side, "value", "") in ("cuda", "cuda:0") for side in sides)
         if named and len(compare.ops) == 1 and _stays(module, compare):
             yield compare
 

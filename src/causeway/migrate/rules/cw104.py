@@ -221,6 +221,7 @@ def _string(module: Module, node: ast.Constant, api: str) -> None:
                       api=api)  # fmt: skip
     else:
         module.report(RULE, node, "manual", "the name of a tensor type as a string", api=api)
+        module.types_left.append(node)
 
 
 def _annotation(child: ast.AST, up: ast.AST) -> bool:

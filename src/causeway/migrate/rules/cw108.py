@@ -105,9 +105,17 @@ def _seeded_beside(module: Module, use: Use) -> bool:
     wanted = "".join(module.text(arg) for arg in call.args)  # "": a seed by chance
     whole = _only_seeds(module, stmt, wanted)
     stmt = whole or stmt
+    source = module.source
+    if wanted and (other := _other_branch(module, stmt, wanted)):
+        if module.change(
+            RULE, stmt, [Edit(*other, "")],
+            "torch.manual_seed before it seeds every accelerator too", api=use.api,
+        ):  # fmt: skip
+            module.gone.add(id(module.root(use.node)))
+        module.done.update(id(n) for s in block(stmt) for n in ast.walk(s))
+        return True
     if not (_near(module, stmt, wanted) or _around(module, stmt, wanted)):
         return False
-    source = module.source
     start, end = source.line_start(source.start(stmt)), source.line_end(source.end(stmt))
     if whole is not None:
         module.done.update(map(id, ast.walk(whole)))
@@ -134,9 +142,29 @@ def _near(module: Module, stmt: ast.stmt, wanted: str) -> bool:
                 return True
             i += step
         up = stmt.up  # type: ignore[attr-defined]
-        if i < 0 and isinstance(up, ast.Try) and stmt in up.body:
+        inside = isinstance(up, ast.Try) or (isinstance(up, ast.If) and _asks_alone(module, up))
+        if i < 0 and inside and stmt in up.body:
             return _near(module, up, wanted)
     return False
+
+
+def _asks_alone(module: Module, stmt: ast.If) -> bool:
+    """Whether a condition calls nothing but what asks for CUDA, so that it draws no number."""
+    calls = [n for n in ast.walk(stmt.test) if isinstance(n, ast.Call)]
+    return all(module.resolve(c.func).startswith("torch.cuda.") for c in calls)
+
+
+def _other_branch(module: Module, stmt: ast.stmt, wanted: str) -> tuple[int, int] | None:
+    """Where an `else:` that has nothing but such seeds begins and ends."""
+    up = stmt.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.If) or stmt not in up.orelse or not _asks_alone(module, up):
+        return None
+    source = module.source
+    low, high = source.line_end(source.end(up.body[-1])), source.line_end(source.end(up.orelse[-1]))
+    head = source.slice(low, source.start(up.orelse[0]))
+    if not re.fullmatch(r"\s*else:\s*", head) or not _near(module, up, wanted):
+        return None
+    return (low, high) if all(_seeds_cuda(module, s, wanted) for s in up.orelse) else None
 
 
 def _around(module: Module, stmt: ast.stmt, wanted: str) -> bool:

@@ -54,6 +54,11 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
+        elif not module.vendor and use.call and beside.locates_checkpoint(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "a checkpoint goes back to CUDA's device",
+                tip="Leave it: other devices read it to the CPU first.", api=use.api,
+            )  # fmt: skip
         elif not module.vendor and use.call and _several_copies(module, use.call):
             module.report(
                 RULE, use.node, "portable", "Lightning trains by DDP here, on no device of Apple's",
@@ -72,7 +77,11 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "another vendor's device is asked for beside it",
                 tip="Leave it, or ask for any other device in a branch of its own.", api=use.api,
             )  # fmt: skip
-        elif not module.vendor and use.call and beside.is_label(module, use.call):
+        elif (
+            not module.vendor
+            and use.call
+            and (beside.is_label(module, use.call) or beside.named_label(module, use.call))
+        ):
             module.report(
                 RULE, use.node, "portable", "a text beside it says that it is about CUDA",
                 tip="Leave it, or show torch.accelerator.current_accelerator() too.", api=use.api,
@@ -114,7 +123,8 @@ def _several_copies(module: Module, call: ast.Call) -> bool:
     """
     for _, up in ancestors(call):
         if isinstance(up, ast.Call) and module.resolve(up.func).startswith(_LIGHTNING):
-            given = [k.value for k in up.keywords if k.arg == "strategy"]
+            names = ("strategy", "distributed_backend")
+            given = [k.value for k in up.keywords if k.arg in names]
             return any(_COPIES.search(module.text(value)) is not None for value in given)
     return False
 
@@ -259,7 +269,8 @@ def _for_library(module: Module, use: Use) -> bool:
     """
     stmt = statement(use.node)
     if isinstance(stmt, ast.Assert) and stmt.msg is not None:
-        return bool(_LIBRARY.search(module.text(stmt.msg)))
+        says = bool(_LIBRARY.search(module.text(stmt.msg)))
+        return says or beside.says_only_cuda(module, stmt.msg)
     if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise | ast.Return):
         asked = any(node is use.node for node in ast.walk(stmt.test))
         said = [
@@ -282,6 +293,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if any(module.within(n, test) for test in _tests(use.node) for n in module.said_in_tests):
         return True
+    if any(_answered_by(module, use, n) for n in module.types_left):
+        return True
     asserted = statement(use.node)
     if isinstance(asserted, ast.Assert) and any(
         module.within(b, node) for b in module.breaking for node in after(asserted)
@@ -301,6 +314,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if isinstance(up, ast.If) and beside.has_torchs_code(up):
             return True
+        if isinstance(up, ast.If) and beside.is_for_each(module, up):
+            return True
         needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
         if needed and not _converted(module, region):
             return True
@@ -314,6 +329,21 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _answered_by(module: Module, use: Use, node: ast.AST) -> bool:
+    """Whether a question, or a name for its answer, chooses a value: `cuda = …is_available()`,
+    `kind = "torch.cuda.FloatTensor" if cuda else "torch.FloatTensor"`.
+    """
+    choice = node.up  # type: ignore[attr-defined]
+    if not isinstance(choice, ast.IfExp) or choice.body is not node:
+        return False
+    if choice.test is use.call:
+        return True
+    bound = module.names.bindings(choice.test) if isinstance(choice.test, ast.Name) else []
+    return len(bound) == 1 and bound[0].value is not None and any(
+        n is use.call for n in ast.walk(bound[0].value)
+    )  # fmt: skip
 
 
 def _tests(node: ast.AST) -> list[ast.AST]:

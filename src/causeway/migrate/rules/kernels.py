@@ -92,6 +92,8 @@ def _refuses_others(module: Module, node: ast.If) -> bool:
     raised = node.body[0]
     if not isinstance(raised, ast.Raise) or "cuda" not in module.text(raised).lower():
         return False
+    if beside.says_only_cuda(module, raised):
+        return True
     homes = (up for _, up in ancestors(node) if isinstance(up, ast.ClassDef))
     home = next(homes, None)
     bases = home.bases if home else []
