@@ -33,6 +33,27 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a seed for each device": (
+        "def f(ids):\n    for i in ids:\n        with torch.cuda.device(i):\n"
+        "            seed = draw()\n            torch.cuda.manual_seed(seed)\n",
+        "    for i in ids:\n        with torch.accelerator.device_index(i if "
+        "torch.accelerator.is_available() else None):\n            seed = draw()\n"
+        "            if torch.accelerator.is_available():\n"
+        "                torch.get_device_module().manual_seed(seed)\n",
+    ),
+    "a context around a variable that is named after CUDA": (
+        "def f(i, torch_cuda_state):\n    with torch.cuda.device(i):\n"
+        "        torch_cuda_state.append(i)\n",
+        "    with torch.accelerator.device_index(i if torch.accelerator.is_available() "
+        "else None):\n        torch_cuda_state.append(i)\n",
+    ),
+    "a seed in the other branch with more": (
+        "torch.manual_seed(s)\nif torch.cuda.is_available():\n    if not args.cuda:\n"
+        "        f()\n    else:\n        torch.set_default_dtype(d)\n"
+        "        torch.cuda.manual_seed_all(s)\n",
+        "torch.manual_seed(s)\nif torch.accelerator.is_available():\n    if not args.cuda:\n"
+        "        f()\n    else:\n        torch.set_default_dtype(d)\n",
+    ),
     "autocast for one of two devices stays off on the CPU": (
         'with torch.autocast(device_type="cuda" if not torch.backends.mps.is_available() else '
         '"mps", enabled=self.half):\n    pass\n',
@@ -468,6 +489,11 @@ CHANGED = {
 }
 
 KEPT = {
+    "what is tried where a question that stays is true": (
+        "import xformers\ndef use(on):\n    if on:\n        if not torch.cuda.is_available():\n"
+        '            raise ValueError("xformers is for GPUs alone")\n        else:\n'
+        "            xformers.ops.attention(torch.randn((1, 2), device='cuda'))\n"
+    ),
     "where a checkpoint goes": (
         "def load(p):\n    map_location = None if torch.cuda.is_available() else 'cpu'\n"
         "    return torch.load(p, map_location=map_location)\n"

@@ -140,9 +140,8 @@ def _only_there(question: ast.expr) -> Iterator[ast.AST]:
             return
         elif isinstance(up, ast.If) and up.test is child:
             function = any(isinstance(n, FUNCTIONS) for _, n in ancestors(up))
-            if not denied:
-                yield from up.body
-            elif function and isinstance(up.body[-1], ast.Return | ast.Continue):
+            yield from up.orelse if denied else up.body
+            if denied and function and isinstance(up.body[-1], ast.Return | ast.Continue):
                 yield from after(up)
             return
         else:

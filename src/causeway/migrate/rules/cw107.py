@@ -72,9 +72,18 @@ def _around_kernels(module: Module, node: ast.AST) -> bool:
     around = next((up for _, up in ancestors(node) if isinstance(up, ast.stmt)), None)
     return isinstance(around, ast.With) and any(
         beside.uses_package(module, stmt)
-        or any(isinstance(n, ast.Call) and kernel_of_cuda(module, n.func) for n in ast.walk(stmt))
+        or any(
+            isinstance(n, ast.Call) and kernel_of_cuda(module, n.func) and _brought(module, n.func)
+            for n in ast.walk(stmt)
+        )
         for stmt in around.body
     )
+
+
+def _brought(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is of an import, and no variable of a name with "cuda" in it."""
+    root = module.root(func)
+    return root is not None and any(b.kind == "import" for b in module.names.bindings(root))
 
 
 def _device_of(module: Module, use: Use) -> None:

@@ -7,7 +7,7 @@ import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import before, block, statement
+from causeway.migrate.names import ancestors, before, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -65,7 +65,7 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
     call = use.call
     if call is None or len(call.args) != 1:
         return False
-    if any(True for _ in module.uses(*_STATES)):
+    if any(True for _ in module.uses(*_STATES)) or _of_one_device(module, call):
         return True
     wanted = module.text(call.args[0])
     if not module.available(call):
@@ -74,6 +74,20 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
         module.resolve(c.func) == "torch.manual_seed" and module.text(c.args[0]) == wanted
         for c in module.names.all(ast.Call)
         if c.args
+    )
+
+
+def _of_one_device(module: Module, call: ast.Call) -> bool:
+    """Whether it is a seed for one of several devices: `with torch.cuda.device(i):`."""
+    contexts = (
+        item.context_expr
+        for _, up in ancestors(call) if isinstance(up, ast.With)
+        for item in up.items
+    )  # fmt: skip
+    return any(
+        isinstance(made, ast.Call)
+        and module.resolve(made.func) in ("torch.cuda.device", "torch.accelerator.device_index")
+        for made in contexts
     )
 
 
@@ -172,10 +186,11 @@ def _around(module: Module, stmt: ast.stmt, wanted: str) -> bool:
     `if torch.cuda.is_available(): torch.cuda.manual_seed(seed); cudnn.deterministic = True`.
     """
     up = stmt.up  # type: ignore[attr-defined]
-    if not isinstance(up, ast.If) or stmt not in up.body or not wanted:
+    if not isinstance(up, ast.If) or not wanted:
         return False
-    rest = [other for other in up.body if not _seeds_cuda(module, other, wanted)]
-    ahead = up.body[: up.body.index(stmt)]
+    branch = up.body if stmt in up.body else up.orelse
+    rest = [other for other in branch if not _seeds_cuda(module, other, wanted)]
+    ahead = branch[: branch.index(stmt)]
     if not rest or not all(_only_settings(module, other) for other in ahead):
         return False
     source = module.source
@@ -257,7 +272,8 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
 def _only_settings(module: Module, stmt: ast.stmt) -> bool:
     """Whether a statement seeds something, sets a switch or names a device."""
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        return "seed" in module.text(stmt.value.func) or "determin" in module.text(stmt.value.func)
+        called = module.text(stmt.value.func)
+        return any(word in called for word in ("seed", "determin", "set_default"))
     if not isinstance(stmt, ast.Assign):
         return False
     calls = [n for n in ast.walk(stmt.value) if isinstance(n, ast.Call)]
