@@ -33,6 +33,15 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a seed behind the name of a variable": (
+        "def main(h):\n    torch.manual_seed(h.seed)\n    global device\n"
+        "    if torch.cuda.is_available():\n        torch.cuda.manual_seed(h.seed)\n"
+        "        device = torch.device('cuda')\n    else:\n        device = torch.device('cpu')\n",
+        "    torch.manual_seed(h.seed)\n    global device\n"
+        "    if torch.accelerator.is_available():\n"
+        "        device = torch.accelerator.current_accelerator()\n"
+        "    else:\n        device = torch.device('cpu')\n",
+    ),
     "a seed for each device": (
         "def f(ids):\n    for i in ids:\n        with torch.cuda.device(i):\n"
         "            seed = draw()\n            torch.cuda.manual_seed(seed)\n",
@@ -489,6 +498,13 @@ CHANGED = {
 }
 
 KEPT = {
+    "an answer in a text that says CUDA": (
+        'print("Cuda available: {}".format(torch.cuda.is_available()))\n'
+    ),
+    "apex by its module, where the program goes on without": (
+        "try:\n    import apex as amp\n    norm = amp.normalization.FusedLayerNorm\n"
+        "except ImportError:\n    norm = None\n"
+    ),
     "what is tried where a question that stays is true": (
         "import xformers\ndef use(on):\n    if on:\n        if not torch.cuda.is_available():\n"
         '            raise ValueError("xformers is for GPUs alone")\n        else:\n'

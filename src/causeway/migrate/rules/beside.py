@@ -156,6 +156,10 @@ def is_label(module: Module, node: ast.AST) -> bool:
         parts = up.up.values  # type: ignore[attr-defined]
         before = parts[parts.index(up) - 1] if parts.index(up) else None
         return _says_cuda(before)
+    if isinstance(up, ast.Call) and getattr(up.func, "attr", "") == "format":
+        text = up.func.value  # type: ignore[attr-defined]
+        shown = str(getattr(text, "value", "")).lower()
+        return len(up.args) == 1 and _says_cuda(text) and "avail" in shown
     if isinstance(up, ast.Dict):
         key = up.keys[up.values.index(node)] if node in up.values else None
         return _says_cuda(key) and "avail" in str(getattr(key, "value", "")).lower()

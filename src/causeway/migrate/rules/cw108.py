@@ -270,7 +270,9 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
 
 
 def _only_settings(module: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement seeds something, sets a switch or names a device."""
+    """Whether a statement seeds something, sets a switch or names a device or a variable."""
+    if isinstance(stmt, ast.Global | ast.Nonlocal):
+        return True
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
         called = module.text(stmt.value.func)
         return any(word in called for word in ("seed", "determin", "set_default"))

@@ -93,7 +93,8 @@ def _stays(module: Module, use: Use) -> str:
     up = use.node.up  # type: ignore[union-attr]
     if isinstance(up, ast.ClassDef) and use.node in up.bases:
         return "a class of the program is built on it"
-    bindings = module.names.bindings(use.node) if isinstance(use.node, ast.Name) else []
+    root = module.root(use.node)
+    bindings = module.names.bindings(root) if root is not None else []
     if any(_may_fail(b.node) for b in bindings if b.kind == "import"):
         return "the program goes on where there is no apex"
     return ""
