@@ -1708,3 +1708,52 @@ def test_names_of_apex_stay_in_apexs_own_tree(tmp_path: Path) -> None:
 def test_a_module_without_torch_gets_no_import_for_one_comparison() -> None:
     text = 'def f(g):\n    if g.device.type != "cuda":\n        raise ValueError\n'
     assert convert(text) == text
+
+
+@pytest.mark.parametrize(
+    "sets", ["exec(open('options.py').read())", "globals().update(read())", "globals()[key] = 1"]
+)
+def test_a_device_that_an_option_may_set_unseen_is_not_used_for_others(sets: str) -> None:
+    text = (
+        f"import torch\n\ndevice = 'cuda'  # or 'cuda:1'\n{sets}\n"
+        "kind = 'cuda' if 'cuda' in device else 'cpu'\nx = torch.ones(2).cuda()\n"
+    )
+    after = convert(text)
+    assert "kind = accelerator.type if 'cpu' != accelerator.type in device else 'cpu'" in after
+    assert "x = torch.ones(2).to(accelerator)" in after
+
+
+def test_a_test_that_needs_numba_stays() -> None:
+    text = (
+        "import pytest\nimport torch\n\n\ndef test_loss():\n    pytest.importorskip('numba')\n"
+        "    if torch.cuda.device_count() == 0:\n        pytest.skip('no GPU')\n"
+        "    device = torch.device('cuda')\n    loss(torch.ones(2).to(device))\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("numba", "numpy")) != text
+
+
+def test_an_attribute_that_goes_to_another_library_stays() -> None:
+    text = (
+        "import torch\n\n\nclass Engine:\n    def __init__(self, gpu):\n"
+        "        import ctranslate2\n\n        if gpu:\n            self.device = 'cuda'\n"
+        "        else:\n            self.device = 'cpu'\n"
+        "        self.translator = ctranslate2.Translator('a', device=self.device)\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("ctranslate2", "translate")) != text
+
+
+def test_a_question_beside_amds_version_stays() -> None:
+    text = "import torch\n\nif torch.cuda.is_available() and torch.version.hip:\n    f()\n"
+    assert convert(text) == text
+
+
+def test_batch_norms_whose_group_apex_makes_stay() -> None:
+    text = (
+        "import torch\n\n\ndef build(model, named):\n    if named:\n        import apex\n\n"
+        "        group = apex.parallel.create_syncbn_process_group(group_size=2)\n"
+        "        model = apex.parallel.convert_syncbn_model(model, process_group=group)\n"
+        "    return model\n"
+    )
+    assert "model = apex.parallel.convert_syncbn_model(model, process_group=group)" in convert(text)

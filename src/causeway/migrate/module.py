@@ -69,6 +69,8 @@ _VENDOR_ASKED = re.compile(
 _RUNTIMES = {
     "tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt",
 }  # fmt: skip
+# A test that is skipped without them is about kernels for CUDA, if it speaks of CUDA.
+_NEEDS, _NEEDED = "pytest.importorskip", {"numba", "cupy", "pynvrtc"}
 _LOSSES = {"warpctc_pytorch", "warp_rnnt", "warprnnt_pytorch"}  # for the CPU and CUDA
 # What onnxruntime runs a model by.
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
@@ -931,7 +933,7 @@ class Module:
         module imported. "" where it is torch's.
         """
         if self._runtimes is None:
-            words = (*_RUNTIMES, *_LOSSES, *PROVIDERS)
+            words = (*_RUNTIMES, *_LOSSES, *PROVIDERS, "importorskip")
             concerned = any(word in self.source.text for word in words)
             self._runtimes = (
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
@@ -964,6 +966,10 @@ class Module:
         for constant in self.names.all(ast.Constant):
             if constant.value in PROVIDERS:
                 yield from ((up, "onnxruntime") for up in self._home(constant)[:1])
+            elif constant.value in _NEEDED:
+                call = constant.up  # type: ignore[attr-defined]
+                if isinstance(call, ast.Call) and self.resolve(call.func) == _NEEDS:
+                    yield from ((up, constant.value) for up in self._home(constant)[:1])
 
     @staticmethod
     def _home(node: ast.AST) -> list[ast.AST]:

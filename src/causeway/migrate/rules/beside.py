@@ -26,7 +26,7 @@ _PACKAGE = re.compile(
 # What says that an extension was built for CUDA, or chooses its graphs.
 _BUILT = re.compile(
     r"\bbuilt_with_cuda|\w*extension\w*_(?:built|available|loaded)\b|has_fused_|\bfused_\w+_cls\b"
-    r"|cuda_?graph|\bbackends\.cudnn\.",
+    r"|cuda_?graph|\bbackends\.cudnn\.|\bversion\.hip\b",
     re.I,
 )
 _OTHERS = "mps|xpu|npu|mlu|hpu|musa|gcu|sdaa"

@@ -97,6 +97,14 @@ def _stays(module: Module, use: Use) -> str:
     bindings = module.names.bindings(root) if root is not None else []
     if any(_may_fail(b.node) for b in bindings if b.kind == "import"):
         return "the program goes on where there is no apex"
+    given = [k.value for k in use.call.keywords if k.arg == "process_group"] if use.call else []
+    names = [value for value in given if isinstance(value, ast.Name)]
+    made = [b.value for name in names for b in module.names.bindings(name)]
+    if any(
+        isinstance(group, ast.Call) and module.resolve(group.func).startswith("apex.")
+        for group in (*given, *made)
+    ):
+        return "its group is made by apex"
     return ""
 
 

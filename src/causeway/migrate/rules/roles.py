@@ -266,6 +266,8 @@ def goes_elsewhere(module: Module, stmt: ast.AST) -> bool:
     `device = "cuda"`, `faster_whisper.WhisperModel(path, device=device)`.
     """
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if isinstance(target, ast.Attribute):
+        return _attribute_goes(module, target)
     if not isinstance(target, ast.Name):
         return False
     held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
@@ -278,6 +280,26 @@ def goes_elsewhere(module: Module, stmt: ast.AST) -> bool:
         ) and _foreign(module, call):  # fmt: skip
             return True
     return False
+
+
+def _attribute_goes(module: Module, target: ast.Attribute) -> bool:
+    """The same of an attribute of a class: `self.device = "cuda"`,
+    `ctranslate2.Translator(path, device=self.device)`.
+    """
+    home = next((up for _, up in ancestors(target) if isinstance(up, ast.ClassDef)), None)
+    if home is None or not isinstance(target.value, ast.Name) or target.value.id != "self":
+        return False
+    spelled = ast.unparse(target)
+    return any(
+        isinstance(call, ast.Call)
+        and any(
+            ast.unparse(a) == spelled
+            for a in (*call.args, *(k.value for k in call.keywords))
+            if isinstance(a, ast.Attribute)
+        )
+        and _foreign(module, call)
+        for call in ast.walk(home)
+    )
 
 
 def _within_framework(node: ast.AST) -> bool:
