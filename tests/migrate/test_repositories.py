@@ -33,6 +33,123 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a seed behind the name of a variable": (
+        "def main(h):\n    torch.manual_seed(h.seed)\n    global device\n"
+        "    if torch.cuda.is_available():\n        torch.cuda.manual_seed(h.seed)\n"
+        "        device = torch.device('cuda')\n    else:\n        device = torch.device('cpu')\n",
+        "    torch.manual_seed(h.seed)\n    global device\n"
+        "    if torch.accelerator.is_available():\n"
+        "        device = torch.accelerator.current_accelerator()\n"
+        "    else:\n        device = torch.device('cpu')\n",
+    ),
+    "a seed for each device": (
+        "def f(ids):\n    for i in ids:\n        with torch.cuda.device(i):\n"
+        "            seed = draw()\n            torch.cuda.manual_seed(seed)\n",
+        "    for i in ids:\n        with torch.accelerator.device_index(i if "
+        "torch.accelerator.is_available() else None):\n            seed = draw()\n"
+        "            if torch.accelerator.is_available():\n"
+        "                torch.get_device_module().manual_seed(seed)\n",
+    ),
+    "a context around a variable that is named after CUDA": (
+        "def f(i, torch_cuda_state):\n    with torch.cuda.device(i):\n"
+        "        torch_cuda_state.append(i)\n",
+        "    with torch.accelerator.device_index(i if torch.accelerator.is_available() "
+        "else None):\n        torch_cuda_state.append(i)\n",
+    ),
+    "a seed in the other branch with more": (
+        "torch.manual_seed(s)\nif torch.cuda.is_available():\n    if not args.cuda:\n"
+        "        f()\n    else:\n        torch.set_default_dtype(d)\n"
+        "        torch.cuda.manual_seed_all(s)\n",
+        "torch.manual_seed(s)\nif torch.accelerator.is_available():\n    if not args.cuda:\n"
+        "        f()\n    else:\n        torch.set_default_dtype(d)\n",
+    ),
+    "autocast for one of two devices stays off on the CPU": (
+        'with torch.autocast(device_type="cuda" if not torch.backends.mps.is_available() else '
+        '"mps", enabled=self.half):\n    pass\n',
+        "with torch.autocast(device_type=accelerator.type if not torch.backends.mps.is_available() "
+        'else "mps", enabled=self.half and accelerator.type != "cpu"):\n    pass\n',
+    ),
+    "a torch without torch.amp": (
+        'f = (torch.amp.custom_fwd(device_type="cuda") if hasattr(torch, "amp") '
+        "else torch.cuda.amp.custom_fwd(cast_inputs=torch.float32))\n",
+        'f = (torch.amp.custom_fwd(device_type=accelerator.type) if hasattr(torch, "amp") '
+        "else torch.cuda.amp.custom_fwd(cast_inputs=torch.float32))\n",
+    ),
+    "a number of devices, for each of which a name is asked that some lack": (
+        "def memory(device):\n    return torch.cuda.get_device_properties(device).total_memory\n"
+        "def most(limit):\n    for i in range(torch.cuda.device_count()):\n"
+        "        print(memory(i))\n",
+        "def memory(device):\n"
+        "    return torch.get_device_module().get_device_properties(device).total_memory\n"
+        "def most(limit):\n    for i in range(torch.accelerator.device_count() "
+        'if hasattr(torch.get_device_module(), "get_device_properties") else 0):\n'
+        "        print(memory(i))\n",
+    ),
+    "a seed in the other branch": (
+        "torch.manual_seed(args.seed)\nif torch.cuda.is_available():\n    if not args.cuda:\n"
+        '        print("run with --cuda")\n    else:\n        torch.cuda.manual_seed(args.seed)\n'
+        "run()\n",
+        "torch.manual_seed(args.seed)\nif torch.accelerator.is_available():\n"
+        '    if not args.cuda:\n        print("run with --cuda")\nrun()\n',
+    ),
+    "an attribute that is true where nothing is said": (
+        "class Timer:\n    def __init__(self, sync_cuda=True):\n"
+        "        self.sync_cuda = sync_cuda\n    def start(self):\n        if self.sync_cuda:\n"
+        "            torch.cuda.synchronize()\n",
+        "        if self.sync_cuda:\n            if torch.accelerator.is_available():\n"
+        "                torch.accelerator.synchronize()\n",
+    ),
+    "a number of devices, for each of which every device has an answer": (
+        "def f(limit):\n    n = torch.cuda.device_count() if limit is None else limit\n"
+        "    for i in range(n):\n        print(i, torch.cuda.memory_allocated(i))\n",
+        "    n = torch.accelerator.device_count() if limit is None else limit\n"
+        "    for i in range(n):\n        print(i, torch.accelerator.memory_allocated(i) "
+        "if torch.accelerator.is_available() else 0)\n",
+    ),
+    "values that are called sizes, and sizes": (
+        "def f(x, sizes):\n    a = torch.cuda.LongTensor(sizes)\n"
+        "    return a, torch.cuda.FloatTensor(*sizes), torch.cuda.FloatTensor(x.size(0))\n",
+        "def f(x, sizes):\n    a = torch.LongTensor(sizes).to(accelerator)\n"
+        "    return a, torch.empty(*sizes, dtype=torch.float32, device=accelerator), "
+        "torch.empty(x.size(0), dtype=torch.float32, device=accelerator)\n",
+    ),
+    "a generator of the device by itself": (
+        "def add(self, seed):\n    state = torch.cuda.get_rng_state()\n"
+        "    torch.cuda.manual_seed(seed)\n    return state\n",
+        "def add(self, seed):\n    state = getattr(torch.get_device_module(), "
+        '"get_rng_state", lambda *_: torch.get_rng_state())()\n'
+        "    if torch.accelerator.is_available():\n"
+        "        torch.get_device_module().manual_seed(seed)\n    return state\n",
+    ),
+    "a seed before a condition with more than the same": (
+        "def f(seed):\n    torch.manual_seed(seed)\n    try:\n"
+        "        if torch.cuda.is_available():\n            torch.cuda.manual_seed(seed)\n"
+        "            torch.cuda.manual_seed_all(seed)\n            # no TF32\n"
+        "            torch.backends.cuda.matmul.allow_tf32 = False\n            g()\n"
+        "    except RuntimeError:\n        pass\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    try:\n"
+        "        if torch.accelerator.is_available():\n            # no TF32\n"
+        "            torch.backends.cuda.matmul.allow_tf32 = False\n            g()\n"
+        "    except RuntimeError:\n        pass\n",
+    ),
+    "a seed under a condition with a comment": (
+        "def f(seed):\n    torch.manual_seed(seed)\n"
+        "    if torch.cuda.is_available():  # just in case\n"
+        "        torch.cuda.manual_seed_all(seed)\n    return seed\n",
+        "def f(seed):\n    torch.manual_seed(seed)\n    return seed\n",
+    ),
+    "a parameter that is true where nothing is said": (
+        "def timer(sync_gpu=True):\n    if sync_gpu:\n        torch.cuda.synchronize()\n",
+        "def timer(sync_gpu=True):\n    if sync_gpu:\n"
+        "        if torch.accelerator.is_available():\n"
+        "            torch.accelerator.synchronize()\n",
+    ),
+    "a part of a device's name": (
+        'def f(device):\n    device_type, index = device.split(":")\n'
+        '    return device_type == "cuda"\n',
+        'def f(device):\n    device_type, index = device.split(":")\n'
+        '    return device_type == accelerator.type != "cpu"\n',
+    ),
     "a seed behind another one, with the device's name between them": (
         "def f(seed, index):\n    torch.manual_seed(seed)\n"
         '    device = torch.device("cuda:" + str(index)) if torch.cuda.is_available() else '
@@ -186,14 +303,6 @@ CHANGED = {
         "    torch.cuda.manual_seed_all(seed + i)\n"
         "def by_chance():\n    torch.seed()\n    torch.cuda.seed()\n",
         "def init(i):\n    torch.manual_seed(seed + i)\ndef by_chance():\n    torch.seed()\n",
-    ),
-    "a question that guards what has no guard of its own": (
-        "if torch.cuda.is_available():\n    device = torch.cuda.current_device()\n"
-        "    found = torch.cuda.get_device_properties(device)\n"
-        "    print(device, found.major)\n",
-        "if torch.cuda.is_available():\n    device = torch.accelerator.current_device_index()\n"
-        "    found = torch.cuda.get_device_properties(device)\n"
-        "    print(device, found.major)\n",
     ),
     "a module that knows other devices by name": (
         'def f(device):\n    if device.type == "mps":\n        g()\n'
@@ -389,6 +498,177 @@ CHANGED = {
 }
 
 KEPT = {
+    "an answer in a text that says CUDA": (
+        'print("Cuda available: {}".format(torch.cuda.is_available()))\n'
+    ),
+    "apex by its module, where the program goes on without": (
+        "try:\n    import apex as amp\n    norm = amp.normalization.FusedLayerNorm\n"
+        "except ImportError:\n    norm = None\n"
+    ),
+    "what is tried where a question that stays is true": (
+        "import xformers\ndef use(on):\n    if on:\n        if not torch.cuda.is_available():\n"
+        '            raise ValueError("xformers is for GPUs alone")\n        else:\n'
+        "            xformers.ops.attention(torch.randn((1, 2), device='cuda'))\n"
+    ),
+    "where a checkpoint goes": (
+        "def load(p):\n    map_location = None if torch.cuda.is_available() else 'cpu'\n"
+        "    return torch.load(p, map_location=map_location)\n"
+        "def other(p):\n    if not torch.cuda.is_available():\n        map_location = 'cpu'\n"
+        "    else:\n        map_location = None\n    return torch.load(p, map_location)\n"
+    ),
+    "a tensor type's name by an answer": (
+        "cuda = True and torch.cuda.is_available()\n"
+        "kind = 'torch.cuda.FloatTensor' if cuda else 'torch.FloatTensor'\n"
+        "torch.set_default_tensor_type(kind)\n"
+    ),
+    "an old Lightning's DDP": (
+        "import pytorch_lightning as pl\n"
+        "t = pl.Trainer(distributed_backend='ddp' if torch.cuda.is_available() else None)\n"
+    ),
+    "what is off for Apple's device, by a comment": (
+        "half = False\nif torch.cuda.is_available():  # set False in CPU/MPS mode\n"
+        "    half = True\n"
+    ),
+    "a question beside cuDNN's": (
+        "def device(i):\n    return torch.device('cuda' + i if torch.cuda.is_available() and "
+        "torch.backends.cudnn.is_available() else 'cpu')\n"
+    ),
+    "what can only be used with CUDA, by the message": (
+        "def f(use_cuda):\n    assert torch.cuda.is_available(), 'It can only be ' + \\\n"
+        "        'used with CUDA'\n    return tree()\n"
+    ),
+    "inputs of CUDA alone, by the message": (
+        "def sum_along(weights):\n    if not weights.is_cuda:\n"
+        '        raise NotImplementedError("Only support cuda inputs.")\n    return f(weights)\n'
+    ),
+    "an answer that is shown as CUDA's": (
+        "def info(env):\n    there = torch.cuda.is_available()\n"
+        '    env["CUDA available"] = there\n    if there:\n        env["home"] = home()\n'
+    ),
+    "a device's context around a package for CUDA": (
+        "import tinycudann as tcnn\ndef f(rank):\n    with torch.cuda.device(rank()):\n"
+        "        return tcnn.Encoding(3)\n"
+    ),
+    "what is behind a comparison with an index that stays": (
+        'if DEVICE == "cuda:0":\n    torch.cuda.synchronize()\n'
+        'elif DEVICE == "xpu:0":\n    torch.xpu.synchronize()\n'
+    ),
+    "torch as an argument": (
+        "def device_of(module):\n    t = torch if module is None else module\n"
+        '    if hasattr(t, "cuda") and t.cuda.is_available():\n        return "cuda"\n'
+        '    return "cpu"\n'
+    ),
+    "a function for each vendor": (
+        "if torch.cuda.is_available():\n    log_cuda_info(torch)\n"
+        "elif torch.xpu.is_available():\n    log_xpu_info(torch)\nelse:\n    f()\n"
+    ),
+    "a class that loads a kernel by its name": (
+        "import importlib\nclass Adam(torch.optim.Optimizer):\n    def __init__(self):\n"
+        '        global kernel\n        kernel = importlib.import_module("fused_adam_cuda")\n'
+        "    def step(self, p):\n        with torch.cuda.device(p.device):\n"
+        "            kernel.adam(p.cuda())\n"
+    ),
+    "a function of a kernel that is made before it is called": (
+        "class Norm(torch.autograd.Function):\n    def forward(self, x):\n"
+        "        return layer_norm_cuda.forward(x)\n"
+        "def norm(x):\n    if not x.is_cuda:\n        return plain(x)\n"
+        "    return Norm(3)(x)\n"
+    ),
+    "a class on apex's": (
+        "try:\n    from apex.normalization import FusedLayerNorm as Fused\n"
+        "except ImportError:\n    Fused = None\n"
+        "class Norm(Fused):\n    def forward(self, x):\n        if not x.is_cuda:\n"
+        "            return super().forward(x)\n        return x\n"
+    ),
+    "tests of cugraph's layers": (
+        "from dgl.nn import CuGraphGATConv\ndef test_gat():\n"
+        '    device = "cuda:0"\n    CuGraphGATConv(3).to(device)\n'
+    ),
+    "what follows a question that stays": (
+        'def f(i):\n    if not torch.cuda.is_available():\n        return "cpu"\n'
+        "    capability = torch.cuda.get_device_capability(i)\n"
+        "    return torch.cuda.get_device_name(i), capability\n"
+    ),
+    "a condition with a call that stays": (
+        "def f():\n    return torch.cuda.is_bf16_supported() and "
+        "torch.cuda.get_device_properties(torch.cuda.current_device()).major >= 8\n"
+    ),
+    "a build with CUDA": (
+        "if torch.cuda.is_available() and not built_with_cuda():\n"
+        '    raise ImportError("this is the build for the CPU")\n'
+    ),
+    "whether an extension was built": (
+        "def f():\n    if not EXTENSION_BUILT or not torch.cuda.is_available():\n"
+        '        return False\n    return run(torch.ones(2, device="cuda"))\n'
+    ),
+    "CUDA graphs by an option": (
+        "def f(request, device):\n"
+        "    if request.use_cuda_graph and self.graph is None and torch.cuda.is_available():\n"
+        '        capture()\n    return use_cuda_graph and device == "cuda"\n'
+    ),
+    "CUDA graphs by the text of a switch": (
+        'Checkbox(label="CUDA Graph " + tr("on"), interactive=torch.cuda.is_available())\n'
+    ),
+    "a function that records a graph": (
+        "def record(self, x):\n    s = torch.cuda.Stream()\n"
+        "    s.wait_stream(torch.cuda.current_stream())\n    g = torch.cuda.CUDAGraph()\n"
+        "    with torch.cuda.graph(g):\n        self.y = self.h(x.cuda())\n"
+        "    torch.cuda.synchronize()\n    return g\n"
+    ),
+    "a call that waits for CUDA's start": (
+        "from torch.cuda import _lazy_call\ndef set_state(state, device):\n"
+        '    device = torch.device("cuda", device)\n    def cb():\n'
+        "        torch.cuda.default_generators[torch.cuda.current_device()].set_state(state)\n"
+        "    _lazy_call(cb)\n"
+    ),
+    "CUDA's libraries, by the message": (
+        "def load():\n    if not torch.cuda.is_available():\n"
+        '        print("CUDA is not available, skipping cuDNN setup.")\n        return\n'
+        "    load_libraries()\n"
+    ),
+    "an operator of the library's own": (
+        "def nearest(x, y):\n    if x.is_cuda:\n"
+        "        return torch.ops.torch_cluster.nearest(x, y)\n    return cluster(x, y)\n"
+    ),
+    "torch's fast attention, which the CPU and CUDA have": (
+        "def forward(x, w):\n    if x.is_cuda:\n"
+        "        return torch._native_multi_head_attention(x, w)\n    return slow(x, w)\n"
+    ),
+    "a loss of another library": (
+        "from warprnnt_pytorch import RNNTLoss\nclass Loss(torch.nn.Module):\n"
+        "    def __init__(self):\n        self.loss = RNNTLoss()\n"
+        "        self.use_cuda = torch.cuda.is_available()\n"
+        "    def forward(self, x):\n        if self.use_cuda:\n            x = x.cuda()\n"
+        "        return self.loss(x)\n"
+    ),
+    "a device of another library, by a variable": (
+        "from faster_whisper import WhisperModel\ndef load(path):\n"
+        '    device = "cuda" if torch.cuda.is_available() else "cpu"\n'
+        "    return WhisperModel(path, device=device)\n"
+    ),
+    "a piece of a mode": (
+        'args.kept, args.feature_device = args.mode.split("-")\n'
+        'if args.feature_device != "cuda":\n    f()\n'
+    ),
+    "arguments that are not seen here": (
+        "def copy(x, ctx, **kwargs):\n"
+        '    if ctx.device.type == "cuda":\n        return x.cuda(**kwargs)\n    return x\n'
+    ),
+    "an assertion about NCCL": (
+        "import torch.distributed as dist\n"
+        'assert dist.get_backend() == "nccl", "requires NCCL to send"\n'
+    ),
+    "Lightning's DDP, which Apple's device has not": (
+        "from pytorch_lightning import Trainer\n"
+        'trainer = Trainer(accelerator="gpu" if torch.cuda.is_available() else "cpu",\n'
+        '    strategy="ddp" if torch.cuda.is_available() else "auto",\n'
+        "    devices=-1 if torch.cuda.is_available() else 1)\n"
+    ),
+    "a question that guards what has no guard of its own, and what it guards": (
+        "if torch.cuda.is_available():\n    device = torch.cuda.current_device()\n"
+        "    found = torch.cuda.get_device_properties(device)\n"
+        "    print(device, found.major)\n"
+    ),
     "what a module of compiled kernels does when it is run": (
         "from mmcv.utils import ext_loader\next = ext_loader.load_ext('_ext', ['f'])\n"
         "class F(torch.autograd.Function):\n    pass\n"
@@ -1279,7 +1559,8 @@ def test_a_module_that_needs_an_extension_named_after_cuda_stays(tmp_path: Path)
         "setup.py": "from torch.utils.cpp_extension import CUDAExtension\n"
         'modules = [CUDAExtension("flow_cuda", SOURCES)]\n',
         "flow.py": "import torch\nimport flow_cuda as lib\n\n\ndef f(x):\n    if x.is_cuda:\n"
-        "        out = torch.cuda.FloatTensor().resize_(x.size())\n        lib.f(x, out)\n",
+        "        out = torch.cuda.FloatTensor().resize_(x.size())\n        lib.f(x, out)\n\n\n"
+        "def g(x):\n    return x.cuda()\n",
     }
     assert tree(tmp_path, files)["flow.py"] == files["flow.py"]
     tried = files["flow.py"].replace(
@@ -1371,3 +1652,108 @@ def test_a_default_type_stays_where_the_tree_makes_tensors_by_it(tmp_path: Path)
 def test_a_program_of_mindspores_own_stays() -> None:
     text = "from mindspore.communication import get_group_size, create_group\n\nget_group_size()\n"
     assert convert(text) == text
+
+
+def test_what_is_around_kernels_that_are_compiled_beside_them_stays(tmp_path: Path) -> None:
+    files = {
+        "freq/__init__.py": "from .freq import Freq\n",
+        "freq/backend.py": "from torch.utils.cpp_extension import load\n\n"
+        '_backend = load(name="_freq", sources=["freq.cu"])\n',
+        "freq/freq.py": "import torch\nfrom torch.autograd import Function\n\n"
+        "try:\n    import _freq as _backend\nexcept ImportError:\n"
+        "    from .backend import _backend\n\n\nclass Freq(Function):\n    @staticmethod\n"
+        "    def forward(ctx, x):\n        return _backend.freq(x.cuda())\n",
+        "tests/test_freq.py": "import torch\nfrom freq import Freq\n\n"
+        "y = Freq.apply(torch.ones(2).cuda())\n",
+        "model.py": "import torch\nfrom freq import Freq\n\n\ndef f(x):\n    return x.cuda()\n",
+    }
+    after = tree(tmp_path, files)
+    assert [name for name in files if after[name] != files[name]] == ["model.py"]
+    (tmp_path / "freq/backend.py").write_text("_backend = None\n")
+    assert tree(tmp_path, {"freq/freq.py": files["freq/freq.py"]}) != files["freq/freq.py"]
+
+
+@pytest.mark.parametrize("loads", ["ops.load_library(where)", "classes.load_library(where)"])
+def test_tests_of_a_library_that_torch_loads_stay(tmp_path: Path, loads: str) -> None:
+    files = {
+        "cluster/__init__.py": f"import torch\n\ntorch.{loads}\n",
+        "cluster/testing.py": "import torch\n\ndevices = [torch.device('cuda:0')]\n",
+        "test/test_near.py": "import torch\nfrom cluster import near\n\n\n"
+        "def test_near():\n    near(torch.ones(2).cuda())\n",
+    }
+    assert tree(tmp_path, files) == files
+
+
+def test_a_test_that_imports_what_is_named_after_cuda_stays() -> None:
+    text = (
+        "import torch\n\n\ndef test_softmax():\n    import masked_softmax_cuda\n\n"
+        "    masked_softmax_cuda.forward(torch.ones(2).cuda())\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("_cuda", "_fast")) != text
+
+
+def test_names_of_apex_stay_in_apexs_own_tree(tmp_path: Path) -> None:
+    files = {
+        "apex/__init__.py": "",
+        "tests/test_norm.py": "import apex\n\nnorm = apex.normalization.FusedLayerNorm(8)\n",
+    }
+    assert tree(tmp_path / "own", files) == files
+    assert (
+        tree(tmp_path / "other", {"a.py": files["tests/test_norm.py"]})["a.py"]
+        != files["tests/test_norm.py"]
+    )
+
+
+def test_a_module_without_torch_gets_no_import_for_one_comparison() -> None:
+    text = 'def f(g):\n    if g.device.type != "cuda":\n        raise ValueError\n'
+    assert convert(text) == text
+
+
+@pytest.mark.parametrize(
+    "sets", ["exec(open('options.py').read())", "globals().update(read())", "globals()[key] = 1"]
+)
+def test_a_device_that_an_option_may_set_unseen_is_not_used_for_others(sets: str) -> None:
+    text = (
+        f"import torch\n\ndevice = 'cuda'  # or 'cuda:1'\n{sets}\n"
+        "kind = 'cuda' if 'cuda' in device else 'cpu'\nx = torch.ones(2).cuda()\n"
+    )
+    after = convert(text)
+    assert "kind = accelerator.type if 'cpu' != accelerator.type in device else 'cpu'" in after
+    assert "x = torch.ones(2).to(accelerator)" in after
+
+
+def test_a_test_that_needs_numba_stays() -> None:
+    text = (
+        "import pytest\nimport torch\n\n\ndef test_loss():\n    pytest.importorskip('numba')\n"
+        "    if torch.cuda.device_count() == 0:\n        pytest.skip('no GPU')\n"
+        "    device = torch.device('cuda')\n    loss(torch.ones(2).to(device))\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("numba", "numpy")) != text
+
+
+def test_an_attribute_that_goes_to_another_library_stays() -> None:
+    text = (
+        "import torch\n\n\nclass Engine:\n    def __init__(self, gpu):\n"
+        "        import ctranslate2\n\n        if gpu:\n            self.device = 'cuda'\n"
+        "        else:\n            self.device = 'cpu'\n"
+        "        self.translator = ctranslate2.Translator('a', device=self.device)\n"
+    )
+    assert convert(text) == text
+    assert convert(text.replace("ctranslate2", "translate")) != text
+
+
+def test_a_question_beside_amds_version_stays() -> None:
+    text = "import torch\n\nif torch.cuda.is_available() and torch.version.hip:\n    f()\n"
+    assert convert(text) == text
+
+
+def test_batch_norms_whose_group_apex_makes_stay() -> None:
+    text = (
+        "import torch\n\n\ndef build(model, named):\n    if named:\n        import apex\n\n"
+        "        group = apex.parallel.create_syncbn_process_group(group_size=2)\n"
+        "        model = apex.parallel.convert_syncbn_model(model, process_group=group)\n"
+        "    return model\n"
+    )
+    assert "model = apex.parallel.convert_syncbn_model(model, process_group=group)" in convert(text)

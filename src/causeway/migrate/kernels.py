@@ -13,10 +13,21 @@ from collections.abc import Callable, Iterator
 
 from causeway.migrate.names import FUNCTIONS, Names, ancestors
 
-_CONCERNS = re.compile(r"numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
+_CONCERNS = re.compile(r"CuGraph|numba|triton|faiss|requires?_cuda|mark\.\w*cuda|patch")
 _CUDAS = re.compile(r"_cuda$|^cuda_\w*kernel|triton")
 _CUPY_KERNELS = re.compile(r"RawKernel|RawModule|\bcuda\.(?:compile|function)|memoize|NVRTC")
 _LOADS = re.compile(r"\bload_ext\(")
+_PRIVATE = re.compile(r"_lazy_call|CUDAGraph|cuda\.graph\b")
+_PRIVATES = {
+    "torch.cuda._lazy_call": "the start of CUDA",
+    "torch.cuda.CUDAGraph": "CUDA graphs",
+    "torch.cuda.graph": "CUDA graphs",
+}
+# By its place: a test_net.py elsewhere evaluates a model.
+_TESTS = re.compile(r"(?:^|/)(?:tests?|testing)/(?:.*/)?test_\w+\.py$|(?:^|/)conftest\.py$")
+# What modules that load a kernel by its name name: an extension of CUDA's, or apex's.
+_NAMED = re.compile(r"\w+_cuda|amp_C")
+_SHORT = 2500  # bytes; a longer function does more than to record a graph
 _MARK = re.compile(r"pytest\.mark\.\w*cuda\w*")
 
 
@@ -24,7 +35,7 @@ class Kernels:
     """What is for which kernels: `at(node)` says it, "" where nothing is.
 
     `extensions`: the modules that the tree builds for CUDA, by their qualified names; `packages`:
-    those of its packages that load some.
+    those of its packages that load some; `wrappers`: its modules of such kernels.
     """
 
     def __init__(
@@ -34,8 +45,10 @@ class Kernels:
         text: str,
         extensions: frozenset[str] = frozenset(),
         packages: frozenset[str] = frozenset(),
+        path: str = "",
+        wrappers: frozenset[str] = frozenset(),
     ) -> None:
-        self._names, self._resolve = names, resolve
+        self._names, self._resolve, self._path = names, resolve, path
         self._whole = ""  # what all of it is for
         self._parts: dict[int, str] = {}  # by id of a function, a class or the module
         self._trials: set[int] = set()  # by id of an `if __name__ == "__main__":`
@@ -57,11 +70,21 @@ class Kernels:
             self._whole = f"the extension {built[0]}"
         elif loading and (owner := self._tests_package(loading)):
             self._whole = f"the compiled kernels of {owner}"
+        elif self._serves_tests(path, packages):
+            self._whole = "tests of compiled kernels"
+        elif self._compiles(path, wrappers):
+            self._whole = "kernels that are compiled for CUDA beside it"
+        elif "_cuda" in text and (name := self._tests_cudas()):
+            self._whole = f"the extension {name}"
         else:
             if _LOADS.search(text):
                 self._find_trial()
             if _CONCERNS.search(text):
                 self._find()
+            if _PRIVATE.search(text):
+                self._find_private(text)
+            if "import_module(" in text:
+                self._find_loaders()
 
     def at(self, node: ast.AST) -> str:
         """The kernels that a node is for."""
@@ -134,6 +157,59 @@ class Kernels:
         brought = self._brought() if self._has_tests() else set()
         return next((p for p in packages if any(f"{b}.".startswith(f"{p}.") for b in brought)), "")
 
+    def _compiles(self, path: str, wrappers: frozenset[str]) -> bool:
+        """Whether a module is for kernels, and there is no way around them: the only other names
+        in its `try:` are those of the same kernels.
+        """
+        return path in wrappers and any(
+            base in ("torch.autograd.Function", "torch.autograd.function.Function")
+            for node in self._names.all(ast.ClassDef)
+            for base in map(self._resolve, node.bases)
+        )
+
+    @staticmethod
+    def _serves_tests(path: str, packages: frozenset[str]) -> bool:
+        """Whether a module has what tests of a package's kernels share: `cluster/testing.py`."""
+        folder, _, name = path.rpartition("/")
+        return name in ("testing.py", "conftest.py") and folder.replace("/", ".") in packages
+
+    def _tests_cudas(self) -> str:
+        """What a module with tests imports that is named after CUDA alone, `import nms_cuda`."""
+        found = [
+            alias.name for node in self._names.all(ast.Import) for alias in node.names
+            if alias.name.endswith("_cuda") and "." not in alias.name
+        ]  # fmt: skip
+        return found[0] if found and self._has_tests() else ""
+
+    def _find_private(self, text: str) -> None:
+        """Functions of what is CUDA's alone: they put a call off until CUDA is started, or record a
+        graph of it.
+        """
+        for kind in (ast.Name, ast.Attribute):
+            for node in self._names.all(kind):
+                api = self._resolve(node)
+                what = _PRIVATES.get(api, "")
+                home = next((up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)), None)
+                up = node.up  # type: ignore[attr-defined]
+                if not what or home is None or not (isinstance(up, ast.Call) and up.func is node):
+                    continue
+                if api == "torch.cuda._lazy_call":
+                    homes = [up for _, up in ancestors(node) if isinstance(up, FUNCTIONS)]
+                    home = homes[-1]
+                if len(ast.get_source_segment(text, home) or "") < _SHORT:
+                    self._parts[id(home)] = what
+
+    def _find_loaders(self) -> None:
+        """Classes that load a kernel of CUDA's by its name: `import_module("fused_adam_cuda")`."""
+        for call in self._names.all(ast.Call):
+            name = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            first = getattr(call.args[0], "value", "") if call.args else ""
+            if name != "import_module" or not _NAMED.fullmatch(str(first)):
+                continue
+            home = next((up for _, up in ancestors(call) if isinstance(up, ast.ClassDef)), None)
+            if home is not None:
+                self._parts[id(home)] = f"the extension {first}"
+
     def _brought(self) -> set[str]:
         brought = {alias.name for node in self._names.all(ast.Import) for alias in node.names}
         for node in self._names.all(ast.ImportFrom):
@@ -141,6 +217,8 @@ class Kernels:
         return brought
 
     def _has_tests(self) -> bool:
+        if _TESTS.search(self._path):
+            return True
         if "torch.autograd.gradcheck" in self._brought():  # a script that compares a kernel
             return True
         kinds = (*FUNCTIONS, ast.ClassDef)
@@ -182,6 +260,8 @@ class Kernels:
             return "numba"
         if api.startswith("triton."):
             return "triton"
+        if api.rpartition(".")[2].startswith("CuGraph"):
+            return "cugraph"
         return "faiss" if api.startswith("faiss.") and "gpu" in api.lower() else ""
 
     def _take(self, node: ast.AST, owner: str, launchers: dict[str, str]) -> bool:

@@ -66,7 +66,12 @@ _VENDOR_ASKED = re.compile(
     r"|\bIS_(CUDA|MLU|MUSA|NPU|HPU|XPU|GCU|SDAA)_AVAILABLE\b|\bIS_(NVIDIA|AMD|INTEL|ASCEND|NPU)\b"
 )
 # What runs models on CUDA by itself, with torch beside it.
-_RUNTIMES = {"tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt"}
+_RUNTIMES = {
+    "tensorrt", "onnxruntime", "paddle", "pycuda", "torch_tensorrt", "torch2trt",
+}  # fmt: skip
+# A test that is skipped without them is about kernels for CUDA, if it speaks of CUDA.
+_NEEDS, _NEEDED = "pytest.importorskip", {"numba", "cupy", "pynvrtc"}
+_LOSSES = {"warpctc_pytorch", "warp_rnnt", "warprnnt_pytorch"}  # for the CPU and CUDA
 # What onnxruntime runs a model by.
 PROVIDERS = ("CUDAExecutionProvider", "TensorrtExecutionProvider", "NvTensorRTRTXExecutionProvider")
 _ASKED_AGAIN = 2  # times that a module asks torch for the device before a variable is shorter
@@ -172,6 +177,7 @@ class Module:
         self._asks_for: list[Callable[[], object]] = []
         self.names_left: list[ast.AST] = []  # "cuda" that may be no device: what is set or returned
         self.said_in_tests: list[ast.AST] = []  # "cuda" that stays among the arguments of a call
+        self.types_left: list[ast.AST] = []  # names of CUDA's tensor types as strings
         self.breaking: list[ast.AST] = []  # stays, and fails without CUDA
         self.fragile: list[tuple[ast.AST, str]] = []  # a name that some devices' modules lack
         self._helper = ""
@@ -336,11 +342,33 @@ class Module:
                 return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
                 return False
-            asked = "" if test is None else self.text(test)
+            asked = "" if test is None or self._usually(test) else self.text(test)
             if _ASKS.search(asked) and not asked.startswith("set_"):  # which says what is to be
                 return True
             child = up
         return False
+
+    def _usually(self, test: ast.AST) -> bool:
+        """Whether it is a parameter that is true where nothing is given: `sync_gpu=True` shows no
+        device.
+        """
+        if isinstance(test, ast.Attribute):  # self.sync_cuda, which is set to such a parameter
+            set_to = {
+                id(stmt): stmt.value for stmt in self.names.all(ast.Assign)
+                if any(getattr(t, "attr", "") == test.attr for t in stmt.targets)
+            }  # fmt: skip
+            return len(set_to) == 1 and all(
+                isinstance(v, ast.Name) and self._usually(v) for v in set_to.values()
+            )
+        bound = self.names.bindings(test) if isinstance(test, ast.Name) else []
+        arg = bound[0].node if len(bound) == 1 else None
+        args = arg.up if isinstance(arg, ast.arg) else None  # type: ignore[attr-defined]
+        if not isinstance(args, ast.arguments):
+            return False
+        positional = [*args.posonlyargs, *args.args]
+        given = [*zip(reversed(positional), reversed(args.defaults), strict=False),
+                 *zip(args.kwonlyargs, args.kw_defaults, strict=True)]  # fmt: skip
+        return any(a is arg and getattr(value, "value", None) is True for a, value in given)
 
     def _counts(self, node: ast.expr) -> bool:
         """Whether it is a range over the devices that are there: nothing runs for none."""
@@ -503,9 +531,53 @@ class Module:
             )  # fmt: skip
             if node is None:  # it is only named
                 continue
-            each = list(_for_each(node))
-            if any(self.within(n, part) for n in self.breaking for part in each):
+            each = [*_for_each(node), *self._for_each_by_name(node)]
+            parts = [part for one in each for part in self._with_called(one)]
+            if any(self.within(n, part) for n in self.breaking for part in parts):
                 self.take_back(i, "for each of these a call stays CUDA's")
+                continue
+            lacking = {
+                name for n, name in self.fragile for part in parts if self.within(n, part)
+            }  # fmt: skip
+            if lacking and not self.available(node):
+                self._none_without(d, node, sorted(lacking))
+
+    def _none_without(self, draft: Draft, node: ast.expr, names: list[str]) -> None:
+        """No devices are counted where their module lacks what is asked for each of them."""
+        quote, torch = self.quote_for(node), self.torch(node)
+        asks = " and ".join(
+            f"hasattr({torch}.get_device_module(), {quote}{n}{quote})" for n in names
+        )
+        up = node.up  # type: ignore[attr-defined]
+        alone_there = isinstance(up, ast.Assign | ast.Call)
+        a, b = ("", "") if alone_there else ("(", ")")
+        start, end = self.source.start(node), self.source.end(node)
+        more = [Edit(start, start, a)] if a else []
+        more.append(Edit(end, end, f" if {asks} else 0{b}"))
+        self.edits += more
+        draft.edits += tuple(more)
+
+    def _for_each_by_name(self, node: ast.AST) -> Iterator[ast.AST]:
+        """What runs for each of a number that has a name in its function."""
+        for _, up in ancestors(node):
+            if isinstance(up, ast.stmt):
+                target = up.targets[0] if isinstance(up, ast.Assign) else None
+                if isinstance(target, ast.Name):
+                    held = self.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+                    for name in self.names.all(ast.Name):
+                        if name.id == target.id and isinstance(name.ctx, ast.Load) and (
+                            self.names.holder(name.id, name.scope) is held  # type: ignore[attr-defined]
+                        ):  # fmt: skip
+                            yield from _for_each(name)
+                return
+
+    def _with_called(self, part: ast.AST) -> list[ast.AST]:
+        """Code, and the functions of the module that it calls."""
+        return [part, *(
+            b.node for call in ast.walk(part)
+            if isinstance(call, ast.Call) and isinstance(call.func, ast.Name)
+            for b in self.names.bindings(call.func) if isinstance(b.node, FUNCTIONS)
+        )]  # fmt: skip
 
     def take_back(self, i: int, says: str) -> None:
         """Undo a change, which is then reported as portable with what `says`."""
@@ -517,6 +589,9 @@ class Module:
             n for n in self.helper_wanted if not low <= self.source.start(n) < high
         ]
         self.sure = [n for n in self.sure if not low <= self.source.start(n) < high]
+        if self.gone:  # a name that is there again keeps its import
+            there = (n for n in self.names.all(ast.Name) if low <= self.source.start(n) < high)
+            self.gone -= {id(n) for n in there}
         self.drafts[i] = replace(draft, kind="portable", message=says, edits=())
 
     def drop(self, start: int, end: int) -> None:
@@ -789,6 +864,8 @@ class Module:
                     return True
                 if self._is_member(test) or self._of_version(test):
                     return True
+                if self._asks_given(test):
+                    return True
                 if isinstance(test, ast.Call) and self.resolve(test.func).startswith("numba.cuda."):
                     return True
             if isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda | ast.ClassDef):
@@ -803,6 +880,17 @@ class Module:
             for call in ast.walk(test) if isinstance(call, ast.Call)
             for n in ast.walk(call)
         )  # fmt: skip
+
+    def _asks_given(self, test: ast.expr) -> bool:
+        """Whether it asks a torch that was given, which stays: `t.cuda.is_available()`."""
+        func = test.func if isinstance(test, ast.Call) else None
+        owner = func.value if isinstance(func, ast.Attribute) else None
+        return (
+            isinstance(owner, ast.Attribute)
+            and func.attr == "is_available"  # type: ignore[union-attr]
+            and owner.attr == "cuda"
+            and not self.resolve(owner)
+        )
 
     def own_member(self, node: ast.AST) -> bool:
         """Whether it is the program's own name for CUDA's device: `TorchDevice.CUDA`."""
@@ -845,14 +933,16 @@ class Module:
         module imported. "" where it is torch's.
         """
         if self._runtimes is None:
-            concerned = any(word in self.source.text for word in (*_RUNTIMES, *PROVIDERS))
+            words = (*_RUNTIMES, *_LOSSES, *PROVIDERS, "importorskip")
+            concerned = any(word in self.source.text for word in words)
             self._runtimes = (
                 {} if not concerned else {id(n): name for n, name in self._found_runtimes()}
             )
         if self._kernels is None:
             self._kernels = Kernels(
-                self.names, self.resolve, self.source.text, self.extensions, self.own.kernels
-            )
+                self.names, self.resolve, self.source.text, self.extensions, self.own.kernels,
+                self.path, self.own.wrappers,
+            )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner
         if not self._runtimes:
@@ -870,9 +960,16 @@ class Module:
             head = self.resolve(name_node).partition(".")[0]
             if head in _RUNTIMES:
                 yield from ((up, head) for up in self._home(name_node))
+            elif head in _LOSSES:  # the module around the loss; a program has much else to do
+                homes = self._home(name_node)
+                yield from ((up, head) for up in homes if isinstance(up, ast.ClassDef))
         for constant in self.names.all(ast.Constant):
             if constant.value in PROVIDERS:
                 yield from ((up, "onnxruntime") for up in self._home(constant)[:1])
+            elif constant.value in _NEEDED:
+                call = constant.up  # type: ignore[attr-defined]
+                if isinstance(call, ast.Call) and self.resolve(call.func) == _NEEDS:
+                    yield from ((up, constant.value) for up in self._home(constant)[:1])
 
     @staticmethod
     def _home(node: ast.AST) -> list[ast.AST]:
@@ -881,10 +978,10 @@ class Module:
         return list(islice(homes, 2))
 
     def _for_older_torch(self, node: ast.AST) -> bool:
-        """Whether `node` is only evaluated where torch has no `accelerator`: the other branch of
-        `hasattr(torch, "accelerator")`.
+        """Whether `node` is only evaluated where torch has no `accelerator`, or no `amp`: the other
+        branch of `hasattr(torch, "accelerator")`.
         """
-        if "hasattr" not in self.source.text or "accelerator" not in self.source.text:
+        if "hasattr" not in self.source.text or not re.search("accelerator|amp", self.source.text):
             return False
         for child, up in ancestors(node):
             if isinstance(up, ast.If):
@@ -907,7 +1004,7 @@ class Module:
             and len(test.args) == 2
             and self.resolve(test.args[0]) == "torch"
             and isinstance(test.args[1], ast.Constant)
-            and test.args[1].value == "accelerator"
+            and test.args[1].value in ("accelerator", "amp")
         )
 
     def spare(self) -> None:
@@ -922,7 +1019,7 @@ class Module:
         a_test = self.path.rpartition("/")[2].startswith("test_")
         if not made or (len(made) > max(1, len(choices) + 1) and not a_test):
             return
-        if any(d.rule.code not in ("CW101", "CW140") for d in made):
+        if any(d.rule.code not in ("CW101", "CW115", "CW140") for d in made):
             return
         for d in made:
             i = self.drafts.index(d)

@@ -19,7 +19,14 @@ from causeway.migrate.source import tree_of
 _CUDA = re.compile(rb"\bdef[ \t]+(?:cuda|npu|mlu|dipu)[ \t]*\(|\bimport\b[^#]{0,400}\bcuda\b")
 _METHODS = {"cuda", "npu", "mlu", "dipu"}
 # How a module loads what was compiled for it.
-_LOADS = re.compile(rb"\bload_ext\(|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b", re.M)
+_LOADS = re.compile(
+    rb"\bload_ext\(|\btorch\.(?:ops|classes)\.load_library\("
+    rb"|^[ \t]*(?:from|import)[ \t]+(?!torch\b)[\w. ,]*\b_C\b",
+    re.M,
+)
+# How one compiles kernels of CUDA's when it is imported, and how another takes those.
+_COMPILES = re.compile(rb"^\w+[ \t]*=[ \t]*(?:[\w.]+\.)?load\((?=[^#]*\.cu\b)", re.M)
+_TAKES = re.compile(rb"^[ \t]*from[ \t]+\.(\w+)[ \t]+import\b", re.M)
 _COMPILED = re.compile(
     rb"^[ \t]*from[ \t]+\.+[ \t]+import[ \t]+[\w ,]*?\b(\w+_(?:cuda|ext))\b", re.M
 )
@@ -47,7 +54,8 @@ class Own:
     have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
     `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
     `legacy_tensors`: it makes some by `torch.Tensor(…)`, which follows the default type alone;
-    `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`.
+    `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`;
+    `wrappers` modules of kernels that a module beside them compiles for CUDA.
     """
 
     classes: frozenset[str] = frozenset()
@@ -58,6 +66,7 @@ class Own:
     legacy_tensors: bool = False
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
+    wrappers: frozenset[str] = frozenset()
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -73,6 +82,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     imported: set[str] = set()
     vendors: set[bytes] = set()
     folders: dict[Path, set[str]] = {}
+    wrappers: set[str] = set()
+    top = root.resolve()
     legacy = False
     for path in paths:
         name = path.parent.name if path.name == "__init__.py" else path.stem
@@ -94,9 +105,11 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
             loads = _loads(path, data) or (built is not None and built.search(data) is not None)
+            if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
+                wrappers.add(path.resolve().relative_to(top).as_posix())
+                loads = True
             if loads and (package := _package(path, root)):
                 kernels.add(package)
-    top = root.resolve()
     own_folders = {
         (home / "cuda").resolve().relative_to(top).as_posix()
         for home, names in folders.items()
@@ -107,8 +120,17 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
         frozenset(imported), legacy, len(vendors) > 1 and bool(vendors - _TORCHS),
-        frozenset(own_folders),
+        frozenset(own_folders), frozenset(wrappers),
     )  # fmt: skip
+
+
+def _compiles(path: Path) -> bool:
+    """Whether a module compiles sources of CUDA's when it is imported: `_backend = load(…)`."""
+    try:
+        data = path.read_bytes()
+    except OSError:
+        return False
+    return b"cpp_extension" in data and _COMPILES.search(data) is not None
 
 
 def _loads(path: Path, data: bytes) -> bool:

@@ -81,6 +81,8 @@ class Variables:
             for n in names.all(ast.Attribute)
         ) and not any(resolve(c.func) == "torch.cuda.device" for c in names.all(ast.Call))
         found = [*self._attributes(), *self._assigned(), *self._branched()]
+        if any(map(_rebinds, names.all(ast.Call))):
+            found = [v for v in found if v.owner is not None or v.scope is not names.module]
         # The nearest first.
         self._found = sorted(found, key=lambda v: v.owner is None and v.scope is names.module)
 
@@ -364,3 +366,18 @@ def _bound_in_class(stmt: ast.stmt) -> set[str]:
     if isinstance(stmt, (*FUNCTIONS, ast.ClassDef)):
         return {stmt.name}
     return {n.id for n in ast.walk(stmt) if isinstance(n, ast.Name)}
+
+
+def _rebinds(call: ast.Call) -> bool:
+    """Whether a call may set the module's variables unseen: `exec(text)`, `globals().update(a)`,
+    `globals()[name] = a`.
+    """
+    if not isinstance(call.func, ast.Name):
+        return False
+    if call.func.id == "exec":
+        return len(call.args) == 1 and not call.keywords
+    up = call.up  # type: ignore[attr-defined]
+    return call.func.id == "globals" and (
+        (isinstance(up, ast.Attribute) and up.attr == "update")
+        or (isinstance(up, ast.Subscript) and isinstance(up.ctx, ast.Store))
+    )

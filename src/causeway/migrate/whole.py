@@ -9,9 +9,11 @@ import ast
 from collections.abc import Iterator
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import FUNCTIONS, all_arguments, ancestors
+from causeway.migrate.names import FUNCTIONS, after, all_arguments, ancestors
 
 _COMPARES = ("CW103", "CW115")  # what compares with the device
+_ALL = ("CW10", "CW11", "CW14", "CW15")  # less autocast, whose import may have moved
+_NEAR = 2000  # bytes of a statement; a longer one is for more than the question
 _SHORT = 3  # statements; of a longer branch most serves every device
 _MOVES = ("CW101", "CW102", "CW104")  # what names or moves to the device
 
@@ -23,6 +25,8 @@ def run(module: Module) -> None:
     _behind_names(module)
     _before_breaking(module)
     _beside_questions(module)
+    _beside_breaking(module)
+    _behind_questions(module)
     _defaults(module)
     _before_torch(module)
 
@@ -36,7 +40,7 @@ def _compared(module: Module) -> Iterator[ast.Compare]:
     """Comparisons with "cuda", `x == "cuda"`, that stay as they are."""
     for compare in module.names.all(ast.Compare):
         sides = (compare.left, *compare.comparators)
-        named = any(getattr(side, "value", "") == "cuda" for side in sides)
+        named = any(getattr(side, "value", "") in ("cuda", "cuda:0") for side in sides)
         if named and len(compare.ops) == 1 and _stays(module, compare):
             yield compare
 
@@ -85,6 +89,63 @@ def _beside_questions(module: Module) -> None:
         if isinstance(joined, ast.BoolOp) and isinstance(joined.op, ast.And):
             low, high = module.source.start(joined), module.source.end(joined)
             _take(module, low, high, "the question beside it stays CUDA's", *_COMPARES)
+
+
+def _beside_breaking(module: Module) -> None:
+    """`is_bf16_supported() and get_device_properties(0).major >= 8`: nothing of a condition with a
+    call that stays CUDA's is changed.
+    """
+    for node in module.breaking:
+        joined = None
+        for _, up in ancestors(node):
+            if isinstance(up, ast.stmt):
+                break
+            joined = up if isinstance(up, ast.BoolOp) else joined
+        if joined is not None:
+            low, high = module.source.start(joined), module.source.end(joined)
+            _take(module, low, high, "a call beside it stays CUDA's", *_ALL)
+
+
+def _behind_questions(module: Module) -> None:
+    """`if not torch.cuda.is_available(): return`, where that stays, and `if x.is_cuda:`: a few
+    statements behind it stay too.
+    """
+    asked: list[ast.expr] = [
+        call for call in module.names.all(ast.Call)
+        if module.resolve(call.func) == "torch.cuda.is_available"
+    ]  # fmt: skip
+    asked += [n for n in module.names_left if isinstance(n, ast.Attribute) and n.attr == "is_cuda"]
+    for question in asked:
+        start, end = module.source.start(question), module.source.end(question)
+        touched = any(e.start <= end and start <= e.end for e in module.edits)
+        if touched or module.kept(question):
+            continue
+        for part in _only_there(question):
+            low, high = module.source.start(part), module.source.end(part)
+            if high - low < _NEAR:
+                _take(module, low, high, "it is behind a question that stays CUDA's", *_ALL)
+
+
+def _only_there(question: ast.expr) -> Iterator[ast.AST]:
+    """What is only evaluated where the answer is yes, and asks nothing itself."""
+    denied = False
+    for child, up in ancestors(question):
+        if isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not):
+            denied = not denied
+        elif isinstance(up, ast.BoolOp):
+            if isinstance(up.op, ast.And) is denied:
+                return
+        elif isinstance(up, ast.IfExp) and up.test is child:
+            yield up.orelse if denied else up.body
+            return
+        elif isinstance(up, ast.If) and up.test is child:
+            function = any(isinstance(n, FUNCTIONS) for _, n in ancestors(up))
+            yield from up.orelse if denied else up.body
+            if denied and function and isinstance(up.body[-1], ast.Return | ast.Continue):
+                yield from after(up)
+            return
+        else:
+            return
 
 
 def _defaults(module: Module) -> None:

@@ -23,13 +23,19 @@ _PACKAGE = re.compile(
     r"|causal_conv1d|cupy|(?<![a-z])apex(?![a-z])",
     re.I,
 )
+# What says that an extension was built for CUDA, or chooses its graphs.
+_BUILT = re.compile(
+    r"\bbuilt_with_cuda|\w*extension\w*_(?:built|available|loaded)\b|has_fused_|\bfused_\w+_cls\b"
+    r"|cuda_?graph|\bbackends\.cudnn\.|\bversion\.hip\b",
+    re.I,
+)
 _OTHERS = "mps|xpu|npu|mlu|hpu|musa|gcu|sdaa"
 _OTHER = re.compile(
     rf"\b(?:{_OTHERS})\.is_available\(|\bis_(?:torch_)?(?:{_OTHERS})_available\("
     rf"|\b(?:\w+_)?(?:{_OTHERS})_AVAILABLE\b",
     re.I,
 )
-_GRAPHS = re.compile(r"cuda_?graph", re.I)
+_GRAPHS = re.compile(r"cuda[ _]?graph", re.I)
 _CUDA = re.compile(r"cuda", re.I)
 _SHOWS = re.compile(r"print|log|info|debug|warn|write|echo|message", re.I)
 _SWITCH = re.compile(r"(?:\w+_)?cuda|(?:use_)?gpu")
@@ -40,33 +46,53 @@ def of_cuda(module: Module, node: ast.AST) -> bool:
     """Whether what stands around a question makes it one for CUDA."""
     return (
         _condition(module, node)
-        or any(_uses_package(module, part) for part in _behind(node))
+        or beside_build(module, node)
+        or any(uses_package(module, part) for part in _behind(node))
         or of_graphs(node)
     )
 
 
+def beside_build(module: Module, node: ast.AST) -> bool:
+    """Whether the condition of a question also asks for an extension that was built for CUDA, or
+    for CUDA graphs: `available and not built_with_cuda()`, `use_cuda_graph and available`.
+    """
+    return _condition(module, node, _BUILT)
+
+
 def of_graphs(node: ast.AST) -> bool:
-    """Whether it is in a function for CUDA graphs, by its name."""
+    """Whether it is in a function for CUDA graphs, by its name, or a call that shows them:
+    `Checkbox(label="CUDA Graph", interactive=torch.cuda.is_available())`.
+    """
     return any(
-        isinstance(up, FUNCTIONS) and _GRAPHS.search(up.name) is not None
-        for _, up in ancestors(node)
+        (isinstance(up, FUNCTIONS) and _GRAPHS.search(up.name) is not None)
+        or (isinstance(up, ast.Call) and child is not up.func and _shows_graphs(up))
+        for child, up in ancestors(node)
     )
+
+
+def _shows_graphs(call: ast.Call) -> bool:
+    given = (*call.args, *(k.value for k in call.keywords))
+    return any(
+        isinstance(n, ast.Constant) and _GRAPHS.search(str(n.value)) is not None
+        for value in given if not isinstance(value, ast.Call)
+        for n in ast.walk(value)
+    )  # fmt: skip
 
 
 def beside_package(module: Module, node: ast.AST, region: Iterable[ast.AST]) -> bool:
     """Whether the condition of a question names a package for CUDA alone, or all that it decides
     on is code with such a package.
     """
-    return _condition(module, node) or any(_uses_package(module, part) for part in region)
+    return _condition(module, node) or any(uses_package(module, part) for part in region)
 
 
-def _condition(module: Module, node: ast.AST) -> bool:
+def _condition(module: Module, node: ast.AST, names: re.Pattern[str] = _PACKAGE) -> bool:
     for child, up in ancestors(node):
         if isinstance(up, ast.stmt):
             return False
         if isinstance(up, ast.BoolOp):
             for value in up.values:
-                if value is not child and _PACKAGE.search(module.text(value)):
+                if value is not child and names.search(module.text(value)):
                     return True
     return False
 
@@ -88,7 +114,8 @@ def _behind(node: ast.AST) -> Iterator[ast.AST]:
             return
 
 
-def _uses_package(module: Module, part: ast.AST) -> bool:
+def uses_package(module: Module, part: ast.AST) -> bool:
+    """Whether code names a package for CUDA alone."""
     for inner in ast.walk(part):
         if isinstance(inner, ast.Name) and isinstance(inner.ctx, ast.Load):
             bound = module.names.bindings(inner)  # also where the package may be missing: None
@@ -129,6 +156,10 @@ def is_label(module: Module, node: ast.AST) -> bool:
         parts = up.up.values  # type: ignore[attr-defined]
         before = parts[parts.index(up) - 1] if parts.index(up) else None
         return _says_cuda(before)
+    if isinstance(up, ast.Call) and getattr(up.func, "attr", "") == "format":
+        text = up.func.value  # type: ignore[attr-defined]
+        shown = str(getattr(text, "value", "")).lower()
+        return len(up.args) == 1 and _says_cuda(text) and "avail" in shown
     if isinstance(up, ast.Dict):
         key = up.keys[up.values.index(node)] if node in up.values else None
         return _says_cuda(key) and "avail" in str(getattr(key, "value", "")).lower()
@@ -139,6 +170,23 @@ def is_label(module: Module, node: ast.AST) -> bool:
             before = before.args[0]
         return bool(_SHOWS.search(name)) and _says_cuda(before)
     return False
+
+
+def named_label(module: Module, call: ast.Call) -> bool:
+    """The same of a question that has a name in its function: `there = torch.cuda.is_available()`,
+    `info["CUDA available"] = there`.
+    """
+    stmt = call.up  # type: ignore[attr-defined]
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if not isinstance(target, ast.Name):
+        return False
+    return any(
+        isinstance(shown.value, ast.Name)
+        and shown.value.id == target.id
+        and isinstance(place := shown.targets[0], ast.Subscript)
+        and _says_cuda(place.slice)
+        for shown in module.names.all(ast.Assign)
+    )
 
 
 def _says_cuda(node: ast.AST | None) -> bool:
@@ -191,7 +239,9 @@ def says_nvidia(node: ast.AST) -> bool:
 _TOOL = re.compile(r"(?:^|/)nvidia-smi(?:\s|$)")
 _REQUIRES = re.compile(r"(?:^|_)(?:requires?|needs?)_cuda$")
 _ALONE = re.compile(
-    r"#.*(?:\bnon-?cuda\b|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)", re.I
+    r"#.*(?:\bnon-?cuda\b|\b(?:false|off|not)\b.{0,20}\bmps\b"
+    r"|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
+    re.I,
 )
 
 
@@ -222,11 +272,74 @@ def _starts_tool(module: Module, name: ast.Name) -> bool:
     )  # fmt: skip
 
 
+_ONLY = re.compile(
+    r"""\bonly[\w\s'"+\\-]{0,60}\b(?:on|with|for|supports?)[\s'"+\\]+(?:the[\s]+)?"""
+    r"cuda(?! devices)\b",
+    re.I,
+)
+
+
+def says_only_cuda(module: Module, message: ast.AST) -> bool:
+    """Whether a message says that what follows is for CUDA alone: "only support cuda inputs"."""
+    return _ONLY.search(module.text(message)) is not None
+
+
 def says_cuda_alone(module: Module, node: ast.If) -> bool:
     """Whether a comment in a branch says that it is about CUDA alone: `# not on non-CUDA`."""
     start, end = module.source.start(node), module.source.end(node)
     text = module.source.slice(start, end)
     return len(text) < _NEAR and _ALONE.search(text) is not None
+
+
+_VENDORS_OWN = re.compile(r"(?:^|_)(?:mps|xpu|npu|mlu|hpu|musa)(?:_|$)")
+_CUDAS_OWN = re.compile(r"(?:^|_)(?:cuda|nvidia)(?:_|$)")
+
+
+def is_for_each(module: Module, node: ast.If) -> bool:
+    """Whether each branch calls a function with a vendor's name: `log_cuda_info(torch)`, and
+    `elif torch.xpu.is_available(): log_xpu_info(torch)`.
+    """
+    own, other = _called(module, node.body), node.orelse
+    if not any(map(_CUDAS_OWN.search, own)):
+        return False
+    return any(map(_VENDORS_OWN.search, _called(module, other)))
+
+
+def _called(module: Module, body: list[ast.stmt]) -> set[str]:
+    """The names of functions that a branch calls and torch does not have."""
+    return {
+        getattr(n.func, "attr", getattr(n.func, "id", ""))
+        for part in body for n in ast.walk(part)
+        if isinstance(n, ast.Call) and not module.resolve(n.func).startswith("torch.")
+    }  # fmt: skip
+
+
+def locates_checkpoint(module: Module, call: ast.AST) -> bool:
+    """Whether the answer yes means that a checkpoint's tensors go where they came from, which was
+    CUDA's device: `map_location = None if torch.cuda.is_available() else "cpu"`.
+    """
+    for child, up in ancestors(call):
+        if isinstance(up, ast.IfExp) and up.test is child:
+            holder = up.up  # type: ignore[attr-defined]
+            where = getattr(holder, "arg", "") or _target(holder)
+            return where == "map_location" and _none_or_cpu(up.body, up.orelse)
+        if isinstance(up, ast.If) and up.test is child:
+            sides = [b[0] for b in (up.body, up.orelse) if len(b) == 1]
+            values = [s.value for s in sides if isinstance(s, ast.Assign)]
+            where = {_target(s) for s in sides}
+            return where == {"map_location"} and len(values) == 2 and _none_or_cpu(*values)
+        if not (isinstance(up, ast.UnaryOp) and isinstance(up.op, ast.Not)):
+            return False
+    return False
+
+
+def _target(node: ast.AST) -> str:
+    target = node.targets[0] if isinstance(node, ast.Assign) else None
+    return getattr(target, "id", getattr(target, "attr", ""))
+
+
+def _none_or_cpu(*values: ast.expr) -> bool:
+    return {getattr(v, "value", "") for v in values} == {None, "cpu"}
 
 
 _IN_TORCH = re.compile(r"_(?:py)?torch\Z")

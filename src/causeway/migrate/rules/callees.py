@@ -11,6 +11,18 @@ _CUDA_WORD = re.compile(r"(^|[._])(cuda|cu|nvcc)([._]|$)|cuda_kernel", re.I)
 _EXTENSION = re.compile(r"(^|[._])(_ext|_C|ext_module|.*_ext|.*_cuda|.*_cuda_.*|cuda_.*)($|\.)")
 
 
+# Operators of torch's that have a kernel for the CPU and for CUDA alone.
+_CPUS_AND_CUDAS = ("torch._native_multi_head_attention", "torch._transformer_encoder_layer_fwd")
+# Of torch's own, and of its sister libraries, which have kernels for other devices too.
+_NOT_OWN = ("aten", "prim", "prims", "c10d", "quantized", "torchvision", "torchaudio", "inductor")
+
+
+def _own_operator(api: str) -> bool:
+    """Whether it is an operator of a library of the program's own: `torch.ops.mine.nearest`."""
+    parts = api.split(".")
+    return parts[:2] == ["torch", "ops"] and len(parts) > 3 and parts[2] not in _NOT_OWN
+
+
 def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
     """Whether what is called is a kernel for CUDA alone, by its name or by where it is from."""
     parts: list[str] = []
@@ -22,7 +34,7 @@ def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
         return False
     name = ".".join([node.id, *reversed(parts)])
     api = module.resolve(func) or name
-    if "._C._cuda" in name:
+    if "._C._cuda" in name or _own_operator(api) or api in _CPUS_AND_CUDAS:
         return True
     if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(
         (".cuda", ".is_cuda")

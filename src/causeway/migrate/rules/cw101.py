@@ -10,7 +10,7 @@ from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.branches import negated, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
-from causeway.migrate.rules.roles import Role, role, surely_not_torch
+from causeway.migrate.rules.roles import Role, goes_elsewhere, role, surely_not_torch
 from causeway.migrate.source import Edit
 from causeway.migrate.standing import choice
 
@@ -81,7 +81,7 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     meaning = module.variables.meaning(value)
     if value is None or meaning is None or meaning.test or meaning.kept:
         return
-    if not module.uncommented(value):
+    if not module.uncommented(value) or goes_elsewhere(module, stmt):
         return
     names = (n for n in ast.walk(value) if isinstance(n, ast.Constant) and n.value == "cuda")
     named = next(names, None)
@@ -170,7 +170,9 @@ def _constant(module: Module, node: ast.Constant) -> None:
                 tip="If it is, write torch.accelerator.current_accelerator().type.",
                 severity="info",
             )  # fmt: skip
-        if isinstance(node.up, ast.Assign | ast.AnnAssign | ast.Return):  # type: ignore[attr-defined]
+        if isinstance(node.up, ast.Assign | ast.AnnAssign | ast.Return) or (  # type: ignore[attr-defined]
+            goes_elsewhere(module, statement(node))
+        ):
             module.names_left.append(node)
         elif isinstance(node.up, ast.Call | ast.keyword):  # type: ignore[attr-defined]
             module.said_in_tests.append(node)

@@ -68,7 +68,8 @@ def _call(module: Module, call: ast.Call, func: ast.Attribute, own: frozenset[st
         return
     edits = _edits(module, call, func)
     if edits is None:
-        module.report(RULE, call, "manual", "arguments that torch's `.cuda()` does not have")
+        module.report(RULE, call, "manual", "arguments that torch's `.cuda()` does not have",
+                      breaking=True)  # fmt: skip
     elif edits and _storage(module, call, func):
         lambda_ = call.up  # type: ignore[attr-defined]
         index = call.args[0] if call.args else None

@@ -133,14 +133,17 @@ def _of_sizes(call: ast.Call) -> bool:
 
 
 def _is_size(node: ast.expr) -> bool:
-    if isinstance(node, ast.Starred):
-        return _is_size(node.value)
+    if isinstance(node, ast.Starred):  # its members are several numbers
+        inner = node.value
+        name = inner.attr if isinstance(inner, ast.Attribute) else _name(inner)
+        return bool(_SIZES.fullmatch(name)) or _is_size(inner)
     if isinstance(node, ast.Constant):
         return isinstance(node.value, int)
     if isinstance(node, ast.Call):
         name = node.func.attr if isinstance(node.func, ast.Attribute) else _name(node.func)
         return name in ("size", "Size", "len", "int", "numel", "item")
-    return bool(_SIZES.fullmatch(node.attr if isinstance(node, ast.Attribute) else _name(node)))
+    # A name says too little: of a list, `sizes`, the values are taken. `x.shape` is a torch.Size.
+    return isinstance(node, ast.Attribute) and node.attr == "shape"
 
 
 def _name(node: ast.AST) -> str:
@@ -218,6 +221,7 @@ def _string(module: Module, node: ast.Constant, api: str) -> None:
                       api=api)  # fmt: skip
     else:
         module.report(RULE, node, "manual", "the name of a tensor type as a string", api=api)
+        module.types_left.append(node)
 
 
 def _annotation(child: ast.AST, up: ast.AST) -> bool:

@@ -7,8 +7,10 @@ import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
-from causeway.migrate.rules import table
+from causeway.migrate.rules import beside, table
+from causeway.migrate.rules.callees import kernel_of_cuda
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -36,6 +38,11 @@ def run(module: Module) -> None:
         if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
             module.done.add(id(use.node))
             continue
+        if not module.vendor and _around_kernels(module, use.node):
+            module.report(RULE, use.call or use.node, "portable", "what is in it is for CUDA alone",
+                          tip="Leave it.", api=use.api)  # fmt: skip
+            module.done.add(id(use.node))
+            continue
         if module.vendor:
             table.vendor(module, RULE, use)
             continue
@@ -58,6 +65,25 @@ def run(module: Module) -> None:
                           "the context of the device in use, which takes an index or a device",
                           tip=api.tip, api=use.api)  # fmt: skip
     table.run(module, RULE)
+
+
+def _around_kernels(module: Module, node: ast.AST) -> bool:
+    """Whether the block of a context uses a package for CUDA alone, or calls such a kernel."""
+    around = next((up for _, up in ancestors(node) if isinstance(up, ast.stmt)), None)
+    return isinstance(around, ast.With) and any(
+        beside.uses_package(module, stmt)
+        or any(
+            isinstance(n, ast.Call) and kernel_of_cuda(module, n.func) and _brought(module, n.func)
+            for n in ast.walk(stmt)
+        )
+        for stmt in around.body
+    )
+
+
+def _brought(module: Module, func: ast.expr) -> bool:
+    """Whether what is called is of an import, and no variable of a name with "cuda" in it."""
+    root = module.root(func)
+    return root is not None and any(b.kind == "import" for b in module.names.bindings(root))
 
 
 def _device_of(module: Module, use: Use) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import ast
+import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use, alone
-from causeway.migrate.names import before, block, statement
+from causeway.migrate.names import ancestors, before, block, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -21,6 +22,11 @@ RULE = Rule(
     after="import torch\n\ntorch.manual_seed(1)\n",
 )
 _NAMING = {"torch.device", "torch.cuda.is_available", "torch.accelerator.is_available"}
+# Who reads or sets the state of CUDA's generator keeps it apart from the CPU's.
+_STATES = (
+    "torch.cuda.get_rng_state", "torch.cuda.get_rng_state_all", "torch.cuda.set_rng_state",
+    "torch.cuda.set_rng_state_all", "torch.cuda.default_generators",
+)  # fmt: skip
 _SEEDS = {f"torch.cuda.{name}" for name in ("manual_seed", "manual_seed_all", "seed", "seed_all")}
 
 
@@ -59,6 +65,8 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
     call = use.call
     if call is None or len(call.args) != 1:
         return False
+    if any(True for _ in module.uses(*_STATES)) or _of_one_device(module, call):
+        return True
     wanted = module.text(call.args[0])
     if not module.available(call):
         return _cpu_has_another(module, call, wanted)
@@ -66,6 +74,20 @@ def _of_the_device_alone(module: Module, use: Use) -> bool:
         module.resolve(c.func) == "torch.manual_seed" and module.text(c.args[0]) == wanted
         for c in module.names.all(ast.Call)
         if c.args
+    )
+
+
+def _of_one_device(module: Module, call: ast.Call) -> bool:
+    """Whether it is a seed for one of several devices: `with torch.cuda.device(i):`."""
+    contexts = (
+        item.context_expr
+        for _, up in ancestors(call) if isinstance(up, ast.With)
+        for item in up.items
+    )  # fmt: skip
+    return any(
+        isinstance(made, ast.Call)
+        and module.resolve(made.func) in ("torch.cuda.device", "torch.accelerator.device_index")
+        for made in contexts
     )
 
 
@@ -97,33 +119,84 @@ def _seeded_beside(module: Module, use: Use) -> bool:
     wanted = "".join(module.text(arg) for arg in call.args)  # "": a seed by chance
     whole = _only_seeds(module, stmt, wanted)
     stmt = whole or stmt
+    source = module.source
+    if wanted and (other := _other_branch(module, stmt, wanted)):
+        if module.change(
+            RULE, stmt, [Edit(*other, "")],
+            "torch.manual_seed before it seeds every accelerator too", api=use.api,
+        ):  # fmt: skip
+            module.gone.add(id(module.root(use.node)))
+        module.done.update(id(n) for s in block(stmt) for n in ast.walk(s))
+        return True
+    if not (_near(module, stmt, wanted) or _around(module, stmt, wanted)):
+        return False
+    start, end = source.line_start(source.start(stmt)), source.line_end(source.end(stmt))
+    if whole is not None:
+        module.done.update(map(id, ast.walk(whole)))
+        module.gone.update(id(n) for n in ast.walk(whole) if isinstance(n, ast.Name))
+    start = _with_comments(module, stmt, start, end)
+    end += len(source.newline) if end < len(source.data) else 0
+    if module.change(
+        RULE, stmt, [Edit(start, end, "")],
+        "torch.manual_seed beside it seeds every accelerator too", api=use.api,
+    ):  # fmt: skip
+        module.gone.add(id(module.root(use.node)))
+    module.done.add(id(use.node))
+    return True
+
+
+def _near(module: Module, stmt: ast.stmt, wanted: str) -> bool:
+    """Whether the same seed is given beside a statement, with settings alone between them."""
     around = block(stmt)
     at = around.index(stmt)
     for step in (-1, 1):
         i = at + step
         while 0 <= i < len(around) and _only_settings(module, around[i]):
             if _seeds(module, around[i], wanted):
-                source = module.source
-                start, end = (
-                    source.line_start(source.start(stmt)),
-                    source.line_end(source.end(stmt)),
-                )
-                if whole is not None:
-                    module.done.update(map(id, ast.walk(whole)))
-                    module.gone.update(id(n) for n in ast.walk(whole) if isinstance(n, ast.Name))
-                start = _with_comments(module, stmt, start, end)
-                end += len(source.newline) if end < len(source.data) else 0
-                edit = Edit(start, end, "")
-                done = module.change(
-                    RULE, stmt, [edit],
-                    "torch.manual_seed beside it seeds every accelerator too", api=use.api,
-                )  # fmt: skip
-                if done:
-                    module.gone.add(id(module.root(use.node)))
-                module.done.add(id(use.node))
                 return True
             i += step
+        up = stmt.up  # type: ignore[attr-defined]
+        inside = isinstance(up, ast.Try) or (isinstance(up, ast.If) and _asks_alone(module, up))
+        if i < 0 and inside and stmt in up.body:
+            return _near(module, up, wanted)
     return False
+
+
+def _asks_alone(module: Module, stmt: ast.If) -> bool:
+    """Whether a condition calls nothing but what asks for CUDA, so that it draws no number."""
+    calls = [n for n in ast.walk(stmt.test) if isinstance(n, ast.Call)]
+    return all(module.resolve(c.func).startswith("torch.cuda.") for c in calls)
+
+
+def _other_branch(module: Module, stmt: ast.stmt, wanted: str) -> tuple[int, int] | None:
+    """Where an `else:` that has nothing but such seeds begins and ends."""
+    up = stmt.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.If) or stmt not in up.orelse or not _asks_alone(module, up):
+        return None
+    source = module.source
+    low, high = source.line_end(source.end(up.body[-1])), source.line_end(source.end(up.orelse[-1]))
+    head = source.slice(low, source.start(up.orelse[0]))
+    if not re.fullmatch(r"\s*else:\s*", head) or not _near(module, up, wanted):
+        return None
+    return (low, high) if all(_seeds_cuda(module, s, wanted) for s in up.orelse) else None
+
+
+def _around(module: Module, stmt: ast.stmt, wanted: str) -> bool:
+    """Whether it is given before the condition that a statement shares with others:
+    `if torch.cuda.is_available(): torch.cuda.manual_seed(seed); cudnn.deterministic = True`.
+    """
+    up = stmt.up  # type: ignore[attr-defined]
+    if not isinstance(up, ast.If) or not wanted:
+        return False
+    branch = up.body if stmt in up.body else up.orelse
+    rest = [other for other in branch if not _seeds_cuda(module, other, wanted)]
+    ahead = branch[: branch.index(stmt)]
+    if not rest or not all(_only_settings(module, other) for other in ahead):
+        return False
+    source = module.source
+    if source.slice(source.start(up), source.start(up) + 4) == "elif":
+        return False
+    return _near(module, up, wanted)
 
 
 def _settled(node: ast.expr) -> bool:
@@ -149,22 +222,27 @@ def _only_seeds(module: Module, stmt: ast.stmt, wanted: str) -> ast.If | None:
     if not isinstance(up, ast.If) or up.orelse or stmt not in up.body:
         return None
     source = module.source
-    if "#" in source.slice(source.start(up), source.line_end(source.end(up))):
+    text = source.slice(source.start(up), source.line_end(source.end(up)))
+    if re.search(r"^[ \t]*#", text, re.M):  # of the condition or a seed itself it goes with that
         return None
-    if source.slice(source.start(up), source.start(up) + 4) == "elif":
+    if text.startswith("elif"):
         return None
-    for other in up.body:
-        seed = other.value if isinstance(other, ast.Expr) else None
-        if not (
-            isinstance(seed, ast.Call)
-            and module.resolve(seed.func) in _SEEDS
-            and "".join(module.text(a) for a in seed.args) == wanted
-        ):
-            return None
+    if not all(_seeds_cuda(module, other, wanted) for other in up.body):
+        return None
     asked = [n for n in ast.walk(up.test) if isinstance(n, ast.Call)]
     if any(not module.resolve(c.func).startswith("torch.cuda.") for c in asked):
         return None
     return up
+
+
+def _seeds_cuda(module: Module, stmt: ast.stmt, wanted: str) -> bool:
+    """Whether a statement gives CUDA this seed."""
+    seed = stmt.value if isinstance(stmt, ast.Expr) else None
+    return (
+        isinstance(seed, ast.Call)
+        and module.resolve(seed.func) in _SEEDS
+        and "".join(module.text(a) for a in seed.args) == wanted
+    )
 
 
 def _with_comments(module: Module, stmt: ast.stmt, start: int, end: int) -> int:
@@ -192,9 +270,12 @@ def _seeds(module: Module, stmt: ast.stmt, wanted: str) -> bool:
 
 
 def _only_settings(module: Module, stmt: ast.stmt) -> bool:
-    """Whether a statement seeds something, sets a switch or names a device."""
+    """Whether a statement seeds something, sets a switch or names a device or a variable."""
+    if isinstance(stmt, ast.Global | ast.Nonlocal):
+        return True
     if isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Call):
-        return "seed" in module.text(stmt.value.func) or "determin" in module.text(stmt.value.func)
+        called = module.text(stmt.value.func)
+        return any(word in called for word in ("seed", "determin", "set_default"))
     if not isinstance(stmt, ast.Assign):
         return False
     calls = [n for n in ast.walk(stmt.value) if isinstance(n, ast.Call)]

@@ -54,6 +54,17 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", 'it answers who asks for "cuda"',
                 tip="Other devices are not asked for by that name.", api=use.api,
             )  # fmt: skip
+        elif not module.vendor and use.call and beside.locates_checkpoint(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "a checkpoint goes back to CUDA's device",
+                tip="Leave it: other devices read it to the CPU first.", api=use.api,
+            )  # fmt: skip
+        elif not module.vendor and use.call and _several_copies(module, use.call):
+            module.report(
+                RULE, use.node, "portable", "Lightning trains by DDP here, on no device of Apple's",
+                tip="Leave it, or choose accelerator and strategy by what Lightning has for the "
+                "device.", api=use.api,
+            )  # fmt: skip
         elif not module.vendor and use.call and (word := _of_lightning(use.call)):
             _lightning(module, use, word)
         elif not module.vendor and use.call and beside.says_nvidia(use.call):
@@ -66,7 +77,11 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "another vendor's device is asked for beside it",
                 tip="Leave it, or ask for any other device in a branch of its own.", api=use.api,
             )  # fmt: skip
-        elif not module.vendor and use.call and beside.is_label(module, use.call):
+        elif (
+            not module.vendor
+            and use.call
+            and (beside.is_label(module, use.call) or beside.named_label(module, use.call))
+        ):
             module.report(
                 RULE, use.node, "portable", "a text beside it says that it is about CUDA",
                 tip="Leave it, or show torch.accelerator.current_accelerator() too.", api=use.api,
@@ -99,6 +114,24 @@ def _counts_gpus(call: ast.Call) -> bool:
     return getattr(held.keys[held.values.index(choice)], "value", "") == "gpus"
 
 
+_COPIES = re.compile(r"ddp|fsdp|deepspeed", re.I)
+
+
+def _several_copies(module: Module, call: ast.Call) -> bool:
+    """Whether a question chooses arguments of Lightning's Trainer, which is given a strategy of
+    several processes: it refuses that on Apple's device, where the answer is yes then.
+    """
+    for _, up in ancestors(call):
+        if isinstance(up, ast.Call) and module.resolve(up.func).startswith(_LIGHTNING):
+            names = ("strategy", "distributed_backend")
+            given = [k.value for k in up.keywords if k.arg in names]
+            return any(_COPIES.search(module.text(value)) is not None for value in given)
+    return False
+
+
+_LIGHTNING = ("lightning.", "pytorch_lightning.", "lightning_fabric.")
+
+
 def _of_lightning(call: ast.Call) -> ast.keyword | None:
     """The argument of which a question chooses Lightning's word: `accelerator="gpu" if
     torch.cuda.is_available() else "cpu"`, where gpu means CUDA's device or Apple's.
@@ -119,7 +152,7 @@ _WORDS = (("gpu", "cpu"), ("cuda", "cpu"), ("gpu", None), ("gpu", "auto"))
 def _lightning(module: Module, use: Use, keyword: ast.keyword) -> None:
     """Lightning's own word for the accelerator that is there, or the question as it was."""
     api = module.resolve(keyword.up.func)  # type: ignore[attr-defined]
-    known = api.startswith(("lightning.", "pytorch_lightning.", "lightning_fabric."))
+    known = api.startswith(_LIGHTNING)
     if keyword.arg != "accelerator" or not known:
         module.report(
             RULE, use.node, "portable", "it chooses Lightning's word for CUDA's device",
@@ -225,21 +258,25 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
 
 # Libraries for CUDA alone, as messages name them.
 _LIBRARY = re.compile(
-    r"\b(?:apex|tensorrt|cupy|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
+    r"\b(?:apex|tensorrt|cupy|cudnn|nvrtc|cublas|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
     re.I,
 )
 
 
 def _for_library(module: Module, use: Use) -> bool:
     """Whether the answer no ends with a message that names a library for CUDA alone:
-    `assert torch.cuda.is_available(), "apex needs CUDA"`.
+    `assert torch.cuda.is_available(), "apex needs CUDA"`, `print("no cuDNN"); return`.
     """
     stmt = statement(use.node)
     if isinstance(stmt, ast.Assert) and stmt.msg is not None:
-        return bool(_LIBRARY.search(module.text(stmt.msg)))
-    if isinstance(stmt, ast.If) and isinstance(stmt.body[0], ast.Raise):
+        says = bool(_LIBRARY.search(module.text(stmt.msg)))
+        return says or beside.says_only_cuda(module, stmt.msg)
+    if isinstance(stmt, ast.If) and isinstance(stmt.body[-1], ast.Raise | ast.Return):
         asked = any(node is use.node for node in ast.walk(stmt.test))
-        return asked and bool(_LIBRARY.search(module.text(stmt.body[0])))
+        said = [
+            n.value for part in stmt.body for n in ast.walk(part) if isinstance(n, ast.Constant)
+        ]  # fmt: skip
+        return asked and any(_LIBRARY.search(text) for text in said if isinstance(text, str))
     return False
 
 
@@ -252,7 +289,11 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if beside.of_graphs(use.node) or beside.in_requirement(use.node):
         return True
+    if beside.beside_build(module, use.node):
+        return True
     if any(module.within(n, test) for test in _tests(use.node) for n in module.said_in_tests):
+        return True
+    if any(_answered_by(module, use, n) for n in module.types_left):
         return True
     asserted = statement(use.node)
     if isinstance(asserted, ast.Assert) and any(
@@ -273,6 +314,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             return True
         if isinstance(up, ast.If) and beside.has_torchs_code(up):
             return True
+        if isinstance(up, ast.If) and beside.is_for_each(module, up):
+            return True
         needed = beside.beside_package(module, use.node, region) or _reads_version(module, region)
         if needed and not _converted(module, region):
             return True
@@ -286,6 +329,21 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
             if not all(_guard(module, node, up) for node in stays):
                 return True
     return False
+
+
+def _answered_by(module: Module, use: Use, node: ast.AST) -> bool:
+    """Whether a question, or a name for its answer, chooses a value: `cuda = …is_available()`,
+    `kind = "torch.cuda.FloatTensor" if cuda else "torch.FloatTensor"`.
+    """
+    choice = node.up  # type: ignore[attr-defined]
+    if not isinstance(choice, ast.IfExp) or choice.body is not node:
+        return False
+    if choice.test is use.call:
+        return True
+    bound = module.names.bindings(choice.test) if isinstance(choice.test, ast.Name) else []
+    return len(bound) == 1 and bound[0].value is not None and any(
+        n is use.call for n in ast.walk(bound[0].value)
+    )  # fmt: skip
 
 
 def _tests(node: ast.AST) -> list[ast.AST]:

@@ -238,12 +238,16 @@ def _literal(module: Module, use: Use) -> None:
     for keyword in call.keywords:
         if keyword.arg in ("device_type", "device"):
             device = keyword.value
-    if not (isinstance(device, ast.Constant) and device.value == "cuda"):
+    sides = [device.body, device.orelse] if isinstance(device, ast.IfExp) else [device]
+    if not any(isinstance(side, ast.Constant) and side.value == "cuda" for side in sides):
         return
     name = use.api.rpartition(".")[2]
     position = made_of + (2 if name == "autocast" else 5)
     edits = _enabled(module, call, name, position)
-    if made_of and device in call.args and not module.vendor:  # CW101 sees no device in it
+    plain = isinstance(device, ast.Constant)
+    if (
+        made_of and plain and device in call.args and not module.vendor
+    ):  # CW101 sees no device in it
         edits.append(module.replace(device, module.device_type(call)))
         module.done.add(id(device))
     if edits and not any(isinstance(a, ast.Starred) for a in call.args):

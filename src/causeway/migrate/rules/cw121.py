@@ -58,6 +58,8 @@ _ARGUMENTS = {
 
 
 def run(module: Module) -> None:
+    if "apex" in module.own_packages:
+        return  # its own tests and examples are about it
     for use in module.uses("apex"):
         new = _SAME.get(use.api)
         node = use.node
@@ -91,9 +93,18 @@ def _stays(module: Module, use: Use) -> str:
     up = use.node.up  # type: ignore[union-attr]
     if isinstance(up, ast.ClassDef) and use.node in up.bases:
         return "a class of the program is built on it"
-    bindings = module.names.bindings(use.node) if isinstance(use.node, ast.Name) else []
+    root = module.root(use.node)
+    bindings = module.names.bindings(root) if root is not None else []
     if any(_may_fail(b.node) for b in bindings if b.kind == "import"):
         return "the program goes on where there is no apex"
+    given = [k.value for k in use.call.keywords if k.arg == "process_group"] if use.call else []
+    names = [value for value in given if isinstance(value, ast.Name)]
+    made = [b.value for name in names for b in module.names.bindings(name)]
+    if any(
+        isinstance(group, ast.Call) and module.resolve(group.func).startswith("apex.")
+        for group in (*given, *made)
+    ):
+        return "its group is made by apex"
     return ""
 
 

@@ -7,6 +7,7 @@ import re
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module
+from causeway.migrate.names import statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import notes, table
 from causeway.migrate.rules.branches import negated
@@ -207,6 +208,11 @@ def _compare(module: Module, node: ast.Compare) -> None:
         isinstance(arg, ast.Constant) and arg.value == "cuda" for arg in other.args
     ):
         return  # the backend of CUDA's device: `backend_of("cuda") == "nccl"`
+    stmt = statement(node)
+    if isinstance(stmt, ast.Assert) and stmt.msg is not None and "NCCL" in module.text(stmt.msg):
+        module.report(RULE, node, "portable", "the message says that it is about NCCL",
+                      tip="Leave it, or write both for any backend.")  # fmt: skip
+        return
     if parts is None:
         return
     if module.vendor:

@@ -20,6 +20,12 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """
     if _by_architecture(module, node) or beside.of_cuda(module, node):
         return True
+    if any(
+        isinstance(up, ast.ClassDef)
+        and any(module.resolve(base).startswith("apex.") for base in up.bases)
+        for _, up in ancestors(node)
+    ):
+        return True
     where: ast.AST | None = None
     for child, up in ancestors(node):
         if isinstance(up, ast.BoolOp):
@@ -86,6 +92,8 @@ def _refuses_others(module: Module, node: ast.If) -> bool:
     raised = node.body[0]
     if not isinstance(raised, ast.Raise) or "cuda" not in module.text(raised).lower():
         return False
+    if beside.says_only_cuda(module, raised):
+        return True
     homes = (up for _, up in ancestors(node) if isinstance(up, ast.ClassDef))
     home = next(homes, None)
     bases = home.bases if home else []
@@ -94,8 +102,11 @@ def _refuses_others(module: Module, node: ast.If) -> bool:
 
 def _applies_kernel(module: Module, func: ast.expr) -> bool:
     """Whether what is called is `apply` of an autograd.Function whose kernels are for CUDA alone:
-    apex's, or one of the module's own that calls such a kernel.
+    apex's, or one of the module's own that calls such a kernel; or such a function that is made
+    first, as in old torch: `Norm(shape)(x)`.
     """
+    if isinstance(func, ast.Call) and isinstance(func.func, ast.Name):
+        return _of_kernel(module, func.func)
     if not (isinstance(func, ast.Attribute) and func.attr == "apply"):
         return False
     held = [func.value]
@@ -108,9 +119,12 @@ def _applies_kernel(module: Module, func: ast.expr) -> bool:
         ]  # fmt: skip
     if any(module.resolve(value).startswith("apex.") for value in held):
         return True
-    if not isinstance(func.value, ast.Name):
-        return False
-    bound = module.names.bindings(func.value)
+    return isinstance(func.value, ast.Name) and _of_kernel(module, func.value)
+
+
+def _of_kernel(module: Module, name: ast.Name) -> bool:
+    """Whether a name is a function of the module's own that calls a kernel of CUDA's."""
+    bound = module.names.bindings(name)
     return any(
         isinstance(binding.node, ast.ClassDef)
         and any(module.resolve(base) in _OPERATOR for base in binding.node.bases)

@@ -120,6 +120,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             return found or (Role.TYPE if certain else None)
         elif isinstance(up, ast.Assign | ast.AnnAssign | ast.NamedExpr | ast.AugAssign):
             targets = up.targets if isinstance(up, ast.Assign) else [up.target]
+            if what == "device" and goes_elsewhere(module, up):
+                return None
             named = any(_named(module, t, what, word) for t in targets)
             return Role.TYPE if named or certain else None
         elif isinstance(up, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
@@ -196,7 +198,7 @@ def device_like(module: Module, node: ast.expr) -> bool:
     """Whether an expression is a device or its name, by its own name or by where it goes."""
     if isinstance(node, ast.Attribute) and node.attr == "type":
         return device_like(module, node.value)
-    if _of_deepspeed(module, node):
+    if _of_deepspeed(module, node) or _is_piece(module, node):
         return False
     if isinstance(node, ast.Call):
         if isinstance(node.func, ast.Name) and node.func.id == "str" and len(node.args) == 1:
@@ -211,6 +213,22 @@ def device_like(module: Module, node: ast.expr) -> bool:
             return device_like(module, node.value)
         return _split(node.value) and device_like(module, node.value.func.value)  # type: ignore[attr-defined]
     return _named(module, node, "device", _DEVICE_WORD)
+
+
+def _is_piece(module: Module, node: ast.expr) -> bool:
+    """Whether it is a piece of a word of the program's own, `kept, device = mode.split("-")`:
+    "cuda" is as much a part of the words that it has for its modes.
+    """
+    if not isinstance(node, ast.Name | ast.Attribute) or ".split(" not in module.source.text:
+        return False
+    wanted = ast.unparse(node)
+    return any(
+        isinstance(stmt.targets[0], ast.Tuple)
+        and _split(stmt.value)
+        and not _named(module, stmt.value.func.value, "device", _DEVICE_WORD)  # type: ignore[attr-defined]
+        and wanted in [ast.unparse(t) for t in stmt.targets[0].elts]
+        for stmt in module.names.all(ast.Assign)
+    )
 
 
 def _of_deepspeed(module: Module, node: ast.expr) -> bool:
@@ -241,6 +259,47 @@ def backend_like(module: Module, node: ast.expr) -> bool:
 def surely_not_torch(module: Module, node: ast.AST) -> bool:
     """Whether a node is an argument of another framework's function."""
     return any(isinstance(up, ast.Call) and _foreign(module, up) for _, up in ancestors(node))
+
+
+def goes_elsewhere(module: Module, stmt: ast.AST) -> bool:
+    """Whether a statement sets a variable that goes to another framework's function:
+    `device = "cuda"`, `faster_whisper.WhisperModel(path, device=device)`.
+    """
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    if isinstance(target, ast.Attribute):
+        return _attribute_goes(module, target)
+    if not isinstance(target, ast.Name):
+        return False
+    held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+    for call in module.names.all(ast.Call):
+        given = (*call.args, *(k.value for k in call.keywords))
+        if any(
+            isinstance(a, ast.Name) and a.id == target.id
+            and module.names.holder(a.id, a.scope) is held  # type: ignore[attr-defined]
+            for a in given
+        ) and _foreign(module, call):  # fmt: skip
+            return True
+    return False
+
+
+def _attribute_goes(module: Module, target: ast.Attribute) -> bool:
+    """The same of an attribute of a class: `self.device = "cuda"`,
+    `ctranslate2.Translator(path, device=self.device)`.
+    """
+    home = next((up for _, up in ancestors(target) if isinstance(up, ast.ClassDef)), None)
+    if home is None or not isinstance(target.value, ast.Name) or target.value.id != "self":
+        return False
+    spelled = ast.unparse(target)
+    return any(
+        isinstance(call, ast.Call)
+        and any(
+            ast.unparse(a) == spelled
+            for a in (*call.args, *(k.value for k in call.keywords))
+            if isinstance(a, ast.Attribute)
+        )
+        and _foreign(module, call)
+        for call in ast.walk(home)
+    )
 
 
 def _within_framework(node: ast.AST) -> bool:
