@@ -9,7 +9,7 @@ import json
 
 import pytest
 import yaml
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from causeway.migrate import finding
@@ -53,6 +53,7 @@ def without_changes(result: FileResult) -> tuple[str, str]:
 
 @settings(max_examples=150, deadline=None)
 @given(st.lists(_PIECES, max_size=25).map("".join))
+@example("CUDA_VISIBLE_DEVICES=0' --backend nccl --backend nccl$'")
 def test_a_script_changes_only_where_findings_say(text: str) -> None:
     result = convert("a.sh", text)
     kept, still = without_changes(result)

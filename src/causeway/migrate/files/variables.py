@@ -32,6 +32,8 @@ def judge_variable(draft: Draft, name: str, span: Span, *, use: bool) -> bool:
     A `use` ($NAME) is renamed with the others and is not reported again.
     """
     target = draft.target
+    if target and name in target.variables.values():
+        return True  # converted already: no options are looked for in its value, as before
     if name == "CUDA_VISIBLE_DEVICES":
         rule = VISIBLE
     elif name == _ALLOC or _RUNTIME.match(name):
