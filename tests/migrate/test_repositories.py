@@ -1663,7 +1663,7 @@ def test_what_is_around_kernels_that_are_compiled_beside_them_stays(tmp_path: Pa
         "try:\n    import _freq as _backend\nexcept ImportError:\n"
         "    from .backend import _backend\n\n\nclass Freq(Function):\n    @staticmethod\n"
         "    def forward(ctx, x):\n        return _backend.freq(x.cuda())\n",
-        "tests/test_freq.py": "import torch\nfrom freq import Freq\n\n"
+        "test/test_freq.py": "import torch\nfrom freq import Freq\n\n"
         "y = Freq.apply(torch.ones(2).cuda())\n",
         "model.py": "import torch\nfrom freq import Freq\n\n\ndef f(x):\n    return x.cuda()\n",
     }
@@ -1696,12 +1696,12 @@ def test_a_test_that_imports_what_is_named_after_cuda_stays() -> None:
 def test_names_of_apex_stay_in_apexs_own_tree(tmp_path: Path) -> None:
     files = {
         "apex/__init__.py": "",
-        "tests/test_norm.py": "import apex\n\nnorm = apex.normalization.FusedLayerNorm(8)\n",
+        "test/test_norm.py": "import apex\n\nnorm = apex.normalization.FusedLayerNorm(8)\n",
     }
     assert tree(tmp_path / "own", files) == files
     assert (
-        tree(tmp_path / "other", {"a.py": files["tests/test_norm.py"]})["a.py"]
-        != files["tests/test_norm.py"]
+        tree(tmp_path / "other", {"a.py": files["test/test_norm.py"]})["a.py"]
+        != files["test/test_norm.py"]
     )
 
 

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Sequence
 
 from causeway import config
-from causeway.ship.merge import merged
+from causeway.device.merge import merged
 
 NAME = "merged_launches"
 _MOST_BYTES = 1 << 20  # of a source: a compiler takes its time

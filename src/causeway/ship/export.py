@@ -23,8 +23,9 @@ from torch.utils import _pytree as pytree
 
 from causeway import _C, __version__, atomic, code
 from causeway.compile import lines
+from causeway.device.merge import merged
 from causeway.errors import CausewayError, VendorError
-from causeway.ship import file, merge, paper, sizes, steps
+from causeway.ship import file, paper, sizes, steps
 from causeway.ship import weights as weights_files
 from causeway.ship.costs import Costs
 from causeway.ship.plan import MOVED, OPERATIONS, Program, of_graph
@@ -428,7 +429,7 @@ def _parts(program: Program, constants: bytes) -> list[weights_files.Part]:
 
 def _in_one_source(functions: list[tuple[str, str]], device: torch.device) -> list[tuple[str, str]]:
     """The kernels from as few sources as there can be. The chip's compiler has the last word."""
-    found = merge.merged(functions)
+    found = merged(functions)
     try:
         for source in {s for _, s in found} - {s for _, s in functions}:
             code.Program(source, options="-w", device=device)

@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 import torch
 
+from causeway.device.merge import merged
 from causeway.errors import VendorError
 from causeway.ship import export
-from causeway.ship.merge import merged
 
 # What all begin with.
 FRONT = """
