@@ -1,5 +1,4 @@
-"""Makes one source of many: of a file's, so that a load builds once, and of those of a graph's small
-launches (merging.py).
+"""Makes one source of many, so that a load of a file, or a graph's small launches, build once.
 
 PoCL keeps what it built, by a sum of the source after the preprocessor: so each build of a load
 reads OpenCL's header again, 24 ms for each of ResNet-18's fourteen sources. In the one source, what
