@@ -17,8 +17,8 @@
 
 namespace causeway {
 
-// The source of such a kernel, which is called `name` and has the parameters of `launch` in merged.cpp, and the number
-// by which its table calls each function; -1: the function is not in it.
+// The source of such a kernel, which is called `name` and takes the table, the addresses and the number of launches; and the
+// number by which the table calls each function, -1: the function is not in it.
 struct MergedSource {
   std::string source, name;
   std::vector<int64_t> numbers;

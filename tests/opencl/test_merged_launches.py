@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from causeway import config
-from causeway.device.merging import NAME, merged_source
+from causeway.device.small_launches import NAME, merged_source
 
 BEGIN = """
 import warnings
@@ -144,7 +144,7 @@ assert graph._graph.merged() == 80
 
 FAILS = """
 from causeway import _C
-from causeway.device.merging import merged_source
+from causeway.device.small_launches import merged_source
 
 def broken(functions, addresses, split):
     source, name, numbers = merged_source(functions, addresses, split)

@@ -25,8 +25,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from causeway import _C
 from causeway.device.lazy import _lazy_init, device_name
-from causeway.device.merging import merged_source
 from causeway.device.selection import synchronize
+from causeway.device.small_launches import merged_source
 from causeway.device.streams import Stream, current_stream, is_current_stream_capturing, stream
 
 Pool = tuple[int, int]
