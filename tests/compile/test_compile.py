@@ -248,6 +248,80 @@ def test_what_is_the_same_for_a_row_is_computed_once(
     assert done.stdout.split() == ["True", "True", "True"]
 
 
+EXPONENTIALS = """
+import torch
+from causeway.compile import runtime
+
+texts, add = [], runtime.Program.add
+runtime.Program.add = lambda self, *given: [add(self, *given), texts.append(given[4])][0]
+
+def masked(x, mask, other):
+    return torch.softmax(x.masked_fill(mask, -1e9), -1)
+
+def of_another(x, mask, other):
+    return torch.exp(x - other.amax(-1, keepdim=True)) + other
+
+def of_half(x, mask, other):
+    return torch.exp(x - (0.5 * x).amax(-1, keepdim=True))
+
+def negative(x, mask, other):
+    return torch.exp(x * x * -0.5)
+
+def positive(x, mask, other):
+    return torch.exp(x * x * 0.5)
+
+def no_square(x, mask, other):
+    return torch.exp(x * other * -0.5)
+
+for width in (300, 5000):  # a row at once, and in chunks
+    x, mask = 4 * torch.randn(20, width), torch.rand(20, width) < 0.3
+    mask[3], x[5, 7], x[6, 8] = True, float("nan"), float("inf")
+    given = x, mask, torch.randn(20, width)
+    for f in (masked, of_another, of_half, negative, positive, no_square):
+        texts.clear()
+        torch.compiler.reset()
+        got = torch.compile(f, dynamic=False)(*(t.to("sim") for t in given)).cpu()
+        torch.testing.assert_close(got, f(*given), rtol=2e-5, atol=1e-6, equal_nan=True)
+        text = "".join(texts)
+        print(f.__name__, "exp_down_f32(" in text, "exp_f32(" in text)
+"""
+
+
+def test_what_is_not_above_0_has_the_shorter_exponential(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    done = run_python(EXPONENTIALS, **SIM, **caches)
+    shorter = ["masked True False", "negative True False"]
+    longer = [f"{f} False True" for f in ("of_another", "of_half", "positive", "no_square")]
+    expected = [shorter[0], *longer[:2], shorter[1], *longer[2:]]
+    assert done.stdout.splitlines() == expected * 2
+
+
+VANISHES = """
+import statistics, time, torch
+
+def seconds(f, *given):
+    begin = time.process_time()
+    for _ in range(4):
+        f(*given)
+    torch.accelerator.synchronize()
+    return time.process_time() - begin
+
+small, none = (torch.full((1 << 19,), v).to("sim") for v in (-1.0, -1e9))
+compiled = torch.compile(lambda x: torch.exp(x) + 1)
+for f in (torch.exp, torch.sigmoid, compiled):
+    f(small), f(none)
+    torch.accelerator.synchronize()
+    ratios = [seconds(f, none) / seconds(f, small) for _ in range(9)]
+    print(statistics.median(ratios) < 2 or ratios)
+"""
+
+
+def test_an_exponential_that_is_0_takes_no_longer(run_python: Run, caches: dict[str, str]) -> None:
+    done = run_python(VANISHES, **{**SIM, "CAUSEWAY_SIM_OPS": "none"}, **caches)
+    assert done.stdout.split() == ["True"] * 3, done.stdout
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 

@@ -166,6 +166,7 @@ std::string head_of(const Pointwise& op, const Parsed& p, Dtype type) {
   flag("IS_SIGNED", type == kI8 || type == kI16 || type == kI32 || type == kI64 || is_float(type));
   flag("FLAG", p.flag);
   define("EXP(v)", type == kF32 ? "exp_f32(v)" : "exp(v)");
+  define("EXP_DOWN(v)", type == kF32 ? "exp_down_f32(v)" : "exp(v)");  // of what is not above 0
   define("ERF(v)", type == kF32 ? "erf_f32(v)" : "erf(v)");
   // Where it rounds to 1 it is 1: a runtime's own may be next to it, and an infinity times what is left is no NaN.
   define("TANH(v)", type == kF32 ? "tanh_f32(v)" : "((v) > K(19.1) ? K(1) : (v) < K(-19.1) ? K(-1) : tanh(v))");

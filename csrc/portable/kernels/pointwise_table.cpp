@@ -185,7 +185,7 @@ const std::vector<Pointwise>& pointwise_table() {
         {"aten::hardshrink.out", "ts", S, F, "r = a >= -x && a <= x ? K(0) : a;"},
         {"aten::_prelu_kernel", "tt", S, F, "r = a > K(0) ? a : b * a;"},
         {"aten::log_sigmoid_forward.output", "t", S, F,
-         "q = EXP(-(a < K(0) ? -a : a)); r = MINIMUM(K(0), a) - log1p(q);", 120, 2},
+         "q = EXP_DOWN(-(a < K(0) ? -a : a)); r = MINIMUM(K(0), a) - log1p(q);", 120, 2},
         {"aten::gelu.out", "tf", S, F,
          "r = FLAG == 't' ? K(0.5) * a * (K(1) + TANH(K(0.7978845608028654) * (a + K(0.044715) * a * a * a)))"
          " : K(0.5) * a * (K(1) + ERF(a * K(0.7071067811865476)));",
@@ -209,7 +209,7 @@ const std::vector<Pointwise>& pointwise_table() {
          "const T g = K(1) / (K(1) + EXP(-b)), h = TANH(log1p(EXP(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
         {"aten::_prelu_kernel_backward", "ttt", S, F, "r = b > K(0) ? a : c * a; q = b > K(0) ? K(0) : b * a;", 8, 2},
         {"aten::log_sigmoid_backward.grad_input", "tt-", S, F,
-         "const T e = EXP(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
+         "const T e = EXP_DOWN(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
          "(K(1) + e)));",
          60},
         {"aten::leaky_relu_backward.grad_input", "ttsf", S, F, "r = b > K(0) ? a : a * x;"},
@@ -219,7 +219,7 @@ const std::vector<Pointwise>& pointwise_table() {
          " T du = K(0.7978845608028654) * (K(1) + K(0.134145) * b * b);"
          " r = a * (K(0.5) * (K(1) + h) + K(0.5) * b * (K(1) - h * h) * du); }"
          " else { T cdf = K(0.5) * (K(1) + ERF(b * K(0.7071067811865476)));"
-         " r = a * (cdf + b * K(0.3989422804014327) * EXP(K(-0.5) * b * b)); }",
+         " r = a * (cdf + b * K(0.3989422804014327) * EXP_DOWN(K(-0.5) * b * b)); }",
          140},
         {"aten::native_dropout_backward.out", "tts", S, F, "r = a * b * x;"},
     };

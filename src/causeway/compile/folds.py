@@ -26,16 +26,21 @@ typedef {i} mask_{t} __attribute__((vector_size({bytes}), aligned({size})));
 _EXTREME = """
 FUNCTION {t} row_{how}_{t}(const {t}* v, idx n) {{
   {t} lanes[{w}], m = {start};
-  vec_{t} a, b;
+  vec_{t} a, b, c, d;
   idx j = 0;
   for (int l = 0; l < {w}; ++l) lanes[l] = m;
-  a = b = GET_{t}(lanes);
-  for (; j + 2 * {w} <= n; j += 2 * {w}) {{
+  a = b = c = d = GET_{t}(lanes);
+  for (; j + 4 * {w} <= n; j += 4 * {w}) {{
     const vec_{t} x = GET_{t}(v + j), y = GET_{t}(v + j + {w});
+    const vec_{t} z = GET_{t}(v + j + 2 * {w}), w = GET_{t}(v + j + 3 * {w});
     a = PICK_{t}((x {sign} a) | (x != x), x, a);
     b = PICK_{t}((y {sign} b) | (y != y), y, b);
+    c = PICK_{t}((z {sign} c) | (z != z), z, c);
+    d = PICK_{t}((w {sign} d) | (w != w), w, d);
   }}
   a = PICK_{t}((b {sign} a) | (b != b), b, a);
+  c = PICK_{t}((d {sign} c) | (d != d), d, c);
+  a = PICK_{t}((c {sign} a) | (c != c), c, a);
   PUT_{t}(lanes, a);
   for (int l = 0; l < {w}; ++l) m = {name}(lanes[l], m);
   for (; j < n; ++j) m = {name}(v[j], m);
@@ -46,16 +51,16 @@ FUNCTION {t} row_{how}_{t}(const {t}* v, idx n) {{
 _SUM = """
 FUNCTION {a} row_{how}_{t}(const {t}* v, {more}idx n) {{
   {a} lanes[{w}], sum = 0;
-  vec_{a} s[4];
+  vec_{a} a, b, c, d;
   idx j = 0;
   for (int l = 0; l < {w}; ++l) lanes[l] = 0;
-  for (int k = 0; k < 4; ++k) s[k] = GET_{a}(lanes);
+  a = b = c = d = GET_{a}(lanes);
   for (; j + 4 * {w} <= n; j += 4 * {w}) {{
     const vec_{a} p = {get}(v + j), q = {get}(v + j + {w});
     const vec_{a} r = {get}(v + j + 2 * {w}), t = {get}(v + j + 3 * {w});
-    s[0] += {p}; s[1] += {q}; s[2] += {r}; s[3] += {t_};
+    a += {p}; b += {q}; c += {r}; d += {t_};
   }}
-  PUT_{a}(lanes, (s[0] + s[1]) + (s[2] + s[3]));
+  PUT_{a}(lanes, (a + b) + (c + d));
   for (int l = 0; l < {w}; ++l) sum += lanes[l];
   for (; j < n; ++j) {{ const {a} p = ({a})v[j]; sum += {p}; }}
   return sum;

@@ -101,10 +101,12 @@ class SameValues:
         self.changed: OrderedSet[str] = OrderedSet()  # variables read from what was written
         self.arrays: dict[str, str] = {}  # a variable: the array that it is put into
         self.kept: dict[str, str] = {}  # a number: the array that has it, for all of a row
+        self.largest: dict[str, str] = {}  # an array, then a number: the variable of its maximum
 
     def replaced(self, lines: list[Any]) -> list[Any]:
         """A loop's lines, with what is kept read from its array."""
         self.known = {}
+        self.expressions: dict[str, str] = {}
         out = []
         for line in lines:
             found = _DEFINITION.match(line) if isinstance(line, str) else None
@@ -118,19 +120,44 @@ class SameValues:
                 number = f"@{name}"
             self.known[name] = number
             array = self.kept.get(number)
+            if self._not_above_0(text):
+                line = line.replace("exp_f32(", "exp_down_f32(")
             out.append(line if array is None else f"{t} {name} = {array}[r_j];")
+            self.expressions[name] = text
         return out
+
+    def _not_above_0(self, text: str) -> bool:
+        """Whether it is an exponential of a value less its row's maximum, as in softmax, or of a
+        square times a negative number, as in the gradient of GELU.
+        """
+        power = _EXPONENTIAL.fullmatch(text)
+        if not power:
+            return False
+        inner = self.expressions.get(power[1], "")
+        if less := _DIFFERENCE.fullmatch(inner):
+            return self.largest.get(self.known.get(less[1], "")) == less[2]
+        if times := _PRODUCT.fullmatch(inner):
+            square = _PRODUCT.fullmatch(self.expressions.get(times[1], ""))
+            negative = self.expressions.get(times[2], "").startswith("(f32)(-")
+            return bool(square) and square[1] == square[2] and negative
+        return False
 
     def keep(self, array: str, t: str, complete: bool) -> None:
         """An array is filled by the loop at hand, with all values of a row or some."""
         for name in [n for n, a in self.arrays.items() if a == array]:
-            if complete and name in self.known:
-                self.kept.setdefault(self.known[name], array)
+            if name in self.known:
+                if complete:
+                    self.kept.setdefault(self.known[name], array)
+                if array in self.largest:
+                    self.largest[self.known[name]] = self.largest[array]
             del self.arrays[name]
 
 
 _DEFINITION = re.compile(r"(\w+) (tmp\d+) = (.*);$", re.DOTALL)
 _VARIABLE = re.compile(r"\btmp\d+\b")
+_EXPONENTIAL = re.compile(r"exp_f32\((tmp\d+)\)")
+_PRODUCT = re.compile(r"\((tmp\d+) \* (tmp\d+)\)")
+_DIFFERENCE = re.compile(r"\((tmp\d+) - (red\d+)\)")
 _NAME = re.compile(r"[A-Za-z_]\w*")
 _DECLARED = re.compile(r"const \w+ (\w+) =")
 _ASSIGNED = re.compile(r"\b(tmp\d+) = ")
@@ -371,9 +398,13 @@ class Kernel(SIMDKernel):
             self.starts.writeline(f"{a} {name} = {start};")
             v = self._values(name, t, value)
             function = {"sum": f"row_sum_{t}", "max": f"row_max_{t}", "min": f"row_min_{t}"}
+            if how == "max":
+                self.same.largest[v] = r
             if floating and how in function:
-                step = fold.format(a=name, b=f"{function[how]}({v}, r_n)")
-                self.chunk.writeline(f"{name} = {step};")
+                step = fold.format(a=name, b="b_")  # macros name what they compare three times
+                self.chunk.writeline(
+                    f"{{ const {a} b_ = {function[how]}({v}, r_n); {name} = {step}; }}"
+                )
             else:
                 step = fold.format(a=name, b=f"({a}){v}[l]")
                 self.chunk.writeline(f"for (idx l = 0; l < r_n; ++l) {name} = {step};")
@@ -829,7 +860,8 @@ class Kernel(SIMDKernel):
             if post:
                 out += self._once(post)
         else:
-            out = self._once(lines + _lines(self.post)) if self.reduced else lines
+            after = lines + _lines(self.post)
+            out = self._once(after) if self.reduced else self.same.replaced(lines)
         for line in out:
             self.body.writeline(line)
         if self.reduced:
