@@ -190,6 +190,54 @@ def test_a_wrong_epilogue_is_found(
     assert "right, right" not in done.stdout
 
 
+MEASURED = """
+import sys, time, torch, causeway
+import torch.nn.functional as F
+from causeway.compile import runtime
+
+slow = sys.argv[1]
+follow = runtime.Product._follow
+def slower(way):
+    def call(self, *given):
+        done = way(self, *given)
+        if done is not False:
+            time.sleep(0.02)
+        return done
+    return call
+if slow in ("_together", "_follow"):
+    setattr(runtime.Product, slow, slower(getattr(runtime.Product, slow)))
+
+def f(x, w, b, r, image, filters):
+    return F.gelu(F.linear(x, w, b)) * r, F.conv2d(image, filters).tanh()
+
+def given(rows):
+    rest = torch.randn(64), torch.randn(rows, 64), torch.randn(2, 12, 17, 19)
+    return torch.randn(rows, 48), torch.randn(64, 48), *rest, torch.randn(20, 12, 3, 3)
+
+compiled = torch.compile(f, mode="max-autotune-no-cudagraphs", dynamic=True)
+for rows in (32, 200, 32):
+    one = given(rows)
+    for _ in range(2):
+        got = compiled(*(t.to("sim") for t in one))
+        for mine, theirs in zip(got, f(*one), strict=True):
+            torch.testing.assert_close(mine.cpu(), theirs, rtol=2e-5, atol=2e-5)
+report = causeway.compile_report()
+print(len(report.measured), "measured:" in str(report), all(
+    (ratio > 1) == (slow == "_together") for ratio in report.measured.values()))
+torch.compiler.reset()
+torch.compile(f, dynamic=True)(*(t.to("sim") for t in given(40)))
+print(len(causeway.compile_report().measured))
+"""
+
+
+@pytest.mark.parametrize("slow", ["_together", "_follow"])
+def test_max_autotune_measures_what_follows_a_product(
+    run_python: Run, caches: dict[str, str], slow: str
+) -> None:
+    done = run_python(MEASURED, args=(slow,), **SIM, **caches)
+    assert done.stdout.split() == ["3", "True", "True", "3"]
+
+
 NOT_BUILT = """
 from causeway.compile import epilogues
 rows = epilogues._by_rows

@@ -209,7 +209,8 @@ const std::vector<Pointwise>& pointwise_table() {
          "const T g = K(1) / (K(1) + EXP(-b)), h = TANH(log1p(EXP(b))); r = a * (h + b * g * (K(1) - h * h));", 200},
         {"aten::_prelu_kernel_backward", "ttt", S, F, "r = b > K(0) ? a : c * a; q = b > K(0) ? K(0) : b * a;", 8, 2},
         {"aten::log_sigmoid_backward.grad_input", "tt-", S, F,
-         "const T e = EXP_DOWN(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * (e / "
+         "const T e = EXP_DOWN(-(b < K(0) ? -b : b)); r = a * ((b < K(0) ? K(1) : K(0)) - (b < K(0) ? K(1) : K(-1)) * "
+         "(e / "
          "(K(1) + e)));",
          60},
         {"aten::leaky_relu_backward.grad_input", "ttsf", S, F, "r = b > K(0) ? a : a * x;"},

@@ -115,6 +115,7 @@ class Scheduling(SIMDScheduling):
         wrapper = V.graph.wrapper_code
         operator = epilogues.PRODUCTS[product.python_kernel_name]
         about = f"{_operators(nodes)!r}, {_source_lines(nodes)!r}"
+        about += f", {bool(torch._inductor.config.max_autotune)}"
         both = f"{finish.parameters!r}, r'''\n{row}''', r'''\n{finish.body}''', "
         both += f"{apart.parameters!r}, {apart.cost}, r'''\n{apart.body}'''"
         key = f"{operator} {both}"

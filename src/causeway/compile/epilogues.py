@@ -151,7 +151,8 @@ def _pays_in_turn(nodes: list[Any]) -> bool:
     A tile's rows are short. A function of its own (exp, erf, tanh) becomes no vectors there: GELU
     and tanh after a layer of 384 to 1536 took 1.9 and 1.7 of the time, SiLU 1.4; the square root
     and division of a batch norm, once a row of a tile, take as long as the pass over memory that is
-    saved. What is read by a reduction is computed in the reduction's kernel.
+    saved. What is read by a reduction is computed in the reduction's kernel. With max_autotune
+    both ways are measured (runtime.Product).
     """
     work = 0
     for node in nodes:
@@ -161,10 +162,11 @@ def _pays_in_turn(nodes: list[Any]) -> bool:
             if use.is_reduction():
                 return False
         for call in node._body.root_block.graph.nodes:
-            if call.op == "call_method" and str(call.target) not in _CHEAP:
+            cheap = call.op != "call_method" or str(call.target) in _CHEAP
+            if not (cheap or config.max_autotune):
                 return False
             work += operations_of(call)
-    return work <= _MOST
+    return work <= _MOST or config.max_autotune
 
 
 # --- its text -------------------------------------------------------------------------------------
@@ -285,7 +287,7 @@ class ProductLine(names.WrapperLine):
     kernel: str
     out: str
     finish: list[str]  # the epilogue's arguments
-    apart: list[str]  # those of the kernel of its own: the number of units first
+    apart: list[str]  # those of the kernel of its own: units first, None for the product
 
     def codegen(self, code: Any) -> None:
         node = self.node
@@ -339,7 +341,8 @@ def write_product(scheduling: Any, template: Any, after: list[Any]) -> bool:
             node.mark_run()
     if noting():
         wrapper.say_line(nodes)
-    given = [out if a == product.get_name() else a for a in apart.call_arguments(name)[0]]
+    own = product.get_name()
+    given = ["None" if a == own else a for a in apart.call_arguments(name)[0]]
     line = ProductLine(wrapper, product, name, out, finish.call_arguments(name)[0][1:], given)
     wrapper.writeline(line)
     scheduling.free_buffers_in_scheduler()

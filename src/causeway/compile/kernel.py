@@ -120,10 +120,12 @@ class SameValues:
                 number = f"@{name}"
             self.known[name] = number
             array = self.kept.get(number)
-            if self._not_above_0(text):
-                line = line.replace("exp_f32(", "exp_down_f32(")
-            out.append(line if array is None else f"{t} {name} = {array}[r_j];")
             self.expressions[name] = text
+            if array is not None:
+                text = f"{array}[r_j]"
+            elif self._not_above_0(text):
+                text = text.replace("exp_f32(", "exp_down_f32(")
+            out.append(f"{t} {name} = {text};")
         return out
 
     def _not_above_0(self, text: str) -> bool:
@@ -139,7 +141,7 @@ class SameValues:
         if times := _PRODUCT.fullmatch(inner):
             square = _PRODUCT.fullmatch(self.expressions.get(times[1], ""))
             negative = self.expressions.get(times[2], "").startswith("(f32)(-")
-            return bool(square) and square[1] == square[2] and negative
+            return square is not None and square[1] == square[2] and negative
         return False
 
     def keep(self, array: str, t: str, complete: bool) -> None:

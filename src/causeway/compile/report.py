@@ -94,6 +94,8 @@ class CompileReport:
     wrong: list[Wrong] = field(default_factory=list)
     replays: dict[str, int] = field(default_factory=dict)  # by graph: mode="reduce-overhead"
     not_replayed: dict[str, str] = field(default_factory=dict)  # graphs of that mode, and why
+    # By what follows a product and sizes: its time in the product's kernel to that of its own.
+    measured: dict[str, float] = field(default_factory=dict)
     # Of compilation, by part; of all graphs of the process, those of other devices among them.
     seconds: dict[str, float] = field(default_factory=dict)
     left: list[Left] = field(default_factory=list)  # seen by `causeway explain --compile`
@@ -125,6 +127,9 @@ class CompileReport:
         lines += [f"recompiled: {why}" for why in self.recompiles]
         lines += [f"replayed: graph {name} ({n} times)" for name, n in self.replays.items()]
         lines += [f"not replayed: graph {name}: {why}" for name, why in self.not_replayed.items()]
+        for what, ratio in self.measured.items():
+            taken = "in the product's kernel" if ratio <= 1 else "apart"
+            lines.append(f"measured: {what}: {taken} ({ratio:.2f} of the time apart)")
         if self.checked:
             compared = sum(one.compared for one in self.checked.values())
             left = sum(one.left for one in self.checked.values())
@@ -196,6 +201,11 @@ def restrided(operator: str) -> None:
     state.restrided[operator] = state.restrided.get(operator, 0) + 1
 
 
+def measured(kernel: str, sizes: Sequence[int], ratio: float) -> None:
+    """Note the time of what follows a product in its kernel, to that of a kernel of its own."""
+    state.measured[f"{kernel} of {' x '.join(map(str, sizes))}"] = ratio
+
+
 def unfused(why: str) -> bool:
     """Note why graphs are not fused; whether that is new."""
     new = why not in state.unfused
@@ -227,6 +237,7 @@ def compile_report() -> CompileReport:
         list(state.wrong),
         dict(state.replays),
         dict(state.not_replayed),
+        dict(state.measured),
         _seconds(sum(graph.seconds for graph in state.graphs)) if state.graphs else {},
     )
 

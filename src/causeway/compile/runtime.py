@@ -21,31 +21,74 @@ from causeway.compile.kernel_text import KernelText
 from causeway.errors import CausewayError
 
 _TOGETHER = 8  # kernels of one part: a part reads the dialect's own text once
+_ROUNDS = 3  # of max-autotune, beside a first one that is not counted
 
 
 class Product:
     """A call of a product, and what is done with its result: in the product's kernel where the
-    ladder takes a portable one."""
+    ladder takes a portable one. With `measured`, the first call of some sizes takes the time of
+    both ways, and those that follow go the faster one.
+    """
 
-    def __init__(self, program: Program, epilogue: Any, apart: KernelText) -> None:
+    def __init__(self, program: Program, epilogue: Any, apart: KernelText, measured: bool) -> None:
         self.program = program
         self.epilogue = epilogue
         self.apart = apart
+        self.measured = measured
         self.kernel: Any = None
+        self.together: dict[tuple[torch.Size, ...], bool] = {}  # by sizes: whether that is faster
 
     def __call__(self, out: torch.Tensor, finish: tuple[Any, ...], apart: tuple[Any, ...]) -> None:
         """`finish`: the product's call and the epilogue's arguments; `apart`: those of the kernel
-        of its own, which finds the product in `out`."""
+        of its own, with None for what the product is in."""
+        if not self.measured:
+            self._together(finish, apart)
+        elif (sizes := self._sizes(out, finish)) in self.together:
+            (self._together if self.together[sizes] else self._apart)(finish, apart)
+        elif _C.is_capturing(self.program.device):
+            self._together(finish, apart)
+        else:
+            self._measure(sizes, finish, apart)
+
+    def _together(self, finish: tuple[Any, ...], apart: tuple[Any, ...]) -> bool:
+        """Whether the product's kernel did it all."""
         result = self.epilogue(*finish)
-        if result is None:
-            return
-        if result is not out:
-            out.copy_(result)
+        if result is not None:
+            self._follow(result, apart)
+        return result is None
+
+    def _apart(self, finish: tuple[Any, ...], apart: tuple[Any, ...]) -> None:
+        self._follow(finish[0](), apart)
+
+    def _follow(self, result: torch.Tensor, apart: tuple[Any, ...]) -> None:
         if self.kernel is None:
             (self.kernel,) = _C.build_kernels(
                 self.program.device, self.program.functions, [self.apart]
             )
-        self.kernel(*apart)
+        result = result.contiguous()
+        self.kernel(*(result if a is None else a for a in apart))
+
+    @staticmethod
+    def _sizes(out: torch.Tensor, finish: tuple[Any, ...]) -> tuple[torch.Size, ...]:
+        """Of what is written, and of what is read beside the product's operands."""
+        return (out.shape, *(a.shape for a in finish[1:] if isinstance(a, torch.Tensor)))
+
+    def _measure(
+        self, sizes: tuple[torch.Size, ...], finish: tuple[Any, ...], apart: tuple[Any, ...]
+    ) -> None:
+        if not self._together(finish, apart):  # there is one way only
+            self.together[sizes] = True
+            return
+        took: tuple[list[float], list[float]] = ([], [])
+        for way in (self._apart, self._together, *(self._together, self._apart) * _ROUNDS):
+            torch.accelerator.synchronize(self.program.device)
+            begin = time.perf_counter()
+            way(finish, apart)
+            torch.accelerator.synchronize(self.program.device)
+            took[way == self._apart].append(time.perf_counter() - begin)
+        together, alone = (min(seconds[1:]) for seconds in took)
+        self.together[sizes] = together <= alone
+        report.measured(self.apart.name, sizes[0], together / max(alone, 1e-9))
 
 
 class Program:
@@ -97,15 +140,16 @@ class Program:
         apart_body: str,
         origins: Sequence[str] = (),
         lines: Sequence[str] = (),
+        measured: bool = False,
     ) -> None:
         """Take what follows a product: the epilogue of the operator's kernel, and the kernel of its
-        own that does the same to what lies in memory."""
+        own that does the same to what lies in memory. `measured`: the faster way is taken."""
         apart = KernelText(
             name, list(apart_parameters), apart_body, apart_cost, 0, list(origins), list(lines)
         )
         epilogue = KernelText(name, list(parameters), body, 1.0)
         made = _C.epilogue(self.device, operator, self.own, row, epilogue)
-        self.products[name] = Product(self, made, apart)
+        self.products[name] = Product(self, made, apart, measured)
 
     def build(self) -> None:
         """Compile all kernels, and put them under their names. Raises CausewayError with the
