@@ -29,12 +29,12 @@ Kept = dict[str, dict[str, Any]]
 def kept(report: str) -> tuple[str, dict[str, Any]]:
     """A chip's name and what the page shows of it.
 
-    Raises ConfigError where a report is not whole: what was not asked would look like what the chip
-    lacks.
+    Raises ConfigError where a report is not of all operators: what was not asked would look like
+    what the chip lacks. One of some dtypes is taken, and the page says of which.
     """
     data, chip = chips.read_json(report), chips.read(report)
-    if chip.only:
-        raise ConfigError(f"{report} is not of all that the chip has: {', '.join(chip.only)}")
+    if left := [option for option in chip.only if not option.startswith("--dtype ")]:
+        raise ConfigError(f"{report} is not of all that the chip has: {', '.join(left)}")
     portable = bool(data.get("portable"))
     operators = {}
     for name in sorted(chip.operators):
@@ -44,6 +44,7 @@ def kept(report: str) -> tuple[str, dict[str, Any]]:
     return name, {
         "torch": chip.about["torch"],
         "date": chip.about["date"],
+        **({"asked": ", ".join(asked(chip))} if chip.only else {}),
         **{
             key: chip.summary[key]
             for key in ("good", "operators_passed", "operators_failed", "coverage", "cases")
@@ -52,15 +53,22 @@ def kept(report: str) -> tuple[str, dict[str, Any]]:
     }
 
 
+def asked(chip: chips.Chip) -> list[str]:
+    """The dtypes of a report of some."""
+    return sorted({chips.short(dtype) for cells in chip.operators.values() for dtype in cells})
+
+
 def markdown(found: Kept) -> str:
     """The two tables of docs/chips.md: the chips, and an operator a line."""
     lines = [
-        "| chip | conforms | operators passed | failed | dtypes passed | cases | torch | date |",
-        "|" + " --- |" * 8,
+        "| chip | conforms | asked of dtypes | operators passed | failed | dtypes passed | cases | torch |"
+        " date |",
+        "|" + " --- |" * 9,
     ]
     for name, chip in found.items():
         coverage = "" if chip["coverage"] is None else f"{chip['coverage']:.1%}"
-        cells = [name, "yes" if chip["good"] else "no", chip["operators_passed"]]
+        cells = [name, "yes" if chip["good"] else "no", chip.get("asked", "all")]
+        cells += [chip["operators_passed"]]
         cells += [chip["operators_failed"], coverage, chip["cases"], chip["torch"], chip["date"]]
         lines.append("| " + " | ".join(map(str, cells)) + " |")
     lines += ["", "| operator | " + " | ".join(found) + " |", "|" + " --- |" * (len(found) + 1)]

@@ -55,16 +55,20 @@ def test_only_what_is_asked_for(reports, run_python) -> None:
     assert "aten::mul.out" not in said
 
 
-def test_only_whole_reports_are_published(reports, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not of all that the chip has: --op"):
+def test_only_reports_of_all_operators_are_published(reports, tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="is not of all that the chip has: --op [^,]*$"):
         published.kept(str(reports[1]))
     whole = json.loads(reports[1].read_text())
+    whole["about"]["only"] = ["--dtype float32|int64"]
+    (tmp_path / "some.json").write_text(json.dumps(whole))
+    name, found = published.kept(str(tmp_path / "some.json"))
+    assert f"| {name} | no | f32, i64 | 1 | 1 |" in published.markdown({name: found})
     del whole["about"]["only"]
     (tmp_path / "whole.json").write_text(json.dumps(whole))
     name, found = published.kept(str(tmp_path / "whole.json"))
     head, _, row, *rest = published.markdown({name: found}).splitlines()
     assert head.startswith("| chip | conforms |")
-    assert row.startswith(f"| {name} | no | 1 | 1 |")
+    assert row.startswith(f"| {name} | no | all | 1 | 1 |")
     assert "| `exp.out` | f32 i64 |" in rest
     assert any(line.startswith("| `mul.out` |") and "**failed** f32" in line for line in rest)
 
