@@ -27,6 +27,8 @@ from run import Figure, compare, device, main
 
 from programs import gpt_block_step, gru_step, lstm_step, mnist_step, resnet_inference
 
+Tensors = tuple[torch.Tensor, ...]
+
 
 def models() -> Iterator[Figure]:
     """Whole programs; of speeds. No call may go to the host."""
@@ -160,7 +162,115 @@ def launch() -> Iterator[Figure]:
             )
 
 
-GROUPS = {"models": models, "sgemm": sgemm, "memory": memory, "launch": launch}
+# --- the roofline ---------------------------------------------------------------------------------
+
+
+def _of_memory(name: str, f: Callable[..., object], tensors: Tensors, moved: int) -> Figure:
+    """The share of the speed of the machine's own copy of as many bytes, half of them read."""
+    from_, to = (
+        torch.ones(moved // 2, dtype=torch.uint8),
+        torch.empty(moved // 2, dtype=torch.uint8),
+    )
+    return _share("memory", name, f, tensors, lambda: to.copy_(from_), 0.8)
+
+
+def _of_product(name: str, f: Callable[..., object], tensors: Tensors, operations: int) -> Figure:
+    """The share of the speed of the machine's own product of matrices, with as many operations."""
+    n = round((operations / 2) ** (1 / 3))
+    a, b, out = torch.randn(n, n), torch.randn(n, n), torch.empty(n, n)
+    return _share("product", name, f, tensors, lambda: torch.mm(a, b, out=out), None)
+
+
+def _share(
+    of: str,
+    name: str,
+    f: Callable[..., object],
+    tensors: Tensors,
+    limit: Callable[[], object],
+    bar: float | None,
+) -> Figure:
+    there = [t.to(device()) for t in tensors]
+
+    def ours() -> None:
+        f(*there)
+        torch.accelerator.synchronize()
+
+    for _ in range(2):
+        ours(), limit()
+    best, mine, ratio = compare(limit, ours, calls=2, rounds=11, pause=PAUSE)
+    return Figure(
+        "roofline", f"{name} (of {of})", "ms", best * 1e3, mine * 1e3, 1 / ratio, bar, "higher"
+    )
+
+
+def roofline() -> Iterator[Figure]:
+    """Each family of kernels, as a share of what the machine's own copy or product reaches; both
+    are torch's on the CPU, with the same threads. Results go into memory that is there already.
+    Bar: 0.8 of the copy.
+    """
+    side = 2048
+    size = 4 * side * side  # bytes of a matrix
+    a, b, out = (torch.randn(side, side) for _ in range(3))
+    half, row = torch.empty(side, side, dtype=torch.half), torch.empty(side)
+    index, weight = torch.randperm(side), torch.randn(side)
+    image, pooled = torch.randn(16, 64, 64, 64), torch.empty(16, 64, 32, 32)
+    memory: dict[str, tuple[Callable[..., object], Tensors, int]] = {
+        "add": (lambda a, b, out: torch.add(a, b, out=out), (a, b, out), 3 * size),
+        "GELU": (lambda a, out: torch.ops.aten.gelu.out(a, out=out), (a, out), 2 * size),
+        "copy": (lambda a, out: out.copy_(a), (a, out), 2 * size),
+        "copy of a transpose": (lambda a, out: out.copy_(a.t()), (a, out), 2 * size),
+        "cast to float16": (lambda a, half: half.copy_(a), (a, half), size + size // 2),
+        "sum of all": (lambda a: a.sum(), (a,), size),
+        "sum of rows": (lambda a, row: torch.sum(a, 1, out=row), (a, row), size),
+        "sum of columns": (lambda a, row: torch.sum(a, 0, out=row), (a, row), size),
+        "largest of rows": (lambda a, row: torch.amax(a, 1, out=row), (a, row), size),
+        "softmax": (lambda a, out: torch.softmax(a, 1, out=out), (a, out), 2 * size),
+        "layer norm": (
+            lambda a, w, b: torch.nn.functional.layer_norm(a, w.shape, w, b),
+            *((a, weight, weight.clone()), 2 * size),
+        ),
+        "rows by an index": (
+            lambda a, index, out: torch.index_select(a, 0, index, out=out),
+            *((a, index, out), 2 * size),
+        ),
+        "max pooling 2 x 2": (
+            lambda x, out: torch.ops.aten.max_pool2d_with_indices(x, [2, 2]),
+            *((image, pooled), 4 * image.numel() * 7 // 4),  # 8 bytes of an index, too
+        ),
+        "matrix by a vector": (
+            lambda a, w, out: torch.mv(a, w, out=out),
+            *((a, weight, row), size),
+        ),
+    }
+    for name, (f, tensors, moved) in memory.items():
+        yield _of_memory(name, f, tensors, moved)
+    q = torch.randn(1, 8, 512, 64)
+    filters, channels = torch.randn(64, 64, 3, 3), torch.randn(4, 64, 56, 56)
+    batches = torch.randn(16, 256, 256)
+    product: dict[str, tuple[Callable[..., object], Tensors, int]] = {
+        "mm": (torch.mm, (a[:1024, :1024].clone(), b[:1024, :1024].clone()), 2 << 30),
+        "bmm": (torch.bmm, (batches, batches.clone()), 2 * 16 << 24),
+        "convolution 3 x 3": (
+            lambda x, w: torch.nn.functional.conv2d(x, w, padding=1),
+            *((channels, filters), 2 * 4 * 56 * 56 * 64 * 64 * 9),
+        ),
+        "attention": (
+            torch.nn.functional.scaled_dot_product_attention,
+            *((q, q.clone(), q.clone()), 4 * 8 * 512 * 512 * 64),
+        ),
+    }
+    with torch.no_grad():
+        for name, (f, tensors, operations) in product.items():
+            yield _of_product(name, f, tensors, operations)
+
+
+GROUPS = {
+    "models": models,
+    "sgemm": sgemm,
+    "memory": memory,
+    "roofline": roofline,
+    "launch": launch,
+}
 
 if __name__ == "__main__":
     sys.exit(main(GROUPS, "opencl", "Speed of the portable kernels on OpenCL against stock torch."))

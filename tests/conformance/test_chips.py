@@ -56,7 +56,7 @@ def test_only_what_is_asked_for(reports, run_python) -> None:
 
 
 def test_only_reports_of_all_operators_are_published(reports, tmp_path: Path) -> None:
-    with pytest.raises(ConfigError, match="is not of all that the chip has: --op [^,]*$"):
+    with pytest.raises(ConfigError, match=r"is not of all that the chip has: --op [^,]*$"):
         published.kept(str(reports[1]))
     whole = json.loads(reports[1].read_text())
     whole["about"]["only"] = ["--dtype float32|int64"]

@@ -7,6 +7,7 @@ from __future__ import annotations
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -155,6 +156,53 @@ def test_a_device_that_ignores_layouts_is_noticed(run_python) -> None:
     program = STRIDES.replace(given, "[on_device(t.contiguous()) for t in tensors]")
     lines = run_python(program, status=1, args=("few",), **SIM).stdout.splitlines()
     assert any(line.startswith("sort ") for line in lines), lines
+
+
+TILES = (HERE / "tiles.py").read_text()
+
+
+def test_operands_that_lie_across_rows(run_python, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    done = run_python(TILES, timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+    assert done.stdout.splitlines() == ["calls 242"]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["auto", "buffer"])
+def test_operands_that_lie_across_rows_on_opencl(
+    run_python, opencl, tmp_path_factory, model: str
+) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-True")
+    env = {"CAUSEWAY_VENDOR": opencl, "CAUSEWAY_OPENCL_CACHE": cache}
+    done = run_python(TILES, timeout=600, **env, CAUSEWAY_OPENCL_MEMORY_MODEL=model)
+    assert done.stdout.splitlines() == ["calls 242"]
+
+
+# What of the text of tiles is wrong: a last tile as high as the others, or as wide; a row of all.
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("top = v % high * HEIGHT", "top = v % high"),
+        ("rows = ACROSS - top < HEIGHT", "rows = 0"),
+        ("INNER - left < WIDTH ?", "INNER - left < 0 ?"),
+        ("(j - left) * HEIGHT + t)", "(j - left) * HEIGHT)"),
+    ],
+)
+def test_a_mistake_in_a_tile_is_noticed(run_python, tmp_path, old: str, new: str) -> None:
+    program = TILES.replace("more_dimensions())", "())").replace("DTYPES:", "DTYPES[:1]:")
+    fake, plant = tmp_path / "cc", tmp_path / "plant.py"
+    plant.write_text(
+        "import sys\npath = sys.argv[1]\ntext = open(path).read()\n"
+        f"open(path, 'w').write(text.replace({old!r}, {new!r}))\n"
+    )
+    fake.write_text(
+        f"#!/bin/sh\nfor f; do case $f in *.c) {sys.executable} {plant} $f;; esac; done\n"
+        f'exec {shutil.which("cc")} "$@"\n'
+    )
+    fake.chmod(0o755)
+    env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+    lines = run_python(program, status=None, **env).stdout.splitlines()
+    assert any("transpose" in line for line in lines), lines
 
 
 PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()

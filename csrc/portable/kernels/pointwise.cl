@@ -57,6 +57,36 @@ BODY
   i += to - from;
 }
 
+//// tiles: ACROSS is the dimension in which the operands of TILES lie close: HEIGHT elements there by WIDTH of a row, read in whole
+//// lines. ROW is where each operand's row of the tile begins.
+#define WIDTH 64
+#define FILL(tile, p, from, step) \
+  for (idx j = left; j < right; ++j) { \
+    const idx line_ = from + top + j * step; \
+    if (rows == HEIGHT) { \
+      for (int t = 0; t < HEIGHT; ++t) tile[(j - left) * HEIGHT + t] = p[line_ + t]; \
+    } else { \
+      for (int t = 0; t < rows; ++t) tile[(j - left) * HEIGHT + t] = p[line_ + t]; \
+    } \
+  }
+const idx high = (ACROSS + HEIGHT - 1) / HEIGHT, wide = (INNER + WIDTH - 1) / WIDTH;
+const idx tiles = n / (ACROSS * INNER) * wide * high;
+for (idx u = FIRST(tiles), last = LAST(tiles); u < last; ++u) {
+  const idx row = u / (wide * high), v = u - row * (wide * high), top = v % high * HEIGHT, left = v / high * WIDTH;
+  const int rows = ACROSS - top < HEIGHT ? (int)(ACROSS - top) : HEIGHT;
+  const idx right = INNER - left < WIDTH ? INNER : left + WIDTH;
+  OFFSETS
+  WALK
+  TILES
+  for (int t = 0; t < rows; ++t) {
+    ROW
+    INDEPENDENT
+    for (idx j = left; j < right; ++j) {
+BODY
+    }
+  }
+}
+
 //// elements: an item takes one after the other
 for (idx i = FIRST(n), last = LAST(n); i < last; i += STEP) {
   const idx row = i / INNER, j = i - row * INNER;

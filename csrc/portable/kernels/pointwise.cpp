@@ -264,7 +264,41 @@ int width_of(const Parsed& p, Dtype type, int64_t count, const Device& device) {
   return width > 1 ? static_cast<int>(width) : 0;
 }
 
-std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device, bool passing, int width) {
+// A dimension in which some operands lie close whose neighbours in the result's rows are far apart, as in the copy of a
+// transpose: rows of the result would read a cache's line for each element. They are read in tiles, whole lines at a time.
+struct Tiles {
+  int dim = -1;
+  uint32_t operands = 0;  // a bit for each that lies close there
+  int64_t height = 0;  // elements of a line
+  explicit operator bool() const { return dim >= 0; }
+};
+
+Tiles tiles_of(const Parsed& p, const Device& device) {
+  constexpr int64_t kFew = 8;  // what fewer have in common is not worth a tile
+  constexpr int64_t kLine = 64;
+  const int inner = p.rank - 1;
+  Tiles tiles;
+  if (!device.in_turn() || p.rank < 2 || p.shape[inner] < kFew) return tiles;
+  const auto crosses = [&](int i, int d) {
+    const Operand& o = p.operands[i];
+    return !o.is_number && o.strides[d] == 1 && o.strides[inner] > 1;
+  };
+  for (int i = p.results; i < p.n && !tiles; ++i)
+    for (int d = 0; d < inner && !tiles; ++d)
+      if (p.shape[d] >= kFew && crosses(i, d)) tiles.dim = d;
+  if (!tiles) return tiles;
+  int64_t widest = 1;
+  for (int i = p.results; i < p.n; ++i) {
+    if (!crosses(i, tiles.dim)) continue;
+    tiles.operands |= 1U << i;
+    widest = std::max<int64_t>(widest, size_of(p.operands[i].tensor.dtype));
+  }
+  tiles.height = kLine / widest;
+  return tiles;
+}
+
+std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Device& device, bool passing, int width,
+                    const Tiles& tiles) {
   Source s(device.info);
   s.before(head_of(op, p, type));
   const auto place = [&](int i) { return "p" + std::to_string(i); };
@@ -287,14 +321,27 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   const bool tells = finds_zeros(p, type);
   if (tells) s.tells();
   const int inner = p.rank - 1;
-  std::string element, offsets, open_offsets;
+  std::string element, open_offsets, fill, shadow;
   for (int i = 0; i < p.n; ++i) {
     if (p.operands[i].is_number) continue;
-    const std::string k = std::to_string(i);
+    const std::string k = std::to_string(i), step = " * s" + k + "_";
     const int64_t stride = p.operands[i].strides[inner];
-    const std::string at = stride == 1   ? "o" + k + " + j"
-                           : stride == 0 ? "o" + k
-                                         : "o" + k + " + j * s" + k + "_" + std::to_string(inner);
+    if (tiles.operands >> i & 1) {
+      const std::string stored = storage_of(p.operands[i].tensor.dtype);
+      fill += stored + " tile" + k + "[WIDTH * HEIGHT]; FILL(tile" + k + ", p" + k + ", o" + k + ", s" + k + "_" +
+              std::to_string(inner) + ") ";
+      shadow += "const " + stored + "* const p" + k + " = tile" + k + "; ";
+      element += "#define AT" + k + " ((j - left) * HEIGHT + t)\n";
+      continue;
+    }
+    std::string from = "o" + k;
+    if (tiles) {
+      from = "r" + k;
+      shadow += "const idx r" + k + " = o" + k + " + (top + t)" + step + std::to_string(tiles.dim) + "; ";
+    }
+    const std::string at = stride == 1   ? from + " + j"
+                           : stride == 0 ? from
+                                         : from + " + j" + step + std::to_string(inner);
     element += "#define AT" + k + " (" + at + ")\n";
   }
   std::string body = element;
@@ -305,13 +352,19 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   std::string walk;
   if (p.rank > 1) {
     walk = "idx rest = row, c_;";
+    const int outermost = tiles.dim == 0 ? 1 : 0;
     for (int d = p.rank - 2; d >= 0; --d) {
+      if (d == tiles.dim) continue;
       const std::string D = std::to_string(d);
-      walk += d == 0 ? " c_ = rest;" : " c_ = rest % n" + D + "; rest /= n" + D + ";";
+      walk += d == outermost ? " c_ = rest;" : " c_ = rest % n" + D + "; rest /= n" + D + ";";
       for (int i = 0; i < p.n; ++i)
         if (!p.operands[i].is_number)
           walk += " o" + std::to_string(i) + " += c_ * s" + std::to_string(i) + "_" + D + ";";
     }
+  }
+  if (tiles) {
+    s.define("ACROSS", "n" + std::to_string(tiles.dim)).define("HEIGHT", std::to_string(tiles.height));
+    s.define("TILES", fill).define("ROW", shadow);
   }
   const auto at = [](int i) { return "AT" + std::to_string(i); };
   std::string compute = element_of(op, p, type, at);
@@ -321,6 +374,7 @@ std::string text_of(const Pointwise& op, const Parsed& p, Dtype type, const Devi
   if (width) return s.kernel(body + packed_loop(p, compute, width));
   return s.kernel(body + around(!device.in_turn() ? texts::pointwise::elements
                                 : passing         ? texts::pointwise::passing
+                                : tiles           ? texts::pointwise::tiles
                                 : p.rank == 1     ? texts::pointwise::dense
                                                   : texts::pointwise::rows,
                                 compute));
@@ -406,7 +460,9 @@ cw_status run_prepared(KernelCall& call, const Pointwise& op, const Parsed& p, D
   for (int d = 0; d < p.rank; ++d) count *= p.shape[d];
   const bool passing = passes_caches(p, count) && call.device->in_turn();
   const int width = width_of(p, type, count, *call.device);
+  const Tiles tiles = tiles_of(p, *call.device);
   key[2] |= static_cast<uint64_t>(passing) << 32 | static_cast<uint64_t>(width) << 33;
+  key[2] |= static_cast<uint64_t>(tiles.dim + 1) << 40 | static_cast<uint64_t>(tiles.operands) << 44;
   for (int i = 0; i < p.n; ++i) {
     if (!p.operands[i].is_number)
       launch.pointer(p.operands[i].tensor.data);
@@ -422,7 +478,7 @@ cw_status run_prepared(KernelCall& call, const Pointwise& op, const Parsed& p, D
       if (!p.operands[i].is_number) launch.value(p.operands[i].strides[d]);
   }
   cw_function function = nullptr;
-  TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing, width); }, &function));
+  TRY(call.device->function(key, [&] { return text_of(op, p, type, *call.device, passing, width, tiles); }, &function));
   const auto run = [&] {
     if (finds_zeros(p, type)) TRY(launch.tells(call.name));
     if (width) return launch.run(*call.device, function, count / width, op.cost * width, call.stream);
