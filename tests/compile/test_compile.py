@@ -370,6 +370,69 @@ def test_an_exponential_that_is_0_takes_no_longer(run_python: Run, caches: dict[
     assert done.stdout.split() == ["True"] * 3, done.stdout
 
 
+ACROSS = """
+import sys, torch
+from causeway.compile import runtime
+
+texts, add = [], runtime.Program.add
+def keep(self, name, parameters, cost, lanes, body, *more):
+    wrong = body.replace(*sys.argv[1:3]) if sys.argv[1:] else body
+    texts.append(body)
+    return add(self, name, parameters, cost, lanes, wrong, *more)
+runtime.Program.add = keep
+
+def transposed(a, b, x): return a + b.t()
+def both(a, b, x): return (a.t() * 2).contiguous() + b * b[:1], a.sin()
+def last(a, b, x): return (x * 2).contiguous(memory_format=torch.channels_last), x + 1
+def first(a, b, x):
+    return (x.permute(0, 2, 3, 1).contiguous() * 2).permute(0, 3, 1, 2).contiguous()
+def heads(a, b, x):
+    return (x.permute(0, 3, 1, 2) * 3).contiguous(), x.permute(1, 0, 3, 2).contiguous()
+def narrow(a, b, x):
+    return (a.t() > 0).contiguous(), a.t().half().contiguous(), a.t().long() * 2 + b.long()
+def chosen(a, b, x): return torch.where(a.t() > b, a.t(), b).relu()
+def written(a, b, x): return b.clone().add_(a.t()).mul_(b)
+
+torch.manual_seed(0)
+for sizes in ((70, 37, 3, 21, 9, 18), (64, 128, 2, 16, 8, 8), (9, 65, 1, 33, 17, 10)):
+    n, m, *image = sizes
+    given = torch.randn(n, m), torch.randn(m, n), torch.randn(image)
+    for f in (transposed, both, last, first, heads, narrow, chosen, written):
+        for dynamic in (False, True):
+            torch.compiler.reset()
+            tensors = [given[1].t().contiguous(), *given[1:]] if f is transposed else given
+            want = f(*tensors)
+            got = torch.compile(f, dynamic=dynamic)(*(t.to("sim") for t in tensors))
+            want, got = ([v] if isinstance(v, torch.Tensor) else v for v in (want, got))
+            for one, other in zip(got, want, strict=True):
+                close = torch.allclose(one.cpu(), other, rtol=1e-5, atol=1e-5)
+                if not close or one.stride() != other.stride():
+                    print("wrong", f.__name__, sizes, dynamic)
+print("tiles", sum("_tile[" in text for text in texts))
+"""
+
+
+def test_what_lies_across_a_row_is_read_and_written_in_tiles(
+    run_python: Run, caches: dict[str, str]
+) -> None:
+    done = run_python(ACROSS, timeout=800, **SIM, **caches)
+    (line,) = done.stdout.splitlines()
+    assert int(line.removeprefix("tiles ")) >= 30
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [("(top + t)", "(t)"), ("x_count - left < 64", "0"), (" * 16 + t]);", " * 16]);")],
+)
+def test_a_mistake_in_a_tile_shows(
+    run_python: Run, caches: dict[str, str], tmp_path: Path, old: str, new: str
+) -> None:
+    own = {**caches, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / "inductor")}
+    program = ACROSS.replace("(9, 65, 1, 33, 17, 10)", "").replace("(64, 128, 2, 16, 8, 8),", "")
+    program = program.replace("(False, True)", "(False,)")
+    assert "wrong" in run_python(program, args=(old, new), status=None, **SIM, **own).stdout
+
+
 ONE_KERNEL = """
 import json, torch, causeway
 

@@ -51,6 +51,8 @@ CHUNK = 512  # of a row that are computed at once, before they are folded
 WHOLE = 4096  # the longest row that is computed at once, so that later loops find its values
 BLOCK = 128  # columns that are taken at once
 SHORT = 32  # a reduction that is not worth a group of items
+WIDTH = 64  # of a tile of what lies across a row
+SHORT_TILE = 8  # a dimension that is not worth one
 
 
 _ANY_VALUE = ValueRanges.unknown()
@@ -192,6 +194,10 @@ class Kernel(SIMDKernel):
         self.carried = False  # an element needs the one before it
         self.randoms: list[Random] = []  # of a loop
         self.definitions: dict[str, str] = {}  # a variable's expression
+        # A variable that was loaded: where from, the load itself, and its dtype in memory.
+        self.places: dict[str, tuple[sympy.Expr, str, torch.dtype]] = {}
+        # A line that stores: where to, what, and its dtype in memory.
+        self.writes: dict[str, tuple[sympy.Expr, Any, torch.dtype]] = {}
         self.index_of: dict[str, sympy.Expr] = {}  # what a variable of an index stands for
         self.same = SameValues()
         self.stored: OrderedSet[str] = OrderedSet()
@@ -273,13 +279,16 @@ class Kernel(SIMDKernel):
                 self.loads, f"({value_type(dtype)}){var}", dtype=computed(dtype)
             )
         indirect = self.is_indirect_indexing(index)
-        line = f"LD_{memory(dtype)[0]}({var}, {self._at(self.prepare_indexing(index))})"
+        place = self.prepare_indexing(index)
+        line = f"LD_{memory(dtype)[0]}({var}, {self._at(place)})"
         if self._load_mask:
             zero = number(0, dtype)
             line = f"({self._load_mask} ? {line} : {zero})"
         buffer = self.compute if indirect or self._load_mask else self.loads
         found = self.cse.generate(buffer, line, dtype=computed(dtype))
         self.read_from[str(found)] = self._real(name)
+        if not indirect and not self._load_mask:
+            self.places[str(found)] = (place, line, dtype)
         if self._real(name) in self.stored:
             self.same.changed.add(str(found))
         return found
@@ -293,11 +302,13 @@ class Kernel(SIMDKernel):
     def store(self, name: str, index: sympy.Expr, value: Any, mode: Any = None) -> None:
         var = self.args.output(name)
         dtype = V.graph.get_dtype(name)
-        at, d = self._at(self.prepare_indexing(index)), memory(dtype)[0]
+        place = self.prepare_indexing(index)
+        at, d = self._at(place), memory(dtype)[0]
         self.weight += 1
         self.stored.add(self._real(name))
         if mode is None:
             line = f"ST_{d}({var}, {at}, {value});"
+            self.writes[line] = (place, value, dtype)
         elif mode == "atomic_add":
             self.alone = True
             line = f"{{ const idx at_ = {at}; ST_{d}({var}, at_, LD_{d}({var}, at_) + {value}); }}"
@@ -1004,7 +1015,115 @@ class Kernel(SIMDKernel):
         digits, inside = self._digits(tree, inner, row, "j")
         return inner, count, outer + digits, inside
 
+    def _across(self, points: list[Any], body: list[Any]) -> list[str]:
+        """What is loaded and stored across a row: neighbours lie close in the dimension around it,
+        as in the copy of a transpose. Variables, and lines that store.
+        """
+        if len(points) != 2 or self._orders() or self.randoms:
+            return []
+        hint = V.graph.sizevars.optimization_hint
+        inner = [self._inner(tree) for tree in points]
+        counts = [t.numel if i is None else i for i, t in zip(inner, points, strict=True)]
+        if 0 in inner or any(hint(count, fallback=1024) < SHORT_TILE for count in counts):
+            return []
+
+        def crosses(index: sympy.Expr) -> bool:
+            moves = any(e.symbol() in index.free_symbols for e in self._last(points[1]))
+            neighbours = [self._is_next(index, t, i) for t, i in zip(points, inner, strict=True)]
+            return moves and neighbours == [True, False]
+
+        found = []
+        for line in body:
+            match = _DEFINITION.match(line) if isinstance(line, str) else None
+            text = str(getattr(line, "line", line))
+            if match and match[2] in self.places:
+                if (
+                    crosses(self.places[match[2]][0])
+                    and self.read_from[match[2]] not in self.stored
+                ):
+                    found.append(match[2])
+            elif text in self.writes and isinstance(line, DeferredLine):
+                place, value, _ = self.writes[text]
+                if crosses(place) and getattr(value, "dtype", None) is not None:
+                    found.append(text)
+        return found
+
+    def _last(self, tree: Any) -> list[Any]:
+        """The digits that change from a neighbour to the next."""
+        return [e for e in self._entries(tree) if e.divisor == 1]
+
+    def _tiles(self, points: list[Any], body: list[Any], across: list[str]) -> list[Any]:
+        """A loop over tiles of two dimensions. What lies across goes through arrays, from and to
+        memory whole lines at a time.
+        """
+        outer, inside, counts = [], [], []
+        for tree, last in zip(points, ("(top + t)", "j"), strict=True):
+            inner = self._inner(tree)
+            counts.append(self._size(tree) if inner is None else self._text(inner))
+            digits = self._digits(tree, inner, f"{tree.prefix}_row", last)
+            outer += digits[0]
+            inside.append(digits[1])
+        dtypes = [self.writes[x][2] if x in self.writes else self.places[x][2] for x in across]
+        high = 64 // max(dtype.itemsize for dtype in dtypes)
+        place = f"(j - left) * {high} + t"
+
+        def lines_of_memory(what: str) -> str:
+            each = f"{' '.join(inside[0])} {what} }} }}"
+            columns = f"for (idx j = left; j < right; ++j) {{ {' '.join(inside[1])}\nINDEPENDENT\n"
+            whole, part = (
+                f"{columns}for (int t = 0; t < {n}; ++t) {{ {each}" for n in (high, "rows")
+            )
+            return f"if (rows == {high})\n{whole}\nelse\n{part}"
+
+        begin, lines, end = list[Any](), list[Any](), list[Any]()
+        for line in body:
+            found = _DEFINITION.match(line) if isinstance(line, str) else None
+            text = str(getattr(line, "line", line))
+            if found and found[2] in across:
+                t, name, load = found.groups()
+                begin.append(f"{t} {name}_tile[{WIDTH} * {high}];")
+                begin.append(lines_of_memory(f"{name}_tile[{place}] = {load};"))
+                lines.append(f"{t} {name} = {name}_tile[{place}];")
+            elif text in across:
+                value, array = self.writes[text][1], f"out{len(end)}_tile"
+                begin.append(f"{value_type(value.dtype)} {array}[{WIDTH} * {high}];")
+                lines.append(DeferredLine(line.name, f"{array}[{place}] = {value};"))
+                stored = text.removesuffix(f"{value});") + f"{array}[{place}]);"
+                end.append(DeferredLine(line.name, lines_of_memory(stored)))
+            else:
+                lines.append(line)
+        shared, lines = self._hoisted(lines, inside[1], {"j"})
+        sizes = [self._size(tree) for tree in points]
+        return [
+            f"const idx y_count = {counts[0]}, x_count = {counts[1]};",
+            f"const idx high_ = (y_count + {high - 1}) / {high}, wide_ = (x_count + {WIDTH - 1}) / {WIDTH};",
+            f"const idx y_tiles = y_count > 0 ? {sizes[0]} / y_count * high_ : 0;",
+            f"const idx x_tiles = x_count > 0 ? {sizes[1]} / x_count * wide_ : 0;",
+            "const idx u_total = y_tiles * x_tiles;",
+            "for (idx u = FIRST(u_total), u_end = LAST(u_total); u < u_end; ++u) {",
+            "const idx x_tile = u / y_tiles, y_tile = u - x_tile * y_tiles;",
+            "const idx y_row = y_tile / high_, x_row = x_tile / wide_;",
+            f"const idx top = (y_tile - y_row * high_) * {high}, left = (x_tile - x_row * wide_) * {WIDTH};",
+            f"const int rows = y_count - top < {high} ? (int)(y_count - top) : {high};",
+            f"const idx right = x_count - left < {WIDTH} ? x_count : left + {WIDTH};",
+            *outer,
+            *begin,
+            "for (int t = 0; t < rows; ++t) {",
+            *inside[0],
+            *shared,
+            "INDEPENDENT",
+            "for (idx j = left; j < right; ++j) {",
+            *inside[1],
+            *lines,
+            "}",
+            "}",
+            *end,
+            "}",
+        ]
+
     def _points(self, points: list[Any], total: str, body: list[str]) -> list[str]:
+        if across := self._across(points, body):
+            return self._tiles(points, body, across)
         _, count, outer, inside = self._rows_of(points)
         share = ("0", "u_total") if self.alone else ("FIRST(u_total)", "LAST(u_total)")
         guard = "if (item == 0) " if self.alone else ""
