@@ -145,6 +145,15 @@ void collapse(Parsed& p) {
   for (int i = 0; i < p.n; ++i) std::copy(strides[i], strides[i] + rank, p.operands[i].strides);
 }
 
+// Rows of a few elements are no loops to speak of: those of the dimension around them are taken.
+void lengthen(Parsed& p) {
+  constexpr int64_t kShort = 8;
+  const int inner = p.rank - 1;
+  if (inner < 1 || p.shape[inner] >= kShort || p.shape[inner - 1] <= p.shape[inner]) return;
+  std::swap(p.shape[inner], p.shape[inner - 1]);
+  for (int i = 0; i < p.n; ++i) std::swap(p.operands[i].strides[inner], p.operands[i].strides[inner - 1]);
+}
+
 const char* const kNames[] = {"a", "b", "c", "d", "e", "g"};
 
 std::string load_of(const Parsed& p, int i, const std::function<std::string(int)>& place) {
@@ -430,6 +439,7 @@ cw_status prepare(const KernelCall& call, const Pointwise& op, Parsed& p, Dtype*
         n = {kF64, rounded(static_cast<float>(n.real()), common), 0};
   collapse(p);
   if (p.rank > kMostRank) return CW_UNSUPPORTED;
+  if (call.device->in_turn()) lengthen(p);
   Launch numbers;  // none that the type does not hold
   for (int i = 0; i < p.n; ++i)
     if (const Operand& o = p.operands[i];

@@ -1,5 +1,7 @@
 // Images taken apart and put together: pixel_shuffle and back, unfold (im2col) and fold (col2im).
-#include "portable/call.h"
+#include <algorithm>
+
+#include "portable/program.h"
 #include "portable/kernels/rearrange.cl.h"
 
 namespace causeway::portable {
@@ -19,22 +21,14 @@ cw_status shuffle(KernelCall& call, const void* data) {
     return CW_UNSUPPORTED;
   const Tensor& wide = back ? in : out;
   if (wide.ndim < 3) return CW_UNSUPPORTED;
-  const char* bytes[] = {"", "u8", "u16", "", "u32", "", "", "", "u64"};
-  const std::string store = bytes[size_of(in.dtype)];
-  cw_function function = nullptr;
-  TRY(call.device->function(
-      {family("pixel_shuffle"), static_cast<uint64_t>(size_of(in.dtype)) | static_cast<uint64_t>(back) << 8, 0, 0},
-      [&] {
-        Source s(call.device->info);
-        s.define("BACK", back).out(store, "out").in(store, "in");
-        for (const char* v : {"units", "h", "w", "r"}) s.value("idx", v);
-        return s.kernel(texts::rearrange::shuffle);
-      },
-      &function));
-  Launch l;
-  l.pointer(out.data).pointer(in.data).value(out.numel()).value(wide.size(-2)).value(wide.size(-1));
-  l.value(call.integer(2, 1));
-  return l.run(*call.device, function, out.numel(), 20, call.stream);
+  // The wide image is [batch, channels, h, r, w, r], and the deep one [batch, channels, r, r, h, w].
+  const int64_t r = call.integer(2, 1), h = wide.size(-2) / r, w = wide.size(-1) / r, channels = wide.size(-3);
+  const int64_t plane = r * r * h * w, image = channels * plane, batch = wide.numel() / image;
+  const auto of = [&](const Tensor& t) { return dense(t.data, t.dtype, {batch, channels, h, r, w, r}); };
+  Tensor to = of(out), from = of(in);
+  const int64_t strides[] = {image, plane, w, r * h * w, 1, h * w};
+  std::copy(strides, strides + 6, (back ? to : from).strides);
+  return copy_into(call, to, from);
 }
 
 struct Fold {
@@ -71,7 +65,9 @@ cw_status fold(KernelCall& call, const void* data) {
         s.define("LD", "LD_" + name).define("ST", "ST_" + name).out(store, "out").in(store, "in");
         for (const char* v : {"units", "h", "w", "oh", "ow", "kh", "kw", "dy", "dx", "py", "px", "sy", "sx"})
           s.value("idx", v);
-        return s.kernel(back ? texts::rearrange::fold : texts::rearrange::unfold);
+        if (!call.device->in_turn()) return s.kernel(back ? texts::rearrange::fold : texts::rearrange::unfold);
+        s.before(texts::rearrange::bounds).define("WIDTH", 256);
+        return s.kernel(back ? texts::rearrange::fold_rows : texts::rearrange::unfold_rows);
       },
       &function));
   Launch l;

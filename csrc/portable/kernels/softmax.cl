@@ -138,6 +138,73 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
   }
 }
 
+//// forward_columns: WIDTH rows that lie side by side, all at once: their neighbours are those of a vector.
+for (idx u = FIRST(units), end = LAST(units), blocks = (inner + WIDTH - 1) / WIDTH; u < end; u += STEP) {
+  const idx from = u % blocks * WIDTH, base = u / blocks * n * inner + from;
+  const int lanes = inner - from < WIDTH ? (int)(inner - from) : WIDTH;
+  T most[WIDTH], sums[WIDTH];
+  for (int l = 0; l < lanes; ++l) { most[l] = IN(base + l); sums[l] = 0; }
+  for (idx j = 1, at = base + inner; j < n; ++j, at += inner) {
+    INDEPENDENT
+    for (int l = 0; l < lanes; ++l) { const T v = IN(at + l); most[l] = MAXIMUM(v, most[l]); }
+  }
+  for (idx j = 0, at = base; j < n; ++j, at += inner) {
+    INDEPENDENT
+    for (int l = 0; l < lanes; ++l) {
+      const T v = EXP(IN(at + l) - most[l]);
+      sums[l] += v;
+#if KEEPS
+      out[at + l] = v;
+#endif
+    }
+  }
+#if LOG
+  for (int l = 0; l < lanes; ++l) sums[l] = log(sums[l]);
+#else
+  for (int l = 0; l < lanes; ++l) sums[l] = 1 / sums[l];
+#endif
+  for (idx j = 0, at = base; j < n; ++j, at += inner) {
+    INDEPENDENT
+    for (int l = 0; l < lanes; ++l) {
+#if LOG
+      OUT(at + l, IN(at + l) - most[l] - sums[l]);
+#elif KEEPS
+      out[at + l] *= sums[l];
+#else
+      OUT(at + l, EXP(IN(at + l) - most[l]) * sums[l]);
+#endif
+    }
+  }
+}
+
+//// backward_columns
+for (idx u = FIRST(units), end = LAST(units), blocks = (inner + WIDTH - 1) / WIDTH; u < end; u += STEP) {
+  const idx from = u % blocks * WIDTH, base = u / blocks * n * inner + from;
+  const int lanes = inner - from < WIDTH ? (int)(inner - from) : WIDTH;
+  T sums[WIDTH];
+  for (int l = 0; l < lanes; ++l) sums[l] = 0;
+  for (idx j = 0, at = base; j < n; ++j, at += inner) {
+    INDEPENDENT
+    for (int l = 0; l < lanes; ++l) {
+#if LOG
+      sums[l] += GRAD(at + l);
+#else
+      sums[l] += GRAD(at + l) * IN(at + l);
+#endif
+    }
+  }
+  for (idx j = 0, at = base; j < n; ++j, at += inner) {
+    INDEPENDENT
+    for (int l = 0; l < lanes; ++l) {
+#if LOG
+      OUT(at + l, GRAD(at + l) - EXP(IN(at + l)) * sums[l]);
+#else
+      OUT(at + l, IN(at + l) * (GRAD(at + l) - sums[l]));
+#endif
+    }
+  }
+}
+
 //// forward_teams: By teams, a body for each row. Rows that are not held are read twice: the maximum and the sum of what an item
 //// has seen are corrected as the maximum grows (Milakov and Gimelshein, 2018).
 const idx base = (u / inner) * n * inner + u % inner;

@@ -1,4 +1,5 @@
 // Softmax and its logarithm, and their gradients, along any dimension of a dense tensor.
+#include <algorithm>
 #include <cstring>
 
 #include "portable/rows.h"
@@ -34,9 +35,11 @@ cw_status softmax(KernelCall& call, const void* data) {
   const Teams teams = teams_of(*call.device, rows, n, !dense, dense && n <= 4096);
   const bool vectors = call.device->in_turn() && dense && !op.backward && in.dtype == kF32 && out.dtype == kF32 &&
                        call.device->info.language != CW_CODE_CUDA_C;
+  constexpr int64_t kWidth = 64, kFew = 8;  // rows side by side, and how many are worth it
+  const bool columns = call.device->in_turn() && inner >= kFew;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {reinterpret_cast<uint64_t>(&op), bits, teams.bits(), 0},
+      {reinterpret_cast<uint64_t>(&op), bits | static_cast<uint64_t>(columns) << 25, teams.bits(), 0},
       [&] {
         Source s(call.device->info);
         s.before(std::string("typedef ") + name_of(type) + " T;\n");
@@ -44,7 +47,7 @@ cw_status softmax(KernelCall& call, const void* data) {
           s.before("typedef T A;\n" + teams_text(teams, type) + fold_text("team_max", "T", "MAXIMUM(a, b)") +
                    fold_text("team_sum", "T", "a + b"));
         else
-          s.define("ABREAST", 16);
+          s.define("ABREAST", 16).define("WIDTH", kWidth);
         if (vectors) s.before(texts::softmax::vectors);
         s.define("LOG", op.log).define("KEEPS", keeps);
         s.define("STRIDE", dense ? "1" : "inner");
@@ -60,10 +63,11 @@ cw_status softmax(KernelCall& call, const void* data) {
           s.define("GRAD(i)", load(grad.dtype, "grad"));
           s.in(storage_of(grad.dtype), "grad");
         }
-        s.value("idx", "rows").value("idx", "n").value("idx", "inner");
+        s.value("idx", columns ? "units" : "rows").value("idx", "n").value("idx", "inner");
         if (teams)
           return s.kernel("LOCAL T cells[2 * ITEMS];\n" +
                           each_row(op.backward ? texts::softmax::backward_teams : texts::softmax::forward_teams));
+        if (columns) return s.kernel(op.backward ? texts::softmax::backward_columns : texts::softmax::forward_columns);
         return s.kernel(op.backward ? texts::softmax::backward
                         : vectors   ? texts::softmax::forward_vectors
                                     : texts::softmax::forward);
@@ -72,9 +76,11 @@ cw_status softmax(KernelCall& call, const void* data) {
   Launch l;
   l.pointer(out.data).pointer(in.data);
   if (op.backward) l.pointer(grad.data);
-  l.value(rows).value(n).value(inner);
+  const int64_t units = columns ? rows / inner * ((inner + kWidth - 1) / kWidth) : rows;
+  l.value(units).value(n).value(inner);
   if (teams) return l.run_groups(*call.device, function, teams.groups(rows), teams.items, call.stream);
-  return l.run(*call.device, function, rows, static_cast<double>(n) * 30, call.stream);
+  const auto abreast = static_cast<double>(columns ? std::min(inner, kWidth) : 1);
+  return l.run(*call.device, function, units, static_cast<double>(n) * 30 * abreast, call.stream);
 }
 
 }  // namespace
