@@ -178,31 +178,70 @@ def test_operands_that_lie_across_rows_on_opencl(
     assert done.stdout.splitlines() == ["calls 242"]
 
 
-# What of the text of tiles is wrong: a last tile as high as the others, or as wide; a row of all.
+COLUMNS = (HERE / "columns.py").read_text()
+
+
+def test_neighbours_that_are_taken_at_once(run_python, tmp_path_factory) -> None:
+    cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
+    done = run_python(COLUMNS, timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
+    assert done.stdout.splitlines() == ["results 836"]
+
+
+@pytest.fixture
+def run_planted(run_python, tmp_path: Path) -> Callable[[str, str, str], list[str]]:
+    """What a program prints where each kernel's source has `new` in the place of `old`."""
+
+    def run(program: str, old: str, new: str) -> list[str]:
+        fake, plant = tmp_path / "cc", tmp_path / "plant.py"
+        plant.write_text(
+            "import sys\npath = sys.argv[1]\ntext = open(path).read()\n"
+            f"open(path, 'w').write(text.replace({old!r}, {new!r}))\n"
+        )
+        fake.write_text(
+            f"#!/bin/sh\nfor f; do case $f in *.c) {sys.executable} {plant} $f;; esac; done\n"
+            f'exec {shutil.which("cc")} "$@"\n'
+        )
+        fake.chmod(0o755)
+        env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path)}
+        return run_python(program, status=None, **env).stdout.splitlines()
+
+    return run
+
+
+# A tile that is elsewhere, or ends with the row; one of its rows is all of them.
 @pytest.mark.parametrize(
     ("old", "new"),
     [
         ("top = v % high * HEIGHT", "top = v % high"),
-        ("rows = ACROSS - top < HEIGHT", "rows = 0"),
         ("INNER - left < WIDTH ?", "INNER - left < 0 ?"),
         ("(j - left) * HEIGHT + t)", "(j - left) * HEIGHT)"),
     ],
 )
-def test_a_mistake_in_a_tile_is_noticed(run_python, tmp_path, old: str, new: str) -> None:
+def test_a_mistake_in_a_tile_is_noticed(run_planted, old: str, new: str) -> None:
     program = TILES.replace("more_dimensions())", "())").replace("DTYPES:", "DTYPES[:1]:")
-    fake, plant = tmp_path / "cc", tmp_path / "plant.py"
-    plant.write_text(
-        "import sys\npath = sys.argv[1]\ntext = open(path).read()\n"
-        f"open(path, 'w').write(text.replace({old!r}, {new!r}))\n"
-    )
-    fake.write_text(
-        f"#!/bin/sh\nfor f; do case $f in *.c) {sys.executable} {plant} $f;; esac; done\n"
-        f'exec {shutil.which("cc")} "$@"\n'
-    )
-    fake.chmod(0o755)
-    env = {**SIM, "CC": str(fake), "CAUSEWAY_SIM_CACHE": str(tmp_path)}
-    lines = run_python(program, status=None, **env).stdout.splitlines()
+    lines = run_planted(program, old, new)
     assert any("transpose" in line for line in lines), lines
+
+
+# Only so many of the neighbours, the wrong end of a window, all columns of a row in each block.
+@pytest.mark.parametrize(
+    ("old", "new", "found"),
+    [
+        ("from = u % blocks * WIDTH, base", "from = 0, base", "softmax"),
+        ("sums[l] = 1 / sums[l];", "sums[l] = 1 / sums[0];", "softmax"),
+        ("begin = j * dx - px, at", "begin = j * dx, at", "unfold"),
+        ("sums[begin + ox * sx] +=", "sums[begin + ox] +=", "fold"),
+        ("past = first + wide < row ? first + wide : row", "past = row", "index_add"),
+        ("if (k < lo || k >= hi) continue;", "", "index_add"),
+    ],
+)
+def test_a_mistake_among_neighbours_is_noticed(run_planted, old: str, new: str, found: str) -> None:
+    few = COLUMNS.replace("itertools.product((1, 2, 3, (2, 5)), (1, 2, 3), (0, 1, 3), (1, 2, 3))",
+                          "[(3, 1, 1, 2), (2, 1, 1, 1)]")  # fmt: skip
+    lines = run_planted(
+        few.replace("(torch.float32, torch.float64, torch.int64)", "[torch.float32]"), old, new
+    )
+    assert any(found in line for line in lines), lines
 
 
 PROGRAMS = (ROOT / "tests" / "random_programs.py").read_text()

@@ -59,6 +59,44 @@ for (idx k = lo; k < hi; ++k) {
 }
 #endif
 
+//// rows: The same where one index is for all `row` columns that lie side by side: `wide` of them at once.
+const idx lo = size * PART / PARTS, hi = size * (PART + 1) / PARTS, ob = OUT_BASE, ib = INDEX_BASE;
+const idx first = BLOCK * wide, past = first + wide < row ? first + wide : row;
+#if FROM_SOURCE
+const idx sb = SOURCE_BASE;
+#define VALUE src(sb + i * SOURCE_STRIDE + x_)
+#else
+#define VALUE fixed
+#endif
+#if SCALED
+#define SCALE * alpha
+#else
+#define SCALE
+#endif
+for (idx i = 0; i < count; ++i) {
+#if WRAPS
+  const idx given = index(ib + i * INDEX_STRIDE), k = given < 0 ? given + size : given;
+#else
+  const idx given = index(ib + i * INDEX_STRIDE), k = given;
+#endif
+#if SKIPS
+  if (k == skip) continue;
+#endif
+  if (k < 0 || k >= size) { TELL(OUT_OF_RANGE, given, size); continue; }
+  if (k < lo || k >= hi) continue;
+  const idx o = ob + k * STRIDE;
+  INDEPENDENT
+  for (idx x_ = first; x_ < past; ++x_) {
+    const A v = VALUE SCALE;
+#if SETS
+    out_set(o + x_, v);
+#else
+    const A old = out(o + x_);
+    out_set(o + x_, (COMBINED));
+#endif
+  }
+}
+
 //// accumulate: index_put where indices may name a place again. `at` has the numbers of all `count` places within the indexed
 //// dimensions. COLUMNS, PLACES and VALUES are the following of each dimension.
 #define COLUMN(c_, out_, v_) ob += c_ * out_; vb += c_ * v_;

@@ -239,8 +239,17 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
     if (d != dim) columns *= shape[d];
   }
   if (columns == 0 || count == 0) return CW_OK;
-  shape[dim] = parts_of(call, columns, size, count);
   const bool counted = how.op == Put::Mean || !how.include_self;
+  // Where all columns of a row go to the same place, a CPU takes rows: WIDE columns of each at once.
+  constexpr int64_t kFew = 8;
+  const int last = at.ndim - 1;
+  const int64_t row = shape[last];
+  const bool rows = call.device->in_turn() && last != dim && !counted && row >= kFew && at.strides[last] == 0 &&
+                    to.strides[last] == 1 && (!source || source->strides[last] == 1);
+  const int64_t wide =
+      std::max<int64_t>(64, (row + call.device->info.compute_units - 1) / call.device->info.compute_units);
+  if (rows) shape[last] = (row + wide - 1) / wide, columns = columns / row * shape[last];
+  shape[dim] = parts_of(call, columns, size, count);
   Tensor out = to;
   Tensor from;
   if (source) from = *source;
@@ -254,6 +263,7 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
     p.number("fixed", number, out.dtype);
   if (how.scaled) p.number("alpha", how.alpha, out.dtype);
   if (how.skip >= 0) p.value("skip", how.skip);
+  if (rows) p.value("wide", wide).value("row", row);
   p.define("A", compute_of(out.dtype) == kBool ? "u8" : name_of(compute_of(out.dtype)));
   if (counted) {
     void* counts = nullptr;
@@ -262,12 +272,13 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
   }
   const uint64_t bits = static_cast<uint64_t>(dim) | static_cast<uint64_t>(how.op) << 8 |
                         static_cast<uint64_t>(counted) << 16 | static_cast<uint64_t>(how.include_self) << 17 |
-                        static_cast<uint64_t>(how.wraps) << 18 | static_cast<uint64_t>(is_float(to.dtype)) << 19;
+                        static_cast<uint64_t>(how.wraps) << 18 | static_cast<uint64_t>(is_float(to.dtype)) << 19 |
+                        static_cast<uint64_t>(rows) << 20;
   p.specialise(bits, [&](Source& s) {
     std::string base[3] = {"0", "0", "0"}, column = "0";
     for (int d = 0; d < at.ndim; ++d) {
       const std::string D = std::to_string(d);
-      if (d == dim) continue;
+      if (d == dim || (rows && d == last)) continue;
       base[0] += " + c" + D + " * out_s" + D, base[1] += " + c" + D + " * index_s" + D;
       base[2] += " + c" + D + " * src_s" + D;
       column = "(" + column + ") * n" + D + " + c" + D;
@@ -280,7 +291,9 @@ cw_status place(KernelCall& call, const Tensor& to, int dim, const Tensor& at, c
     s.define("SKIPS", how.skip >= 0).define("SCALED", how.scaled).define("SETS", how.op == Put::Set);
     s.define("MEAN", how.op == Put::Mean).define("FLOATS", is_float(to.dtype));
     s.define("COMBINED", to.dtype == kBool && how.op == Put::Add ? "old | v" : combine(how.op));
+    if (rows) s.define("BLOCK", "c" + std::to_string(last));
   });
+  if (rows) return p.each(shape, at.ndim, texts::scatter::rows, static_cast<double>(count * std::min(row, wide)) * 2);
   return p.each(shape, at.ndim, texts::scatter::scatter, static_cast<double>(count) * 6);
 }
 
