@@ -184,7 +184,7 @@ COLUMNS = (HERE / "columns.py").read_text()
 def test_neighbours_that_are_taken_at_once(run_python, tmp_path_factory) -> None:
     cache = str(tmp_path_factory.getbasetemp() / "cache-sim")
     done = run_python(COLUMNS, timeout=600, **SIM, CAUSEWAY_SIM_CACHE=cache)
-    assert done.stdout.splitlines() == ["results 836"]
+    assert done.stdout.splitlines() == ["results 860"]
 
 
 @pytest.fixture

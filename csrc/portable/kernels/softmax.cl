@@ -59,8 +59,16 @@ FUNCTION V exp_down(V x) {
 
 //// forward_vectors
 for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
+#if HELD
+  f32 row[HELD];
+  const f32* from = row;
+  f32* to = row;
+  INDEPENDENT
+  for (idx j = 0; j < n; ++j) row[j] = IN(u * n + j);
+#else
   GLOBAL const f32* from = in + u * n;
   GLOBAL f32* to = out + u * n;
+#endif
   const idx whole = n / 32 * 32;
   f32 lanes[16], m = from[0], sum = 0;
   V most = ZERO_f32 + m, more = most, part = ZERO_f32, rest = ZERO_f32;
@@ -95,11 +103,11 @@ for (idx u = FIRST(rows), end = LAST(rows); u < end; u += STEP) {
 #if LOG
   sum = log(sum);
   INDEPENDENT
-  for (idx j = 0; j < n; ++j) to[j] = from[j] - m - sum;
+  for (idx j = 0; j < n; ++j) OUT(u * n + j, from[j] - m - sum);
 #else
   sum = 1 / sum;
   INDEPENDENT
-  for (idx j = 0; j < n; ++j) to[j] *= sum;
+  for (idx j = 0; j < n; ++j) OUT(u * n + j, to[j] * sum);
 #endif
 }
 

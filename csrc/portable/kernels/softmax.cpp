@@ -33,13 +33,17 @@ cw_status softmax(KernelCall& call, const void* data) {
                     static_cast<uint64_t>(op.backward ? grad.dtype : 0) << 16 | static_cast<uint64_t>(dense) << 24;
   const int64_t rows = in.numel() / n;
   const Teams teams = teams_of(*call.device, rows, n, !dense, dense && n <= 4096);
-  const bool vectors = call.device->in_turn() && dense && !op.backward && in.dtype == kF32 && out.dtype == kF32 &&
+  // Halves are computed on in a row of float32, where one is not too long.
+  constexpr int64_t kHeld = 4096;
+  const bool held = in.dtype != kF32 || out.dtype != kF32;
+  const bool vectors = call.device->in_turn() && dense && !op.backward && type == kF32 && (!held || n <= kHeld) &&
                        call.device->info.language != CW_CODE_CUDA_C;
   constexpr int64_t kWidth = 64, kFew = 8;  // rows side by side, and how many are worth it
   const bool columns = call.device->in_turn() && inner >= kFew;
   cw_function function = nullptr;
   TRY(call.device->function(
-      {reinterpret_cast<uint64_t>(&op), bits | static_cast<uint64_t>(columns) << 25, teams.bits(), 0},
+      {reinterpret_cast<uint64_t>(&op),
+       bits | static_cast<uint64_t>(columns) << 25 | static_cast<uint64_t>(vectors) << 26, teams.bits(), 0},
       [&] {
         Source s(call.device->info);
         s.before(std::string("typedef ") + name_of(type) + " T;\n");
@@ -49,7 +53,8 @@ cw_status softmax(KernelCall& call, const void* data) {
         else
           s.define("ABREAST", 16).define("WIDTH", kWidth);
         if (vectors) s.before(texts::softmax::vectors);
-        s.define("LOG", op.log).define("KEEPS", keeps);
+        s.define("LOG", op.log).define("KEEPS", vectors && held ? !op.log : keeps);
+        s.define("HELD", vectors && held ? kHeld : 0);
         s.define("STRIDE", dense ? "1" : "inner");
         // The gradient takes what it is given for an output, above 0 too.
         s.define("EXP(v)", type != kF32 ? "exp(v)" : op.backward ? "exp_f32(v)" : "exp_down_f32(v)");
