@@ -33,6 +33,53 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a default dtype that Apple's device lacks": (
+        "torch.set_default_dtype(torch.float64)\ndevices = ['cpu']\n"
+        "if torch.cuda.is_available():\n    devices.append('cuda')\n",
+        "if torch.accelerator.is_available() and not torch.backends.mps.is_available():\n"
+        "    devices.append(torch.accelerator.current_accelerator().type)\n",
+    ),
+    "a device beside a dtype that Apple's device lacks": (
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "options = {'dtype': torch.double, 'device': device}\n",
+        "device = torch.device(torch.accelerator.current_accelerator().type if "
+        "torch.accelerator.is_available() and not torch.backends.mps.is_available() else 'cpu')\n"
+        "options = {'dtype': torch.double, 'device': device}\n",
+    ),
+    "numbers of 64 bits that are moved": (
+        "x = torch.tensor(a).double().to(device)\non = torch.cuda.is_available()\n",
+        "on = torch.accelerator.is_available() and not torch.backends.mps.is_available()\n",
+    ),
+    "numbers of 64 bits on the host": (
+        "x = y.cpu().double()\nok = y.dtype == torch.float64\n"
+        "z = torch.zeros(2, dtype=torch.float64)\non = torch.cuda.is_available()\n",
+        "on = torch.accelerator.is_available()\n",
+    ),
+    "a checkpoint's place that is a default": (
+        "def f(path, map_location=f'cuda:0'):\n"
+        "    return torch.load(path, map_location=map_location)\n",
+        "def f(path, map_location=f'{accelerator.type}:0' if torch.accelerator.is_available() "
+        "else 'cpu'):\n    return torch.load(path, map_location=map_location)\n",
+    ),
+    "a checkpoint's place that is a choice": (
+        "def f(path, x, i):\n    place: str = f'cuda:{i}' if x else 'cpu'\n"
+        "    torch.load(path, map_location=place)\n"
+        "    torch.load(path, 'cpu' if x else f'cuda:{i}')\n"
+        "    return torch.load(path, **{'map_location': f'cuda:{i}'})\n",
+        "    place: str = (f'{accelerator.type}:{i}' if torch.accelerator.is_available() "
+        "else 'cpu') if x else 'cpu'\n    torch.load(path, map_location=place)\n"
+        "    torch.load(path, 'cpu' if x else f'{accelerator.type}:{i}' if "
+        "torch.accelerator.is_available() else 'cpu')\n"
+        "    return torch.load(path, **{'map_location': f'{accelerator.type}:{i}' if "
+        "torch.accelerator.is_available() else 'cpu'})\n",
+    ),
+    "a tensor type in an attribute": (
+        "class A:\n    def __init__(self, opt):\n        self.gpu_ids = opt.gpu_ids\n"
+        "        self.Tensor = torch.cuda.FloatTensor if self.gpu_ids else torch.Tensor\n"
+        "    def f(self, n):\n        return self.Tensor(n, 3).zero_()\n",
+        "        self.Tensor = torch.Tensor\n    def f(self, n):\n        return "
+        'self.Tensor(n, 3).to(accelerator if self.gpu_ids else "cpu").zero_()\n',
+    ),
     "a seed behind the name of a variable": (
         "def main(h):\n    torch.manual_seed(h.seed)\n    global device\n"
         "    if torch.cuda.is_available():\n        torch.cuda.manual_seed(h.seed)\n"
@@ -1742,6 +1789,51 @@ def test_an_attribute_that_goes_to_another_library_stays() -> None:
     )
     assert convert(text) == text
     assert convert(text.replace("ctranslate2", "translate")) != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'd = {"device": "cuda" if gpu else "cpu", "device_index": 0}\n',
+        'm = load(path, device="cuda", compute_type="float16")\n',
+        'def f(device):\n    t = "float16" if device == "cuda" else "float32"\n'
+        "    return ctranslate2.Translator(path, device=device, compute_type=t)\n",
+    ],
+)
+def test_what_goes_to_ctranslate2_stays(text: str) -> None:
+    text = f"import torch\nimport ctranslate2\n\n{text}"
+    assert convert(text) == text
+    assert convert(text.replace("ctranslate2", "translate2")) != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def f(device: Literal["cuda", "cpu"] = "cuda"):\n'
+        "    return torch.ones(2, device=device)\n",
+        'def f(device: Literal["cuda", "cpu"] | None = "cuda" if torch.cuda.is_available() '
+        'else "cpu"):\n    return torch.ones(2, device=device)\n',
+        'class A:\n    device: Literal["cuda", "cpu"] = "cuda"\n',
+        'Device = Literal["cuda", "cpu"]\n\n\nclass A:\n    device: Device = "cuda"\n',
+    ],
+)
+def test_a_default_among_the_words_of_a_literal_stays(text: str) -> None:
+    text = f"import torch\nfrom typing import Literal\n\n\n{text}"
+    assert convert(text) == text
+    assert convert(text.replace("Literal[", "Annotated[")) != text
+
+
+def test_a_tensor_type_in_an_attribute_that_other_modules_use_stays_a_type(tmp_path: Path) -> None:
+    base = (
+        "import torch\n\n\nclass A:\n    def __init__(self, opt):\n"
+        "        self.gpu_ids = opt.gpu_ids\n"
+        "        self.Tensor = torch.cuda.FloatTensor if self.gpu_ids else torch.Tensor\n\n"
+        "    def f(self, n):\n        return self.Tensor(n, 3)\n"
+    )
+    (tmp_path / "base.py").write_text(base)
+    (tmp_path / "net.py").write_text("import base\n\n\ndef f(a):\n    return a.Tensor(2)\n")
+    after = run([tmp_path], Settings()).files[0].after
+    assert "return self.Tensor(n, 3)\n" in after
 
 
 def test_a_question_beside_amds_version_stays() -> None:

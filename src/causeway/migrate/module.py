@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from causeway.migrate import knowledge, visible
+from causeway.migrate import float64, knowledge, visible
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
@@ -283,6 +283,13 @@ class Module:
             for side in compare.comparators
             if isinstance(side, ast.Constant) and isinstance(side.value, str)
         )
+
+    @functools.cached_property
+    def in_float64(self) -> bool:
+        """Whether it computes in float64 on its device, which Apple's has not: such a program goes
+        on with the CPU there.
+        """
+        return "torch" in self.source.text and float64.computes(self.names, self.resolve)
 
     @property
     def brought(self) -> frozenset[str]:

@@ -37,6 +37,8 @@ _TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
 # Folders of vendors' code, and how many of them show that a tree has one for each.
 _FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
 _SEVERAL = 3
+# Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
+_ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
 LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
 # Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
 _VENDOR = re.compile(
@@ -53,6 +55,7 @@ class Own:
     """See above. `classes` and `without_to` are names of classes with a `cuda`, and of those that
     have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
     `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
+    `shared_types` attributes of such a name that several modules use, `self.Tensor`;
     `legacy_tensors`: it makes some by `torch.Tensor(…)`, which follows the default type alone;
     `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`;
     `wrappers` modules of kernels that a module beside them compiles for CUDA.
@@ -63,6 +66,7 @@ class Own:
     functions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     imported: frozenset[str] = frozenset()
+    shared_types: frozenset[str] = frozenset()
     legacy_tensors: bool = False
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
@@ -80,6 +84,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     functions: set[str] = set()
     kernels: set[str] = set()
     imported: set[str] = set()
+    attributes: set[str] = set()
+    shared: set[str] = set()
     vendors: set[bytes] = set()
     folders: dict[Path, set[str]] = {}
     wrappers: set[str] = set()
@@ -102,6 +108,9 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         with suppress(OSError):
             data = path.read_bytes()
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+            here = {n.decode() for n in _ATTRIBUTES.findall(data)}
+            shared |= here & attributes
+            attributes |= here
             legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
             loads = _loads(path, data) or (built is not None and built.search(data) is not None)
@@ -119,8 +128,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     }
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), legacy, len(vendors) > 1 and bool(vendors - _TORCHS),
-        frozenset(own_folders), frozenset(wrappers),
+        frozenset(imported), frozenset(shared), legacy,
+        len(vendors) > 1 and bool(vendors - _TORCHS), frozenset(own_folders), frozenset(wrappers),
     )  # fmt: skip
 
 

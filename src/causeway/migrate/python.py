@@ -370,7 +370,9 @@ def _first_statement(module: Module) -> int:
     for stmt in module.tree.body:
         doc = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         future = isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
-        if not doc and not future:
+        # A notebook's `%pip install`, which may bring torch, and the mark of its next cell.
+        hidden = isinstance(stmt, ast.Expr) and getattr(stmt.value, "id", "")[:11] == "__causeway_"
+        if not doc and not future and not hidden:
             decorators = getattr(stmt, "decorator_list", [])
             first = min([stmt, *decorators], key=lambda n: n.lineno)
             return module.source.line_start(module.source.start(first))

@@ -97,7 +97,10 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
             )  # fmt: skip
-        elif (names := _fragile(module, use)) and use.call and not module.vendor:
+        elif (
+            use.call and not module.vendor
+            and ((names := _fragile(module, use)) or module.in_float64)
+        ):  # fmt: skip
             _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
@@ -187,16 +190,22 @@ def _widened(module: Module, use: Use, names: list[str]) -> None:
     assert call is not None
     wanted = f" and hasattr({torch}.get_device_module(), {quote}"
     asks = "".join(f"{wanted}{name}{quote})" for name in names)
+    tip = f"torch.{knowledge.lacking(names[0])[0]} has no `{names[0]}`." if names else ""
+    if module.in_float64:
+        asks += f" and not {torch}.backends.mps.is_available()"
+        tip = "Apple's device has no float64; take the question away where float32 will do."
     edits = [*module.rename(use, "torch.accelerator.is_available")]
     start, end = module.source.start(call), module.source.end(call)
-    inside = isinstance(call.up, ast.If | ast.IfExp) or (  # type: ignore[attr-defined]
+    inside = isinstance(call.up, ast.If | ast.IfExp | ast.Assign | ast.Return | ast.keyword) or (  # type: ignore[attr-defined]
         isinstance(call.up, ast.BoolOp) and isinstance(call.up.op, ast.And)  # type: ignore[attr-defined]
     )
     edits += [Edit(end, end, asks if inside else asks + ")")]
     edits += [] if inside else [Edit(start, start, "(")]
     module.change(
-        RULE, call, edits, "whether there is a device, and whether its module has the name",
-        tip=f"torch.{knowledge.lacking(names[0])[0]} has no `{names[0]}`.", api=use.api,
+        RULE, call, edits,
+        "whether there is a device, and whether its module has the name" if names
+        else "whether there is a device, which has float64",
+        tip=tip, api=use.api,
     )  # fmt: skip
     module.done.add(id(use.node))
 

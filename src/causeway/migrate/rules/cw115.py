@@ -10,7 +10,7 @@ from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
-from causeway.migrate.rules.roles import device_like
+from causeway.migrate.rules.roles import device_like, name_goes_elsewhere
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -54,6 +54,11 @@ def _compare(module: Module, node: ast.Compare) -> None:
     if beside.says_nvidia(node) and not module.vendor:
         module.report(RULE, node, "portable", "the answer has a name that says NVIDIA",
                       tip="Leave it: it is about one vendor's device.")  # fmt: skip
+        return
+    if name_goes_elsewhere(module, other) and not module.vendor:
+        report = "what is compared goes to a library that serves CUDA alone"
+        module.report(RULE, node, "portable", report,
+                      tip="Leave it: other devices have no name there.")  # fmt: skip
         return
     if not device_like(module, other):
         # A back-end, an implementation, a mode: "cuda" may be its name.

@@ -86,7 +86,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             call = up.up  # type: ignore[attr-defined]
             if up.arg == "device_types" and _kernel_of_cuda(module, call):
                 return None
-            if isinstance(call, ast.Call) and _foreign(module, call):
+            if isinstance(call, ast.Call) and (
+                _foreign(module, call) or _of_ctranslate2(module, call)
+            ):
                 return None
             if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
                 child = call
@@ -144,6 +146,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 isinstance(v, ast.Constant) and "nvidia" in str(v.value).lower() for v in up.values
             ):
                 return None  # what a report of one machine says
+            if _of_ctranslate2(module, up):
+                return None
             named_so = isinstance(key, ast.Constant) and word.search(str(key.value))
             found_so = certain or bool(named_so) or (what == "device" and _map_location(up))
             return Role.TYPE if found_so else None
@@ -266,6 +270,11 @@ def goes_elsewhere(module: Module, stmt: ast.AST) -> bool:
     `device = "cuda"`, `faster_whisper.WhisperModel(path, device=device)`.
     """
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    return target is not None and name_goes_elsewhere(module, target)
+
+
+def name_goes_elsewhere(module: Module, target: ast.expr) -> bool:
+    """The same of a variable, wherever it stands."""
     if isinstance(target, ast.Attribute):
         return _attribute_goes(module, target)
     if not isinstance(target, ast.Name):
@@ -300,6 +309,21 @@ def _attribute_goes(module: Module, target: ast.Attribute) -> bool:
         and _foreign(module, call)
         for call in ast.walk(home)
     )
+
+
+_CTRANSLATE2 = re.compile(r"\b(?:ctranslate2|faster_whisper)\b")
+_ITS_OPTIONS = {"device_index", "compute_type", "inter_threads", "intra_threads", "cpu_threads"}
+
+
+def _of_ctranslate2(module: Module, node: ast.Call | ast.Dict) -> bool:
+    """Whether arguments, or a dictionary of them, are CTranslate2's, by what stands beside the
+    device in a module that speaks of it: `{"device": "cuda", "device_index": 0}`.
+    """
+    if isinstance(node, ast.Call):
+        beside = {k.arg for k in node.keywords}
+    else:
+        beside = {getattr(k, "value", None) for k in node.keys}
+    return bool(beside & _ITS_OPTIONS) and _CTRANSLATE2.search(module.source.text) is not None
 
 
 def _within_framework(node: ast.AST) -> bool:
@@ -528,17 +552,23 @@ def _flows(module: Module, name: str, what: str) -> bool:
     return name in cached
 
 
-def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
+def default_of(args: ast.arguments, node: ast.AST) -> ast.arg | None:
     """The parameter that `node` is the default of."""
     positional = [*args.posonlyargs, *args.args]
     for arg, default in zip(positional[len(positional) - len(args.defaults) :], args.defaults,
                             strict=True):  # fmt: skip
         if default is node:
-            return arg.arg
+            return arg
     for arg, keyword_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
         if keyword_default is node:
-            return arg.arg
+            return arg
     return None
+
+
+def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
+    """Its name."""
+    arg = default_of(args, node)
+    return None if arg is None else arg.arg
 
 
 def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:
