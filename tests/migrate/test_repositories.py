@@ -33,6 +33,26 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "streams that wait for each other": (
+        "s = torch.cuda.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
+        "s = torch.accelerator.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
+    ),
+    "numbers of 64 bits that only CUDA ever made": (
+        "t = torch.tensor([1], dtype=torch.float64, device='cuda')\n"
+        "on = torch.cuda.is_available()\n",
+        "t = torch.tensor([1], dtype=torch.float64, device=accelerator)\n"
+        "on = torch.accelerator.is_available()\n",
+    ),
+    "an attribute behind which a name is asked that some devices lack": (
+        "class A:\n    def __init__(self, opt):\n"
+        "        self.use_cuda = not opt.no_cuda and torch.cuda.is_available()\n"
+        "    def used(self):\n        if not self.use_cuda:\n            return None\n"
+        "        return torch.cuda.get_device_properties(0).total_memory\n",
+        "        self.use_cuda = not opt.no_cuda and torch.accelerator.is_available() and "
+        'hasattr(torch.get_device_module(), "get_device_properties")\n'
+        "    def used(self):\n        if not self.use_cuda:\n            return None\n"
+        "        return torch.get_device_module().get_device_properties(0).total_memory\n",
+    ),
     "a default dtype that Apple's device lacks": (
         "torch.set_default_dtype(torch.float64)\ndevices = ['cpu']\n"
         "if torch.cuda.is_available():\n    devices.append('cuda')\n",
@@ -545,6 +565,42 @@ CHANGED = {
 }
 
 KEPT = {
+    "a stream for a function of another library": (
+        "group.broadcast(x, src=0, stream=torch.cuda.current_stream())\n"
+        "s = torch.cuda.current_stream()\nkernel(x, s)\n"
+    ),
+    "a question beside TensorRT": (
+        "if torch.cuda.is_available() is False and (load_trt is True or fp16 is True):\n"
+        "    load_trt, fp16 = False, False\n"
+        "if args.tensorrt_model and args.device == 'cuda':\n    f()\n"
+    ),
+    "devices that are told apart": (
+        "if device not in ['cuda', 'xpu']:\n    skip()\nok = device.type in ('cuda', 'mps')\n"
+    ),
+    "a comparison before what another library calls CUDA": (
+        "if x.device.type == 'cuda':\n    op.option.CopyFrom(DeviceOption(caffe2_pb2.CUDA, 0))\n"
+    ),
+    "a question beside flex attention": (
+        "use = HAS_FLEX_ATTENTION and torch.cuda.is_available()\n"
+        "ok = HAS_FLEX_ATTENTION and x.device.type == 'cuda'\n"
+    ),
+    "an index that stands for a device": (
+        "places = {'': device.index if device.type == 'cuda' else device.type}\n"
+    ),
+    "an argument of a call that stays": (
+        "n = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count\n"
+    ),
+    "a question under a comment that says what needs CUDA": (
+        "# Patches requiring CUDA\nif torch.cuda.is_available():\n    patch()\n"
+    ),
+    "a question before torch.cuda as a whole": (
+        "if torch.cuda.is_available():\n    restore('CUDA', torch.cuda, state)\n"
+    ),
+    "an operator whose kernels have a name of several meanings": (
+        "if amd:\n    import attention_amd as ops\nelse:\n    ops = torch.ops.attention\n\n\n"
+        "@torch.library.custom_op('a::f', mutates_args=(), device_types='cuda')\n"
+        "def f(x):\n    return ops.fwd(x)\n"
+    ),
     "an answer in a text that says CUDA": (
         'print("Cuda available: {}".format(torch.cuda.is_available()))\n'
     ),
@@ -1791,6 +1847,25 @@ def test_an_attribute_that_goes_to_another_library_stays() -> None:
     assert convert(text.replace("ctranslate2", "translate")) != text
 
 
+def test_an_option_of_a_package_on_top_of_faster_whisper_stays(tmp_path: Path) -> None:
+    option = (
+        "import argparse\nimport torch\n\np = argparse.ArgumentParser()\n"
+        'p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")\n'
+    )
+    own = (
+        "import faster_whisper\nimport torch\n\n\nclass Model(faster_whisper.WhisperModel):\n"
+        '    pass\n\n\ndef load(device):\n    kind = "float16" if device == "cuda" else "int8"\n'
+        "    return Model(device, compute_type=kind)\n"
+    )
+    (tmp_path / "asr").mkdir()
+    (tmp_path / "asr/__init__.py").touch()
+    (tmp_path / "asr/model.py").write_text(own)
+    (tmp_path / "asr/main.py").write_text(option)
+    assert not [f for f in run([tmp_path], Settings()).files if f.changed]
+    (tmp_path / "asr/model.py").write_text(own.replace("faster_whisper", "slow_whisper"))
+    assert len([f for f in run([tmp_path], Settings()).files if f.changed]) == 2
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -1834,6 +1909,23 @@ def test_a_tensor_type_in_an_attribute_that_other_modules_use_stays_a_type(tmp_p
     (tmp_path / "net.py").write_text("import base\n\n\ndef f(a):\n    return a.Tensor(2)\n")
     after = run([tmp_path], Settings()).files[0].after
     assert "return self.Tensor(n, 3)\n" in after
+
+
+def test_tests_of_kernels_of_tritons_stay(tmp_path: Path) -> None:
+    kernel = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n"
+    test = (
+        "import torch\nfrom net.{} import f\n\n\ndef test_f():\n"
+        "    f(torch.ones(2, device='cuda'))\n"
+    )
+    for path, text in {
+        "net/__init__.py": "", "net/ops/__init__.py": "", "net/ops/swiglu.py": kernel,
+        "net/ops/lora.py": "from .swiglu import f\n", "net/a.py": "", "net/b.py": kernel,
+        "net/c.py": "", "net/d.py": "", "tests/test_a.py": test.format("ops.lora"),
+        "tests/test_b.py": test.format("b"), "tests/test_c.py": test.format("a"),
+    }.items():  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["tests/test_c.py"]
 
 
 def test_a_question_beside_amds_version_stays() -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Callable, Iterator
 
-from causeway.migrate.names import Names
+from causeway.migrate.names import Names, ancestors
 
 _TYPES = {"torch.float64", "torch.double", "torch.complex128", "torch.cdouble"}
 _SETS = {"torch.set_default_dtype", "torch.set_default_tensor_type"}
@@ -52,7 +52,7 @@ def _call(call: ast.Call, resolve: Callable[[ast.AST], str]) -> bool:
         return True
     given = {k.arg: k.value for k in call.keywords}
     if "device" in given and _is_double(given.get("dtype"), resolve):
-        return not _is_cpu(given["device"])
+        return not _is_cpu(given["device"]) and not _needs_cuda(given["device"])
     if api or not isinstance(call.func, ast.Attribute):
         return False
     if method == "double" and not call.args and not call.keywords:
@@ -68,6 +68,13 @@ def _call(call: ast.Call, resolve: Callable[[ast.AST], str]) -> bool:
 def _is_cpu(node: ast.expr) -> bool:
     inner = node.args[0] if isinstance(node, ast.Call) and len(node.args) == 1 else node
     return getattr(inner, "value", "") == "cpu"
+
+
+def _needs_cuda(node: ast.expr) -> bool:
+    """Whether it is CUDA's name, unasked: what it made never ran without CUDA."""
+    named = isinstance(node, ast.Constant) and str(node.value).startswith("cuda")
+    asked = (ast.If, ast.IfExp, ast.BoolOp)
+    return named and not any(isinstance(up, asked) for _, up in ancestors(node))
 
 
 def _receivers(node: ast.AST) -> Iterator[ast.AST]:

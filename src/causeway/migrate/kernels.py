@@ -35,7 +35,8 @@ class Kernels:
     """What is for which kernels: `at(node)` says it, "" where nothing is.
 
     `extensions`: the modules that the tree builds for CUDA, by their qualified names; `packages`:
-    those of its packages that load some; `wrappers`: its modules of such kernels.
+    those of its packages that load some; `wrappers`: its modules of such kernels;
+    `triton`: those, and packages, of kernels of Triton's.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Kernels:
         packages: frozenset[str] = frozenset(),
         path: str = "",
         wrappers: frozenset[str] = frozenset(),
+        triton: frozenset[str] = frozenset(),
     ) -> None:
         self._names, self._resolve, self._path = names, resolve, path
         self._whole = ""  # what all of it is for
@@ -70,6 +72,8 @@ class Kernels:
             self._whole = f"the extension {built[0]}"
         elif loading and (owner := self._tests_package(loading)):
             self._whole = f"the compiled kernels of {owner}"
+        elif triton and (owner := self._tests_package(sorted(triton))):
+            self._whole = f"the kernels of {owner}, by Triton"
         elif self._serves_tests(path, packages):
             self._whole = "tests of compiled kernels"
         elif self._compiles(path, wrappers):

@@ -521,7 +521,7 @@ class Module:
             low, high = self.source.end(node), self.source.end(call)
             says = "the call that it is an argument of stays CUDA's"
             for i, d in enumerate(self.drafts):
-                moved = d.rule.code in ("CW101", "CW107")
+                moved = d.rule.code in ("CW101", "CW105", "CW107")
                 if d.kind == "changed" and moved and low <= d.start < high:
                     self.take_back(i, says)
 
@@ -948,7 +948,7 @@ class Module:
         if self._kernels is None:
             self._kernels = Kernels(
                 self.names, self.resolve, self.source.text, self.extensions, self.own.kernels,
-                self.path, self.own.wrappers,
+                self.path, self.own.wrappers, self.own.triton,
             )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,6 +38,11 @@ _TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
 # Folders of vendors' code, and how many of them show that a tree has one for each.
 _FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
 _SEVERAL = 3
+# A module that defines kernels of Triton's, and how many of a folder's modules show that all are
+# about such kernels.
+_TRITON = re.compile(rb"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.M)
+_MOST = 3
+_CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper)\b", re.M)
 # Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
 _ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
 LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
@@ -56,6 +62,8 @@ class Own:
     have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
     `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
     `shared_types` attributes of such a name that several modules use, `self.Tensor`;
+    `triton` dotted names of modules with kernels of Triton's, and of packages of little else;
+    `ctranslate2`: a package of the tree needs CTranslate2, which has CUDA's devices alone;
     `legacy_tensors`: it makes some by `torch.Tensor(…)`, which follows the default type alone;
     `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`;
     `wrappers` modules of kernels that a module beside them compiles for CUDA.
@@ -67,6 +75,8 @@ class Own:
     kernels: frozenset[str] = frozenset()
     imported: frozenset[str] = frozenset()
     shared_types: frozenset[str] = frozenset()
+    triton: frozenset[str] = frozenset()
+    ctranslate2: bool = False
     legacy_tensors: bool = False
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
@@ -86,11 +96,13 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     imported: set[str] = set()
     attributes: set[str] = set()
     shared: set[str] = set()
+    triton: dict[Path, list[str]] = {}
+    number: Counter[Path] = Counter()
     vendors: set[bytes] = set()
     folders: dict[Path, set[str]] = {}
     wrappers: set[str] = set()
     top = root.resolve()
-    legacy = False
+    legacy = ctranslate2 = False
     for path in paths:
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
@@ -108,6 +120,12 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         with suppress(OSError):
             data = path.read_bytes()
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+            if _CTRANSLATE2.search(data) and _package(path, root):
+                ctranslate2 = True
+            number[path.parent] += path.name != "__init__.py"
+            if b"triton" in data and _TRITON.search(data):
+                module = ".".join(filter(None, (_package(path, root), path.stem)))
+                triton.setdefault(path.parent, []).append(module)
             here = {n.decode() for n in _ATTRIBUTES.findall(data)}
             shared |= here & attributes
             attributes |= here
@@ -119,6 +137,10 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
                 loads = True
             if loads and (package := _package(path, root)):
                 kernels.add(package)
+    about = {m for found in triton.values() for m in found}
+    for folder, found in triton.items():
+        if len(found) * _MOST >= number[folder] and (package := _package(folder / "a.py", root)):
+            about.add(package)
     own_folders = {
         (home / "cuda").resolve().relative_to(top).as_posix()
         for home, names in folders.items()
@@ -128,7 +150,7 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     }
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), frozenset(shared), legacy,
+        frozenset(imported), frozenset(shared), frozenset(about), ctranslate2, legacy,
         len(vendors) > 1 and bool(vendors - _TORCHS), frozenset(own_folders), frozenset(wrappers),
     )  # fmt: skip
 

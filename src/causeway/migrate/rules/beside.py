@@ -236,6 +236,36 @@ def says_nvidia(node: ast.AST) -> bool:
     return any(_NVIDIA.search(name) for name in names)
 
 
+def hands_cudas_module(module: Module, part: ast.AST) -> bool:
+    """Whether code hands on all of torch.cuda, which stays: `restore("CUDA", torch.cuda)`."""
+    return any(
+        isinstance(n, ast.Attribute)
+        and isinstance(call := n.up, ast.Call | ast.keyword)  # type: ignore[attr-defined]
+        and getattr(call, "func", None) is not n
+        and getattr(getattr(call, "func", None), "id", "") not in ("hasattr", "getattr")
+        and module.resolve(n) == "torch.cuda"
+        for n in ast.walk(part)
+    )
+
+
+_NARROW = re.compile(r"flex_?att|(?:^|_)(?:trt|tensorrt)(?:_|\Z)", re.I)
+
+
+def beside_narrow(node: ast.AST) -> bool:
+    """Whether a question stands beside one for what few devices have: torch's flex attention, which
+    raises on Apple's, or TensorRT. `HAS_FLEX_ATTENTION and x.is_cuda`.
+    """
+    for child, up in ancestors(node):
+        if isinstance(up, ast.BoolOp):
+            return any(
+                _NARROW.search(getattr(n, "id", getattr(n, "attr", ""))) is not None
+                for value in up.values if value is not child for n in ast.walk(value)
+            )  # fmt: skip
+        if not isinstance(up, ast.Call | ast.Compare | ast.UnaryOp | ast.Attribute):
+            return False
+    return False
+
+
 _TOOL = re.compile(r"(?:^|/)nvidia-smi(?:\s|$)")
 _REQUIRES = re.compile(r"(?:^|_)(?:requires?|needs?)_cuda$")
 _ALONE = re.compile(
@@ -243,6 +273,9 @@ _ALONE = re.compile(
     r"|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
     re.I,
 )
+
+
+_REQUIRING = re.compile(r"#.*\b(?:requir(?:es?|ing)|needs?|needing) (?:an? )?cuda\b", re.I)
 
 
 def asks_nvidia(module: Module, node: ast.AST) -> bool:
@@ -288,6 +321,10 @@ def says_cuda_alone(module: Module, node: ast.If) -> bool:
     """Whether a comment in a branch says that it is about CUDA alone: `# not on non-CUDA`."""
     start, end = module.source.start(node), module.source.end(node)
     text = module.source.slice(start, end)
+    line = module.source.line_start(start)
+    above = module.source.slice(0, line).rstrip().rpartition("\n")[2].strip()
+    if above.startswith("#") and (_ALONE.search(above) or _REQUIRING.search(above)):
+        return True
     return len(text) < _NEAR and _ALONE.search(text) is not None
 
 

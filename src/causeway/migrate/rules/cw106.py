@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import FUNCTIONS
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -40,6 +41,13 @@ def run(module: Module) -> None:
             module.done.add(id(use.node))
         elif _address(use):
             module.done.add(id(use.node))  # reported below
+        elif not module.vendor and name in _CURRENT and _handed_on(module, use):
+            module.report(
+                RULE, use.call or use.node, "manual", "what takes it may want CUDA's own stream",
+                tip="A torch.Stream has no address of CUDA's. Hand on torch's where the code knows "
+                "it.", api=use.api, breaking=True,
+            )  # fmt: skip
+            module.done.add(id(use.node))
         elif name in ("Stream", "Event", "stream", "StreamContext"):
             if module.vendor:
                 if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
@@ -58,6 +66,45 @@ def run(module: Module) -> None:
                 tip="Hand the torch.Stream itself to code that knows it; an extension for CUDA "
                 "stays for CUDA.",
             )  # fmt: skip
+
+
+_CURRENT = ("current_stream", "default_stream")
+# Methods of torch's streams, events and tensors that take a stream, and what only keeps one.
+_TAKE = {"wait_stream", "record_stream", "record", "wait", "append", "add", "put", "put_nowait"}
+
+
+def _handed_on(module: Module, use: Use) -> bool:
+    """Whether a stream is an argument of a function that is not torch's, by itself or by a name:
+    `group.broadcast(x, stream=torch.cuda.current_stream())`. That may want its address.
+    """
+    if use.call is None:
+        return False
+    up = use.call.up  # type: ignore[attr-defined]
+    nodes: list[ast.expr] = [use.call]
+    target = up.targets[0] if isinstance(up, ast.Assign) and up.value is use.call else None
+    if isinstance(target, ast.Name):
+        held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+        nodes += [
+            n for n in module.names.all(ast.Name)
+            if n.id == target.id and isinstance(n.ctx, ast.Load)
+            and module.names.holder(n.id, n.scope) is held  # type: ignore[attr-defined]
+        ]  # fmt: skip
+    return any(_taken(module, node) for node in nodes)
+
+
+def _taken(module: Module, node: ast.expr) -> bool:
+    up = node.up  # type: ignore[attr-defined]
+    call = up.up if isinstance(up, ast.keyword) else up  # type: ignore[attr-defined]
+    if not isinstance(call, ast.Call) or call.func is node:
+        return False
+    if module.resolve(call.func).startswith("torch."):
+        return False
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    name = getattr(call.func, "id", "")
+    own = any(isinstance(b.node, FUNCTIONS) for b in module.names.bindings(call.func)) if (
+        isinstance(call.func, ast.Name)
+    ) else False  # fmt: skip
+    return method not in _TAKE and name not in ("isinstance", "print", "str", "id") and not own
 
 
 def _address(use: Use) -> bool:

@@ -292,6 +292,8 @@ def _for_library(module: Module, use: Use) -> bool:
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     if _for_library(module, use):
         return True
+    if beside.beside_narrow(use.node):
+        return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     if _builds_extension(module):
@@ -311,6 +313,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
+            return True
+        if any(beside.hands_cudas_module(module, part) for part in region):
             return True
         called = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
         if any(asks_capability(module, func) for func in called):
@@ -421,17 +425,32 @@ def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
 
 def _fragile(module: Module, use: Use) -> list[str]:
     """Names behind the question that some devices' modules lack, with nothing to stand in."""
-    regions = [*(region for _, region in _regions(use)), list(_where_true(use))]
+    regions = [*(region for _, region in _regions(use)), list(_where_true(module, use))]
     return sorted({
         name for region in regions for node, name in module.fragile
         if any(module.within(node, around) for around in region)
     })  # fmt: skip
 
 
-def _where_true(use: Use) -> Iterator[ast.AST]:
+def _where_attribute(module: Module, name: str) -> Iterator[ast.AST]:
+    """What runs only where an attribute is true: `if self.use_cuda:`, and what is behind
+    `if not self.use_cuda: return`.
+    """
+    choices: list[ast.If | ast.IfExp] = [*module.names.all(ast.If), *module.names.all(ast.IfExp)]
+    for choice in choices:
+        test = choice.test
+        if getattr(test, "attr", "") == name:
+            yield from choice.body if isinstance(choice.body, list) else [choice.body]
+        elif isinstance(test, ast.UnaryOp) and getattr(test.operand, "attr", "") == name and (
+            isinstance(test.op, ast.Not) and isinstance(choice, ast.If)
+        ):  # fmt: skip
+            yield from _after(choice)
+
+
+def _where_true(module: Module, use: Use) -> Iterator[ast.AST]:
     """The branches for which a name must be true that can only be where the answer is yes:
     `cuda = not cpu and torch.cuda.is_available()`, and `if cuda:` in the same function; the same of
-    `False if cpu else torch.cuda.is_available()`.
+    `False if cpu else torch.cuda.is_available()`, and of an attribute in the whole module.
     """
     stmt = statement(use.node)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
@@ -444,7 +463,11 @@ def _where_true(use: Use) -> Iterator[ast.AST]:
         sides = [value.body, value.orelse]
         needed = sides if any(getattr(side, "value", "") is False for side in sides) else []
     function = next((up for _, up in ancestors(stmt) if isinstance(up, FUNCTIONS)), None)
-    if use.call not in needed or function is None or not isinstance(target, ast.Name):
+    if use.call not in needed:
+        return
+    if isinstance(target, ast.Attribute):
+        yield from _where_attribute(module, target.attr)
+    if function is None or not isinstance(target, ast.Name):
         return
     for choice in ast.walk(function):
         if isinstance(choice, ast.If | ast.IfExp) and getattr(choice.test, "id", "") == target.id:

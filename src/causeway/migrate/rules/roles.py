@@ -98,6 +98,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
                 if _among_architectures(call):
                     return None
+                if what == "device" and module.own.ctranslate2 and _option(call, word):
+                    _keep_questions(module, up.value)
+                    return None
                 certain |= _option(call, word) or _chosen_among(call, what)
             if up.arg and word.search(up.arg):
                 certain = True
@@ -366,12 +369,13 @@ def _architecture(node: ast.AST) -> bool:
 
 
 def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
-    """Whether a list names what vendors' devices can do: FUSED = ["cuda", "xpu", "hpu"]. Choices of
-    a command line do not.
+    """Whether a list names what vendors' devices can do: FUSED = ["cuda", "xpu", "hpu"], without
+    the CPU. Choices of a command line do not.
     """
     option = isinstance(node.up, ast.keyword) and node.up.arg == "choices"  # type: ignore[union-attr]
     names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
-    return not option and bool(names & VENDORS)
+    told_apart = bool(names & {"xpu", "mps"}) and "cpu" not in names
+    return not option and (bool(names & VENDORS) or told_apart)
 
 
 def _of_lightning(node: ast.List | ast.Tuple | ast.Set) -> bool:
@@ -400,9 +404,24 @@ def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:
         return True  # called later, with a kernel that is not seen here
     return any(
         (isinstance(n, ast.Call) and kernel_of_cuda(module, n.func))
+        or (isinstance(n, ast.Call) and _of_operators(module, n.func))
         or (isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
         for n in ast.walk(function)
     )
+
+
+def _of_operators(module: Module, func: ast.expr) -> bool:
+    """Whether a function is one of compiled operators by a name that several lines may bind:
+    `ops = torch.ops.attention`, `import attention_cuda as ops`.
+    """
+    root = module.root(func)
+    if root is None or root is func:
+        return False
+    bound = module.names.bindings(root)
+    named = [b.qualified for b in bound] + [
+        module.resolve(b.value) for b in bound if b.value is not None
+    ]  # fmt: skip
+    return any(name.startswith("torch.ops.") or name.endswith("_cuda") for name in named)
 
 
 def _among_devices(node: ast.expr, what: str) -> bool:
@@ -436,6 +455,11 @@ def _chosen_among(call: ast.Call, what: str) -> bool:
     return False
 
 
+def _keep_questions(module: Module, node: ast.AST) -> None:
+    """Keep the questions that choose what stays."""
+    module.kept_questions.update(id(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+
+
 def _among_architectures(call: ast.Call) -> bool:
     """Whether an option is one of architectures: choices=["cuda", "rocm"]."""
     return any(
@@ -448,7 +472,14 @@ def _foreign(module: Module, call: ast.Call) -> bool:
     root = module.root(call.func)
     if root is not None and root.id == "torch_tensorrt":  # often by a helper that may not find it
         return True
-    return module.resolve(call.func).partition(".")[0] in _FOREIGN
+    if module.resolve(call.func).partition(".")[0] in _FOREIGN:
+        return True
+    bound = module.names.bindings(call.func) if isinstance(call.func, ast.Name) else []
+    return any(  # a class of the module's own on top of one
+        isinstance(b.node, ast.ClassDef)
+        and any(module.resolve(base).partition(".")[0] in _FOREIGN for base in b.node.bases)
+        for b in bound
+    )
 
 
 def _takes_device(module: Module, call: ast.Call) -> bool:
