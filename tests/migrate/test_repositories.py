@@ -33,6 +33,26 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a device of an object that may be none": (
+        "class A(Module):\n    def cuda(self, device=None):\n        self.device = device\n"
+        "    def f(self, x):\n        return x.cuda(self.device)\n",
+        "        return x.to(self.device if self.device is not None else accelerator)\n",
+    ),
+    "a checkpoint's place by the current device": (
+        "torch.load(path, map_location=torch.device('cuda', torch.cuda.current_device()))\n",
+        "torch.load(path, map_location=torch.device(accelerator.type, "
+        "torch.accelerator.current_device_index() if torch.accelerator.is_available() else "
+        "None))\n",
+    ),
+    "a tensor type in an attribute that two branches set": (
+        "class A(Module):\n    def __init__(self, args):\n        if args.cuda:\n"
+        "            self.FloatTensor = torch.cuda.FloatTensor\n        else:\n"
+        "            self.FloatTensor = torch.FloatTensor\n"
+        "    def f(self, x):\n        return self.FloatTensor(x.size()).normal_()\n",
+        "            self.FloatTensor_device = accelerator\n        else:\n"
+        '            self.FloatTensor_device = "cpu"\n    def f(self, x):\n        return '
+        "torch.FloatTensor(x.size()).to(self.FloatTensor_device).normal_()\n",
+    ),
     "streams that wait for each other": (
         "s = torch.cuda.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
         "s = torch.accelerator.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
@@ -565,6 +585,19 @@ CHANGED = {
 }
 
 KEPT = {
+    "streams whose address is asked for": (
+        "class A:\n    def __init__(self):\n        self.side = torch.cuda.Stream()\n"
+        "    def f(self, handle):\n        library.set(handle, self.side.cuda_stream)\n"
+    ),
+    "a number of devices before an extension": (
+        "if torch.cuda.device_count() > 0:\n    from encoding import gpu\n"
+    ),
+    "a DataParallel of the program's own": (
+        "from torch.nn.parallel.replicate import replicate\nclass _DataParallel(Module):\n"
+        "    def __init__(self, module):\n        if not torch.cuda.is_available():\n"
+        "            self.device_ids = []\n            return\n"
+        "        self.device_ids = list(range(torch.cuda.device_count()))\n"
+    ),
     "a stream for a function of another library": (
         "group.broadcast(x, src=0, stream=torch.cuda.current_stream())\n"
         "s = torch.cuda.current_stream()\nkernel(x, s)\n"

@@ -54,11 +54,20 @@ def _branches(module: Module, rule: Rule, node: ast.If, dtypes: Mapping[str, str
         return
     (target, value), (also, other) = first, second
     kind = _kind(module, value, "torch.cuda.", dtypes)
-    new = f"{target.id}_device"
-    if target.id != also.id or not kind or _kind(module, other, "torch.", dtypes) != kind:
+    new = f"{module.text(target)}_device"
+    same = module.text(target) == module.text(also)
+    if not same or not kind or _kind(module, other, "torch.", dtypes) != kind:
         return
-    uses = _uses(module, target, [target, also])
-    taken = any(n.id == new for n in module.names.all(ast.Name))
+    uses: Sequence[ast.expr]
+    if isinstance(target, ast.Name) and isinstance(also, ast.Name):
+        uses = _uses(module, target, [target, also])
+        taken = any(n.id == new for n in module.names.all(ast.Name))
+    else:
+        assert isinstance(target, ast.Attribute)
+        uses = _attribute_uses(module, target, 2)
+        taken = target.attr in module.own.shared_types or any(
+            n.attr == f"{target.attr}_device" for n in module.names.all(ast.Attribute)
+        )
     if not uses or taken or not all(_call(n) for n in uses):
         return
     cpu = module.quote_for(other) + "cpu" + module.quote_for(other)
@@ -85,11 +94,11 @@ def _branches(module: Module, rule: Rule, node: ast.If, dtypes: Mapping[str, str
         module.change(rule, call, moves, "it is moved to the device", api=api)
 
 
-def _alone(stmts: list[ast.stmt]) -> tuple[ast.Name, ast.expr] | None:
+def _alone(stmts: list[ast.stmt]) -> tuple[ast.Name | ast.Attribute, ast.expr] | None:
     """The one assignment of a branch that does nothing else."""
     if len(stmts) == 1 and isinstance(stmts[0], ast.Assign) and len(stmts[0].targets) == 1:
         target = stmts[0].targets[0]
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name | ast.Attribute):
             return target, stmts[0].value
     return None
 
@@ -108,9 +117,9 @@ def _uses(module: Module, target: ast.Name, bound: list[ast.Name]) -> list[ast.N
     ]  # fmt: skip
 
 
-def _attribute_uses(module: Module, target: ast.Attribute) -> list[ast.Attribute]:
-    """Where an attribute of a method's own object is used in its class, which sets it once; none
-    for any other, or where something else has an attribute of that name.
+def _attribute_uses(module: Module, target: ast.Attribute, times: int = 1) -> list[ast.Attribute]:
+    """Where an attribute of a method's own object is used in its class, which sets it so often;
+    none for any other, or where something else has an attribute of that name.
     """
     home = _class(target)
     named = [n for n in module.names.all(ast.Attribute) if n.attr == target.attr]
@@ -118,7 +127,12 @@ def _attribute_uses(module: Module, target: ast.Attribute) -> list[ast.Attribute
     uses = [n for n in own if isinstance(n.ctx, ast.Load)]
     others = [n for n in named if n not in own and not module.resolve(n).startswith("torch.")]
     alone = home is not None and getattr(target.value, "id", "") == "self"
-    if not alone or others or len(own) != len(uses) + 1 or any(_class(n) is not home for n in uses):
+    if (
+        not alone
+        or others
+        or len(own) != len(uses) + times
+        or any(_class(n) is not home for n in uses)
+    ):
         return []
     return uses
 

@@ -248,6 +248,16 @@ def hands_cudas_module(module: Module, part: ast.AST) -> bool:
     )
 
 
+def copies_among_devices(module: Module, node: ast.AST) -> bool:
+    """Whether it is in a DataParallel of the program's own, by torch's parts of one, which serve
+    CUDA: elsewhere it is the model itself.
+    """
+    parts = ("scatter_gather", "replicate", "parallel_apply")
+    return any(
+        isinstance(up, ast.ClassDef) and "parallel" in up.name.lower() for _, up in ancestors(node)
+    ) and any(part in name.split(".") for name in module.brought for part in parts)
+
+
 _NARROW = re.compile(r"flex_?att|(?:^|_)(?:trt|tensorrt)(?:_|\Z)", re.I)
 
 

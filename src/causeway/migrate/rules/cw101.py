@@ -410,6 +410,9 @@ def _without_index(module: Module, node: ast.expr) -> list[Edit]:
     other = f"{quote}cpu{quote}"
     if isinstance(value, ast.Call) and module.resolve(value.func) == "torch.device":
         index = value.args[1:] or [k.value for k in value.keywords if k.arg == "index"]
+        asked = index[0].func if index and isinstance(index[0], ast.Call) else None
+        if asked is not None and module.resolve(asked) == "torch.cuda.current_device":
+            return []  # which says None itself
         value, other = (index[0], "None") if index else (value.args[0], other)
     at = module.source.end(value)
     up = value.up  # type: ignore[attr-defined]

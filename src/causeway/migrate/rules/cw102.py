@@ -190,6 +190,12 @@ def _may_be_none(module: Module, node: ast.expr) -> bool:
     """Whether a parameter is None where the caller gives nothing. A name alone may be read twice:
     that can do nothing.
     """
+    if isinstance(node, ast.Attribute):  # self.device, which is set to such a parameter
+        return any(
+            isinstance(stmt.value, ast.Name) and _may_be_none(module, stmt.value)
+            for stmt in module.names.all(ast.Assign)
+            if module.text(stmt.targets[0]) == module.text(node)
+        )
     if not isinstance(node, ast.Name):
         return False
     for binding in module.names.bindings(node):

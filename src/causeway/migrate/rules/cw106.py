@@ -30,6 +30,7 @@ _PARAMETERS = {
 
 def run(module: Module) -> None:
     streams = _known_streams(module)
+    addressed = _addressed(module)
     for use in module.uses("torch.cuda"):
         name = use.api.removeprefix("torch.cuda.")
         if _with_default(module, use):
@@ -41,7 +42,10 @@ def run(module: Module) -> None:
             module.done.add(id(use.node))
         elif _address(use):
             module.done.add(id(use.node))  # reported below
-        elif not module.vendor and name in _CURRENT and _handed_on(module, use):
+        elif not module.vendor and (
+            (name in _CURRENT and _handed_on(module, use))
+            or (name in addressed and use.call is not None)
+        ):
             module.report(
                 RULE, use.call or use.node, "manual", "what takes it may want CUDA's own stream",
                 tip="A torch.Stream has no address of CUDA's. Hand on torch's where the code knows "
@@ -66,6 +70,19 @@ def run(module: Module) -> None:
                 tip="Hand the torch.Stream itself to code that knows it; an extension for CUDA "
                 "stays for CUDA.",
             )  # fmt: skip
+
+
+def _addressed(module: Module) -> set[str]:
+    """What makes streams or events whose address the module asks for somewhere: theirs are CUDA's
+    own, which torch.Stream and torch.Event have none of.
+    """
+    asked = {
+        node.attr for node in module.names.all(ast.Attribute)
+        if node.attr in ("cuda_stream", "cuda_event") and isinstance(node.ctx, ast.Load)
+        and not isinstance(node.value, ast.Call)
+    }  # fmt: skip
+    makers = {"Stream", *_CURRENT} if "cuda_stream" in asked else set()
+    return makers | ({"Event"} if "cuda_event" in asked else set())
 
 
 _CURRENT = ("current_stream", "default_stream")

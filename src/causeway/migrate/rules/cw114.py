@@ -292,7 +292,7 @@ def _for_library(module: Module, use: Use) -> bool:
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     if _for_library(module, use):
         return True
-    if beside.beside_narrow(use.node):
+    if beside.beside_narrow(use.node) or beside.copies_among_devices(module, use.node):
         return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
