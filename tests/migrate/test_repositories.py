@@ -33,6 +33,31 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a context of the current device": (
+        "with torch.cuda.device(torch.cuda.current_device()):\n    f()\n",
+        "with torch.accelerator.device_index(torch.accelerator.current_device_index() if "
+        "torch.accelerator.is_available() else None):\n    f()\n",
+    ),
+    "a backend in a variable": (
+        "backend = torch.distributed.Backend.NCCL\nspawn(f, args=(2, backend))\n",
+        "backend = torch.distributed.Backend.default_device_backend_map.get(accelerator.type, "
+        '"gloo")\nspawn(f, args=(2, backend))\n',
+    ),
+    "a seed that is all of a branch": (
+        "torch.manual_seed(s)\nif torch.cuda.is_available():\n"
+        "    torch.cuda.manual_seed_all(s)\nelif is_xpu_available():\n"
+        "    torch.xpu.manual_seed_all(s)\n",
+        "if torch.accelerator.is_available():\n    torch.manual_seed(s)\n"
+        "elif is_xpu_available():\n    torch.xpu.manual_seed_all(s)\n",
+    ),
+    "types that Apple's device lacks, one after another": (
+        "def test(device):\n    for dtype in (torch.float, torch.double):\n"
+        "        f(torch.ones(2, dtype=dtype, device=device))\n"
+        "def test_there():\n    if torch.cuda.is_available():\n"
+        "        test(torch.device('cuda'))\n",
+        "    if torch.accelerator.is_available() and not torch.backends.mps.is_available():\n"
+        "        test(torch.accelerator.current_accelerator())\n",
+    ),
     "a device of an object that may be none": (
         "class A(Module):\n    def cuda(self, device=None):\n        self.device = device\n"
         "    def f(self, x):\n        return x.cuda(self.device)\n",
@@ -585,6 +610,20 @@ CHANGED = {
 }
 
 KEPT = {
+    "names of torch.cuda that get other functions": (
+        "torch.cuda.device = torch.xpu.device\n"
+        "torch.cuda.current_device = torch.xpu.current_device\n"
+    ),
+    "types of apex's that tell layers apart": (
+        "import apex\nTYPES = (nn.BatchNorm2d,)\nTYPES += (apex.parallel.SyncBatchNorm,)\n"
+        "ok = isinstance(x, apex.parallel.SyncBatchNorm)\n"
+    ),
+    "an index for another library": (
+        "if device.type == 'cuda':\n    cuda_device = device.index\nelse:\n    cuda_device = -1\n"
+    ),
+    "a question before NVLink": (
+        "if torch.cuda.is_available() and devices > 1:\n    check_nvlink_connectivity(fabric)\n"
+    ),
     "streams whose address is asked for": (
         "class A:\n    def __init__(self):\n        self.side = torch.cuda.Stream()\n"
         "    def f(self, handle):\n        library.set(handle, self.side.cuda_stream)\n"

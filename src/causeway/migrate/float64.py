@@ -22,9 +22,31 @@ _MOVES = {"cuda", "to"}
 
 def computes(names: Names, resolve: Callable[[ast.AST], str]) -> bool:
     """See above."""
-    return any(_call(call, resolve) for call in names.all(ast.Call)) or any(
-        _beside(node, resolve) for node in names.all(ast.Dict)
+    return (
+        any(_call(call, resolve) for call in names.all(ast.Call))
+        or any(_beside(node, resolve) for node in names.all(ast.Dict))
+        or _each(names, resolve)
     )
+
+
+def _each(names: Names, resolve: Callable[[ast.AST], str]) -> bool:
+    """Whether something is done for each of several types, a double among them, on a device:
+    `for dtype in (torch.float, torch.double):`, `parametrize("dtype", [torch.float64])`.
+    """
+    if not any(k.arg == "device" for k in names.all(ast.keyword)):
+        return False
+    for kind in (ast.Tuple, ast.List):
+        for several in names.all(kind):
+            up = several.up  # type: ignore[attr-defined]
+            loop = isinstance(up, ast.For | ast.comprehension) and up.iter is several
+            name = getattr(getattr(up, "func", None), "attr", getattr(up, "func", None))
+            given = isinstance(up, ast.Call) and (
+                getattr(name, "id", name) in ("product", "parametrize")
+            )
+            members = several.elts  # type: ignore[attr-defined]
+            if (loop or given) and any(_is_double_name(e, resolve) for e in members):
+                return True
+    return False
 
 
 def _is_double(node: ast.expr | None, resolve: Callable[[ast.AST], str]) -> bool:

@@ -253,6 +253,8 @@ class Module:
                 if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                     continue
                 api = self.names.resolve(node)
+                if api and api.startswith("torch.cuda.") and not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                    continue  # a program that gives torch.cuda other functions means CUDA's names
                 if api:
                     found.append(self._known_part(node, knowledge.canonical(api)))  # type: ignore[arg-type]
         found.sort(key=lambda use: self.source.start(use.node))

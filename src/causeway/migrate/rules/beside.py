@@ -302,6 +302,8 @@ def asks_nvidia(module: Module, node: ast.AST) -> bool:
         if isinstance(inner, ast.Call):
             if module.resolve(inner.func).startswith("pynvml."):
                 return True
+            if "nvlink" in getattr(inner.func, "attr", getattr(inner.func, "id", "")).lower():
+                return True
             if isinstance(inner.func, ast.Name) and _starts_tool(module, inner.func):
                 return True
     return False

@@ -53,6 +53,13 @@ def _as_device(module: Module, use: Use) -> None:
     if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "cuda":
         module.done.add(id(use.node))  # CW102 sees to it
         return
+    if isinstance(up, ast.Call) and module.resolve(up.func) == "torch.cuda.device":
+        module.change(
+            RULE, use.node, module.rename(use, "torch.accelerator.current_device_index"),
+            "the index of the current device", api=use.api,
+        )  # fmt: skip
+        module.done.add(id(use.node))  # CW107 asks whether there is one
+        return
     if role(module, call, "device") is not Role.DEVICE:
         return
     edit = Edit(module.source.start(call), module.source.end(call), module.device(call))

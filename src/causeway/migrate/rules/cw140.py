@@ -36,6 +36,9 @@ def run(module: Module) -> None:
     for use in module.uses("torch.distributed"):
         name = use.api.removeprefix("torch.distributed.")
         up = use.node.up  # type: ignore[union-attr]
+        if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
+            module.done.add(id(use.node))  # what it is set to changes
+            continue
         if name == "Backend.NCCL" and isinstance(up, ast.Compare) and not module.vendor:
             if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq | ast.NotEq):
                 edits = _exact(module, up, use.node)

@@ -83,7 +83,11 @@ def _chooses_index(node: ast.AST) -> bool:
     else d.type`. Apple's device has none.
     """
     up = node.up  # type: ignore[attr-defined]
-    body = up.body if isinstance(up, ast.IfExp) and up.test is node else None
+    body: ast.AST | None = None
+    if isinstance(up, ast.IfExp) and up.test is node:
+        body = up.body
+    elif isinstance(up, ast.If) and up.test is node and len(up.body) == 1 and up.orelse:
+        body = getattr(up.body[0], "value", None)
     return isinstance(body, ast.Attribute) and body.attr == "index"
 
 
