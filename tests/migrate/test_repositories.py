@@ -33,6 +33,19 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a device's name in a text, before what Apple's device lacks": (
+        "name = torch.cuda.get_device_properties(device).name if 'cuda' in str(device) else str(device)\n"
+        "on = 'cuda' not in str(device)\n",
+        "name = torch.get_device_module().get_device_properties(device).name if accelerator.type not in "
+        "('cpu', 'mps') and accelerator.type in str(device) else str(device)\n"
+        "on = not 'cpu' != accelerator.type in str(device)\n",
+    ),
+    "whether NCCL is there": (
+        "def rank():\n    if not torch.distributed.is_nccl_available():\n        return 0\n",
+        '    if not (accelerator.type != "cpu" and torch.distributed.is_backend_available('
+        'torch.distributed.Backend.default_device_backend_map.get(accelerator.type, "gloo"))):\n'
+        "        return 0\n",
+    ),
     "a context of the current device": (
         "with torch.cuda.device(torch.cuda.current_device()):\n    f()\n",
         "with torch.accelerator.device_index(torch.accelerator.current_device_index() if "
@@ -610,6 +623,9 @@ CHANGED = {
 }
 
 KEPT = {
+    "a stream that a library is given": (
+        "side = torch.cuda.Stream(device=device)\nlibrary.tune(side, f)\n"
+    ),
     "names of torch.cuda that get other functions": (
         "torch.cuda.device = torch.xpu.device\n"
         "torch.cuda.current_device = torch.xpu.current_device\n"
@@ -1998,6 +2014,24 @@ def test_tests_of_kernels_of_tritons_stay(tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["tests/test_c.py"]
+
+
+def test_a_tree_that_gives_the_device_of_several_vendors_keeps_the_code_of_each(
+    tmp_path: Path,
+) -> None:
+    infer = (
+        "import torch\n\n\ndef infer_device():\n    if torch.cuda.is_available():\n"
+        '        return "cuda"\n    if is_npu_available():\n        return "npu"\n'
+        '    return "cpu"\n'
+    )
+    other = (
+        "import torch\n\nfrom infer import infer_device\n\ndevice = infer_device()\n"
+        'if device == "npu":\n    loss = OtherLoss()\nelse:\n    loss = torch.nn.MSELoss()\n'
+    )
+    (tmp_path / "other.py").write_text(other)
+    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["other.py"]
+    (tmp_path / "infer.py").write_text(infer)
+    assert "other.py" not in [f.path for f in run([tmp_path], Settings()).files if f.changed]
 
 
 def test_a_question_beside_amds_version_stays() -> None:

@@ -52,6 +52,10 @@ _VENDOR = re.compile(
     rb"|\bdef[ \t]+is_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa)_available\b"
     rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b"
 )
+# A function that names the device that is there, which may be one of several vendors'.
+_GIVES = re.compile(
+    rb"""^[ \t]*return[ \t]+["'](cuda|npu|mlu|musa|hpu|gcu|sdaa)["'][ \t]*(?:#.*)?$""", re.M
+)
 # These come with torch: a name of one alone tells no vendor's device from another's.
 _TORCHS = {b"cuda", b"xpu"}
 
@@ -131,6 +135,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             attributes |= here
             legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
+            given = {name.lower() for name in _GIVES.findall(data)}
+            vendors |= given if len(given) > 1 else set()
             loads = _loads(path, data) or (built is not None and built.search(data) is not None)
             if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
                 wrappers.add(path.resolve().relative_to(top).as_posix())

@@ -43,7 +43,7 @@ def run(module: Module) -> None:
         elif _address(use):
             module.done.add(id(use.node))  # reported below
         elif not module.vendor and (
-            (name in _CURRENT and _handed_on(module, use))
+            (name in ("Stream", *_CURRENT) and _handed_on(module, use))
             or (name in addressed and use.call is not None)
         ):
             module.report(
@@ -117,6 +117,8 @@ def _taken(module: Module, node: ast.expr) -> bool:
     if module.resolve(call.func).startswith("torch."):
         return False
     method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method and getattr(call.func.value, "id", "") in ("self", "cls"):  # type: ignore[attr-defined]
+        return False
     name = getattr(call.func, "id", "")
     own = any(isinstance(b.node, FUNCTIONS) for b in module.names.bindings(call.func)) if (
         isinstance(call.func, ast.Name)

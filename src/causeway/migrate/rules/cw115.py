@@ -183,7 +183,17 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     up = node.up  # type: ignore[attr-defined]
     if module.parenthesised(node, "x") != "x" or (negative and isinstance(up, ast.UnaryOp)):
         prefix, suffix = "(" + prefix, ")"
-    if isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
+    others = no_other(module, node).removeprefix(" not in ")
+    if isinstance(node.ops[0], ast.In | ast.NotIn) and others.startswith("("):
+        text = f"{kind} not in {others} and {kind}"
+        whole = isinstance(
+            up, ast.If | ast.IfExp | ast.While | ast.Assert | ast.Assign | ast.Return
+        )
+        if negative:
+            prefix, suffix = prefix + "(", ")" + suffix
+        elif not whole:
+            prefix, suffix = "(", ")"
+    elif isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
         text = f"{cpu} != {kind}"
     else:
         text = f"{kind}{no_other(module, node)}"

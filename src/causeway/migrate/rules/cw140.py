@@ -61,7 +61,11 @@ def run(module: Module) -> None:
             module.done |= {id(use.node), id(choice.body)}
         elif name == "is_nccl_available" and use.call and not module.vendor:
             asks = f"{_distributed(module, use.node)}.is_backend_available"
-            new = f"{asks}({default(module, use.call)})"
+            quote = module.quote_for(use.call)
+            there = f"{module.device_type(use.call)} != {quote}cpu{quote}"
+            new = f"{there} and {asks}({default(module, use.call)})"
+            if not isinstance(use.call.up, ast.If | ast.Assert | ast.Assign | ast.Return):  # type: ignore[attr-defined]
+                new = f"({new})"
             module.change(RULE, use.call, [module.replace(use.call, new)],
                           "the backend of the device in use", api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))
