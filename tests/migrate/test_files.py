@@ -60,6 +60,12 @@ NOOP = [
     ("a.toml", "npu", 'name = "cuda"\ntext = """\ndevice = "cuda"\n"""\n'),
     ("a.ini", "npu", "[cuda]\nname = cuda\n; device = cuda\n"),
     ("requirements.txt", "portable", "torch==2.1.0\nnumpy>=1.20  # +cu121\n-r other.txt\n"),
+    # the listing has ROCm's build of that version too, which pip would take
+    (
+        "a.sh",
+        "portable",
+        "pip install torch==1.7.1+cu110 -f https://download.pytorch.org/whl/torch_stable.html\n",
+    ),
     ("requirements.txt", "portable", "cudatext-like==1.0\n--index-url https://pypi.org/simple\n"),
     ("Dockerfile", "npu", "FROM python:3.11\n# FROM nvidia/cuda:12\nRUN pip install torch\n"),
     ("a.cpp", "npu", "// cudaMalloc\nint cuda = 1;\n"),

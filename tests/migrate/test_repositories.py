@@ -34,10 +34,11 @@ def convert(text: str) -> str:
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
     "a device's name in a text, before what Apple's device lacks": (
-        "name = torch.cuda.get_device_properties(device).name if 'cuda' in str(device) else str(device)\n"
+        "name = torch.cuda.get_device_properties(device).name if 'cuda' in str(device) else "
+        "str(device)\n"
         "on = 'cuda' not in str(device)\n",
-        "name = torch.get_device_module().get_device_properties(device).name if accelerator.type not in "
-        "('cpu', 'mps') and accelerator.type in str(device) else str(device)\n"
+        "name = torch.get_device_module().get_device_properties(device).name if accelerator.type "
+        "not in ('cpu', 'mps') and accelerator.type in str(device) else str(device)\n"
         "on = not 'cpu' != accelerator.type in str(device)\n",
     ),
     "whether NCCL is there": (
@@ -623,6 +624,38 @@ CHANGED = {
 }
 
 KEPT = {
+    "a checkpoint that is read to the CPU elsewhere": (
+        "def load(p):\n    if torch.cuda.is_available():\n        return torch.load(p)\n"
+        "    return torch.load(p, map_location=lambda storage, loc: storage)\n"
+        "def again(p, device):\n    if device == 'cuda':\n        w = torch.load(p)\n"
+        "    else:\n        w = torch.load(p, map_location='cpu')\n    return w\n"
+        "w = torch.hub.load_state_dict_from_url(\n"
+        "    u, map_location=None if torch.cuda.is_available() else torch.device('cpu')\n)\n"
+    ),
+    "torch.cuda itself, against another device's module": (
+        "def f(device):\n    is_cuda = device == 'cuda'\n"
+        "    module = torch.cuda if is_cuda else torch.xpu\n    return module.Event()\n"
+        "other = torch.cuda if torch.cuda.is_available() else torch.xpu\n"
+    ),
+    "a vendor's device among others, in a program for any": (
+        "def f(self):\n    if self.torch_device in ['mlu']:\n        return 1e-3\n"
+    ),
+    "devices that leave Apple's out": (
+        "def sam(device):\n    if device.type not in {'cpu', 'cuda', 'xpu'}:\n"
+        "        device = None\n"
+    ),
+    "one device, and then all others but one": (
+        "def fp8(device):\n    if device.type == 'cuda':\n        return True\n"
+        "    if device.type != 'xpu':\n        return False\n    return probe(device)\n"
+    ),
+    "a test that replaces a name of CUDA's": (
+        "def test_a():\n    with patch('app.devices.torch.cuda.is_available', return_value=True):\n"
+        "        assert choose() == torch.device('cuda:1')\n"
+    ),
+    "an answer for faiss": (
+        "import faiss\ndef f(device):\n    use_cuda = True if 'cuda' in str(device) else False\n"
+        "    return faiss.Kmeans(3, 4, gpu=use_cuda)\n"
+    ),
     "a stream that a library is given": (
         "side = torch.cuda.Stream(device=device)\nlibrary.tune(side, f)\n"
     ),

@@ -332,9 +332,20 @@ class Kernels:
                         self._parts[id(node)] = "a kernel of CUDA"
 
     def _find_patched(self) -> None:
-        """Tests for which a decorator replaces a name of CUDA's: they say what the program does
-        with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
+        """Tests for which a decorator or a statement replaces a name of CUDA's: they say what the
+        program does with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
         """
+        for call in self._names.all(ast.Call):
+            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if called not in ("patch", "setattr", "object") or not call.args:
+                continue
+            text = getattr(call.args[0], "value", "")
+            name = text if isinstance(text, str) else self._resolve(call.args[0])
+            if not name or "torch.cuda" not in name:
+                continue
+            around = [up for _, up in ancestors(call) if isinstance(up, FUNCTIONS)]
+            for function in filter(_is_test, around[-1:]):
+                self._parts[id(function)] = f"a test that replaces {name[name.index('torch') :]}"
         for kind in (*FUNCTIONS, ast.ClassDef):
             for node in self._names.all(kind):
                 for call in getattr(node, "decorator_list", ()):

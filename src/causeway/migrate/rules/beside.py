@@ -365,8 +365,11 @@ def _called(module: Module, body: list[ast.stmt]) -> set[str]:
 
 def locates_checkpoint(module: Module, call: ast.AST) -> bool:
     """Whether the answer yes means that a checkpoint's tensors go where they came from, which was
-    CUDA's device: `map_location = None if torch.cuda.is_available() else "cpu"`.
+    CUDA's device: `map_location = None if torch.cuda.is_available() else "cpu"`, or `torch.load(f)`
+    against `torch.load(f, map_location="cpu")`.
     """
+    if _loads_either(module, call):
+        return True
     for child, up in ancestors(call):
         if isinstance(up, ast.IfExp) and up.test is child:
             holder = up.up  # type: ignore[attr-defined]
@@ -388,7 +391,60 @@ def _target(node: ast.AST) -> str:
 
 
 def _none_or_cpu(*values: ast.expr) -> bool:
-    return {getattr(v, "value", "") for v in values} == {None, "cpu"}
+    return {_location(v) for v in values} == {None, "cpu"}
+
+
+def _location(value: ast.expr) -> object:
+    """What a map_location says, `torch.device("cpu")` and `lambda storage, loc: storage` too."""
+    if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+        value = value.args[0]
+    if isinstance(value, ast.Lambda) and isinstance(value.body, ast.Name):
+        return "cpu"
+    return getattr(value, "value", "")
+
+
+def _loads_either(module: Module, node: ast.AST) -> bool:
+    """Whether the branches of a question only read a checkpoint, the other one to the CPU."""
+    for child, up in ancestors(node):
+        if isinstance(up, ast.IfExp) and up.test is child:
+            return _loaded(module, up.body) == [None] and _loaded(module, up.orelse) == ["cpu"]
+        if isinstance(up, ast.If) and up.test is child and len(up.body) == 1:
+            other = up.orelse
+            if not other and isinstance(up.body[0], ast.Return):
+                other = after(up)[:1]
+            return len(other) == 1 and (
+                _loaded(module, up.body[0]) == [None] and _loaded(module, other[0]) == ["cpu"]
+            )
+        if isinstance(up, ast.stmt):
+            return False
+    return False
+
+
+def _loaded(module: Module, part: ast.AST) -> list[object]:
+    """Where the checkpoints go that code reads by torch.load."""
+    return [
+        next((_location(k.value) for k in n.keywords if k.arg == "map_location"), None)
+        for n in ast.walk(part)
+        if isinstance(n, ast.Call) and module.resolve(n.func) == "torch.load" and len(n.args) == 1
+    ]
+
+
+def chooses_module(module: Module, node: ast.AST) -> bool:
+    """Whether the answer yes takes torch.cuda itself, against another device's module, also by the
+    name that it is kept in: `torch.cuda if is_cuda else torch.xpu`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    tests = [node]
+    if isinstance(up, ast.Assign) and isinstance(up.targets[0], ast.Name):
+        name = up.targets[0].id
+        tests = [n for n in module.names.all(ast.Name)
+                 if n.id == name and isinstance(n.ctx, ast.Load)]  # fmt: skip
+    return any(
+        isinstance(n, ast.Attribute)
+        and isinstance(n.up, ast.Assign | ast.IfExp)  # type: ignore[attr-defined]
+        and module.resolve(n) == "torch.cuda"
+        for test in tests for part in _behind(test) for n in ast.walk(part)
+    )  # fmt: skip
 
 
 _IN_TORCH = re.compile(r"_(?:py)?torch\Z")

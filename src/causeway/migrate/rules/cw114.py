@@ -294,6 +294,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     if beside.beside_narrow(use.node) or beside.copies_among_devices(module, use.node):
         return True
+    if use.call and beside.chooses_module(module, use.call):
+        return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     if _builds_extension(module):

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import statement
+from causeway.migrate.names import after, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
@@ -55,7 +55,12 @@ def _compare(module: Module, node: ast.Compare) -> None:
         module.report(RULE, node, "portable", "the answer has a name that says NVIDIA",
                       tip="Leave it: it is about one vendor's device.")  # fmt: skip
         return
-    if name_goes_elsewhere(module, other) and not module.vendor:
+    kept = statement(node)
+    answer = (
+        kept.targets[0] if isinstance(kept, ast.Assign) and _is_answer(kept.value, node) else None
+    )
+    goes = name_goes_elsewhere(module, other) or (answer and name_goes_elsewhere(module, answer))
+    if goes and not module.vendor:
         report = "what is compared goes to a library that serves CUDA alone"
         module.report(RULE, node, "portable", report,
                       tip="Leave it: other devices have no name there.")  # fmt: skip
@@ -84,6 +89,14 @@ def _compare(module: Module, node: ast.Compare) -> None:
     if for_each_vendor(node):
         module.report(RULE, node, "portable", "the program has a branch for each vendor",
                       tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
+        return
+    if _all_others_end(module, node, other):
+        module.report(RULE, node, "portable", "what is for every other device follows",
+                      tip="Leave it: they are told apart there.")  # fmt: skip
+        return
+    if beside.locates_checkpoint(module, node):
+        module.report(RULE, node, "portable", "a checkpoint goes back to CUDA's device",
+                      tip="Leave it: other devices read it to the CPU first.")  # fmt: skip
         return
     if says := _of_cudas_index(module, node, other) or _of_forks(module, node):
         module.report(RULE, node, "portable", says,
@@ -136,6 +149,28 @@ def _of_forks(module: Module, node: ast.Compare) -> str:
         ):
             return "torch.random.fork_rng takes CUDA's devices here"
     return ""
+
+
+def _is_answer(value: ast.expr, node: ast.expr) -> bool:
+    """Whether a value is what a comparison says, also `True if x == "cuda" else False`."""
+    return value is node or (isinstance(value, ast.IfExp) and value.test is node)
+
+
+def _all_others_end(module: Module, node: ast.Compare, other: ast.expr) -> bool:
+    """Whether the statement behind the branch ends for all devices but one more: `if d.type ==
+    "cuda": return True`, `if d.type != "xpu": return False`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    if not (isinstance(up, ast.If) and up.test is node and isinstance(up.body[-1], ast.Return)):
+        return False
+    behind = next(iter(after(up)), None)
+    test = behind.test if isinstance(behind, ast.If) else None
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.NotEq)
+        and getattr(test.comparators[0], "value", "") in ("mps", "xpu")
+        and module.text(test.left) == module.text(other)
+    )
 
 
 def _container(module: Module, node: ast.expr) -> bool:

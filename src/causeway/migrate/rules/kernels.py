@@ -20,7 +20,7 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """
     if _by_architecture(module, node) or beside.of_cuda(module, node):
         return True
-    if beside.beside_narrow(node) or _chooses_index(node):
+    if beside.beside_narrow(node) or _chooses_index(node) or beside.chooses_module(module, node):
         return True
     if any(
         isinstance(up, ast.ClassDef)

@@ -375,6 +375,9 @@ def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
     option = isinstance(node.up, ast.keyword) and node.up.arg == "choices"  # type: ignore[union-attr]
     names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
     told_apart = bool(names & {"xpu", "mps"}) and "cpu" not in names
+    # Apple's device, or Intel's, is left out: device.type not in {"cpu", "cuda", "xpu"}.
+    refused = isinstance(node.up, ast.Compare) and len(names & {"xpu", "mps"}) == 1  # type: ignore[union-attr]
+    told_apart = told_apart or refused
     return not option and (bool(names & VENDORS) or told_apart)
 
 
