@@ -60,12 +60,6 @@ NOOP = [
     ("a.toml", "npu", 'name = "cuda"\ntext = """\ndevice = "cuda"\n"""\n'),
     ("a.ini", "npu", "[cuda]\nname = cuda\n; device = cuda\n"),
     ("requirements.txt", "portable", "torch==2.1.0\nnumpy>=1.20  # +cu121\n-r other.txt\n"),
-    # the listing has ROCm's build of that version too, which pip would take
-    (
-        "a.sh",
-        "portable",
-        "pip install torch==1.7.1+cu110 -f https://download.pytorch.org/whl/torch_stable.html\n",
-    ),
     ("requirements.txt", "portable", "cudatext-like==1.0\n--index-url https://pypi.org/simple\n"),
     ("Dockerfile", "npu", "FROM python:3.11\n# FROM nvidia/cuda:12\nRUN pip install torch\n"),
     ("a.cpp", "npu", "// cudaMalloc\nint cuda = 1;\n"),
@@ -200,6 +194,13 @@ CHANGES = [
 
 # path, text, the rule and kind that are reported, what it is about
 REPORTS = [
+    (  # the listing has ROCm's build of that version too, which pip would take
+        "a.sh",
+        "pip install torch==1.7.1+cu110 -f https://download.pytorch.org/whl/torch_stable.html\n",
+        "CW630",
+        "portable",
+        "torch",
+    ),
     ("a.sh", "CUDA_VISIBLE_DEVICES=0 python a.py\n", "CW601", "manual", "CUDA_VISIBLE_DEVICES"),
     ("a.sh", "export NCCL_DEBUG=INFO\n", "CW602", "portable", "NCCL_DEBUG"),
     ("a.sh", "python a.py --dist_backend nccl\n", "CW603", "manual", "--dist_backend"),

@@ -624,6 +624,19 @@ CHANGED = {
 }
 
 KEPT = {
+    "tensors for k2, which serves CUDA and the CPU": (
+        "import k2\ndevice = torch.device('cpu')\nif torch.cuda.is_available():\n"
+        "    device = torch.device('cuda', 0)\ngraph = k2.trivial_graph(3, device=device)\n"
+    ),
+    "NCCL by the program's own name": (
+        "NCCL = dist.Backend.NCCL\nGLOO = dist.Backend.GLOO\nbackends = tuple(\n"
+        "    n for n in [NCCL, GLOO] if getattr(dist, f'is_{n}_available')()\n)\n"
+    ),
+    "an attribute that says whether NVIDIA's driver is asked": (
+        "from gpustat.core import GPUStatCollection\nclass A:\n    def __init__(self):\n"
+        "        self.cuda = torch.cuda.is_available()\n    def f(self):\n"
+        "        if self.cuda:\n            return GPUStatCollection.new_query()\n"
+    ),
     "a checkpoint that is read to the CPU elsewhere": (
         "def load(p):\n    if torch.cuda.is_available():\n        return torch.load(p)\n"
         "    return torch.load(p, map_location=lambda storage, loc: storage)\n"
@@ -2080,3 +2093,10 @@ def test_batch_norms_whose_group_apex_makes_stay() -> None:
         "    return model\n"
     )
     assert "model = apex.parallel.convert_syncbn_model(model, process_group=group)" in convert(text)
+
+
+def test_modules_beside_one_that_imports_k2_stay(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.zeros(3).cuda()\n"
+    after = tree(tmp_path, {"a/model.py": "import k2\n", "a/train.py": text, "b/train.py": text})
+    assert after["a/train.py"] == text
+    assert after["b/train.py"] != text

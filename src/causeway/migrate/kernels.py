@@ -339,20 +339,21 @@ class Kernels:
             called = getattr(call.func, "attr", getattr(call.func, "id", ""))
             if called not in ("patch", "setattr", "object") or not call.args:
                 continue
-            text = getattr(call.args[0], "value", "")
-            name = text if isinstance(text, str) else self._resolve(call.args[0])
-            if not name or "torch.cuda" not in name:
+            first = call.args[0]
+            text = first.value if isinstance(first, ast.Constant) else self._resolve(first)
+            name = str(text)
+            if "torch.cuda" not in name:
                 continue
             around = [up for _, up in ancestors(call) if isinstance(up, FUNCTIONS)]
             for function in filter(_is_test, around[-1:]):
                 self._parts[id(function)] = f"a test that replaces {name[name.index('torch') :]}"
         for kind in (*FUNCTIONS, ast.ClassDef):
             for node in self._names.all(kind):
-                for call in getattr(node, "decorator_list", ()):
-                    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-                    name = first.value if isinstance(first, ast.Constant) else None
-                    if isinstance(name, str) and name.startswith("torch.cuda."):
-                        self._parts[id(node)] = f"a test that replaces {name}"
+                for mark in getattr(node, "decorator_list", ()):
+                    given = mark.args[0] if isinstance(mark, ast.Call) and mark.args else None
+                    replaced = given.value if isinstance(given, ast.Constant) else None
+                    if isinstance(replaced, str) and replaced.startswith("torch.cuda."):
+                        self._parts[id(node)] = f"a test that replaces {replaced}"
 
 
 def _is_test(node: ast.AST) -> bool:

@@ -954,6 +954,9 @@ class Module:
             )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner
+        folder = self.path.rpartition("/")[0] or "."
+        if folder in self.own.beside_k2 or any("k2" in _heads(n) for n in self.imports()):
+            return "k2"
         if not self._runtimes:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]

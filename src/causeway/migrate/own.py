@@ -42,6 +42,8 @@ _SEVERAL = 3
 # about such kernels.
 _TRITON = re.compile(rb"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.M)
 _MOST = 3
+# k2's automata and losses, which are on the CPU or on CUDA's device, as are the tensors for them.
+_K2 = re.compile(rb"^(?:from|import)[ \t]+k2\b", re.M)
 _CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper)\b", re.M)
 # Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
 _ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
@@ -85,6 +87,7 @@ class Own:
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
+    beside_k2: frozenset[str] = frozenset()  # folders with a module that imports k2
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -107,6 +110,7 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     wrappers: set[str] = set()
     top = root.resolve()
     legacy = ctranslate2 = False
+    beside_k2: set[Path] = set()
     for path in paths:
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
@@ -126,6 +130,8 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
             if _CTRANSLATE2.search(data) and _package(path, root):
                 ctranslate2 = True
+            if _K2.search(data):
+                beside_k2.add(path.parent)
             number[path.parent] += path.name != "__init__.py"
             if b"triton" in data and _TRITON.search(data):
                 module = ".".join(filter(None, (_package(path, root), path.stem)))
@@ -158,6 +164,10 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
         frozenset(imported), frozenset(shared), frozenset(about), ctranslate2, legacy,
         len(vendors) > 1 and bool(vendors - _TORCHS), frozenset(own_folders), frozenset(wrappers),
+        frozenset(
+            home.resolve().relative_to(top).as_posix()
+            for home in beside_k2 if home.resolve().is_relative_to(top)
+        ),
     )  # fmt: skip
 
 

@@ -300,7 +300,7 @@ def asks_nvidia(module: Module, node: ast.AST) -> bool:
         if isinstance(inner, ast.Constant) and _TOOL.search(str(inner.value)):
             return True
         if isinstance(inner, ast.Call):
-            if module.resolve(inner.func).startswith("pynvml."):
+            if module.resolve(inner.func).startswith(("pynvml.", "gpustat.")):
                 return True
             if "nvlink" in getattr(inner.func, "attr", getattr(inner.func, "id", "")).lower():
                 return True

@@ -265,6 +265,20 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
     yield from regions
 
 
+def _by_attribute(use: Use) -> Iterator[ast.AST]:
+    """What its class only does where the answer is yes, that an attribute keeps:
+    `self.cuda = torch.cuda.is_available()`, `if self.cuda:`.
+    """
+    stmt = statement(use.node)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and stmt.value is use.call else None
+    home = next((up for _, up in ancestors(stmt) if isinstance(up, ast.ClassDef)), None)
+    if home is None or not isinstance(target, ast.Attribute):
+        return
+    for node in ast.walk(home):
+        if isinstance(node, ast.If) and getattr(node.test, "attr", "") == target.attr:
+            yield from node.body
+
+
 # Libraries for CUDA alone, as messages name them.
 _LIBRARY = re.compile(
     r"\b(?:apex|tensorrt|cupy|cudnn|nvrtc|cublas|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
@@ -295,6 +309,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
     if beside.beside_narrow(use.node) or beside.copies_among_devices(module, use.node):
         return True
     if use.call and beside.chooses_module(module, use.call):
+        return True
+    if any(beside.asks_nvidia(module, part) for part in _by_attribute(use)):
         return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True

@@ -46,6 +46,9 @@ def run(module: Module) -> None:
                 if module.change(RULE, up, edits, says, api=use.api):
                     module.gone.add(id(module.root(use.node)))
                 module.done.add(id(use.node))
+        elif name == "Backend.NCCL" and _by_its_name(up) and not module.vendor:
+            module.report(RULE, use.node, "portable", "the program's own name of NCCL",
+                          tip="Leave it: the program takes another by itself.")  # fmt: skip
         elif name == "Backend.NCCL":
             module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
                           "the backend of the device in use", api=use.api)  # fmt: skip
@@ -85,6 +88,11 @@ def run(module: Module) -> None:
             _device_ids(module, call)
     notes.run(module, RULE)
     table.run(module, RULE)
+
+
+def _by_its_name(up: ast.AST) -> bool:
+    """Whether a program gives NCCL a name of its own: `NCCL = dist.Backend.NCCL`."""
+    return isinstance(up, ast.Assign) and getattr(up.targets[0], "id", "") == "NCCL"
 
 
 def _device_ids(module: Module, call: ast.Call) -> None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from causeway.compat import System, names
 from causeway.migrate import knowledge
@@ -1019,9 +1020,10 @@ def _only_asks(module: Module, reader: _Reader) -> bool:
         for n in module.names.all(ast.Constant)
         if isinstance(n.value, str) and n.value.partition(":")[0] in reader.devices
     ]
+    homes = [list(islice((up for _, up in ancestors(n)), 2)) for n in found]
     return bool(found) and len(found) == len(reader.out.pieces) and all(
-        isinstance(up := n.up, ast.List | ast.Tuple | ast.Set) and isinstance(up.up, ast.Compare)  # type: ignore[attr-defined]
-        for n in found
+        isinstance(home[0], ast.List | ast.Tuple | ast.Set) and isinstance(home[1], ast.Compare)
+        for home in homes
     )  # fmt: skip
 
 
