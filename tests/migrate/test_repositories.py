@@ -624,6 +624,10 @@ CHANGED = {
 }
 
 KEPT = {
+    "a function of the program's that is asked for CUDA's device": (
+        "def f(x):\n    if torch.distributed.get_backend() == 'nccl':\n"
+        "        x = x.to(get_device('cuda'))\n    return x\n"
+    ),
     "tensors for k2, which serves CUDA and the CPU": (
         "import k2\ndevice = torch.device('cpu')\nif torch.cuda.is_available():\n"
         "    device = torch.device('cuda', 0)\ngraph = k2.trivial_graph(3, device=device)\n"

@@ -90,6 +90,19 @@ def run(module: Module) -> None:
     table.run(module, RULE)
 
 
+def _asks_own_for_cuda(module: Module, node: ast.If) -> bool:
+    """Whether a branch asks a function of the program's for CUDA's device, which stays:
+    `tensor.to(get_device("cuda"))`.
+    """
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and not module.resolve(n.func).startswith("torch.")
+        and any(getattr(arg, "value", "") == "cuda" for arg in n.args)
+        for part in node.body for n in ast.walk(part)
+    )  # fmt: skip
+
+
 def _by_its_name(up: ast.AST) -> bool:
     """Whether a program gives NCCL a name of its own: `NCCL = dist.Backend.NCCL`."""
     return isinstance(up, ast.Assign) and getattr(up.targets[0], "id", "") == "NCCL"
@@ -229,6 +242,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
                       tip="Leave it, or write both for any backend.")  # fmt: skip
         return
     if parts is None:
+        return
+    if not module.vendor and isinstance(stmt, ast.If) and _asks_own_for_cuda(module, stmt):
+        module.report(RULE, node, "portable", "an own function is asked for CUDA's device",
+                      tip="Leave it, or ask that function for the device in use.")  # fmt: skip
         return
     if module.vendor:
         text = default(module, literal)
