@@ -2104,3 +2104,12 @@ def test_modules_beside_one_that_imports_k2_stay(tmp_path: Path) -> None:
     after = tree(tmp_path, {"a/model.py": "import k2\n", "a/train.py": text, "b/train.py": text})
     assert after["a/train.py"] == text
     assert after["b/train.py"] != text
+
+
+def test_functions_of_a_module_that_is_named_after_torchscript_stay(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\n\ndef f(n: int):\n    return torch.zeros(n, device=torch.device('cuda'))\n"
+    )
+    after = tree(tmp_path, {"model_jit.py": text, "model.py": text})
+    assert after["model_jit.py"] == text
+    assert after["model.py"] != text

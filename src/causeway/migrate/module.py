@@ -824,7 +824,11 @@ class Module:
         return any(map(self.asks, _all_of(value)))
 
     def _scripted(self, node: ast.AST) -> bool:
-        """Whether `node` is in a function that TorchScript compiles."""
+        """Whether `node` is in a function that TorchScript compiles; in a module that is named
+        after it, `transformer_jit.py`, another module may compile each.
+        """
+        if self.path.endswith("_jit.py"):
+            return any(isinstance(up, ast.FunctionDef) for _, up in ancestors(node))
         if not self._jit:
             return False
         script = ("torch.jit.script", "torch.jit.script_method")
