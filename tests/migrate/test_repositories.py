@@ -2113,3 +2113,19 @@ def test_functions_of_a_module_that_is_named_after_torchscript_stay(tmp_path: Pa
     after = tree(tmp_path, {"model_jit.py": text, "model.py": text})
     assert after["model_jit.py"] == text
     assert after["model.py"] != text
+
+
+def test_modules_that_each_are_for_one_vendor_stay(tmp_path: Path) -> None:
+    text = "import torch\n\n\ndef here():\n    return torch.cuda.current_device()\n"
+    of_npu = text.replace("cuda", "npu")
+    after = tree(
+        tmp_path,
+        {
+            "a/cuda_accelerator.py": text,
+            "a/npu_accelerator.py": of_npu,
+            "b/cuda_accelerator.py": text,
+        },
+    )
+    assert after["a/cuda_accelerator.py"] == text
+    assert after["a/npu_accelerator.py"] == of_npu
+    assert after["b/cuda_accelerator.py"] != text

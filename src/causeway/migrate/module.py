@@ -938,6 +938,7 @@ class Module:
             }  # fmt: skip
             self._vendors = asked | named
         in_folder = any(self.path.startswith(f"{f}/") for f in self.own.vendor_folders)
+        in_folder = in_folder or self.path in self.own.of_vendors
         return in_folder or self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:

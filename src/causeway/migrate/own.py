@@ -42,6 +42,8 @@ _SEVERAL = 3
 # about such kernels.
 _TRITON = re.compile(rb"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.M)
 _MOST = 3
+# A module of one vendor's beside those of others: cuda_accelerator.py and npu_accelerator.py.
+_MODULE = re.compile(r"(cuda|npu|mlu|musa|hpu)_(\w+)")
 # k2's automata and losses, which are on the CPU or on CUDA's device, as are the tensors for them.
 _K2 = re.compile(rb"^(?:from|import)[ \t]+k2\b", re.M)
 _CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper)\b", re.M)
@@ -88,6 +90,7 @@ class Own:
     vendor_folders: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
     beside_k2: frozenset[str] = frozenset()  # folders with a module that imports k2
+    of_vendors: frozenset[str] = frozenset()  # modules that each are for one vendor's device
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -111,7 +114,10 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     top = root.resolve()
     legacy = ctranslate2 = False
     beside_k2: set[Path] = set()
+    by_rest: dict[tuple[Path, str], list[Path]] = {}
     for path in paths:
+        if of_one := _MODULE.fullmatch(path.stem):
+            by_rest.setdefault((path.parent, of_one[2]), []).append(path)
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
             folders.setdefault(path.parent.parent, set()).add(vendor)
@@ -167,6 +173,11 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         frozenset(
             home.resolve().relative_to(top).as_posix()
             for home in beside_k2 if home.resolve().is_relative_to(top)
+        ),
+        frozenset(
+            path.resolve().relative_to(top).as_posix()
+            for found in by_rest.values() if len(found) > 1
+            for path in found if path.resolve().is_relative_to(top)
         ),
     )  # fmt: skip
 

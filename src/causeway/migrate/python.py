@@ -94,7 +94,7 @@ def convert_source(
         )
 
     found = [] if hints_only else systems.concerned(text, settings.target)
-    if found and not own.several_vendors:
+    if found and not own.several_vendors and path not in own.of_vendors:
         module = _of_systems(text, found, make)
     else:
         module = make(text)
