@@ -33,6 +33,11 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a function of the program's that gives the device": (
+        "x = x.cuda(get_accelerator().get_current_device())\ny = y.cuda(x.get_device())\n",
+        "x = x.to(get_accelerator().get_current_device())\n"
+        "y = y.to(torch.device(accelerator.type, x.get_device()))\n",
+    ),
     "a device's name in a text, before what Apple's device lacks": (
         "name = torch.cuda.get_device_properties(device).name if 'cuda' in str(device) else "
         "str(device)\n"

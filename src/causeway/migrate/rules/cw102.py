@@ -137,8 +137,8 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
     if _is_none(index) or _is_current(module, index):
         edits.append(Edit(start, stop, module.device(call)))
         _drop(module, index)
-    elif _is_text(index):
-        pass  # CW101 sees to it
+    elif _is_text(index) or _gives_device(module, index):
+        pass  # CW101 sees to a text
     elif _is_device(module, index):
         if _may_be_none(module, index):
             text = module.text(index)
@@ -147,6 +147,17 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         torch, kind = module.torch(call), module.device_type(call)
         edits += [Edit(start, start, f"{torch}.device({kind}, "), Edit(stop, stop, ")")]
     return edits
+
+
+def _gives_device(module: Module, node: ast.AST) -> bool:
+    """Whether a function of the program's gives the device, or its index: `get_current_device()`.
+    `.to()` takes both.
+    """
+    if not isinstance(node, ast.Call) or module.resolve(node.func).startswith("torch."):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    own = isinstance(node.func, ast.Name) or name != "get_device"  # a tensor's gives its index
+    return own and name.endswith("device")
 
 
 def _is_none(node: ast.AST) -> bool:
