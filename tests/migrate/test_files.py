@@ -194,6 +194,13 @@ CHANGES = [
 
 # path, text, the rule and kind that are reported, what it is about
 REPORTS = [
+    (  # the listing has ROCm's build of that version too, which pip would take
+        "a.sh",
+        "pip install torch==1.7.1+cu110 -f https://download.pytorch.org/whl/torch_stable.html\n",
+        "CW630",
+        "portable",
+        "torch",
+    ),
     ("a.sh", "CUDA_VISIBLE_DEVICES=0 python a.py\n", "CW601", "manual", "CUDA_VISIBLE_DEVICES"),
     ("a.sh", "export NCCL_DEBUG=INFO\n", "CW602", "portable", "NCCL_DEBUG"),
     ("a.sh", "python a.py --dist_backend nccl\n", "CW603", "manual", "--dist_backend"),

@@ -130,6 +130,17 @@ def test_an_import_that_is_added_goes_into_the_first_cell(convert: Convert) -> N
     assert cells[1]["source"] == [f"{NEW}()"]
 
 
+def test_an_import_that_is_added_goes_behind_what_installs_torch() -> None:
+    cells = [
+        code("%pip install -U torch"), code("from lib import Model"),
+        code('a = Model(device="cuda")\n', 'b = Model(device="cuda")'),
+    ]  # fmt: skip
+    result = run(json.dumps(notebook(*cells)))
+    sources = ["".join(cell["source"]) for cell in json.loads(result.after)["cells"]]
+    assert sources[0] == "%pip install -U torch"
+    assert sources[1].startswith("import torch\nfrom lib import Model\n")
+
+
 def test_the_device_is_named_before_the_first_cell_that_uses_it() -> None:
     """With Python's own converter, and functions defined before torch is imported."""
     cells = (

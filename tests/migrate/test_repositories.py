@@ -33,6 +33,137 @@ def convert(text: str) -> str:
 
 # Lines behind `import torch`; the result has the helper where it names it.
 CHANGED = {
+    "a function of the program's that gives the device": (
+        "x = x.cuda(get_accelerator().get_current_device())\ny = y.cuda(x.get_device())\n",
+        "x = x.to(get_accelerator().get_current_device())\n"
+        "y = y.to(torch.device(accelerator.type, x.get_device()))\n",
+    ),
+    "a device's name in a text, before what Apple's device lacks": (
+        "name = torch.cuda.get_device_properties(device).name if 'cuda' in str(device) else "
+        "str(device)\n"
+        "on = 'cuda' not in str(device)\n",
+        "name = torch.get_device_module().get_device_properties(device).name if accelerator.type "
+        "not in ('cpu', 'mps') and accelerator.type in str(device) else str(device)\n"
+        "on = not 'cpu' != accelerator.type in str(device)\n",
+    ),
+    "whether NCCL is there": (
+        "def rank():\n    if not torch.distributed.is_nccl_available():\n        return 0\n",
+        '    if not (accelerator.type != "cpu" and torch.distributed.is_backend_available('
+        'torch.distributed.Backend.default_device_backend_map.get(accelerator.type, "gloo"))):\n'
+        "        return 0\n",
+    ),
+    "a context of the current device": (
+        "with torch.cuda.device(torch.cuda.current_device()):\n    f()\n",
+        "with torch.accelerator.device_index(torch.accelerator.current_device_index() if "
+        "torch.accelerator.is_available() else None):\n    f()\n",
+    ),
+    "a backend in a variable": (
+        "backend = torch.distributed.Backend.NCCL\nspawn(f, args=(2, backend))\n",
+        "backend = torch.distributed.Backend.default_device_backend_map.get(accelerator.type, "
+        '"gloo")\nspawn(f, args=(2, backend))\n',
+    ),
+    "a seed that is all of a branch": (
+        "torch.manual_seed(s)\nif torch.cuda.is_available():\n"
+        "    torch.cuda.manual_seed_all(s)\nelif is_xpu_available():\n"
+        "    torch.xpu.manual_seed_all(s)\n",
+        "if torch.accelerator.is_available():\n    torch.manual_seed(s)\n"
+        "elif is_xpu_available():\n    torch.xpu.manual_seed_all(s)\n",
+    ),
+    "types that Apple's device lacks, one after another": (
+        "def test(device):\n    for dtype in (torch.float, torch.double):\n"
+        "        f(torch.ones(2, dtype=dtype, device=device))\n"
+        "def test_there():\n    if torch.cuda.is_available():\n"
+        "        test(torch.device('cuda'))\n",
+        "    if torch.accelerator.is_available() and not torch.backends.mps.is_available():\n"
+        "        test(torch.accelerator.current_accelerator())\n",
+    ),
+    "a device of an object that may be none": (
+        "class A(Module):\n    def cuda(self, device=None):\n        self.device = device\n"
+        "    def f(self, x):\n        return x.cuda(self.device)\n",
+        "        return x.to(self.device if self.device is not None else accelerator)\n",
+    ),
+    "a checkpoint's place by the current device": (
+        "torch.load(path, map_location=torch.device('cuda', torch.cuda.current_device()))\n",
+        "torch.load(path, map_location=torch.device(accelerator.type, "
+        "torch.accelerator.current_device_index() if torch.accelerator.is_available() else "
+        "None))\n",
+    ),
+    "a tensor type in an attribute that two branches set": (
+        "class A(Module):\n    def __init__(self, args):\n        if args.cuda:\n"
+        "            self.FloatTensor = torch.cuda.FloatTensor\n        else:\n"
+        "            self.FloatTensor = torch.FloatTensor\n"
+        "    def f(self, x):\n        return self.FloatTensor(x.size()).normal_()\n",
+        "            self.FloatTensor_device = accelerator\n        else:\n"
+        '            self.FloatTensor_device = "cpu"\n    def f(self, x):\n        return '
+        "torch.FloatTensor(x.size()).to(self.FloatTensor_device).normal_()\n",
+    ),
+    "streams that wait for each other": (
+        "s = torch.cuda.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
+        "s = torch.accelerator.current_stream()\nside.wait_stream(s)\nx.record_stream(s)\n",
+    ),
+    "numbers of 64 bits that only CUDA ever made": (
+        "t = torch.tensor([1], dtype=torch.float64, device='cuda')\n"
+        "on = torch.cuda.is_available()\n",
+        "t = torch.tensor([1], dtype=torch.float64, device=accelerator)\n"
+        "on = torch.accelerator.is_available()\n",
+    ),
+    "an attribute behind which a name is asked that some devices lack": (
+        "class A:\n    def __init__(self, opt):\n"
+        "        self.use_cuda = not opt.no_cuda and torch.cuda.is_available()\n"
+        "    def used(self):\n        if not self.use_cuda:\n            return None\n"
+        "        return torch.cuda.get_device_properties(0).total_memory\n",
+        "        self.use_cuda = not opt.no_cuda and torch.accelerator.is_available() and "
+        'hasattr(torch.get_device_module(), "get_device_properties")\n'
+        "    def used(self):\n        if not self.use_cuda:\n            return None\n"
+        "        return torch.get_device_module().get_device_properties(0).total_memory\n",
+    ),
+    "a default dtype that Apple's device lacks": (
+        "torch.set_default_dtype(torch.float64)\ndevices = ['cpu']\n"
+        "if torch.cuda.is_available():\n    devices.append('cuda')\n",
+        "if torch.accelerator.is_available() and not torch.backends.mps.is_available():\n"
+        "    devices.append(torch.accelerator.current_accelerator().type)\n",
+    ),
+    "a device beside a dtype that Apple's device lacks": (
+        "device = torch.device('cuda' if torch.cuda.is_available() else 'cpu')\n"
+        "options = {'dtype': torch.double, 'device': device}\n",
+        "device = torch.device(torch.accelerator.current_accelerator().type if "
+        "torch.accelerator.is_available() and not torch.backends.mps.is_available() else 'cpu')\n"
+        "options = {'dtype': torch.double, 'device': device}\n",
+    ),
+    "numbers of 64 bits that are moved": (
+        "x = torch.tensor(a).double().to(device)\non = torch.cuda.is_available()\n",
+        "on = torch.accelerator.is_available() and not torch.backends.mps.is_available()\n",
+    ),
+    "numbers of 64 bits on the host": (
+        "x = y.cpu().double()\nok = y.dtype == torch.float64\n"
+        "z = torch.zeros(2, dtype=torch.float64)\non = torch.cuda.is_available()\n",
+        "on = torch.accelerator.is_available()\n",
+    ),
+    "a checkpoint's place that is a default": (
+        "def f(path, map_location=f'cuda:0'):\n"
+        "    return torch.load(path, map_location=map_location)\n",
+        "def f(path, map_location=f'{accelerator.type}:0' if torch.accelerator.is_available() "
+        "else 'cpu'):\n    return torch.load(path, map_location=map_location)\n",
+    ),
+    "a checkpoint's place that is a choice": (
+        "def f(path, x, i):\n    place: str = f'cuda:{i}' if x else 'cpu'\n"
+        "    torch.load(path, map_location=place)\n"
+        "    torch.load(path, 'cpu' if x else f'cuda:{i}')\n"
+        "    return torch.load(path, **{'map_location': f'cuda:{i}'})\n",
+        "    place: str = (f'{accelerator.type}:{i}' if torch.accelerator.is_available() "
+        "else 'cpu') if x else 'cpu'\n    torch.load(path, map_location=place)\n"
+        "    torch.load(path, 'cpu' if x else f'{accelerator.type}:{i}' if "
+        "torch.accelerator.is_available() else 'cpu')\n"
+        "    return torch.load(path, **{'map_location': f'{accelerator.type}:{i}' if "
+        "torch.accelerator.is_available() else 'cpu'})\n",
+    ),
+    "a tensor type in an attribute": (
+        "class A:\n    def __init__(self, opt):\n        self.gpu_ids = opt.gpu_ids\n"
+        "        self.Tensor = torch.cuda.FloatTensor if self.gpu_ids else torch.Tensor\n"
+        "    def f(self, n):\n        return self.Tensor(n, 3).zero_()\n",
+        "        self.Tensor = torch.Tensor\n    def f(self, n):\n        return "
+        'self.Tensor(n, 3).to(accelerator if self.gpu_ids else "cpu").zero_()\n',
+    ),
     "a seed behind the name of a variable": (
         "def main(h):\n    torch.manual_seed(h.seed)\n    global device\n"
         "    if torch.cuda.is_available():\n        torch.cuda.manual_seed(h.seed)\n"
@@ -498,6 +629,124 @@ CHANGED = {
 }
 
 KEPT = {
+    "NCCL next to another vendor's backend": (
+        "ok = torch.distributed.is_nccl_available() or torch.distributed.is_hccl_available()\n"
+    ),
+    "a function of the program's that is asked for CUDA's device": (
+        "def f(x):\n    if torch.distributed.get_backend() == 'nccl':\n"
+        "        x = x.to(get_device('cuda'))\n    return x\n"
+    ),
+    "tensors for k2, which serves CUDA and the CPU": (
+        "import k2\ndevice = torch.device('cpu')\nif torch.cuda.is_available():\n"
+        "    device = torch.device('cuda', 0)\ngraph = k2.trivial_graph(3, device=device)\n"
+    ),
+    "NCCL by the program's own name": (
+        "NCCL = dist.Backend.NCCL\nGLOO = dist.Backend.GLOO\nbackends = tuple(\n"
+        "    n for n in [NCCL, GLOO] if getattr(dist, f'is_{n}_available')()\n)\n"
+    ),
+    "an attribute that says whether NVIDIA's driver is asked": (
+        "from gpustat.core import GPUStatCollection\nclass A:\n    def __init__(self):\n"
+        "        self.cuda = torch.cuda.is_available()\n    def f(self):\n"
+        "        if self.cuda:\n            return GPUStatCollection.new_query()\n"
+    ),
+    "a checkpoint that is read to the CPU elsewhere": (
+        "def load(p):\n    if torch.cuda.is_available():\n        return torch.load(p)\n"
+        "    return torch.load(p, map_location=lambda storage, loc: storage)\n"
+        "def again(p, device):\n    if device == 'cuda':\n        w = torch.load(p)\n"
+        "    else:\n        w = torch.load(p, map_location='cpu')\n    return w\n"
+        "w = torch.hub.load_state_dict_from_url(\n"
+        "    u, map_location=None if torch.cuda.is_available() else torch.device('cpu')\n)\n"
+    ),
+    "torch.cuda itself, against another device's module": (
+        "def f(device):\n    is_cuda = device == 'cuda'\n"
+        "    module = torch.cuda if is_cuda else torch.xpu\n    return module.Event()\n"
+        "other = torch.cuda if torch.cuda.is_available() else torch.xpu\n"
+    ),
+    "a vendor's device among others, in a program for any": (
+        "def f(self):\n    if self.torch_device in ['mlu']:\n        return 1e-3\n"
+    ),
+    "devices that leave Apple's out": (
+        "def sam(device):\n    if device.type not in {'cpu', 'cuda', 'xpu'}:\n"
+        "        device = None\n"
+    ),
+    "one device, and then all others but one": (
+        "def fp8(device):\n    if device.type == 'cuda':\n        return True\n"
+        "    if device.type != 'xpu':\n        return False\n    return probe(device)\n"
+    ),
+    "a test that replaces a name of CUDA's": (
+        "def test_a():\n    with patch('app.devices.torch.cuda.is_available', return_value=True):\n"
+        "        assert choose() == torch.device('cuda:1')\n"
+    ),
+    "an answer for faiss": (
+        "import faiss\ndef f(device):\n    use_cuda = True if 'cuda' in str(device) else False\n"
+        "    return faiss.Kmeans(3, 4, gpu=use_cuda)\n"
+    ),
+    "a stream that a library is given": (
+        "side = torch.cuda.Stream(device=device)\nlibrary.tune(side, f)\n"
+    ),
+    "names of torch.cuda that get other functions": (
+        "torch.cuda.device = torch.xpu.device\n"
+        "torch.cuda.current_device = torch.xpu.current_device\n"
+    ),
+    "types of apex's that tell layers apart": (
+        "import apex\nTYPES = (nn.BatchNorm2d,)\nTYPES += (apex.parallel.SyncBatchNorm,)\n"
+        "ok = isinstance(x, apex.parallel.SyncBatchNorm)\n"
+    ),
+    "an index for another library": (
+        "if device.type == 'cuda':\n    cuda_device = device.index\nelse:\n    cuda_device = -1\n"
+    ),
+    "a question before NVLink": (
+        "if torch.cuda.is_available() and devices > 1:\n    check_nvlink_connectivity(fabric)\n"
+    ),
+    "streams whose address is asked for": (
+        "class A:\n    def __init__(self):\n        self.side = torch.cuda.Stream()\n"
+        "    def f(self, handle):\n        library.set(handle, self.side.cuda_stream)\n"
+    ),
+    "a number of devices before an extension": (
+        "if torch.cuda.device_count() > 0:\n    from encoding import gpu\n"
+    ),
+    "a DataParallel of the program's own": (
+        "from torch.nn.parallel.replicate import replicate\nclass _DataParallel(Module):\n"
+        "    def __init__(self, module):\n        if not torch.cuda.is_available():\n"
+        "            self.device_ids = []\n            return\n"
+        "        self.device_ids = list(range(torch.cuda.device_count()))\n"
+    ),
+    "a stream for a function of another library": (
+        "group.broadcast(x, src=0, stream=torch.cuda.current_stream())\n"
+        "s = torch.cuda.current_stream()\nkernel(x, s)\n"
+    ),
+    "a question beside TensorRT": (
+        "if torch.cuda.is_available() is False and (load_trt is True or fp16 is True):\n"
+        "    load_trt, fp16 = False, False\n"
+        "if args.tensorrt_model and args.device == 'cuda':\n    f()\n"
+    ),
+    "devices that are told apart": (
+        "if device not in ['cuda', 'xpu']:\n    skip()\nok = device.type in ('cuda', 'mps')\n"
+    ),
+    "a comparison before what another library calls CUDA": (
+        "if x.device.type == 'cuda':\n    op.option.CopyFrom(DeviceOption(caffe2_pb2.CUDA, 0))\n"
+    ),
+    "a question beside flex attention": (
+        "use = HAS_FLEX_ATTENTION and torch.cuda.is_available()\n"
+        "ok = HAS_FLEX_ATTENTION and x.device.type == 'cuda'\n"
+    ),
+    "an index that stands for a device": (
+        "places = {'': device.index if device.type == 'cuda' else device.type}\n"
+    ),
+    "an argument of a call that stays": (
+        "n = torch.cuda.get_device_properties(torch.cuda.current_device()).multi_processor_count\n"
+    ),
+    "a question under a comment that says what needs CUDA": (
+        "# Patches requiring CUDA\nif torch.cuda.is_available():\n    patch()\n"
+    ),
+    "a question before torch.cuda as a whole": (
+        "if torch.cuda.is_available():\n    restore('CUDA', torch.cuda, state)\n"
+    ),
+    "an operator whose kernels have a name of several meanings": (
+        "if amd:\n    import attention_amd as ops\nelse:\n    ops = torch.ops.attention\n\n\n"
+        "@torch.library.custom_op('a::f', mutates_args=(), device_types='cuda')\n"
+        "def f(x):\n    return ops.fwd(x)\n"
+    ),
     "an answer in a text that says CUDA": (
         'print("Cuda available: {}".format(torch.cuda.is_available()))\n'
     ),
@@ -1744,6 +1993,105 @@ def test_an_attribute_that_goes_to_another_library_stays() -> None:
     assert convert(text.replace("ctranslate2", "translate")) != text
 
 
+def test_an_option_of_a_package_on_top_of_faster_whisper_stays(tmp_path: Path) -> None:
+    option = (
+        "import argparse\nimport torch\n\np = argparse.ArgumentParser()\n"
+        'p.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")\n'
+    )
+    own = (
+        "import faster_whisper\nimport torch\n\n\nclass Model(faster_whisper.WhisperModel):\n"
+        '    pass\n\n\ndef load(device):\n    kind = "float16" if device == "cuda" else "int8"\n'
+        "    return Model(device, compute_type=kind)\n"
+    )
+    (tmp_path / "asr").mkdir()
+    (tmp_path / "asr/__init__.py").touch()
+    (tmp_path / "asr/model.py").write_text(own)
+    (tmp_path / "asr/main.py").write_text(option)
+    assert not [f for f in run([tmp_path], Settings()).files if f.changed]
+    (tmp_path / "asr/model.py").write_text(own.replace("faster_whisper", "slow_whisper"))
+    assert len([f for f in run([tmp_path], Settings()).files if f.changed]) == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'd = {"device": "cuda" if gpu else "cpu", "device_index": 0}\n',
+        'm = load(path, device="cuda", compute_type="float16")\n',
+        'def f(device):\n    t = "float16" if device == "cuda" else "float32"\n'
+        "    return ctranslate2.Translator(path, device=device, compute_type=t)\n",
+    ],
+)
+def test_what_goes_to_ctranslate2_stays(text: str) -> None:
+    text = f"import torch\nimport ctranslate2\n\n{text}"
+    assert convert(text) == text
+    assert convert(text.replace("ctranslate2", "translate2")) != text
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'def f(device: Literal["cuda", "cpu"] = "cuda"):\n'
+        "    return torch.ones(2, device=device)\n",
+        'def f(device: Literal["cuda", "cpu"] | None = "cuda" if torch.cuda.is_available() '
+        'else "cpu"):\n    return torch.ones(2, device=device)\n',
+        'class A:\n    device: Literal["cuda", "cpu"] = "cuda"\n',
+        'Device = Literal["cuda", "cpu"]\n\n\nclass A:\n    device: Device = "cuda"\n',
+    ],
+)
+def test_a_default_among_the_words_of_a_literal_stays(text: str) -> None:
+    text = f"import torch\nfrom typing import Literal\n\n\n{text}"
+    assert convert(text) == text
+    assert convert(text.replace("Literal[", "Annotated[")) != text
+
+
+def test_a_tensor_type_in_an_attribute_that_other_modules_use_stays_a_type(tmp_path: Path) -> None:
+    base = (
+        "import torch\n\n\nclass A:\n    def __init__(self, opt):\n"
+        "        self.gpu_ids = opt.gpu_ids\n"
+        "        self.Tensor = torch.cuda.FloatTensor if self.gpu_ids else torch.Tensor\n\n"
+        "    def f(self, n):\n        return self.Tensor(n, 3)\n"
+    )
+    (tmp_path / "base.py").write_text(base)
+    (tmp_path / "net.py").write_text("import base\n\n\ndef f(a):\n    return a.Tensor(2)\n")
+    after = run([tmp_path], Settings()).files[0].after
+    assert "return self.Tensor(n, 3)\n" in after
+
+
+def test_tests_of_kernels_of_tritons_stay(tmp_path: Path) -> None:
+    kernel = "import triton\n\n\n@triton.jit\ndef k(x):\n    pass\n"
+    test = (
+        "import torch\nfrom net.{} import f\n\n\ndef test_f():\n"
+        "    f(torch.ones(2, device='cuda'))\n"
+    )
+    for path, text in {
+        "net/__init__.py": "", "net/ops/__init__.py": "", "net/ops/swiglu.py": kernel,
+        "net/ops/lora.py": "from .swiglu import f\n", "net/a.py": "", "net/b.py": kernel,
+        "net/c.py": "", "net/d.py": "", "tests/test_a.py": test.format("ops.lora"),
+        "tests/test_b.py": test.format("b"), "tests/test_c.py": test.format("a"),
+    }.items():  # fmt: skip
+        (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["tests/test_c.py"]
+
+
+def test_a_tree_that_gives_the_device_of_several_vendors_keeps_the_code_of_each(
+    tmp_path: Path,
+) -> None:
+    infer = (
+        "import torch\n\n\ndef infer_device():\n    if torch.cuda.is_available():\n"
+        '        return "cuda"\n    if is_npu_available():\n        return "npu"\n'
+        '    return "cpu"\n'
+    )
+    other = (
+        "import torch\n\nfrom infer import infer_device\n\ndevice = infer_device()\n"
+        'if device == "npu":\n    loss = OtherLoss()\nelse:\n    loss = torch.nn.MSELoss()\n'
+    )
+    (tmp_path / "other.py").write_text(other)
+    assert [f.path for f in run([tmp_path], Settings()).files if f.changed] == ["other.py"]
+    (tmp_path / "infer.py").write_text(infer)
+    assert "other.py" not in [f.path for f in run([tmp_path], Settings()).files if f.changed]
+
+
 def test_a_question_beside_amds_version_stays() -> None:
     text = "import torch\n\nif torch.cuda.is_available() and torch.version.hip:\n    f()\n"
     assert convert(text) == text
@@ -1757,3 +2105,35 @@ def test_batch_norms_whose_group_apex_makes_stay() -> None:
         "    return model\n"
     )
     assert "model = apex.parallel.convert_syncbn_model(model, process_group=group)" in convert(text)
+
+
+def test_modules_beside_one_that_imports_k2_stay(tmp_path: Path) -> None:
+    text = "import torch\nx = torch.zeros(3).cuda()\n"
+    after = tree(tmp_path, {"a/model.py": "import k2\n", "a/train.py": text, "b/train.py": text})
+    assert after["a/train.py"] == text
+    assert after["b/train.py"] != text
+
+
+def test_functions_of_a_module_that_is_named_after_torchscript_stay(tmp_path: Path) -> None:
+    text = (
+        "import torch\n\n\ndef f(n: int):\n    return torch.zeros(n, device=torch.device('cuda'))\n"
+    )
+    after = tree(tmp_path, {"model_jit.py": text, "model.py": text})
+    assert after["model_jit.py"] == text
+    assert after["model.py"] != text
+
+
+def test_modules_that_each_are_for_one_vendor_stay(tmp_path: Path) -> None:
+    text = "import torch\n\n\ndef here():\n    return torch.cuda.current_device()\n"
+    of_npu = text.replace("cuda", "npu")
+    after = tree(
+        tmp_path,
+        {
+            "a/cuda_accelerator.py": text,
+            "a/npu_accelerator.py": of_npu,
+            "b/cuda_accelerator.py": text,
+        },
+    )
+    assert after["a/cuda_accelerator.py"] == text
+    assert after["a/npu_accelerator.py"] == of_npu
+    assert after["b/cuda_accelerator.py"] != text

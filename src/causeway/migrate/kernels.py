@@ -35,7 +35,8 @@ class Kernels:
     """What is for which kernels: `at(node)` says it, "" where nothing is.
 
     `extensions`: the modules that the tree builds for CUDA, by their qualified names; `packages`:
-    those of its packages that load some; `wrappers`: its modules of such kernels.
+    those of its packages that load some; `wrappers`: its modules of such kernels;
+    `triton`: those, and packages, of kernels of Triton's.
     """
 
     def __init__(
@@ -47,6 +48,7 @@ class Kernels:
         packages: frozenset[str] = frozenset(),
         path: str = "",
         wrappers: frozenset[str] = frozenset(),
+        triton: frozenset[str] = frozenset(),
     ) -> None:
         self._names, self._resolve, self._path = names, resolve, path
         self._whole = ""  # what all of it is for
@@ -70,6 +72,8 @@ class Kernels:
             self._whole = f"the extension {built[0]}"
         elif loading and (owner := self._tests_package(loading)):
             self._whole = f"the compiled kernels of {owner}"
+        elif triton and (owner := self._tests_package(sorted(triton))):
+            self._whole = f"the kernels of {owner}, by Triton"
         elif self._serves_tests(path, packages):
             self._whole = "tests of compiled kernels"
         elif self._compiles(path, wrappers):
@@ -328,16 +332,28 @@ class Kernels:
                         self._parts[id(node)] = "a kernel of CUDA"
 
     def _find_patched(self) -> None:
-        """Tests for which a decorator replaces a name of CUDA's: they say what the program does
-        with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
+        """Tests for which a decorator or a statement replaces a name of CUDA's: they say what the
+        program does with CUDA, `@patch("torch.cuda.is_available", return_value=True)`.
         """
+        for call in self._names.all(ast.Call):
+            called = getattr(call.func, "attr", getattr(call.func, "id", ""))
+            if called not in ("patch", "setattr", "object") or not call.args:
+                continue
+            first = call.args[0]
+            text = first.value if isinstance(first, ast.Constant) else self._resolve(first)
+            name = str(text)
+            if "torch.cuda" not in name:
+                continue
+            around = [up for _, up in ancestors(call) if isinstance(up, FUNCTIONS)]
+            for function in filter(_is_test, around[-1:]):
+                self._parts[id(function)] = f"a test that replaces {name[name.index('torch') :]}"
         for kind in (*FUNCTIONS, ast.ClassDef):
             for node in self._names.all(kind):
-                for call in getattr(node, "decorator_list", ()):
-                    first = call.args[0] if isinstance(call, ast.Call) and call.args else None
-                    name = first.value if isinstance(first, ast.Constant) else None
-                    if isinstance(name, str) and name.startswith("torch.cuda."):
-                        self._parts[id(node)] = f"a test that replaces {name}"
+                for mark in getattr(node, "decorator_list", ()):
+                    given = mark.args[0] if isinstance(mark, ast.Call) and mark.args else None
+                    replaced = given.value if isinstance(given, ast.Constant) else None
+                    if isinstance(replaced, str) and replaced.startswith("torch.cuda."):
+                        self._parts[id(node)] = f"a test that replaces {replaced}"
 
 
 def _is_test(node: ast.AST) -> bool:

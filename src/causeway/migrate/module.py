@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from itertools import islice
 
-from causeway.migrate import knowledge, visible
+from causeway.migrate import float64, knowledge, visible
 from causeway.migrate.chains import compared_beside
 from causeway.migrate.finding import Category, Finding, Kind, Severity
 from causeway.migrate.kernels import Kernels
@@ -253,6 +253,8 @@ class Module:
                 if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
                     continue
                 api = self.names.resolve(node)
+                if api and api.startswith("torch.cuda.") and not isinstance(node.ctx, ast.Load):  # type: ignore[attr-defined]
+                    continue  # a program that gives torch.cuda other functions means CUDA's names
                 if api:
                     found.append(self._known_part(node, knowledge.canonical(api)))  # type: ignore[arg-type]
         found.sort(key=lambda use: self.source.start(use.node))
@@ -283,6 +285,13 @@ class Module:
             for side in compare.comparators
             if isinstance(side, ast.Constant) and isinstance(side.value, str)
         )
+
+    @functools.cached_property
+    def in_float64(self) -> bool:
+        """Whether it computes in float64 on its device, which Apple's has not: such a program goes
+        on with the CPU there.
+        """
+        return "torch" in self.source.text and float64.computes(self.names, self.resolve)
 
     @property
     def brought(self) -> frozenset[str]:
@@ -514,7 +523,7 @@ class Module:
             low, high = self.source.end(node), self.source.end(call)
             says = "the call that it is an argument of stays CUDA's"
             for i, d in enumerate(self.drafts):
-                moved = d.rule.code in ("CW101", "CW107")
+                moved = d.rule.code in ("CW101", "CW105", "CW107")
                 if d.kind == "changed" and moved and low <= d.start < high:
                     self.take_back(i, says)
 
@@ -815,7 +824,11 @@ class Module:
         return any(map(self.asks, _all_of(value)))
 
     def _scripted(self, node: ast.AST) -> bool:
-        """Whether `node` is in a function that TorchScript compiles."""
+        """Whether `node` is in a function that TorchScript compiles; in a module that is named
+        after it, `transformer_jit.py`, another module may compile each.
+        """
+        if self.path.endswith("_jit.py"):
+            return any(isinstance(up, ast.FunctionDef) for _, up in ancestors(node))
         if not self._jit:
             return False
         script = ("torch.jit.script", "torch.jit.script_method")
@@ -925,6 +938,7 @@ class Module:
             }  # fmt: skip
             self._vendors = asked | named
         in_folder = any(self.path.startswith(f"{f}/") for f in self.own.vendor_folders)
+        in_folder = in_folder or self.path in self.own.of_vendors
         return in_folder or self.several_vendors or len(self._vendors) > 1
 
     def _other_runtime(self, node: ast.AST) -> str:
@@ -941,10 +955,13 @@ class Module:
         if self._kernels is None:
             self._kernels = Kernels(
                 self.names, self.resolve, self.source.text, self.extensions, self.own.kernels,
-                self.path, self.own.wrappers,
+                self.path, self.own.wrappers, self.own.triton,
             )  # fmt: skip
         if owner := self._kernels.at(node):
             return owner
+        folder = self.path.rpartition("/")[0] or "."
+        if folder in self.own.beside_k2 or any("k2" in _heads(n) for n in self.imports()):
+            return "k2"
         if not self._runtimes:
             return ""
         around = [up for _, up in ancestors(node) if isinstance(up, (*FUNCTIONS, ast.ClassDef))]

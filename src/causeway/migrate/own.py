@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections import Counter
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -37,12 +38,27 @@ _TYPE = re.compile(rb"\b\w*Tensor\b|\bd?type\b")
 # Folders of vendors' code, and how many of them show that a tree has one for each.
 _FOLDERS = {"cuda", "rocm", "hip", "xpu", "npu", "ascend", "hpu", "mps", "metal", "mlu", "musa"}
 _SEVERAL = 3
+# A module that defines kernels of Triton's, and how many of a folder's modules show that all are
+# about such kernels.
+_TRITON = re.compile(rb"^[ \t]*@(?:triton\.)?(?:jit|autotune|heuristics)\b", re.M)
+_MOST = 3
+# A module of one vendor's beside those of others: cuda_accelerator.py and npu_accelerator.py.
+_MODULE = re.compile(r"(cuda|npu|mlu|musa|hpu)_(\w+)")
+# k2's automata and losses, which are on the CPU or on CUDA's device, as are the tensors for them.
+_K2 = re.compile(rb"^(?:from|import)[ \t]+k2\b", re.M)
+_CTRANSLATE2 = re.compile(rb"^(?:from|import)[ \t]+(?:ctranslate2|faster_whisper)\b", re.M)
+# Attributes that are called as tensor types are: self.Tensor, opt.FloatTensor.
+_ATTRIBUTES = re.compile(rb"\b(?!torch\b|th\b|cuda\b)\w+\.(\w*Tensor)\b")
 LEGACY = re.compile(rb"\b(?:torch|th)\.Tensor\(")
 # Vendors of which a tree has a name or a question: IS_NPU, is_torch_mlu_available(), IS_NVIDIA.
 _VENDOR = re.compile(
     rb"\bIS_(AMD|INTEL|NVIDIA|ASCEND|NPU|MLU|MUSA|HPU|GCU|SDAA)(?:_AVAILABLE)?\b"
     rb"|\bdef[ \t]+is_(?:torch_)?(npu|mlu|hpu|musa|gcu|sdaa)_available\b"
     rb"|\bis_torch_(cuda|xpu|npu|mlu|hpu|musa)_available\b"
+)
+# A function that names the device that is there, which may be one of several vendors'.
+_GIVES = re.compile(
+    rb"""^[ \t]*return[ \t]+["'](cuda|npu|mlu|musa|hpu|gcu|sdaa)["'][ \t]*(?:#.*)?$""", re.M
 )
 # These come with torch: a name of one alone tells no vendor's device from another's.
 _TORCHS = {b"cuda", b"xpu"}
@@ -53,6 +69,9 @@ class Own:
     """See above. `classes` and `without_to` are names of classes with a `cuda`, and of those that
     have no `.to()`; `functions` the last names of modules; `kernels` dotted names of packages;
     `imported` what modules import of a tensor type's name, `from utils import FloatTensor`;
+    `shared_types` attributes of such a name that several modules use, `self.Tensor`;
+    `triton` dotted names of modules with kernels of Triton's, and of packages of little else;
+    `ctranslate2`: a package of the tree needs CTranslate2, which has CUDA's devices alone;
     `legacy_tensors`: it makes some by `torch.Tensor(…)`, which follows the default type alone;
     `vendor_folders` those of CUDA's code beside folders of other vendors, `backends/cuda`;
     `wrappers` modules of kernels that a module beside them compiles for CUDA.
@@ -63,10 +82,15 @@ class Own:
     functions: frozenset[str] = frozenset()
     kernels: frozenset[str] = frozenset()
     imported: frozenset[str] = frozenset()
+    shared_types: frozenset[str] = frozenset()
+    triton: frozenset[str] = frozenset()
+    ctranslate2: bool = False
     legacy_tensors: bool = False
     several_vendors: bool = False
     vendor_folders: frozenset[str] = frozenset()
     wrappers: frozenset[str] = frozenset()
+    beside_k2: frozenset[str] = frozenset()  # folders with a module that imports k2
+    of_vendors: frozenset[str] = frozenset()  # modules that each are for one vendor's device
 
 
 NOTHING = Own()  # of a module that is read alone
@@ -80,12 +104,20 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     functions: set[str] = set()
     kernels: set[str] = set()
     imported: set[str] = set()
+    attributes: set[str] = set()
+    shared: set[str] = set()
+    triton: dict[Path, list[str]] = {}
+    number: Counter[Path] = Counter()
     vendors: set[bytes] = set()
     folders: dict[Path, set[str]] = {}
     wrappers: set[str] = set()
     top = root.resolve()
-    legacy = False
+    legacy = ctranslate2 = False
+    beside_k2: set[Path] = set()
+    by_rest: dict[tuple[Path, str], list[Path]] = {}
     for path in paths:
+        if of_one := _MODULE.fullmatch(path.stem):
+            by_rest.setdefault((path.parent, of_one[2]), []).append(path)
         name = path.parent.name if path.name == "__init__.py" else path.stem
         if (vendor := path.parent.name) in _FOLDERS:
             folders.setdefault(path.parent.parent, set()).add(vendor)
@@ -102,14 +134,31 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
         with suppress(OSError):
             data = path.read_bytes()
             imported |= {n.decode() for m in _TYPES.finditer(data) for n in _TYPE.findall(m[1])}
+            if _CTRANSLATE2.search(data) and _package(path, root):
+                ctranslate2 = True
+            if _K2.search(data):
+                beside_k2.add(path.parent)
+            number[path.parent] += path.name != "__init__.py"
+            if b"triton" in data and _TRITON.search(data):
+                module = ".".join(filter(None, (_package(path, root), path.stem)))
+                triton.setdefault(path.parent, []).append(module)
+            here = {n.decode() for n in _ATTRIBUTES.findall(data)}
+            shared |= here & attributes
+            attributes |= here
             legacy = legacy or LEGACY.search(data) is not None
             vendors |= {(m[1] or m[2] or m[3]).lower() for m in _VENDOR.finditer(data)}
+            given = {name.lower() for name in _GIVES.findall(data)}
+            vendors |= given if len(given) > 1 else set()
             loads = _loads(path, data) or (built is not None and built.search(data) is not None)
             if any(_compiles(path.parent / f"{n.decode()}.py") for n in _TAKES.findall(data)):
                 wrappers.add(path.resolve().relative_to(top).as_posix())
                 loads = True
             if loads and (package := _package(path, root)):
                 kernels.add(package)
+    about = {m for found in triton.values() for m in found}
+    for folder, found in triton.items():
+        if len(found) * _MOST >= number[folder] and (package := _package(folder / "a.py", root)):
+            about.add(package)
     own_folders = {
         (home / "cuda").resolve().relative_to(top).as_posix()
         for home, names in folders.items()
@@ -119,8 +168,17 @@ def find(paths: Iterable[Path], root: Path, extensions: frozenset[str] = frozens
     }
     return Own(
         frozenset(classes), frozenset(without_to), frozenset(functions), frozenset(kernels),
-        frozenset(imported), legacy, len(vendors) > 1 and bool(vendors - _TORCHS),
-        frozenset(own_folders), frozenset(wrappers),
+        frozenset(imported), frozenset(shared), frozenset(about), ctranslate2, legacy,
+        len(vendors) > 1 and bool(vendors - _TORCHS), frozenset(own_folders), frozenset(wrappers),
+        frozenset(
+            home.resolve().relative_to(top).as_posix()
+            for home in beside_k2 if home.resolve().is_relative_to(top)
+        ),
+        frozenset(
+            path.resolve().relative_to(top).as_posix()
+            for found in by_rest.values() if len(found) > 1
+            for path in found if path.resolve().is_relative_to(top)
+        ),
     )  # fmt: skip
 
 

@@ -94,7 +94,7 @@ def convert_source(
         )
 
     found = [] if hints_only else systems.concerned(text, settings.target)
-    if found and not own.several_vendors:
+    if found and not own.several_vendors and path not in own.of_vendors:
         module = _of_systems(text, found, make)
     else:
         module = make(text)
@@ -370,7 +370,9 @@ def _first_statement(module: Module) -> int:
     for stmt in module.tree.body:
         doc = isinstance(stmt, ast.Expr) and isinstance(stmt.value, ast.Constant)
         future = isinstance(stmt, ast.ImportFrom) and stmt.module == "__future__"
-        if not doc and not future:
+        # A notebook's `%pip install`, which may bring torch, and the mark of its next cell.
+        hidden = isinstance(stmt, ast.Expr) and getattr(stmt.value, "id", "")[:11] == "__causeway_"
+        if not doc and not future and not hidden:
             decorators = getattr(stmt, "decorator_list", [])
             first = min([stmt, *decorators], key=lambda n: n.lineno)
             return module.source.line_start(module.source.start(first))

@@ -28,6 +28,8 @@ _NAME = re.compile(r"\s*([A-Za-z0-9][A-Za-z0-9._-]*)(\s*\[[^\]]*\])?")
 _LOCAL = re.compile(r"===?\s*[0-9][0-9A-Za-z.!*]*(\+(?:cu\d+|pt[\w.]*cu\d+)[\w.]*)")
 _INDEX = re.compile(r"https?://download\.pytorch\.org/whl/(?:nightly/)?(cu\d+)/?(?=[\s\"']|\Z)")
 _LISTING = re.compile(r"https?://download\.pytorch\.org/whl/(?:cu\d+/)?torch_stable\.html")
+# The one with the builds for every device: pip takes the last by its name there, which is ROCm's.
+_EVERY = re.compile(r"https?://download\.pytorch\.org/whl/torch_stable\.html")
 _OTHER_INDEX = re.compile(
     r"https?://(?:pypi\.(?:ngc\.)?nvidia\.com|developer\.download\.nvidia\.com|"
     r"data\.pyg\.org/whl/\S*cu\d+|download\.openmmlab\.com/\S*/cu\d+)\S*"
@@ -73,11 +75,16 @@ def requirement(draft: Draft, text: str, span: Span) -> None:
     name = _NAME.match(text)
     if local:
         place = (begin + local.start(1), begin + local.end(1))
-        draft.change(
-            BUILD, place, "", f"{local.group(1)[1:]} is a build for CUDA",
-            "The version without it is met by the build of each host, CUDA's too.",
-            api=name.group(1) if name else "",
-        )  # fmt: skip
+        if _EVERY.search(draft.text):
+            draft.say(BUILD, "portable", place, "the index has builds for every device",
+                      "Leave it, or take the version without it from PyPI.",
+                      api=name.group(1) if name else "")  # fmt: skip
+        else:
+            draft.change(
+                BUILD, place, "", f"{local.group(1)[1:]} is a build for CUDA",
+                "The version without it is met by the build of each host, CUDA's too.",
+                api=name.group(1) if name else "",
+            )  # fmt: skip
     if name:
         _package(draft, name.group(1), (at, at + len(name.group().strip())))
 

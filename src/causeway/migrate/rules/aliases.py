@@ -8,7 +8,7 @@ made by it is moved; where it is used for anything else nothing is changed here.
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from causeway.migrate.module import Module
@@ -36,9 +36,12 @@ def run(module: Module, rule: Rule, dtypes: Mapping[str, str]) -> None:
     for assign in module.names.all(ast.Assign):
         target = assign.targets[0]
         found = _choice(module, assign.value, dtypes)
-        if found is None or len(assign.targets) != 1 or not isinstance(target, ast.Name):
+        if found is None or len(assign.targets) != 1:
             continue
-        if target.id not in module.own.imported:
+        if isinstance(target, ast.Attribute):
+            if target.attr not in module.own.shared_types:
+                _variable(module, rule, target, found, dtypes[found.kind])
+        elif isinstance(target, ast.Name) and target.id not in module.own.imported:
             _variable(module, rule, target, found, dtypes[found.kind])
 
 
@@ -51,11 +54,20 @@ def _branches(module: Module, rule: Rule, node: ast.If, dtypes: Mapping[str, str
         return
     (target, value), (also, other) = first, second
     kind = _kind(module, value, "torch.cuda.", dtypes)
-    new = f"{target.id}_device"
-    if target.id != also.id or not kind or _kind(module, other, "torch.", dtypes) != kind:
+    new = f"{module.text(target)}_device"
+    same = module.text(target) == module.text(also)
+    if not same or not kind or _kind(module, other, "torch.", dtypes) != kind:
         return
-    uses = _uses(module, target, [target, also])
-    taken = any(n.id == new for n in module.names.all(ast.Name))
+    uses: Sequence[ast.expr]
+    if isinstance(target, ast.Name) and isinstance(also, ast.Name):
+        uses = _uses(module, target, [target, also])
+        taken = any(n.id == new for n in module.names.all(ast.Name))
+    else:
+        assert isinstance(target, ast.Attribute)
+        uses = _attribute_uses(module, target, 2)
+        taken = target.attr in module.own.shared_types or any(
+            n.attr == f"{target.attr}_device" for n in module.names.all(ast.Attribute)
+        )
     if not uses or taken or not all(_call(n) for n in uses):
         return
     cpu = module.quote_for(other) + "cpu" + module.quote_for(other)
@@ -82,11 +94,11 @@ def _branches(module: Module, rule: Rule, node: ast.If, dtypes: Mapping[str, str
         module.change(rule, call, moves, "it is moved to the device", api=api)
 
 
-def _alone(stmts: list[ast.stmt]) -> tuple[ast.Name, ast.expr] | None:
+def _alone(stmts: list[ast.stmt]) -> tuple[ast.Name | ast.Attribute, ast.expr] | None:
     """The one assignment of a branch that does nothing else."""
     if len(stmts) == 1 and isinstance(stmts[0], ast.Assign) and len(stmts[0].targets) == 1:
         target = stmts[0].targets[0]
-        if isinstance(target, ast.Name):
+        if isinstance(target, ast.Name | ast.Attribute):
             return target, stmts[0].value
     return None
 
@@ -105,7 +117,31 @@ def _uses(module: Module, target: ast.Name, bound: list[ast.Name]) -> list[ast.N
     ]  # fmt: skip
 
 
-def _moves(module: Module, call: ast.Call, use: ast.Name, to: str) -> list[Edit]:
+def _attribute_uses(module: Module, target: ast.Attribute, times: int = 1) -> list[ast.Attribute]:
+    """Where an attribute of a method's own object is used in its class, which sets it so often;
+    none for any other, or where something else has an attribute of that name.
+    """
+    home = _class(target)
+    named = [n for n in module.names.all(ast.Attribute) if n.attr == target.attr]
+    own = [n for n in named if ast.dump(n.value) == ast.dump(target.value)]
+    uses = [n for n in own if isinstance(n.ctx, ast.Load)]
+    others = [n for n in named if n not in own and not module.resolve(n).startswith("torch.")]
+    alone = home is not None and getattr(target.value, "id", "") == "self"
+    if (
+        not alone
+        or others
+        or len(own) != len(uses) + times
+        or any(_class(n) is not home for n in uses)
+    ):
+        return []
+    return uses
+
+
+def _class(node: ast.AST) -> ast.AST | None:
+    return next((up for _, up in ancestors(node) if isinstance(up, ast.ClassDef)), None)
+
+
+def _moves(module: Module, call: ast.Call, use: ast.expr, to: str) -> list[Edit]:
     """`x.type(use)` as `x.to(…)`."""
     at = module.source.end(call.func)
     return [Edit(at - 4, at, "to"), module.replace(use, to)]
@@ -128,12 +164,20 @@ def _kind(module: Module, node: ast.expr, home: str, dtypes: Mapping[str, str]) 
     return kind if kind in dtypes else ""
 
 
-def _variable(module: Module, rule: Rule, target: ast.Name, found: _Choice, dtype: str) -> None:
-    uses = _uses(module, target, [target])
+def _variable(
+    module: Module, rule: Rule, target: ast.Name | ast.Attribute, found: _Choice, dtype: str
+) -> None:
+    uses: Sequence[ast.expr]
+    if isinstance(target, ast.Name):
+        uses = _uses(module, target, [target])
+    elif _of_object(module, found.test):
+        uses = _attribute_uses(module, target)
+    else:
+        return
     device = _device(module, found.test)
     if not uses or device is None or not all(_call(n) for n in uses):
         return
-    value = target.up.value  # type: ignore[attr-defined]
+    value = target.up.value  # type: ignore[union-attr]
     new = (
         module.text(found.other)
         if found.other is not None
@@ -159,7 +203,21 @@ def _variable(module: Module, rule: Rule, target: ast.Name, found: _Choice, dtyp
         module.change(rule, call, edits, "it is moved to the device", api=api)
 
 
-def _call(use: ast.Name) -> ast.Call | None:
+def _of_object(module: Module, test: ast.expr | None) -> bool:
+    """Whether what decides can be asked in every method: a question, or an attribute of the object
+    itself that is set once.
+    """
+    if test is None or _is_question(module, test):
+        return True
+    owner = test.value if isinstance(test, ast.Attribute) else None
+    set_to = [
+        n for n in module.names.all(ast.Attribute)
+        if n.attr == getattr(test, "attr", "") and not isinstance(n.ctx, ast.Load)
+    ]  # fmt: skip
+    return getattr(owner, "id", "") == "self" and len(set_to) == 1
+
+
+def _call(use: ast.expr) -> ast.Call | None:
     """The call that makes a tensor by the type, or `x.type(use)`; None for any other use."""
     up = use.up  # type: ignore[attr-defined]
     if not isinstance(up, ast.Call):

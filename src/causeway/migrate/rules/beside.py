@@ -236,6 +236,46 @@ def says_nvidia(node: ast.AST) -> bool:
     return any(_NVIDIA.search(name) for name in names)
 
 
+def hands_cudas_module(module: Module, part: ast.AST) -> bool:
+    """Whether code hands on all of torch.cuda, which stays: `restore("CUDA", torch.cuda)`."""
+    return any(
+        isinstance(n, ast.Attribute)
+        and isinstance(call := n.up, ast.Call | ast.keyword)  # type: ignore[attr-defined]
+        and getattr(call, "func", None) is not n
+        and getattr(getattr(call, "func", None), "id", "") not in ("hasattr", "getattr")
+        and module.resolve(n) == "torch.cuda"
+        for n in ast.walk(part)
+    )
+
+
+def copies_among_devices(module: Module, node: ast.AST) -> bool:
+    """Whether it is in a DataParallel of the program's own, by torch's parts of one, which serve
+    CUDA: elsewhere it is the model itself.
+    """
+    parts = ("scatter_gather", "replicate", "parallel_apply")
+    return any(
+        isinstance(up, ast.ClassDef) and "parallel" in up.name.lower() for _, up in ancestors(node)
+    ) and any(part in name.split(".") for name in module.brought for part in parts)
+
+
+_NARROW = re.compile(r"flex_?att|(?:^|_)(?:trt|tensorrt)(?:_|\Z)", re.I)
+
+
+def beside_narrow(node: ast.AST) -> bool:
+    """Whether a question stands beside one for what few devices have: torch's flex attention, which
+    raises on Apple's, or TensorRT. `HAS_FLEX_ATTENTION and x.is_cuda`.
+    """
+    for child, up in ancestors(node):
+        if isinstance(up, ast.BoolOp):
+            return any(
+                _NARROW.search(getattr(n, "id", getattr(n, "attr", ""))) is not None
+                for value in up.values if value is not child for n in ast.walk(value)
+            )  # fmt: skip
+        if not isinstance(up, ast.Call | ast.Compare | ast.UnaryOp | ast.Attribute):
+            return False
+    return False
+
+
 _TOOL = re.compile(r"(?:^|/)nvidia-smi(?:\s|$)")
 _REQUIRES = re.compile(r"(?:^|_)(?:requires?|needs?)_cuda$")
 _ALONE = re.compile(
@@ -243,6 +283,9 @@ _ALONE = re.compile(
     r"|\bonly (?:on|for|supported (?:on|by)) cuda\b|\bcuda[- ]only\b)",
     re.I,
 )
+
+
+_REQUIRING = re.compile(r"#.*\b(?:requir(?:es?|ing)|needs?|needing) (?:an? )?cuda\b", re.I)
 
 
 def asks_nvidia(module: Module, node: ast.AST) -> bool:
@@ -257,7 +300,9 @@ def asks_nvidia(module: Module, node: ast.AST) -> bool:
         if isinstance(inner, ast.Constant) and _TOOL.search(str(inner.value)):
             return True
         if isinstance(inner, ast.Call):
-            if module.resolve(inner.func).startswith("pynvml."):
+            if module.resolve(inner.func).startswith(("pynvml.", "gpustat.")):
+                return True
+            if "nvlink" in getattr(inner.func, "attr", getattr(inner.func, "id", "")).lower():
                 return True
             if isinstance(inner.func, ast.Name) and _starts_tool(module, inner.func):
                 return True
@@ -288,6 +333,10 @@ def says_cuda_alone(module: Module, node: ast.If) -> bool:
     """Whether a comment in a branch says that it is about CUDA alone: `# not on non-CUDA`."""
     start, end = module.source.start(node), module.source.end(node)
     text = module.source.slice(start, end)
+    line = module.source.line_start(start)
+    above = module.source.slice(0, line).rstrip().rpartition("\n")[2].strip()
+    if above.startswith("#") and (_ALONE.search(above) or _REQUIRING.search(above)):
+        return True
     return len(text) < _NEAR and _ALONE.search(text) is not None
 
 
@@ -316,8 +365,11 @@ def _called(module: Module, body: list[ast.stmt]) -> set[str]:
 
 def locates_checkpoint(module: Module, call: ast.AST) -> bool:
     """Whether the answer yes means that a checkpoint's tensors go where they came from, which was
-    CUDA's device: `map_location = None if torch.cuda.is_available() else "cpu"`.
+    CUDA's device: `map_location = None if torch.cuda.is_available() else "cpu"`, or `torch.load(f)`
+    against `torch.load(f, map_location="cpu")`.
     """
+    if _loads_either(module, call):
+        return True
     for child, up in ancestors(call):
         if isinstance(up, ast.IfExp) and up.test is child:
             holder = up.up  # type: ignore[attr-defined]
@@ -339,7 +391,60 @@ def _target(node: ast.AST) -> str:
 
 
 def _none_or_cpu(*values: ast.expr) -> bool:
-    return {getattr(v, "value", "") for v in values} == {None, "cpu"}
+    return {_location(v) for v in values} == {None, "cpu"}
+
+
+def _location(value: ast.expr) -> object:
+    """What a map_location says, `torch.device("cpu")` and `lambda storage, loc: storage` too."""
+    if isinstance(value, ast.Call) and len(value.args) == 1 and not value.keywords:
+        value = value.args[0]
+    if isinstance(value, ast.Lambda) and isinstance(value.body, ast.Name):
+        return "cpu"
+    return getattr(value, "value", "")
+
+
+def _loads_either(module: Module, node: ast.AST) -> bool:
+    """Whether the branches of a question only read a checkpoint, the other one to the CPU."""
+    for child, up in ancestors(node):
+        if isinstance(up, ast.IfExp) and up.test is child:
+            return _loaded(module, up.body) == [None] and _loaded(module, up.orelse) == ["cpu"]
+        if isinstance(up, ast.If) and up.test is child and len(up.body) == 1:
+            other = up.orelse
+            if not other and isinstance(up.body[0], ast.Return):
+                other = after(up)[:1]
+            return len(other) == 1 and (
+                _loaded(module, up.body[0]) == [None] and _loaded(module, other[0]) == ["cpu"]
+            )
+        if isinstance(up, ast.stmt):
+            return False
+    return False
+
+
+def _loaded(module: Module, part: ast.AST) -> list[object]:
+    """Where the checkpoints go that code reads by torch.load."""
+    return [
+        next((_location(k.value) for k in n.keywords if k.arg == "map_location"), None)
+        for n in ast.walk(part)
+        if isinstance(n, ast.Call) and module.resolve(n.func) == "torch.load" and len(n.args) == 1
+    ]
+
+
+def chooses_module(module: Module, node: ast.AST) -> bool:
+    """Whether the answer yes takes torch.cuda itself, against another device's module, also by the
+    name that it is kept in: `torch.cuda if is_cuda else torch.xpu`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    tests = [node]
+    if isinstance(up, ast.Assign) and isinstance(up.targets[0], ast.Name):
+        name = up.targets[0].id
+        tests = [n for n in module.names.all(ast.Name)
+                 if n.id == name and isinstance(n.ctx, ast.Load)]  # fmt: skip
+    return any(
+        isinstance(n, ast.Attribute)
+        and isinstance(n.up, ast.Assign | ast.IfExp)  # type: ignore[attr-defined]
+        and module.resolve(n) == "torch.cuda"
+        for test in tests for part in _behind(test) for n in ast.walk(part)
+    )  # fmt: skip
 
 
 _IN_TORCH = re.compile(r"_(?:py)?torch\Z")

@@ -17,6 +17,10 @@ _CPUS_AND_CUDAS = ("torch._native_multi_head_attention", "torch._transformer_enc
 _NOT_OWN = ("aten", "prim", "prims", "c10d", "quantized", "torchvision", "torchaudio", "inductor")
 
 
+# Bindings of NVIDIA's libraries.
+_NVIDIAS = {"cudnn", "cublas", "cutlass"}
+
+
 def _own_operator(api: str) -> bool:
     """Whether it is an operator of a library of the program's own: `torch.ops.mine.nearest`."""
     parts = api.split(".")
@@ -34,6 +38,8 @@ def kernel_of_cuda(module: Module, func: ast.expr) -> bool:
         return False
     name = ".".join([node.id, *reversed(parts)])
     api = module.resolve(func) or name
+    if api.partition(".")[0] in _NVIDIAS:
+        return True
     if "._C._cuda" in name or _own_operator(api) or api in _CPUS_AND_CUDAS:
         return True
     if api.startswith(("torch.cuda.", "torch.backends.", "torch.version.")) or name.endswith(

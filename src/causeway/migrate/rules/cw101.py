@@ -10,7 +10,13 @@ from causeway.migrate.names import FUNCTIONS, ancestors, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules.branches import negated, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
-from causeway.migrate.rules.roles import Role, goes_elsewhere, role, surely_not_torch
+from causeway.migrate.rules.roles import (
+    Role,
+    default_of,
+    goes_elsewhere,
+    role,
+    surely_not_torch,
+)
 from causeway.migrate.source import Edit
 from causeway.migrate.standing import choice
 
@@ -92,7 +98,7 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
     tests = [n for n in ast.walk(value) if isinstance(n, ast.expr) and module.asks(n)]
     if id(named) in module.done or not (is_held or (chosen and meaning.is_device)):
         return
-    if tests and not meaning.is_device:
+    if tests and (not meaning.is_device or module.in_float64):
         return  # it says what is wanted as it is
     if not all(module.settings.wants(code) for code in ("CW101", "CW114")):
         return
@@ -113,7 +119,7 @@ def _variable(module: Module, stmt: ast.Assign | ast.AnnAssign) -> None:
 def _fold(module: Module, node: ast.Constant) -> None:
     """Note a choice whose question may turn out to be answered by the variable itself."""
     up = node.up  # type: ignore[attr-defined]
-    sides = choice(module.asks, up)
+    sides = None if module.in_float64 else choice(module.asks, up)
     if sides is None or sides[0] is not node or not isinstance(sides[1], ast.Constant):
         return
     if sides[1].value != "cpu" or not module.uncommented(up):
@@ -154,6 +160,12 @@ def _constant(module: Module, node: ast.Constant) -> None:
     if _pretended(node) and not module.vendor:
         module.report(RULE, node, "portable", "a test gives an object this device",
                       tip="Leave it where no tensor is made there.")  # fmt: skip
+        return
+    if not module.vendor and _of_literal(module, node):
+        module.report(
+            RULE, node, "manual", "its annotation takes the words of a Literal alone",
+            tip="Write `str` in the annotation, and the accelerator's name as the default.",
+        )  # fmt: skip
         return
     found = role(module, node, "device")
     parts = module.source.string_parts(node)
@@ -206,6 +218,39 @@ def _constant(module: Module, node: ast.Constant) -> None:
             return
         edits += _without_index(module, node)
     module.change(RULE, node, edits, f"the accelerator in place of {module.text(node)}")
+
+
+def _of_literal(module: Module, node: ast.Constant) -> bool:
+    """Whether a default's annotation is a Literal, which no other name may stand for:
+    `device: Literal["cuda", "cpu"] = "cuda"`. A question that chooses the default stays too.
+    """
+    child: ast.AST = node
+    for child, up in ancestors(node):  # noqa: B007
+        if not isinstance(up, ast.IfExp | ast.BoolOp):
+            break
+    annotation: ast.expr | None = None
+    if isinstance(up, ast.AnnAssign) and up.value is child:
+        annotation = up.annotation
+    elif isinstance(up, FUNCTIONS):
+        given = default_of(up.args, child)
+        annotation = given.annotation if given is not None else None
+    if annotation is None or not _says_literal(module, annotation):
+        return False
+    module.kept_questions.update(id(n) for n in ast.walk(child))
+    return True
+
+
+def _says_literal(module: Module, annotation: ast.expr) -> bool:
+    """Whether an annotation has a Literal with "cuda", by a name of the module's too."""
+    for part in ast.walk(annotation):
+        if isinstance(part, ast.Subscript) and module.text(part.value).endswith("Literal"):
+            return any(getattr(n, "value", "") == "cuda" for n in ast.walk(part.slice))
+        if isinstance(part, ast.Name):
+            values = [b.value for b in module.names.bindings(part)]
+            if any(v is not None and not isinstance(v, ast.Name) and _says_literal(module, v)
+                   for v in values):  # fmt: skip
+                return True
+    return False
 
 
 def _is_name(module: Module, node: ast.Constant) -> bool:
@@ -365,8 +410,15 @@ def _without_index(module: Module, node: ast.expr) -> list[Edit]:
     other = f"{quote}cpu{quote}"
     if isinstance(value, ast.Call) and module.resolve(value.func) == "torch.device":
         index = value.args[1:] or [k.value for k in value.keywords if k.arg == "index"]
+        asked = index[0].func if index and isinstance(index[0], ast.Call) else None
+        if asked is not None and module.resolve(asked) == "torch.cuda.current_device":
+            return []  # which says None itself
         value, other = (index[0], "None") if index else (value.args[0], other)
     at = module.source.end(value)
+    up = value.up  # type: ignore[attr-defined]
+    if isinstance(up, ast.IfExp) and up.body is value:  # the other choice is not this one's
+        start = module.source.start(value)
+        return [Edit(start, start, "("), Edit(at, at, f" if {asks} else {other})")]
     return [Edit(at, at, f" if {asks} else {other}")]
 
 
@@ -389,13 +441,22 @@ def _located(module: Module, node: ast.expr) -> ast.expr | None:
         ):
             break
         value = up
+    choice: ast.expr = value  # the question is added to what it is a part of
+    while isinstance(up, ast.IfExp) and choice is not up.test:
+        choice, up = up, up.up  # type: ignore[attr-defined]
     if isinstance(up, ast.keyword):
         return value if up.arg == "map_location" else None
     if isinstance(up, ast.Call):
-        there = module.resolve(up.func) == "torch.load" and up.args[1:2] == [value]
+        there = module.resolve(up.func) == "torch.load" and up.args[1:2] == [choice]
         return value if there else None
-    if isinstance(up, ast.Assign) and len(up.targets) == 1:
-        target = up.targets[0]
+    if isinstance(up, FUNCTIONS):
+        arg = default_of(up.args, choice)
+        return value if arg is not None and arg.arg in _locations(module) else None
+    if isinstance(up, ast.Dict) and choice in up.values:
+        key = up.keys[up.values.index(choice)]
+        return value if getattr(key, "value", "") == "map_location" else None
+    if isinstance(up, ast.AnnAssign) or (isinstance(up, ast.Assign) and len(up.targets) == 1):
+        target = up.target if isinstance(up, ast.AnnAssign) else up.targets[0]
         if isinstance(target, ast.Name | ast.Attribute):
             return value if module.text(target) in _locations(module) else None
     return None
@@ -403,8 +464,12 @@ def _located(module: Module, node: ast.expr) -> ast.expr | None:
 
 def _located_here(module: Module, node: ast.expr) -> bool:
     """Whether the string, or a torch.device of it, is an argument of torch.load itself."""
-    value = _located(module, node)
-    return value is not None and not isinstance(value.up, ast.Assign)  # type: ignore[attr-defined]
+    top = _located(module, node)
+    if top is None:
+        return False
+    while isinstance(top.up, ast.IfExp):  # type: ignore[attr-defined]
+        top = top.up  # type: ignore[attr-defined]
+    return not isinstance(top.up, ast.Assign | ast.AnnAssign)  # type: ignore[attr-defined]
 
 
 def _device_itself(module: Module, node: ast.expr) -> None:

@@ -137,8 +137,8 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
     if _is_none(index) or _is_current(module, index):
         edits.append(Edit(start, stop, module.device(call)))
         _drop(module, index)
-    elif _is_text(index):
-        pass  # CW101 sees to it
+    elif _is_text(index) or _gives_device(module, index):
+        pass  # CW101 sees to a text
     elif _is_device(module, index):
         if _may_be_none(module, index):
             text = module.text(index)
@@ -147,6 +147,17 @@ def _edits(module: Module, call: ast.Call, func: ast.Attribute) -> list[Edit] | 
         torch, kind = module.torch(call), module.device_type(call)
         edits += [Edit(start, start, f"{torch}.device({kind}, "), Edit(stop, stop, ")")]
     return edits
+
+
+def _gives_device(module: Module, node: ast.AST) -> bool:
+    """Whether a function of the program's gives the device, or its index: `get_current_device()`.
+    `.to()` takes both.
+    """
+    if not isinstance(node, ast.Call) or module.resolve(node.func).startswith("torch."):
+        return False
+    name = getattr(node.func, "attr", getattr(node.func, "id", ""))
+    own = isinstance(node.func, ast.Name) or name != "get_device"  # a tensor's gives its index
+    return own and name.endswith("device")
 
 
 def _is_none(node: ast.AST) -> bool:
@@ -190,6 +201,12 @@ def _may_be_none(module: Module, node: ast.expr) -> bool:
     """Whether a parameter is None where the caller gives nothing. A name alone may be read twice:
     that can do nothing.
     """
+    if isinstance(node, ast.Attribute):  # self.device, which is set to such a parameter
+        return any(
+            isinstance(stmt.value, ast.Name) and _may_be_none(module, stmt.value)
+            for stmt in module.names.all(ast.Assign)
+            if module.text(stmt.targets[0]) == module.text(node)
+        )
     if not isinstance(node, ast.Name):
         return False
     for binding in module.names.bindings(node):

@@ -5,8 +5,10 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import ancestors
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside, table
+from causeway.migrate.rules.kernels import builds_for_cuda
 from causeway.migrate.rules.roles import Role, role
 from causeway.migrate.source import Edit
 
@@ -26,7 +28,13 @@ def run(module: Module) -> None:
     for use in () if module.vendor else module.uses("torch.cuda.current_device"):
         _as_device(module, use)
     for use in () if module.vendor else module.uses("torch.cuda.device_count"):
-        if use.call and beside.named_switch_of_others(module, use.call):
+        branch = next((u for c, u in ancestors(use.node) if getattr(u, "test", None) is c), None)
+        if isinstance(branch, ast.If) and any(map(builds_for_cuda, branch.body)):
+            module.report(
+                RULE, use.node, "portable", "it decides on code that is for CUDA alone",
+                tip="It is 0 on other devices, so that code is left out there.", api=use.api,
+            )  # fmt: skip
+        elif use.call and beside.named_switch_of_others(module, use.call):
             module.report(
                 RULE, use.node, "portable", "it is a switch of a library for CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
@@ -44,6 +52,13 @@ def _as_device(module: Module, use: Use) -> None:
     up = call.up  # type: ignore[attr-defined]
     if isinstance(up, ast.Call) and isinstance(up.func, ast.Attribute) and up.func.attr == "cuda":
         module.done.add(id(use.node))  # CW102 sees to it
+        return
+    if isinstance(up, ast.Call) and module.resolve(up.func) == "torch.cuda.device":
+        module.change(
+            RULE, use.node, module.rename(use, "torch.accelerator.current_device_index"),
+            "the index of the current device", api=use.api,
+        )  # fmt: skip
+        module.done.add(id(use.node))  # CW107 asks whether there is one
         return
     if role(module, call, "device") is not Role.DEVICE:
         return

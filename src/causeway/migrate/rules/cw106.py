@@ -6,6 +6,7 @@ import ast
 
 from causeway.migrate import knowledge
 from causeway.migrate.module import Module, Use
+from causeway.migrate.names import FUNCTIONS
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import table
 from causeway.migrate.source import Edit
@@ -29,6 +30,7 @@ _PARAMETERS = {
 
 def run(module: Module) -> None:
     streams = _known_streams(module)
+    addressed = _addressed(module)
     for use in module.uses("torch.cuda"):
         name = use.api.removeprefix("torch.cuda.")
         if _with_default(module, use):
@@ -40,6 +42,16 @@ def run(module: Module) -> None:
             module.done.add(id(use.node))
         elif _address(use):
             module.done.add(id(use.node))  # reported below
+        elif not module.vendor and (
+            (name in ("Stream", *_CURRENT) and _handed_on(module, use))
+            or (name in addressed and use.call is not None)
+        ):
+            module.report(
+                RULE, use.call or use.node, "manual", "what takes it may want CUDA's own stream",
+                tip="A torch.Stream has no address of CUDA's. Hand on torch's where the code knows "
+                "it.", api=use.api, breaking=True,
+            )  # fmt: skip
+            module.done.add(id(use.node))
         elif name in ("Stream", "Event", "stream", "StreamContext"):
             if module.vendor:
                 if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
@@ -58,6 +70,60 @@ def run(module: Module) -> None:
                 tip="Hand the torch.Stream itself to code that knows it; an extension for CUDA "
                 "stays for CUDA.",
             )  # fmt: skip
+
+
+def _addressed(module: Module) -> set[str]:
+    """What makes streams or events whose address the module asks for somewhere: theirs are CUDA's
+    own, which torch.Stream and torch.Event have none of.
+    """
+    asked = {
+        node.attr for node in module.names.all(ast.Attribute)
+        if node.attr in ("cuda_stream", "cuda_event") and isinstance(node.ctx, ast.Load)
+        and not isinstance(node.value, ast.Call)
+    }  # fmt: skip
+    makers = {"Stream", *_CURRENT} if "cuda_stream" in asked else set()
+    return makers | ({"Event"} if "cuda_event" in asked else set())
+
+
+_CURRENT = ("current_stream", "default_stream")
+# Methods of torch's streams, events and tensors that take a stream, and what only keeps one.
+_TAKE = {"wait_stream", "record_stream", "record", "wait", "append", "add", "put", "put_nowait"}
+
+
+def _handed_on(module: Module, use: Use) -> bool:
+    """Whether a stream is an argument of a function that is not torch's, by itself or by a name:
+    `group.broadcast(x, stream=torch.cuda.current_stream())`. That may want its address.
+    """
+    if use.call is None:
+        return False
+    up = use.call.up  # type: ignore[attr-defined]
+    nodes: list[ast.expr] = [use.call]
+    target = up.targets[0] if isinstance(up, ast.Assign) and up.value is use.call else None
+    if isinstance(target, ast.Name):
+        held = module.names.holder(target.id, target.scope)  # type: ignore[attr-defined]
+        nodes += [
+            n for n in module.names.all(ast.Name)
+            if n.id == target.id and isinstance(n.ctx, ast.Load)
+            and module.names.holder(n.id, n.scope) is held  # type: ignore[attr-defined]
+        ]  # fmt: skip
+    return any(_taken(module, node) for node in nodes)
+
+
+def _taken(module: Module, node: ast.expr) -> bool:
+    up = node.up  # type: ignore[attr-defined]
+    call = up.up if isinstance(up, ast.keyword) else up  # type: ignore[attr-defined]
+    if not isinstance(call, ast.Call) or call.func is node:
+        return False
+    if module.resolve(call.func).startswith("torch."):
+        return False
+    method = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    if method and getattr(call.func.value, "id", "") in ("self", "cls"):  # type: ignore[attr-defined]
+        return False
+    name = getattr(call.func, "id", "")
+    own = any(isinstance(b.node, FUNCTIONS) for b in module.names.bindings(call.func)) if (
+        isinstance(call.func, ast.Name)
+    ) else False  # fmt: skip
+    return method not in _TAKE and name not in ("isinstance", "print", "str", "id") and not own
 
 
 def _address(use: Use) -> bool:

@@ -130,6 +130,8 @@ def _seeded_beside(module: Module, use: Use) -> bool:
         return True
     if not (_near(module, stmt, wanted) or _around(module, stmt, wanted)):
         return False
+    if block(stmt) == [stmt] and not isinstance(stmt.up, ast.Module):  # type: ignore[attr-defined]
+        return False  # nothing would be left of its branch
     start, end = source.line_start(source.start(stmt)), source.line_end(source.end(stmt))
     if whole is not None:
         module.done.update(map(id, ast.walk(whole)))

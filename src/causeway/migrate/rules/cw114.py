@@ -97,7 +97,10 @@ def run(module: Module) -> None:
                 RULE, use.node, "portable", "an argument of a library that serves CUDA alone",
                 tip="Leave it, or give the library another device.", api=use.api,
             )  # fmt: skip
-        elif (names := _fragile(module, use)) and use.call and not module.vendor:
+        elif (
+            use.call and not module.vendor
+            and ((names := _fragile(module, use)) or module.in_float64)
+        ):  # fmt: skip
             _widened(module, use, names)
         else:
             table.apply(module, RULE, use, api)
@@ -187,16 +190,22 @@ def _widened(module: Module, use: Use, names: list[str]) -> None:
     assert call is not None
     wanted = f" and hasattr({torch}.get_device_module(), {quote}"
     asks = "".join(f"{wanted}{name}{quote})" for name in names)
+    tip = f"torch.{knowledge.lacking(names[0])[0]} has no `{names[0]}`." if names else ""
+    if module.in_float64:
+        asks += f" and not {torch}.backends.mps.is_available()"
+        tip = "Apple's device has no float64; take the question away where float32 will do."
     edits = [*module.rename(use, "torch.accelerator.is_available")]
     start, end = module.source.start(call), module.source.end(call)
-    inside = isinstance(call.up, ast.If | ast.IfExp) or (  # type: ignore[attr-defined]
+    inside = isinstance(call.up, ast.If | ast.IfExp | ast.Assign | ast.Return | ast.keyword) or (  # type: ignore[attr-defined]
         isinstance(call.up, ast.BoolOp) and isinstance(call.up.op, ast.And)  # type: ignore[attr-defined]
     )
     edits += [Edit(end, end, asks if inside else asks + ")")]
     edits += [] if inside else [Edit(start, start, "(")]
     module.change(
-        RULE, call, edits, "whether there is a device, and whether its module has the name",
-        tip=f"torch.{knowledge.lacking(names[0])[0]} has no `{names[0]}`.", api=use.api,
+        RULE, call, edits,
+        "whether there is a device, and whether its module has the name" if names
+        else "whether there is a device, which has float64",
+        tip=tip, api=use.api,
     )  # fmt: skip
     module.done.add(id(use.node))
 
@@ -256,6 +265,20 @@ def _by_name(module: Module, use: Use) -> Iterator[ast.AST]:
     yield from regions
 
 
+def _by_attribute(use: Use) -> Iterator[ast.AST]:
+    """What its class only does where the answer is yes, that an attribute keeps:
+    `self.cuda = torch.cuda.is_available()`, `if self.cuda:`.
+    """
+    stmt = statement(use.node)
+    target = stmt.targets[0] if isinstance(stmt, ast.Assign) and stmt.value is use.call else None
+    home = next((up for _, up in ancestors(stmt) if isinstance(up, ast.ClassDef)), None)
+    if home is None or not isinstance(target, ast.Attribute):
+        return
+    for node in ast.walk(home):
+        if isinstance(node, ast.If) and getattr(node.test, "attr", "") == target.attr:
+            yield from node.body
+
+
 # Libraries for CUDA alone, as messages name them.
 _LIBRARY = re.compile(
     r"\b(?:apex|tensorrt|cupy|cudnn|nvrtc|cublas|flash.att(?:entio)?n|transformer.engine|xformers|bitsandbytes)\b",
@@ -283,6 +306,12 @@ def _for_library(module: Module, use: Use) -> bool:
 def _decides_on_cuda(module: Module, use: Use) -> bool:
     if _for_library(module, use):
         return True
+    if beside.beside_narrow(use.node) or beside.copies_among_devices(module, use.node):
+        return True
+    if use.call and beside.chooses_module(module, use.call):
+        return True
+    if any(beside.asks_nvidia(module, part) for part in _by_attribute(use)):
+        return True
     if names_build(use.node) or any(builds_for_cuda(node) for node in _by_name(module, use)):
         return True
     if _builds_extension(module):
@@ -302,6 +331,8 @@ def _decides_on_cuda(module: Module, use: Use) -> bool:
         return True
     for up, region in _regions(use):
         if any(builds_for_cuda(node) for node in region):
+            return True
+        if any(beside.hands_cudas_module(module, part) for part in region):
             return True
         called = (n.func for part in region for n in ast.walk(part) if isinstance(n, ast.Call))
         if any(asks_capability(module, func) for func in called):
@@ -412,17 +443,32 @@ def _asked_inside(module: Module, stmt: ast.stmt, around: ast.If) -> bool:
 
 def _fragile(module: Module, use: Use) -> list[str]:
     """Names behind the question that some devices' modules lack, with nothing to stand in."""
-    regions = [*(region for _, region in _regions(use)), list(_where_true(use))]
+    regions = [*(region for _, region in _regions(use)), list(_where_true(module, use))]
     return sorted({
         name for region in regions for node, name in module.fragile
         if any(module.within(node, around) for around in region)
     })  # fmt: skip
 
 
-def _where_true(use: Use) -> Iterator[ast.AST]:
+def _where_attribute(module: Module, name: str) -> Iterator[ast.AST]:
+    """What runs only where an attribute is true: `if self.use_cuda:`, and what is behind
+    `if not self.use_cuda: return`.
+    """
+    choices: list[ast.If | ast.IfExp] = [*module.names.all(ast.If), *module.names.all(ast.IfExp)]
+    for choice in choices:
+        test = choice.test
+        if getattr(test, "attr", "") == name:
+            yield from choice.body if isinstance(choice.body, list) else [choice.body]
+        elif isinstance(test, ast.UnaryOp) and getattr(test.operand, "attr", "") == name and (
+            isinstance(test.op, ast.Not) and isinstance(choice, ast.If)
+        ):  # fmt: skip
+            yield from _after(choice)
+
+
+def _where_true(module: Module, use: Use) -> Iterator[ast.AST]:
     """The branches for which a name must be true that can only be where the answer is yes:
     `cuda = not cpu and torch.cuda.is_available()`, and `if cuda:` in the same function; the same of
-    `False if cpu else torch.cuda.is_available()`.
+    `False if cpu else torch.cuda.is_available()`, and of an attribute in the whole module.
     """
     stmt = statement(use.node)
     if not isinstance(stmt, ast.Assign) or len(stmt.targets) != 1:
@@ -435,7 +481,11 @@ def _where_true(use: Use) -> Iterator[ast.AST]:
         sides = [value.body, value.orelse]
         needed = sides if any(getattr(side, "value", "") is False for side in sides) else []
     function = next((up for _, up in ancestors(stmt) if isinstance(up, FUNCTIONS)), None)
-    if use.call not in needed or function is None or not isinstance(target, ast.Name):
+    if use.call not in needed:
+        return
+    if isinstance(target, ast.Attribute):
+        yield from _where_attribute(module, target.attr)
+    if function is None or not isinstance(target, ast.Name):
         return
     for choice in ast.walk(function):
         if isinstance(choice, ast.If | ast.IfExp) and getattr(choice.test, "id", "") == target.id:

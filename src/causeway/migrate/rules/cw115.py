@@ -5,12 +5,12 @@ from __future__ import annotations
 import ast
 
 from causeway.migrate.module import Module
-from causeway.migrate.names import statement
+from causeway.migrate.names import after, statement
 from causeway.migrate.rule import Rule
 from causeway.migrate.rules import beside
 from causeway.migrate.rules.branches import for_each_vendor, no_other, stays_without_device
 from causeway.migrate.rules.kernels import chooses_kernel
-from causeway.migrate.rules.roles import device_like
+from causeway.migrate.rules.roles import device_like, name_goes_elsewhere
 from causeway.migrate.source import Edit
 
 RULE = Rule(
@@ -55,6 +55,16 @@ def _compare(module: Module, node: ast.Compare) -> None:
         module.report(RULE, node, "portable", "the answer has a name that says NVIDIA",
                       tip="Leave it: it is about one vendor's device.")  # fmt: skip
         return
+    kept = statement(node)
+    answer = (
+        kept.targets[0] if isinstance(kept, ast.Assign) and _is_answer(kept.value, node) else None
+    )
+    goes = name_goes_elsewhere(module, other) or (answer and name_goes_elsewhere(module, answer))
+    if goes and not module.vendor:
+        report = "what is compared goes to a library that serves CUDA alone"
+        module.report(RULE, node, "portable", report,
+                      tip="Leave it: other devices have no name there.")  # fmt: skip
+        return
     if not device_like(module, other):
         # A back-end, an implementation, a mode: "cuda" may be its name.
         module.report(
@@ -79,6 +89,14 @@ def _compare(module: Module, node: ast.Compare) -> None:
     if for_each_vendor(node):
         module.report(RULE, node, "portable", "the program has a branch for each vendor",
                       tip="Add one for the device, or an `else` that serves any.")  # fmt: skip
+        return
+    if _all_others_end(module, node, other):
+        module.report(RULE, node, "portable", "what is for every other device follows",
+                      tip="Leave it: they are told apart there.")  # fmt: skip
+        return
+    if beside.locates_checkpoint(module, node):
+        module.report(RULE, node, "portable", "a checkpoint goes back to CUDA's device",
+                      tip="Leave it: other devices read it to the CPU first.")  # fmt: skip
         return
     if says := _of_cudas_index(module, node, other) or _of_forks(module, node):
         module.report(RULE, node, "portable", says,
@@ -133,6 +151,28 @@ def _of_forks(module: Module, node: ast.Compare) -> str:
     return ""
 
 
+def _is_answer(value: ast.expr, node: ast.expr) -> bool:
+    """Whether a value is what a comparison says, also `True if x == "cuda" else False`."""
+    return value is node or (isinstance(value, ast.IfExp) and value.test is node)
+
+
+def _all_others_end(module: Module, node: ast.Compare, other: ast.expr) -> bool:
+    """Whether the statement behind the branch ends for all devices but one more: `if d.type ==
+    "cuda": return True`, `if d.type != "xpu": return False`.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    if not (isinstance(up, ast.If) and up.test is node and isinstance(up.body[-1], ast.Return)):
+        return False
+    behind = next(iter(after(up)), None)
+    test = behind.test if isinstance(behind, ast.If) else None
+    return (
+        isinstance(test, ast.Compare)
+        and isinstance(test.ops[0], ast.NotEq)
+        and getattr(test.comparators[0], "value", "") in ("mps", "xpu")
+        and module.text(test.left) == module.text(other)
+    )
+
+
 def _container(module: Module, node: ast.expr) -> bool:
     """Whether a name holds several devices, and no name of one."""
     if isinstance(node, ast.Name):
@@ -178,7 +218,17 @@ def _exact(module: Module, node: ast.Compare, literal: ast.expr) -> list[Edit]:
     up = node.up  # type: ignore[attr-defined]
     if module.parenthesised(node, "x") != "x" or (negative and isinstance(up, ast.UnaryOp)):
         prefix, suffix = "(" + prefix, ")"
-    if isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
+    others = no_other(module, node).removeprefix(" not in ")
+    if isinstance(node.ops[0], ast.In | ast.NotIn) and others.startswith("("):
+        text = f"{kind} not in {others} and {kind}"
+        whole = isinstance(
+            up, ast.If | ast.IfExp | ast.While | ast.Assert | ast.Assign | ast.Return
+        )
+        if negative:
+            prefix, suffix = prefix + "(", ")" + suffix
+        elif not whole:
+            prefix, suffix = "(", ")"
+    elif isinstance(node.ops[0], ast.In | ast.NotIn) or literal is node.left:
         text = f"{cpu} != {kind}"
     else:
         text = f"{kind}{no_other(module, node)}"

@@ -93,6 +93,9 @@ def _stays(module: Module, use: Use) -> str:
     up = use.node.up  # type: ignore[union-attr]
     if isinstance(up, ast.ClassDef) and use.node in up.bases:
         return "a class of the program is built on it"
+    asked = isinstance(up, ast.Call) and getattr(up.func, "id", "") == "isinstance"
+    if asked or isinstance(up, ast.Tuple):
+        return "it tells apex's layers from others"
     root = module.root(use.node)
     bindings = module.names.bindings(root) if root is not None else []
     if any(_may_fail(b.node) for b in bindings if b.kind == "import"):

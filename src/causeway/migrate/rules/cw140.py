@@ -36,6 +36,9 @@ def run(module: Module) -> None:
     for use in module.uses("torch.distributed"):
         name = use.api.removeprefix("torch.distributed.")
         up = use.node.up  # type: ignore[union-attr]
+        if isinstance(use.node, ast.Name) and table.assigned(module, use.node):
+            module.done.add(id(use.node))  # what it is set to changes
+            continue
         if name == "Backend.NCCL" and isinstance(up, ast.Compare) and not module.vendor:
             if len(up.ops) == 1 and isinstance(up.ops[0], ast.Eq | ast.NotEq):
                 edits = _exact(module, up, use.node)
@@ -43,6 +46,9 @@ def run(module: Module) -> None:
                 if module.change(RULE, up, edits, says, api=use.api):
                     module.gone.add(id(module.root(use.node)))
                 module.done.add(id(use.node))
+        elif name == "Backend.NCCL" and _by_its_name(up) and not module.vendor:
+            module.report(RULE, use.node, "portable", "the program's own name of NCCL",
+                          tip="Leave it: the program takes another by itself.")  # fmt: skip
         elif name == "Backend.NCCL":
             module.change(RULE, use.node, [module.replace(use.node, default(module, use.node))],
                           "the backend of the device in use", api=use.api)  # fmt: skip
@@ -56,9 +62,16 @@ def run(module: Module) -> None:
                           api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))
             module.done |= {id(use.node), id(choice.body)}
+        elif name == "is_nccl_available" and "hccl" in module.text(statement(use.node)).lower():
+            module.report(RULE, use.node, "portable", "another vendor's backend is asked for too",
+                          tip="Leave it: each is asked for there.")  # fmt: skip
         elif name == "is_nccl_available" and use.call and not module.vendor:
             asks = f"{_distributed(module, use.node)}.is_backend_available"
-            new = f"{asks}({default(module, use.call)})"
+            quote = module.quote_for(use.call)
+            there = f"{module.device_type(use.call)} != {quote}cpu{quote}"
+            new = f"{there} and {asks}({default(module, use.call)})"
+            if not isinstance(use.call.up, ast.If | ast.Assert | ast.Assign | ast.Return):  # type: ignore[attr-defined]
+                new = f"({new})"
             module.change(RULE, use.call, [module.replace(use.call, new)],
                           "the backend of the device in use", api=use.api)  # fmt: skip
             module.gone.add(id(module.root(use.node)))
@@ -78,6 +91,24 @@ def run(module: Module) -> None:
             _device_ids(module, call)
     notes.run(module, RULE)
     table.run(module, RULE)
+
+
+def _asks_own_for_cuda(module: Module, node: ast.If) -> bool:
+    """Whether a branch asks a function of the program's for CUDA's device, which stays:
+    `tensor.to(get_device("cuda"))`.
+    """
+    return any(
+        isinstance(n, ast.Call)
+        and isinstance(n.func, ast.Name)
+        and not module.resolve(n.func).startswith("torch.")
+        and any(getattr(arg, "value", "") == "cuda" for arg in n.args)
+        for part in node.body for n in ast.walk(part)
+    )  # fmt: skip
+
+
+def _by_its_name(up: ast.AST) -> bool:
+    """Whether a program gives NCCL a name of its own: `NCCL = dist.Backend.NCCL`."""
+    return isinstance(up, ast.Assign) and getattr(up.targets[0], "id", "") == "NCCL"
 
 
 def _device_ids(module: Module, call: ast.Call) -> None:
@@ -214,6 +245,10 @@ def _compare(module: Module, node: ast.Compare) -> None:
                       tip="Leave it, or write both for any backend.")  # fmt: skip
         return
     if parts is None:
+        return
+    if not module.vendor and isinstance(stmt, ast.If) and _asks_own_for_cuda(module, stmt):
+        module.report(RULE, node, "portable", "an own function is asked for CUDA's device",
+                      tip="Leave it, or ask that function for the device in use.")  # fmt: skip
         return
     if module.vendor:
         text = default(module, literal)

@@ -20,6 +20,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
     """
     if _by_architecture(module, node) or beside.of_cuda(module, node):
         return True
+    if beside.beside_narrow(node) or _chooses_index(node) or beside.chooses_module(module, node):
+        return True
     if any(
         isinstance(up, ast.ClassDef)
         and any(module.resolve(base).startswith("apex.") for base in up.bases)
@@ -38,6 +40,8 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
                 return True
             if beside.has_torchs_code(up):
                 return True
+            if any(module.own_member(n) for part in up.body for n in ast.walk(part)):
+                return True  # what another library calls CUDA
         if isinstance(up, FUNCTIONS) and child in up.body:
             where = up
             break
@@ -72,6 +76,19 @@ def chooses_kernel(module: Module, node: ast.AST) -> bool:
             if api.startswith("triton") or name.endswith("_kernel"):
                 return True
     return False
+
+
+def _chooses_index(node: ast.AST) -> bool:
+    """Whether it chooses a device's index, by which CUDA's is called: `d.index if d.type == "cuda"
+    else d.type`. Apple's device has none.
+    """
+    up = node.up  # type: ignore[attr-defined]
+    body: ast.AST | None = None
+    if isinstance(up, ast.IfExp) and up.test is node:
+        body = up.body
+    elif isinstance(up, ast.If) and up.test is node and len(up.body) == 1 and up.orelse:
+        body = getattr(up.body[0], "value", None)
+    return isinstance(body, ast.Attribute) and body.attr == "index"
 
 
 _CAPABILITY = re.compile(r"(?:^|_)(?:device|compute)_capabilit(?:y|ies)$|(?:^|_)sm_version$")

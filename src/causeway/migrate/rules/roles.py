@@ -86,7 +86,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
             call = up.up  # type: ignore[attr-defined]
             if up.arg == "device_types" and _kernel_of_cuda(module, call):
                 return None
-            if isinstance(call, ast.Call) and _foreign(module, call):
+            if isinstance(call, ast.Call) and (
+                _foreign(module, call) or _of_ctranslate2(module, call)
+            ):
                 return None
             if isinstance(call, ast.Call) and up.arg == "default" and _field(call):
                 child = call
@@ -95,6 +97,9 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 return Role.TYPE if module.resolve(call.func) == "torch.device" else None
             if isinstance(call, ast.Call) and up.arg in ("default", "choices", "const"):
                 if _among_architectures(call):
+                    return None
+                if what == "device" and module.own.ctranslate2 and _option(call, word):
+                    _keep_questions(module, up.value)
                     return None
                 certain |= _option(call, word) or _chosen_among(call, what)
             if up.arg and word.search(up.arg):
@@ -144,6 +149,8 @@ def role(module: Module, node: ast.expr, what: str, *, certain: bool = False) ->
                 isinstance(v, ast.Constant) and "nvidia" in str(v.value).lower() for v in up.values
             ):
                 return None  # what a report of one machine says
+            if _of_ctranslate2(module, up):
+                return None
             named_so = isinstance(key, ast.Constant) and word.search(str(key.value))
             found_so = certain or bool(named_so) or (what == "device" and _map_location(up))
             return Role.TYPE if found_so else None
@@ -266,6 +273,11 @@ def goes_elsewhere(module: Module, stmt: ast.AST) -> bool:
     `device = "cuda"`, `faster_whisper.WhisperModel(path, device=device)`.
     """
     target = stmt.targets[0] if isinstance(stmt, ast.Assign) else None
+    return target is not None and name_goes_elsewhere(module, target)
+
+
+def name_goes_elsewhere(module: Module, target: ast.expr) -> bool:
+    """The same of a variable, wherever it stands."""
     if isinstance(target, ast.Attribute):
         return _attribute_goes(module, target)
     if not isinstance(target, ast.Name):
@@ -300,6 +312,21 @@ def _attribute_goes(module: Module, target: ast.Attribute) -> bool:
         and _foreign(module, call)
         for call in ast.walk(home)
     )
+
+
+_CTRANSLATE2 = re.compile(r"\b(?:ctranslate2|faster_whisper)\b")
+_ITS_OPTIONS = {"device_index", "compute_type", "inter_threads", "intra_threads", "cpu_threads"}
+
+
+def _of_ctranslate2(module: Module, node: ast.Call | ast.Dict) -> bool:
+    """Whether arguments, or a dictionary of them, are CTranslate2's, by what stands beside the
+    device in a module that speaks of it: `{"device": "cuda", "device_index": 0}`.
+    """
+    if isinstance(node, ast.Call):
+        beside = {k.arg for k in node.keywords}
+    else:
+        beside = {getattr(k, "value", None) for k in node.keys}
+    return bool(beside & _ITS_OPTIONS) and _CTRANSLATE2.search(module.source.text) is not None
 
 
 def _within_framework(node: ast.AST) -> bool:
@@ -342,12 +369,16 @@ def _architecture(node: ast.AST) -> bool:
 
 
 def _by_vendor(node: ast.List | ast.Tuple | ast.Set) -> bool:
-    """Whether a list names what vendors' devices can do: FUSED = ["cuda", "xpu", "hpu"]. Choices of
-    a command line do not.
+    """Whether a list names what vendors' devices can do: FUSED = ["cuda", "xpu", "hpu"], without
+    the CPU. Choices of a command line do not.
     """
     option = isinstance(node.up, ast.keyword) and node.up.arg == "choices"  # type: ignore[union-attr]
     names = {e.value for e in node.elts if isinstance(e, ast.Constant)}
-    return not option and bool(names & VENDORS)
+    told_apart = bool(names & {"xpu", "mps"}) and "cpu" not in names
+    # Apple's device, or Intel's, is left out: device.type not in {"cpu", "cuda", "xpu"}.
+    refused = isinstance(node.up, ast.Compare) and len(names & {"xpu", "mps"}) == 1  # type: ignore[union-attr]
+    told_apart = told_apart or refused
+    return not option and (bool(names & VENDORS) or told_apart)
 
 
 def _of_lightning(node: ast.List | ast.Tuple | ast.Set) -> bool:
@@ -376,9 +407,24 @@ def _kernel_of_cuda(module: Module, call: ast.AST) -> bool:
         return True  # called later, with a kernel that is not seen here
     return any(
         (isinstance(n, ast.Call) and kernel_of_cuda(module, n.func))
+        or (isinstance(n, ast.Call) and _of_operators(module, n.func))
         or (isinstance(n, ast.Call) and isinstance(n.func, ast.Subscript))
         for n in ast.walk(function)
     )
+
+
+def _of_operators(module: Module, func: ast.expr) -> bool:
+    """Whether a function is one of compiled operators by a name that several lines may bind:
+    `ops = torch.ops.attention`, `import attention_cuda as ops`.
+    """
+    root = module.root(func)
+    if root is None or root is func:
+        return False
+    bound = module.names.bindings(root)
+    named = [b.qualified for b in bound] + [
+        module.resolve(b.value) for b in bound if b.value is not None
+    ]  # fmt: skip
+    return any(name.startswith("torch.ops.") or name.endswith("_cuda") for name in named)
 
 
 def _among_devices(node: ast.expr, what: str) -> bool:
@@ -412,6 +458,11 @@ def _chosen_among(call: ast.Call, what: str) -> bool:
     return False
 
 
+def _keep_questions(module: Module, node: ast.AST) -> None:
+    """Keep the questions that choose what stays."""
+    module.kept_questions.update(id(n) for n in ast.walk(node) if isinstance(n, ast.Call))
+
+
 def _among_architectures(call: ast.Call) -> bool:
     """Whether an option is one of architectures: choices=["cuda", "rocm"]."""
     return any(
@@ -424,7 +475,14 @@ def _foreign(module: Module, call: ast.Call) -> bool:
     root = module.root(call.func)
     if root is not None and root.id == "torch_tensorrt":  # often by a helper that may not find it
         return True
-    return module.resolve(call.func).partition(".")[0] in _FOREIGN
+    if module.resolve(call.func).partition(".")[0] in _FOREIGN:
+        return True
+    bound = module.names.bindings(call.func) if isinstance(call.func, ast.Name) else []
+    return any(  # a class of the module's own on top of one
+        isinstance(b.node, ast.ClassDef)
+        and any(module.resolve(base).partition(".")[0] in _FOREIGN for base in b.node.bases)
+        for b in bound
+    )
 
 
 def _takes_device(module: Module, call: ast.Call) -> bool:
@@ -528,17 +586,23 @@ def _flows(module: Module, name: str, what: str) -> bool:
     return name in cached
 
 
-def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
+def default_of(args: ast.arguments, node: ast.AST) -> ast.arg | None:
     """The parameter that `node` is the default of."""
     positional = [*args.posonlyargs, *args.args]
     for arg, default in zip(positional[len(positional) - len(args.defaults) :], args.defaults,
                             strict=True):  # fmt: skip
         if default is node:
-            return arg.arg
+            return arg
     for arg, keyword_default in zip(args.kwonlyargs, args.kw_defaults, strict=True):
         if keyword_default is node:
-            return arg.arg
+            return arg
     return None
+
+
+def _default_of(args: ast.arguments, node: ast.AST) -> str | None:
+    """Its name."""
+    arg = default_of(args, node)
+    return None if arg is None else arg.arg
 
 
 def _function(node: ast.AST) -> ast.FunctionDef | ast.AsyncFunctionDef | None:

@@ -6,6 +6,7 @@ import ast
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import islice
 
 from causeway.compat import System, names
 from causeway.migrate import knowledge
@@ -994,7 +995,8 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     own = reader.redirected() or all(not s.device for s in systems)  # MindTorch says "cuda" itself
     mixed = None if own else _names_cuda(module, joined)
     several = _names_others(module, reader.devices) or len(reader.devices) > 1
-    if not reader.strong and (mixed is not None or several or _serves_several(module)):
+    among = mixed is not None or several or _serves_several(module) or _only_asks(module, reader)
+    if not reader.strong and among:
         return Reading()  # a word among others
     if mixed is None and not several:
         reading.pieces, reading.kept_tests = joined.pieces, joined.tests
@@ -1007,6 +1009,22 @@ def read(module: Module, systems: list[System], stay: frozenset[int]) -> Reading
     reader.say("CW174", first, "portable", "the module has a part for each vendor",
                "Leave it, or write one part that asks torch.accelerator.")  # fmt: skip
     return reader.out
+
+
+def _only_asks(module: Module, reader: _Reader) -> bool:
+    """Whether a system's name stands only in lists that a device is looked for in, in a module that
+    makes nothing of it: `if self.torch_device in ["mlu"]`, where the device is any.
+    """
+    found = [
+        n
+        for n in module.names.all(ast.Constant)
+        if isinstance(n.value, str) and n.value.partition(":")[0] in reader.devices
+    ]
+    homes = [list(islice((up for _, up in ancestors(n)), 2)) for n in found]
+    return bool(found) and len(found) == len(reader.out.pieces) and all(
+        isinstance(home[0], ast.List | ast.Tuple | ast.Set) and isinstance(home[1], ast.Compare)
+        for home in homes
+    )  # fmt: skip
 
 
 _ASKED = re.compile(rf"is_(?:torch_)?(?:{'|'.join(sorted(VENDORS))}|mps|xpu)_available")
