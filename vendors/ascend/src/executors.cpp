@@ -75,7 +75,7 @@ Cache& cache() {
 
 void end_executor(Kept* made) {
   if (!made) return;
-  aclnn.destroy_executor(made->executor);
+  for (const Kept::Step& step : made->steps) aclnn.destroy_executor(step.executor);
   destroy(made->handles);
   delete made;
 }
