@@ -40,7 +40,7 @@ void destroy(const Handles& handles) {
 
 namespace {
 
-constexpr size_t kMost = 4096;  // executors; some kilobytes of host memory each
+constexpr size_t kMost = 4096;  // calls; some kilobytes of host memory for each executor
 constexpr size_t kRemembered = 1 << 14;  // keys that came once, by their hash
 
 size_t most() {
