@@ -87,7 +87,7 @@ static const char* setting(const char* key) {
 static void say(int32_t level, const char* message) {
   if (level >= 2 && message) fprintf(stderr, "%s: %s\n", g_vendor, message);
 }
-static const cw_host host = {sizeof host, CW_ABI_VERSION, no_scratch, no_resize, setting, say, NULL};
+static const cw_host host = {sizeof host, CW_ABI_VERSION, no_scratch, no_resize, setting, say, NULL, NULL};
 
 cw_status by_vendor(const cw_run_device* d, cw_status status, const char* entry) {
   const char* words = d->table->last_error ? d->table->last_error() : NULL;

@@ -213,7 +213,7 @@ bool CommVendor::put(const c10::intrusive_ptr<CommWork>& work, const std::vector
     Profiled span(Work::Kernel, work->task().name, &stream_);
     const Recording recording(graph, work->task().name);
     status = call(stream_);
-    if (status == CW_UNSUPPORTED) span.drop();
+    if (status == CW_UNSUPPORTED || grouping_) span.drop();  // a group is put there at its end
   }
   if (status == CW_UNSUPPORTED) return false;
   if (status != CW_OK)
@@ -261,7 +261,12 @@ void CommVendor::end_group() {
   grouping_ = false;
   auto grouped = std::move(grouped_);
   grouped_.clear();
-  if (t_.group_end(comm_) != CW_OK) {
+  cw_status status;
+  {
+    Profiled span(Work::Kernel, "batch_isend_irecv", &stream_);
+    status = t_.group_end(comm_);
+  }
+  if (status != CW_OK) {
     const auto error = comm_error(c10::str(device_name(device_), " failed to end a group: ", last_words()));
     for (auto& [work, pieces] : grouped) work->fail(error);
     return;

@@ -7,6 +7,7 @@
 #include "runtime/allocator.h"
 #include "runtime/check.h"
 #include "runtime/graph.h"
+#include "runtime/storage.h"
 #include "runtime/thrown.h"
 
 namespace causeway {
@@ -208,6 +209,17 @@ cw_status Arguments::packed(const DLTensor* tensor, uint32_t layout, const void*
   return CW_OK;
 }
 
+cw_status Arguments::storage(const DLTensor* tensor, uint64_t* before, uint64_t* bytes) const {
+  const Held* h = behind(tensor);
+  if (!h) return CW_INVALID;
+  if (!h->tensor.has_storage()) return CW_UNSUPPORTED;
+  const c10::StorageImpl& s = *h->tensor.storage().unsafeGetStorageImpl();
+  if (typeid(s) != typeid(DeviceStorage))
+    return CW_UNSUPPORTED;  // somebody else's memory, with who knows what behind it
+  *before = static_cast<uint64_t>(static_cast<const char*>(h->dl.data) - static_cast<const char*>(s.data()));
+  return *bytes = s.nbytes(), CW_OK;
+}
+
 cw_status Arguments::resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
   for (auto& h : held_) {
     if (&h->dl != tensor) continue;
@@ -247,10 +259,16 @@ cw_status host_packed(const DLTensor* tensor, uint32_t layout, cw_stream, const 
   return for_kernel([&](auto& asked) { return asked.packed(tensor, layout, out); });
 }
 
+cw_status host_storage(const DLTensor* tensor, uint64_t* before, uint64_t* bytes) {
+  // In a replay there is no more than the pointers.
+  return t_arguments ? for_kernel([&](Arguments& a) { return a.storage(tensor, before, bytes); }) : CW_UNSUPPORTED;
+}
+
 const bool g_services = [] {
   host_services().packed = host_packed;
   host_services().scratch = host_scratch;
   host_services().resize = host_resize;
+  host_services().storage = host_storage;
   return true;
 }();
 

@@ -69,6 +69,9 @@ class Arguments {
   // For host->packed: the form of an input, which lasts until the kernel is on the stream.
   cw_status packed(const DLTensor* tensor, uint32_t layout, const void** out);
 
+  // For host->storage: the memory that a tensor is a part of.
+  cw_status storage(const DLTensor* tensor, uint64_t* before, uint64_t* bytes) const;
+
   // For host->resize: the tensor behind a DLTensor that the kernel was given.
   cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape);
 

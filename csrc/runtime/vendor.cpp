@@ -231,6 +231,9 @@ cw_status resize(const DLTensor* tensor, int32_t ndim, const int64_t* shape) {
 cw_status packed(const DLTensor* tensor, uint32_t layout, cw_stream stream, const void** out) {
   return host_services().packed(tensor, layout, stream, out);
 }
+cw_status storage(const DLTensor* tensor, uint64_t* before, uint64_t* bytes) {
+  return host_services().storage(tensor, before, bytes);
+}
 // What torch's own settings ask of arithmetic now, for keys "torch....": cheap enough to ask in each kernel. CUDA's
 // precisions stand for every device here: programs set them and mean the accelerator. torch's default allows TF32 in
 // convolutions; here a program must have asked for it in products, as numbers are to be the CPU's otherwise.
@@ -263,7 +266,7 @@ void log(int32_t level, const char* message) {
   if (level >= 2 && message) TORCH_WARN(vendor_name(), ": ", valid_utf8(message));
 }
 
-const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting, log, packed};
+const cw_host kHost = {sizeof(cw_host), CW_ABI_VERSION, scratch, resize, setting, log, packed, storage};
 
 // The table of library `path`, checked; throws with the reason why it is refused.
 cw_backend checked_table(const cw_backend* given, const std::string& path) {

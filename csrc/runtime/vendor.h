@@ -50,6 +50,7 @@ struct HostServices {
   cw_status (*scratch)(int32_t, cw_stream, uint64_t, void**) = nullptr;
   cw_status (*resize)(const DLTensor*, int32_t, const int64_t*) = nullptr;
   cw_status (*packed)(const DLTensor*, uint32_t, cw_stream, const void**) = nullptr;
+  cw_status (*storage)(const DLTensor*, uint64_t*, uint64_t*) = nullptr;
 };
 HostServices& host_services();
 

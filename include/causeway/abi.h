@@ -182,6 +182,10 @@ typedef struct cw_host {
    * `pack` wrote it, for work that the kernel puts on `stream`. UNSUPPORTED: there is no such form of it now; compute from
    * the tensor. Counts as a use of it, so ask where the form would serve. Call it in the kernel. */
   cw_status (*packed)(const DLTensor* tensor, uint32_t layout, cw_stream stream, const void** out);
+  /* The memory that `tensor` (a pointer from `args`) is a part of: how many bytes lie before its data, and how many there
+   * are in all. No other tensor's memory begins before `padding` bytes behind its end. UNSUPPORTED: it is not known. Call
+   * it in the kernel. */
+  cw_status (*storage)(const DLTensor* tensor, uint64_t* before, uint64_t* bytes);
 } cw_host;
 
 /* ---- a fault of work that ran later than its call ------------------------------------------------------------ */

@@ -52,6 +52,7 @@ int main(void) {
   FIELD(cw_host, setting);
   FIELD(cw_host, log);
   FIELD(cw_host, packed);
+  FIELD(cw_host, storage);
   STRUCT(cw_backend);
 #define F(field) FIELD(cw_backend, field);
   BACKEND(F)

@@ -66,6 +66,14 @@ def test_every_operator_of_the_table_is_one_that_torch_npu_names(
     assert [row.name for row in rows(ascend_library) if row.name not in known] == []
 
 
+def test_what_converts_formats_is_named_by_torch_npu(headers: Path) -> None:
+    text = (ROOT / "vendors/ascend/src/layout.cpp").read_text()
+    ours = re.findall(r'find_aclnn\("(aclnn\w+)"\)', text)
+    ours += [f"aclnn{name}" for name in re.findall(r'look\(made->\w+, "(\w+)"\)', text)]
+    assert len(ours) == 4
+    assert [name for name in ours if name not in names(headers)] == []
+
+
 def letters(parameters: str) -> list[str]:
     """A pointer, or the last word of its type, for each parameter."""
     kinds = []

@@ -74,6 +74,52 @@ def test_a_call_that_comes_again_runs_the_executor_of_before(
     assert kept["aclnnExpGetWorkspaceSize"] == 12  # not at a multiple of 32 bytes: made anew
 
 
+def test_calls_with_memory_that_is_lent_are_kept_too(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    assert on_ascend(PROGRAMS, "kept_lent", **log).stdout.endswith("equal\n")
+    called = calls(tmp_path / "calls")
+    # The first, and the one that is kept, wherever inputs, results and what is lent lie.
+    for name in (
+        "FlashAttentionScore", "FlashAttentionScoreGrad", "LSTM", "LstmBackward",
+        "BatchNorm", "BatchNormBackward", "ForeachMulList",
+    ):  # fmt: skip
+        assert called[f"aclnn{name}"] == 12, name
+        assert called[f"aclnn{name}GetWorkspaceSize"] == 2, name
+
+
+def test_weights_are_kept_in_the_chips_format(on_ascend: Run, tmp_path: Path) -> None:
+    log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
+    said = json.loads(on_ascend(PROGRAMS, "formats", **log).stdout.splitlines()[-1])
+    called = calls(tmp_path / "calls")
+    # Three weights of each of three kinds, and two of each again after they were written to.
+    assert said["converted"] == called["aclnnNpuFormatCast"] == 15
+    # Each conversion serves the call that asked for it too.
+    products = called["aclnnMatmulWeightNz"] + called["aclnnAddmmWeightNz"]
+    assert products == said["used"] + said["converted"]
+    # Weights of one shape share an executor, wherever their forms are.
+    assert called["aclnnMatmulWeightNzGetWorkspaceSize"] < called["aclnnMatmulWeightNz"]
+
+
+@pytest.mark.parametrize("operator", ["NpuFormatCast", "MatmulWeightNz", "AddmmWeightNz"])
+def test_a_wrong_format_is_found(on_ascend: Run, operator: str) -> None:
+    with pytest.raises(AssertionError, match="not close"):
+        on_ascend(PROGRAMS, "formats", ASCEND_STAND_IN_WRONG=f"aclnn{operator}")
+
+
+@pytest.mark.parametrize("fault", ["aclnnNpuFormatCastGetWorkspaceSize:1=361001"])
+def test_what_the_chip_does_not_convert_is_computed_as_it_lies(on_ascend: Run, fault: str) -> None:
+    on_ascend(PROGRAMS, "formats", ASCEND_STAND_IN_FAULT=fault)
+
+
+def test_doctor_says_why_a_chip_has_no_format(on_ascend: Run) -> None:
+    code = "from causeway import _C; import torch; print(_C.vendor_notes(), _C.layout_names())"
+    assert "['fractal_nz']" in on_ascend("-c", code).stdout
+    said = on_ascend("-c", code, ASCEND_STAND_IN_SOC="Ascend310P3").stdout
+    assert "not kept in FRACTAL_NZ" in said
+    assert "this is Ascend310P3" in said
+    assert said.endswith("[]\n")
+
+
 def test_a_loss_without_weights_is_kept_with_ones_that_stay(on_ascend: Run, tmp_path: Path) -> None:
     log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
     assert on_ascend(PROGRAMS, "kept_losses", **log).stdout.endswith("equal\n")

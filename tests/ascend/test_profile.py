@@ -54,6 +54,22 @@ def test_copies_have_times_between_those_of_kernels(on_ascend: Run) -> None:
         assert one["ts"] + one["us"] <= following["ts"] + 0.002, (one, following)
 
 
+def test_collectives_have_times_on_their_stream(on_ascend: Run) -> None:
+    events, said = trace(on_ascend, "profiled_collectives")
+    kernels = of(events, "kernel")
+    collectives = [e for e in kernels if not e["name"].startswith("aclnn")]
+    names = ["all_reduce", "broadcast", "all_gather_into_tensor", "batch_isend_irecv"]
+    assert [e["name"] for e in collectives] == names  # both messages of the batch are one
+    assert [e["launch"] for e in collectives] == [f"launch {name}" for name in names]
+    assert all(e["us"] > 0 for e in collectives)
+    for one, following in itertools.pairwise(collectives):
+        assert one["ts"] + one["us"] <= following["ts"] + 0.002, (one, following)
+    # The sum comes behind the kernel that makes what it sums.
+    made = next(e for e in kernels if e["name"].startswith("aclnnAdds"))
+    assert made["ts"] + made["us"] <= collectives[0]["ts"] + 0.002
+    assert "MSPTI told of no kernel" not in said
+
+
 def test_a_long_trace_gives_events_back(on_ascend: Run, tmp_path: Path) -> None:
     log = {"ASCEND_STAND_IN_CALLS": str(tmp_path / "calls")}
     events, _ = trace(on_ascend, "profiled_long", **log)

@@ -103,6 +103,7 @@ def event(acl: Library, flags: int = TIME_LINE) -> c_void_p:
     return made
 
 
+ND, FRACTAL_NZ = 2, 29
 FLOAT, HALF, INT32, INT64, BOOL, COMPLEX64, BFLOAT16 = 0, 1, 3, 9, 12, 16, 27
 CODES = {FLOAT: "f", HALF: "e", INT32: "i", INT64: "q", BOOL: "?"}
 
@@ -125,6 +126,7 @@ class Operators:
         stride: list[int] | None = None,
         offset: int = 0,
         storage: list[int] | None = None,
+        format: int = ND,
     ):
         """A tensor on the device with these values in its storage: (handle, address, bytes)."""
         data = (
@@ -135,7 +137,9 @@ class Operators:
         address = malloc(self.acl, max(len(data), 1))
         if data:
             write(self.acl, address, data)
-        handle = self.describe(address, shape, dtype, stride, offset, storage or [len(values)])
+        handle = self.describe(
+            address, shape, dtype, stride, offset, storage or [len(values)], format
+        )
         return Tensor(handle, address, len(data), dtype)
 
     def describe(
@@ -146,6 +150,7 @@ class Operators:
         stride: list[int] | None,
         offset: int,
         storage: list[int],
+        format: int = ND,
     ) -> c_void_p:
         if stride is None:
             stride = [math.prod(shape[i + 1 :]) for i in range(len(shape))]
@@ -159,7 +164,7 @@ class Operators:
             dtype,
             steps,
             c_int64(offset),
-            2,
+            format,
             kept,
             c_uint64(len(storage)),
             address,

@@ -20,7 +20,9 @@ from pathlib import Path
 HERE = Path(__file__).parent
 LIB = HERE.parents[1] / "build/ascend-stand-in/lib"
 CHIPS = ("Ascend910B1", "Ascend950")
-PROGRAMS = ("digits", "gpt", "lstm", "dropout", "ddp")
+PROGRAMS = ("digits", "gpt", "lstm", "dropout", "formats", "ddp")
+# On the other chip torch_npu casts formats by an operator that is none of aclnn's.
+ONLY_ON = {"formats": "Ascend950"}
 
 
 def environment_of(chip: str, **settings: str) -> dict[str, str]:
@@ -139,6 +141,8 @@ def main(python: str, vendor: Path) -> int:
     for chip in CHIPS:
         calls = {}
         for program in PROGRAMS:
+            if ONLY_ON.get(program, chip) != chip:
+                continue
             verdict = Verdict(python, program, chip)
             good = good and verdict.good
             calls[program] = verdict.calls
@@ -152,11 +156,12 @@ def main(python: str, vendor: Path) -> int:
     done = run(python, "sweep.py", **environment_of(CHIPS[0], WRONG="aclnnSort"))
     good = good and "sort: " in done.stdout and done.returncode == 1
     print(f"planted in aclnnSort: {done.stdout.strip()}", flush=True)
-    for planted in (
-        {"WRONG": "aclnnConvolutionBackward"},
-        {"FAULT": "aclnnMm:3@507015"},
+    for program, planted in (
+        ("digits", {"WRONG": "aclnnConvolutionBackward"}),
+        ("digits", {"FAULT": "aclnnMm:3@507015"}),
+        ("formats", {"WRONG": "aclnnNpuFormatCast"}),
     ):
-        verdict = Verdict(python, "digits", CHIPS[0], **planted)
+        verdict = Verdict(python, program, ONLY_ON.get(program, CHIPS[0]), **planted)
         good = good and not verdict.good
         print(f"{'MISSED' if verdict.good else 'found '} {planted}: {verdict}", flush=True)
     costs(python, vendor)

@@ -127,6 +127,37 @@ def dropout() -> tuple[nn.Module, list[tuple[Tensor, Tensor]], dict]:
     )
 
 
+class Formatted(nn.Module):
+    """A first layer in float16 that stays as it is, its weight on the NPU in FRACTAL_NZ."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Linear(24, 70).half().requires_grad_(False), nn.Linear(70, 4)
+
+    def cast(self) -> None:
+        import torch_npu
+
+        self.first.weight.data = torch_npu.npu_format_cast(self.first.weight.data, 29)
+        found = torch_npu.get_npu_format(self.first.weight)
+        if found != 29:
+            raise AssertionError(f"the weight has format {found}, not 29")
+
+    def forward(self, x: Tensor) -> Tensor:
+        h = self.first(x.half()) + x.half() @ self.first.weight.T
+        return self.second(h.float().tanh())
+
+
+def formats() -> tuple[nn.Module, list[tuple[Tensor, Tensor]], dict]:
+    """A layer whose weight torch_npu casts to a private format, with and without its bias."""
+    x = torch.randn(64, 24)
+    target = x[:, :4].argmax(-1)
+    return (
+        Formatted(),
+        [(x[i : i + 16], target[i : i + 16]) for i in (0, 16, 32, 48)] * 4,
+        {"tolerance": 5e-3},
+    )
+
+
 def check(masks: list[Tensor]) -> None:
     """Raises where a mask is none of a dropout of a quarter."""
     every = torch.cat(masks).round(decimals=3)
@@ -144,6 +175,8 @@ def train(
 ) -> tuple[list[float], list[Tensor]]:
     given = net
     net = copy.deepcopy(net).to(device)
+    if device != "cpu" and isinstance(net, Formatted):
+        net.cast()
     # The eps is large: where the gradient is 0 but for rounding, the CPU's step would be noise.
     optimizer = torch.optim.AdamW(net.parameters(), lr=1e-2, eps=1e-4)
     losses = []

@@ -55,6 +55,59 @@ def test_a_product_of_matrices_that_do_not_fit_is_refused(on_chip: Run) -> None:
     """)
 
 
+def test_a_matrix_becomes_blocks_and_multiplies(on_chip: Run) -> None:
+    said = on_chip("""
+        ops = operators()
+        rows = [[(i * 20 + j) % 7 - 3 for j in range(20)] for i in range(18)]
+        plain = ops.tensor(sum(rows, []), [18, 20], dtype=HALF)
+        shape, rank, form = ctypes.POINTER(ctypes.c_int64)(), ctypes.c_uint64(), ctypes.c_int()
+        ask = ops.api.aclnnNpuFormatCastCalculateSizeAndFormat
+        of = ctypes.byref(shape), ctypes.byref(rank), ctypes.byref(form)
+        ask(plain, FRACTAL_NZ, -1, *of)
+        blocks = list(shape[:rank.value])
+        fresh = [float("nan")] * 1024
+        nz = ops.tensor(fresh, [18, 20], dtype=HALF, storage=blocks, format=FRACTAL_NZ)
+        ops.run("NpuFormatCast", plain, nz)
+        found = ops.values(nz)
+        at = lambda i, j: ((j // 16 * 2 + i // 16) * 16 + i % 16) * 16 + j % 16
+        same = all(found[at(i, j)] == rows[i][j] for i in range(18) for j in range(20))
+        print(blocks, form.value, same, sum(map(abs, found)) == sum(abs(v) for r in rows for v in r))
+        x, out = ops.tensor([1, 2] * 9, [1, 18], dtype=HALF), ops.tensor([0] * 20, [1, 20], dtype=HALF)
+        ops.run("MatmulWeightNz", x, nz, out, ctypes.c_int8(0))
+        right = [sum((1 + i % 2) * rows[i][j] for i in range(18)) for j in range(20)]
+        print(ops.values(out) == right)
+        turned = ops.describe(nz.address, [20, 18], HALF, [1, 20], 0, blocks, FRACTAL_NZ)
+        y, out = ops.tensor([1] * 20, [1, 20], dtype=HALF), ops.tensor([0] * 18, [1, 18], dtype=HALF)
+        ops.run("MatmulWeightNz", y, turned, out, ctypes.c_int8(0))
+        print(ops.values(out) == [sum(r) for r in rows])
+        back = ops.tensor([0] * 360, [18, 20], dtype=HALF)
+        ops.run("NpuFormatCast", nz, back)
+        print(ops.values(back) == sum(rows, []))
+    """)
+    assert said == "[2, 2, 16, 16] 29 True True\nTrue\nTrue\nTrue"
+
+
+def test_blocks_are_not_taken_for_anything_else(on_chip: Run) -> None:
+    said = on_chip("""
+        ops = operators()
+        make = lambda storage, format: ops.tensor(
+            [0] * 1024, [18, 20], dtype=HALF, storage=storage, format=format)
+        nz = make([2, 2, 16, 16], FRACTAL_NZ)
+        x, out = ops.tensor([0] * 18, [1, 18], dtype=HALF), ops.tensor([0] * 20, [1, 20], dtype=HALF)
+        zero = ctypes.c_int8(0)
+        print(refused(161002, ops.prepare, "Mm", x, nz, out, zero))
+        print(refused(161002, ops.prepare, "MatmulWeightNz", x, make([1024], 2), out, zero))
+        print(refused(161002, ops.prepare, "MatmulWeightNz", x, make([4, 1, 16, 16], 29), out, zero))
+        single = ops.tensor([0] * 360, [18, 20])
+        place = ctypes.c_void_p()
+        refused(161002, ops.api.aclnnNpuFormatCastCalculateSizeAndFormat, single, 29, -1,
+                ctypes.byref(place), ctypes.byref(place), ctypes.byref(place))
+    """).splitlines()
+    assert "the operator takes plain ones" in said[0]
+    assert "has format 2, expected FRACTAL_NZ" in said[1]
+    assert "expected [2, 2, 16, 16]" in said[2]
+
+
 def test_the_matrix_unit_takes_no_whole_numbers(on_chip: Run) -> None:
     assert "INT32" in on_chip("""
         ops = operators()

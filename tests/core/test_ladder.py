@@ -402,6 +402,20 @@ def test_what_a_kernel_writes_beside_its_outputs_is_kept(run, asking_vendor: str
     run(program, CAUSEWAY_VENDOR=asking_vendor)
 
 
+def test_a_kernel_can_ask_what_memory_a_tensor_is_a_part_of(run, asking_vendor: str) -> None:
+    program = """
+        import torch
+        x = torch.zeros(8, 4, device="test")
+        def found(t): return torch.cos(t).flatten()[:2].tolist()
+        assert found(x) == [0, 128], found(x)
+        assert found(x[3:5]) == [48, 128]
+        assert found(x.view(-1)[:2]) == [0, 128]
+        foreign = torch.from_dlpack(x.__dlpack__())  # somebody else may know what lies behind it
+        assert found(foreign[1]) == [-1, -1], found(foreign[1])
+    """
+    run(program, CAUSEWAY_VENDOR=asking_vendor)
+
+
 LISTS = """
 import torch, causeway
 from torch import _foreach_mul, _foreach_mul_, _foreach_neg, _foreach_neg_

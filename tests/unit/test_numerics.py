@@ -30,6 +30,17 @@ def test_one_wrong_element_is_found_and_counted() -> None:
     assert "1 of 100000 elements" in str(verdict)
 
 
+def test_squares_that_float32_loses_are_allowed_in_a_deviation_alone() -> None:
+    small, lost = torch.tensor([1e-39, 5e-20]), torch.zeros(2)
+    assert numerics.rule_of("aten::std.correction_out") == "deviation"
+    assert numerics.rule_of("aten::var.correction_out") == "statistics"
+    assert compare(lost, small, rule="deviation", exact=small.double(), terms=9).good
+    assert not compare(lost, small, rule="statistics", exact=small.double(), terms=9).good
+    larger = torch.full((2,), 2e-19)  # whose square is a normal number
+    assert not compare(lost, larger, rule="deviation", exact=larger.double(), terms=9).good
+    assert not compare(lost.double(), small.double(), rule="deviation", terms=9).good
+
+
 @pytest.mark.parametrize("what", ["dtype", "shape", "strides"])
 def test_dtype_shape_and_strides_count(what: str) -> None:
     should = torch.zeros(3, 4)

@@ -230,14 +230,16 @@ def _holds(chip: Chip, table: LayoutTable, layout: int, tensor: _Tensor) -> bool
     what = f"layout {layout} of {tensor.words()}"
     given = tensor.pattern()
     size = len(given)
-    with chip.memory(size, bytes_ + GUARD, size) as (at, form, back):
+    room = bytes_ + chip.info.padding + GUARD
+    with chip.memory(size, room, size) as (at, form, back):
         chip.library.write(at, given)
-        chip.fill(form, CANARY, bytes_ + GUARD)
+        chip.fill(form, CANARY, room)
         chip.wait()
         _ask(chip, table, "pack", layout, tensor.at(at), form, None)
         chip.wait()
-        behind = chip.library.read(form + bytes_, GUARD)
-        same(behind, bytes([CANARY]) * GUARD, f"what lies behind {bytes_} bytes of {what}")
+        end = bytes_ + chip.info.padding  # which the chip may write to behind any tensor
+        behind = chip.library.read(form + end, GUARD)
+        same(behind, bytes([CANARY]) * GUARD, f"what lies behind {end} bytes of {what}")
         same(chip.library.read(at, size), given, f"the tensor after its conversion to {what}")
         if table.unpack:
             chip.library.write(back, bytes(size))

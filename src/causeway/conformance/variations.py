@@ -369,7 +369,7 @@ def _values(family: Family, inputs: Inputs, dtype: torch.dtype) -> Iterator[tupl
         yield "subnormal", _with_values(family, inputs, dtype, _subnormal, 7)
         if rule_of(family.reference) in ("exact", "arithmetic"):
             yield "halves", _with_values(family, inputs, dtype, _halves, 11)
-        elif rule_of(family.reference) in ("transcendental", "smooth", "statistics"):
+        elif rule_of(family.reference) in ("transcendental", "smooth", "statistics", "deviation"):
             yield "large", _with_values(family, inputs, dtype, _large, 13)
     elif not dtype.is_complex and dtype != torch.bool:
         make = _extreme(base_name(family.reference) not in TRAPS)

@@ -70,7 +70,7 @@ def compare(
     """Whether `came` is `reference`, the CPU's result; all are CPU tensors.
 
     `exact` is the result in float64, `terms` the number of terms of an element, `magnitude` the sum
-    of their absolute values (where it is None: |exact|, and for "statistics" its largest element).
+    of their absolute values (where it is None: |exact|, and for statistics its largest element).
     `strides`: whether the layout counts. `tolerance` is (rtol, atol) in place of the rule's bound:
     |came - right| <= atol + rtol * |right|, where right is `exact`, or else `reference`.
     """
@@ -155,7 +155,7 @@ def _bound(
     scale = size
     if magnitude is not None:
         scale = torch.maximum(size, magnitude.double().abs().nan_to_num(0.0, 0.0, 0.0))
-    elif rule.name == "statistics":
+    elif rule.name in ("statistics", "deviation"):
         scale = size.max().expand_as(size)
     wide = unit(accumulator(dtype))
     adds = growth(terms) + (4 if rule.grows else 0)
@@ -163,6 +163,8 @@ def _bound(
         adds = rule.ulps
     # The result may be subnormal: its spacing is then fixed.
     least = torch.finfo(dtype).smallest_normal * torch.finfo(dtype).eps
+    if rule.roots:
+        least = max(least, math.sqrt(torch.finfo(accumulator(dtype)).smallest_normal))
     bound = rule.ulps * unit(dtype) * size + least
     return bound + adds * wide * scale if rule.grows else bound
 

@@ -32,6 +32,7 @@ class ToleranceRule:
     ulps: float  # of the result's dtype, in units of u: 1 is a correctly rounded result
     grows: bool  # with the number of terms
     reason: str
+    roots: bool = False  # of sums of squares, of which what is below the normal numbers may be lost
 
 
 RULES: dict[str, ToleranceRule] = {
@@ -87,6 +88,14 @@ RULES: dict[str, ToleranceRule] = {
             "means, variances, softmax and losses: sums, then functions of them whose error is "
             "that of the largest element",
         ),
+        ToleranceRule(
+            "deviation",
+            12,
+            True,
+            "as statistics; torch's CUDA kernels and chips without float64 add up squares in "
+            "float32, where those of numbers below 1e-19 are none, and the CPU in float64",
+            roots=True,
+        ),
     ]
 }
 
@@ -130,6 +139,7 @@ OPERATORS: dict[str, str] = {
         "max_pool3d_with_indices hardtanh searchsorted bucketize unique cummax cummin kthvalue "
         "median mode signbit copysign positive eye",
     ),
+    **_names("deviation", "std std_mean"),
     # Of these each rounding is part of the operator: csrc/aten/quantized.cpp.
     **_names("exact", "quantize qlinear qconv"),
     **_names(
@@ -222,7 +232,7 @@ def terms(operator: str, tensors: Sequence[Tensor], results: Sequence[Tensor]) -
         weight = tensors[1]  # a transposed one has the channels the other way round
         fewest = min(weight.shape[:2])
         return max(1, weight.numel() // fewest) if fewest else 1
-    if rule_of(base) in ("matmul", "statistics"):
+    if rule_of(base) in ("matmul", "statistics", "deviation"):
         return max(1, *sizes)
     made = [t.numel() for t in results if t.numel()]
     return max(1, -(-max(sizes) // min(made, default=1)))

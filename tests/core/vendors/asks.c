@@ -1,5 +1,7 @@
 /* Loads: its kernels take little and ask for the rest. Each checks that it was given what it asked for, and fails
  * with words where it was not. */
+#include <stddef.h>
+
 #include "base.h"
 
 static const char* said = "";
@@ -90,6 +92,24 @@ static cw_status neg_lists(const cw_arg* args, int32_t n, cw_stream stream) {
   return CW_OK;
 }
 
+static const cw_host* host;
+
+/* aten::cos.out(self, *, out): no cosine, but the bytes before and of the memory that `self` is a part of; minus ones where
+ * that is not known. */
+static cw_status storage(const cw_arg* args, int32_t n, cw_stream stream) {
+  (void)stream;
+  if (n != 2 || count(args[0].v.tensor) < 2) return refuse("it takes two elements and more");
+  if (host->struct_size <= offsetof(cw_host, storage)) return refuse("there is no host->storage");
+  float* out = (float*)args[0].v.tensor->data;
+  uint64_t before = 0, bytes = 0;
+  const cw_status status = host->storage(args[1].v.tensor, &before, &bytes);
+  if (status != CW_OK && status != CW_UNSUPPORTED) return refuse("host->storage failed");
+  out[0] = status ? -1 : (float)before;
+  out[1] = status ? -1 : (float)bytes;
+  const DLTensor other = *args[1].v.tensor; /* no argument of this call */
+  return host->storage(&other, &before, &bytes) == CW_INVALID ? CW_OK : refuse("any tensor has a storage");
+}
+
 static cw_status op_find(const char* name, cw_op* out) {
   cw_op op = {.struct_size = out->struct_size, .needs = CW_NEEDS_CONTIGUOUS, .dtypes = CW_FLOAT32};
   if (strcmp(name, "aten::add.out") == 0) {
@@ -103,6 +123,8 @@ static cw_status op_find(const char* name, cw_op* out) {
     op.kernel = mul_lists;
   } else if (strcmp(name, "aten::_foreach_neg_") == 0) {
     op.kernel = neg_lists;
+  } else if (strcmp(name, "aten::cos.out") == 0) {
+    op.kernel = storage;
   } else {
     return CW_UNSUPPORTED;
   }
@@ -112,7 +134,7 @@ static cw_status op_find(const char* name, cw_op* out) {
 
 static const cw_backend table = {BASE_HEAD, BASE_LEVEL_0, .last_error = last_error, .op_find = op_find};
 
-const cw_backend* cw_open_v1(const cw_host* host) {
-  (void)host;
+const cw_backend* cw_open_v1(const cw_host* given) {
+  host = given;
   return &table;
 }

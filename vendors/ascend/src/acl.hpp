@@ -38,7 +38,7 @@ constexpr int kFloat = 0, kFloat16 = 1, kInt8 = 2, kInt32 = 3, kUint8 = 4, kInt1
               kInt64 = 9, kUint64 = 10, kDouble = 11, kBool = 12, kComplex64 = 16, kComplex128 = 17, kBfloat16 = 27,
               kComplex32 = 33, kFloat8E5m2 = 35, kFloat8E4m3 = 36, kFloat8E8m0 = 37, kUndefinedType = -1;
 // aclFormat
-constexpr int kFormatNchw = 0, kFormatNd = 2, kFormatNcdhw = 30, kFormatNcl = 47;
+constexpr int kFormatNchw = 0, kFormatNd = 2, kFormatNz = 29, kFormatNcdhw = 30, kFormatNcl = 47;
 // aclrtMemcpyKind, aclrtMemMallocPolicy, aclrtMemAttr
 constexpr int kHostToDevice = 1, kDeviceToHost = 2, kDeviceToDevice = 3, kHugeFirst = 0, kMemoryDdr = 0, kMemoryHbm = 1;
 // Flags of streams and of events; what a stream and an event say

@@ -10,6 +10,7 @@
 #include "error.hpp"
 #include "graph.hpp"
 #include "ipc.hpp"
+#include "layout.hpp"
 #include "memory.hpp"
 #include "profile.hpp"
 #include "stream.hpp"
@@ -24,6 +25,7 @@ static cw_status extension(const char* name, const void** out) {
   }
   if (strcmp(name, "graph.v1") == 0 && has_graphs()) return *out = &graph_table, CW_OK;
   if (strcmp(name, "ipc.v1") == 0 && has_ipc()) return *out = &ipc_table, CW_OK;
+  if (strcmp(name, "layout.v1") == 0 && (*out = layout_table())) return CW_OK;
   if (strcmp(name, "profile.v1") == 0) return *out = &profile_table, CW_OK;
   if (strcmp(name, "notes.v1") == 0) return *out = notes(), CW_OK;
   if (strcmp(name, "ascend.rows.v1") == 0) return *out = rows(), CW_OK;

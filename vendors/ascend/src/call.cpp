@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cstring>
+#include <functional>
 #include <map>
 #include <mutex>
 
@@ -97,7 +98,10 @@ Frame::Frame(const char* name, const cw_arg* args, int32_t n, int32_t outputs, u
   follow_determinism();
 }
 
-Frame::~Frame() { destroy(made_); }
+Frame::~Frame() {
+  stop_recording();
+  destroy(made_);
+}
 
 template <class T>
 T* Frame::keep(T* made, Kind kind) {
@@ -109,25 +113,55 @@ T* Frame::keep(T* made, Kind kind) {
 }
 
 AclTensor* Frame::tensor(const DLTensor* t) {
-  const int32_t place = place_of(t);
-  AclTensor* made = make(t->data, t->dtype, t->shape, t->strides, t->ndim, written(place));
-  if (made && !key_.empty() && place >= 0) places_.push_back({made, place, t->data});
+  const Memory memory = of(t);
+  const bool output = memory.from == Memory::From::nowhere || written(memory.at);
+  return make(memory, t->dtype, t->shape, t->strides, t->ndim, output);
+}
+
+Memory Frame::of(const DLTensor* t, uint64_t bytes) const {
+  Memory memory;
+  memory.offset = bytes, memory.address = static_cast<char*>(t->data) + bytes;
+  for (int32_t i = 0; i < n_; ++i) {
+    if (args_[i].tag == CW_TENSOR && args_[i].v.tensor == t)
+      return memory.from = Memory::From::argument, memory.at = i, memory;
+    for (uint32_t j = 0; args_[i].tag == CW_TENSOR_LIST && j < args_[i].n; ++j)
+      if (args_[i].v.tensors[j] == t) return memory.from = Memory::From::item, memory.at = i, memory.item = j, memory;
+  }
+  return memory;
+}
+
+// From its data to the end of the storage that it is a part of; where that is not known, of the allocation.
+uint64_t Frame::bytes_behind(const DLTensor* t) const {
+  uint64_t before = 0, bytes = 0;
+  const bool known = host.storage && host.storage(t, &before, &bytes) == CW_OK && before <= bytes;
+  return known ? bytes - before : bytes_from(t->data);
+}
+
+uint64_t Frame::bytes_behind(const Memory& memory) const {
+  if (memory.from != Memory::From::argument && memory.from != Memory::From::item) return bytes_from(memory.address);
+  const cw_arg& arg = args_[memory.at];
+  const uint64_t all = bytes_behind(arg.tag == CW_TENSOR ? arg.v.tensor : arg.v.tensors[memory.item]);
+  return all - std::min(all, memory.offset);
+}
+
+AclTensor* Frame::view(const Memory& memory, DLDataType type, const int64_t* shape, const int64_t* strides,
+                       int32_t ndim, bool written) {
+  return make(memory, type, shape, strides, ndim, written);
+}
+
+// Remembers where a tensor lies, for the executors that are made of it.
+AclTensor* Frame::lies(AclTensor* made, const Memory& memory) {
+  if (made && recording_ && memory.from != Memory::From::stays) lie_.emplace_back(made, memory);
   return made;
 }
 
-AclTensor* Frame::view(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
-                       bool written) {
-  alone_ = false;
-  return make(data, type, shape, strides, ndim, written);
-}
-
-AclTensor* Frame::make(void* data, DLDataType dtype, const int64_t* shape, const int64_t* strides, int32_t ndim,
-                       bool written) {
+AclTensor* Frame::make(const Memory& memory, DLDataType dtype, const int64_t* shape, const int64_t* strides,
+                       int32_t ndim, bool written) {
+  void* data = memory.address;
   const int type = type_of(dtype);
   if (type == kUndefinedType) return decline(), nullptr;
-  // aclnn asks for the storage that a tensor lies in, behind which the chip may write what it writes. The core does not
-  // say where that ends: at least what these strides reach, and a part of a tensor must not end there. So all of the
-  // allocation, but for what is only read.
+  // aclnn asks for the storage that a tensor lies in, behind which the chip may write what it writes: at least what these
+  // strides reach, and a part of a tensor must not end there.
   int64_t reach = 1;
   for (int32_t d = 0; d < ndim; ++d) {
     if (shape[d] == 0) {
@@ -138,11 +172,12 @@ AclTensor* Frame::make(void* data, DLDataType dtype, const int64_t* shape, const
   }
   constexpr int64_t most = INT32_MAX;  // elements: kernels count in 32 bits
   if (written) {
-    const int64_t left = static_cast<int64_t>(bytes_from(data)) * 8 / std::max(1, dtype.bits * dtype.lanes);
+    const int64_t left = static_cast<int64_t>(bytes_behind(memory)) * 8 / std::max(1, dtype.bits * dtype.lanes);
     reach = std::max(reach, std::min(left, most));
   }
-  return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides, 0, format_of(ndim), &reach, 1, data),
-              Kind::tensor);
+  return lies(keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides, 0, format_of(ndim), &reach, 1, data),
+                   Kind::tensor),
+              memory);
 }
 
 AclTensor* Frame::ones(DLDataType type, int64_t count) {
@@ -173,19 +208,31 @@ AclTensor* Frame::ones(DLDataType type, int64_t count) {
     ones = more;  // what was there stays: executors that are kept refer to it
   }
   const int64_t stride = 1;
-  return make(ones.memory, type, &count, &stride, 1, false);
+  Memory memory;
+  memory.from = Memory::From::stays, memory.address = ones.memory;
+  return make(memory, type, &count, &stride, 1, false);
+}
+
+bool Frame::take_form(int place) {
+  const void* form = nullptr;
+  if (status_ || host.packed(args_[place].v.tensor, kNzLayout, stream_, &form)) return false;
+  form_.from = Memory::From::form, form_.at = place, form_.address = const_cast<void*>(form);
+  return true;
+}
+
+// With the shape and strides of the argument: a transposed one is the form of its transpose, seen so.
+AclTensor* Frame::weight(int place) {
+  const DLTensor& t = *args_[place].v.tensor;
+  Nz nz;
+  if (!form_.address || !nz_of(t, &nz)) return decline(), nullptr;
+  return lies(keep(aclnn.tensor(t.shape, 2, type_of(t.dtype), t.strides, 0, kFormatNz, nz.blocks, 4, form_.address),
+                   Kind::tensor),
+              form_);
 }
 
 AclTensor* Frame::nothing(int type) {
   const int64_t none = 0, stride = 1;
   return keep(aclnn.tensor(&none, 1, type, &stride, 0, kFormatNd, &none, 1, nullptr), Kind::tensor);
-}
-
-// Which argument it is, -1 for one of a list.
-int32_t Frame::place_of(const DLTensor* t) const {
-  for (int32_t i = 0; i < n_; ++i)
-    if (args_[i].tag == CW_TENSOR && args_[i].v.tensor == t) return i;
-  return -1;
 }
 
 AclTensor* Frame::tensor(const cw_arg& arg) {
@@ -209,22 +256,24 @@ const DLTensor* Frame::first_input() const {
   return nullptr;
 }
 
-AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, void** where) {
+AclTensor* Frame::scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, Memory* where) {
   const DLTensor* any = first_input();
   if (!any) return decline(), nullptr;
-  alone_ = false;
   std::vector<int64_t> strides(static_cast<size_t>(ndim), 1);
   int64_t all = 1;
   for (int32_t d = ndim - 1; d >= 0; --d) strides[static_cast<size_t>(d)] = all, all *= shape[d];
-  void* data = nullptr;
-  if (const cw_status status =
-          host.scratch(any->device.device_id, stream_, static_cast<uint64_t>(all * itemsize), &data)) {
+  Memory memory;
+  memory.from = Memory::From::lent, memory.at = static_cast<int32_t>(lent_.size());
+  lent_.push_back(static_cast<uint64_t>(all * itemsize));
+  if (const cw_status status = host.scratch(any->device.device_id, stream_, lent_.back(), &memory.address)) {
     if (!status_) status_ = status;
     return nullptr;
   }
-  if (where) *where = data;
-  return keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1, data),
-              Kind::tensor);
+  if (where) *where = memory;
+  return lies(keep(aclnn.tensor(shape, static_cast<uint64_t>(ndim), type, strides.data(), 0, kFormatNd, &all, 1,
+                                memory.address),
+                   Kind::tensor),
+              memory);
 }
 
 AclTensor* Frame::filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim) {
@@ -259,6 +308,7 @@ AclTensorList* Frame::list(const std::vector<AclTensor*>& made) {
   if (status_) return nullptr;
   AclTensorList* list = aclnn.tensor_list(made.data(), made.size());
   if (list) made_.resize(made_.size() - made.size());  // the list ends them
+  if (list && recording_) lists_.emplace_back(list, made);
   return keep(list, Kind::tensor_list);
 }
 
@@ -336,22 +386,24 @@ namespace {
 // What a call is like, as bytes: equal ones make equal calls of aclnn, but for addresses.
 class Key {
  public:
-  explicit Key(std::string& text) : text_(text) { text_.clear(); }
+  // `behind` says how many bytes there are from a tensor's data to the end of its storage.
+  Key(std::string& text, const std::function<uint64_t(const DLTensor*)>& behind) : text_(text), behind_(behind) {
+    text_.clear();
+  }
   void put(const void* data, size_t bytes) { text_.append(static_cast<const char*>(data), bytes); }
   void put(int64_t value) { put(&value, sizeof(value)); }
 
-  // `written`: with what lies behind it; `where`: with its address. False: not to be kept.
-  bool put(const DLTensor* t, bool written, bool where) {
+  // `written`: with what lies behind it. False: not to be kept.
+  bool put(const DLTensor* t, bool written) {
     // An address that is told later must be one of 32 bytes.
-    if (!where && reinterpret_cast<uintptr_t>(t->data) % 32) return false;
+    if (reinterpret_cast<uintptr_t>(t->data) % 32) return false;
     uint32_t type;
     static_assert(sizeof(type) == sizeof(t->dtype));
     memcpy(&type, &t->dtype, sizeof(type));
     put(static_cast<int64_t>(type) << 32 | t->ndim);
     put(t->shape, static_cast<size_t>(t->ndim) * sizeof(int64_t));
     put(t->strides, static_cast<size_t>(t->ndim) * sizeof(int64_t));
-    if (written) put(static_cast<int64_t>(bytes_from(t->data)));
-    if (where) put(static_cast<int64_t>(reinterpret_cast<uintptr_t>(t->data)));
+    if (written) put(static_cast<int64_t>(behind_(t)));
     return true;
   }
   bool put(const cw_arg& arg, bool written) {
@@ -360,12 +412,12 @@ class Key {
       case CW_NONE:
         return true;
       case CW_TENSOR:
-        return put(arg.v.tensor, written, false);
+        return put(arg.v.tensor, written);
       case CW_TENSOR_LIST:
         for (uint32_t i = 0; i < arg.n; ++i)
           if (!arg.v.tensors[i])
             put(int64_t{-1});
-          else if (!put(arg.v.tensors[i], true, true))
+          else if (!put(arg.v.tensors[i], written))
             return false;
         return true;
       case CW_STRING:
@@ -389,52 +441,105 @@ class Key {
 
  private:
   std::string& text_;
+  const std::function<uint64_t(const DLTensor*)>& behind_;
 };
 
 }  // namespace
 
+// Where a tensor's elements are: of a list, of the one at a place in it. nullptr: there is none.
+static const void* data_at(const cw_arg& arg, uint32_t item) {
+  if (arg.tag == CW_TENSOR) return item ? nullptr : arg.v.tensor->data;
+  if (arg.tag != CW_TENSOR_LIST || item >= arg.n || !arg.v.tensors[item]) return nullptr;
+  return arg.v.tensors[item]->data;
+}
+
 bool Frame::write_key(const Operation& operation, int64_t more) {
-  Key key(key_);
+  const std::function<uint64_t(const DLTensor*)> behind = [this](const DLTensor* t) { return bytes_behind(t); };
+  Key key(key_, behind);
   key.put(static_cast<int64_t>(reinterpret_cast<uintptr_t>(&operation)));
   key.put(more << 32 | told.load(std::memory_order_relaxed) << 16 | index());
   for (int32_t i = 0; i < n_; ++i) {
     if (!key.put(args_[i], written(i))) return key_.clear(), false;
-    if (args_[i].tag != CW_TENSOR) continue;
-    int32_t same = 0;  // which tensors are one memory
-    while (same < i && (args_[same].tag != CW_TENSOR || args_[same].v.tensor->data != args_[i].v.tensor->data)) ++same;
-    key.put(int64_t{same});
+    // Which tensors are one memory: of a list, those of one place in it.
+    for (uint32_t j = 0; j < (args_[i].tag == CW_TENSOR_LIST ? args_[i].n : 1); ++j) {
+      const void* data = data_at(args_[i], j);
+      int32_t same = 0;
+      while (same < i && (!data || data_at(args_[same], j) != data)) ++same;
+      if (data) key.put(int64_t{same});
+    }
   }
   return true;
+}
+
+void* Frame::address_of(const Memory& memory, const std::vector<void*>& lent) const {
+  switch (memory.from) {
+    case Memory::From::argument:
+      return static_cast<char*>(args_[memory.at].v.tensor->data) + memory.offset;
+    case Memory::From::item:
+      return static_cast<char*>(args_[memory.at].v.tensors[memory.item]->data) + memory.offset;
+    case Memory::From::lent:
+      return lent[static_cast<size_t>(memory.at)];
+    case Memory::From::form:
+      return form_.address;
+    default:
+      return memory.address;
+  }
 }
 
 bool Frame::again(Operation& operation, int64_t more, cw_status* status) {
-  if (status_ || !alone_ || !operation.repeats.load(std::memory_order_relaxed) || !keeps_executors()) return false;
+  main_ = &operation;
+  if (status_ || !operation.repeats.load(std::memory_order_relaxed) || !keeps_executors()) return false;
   if (!write_key(operation, more)) return false;
   Kept* kept = take_executor(key_);
-  if (!kept) return false;
-  Status told_address = kSuccess;
-  for (size_t i = 0; i < kept->places.size() && told_address == kSuccess; ++i) {
-    Kept::Place& place = kept->places[i];
-    void* now = args_[place.argument].v.tensor->data;
-    if (place.address == now) continue;
-    told_address = aclnn.set_tensor_address(kept->executor, static_cast<size_t>(i), place.tensor, now);
-    place.address = now;
+  if (!kept) return recording_ = seen_before(key_), false;
+  std::vector<void*> lent(kept->lent.size());
+  for (size_t i = 0; i < lent.size(); ++i)
+    if ((*status = host.scratch(index(), stream_, kept->lent[i], &lent[i]))) return release_executor(kept), true;
+  for (Kept::Step& step : kept->steps) {
+    for (Kept::Place& place : step.places) {
+      void* now = address_of(place.memory, lent);
+      if (place.memory.address == now) continue;
+      if (aclnn.set_tensor_address(step.executor, place.index, place.tensor, now) != kSuccess)
+        return drop_executor(kept), false;  // made anew
+      place.memory.address = now;
+    }
   }
-  if (told_address != kSuccess) return drop_executor(kept), false;  // made anew
-  bool launched = false;
-  *status = run(operation, kept->bytes, kept->executor, &launched);
-  *status ? drop_executor(kept) : release_executor(kept);
+  came_again_ = true;
+  for (const Kept::Step& step : kept->steps) {
+    bool launched = false;
+    if ((*status = run(*step.operation, step.bytes, step.executor, &launched))) return drop_executor(kept), true;
+  }
+  release_executor(kept);
   return true;
 }
 
-// The executor as one that is kept, before its first run; NULL where it is for this call alone.
-Kept* Frame::kept_of(Operation& operation, uint64_t bytes, AclExecutor* executor) {
-  if (key_.empty() || !alone_ || !seen_before(key_)) return nullptr;
-  if (aclnn.set_repeatable(executor) != kSuccess) return operation.repeats = false, nullptr;
+void Frame::note(AclTensor* tensor, size_t* index, std::vector<Kept::Place>* places) const {
+  const size_t at = (*index)++;
+  for (const auto& [made, memory] : lie_)
+    if (tensor && made == tensor) return places->push_back({at, tensor, memory});
+}
+
+void Frame::note(AclTensorList* list, size_t* index, std::vector<Kept::Place>* places) const {
+  for (const auto& [made, tensors] : lists_) {
+    if (!list || made != list) continue;
+    for (AclTensor* tensor : tensors) note(tensor, index, places);
+    return;
+  }
+  ++*index;  // an absent one
+}
+
+void Frame::stop_recording() {
+  recording_ = false;
+  for (const Kept::Step& step : steps_) aclnn.destroy_executor(step.executor);
+  steps_.clear();
+}
+
+void Frame::keep() {
+  if (!recording_ || steps_.empty()) return;
   auto* made = new Kept;
-  made->executor = executor, made->bytes = bytes;
-  made->handles.swap(made_), made->places.swap(places_), made->key.swap(key_);
-  return made;
+  made->steps.swap(steps_), made->lent.swap(lent_), made->handles.swap(made_), made->key.swap(key_);
+  recording_ = false;
+  keep_executor(made);
 }
 
 // Refused before anything was done: another rung serves. Said once for each operator.
@@ -445,13 +550,20 @@ cw_status Frame::decline(Operation& operation, Status result) {
   return fail(CW_UNSUPPORTED, "%s: aclnn%s declined: %s", name_, operation.name, words.c_str());
 }
 
-cw_status Frame::finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor) {
-  if (result != kSuccess) return decline(operation, result);
-  Kept* made = kept_of(operation, bytes, executor);
+cw_status Frame::finish(Operation& operation, uint64_t bytes, AclExecutor* executor, std::vector<Kept::Place> places) {
+  // An address that is told later must be one of 32 bytes; memory that is no argument's may be anywhere.
+  for (const Kept::Place& place : places)
+    if (place.memory.from == Memory::From::nowhere || reinterpret_cast<uintptr_t>(place.memory.address) % 32)
+      stop_recording();
+  bool kept = recording_;
+  if (kept && aclnn.set_repeatable(executor) != kSuccess) {
+    main_->repeats = false, kept = false;
+    stop_recording();
+  }
   bool launched = false;
   const cw_status status = run(operation, bytes, executor, &launched);
-  if (made)
-    status ? end_executor(made) : keep_executor(made);
+  if (kept)
+    steps_.push_back({&operation, executor, bytes, std::move(places)});
   else if (!launched && aclnn.destroy_executor)
     aclnn.destroy_executor(executor);  // what does not run is nobody's
   return status;

@@ -23,6 +23,7 @@
 #include "acl.hpp"
 #include "error.hpp"
 #include "executors.hpp"
+#include "layout.hpp"
 #include "causeway/operators.hpp"
 #include "causeway/pattern.hpp"
 
@@ -52,6 +53,8 @@ enum class Flag : int { no, yes };
 enum class Real : int {};  // a double
 enum class Scalar : int {};  // an aclScalar of this integer
 enum class Cube : int { product, convolution };  // how float32 is multiplied: as torch's settings ask now
+enum class Weight : int {
+};  // the tensor of this place in the chip's format: a call of its own, where there is such a form
 enum class Everything : int {};  // all dimensions of the tensor of this place, as aclIntArray
 enum class None : int { tensor };  // a NULL tensor
 
@@ -76,15 +79,21 @@ class Frame {
 
   AclTensor* tensor(const cw_arg& arg);  // NULL for none; of a number a tensor that is filled with it
   AclTensor* tensor(const DLTensor* t);
-  // Memory of an argument or of `scratch` as another tensor; of an argument that is written where `written`.
-  AclTensor* view(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
+  // Memory of an argument, so many bytes behind its begin.
+  Memory of(const DLTensor* t, uint64_t bytes = 0) const;
+  // Memory of an argument or of `scratch`, or that stays for good, as another tensor; of an argument that is written
+  // where `written`.
+  AclTensor* view(const Memory& memory, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
                   bool written);
   // This many ones of a type of `kFloats`, which stay where they are: a call with them is kept. NULL: of another type, or
   // there are not so many yet and a capture takes no copy that is waited for.
   AclTensor* ones(DLDataType type, int64_t count);
   AclTensor* nothing(int type);  // a tensor without elements
-  // In workspace and dense; what is in it is arbitrary. `data`: where it lies.
-  AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, void** data = nullptr);
+  // Whether this argument, a weight, is in the chip's format now; `weight` is that tensor then.
+  bool take_form(int place);
+  AclTensor* weight(int place);
+  // In workspace and dense; what is in it is arbitrary. `where`: where it lies.
+  AclTensor* scratch(int type, int64_t itemsize, const int64_t* shape, int32_t ndim, Memory* where = nullptr);
   // Likewise, filled with one number; `type` is an aclDataType of `itemsize` bytes.
   AclTensor* filled(const cw_arg& number, int type, int64_t itemsize, const int64_t* shape, int32_t ndim);
   AclTensorList* tensors(const cw_arg& arg);
@@ -110,35 +119,50 @@ class Frame {
     if (!status_) status_ = fail(CW_UNSUPPORTED, "%s: aclnn's call does not take these arguments", name_);
   }
   cw_status status() const { return status_; }
-  cw_status finish(Operation& operation, Status result, uint64_t bytes, AclExecutor* executor);
-  // Runs the executor that is kept of this operation, these arguments and `more`. False: there is none.
+  // Runs the executors that are kept of this operation, these arguments and `more`. False: there are none.
   bool again(Operation& operation, int64_t more, cw_status* status);
+  bool came_again() const { return came_again_; }  // what follows the call was done too
+  // The line's call is done, and all that follows: from now on it may come again.
+  void keep();
   // What a line's functions leave for what follows the call.
-  void* left[2] = {};
-  // A call beside the line's, on the same stream; a refusal counts as one of this call.
+  Memory left[2];
+  // A call of aclnn's on the frame's stream. What it refuses is declined.
   template <class... Args>
   cw_status call(Operation& operation, Args... args) {
     TRY(status_);
-    alone_ = false;
     uint64_t bytes = 0;
     AclExecutor* executor = nullptr;
     using Workspace = Status (*)(Args..., uint64_t*, AclExecutor**);
     const Status result = reinterpret_cast<Workspace>(operation.workspace)(args..., &bytes, &executor);
-    return status_ = finish(operation, result, bytes, executor);
+    if (result != kSuccess) return status_ = decline(operation, result);
+    std::vector<Kept::Place> places;
+    size_t index = 0;
+    if (recording_) (note(args, &index, &places), ...);
+    return status_ = finish(operation, bytes, executor, std::move(places));
   }
 
  private:
   template <class T>
   T* keep(T* made, Kind kind);
   bool write_key(const Operation& operation, int64_t more);
-  int32_t place_of(const DLTensor* t) const;
   bool written(int32_t place) const { return place < outputs_ || (also_written_ >> place & 1); }
-  AclTensor* make(void* data, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
+  AclTensor* make(const Memory& memory, DLDataType type, const int64_t* shape, const int64_t* strides, int32_t ndim,
                   bool written);
+  AclTensor* lies(AclTensor* made, const Memory& memory);
   AclTensor* filled(const cw_arg& number);
   cw_status decline(Operation& operation, Status result);
+  cw_status finish(Operation& operation, uint64_t bytes, AclExecutor* executor, std::vector<Kept::Place> places);
   cw_status run(Operation& operation, uint64_t bytes, AclExecutor* executor, bool* launched);
-  Kept* kept_of(Operation& operation, uint64_t bytes, AclExecutor* executor);
+  uint64_t bytes_behind(const DLTensor* t) const;
+  uint64_t bytes_behind(const Memory& memory) const;
+  void* address_of(const Memory& memory, const std::vector<void*>& lent) const;
+  // Which of a call's tensors lie in memory that may be elsewhere the next time. Each has its place in the order of the
+  // parameters, those of a list one by one, and an absent one has its own too.
+  void note(AclTensor* tensor, size_t* index, std::vector<Kept::Place>* places) const;
+  void note(AclTensorList* list, size_t* index, std::vector<Kept::Place>* places) const;
+  template <class T>
+  void note(T, size_t*, std::vector<Kept::Place>*) const {}
+  void stop_recording();
 
   const char* name_;
   const cw_arg* args_;
@@ -147,9 +171,15 @@ class Frame {
   cw_stream stream_;
   cw_status status_ = CW_OK;
   Handles made_;
-  bool alone_ = true;  // nothing but the line's call was made, and no memory lent: what is kept would be this call
-  std::string key_;  // of the call that is being made; empty: it is not to be kept
-  std::vector<Kept::Place> places_;
+  Operation* main_ = nullptr;  // the line's
+  Memory form_;  // of a weight
+  std::string key_;  // of the line's call; empty: it is not to be kept
+  bool recording_ = false;  // it came before, and is kept from now on
+  bool came_again_ = false;
+  std::vector<Kept::Step> steps_;  // so far
+  std::vector<uint64_t> lent_;
+  std::vector<std::pair<AclTensor*, Memory>> lie_;  // where tensors lie, while it is recorded
+  std::vector<std::pair<AclTensorList*, std::vector<AclTensor*>>> lists_;
 };
 
 int type_of(DLDataType type);  // aclDataType, kUndefinedType for none
@@ -217,6 +247,7 @@ struct Word {
   ASCEND_WORD(Cube, cube_math(token))
   ASCEND_WORD(Everything, f.every_dimension(args[i].v.tensor->ndim))
   ASCEND_WORD(None, static_cast<AclTensor*>(nullptr))
+  ASCEND_WORD(Weight, f.weight(i))
 #undef ASCEND_WORD
   template <Integer token>
   static auto get(Frame&, std::integral_constant<Integer, token>) {
@@ -277,17 +308,19 @@ struct With : cw::Pattern<Word, Frame, tokens...> {
     cw_status status = CW_OK;
     if (f.again(operation, (0 + ... + precision(tokens)), &status)) return status;
     auto given = Base::template parameters<Op>(f);
-    TRY(f.status());
-    uint64_t bytes = 0;
-    AclExecutor* executor = nullptr;
-    const Status result = std::apply(
-        [&](auto... x) {
-          using Workspace = Status (*)(decltype(x)..., uint64_t*, AclExecutor**);
-          return reinterpret_cast<Workspace>(operation.workspace)(x..., &bytes, &executor);
-        },
-        given);
-    return f.finish(operation, result, bytes, executor);
+    return std::apply([&](auto... x) { return f.call(operation, x...); }, given);
   }
+
+  // The place of a weight that is taken in the chip's format; -1: of none.
+  static constexpr int weight = [] {
+    int place = -1;
+    (
+        [&] {
+          if constexpr (std::is_same_v<std::remove_cv_t<decltype(tokens)>, Weight>) place = static_cast<int>(tokens);
+        }(),
+        ...);
+    return place;
+  }();
 
  private:
   // What a call depends on beside its arguments, as a number.
@@ -306,6 +339,7 @@ struct Then : Call {
   template <class Op>
   static cw_status call(Operation& operation, Frame& f) {
     TRY(Call::template call<Op>(operation, f));
+    if (f.came_again()) return CW_OK;
     const cw_status status = after(f);
     // The results are written, so that no other rung may begin again.
     return status == CW_UNSUPPORTED
@@ -378,13 +412,17 @@ struct Row {
   }
 
   static cw_status call(const cw_arg* args, int32_t n, cw_stream stream) {
+    if constexpr (((Calls::weight >= 0) || ...)) {
+      const cw_status status = from_form(args, n, stream);
+      if (status != CW_UNSUPPORTED) return status;
+    }
     Frame frame(Op::name, args, n, static_cast<int32_t>(Op::outputs), also_written<Op>, stream);
     cw_status status = CW_UNSUPPORTED;
     Operation* operation = operations;
     bool served = false;
     const auto attempt = [&](auto call) {
       using Call = decltype(call);
-      if (!served && operation->run && Call::template fits<Op>(args))
+      if (!served && operation->run && Call::weight < 0 && Call::template fits<Op>(args))
         served = true, status = Call::template call<Op>(*operation, frame);
       ++operation;
     };
@@ -392,8 +430,28 @@ struct Row {
     // Numbers where no call takes them: the first makes tensors of them.
     using First = std::tuple_element_t<0, std::tuple<Calls...>>;
     if (!served && operations[0].run) status = First::template call<Op>(operations[0], frame);
+    if (!status) frame.keep();
     if (!served && !operations[0].run)
       return fail(CW_UNSUPPORTED, "%s: aclnn%s is not in CANN's libraries", Op::name, operations[0].name);
+    return status;
+  }
+
+  // By a call that takes a weight in the chip's format, where it is there. UNSUPPORTED: nothing was done.
+  static cw_status from_form(const cw_arg* args, int32_t n, cw_stream stream) {
+    cw_status status = CW_UNSUPPORTED;
+    Operation* operation = operations;
+    const auto attempt = [&]([[maybe_unused]] auto call) {
+      using Call = decltype(call);
+      if constexpr (Call::weight >= 0) {
+        if (operation->run && may_have_form(args[Call::weight])) {
+          Frame frame(Op::name, args, n, static_cast<int32_t>(Op::outputs), also_written<Op>, stream);
+          if (frame.take_form(Call::weight)) status = Call::template call<Op>(*operation, frame);
+          if (!status) frame.keep();
+        }
+      }
+      ++operation;
+    };
+    (attempt(Calls()), ...);
     return status;
   }
 };

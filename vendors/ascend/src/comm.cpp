@@ -22,6 +22,7 @@
 #include "device.hpp"
 #include "error.hpp"
 #include "hccl.hpp"
+#include "profile.hpp"
 #include "stream.hpp"
 
 namespace {
@@ -209,8 +210,15 @@ cw_status enter(const char* entry, cw_comm comm, cw_stream handle, Stream* strea
   return comm->failure.empty() ? CW_OK : fail(CW_FAILED, "%s: %s", entry, comm->failure.c_str());
 }
 
-// After a collective was put on a stream: an event behind it, for the watcher.
-cw_status leave(const char* entry, cw_comm comm, Stream stream, HcclResult result) {
+// Puts a collective on a stream, and an event behind it, for the watcher. A trace has events around it: HCCL's kernels,
+// on whatever streams it has, are not told apart.
+template <class Call>
+cw_status put(const char* entry, cw_comm comm, cw_stream handle, Stream stream, Call call) {
+  HcclResult result = 0;
+  {
+    const Timed timed(*comm->device, handle);
+    result = call();
+  }
   TRY(check_hccl(result, entry));
   Event event = nullptr;
   TRY(check(acl.event_create(&event, kEventSync), "aclrtCreateEventExWithFlag"));
@@ -308,16 +316,17 @@ cw_status all_reduce(cw_comm comm, const void* in, void* out, uint64_t count, in
   Stream stream;
   TRY(reduces("all_reduce", dtype, operation, &type, &how));
   TRY(enter("all_reduce", comm, handle, &stream));
-  return leave("HcclAllReduce", comm, stream,
-               hccl.all_reduce(const_cast<void*>(in), out, count, type, how, comm->hccl, stream));
+  return put("HcclAllReduce", comm, handle, stream,
+             [&] { return hccl.all_reduce(const_cast<void*>(in), out, count, type, how, comm->hccl, stream); });
 }
 
 cw_status broadcast(cw_comm comm, void* data, uint64_t count, int32_t dtype, int32_t root, cw_stream handle) {
   Stream stream;
   TRY(enter("broadcast", comm, handle, &stream));
   const Type type = moved_type(dtype);
-  return leave("HcclBroadcast", comm, stream,
-               hccl.broadcast(data, count * type.times, type.hccl, static_cast<uint32_t>(root), comm->hccl, stream));
+  return put("HcclBroadcast", comm, handle, stream, [&] {
+    return hccl.broadcast(data, count * type.times, type.hccl, static_cast<uint32_t>(root), comm->hccl, stream);
+  });
 }
 
 cw_status reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
@@ -330,17 +339,18 @@ cw_status reduce(cw_comm comm, const void* in, void* out, uint64_t count, int32_
     static constexpr uint64_t sizes[] = {1, 2, 4, 2, 4, 8, 0, 0, 0, 0, 0, 2};
     TRY(lend(*comm, count * sizes[type], &out));
   }
-  return leave(
-      "HcclReduce", comm, stream,
-      hccl.reduce(const_cast<void*>(in), out, count, type, how, static_cast<uint32_t>(root), comm->hccl, stream));
+  return put("HcclReduce", comm, handle, stream, [&] {
+    return hccl.reduce(const_cast<void*>(in), out, count, type, how, static_cast<uint32_t>(root), comm->hccl, stream);
+  });
 }
 
 cw_status all_gather(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, cw_stream handle) {
   Stream stream;
   TRY(enter("all_gather", comm, handle, &stream));
   const Type type = moved_type(dtype);
-  return leave("HcclAllGather", comm, stream,
-               hccl.all_gather(const_cast<void*>(in), out, count * type.times, type.hccl, comm->hccl, stream));
+  return put("HcclAllGather", comm, handle, stream, [&] {
+    return hccl.all_gather(const_cast<void*>(in), out, count * type.times, type.hccl, comm->hccl, stream);
+  });
 }
 
 cw_status reduce_scatter(cw_comm comm, const void* in, void* out, uint64_t count, int32_t dtype, uint32_t operation,
@@ -349,8 +359,8 @@ cw_status reduce_scatter(cw_comm comm, const void* in, void* out, uint64_t count
   Stream stream;
   TRY(reduces("reduce_scatter", dtype, operation, &type, &how));
   TRY(enter("reduce_scatter", comm, handle, &stream));
-  return leave("HcclReduceScatter", comm, stream,
-               hccl.reduce_scatter(const_cast<void*>(in), out, count, type, how, comm->hccl, stream));
+  return put("HcclReduceScatter", comm, handle, stream,
+             [&] { return hccl.reduce_scatter(const_cast<void*>(in), out, count, type, how, comm->hccl, stream); });
 }
 
 cw_status all_to_all(cw_comm comm, const void* in, const uint64_t* in_counts, const uint64_t* in_offsets, void* out,
@@ -364,15 +374,15 @@ cw_status all_to_all(cw_comm comm, const void* in, const uint64_t* in_counts, co
     return all;
   };
   const auto a = times(in_counts), b = times(in_offsets), c = times(out_counts), d = times(out_offsets);
-  return leave(
-      "HcclAlltoAllV", comm, stream,
-      hccl.all_to_all(in, a.data(), b.data(), type.hccl, out, c.data(), d.data(), type.hccl, comm->hccl, stream));
+  return put("HcclAlltoAllV", comm, handle, stream, [&] {
+    return hccl.all_to_all(in, a.data(), b.data(), type.hccl, out, c.data(), d.data(), type.hccl, comm->hccl, stream);
+  });
 }
 
 cw_status barrier(cw_comm comm, cw_stream handle) {
   Stream stream;
   TRY(enter("barrier", comm, handle, &stream));
-  return leave("HcclBarrier", comm, stream, hccl.barrier(comm->hccl, stream));
+  return put("HcclBarrier", comm, handle, stream, [&] { return hccl.barrier(comm->hccl, stream); });
 }
 
 // ---- messages --------------------------------------------------------------------------------------------------------
@@ -388,8 +398,10 @@ cw_status message(const char* entry, int kind, cw_comm comm, void* data, uint64_
     comm->group_stream = handle;
     return comm->items.push_back(item), CW_OK;
   }
-  return kind ? leave("HcclRecv", comm, stream, hccl.recv(data, item.count, item.type, item.peer, comm->hccl, stream))
-              : leave("HcclSend", comm, stream, hccl.send(data, item.count, item.type, item.peer, comm->hccl, stream));
+  return kind ? put("HcclRecv", comm, handle, stream,
+                    [&] { return hccl.recv(data, item.count, item.type, item.peer, comm->hccl, stream); })
+              : put("HcclSend", comm, handle, stream,
+                    [&] { return hccl.send(data, item.count, item.type, item.peer, comm->hccl, stream); });
 }
 
 cw_status send(cw_comm comm, const void* in, uint64_t count, int32_t dtype, int32_t peer, cw_stream handle) {
@@ -420,8 +432,8 @@ cw_status group_end(cw_comm comm) {
       for (const HcclItem& other : batch) taken = taken || (other.kind == item.kind && other.peer == item.peer);
       (taken ? later : batch).push_back(item);
     }
-    TRY(leave("HcclBatchSendRecv", comm, stream,
-              hccl.batch(batch.data(), static_cast<uint32_t>(batch.size()), comm->hccl, stream)));
+    TRY(put("HcclBatchSendRecv", comm, comm->group_stream, stream,
+            [&] { return hccl.batch(batch.data(), static_cast<uint32_t>(batch.size()), comm->hccl, stream); }));
     left.swap(later);
   }
   return CW_OK;

@@ -12,6 +12,7 @@
 #include "call.hpp"
 #include "code.hpp"
 #include "error.hpp"
+#include "layout.hpp"
 #include "profile.hpp"
 #include "stream.hpp"
 
@@ -285,6 +286,7 @@ const char* notes() {
     line(operators);
     if (operators.empty()) line(words_for_operators());
     if (runtime.empty()) line(notes_for_code()), line(notes_for_profile());
+    if (operators.empty()) line(notes_for_layouts());
     return made;
   }();
   return text.c_str();

@@ -40,7 +40,7 @@ void destroy(const Handles& handles) {
 
 namespace {
 
-constexpr size_t kMost = 4096;  // executors; some kilobytes of host memory each
+constexpr size_t kMost = 4096;  // calls; some kilobytes of host memory for each executor
 constexpr size_t kRemembered = 1 << 14;  // keys that came once, by their hash
 
 size_t most() {
@@ -75,7 +75,7 @@ Cache& cache() {
 
 void end_executor(Kept* made) {
   if (!made) return;
-  aclnn.destroy_executor(made->executor);
+  for (const Kept::Step& step : made->steps) aclnn.destroy_executor(step.executor);
   destroy(made->handles);
   delete made;
 }

@@ -1,9 +1,10 @@
 // Executors of aclnn that are kept. A call that came before with the same operator, shapes, strides, dtypes, numbers and
-// places within their allocations runs the executor of then: no handles are made and aclnn's first phase is not asked.
-// Tensors whose address is another one are told by aclSetTensorAddr; those in lists must lie where they were.
+// places within their allocations runs the executors of then: no handles are made and aclnn's first phase is not asked.
+// Tensors whose address is another one are told by aclSetTensorAddr, also those in lists, those in memory that is lent
+// for the call, and weights in a format of the chip's.
 //
 // Kept is what came twice, so that what never comes again (a step's own numbers) costs nothing. Not kept are calls with
-// random numbers, with workspace of ours, and of operators that CANN refuses to make repeatable.
+// random numbers, and with operators that CANN refuses to make repeatable.
 #pragma once
 
 #include <cstdint>
@@ -15,20 +16,38 @@
 
 namespace ascend {
 
+struct Operation;
+
 enum class Kind { tensor, scalar, int_array, bool_array, float_array, tensor_list, scalar_list };
 using Handles = std::vector<std::pair<Kind, const void*>>;
 void destroy(const Handles& handles);  // the last first
 
+// Where the memory of a tensor comes from, so that a call that comes again finds it where it is then.
+struct Memory {
+  enum class From { nowhere, stays, argument, item, lent, form };
+  From from = From::nowhere;
+  int32_t at = 0;  // which argument, or which of the blocks that were lent
+  uint32_t item = 0;  // of an argument that is a list
+  uint64_t offset = 0;  // in bytes
+  void* address = nullptr;  // with the offset
+};
+
+// What a line's call did: its calls of aclnn in their order, those that were made beside it too.
 struct Kept {
-  AclExecutor* executor = nullptr;
-  uint64_t bytes = 0;  // of workspace
-  Handles handles;  // what the executor was made of, which it refers to
   struct Place {
+    size_t index;  // among the tensors of the call
     AclTensor* tensor;
-    int32_t argument;
-    const void* address;
+    Memory memory;  // its address: where the executor has it
   };
-  std::vector<Place> places;
+  struct Step {
+    Operation* operation;
+    AclExecutor* executor;
+    uint64_t bytes;  // of workspace
+    std::vector<Place> places;
+  };
+  std::vector<Step> steps;
+  std::vector<uint64_t> lent;  // bytes of memory that the calls ask for beside their workspace
+  Handles handles;  // what the executors were made of, which they refer to
   // of the cache
   bool busy = false;
   std::string key;

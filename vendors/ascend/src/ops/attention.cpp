@@ -60,8 +60,9 @@ template <class At>
 AclTensor* mask(Frame& f) {
   if (!f[At::causal].v.i) return nullptr;
   const int64_t shape[] = {kSquare, kSquare}, strides[] = {kSquare, 1};
-  void* square = causal_square(f);
-  return square ? f.view(square, {kDLBool, 8, 1}, shape, strides, 2, false) : nullptr;
+  Memory square;
+  square.from = Memory::From::stays, square.address = causal_square(f);
+  return square.address ? f.view(square, {kDLBool, 8, 1}, shape, strides, 2, false) : nullptr;
 }
 
 template <class At>
@@ -103,13 +104,13 @@ struct Rows {  // of the queries, float32: [batch, heads, rows, 8]
     else
       f.decline();
   }
-  AclTensor* scratch(Frame& f, void** data = nullptr) const {
-    return f.status() ? nullptr : f.scratch(kFloat, sizeof(float), shape, 4, data);
+  AclTensor* scratch(Frame& f, Memory* where = nullptr) const {
+    return f.status() ? nullptr : f.scratch(kFloat, sizeof(float), shape, 4, where);
   }
   // The first of each eight.
-  AclTensor* first(Frame& f, void* data) const {
+  AclTensor* first(Frame& f, const Memory& memory) const {
     const int64_t strides[] = {shape[1] * shape[2] * kRepeated, shape[2] * kRepeated, kRepeated};
-    return f.view(data, kSingle, shape, strides, 3, false);
+    return f.view(memory, kSingle, shape, strides, 3, false);
   }
 };
 
@@ -133,7 +134,7 @@ AclTensor* logarithm_as_maximum(Frame& f) {
   AclTensor* made = rows.scratch(f);
   if (f.status()) return nullptr;
   const int64_t strides[] = {given->strides[0], given->strides[1], given->strides[2], 0};
-  AclTensor* wide = f.view(given->data, kSingle, rows.shape, strides, 4, false);
+  AclTensor* wide = f.view(f.of(given), kSingle, rows.shape, strides, 4, false);
   return f.status() || f.call(beside().copy, made, wide) ? nullptr : made;
 }
 

@@ -28,7 +28,7 @@ AclTensor* state(Frame& f) {
   const DLTensor* t = f[place].v.tensor;
   const int64_t shape[] = {1, t->shape[0], t->shape[1]},
                 strides[] = {t->shape[0] * t->strides[0], t->strides[0], t->strides[1]};
-  return f.view(t->data, t->dtype, shape, strides, 3, written);
+  return f.view(f.of(t), t->dtype, shape, strides, 3, written);
 }
 
 AclTensorList* states(Frame& f) { return f.list({state<kState>(f), state<kCell>(f)}); }
@@ -39,7 +39,7 @@ AclTensorList* part(Frame& f) {
   const DLTensor* t = f[kept].v.tensor;
   if (t->shape[1] == 0) return nullptr;  // no gradient follows
   const auto bytes = static_cast<uint64_t>(which * t->strides[0]) * t->dtype.bits / 8;
-  return f.list({f.view(static_cast<char*>(t->data) + bytes, t->dtype, t->shape + 1, t->strides + 1, 3, written)});
+  return f.list({f.view(f.of(t, bytes), t->dtype, t->shape + 1, t->strides + 1, 3, written)});
 }
 
 // Hidden states, which are the output once more.

@@ -105,6 +105,130 @@ void add_matmul(Op& op, const View& c, T first, T second, S beta, S alpha, const
 
 }  // namespace
 
+// ---- a second matrix in FRACTAL_NZ ----
+namespace {
+
+// The blocks of a matrix [k, n] that lies so, or whose transpose does, as [k / 16, 16, n / 16, 16].
+View weight_blocks(Op& op, T other) {
+  const View b = view_of(other, "the second matrix");
+  if (b.rank() != 2) reject("the second matrix has %ld dimensions, expected 2", long(b.rank()));
+  if (b.dtype != kHalf && b.dtype != kBfloat16)
+    reject("the second matrix is %s, expected FLOAT16 or BFLOAT16", name_of(b.dtype));
+  const int64_t k = b.shape[0], n = b.shape[1];
+  if (k < 2 || n < 2) reject("a side of the second matrix is 1");
+  if (b.stride == Dims{n, 1}) return op.blocks(other, "the second matrix", k, n);
+  if (b.stride == Dims{1, k}) return op.blocks(other, "the second matrix", n, k).permuted({2, 3, 0, 1});
+  reject("the second matrix has strides %s: it is neither dense nor the transpose of a dense one",
+         text_of(b.stride).c_str());
+}
+
+// The unit multiplies whole blocks: what fills them up too, which is 0 on the other side.
+Values blocked_product(const View& a, const View& blocks, int64_t k, int64_t n) {
+  const int64_t m = a.shape[0], deep = blocks.shape[0] * blocks.shape[1], wide = blocks.shape[2] * blocks.shape[3];
+  const Values plain = load<double>(a), y = load<double>(blocks);
+  Values x(size_t(m * deep)), z(size_t(m * wide)), out(size_t(m * n));
+  for (int64_t i = 0; i < m; ++i) std::copy_n(plain.begin() + i * k, k, x.begin() + i * deep);
+  multiply(x.data(), y.data(), z.data(), m, deep, wide);
+  for (int64_t i = 0; i < m; ++i) std::copy_n(z.begin() + i * wide, n, out.begin() + i * n);
+  return out;
+}
+
+void check_weight(const View& a, const View& blocks, T other, const View& out, int8_t precision) {
+  check_precision(precision);
+  if (a.rank() != 2) reject("the first matrix has %ld dimensions, expected 2", long(a.rank()));
+  need_same(a, blocks);
+  if (a.shape[1] != other->shape[0])
+    reject("shapes %s and %s do not multiply", text_of(a.shape).c_str(), text_of(other->shape).c_str());
+  same_shape(out, {a.shape[0], other->shape[1]}, "the result");
+}
+
+// FRACTAL_NZ is documented for these; the others say that the product is not.
+void need_blocks() {
+  const std::string soc = stand_in::setting("SOC", "Ascend910B1");
+  if (soc.rfind("Ascend910B", 0) && soc.rfind("Ascend910_93", 0) && soc.rfind("Ascend950", 0))
+    throw Refusal(361001, "this chip has no such conversion");
+}
+
+}  // namespace
+
+OP(MatmulWeightNz, (T self, T other, O result, i8 precision), {
+  View a = op.in(self), b = weight_blocks(op, other), out = op.out(result);
+  check_weight(a, b, other, out, precision);
+  const int64_t k = a.shape[1], n = out.shape[1];
+  op.run([=] { store(out, blocked_product(a, b, k, n)); });
+})
+OP(AddmmWeightNz, (T self, T first, T second, S beta, S alpha, O result, i8 precision), {
+  View c = op.in(self), a = op.in(first), b = weight_blocks(op, second), out = op.out(result);
+  check_weight(a, b, second, out, precision);
+  if (broadcast(c.shape, out.shape) != out.shape)
+    reject("the term has shape %s, the result %s", text_of(c.shape).c_str(), text_of(out.shape).c_str());
+  const int64_t k = a.shape[1], n = out.shape[1];
+  double by = number(beta).real, times = number(alpha).real;
+  op.run([=] {
+    Values z = blocked_product(a, b, k, n), added = by != 0 ? load<double>(c, out.shape) : Values(z.size());
+    for (size_t i = 0; i < z.size(); ++i) z[i] = (by != 0 ? by * added[i] : 0) + times * z[i];
+    store(out, z);
+  });
+})
+
+// What a conversion's result has to be: its format, and the shape of its storage, which the caller frees by delete[].
+ENTRY int aclnnNpuFormatCastCalculateSizeAndFormat(T from, int format, int dtype, int64_t** shape, uint64_t* rank,
+                                                   int* actual) {
+  CALL();
+  const char* who = __func__;
+  if (!from || !shape || !rank || !actual) return stand_in::refuse(161001, "%s: an argument is NULL", who);
+  try {
+    need_blocks();
+    const View view = view_of(from, "the tensor");
+    if (view.dtype != kHalf && view.dtype != kBfloat16 && view.dtype != kInt8)
+      reject("the tensor is %s, expected FLOAT16, BFLOAT16 or INT8", name_of(view.dtype));
+    if (dtype != -1 && dtype != view.dtype) reject("the additional dtype is %d", dtype);
+    if (view.rank() != 2) reject("a tensor of %ld dimensions, the stand-in converts matrices", long(view.rank()));
+    if (view.shape[0] < 2 || view.shape[1] < 2) reject("a side of the matrix is 1");
+    Dims result = view.shape;
+    if (format == kFractalNz && !is_private(from->format)) {
+      const int64_t width = 32 / int64_t(size_of(view.dtype));
+      result = {(view.shape[1] + width - 1) / width, (view.shape[0] + kBlock - 1) / kBlock, kBlock, width};
+    } else if (format != kNd || from->format != kFractalNz) {
+      throw Refusal(361001, stand_in::text("there is no conversion from format %d to %d", from->format, format));
+    }
+    *rank = result.size(), *actual = format;
+    *shape = new int64_t[result.size()];
+    std::copy(result.begin(), result.end(), *shape);
+  } catch (const Refusal& refusal) {
+    return stand_in::refuse(refusal.code, "%s: %s", who, refusal.what());
+  }
+  return 0;
+}
+
+// Between a matrix and its blocks; what fills the last ones up is 0.
+OP(NpuFormatCast, (T from, O to), {
+  need_blocks();
+  const View source = view_of(from, "the tensor"), result = view_of(to, "the result");
+  if (source.dtype != result.dtype || source.shape != result.shape || source.rank() != 2)
+    reject("%s of %s becomes %s of %s", name_of(source.dtype), text_of(source.shape).c_str(), name_of(result.dtype),
+           text_of(result.shape).c_str());
+  const int64_t rows = source.shape[0], columns = source.shape[1];
+  if (source.stride != Dims{columns, 1} || result.stride != Dims{columns, 1}) reject("a tensor is not dense");
+  const bool back = from->format == kFractalNz;
+  if (is_private(from->format) && !back) reject("a tensor has format %d", from->format);
+  View plain = back ? op.out(to) : op.in(from), blocks = op.blocks(back ? from : to, "a tensor", rows, columns, !back);
+  // Bit for bit.
+  plain.dtype = blocks.dtype = size_of(source.dtype) == 2 ? kInt16 : kInt8;
+  const int64_t wide = blocks.shape[2] * blocks.shape[3], deep = blocks.shape[0] * blocks.shape[1];
+  op.run([=] {
+    if (back) {
+      std::vector<int64_t> filled = load<int64_t>(blocks), values;
+      for (int64_t i = 0; i < rows; ++i)
+        values.insert(values.end(), filled.begin() + i * wide, filled.begin() + i * wide + columns);
+      return store(plain, values);
+    }
+    std::vector<int64_t> values = load<int64_t>(plain), filled(size_t(deep * wide));
+    for (int64_t i = 0; i < rows; ++i) std::copy_n(values.begin() + i * columns, columns, filled.begin() + i * wide);
+    store(blocks, filled);
+  });
+})
+
 #define PRODUCT(Name) \
   OP(Name, (T self, T other, O result, i8 precision), { matmul(op, self, other, result, precision); })
 PRODUCT(Mm)

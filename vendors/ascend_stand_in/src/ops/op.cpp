@@ -1,12 +1,30 @@
 #include "op.hpp"
 
+#include <cstring>
 #include <memory>
 
 using namespace stand_in;
 
 namespace ops {
 
-View Op::take(T tensor, bool written) {
+bool is_private(int format) {
+  switch (format) {
+    case 3:   // NC1HWC0
+    case 4:   // FRACTAL_Z
+    case kFractalNz:
+    case 32:  // NDC1HWC0
+    case 33:  // FRACTAL_Z_3D
+    case 50:  // FRACTAL_NZ_C0_16
+    case 51:  // FRACTAL_NZ_C0_32
+      return true;
+    default:
+      return false;
+  }
+}
+
+View Op::take(T tensor, bool written, bool blocked) {
+  if (!blocked && is_private(tensor->format))
+    reject("a tensor has format %d, the operator takes plain ones", tensor->format);
   View view = view_or_none(tensor);
   view.slot = executor->addresses.size();
   executor->addresses.push_back(static_cast<char*>(tensor->data));
@@ -19,6 +37,19 @@ View Op::in(T tensor, const char* what) {
   view_of(tensor, what);
   return take(tensor, false);
 }
+View Op::blocks(T tensor, const char* what, int64_t rows, int64_t columns, bool written) {
+  View view = view_of(tensor, what);
+  if (tensor->format != kFractalNz) reject("%s has format %d, expected FRACTAL_NZ (29)", what, tensor->format);
+  const int64_t width = 32 / int64_t(size_of(view.dtype));
+  const int64_t down = (rows + kBlock - 1) / kBlock, across = (columns + width - 1) / width;
+  if (tensor->storage != Dims{across, down, kBlock, width})
+    reject("%s has a storage of %s, expected %s", what, text_of(tensor->storage).c_str(),
+           text_of({across, down, kBlock, width}).c_str());
+  view = take(tensor, written, true);
+  view.shape = {down, kBlock, across, width};
+  view.stride = {kBlock * width, width, down * kBlock * width, 1};
+  return view;
+}
 View Op::maybe(T tensor) { return tensor ? take(tensor, false) : View(); }
 View Op::out(T tensor, const char* what) {
   view_of(tensor, what);
@@ -30,12 +61,14 @@ std::vector<View> Op::all(L list, const char* what) {
   if (!list) throw Refusal(161001, std::string(what) + " is NULL");
   std::vector<View> views;
   for (T tensor : list->tensors) views.push_back(in(tensor, what));
+  executor->listed += views.size();
   return views;
 }
 std::vector<View> Op::all_out(L list, const char* what) {
   if (!list) throw Refusal(161001, std::string(what) + " is NULL");
   std::vector<View> views;
   for (T tensor : list->tensors) views.push_back(out(tensor, what));
+  executor->listed += views.size();
   return views;
 }
 
@@ -78,7 +111,22 @@ void need_matrix(const View& view, const char* what) {
     reject("%s is %s, expected FLOAT, FLOAT16 or BFLOAT16", what, name_of(view.dtype));
 }
 
-int begin(Site& site, const char* name, uint64_t* workspace, aclOpExecutor** result,
+namespace {
+
+// How many of the parameters are a tensor or a list of tensors.
+size_t tensors_among(const char* parameters) {
+  size_t count = 0;
+  for (const char* at = parameters; *at; ++at) {
+    if (*at != '(' && *at != ',') continue;
+    const char* type = at + 1 + (at[1] == ' ');
+    count += strchr("TOL", *type) && strchr(" ,)", type[1]);
+  }
+  return count;
+}
+
+}  // namespace
+
+int begin(Site& site, const char* name, const char* parameters, uint64_t* workspace, aclOpExecutor** result,
           const std::function<void(Op&)>& build) {
   if (Code code = site.begin()) return code;
   if (!workspace || !result)
@@ -92,6 +140,7 @@ int begin(Site& site, const char* name, uint64_t* workspace, aclOpExecutor** res
   } catch (const Refusal& refusal) {
     return refuse(refusal.code, "%s: %s", name, refusal.what());
   }
+  executor->most = tensors_among(parameters) + executor->listed;
   *workspace = executor->workspace;
   *result = executor.release();
   return kGood;
@@ -137,24 +186,26 @@ ENTRY int aclDestroyAclOpExecutor(aclOpExecutor* executor) {
   return kGood;
 }
 
-// Replaces the address of a tensor of an executor: of one of its inputs, of its results or of both. The tensor says which;
-// `index` has to be one that there is.
+// Replaces the address of a tensor of an executor: of one of its inputs, of its results or of both. The tensor says which.
+// `index` is its place among the operator's tensors, those of lists one by one, absent ones too: it has to be one that
+// there is, and always the same for a tensor.
 static int set_address(const char* who, aclOpExecutor* executor, size_t index, int written, aclTensor* tensor,
                        void* address) {
   if (!executor || !tensor) return refuse(561103, "%s: the executor or the tensor is NULL", who);
   if (!executor->repeatable) return refuse(161002, "%s: the executor is not repeatable", who);
   if (reinterpret_cast<uintptr_t>(address) % 32)
     return refuse(161002, "%s: the address %p is no multiple of 32", who, address);
-  size_t count = 0, changed = 0;
+  size_t changed = 0;
   for (size_t i = 0; i < executor->addresses.size(); ++i) {
-    if (written >= 0 && executor->written[i] != written) continue;
-    ++count;
-    if (executor->tensors[i] != tensor) continue;
+    if (executor->tensors[i] != tensor || (written >= 0 && executor->written[i] != written)) continue;
     executor->addresses[i] = static_cast<char*>(address);
     ++changed;
   }
-  if (index >= count) return refuse(161002, "%s: there is no tensor %zu, there are %zu", who, index, count);
+  if (index >= executor->most)
+    return refuse(161002, "%s: there is no tensor %zu, there are %zu", who, index, executor->most);
   if (!changed) return refuse(161002, "%s: the tensor is none of those that the executor was made with", who);
+  if (written < 0 && executor->told.emplace(index, tensor).first->second != tensor)
+    return refuse(161002, "%s: tensor %zu is another one", who, index);
   tensor->data = address;
   return kGood;
 }
