@@ -192,9 +192,9 @@ nvidia: .venv/deps ## cuBLAS, cuDNN and their headers, in build/nvidia (3 GB), f
 test-cuda: build nvrtc ## every portable kernel compiled for sm_90; nothing runs on a GPU
 	$(PY) -m pytest -q tests/cuda
 
-build/hip/usr/lib: .venv/deps
+build/hip/fetched: | .venv/deps
 	$(PY) tests/hip/fetch.py build/hip
-hip: build/hip/usr/lib ## HIP's run-time compiler and headers, of Debian's packages, in build/hip
+hip: build/hip/fetched ## HIP's run-time compiler and headers, of Debian's packages, in build/hip
 
 hip-headers: hip ## the headers of HIP 7.1 too, of a wheel of 290 MB, for tests that compare with them
 	test -d build/hip/newer || $(PY) tests/hip/fetch.py build/hip --headers

@@ -147,6 +147,12 @@ typedef double f64;
 #define INDEPENDENT
 #define UNROLL _Pragma("unroll")
 #define ALIGNED __align__(16)
+/* AMD's compiler keeps registers for groups of 1024 items unless a kernel says how many it gets. */
+#ifdef __AMDGCN__
+#define ITEMS_AT_MOST(n) __attribute__((amdgpu_flat_work_group_size(1, n)))
+#else
+#define ITEMS_AT_MOST(n)
+#endif
 
 //// ascend_simt: The documented names of CANN's SIMT programming; its mathematics is of float32 alone, by names with an f.
 #include "simt_api/asc_simt.h"

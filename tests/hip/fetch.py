@@ -9,6 +9,7 @@ apt's own lists stay as they are: it is given lists of its own in that folder.
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 import sys
 import zipfile
@@ -53,6 +54,8 @@ def fetch(folder: Path) -> None:
         for package in sorted(apt.glob("*.deb")):
             subprocess.run(["dpkg-deb", "-x", package, to], check=True)
             package.unlink()
+    shutil.rmtree(folder / "apt")
+    (folder / "fetched").touch()  # all of it: what `make hip` looks for
 
 
 def fetch_headers(folder: Path) -> None:

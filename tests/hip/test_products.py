@@ -21,7 +21,7 @@ CAUSEWAY = "import sys; from causeway.cli import app; app(sys.argv[1:])"
 FILES = {5: "libhipblas.so.0", 6: "libhipblas.so.2", 7: "libhipblas.so.3"}  # by the release of ROCm
 Run = Callable[..., subprocess.CompletedProcess[str]]
 
-pytestmark = [pytest.mark.process, pytest.mark.once]
+pytestmark = [pytest.mark.process, pytest.mark.once, pytest.mark.long]
 
 
 @pytest.fixture(scope="session")
@@ -63,7 +63,6 @@ def program(amd_library: Path) -> Run:
     return run
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("release", FILES)
 def test_torchs_samples_of_products_equal_the_cpu(
     program: Run, stand_ins: dict[int, Path], release: int
